@@ -20,16 +20,16 @@
 //! ## Invariants
 //!
 //! - I1: fewer wait than the barrier has places.
-//! - I2: who waits does so for the round in which they came, and sleeps only during it.
+//! - I2: a thread waits for the round in which it arrived, and sleeps only during it.
 //!
 //! ## Memory ordering
 //!
-//! Each that comes releases what it did, the last one acquires and releases all of it with the new
-//! round, which the others acquire.
+//! Each arrival releases the thread's writes; the last one acquires all of them and releases them
+//! with the new round, which the others acquire.
 //!
 //! ## Progress and fairness
 //!
-//! All that came in one round pass. A task that is not switched in for 65 536 rounds, which needs
+//! All threads of one round pass. A task that is not switched in for 65 536 rounds, which needs
 //! more tasks than places, takes a later round for its own.
 //!
 //! ## Cost
@@ -39,7 +39,7 @@
 //!
 //! ## Lineage
 //!
-//! `std::sync::Barrier`, with one word in place of a mutex and a condition variable.
+//! `std::sync::Barrier`, with one word instead of a mutex and a condition variable.
 
 #[cfg(feature = "std")]
 use crate::native::Native;
@@ -73,7 +73,7 @@ pub struct RawBarrier<P: Platform> {
 pub type Barrier = RawBarrier<Native>;
 
 impl<P: Platform<AtomicU32 = AtomicU32>> RawBarrier<P> {
-    /// With so many places, 1 to 65 535.
+    /// Creates a barrier for 1 to 65 535 threads.
     pub const fn new(places: u32) -> Self {
         assert!(0 < places && places <= PLACES, "a barrier has 1 to 65535 places");
         Self { word: AtomicU32::new(0), places }
@@ -85,7 +85,7 @@ const fn round(word: u32) -> u32 {
 }
 
 impl<P: Platform> RawBarrier<P> {
-    /// With so many places, 1 to 65 535.
+    /// Creates a barrier for 1 to 65 535 threads.
     pub fn of(places: u32) -> Self {
         assert!(0 < places && places <= PLACES, "a barrier has 1 to 65535 places");
         Self { word: Atomic::new(0), places }

@@ -30,10 +30,10 @@ lock_events! {
     Acquired = "acquired",
     /// The task found the lock taken and queued itself.
     Contended = "contended",
-    /// The releaser gave the lock to this waiter, which owns it from now on although it may not be
-    /// running.
+    /// The releaser handed the lock to this waiter, which owns it from now on although it may not
+    /// be running.
     Handoff = "handoff",
-    /// The task gave the lock back.
+    /// The task released the lock.
     Released = "released",
     /// The releaser woke this waiter without giving it the lock.
     Woken = "woken",

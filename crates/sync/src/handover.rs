@@ -1,9 +1,9 @@
-//! [`FutexHandoff`]: a lock of user space that is never free while somebody waits for it.
+//! [`FutexHandoff`]: a user-space lock that is never free while it has waiters.
 //!
-//! It is what `convoy with --mutex handoff` puts in place of a program's mutexes, and what shows
-//! what the semaphore of 2008 does to a program: every release under contention makes the lock over
-//! to a task that does not run. Use it where that is to be seen; in a program of one's own
-//! [`Quota`](crate::Quota) bounds waits without it.
+//! `convoy with --mutex handoff` replaces a program's mutexes with it, to show the effect of the
+//! semaphore of 2008 on a program: every contended release hands the lock to a task that is not
+//! running. Use it for this demonstration; in your own programs [`Quota`](crate::Quota) bounds
+//! waits without handoff at each release.
 //!
 //! ## States
 //!
@@ -13,7 +13,7 @@
 //! | low half: n | n own it or wait for it: one owns it, unless a grant is on its way |
 //! | high half: 1 | the owner has left, and no waiter has taken the grant yet |
 //!
-//! Waiters sleep on a number of its own, which each grant changes, in the order of the kernel's
+//! Waiters sleep on a separate number, which each grant changes, in the order of the kernel's
 //! queue.
 //!
 //! ## Transitions
@@ -28,20 +28,21 @@
 //!
 //! - I1 At most one task is between `lock` and `unlock`: a grant is made by an owner that leaves,
 //!   and taken once.
-//! - I2 The low half is zero if and only if nobody owns it or waits; then no grant is left.
+//! - I2 The low half is zero if and only if there are no owner and no waiters; then no grant is
+//!   left.
 //! - I3 A waiter that sleeps has read the number before it was seen to wait, so a grant after that
 //!   changes the number it compares with.
 //!
 //! ## Memory ordering
 //!
-//! Every change of the state acquires and releases: it takes the lock or gives it up. The number is
+//! Every change of the state acquires and releases: it acquires or releases the lock. The number is
 //! read with acquire before the state is changed, and changed with release after a grant is made.
 //!
 //! ## Progress and fairness
 //!
-//! The task that has slept longest is woken first. One that comes while a grant is on its way has
-//! read the number after it and sleeps behind; only one that is still about to sleep may find the
-//! grant of another, which then sleeps on.
+//! The task that has slept longest is woken first. A waiter that arrives during a grant reads the
+//! number after it and sleeps behind; only a waiter that is about to sleep may take the grant of
+//! another, which then continues to sleep.
 //!
 //! ## Cost
 //!
@@ -51,7 +52,7 @@
 //! ## Lineage
 //!
 //! The rule is that of Linux 2.6.26-rc1, kernel/semaphore.c (commit 64ac24e73882); two words and a
-//! futex in place of a spinlock and a list, so that it fits into a mutex of libc.
+//! futex instead of a spinlock and a list, so that it fits into libc's mutex.
 
 use crate::event::LockEvent;
 use crate::list::{Cancel, Lock};
@@ -80,7 +81,7 @@ impl<'a, P: Platform, S: Atomic<usize>> Handover<'a, P, S> {
         Self { state, number }
     }
 
-    /// Changes the state if `change` gives another one; what it was.
+    /// Changes the state if `change` returns a new one; returns the old one.
     #[inline]
     pub fn change(&self, change: impl Fn(usize) -> Option<usize>) -> Option<usize> {
         let mut state = self.state.load(Relaxed);
@@ -131,7 +132,7 @@ impl<'a, P: Platform, S: Atomic<usize>> Handover<'a, P, S> {
         }
     }
 
-    /// A grant has been made: whoever has slept longest takes it.
+    /// Adds a grant, which the longest sleeper takes.
     pub fn grant(&self) {
         // Release: pairs with the load of whoever is about to sleep.
         self.number.fetch_add(1, Release);
@@ -166,7 +167,7 @@ impl<'a, P: Platform, S: Atomic<usize>> Handover<'a, P, S> {
         self.wait(number, sleep, ends, take, |state| state - ONE_USER)
     }
 
-    /// Gives the lock up: to a waiter, if there is one.
+    /// Releases the lock, by handoff if there is a waiter.
     #[inline]
     pub fn unlock(&self) {
         let leave = |state: usize| {
@@ -229,7 +230,7 @@ impl<P: Platform> FutexHandoff<P> {
         taken
     }
 
-    /// Gives the lock up: to a waiter, if there is one.
+    /// Releases the lock, by handoff if there is a waiter.
     pub fn unlock(&self) {
         P::happened(LockEvent::Released, self);
         self.words().unlock();

@@ -7,8 +7,7 @@ use core::marker::PhantomData;
 /// A short lock: held for a bounded time, never across a sleep. The all-zero image is unlocked.
 ///
 /// Preemption is forbidden while it is held. A lock that interrupt handlers take as well is taken
-/// with [`Self::lock_irqsave`] everywhere. A lock that comes in one form only is made by its
-/// `Default`.
+/// with [`Self::lock_irqsave`] everywhere. A lock without parameters is created by its `Default`.
 pub trait RawLock<P: Platform>: Sized + 'static {
     /// Takes the lock.
     fn lock(&self);
@@ -16,24 +15,24 @@ pub trait RawLock<P: Platform>: Sized + 'static {
     /// Takes the lock if it is free; returns whether it was.
     fn try_lock(&self) -> bool;
 
-    /// Gives the lock back.
+    /// Releases the lock.
     ///
     /// # Panics
     ///
     /// May panic when the lock is not held.
     fn unlock(&self);
 
-    /// Whether somebody holds the lock; a snapshot.
+    /// Returns whether the lock is held. A snapshot.
     fn is_locked(&self) -> bool;
 
-    /// Whether somebody waits for the lock, as its holder sees it; a snapshot for anybody else. A
-    /// lock whose word does not tell says no.
+    /// Returns whether there are waiters. Exact when called by the owner, otherwise a snapshot. A
+    /// lock with a word that does not show waiters returns false.
     #[inline]
     fn is_contended(&self) -> bool {
         false
     }
 
-    /// Tells the names of its words.
+    /// Reports the names of its words.
     fn parts(tell: &mut TellPart<'_>) {
         tell(0, format_args!("word"));
     }
@@ -46,7 +45,7 @@ pub trait RawLock<P: Platform>: Sized + 'static {
         flags
     }
 
-    /// Gives the lock back and restores interrupts to what they were.
+    /// Releases the lock and restores the interrupt state.
     #[inline]
     fn unlock_irqrestore(&self, flags: P::IrqFlags) {
         // With interrupts still disabled, the end of the preemption guard inside `unlock` is no
@@ -71,7 +70,7 @@ pub trait RawLock<P: Platform>: Sized + 'static {
     }
 }
 
-/// Holds a [`RawLock`]; gives it back when dropped.
+/// Guard of a [`RawLock`]. Releases it when dropped.
 #[must_use = "the lock is held as long as the guard lives"]
 #[derive(Debug)]
 pub struct Guard<'a, P: Platform, L: RawLock<P>> {
@@ -87,7 +86,7 @@ impl<P: Platform, L: RawLock<P>> Drop for Guard<'_, P, L> {
     }
 }
 
-/// Holds a [`RawLock`] with interrupts disabled; gives the lock back and restores them when
+/// Guard of a [`RawLock`] with interrupts disabled. Releases the lock and restores interrupts when
 /// dropped.
 #[must_use = "the lock is held as long as the guard lives"]
 pub struct IrqGuard<'a, P: Platform, L: RawLock<P>> {
@@ -102,11 +101,11 @@ impl<P: Platform, L: RawLock<P>> Drop for IrqGuard<'_, P, L> {
     }
 }
 
-/// What is told the words of a lock, for whoever says what happens to them: the offset of each in
-/// bytes, and its name.
+/// Callback that receives the offset in bytes and the name of each word of a lock, for reports on
+/// their accesses.
 pub type TellPart<'a> = dyn FnMut(usize, fmt::Arguments<'_>) + 'a;
 
-/// Tells the words of an inner lock of type `L` that lies at `offset`.
+/// Reports the words of an inner lock of type `L` at `offset`.
 pub(crate) fn inner_parts<P: Platform, L: RawLock<P>>(offset: usize, tell: &mut TellPart<'_>) {
     L::parts(&mut |at, name| tell(offset + at, format_args!("inner {name}")));
 }

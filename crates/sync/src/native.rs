@@ -1,14 +1,14 @@
 //! `Native`: the machine this program runs on, threads and futexes.
 //!
-//! Words are the atomics of [`core`], so a lock compiles to what a hand-written one would. There
-//! are no interrupts and no way to forbid preemption in user space: those functions do nothing.
+//! Words are the atomics of [`core`], so a lock compiles to the code of a hand-written one. User
+//! space has no interrupts and cannot disable preemption: those functions do nothing.
 //!
 //! # Signals
 //!
-//! A thread that wants its waits to be interruptible asks for its [`Signals`] once and gives the
-//! handle away; [`Signals::interrupt`] and [`Signals::kill`] then play the part of a signal: they
-//! stay pending until the thread calls [`Signals::clear`], and end every wait that admits them.
-//! Threads that never asked pay one thread-local load for each interruptible wait.
+//! A thread with interruptible waits creates its [`Signals`] once and passes the handle to others;
+//! [`Signals::interrupt`] and [`Signals::kill`] then act as signals: they stay pending until the
+//! thread calls [`Signals::clear`], and end every wait that admits them. Threads that never asked
+//! pay one thread-local load for each interruptible wait.
 
 use crate::platform::{Atomic, Platform, Sleep, TaskId, Wake};
 use crate::quota::Turn;
@@ -17,9 +17,9 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{self, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
-/// Looks at a word before a spinning thread gives up its time slice: 10 to 40 µs of `pause`, by the
-/// processor. Spinning longer than a context switch costs only delays the thread spun for when it
-/// is not running; `docs` of user-space locks put the bound between 10 and 100 µs.
+/// Reads of a word before a spinning thread yields its time slice: 10 to 40 µs of `pause`,
+/// depending on the processor. Spinning longer than a context switch costs only delays the thread
+/// spun for when it is not running; `docs` of user-space locks put the bound between 10 and 100 µs.
 pub const LOOKS_BEFORE_YIELD: u32 = 1000;
 
 const PENDING_INTERRUPT: u32 = 1;
@@ -33,8 +33,8 @@ pub struct Native;
 #[derive(Debug)]
 pub struct Signals {
     pending: AtomicU32,
-    /// Begins and ends of the waits that a signal may end: odd during one. Tells whoever raises a
-    /// signal that the wait it met is over, even if the next one is for the same word.
+    /// Begins and ends of the waits that a signal may end: odd during one. Shows the sender of a
+    /// signal that the interrupted wait is over, even if the next one is for the same word.
     waits: AtomicU32,
     /// The word of the last such wait; only its address is used, never its content.
     asleep_on: AtomicPtr<AtomicU32>,
@@ -50,7 +50,7 @@ thread_local! {
 
 impl Signals {
     /// The signals of the calling thread. The record lives as long as the program (16 bytes for
-    /// each thread that ever asked), so the handle can be given to anybody.
+    /// each thread that ever called this), so the handle can be shared freely.
     pub fn of_this_thread() -> &'static Self {
         SIGNALS.with(|slot| {
             slot.get().unwrap_or_else(|| {
@@ -135,8 +135,8 @@ fn timespec(ns: u64) -> libc::timespec {
     }
 }
 
-/// [`Platform::spin_until`] of user space, which cannot keep its CPU: gives the time slice up with
-/// `yield_now` from time to time, because whoever is spun for may wait for this CPU.
+/// [`Platform::spin_until`] of user space, which can be preempted: yields the time slice with
+/// `yield_now` from time to time, because the awaited thread may wait for this CPU.
 #[inline]
 pub fn spin_and_yield<P: Platform>(
     word: &P::AtomicU32,
@@ -159,7 +159,7 @@ pub fn spin_and_yield<P: Platform>(
     }
 }
 
-/// What a futex call says of a word that no other process waits for.
+/// Flag of a futex call for a word that is private to the process.
 const PRIVATE: i32 = libc::FUTEX_PRIVATE_FLAG;
 
 /// Returns whether the wait ended because `deadline` passed; `reach` is [`PRIVATE`], or 0 for words
@@ -358,8 +358,8 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// A killable wait that is repeated while an interrupt is pending looks like the same wait for
-    /// ever to whoever sends the interrupt, but for its number.
+    /// To the sender of an interrupt, a killable wait that is repeated while an interrupt is
+    /// pending looks like the same wait forever, except for its number.
     #[test]
     fn an_interrupt_returns_though_killable_waits_go_on() {
         const TOO_MANY: u32 = 1000;

@@ -1,4 +1,4 @@
-//! Something that is done once, by whoever comes first; the others wait until it is done.
+//! One-time initialisation by the first caller; the others wait until it is done.
 //!
 //! ## Use
 //!
@@ -9,8 +9,8 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | 0 | nobody has begun, or who had begun has panicked |
-//! | 1 | somebody is about it |
+//! | 0 | not started, or the initialisation has panicked |
+//! | 1 | in progress |
 //! | 2 | the same, and others sleep |
 //! | 3 | done |
 //!
@@ -22,15 +22,15 @@
 //! ## Invariants
 //!
 //! - I1: one task at a time is about it, and none after the word is 3.
-//! - I2: nobody sleeps while the word is 0 or 3.
+//! - I2: there are no sleepers while the word is 0 or 3.
 //!
 //! ## Memory ordering
 //!
-//! What was done is released by the store of 3 and acquired by the load that sees it.
+//! The store of 3 releases the initialisation; the load that sees it acquires it.
 //!
 //! ## Progress and fairness
 //!
-//! Who waits, waits for one run; after a panic any of the waiters is next.
+//! A waiter waits for one run; after a panic any of the waiters runs next.
 //!
 //! ## Cost
 //!
@@ -71,7 +71,7 @@ pub struct RawOnce<P: Platform> {
 pub type Once = RawOnce<Native>;
 
 impl<P: Platform<AtomicU32 = AtomicU32>> RawOnce<P> {
-    /// Nobody has begun.
+    /// Creates an unstarted `Once`.
     pub const fn new() -> Self {
         Self { word: AtomicU32::new(NEW) }
     }
@@ -96,7 +96,7 @@ impl<P: Platform> Drop for Run<'_, P> {
 }
 
 impl<P: Platform> RawOnce<P> {
-    /// Whether it is done; what was done is seen then.
+    /// Returns whether it is done; if so, the initialisation is visible.
     #[inline]
     pub fn is_done(&self) -> bool {
         // Acquire pairs with the end of the run.

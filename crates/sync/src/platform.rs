@@ -1,9 +1,9 @@
-//! The seam under a lock: what a lock may ask of the machine it runs on.
+//! The interface between a lock and the machine on which it runs.
 //!
 //! Every lock of this crate is generic over [`Platform`]. Three machines implement it: `Native`
 //! (threads and futex), `Smp` (the virtual machine, crate `convoy-machine`) and `Model` (the
-//! checker, crate `convoy-checker`). All functions are associated functions, so a lock has no field
-//! for its platform and the native machine code is the one a hand-written lock would have.
+//! checker, crate `convoy-checker`). All functions are associated functions, so a lock does not
+//! store its platform, and the native machine code equals a hand-written lock's.
 //!
 //! # Rules that keep one source true on three machines
 //!
@@ -17,7 +17,7 @@ use crate::quota::Turn;
 use core::ops::{BitAnd, BitOr, Deref};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
-/// What a word of a platform holds.
+/// The integer type of a platform's word.
 pub trait Integer: Copy + Eq + BitOr<Output = Self> + BitAnd<Output = Self> {
     /// The sum, modulo the size of the type.
     #[must_use]
@@ -45,32 +45,33 @@ integers!(u8, u32, usize);
 
 /// One atomic word of a platform.
 ///
-/// The operations are those of [`core::sync::atomic`]; orderings are honoured by `Native` and by
-/// loom, while `Smp` and `Model` execute every operation sequentially consistent. A platform that
-/// simulates its words writes the first four and [`Self::modify`]; the words of a language come by
+/// The operations of [`core::sync::atomic`]; orderings are honoured by `Native` and by loom, while
+/// `Smp` and `Model` execute every operation sequentially consistent. A platform that simulates its
+/// words implements the first four and [`Self::modify`]; for native words use
 /// [`atomic_words!`](crate::atomic_words).
 pub trait Atomic<T: Integer>: Sized {
     /// A word holding `value`.
     fn new(value: T) -> Self;
     /// Reads the word.
     fn load(&self, order: Ordering) -> T;
-    /// The value of a word that lies in the line of the word that [`Platform::spin_until`] looks
-    /// at, for use in its condition; costs nothing beyond that look and orders nothing.
+    /// Returns the value of a word in the line of the word that [`Platform::spin_until`] reads, for
+    /// use in its condition; it has no further cost and no ordering.
     #[inline]
     fn peek(&self) -> T {
         self.load(Ordering::Relaxed)
     }
     /// Writes the word.
     fn store(&self, value: T, order: Ordering);
-    /// Replaces what the word held by what `change` makes of it, in one step; returns what it held.
+    /// Replaces the value by the result of `change`, in one atomic step; returns the previous
+    /// value.
     fn modify(&self, order: Ordering, change: impl Fn(T) -> T) -> T;
-    /// Writes the word, returns what it held.
+    /// Writes the word and returns the previous value.
     #[inline]
     fn swap(&self, value: T, order: Ordering) -> T {
         self.modify(order, |_| value)
     }
-    /// Replaces `current` by `new`, or returns `Err` with what the word holds. The default takes
-    /// the word for writing even when it fails, as a locked instruction does.
+    /// Replaces `current` by `new`, or returns `Err` with the current value. The default takes the
+    /// word for writing even when it fails, as a locked instruction does.
     #[inline]
     fn compare_exchange(
         &self,
@@ -82,31 +83,31 @@ pub trait Atomic<T: Integer>: Sized {
         let held = self.modify(success, |held| if held == current { new } else { held });
         if held == current { Ok(held) } else { Err(held) }
     }
-    /// Adds (wrapping), returns what the word held.
+    /// Adds (wrapping) and returns the previous value.
     #[inline]
     fn fetch_add(&self, value: T, order: Ordering) -> T {
         self.modify(order, |held| held.wrapping_add(value))
     }
-    /// Subtracts (wrapping), returns what the word held.
+    /// Subtracts (wrapping) and returns the previous value.
     #[inline]
     fn fetch_sub(&self, value: T, order: Ordering) -> T {
         self.modify(order, |held| held.wrapping_sub(value))
     }
-    /// Bitwise or, returns what the word held.
+    /// Bitwise or; returns the previous value.
     #[inline]
     fn fetch_or(&self, value: T, order: Ordering) -> T {
         self.modify(order, |held| held | value)
     }
-    /// Bitwise and, returns what the word held.
+    /// Bitwise and; returns the previous value.
     #[inline]
     fn fetch_and(&self, value: T, order: Ordering) -> T {
         self.modify(order, |held| held & value)
     }
 }
 
-/// What a [`Platform`] is asked that a program in user space cannot know or do: the scheduler and
-/// interrupts; with `unobserved`, also that nobody is told of memory and events. Stands among the
-/// functions of the implementation, which has no interrupt flags: `type IrqFlags = ()`.
+/// Functions of a [`Platform`] that are not available in user space: the scheduler and interrupts;
+/// with `unobserved`, also the reports of memory accesses and events. Expands to functions inside
+/// the implementation, without interrupt flags: `type IrqFlags = ()`.
 #[macro_export]
 macro_rules! user_space {
     () => {
@@ -138,9 +139,9 @@ macro_rules! user_space {
     };
 }
 
-/// Implements `Atomic` by the functions of an atomic of the same shape as those of
-/// [`core::sync::atomic`]: `atomic_words!([generics] word: int = atomic; order)`, where `word` is
-/// `atomic` or dereferences to it, and the function `order` changes each ordering.
+/// Implements `Atomic` by the functions of an atomic with the interface of [`core::sync::atomic`]:
+/// `atomic_words!([generics] word: int = atomic; order)`, where `word` is `atomic` or dereferences
+/// to it, and the function `order` changes each ordering.
 #[macro_export]
 macro_rules! atomic_words {
     ($generics:tt $($word:ty: $int:ty = $atomic:ty),+; $order:expr) => {
@@ -221,7 +222,7 @@ pub enum Wake {
     TimedOut,
 }
 
-/// What a caller is about to do with a range of memory, see [`Platform::touch`].
+/// Access of a caller to a range of memory, see [`Platform::touch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads it.
@@ -237,10 +238,10 @@ pub enum Access {
 /// Identity of a task on its platform; dense small numbers on `Smp` and `Model`.
 pub type TaskId = u32;
 
-/// Looks at a word between two looks at the clock, where the clock costs little.
+/// Reads of a word between two readings of the clock, if the clock is cheap.
 pub const LOOKS_PER_CLOCK: u32 = 8;
 
-/// [`Platform::spin_for`], with `looks` at the word between two looks at the clock.
+/// [`Platform::spin_for`], with `looks` reads of the word between two readings of the clock.
 #[inline]
 pub fn spin_by_clock<P: Platform>(
     looks: u32,
@@ -264,7 +265,7 @@ pub fn spin_by_clock<P: Platform>(
     }
 }
 
-/// What a lock may ask of the machine. See the module documentation.
+/// Operations that a lock needs from its machine. See the module documentation.
 pub trait Platform: Sized + 'static {
     /// 8-bit word.
     type AtomicU8: Atomic<u8>;
@@ -280,7 +281,7 @@ pub trait Platform: Sized + 'static {
     /// Time since an arbitrary start, in nanoseconds, monotonic.
     fn now() -> u64;
 
-    /// A pause between two looks at a word that cannot be expressed by [`Self::spin_until`].
+    /// A pause between two reads of a word that cannot be expressed by [`Self::spin_until`].
     fn spin_hint();
 
     /// Spins until `done` holds for the value of `word`; returns that value (loaded with acquire
@@ -293,9 +294,9 @@ pub trait Platform: Sized + 'static {
         Self::spin_until(word, |held| held == value);
     }
 
-    /// Looks at `word` until `done` holds for its value, `looks` times at most, with a pause after
-    /// each look in vain. Returns that value, whose load orders nothing, or `None` after the last
-    /// look. `done` obeys the rules of [`Self::spin_until`].
+    /// Reads `word` until `done` holds for its value, at most `looks` times, with a pause after
+    /// each unsuccessful read. Returns that value, loaded without ordering, or `None` after the
+    /// last read. `done` obeys the rules of [`Self::spin_until`].
     #[inline]
     fn spin_looks(word: &Self::AtomicU32, looks: u32, done: impl Fn(u32) -> bool) -> Option<u32> {
         for _ in 0..looks {
@@ -309,10 +310,10 @@ pub trait Platform: Sized + 'static {
         None
     }
 
-    /// One pause of a loop that tries something at each turn, for which [`Self::spin_until`] would
-    /// be too patient. `worthwhile` tells from the value of `word` whether another turn may come to
-    /// something; it obeys the rules of [`Self::spin_until`]. The checker blocks until it holds,
-    /// because turns in vain change nothing there.
+    /// One pause of a loop that makes an attempt in each iteration, for which [`Self::spin_until`]
+    /// would wait too long. `worthwhile` decides from the value of `word` whether another attempt
+    /// may succeed; it obeys the rules of [`Self::spin_until`]. The checker blocks until it holds,
+    /// because failed attempts have no effect there.
     #[inline]
     fn pause_for(word: &Self::AtomicU32, worthwhile: impl Fn(u32) -> bool) {
         let _turns_cost_time = (word, worthwhile);
@@ -320,7 +321,7 @@ pub trait Platform: Sized + 'static {
     }
 
     /// Spins until `done` holds for the value of `word` or [`Self::now`] has reached `until`;
-    /// returns the last value, whose load orders nothing. `done` obeys the rules of
+    /// returns the last value, loaded without ordering. `done` obeys the rules of
     /// [`Self::spin_until`]. The checker looks once: time passes there whenever it likes.
     fn spin_for(word: &Self::AtomicU32, until: u64, done: impl Fn(u32) -> bool) -> u32 {
         spin_by_clock::<Self>(LOOKS_PER_CLOCK, word, until, done)
@@ -351,7 +352,7 @@ pub trait Platform: Sized + 'static {
     }
 
     /// Keeps signals from the calling thread until [`Self::admit_signals`]; what were kept before.
-    /// For platforms whose handlers take locks.
+    /// For platforms with signal handlers that acquire locks.
     fn keep_signals() -> u64 {
         0
     }
@@ -367,7 +368,7 @@ pub trait Platform: Sized + 'static {
         false
     }
 
-    /// Such a handler gave a unit back and could not wake a waiter: the thread that it interrupted
+    /// Called if such a handler released a unit and could not wake a waiter: the interrupted thread
     /// does so.
     #[inline]
     fn postpone_wakeup() {}
@@ -378,11 +379,10 @@ pub trait Platform: Sized + 'static {
     fn wait(word: &Self::AtomicU32, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake;
 
     /// Wakes up to `count` tasks that sleep on `word`, in the order in which they went to sleep.
-    /// Only the address counts: whoever was to be woken may have seen the word change, and have
-    /// freed it.
+    /// Only the address counts: the waiter may have seen the word change, and have freed it.
     fn wake(word: *const Self::AtomicU32, count: usize);
 
-    /// Whether a signal is pending that would end `sleep` at once.
+    /// Returns whether a pending signal would end `sleep` immediately.
     fn signal_pending(sleep: Sleep) -> bool;
 
     /// The calling task.
@@ -439,15 +439,16 @@ pub trait Platform: Sized + 'static {
     /// simulated. For structures that allocate once; no lock does.
     fn place<T>(value: T) -> Self::Home<T>;
 
-    /// Tells that the memory behind `start` is used; free natively, priced by cache state on `Smp`.
+    /// Reports an access to the memory behind `start`; free on the native platform, priced by cache
+    /// state on `Smp`.
     fn touch<T: ?Sized>(start: &T, access: Access);
 
     /// Records `event` of the lock at `lock` for `task` (the caller unless the event names
     /// another).
     fn event<T: ?Sized>(event: crate::LockEvent, lock: &T, task: TaskId);
 
-    /// [`Self::event`] of the calling task. Where events are nothing the task is not asked for,
-    /// which would be half of what a lock costs.
+    /// [`Self::event`] of the calling task. On platforms without events the task is not queried,
+    /// which would be half the cost of a lock.
     #[inline(always)]
     fn happened<T: ?Sized>(event: crate::LockEvent, lock: &T) {
         Self::event(event, lock, Self::current());

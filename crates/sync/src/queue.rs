@@ -22,20 +22,20 @@ const OWED: u32 = 2;
 
 type Link<P> = Cell<Option<NonNull<Waiter<P>>>>;
 
-/// One waiting task. A cache line of its own: other tasks write it.
+/// One waiting task. On a separate cache line: other tasks write it.
 #[repr(C, align(64))]
 pub struct Waiter<P: Platform> {
-    /// Stands for the state of the task: what it sleeps on.
+    /// The word on which the task sleeps, as the task state does in the kernel.
     state: P::AtomicU32,
-    /// Who waits.
+    /// The waiting task.
     pub(crate) task: TaskId,
-    /// The releaser gave the lock to this waiter. Guarded by the inner lock.
+    /// The releaser handed the lock to this waiter. Guarded by the inner lock.
     pub(crate) granted: Cell<bool>,
     /// The waiter wants to share the lock with other readers.
     pub(crate) reader: bool,
     /// The package where it was when it came.
     pub(crate) package: u32,
-    /// Others wait behind it, if the lock looks at that. Guarded by the inner lock.
+    /// Others wait behind it, if the lock uses this. Guarded by the inner lock.
     pub(crate) urgent: Cell<bool>,
     /// The lock is closed for all others while it is the first. Guarded by the inner lock.
     pub(crate) owed: Cell<bool>,
@@ -44,7 +44,7 @@ pub struct Waiter<P: Platform> {
 }
 
 impl<P: Platform> Waiter<P> {
-    /// A record for the calling task. [`Queue::push`] tells the platform of it.
+    /// A record for the calling task. [`Queue::push`] reports it to the platform.
     pub(crate) fn new(reader: bool) -> Self {
         Self {
             state: P::AtomicU32::new(RUNNING),
@@ -118,8 +118,8 @@ impl<P: Platform> Waiter<P> {
         self.state.load(Relaxed) == OWED
     }
 
-    /// Whether nobody waits longer; false for a record that was pushed behind others and removed
-    /// from there.
+    /// Returns whether it is the longest waiter; false for a record that was pushed behind others
+    /// and removed from there.
     #[inline]
     pub(crate) fn is_first(&self) -> bool {
         self.prev.get().is_none()
@@ -226,7 +226,7 @@ impl<P: Platform> Queue<P> {
         count.get()
     }
 
-    /// Tells the platform that `waiter` is fresh memory, and appends it.
+    /// Reports `waiter` to the platform as fresh memory, and appends it.
     ///
     /// # Safety
     ///

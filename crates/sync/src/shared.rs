@@ -5,12 +5,12 @@
 //!
 //! | lock | for |
 //! |---|---|
-//! | [`Mutex`] | one owner; any task may take it when it is free, so many that want it may starve one |
-//! | [`Once`] | what is done once by all processes together |
+//! | [`Mutex`] | one owner; any task may acquire it when it is free, so heavy contention may starve a task |
+//! | [`Once`] | one-time initialisation for all processes together |
 //! | [`Barrier`] | a point that tasks of any process pass together |
 //!
-//! Memory of zeros is a free [`Mutex`], and a [`Once`] that nobody has begun. A process that dies
-//! with a lock keeps it, and the data may be half changed: nothing here says so to the others.
+//! Zeroed memory is an unlocked [`Mutex`] and an unstarted [`Once`]. A process that dies with a
+//! lock keeps it, and the data may be half changed: nothing here says so to the others.
 //!
 //! ```
 //! use convoy_sync::{RawLock, shared};
@@ -46,7 +46,7 @@ pub struct Shared;
 /// A lock for one owner. See [the module](self).
 pub type Mutex = AdaptiveLock<Shared>;
 
-/// What is done once. See [the module](self).
+/// One-time initialisation. See [the module](self).
 pub type Once = RawOnce<Shared>;
 
 /// A point that a number of tasks pass together. See [the module](self).

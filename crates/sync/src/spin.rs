@@ -1,8 +1,8 @@
 //! Spinlocks: [`TasLock`] (test-and-set) and [`TicketLock`] (first come, first served).
 //!
 //! Use them for sections of at most a few microseconds that never sleep, on machines where holders
-//! are not preempted: in a kernel. In user space a preempted holder of a ticket lock stops
-//! everybody behind it for a whole time slice; use [`AdaptiveLock`](crate::AdaptiveLock) there.
+//! are not preempted: in a kernel. In user space a preempted owner of a ticket lock blocks all
+//! waiters for a whole time slice; use [`AdaptiveLock`](crate::AdaptiveLock) there.
 //!
 //! ## States
 //!
@@ -28,18 +28,18 @@
 //! The release store of `unlock` pairs with the acquire operation that ends `lock`: the
 //! compare-exchange or the last look of `spin_until`. Drawing a ticket is relaxed, because what
 //! orders the sections is the hand-over through `serving`. A task that draws a ticket which is
-//! already served still looks at `serving` with acquire ordering.
+//! already served still reads `serving` with acquire ordering.
 //!
 //! ## Progress and fairness
 //!
-//! Test-and-set: somebody always gets the lock, nobody in particular. Ticket: first come, first
-//! served, so each task waits for at most one section of each task before it; it loses all speed
-//! when one of them is not running.
+//! Test-and-set: some task always acquires the lock, in no order. Ticket: first come, first served,
+//! so each task waits for at most one section of each task before it; it loses all speed when one
+//! of them is not running.
 //!
 //! ## Cost
 //!
-//! 4 bytes and 8 bytes. Uncontended: one locked operation to take, one plain store to give back
-//! (and, for the ticket lock, two looks at a line that is owned by then). Contended: every
+//! 4 bytes and 8 bytes. Uncontended: one locked operation to acquire, one plain store to release
+//! (and, for the ticket lock, two reads of a line that is owned by then). Contended: every
 //! hand-over moves the line to each spinning CPU once.
 //!
 //! ## Lineage
@@ -101,7 +101,7 @@ impl<P: Platform> RawLock<P> for TasLock<P> {
         P::happened(LockEvent::Acquired, self);
     }
 
-    /// Who waits is in no queue, so it can take interrupts meanwhile.
+    /// A waiter is not in a queue, so it can take interrupts while it waits.
     #[inline]
     fn lock_irqsave(&self) -> P::IrqFlags {
         let mut flags = P::irq_save();

@@ -1,12 +1,12 @@
 //! [`NoSignals`]: an inner lock that no signal interrupts.
 //!
-//! A handler that takes a lock whose queue its own thread has locked would wait for itself. Use it
-//! inside of locks that handlers may take, as those of libc are; it costs two system calls a
-//! section.
+//! A handler that acquires a lock while its own thread has locked the queue of that lock would wait
+//! for itself. Use it inside locks that handlers may acquire, such as libc's; it costs two system
+//! calls per critical section.
 //!
 //! ## States
 //!
-//! Those of the lock within.
+//! As the inner lock.
 //!
 //! ## Transitions
 //!
@@ -21,15 +21,15 @@
 //!
 //! ## Memory ordering
 //!
-//! That of the lock within.
+//! As the inner lock.
 //!
 //! ## Progress and fairness
 //!
-//! Those of the lock within. A signal waits for the end of the section.
+//! As the inner lock. A signal waits for the end of the section.
 //!
 //! ## Cost
 //!
-//! 8 bytes beside the lock within, and [`keep_signals`](Platform::keep_signals) and
+//! 8 bytes in addition to the inner lock, and [`keep_signals`](Platform::keep_signals) and
 //! [`admit_signals`](Platform::admit_signals).
 //!
 //! ## Lineage
@@ -47,7 +47,7 @@ use core::mem::offset_of;
 #[repr(C)]
 pub struct NoSignals<P: Platform, L: RawLock<P>> {
     lock: L,
-    /// What was kept away before; used by the owner.
+    /// The previously blocked signals; used by the owner.
     kept: Cell<u64>,
     platform: PhantomData<P>,
 }

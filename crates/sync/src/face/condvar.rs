@@ -8,9 +8,9 @@ use crate::quota::NativeQuotaCondvar;
 use core::fmt;
 use core::time::Duration;
 
-/// Waiting, with a [`Mutex`](crate::Mutex) held, for what another owner of it will do. Who is
-/// notified queues at the mutex and is woken when it may have it. The condition is
-/// [`QuotaCondvar`](crate::QuotaCondvar), the interface that of `parking_lot`.
+/// Waiting, with a [`Mutex`](crate::Mutex) held, for what another owner of it will do. A notified
+/// thread is moved to the queue of the mutex and woken when it may acquire it. It is implemented by
+/// [`QuotaCondvar`](crate::QuotaCondvar), with the interface of `parking_lot`.
 ///
 /// ```
 /// use convoy_sync::{Condvar, Mutex};
@@ -29,12 +29,12 @@ pub struct Condvar {
 }
 
 impl Condvar {
-    /// A condition variable that nobody waits for.
+    /// Creates a condition variable.
     pub const fn new() -> Self {
         Self { raw: NativeQuotaCondvar::native() }
     }
 
-    /// Gives the mutex back, waits until notified, and takes it again; never returns without a
+    /// Releases the mutex, waits until notified, and reacquires it; never returns without a
     /// notification.
     ///
     /// # Panics
@@ -90,12 +90,12 @@ impl Condvar {
         true
     }
 
-    /// Lets the thread that waits longest go on; whether there was one.
+    /// Notifies the thread that has waited longest; returns whether there was one.
     pub fn notify_one(&self) -> bool {
         self.raw.notify_one()
     }
 
-    /// Lets all threads go on that wait now; how many there were.
+    /// Notifies all waiting threads; returns their number.
     pub fn notify_all(&self) -> usize {
         self.raw.notify_all()
     }

@@ -1,8 +1,8 @@
 //! The locks that people take home: data behind a lock of this machine's threads, with guards.
 //!
-//! What a lock does stands with the lock inside: [`Quota`](crate::Quota),
+//! The file card of the inner lock describes its behaviour: [`Quota`](crate::Quota),
 //! [`QuotaRwLock`](crate::QuotaRwLock), [`QuotaCondvar`](crate::QuotaCondvar). A panic with a guard
-//! gives the lock back and leaves the data as it is: nothing is poisoned.
+//! releases the lock and leaves the data unchanged: locks are not poisoned.
 
 mod condvar;
 mod mutex;
@@ -19,12 +19,12 @@ pub use semaphore::{Permit, Semaphore};
 
 use core::time::Duration;
 
-/// A time span as the platform has it; what is longer than 584 years is that.
+/// Returns a duration in the platform's unit, limited to 584 years.
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Guards are used as what they guard.
+/// Implements access to the protected data for guards.
 macro_rules! guard {
     ($guard:ident, $($mutable:ident)?) => {
         impl<T: ?Sized> core::ops::Deref for $guard<'_, T> {
@@ -78,7 +78,7 @@ macro_rules! holder {
         }
 
         impl<T: ?Sized> $holder<T> {
-            /// The data; nobody has the lock, because nobody else has a reference.
+            /// Returns the data; the exclusive reference guarantees that the lock is free.
             pub fn get_mut(&mut self) -> &mut T {
                 self.value.get_mut()
             }

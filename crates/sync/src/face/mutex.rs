@@ -7,8 +7,8 @@ use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::time::Duration;
 
-/// Data that one thread at a time may use, and each in its turn: fast, and nobody is starved. The
-/// lock is [`Quota`](crate::Quota), the interface that of `parking_lot`.
+/// A mutex that is fast and does not starve threads: running threads may steal it for the length of
+/// a turn. The lock is [`Quota`](crate::Quota), with the interface of `parking_lot`.
 ///
 /// ```
 /// use convoy_sync::Mutex;
@@ -26,7 +26,7 @@ pub struct Mutex<T: ?Sized> {
     pub(super) value: UnsafeCell<T>,
 }
 
-/// Has a [`Mutex`]; gives it back when dropped.
+/// Guard of a [`Mutex`]. Releases it when dropped.
 #[must_use = "the mutex is held as long as the guard lives"]
 pub struct MutexGuard<'a, T: ?Sized> {
     pub(super) lock: &'a Mutex<T>,
@@ -60,7 +60,7 @@ impl<T: ?Sized> Mutex<T> {
         self.raw.down_trylock().then(|| self.guard())
     }
 
-    /// Takes the lock if that passes nobody who waits.
+    /// Acquires the lock if it is free and has no waiters.
     pub(crate) fn lock_at_once(&self) -> Option<MutexGuard<'_, T>> {
         self.raw.down_at_once().then(|| self.guard())
     }
@@ -70,7 +70,7 @@ impl<T: ?Sized> Mutex<T> {
         self.raw.down_timeout(nanoseconds(timeout)).is_ok().then(|| self.guard())
     }
 
-    /// Whether somebody has the lock; a snapshot.
+    /// Returns whether the lock is held. A snapshot.
     pub fn is_locked(&self) -> bool {
         self.raw.free_units() == 0
     }

@@ -1,4 +1,4 @@
-//! A mutex that remembers a panic with it held, as that of the standard library.
+//! A mutex that is poisoned by a panic of its owner, as in the standard library.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -20,7 +20,8 @@ pub struct Mutex<T: ?Sized> {
     inner: crate::Mutex<T>,
 }
 
-/// Has a [`Mutex`]; gives it back when dropped, poisoned if its thread has begun to panic since.
+/// Guard of a [`Mutex`]. Releases it when dropped, poisoned if its thread has started to panic
+/// since.
 #[must_use = "the mutex is held as long as the guard lives"]
 pub struct MutexGuard<'a, T: ?Sized> {
     inner: crate::MutexGuard<'a, T>,
@@ -87,7 +88,7 @@ impl<T: ?Sized> Mutex<T> {
         self.poisoned.store(false, Relaxed);
     }
 
-    /// The data; nobody has the lock, because nobody else has a reference.
+    /// Returns the data; the exclusive reference guarantees that the lock is free.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ fn end_turn() {
     Native::set_turn(Turn::over(Native::now()));
 }
 
-/// What a wait with a deadline begins with, and whether it ended well.
+/// Converts a timeout for a timed wait; returns whether the wait succeeded.
 fn within(timeout: Duration, wait: impl FnOnce(u64) -> Result<(), WaitError>) -> bool {
     wait(Native::now().saturating_add(nanoseconds(timeout))).is_ok()
 }

@@ -10,7 +10,7 @@ use core::mem::forget;
 use core::time::Duration;
 
 /// Data that many threads may read, or one may change; neither kind starves the other. The lock is
-/// [`QuotaRwLock`](crate::QuotaRwLock), the interface that of `parking_lot`.
+/// [`QuotaRwLock`](crate::QuotaRwLock), with the interface of `parking_lot`.
 ///
 /// ```
 /// let lock = convoy_sync::RwLock::new(vec![1, 2]);
@@ -23,7 +23,7 @@ pub struct RwLock<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-/// Has a [`RwLock`] beside other readers; gives it back when dropped.
+/// Read guard of a [`RwLock`]. Releases it when dropped.
 #[must_use = "the lock is held as long as the guard lives"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
@@ -31,7 +31,7 @@ pub struct RwLockReadGuard<'a, T: ?Sized> {
     thread: PhantomData<*const ()>,
 }
 
-/// Has a [`RwLock`] alone; gives it back when dropped.
+/// Write guard of a [`RwLock`]. Releases it when dropped.
 #[must_use = "the lock is held as long as the guard lives"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
@@ -46,7 +46,7 @@ guard!(RwLockWriteGuard, deref_mut);
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 
 impl<T: ?Sized> RwLock<T> {
-    /// The lock was just taken beside other readers.
+    /// Returns the guard of a lock that was just acquired for reading.
     #[inline]
     fn reader(&self) -> RwLockReadGuard<'_, T> {
         RwLockReadGuard { lock: self, thread: PhantomData }
@@ -58,20 +58,20 @@ impl<T: ?Sized> RwLock<T> {
         RwLockWriteGuard { lock: self, thread: PhantomData }
     }
 
-    /// Takes the lock beside other readers; sleeps until it can.
+    /// Acquires the lock for reading; blocks until it is available.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.raw.read();
         self.reader()
     }
 
-    /// Takes the lock beside other readers if no writer has it or waits for it.
+    /// Acquires the lock for reading if no writer owns it or waits for it.
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.raw.try_read().then(|| self.reader())
     }
 
-    /// Takes the lock beside other readers; waits at most `timeout`.
+    /// Acquires the lock for reading; waits at most `timeout`.
     pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
         let deadline = Some(Native::now().saturating_add(nanoseconds(timeout)));
         let taken = self.raw.read_unless(Sleep::Uninterruptible, deadline);
@@ -85,13 +85,13 @@ impl<T: ?Sized> RwLock<T> {
         self.writer()
     }
 
-    /// Takes the lock alone if nobody has it.
+    /// Acquires the lock for writing if it is free.
     #[inline]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         self.raw.try_write().then(|| self.writer())
     }
 
-    /// Takes the lock alone if that passes nobody who waits.
+    /// Acquires the lock for writing if it is free and has no waiters.
     pub(crate) fn write_at_once(&self) -> Option<RwLockWriteGuard<'_, T>> {
         self.raw.write_at_once().then(|| self.writer())
     }
@@ -105,7 +105,7 @@ impl<T: ?Sized> RwLock<T> {
 }
 
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
-    /// Lets other readers in; nobody changes the data meanwhile.
+    /// Admits other readers; no writer can change the data in between.
     pub fn downgrade(guard: Self) -> RwLockReadGuard<'a, T> {
         let lock = guard.lock;
         forget(guard);

@@ -19,7 +19,7 @@ pub struct Semaphore {
     raw: NativeQuota,
 }
 
-/// A permit of a [`Semaphore`]; gives it back when dropped.
+/// A permit of a [`Semaphore`]. Releases it when dropped.
 #[must_use = "the permit is held as long as this lives"]
 #[derive(Debug)]
 pub struct Permit<'a>(&'a Semaphore);
@@ -43,7 +43,7 @@ impl Semaphore {
         self.raw.down_trylock().then(|| Permit(self))
     }
 
-    /// Takes a permit if that passes nobody who waits.
+    /// Acquires a permit if one is free and there are no waiters.
     pub(crate) fn acquire_at_once(&self) -> Option<Permit<'_>> {
         self.raw.down_at_once().then(|| Permit(self))
     }

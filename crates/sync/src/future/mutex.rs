@@ -19,7 +19,7 @@ pub struct Mutex<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-/// Has a [`Mutex`]; gives it back when dropped, on any thread.
+/// Guard of a [`Mutex`]. Releases it when dropped, on any thread.
 #[must_use = "the mutex is held as long as the guard lives"]
 pub struct MutexGuard<'a, T: ?Sized> {
     lock: &'a Mutex<T>,

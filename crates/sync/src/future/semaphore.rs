@@ -1,13 +1,13 @@
 //! [`Semaphore`]: permits that tasks of an async runtime wait for.
 //!
-//! Use it to bound what runs at a time, or with one permit as a mutex across an `await`. It belongs
-//! to no runtime. Do not use it between threads that may sleep: [`crate::Semaphore`] is faster and
-//! knows what their turns cost.
+//! Use it to limit concurrency, or with one permit as a mutex across an `await`. It belongs to no
+//! runtime. Do not use it between threads that may sleep: [`crate::Semaphore`] is faster and knows
+//! what their turns cost.
 //!
 //! ## States
 //!
-//! The word holds the free permits times 2 and the flag `QUEUED`, which changes under the lock of
-//! the queue only: set if and only if somebody is in the queue.
+//! The word holds the free permits times 2 and the flag `QUEUED`, which changes only under the lock
+//! of the queue: set if and only if the queue is not empty.
 //!
 //! | waiter | meaning |
 //! |---|---|
@@ -31,10 +31,10 @@
 //! ## Invariants
 //!
 //! - I1 Permits held, granted and free are those there were at first, and those added.
-//! - I2 While the queue is unlocked, a free permit and somebody who waits: somebody is summoned, or
-//!   a release that saw `QUEUED` is on its way to settle. Flag and permits share a word, so a
-//!   permit came back either before the flag was set, and who set it saw the permit and settles, or
-//!   after it. Who is summoned settles when it polls or is dropped.
+//! - I2 While the queue is unlocked, if a permit is free and there are waiters: a waiter is
+//!   summoned, or a release that saw `QUEUED` is about to settle. Flag and permits share a word, so
+//!   a permit was released either before the flag was set, and the task that set it saw the permit
+//!   and settles, or after it. A summoned waiter settles when it is polled or dropped.
 //! - I3 No waker is called or dropped under the lock of the queue: either may run a task that drops
 //!   its wait for this semaphore.
 //!
@@ -88,7 +88,7 @@ pub struct Semaphore {
     queue: Mutex<Queue>,
 }
 
-/// Who waits, under the lock.
+/// The waiters, under the lock.
 struct Queue {
     /// By number, which is the order of arrival.
     waiters: BTreeMap<u64, Waiter>,
@@ -111,7 +111,7 @@ enum State {
     Granted,
 }
 
-/// A permit of a [`Semaphore`]; gives it back when dropped.
+/// A permit of a [`Semaphore`]. Releases it when dropped.
 #[must_use = "the permit is held as long as this lives"]
 #[derive(Debug)]
 pub struct Permit<'a>(&'a Semaphore);
@@ -132,12 +132,12 @@ impl Queue {
         waiters.find(|(_, waiter)| waiter.state != State::Granted).map(|(number, _)| *number)
     }
 
-    /// Whether who comes, or waits with that number, may take a permit.
+    /// Returns whether a newcomer, or the waiter with that number, may take a permit.
     fn may_take(&self, number: Option<u64>) -> bool {
         self.passes < PASSES || self.first() == number
     }
 
-    /// A permit was taken by who came, or waited with that number.
+    /// Records that a newcomer, or the waiter with that number, has taken a permit.
     fn count(&mut self, number: Option<u64>) {
         let first = self.first();
         self.passes = if first.is_none() || first == number { 0 } else { self.passes + 1 };
@@ -185,7 +185,7 @@ impl Semaphore {
         Acquire { semaphore: self, number: None }
     }
 
-    /// Takes a permit if one is free and nobody waits.
+    /// Acquires a permit if one is free and there are no waiters.
     #[inline]
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         self.take(0).then(|| Permit(self))
@@ -215,7 +215,7 @@ impl Semaphore {
         self.queue.lock().waiters.len()
     }
 
-    /// The last step under the lock: brings the flag up to date, and says whom to wake (I2).
+    /// The last step under the lock: updates the flag, and returns the waiter to wake (I2).
     fn settle(&self, queue: &mut Queue) -> Option<Waker> {
         // Relaxed: the flag changes under the lock only, and orders nothing.
         let free = if queue.waiters.is_empty() {
@@ -246,8 +246,8 @@ impl Semaphore {
         Some(waiter.waker.clone())
     }
 
-    /// Looks for a permit with the queue locked, for who comes or waits with that number; whether
-    /// it has one, and the waker that it leaves behind.
+    /// Tries to take a permit with the queue locked, for a newcomer or the waiter with that number;
+    /// returns whether it succeeded, and the previous waker.
     fn look(
         &self,
         queue: &mut Queue,

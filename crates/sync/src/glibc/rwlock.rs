@@ -44,8 +44,8 @@
 //!   `WRITING` is clear.
 //! - I2 A read phase does not end while `word` counts a reader, nor a write phase while `OWNED` is
 //!   set. So the phase that a counted task waits for lasts until that task has left.
-//! - I3 `phase` follows `WRITING`, later. A task that waits for a phase goes on once `phase` has
-//!   its value after `word` had it, so that the late store is over when it leaves.
+//! - I3 `phase` follows `WRITING`, later. A task that waits for a phase continues once `phase` has
+//!   its value after `word` had it, so that the late store is done when it leaves.
 //! - I4 A task sleeps on `phase` or `turn` only while `SLEEPS` is set there, and the store that
 //!   ends the wait returns that flag.
 //!
@@ -396,7 +396,7 @@ mod tests {
     use crate::native::Native;
     use core::sync::atomic::{AtomicU32, Ordering};
 
-    /// Readers and writers of a lock, and what it holds when they are gone.
+    /// Runs readers and writers of a lock, and checks its state at the end.
     fn visit<const WRITERS: bool>() {
         const ROUNDS: u32 = 300;
         let lock = RwLock::<Native, WRITERS>::default();

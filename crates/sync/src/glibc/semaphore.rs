@@ -60,7 +60,7 @@ pub struct Semaphore<P: Platform> {
 }
 
 impl<P: Platform> Semaphore<P> {
-    /// A semaphore with so many free units, at most 65,535.
+    /// Creates a semaphore with `units` free units, at most 65,535.
     pub fn with_count(units: u32) -> Self {
         assert!(units <= UNITS, "a semaphore has at most 65535 units");
         Self { word: Atomic::new(units) }

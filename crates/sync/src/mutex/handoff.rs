@@ -1,9 +1,9 @@
-//! [`HandoffMutex`]: the mutex of Linux from 4.10 on, which is handed over to a waiter that was
-//! woken in vain.
+//! [`HandoffMutex`]: the mutex of Linux from 4.10 on, with handoff to a waiter that was woken
+//! without acquiring it.
 //!
-//! Use it where a [`Mutex`](super::Mutex) is taken so often that its sleepers starve, and for
-//! kernels of 2017 and later. In user space nobody knows whether an owner runs, so a spinning
-//! waiter there spins until the section ends: programs use [`Quota`](crate::Quota).
+//! Use it if a [`Mutex`](super::Mutex) is contended enough to starve its sleepers, and for kernels
+//! of 2017 and later. User space cannot observe whether an owner is running, so a waiter there
+//! spins until the end of the critical section: programs use [`Quota`](crate::Quota).
 //!
 //! ## States
 //!
@@ -15,7 +15,7 @@
 //! | a task | no `PICKUP` | held |
 //! | a task | `PICKUP` | given to that task, which has not taken it yet |
 //! | any | `WAITERS` | the queue of sleepers is not empty |
-//! | any | `HANDOFF` | the first of them was woken in vain: who gives the mutex back hands it over |
+//! | any | `HANDOFF` | the first of them was woken without acquiring: the next release hands the mutex to it |
 //!
 //! ## Transitions
 //!
@@ -47,13 +47,13 @@
 //!
 //! ## Progress and fairness
 //!
-//! Newcomers and spinners take the mutex past sleepers until the first of these has been woken in
-//! vain once; then it is the next owner. Sleepers are served in arrival order.
+//! Newcomers and spinners may steal the mutex until the first sleeper has been woken once without
+//! acquiring it; then it is the next owner. Sleepers are served in arrival order.
 //!
 //! ## Cost
 //!
 //! 20 bytes, the inner lock, and 24 bytes for the queue of spinners. Uncontended: one locked
-//! operation each to take and to give back. A mutex that is given to a sleeper waits for its CPU.
+//! operation each to acquire and release. A mutex that is given to a sleeper waits for its CPU.
 //!
 //! ## Lineage
 //!
@@ -81,14 +81,14 @@ const fn owner(word: u32) -> u32 {
     word & !FLAGS
 }
 
-/// What the word of a mutex of `task` is without flags.
+/// Returns the word of a mutex owned by `task`, without flags.
 fn owned_by(task: TaskId) -> u32 {
     debug_assert!(task < u32::MAX / UNIT - 1, "the number of a task leaves room for the flags");
     (task + 1) * UNIT
 }
 
-/// The mutex. See the module documentation. Without `SPINS` it is that of a kernel built without
-/// `MUTEX_SPIN_ON_OWNER`.
+/// The mutex. See the module documentation. Without `SPINS` it is the mutex of a kernel built
+/// without `MUTEX_SPIN_ON_OWNER`.
 #[repr(C)]
 pub struct HandoffMutex<P: Platform, L: RawLock<P> = TicketLock<P>, const SPINS: bool = true> {
     word: P::AtomicU32,
@@ -168,7 +168,7 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
         taken
     }
 
-    /// Whether somebody holds the mutex, or was given it; a snapshot.
+    /// Returns whether the mutex is held or handed to a waiter. A snapshot.
     pub fn is_locked(&self) -> bool {
         // Relaxed: a snapshot orders nothing.
         owner(self.word.load(Relaxed)) != 0
@@ -222,7 +222,7 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
         self.wait(sleep)
     }
 
-    /// Whether to spin for a mutex whose word is `word` promises it soon.
+    /// Returns whether spinning for a mutex with this word is likely to succeed soon.
     fn runs(word: u32) -> bool {
         let owner = owner(word);
         SPINS && !P::need_resched() && (owner == 0 || P::on_cpu(owner / UNIT - 1))
@@ -240,8 +240,8 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
         true
     }
 
-    /// The first sleeper was woken in vain and has asked for the mutex: spins beside the head of
-    /// the spinners.
+    /// Spins, concurrently with the head of the spinners, as the first sleeper that was woken
+    /// without acquiring and has requested a handoff.
     fn spin_first(&self, me: TaskId) -> bool {
         P::preempt_disable();
         let taken = self.spin(me);
@@ -299,7 +299,7 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
         result
     }
 
-    /// Gives the mutex back.
+    /// Releases the mutex.
     #[inline]
     pub fn unlock(&self) {
         P::happened(LockEvent::Released, self);

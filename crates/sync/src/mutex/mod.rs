@@ -1,17 +1,18 @@
-//! [`Mutex`]: the sleeping mutex of Linux, from 2.6.25, whose waiters sleep at once, to 4.9, whose
-//! waiters spin while the owner runs.
+//! [`Mutex`]: the sleeping mutex of Linux, from 2.6.25, with waiters that sleep immediately, to
+//! 4.9, with waiters that spin while the owner runs.
 //!
 //! Use it for sections that may sleep. Its [`SpinPolicy`] says what waiters do before they sleep:
-//! [`NoSpin`] where sections are long, the others where they mostly do not sleep. In user space
-//! nobody knows whether an owner runs, so a spinning waiter there spins until the section ends.
+//! [`NoSpin`] where sections are long, the others where they mostly do not sleep. User space cannot
+//! observe whether an owner is running, so a waiter there spins until the end of the critical
+//! section.
 //!
 //! ## States
 //!
 //! | `count` | meaning | `owner`, if there is spinning |
 //! |---|---|---|
 //! | 1 | free | nobody |
-//! | 0 | held, nobody is known to wait | a task, or nobody for a moment |
-//! | negative | held, somebody may wait or have waited | the same |
+//! | 0 | held, no known waiters | a task, or nobody for a moment |
+//! | negative | held, there may be waiters | the same |
 //!
 //! The queue of sleepers is guarded by the inner lock. `owner` is a hint: it is written after the
 //! mutex is taken and cleared before it is given back.
@@ -50,19 +51,18 @@
 //!
 //! ## Cost
 //!
-//! `NoSpin`: 20 bytes and the inner lock; with spinning 4 more, 4 more for the one spinner and 8
-//! more for the MCS queue.
-//! Uncontended: one locked operation each to take and to give back. With spinning each newcomer
-//! that fails pushes `count` below 0, so the owner then takes the inner lock to give back, also
-//! when nobody sleeps.
+//! `NoSpin`: 20 bytes and the inner lock; with spinning 4 more, 4 more for the single spinner and 8
+//! more for the MCS queue. Uncontended: one locked operation each to acquire and release. With
+//! spinning each newcomer that fails pushes `count` below 0, so the owner then needs the inner lock
+//! to release, even without sleepers.
 //!
 //! ## Lineage
 //!
 //! `NoSpin`: Linux 2.6.25, kernel/mutex.c. Difference: a newcomer that fails does not change the
 //! count before it holds the inner lock; the kernel's decrement does, which costs its owner an
-//! empty slow path. The others: Linux 3.7, with the steps of April 2013 as policies, the last that
-//! of 3.10. Differences: a real-time task spins like any other; the owner is known by its number
-//! and stands beside the count, which has the kernel's owner at the end of the same line.
+//! empty slow path. The others: Linux 3.7, with the steps of April 2013 as policies, the last of
+//! which is 3.10's. Differences: a real-time task spins like any other; the owner is identified by
+//! its number, stored next to the count, whereas the kernel's owner is at the end of the same line.
 
 mod handoff;
 mod policy;
@@ -85,7 +85,7 @@ use policy::{NOBODY, Owner};
 
 const FREE: u32 = 1;
 const HELD: u32 = 0;
-/// Held, somebody waits: -1.
+/// Held with waiters: -1.
 const CONTENDED: u32 = u32::MAX;
 
 /// The mutex. See the module documentation.
@@ -192,7 +192,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         taken
     }
 
-    /// Whether somebody holds the mutex; a snapshot.
+    /// Returns whether the mutex is held. A snapshot.
     pub fn is_locked(&self) -> bool {
         // Relaxed: a snapshot orders nothing.
         self.count.load(Relaxed) != FREE
@@ -278,7 +278,8 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         }
     }
 
-    /// One turn of a spinner: whether it took the mutex or gave up, or neither yet.
+    /// One iteration of a spinner: returns whether it acquired the mutex or stops spinning, or
+    /// `None` to continue.
     #[inline]
     fn try_spin(&self, owner: &P::AtomicU32) -> Option<bool> {
         // Relaxed: a hint.
@@ -295,8 +296,9 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         (now == NOBODY && P::need_resched()).then_some(false)
     }
 
-    /// Spins while `task` has the mutex and runs; whether nobody seems to have it then. Another
-    /// owner ends the spinning for good: to follow a chain of owners costs more than a sleep.
+    /// Spins while `task` owns the mutex and runs; returns whether the mutex then seems to be free.
+    /// Another owner ends the spinning for good: to follow a chain of owners costs more than a
+    /// sleep.
     fn spin_on_owner(owner: &P::AtomicU32, task: TaskId) -> bool {
         let left = |now| !P::on_cpu(task) || now != task || P::need_resched();
         P::spin_until(owner, left) == NOBODY
@@ -357,7 +359,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         result
     }
 
-    /// Gives the mutex back.
+    /// Releases the mutex.
     #[inline]
     pub fn unlock(&self) {
         P::happened(LockEvent::Released, self);

@@ -8,17 +8,17 @@ pub(super) const NOBODY: TaskId = TaskId::MAX;
 
 /// What waiters of a [`Mutex`](super::Mutex) do before they sleep.
 pub trait SpinPolicy: 'static {
-    /// Who owns the mutex, for spinners.
+    /// The owner of the mutex, for spinners.
     type Owner<P: Platform>: Owner<P>;
-    /// Who of the waiters spins.
+    /// The queue that selects spinning waiters.
     type Queue<P: Platform>: SpinQueue<P>;
 
     /// Whether any does.
     const SPINS: bool = true;
 
     /// Whether a spinner reads the count and tries to take the mutex only when it is free, and a
-    /// waiter that holds the inner lock swaps -1 into the count only when [`Self::marks`] says so:
-    /// a negative count already tells the owner to wake somebody.
+    /// waiter that holds the inner lock swaps -1 into the count only if [`Self::marks`] returns
+    /// true: a negative count already makes the owner wake a waiter.
     const READS_FIRST: bool = true;
 
     /// Whether such a waiter swaps -1 into a count of `count`.
@@ -36,7 +36,7 @@ pub trait SpinPolicy: 'static {
 
 /// Where a mutex keeps its owner, if it does.
 pub trait Owner<P: Platform> {
-    /// Nobody.
+    /// Returns no owner.
     fn new() -> Self;
     /// The word.
     fn word(&self) -> Option<&P::AtomicU32>;
@@ -66,7 +66,7 @@ impl<P: Platform> Owner<P> for OwnerWord<P> {
     }
 }
 
-/// Linux 2.6.16 to 2.6.28: waiters sleep at once.
+/// Linux 2.6.16 to 2.6.28: waiters sleep immediately.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSpin;
 

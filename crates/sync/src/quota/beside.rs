@@ -1,5 +1,5 @@
-//! [`Beside`]: the queue of a [`Quota`](super::Quota) beside the lock, from the first time that
-//! somebody waits.
+//! [`Beside`]: the queue of a [`Quota`](super::Quota), outside the lock, allocated at the first
+//! wait.
 
 use super::room::{Room, Within};
 use crate::adaptive::AdaptiveLock;
@@ -10,9 +10,9 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
-/// The queue of a lock of user space: beside the lock, which has the number of it once somebody has
-/// waited, until the lock is dropped. The inner lock may sleep, because a spinlock whose holder can
-/// be preempted collapses when there are more threads than CPUs.
+/// The queue of a user-space lock: outside the lock, which stores its number from the first wait
+/// until the lock is dropped. The inner lock may sleep, because a spinlock with a preemptible owner
+/// collapses if there are more threads than CPUs.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Beside {
@@ -21,7 +21,7 @@ pub struct Beside {
 
 type NativeQueue = Within<Native, AdaptiveLock<Native>>;
 
-/// Queues of the first row; each row has twice as many as the one before. A page.
+/// Queues of the first row; each row has twice as many as the previous one. A page.
 const FIRST_ROW: usize = 64;
 
 /// Rows that have room for each number.
@@ -34,7 +34,7 @@ struct Queues {
     lock: AdaptiveLock<Native>,
     /// Numbers given out so far; used under `lock`, as the next.
     numbers: Cell<u32>,
-    /// The number of a queue that no lock has; its `waiting` is that of the next.
+    /// The number of an unused queue; its `waiting` is the number of the next.
     unused: Cell<u32>,
 }
 
@@ -67,7 +67,7 @@ impl Queues {
         unsafe { &*queue }
     }
 
-    /// A number that nobody has, of an empty queue.
+    /// Returns the number of an unused, empty queue.
     fn take(&self) -> u32 {
         self.lock.lock();
         let mut number = self.unused.get();
@@ -113,7 +113,7 @@ impl Beside {
         Self { number: AtomicU32::new(0) }
     }
 
-    /// The queue of a lock for which nobody has waited yet.
+    /// Allocates the queue of a lock at its first wait.
     #[cold]
     fn first(&self) -> &'static NativeQueue {
         let mine = QUEUES.take();

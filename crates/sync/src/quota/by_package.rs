@@ -1,14 +1,14 @@
 //! [`ByPackage`]: turns that stay on a package for a while.
 //!
 //! Threads of two packages that have their turns at the same time send the line of the lock back
-//! and forth between them. Here those of one package are summoned in a row, and the lock stays in
-//! the caches of that one. Use it where one lock is fought for from several packages; on one it is
-//! [`Quota`](super::Quota) to the bit. `docs/locks.md` has what it is worth and what it costs.
+//! and forth between them. Here waiters of one package are summoned in a row, and the lock stays in
+//! the caches of that package. Use it if several packages contend for one lock; on a single package
+//! it equals [`Quota`](super::Quota) to the bit. `docs/locks.md` has its benefit and cost.
 //!
 //! ## States
 //!
-//! Those of [`Quota`](super::Quota), and beside them, under the inner lock, the *home* package and
-//! how many of it may still be summoned in a row.
+//! As [`Quota`](super::Quota), and in addition, under the inner lock, the *home* package and the
+//! number of its waiters that may still be summoned in a row.
 //!
 //! ## Transitions
 //!
@@ -20,8 +20,8 @@
 //!
 //! ## Invariants
 //!
-//! - I1 Those of [`Quota`](super::Quota): whoever sleeps is found as long as anybody sleeps.
-//! - I2 A waiter is passed by at most `ROW` others for each one that is summoned from the front.
+//! - I1 As [`Quota`](super::Quota): a sleeper is found as long as there are sleepers.
+//! - I2 A waiter is passed by at most `ROW` others for each waiter summoned from the front.
 //!
 //! ## Memory ordering
 //!
@@ -34,7 +34,7 @@
 //!
 //! ## Cost
 //!
-//! 8 bytes in the queue. To summon looks at up to `WINDOW` records, lines of other CPUs, under the
+//! 8 bytes in the queue. Summoning reads up to `WINDOW` records, lines of other CPUs, under the
 //! inner lock.
 //!
 //! ## Lineage
@@ -49,14 +49,14 @@ use crate::queue::Waiter;
 use core::cell::Cell;
 use core::mem::offset_of;
 
-/// Waiters that are looked at for one of the home package: a look is a line of another CPU.
+/// Waiters that are checked for one of the home package: each check reads a line of another CPU.
 const WINDOW: u32 = 64;
 
-/// Waiters of a package in a row: with turns of 100 us on 4 CPUs those of 2 ms, beside which the
-/// lines that follow to the next package cost nothing.
+/// Waiters of a package in a row: with turns of 100 us on 4 CPUs they take 2 ms, compared with
+/// which the transfer of lines to the next package is negligible.
 const ROW: u32 = 64;
 
-/// The queue of a [`Quota`](super::Quota) whose turns stay on a package for a while.
+/// The queue of a [`Quota`](super::Quota) with turns that stay on a package for a while.
 #[repr(C)]
 pub struct ByPackage<P: Platform, L: RawLock<P>> {
     within: Within<P, L>,

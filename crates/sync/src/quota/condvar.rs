@@ -1,8 +1,9 @@
-//! [`QuotaCondvar`]: a condition variable for [`Quota`]: who is notified queues at the lock.
+//! [`QuotaCondvar`]: a condition variable for [`Quota`]: a notified task is moved to the queue of
+//! the lock.
 //!
 //! Use it to wait, with a lock held, for what another owner of the lock will do. All that wait at a
-//! time use the same lock. Do not use it where nobody takes the lock: notify with the lock held or
-//! after it was given back, as you like, but change what is waited for with the lock held.
+//! time use the same lock. Do not use it without acquiring the lock: notify with the lock held or
+//! after releasing it, but change the condition with the lock held.
 //!
 //! ## States
 //!
@@ -23,21 +24,21 @@
 //! ## Invariants
 //!
 //! - I1 A record is linked here from its `push` until `notify` or its own task removes it, and
-//!   `granted` tells which of the two; both happen under the inner lock.
-//! - I2 A task whose record was granted leaves only once it was summoned from the queue of the
-//!   lock, which is after `requeue` has linked it there.
-//! - I3 `lock` is that of every task that is linked here.
+//!   `granted` shows which of the two; both happen under the inner lock.
+//! - I2 A task with a granted record leaves only once it was summoned from the queue of the lock,
+//!   which is after `requeue` has linked it there.
+//! - I3 `lock` is the lock of every task that is linked here.
 //!
 //! ## Memory ordering
 //!
-//! The inner lock orders the queue; what was waited for is ordered by the lock itself, which the
-//! task has again when it leaves.
+//! The inner lock orders the queue; the lock itself, which the task has reacquired when it leaves,
+//! orders the condition.
 //!
 //! ## Progress and fairness
 //!
-//! Tasks are notified in the order in which they came. A task that comes to wait later never takes
-//! a notification from one that waits. Nobody is woken only to wait for the lock: a broadcast to N
-//! tasks is N places in the queue of the lock, served as any others.
+//! Tasks are notified in the order in which they came. A task that starts to wait later never takes
+//! a notification from an earlier waiter. Tasks are not woken only to wait for the lock: a
+//! broadcast to N tasks adds N waiters to the queue of the lock, served like any others.
 //!
 //! ## Cost
 //!
@@ -149,7 +150,7 @@ impl<P: Platform, R: Room<P>> QuotaCondvar<P, R> {
         waits
     }
 
-    /// Lets the task that waits longest go on; whether there was one.
+    /// Notifies the task that has waited longest; returns whether there was one.
     pub fn notify_one(&self) -> bool {
         self.inner.lock();
         // SAFETY: the inner lock is held.
@@ -173,7 +174,7 @@ impl<P: Platform, R: Room<P>> QuotaCondvar<P, R> {
         true
     }
 
-    /// Lets all go on that wait now; how many there were.
+    /// Notifies all waiting tasks; returns their number.
     pub fn notify_all(&self) -> usize {
         self.inner.lock();
         // SAFETY: the inner lock is held.

@@ -2,9 +2,9 @@
 //!
 //! Use it for sections of any length, with more threads than CPUs, as a mutex (one unit) or as a
 //! semaphore. It is nearly as fast as a lock without a queue, serves all alike, and each waiter has
-//! a bound. Do not use it in interrupt handlers or under a spinlock: it sleeps. Where each waiter
-//! must come in the order of arrival use [`Handoff`](crate::Handoff), which pays for that with a
-//! switch of tasks at each section.
+//! a bound. Do not use it in interrupt handlers or under a spinlock: it sleeps. If waiters must be
+//! served in order of arrival use [`Handoff`](crate::Handoff), at the cost of a context switch for
+//! each critical section.
 //!
 //! ## States
 //!
@@ -19,8 +19,8 @@
 //! | 1 | 1 | 1 | only the first waiter may take a unit; it sleeps |
 //!
 //! *Summoned* are waiters that were woken and have neither left nor gone back to sleep. There are
-//! `S` places for them; one place after a waiter was summoned in vain, and twice as many after each
-//! that was not. A waiter keeps its place in the queue from its arrival until it leaves.
+//! `S` places for them; one place after a waiter was summoned without acquiring, and twice as many
+//! after each success. A waiter keeps its place in the queue from its arrival until it leaves.
 //!
 //! ## Transitions
 //!
@@ -43,7 +43,7 @@
 //! handoff was a turn ago. The first waiter is *overdue* once it has been that for `OVERDUE_NS`,
 //! asleep or on its way to a CPU. CLOSED is cleared when the waiter that it was set for leaves.
 //!
-//! A task of real time has no turn that ends, waits before other tasks, and has `S` places more.
+//! The turn of a real-time task does not end; it waits before other tasks, and has `S` more places.
 //!
 //! ## Invariants
 //!
@@ -53,12 +53,12 @@
 //!   saw `SHORT` is on its way to the inner lock. Flags and units share a word, so a unit came back
 //!   either before `SHORT` was set, and the task that set it saw the unit and summoned, or after
 //!   it, and its `up` saw `SHORT`. A summoned waiter settles when it leaves or sleeps again, and so
-//!   passes on what it did not take. So no task sleeps beside a free unit that no task is on the
-//!   way to take.
+//!   passes on a unit that it did not take. So no task sleeps while a unit is free that no other
+//!   task is about to take.
 //! - I4 A waiter's record is linked from its `push` until it removes it.
 //! - I5 While `CLOSED` is set, the first waiter that is not of real time takes the next unit. A
 //!   free unit then belongs to it, and no other takes it, since each exchange that takes a unit
-//!   looks at the flag.
+//!   checks the flag.
 //! - I6 An `up` that saw `SHORT` uses the lock only while its queue is not empty: a task in there
 //!   keeps the lock's memory, and no other may.
 //!
@@ -77,8 +77,7 @@
 //! come at a time keep none out. With N waiters every other turn lasts T(N) = [`ROUND_NS`] / N,
 //! within [`TURN_NS_MIN`] and [`TURN_NS_MAX`]; on `c` CPUs that run nothing else, each of N tasks
 //! has a turn every N turns / `c`: at most max([`ROUND_NS`], N x [`TURN_NS_MIN`]) / `c`, and `c`
-//! sections. A turn may last half as long again, because the clock is looked at from time to time
-//! only.
+//! sections. A turn may last half as long again, because the clock is read only from time to time.
 //!
 //! That rests on tasks that want the lock often; the bound for each waiter does not. With C the
 //! longest section, W the longest time from a wakeup to the first instruction, and k waiters
@@ -91,33 +90,34 @@
 //!
 //! From the moment in which the time of the first waiter has passed, each other task takes the lock
 //! at most once more before it: the unit of an `up` is free for an instant before the lock is
-//! closed. (A task whose sections are shorter than T(N) / 4 looks once in up to 64 of them.)
+//! closed. (A task with critical sections shorter than T(N) / 4 reads it once in up to 64 of them.)
 //! `convoy check quota` searches that bound in the scenarios `hog` and `two-hogs`. It holds
-//! whatever owners do: return at once, sleep, or give up the CPU; for attempts and waits with a
-//! deadline, which `CLOSED` keeps out, too; and for waiters that come from a condition variable.
+//! whatever owners do: reacquire immediately, sleep, or yield the CPU; for `try_lock` and timed
+//! waits, which `CLOSED` excludes, too; and for waiters requeued from a condition variable.
 //!
 //! A handoff lets the lock idle for W, at most once in T(N), and not at all where turns serve the
 //! waiters before one is due.
 //!
-//! A task of real time waits for the owner and for those that run meanwhile, at most a turn each.
+//! A real-time task waits for the owner and for concurrently running tasks, at most a turn each.
 //!
 //! ## Cost
 //!
-//! 8 bytes natively: the word and the number of a queue beside the lock, of 40 bytes, which it has
-//! from the first wait on; elsewhere the queue is in the lock. Uncontended: one compare-exchange,
-//! one addition. A turn costs two switches of tasks, one wake-up and three inner sections, once in
-//! at least [`TURN_NS_MIN`]. A waiter spins for at most 4 us, half of what a sleep and a wakeup
-//! cost; for half as long after each time that it spun in vain, down to 0.5 us.
+//! 8 bytes natively: the word and the number of a queue of 40 bytes outside the lock, allocated at
+//! the first wait; elsewhere the queue is in the lock. Uncontended: one compare-exchange, one
+//! addition. A turn costs two switches of tasks, one wake-up and three inner sections, once in at
+//! least [`TURN_NS_MIN`]. A waiter spins for at most 4 us, half of the cost of a sleep and a
+//! wakeup, and halves this time after each unsuccessful spin, down to 0.5 us.
 //!
 //! ## Lineage
 //!
 //! Ours. Barging with one word: Drepper, "Futexes are tricky", 2011. Several waiters in flight: the
-//! semaphore of [`Opportunistic`](crate::Opportunistic), whose number follows the free units.
-//! A bound on how long running threads keep others out: Dice, "Malthusian locks", 2017, who draws
-//! lots where this counts time. A handoff from time to time: the `WTF::Lock` of `WebKit`, 2015, and
-//! `parking_lot`, which draw the time; here it is counted for each first waiter. A handoff asked
-//! for by a waiter that was woken in vain: the mutex of Linux 4.10. There the releaser gives the
-//! lock to a task; here it is free, and closed for the others, so a wait can end in between.
+//! semaphore of [`Opportunistic`](crate::Opportunistic), where their number follows the free units.
+//! A bound on how long running threads keep others out: Dice, "Malthusian locks", 2017, which draws
+//! lots instead of measuring time. A handoff from time to time: the `WTF::Lock` of `WebKit`, 2015,
+//! and `parking_lot`, which draw the time; here it is counted for each first waiter. A handoff
+//! requested by a waiter that was woken without acquiring: the mutex of Linux 4.10. There the
+//! releaser hands the lock to a task; here it is free, but closed to the others, so a wait can be
+//! cancelled in between.
 
 #[cfg(feature = "std")]
 mod beside;
@@ -163,7 +163,7 @@ const UNIT: u32 = 8;
 const UNITS_END: u32 = 1 << 29;
 
 /// Waiters that are summoned at a time: one on its way for each CPU of a small machine, and as many
-/// to spare. With 1 a CPU idles between two turns; from 8 on waiters are woken in vain.
+/// to spare. With 1 a CPU idles between two turns; from 8 on waiters are woken without acquiring.
 const SUMMONED: u32 = 4;
 
 /// Nanoseconds of turns in a row in which each waiter has one.
@@ -172,7 +172,7 @@ const ROUND_NS: u64 = 200_000_000;
 /// Nanoseconds of the shortest turn: below, switches cost more than a sixth.
 const TURN_NS_MIN: u64 = 60_000;
 
-/// Nanoseconds of the turn of a task that comes to the queue anew: the shortest. Tasks that come
+/// Nanoseconds of the turn of a task that is new to the queue: the shortest. Tasks that come
 /// together see few wait as yet and would keep those out for a long turn each; with 2000 threads
 /// that start at a time on two CPUs the first then waits for 220 ms instead of 85.
 const ARRIVAL_NS: u64 = TURN_NS_MIN;
@@ -222,8 +222,8 @@ fn turn_ns(waiting: u32) -> u64 {
 }
 
 impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
-    /// Takes a free unit if the word shows at most `allowed` of the flags. `seen` is what the word
-    /// is expected to be.
+    /// Takes a free unit if the word shows at most `allowed` of the flags. `seen` is the expected
+    /// value of the word.
     #[inline]
     fn take(&self, mut seen: u32, allowed: u32) -> bool {
         while seen >= UNIT && seen & FLAGS & !allowed == 0 {
@@ -239,7 +239,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         false
     }
 
-    /// Takes a free unit if nobody waits for one; returns whether it did.
+    /// Takes a free unit if there are no waiters; returns whether it did.
     #[inline]
     pub fn down_at_once(&self) -> bool {
         // Relaxed: taking the unit is what orders.
@@ -340,7 +340,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         self.wait_in_queue(&waiter, sleep, deadline)
     }
 
-    /// Puts a task that sleeps elsewhere into the queue, asleep; it goes on in
+    /// Moves a task that sleeps elsewhere into the queue without waking it; it continues in
     /// [`Self::wait_in_queue`] when it is summoned.
     ///
     /// # Safety

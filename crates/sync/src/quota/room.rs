@@ -21,7 +21,7 @@ pub trait Room<P: Platform>: 'static {
     /// The queue; the same at each call.
     fn queue(&self) -> &Within<P, Self::Inner>;
 
-    /// Who is to be summoned next, if anybody sleeps.
+    /// Returns the next waiter to summon, if there are sleepers.
     ///
     /// # Safety
     ///
@@ -34,7 +34,7 @@ pub trait Room<P: Platform>: 'static {
     /// A waiter that came on that package was summoned; the inner lock is held.
     fn comes(&self, _package: u32) {}
 
-    /// Tells the names of the words if this lies at `offset` of the lock.
+    /// Reports the names of the words if this is at `offset` in the lock.
     fn parts(_offset: usize, _tell: &mut TellPart<'_>) {}
 }
 
@@ -50,7 +50,8 @@ pub struct Within<P: Platform, L: RawLock<P>> {
     pub(super) inner: L,
     /// Waiters that were woken and have neither left nor gone back to sleep.
     pub(super) summoned: Cell<u16>,
-    /// By how many fewer may be summoned than the lock has places, because some came in vain.
+    /// Reduction of the number of summoned waiters below the lock's places, because some did not
+    /// acquire.
     fewer: Cell<u16>,
     pub(super) queue: Queue<P>,
 }
@@ -148,9 +149,9 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
         self.waiting.store(self.waiting.load(Relaxed).wrapping_add(change), Relaxed);
     }
 
-    /// A waiter that was summoned leaves or sleeps again; `taken` tells whether it got a unit, if
-    /// it competed for one. One that did not leaves a single place, each that did doubles them, so
-    /// that releases wake few while sections are longer than a wakeup.
+    /// Called when a summoned waiter leaves or sleeps again; `taken` is whether it got a unit, if
+    /// it competed for one. A failure leaves a single place, each success doubles them, so that
+    /// releases wake few waiters while critical sections are longer than a wakeup.
     pub(super) fn answer(&self, taken: Option<bool>, places: u32) {
         self.summoned.set(self.summoned.get() - 1);
         match taken {
@@ -160,7 +161,8 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
         }
     }
 
-    /// Whether `waiter` may be summoned beside those that are, where there are so many places.
+    /// Returns whether `waiter` may be summoned in addition to the others, with this number of
+    /// places.
     pub(super) fn has_place(&self, waiter: &Waiter<P>, places: u32) -> bool {
         let most = if waiter.urgent.get() { 2 * places } else { places };
         u32::from(self.summoned.get()) < most - u32::from(self.fewer.get())

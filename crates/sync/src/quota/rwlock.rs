@@ -10,7 +10,7 @@
 //!
 //! | `WRITER` | `WAITS` | readers | door | meaning |
 //! |---|---|---|---|---|
-//! | 0 | 0 | any | any | readers enter without the door; who has it may be an upgradable reader |
+//! | 0 | 0 | any | any | readers enter without the door; its owner may be an upgradable reader |
 //! | 1 | any | 0 | the writer's | a writer is inside |
 //! | 1 | 0 | some | the writer's | it waits for the readers, awake |
 //! | 1 | 1 | some | the writer's | it waits for the readers, maybe asleep |
@@ -29,9 +29,9 @@
 //!
 //! ## Invariants
 //!
-//! - I1 `WRITER` is set only by who has the door, who clears it before it gives the door back.
-//! - I2 Readers come only while `WRITER` is clear: past the door they see that in the exchange that
-//!   counts them, with the door nobody else can set it.
+//! - I1 `WRITER` is set only by the owner of the door, which clears it before it releases the door.
+//! - I2 Readers enter only while `WRITER` is clear: without the door they check it in the exchange
+//!   that counts them, with the door no other task can set it.
 //! - I3 A writer is inside once it saw no readers after it set `WRITER`.
 //!
 //! ## Memory ordering
@@ -53,7 +53,7 @@
 //! ## Lineage
 //!
 //! The turnstile of Downey, "The Little Book of Semaphores", 2008, 4.2.3, with readers that pass it
-//! while nobody is behind it.
+//! while no task waits behind it.
 
 #[cfg(feature = "std")]
 use super::Beside;
@@ -73,8 +73,8 @@ const WAITS: u32 = 2;
 const FLAGS: u32 = WRITER | WAITS;
 const READER: u32 = 4;
 
-/// Nanoseconds in which a writer looks whether the readers are gone before it sleeps: twice what a
-/// sleep and a wakeup cost.
+/// Nanoseconds for which a writer spins until the readers have left, before it sleeps: twice the
+/// cost of a sleep and a wakeup.
 const SPIN_NS: u64 = 20_000;
 
 /// The lock. See the module documentation.
@@ -103,7 +103,7 @@ impl<P: Platform, R: Room<P>> Default for QuotaRwLock<P, R> {
 }
 
 impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
-    /// Takes the lock beside other readers.
+    /// Acquires the lock for reading.
     #[inline]
     pub fn read(&self) {
         let taken = self.read_unless(Sleep::Uninterruptible, None);
@@ -132,8 +132,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         Ok(())
     }
 
-    /// Takes the lock beside other readers if no writer has it or is about to; returns whether it
-    /// did.
+    /// Acquires the lock for reading if no writer owns it or is about to; returns whether it did.
     #[inline]
     pub fn try_read(&self) -> bool {
         // Relaxed: the exchange is what orders.
@@ -148,7 +147,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         false
     }
 
-    /// Gives back what [`Self::read`] took.
+    /// Releases a lock acquired by [`Self::read`].
     #[inline]
     pub fn read_unlock(&self) {
         // Release pairs with the acquire of the writer that sees the readers gone.
@@ -202,17 +201,17 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         }
     }
 
-    /// Takes the lock alone if nobody has it; returns whether it did.
+    /// Acquires the lock for writing if it is free; returns whether it did.
     pub fn try_write(&self) -> bool {
         self.door.down_trylock() && self.enter_or_leave()
     }
 
-    /// [`Self::try_write`] if that passes nobody who waits.
+    /// [`Self::try_write`] if there are no waiters.
     pub fn write_at_once(&self) -> bool {
         self.door.down_at_once() && self.enter_or_leave()
     }
 
-    /// With the door: becomes the writer if there are no readers, or gives the door back.
+    /// With the door: becomes the writer if there are no readers, or releases the door.
     fn enter_or_leave(&self) -> bool {
         // Acquire pairs with the releases of those who had the lock.
         let free = self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok();
@@ -222,7 +221,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         free
     }
 
-    /// Gives back what [`Self::write`] took.
+    /// Releases a lock acquired by [`Self::write`].
     #[inline]
     pub fn write_unlock(&self) {
         // Release pairs with the acquire of who comes next.
@@ -230,8 +229,8 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         self.door.up();
     }
 
-    /// Takes the lock beside readers, with the right to [`Self::upgrade`]: beside no writer, and no
-    /// other that has that right.
+    /// Acquires the lock for reading, with the right to [`Self::upgrade`]: excludes writers and
+    /// other upgradable readers.
     pub fn upgradable(&self) {
         self.door.down();
         // As in `read_slow`: Acquire pairs with the release in `write_unlock`.
@@ -248,7 +247,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         taken
     }
 
-    /// Gives back what [`Self::upgradable`] took.
+    /// Releases a lock acquired by [`Self::upgradable`].
     pub fn upgradable_unlock(&self) {
         // Nobody waits for the readers, because the door is ours.
         self.read_unlock();
@@ -264,7 +263,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         }
     }
 
-    /// [`Self::upgrade`] if there are no other readers; returns whether it did.
+    /// [`Self::upgrade`] if there are no other readers. Returns whether it succeeded.
     pub fn try_upgrade(&self) -> bool {
         // Acquire, as in `upgrade`.
         self.word.compare_exchange(READER, WRITER, Acquire, Relaxed).is_ok()

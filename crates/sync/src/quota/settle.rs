@@ -11,14 +11,14 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Nanoseconds at the front of the queue before which a waiter is handed nothing: twice a slow
-/// wakeup. A task that waits for less loses less than the handoff costs everybody.
+/// wakeup. A shorter wait costs its task less than the handoff costs all others.
 pub(super) const PATIENCE_NS: u64 = 100_000;
 
 /// Nanoseconds at the front of the queue after which no task passes it, even if the first waiter
 /// was woken and only waits for a CPU: more than a turn on each place of a small machine.
 const OVERDUE_NS: u64 = 1_000_000;
 
-/// What has to be woken once the inner lock is free.
+/// The task to wake once the inner lock is free.
 pub(super) type Sleeper<P> = Option<*const <P as Platform>::AtomicU32>;
 
 /// Why an inner section ends.
@@ -26,7 +26,7 @@ pub(super) type Sleeper<P> = Option<*const <P as Platform>::AtomicU32>;
 pub(super) enum Cause {
     /// A waiter came, left, or sleeps again.
     Change,
-    /// A waiter came whose turn is over: the first sleeper is summoned in its stead.
+    /// A waiter with an expired turn arrived: the first sleeper is summoned instead.
     Turn,
     /// A unit came back: the first sleeper is summoned, alone if that is due.
     Unit,
@@ -46,7 +46,7 @@ fn ns_since<P: Platform>(then: u32) -> u64 {
     u64::from(stamp::<P>().wrapping_sub(then)) << 10
 }
 
-/// What a task does that finds the lock taken or the queue not empty.
+/// Action of a task that finds the lock held or the queue not empty.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     /// Takes a unit past the queue if it can.
@@ -156,9 +156,9 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         self.pass_on();
     }
 
-    /// Summons a waiter for a unit that came back, if one waits: what a release does, also after a
-    /// wakeup that was postponed. Uses the lock only while a task waits for it (I6): the unit may
-    /// have been the last thing that kept the lock's memory.
+    /// Summons a waiter for a released unit, if there is one: called by a release, also after a
+    /// postponed wakeup. Uses the lock only while a task waits for it (I6): the unit may have been
+    /// the last thing that kept the lock's memory.
     pub fn pass_on(&self) {
         let room = self.room.queue();
         room.inner.lock();

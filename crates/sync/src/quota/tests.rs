@@ -1,4 +1,4 @@
-//! Tests of the lock whose tasks have turns.
+//! Tests of the lock with turns.
 
 use super::settle::{PATIENCE_NS, stamp};
 use super::*;
@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 /// Sleepers in the queue: two more than are summoned at a time.
 const SLEEPERS: usize = SUMMONED as usize + 2;
 
-/// How many of the sleepers go before an owner that comes back at once.
+/// Returns how many of the sleepers pass an owner that reacquires the lock immediately.
 fn passed_by(turn: impl Fn(u64) -> Turn, take: fn(&NativeQuota)) -> usize {
     let (lock, gone) = (NativeQuota::native(1), AtomicUsize::new(0));
     lock.down();
@@ -101,7 +101,7 @@ fn who_has_had_its_turn_lets_others_go_first() {
     assert!(passes > ROUNDS / 2, "{passes} of {ROUNDS}");
 }
 
-/// Two sleepers in the queue of a lock without units while `with` looks at it.
+/// Runs `with` on a lock without units with two sleepers in its queue.
 fn with_two_sleepers(with: impl Fn(&NativeQuota, &[Waiter<Native>; 2])) {
     let (lock, waiters) = (NativeQuota::native(0), [Waiter::new(false), Waiter::new(false)]);
     let room = lock.room.queue();

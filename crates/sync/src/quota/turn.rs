@@ -1,17 +1,17 @@
-//! What a task remembers between two meetings with a queue: how long its turn has lasted.
+//! State of a task between two accesses to a queue: the length of its turn so far.
 
 /// The turn of a task: the time in which it may take locks past those that wait for them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turn {
     /// When it began, in nanoseconds of [`Platform::now`](crate::Platform::now).
     began: u64,
-    /// When the task last looked at the clock.
+    /// When the task last read the clock.
     looked: u64,
     /// Meetings until it looks again.
     skip: u32,
     /// Meetings between its last two looks: a look costs a tenth of a short section.
     step: u16,
-    /// By how many halves the task spins for less than it may, because it spun in vain.
+    /// Number of halvings of the task's spin time after unsuccessful spins.
     halves: u16,
 }
 
@@ -19,10 +19,11 @@ pub struct Turn {
 /// a wakeup cost in CPU time, here and on the CPU of the task that wakes it.
 const SPIN_NS: u64 = 4_000;
 
-/// Halves that leave so little of that time that spinning in vain costs nothing.
+/// Halvings after which unsuccessful spins have a negligible cost.
 const HALVES_MAX: u16 = 3;
 
-/// Meetings between two looks at the clock are one less than a power of two, up to this.
+/// The number of accesses between two readings of the clock is one less than a power of two, up to
+/// this.
 const STEP_MAX: u16 = 63;
 
 impl Turn {
@@ -47,8 +48,8 @@ impl Turn {
         SPIN_NS >> self.halves
     }
 
-    /// The task has spun, and `found` what it spun for: it spins twice as long from now on, or half
-    /// as long.
+    /// Records a spin of the task: from now on it spins twice as long if it succeeded (`found`), or
+    /// half as long.
     pub fn spun(&mut self, found: bool) {
         self.halves =
             if found { self.halves.saturating_sub(1) } else { (self.halves + 1).min(HALVES_MAX) };

@@ -1,5 +1,5 @@
-//! Locks that count what happens to them: [`Mutex`], [`RwLock`] and [`Semaphore`] in place of those
-//! of the crate.
+//! Locks that count what happens to them: [`Mutex`], [`RwLock`] and [`Semaphore`] with statistics,
+//! as replacements of the crate's.
 //!
 //! ```
 //! use convoy_sync::watched::Mutex; // was: use convoy_sync::Mutex;
@@ -10,10 +10,10 @@
 //! println!("names: {}", names.stats());
 //! ```
 //!
-//! A lock that is not watched has none of this. Here a section costs two looks at the clock more,
-//! and one more if it had to wait. The counts of who has a lock alone are written with the lock
-//! held, so they need no atomic instructions of their own; a reader or a permit writes three words
-//! that it shares with the others.
+//! A lock that is not watched has none of this. Here a critical section costs two more readings of
+//! the clock, and a third if it had to wait. The counters of exclusive owners are written with the
+//! lock held, without atomic instructions; a reader or a permit writes three words that it shares
+//! with the others.
 
 mod mutex;
 mod rwlock;

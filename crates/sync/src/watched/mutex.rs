@@ -14,7 +14,7 @@ pub struct Mutex<T: ?Sized> {
     lock: crate::Mutex<T>,
 }
 
-/// Has a [`Mutex`]; gives it back when dropped.
+/// Guard of a [`Mutex`]. Releases it when dropped.
 #[must_use = "the mutex is held as long as the guard lives"]
 pub struct MutexGuard<'a, T: ?Sized> {
     counts: &'a Counts,
@@ -52,7 +52,7 @@ impl<T: ?Sized> Mutex<T> {
         self.taken(|| self.lock.try_lock_for(timeout))
     }
 
-    /// The data; nobody has the lock, because nobody else has a reference.
+    /// Returns the data; the exclusive reference guarantees that the lock is free.
     pub fn get_mut(&mut self) -> &mut T {
         self.lock.get_mut()
     }
@@ -62,7 +62,7 @@ impl<T: ?Sized> Mutex<T> {
         self.counts.stats(u64::from(self.lock.is_locked()))
     }
 
-    /// Takes the lock, past nobody; by `take` if that must wait.
+    /// Acquires the lock if it is free and has no waiters, else by `take`.
     fn taken<'a>(
         &'a self,
         take: impl FnOnce() -> Option<crate::MutexGuard<'a, T>>,

@@ -16,7 +16,7 @@ pub struct RwLock<T: ?Sized> {
     lock: crate::RwLock<T>,
 }
 
-/// Has a [`RwLock`] beside other readers; gives it back when dropped.
+/// Read guard of a [`RwLock`]. Releases it when dropped.
 #[must_use = "the lock is held as long as the guard lives"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     counts: &'a Counts,
@@ -25,7 +25,7 @@ pub struct RwLockReadGuard<'a, T: ?Sized> {
     guard: crate::RwLockReadGuard<'a, T>,
 }
 
-/// Has a [`RwLock`] alone; gives it back when dropped.
+/// Write guard of a [`RwLock`]. Releases it when dropped.
 #[must_use = "the lock is held as long as the guard lives"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     counts: &'a Counts,
@@ -34,7 +34,7 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
     guard: crate::RwLockWriteGuard<'a, T>,
 }
 
-/// What happened to a [`RwLock`] so far; a snapshot. Who has it now is not counted yet.
+/// What happened to a [`RwLock`] so far; a snapshot. Current owners are not counted yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RwStats {
     /// To read.
@@ -63,19 +63,19 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Takes the lock beside other readers; sleeps until it can.
+    /// Acquires the lock for reading; blocks until it is available.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.reader(|| Some(self.lock.read())).expect("this wait ends with the lock")
     }
 
-    /// Takes the lock beside other readers if no writer has it or waits for it. Not to get it
-    /// counts as nothing.
+    /// Acquires the lock for reading if no writer owns it or waits for it. Not to get it counts as
+    /// nothing.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.reader(|| None)
     }
 
-    /// Takes the lock beside other readers; waits at most `timeout`. A wait that ends without it
-    /// counts as nothing.
+    /// Acquires the lock for reading; waits at most `timeout`. A wait that ends without it counts
+    /// as nothing.
     pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
         self.reader(|| self.lock.try_read_for(timeout))
     }
@@ -85,7 +85,7 @@ impl<T: ?Sized> RwLock<T> {
         self.writer(|| Some(self.lock.write())).expect("this wait ends with the lock")
     }
 
-    /// Takes the lock alone if nobody has it. Not to get it counts as nothing.
+    /// Acquires the lock for writing if it is free. Not to get it counts as nothing.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         let guard = self.lock.try_write()?;
         Some(RwLockWriteGuard { counts: &self.writers, since: Native::now(), guard })
@@ -97,7 +97,7 @@ impl<T: ?Sized> RwLock<T> {
         self.writer(|| self.lock.try_write_for(timeout))
     }
 
-    /// The data; nobody has the lock, because nobody else has a reference.
+    /// Returns the data; the exclusive reference guarantees that the lock is free.
     pub fn get_mut(&mut self) -> &mut T {
         self.lock.get_mut()
     }
@@ -107,7 +107,7 @@ impl<T: ?Sized> RwLock<T> {
         RwStats { readers: self.readers.stats(0), writers: self.writers.stats(0) }
     }
 
-    /// Takes the lock beside other readers, by `take` if that must wait.
+    /// Acquires the lock for reading, by `take` if it has to wait.
     fn reader<'a>(
         &'a self,
         take: impl FnOnce() -> Option<crate::RwLockReadGuard<'a, T>>,
@@ -118,7 +118,7 @@ impl<T: ?Sized> RwLock<T> {
         Some(RwLockReadGuard { counts, since, guard })
     }
 
-    /// Takes the lock alone, past nobody; by `take` if that must wait.
+    /// Acquires the lock for writing if it is free and has no waiters, else by `take`.
     fn writer<'a>(
         &'a self,
         take: impl FnOnce() -> Option<crate::RwLockWriteGuard<'a, T>>,

@@ -12,7 +12,7 @@ pub struct Semaphore {
     lock: crate::Semaphore,
 }
 
-/// A permit of a [`Semaphore`]; gives it back when dropped.
+/// A permit of a [`Semaphore`]. Releases it when dropped.
 #[must_use = "the permit is held as long as this lives"]
 pub struct Permit<'a> {
     counts: &'a Counts,
@@ -58,7 +58,7 @@ impl Semaphore {
         self.counts.stats(0)
     }
 
-    /// Takes a permit, past nobody; by `take` if that must wait.
+    /// Acquires a permit if one is free and there are no waiters, else by `take`.
     fn taken<'a>(&'a self, take: impl FnOnce() -> Option<crate::Permit<'a>>) -> Option<Permit<'a>> {
         let record = |ns| self.counts.waits.record_shared(ns);
         let (since, permit) = timed(|| self.lock.acquire_at_once(), take, record)?;
