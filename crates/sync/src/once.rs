@@ -2,8 +2,8 @@
 //!
 //! ## Use
 //!
-//! For what is set up at its first use. Not for a value that a static initialiser could give. Who
-//! asks for it again from inside of it sleeps for good.
+//! Use it for initialisation at first use. Not for a value that a static initialiser could give. A
+//! recursive call deadlocks.
 //!
 //! ## States
 //!

@@ -28,11 +28,11 @@
 //!
 //! ## Progress and fairness
 //!
-//! None for writers while readers overlap; somebody always proceeds.
+//! None for writers while readers overlap; some task always proceeds.
 //!
 //! ## Cost
 //!
-//! 4 bytes. Uncontended: one locked operation each to take and to give back; every reader moves the
+//! 4 bytes. Uncontended: one locked operation each to acquire and release; every reader moves the
 //! line.
 //!
 //! ## Lineage
@@ -86,7 +86,7 @@ impl<P: Platform> RwLock<P> {
         P::happened(LockEvent::Acquired, self);
     }
 
-    /// Gives a read lock back.
+    /// Releases a read lock.
     #[inline]
     pub fn read_unlock(&self) {
         P::happened(LockEvent::Released, self);
@@ -120,7 +120,7 @@ impl<P: Platform> RwLock<P> {
         P::happened(LockEvent::Acquired, self);
     }
 
-    /// Gives the write lock back.
+    /// Releases the write lock.
     #[inline]
     pub fn write_unlock(&self) {
         P::happened(LockEvent::Released, self);
@@ -139,7 +139,7 @@ impl<P: Platform> RwLock<P> {
         flags
     }
 
-    /// Gives back what [`Self::read_irqsave`] took.
+    /// Releases a lock acquired by [`Self::read_irqsave`].
     #[inline]
     pub fn read_unlock_irqrestore(&self, flags: P::IrqFlags) {
         // See `RawLock::unlock_irqrestore` for the extra guard.
@@ -157,7 +157,7 @@ impl<P: Platform> RwLock<P> {
         flags
     }
 
-    /// Gives back what [`Self::write_irqsave`] took.
+    /// Releases a lock acquired by [`Self::write_irqsave`].
     #[inline]
     pub fn write_unlock_irqrestore(&self, flags: P::IrqFlags) {
         // See `RawLock::unlock_irqrestore` for the extra guard.

@@ -55,9 +55,9 @@ impl<P: Platform> Barrier<P> {
     }
 }
 
-/// Expedited grace periods of a flavour whose readers forbid preemption: each CPU is made to switch
-/// to a task that only says so (`synchronize_sched_expedited`). Who finds that another one has done
-/// this meanwhile need not do it again.
+/// Expedited grace periods of a flavour with readers that disable preemption: each CPU is made to
+/// switch to a task that only reports this (`synchronize_sched_expedited`). A task that finds that
+/// another one has done this in the meantime skips it.
 #[derive(Debug)]
 pub struct Expedited<P: Platform> {
     /// Those that have been asked for, and the highest of these numbers that is done.
@@ -73,8 +73,8 @@ impl<P: Platform> Default for Expedited<P> {
 
 impl<P: Platform> Expedited<P> {
     /// Waits for a grace period. `stop` makes each CPU pass through a quiescent state, or returns
-    /// false because somebody else is about it; then `pause` is called with the number of the try.
-    /// False after ten tries in vain: an ordinary grace period has to do.
+    /// false because another task is doing so; then `pause` is called with the number of the
+    /// attempt. Returns false after ten failed attempts: the caller needs an ordinary grace period.
     pub fn wait(&self, mut stop: impl FnMut() -> bool, mut pause: impl FnMut(u32)) -> bool {
         // AcqRel: who sees this number, and stops the CPUs afterwards, comes after what its owner
         // has unlinked.

@@ -1,12 +1,12 @@
 //! The files of the directory `rcu` of debugfs, as `kernel/rcutree_trace.c` of 3.0 prints them.
-//! Each text is that of one flavour, without the line that names it. Looking costs a simulated CPU
-//! nothing, so a run is the same whether somebody looks or not.
+//! Each text is for one flavour, without the line that names it. Reading them costs a simulated CPU
+//! nothing, so it does not affect a run.
 
 use super::{Local, Rcu, Steps};
 use crate::{Atomic, Platform};
 use core::fmt::Write as _;
 
-/// `letter` if there is any, else the point that stands for none.
+/// Returns `letter` if there is any, else the dot that marks none.
 fn mark(letter: char, any: bool) -> char {
     if any { letter } else { '.' }
 }

@@ -1,9 +1,10 @@
 //! Expedited grace periods of readers that may be preempted (`synchronize_rcu_expedited`).
 //!
-//! When every CPU has been made to switch, whoever is still in a section that began before has left
-//! its CPU in it, and is queued at a leaf. These readers are marked; the last marked one of a leaf
-//! that ends its section reports for the leaf, and so up the tree. Who comes later is not waited
-//! for. The user lets one caller at a time do this, as [`Expedited`](super::Expedited) does.
+//! When every CPU has been made to switch, readers that are still in an earlier critical section
+//! have been preempted in it, and are queued at a leaf. These readers are marked; the last marked
+//! one of a leaf that ends its section reports for the leaf, and so up the tree. Later readers are
+//! not waited for. The user lets one caller at a time do this, as [`Expedited`](super::Expedited)
+//! does.
 
 use super::{Access, Line, Rcu, Steps, tree::Tree};
 use crate::{Atomic, Platform, RawLock, Sleep};
@@ -15,8 +16,8 @@ impl<P: Platform> Tree<P> {
         &self.expediting.get_or_init(|| P::place(Line(Atomic::new(0)))).0
     }
 
-    /// Node `at`, whose lock the caller holds, may have become one that an expedited grace period
-    /// waits for no more. Says so up the tree, and releases the lock.
+    /// Checks whether an expedited grace period still waits for node `at`, whose lock the caller
+    /// holds. Says so up the tree, and releases the lock.
     pub(super) fn report_expedited(&self, mut at: usize) {
         loop {
             let node = &self.nodes[at];
@@ -41,9 +42,9 @@ impl<P: Platform> Tree<P> {
 }
 
 impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
-    /// Marks the readers that have left their CPU in a section, all CPUs having switched since the
-    /// caller unlinked what it wants to free. They may be hurried at once: ask for
-    /// [the leaves](Self::take_boosts) before [waiting](Self::wait_expedited).
+    /// Marks the readers that were preempted in a critical section, after all CPUs have switched
+    /// since the caller unlinked the object that it wants to free. They may be boosted immediately:
+    /// ask for [the leaves](Self::take_boosts) before [waiting](Self::wait_expedited).
     pub fn expedite(&self) {
         let tree = &self.tree;
         let flags = tree.begins.0.lock_irqsave();

@@ -1,16 +1,16 @@
-//! Tree RCU: who frees something that others may still look at waits for a *grace period*, after
-//! which every CPU has been in a *quiescent state*.
+//! Tree RCU: before a writer frees memory that readers may still access, it waits for a *grace
+//! period*, in which every CPU has passed a *quiescent state*.
 //!
 //! ## Use
 //!
 //! A reader forbids preemption while it looks. [`Rcu::call`] puts a callback on the list of the
-//! caller's CPU; the machine tells [`Rcu::note_quiescent_state`] at context switches and idle or
-//! user ticks, asks [`Rcu::pending`] at each tick, and where it says yes runs [`Rcu::core`] and
-//! then invokes what [`Rcu::take_done`] hands out. Where and by whom is the machine's choice: the
-//! regression of 3.0-rc was in that choice alone.
+//! caller's CPU; the machine calls [`Rcu::note_quiescent_state`] at context switches and idle or
+//! user ticks, and [`Rcu::pending`] at each tick; if this returns true it runs [`Rcu::core`] and
+//! then invokes the callbacks from [`Rcu::take_done`]. Where they run is the machine's choice: the
+//! regression of 3.0-rc was only in this choice.
 //!
-//! Where readers may be preempted, a section is one of a [`Reader`], its task; the machine also
-//! tells when such a task leaves its CPU, and may be told whom to lend a priority.
+//! If readers may be preempted, a critical section belongs to a [`Reader`], its task; the machine
+//! also reports when such a task is switched out, and may be asked to boost it.
 //!
 //! ## States
 //!
@@ -21,16 +21,18 @@
 //! ## Transitions
 //!
 //! - *begin* (root locked, nothing on its way): `gpnum += 1`, all bits are set, node by node. The
-//!   CPU that begins owes, with interrupts off, so the grace period cannot end meanwhile.
+//!   starting CPU itself has to report, with interrupts disabled, so the grace period cannot end in
+//!   between.
 //! - *note*: a CPU notes a quiescent state for itself, with the number of the last grace period
 //!   that it knew to have ended: the tag.
-//! - *report* (leaf locked): if the tag is that of the present grace period, the CPU's bit goes;
-//!   who clears the last bit of a node goes on in the parent, holding one node's lock at a time.
+//! - *report* (leaf locked): if the tag is the current grace period's, the CPU's bit is cleared;
+//!   the CPU that clears the last bit of a node continues in the parent, holding one node's lock at
+//!   a time.
 //! - *leave a CPU in a section*: the reader is queued at the leaf, for the present grace period if
 //!   that still waits for the CPU, else for the next. The last that leaves a section reports for
 //!   the leaf.
 //! - *expedite* (all CPUs have switched): the readers queued at leaves are marked; the last marked
-//!   one of each leaf reports for it, in masks of their own (`expmask`).
+//!   reader of each leaf reports for it, in separate masks (`expmask`).
 //! - *end*: the root owes nothing: `completed = gpnum`; the same CPU begins the next if it waits
 //!   for one.
 //!
@@ -50,8 +52,8 @@
 //!
 //! ## Progress and fairness
 //!
-//! No bound on the length of a grace period: a reader may keep its CPU. Late CPUs are looked at
-//! after [`FORCE_TICKS`]. Callbacks of one CPU are handed out in order.
+//! No bound on the length of a grace period: a reader may keep its CPU. Late CPUs are checked after
+//! [`FORCE_TICKS`]. Callbacks of one CPU are handed out in order.
 //!
 //! ## Cost
 //!
@@ -60,11 +62,11 @@
 //!
 //! ## Lineage
 //!
-//! `kernel/rcutree.c` of 2.6.39 and 3.0, but for one step: there a CPU that finds its leaf locked
-//! may hear of a beginning before it hears of the end that came first, and then frees too early;
-//! 3.11 and later look at ends first, as here. Its flavours `rcu_sched` and `rcu_bh` differ in what
-//! the machine tells to be a quiescent state. Tickets are those of 3.14 and later. Not here:
-//! hotplug; the force at a `call` whose time has come.
+//! `kernel/rcutree.c` of 2.6.39 and 3.0, except for one step: there a CPU that finds its leaf
+//! locked may notice the start of a grace period before the end of the previous one, and then frees
+//! too early; 3.11 and later check ends first, as here. Its flavours `rcu_sched` and `rcu_bh`
+//! differ in the quiescent states that the machine reports. Tickets follow 3.14 and later. Not
+//! implemented: hotplug; forcing at a `call` that is due.
 
 mod barrier;
 mod debugfs;
@@ -93,20 +95,20 @@ use segments::Segments;
 use std::collections::VecDeque;
 use tree::Tree;
 
-/// Ticks after which CPUs that owe a quiescent state are looked at
+/// Ticks after which CPUs without a reported quiescent state are checked
 /// (`RCU_JIFFIES_TILL_FORCE_QS`).
 pub const FORCE_TICKS: u64 = 3;
 /// The number before the first grace period of a kernel: early enough to see it wrap.
 pub const FIRST: isize = -300;
 /// Callbacks that a CPU hands out in one go (`blimit`),
 const BATCH: usize = 10;
-/// unless its list has grown by so many (`qhimark`) since somebody last looked at late CPUs for
-/// that reason,
+/// unless its list has grown by this number (`qhimark`) since late CPUs were last checked for this
+/// reason,
 const HIGH_MARK: usize = 10_000;
 /// until it is as short as this again (`qlowmark`).
 const LOW_MARK: usize = 100;
 
-/// The steps that a checker leaves out, one at a time, to see that it would notice. Everybody else
+/// The steps that a checker leaves out, one at a time, to see that it would notice. All other code
 /// uses [`Sound`].
 pub trait Steps: 'static {
     /// A noted quiescent state carries the number of its grace period.
@@ -133,14 +135,14 @@ pub struct Sound;
 
 impl Steps for Sound {}
 
-/// A cache line of its own.
+/// A separate cache line.
 #[repr(C, align(64))]
 struct Line<T>(T);
 
-/// One CPU's part: `rcu_data` and `rcu_dynticks`. Only its CPU uses it, but for the last two, which
-/// who looks at late CPUs reads under the leaf's lock.
+/// One CPU's part: `rcu_data` and `rcu_dynticks`. Only its CPU uses it, except for the last two,
+/// which the check for late CPUs reads under the leaf's lock.
 struct Local<P: Platform, C> {
-    /// Stands for the line of `rcu_data`.
+    /// The line of `rcu_data`.
     line: P::Home<Line<Cell<u32>>>,
     /// The last grace periods that this CPU knows to have ended and begun.
     completed: Cell<usize>,
@@ -155,7 +157,8 @@ struct Local<P: Platform, C> {
     callbacks: RefCell<VecDeque<C>>,
     /// Callbacks that are handed out in one go.
     limit: Cell<usize>,
-    /// Length of the list when it was last found too long, and the looks at late CPUs until then.
+    /// Length of the list when it was last found too long, and the number of checks for late CPUs
+    /// until then.
     grown: Cell<(usize, u64)>,
     /// The last grace period that was asked for by number.
     wanted: Cell<Option<usize>>,
@@ -238,7 +241,8 @@ pub struct Rcu<P: Platform, C, S: Steps = Sound> {
 }
 
 impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
-    /// RCU of `cpus` CPUs, at most 1024, whose last grace period was number `first`.
+    /// Creates the RCU of `cpus` CPUs, at most 1024, with `first` as the number of the last grace
+    /// period.
     pub fn new(cpus: usize, first: isize) -> Self {
         let first = first as usize;
         Self {
@@ -248,7 +252,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// Tells each lock and its name.
+    /// Reports each lock and its name.
     pub fn locks(&self, mut tell: impl FnMut(&TicketLock<P>, &'static str)) {
         self.tree.locks(&mut tell);
     }
@@ -282,13 +286,14 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         late
     }
 
-    /// The same on `cpu`, for who is about to run there with interrupts off or is nowhere near.
+    /// The same on `cpu`, for a caller that is about to run there with interrupts disabled or
+    /// elsewhere.
     pub fn call_on(&self, cpu: usize, callback: C) {
         self.locals[cpu].add::<S>(callback);
     }
 
-    /// This CPU's list has grown too long: a grace period begins, or the present one is to end soon
-    /// and its callbacks go all at once.
+    /// Handles an overlong list of this CPU: starts a grace period, or hurries the current one, and
+    /// then runs all callbacks in one batch.
     fn hurry(&self, jiffies: u64) -> Vec<usize> {
         let local = self.here();
         self.note_end();
@@ -313,7 +318,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         local.tag.set(local.gpnum.get().wrapping_sub(1));
     }
 
-    /// `cpu` stops its tick, or starts it again: who looks sees that it is quiescent.
+    /// Records that `cpu` stops its tick, or restarts it: the check for late CPUs then sees that it
+    /// is quiescent.
     pub fn note_tick_stopped(&self, cpu: usize, stopped: bool) {
         if self.is_tick_stopped(cpu) != stopped {
             let count = &self.locals[cpu].dynticks;
@@ -331,7 +337,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         !self.here().callbacks.borrow().is_empty() || self.is_polled()
     }
 
-    /// Whether the present grace period has waited so long for this CPU that it should reschedule.
+    /// Returns whether the current grace period has waited for this CPU long enough for it to
+    /// reschedule.
     pub fn is_late(&self, jiffies: u64) -> bool {
         let local = self.here();
         self.tree.force_is_due(jiffies) && local.owes.get() && !local.passed.get()
@@ -390,7 +397,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         late
     }
 
-    /// Callbacks of this CPU whose grace period is over.
+    /// Returns the number of this CPU's callbacks with completed grace periods.
     pub fn done(&self) -> usize {
         self.here().segments.get().done
     }

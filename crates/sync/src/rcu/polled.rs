@@ -4,13 +4,13 @@ use super::{Rcu, Steps};
 use crate::{Atomic, Platform};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 
-/// Stands for everything that readers may see when it is drawn; see [`Rcu::poll`].
+/// Represents everything that readers may see when it is drawn; see [`Rcu::poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub(super) usize);
 
 impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
-    /// A ticket for the grace period after the one that is on its way
-    /// (`get_state_synchronize_rcu`). Begins none.
+    /// Returns a ticket for the grace period after the current one (`get_state_synchronize_rcu`).
+    /// Begins none.
     pub fn ticket(&self) -> Ticket {
         // SeqCst, and a change that changes nothing: the number is read after what the caller has
         // unlinked is unlinked for all. A mere load might come first.
@@ -32,7 +32,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         !Self::before(self.tree.numbers.completed.load(Acquire), ticket.0)
     }
 
-    /// Whether this CPU has drawn a ticket whose grace period has not ended.
+    /// Returns whether this CPU has drawn a ticket for a grace period that has not ended.
     pub(super) fn is_polled(&self) -> bool {
         let wanted = &self.here().wanted;
         let Some(ticket) = wanted.get() else { return false };

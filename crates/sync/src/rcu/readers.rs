@@ -1,9 +1,9 @@
-//! Readers that may be preempted (`CONFIG_TREE_PREEMPT_RCU`): what is known of them, which grace
-//! period waits for them, and who is to be hurried.
+//! Readers that may be preempted (`CONFIG_TREE_PREEMPT_RCU`): their state, the grace periods that
+//! wait for them, and readers to be boosted.
 //!
 //! A reader that leaves its CPU inside a section is queued at its CPU's leaf; the CPU itself has
 //! passed. If the present grace period still waited for that CPU, it waits for the reader from now
-//! on, else the next one does. The last such reader of a leaf whose CPUs have all passed reports
+//! on, else the next one does. The last such reader of a leaf on which all CPUs have passed reports
 //! for the leaf. After a delay the readers that hold a grace period up are named to the machine,
 //! one after the other, so that it can lend them a priority (`rcu_initiate_boost`, `rcu_boost`).
 
@@ -42,7 +42,7 @@ impl Reader {
         })
     }
 
-    /// Whose it is.
+    /// Returns its task.
     #[must_use]
     pub fn task(&self) -> TaskId {
         self.task
@@ -60,7 +60,7 @@ impl Reader {
         self.boosted.get()
     }
 
-    /// What it was lent is taken back.
+    /// Ends its boost.
     pub fn end_boost(&self) {
         self.boosted.set(false);
     }
@@ -71,7 +71,7 @@ impl Reader {
     }
 }
 
-/// What a leaf knows of readers that left their CPU inside a section. Guarded by its lock.
+/// Readers of a leaf that were preempted in a critical section. Guarded by its lock.
 #[derive(Debug, Default)]
 pub(super) struct Blocked {
     /// The present grace period waits for these, the oldest first (`gp_tasks`).
@@ -83,12 +83,12 @@ pub(super) struct Blocked {
     /// When `owed` may be hurried, and whether they are.
     boost_at: u64,
     boosting: bool,
-    /// Readers that were, and those of them that held an expedited grace period up.
+    /// Boosted readers, and those of them that delayed an expedited grace period.
     pub(super) boosts: u64,
     pub(super) expedited_boosts: u64,
 }
 
-/// Whom a reader that leaves its leaf was the last to hold up.
+/// The grace periods for which a leaving reader was the last of its leaf.
 struct Last {
     owed: bool,
     expedited: bool,
@@ -125,7 +125,8 @@ impl Blocked {
         (self.is_owed() || !self.later.is_empty(), self.boosting)
     }
 
-    /// Who is to be hurried next: those of an expedited grace period at once and first.
+    /// Returns the next reader to boost: readers of an expedited grace period immediately and
+    /// first.
     fn next_boost(&self) -> Option<&Rc<Reader>> {
         let mut all = self.owed.iter().chain(&self.later);
         let expedited = all.find(|reader| reader.expedited.get());
@@ -149,7 +150,7 @@ impl Blocked {
         self.owed.iter().map(|reader| reader.task)
     }
 
-    /// Takes `reader` off; whom it was the last to hold up.
+    /// Removes `reader`; returns the grace periods for which it was the last.
     fn remove(&mut self, reader: &Rc<Reader>) -> Last {
         let mine = |other: &Rc<Reader>| Rc::ptr_eq(other, reader);
         let expedited = reader.expedited.take();
@@ -167,14 +168,14 @@ impl Blocked {
 }
 
 impl<P: Platform> Tree<P> {
-    /// Whether readers at `node`, whose lock the caller holds, hold the grace period up.
+    /// Returns whether readers at `node`, whose lock the caller holds, delay the grace period.
     pub(super) fn is_held<S: Steps>(&self, node: usize) -> bool {
         S::READERS && self.nodes[node].blocked.borrow().is_owed()
     }
 }
 
 impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
-    /// Readers that hold a grace period up for so many ticks are named to be hurried
+    /// Marks readers that delay a grace period for this many ticks for boosting
     /// (`RCU_BOOST_DELAY_JIFFIES`).
     pub fn boost_after(&self, ticks: u64) {
         self.tree.boost_delay.set(Some(ticks));
@@ -211,8 +212,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// A section of `reader` ends. If it had been named to be hurried, the leaf that named it: the
-    /// machine takes back what it lent.
+    /// A section of `reader` ends. If it was marked for boosting, returns its leaf: the machine
+    /// ends the boost.
     pub fn leave(&self, reader: &Rc<Reader>, jiffies: u64) -> Option<usize> {
         reader.depth.set(reader.depth.get() - 1);
         if reader.is_inside() {
@@ -263,7 +264,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// The leaves whose readers are to be hurried since this was last asked, a bit each.
+    /// Returns the leaves with readers to boost since the last call, a bit each.
     pub fn take_boosts(&self) -> u64 {
         self.tree.boosts.take()
     }

@@ -9,7 +9,7 @@ pub(super) struct Segments {
     pub(super) wait: usize,
     /// for the next one,
     pub(super) next_ready: usize,
-    /// and for one that begins after somebody has seen them.
+    /// and for one that starts after they have been seen.
     pub(super) next: usize,
 }
 
@@ -26,8 +26,8 @@ impl Segments {
         self.next = 0;
     }
 
-    /// The present grace period cannot end before this CPU has reported: what is there may use the
-    /// next one.
+    /// Called when the current grace period cannot end before this CPU has reported: queued
+    /// callbacks may use the next one.
     pub(super) fn ready(&mut self) {
         self.next_ready += self.next;
         self.next = 0;

@@ -14,7 +14,7 @@ pub struct Stall {
     pub cpus: Vec<usize>,
     /// The readers that it waits for, which left their CPU in a section.
     pub tasks: Vec<TaskId>,
-    /// Who saw it.
+    /// The CPU that detected it.
     pub by: usize,
     /// Ticks since it began.
     pub ticks: u64,

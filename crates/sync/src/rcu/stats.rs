@@ -10,7 +10,7 @@ macro_rules! counters {
         }
 
         impl RcuStats {
-            /// What was counted since `before`.
+            /// Returns the counts since `before`.
             #[must_use]
             pub fn since(&self, before: &Self) -> Self {
                 Self { $($name: self.$name - before.$name,)+ }
@@ -34,9 +34,9 @@ counters! {
     invoked,
     /// Core processings.
     core,
-    /// Looks at CPUs that owe a quiescent state.
+    /// Checks for CPUs without a reported quiescent state.
     forced,
-    /// Quiescent states that a look at late CPUs reported for this one: its tick was stopped.
+    /// Quiescent states that the check for late CPUs reported for this CPU: its tick was stopped.
     stopped,
     /// Requests to this CPU to reschedule.
     hurried,
@@ -58,8 +58,8 @@ counters! {
     period_ended,
     /// One had begun.
     period_began,
-    /// Late CPUs were to be looked at.
+    /// A check for late CPUs was due.
     force_due,
-    /// There was no work.
+    /// No work.
     no_work,
 }

@@ -13,7 +13,7 @@ use super::segments::Segments;
 const LEAF_FANOUT: usize = 16;
 const INNER_FANOUT: usize = 64;
 
-/// What a look at late CPUs does next.
+/// Next step of the check for late CPUs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signaled {
     /// Notes which ticks are stopped.
@@ -22,18 +22,18 @@ pub(super) enum Signaled {
     ForceQs = 3,
 }
 
-/// Looks at late CPUs.
+/// Checks for late CPUs.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Forces {
     pub(super) all: u64,
     /// No grace period was on its way.
     pub(super) in_vain: u64,
-    /// Somebody else was about it; not among `all`.
+    /// Another CPU was doing it; not included in `all`.
     pub(super) beaten: u64,
 }
 
-/// One node in the machine's memory: a line of its own. Its words are written under its lock and
-/// read without it as hints.
+/// One node in the machine's memory: a separate line. Its words are written under its lock and read
+/// without it as hints.
 pub(super) struct NodeHot<P: Platform> {
     pub(super) lock: TicketLock<P>,
     gpnum: P::AtomicUsize,
@@ -78,7 +78,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Uses what is guarded by its lock and is not a word of its own.
+    /// Charges an access to data protected by its lock that is not a separate word.
     pub(super) fn touch(&self, access: Access) {
         P::touch(&*self.hot, access);
     }
@@ -101,23 +101,23 @@ pub(super) struct Tree<P: Platform> {
     pub(super) nodes: Vec<Node<P>>,
     pub(super) numbers: P::Home<Line<Numbers<P>>>,
     pub(super) signaled: Cell<Signaled>,
-    /// When late CPUs are looked at, in a grace period.
+    /// When late CPUs are checked, in a grace period.
     pub(super) force_at: Cell<u64>,
     pub(super) forces: Cell<Forces>,
     /// When the last grace period began, and how often it was said to wait too long.
     pub(super) began: Cell<u64>,
     pub(super) stalled: Cell<u64>,
-    /// Held while a grace period begins, and while late CPUs are looked at.
+    /// Held during the start of a grace period, and during the check for late CPUs.
     pub(super) begins: P::Home<Line<TicketLock<P>>>,
     force: P::Home<Line<TicketLock<P>>>,
     forcing: Cell<bool>,
-    /// A grace period was wanted meanwhile.
+    /// A grace period was requested in the meantime.
     wanted: Cell<bool>,
     /// Ticks after which readers that hold a grace period up are hurried, and at which leaves.
     pub(super) boost_delay: Cell<Option<u64>>,
     pub(super) boosts: Cell<u64>,
-    /// One while an expedited grace period waits for readers. Placed by the first of these: until
-    /// then it has no price.
+    /// One while an expedited grace period waits for readers. Allocated by the first of these:
+    /// until then it is free of cost.
     pub(super) expediting: OnceCell<P::Home<Line<P::AtomicU32>>>,
 }
 
@@ -174,7 +174,7 @@ impl<P: Platform> Tree<P> {
         numbers.gpnum.load(Relaxed) != numbers.completed.peek()
     }
 
-    /// Whether late CPUs are to be looked at.
+    /// Returns whether a check for late CPUs is due.
     pub(super) fn force_is_due(&self, jiffies: u64) -> bool {
         self.in_progress() && self.force_at.get() < jiffies
     }
@@ -201,9 +201,8 @@ impl<P: Platform> Tree<P> {
         (hot.completed.load(Relaxed), hot.gpnum.peek())
     }
 
-    /// Clears `bits` in `node`, whose lock the caller holds, and goes up as long as a node owes
-    /// nothing more. Releases the lock; whether the grace period is over, and then the root is
-    /// locked.
+    /// Clears `bits` in `node`, whose lock the caller holds, and continues upwards while nodes are
+    /// complete. Releases the lock; whether the grace period is over, and then the root is locked.
     pub(super) fn report<S: Steps>(&self, node: usize, bits: usize) -> bool {
         let (mut at, mut bits) = (node, bits);
         loop {
@@ -264,9 +263,9 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// The leaf's lock is held: this CPU gets to know of a grace period. First of the end of the
-    /// one before, which it may not have heard of: else a callback that comes during the new one
-    /// would move on at both ends, and be through at the second.
+    /// The leaf's lock is held: this CPU gets to know of a grace period. First handles the end of
+    /// the previous one, which the CPU may not have noticed: else a callback queued during the new
+    /// one would advance at both ends, and be done at the second.
     fn begin_for(local: &Local<P, C>, hot: &NodeHot<P>, bit: usize) {
         let gpnum = hot.gpnum.load(Relaxed);
         if local.gpnum.get() == gpnum {
@@ -391,7 +390,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         tree.begins.0.unlock();
     }
 
-    /// Tells every node that a grace period has ended and none begins.
+    /// Records in every node that a grace period has ended and that none starts.
     fn tell_end(&self) {
         for node in &self.tree.nodes {
             let hot = node.hot();
@@ -401,7 +400,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// Looks at late CPUs; those that must reschedule.
+    /// Checks late CPUs; returns those that must reschedule.
     pub(super) fn force(&self, jiffies: u64) -> Vec<usize> {
         let tree = &self.tree;
         let mut late = Vec::new();

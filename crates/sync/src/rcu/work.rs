@@ -19,7 +19,7 @@ impl<S: Steps> Default for Work<S> {
 }
 
 impl<S: Steps> Work<S> {
-    /// There is work from now on; who gives it wakes the thread afterwards.
+    /// Records that there is work; the caller wakes the thread afterwards.
     pub fn give(&self) {
         self.given.set(true);
     }
@@ -29,8 +29,8 @@ impl<S: Steps> Work<S> {
         self.given.get()
     }
 
-    /// One round of the thread: `body`, if there is work. What is given meanwhile is of the next
-    /// round, because the flag goes before the work is done.
+    /// One round of the thread: `body`, if there is work. Work queued in the meantime belongs to
+    /// the next round, because the flag is cleared before the work is done.
     pub fn round(&self, body: impl FnOnce()) {
         if !self.given.get() {
             return;

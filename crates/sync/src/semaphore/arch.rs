@@ -1,17 +1,17 @@
 //! [`ArchSemaphore`]: the per-architecture semaphore of Linux 2.6.25 on x86.
 //!
 //! Kept as a baseline: it neither hands units to sleeping tasks nor has the hole of the published
-//! patch. For new code use [`Semaphore`](super::Semaphore), whose state is easier to reason about.
+//! patch. For new code use [`Semaphore`](super::Semaphore), which is easier to reason about.
 //!
 //! ## States
 //!
-//! `count` (signed) is changed by anybody; `sleepers` and the queue are guarded by the inner lock.
+//! `count` (signed) is changed by any task; the inner lock protects `sleepers` and the queue.
 //!
 //! | count | sleepers | meaning |
 //! |---|---|---|
 //! | n > 0 | 0 | n units are free; waiters, if any, are on their way to look |
 //! | 0 | 0 | no unit is free; waiters, if any, are on their way to look |
-//! | -1 | 1 | no unit is free, somebody sleeps |
+//! | -1 | 1 | no unit is free, there are sleepers |
 //! | less | any | newcomers have decremented and not yet corrected it |
 //!
 //! ## Transitions
@@ -42,8 +42,8 @@
 //!
 //! ## Progress and fairness
 //!
-//! A unit never belongs to a task that is not running. Waiters are woken in arrival order and look
-//! again; anybody may pass them. About two wake-ups for each acquisition on the slow path.
+//! A unit never belongs to a task that is not running. Waiters are woken in arrival order and
+//! retry; any task may pass them. About two wake-ups for each acquisition on the slow path.
 //!
 //! ## Cost
 //!
@@ -53,8 +53,8 @@
 //! ## Lineage
 //!
 //! Linux 2.6.25, lib/semaphore-sleepers.c and the x86 headers. Differences: `down_timeout` did not
-//! exist then and is built like the interruptible form, except that a waiter looks once more before
-//! it gives up; the same for `down_killable`. A thief on the fast path cannot see the queue, so
+//! exist then and is built like the interruptible form, except that a waiter checks once more
+//! before it fails; the same for `down_killable`. A thief on the fast path cannot see the queue, so
 //! `Stolen` is reported only on the slow path.
 
 use super::RawSemaphore;

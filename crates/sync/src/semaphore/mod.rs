@@ -1,4 +1,4 @@
-//! Counting semaphores: one skeleton, three policies as types, and the older semaphore beside them.
+//! Counting semaphores: one skeleton with three policies as types, and the older semaphore.
 //!
 //! Use [`Semaphore`] to let a number of tasks into a section that may sleep. For a section of one
 //! task prefer [`Mutex`](crate::kernel::Mutex), which has a shorter fast path. What differs between
@@ -6,7 +6,7 @@
 //!
 //! | policy | `up` with waiters | a waiter leaves as owner when |
 //! |---|---|---|
-//! | [`Handoff`] | unlinks the first and gives it the unit | it was given the unit |
+//! | [`Handoff`] | unlinks the first and hands it the unit | it was given the unit |
 //! | [`PublishedFix`] | counts up, wakes the first, leaves it linked | the count is above 0 |
 //! | [`Opportunistic`] (default) | counts up, wakes the first sleeper | the count is above 0 |
 //!
@@ -46,13 +46,13 @@
 //!   `up`s.
 //! - I2 A waiter's record is linked from its `push` until it, or the hand-off, removes it.
 //! - I3 `Opportunistic`: whenever the inner lock is free, in flight ≥ min(count, queue length). So
-//!   no task sleeps beside a free unit that nobody is on the way to take. Each step keeps it: `up`
-//!   adds 1 to the count and, if that was one too many, a waiter in flight; a waiter in flight that
-//!   takes a unit lowers all three; one that finds the count at 0, and cancels or sleeps again,
-//!   needs none; a waiter that wakes by itself (signal, deadline) and takes a unit lowers count and
-//!   queue only; a task that takes a unit past the queue lowers the count only; a task queues only
-//!   at count 0. Nobody cancels at a count above 0, so no wake-up is lost by cancelling, and no
-//!   taker has to pass one on.
+//!   no task sleeps while a unit is free that no other task is about to take. Each step keeps it:
+//!   `up` adds 1 to the count and, if that was one too many, a waiter in flight; a waiter in flight
+//!   that takes a unit lowers all three; a waiter that finds the count at 0, and cancels or sleeps
+//!   again, needs none; a waiter that wakes by itself (signal, deadline) and takes a unit lowers
+//!   count and queue only; a task that takes a unit past the queue lowers the count only; a task
+//!   queues only at count 0. Waiters do not cancel at a count above 0, so cancelling does not lose
+//!   a wakeup, and a taker does not have to pass one on.
 //! - I4 `Handoff`: count > 0 only while the queue is empty.
 //!
 //! ## Memory ordering
@@ -63,8 +63,8 @@
 //!
 //! ## Progress and fairness
 //!
-//! `Handoff` serves in arrival order; between `up` and the moment the new owner runs nobody can own
-//! the unit, so a busy machine idles behind owners that wait for a CPU. `Opportunistic` never
+//! `Handoff` serves in arrival order; between `up` and the moment the new owner runs no other task
+//! can acquire the unit, so a busy machine idles while owners wait for a CPU. `Opportunistic` never
 //! leaves a unit to a task that is not running: a newcomer may take it; waiters are woken in
 //! arrival order but may be passed any number of times.
 //!
@@ -99,19 +99,19 @@ use core::marker::PhantomData;
 use core::mem::offset_of;
 use policy::{Returned, State};
 
-/// A semaphore of user space: its inner lock may sleep, because a spinlock whose holder can be
-/// preempted collapses when there are more threads than CPUs.
+/// A user-space semaphore: its inner lock may sleep, because a spinlock with a preemptible owner
+/// collapses if there are more threads than CPUs.
 #[cfg(feature = "std")]
 pub type NativeSemaphore<Q = Opportunistic> = Semaphore<Native, Q, AdaptiveLock<Native>>;
 
-/// What a counting semaphore does, whatever its layout.
+/// Operations of a counting semaphore, independent of its layout.
 pub trait RawSemaphore: 'static {
     /// A semaphore with `count` free units.
     fn with_count(count: u32) -> Self
     where
         Self: Sized;
 
-    /// Tells the names of its words.
+    /// Reports the names of its words.
     fn parts(_tell: &mut TellPart<'_>)
     where
         Self: Sized,
@@ -146,7 +146,7 @@ pub trait RawSemaphore: 'static {
     /// [`WaitError::TimedOut`].
     fn down_timeout(&self, timeout: u64) -> Result<(), WaitError>;
 
-    /// Gives a unit back. Any task may do so.
+    /// Releases a unit. Any task may do so.
     fn up(&self);
 
     /// Free units; a snapshot.

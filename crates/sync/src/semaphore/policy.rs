@@ -4,7 +4,7 @@ use crate::platform::Platform;
 use crate::queue::{Queue, Waiter};
 use core::cell::Cell;
 
-/// What the inner lock of a semaphore guards.
+/// The state protected by the inner lock of a semaphore.
 #[repr(C)]
 pub struct State<P: Platform> {
     /// Free units.
@@ -42,7 +42,7 @@ impl<P: Platform> State<P> {
 
 /// What happens to the unit that came back.
 pub enum Returned<'a, P: Platform> {
-    /// It is in the count, and nobody has to be woken.
+    /// It is in the count, and no waiter has to be woken.
     Kept,
     /// It belongs to this waiter, which was unlinked.
     Given(&'a Waiter<P>),
@@ -65,7 +65,8 @@ pub trait Rules: Sized + 'static {
     /// The caller holds the inner lock, and keeps it as long as it uses the result.
     unsafe fn returned<P: Platform>(state: &State<P>) -> Returned<'_, P>;
 
-    /// `waiter` has run: whether it owns a unit now, and then is no longer linked.
+    /// Called when `waiter` has run: returns whether it now owns a unit, and then is not linked any
+    /// more.
     ///
     /// # Safety
     ///
@@ -105,10 +106,10 @@ impl Rules for Handoff {
 /// The patch published on 8 May 2008, faithfully, **with its hole**. Do not use it.
 ///
 /// `up` wakes the first waiter and leaves it linked. If a second `up` comes before that waiter has
-/// run, it wakes the same one again. With a count above 1 two units are free then, the head takes
-/// one and wakes nobody, and the second waiter sleeps beside a free unit until some later `up`.
-/// Alternating binary use is not affected: the count never exceeds 1. The checker finds the hole;
-/// see `convoy check semaphore`.
+/// run, it wakes the same one again. With a count above 1 two units are then free, the head takes
+/// one without waking the next, and the second waiter sleeps although a unit is free until some
+/// later `up`. Alternating binary use is not affected: the count never exceeds 1. The checker finds
+/// the hole; see `convoy check semaphore`.
 #[derive(Clone, Copy, Debug)]
 pub struct PublishedFix;
 
@@ -129,11 +130,11 @@ impl Rules for PublishedFix {
     }
 }
 
-/// Opportunistic locking without the hole, the default: wake one, let anybody take the unit.
+/// Opportunistic locking without the bug, the default: wake one waiter, let any task take the unit.
 ///
 /// `up` wakes the first waiter that still sleeps, unless as many waiters are in flight as there are
-/// free units: those will take what is free. Invariant I3 of the module says why no wake-up is
-/// lost, cancelled and timed-out waiters included.
+/// free units: these will take the units. Invariant I3 of the module says why no wake-up is lost,
+/// cancelled and timed-out waiters included.
 #[derive(Clone, Copy, Debug)]
 pub struct Opportunistic;
 

@@ -13,10 +13,10 @@ use std::sync::{Arc, OnceLock};
 const LISTS: usize = 32;
 /// Callbacks of the process that may wait unless [`limit`] says otherwise: 2 MB of lists.
 const LIMIT: usize = 65_536;
-/// Callbacks after which one of those that wait for room is let go on.
+/// Number of callbacks after which one caller that waits for space is woken.
 const CHUNK: usize = 1024;
 
-/// What is to be run: data, and what to do with it.
+/// A callback: data, and the function for it.
 struct Callback {
     data: *mut (),
     run: unsafe fn(*mut ()),
@@ -93,8 +93,8 @@ impl List {
         queue.waiting.push(callback);
     }
 
-    /// `count` of those taken have run. One caller that waits for room goes on, because it fills
-    /// what there is in no time; after the last of those taken all do, so that nobody is left.
+    /// `count` of those taken have run. Wakes one caller that waits for space, because it fills the
+    /// space quickly; after the last callback of a batch wakes all, so that no caller is left.
     fn settle(&self, count: usize) {
         let mut queue = self.queue.lock();
         queue.taken -= count;
@@ -206,7 +206,7 @@ pub(super) fn ask() {
     PROCESS.work.add_within(Callback::new(|| ()), usize::MAX);
 }
 
-/// Drops `value` after a grace period (`kfree_rcu`); as [`call`], without memory of its own.
+/// Drops `value` after a grace period (`kfree_rcu`); as [`call`], without allocating memory.
 pub fn free<T: Send + 'static>(value: Box<T>) {
     PROCESS.work.add(Callback::free(value));
 }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, compiler_fence, fence};
 const EXPEDITED: i32 = 1 << 3;
 const REGISTER: i32 = 1 << 4;
 
-/// The system has no such call, or does not let us: readers execute fences of their own.
+/// The system does not have the call, or does not permit it: readers execute fences themselves.
 static READERS_FENCE: AtomicBool = AtomicBool::new(false);
 
 /// `membarrier`, or fences of each thread where that is missing.

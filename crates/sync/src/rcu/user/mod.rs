@@ -1,13 +1,13 @@
-//! RCU of this machine's threads: readers take nothing, and who frees waits for them.
+//! User-space RCU: readers do not take locks, and writers wait for them before they free memory.
 //!
 //! ## Use
 //!
 //! For data that is read much more often than it is changed. A thread [registers](register) and
-//! reads between [`read`] and the end of its guard; an updater puts a new version in place of the
-//! old one, and frees that after [`synchronize`], or leaves it to [`call`]. [`Shared`] does both
-//! for one pointer. Threads that come by a point where they look at nothing, once in a while, may
-//! be [`Quiescent`] readers, whose sections cost nothing. Not for data that must be seen at its
-//! newest: a section may see what was replaced after it began. Not across `fork`.
+//! reads between [`read`] and the end of its guard; an updater replaces the old version with a new
+//! one, and frees the old one after [`synchronize`], or passes it to [`call`]. [`Shared`] does both
+//! for one pointer. Threads that regularly reach a point without references may be [`Quiescent`]
+//! readers, with critical sections that cost nothing. Not for data that must be current: a critical
+//! section may see data that was replaced after its start. Not across `fork`.
 //!
 //! ```
 //! use convoy_sync::rcu::user as rcu;
@@ -35,28 +35,28 @@
 //! - *enter*: the word becomes the number that has begun; *leave*: 0; *pass*, of a reader that is
 //!   always in a section: the number of now.
 //! - *run* (one updater at a time): the number goes up; a fence on every CPU; each reader whose
-//!   word is neither 0 nor the new number is waited for, spinning and then asleep on that word,
-//!   after the reader's flag was set; the number has ended.
-//! - *tell*, of a reader that leaves or passes: it takes the flag down, sets its word to the
-//!   number of now unless it is outside, and wakes.
+//!   word is neither 0 nor the new number is waited for, spinning and then sleeping on that word,
+//!   after the reader's flag was set; then the number is complete.
+//! - *tell*, by a reader that leaves or passes: it clears the flag, sets its word to the current
+//!   number unless it is outside, and wakes the updater.
 //! - A callback goes to the list of its CPU. One thread takes all lists, runs a grace period, and
 //!   runs them; without any it sleeps, and the next callback wakes it.
 //!
 //! ## Invariants
 //!
 //! - I1: a grace period ends only when no section is left that began before it.
-//! - I2: who has a ticket waits for a grace period that begins after the ticket was drawn.
+//! - I2: the holder of a ticket waits for a grace period that starts after the ticket was drawn.
 //! - I3: a record of a reader is never freed, only used again.
 //! - I4: a thread with a section open stays registered.
 //!
 //! ## Memory ordering
 //!
-//! A reader stores its word and then looks at data; an updater unlinks data and then looks at the
-//! word. Between the two steps of each stands one fence, that of the reader by `membarrier`, which
-//! the updater calls: so the reader pays no more than a store. The same holds for the end of a
-//! section and the flag, and a going to sleep. The end of a section is a release that the updater
-//! acquires. A quiescent reader needs the fence only to come and go. Where the system refuses
-//! `membarrier`, readers execute fences.
+//! A reader stores its word and then reads data; an updater unlinks data and then reads the word.
+//! Each needs a fence between its two steps; the reader's is executed by `membarrier`, which the
+//! updater calls: so the reader pays only for a store. The same holds for the end of a section and
+//! the flag, and a going to sleep. The end of a section is a release that the updater acquires. A
+//! quiescent reader needs the fence only to come and go. Where the system refuses `membarrier`,
+//! readers execute fences.
 //!
 //! ## Progress and fairness
 //!
@@ -74,10 +74,10 @@
 //!
 //! ## Lineage
 //!
-//! `urcu-memb` and `urcu-qsbr` of liburcu. Numbers instead of two phases, so one `membarrier` in
-//! place of two; readers are waited for by number, one sleep each; callbacks wake their thread, and
-//! their number is bounded. Tickets and barriers are those of the RCU of kernels beside this; its
-//! tree is not used, since threads come and go, and no tick tells of them.
+//! `urcu-memb` and `urcu-qsbr` of liburcu. Numbers instead of two phases, so one `membarrier`
+//! instead of two; readers are waited for by number, one sleep each; callbacks wake their thread,
+//! and their number is bounded. Tickets and barriers are shared with the kernel's RCU; its tree is
+//! not used, since threads start and exit at any time, and there are no ticks.
 
 mod callbacks;
 mod membarrier;
@@ -99,8 +99,8 @@ use crate::{Mutex, Native};
 use callbacks::Work;
 use registry::{MINE, Registry};
 
-/// Spins before it sleeps for longer than most sections last: a reader that runs is through by
-/// then, and one that does not run may wait for this very CPU,
+/// Time to spin before sleeping, longer than most critical sections: a running reader is done by
+/// then, and a preempted one may wait for this very CPU,
 const SPIN_NS: u64 = 4_000;
 /// or for a time slice.
 const SPIN_EXPEDITED_NS: u64 = 3_000_000;
@@ -108,7 +108,7 @@ const SPIN_EXPEDITED_NS: u64 = 3_000_000;
 /// RCU of this process.
 struct Process {
     periods: Periods<Native, Membarrier>,
-    /// Held by who is about a grace period.
+    /// Held during a grace period.
     drive: Mutex<Vec<&'static registry::Record>>,
     registry: Mutex<Registry>,
     work: Work,

@@ -23,7 +23,7 @@ pub trait Fences: 'static {
     fn full();
 }
 
-/// One reader's words. Whoever has many puts each on a line of its own.
+/// One reader's words. Users with many readers should put each on a separate line.
 #[derive(Debug)]
 pub struct Reader<P: Platform> {
     /// The last grace period that had begun when its section began, cut to 32 bits.
@@ -79,7 +79,7 @@ impl<P: Platform> Reader<P> {
         }
     }
 
-    /// Begins to be always in a section, also for an updater that has no heavy fence for it.
+    /// Enters a permanent critical section, even for an updater without a heavy fence for it.
     pub fn arrive<F: Fences>(&self, periods: &Periods<P, F>) {
         self.enter(periods);
         F::full();
@@ -119,7 +119,7 @@ fn over(since: u32, number: usize) -> bool {
 pub struct Patience {
     /// For how long it spins before it sleeps, in nanoseconds.
     pub spin_ns: u64,
-    /// After how long it tells of readers that are still inside, in nanoseconds, if ever.
+    /// Nanoseconds after which it reports readers that are still inside, if ever.
     pub stall_ns: Option<u64>,
 }
 
@@ -161,9 +161,10 @@ impl<P: Platform, F: Fences> Periods<P, F> {
         self.ended.load(Acquire).wrapping_sub(ticket.0).cast_signed() >= 0
     }
 
-    /// One grace period. Nobody else is about one; `readers` is asked once for those there are, and
-    /// whether one of them enters sections, rather than being always in one. `stalled` gets those
-    /// that are late by `patience`, each time anew. Returns the list, empty.
+    /// One grace period. The caller ensures that there is no concurrent one; `readers` is called
+    /// once for the current readers, and whether any of them enters critical sections rather than
+    /// being always in one. `stalled` receives readers that are late by `patience`, each time
+    /// again. Returns the list, empty.
     pub fn run<R: AsRef<Reader<P>>>(
         &self,
         readers: impl FnOnce() -> (Vec<R>, bool),

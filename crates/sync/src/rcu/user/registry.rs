@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 use core::time::Duration;
 
-/// A grace period is said to be late after so long (`CONFIG_RCU_CPU_STALL_TIMEOUT`).
+/// A grace period is reported as late after this time (`CONFIG_RCU_CPU_STALL_TIMEOUT`).
 const STALL_NS: u64 = 21_000_000_000;
 
 /// One reader. Lives as long as the program, and is used again by other threads.
@@ -84,7 +84,7 @@ impl Registry {
     }
 }
 
-/// What the calling thread is.
+/// Registration of the calling thread.
 pub(super) struct Mine {
     record: Cell<Option<&'static Record>>,
     /// [`Registered`] of this thread, and sections inside of one another.
@@ -170,7 +170,7 @@ impl Drop for Registered {
     }
 }
 
-/// A reader is inside: what it sees is not freed as long as this lives.
+/// A critical section of a reader: objects that it sees are not freed while it lives.
 #[derive(Debug)]
 #[must_use = "the section lasts as long as this lives"]
 pub struct Section(PhantomData<*const ()>);
@@ -253,8 +253,8 @@ impl Quiescent {
         QuiescentSection(PhantomData)
     }
 
-    /// This thread looks at nothing, now (`rcu_quiescent_state`). To be said often: at the end of
-    /// each request, for instance.
+    /// Reports that this thread holds no references now (`rcu_quiescent_state`). To be said often:
+    /// at the end of each request, for instance.
     #[inline(always)]
     #[track_caller]
     pub fn quiescent(&mut self) {
@@ -262,8 +262,8 @@ impl Quiescent {
         self.record.reader.pass(&PROCESS.periods);
     }
 
-    /// Runs `body`, which may sleep and wait: no grace period waits for this thread meanwhile
-    /// (`rcu_thread_offline`).
+    /// Runs `body`, which may sleep and wait: grace periods do not wait for this thread in the
+    /// meantime (`rcu_thread_offline`).
     #[track_caller]
     pub fn offline<T>(&mut self, body: impl FnOnce() -> T) -> T {
         struct Back<'a>(&'a Record, &'static Location<'static>);
@@ -312,7 +312,7 @@ impl fmt::Display for Delayed {
 
 type Tell = fn(&[Delayed]);
 
-/// Who wants to know, and after how long.
+/// Callback for stalls, and its timeout.
 struct Watch {
     limit_ns: AtomicU64,
     tell: Mutex<Option<Tell>>,
@@ -320,8 +320,9 @@ struct Watch {
 
 static WATCH: Watch = Watch { limit_ns: AtomicU64::new(STALL_NS), tell: Mutex::new(None) };
 
-/// Has `tell` called, by whoever waits, each time a grace period has waited for `limit` longer.
-/// Without it the limit is 21 s, and nobody is told. `tell` must not wait for a grace period.
+/// Makes the waiting thread call `tell` each time a grace period has waited for another `limit`.
+/// Without it the limit is 21 s, and stalls are not reported. `tell` must not wait for a grace
+/// period.
 pub fn on_stall(limit: Duration, tell: fn(&[Delayed])) {
     *WATCH.tell.lock() = Some(tell);
     // Relaxed: a grace period that has begun may go by the old limit.
