@@ -1,12 +1,12 @@
 //! The model checker: an exploring platform ([`model`]), scenarios for it, locks that must be
 //! caught, and the check that the binary runs. It knows nothing of the virtual machine.
 //!
-//! [`subjects`] lists what can be checked, [`select`] picks from it by name, [`Subject::check`]
-//! explores every scenario of one; [`replay`] tells one order step by step. The subjects named
+//! [`subjects`] lists the locks, [`select`] selects by name, [`Subject::check`] explores every
+//! scenario of a lock; [`replay`] prints one interleaving step by step. The subjects named
 //! `busted-...` are wrong on purpose: a checker that does not catch them proves nothing about the
 //! others.
 //!
-//! # A lock of yours
+//! # Checking your own lock
 //!
 //! Write it over [`Platform`](convoy_sync::Platform), implement [`Lock`](convoy_sync::Lock), and
 //! check it on [`Model`](model::Model) in a test; the same source runs on threads, on

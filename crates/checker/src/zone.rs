@@ -1,4 +1,4 @@
-//! Page-allocator scenarios as data: what each task takes and gives back.
+//! Page-allocator scenarios as data: the allocations and frees of each task.
 
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_mm::{Bulk, SetSize, Setup, Steps, Temperature, Unlocked, Zone};

@@ -1,4 +1,4 @@
-//! Locks that are wrong on purpose are caught, and what is printed replays.
+//! Locks that are broken on purpose are caught, and the printed schedules replay.
 
 use convoy_checker::model::Schedule;
 use convoy_checker::{Budget, CheckError, Property, replay, select, subjects};

@@ -1,5 +1,5 @@
-//! Bugs of others that took years to find, each as somebody's own lock, checked with what this
-//! crate offers to everybody: found with a schedule that replays, and not in the repaired form.
+//! Published bugs that took years to find, each as an external lock, checked with the public
+//! interface of this crate: found with a schedule that replays, and not in the fixed version.
 
 use std::cell::Cell;
 use std::rc::Rc;

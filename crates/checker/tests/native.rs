@@ -1,4 +1,4 @@
-//! Every lock of the list under threads whose waits are cancelled and time out.
+//! Every lock of the list under threads with cancelled and timed-out waits.
 
 use convoy_sync::{
     AdaptiveLock, Cancel, Lock, LockName, Native, Promise, Signals, TicketLock, WaitError,

@@ -1,4 +1,4 @@
-//! What is done once, and the barrier, under the checker.
+//! One-time initialisation and the barrier under the checker.
 
 use convoy_checker::model::{End, Instance, Model, Scenario, explore};
 use convoy_checker::{Budget, Property};

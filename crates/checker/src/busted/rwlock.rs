@@ -1,4 +1,4 @@
-//! Reader/writer locks that are wrong on purpose, beside those whose source is in the parent.
+//! Reader/writer locks that are broken on purpose, in addition to those in the parent module.
 
 use super::{WRITER, Word, sleep};
 use crate::model::Model;

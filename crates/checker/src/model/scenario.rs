@@ -1,4 +1,4 @@
-//! What is explored: small programs and what they promise.
+//! Scenarios: small programs and their properties.
 
 use convoy_sync::TaskId;
 

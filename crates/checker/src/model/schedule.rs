@@ -1,9 +1,8 @@
 //! An order of steps as a short string: `cv1:opportunistic/two-ups:0*3,1,2!,1`.
 //!
 //! After the format's version and the scenario's name comes a list of runs. `1` runs task 1 until
-//! it cannot go on (it blocks or ends), `1*3` runs it for three steps, `1!` lets the deadline of
-//! its sleep fire and then runs it. When the list is used up, each task in order runs until it
-//! cannot go on.
+//! it blocks or exits, `1*3` runs it for three steps, `1!` lets the deadline of its sleep fire and
+//! then runs it. After the end of the list, each task in order runs until it blocks or exits.
 
 use core::fmt;
 use core::str::FromStr;

@@ -1,4 +1,4 @@
-//! The checker on programs whose answer is known.
+//! The checker on programs with known results.
 
 use super::*;
 use convoy_sync::{Atomic, Platform, Sleep, Wake};
