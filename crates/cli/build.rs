@@ -1,5 +1,5 @@
-//! Tells the program its commit: `CONVOY_COMMIT`, empty if the sources are changed or there is no
-//! repository.
+//! Embeds the commit hash in the binary as `CONVOY_COMMIT`, empty if the sources are modified or
+//! there is no repository.
 
 use std::process::Command;
 

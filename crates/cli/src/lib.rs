@@ -1,6 +1,7 @@
-//! The `convoy` command: read the arguments, do what they say, end with a documented exit code.
+//! The `convoy` command: parses the arguments, runs the command, and exits with a documented code.
 //!
-//! A library, so that a build compiles it beside the crates it uses; the program is its `main`.
+//! A library, so that a build compiles it in parallel with its dependencies; the program is its
+//! `main`.
 
 mod args;
 mod bench;

@@ -1,4 +1,4 @@
-//! Flags that choose what is measured of a command and where it runs.
+//! Flags that choose the metric of a command and its CPUs.
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};

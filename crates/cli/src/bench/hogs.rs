@@ -1,5 +1,5 @@
-//! `convoy bench hogs`: how long a thread waits for a lock that others release and take again at
-//! once.
+//! `convoy bench hogs`: waits for a lock that other threads reacquire immediately after each
+//! release.
 
 use crate::args::Common;
 use crate::experiment::apart;

@@ -1,5 +1,5 @@
-//! The posterior while the search goes on: one line that changes on a terminal, plain lines where
-//! standard error is something else.
+//! The posterior during the search: one changing line on a terminal, plain lines if standard error
+//! is not a terminal.
 
 use crate::args::Common;
 use crate::output;

@@ -1,4 +1,4 @@
-//! From flags to what is fixed when a search begins.
+//! From flags to the settings of a search.
 
 use super::args::Bisect;
 use crate::fail::Failure;

@@ -1,5 +1,5 @@
-//! From verdicts to the report: its rows, title, noise floor, what ended the measuring, and what a
-//! reader must know.
+//! From verdicts to the report: its rows, title, noise floor, the reason for the end of the
+//! measurement, and notes.
 
 use convoy_lab::compare::{Case, Measured, Row, Series, Side, differing, partner};
 use convoy_report::{CompareCollapses, CompareReport, CompareRow, CompareSide, fixed};

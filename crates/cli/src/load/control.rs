@@ -1,4 +1,4 @@
-//! From flags to what is run: the mix and the load points.
+//! From flags to the run: the mix and the load points.
 
 use super::{Load, Points};
 use crate::fail::Failure;

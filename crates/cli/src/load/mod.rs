@@ -1,4 +1,4 @@
-//! What a load has in common wherever it runs: its flags, its mix, its results.
+//! Parts of a load that are common to all targets: flags, mix, results.
 
 pub(crate) mod control;
 mod results;

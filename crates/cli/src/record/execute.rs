@@ -1,4 +1,4 @@
-//! The program, from its start to its end: its signals, and what it leaves in the background.
+//! The program, from its start to its exit: its signals, and its background processes.
 
 use super::RecordArgs;
 use crate::fail::Failure;

@@ -1,4 +1,4 @@
-//! What a run on this machine shows while it goes on: a bar on a terminal, lines elsewhere.
+//! Progress of a run on this machine: a bar on a terminal, lines elsewhere.
 
 use crate::args::Common;
 use crate::output;

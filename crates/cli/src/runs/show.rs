@@ -1,4 +1,4 @@
-//! One stored run: where it comes from, and its result as it was printed.
+//! One stored run: its source, and its result as it was printed.
 
 use super::{Show, time};
 use crate::args::Format;

@@ -1,4 +1,4 @@
-//! A search goes on where it was, whenever it was ended, and then is the same search.
+//! A search resumes where it was stopped, at any point, and then has the same result.
 
 #[path = "../common/signals.rs"]
 mod common;

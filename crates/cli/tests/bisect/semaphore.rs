@@ -1,4 +1,4 @@
-//! The regression this project is about, found in a C program with real threads: 200 commits with
+//! The semaphore regression of 2008, found in a C program with real threads: 200 commits with
 //! merges, some of which do not build, and one that makes the semaphore hand over its ownership.
 
 use crate::repo::Repo;

@@ -1,5 +1,5 @@
-//! The system calls of jobs on this machine, counted by the kernel: what the jobs mean to do is
-//! what they do. The table is that of `convoy-workload`, counted in the originals.
+//! The system calls of jobs on this machine, counted by the kernel and compared with the table of
+//! `convoy-workload`, which was counted in the originals.
 
 use std::collections::BTreeMap;
 use std::process::Command;

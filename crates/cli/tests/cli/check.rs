@@ -1,4 +1,4 @@
-//! `convoy check`: what it finds, and that what it prints replays it.
+//! `convoy check`: its findings, and the replay of its schedules.
 
 use crate::{code, json, run, stderr, stdout};
 

@@ -1,4 +1,4 @@
-//! `convoy compare` with commands whose numbers are known: they print them.
+//! `convoy compare` with commands that print known numbers.
 
 use crate::common::{interrupt, wait_until, with_default_signals};
 use crate::{code, convoy, directory, json, run, stderr, stdout};

@@ -1,4 +1,4 @@
-//! `convoy explain`: the report, its files, and what it refuses.
+//! `convoy explain`: the report, its files, and its errors.
 
 use crate::{code, convoy, directory, json, run, stderr, stdout};
 use convoy_explain::Trace;

@@ -1,4 +1,5 @@
-//! Files and names of others: what is no record is called that, and nothing controls the terminal.
+//! Untrusted files and names: files that are not records are reported as such, and no text controls
+//! the terminal.
 
 use crate::{code, convoy, directory, run, stderr, stdout};
 use convoy_record::{Lock, Process, Program, Record, Site, Times, VERSION};

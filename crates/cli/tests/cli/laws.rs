@@ -1,5 +1,5 @@
-//! Programs whose throughput follows from arithmetic, recorded and predicted: as they are, and
-//! while another program takes a CPU.
+//! Programs with computable throughput, recorded and predicted: alone, and while another program
+//! uses a CPU.
 
 use crate::{code, directory, json, run};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `convoy record` and the account of what it wrote.
+//! `convoy record` and the explanation of its records.
 
 use crate::{code, convoy, directory, json, run, stderr, stdout};
 use std::path::Path;

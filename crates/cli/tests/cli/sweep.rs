@@ -1,4 +1,5 @@
-//! `convoy sweep`: cells are kept one by one, whoever runs them, and the result is the same bytes.
+//! `convoy sweep`: cells are stored one by one, by any process, and the result is identical to the
+//! byte.
 
 use crate::{code, convoy, directory, run, stderr, stdout};
 use std::path::{Path, PathBuf};
