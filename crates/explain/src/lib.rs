@@ -1,4 +1,4 @@
-//! What a virtual machine recorded, accounted.
+//! The account of a run that a virtual machine recorded.
 //!
 //! [`Analysis`] listens to a machine and keeps the account of a run in one pass and bounded memory.
 
