@@ -1,4 +1,4 @@
-//! Why there is no prediction.
+//! Errors of predictions.
 
 use convoy_catalogue::CatalogueError;
 use convoy_runs::virtual_end::VirtualError;

@@ -1,7 +1,7 @@
 //! The price of moving data: a critical section takes longer after another thread held the lock.
 //!
-//! The recorded windows have all threads at once, so the owner before each owner is known there,
-//! and holds are kept apart by whether it was the same thread.
+//! The recorded windows cover all threads at the same time, so the previous owner of each owner is
+//! known there, and holds are separated by whether it was the same thread.
 
 use std::collections::BTreeMap;
 
