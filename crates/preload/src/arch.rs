@@ -1,5 +1,5 @@
-//! What only machine instructions can do: the thread's word, ticks, system calls that leave `errno`
-//! alone, and the section that tells whether a thread was switched away.
+//! Code that needs machine instructions: the thread's word, ticks, system calls that do not change
+//! `errno`, and the critical section that detects whether a thread was switched out.
 
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
 use core::arch::{asm, global_asm};

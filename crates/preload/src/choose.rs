@@ -1,14 +1,14 @@
-//! Mutexes with a policy of their own: those that were made or first taken at certain places, or
-//! that lie in certain variables.
+//! Mutexes with an individual policy: those initialised or first acquired at certain call sites, or
+//! located in certain variables.
 //!
 //! `convoy with` finds these places in the files of the program before it starts, and hands over
-//! ranges of addresses, a line each: what, begin, end, and the file. *What* is a policy, or `skip`:
-//! a function that only takes locks for others, whose caller is the place. Here the ranges get the
-//! addresses at which the files lie in memory.
+//! ranges of addresses, a line each: what, begin, end, and the file. *What* is a policy, or `skip`
+//! for a lock wrapper, whose caller is the call site. Here the ranges get the addresses at which
+//! the files lie in memory.
 //!
-//! A mutex is looked at once, when it is made or first taken, and marked with its policy in a word
-//! that libc does not use. The functions of all policies are then told apart by that mark. A mutex
-//! that libc took before stays with libc.
+//! A mutex is checked once, when it is initialised or first acquired, and marked with its policy in
+//! a word that libc does not use. The mark then selects the functions of the policy. A mutex that
+//! libc took before stays with libc.
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};

@@ -1,9 +1,9 @@
-//! Where times go. Each of the first [`PRIVATE`] threads has a detail of its own for each key, and
-//! phases of its own. All others share theirs, one for each CPU: where thousands of threads take
-//! turns, what only one of them uses is in no cache when it goes on, and to fetch it takes longer
-//! than all else that is recorded. What two threads of one CPU add is added whole, since each
-//! addition is one instruction; if a thread moves to another CPU in the middle of adding, one
-//! number may miss one.
+//! Where times go. Each of the first [`PRIVATE`] threads has separate details for each key, and
+//! separate phases. All others share theirs, one for each CPU: if thousands of threads take turns,
+//! data of a single thread is not in any cache when it resumes, and fetching it would take longer
+//! than all other recording. What two threads of one CPU add is added whole, since each addition is
+//! one instruction; if a thread moves to another CPU in the middle of adding, one number may miss
+//! one.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};

@@ -2,10 +2,10 @@
 //!
 //! [`Quota`] with one unit is one word, the first of the mutex. Its queue lies in a table, found by
 //! the address of the mutex, from the first wait on. glibc's condition variables would release and
-//! take the mutex by glibc's values, so those of [`conditions`](crate::conditions) come with it.
+//! take the mutex by glibc's values, so it is used with those of [`conditions`](crate::conditions).
 //!
-//! A deadline on the clock that people set is turned into a time to wait when the wait begins:
-//! whoever sets that clock meanwhile does not move it.
+//! A deadline on the realtime clock is converted to a duration when the wait starts: setting the
+//! clock during the wait does not move it.
 
 use core::cell::Cell;
 use core::ffi::c_int;

@@ -1,7 +1,7 @@
-//! Keys of a thread: a lock and where it is taken from, and how often that was. To count takes one
-//! line of the cache, in which eight keys are told apart by tags; what else is known of a key lies
-//! elsewhere. The first keys of all threads lie close together; a thread that needs more has a
-//! table. Locks beyond that have one key for each place.
+//! Keys of a thread: a lock and where it is taken from, and how often that was. Counting uses one
+//! cache line, in which tags distinguish eight keys; other data of a key is stored elsewhere. The
+//! first keys of all threads lie close together; a thread that needs more has a table. Locks beyond
+//! that have one key for each place.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};

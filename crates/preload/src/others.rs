@@ -1,4 +1,4 @@
-//! What is done around functions of libc that are no locks: yielding the CPU, and barriers.
+//! Wrappers of libc's functions that are not locks: yielding the CPU, and barriers.
 
 use core::ffi::c_int;
 

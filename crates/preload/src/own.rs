@@ -1,15 +1,15 @@
-//! Locks of ours in place of libc's, in the memory of libc's.
+//! Replacements of libc's locks, in the memory of libc's locks.
 //!
 //! A mutex is taken over by kind: normal and adaptive ones of one process. Recursive, checking,
 //! robust, priority-inheriting and process-shared ones stay libc's, and so do semaphores that
 //! processes share.
 //!
 //! - `spin`, `sleep`: [`AdaptiveLock`] in the first word of the mutex. It has glibc's values (0, 1,
-//!   2), so glibc's timed functions and condition variables go on working with it; they leave their
-//!   thread's number as owner, which must be gone at the release.
+//!   2), so glibc's timed functions and condition variables still work with it; they store their
+//!   thread's number as owner, which the release must clear.
 //! - `fair`: see [`fair`](crate::fair).
-//! - `handoff`: see [`handoff`](crate::handoff), with condition variables of its own, because
-//!   glibc's would release and take the mutex by glibc's values.
+//! - `handoff`: see [`handoff`](crate::handoff), with separate condition variables, because glibc's
+//!   would release and take the mutex by glibc's values.
 //!
 //! All mutexes have one policy, or some are [chosen](crate::choose) and have another one.
 

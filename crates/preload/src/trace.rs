@@ -1,10 +1,10 @@
-//! Traces: in windows that open some 25 ms and later an eighth of the run apart, each thread writes
-//! down what it does, step by step, until its trace is full. So the order of its steps is known,
-//! which counts by place do not tell: what lies within what, who signals whom, and how often.
+//! Traces: in windows that open some 25 ms and later an eighth of the run apart, each thread
+//! records its steps until its trace is full. So the order of its steps is known, unlike from
+//! counts by call site: nested locks, signalling threads, and frequencies.
 //!
-//! A thread looks for a window when it gives up a lock whose hold was timed, and when it has
-//! waited. Who opens one makes a draw of what is timed due in all others, so that nothing is asked
-//! at other acquisitions.
+//! A thread checks for a window when it releases a lock with a timed hold, and after a wait. The
+//! thread that opens a window makes a draw of timed acquisitions due in all others, so that other
+//! acquisitions need no check.
 
 use core::sync::atomic::Ordering::Relaxed;
 

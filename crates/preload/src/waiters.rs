@@ -1,5 +1,5 @@
-//! Locks that somebody waits for: how many do, since when, and when the lock was last given up.
-//! Only waits come here, so that an uncontended lock costs no shared cache line.
+//! Locks with waiters: their number, their start, and the time of the last release. Only waits come
+//! here, so that an uncontended lock costs no shared cache line.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU64;
