@@ -1,6 +1,6 @@
-//! What a lock and an unlock that nobody waits for cost under the object that `convoy record` and
-//! `convoy with` load, in nanoseconds beyond plain glibc: each the least of batches that alternate
-//! with glibc's own in one process, in which a second thread is alive.
+//! Overhead of an uncontended lock and unlock under the object that `convoy record` and `convoy
+//! with` load, in nanoseconds beyond plain glibc: each is the minimum of batches that alternate
+//! with glibc's own in one process with a second live thread.
 #![expect(clippy::print_stdout, reason = "a benchmark talks")]
 
 use convoy_record::{CONTENDED, DIRECTORY, launch};

@@ -1,6 +1,6 @@
-//! What recording costs programs that nobody here wrote (packages sysbench and rocksdb-tools):
-//! their rate and the CPU time of an operation, recorded and not, and not beside not, which is what
-//! repeats differ by. Medians of ratios of runs that follow each other, with the interval that
+//! Overhead of recording third-party programs (packages sysbench and rocksdb-tools): their rate and
+//! the CPU time of an operation, recorded and unrecorded, and between unrecorded runs, which is the
+//! spread of repeats. Medians of ratios of runs that follow each other, with the interval that
 //! holds the median with 95 %.
 //!
 //! `cargo bench -p convoy-record --bench programs -- --pairs 100`

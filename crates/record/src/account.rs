@@ -1,4 +1,4 @@
-//! The account of a record: what threads waited for, and why.
+//! The account of a record: the waits of threads, and their causes.
 
 use serde::Serialize;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Why threads waited: which place waited for which place, and what the owners did meanwhile.
+//! Causes of waits: waiting and holding call sites, and the activity of the owners.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
-//! What of an object file tells where it calls the functions of libc: sections, symbols, and the
-//! slots through which it reaches others. ELF of 64 bits, little endian; whatever is cut off or out
-//! of range counts as not there.
+//! Parts of an object file that show its calls of libc's functions: sections, symbols, and PLT and
+//! GOT slots. ELF of 64 bits, little endian; whatever is cut off or out of range counts as not
+//! there.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What `/proc` tells of a thread that sleeps, and functions of libc that wait in futex(2).
+//! The state of a sleeping thread in `/proc`, and libc's functions that wait in futex(2).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

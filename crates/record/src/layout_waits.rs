@@ -1,5 +1,5 @@
-//! What the file says of waits: what a thread waits for now, where it acquired locks last, which
-//! place waited for which place, and single waits.
+//! Waits in the file: the current wait of a thread, its last acquisitions, waiting and holding call
+//! sites, and single waits.
 
 use super::{CONTEXT_COUNT, CONTEXT_WORDS, CONTEXTS, TRACE_COUNT, TRACE_WORDS, TRACES};
 

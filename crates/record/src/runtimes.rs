@@ -1,5 +1,5 @@
-//! Locks inside of libc, by the functions that take them: no lock in place of `pthread_mutex_t`
-//! reaches them, but each has a way around it.
+//! Locks inside libc, by the functions that acquire them: replacing `pthread_mutex_t` does not
+//! affect them, but each can be avoided.
 
 /// Functions that take one lock of libc, and what to do instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

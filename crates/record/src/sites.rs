@@ -1,9 +1,9 @@
 //! Places of a program by their names, found before it starts: where in its files mutexes are made
 //! or taken at a place, as an account names it. The object in the program compares addresses only.
 //!
-//! The calls are found in the code: those of libc's functions, and of functions that only take
-//! locks for others (see `names`), whose callers are the places. A call is found by its bytes, so
-//! data between functions may pass for one; it then has a name that nobody asks for.
+//! The calls are found in the code: calls of libc's functions, and of lock wrappers (see `names`),
+//! whose callers are the call sites. A call is found by its bytes, so data between functions may be
+//! taken for one; it then has a name that is never requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

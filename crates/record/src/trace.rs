@@ -1,5 +1,5 @@
-//! What threads did one after the other, in windows of the run: the order that counts by place do
-//! not tell.
+//! Steps of threads in order, in windows of the run: the order that counts by call site do not
+//! show.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What of a process was not recorded, and why; and what is said where hardly any wait was.
+//! Unrecorded parts of a process, with reasons; and the text for a record with almost no waits.
 
 use serde::{Deserialize, Serialize};
 

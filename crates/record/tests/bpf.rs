@@ -1,4 +1,4 @@
-//! What the kernel sees of programs, where it may be asked: as root, on kernels that offer it.
+//! Kernel events of programs, if permitted: as root, on kernels that support it.
 
 #![cfg(target_arch = "x86_64")]
 

@@ -1,4 +1,4 @@
-//! Programs in C under the recorder: they behave as without it, and the record says what they did.
+//! Programs in C under the recorder: they behave as without it, and the record is correct.
 
 #![cfg(target_arch = "x86_64")]
 

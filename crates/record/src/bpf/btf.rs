@@ -1,4 +1,4 @@
-//! Where the fields of the running kernel's structures are, from what it tells of its own types.
+//! Offsets of fields in the running kernel's structures, from its BTF type data.
 
 /// What the kernel says of itself.
 pub(crate) const FILE: &str = "/sys/kernel/btf/vmlinux";

@@ -1,7 +1,7 @@
 //! Pieces that several programs in the kernel have in common.
 //!
-//! In all of them `R6` is what the tracepoint hands over, `R7` the thread, `R8` a time, `R9` a
-//! value of a map. Places on the stack have names below.
+//! In all of them `R6` is the tracepoint's context, `R7` the thread, `R8` a time, `R9` a value of a
+//! map. Places on the stack have names below.
 
 use convoy_host::bpf::Map;
 

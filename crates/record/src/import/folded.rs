@@ -1,5 +1,5 @@
-//! Folded stacks of what threads slept in, outermost function first, with microseconds: what
-//! `offcputime -f` prints.
+//! Folded stacks of sleeping threads, outermost function first, with microseconds: the output of
+//! `offcputime -f`.
 
 use super::{Refused, Waits, number};
 use crate::record::{Kind, Times};
