@@ -114,7 +114,7 @@ fn of_readers() -> Vec<Subject> {
     ]
 }
 
-/// What is broken on purpose of what only kernels have.
+/// Returns broken variants of code that only kernels have.
 fn of_kernels() -> Vec<Subject> {
     vec![
         Subject::busted_zone::<DoubleUnlock, mm::Sound>(
@@ -184,37 +184,37 @@ impl Steps for NoSecondLook {
     const LOOKS_AGAIN: bool = false;
 }
 
-/// RCU whose root does not wait for all.
+/// RCU with a root that does not wait for all.
 struct EarlyEnd;
 impl Steps for EarlyEnd {
     const ENDS_LAST: bool = false;
 }
 
-/// RCU whose callbacks wait for less than a whole grace period.
+/// RCU with callbacks that wait for less than a whole grace period.
 struct Joins;
 impl Steps for Joins {
     const WAITS_WHOLE: bool = false;
 }
 
-/// RCU whose numbers may not wrap.
+/// RCU with numbers that must not wrap.
 struct Unwrapped;
 impl Steps for Unwrapped {
     const WRAPS: bool = false;
 }
 
-/// RCU whose grace periods wait for CPUs only.
+/// RCU with grace periods that wait only for CPUs.
 struct Unheld;
 impl Steps for Unheld {
     const READERS: bool = false;
 }
 
-/// RCU whose expedited grace periods wait for CPUs only.
+/// RCU with expedited grace periods that wait only for CPUs.
 struct Unmarked;
 impl Steps for Unmarked {
     const EXPEDITES: bool = false;
 }
 
-/// RCU whose thread takes the flag of its work too late.
+/// RCU with a thread that clears the flag of its work too late.
 struct LostWork;
 impl Steps for LostWork {
     const TAKES_FIRST: bool = false;
@@ -257,7 +257,7 @@ impl Lock for LoadThenStore {
     }
 }
 
-/// A "ticket" lock that draws tickets and then lets whoever comes first in.
+/// A "ticket" lock that draws tickets and then admits the first task to try.
 struct UnfairTicket {
     locked: Word,
     next: Word,
@@ -308,8 +308,8 @@ fn sleep(word: &Word, value: u32, cancel: Option<Cancel>) -> Result<(), WaitErro
     }
 }
 
-/// A semaphore that counts its waiter too late: a release may find nobody to wake just before the
-/// waiter goes to sleep.
+/// A semaphore that counts its waiter too late: a release may find no waiter just before the waiter
+/// sleeps.
 struct LostWakeup {
     count: Word,
     asleep: Word,
@@ -386,7 +386,8 @@ impl<const LOSES: bool, const DEAF: bool> Lock for Cancelled<LOSES, DEAF> {
 
 const WRITER: u32 = 1 << 31;
 
-/// A reader/writer spinlock whose writer looks for readers first and keeps them out afterwards.
+/// A reader/writer spinlock with a writer that checks for readers first and excludes them
+/// afterwards.
 struct LateWriter(Word);
 
 impl Lock for LateWriter {
@@ -414,8 +415,9 @@ impl Lock for LateWriter {
     }
 }
 
-/// A sleeping reader/writer lock where a writer that leaves wakes one task only: a reader that is
-/// woken so wakes nobody until it leaves, and others may sleep beside a lock that is free.
+/// A sleeping reader/writer lock in which a releasing writer wakes only one task: a reader woken in
+/// this way does not wake others until it releases the lock, and others may sleep although the lock
+/// is available.
 struct ForgetfulWriter {
     state: Word,
     bell: Word,
@@ -461,7 +463,7 @@ impl Lock for ForgetfulWriter {
     }
 }
 
-/// A zone policy that gives the lock back twice after a batch.
+/// A zone policy that releases the lock twice after a batch.
 #[derive(Clone, Copy, Default)]
 struct DoubleUnlock;
 
@@ -473,7 +475,7 @@ impl<L: RawLock<Model>> Bulk<Model, L> for DoubleUnlock {
     }
 }
 
-/// A buddy system whose split keeps the wrong half.
+/// A buddy system with a split that keeps the wrong half.
 struct Overlaps;
 impl mm::Steps for Overlaps {
     const UPPER: bool = false;
@@ -485,13 +487,13 @@ impl mm::Steps for NeverJoins {
     const JOINS: bool = false;
 }
 
-/// A buddy system whose split forgets a half.
+/// A buddy system with a split that loses a half.
 struct LosesPage;
 impl mm::Steps for LosesPage {
     const KEEPS: bool = false;
 }
 
-/// A buddy system whose counts drift.
+/// A buddy system with drifting counts.
 struct Miscounts;
 impl mm::Steps for Miscounts {
     const COUNTS: bool = false;

@@ -19,7 +19,7 @@ enum Due {
     Bar(Rc<(Barrier<Model>, Vec<usize>)>),
 }
 
-/// What a task has in its hands between two moves.
+/// References that a task holds between two moves.
 struct Hands {
     reader: Rc<Reader>,
     looked_at: usize,
@@ -34,7 +34,7 @@ struct Desk<S: Steps> {
     bell: Word,
 }
 
-/// What a CPU does, as a task.
+/// The code of a CPU, as a task.
 type Body = Box<dyn FnOnce()>;
 
 use Move::{
@@ -43,19 +43,20 @@ use Move::{
 };
 pub use shapes::{Move, RCU_SHAPES, RcuShape};
 
-/// RCU, and the objects beside it.
+/// RCU and its objects.
 struct Objects<S: Steps> {
     rcu: Rcu<Model, Due, S>,
     expedited: Expedited<Model>,
-    /// Whoever stops the other CPUs, and whether these are in a section.
+    /// The lock of the task that stops the other CPUs, and whether these are in a critical section.
     stopper: TicketLock<Model>,
     inside: Vec<Word>,
-    /// Objects are freed beside RCU's lists, so that the order of sections and such frees matters.
+    /// Objects are freed outside RCU's lists, so that the order of critical sections and such frees
+    /// matters.
     unordered: bool,
     desk: Desk<S>,
     /// The object that readers find.
     present: Cell<usize>,
-    /// Objects that were made, those whose callback was queued, and those that were freed.
+    /// Numbers of created objects, of queued callbacks, and of freed objects.
     made: Cell<usize>,
     called: RefCell<Vec<usize>>,
     freed: RefCell<Vec<usize>>,
@@ -234,7 +235,7 @@ impl<S: Steps> Objects<S> {
         }
     }
 
-    /// Nobody runs any more: what must hold now.
+    /// Checks the final state, when no task runs any more.
     fn verdict(&self, end: &End) -> Result<(), Failure> {
         if !end.asleep.is_empty() {
             let text = format!("the thread sleeps beside {} parts of work", self.desk.given.get());
@@ -308,7 +309,7 @@ mod tests {
     use crate::model::{Budget, explore};
     use convoy_sync::rcu::Sound;
 
-    /// The first CPU reads, and the second one removes what it reads.
+    /// The first CPU reads, and the second removes the object that it reads.
     const FIRST_CPU: &[&[Move]] =
         &[&[Open, After(1, 6), Close], &[After(0, 1), Call, Core, Pass, Core, Core]];
 
@@ -326,8 +327,8 @@ mod tests {
         &[After(0, 2), Call, Core, After(0, 7), Pass, Core, Core],
     ];
 
-    /// A reader leaves its CPU when the grace period waits for that CPU no more, and looks at what
-    /// the next one is to free.
+    /// A reader is switched out when the grace period no longer waits for its CPU, and accesses an
+    /// object that the next grace period frees.
     const FOR_THE_NEXT: &[&[Move]] = &[
         &[
             After(1, 2),

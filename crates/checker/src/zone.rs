@@ -16,19 +16,19 @@ pub enum Page {
     Take,
     /// Takes a block of this order from the zone; there may be none.
     Block(u32),
-    /// Gives back what the task has had for longest, if it has anything.
+    /// Frees the task's oldest allocation, if it has any.
     Give,
-    /// Gives the pages on the lists of the task's CPU back to the zone.
+    /// Returns the pages on the lists of the task's CPU to the zone.
     Drain,
 }
 
-/// A small program over one zone. Every task has a CPU of its own, and at the end each drains its
-/// lists, so that only what the tasks still have is not free.
+/// A small program over one zone. Every task has a separate CPU, and at the end each drains its
+/// lists, so that only allocated pages are not free.
 #[derive(Clone, Copy, Debug)]
 pub struct ZoneShape {
     /// The name, part of schedule strings.
     pub name: &'static str,
-    /// What it looks at, in a few words.
+    /// A short description.
     pub about: &'static str,
     /// Pages there are.
     pub frames: u32,
@@ -64,7 +64,7 @@ pub const ZONE_SHAPES: &[ZoneShape] = &[
     },
 ];
 
-/// The zone and the ledger beside it.
+/// The zone and its ledger.
 struct Ledger<B: Bulk<Model, TicketLock<Model>>, R: Steps> {
     zone: Zone<Model, TicketLock<Model>, B, Unlocked, R>,
     /// First frame and order of what tasks have.
@@ -119,7 +119,7 @@ impl<B: Bulk<Model, TicketLock<Model>>, R: Steps> Ledger<B, R> {
         }
     }
 
-    /// Nobody runs any more: what must hold now.
+    /// Checks the final state, when no task runs any more.
     fn verdict(&self, end: &End, frames: u32) -> Result<(), Failure> {
         if !end.spinning.is_empty() || !end.asleep.is_empty() {
             let text = format!("tasks {:?} spin forever on the zone lock", end.spinning);
@@ -152,7 +152,7 @@ impl Page {
     }
 }
 
-/// `shape` played on zones whose policy is `bulk`, under the name `variant`.
+/// Returns the scenario of `shape` on zones with the policy `bulk`, under the name `variant`.
 pub fn zone_scenario<B, R>(variant: &str, bulk: B, shape: &ZoneShape) -> Scenario
 where
     B: Bulk<Model, TicketLock<Model>> + Copy,

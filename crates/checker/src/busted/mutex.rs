@@ -3,8 +3,8 @@
 use convoy_sync::{Atomic, OwnerWord, Platform, Sleep, SpinPolicy, SpinQueue, Unqueued};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A spin policy whose waiters trust that the owner knows of them, because each has once counted
-/// itself: not an owner who came after the count was set anew.
+/// A spin policy with waiters that assume that the owner knows of them, because each has counted
+/// itself once: this fails for an owner that acquired after the count was reset.
 pub(super) struct SilentWaiter;
 
 impl SpinPolicy for SilentWaiter {
@@ -16,7 +16,7 @@ impl SpinPolicy for SilentWaiter {
     }
 }
 
-/// A spin policy whose waiters sleep behind the one that spins, which knows nothing of them.
+/// A spin policy with waiters that sleep behind the spinner, which does not know of them.
 pub(super) struct AsleepBehindSpinner;
 
 impl SpinPolicy for AsleepBehindSpinner {
@@ -24,7 +24,7 @@ impl SpinPolicy for AsleepBehindSpinner {
     type Queue<P: Platform> = Place<P>;
 }
 
-/// Whether somebody spins.
+/// Whether there is a spinner.
 pub(super) struct Place<P: Platform>(P::AtomicU32);
 
 impl<P: Platform> SpinQueue<P> for Place<P> {

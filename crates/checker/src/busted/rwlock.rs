@@ -5,8 +5,8 @@ use crate::model::Model;
 use convoy_sync::{Atomic, Lock, Platform};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A spinning lock whose readers step back from a writer, wait until it is gone, and count
-/// themselves in without looking whether another one has come.
+/// A spinning lock with readers that back off from a writer, wait until it has left, and count
+/// themselves without checking for another writer.
 pub(super) struct LateReader(Word);
 
 impl Lock for LateReader {
@@ -36,8 +36,8 @@ impl Lock for LateReader {
     }
 }
 
-/// A sleeping lock whose writers steal it past the queue, and see writers only: not readers that
-/// were let in meanwhile.
+/// A sleeping lock with writers that steal it from the queue and check only for writers, not for
+/// readers that were admitted in the meantime.
 pub(super) struct BlindThief(Word);
 
 impl BlindThief {

@@ -9,9 +9,9 @@ struct Named {
     name: &'static str,
     /// Names of its words by offset.
     parts: Vec<(usize, String)>,
-    /// Who owns the lock, as far as its events tell.
+    /// The owners of the lock, as far as its events show.
     owners: Vec<TaskId>,
-    /// Who waits for it, in the order of arrival.
+    /// The waiters, in the order of arrival.
     waiting: Vec<TaskId>,
 }
 

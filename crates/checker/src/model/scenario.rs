@@ -2,26 +2,26 @@
 
 use convoy_sync::TaskId;
 
-/// What a scenario promises, and an execution may violate.
+/// A property of a scenario, which an execution may violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Property {
     /// Never more owners than the lock admits.
     Exclusion,
-    /// No task sleeps forever beside a free unit.
+    /// No task sleeps forever while a unit is free.
     NoLostWakeup,
     /// Every task ends.
     NoDeadlock,
     /// Units are neither lost nor invented.
     UnitsKept,
-    /// Nobody passes a task that waits.
+    /// No task overtakes a waiter.
     Fifo,
-    /// A task that waits is passed, or woken in vain, only so often.
+    /// A waiter is passed, or woken without acquiring, only a bounded number of times.
     NoStarvation,
     /// A signal ends a wait that admits it.
     Signals,
     /// A deadline ends a wait.
     Timeouts,
-    /// What is freed after a grace period is not in use.
+    /// Objects freed after a grace period are not in use.
     GracePeriod,
     /// Every execution ends within the budget's steps.
     NoLivelock,
@@ -48,7 +48,7 @@ impl Property {
     }
 }
 
-/// A violated property and what was seen.
+/// A violated property and the observation.
 pub type Failure = (Property, String);
 
 /// How the tasks of an execution ended.
@@ -56,7 +56,7 @@ pub type Failure = (Property, String);
 pub struct End {
     /// Tasks that sleep and that nothing will wake.
     pub asleep: Vec<TaskId>,
-    /// Tasks that spin on a word that nobody will change.
+    /// Tasks that spin on a word that will not change.
     pub spinning: Vec<TaskId>,
 }
 
@@ -65,7 +65,7 @@ pub(super) type Body = Box<dyn FnOnce()>;
 /// What [`Instance::verdict`] is asked at the end.
 pub type Verdict = Box<dyn FnOnce(&End) -> Result<(), Failure>>;
 
-/// What a scenario consists of, made anew for each execution.
+/// The state of a scenario, created for each execution.
 pub struct Instance {
     /// Bodies of the tasks; a task's number is its place.
     pub tasks: Vec<Body>,
@@ -73,11 +73,11 @@ pub struct Instance {
     pub verdict: Verdict,
 }
 
-/// A small program whose orders are explored.
+/// A small program with interleavings to explore.
 pub struct Scenario {
     /// The name, part of schedule strings: no `:`.
     pub name: String,
-    /// What it checks, beside that every execution ends and no assertion fails.
+    /// Its checks, in addition to termination and assertions.
     pub checks: Vec<Property>,
     /// Makes the objects and tasks.
     pub build: Box<dyn Fn() -> Instance>,

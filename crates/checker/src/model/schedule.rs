@@ -40,7 +40,7 @@ impl Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) start: Choice,
-    /// `None`: until the task cannot go on.
+    /// `None`: until the task blocks or exits.
     pub(super) steps: Option<u32>,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// The task that ran last if it can go on, else the first choice.
+/// Returns the task that ran last if it can continue, else the first choice.
 pub(super) fn default_choice(choices: &[Choice], last: Option<usize>) -> Choice {
     let go_on = last.map(Choice::run).filter(|choice| choices.contains(choice));
     go_on.unwrap_or(choices[0])

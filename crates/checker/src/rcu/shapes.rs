@@ -15,20 +15,20 @@ pub enum Move {
     Close,
     /// Puts a new object in the place of the present one, which is to be freed.
     Call,
-    /// The reader loses its CPU inside its section. The CPU goes on with what stands between this
-    /// and [`Move::Close`], which the reader makes when it is back.
+    /// The reader loses its CPU inside its section. The CPU continues with the moves between this
+    /// and [`Move::Close`], which the reader executes when it is back.
     Leave,
     /// A context switch: a quiescent state.
     Pass,
-    /// A tick: core processing if there is any to do, and what is free by now is freed.
+    /// A tick: core processing if necessary, and completed callbacks are invoked.
     Core,
-    /// The same so late that CPUs which owe a quiescent state are looked at.
+    /// The same, late enough to check for CPUs without a reported quiescent state.
     Late,
     /// Stops the tick: quiescent until [`Move::Awake`].
     Idle,
     /// Starts it again.
     Awake,
-    /// Waits until that CPU has made so many moves: leads the search to where it is narrow.
+    /// Waits until that CPU has made this number of moves: guides the search to narrow races.
     After(usize, u32),
     /// Puts a new object in the place of the present one, and draws a ticket for the old one.
     Draw,
@@ -41,9 +41,9 @@ pub enum Move {
     Hurry,
     /// The same with readers that may have lost their CPU in a section.
     Rush,
-    /// An interrupt on the CPU of a thread gives it something to do, and wakes it.
+    /// An interrupt on the CPU of a thread queues work for it, and wakes it.
     Give,
-    /// The thread does what it is given, until it has done so much.
+    /// The thread executes its work, up to this amount.
     Serve(usize),
 }
 
@@ -52,7 +52,7 @@ pub enum Move {
 pub struct RcuShape {
     /// The name, part of schedule strings.
     pub name: &'static str,
-    /// What it looks at, in a few words.
+    /// A short description.
     pub about: &'static str,
     /// Grace periods before the numbers wrap.
     pub before_wrap: u8,
