@@ -55,8 +55,8 @@ const PRICE: f64 = 0.2;
 /// much (docs/record.md), and every lock has a price.
 const LEAST_PERCENT: f64 = 1.0;
 
-/// What `--lock` calls a lock: its variable, or all places that take it, since what counts is the
-/// one that does so first.
+/// Returns the name of a lock for `--lock`: its variable, or all call sites that acquire it, since
+/// the first acquisition counts.
 fn sites(lock: &Lock) -> Vec<String> {
     let by_place = lock.name.starts_with(LOCK_OF);
     let places = lock.sites.iter().map(|site| site.place.clone());

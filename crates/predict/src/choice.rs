@@ -25,7 +25,7 @@ pub struct Choice {
     pub(crate) change: Option<Change>,
 }
 
-/// A change of the program that is no other lock.
+/// A change of the program other than a lock replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Broadcasts wake one thread.

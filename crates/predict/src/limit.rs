@@ -68,7 +68,7 @@ fn share(locks: &[&Lock], lock: &Lock) -> f64 {
 }
 
 /// Returns how many acquisitions per second the locks of a name allow in all, held as long as they
-/// were; `None` for a lock whose holds overlap or were not timed.
+/// were; `None` for a lock with overlapping or untimed holds.
 fn rate(behaviour: &Behaviour, locks: &[&Lock], lock: &Lock) -> Option<f64> {
     let index = locks.iter().position(|one| std::ptr::eq(*one, lock))?;
     let (ns, is_shared) = behaviour.held_ns(index);

@@ -40,8 +40,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// What the change means to a program that takes `all_s`, of which its threads are at work for
-    /// `busy_s`.
+    /// Sets the effect of the change on a program that takes `all_s`, of which its threads are at
+    /// work for `busy_s`.
     pub(crate) fn whole(&mut self, all_s: f64, busy_s: f64) {
         let times = |percent: f64| {
             let ratio = (1.0 + percent / 100.0).max(f64::MIN_POSITIVE);

@@ -10,7 +10,7 @@ use uses::Use;
 mod classes;
 mod uses;
 
-/// Locks of one name that are told apart.
+/// Locks of one name that are distinguished.
 const INSTANCES: u64 = 64;
 
 /// What became of a trace.
@@ -93,7 +93,7 @@ struct Writer<'a> {
     sleeping: BTreeSet<usize>,
 }
 
-/// The script of a process whose kept locks are these; `spare`: CPUs were to be had.
+/// Returns the script of a process with these kept locks; `spare`: CPUs were to be had.
 pub(crate) fn script(process: &Process, kept: &[&Lock], spare: bool) -> Written {
     let mut written = Written::default();
     if process.trace.is_empty() {
