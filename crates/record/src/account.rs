@@ -17,16 +17,16 @@ const LITTLE: f64 = 0.01;
 /// The same of the time that working threads waited for a condition.
 const FEW: f64 = 0.05;
 
-/// What the threads of a program waited for.
+/// The waits of a program's threads.
 #[derive(Clone, Debug, Serialize)]
 pub struct Account {
-    /// The sentence that stands first.
+    /// The first sentence.
     pub verdict: String,
     /// Time that threads waited for locks, seconds, summed over threads.
     pub wait_s: f64,
-    /// The same on condition variables and at barriers, where waiting may be what was wanted.
+    /// The same on condition variables and at barriers, where waiting may be intended.
     pub idle_s: f64,
-    /// The locks of all processes, the one waited for longest first.
+    /// The locks of all processes, in descending order of wait time.
     pub locks: Vec<LockAccount>,
     /// Further sentences: the longest convoy, owners, phases.
     pub findings: Vec<String>,
@@ -53,7 +53,8 @@ pub struct LockAccount {
 }
 
 impl LockAccount {
-    /// Of a lock; one that `hands_over` has an owner already while that is woken.
+    /// Returns the account of a lock; a lock that `hands_over` already has its owner while that is
+    /// woken.
     fn new(process: &Process, lock: &Lock, hands_over: bool, all_s: f64) -> Self {
         let only_waits =
             !lock.kernel.is_empty() || !lock.runtime.is_empty() || process.futexes.contains(lock);
@@ -138,8 +139,8 @@ impl LockAccount {
 }
 
 impl Account {
-    /// A sentence, if threads waited mostly for locks that no lock in place of libc's can replace:
-    /// the kernel's, or those that a program or its runtime builds of its own.
+    /// Returns a sentence if threads waited mostly for locks that cannot be replaced: the kernel's,
+    /// or those implemented by the program or its runtime.
     pub fn beyond(&self) -> Option<String> {
         /// Of all waiting for locks, percent.
         const MOST: f64 = 50.0;
@@ -207,8 +208,8 @@ impl Account {
         Some(around.unwrap_or(first)).filter(|one| one.lock.is_lock() && one.lock.wait_s() > 0.0)
     }
 
-    /// What threads waited for most that is no lock, if that is much. A wait that lasts for much of
-    /// the run is that of a thread with nothing to do, and counts only if there are several such.
+    /// Returns the longest waits other than for locks, if they are relevant. A wait for much of the
+    /// run belongs to an idle thread, and counts only if there are several.
     pub(crate) fn condition(&self, wall_s: f64) -> Option<&LockAccount> {
         let others = || self.locks.iter().filter(|one| !one.lock.is_lock());
         let much = wall_s.max(self.wait_s);
@@ -230,7 +231,8 @@ impl Account {
         built.lock.is_built().then(|| self.locks.iter().find(of)).flatten()
     }
 
-    /// Whether all waits have a sum; what a program that runs wild wrote over them has any size.
+    /// Returns whether the sum of all waits is finite; a misbehaving program may have overwritten
+    /// them.
     pub fn is_finite(&self) -> bool {
         self.wait_s.is_finite() && self.idle_s.is_finite()
     }
@@ -341,7 +343,7 @@ impl Account {
     }
 }
 
-/// The locks of the kernel, which processes share: as those of a process with the number 0.
+/// Returns the kernel locks, which processes share, as a process with the number 0.
 fn kernel_locks(record: &Record) -> Process {
     let mut all: Vec<Lock> = Vec::new();
     for lock in record.processes.iter().flat_map(|process| &process.kernel_locks) {
@@ -386,7 +388,7 @@ impl Held {
         self.preempted_s + self.asleep_s + self.woken_s
     }
 
-    /// Adds those of another lock.
+    /// Adds the counts of another lock.
     pub(crate) fn add(&mut self, other: &Self) {
         self.count = total([self.count, other.count]);
         self.total_s += other.total_s;

@@ -9,16 +9,16 @@ use crate::record::{Kind, total};
 pub struct Cause {
     /// The lock, by its name.
     pub lock: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Where threads waited.
     pub place: String,
-    /// What is done there: `lock`, `read`, `write`.
+    /// The operation there: `lock`, `read`, `write`.
     pub act: String,
     /// Where the owner had acquired the lock; empty: not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub held_at: String,
-    /// What is done there; empty: not known.
+    /// The operation there; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub held_act: String,
     /// Waits.
@@ -44,7 +44,7 @@ pub struct Cause {
     pub owners: Vec<Seen>,
 }
 
-/// What threads were seen doing.
+/// Observed activities of threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// What.
@@ -59,7 +59,7 @@ pub struct Seen {
     pub count: u64,
 }
 
-/// What a thread does.
+/// Activity of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Doing {
@@ -83,15 +83,15 @@ pub enum Doing {
 pub struct Pending {
     /// The thread.
     pub thread: u64,
-    /// The lock, by its name, and where it is, which tells locks of one name apart.
+    /// The lock, by its name and its address, which distinguishes locks of one name.
     pub lock: String,
     /// See `lock`.
     pub address: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Where the thread waits.
     pub place: String,
-    /// What is done there: `lock`, `read`, `write`, `wait`.
+    /// The operation there: `lock`, `read`, `write`, `wait`.
     pub act: String,
     /// For how long, seconds.
     pub wait_s: f64,
@@ -119,7 +119,7 @@ pub struct Event {
     pub thread: u64,
     /// The owner; 0: not known.
     pub owner: u64,
-    /// CPU time of the owner meanwhile, seconds.
+    /// CPU time of the owner during the wait, in seconds.
     pub ran_s: f64,
 }
 
@@ -164,7 +164,7 @@ impl Cause {
     }
 }
 
-/// Adds what was seen to all that was.
+/// Adds an observation to all others.
 pub(crate) fn add(all: &mut Vec<Seen>, seen: Seen) {
     let same = |one: &&mut Seen| {
         one.doing == seen.doing && one.what == seen.what && one.place == seen.place

@@ -115,7 +115,7 @@ impl Elf {
         })
     }
 
-    /// Addresses of slots, with the names of what the loader puts there.
+    /// Returns the addresses of slots, with the names of the symbols that the loader puts there.
     pub(crate) fn slots(&self) -> BTreeMap<u64, &str> {
         const SIZE: usize = 24;
         const SYMBOL_SIZE: usize = 24;

@@ -9,7 +9,7 @@ use crate::record::Kind;
 /// The system call that waits for a word.
 pub(crate) const FUTEX: i64 = 202;
 
-/// What a thread waits on.
+/// The futex wait of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sleep {
     pub(crate) word: u64,
@@ -66,7 +66,7 @@ impl Call {
         Some(Self::Asleep { number, arguments, stack })
     }
 
-    /// What the thread sleeps on in futex(2), if it does.
+    /// Returns the futex wait of the thread, if it sleeps in futex(2).
     pub(crate) fn sleep(self) -> Option<Sleep> {
         /// `FUTEX_WAIT`, `_LOCK_PI`, `_WAIT_BITSET`, `_WAIT_REQUEUE_PI`, `_LOCK_PI2`.
         const WAITS: [u64; 5] = [0, 6, 9, 11, 13];
@@ -87,7 +87,7 @@ pub(crate) fn state(pid: u32, thread: u32) -> Option<char> {
     text.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Where in a lock of libc of this kind of the layout its owner stands, in bytes.
+/// Returns the offset of the owner in libc's lock of this kind, in bytes.
 pub(crate) fn owner_at(kind: u64) -> Option<u64> {
     match kind {
         layout::MUTEX => Some(8),
@@ -96,7 +96,7 @@ pub(crate) fn owner_at(kind: u64) -> Option<u64> {
     }
 }
 
-/// Whether a function waits for the end of a thread, which is no lock.
+/// Returns whether a function waits for the exit of a thread, which is not a lock.
 pub(crate) fn is_join(name: &str) -> bool {
     let name = name.trim_start_matches('_');
     ["pthread_join", "pthread_timedjoin", "pthread_clockjoin", "pthread_tryjoin", "thrd_join"]
@@ -104,7 +104,7 @@ pub(crate) fn is_join(name: &str) -> bool {
         .any(|begin| name.starts_with(begin))
 }
 
-/// What a function of libc waits for.
+/// Returns the kind and the operation of a waiting function of libc.
 pub(crate) fn act(name: &str) -> Option<(Kind, &'static str)> {
     let name = name.trim_start_matches('_');
     let found = [

@@ -12,10 +12,10 @@ use rustix::fs::{Mode, OFlags, major, minor};
 
 /// Kind of an object that is linked to fixed addresses.
 pub(crate) const FIXED: u16 = 2;
-/// Between the address of an object in a memory map and what is known of it.
+/// Separator between the address of an object in a memory map and its identity.
 const MARK: &str = "-id ";
 
-/// What the header of an object in memory says.
+/// The header of an object in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// Its kind, a number of ELF.
@@ -43,10 +43,10 @@ impl Identity {
         Some((u64::from_str_radix(start, 16).ok()?, Self { kind, build_id }))
     }
 
-    /// Of an object whose bytes `read` gives, by their distance from its beginning.
+    /// Reads the identity of an object; `read` returns its bytes by their offset.
     pub(crate) fn read(read: impl Fn(u64, &mut [u8]) -> bool) -> Option<Self> {
         const NOTE: u64 = 4;
-        /// More has no program.
+        /// No program has more.
         const MOST: u64 = 128;
         let mut head = [0; 64];
         if !read(0, &mut head) || !head.starts_with(b"\x7fELF\x02\x01") {

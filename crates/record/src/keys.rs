@@ -6,13 +6,13 @@ use crate::layout::{
 };
 use crate::record::total;
 
-/// The bit of what stands for all locks of a place that have no keys; no address has it.
+/// The bit of the entry for all locks of a call site without keys; addresses do not have it.
 const OTHERS: u64 = 1 << (KIND_SHIFT - 1);
 
 /// A key.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
-    /// The lock with its kind; 0: there is no such key.
+    /// The lock with its kind; 0 if the key is unused.
     pub(crate) lock: u64,
     /// Where it was called from.
     pub(crate) site: u64,
@@ -23,7 +23,8 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The keys of a slot by their numbers, from its words and those of its first few keys.
+    /// Returns the keys of a slot by their numbers, from its words and the words of its first few
+    /// keys.
     pub(crate) fn all(slot: &[u64], few: &[u64]) -> Vec<Self> {
         let mut all = Vec::new();
         add(&mut all, few, &few[F_KEYS..], LINE_KEYS);
@@ -37,12 +38,12 @@ impl Key {
         all
     }
 
-    /// What it is: a kind.
+    /// Returns its kind.
     pub(crate) fn kind(&self) -> u64 {
         self.lock >> KIND_SHIFT
     }
 
-    /// The address of the lock, or what stands for those that have none.
+    /// Returns the address of the lock, or the placeholder for locks without keys.
     pub(crate) fn address(&self) -> u64 {
         address(self.lock, self.site)
     }
@@ -80,7 +81,7 @@ pub(crate) struct Comers {
 }
 
 impl Comers {
-    /// So many calls by so many threads.
+    /// Adds `count` calls by `threads` threads.
     pub(crate) fn add(&mut self, count: u64, threads: u64) {
         self.threads = total([self.threads, threads]);
         self.count = total([self.count, count]);

@@ -3,12 +3,12 @@
 
 use super::{CONTEXT_COUNT, CONTEXT_WORDS, CONTEXTS, TRACE_COUNT, TRACE_WORDS, TRACES};
 
-/// Where the thread acquired locks last: addresses of keys in the memory of the process, a lock at
-/// [`taken`] of its own address. Entries of mutexes outlive the hold.
+/// The thread's last acquisitions: addresses of keys in the memory of the process, a lock at
+/// [`taken`] of its address. Entries of mutexes outlive the hold.
 pub const S_TAKEN: usize = 16;
 /// Of them.
 pub const TAKEN_COUNT: usize = 8;
-/// What the thread waits for now: the lock with its kind; 0: nothing.
+/// The current wait of the thread: the lock with its kind; 0 if none.
 pub const S_WAITS: usize = 24;
 /// Where.
 pub const S_WAITS_SITE: usize = 25;
@@ -90,7 +90,7 @@ pub const V_SITE: usize = 3;
 pub const V_HELD: usize = 4;
 /// The thread that waited and, above `WAITS_SHIFT`, the owner.
 pub const V_THREADS: usize = 5;
-/// CPU time of the owner meanwhile, nanoseconds, plus 1; 0: not measured.
+/// CPU time of the owner during the wait, in nanoseconds, plus 1; 0: not measured.
 pub const V_RAN_NS: usize = 6;
 /// Details with the callers of both places, as [`V_THREADS`].
 pub const V_DETAILS: usize = 7;

@@ -26,13 +26,13 @@ use crate::record::Process;
 const RATE: f64 = 250.0;
 /// Of the CPU time of one CPU, what looking may take.
 const SHARE: f64 = 0.02;
-/// Time between two looks at most: the first one, which finds out much, takes long.
+/// Maximum time between two samples: the first sample takes long.
 const LONGEST: Duration = Duration::from_millis(25);
 /// Time between two lists of the processes.
 const LIST: Duration = Duration::from_millis(20);
-/// Processes that are looked at, of those that began last.
+/// Number of sampled processes, the most recent ones.
 const PROCESSES: usize = 16;
-/// Threads of a process that are looked at each time.
+/// Threads of a process that are sampled each time.
 const THREADS: usize = 256;
 /// Words of a slot up to what its thread waits for.
 const WORDS: usize = S_WAITS_HELD_DETAIL + 1;
@@ -49,7 +49,7 @@ pub(crate) struct Edge {
     pub(crate) held_detail: u64,
 }
 
-/// What a thread was seen doing.
+/// Observed state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
     Runs,
@@ -58,7 +58,7 @@ pub(crate) enum State {
     Sleeps(i64),
     /// In a recorded wait.
     Waits(Edge),
-    /// There is no owner: the lock is free, and its waiter has not run yet.
+    /// No owner: the lock is free, and its waiter has not run yet.
     Free,
 }
 
@@ -72,7 +72,7 @@ impl From<Call> for State {
     }
 }
 
-/// A wait that is going on.
+/// A current wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
     pub(crate) thread: u64,
@@ -80,15 +80,15 @@ pub(crate) struct Wait {
     /// Ticks.
     pub(crate) since: u64,
     pub(crate) owner: u64,
-    /// Whether there is no such thread any more.
+    /// Whether the thread has exited.
     pub(crate) owner_ended: bool,
     /// Whether the lock had no owner.
     pub(crate) is_free: bool,
-    /// For how long it was seen going on, seconds.
+    /// Observed duration, in seconds.
     pub(crate) seen_s: f64,
 }
 
-/// What was seen of one process.
+/// Observations of one process.
 #[derive(Default)]
 pub(crate) struct Look {
     /// What owners did while others waited, and how often that was seen.
@@ -97,7 +97,7 @@ pub(crate) struct Look {
     pub(crate) threads: BTreeMap<State, u64>,
     /// Waits at the last look.
     pub(crate) waits: Vec<Wait>,
-    /// How often it was looked at.
+    /// Number of samples.
     pub(crate) count: u64,
     /// From the first look to the last one, seconds.
     pub(crate) seconds: f64,
@@ -111,7 +111,7 @@ pub(crate) struct Look {
 struct Peek {
     file: File,
     pid: u32,
-    /// For the owners that stand in its locks.
+    /// For reading the owners in its locks.
     memory: Option<File>,
     look: Look,
     begin: Instant,
@@ -120,7 +120,7 @@ struct Peek {
     has_ended: bool,
 }
 
-/// A recorded program that is being looked at.
+/// A recorded program that is being sampled.
 pub struct Looks {
     directory: PathBuf,
     peeks: BTreeMap<PathBuf, Peek>,
@@ -187,14 +187,14 @@ impl Looks {
         }
     }
 
-    /// Adds what is known of processes that have left no file.
+    /// Adds processes that have not left a file.
     pub fn finish(mut self, processes: &mut Vec<Process>) {
         if let Some(sampling) = &mut self.sampling {
             sampling.fill(processes);
         }
     }
 
-    /// What was seen of the process with this file.
+    /// Returns the observations of the process with this file.
     pub(crate) fn take(&mut self, path: &Path) -> Option<Look> {
         let Peek { mut look, pid, .. } = self.peeks.remove(path)?;
         if let Some(sampling) = &mut self.sampling {
@@ -222,7 +222,7 @@ impl Peek {
         Some(Self { file, pid, memory, look, begin, since, has_ended: false })
     }
 
-    /// Looks at all threads once; none if the process has ended.
+    /// Samples all threads once; returns `None` if the process has exited.
     fn look(&mut self) -> Option<()> {
         let used = (word(&self.file, H_SLOTS)? as usize).min(SLOT_COUNT).min(THREADS);
         let mut waits: BTreeMap<u64, Wait> = BTreeMap::new();
@@ -278,8 +278,8 @@ impl Peek {
         Some(())
     }
 
-    /// The owner of now, where another thread has got the lock since the wait began. What is known
-    /// of the place is that of the first one.
+    /// The owner of now, where another thread has got the lock since the wait began. The call site
+    /// stays the first sample's.
     fn refresh(&self, wait: &mut Wait) {
         let (lock, kind) = (
             wait.edge.lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT),

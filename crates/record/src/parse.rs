@@ -22,7 +22,8 @@ impl Record {
         }
     }
 
-    /// The same with names of a length that people read: those of others have any.
+    /// The same with names truncated to a readable length, since names from other tools may be
+    /// long.
     #[must_use]
     pub fn with_short_names(mut self) -> Self {
         self.program.command.iter_mut().for_each(shorten);

@@ -3,8 +3,8 @@
 use crate::account::{percent, seconds};
 use crate::record::{Lock, Process, Record};
 
-/// Waits for it that end, seconds: those that last for much of a run of so many seconds are left
-/// out, for these are waits for work or for the end of others.
+/// Returns the finished waits for it, in seconds, without waits that last for much of the run of
+/// `wall_s` seconds, since these are waits for work or for the exit of others.
 pub(crate) fn working_s(lock: &Lock, wall_s: f64) -> f64 {
     /// Of the run.
     const MUCH: f64 = 0.1;
@@ -24,9 +24,9 @@ pub(crate) fn longest_s(lock: &Lock) -> f64 {
 /// Whether threads waited for locks in one stretch of the run; with conditions, if a lock is built
 /// of one.
 pub(crate) fn phases(record: &Record, is_built: bool) -> Option<String> {
-    /// Of the waiting, what the stretch has.
+    /// The period's share of the wait time.
     const MOST: f64 = 0.8;
-    /// Of the run, what it takes at most.
+    /// The period's largest share of the run.
     const SHORT: f64 = 0.5;
     let of = |one: &Process| {
         let with_conditions = one.phases_lock_s.is_empty() || is_built;

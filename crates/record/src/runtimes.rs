@@ -4,11 +4,11 @@
 /// Functions that take one lock of libc, and what to do instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runtime {
-    /// What the lock guards, in words that follow "libc's lock of".
+    /// The data that the lock protects, in words that follow "libc's lock of".
     pub guards: &'static str,
-    /// The functions, without underscores before their names; a star stands for any end.
+    /// The functions, without leading underscores; a star matches any suffix.
     functions: &'static [&'static str],
-    /// What a program does instead of calling them.
+    /// Advice: the alternative to calling them.
     pub advice: &'static str,
 }
 

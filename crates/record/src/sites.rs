@@ -27,7 +27,7 @@ const TAKE: [&str; 8] = [
 ];
 /// Functions that take locks for functions that take locks for others.
 const DEPTH: usize = 4;
-/// Files of libc itself: what it does with mutexes bypasses their names.
+/// Files of libc itself: its internal use of mutexes bypasses the symbols.
 const LIBC: [&str; 5] = ["libc.so", "ld-linux", "libpthread.so", "libm.so", "linux-vdso"];
 
 /// The environment variable that hands the ranges over.
@@ -44,7 +44,7 @@ pub enum SiteError {
          it, such as `file.c:12`, a function, or a variable"
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested site.
         site: String,
         /// The files that were searched.
         files: String,
@@ -65,13 +65,13 @@ pub enum SiteError {
     },
 }
 
-/// A file of the program, and what is called in it.
+/// A file of the program, and its calls.
 pub(crate) struct Module {
     /// The file name under which the loader knows it.
     name: String,
     path: PathBuf,
     names: Names,
-    /// What a call returns to, with what it calls, in ascending order.
+    /// Return addresses of calls with their targets, in ascending order.
     calls: Vec<(u64, Target)>,
     /// Addresses of the functions that others can call by name, and the names.
     exports: BTreeMap<u64, Vec<String>>,
@@ -79,7 +79,7 @@ pub(crate) struct Module {
     variables: Vec<(String, u64, u64)>,
 }
 
-/// What is called: a function of the file, or another one by its name.
+/// Target of a call: a function of the file, or an external one by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Here(u64),
@@ -89,7 +89,7 @@ enum Target {
 /// A call of a function that takes or makes a mutex.
 struct Place {
     module: usize,
-    /// What it returns to.
+    /// Its return address.
     site: u64,
     /// Whether it is in a function that only does so for others.
     passes_on: bool,
@@ -193,7 +193,7 @@ impl Module {
         Some(module)
     }
 
-    /// The names of what the call calls that returns to this address, if one does.
+    /// Returns the names of the target of the call that returns to this address, if there is one.
     pub(crate) fn called(&self, site: u64) -> Option<Vec<String>> {
         let at = self.calls.partition_point(|(known, _)| *known < site);
         match self.calls.get(at).filter(|(known, _)| *known == site)? {

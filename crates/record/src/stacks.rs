@@ -9,10 +9,10 @@ use crate::record::Kind;
 use crate::runtimes::runtime;
 use crate::sites::Module;
 
-/// Callers that are looked at.
+/// Number of callers that are checked.
 const CALLERS: usize = 8;
 
-/// What is done where a thread waits for the end of another one.
+/// The operation of waiting for the exit of a thread.
 pub(crate) const JOIN: &str = "join";
 
 /// A wait.
@@ -20,15 +20,15 @@ pub(crate) const JOIN: &str = "join";
 pub(crate) struct Waiting {
     /// What for.
     pub(crate) kind: Kind,
-    /// What is done.
+    /// The operation.
     pub(crate) act: &'static str,
-    /// What the calls return to, the innermost first.
+    /// Return addresses, the innermost first.
     pub(crate) frames: Vec<u64>,
-    /// The function of libc that waits for a lock of its own; empty: none.
+    /// The function of libc that waits for an internal lock; empty if none.
     pub(crate) runtime: String,
 }
 
-/// What a function waits for that is called.
+/// The wait of a called function.
 #[derive(Clone)]
 enum Target {
     /// A lock or condition of the program.
@@ -112,8 +112,8 @@ impl Stacks {
     }
 
     /// The same of a stack that the kernel has walked by frame pointers, beginning with the system
-    /// call, and of the words that lie on it. A program without frame pointers shows in a chain
-    /// that leads nowhere; the function with the system call has no frame, and its caller lies in
+    /// call, and of the words that lie on it. A program without frame pointers is recognised by a
+    /// broken chain; the function with the system call does not have a frame, and its caller is in
     /// the first word.
     pub(crate) fn walk(&mut self, chain: &[u64], words: &[u64], asks: Asks) -> Option<Waiting> {
         let is_known = |this: &Self, address: u64| {
@@ -155,7 +155,7 @@ impl Stacks {
         self.names.is_recorder(address)
     }
 
-    /// What a program that calls futex(2) itself waits for, by the names of its functions.
+    /// Returns the wait of a program that calls futex(2) directly, by the names of its functions.
     fn guess(&self, frames: &[u64]) -> Option<Target> {
         frames.first()?;
         let is_lock = frames.iter().take(CALLERS).any(|frame| {
@@ -167,7 +167,7 @@ impl Stacks {
         Some(Target::Lock(kind, act))
     }
 
-    /// The names of what the call calls that returns to this address, if it is such.
+    /// Returns the names of the target of the call that returns to this address, if there is one.
     fn target(&mut self, address: u64) -> Option<Vec<String>> {
         let (path, own) = self.names.own(address)?;
         if !self.modules.contains_key(path) {

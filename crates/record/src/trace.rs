@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// The steps of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
-    /// Classes of threads: those of one class use the same places.
+    /// Classes of threads: threads of one class use the same call sites.
     pub classes: Vec<Class>,
     /// Places that steps name by their number.
     pub places: Vec<Place>,
-    /// What one thread did in one window.
+    /// Steps of one thread in one window.
     pub strips: Vec<Strip>,
 }
 
@@ -46,7 +46,7 @@ pub struct Place {
     pub calls: u64,
 }
 
-/// What one thread did in one window.
+/// Steps of one thread in one window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Strip {
     /// The class of the thread.
@@ -66,7 +66,7 @@ pub struct Strip {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u64, u64, u64, u64)", into = "(u64, u64, u64, u64)")]
 pub struct Step {
-    /// What was done.
+    /// The operation.
     pub what: What,
     /// Whether the thread was switched away between the step before and this one.
     pub off: bool,
@@ -80,7 +80,7 @@ pub struct Step {
     pub took_ns: u64,
 }
 
-/// What a step does.
+/// Operation of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// Something of a later version.
@@ -88,11 +88,11 @@ pub enum What {
     Other,
     /// Takes a lock, or a unit of a semaphore.
     Lock,
-    /// Gives up a lock.
+    /// Releases a lock.
     Unlock,
     /// Waits on a condition variable.
     Wait,
-    /// Signals one, or posts a semaphore that is no lock.
+    /// Signals one, or posts a semaphore that is not a lock.
     Signal,
     /// Wakes all that wait on one.
     Broadcast,

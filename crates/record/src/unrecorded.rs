@@ -24,7 +24,7 @@ pub struct Unrecorded {
 }
 
 impl Unrecorded {
-    /// What the header of a file says.
+    /// Returns the counts in the header of a file.
     pub(crate) fn of(header: &[u64]) -> Self {
         Self {
             threads: header[H_THREADS_UNROOMED],
@@ -42,7 +42,7 @@ impl Unrecorded {
 }
 
 impl Account {
-    /// The sentence that stands first if locks cost little.
+    /// Returns the first sentence if locks cost little.
     pub fn elsewhere(&self, record: &Record) -> String {
         if let Some(doubt) = doubt(record) {
             return doubt;
@@ -67,9 +67,9 @@ impl Account {
     }
 }
 
-/// What a record cannot say that found hardly any waits, because much was not recorded.
+/// Returns the limits of a record with almost no waits, because much was not recorded.
 fn doubt(record: &Record) -> Option<String> {
-    /// The part of all, in percent, beyond which nobody knows what the rest did.
+    /// The unrecorded share, in percent, beyond which the record is not conclusive.
     const MUCH: u64 = 10;
     let all = &record.processes;
     let is_much = |lost: u64, of: u64| lost > 0 && lost.saturating_mul(100) >= of * MUCH;

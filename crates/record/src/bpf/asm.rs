@@ -33,7 +33,7 @@ pub(crate) enum Op {
     Move = 0xb0,
 }
 
-/// When a jump is taken; comparisons are those of 64 bits.
+/// Condition of a jump; comparisons are 64-bit.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum If {
@@ -62,7 +62,7 @@ pub(crate) enum Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
-/// What an operand is.
+/// Kind of an operand.
 #[derive(Clone, Copy)]
 pub(crate) enum By {
     Reg(Reg),
@@ -91,11 +91,11 @@ const EXIT: u8 = 0x95;
 const GOTO: u8 = 0x05;
 const ARITHMETIC: u8 = 0x07;
 const JUMP: u8 = 0x05;
-/// The bit of an operation whose operand is a register.
+/// The bit of an operation with a register operand.
 const BY_REGISTER: u8 = 0x08;
 /// The source of a wide constant that is the descriptor of a map.
 const MAP: u8 = 1;
-/// The part of an atomic operation that says to return what was there.
+/// The flag of an atomic operation that returns the previous value.
 const FETCH: i32 = 1;
 
 /// A program that is being written.
@@ -167,7 +167,7 @@ impl Asm {
         self.put(ATOMIC, base, from as u8, offset, 0)
     }
 
-    /// The same; `from` becomes what was there before.
+    /// The same; `from` receives the previous value.
     pub(crate) fn fetch_add(&mut self, base: Reg, offset: i16, from: Reg) -> &mut Self {
         self.put(ATOMIC, base, from as u8, offset, FETCH)
     }

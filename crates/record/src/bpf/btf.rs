@@ -1,6 +1,6 @@
 //! Offsets of fields in the running kernel's structures, from its BTF type data.
 
-/// What the kernel says of itself.
+/// The kernel's type data.
 pub(crate) const FILE: &str = "/sys/kernel/btf/vmlinux";
 
 /// How much follows the three words of a type: bytes by themselves, and bytes of each of its parts.
@@ -33,13 +33,13 @@ const STRUCTURE: usize = 4;
 pub(crate) struct Offsets {
     /// In a task: its number as a thread.
     pub(crate) pid: i32,
-    /// In a task: that of its process.
+    /// In a task: the ID of its process.
     pub(crate) tgid: i32,
     /// In a task: whether it runs on some CPU now.
     pub(crate) on_cpu: i32,
     /// In a mutex: its owner.
     pub(crate) mutex_owner: i32,
-    /// In a semaphore of readers and writers: who writes, or has written or read last.
+    /// In a reader/writer semaphore: the writing owner, or the last owner.
     pub(crate) rwsem_owner: i32,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Types<'a> {
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// Tells the structures with names, and where their members are, in bits.
+    /// Reports the named structures and the offsets of their members, in bits.
     fn structures(&self, mut tell: impl FnMut(&str, &[(String, u32)])) {
         let mut at = 0;
         let mut next = || -> Option<()> {
@@ -128,7 +128,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Types in which a number and an array stand before the structures.
+    /// Types with a number and an array before the structures.
     fn sample() -> Vec<u8> {
         let names = b"\0mutex\0owner\0rw_semaphore\0task_struct\0pid\0tgid\0on_cpu\0";
         let of = |name: &str| {

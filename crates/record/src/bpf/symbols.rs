@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What the kernel says of its own functions.
+/// The kernel's symbol table.
 const FILE: &str = "/proc/kallsyms";
 
 /// The kernel's functions and variables.
@@ -14,7 +14,7 @@ pub(super) struct Symbols {
     locking: Vec<(u64, u64)>,
 }
 
-/// Frames among which those of the tracepoint are.
+/// Innermost frames, which include the tracepoint's.
 const TRACING: usize = 6;
 
 /// How functions begin that take locks for others, wherever they lie; without underscores.
@@ -136,7 +136,7 @@ impl Symbols {
     }
 }
 
-/// A function without what a compiler adds to its name.
+/// Returns a function's name without compiler suffixes.
 fn plain(name: &str) -> &str {
     let end = [".constprop", ".isra", ".part", ".cold", ".llvm"];
     end.iter().fold(name, |name, suffix| name.split(suffix).next().unwrap_or(name))

@@ -30,7 +30,7 @@ pub(super) const fn w(index: usize) -> i16 {
     (index * 8) as i16
 }
 
-/// A program that is being written, and what it works on.
+/// A program under construction, and its maps and offsets.
 pub(super) struct Writer<'a> {
     pub(super) a: Asm,
     pub(super) tables: &'a Tables,
@@ -57,7 +57,7 @@ impl<'a> Writer<'a> {
         self.a.map(R1, map.descriptor()).at(R2, Fp, key.into()).call(Call::Lookup);
     }
 
-    /// Gives the key its value, which `R3` points to; `R0` is 0 if it has.
+    /// Sets the value of the key, to which `R3` points; `R0` is 0 on success.
     pub(super) fn update(&mut self, map: &Map, key: i16) {
         self.a.map(R1, map.descriptor()).at(R2, Fp, key.into());
         self.a.set(R4, 0).call(Call::Update);
@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
         self.a.jump(If::Equal, R0, 0, none).set(R7, R0);
     }
 
-    /// `R7` is the thread whose task the tracepoint hands over as this argument.
+    /// `R7` becomes the thread of the task in this argument of the tracepoint.
     pub(super) fn thread_of(&mut self, argument: usize) {
         let pid = self.offsets.pid;
         self.a.load(R3, R6, w(argument)).op(Op::Add, R3, pid);
@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// `R1` is how many `R8` stands for.
+    /// `R1` becomes the number of events that `R8` represents.
     pub(super) fn weight(&mut self, is_sample: bool) {
         if is_sample {
             self.a.load(R1, Fp, D);
@@ -180,7 +180,8 @@ impl<'a> Writer<'a> {
         self.a.load(R0, R4, w(at)).op(Op::And, R0, R3);
     }
 
-    /// The bit of the thread is in `R3`, and `R4` is so much beyond `R9` as its word is.
+    /// Puts the bit of the thread into `R3`, and the address of its word, relative to `R9`, into
+    /// `R4`.
     fn bit(&mut self) {
         let a = &mut self.a;
         a.load32(R1, Fp, ID).set(R2, R1).op(Op::And, R2, 63).set(R3, 1).op(Op::Left, R3, R2);

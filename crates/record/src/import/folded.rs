@@ -4,8 +4,8 @@
 use super::{Refused, Waits, number};
 use crate::record::{Kind, Times};
 
-/// Functions in which a thread waits for a lock, how their names begin without underscores before
-/// them, what they wait for, and what is done with it. The first match holds.
+/// Functions in which a thread waits for a lock: the prefix of their names without leading
+/// underscores, the kind of the lock, and the operation. The first match holds.
 const WAITS: [(&str, Kind, &str); 26] = [
     ("pthread_mutex_", Kind::Mutex, "lock"),
     ("pthread_rwlock_rd", Kind::Rwlock, "read"),

@@ -9,7 +9,7 @@ pub(super) fn is_head(line: &str) -> bool {
 }
 
 /// Numbers of a class: bounces, contentions, four of waiting, bounces, acquisitions, four of
-/// holding. Version 0.3 has no averages.
+/// holding. Version 0.3 does not have averages.
 const COLUMNS: [usize; 2] = [12, 10];
 
 pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
@@ -61,7 +61,7 @@ fn class(class: &str, numbers: &str, waits: &mut Waits) -> Result<(), String> {
     Ok(())
 }
 
-/// The file has no times of a place: its waits are those of the class, which the account has.
+/// The file does not have times by call site, only by class.
 fn place(class: &str, line: &str, waits: &mut Waits) -> Result<(), String> {
     let (before, function) = line.split_once("[<").unwrap_or((line, ""));
     let count = before.split_ascii_whitespace().next_back().unwrap_or_default();

@@ -15,7 +15,7 @@ const EVENTS: [&str; 6] = [
     "sched:sched_wakeup_new",
 ];
 
-/// Bits of the flags of `contention_begin`, and what they say; the first one that is set holds.
+/// Bits of the flags of `contention_begin`, and their meaning; the first set bit counts.
 const FLAGS: [(u64, &str, &str); 5] = [
     (32, "MUTEX", "mutex"),
     (16, "PERCPU", "percpu-rwsem"),
@@ -36,7 +36,7 @@ struct Event<'a> {
     /// The time as it is written, seconds.
     time: &'a str,
     name: &'a str,
-    /// What the event says.
+    /// The arguments of the event.
     rest: &'a str,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What a task waits in.
+/// The current wait of a task.
 #[derive(Default)]
 struct Task {
     /// The lock, its kind and since when, seconds.
@@ -77,7 +77,7 @@ struct Task {
 #[derive(Default)]
 struct Trace {
     tasks: BTreeMap<u64, Task>,
-    /// The task whose stack the next lines are.
+    /// The task of the stack in the next lines.
     stack_of: Option<u64>,
     first: Option<f64>,
     last: f64,
@@ -174,7 +174,7 @@ impl Trace {
 }
 
 impl Task {
-    /// A wait for a lock of the kernel ends after so many seconds.
+    /// Records the end of a wait for a kernel lock after this number of seconds.
     fn waited(&mut self, lock: &str, word: &str, seconds: f64, now: f64, waits: &mut Waits) {
         let (kind, act) = kind(word);
         let caller = self.stack.iter().find(|name| !is_lock_function(name));
@@ -209,7 +209,7 @@ fn flagged(flags: &str) -> &'static str {
     }
 }
 
-/// Functions between the event and whoever takes the lock.
+/// Returns whether it is a function between the event and the caller that acquires the lock.
 fn is_lock_function(name: &str) -> bool {
     let name = name.trim_start_matches('_');
     [
