@@ -3,15 +3,17 @@
 
 use convoy_record::account::seconds;
 use convoy_record::runtimes::runtime;
-use convoy_record::{Account, Doing, Kind, Lock, Process, Record, Times, total};
+use convoy_record::{Account, Doing, Hot, Kind, Lock, Process, Record, Times, total};
 
 use crate::diagnoses::{Diagnosis, Ill, percent};
 use crate::evidence::threads;
 
 /// What a wakeup with its switches costs, seconds, where the record has no price.
 const WAKEUP_S: f64 = 5e-6;
-/// What a call of `sched_yield` costs at least, seconds.
+/// What a call of `sched_yield` costs, seconds, without the switch to another thread.
 const YIELD_S: f64 = 0.3e-6;
+/// What that switch costs, seconds, where the record has no price.
+const SWITCH_S: f64 = 0.7e-6;
 /// An acquisition without a wait that takes this long had to fetch the line from another CPU,
 /// seconds.
 const FETCHED_S: f64 = 45e-9;
@@ -21,6 +23,10 @@ const HERD: f64 = 0.4;
 const SAMPLES: u64 = 10;
 /// Part of all samples that they are at least.
 const SPINS: f64 = 0.1;
+/// The same of exchanges without a `pause`: those that succeed at once are sampled there, too. A
+/// loop that acquires and releases an uncontended spinlock around ten multiplications has a tenth
+/// of its samples there.
+const EXCHANGES: f64 = 0.3;
 /// Events that are enough to speak of.
 const FEW: u64 = 100;
 
@@ -159,15 +165,21 @@ fn false_sharing(process: &Process) -> Option<Diagnosis> {
 /// Threads wait in a loop, by samples of CPU time or because they give up their CPU again and
 /// again.
 fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
-    let hot = process.hot.iter().filter(|hot| !is_of_libc(&hot.place));
-    let hot = hot.max_by_key(|hot| hot.spins).map(|hot| (hot, part(hot.spins, process)));
-    let hot = hot.filter(|(hot, part)| hot.spins >= SAMPLES && *part >= SPINS);
+    let spins = |hot: &&Hot| {
+        let sure = hot.spins.saturating_sub(hot.exchanges);
+        !is_of_libc(hot)
+            && (sure >= SAMPLES && part(sure, process) >= SPINS
+                || hot.spins >= SAMPLES && part(hot.spins, process) >= EXCHANGES)
+    };
+    let hot = process.hot.iter().filter(spins).max_by_key(|hot| hot.spins);
     let yields = process.yields.first().filter(|one| one.count > 10 * FEW);
     let all = total(process.yields.iter().map(|one| one.count));
-    let cost_s = all as f64 * YIELD_S;
+    let prices = &record.program.prices_ns;
+    let switch_s = prices.get("price_ns.switch").map_or(SWITCH_S, |price| price[1] / 1e9);
+    let cost_s = all as f64 * (YIELD_S + switch_s);
     let (place, share, what) = match (hot, yields) {
         // Most samples of such a loop are elsewhere in it.
-        (Some((hot, _)), _) => {
+        (Some(hot), _) => {
             let share = part(hot.count, process);
             (&hot.place, Some(share), format!("spend {} of the CPU time spinning", percent(share)))
         }
@@ -203,11 +215,18 @@ fn part(count: u64, process: &Process) -> f64 {
     count as f64 / process.samples.max(1) as f64
 }
 
-/// Whether a place is in libc's own locks, whose waits are recorded otherwise.
-fn is_of_libc(place: &str) -> bool {
+/// Whether a function is libc's, whose waits for its own locks are recorded otherwise.
+fn is_of_libc(hot: &Hot) -> bool {
+    let is_library = |begin: &&str| {
+        hot.library.strip_prefix(*begin).is_some_and(|rest| rest.starts_with(['.', '-']))
+    };
+    let place = &hot.place;
     let name = place.trim_start_matches('_');
     let function = name.split([' ', '+']).next().unwrap_or(name);
-    ["pthread_", "lll_", "sem_", "new_sem_", "mtx_", "cnd_"].iter().any(|one| name.starts_with(one))
+    ["libc", "libpthread", "ld-linux-x86-64"].iter().any(|one| is_library(&one))
+        || ["pthread_", "lll_", "sem_", "new_sem_", "mtx_", "cnd_"]
+            .iter()
+            .any(|one| name.starts_with(one))
         || runtime(function).is_some()
         || place.contains("(libc")
         || place.contains("(libpthread")
@@ -215,7 +234,7 @@ fn is_of_libc(place: &str) -> bool {
 
 /// Threads add to one counter.
 fn counter(process: &Process) -> Option<Diagnosis> {
-    let hot = process.hot.iter().filter(|hot| !is_of_libc(&hot.place));
+    let hot = process.hot.iter().filter(|hot| !is_of_libc(hot));
     let hot = hot.max_by_key(|hot| hot.atomics)?;
     let share = part(hot.atomics, process);
     let is_alone = threads(process) < 1.5;
@@ -244,6 +263,11 @@ fn counter(process: &Process) -> Option<Diagnosis> {
 /// What threads do, if locks cost little.
 pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     let said = account.elsewhere(record);
+    if account.locks.is_empty()
+        && let Some(reason) = unreached(record)
+    {
+        return reason;
+    }
     match activity(record) {
         None if account.locks.is_empty() && samples(record) > 0 => {
             "No lock was seen: only samples of CPU time were recorded, and they show no waiting \
@@ -256,6 +280,13 @@ pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
         Some(doing) => format!("{said} {doing}"),
         None => said,
     }
+}
+
+/// What to do about a program whose locks could not be recorded at all.
+fn unreached(record: &Record) -> Option<String> {
+    let only = |line: &String| line.strip_prefix(convoy_record::ONLY_SAMPLES).map(str::to_owned);
+    let reason = record.unseen.iter().find_map(only)?;
+    Some(format!("What locks cost is not known: {}", reason.trim_start()))
 }
 
 /// Samples of CPU time.

@@ -18,7 +18,8 @@ pub(crate) fn part(subject: &Subject<'_>) -> String {
 pub(crate) fn cost(subject: &Subject<'_>) -> String {
     /// Part of the waiting that makes one place the place.
     const MOST: f64 = 0.6;
-    let at = if subject.there > MOST && !subject.place.is_empty() {
+    let is_named = !subject.place.is_empty() && subject.place != convoy_record::UNNAMED;
+    let at = if subject.there > MOST && is_named {
         format!(" in {}", subject.place)
     } else {
         String::new()
@@ -42,6 +43,9 @@ pub(crate) fn of_call(call: &str) -> String {
             "Note under the lock what must reach the disk, and call {call} outside of the critical \
              section; another lock will not help."
         ),
+        "a system call" => "Make system calls outside of the critical section; another lock will \
+                            not help."
+            .to_owned(),
         "" => "Touch the memory before the lock is acquired, or keep it in memory; another lock \
                will not help."
             .to_owned(),

@@ -2,8 +2,9 @@
 //! and the cure. The first rule that fits a lock says why threads waited for it; of all locks, and
 //! of what shows without waiting, the most expensive one comes first.
 
+use convoy_record::account::seconds;
 use convoy_record::runtimes::runtime;
-use convoy_record::{Account, HANDOFF, JAVA, Kind, Lock, Process, Record, account::seconds, total};
+use convoy_record::{Account, HANDOFF, JAVA, Kind, Lock, Process, Record, UNNAMED, total};
 use serde::Serialize;
 
 use crate::deadlock::cycles;
@@ -22,6 +23,10 @@ const LONG_S: f64 = 50e-6;
 const OVERTAKEN: f64 = 4.0;
 /// A hog holds the lock for this part of the run, seconds over seconds.
 const HOGGED: f64 = 0.6;
+
+/// What to do about a monitor of Java.
+const MONITOR: &str = "Make the monitor's section shorter, or read without it: a volatile or an \
+                       atomic variable, a concurrent collection.";
 
 /// What is wrong, why in words, and the cure.
 type Reason = (Ill, String, String);
@@ -190,12 +195,19 @@ fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
         return None;
     }
     let cure = if name == JAVA {
-        "Make the monitor's section shorter, or read without it: a volatile or an atomic variable, \
-         a concurrent collection."
+        MONITOR
     } else {
         "Make its sections shorter or fewer; no lock in place of libc's can help."
     };
-    Some((Ill::RuntimeLock, format!(" ({name})"), cure.to_owned()))
+    // Only the Java machine knows the names of what it has compiled, and it says so when asked.
+    let names = if subject.place == UNNAMED {
+        " Java names its methods for a record under -XX:+UnlockDiagnosticVMOptions \
+         -XX:+DumpPerfMapAtExit, and its classes in a flight recording: `jfr print --events \
+         jdk.JavaMonitorEnter`, which `convoy explain` reads."
+    } else {
+        ""
+    };
+    Some((Ill::RuntimeLock, format!(" ({name})"), [cure, names].concat()))
 }
 
 /// A writer waits while reader after reader acquires the lock.
@@ -351,7 +363,9 @@ fn contended(subject: &Subject<'_>) -> Reason {
         Some(holder) if !holder.place.is_empty() || holder.ran.is_some() => holds(subject, holder),
         _ => String::new(),
     };
-    let cure = "Make the sections of this lock shorter or fewer.";
+    let is_monitor = subject.lock.name.starts_with("monitor of ");
+    let cure =
+        if is_monitor { MONITOR } else { "Make the sections of this lock shorter or fewer." };
     (Ill::Contended, why, cure.to_owned())
 }
 

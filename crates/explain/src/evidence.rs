@@ -81,7 +81,8 @@ impl<'a> Subject<'a> {
             process,
             lock,
             wait_s,
-            share: (time_s > 0.0).then(|| (wait_s / time_s).min(1.0)),
+            // Some imports do not say how many threads there were.
+            share: (time_s > 0.0 && process.threads > 0).then(|| (wait_s / time_s).min(1.0)),
             place,
             there,
             holder: Holder::of(process, lock),

@@ -3,7 +3,8 @@
 
 use convoy_explain::{Diagnosis, Ill, diagnose, verdict};
 use convoy_record::{
-    Cause, Counted, Doing, Hot, Kind, Lock, Pending, Process, Program, Record, Seen, Site, Times,
+    Cause, Counted, Doing, Hot, JAVA, Kind, Lock, ONLY_SAMPLES, Pending, Process, Program, Record,
+    Seen, Site, Times, UNNAMED,
 };
 
 /// So many times of this length each, seconds.
@@ -130,6 +131,24 @@ fn locks_of_libc_come_with_advice_and_others_do_not() {
 }
 
 #[test]
+fn what_has_no_names_or_no_locks_comes_with_what_to_do() {
+    let mut lock = mutex();
+    lock.runtime = JAVA.to_owned();
+    lock.sites[0].place = UNNAMED.to_owned();
+    let said = verdict(&record(process(lock, Cause::default())));
+    for words in ["Threads spent 50 %", "a volatile", "-XX:+DumpPerfMapAtExit", "jfr print"] {
+        assert!(said.contains(words), "{said}");
+    }
+    let mut record = record(Process::default());
+    record.unseen =
+        vec![format!("{ONLY_SAMPLES} ./server is linked statically; record it as root.")];
+    let said = verdict(&record);
+    let expected =
+        "What locks cost is not known: ./server is linked statically; record it as root.";
+    assert_eq!(said, expected);
+}
+
+#[test]
 fn a_herd_wakes_in_vain_and_a_phase_does_not() {
     let herd = |futile: u64| {
         let wait = Site { wait: times(20_000, 1e-3), futile, ..site("worker", "wait", 20_000) };
@@ -183,6 +202,19 @@ fn loops_that_wait_are_told_by_samples_or_by_yields() {
     assert_eq!(ill(hot(0, 300)), Some(Ill::ReaderCounter));
     // A loop that computes.
     assert_eq!(ill(hot(3, 0)), None);
+    // Exchanges that succeed at once are sampled, too: they are enough only if they are many.
+    let exchanges = |count: u64| {
+        let mut process = hot(count, 0);
+        process.hot[0].exchanges = count;
+        process
+    };
+    assert_eq!(ill(exchanges(250)), None);
+    assert_eq!(ill(exchanges(700)), Some(Ill::Spinning));
+    // libc's locks for itself need no other mutex.
+    let mut malloc = hot(600, 0);
+    (malloc.hot[0].place, malloc.hot[0].library) =
+        ("_int_free (malloc.c:9)".into(), "libc.so.6".into());
+    assert_eq!(ill(malloc), None);
     let mut yields = hot(0, 0);
     yields.yields = vec![Counted { place: "acquire".to_owned(), count: 100_000 }];
     let said = verdict(&record(yields));

@@ -17,8 +17,8 @@ const HERTZ: u64 = 250;
 const MOST: usize = 20_000;
 /// Functions that a record keeps.
 const KEPT: usize = 30;
-/// Bytes around a place in which the instruction before or after it is sought.
-const AROUND: u64 = 12;
+/// Bytes around a place in which instructions are sought.
+const AROUND: u64 = 24;
 
 /// A function, and the samples in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,11 +28,19 @@ pub struct Hot {
     /// The function that called it most; empty: not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub caller: String,
+    /// The file name of the library that it is in; empty: the program itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub library: String,
     /// Samples.
     pub count: u64,
-    /// Of these, at instructions that a loop waits with: `pause`, exchange, compare and exchange.
+    /// Of these, in loops that wait: at `pause`, in a loop that only reads and compares, or at
+    /// `exchanges`.
     #[serde(default)]
     pub spins: u64,
+    /// Of `spins`, those at an exchange without a `pause`. An exchange that succeeds at once is
+    /// sampled there, too.
+    #[serde(default)]
+    pub exchanges: u64,
     /// Of these, at atomic additions and the like.
     #[serde(default)]
     pub atomics: u64,
@@ -126,6 +134,9 @@ impl Sampling {
             let function = place.split(" (").next().unwrap_or(&place);
             let function = function.split("+0x").next().unwrap_or(function).to_owned();
             let sum = all.entry(function).or_default();
+            if sum.hot.library.is_empty() {
+                sum.hot.library = names.library(chain[0]).unwrap_or_default();
+            }
             sum.hot.count += count;
             *sum.lines.entry(place).or_default() += count;
             if let Some(caller) = chain.get(1) {
@@ -133,6 +144,10 @@ impl Sampling {
             }
             match code.kind(names, chain[0]) {
                 Kind::Spins => sum.hot.spins += count,
+                Kind::Exchanges => {
+                    sum.hot.spins += count;
+                    sum.hot.exchanges += count;
+                }
                 Kind::Atomic => sum.hot.atomics += count,
                 Kind::Other => {}
             }
@@ -165,6 +180,7 @@ impl Sum {
 /// What is at a place.
 enum Kind {
     Spins,
+    Exchanges,
     Atomic,
     Other,
 }
@@ -193,7 +209,10 @@ impl Code {
 /// What the instruction is that ends before a place, or begins there.
 fn kind(before: &[u8], after: &[u8]) -> Kind {
     const PAUSE: [u8; 2] = [0xf3, 0x90];
-    if before.ends_with(&PAUSE) || after.starts_with(&PAUSE) {
+    if before.ends_with(&PAUSE)
+        || after.starts_with(&PAUSE)
+        || crate::waits::only_reads(before, after)
+    {
         return Kind::Spins;
     }
     // The sample lies after an instruction that took long.
@@ -220,8 +239,8 @@ fn instruction(bytes: &[u8]) -> Kind {
     let in_memory = |mode: &u8| mode >> 6 != 3;
     match rest {
         // xchg is atomic with memory, with a prefix or without.
-        [0x86 | 0x87, mode, ..] if in_memory(mode) => Kind::Spins,
-        [0x0f, 0xb0 | 0xb1, ..] if locked => Kind::Spins,
+        [0x86 | 0x87, mode, ..] if in_memory(mode) => Kind::Exchanges,
+        [0x0f, 0xb0 | 0xb1, ..] if locked => Kind::Exchanges,
         [0x0f, 0xc0 | 0xc1, ..] if locked => Kind::Atomic,
         [0x00 | 0x01 | 0x08 | 0x09 | 0x20 | 0x21 | 0x28 | 0x29 | 0x80..=0x83 | 0xfe | 0xff, ..]
             if locked =>
@@ -238,7 +257,9 @@ mod tests {
 
     #[test]
     fn loops_that_wait_are_told_by_their_instructions() {
-        let spins = |before: &[u8], after: &[u8]| matches!(kind(before, after), Kind::Spins);
+        let spins = |before: &[u8], after: &[u8]| {
+            matches!(kind(before, after), Kind::Spins | Kind::Exchanges)
+        };
         // pause; and xchg with a word; and lock cmpxchg.
         assert!(spins(&[0x90, 0xf3, 0x90], &[0x8b]));
         assert!(spins(&[], &[0x87, 0x05, 1, 2, 3, 4]));

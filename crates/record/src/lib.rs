@@ -38,6 +38,7 @@ mod symbols;
 mod syscalls;
 pub mod trace;
 mod unrecorded;
+mod waits;
 
 pub use account::Account;
 pub use causes::{Cause, Counted, Doing, Event, Pending, Seen};
@@ -48,6 +49,7 @@ pub use parked::{JAVA, UNNAMED};
 pub use record::{
     Addresses, HANDOFF, Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters, total,
 };
+pub use refusal::ONLY_SAMPLES;
 pub use scheduling::{Held, Scheduling};
 pub use unrecorded::Unrecorded;
 

@@ -115,6 +115,11 @@ impl Names {
         self.object(address)?.file.as_ref()
     }
 
+    /// The file name of the library around an address; none: it is in the program itself.
+    pub(crate) fn library(&self, address: u64) -> Option<String> {
+        self.own(address).map(|(path, _)| named(path)).filter(|name| name.contains(".so"))
+    }
+
     /// Where the function around a call begins, if it only takes locks for others.
     pub(crate) fn passing(&self, site: u64) -> Option<u64> {
         let (name, _, offset) = self.function(site.saturating_sub(1))?;

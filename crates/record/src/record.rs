@@ -456,7 +456,9 @@ impl Lock {
             Kind::Semaphore if all > 0 => is_owned,
             Kind::Semaphore => {
                 let held = |site: &Site| total([site.hold_on.count, site.hold_off.count]);
-                total(self.sites.iter().map(held)) >= self.contended().div_ceil(2)
+                // One that no thread ever posts after it has taken it is a signal.
+                let held = total(self.sites.iter().map(held));
+                held > 0 && held >= self.contended().div_ceil(2)
             }
         }
     }

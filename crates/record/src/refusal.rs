@@ -21,6 +21,18 @@ const SANITIZERS: [(&str, &str); 5] = [
 const FROM_OUTSIDE: &str =
     "record it from outside with --pid, or as root: the kernel sees its locks";
 
+/// How a record says that it holds nothing but samples of CPU time; the reason follows.
+pub const ONLY_SAMPLES: &str = "Only samples of CPU time were recorded:";
+
+/// Whether this is a program in Go, by the note that its linker leaves near the begin.
+pub(crate) fn is_go(file: &std::fs::File) -> bool {
+    /// What only programs in Go have in their first bytes: the type and the owner of a note.
+    const MARK: &[u8] = b"\x04\0\0\0Go\0\0";
+    let mut head = vec![0; 8192];
+    let read = file.read_at(&mut head, 0).unwrap_or(0);
+    contains(&head[..read], MARK)
+}
+
 /// Why the loader will not put anything before this program, or must not, if that is so.
 pub fn refusal(program: &OsStr) -> Option<String> {
     let path = find(program)?;
@@ -46,10 +58,14 @@ pub fn refusal(program: &OsStr) -> Option<String> {
     }
     let elf = Headers { file, head };
     let Some(interpreter) = elf.segment(INTERPRETER) else {
+        let cure = if is_go(&elf.file) {
+            "record it as root, with --pid or without, or give convoy explain Go's mutex profile \
+             (runtime.SetMutexProfileFraction, /debug/pprof/mutex)"
+        } else {
+            "link it dynamically, or record it as root: the kernel sees its locks"
+        };
         return Some(format!(
-            "{name} is linked statically, so libc's functions in it cannot be reached; link it \
-             dynamically, record it as root (the kernel sees its locks), or for Go take a mutex \
-             profile (/debug/pprof/mutex), which convoy explain reads"
+            "{name} is linked statically, so libc's functions in it cannot be reached; {cure}"
         ));
     };
     if contains(&interpreter, b"ld-musl") {

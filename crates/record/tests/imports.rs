@@ -81,6 +81,55 @@ prev_state=R ==> next_comm=worker next_pid=11 next_prio=120
     assert!(near(lock(&record, "lock of find").wait_s(), 2e-3), "{record:#?}");
 }
 
+/// The profiles and the recording are of programs that hold a mutex over fdatasync(2) (Go 1.24),
+/// and call a method that is `synchronized` from eight threads (OpenJDK 17).
+#[test]
+fn profiles_of_go_name_the_holder_or_the_waiter() {
+    let sample = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/imports").join(name);
+        let bytes = std::fs::read(&path).expect("a sample");
+        import::read_bytes(&path, &bytes).expect("a profile")
+    };
+    let record = sample("go-mutex.pb.gz");
+    let cause = record.processes[0].causes.iter().max_by(|a, b| a.wait_s.total_cmp(&b.wait_s));
+    let cause = cause.expect("a place that holds");
+    assert_eq!(cause.held_at, "main.(*SegmentWAL).Sync (main.go:18)");
+    assert!(cause.count > 100 && (1.0..10.0).contains(&cause.wait_s), "{cause:#?}");
+    let record = sample("go-block.pb.gz");
+    let waits = lock(&record, "lock of main.(*SegmentWAL).Log (main.go:17)");
+    assert!(waits.contended() > 1000 && (1.0..10.0).contains(&waits.wait_s()), "{waits:#?}");
+    assert_eq!(waits.sites[0].threads, 0, "a profile does not say how many");
+}
+
+#[test]
+fn flight_recordings_of_java_are_the_same_as_text_and_as_json() {
+    let [text, json] = ["jfr.txt", "jfr.json"].map(sample);
+    let of = |record: &Record| {
+        let monitor = lock(record, "monitor of java.lang.Class");
+        let site = monitor.sites[0].clone();
+        assert_eq!(site.place, "Broker.serversToIgnore (line 5)");
+        (site.count, site.threads, record.processes[0].threads)
+    };
+    assert_eq!(of(&text), (6, 6, 6));
+    assert_eq!(of(&text), of(&json));
+    let seconds = [&text, &json].map(|record| record.processes[0].seconds);
+    assert!((seconds[0] - seconds[1]).abs() < 0.01 && seconds[0] > 0.1, "{seconds:?}");
+}
+
+/// As its documents show it.
+#[test]
+fn stacks_of_async_profiler_name_class_and_method() {
+    let record = sample("async-profiler.txt");
+    let monitor = lock(&record, "monitor of java.lang.Class");
+    assert_eq!(monitor.sites[0].place, "Broker.serversToIgnore");
+    assert!(near(monitor.wait_s(), 0.812_345_678), "{monitor:#?}");
+    let name = "java.util.concurrent.locks.ReentrantLock$NonfairSync in Broker.load";
+    assert!(near(lock(&record, name).wait_s(), 0.002_345_678));
+    let counts = "java/lang/Thread.run;Broker.get;java.lang.Class 12\n";
+    let error = imported("counts.txt", counts).expect_err("no time");
+    assert!(error.contains("--total"), "{error}");
+}
+
 #[test]
 fn lock_stat_with_its_classes_and_places() {
     let record = sample("lock-stat.txt");

@@ -42,6 +42,17 @@ fn what_threads_wait_for_all_the_time_goes_before_the_wait_for_their_end() {
 }
 
 #[test]
+fn a_semaphore_that_is_never_posted_by_its_takers_is_no_lock() {
+    let of = |held: u64| {
+        let hold_on = Times { count: held, ..Times::default() };
+        let site = Site { hold_on, ..condition("work", 4, &[]).sites.remove(0) };
+        Lock { kind: Kind::Semaphore, sites: vec![site], ..Lock::default() }
+    };
+    assert!(!of(0).is_lock());
+    assert!(of(4).is_lock());
+}
+
+#[test]
 fn a_condition_that_one_thread_waits_for_alone_is_no_lock() {
     let given = |threads| Lock { given_by_owner: 4, ..condition("tick", threads, &[(1.0, 4)]) };
     assert!(!given(1).is_lock());

@@ -32,6 +32,10 @@ const COMMANDS: &[(&str, &[&str])] = &[
         "coverage",
         &["test", "-p", "convoy-stats", "--release", "--test", "coverage", "--", "--ignored"],
     ),
+    (
+        "diagnoses",
+        &["test", "-p", "convoy-explain", "--release", "--test", "programs", "--", "--ignored"],
+    ),
     ("compare", &["test", "-p", "convoy", "--release", "--", "--ignored", "a_hundred_pairs"]),
     (
         "mixes",

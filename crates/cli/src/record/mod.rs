@@ -14,7 +14,9 @@ use convoy_record::attach::{AttachError, Attached, SOURCE};
 use convoy_record::bpf::Watching;
 use convoy_record::place::Place;
 use convoy_record::ready::Ready;
-use convoy_record::{CONTENDED, DIRECTORY, Looks, Program, Record, RecordError, Sampling, VERSION};
+use convoy_record::{
+    CONTENDED, DIRECTORY, Looks, ONLY_SAMPLES, Program, Record, RecordError, Sampling, VERSION,
+};
 use convoy_record::{launch, raw};
 use execute::{Beside, Ran, execute};
 use keep::keep;
@@ -223,7 +225,7 @@ fn command(
         unseen.push(if is_watched {
             format!("Only what the kernel sees was recorded: {what}.")
         } else {
-            format!("Only samples of CPU time were recorded: {what};{cure}.")
+            format!("{ONLY_SAMPLES} {what};{cure}.")
         });
         let mut command = Command::new(&args.words[0]);
         command.args(&args.words[1..]);

@@ -133,6 +133,7 @@ impl Watching {
             }
             let lock = word.lock(pid, address, &mut stacks, &self.tables, self.begin_ns);
             let Some(lock) = lock else { continue };
+            process.causes.extend(word.causes(&lock, &stacks, &self.tables, &seen.sleeps_in()));
             let key = (lock.name.clone(), lock.kind, lock.is_lock());
             match all.get_mut(&key) {
                 Some(known) => known.join(lock),

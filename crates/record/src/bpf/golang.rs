@@ -4,27 +4,24 @@
 //! that makes a goroutine of the queue runnable.
 
 use convoy_host::bpf::{Link, Program, ProgramKind};
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use super::asm::Reg::{Fp, R0, R1, R2, R3, R6, R7, R8, R9};
+use super::asm::Reg::{Fp, R0, R1, R2, R3, R4, R6, R7, R8, R9};
 use super::asm::{Call, If, Op};
 use super::btf::Offsets;
 use super::programs::{code, wait_begins, wait_ends};
-use super::tables::{Tables, lost, thread};
-use super::write::{A, B, ID, KEY, Writer, w};
+use super::tables::{Tables, giver, lost, thread, word};
+use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, w};
 use crate::elf::Elf;
 
 /// Where goroutines queue.
 const QUEUES: &str = "runtime.semacquire1";
 /// Where one of them is made runnable.
 const READY: &str = "runtime.readyWithTime";
-/// What only programs in Go have in their first bytes: the type and the owner of a note.
-const MARK: &[u8] = b"\x04\0\0\0Go\0\0";
-/// Of them.
-const HEAD: u64 = 8192;
 
 /// First argument, and the running goroutine, in what the kernel hands over of the registers.
 const ARGUMENT: i16 = 80;
@@ -35,23 +32,28 @@ const GOROUTINE: i16 = 8;
 pub(super) struct Golang {
     programs: Option<[Program; 2]>,
     links: Vec<Link>,
-    /// Files that were looked at.
-    files: std::collections::BTreeSet<(u64, u64)>,
+    /// Files that were looked at, and whether they are watched.
+    files: BTreeMap<(u64, u64), bool>,
     /// Why it did not work.
     pub(super) failed: Option<io::Error>,
 }
 
 impl Golang {
-    /// Watches the locks of this program, if it is one in Go and was not looked at before.
-    pub(super) fn look_at(&mut self, path: &Path, tables: &Tables, offsets: Offsets) {
-        let Ok(file) = path.metadata() else { return };
-        if !self.files.insert((file.dev(), file.ino())) {
-            return;
+    /// Watches the locks of this program, if it is one in Go; whether it is.
+    pub(super) fn look_at(&mut self, path: &Path, tables: &Tables, offsets: Offsets) -> bool {
+        let Ok(file) = path.metadata() else { return false };
+        let file = (file.dev(), file.ino());
+        if let Some(known) = self.files.get(&file) {
+            return *known;
         }
-        let Some(places) = places(path) else { return };
-        if let Err(error) = self.watch(path, places, tables, offsets) {
+        let places = places(path);
+        self.files.insert(file, places.is_some());
+        if let Some(places) = places
+            && let Err(error) = self.watch(path, places, tables, offsets)
+        {
             self.failed.get_or_insert(error);
         }
+        places.is_some()
     }
 
     fn watch(
@@ -81,9 +83,7 @@ impl Golang {
 
 /// Where the two functions are in the file of a program in Go.
 fn places(path: &Path) -> Option<[u64; 2]> {
-    let mut head = Vec::new();
-    File::open(path).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
-    head.windows(MARK.len()).find(|part| *part == MARK)?;
+    File::open(path).ok().filter(crate::refusal::is_go)?;
     let elf = Elf::new(std::fs::read(path).ok()?)?;
     let mut found = [None, None];
     for symbol in elf.symbols() {
@@ -115,6 +115,10 @@ fn waits(p: &mut Writer<'_>) {
 fn ready(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.thread(out);
+    p.a.load(R1, R7, w(thread::SLEPT)).store(Fp, SLEPT, R1);
+    p.a.load(R1, R7, w(thread::SLEPT_END)).store(Fp, C, R1);
+    p.stack(true, lost::STACKS);
+    p.a.store(Fp, D, R0);
     p.a.load(R1, R7, w(thread::PROCESS)).store(Fp, KEY, R1);
     p.a.at(R1, Fp, i32::from(KEY + 8)).set(R2, 8).load(R3, R6, ARGUMENT).call(Call::ReadUser);
     p.lookup(&tables.goroutines, KEY);
@@ -122,4 +126,35 @@ fn ready(p: &mut Writer<'_>) {
     // Goroutines are counted as threads; they lie at multiples of 64.
     p.a.load(R1, Fp, KEY + 8).op(Op::Right, R1, 6).store32(Fp, ID, R1).store(Fp, B, 0);
     wait_ends(p);
+    released(p);
+}
+
+/// How long the thread that releases a word slept last; when that ended is at `C`.
+const SLEPT: i16 = ROOM - 8;
+/// Since when it held the word while this goroutine waited.
+const SINCE: i16 = ROOM - 16;
+
+/// Books the wait of the goroutine in `R7`, which took the time in `R8` until that at `A`, under the
+/// stack at `D`, which is that of the goroutine that released the word. As Go's own mutex profile
+/// does, it charges each release with the time since the one before, for all that waited.
+fn released(p: &mut Writer<'_>) {
+    let (out, tables) = (p.out, p.tables);
+    let (longer, less) = (p.a.label(), p.a.label());
+    p.a.load(R1, R7, w(thread::PROCESS)).store(Fp, KEY, R1);
+    p.a.load(R1, R7, w(thread::WORD)).store(Fp, KEY + 8, R1);
+    p.lookup(&tables.words, KEY);
+    p.a.jump(If::Equal, R0, 0, out).load(R1, R0, w(word::RELEASED)).load(R2, Fp, A);
+    p.a.store(R0, w(word::RELEASED), R2).set(R3, R2).op(Op::Sub, R3, R8);
+    p.a.jump(If::Above, R3, R1, longer).set(R3, R1).here(longer).store(Fp, SINCE, R3);
+    // This one is not among those that wait any more.
+    p.a.load(R4, R0, w(word::WAITERS)).op(Op::Add, R4, 1).op(Op::And, R4, 0xffff);
+    p.a.store(Fp, B, R4).set(R8, R2).op(Op::Sub, R8, R3).op(Op::Mul, R8, R4);
+    p.a.load(R1, R7, w(thread::PROCESS)).store32(Fp, KEY, R1);
+    p.a.load(R1, Fp, D).store32(Fp, KEY + 4, R1);
+    p.entry(&tables.givers, lost::WAITS, out);
+    p.time(giver::TIMES, None, false);
+    // The part of that sleep which lies in this time.
+    p.a.load(R1, Fp, SINCE).load(R2, Fp, C).jump(If::Above, R1, R2, out);
+    p.a.op(Op::Sub, R2, R1).load(R3, Fp, SLEPT).jump(If::Above, R3, R2, less).set(R2, R3);
+    p.a.here(less).load(R1, Fp, B).op(Op::Mul, R2, R1).add(R9, w(giver::SLEPT), R2);
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::programs::{MUTEX, PER_CPU, READ, REAL_TIME, SPIN, WRITE};
 use super::symbols::Symbols;
-use super::tables::{Tables, all, half, lock, threads, times, wait, word};
+use super::tables::{Tables, all, giver, half, lock, threads, times, wait, word};
+use crate::causes::{Cause, Doing, Seen};
 use crate::futex::Asks;
-use crate::names::{LOCK_OF, named_after, named_inside};
+use crate::names::{LOCK_OF, named_after, named_inside, passes_on};
 use crate::raw::sorted;
 use crate::record::{Kind, Lock, Site, Times, Waiters};
 use crate::scheduling::Held;
@@ -97,6 +98,8 @@ fn way(count: u64, total_s: f64) -> Times {
 pub(super) struct Word {
     /// By the number of the stack.
     pub(super) waits: Vec<(u32, Vec<u64>)>,
+    /// Those that released it to a waiter, by the number of the stack.
+    givers: Vec<(u32, Vec<u64>)>,
     counted: Vec<u64>,
 }
 
@@ -107,6 +110,12 @@ pub(super) fn words(tables: &Tables) -> BTreeMap<u32, BTreeMap<u64, Word>> {
     for (key, value) in all(&tables.waits) {
         let words = found.entry(half(&key, 0)).or_default();
         words.entry(address(&key)).or_default().waits.push((half(&key, 1), value));
+    }
+    for (key, value) in all(&tables.givers) {
+        let word = found.get_mut(&half(&key, 0)).and_then(|words| words.get_mut(&address(&key)));
+        if let Some(word) = word {
+            word.givers.push((half(&key, 1), value));
+        }
     }
     for (key, value) in all(&tables.words) {
         let word = found.get_mut(&half(&key, 0)).and_then(|words| words.get_mut(&address(&key)));
@@ -130,6 +139,65 @@ impl Word {
             asleep_s: seconds(wait::BLOCKED),
             woken_s: seconds(wait::HELD_RUNNABLE),
         })
+    }
+
+    /// Why threads waited for it as this lock: the places that released it to them.
+    pub(super) fn causes(
+        &self,
+        lock: &Lock,
+        stacks: &Stacks,
+        tables: &Tables,
+        sleeps_in: &str,
+    ) -> Vec<Cause> {
+        let act = "lock".to_owned();
+        let waited = lock.sites.iter().max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s));
+        let place = waited.map(|site| site.place.clone()).unwrap_or_default();
+        let cause = |(number, value): &(u32, Vec<u64>)| {
+            let chain = Tables::stack(&tables.stacks, *number);
+            // The function that makes a waiter runnable comes first, then its callers.
+            let callers = chain.get(1..).unwrap_or_default();
+            let passes = |code: &&u64| {
+                let name = stacks.names.name(code.saturating_sub(1)).unwrap_or_default();
+                passes_on(&name) || crate::import::is_of_go(&name)
+            };
+            let from =
+                callers.iter().take_while(passes).count().min(callers.len().saturating_sub(1));
+            let site = *callers.get(from)?;
+            let times = times(value, giver::TIMES, None);
+            let slept = value[giver::SLEPT] as f64 / 1e9 / times.total_s.max(f64::MIN_POSITIVE);
+            let slept = (times.count as f64 * slept.min(1.0)) as u64;
+            let seen = |doing, what: &str, count| Seen {
+                doing,
+                what: what.to_owned(),
+                place: String::new(),
+                count,
+            };
+            let owners = vec![
+                seen(Doing::Sleeps, sleeps_in, slept),
+                seen(Doing::Runs, "", times.count - slept),
+            ];
+            Some(Cause {
+                lock: lock.name.clone(),
+                kind: lock.kind,
+                place: place.clone(),
+                act: act.clone(),
+                held_at: stacks.names.place(site, callers.get(from + 1..).unwrap_or_default()),
+                held_act: act.clone(),
+                count: times.count,
+                wait_s: times.total_s,
+                max_s: waited.map_or(0.0, |site| site.wait.max_s),
+                owners,
+                ..Cause::default()
+            })
+        };
+        let mut all: Vec<Cause> = Vec::new();
+        for cause in self.givers.iter().filter_map(cause) {
+            match all.iter_mut().find(|known| known.is_like(&cause)) {
+                Some(known) => known.join(cause),
+                None => all.push(cause),
+            }
+        }
+        all
     }
 
     /// The word as a lock, if threads waited for it, and not in our own object.

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::futex::Call;
 use btf::Offsets;
 use golang::Golang;
 use programs::{PROGRAMS, code};
@@ -65,7 +66,43 @@ struct Seen {
     /// How often it had become another program then.
     programs: u64,
     at: Option<Instant>,
+    is_go: bool,
+    /// System calls in which its threads were seen asleep, if it is a program in Go, whose threads
+    /// do not show which goroutine sleeps.
+    calls: BTreeMap<i64, u64>,
 }
+
+impl Seen {
+    /// Looks in which system calls its threads sleep, other than for want of work.
+    fn look(&mut self, pid: u32) {
+        /// nanosleep, pause, futex, clock_nanosleep, and the family of epoll_wait.
+        const IDLE: [i64; 7] = [35, 34, 202, 230, 232, 281, 441];
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+        for entry in tasks.flatten().take(THREADS) {
+            let file = std::fs::File::open(entry.path().join("syscall"));
+            if let Some(Call::Asleep { number, .. }) = file.ok().and_then(|file| Call::read(&file))
+                && !IDLE.contains(&number)
+            {
+                *self.calls.entry(number).or_default() += 1;
+            }
+        }
+    }
+
+    /// The system call in which its threads sleep, if that is nearly always the same.
+    fn sleeps_in(&self) -> String {
+        /// Of all that were seen.
+        const MOST: f64 = 0.8;
+        let all: u64 = self.calls.values().sum();
+        let first = self.calls.iter().max_by_key(|(_, count)| **count);
+        let first = first.filter(|(_, count)| **count as f64 >= MOST * all as f64);
+        first.map_or_else(|| A_CALL.to_owned(), |(number, _)| crate::syscalls::name(*number))
+    }
+}
+
+/// A system call that is not known.
+const A_CALL: &str = "a system call";
+/// Threads of a program in Go that are looked at each time.
+const THREADS: usize = 64;
 
 /// The programs in the kernel, until this is dropped.
 pub struct Watching {
@@ -191,6 +228,9 @@ impl Watching {
         let Some(value) = value.map(|value| words(&value)) else { return };
         let seen = self.seen.entry(pid).or_default();
         let is_fresh = seen.at.is_some_and(|at| at.elapsed() < FRESH);
+        if seen.is_go && value[process::END] == 0 {
+            seen.look(pid);
+        }
         if value[process::END] != 0 || is_fresh && seen.programs == value[process::PROGRAMS] {
             return;
         }
@@ -201,7 +241,7 @@ impl Watching {
         let maps = crate::identity::with_identities(pid, &maps);
         // By its file in `/proc`: the name may mean something else elsewhere.
         let program = std::path::PathBuf::from(format!("/proc/{pid}/exe"));
-        self.golang.look_at(&program, &self.tables, self.offsets);
+        let is_go = self.golang.look_at(&program, &self.tables, self.offsets);
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let command = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
         *seen = Seen {
@@ -209,6 +249,8 @@ impl Watching {
             command: command.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
             programs: value[process::PROGRAMS],
             at: Some(Instant::now()),
+            is_go,
+            calls: std::mem::take(&mut seen.calls),
         };
     }
 }

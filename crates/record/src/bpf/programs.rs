@@ -329,7 +329,9 @@ fn switch(p: &mut Writer<'_>) {
     p.grow(R7, thread::PREEMPTED, R2);
     p.a.goto(out).here(slept).load(R3, R7, w(thread::WOKEN)).jump(If::NotEqual, R3, 0, woken);
     p.grow(R7, thread::BLOCKED, R2);
-    p.a.goto(out).here(woken).op(Op::Sub, R8, R3).op(Op::Sub, R3, R1);
+    p.a.store(R7, w(thread::SLEPT), R2).store(R7, w(thread::SLEPT_END), R8).goto(out);
+    p.a.here(woken).store(R7, w(thread::SLEPT_END), R3);
+    p.a.op(Op::Sub, R8, R3).op(Op::Sub, R3, R1).store(R7, w(thread::SLEPT), R3);
     p.grow(R7, thread::BLOCKED, R3);
     p.grow(R7, thread::RUNNABLE, R8);
 }

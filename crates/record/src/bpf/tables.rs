@@ -74,7 +74,10 @@ pub(super) mod thread {
     pub(crate) const PREEMPTIONS: usize = 29;
     /// How often it went to sleep.
     pub(crate) const SLEEPS_COUNT: usize = 30;
-    pub(crate) const WORDS: usize = 31;
+    /// How long its last sleep was, nanoseconds, and when that ended.
+    pub(crate) const SLEPT: usize = 31;
+    pub(crate) const SLEPT_END: usize = 32;
+    pub(crate) const WORDS: usize = 33;
 }
 
 /// A wait for a lock of the kernel.
@@ -138,6 +141,16 @@ pub(super) mod wait {
     pub(crate) const WORDS: usize = HOLD_BUCKETS + BUCKETS;
 }
 
+/// What released a word to a goroutine that waited.
+pub(super) mod giver {
+    /// Distribution, without buckets, of the time since the release before, or since the wait
+    /// began, times the goroutines that waited.
+    pub(crate) const TIMES: usize = 0;
+    /// The part of it in which the thread that released it slept.
+    pub(crate) const SLEPT: usize = 3;
+    pub(crate) const WORDS: usize = 4;
+}
+
 /// A word.
 pub(super) mod word {
     /// How often one that had waited for it, too, woke another one; and how often others woke
@@ -152,7 +165,9 @@ pub(super) mod word {
     pub(crate) const LONGEST_AT: usize = 7;
     /// Which threads have waited, a bit each, by their number.
     pub(crate) const THREADS: usize = 8;
-    pub(crate) const WORDS: usize = 12;
+    /// When it was released to a goroutine that waited.
+    pub(crate) const RELEASED: usize = 12;
+    pub(crate) const WORDS: usize = 13;
 }
 
 /// Waits for a lock of the kernel from a place.
@@ -197,6 +212,8 @@ pub(super) struct Tables {
     pub(super) goroutines: Map,
     pub(super) waits: Map,
     pub(super) words: Map,
+    /// Stacks that released a word of Go to goroutines that waited: see [`giver`].
+    pub(super) givers: Map,
     pub(super) locks: Map,
     pub(super) stacks: Map,
     pub(super) kernel_stacks: Map,
@@ -221,6 +238,7 @@ impl Tables {
             goroutines: hash("goroutines", KEY, thread::WORDS, THREADS)?,
             waits: hash("waits", KEY, wait::WORDS, WAITS)?,
             words: hash("words", KEY, word::WORDS, WORDS)?,
+            givers: hash("givers", KEY, giver::WORDS, WAITS)?,
             locks: hash("locks", KEY, lock::WORDS, LOCKS)?,
             stacks: stacks("stacks")?,
             kernel_stacks: stacks("kernel_stacks")?,

@@ -1,8 +1,12 @@
-//! What `jfr print --events jdk.JavaMonitorEnter,jdk.ThreadPark` says of a Java flight recording:
-//! one event after the other, each with its stack.
+//! What `jfr print --events jdk.JavaMonitorEnter,jdk.ThreadPark` says of a Java flight recording,
+//! as text or with `--json`: one event after the other, each with its stack.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
 
 use super::{Refused, Waits, number};
-use crate::record::{Kind, Times};
+use crate::record::{Kind, Times, total};
 
 /// Events that are waits for locks, and what is waited for.
 const EVENTS: [&str; 2] = ["jdk.JavaMonitorEnter {", "jdk.ThreadPark {"];
@@ -12,10 +16,47 @@ pub(super) fn is_event(line: &str) -> bool {
     EVENTS.contains(&line.trim())
 }
 
+/// Whether a line begins a recording that was printed as JSON.
+pub(super) fn is_json(line: &str) -> bool {
+    line.trim_start_matches(['{', ' ']).starts_with("\"recording\":")
+}
+
+/// The events of all threads: when they happened, and which threads waited where.
+#[derive(Default)]
+struct Events {
+    begin_s: Option<f64>,
+    end_s: f64,
+    /// By lock, kind, place and act.
+    threads: BTreeMap<(String, Kind, String, &'static str), BTreeSet<String>>,
+}
+
+impl Events {
+    /// Adds what is only known when all events have been read.
+    fn finish(self, waits: &mut Waits) {
+        waits.seconds = self.begin_s.map_or(0.0, |begin_s| self.end_s - begin_s);
+        waits.threads = total(self.threads.values().map(|threads| threads.len() as u64));
+        for ((name, kind, place, act), threads) in self.threads {
+            waits.site(&name, kind, &place, act).threads = threads.len() as u64;
+        }
+    }
+
+    /// An event began at this time of the day, seconds, and took so long.
+    fn happened(&mut self, at_s: f64, took_s: f64) {
+        const DAY_S: f64 = 86_400.0;
+        let begin_s = *self.begin_s.get_or_insert(at_s);
+        // Events come by their ends, or past midnight.
+        let at_s = if at_s < begin_s - DAY_S / 2.0 { at_s + DAY_S } else { at_s };
+        self.begin_s = Some(begin_s.min(at_s));
+        self.end_s = self.end_s.max(at_s + took_s);
+    }
+}
+
 /// An event that is being read.
 #[derive(Default)]
 struct Event {
     line: usize,
+    thread: String,
+    at_s: Option<f64>,
     seconds: f64,
     class: String,
     frames: Vec<String>,
@@ -24,7 +65,7 @@ struct Event {
 }
 
 pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
-    let mut event: Option<Event> = None;
+    let (mut event, mut all): (Option<Event>, _) = (None, Events::default());
     for (index, line) in text.lines().enumerate() {
         let words = line.trim();
         if is_event(line) {
@@ -32,7 +73,7 @@ pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
             event = Some(Event { line: index + 1, is_monitor, ..Event::default() });
         } else if let Some(mut open) = event.take() {
             if words == "}" {
-                open.end(waits)?;
+                open.end(waits, &mut all)?;
                 continue;
             }
             open.field(words).map_err(|reason| (index + 1, reason))?;
@@ -41,6 +82,49 @@ pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
             waits.pass_over(index + 1);
         }
     }
+    all.finish(waits);
+    Ok(())
+}
+
+/// The same as JSON; events are counted in place of lines.
+pub(super) fn read_json(text: &str, waits: &mut Waits) -> Result<(), Refused> {
+    let wrong = |error: serde_json::Error| (error.line(), error.to_string());
+    let recording: Value = serde_json::from_str(text).map_err(wrong)?;
+    let mut all = Events::default();
+    for (index, event) in
+        recording["recording"]["events"].as_array().into_iter().flatten().enumerate()
+    {
+        let kind = event["type"].as_str().unwrap_or_default();
+        if !EVENTS.iter().any(|known| known.strip_suffix(" {") == Some(kind)) {
+            waits.pass_over(index + 1);
+            continue;
+        }
+        let values = &event["values"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let is_monitor = kind == "jdk.JavaMonitorEnter";
+        let class = &values[if is_monitor { "monitorClass" } else { "parkedClass" }];
+        let frames = values["stackTrace"]["frames"].as_array();
+        let frame = |frame: &Value| {
+            let method = &frame["method"];
+            let class = text(&method["type"]["name"]).replace('/', ".");
+            format!("{class}.{} (line {})", text(&method["name"]), frame["lineNumber"])
+        };
+        let at = values["startTime"].as_str().and_then(|time| time.split_once('T'));
+        let took = values["duration"].as_str().unwrap_or_default();
+        let event = Event {
+            line: index + 1,
+            thread: values["eventThread"]["osThreadId"].to_string(),
+            at_s: at.and_then(|(_, time)| of_day(time)),
+            seconds: iso_seconds(took)
+                .ok_or_else(|| (index + 1, format!("`{took}` is no time")))?,
+            class: text(&class["name"]).replace('/', "."),
+            frames: frames.into_iter().flatten().map(frame).collect(),
+            in_stack: false,
+            is_monitor,
+        };
+        event.end(waits, &mut all)?;
+    }
+    all.finish(waits);
     Ok(())
 }
 
@@ -56,6 +140,8 @@ impl Event {
         }
         match line.split_once(" = ") {
             Some(("duration", value)) => self.seconds = seconds(value)?,
+            Some(("startTime", value)) => self.at_s = of_day(value),
+            Some(("eventThread", value)) => value.clone_into(&mut self.thread),
             Some(("monitorClass" | "parkedClass", value)) => {
                 value.split(" (").next().unwrap_or(value).clone_into(&mut self.class);
             }
@@ -65,7 +151,7 @@ impl Event {
         Ok(())
     }
 
-    fn end(self, waits: &mut Waits) -> Result<(), Refused> {
+    fn end(self, waits: &mut Waits, all: &mut Events) -> Result<(), Refused> {
         if self.frames.is_empty() && self.class.is_empty() {
             return Err((self.line, "an event has no class and no stack".to_owned()));
         }
@@ -92,8 +178,37 @@ impl Event {
         site.count += 1;
         site.contended += u64::from(is_lock);
         site.wait.add(&Times::one(self.seconds));
+        if let Some(at_s) = self.at_s {
+            all.happened(at_s, self.seconds);
+        }
+        let site = (name, kind, place.to_owned(), act);
+        all.threads.entry(site).or_default().insert(self.thread);
         Ok(())
     }
+}
+
+/// Seconds of the day of `14:22:21.889`, with a letter for the time zone or without.
+fn of_day(text: &str) -> Option<f64> {
+    let end = text.find(|one: char| !one.is_ascii_digit() && one != ':' && one != '.');
+    let mut parts = text[..end.unwrap_or(text.len())].split(':');
+    let mut next = || parts.next()?.parse::<f64>().ok();
+    Some(3600.0 * next()? + 60.0 * next()? + next()?)
+}
+
+/// Seconds of `PT0.0838S` or `PT1M2.5S`.
+fn iso_seconds(text: &str) -> Option<f64> {
+    let mut sum = 0.0;
+    let mut rest = text.strip_prefix("PT")?;
+    while let Some(at) = rest.find(['H', 'M', 'S']) {
+        let scale = match rest.as_bytes()[at] {
+            b'H' => 3600.0,
+            b'M' => 60.0,
+            _ => 1.0,
+        };
+        sum += scale * number(&rest[..at], "time").ok()?;
+        rest = &rest[at + 1..];
+    }
+    rest.is_empty().then_some(sum)
 }
 
 /// `Broker.serversToIgnore (5)` of `Broker.serversToIgnore() line: 5`.
@@ -129,5 +244,8 @@ mod tests {
         assert_eq!(frame("Broker.serversToIgnore() line: 5"), "Broker.serversToIgnore (line 5)");
         assert!(seconds("12.5 ms").is_ok_and(|value| (value - 0.0125).abs() < 1e-12));
         assert!(seconds("3 parsecs").is_err());
+        assert_eq!(iso_seconds("PT1M2.5S"), Some(62.5));
+        assert_eq!(iso_seconds("PT2"), None);
+        assert_eq!(of_day("01:00:02.5Z"), Some(3602.5));
     }
 }

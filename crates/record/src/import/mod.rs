@@ -1,17 +1,20 @@
 //! What other tools tell of waits for locks, as a record: `perf lock contention`, `perf script` of
 //! lock and sched events, `/proc/lock_stat`, folded stacks of what threads slept in, mutex and
-//! block profiles of Go, flight recordings of Java.
+//! block profiles of Go, flight recordings of Java and stacks of async-profiler.
 //!
 //! Lines that belong to no table are passed over and counted; a line of a table that makes no sense
 //! is refused with its number. None of these formats has holds on the CPU or work between them, so
 //! an imported record can be explained and not replayed.
 
+mod async_profiler;
 mod folded;
 mod jfr;
 mod lock_stat;
 mod perf_lock;
 mod perf_script;
 mod pprof;
+
+pub(crate) use pprof::is_of_go;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +39,11 @@ pub fn read(path: &Path, text: &str) -> Option<Result<Record, RecordError>> {
         () if any(lock_stat::is_head) => ("/proc/lock_stat", lock_stat::read),
         () if any(perf_lock::is_head) => ("perf lock contention", perf_lock::read),
         () if any(jfr::is_event) => ("a Java flight recording", jfr::read),
+        () if any(jfr::is_json) => ("a Java flight recording", jfr::read_json),
         () if any(perf_script::is_event) => ("perf script", perf_script::read),
+        () if !head.is_empty() && head.iter().all(|line| async_profiler::is_stack(line)) => {
+            ("async-profiler", async_profiler::read)
+        }
         () if !head.is_empty() && head.iter().all(|line| folded::is_stack(line)) => {
             ("folded stacks", folded::read)
         }
@@ -71,6 +78,8 @@ struct Waits {
     notes: Vec<String>,
     /// From the first to the last event, seconds; 0: not known.
     seconds: f64,
+    /// Threads that waited; 0: not known.
+    threads: u64,
     /// Places that held locks.
     causes: Vec<Cause>,
 }
@@ -124,8 +133,8 @@ impl Waits {
             wall_s: self.seconds,
             ..Program::default()
         };
-        let causes = self.causes;
-        let process = Process { seconds: self.seconds, locks, causes, ..Process::default() };
+        let (seconds, threads, causes) = (self.seconds, self.threads, self.causes);
+        let process = Process { seconds, threads, locks, causes, ..Process::default() };
         Record { recorded: VERSION, program, processes: vec![process], unseen }
     }
 }

@@ -200,7 +200,7 @@ pub(super) fn read(bytes: &[u8], waits: &mut Waits) {
         let is_holder = leaf.ends_with("nlock") || leaf.contains("unlock");
         let kind = if leaf.contains("RW") { Kind::Rwlock } else { Kind::Mutex };
         let is_lock = is_holder || leaf.contains("ock");
-        let caller = frames.iter().find(|(name, _)| !is_runtime(name));
+        let caller = frames.iter().find(|(name, _)| !is_of_go(name));
         let Some((_, place)) = caller.or(frames.first()) else { continue };
         holders |= is_holder;
         let times = Times::summed(count, delay, 0.0);
@@ -235,7 +235,7 @@ pub(super) fn read(bytes: &[u8], waits: &mut Waits) {
 }
 
 /// Whether a function is one of Go's own that takes locks for others.
-fn is_runtime(name: &str) -> bool {
+pub(crate) fn is_of_go(name: &str) -> bool {
     ["sync.", "runtime.", "internal/sync.", "internal/poll."]
         .iter()
         .any(|begin| name.starts_with(begin))

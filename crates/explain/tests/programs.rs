@@ -1,0 +1,181 @@
+//! The first diagnosis of programs that were recorded: each shows one cause of lost time, or looks
+//! like one that does. Their source is a mode of `ills.c`, or a few lines in another language.
+
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+#[path = "../../host/tests/common/skip.rs"]
+mod skip;
+
+use convoy_explain::{Diagnosis, Ill, diagnose, verdict};
+use convoy_record::{DIRECTORY, Looks, Program, Record, Sampling, launch, raw};
+use skip::skip;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// A directory of this test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Self {
+        let name = format!("{test}-{}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&path).expect("a directory for the test");
+        Self(path)
+    }
+
+    /// Compiles `ills.c`.
+    fn ills(&self) -> PathBuf {
+        let source = "../record/tests/programs/ills.c";
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+        let to = self.0.join("ills");
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-g", "-pthread", "-o"]).arg(&to).arg(source);
+        assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
+        to
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _it_stays = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Records a program as `convoy record` does without root; samples of CPU time where they are
+/// permitted.
+fn record(place: &Place, words: &[&str]) -> Record {
+    let files = place.0.join("files");
+    std::fs::create_dir_all(&files).expect("a directory for the files");
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let sampling = Sampling::of_children();
+    let object = launch::object().expect("the object can be written");
+    let mut command = launch::command(&words, &object);
+    let mut child = command.env(DIRECTORY, &files).spawn().expect("the program starts");
+    let mut looks = Looks::at(&files).with(sampling);
+    while child.try_wait().expect("a child").is_none() {
+        let least = looks.look();
+        std::thread::sleep(least.min(Duration::from_millis(20)));
+    }
+    let processes = raw::read_with(&files, &mut looks).expect("the files can be read");
+    std::fs::remove_dir_all(&files).expect("they go away");
+    let wall_s = processes.iter().fold(0.0, |most, one| one.seconds.max(most));
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+    let program = Program { wall_s, cpus, ..Program::default() };
+    Record { program, processes, ..Record::default() }
+}
+
+/// What is first, and the sentence.
+fn first(record: &Record) -> (Option<Ill>, String) {
+    let found = diagnose(record).into_iter().find(Diagnosis::is_much);
+    (found.map(|found| found.ill), verdict(record))
+}
+
+/// Records modes of `ills.c` for so long; each must have one of these as its first diagnosis, or if
+/// there is no such, must not have the one that is named third.
+fn check(test: &str, seconds: &str, modes: &[(&str, &[Ill], Option<Ill>)]) {
+    let place = Place::new(test);
+    let program = place.ills();
+    let program = program.to_str().expect("a path");
+    for (mode, expected, never) in modes {
+        let (found, said) = first(&record(&place, &[program, mode, seconds]));
+        let is_one = expected.is_empty() || found.is_some_and(|found| expected.contains(&found));
+        assert!(is_one && (never.is_none() || found != *never), "{mode}: {found:?}: {said}");
+    }
+}
+
+#[test]
+fn owners_that_sleep_and_writers_that_starve_are_told_from_others() {
+    let asleep = Some(Ill::OwnerAsleep);
+    check(
+        "asleep",
+        "0.7",
+        &[
+            ("asleep", &[Ill::OwnerAsleep], None),
+            ("asleep-write", &[Ill::OwnerAsleep], None),
+            ("not-asleep", &[], asleep),
+            ("starves", &[Ill::WriterStarvation], None),
+            ("not-starves", &[], Some(Ill::WriterStarvation)),
+        ],
+    );
+}
+
+#[test]
+fn herds_and_locks_of_libc_are_told_from_others() {
+    check(
+        "herds",
+        "0.7",
+        &[
+            ("herd", &[Ill::ThunderingHerd], None),
+            ("not-herd", &[], Some(Ill::ThunderingHerd)),
+            ("stdio", &[Ill::LibcLock], None),
+            ("zone", &[Ill::LibcLock], None),
+            ("input", &[], Some(Ill::OwnerAsleep)),
+        ],
+    );
+}
+
+#[test]
+fn deadlocks_are_told_from_long_waits() {
+    check(
+        "deadlocks",
+        "0.7",
+        &[
+            ("abba", &[Ill::Deadlock], None),
+            ("twice", &[Ill::Deadlock], None),
+            ("left", &[Ill::Deadlock], None),
+            ("long-wait", &[], Some(Ill::Deadlock)),
+        ],
+    );
+}
+
+/// These depend on which thread has a CPU, so a busy machine changes the answer.
+#[test]
+#[ignore = "needs CPUs of its own: cargo xtask nightly"]
+fn what_owners_do_on_cpus_is_told() {
+    check(
+        "cpus",
+        "2",
+        &[
+            ("preempted", &[Ill::OwnerPreempted], None),
+            ("long", &[Ill::LongSection, Ill::OwnerPreempted], None),
+            ("hog", &[Ill::Hog], None),
+            ("short", &[Ill::ShortSections, Ill::OwnerPreempted], None),
+        ],
+    );
+}
+
+#[test]
+#[ignore = "needs CPUs of its own: cargo xtask nightly"]
+fn loops_that_wait_are_told_from_loops_that_compute() {
+    if let Some(reason) = Sampling::of_children().refused {
+        return skip(&format!("CPU time cannot be sampled: {reason}"), false);
+    }
+    check(
+        "loops",
+        "2",
+        &[
+            ("spin", &[Ill::Spinning], None),
+            ("spin-and-look", &[Ill::Spinning], None),
+            ("spin-yield", &[Ill::Spinning], None),
+            ("computes", &[], Some(Ill::Spinning)),
+        ],
+    );
+}
+
+#[test]
+fn the_interpreter_lock_of_python_is_named() {
+    if Command::new("python3").arg("-V").output().is_err() {
+        return skip("there is no Python", false);
+    }
+    let text = "import threading, time
+end = time.time() + 1
+def count():
+    while time.time() < end: sum(range(1000))
+all = [threading.Thread(target=count) for _ in range(3)]
+[one.start() for one in all]; [one.join() for one in all]";
+    let place = Place::new("python");
+    let (found, said) = first(&record(&place, &["python3", "-c", text]));
+    assert_eq!(found, Some(Ill::InterpreterLock), "{said}");
+}

@@ -1,0 +1,82 @@
+//! Loops in machine code that only wait: they read a word and compare it until another thread has
+//! changed it, without a `pause` by which they could be told.
+
+/// Whether the place between these bytes lies in a loop that only reads memory, compares, and
+/// jumps back.
+pub(crate) fn only_reads(before: &[u8], after: &[u8]) -> bool {
+    let bytes = [before, after].concat();
+    let at = before.len();
+    (at.saturating_sub(1)..bytes.len().saturating_sub(1)).any(|jump| {
+        // jcc with a distance of eight bits, back to before the place.
+        let [0x70..=0x7f, distance] = bytes[jump..jump + 2] else { return false };
+        let begin = jump as i64 + 2 + i64::from(distance.cast_signed());
+        let Ok(begin) = usize::try_from(begin) else { return false };
+        begin <= at && at <= jump + 2 && is_wait(&bytes[begin..jump])
+    })
+}
+
+/// Whether these instructions read memory, and do nothing but compare what they have read.
+fn is_wait(mut body: &[u8]) -> bool {
+    let mut reads = false;
+    while !body.is_empty() {
+        let Some((length, is_read)) = instruction(body) else { return false };
+        let Some(rest) = body.get(length..) else { return false };
+        reads |= is_read;
+        body = rest;
+    }
+    reads
+}
+
+/// The length of a load, a comparison or a `pause`, and whether it reads memory; none: it is
+/// another instruction.
+fn instruction(bytes: &[u8]) -> Option<(usize, bool)> {
+    let prefix = usize::from(bytes.first().is_some_and(|byte| (0x40..0x50).contains(byte)));
+    // Operation, the byte that names the operands, and bytes of a number that follows them.
+    let (operation, mode, number) = match *bytes.get(prefix..)? {
+        // pause
+        [0xf3, 0x90, ..] if prefix == 0 => return Some((2, false)),
+        // mov from memory, cmp, test
+        [0x8a | 0x8b | 0x38..=0x3b | 0x84 | 0x85, mode, ..] => (1, mode, 0),
+        // movzx
+        [0x0f, 0xb6 | 0xb7, mode, ..] => (2, mode, 0),
+        // cmp with a number
+        [0x80 | 0x83, mode, ..] if mode >> 3 & 7 == 7 => (1, mode, 1),
+        [0x81, mode, ..] if mode >> 3 & 7 == 7 => (1, mode, 4),
+        // test with a number
+        [0xf6, mode, ..] if mode >> 3 & 7 == 0 => (1, mode, 1),
+        [0x3c | 0xa8, ..] => return Some((prefix + 2, false)),
+        _ => return None,
+    };
+    let (is_direct, low) = (mode >> 6 == 3, mode & 7);
+    let index = usize::from(!is_direct && low == 4);
+    let distance = match mode >> 6 {
+        0 if low == 5 => 4,
+        1 => 1,
+        2 => 4,
+        _ => 0,
+    };
+    Some((prefix + operation + 1 + index + distance + number, !is_direct))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_that_only_look_are_told_from_those_that_work() {
+        // mov eax,[rip+n]; test eax,eax; jne to the mov: samples lie after the mov.
+        let wait = [0x8b, 0x05, 1, 2, 3, 4, 0x85, 0xc0, 0x75, 0xf6];
+        for at in [0, 6, 8] {
+            assert!(only_reads(&wait[..at], &wait[at..]), "{at}");
+        }
+        // cmp byte [rdi+8],0; je back.
+        assert!(only_reads(&[], &[0x80, 0x7f, 0x08, 0x00, 0x74, 0xfa]));
+        // inc rax; cmp byte [rax],0; jne back: the length of a text.
+        assert!(!only_reads(&[], &[0x48, 0xff, 0xc0, 0x80, 0x38, 0x00, 0x75, 0xf8]));
+        // dec eax; jne back: no memory is read.
+        assert!(!only_reads(&[], &[0x85, 0xc0, 0x75, 0xfc]));
+        // A jump that leads on, or to after the place.
+        assert!(!only_reads(&[], &[0x8b, 0x07, 0x85, 0xc0, 0x75, 0x02]));
+        assert!(!only_reads(&[0x90, 0x90], &[0x8b, 0x07, 0x75, 0xfe]));
+    }
+}

@@ -1,0 +1,212 @@
+// One cause of lost time in each mode, and programs that look like it and have none. The second
+// argument is how long to run, seconds.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static double end;
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER, other = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t table = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_cond_t work = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
+static long items, finished;
+static int ends[2], to_all;
+static _Alignas(64) atomic_int word;
+static FILE *sink;
+
+#define LOCK pthread_mutex_lock(&gate)
+#define UNLOCK pthread_mutex_unlock(&gate)
+#define READ pthread_rwlock_rdlock(&table)
+#define WRITE pthread_rwlock_wrlock(&table)
+#define LEAVE pthread_rwlock_unlock(&table)
+
+static double seconds_of(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+
+static void compute(long n) {
+    uint64_t x = 1;
+    for (long i = 0; i < n; i++) x = x * 6364136223846793005ull + 1442695040888963407ull;
+    __asm__ volatile("" ::"r"(x));
+}
+
+// As long on a CPU, however busy the machine is.
+static void compute_ms(double ms) {
+    double until = seconds_of(CLOCK_THREAD_CPUTIME_ID) + 1e-3 * ms;
+    do compute(1000);
+    while (seconds_of(CLOCK_THREAD_CPUTIME_ID) < until);
+}
+
+static void nap(double ms) {
+    usleep((useconds_t)(1e3 * ms));
+}
+
+// A thread that does the same until the time is over.
+#define ROLE(name, ...)                                                                            \
+    static void *name(void *a) {                                                                   \
+        while (seconds_of(CLOCK_MONOTONIC) < end) {                                                \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+        return a;                                                                                  \
+    }
+
+ROLE(uses, LOCK; compute(50); UNLOCK; nap(.3);)
+ROLE(saves, LOCK; nap(4); UNLOCK; nap(.5);)
+ROLE(sleeps_outside, LOCK; compute(50); UNLOCK; nap(4);)
+ROLE(receives, char c; WRITE; if (read(ends[0], &c, 1)) {} LEAVE; nap(.2);)
+ROLE(sends, nap(3); if (write(ends[1], "x", 1)) {})
+ROLE(looks, READ; compute(50); LEAVE; nap(.2);)
+ROLE(crunches, LOCK; compute_ms(3); UNLOCK; nap(1);)
+ROLE(hogs, LOCK; compute_ms(2); UNLOCK;)
+ROLE(scans, READ; nap(2); LEAVE;)
+ROLE(scans_rarely, READ; nap(1); LEAVE; nap(20);)
+ROLE(changes, WRITE; compute(100); LEAVE; nap(1);)
+ROLE(reports, for (int i = 0; i < 100; i++) fprintf(sink, "%d %d\n", i, 7);)
+ROLE(shorts, for (int i = 0; i < 100; i++) { LOCK; compute(5); UNLOCK; compute(50); })
+ROLE(computes, compute(10000);)
+ROLE(waits_for_input, char c; if (read(ends[0], &c, 1)) {} LOCK; UNLOCK;)
+ROLE(waits_once, LOCK; UNLOCK; nap(100);)
+
+static void *stamps(void *a) {
+    char text[64];
+    struct tm tm;
+    time_t now = 1000000000;
+    localtime_r(&now, &tm);
+    while (seconds_of(CLOCK_MONOTONIC) < end)
+        for (int i = 0; i < 100; i++) {
+            mktime(&tm);
+            strftime(text, sizeof text, "%c %Z", &tm);
+        }
+    return a;
+}
+
+static void *workers(void *a) {
+    LOCK;
+    while (end > 0) {
+        while (!items && end > 0) pthread_cond_wait(&work, &gate);
+        items--;
+        UNLOCK;
+        LOCK;
+        finished++;
+        pthread_cond_signal(&done);
+    }
+    UNLOCK;
+    return a;
+}
+
+static void *dispatches(void *a) {
+    for (long i = 1; seconds_of(CLOCK_MONOTONIC) < end; i++) {
+        LOCK;
+        items++;
+        if (to_all) pthread_cond_broadcast(&work);
+        else pthread_cond_signal(&work);
+        while (finished < i) pthread_cond_wait(&done, &gate);
+        UNLOCK;
+    }
+    LOCK;
+    end = 0;
+    pthread_cond_broadcast(&work);
+    UNLOCK;
+    return a;
+}
+
+__attribute__((noinline)) static void spin(void) {
+    int none = 0;
+    while (!atomic_compare_exchange_weak(&word, &none, 1)) {
+        none = 0;
+        __builtin_ia32_pause();
+    }
+}
+
+__attribute__((noinline)) static void spin_and_look(void) {
+    do while (atomic_load_explicit(&word, memory_order_relaxed)) {}
+    while (atomic_exchange(&word, 1));
+}
+
+ROLE(spins, ((void (*)(void))a)(); compute_ms(1); atomic_store(&word, 0); compute_ms(.1);)
+ROLE(yields, while (atomic_exchange(&word, 1)) sched_yield(); compute_ms(.1); word = 0;)
+
+static void both(pthread_mutex_t *a, pthread_mutex_t *b) {
+    pthread_mutex_lock(a);
+    nap(100);
+    pthread_mutex_lock(b);
+}
+
+static void *one_way(void *a) {
+    both(&gate, &other);
+    return a;
+}
+
+static void *other_way(void *a) {
+    both(&other, &gate);
+    return a;
+}
+
+static void *twice(void *a) {
+    both(&gate, &gate);
+    return a;
+}
+
+static void *leaves(void *a) {
+    LOCK;
+    return a;
+}
+
+static void *holds_long(void *a) {
+    LOCK;
+    nap(700);
+    UNLOCK;
+    return a;
+}
+
+static pthread_t threads[64];
+static int many;
+
+static void start(int count, void *(*role)(void *), void *argument) {
+    while (count-- > 0) pthread_create(&threads[many++], 0, role, argument);
+}
+
+int main(int count, char **words) {
+    const char *mode = count > 1 ? words[1] : "";
+    double seconds = count > 2 ? atof(words[2]) : 1;
+    end = seconds_of(CLOCK_MONOTONIC) + seconds;
+    sink = fopen("/dev/null", "w");
+    if (pipe(ends) || !sink) return 2;
+#define IS(name) if (!strcmp(mode, name))
+    IS("asleep") { start(1, saves, 0); start(4, uses, 0); }
+    IS("asleep-write") { start(1, receives, 0); start(1, sends, 0); start(4, looks, 0); }
+    IS("not-asleep") start(6, sleeps_outside, 0);
+    IS("long") start(3, crunches, 0);
+    IS("preempted") { start(4, crunches, 0); start(6, computes, 0); }
+    IS("hog") { start(1, hogs, 0); start(2, uses, 0); }
+    IS("starves") { start(6, scans, 0); start(1, changes, 0); }
+    IS("not-starves") { start(1, scans_rarely, 0); start(1, changes, 0); }
+    IS("herd") { to_all = 1; start(16, workers, 0); start(1, dispatches, 0); }
+    IS("not-herd") { start(16, workers, 0); start(1, dispatches, 0); }
+    IS("stdio") start(4, reports, 0);
+    IS("zone") start(4, stamps, 0);
+    IS("short") start(8, shorts, 0);
+    IS("spin") start(4, spins, spin);
+    IS("spin-and-look") start(4, spins, spin_and_look);
+    IS("spin-yield") start(8, yields, 0);
+    IS("computes") start(4, computes, 0);
+    IS("input") { start(4, waits_for_input, 0); start(1, sends, 0); }
+    IS("abba") { start(1, one_way, 0); start(1, other_way, 0); }
+    IS("twice") start(1, twice, 0);
+    IS("left") { start(1, leaves, 0); nap(50); start(2, uses, 0); }
+    IS("long-wait") { start(1, holds_long, 0); nap(50); start(2, waits_once, 0); }
+    // Threads of these never end.
+    if (!strcmp(mode, "abba") || !strcmp(mode, "twice") || !strcmp(mode, "left")) alarm(2);
+    IS("input") { nap(1e3 * seconds); exit(0); }
+    IS("asleep-write") { nap(1e3 * seconds); exit(0); }
+    for (int i = 0; i < many; i++) pthread_join(threads[i], 0);
+    return many == 0;
+}
