@@ -23,10 +23,6 @@ const HERD: f64 = 0.4;
 const SAMPLES: u64 = 10;
 /// Part of all samples that they are at least.
 const SPINS: f64 = 0.1;
-/// The same of exchanges without a `pause`: those that succeed at once are sampled there, too. A
-/// loop that acquires and releases an uncontended spinlock around ten multiplications has a tenth
-/// of its samples there.
-const EXCHANGES: f64 = 0.3;
 /// Events that are enough to speak of.
 const FEW: u64 = 100;
 
@@ -165,12 +161,8 @@ fn false_sharing(process: &Process) -> Option<Diagnosis> {
 /// Threads wait in a loop, by samples of CPU time or because they give up their CPU again and
 /// again.
 fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
-    let spins = |hot: &&Hot| {
-        let sure = hot.spins.saturating_sub(hot.exchanges);
-        !is_of_libc(hot)
-            && (sure >= SAMPLES && part(sure, process) >= SPINS
-                || hot.spins >= SAMPLES && part(hot.spins, process) >= EXCHANGES)
-    };
+    let spins =
+        |hot: &&Hot| !is_of_libc(hot) && hot.spins >= SAMPLES && part(hot.spins, process) >= SPINS;
     let hot = process.hot.iter().filter(spins).max_by_key(|hot| hot.spins);
     let yields = process.yields.first().filter(|one| one.count > 10 * FEW);
     let all = total(process.yields.iter().map(|one| one.count));
@@ -223,7 +215,7 @@ fn is_of_libc(hot: &Hot) -> bool {
     let place = &hot.place;
     let name = place.trim_start_matches('_');
     let function = name.split([' ', '+']).next().unwrap_or(name);
-    ["libc", "libpthread", "ld-linux-x86-64"].iter().any(|one| is_library(&one))
+    ["libc", "libpthread", "ld-linux-x86-64"].iter().any(is_library)
         || ["pthread_", "lll_", "sem_", "new_sem_", "mtx_", "cnd_"]
             .iter()
             .any(|one| name.starts_with(one))
@@ -262,7 +254,15 @@ fn counter(process: &Process) -> Option<Diagnosis> {
 
 /// What threads do, if locks cost little.
 pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
-    let said = account.elsewhere(record);
+    let mut said = account.elsewhere(record);
+    // Java's locks and its idle workers wait in one function; only names of methods tell them
+    // apart.
+    if said.contains("Parker::park") {
+        said.push_str(
+            " It may be a lock of java.util.concurrent: record it under \
+             -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit.",
+        );
+    }
     if account.locks.is_empty()
         && let Some(reason) = unreached(record)
     {

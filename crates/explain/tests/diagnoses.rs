@@ -202,14 +202,6 @@ fn loops_that_wait_are_told_by_samples_or_by_yields() {
     assert_eq!(ill(hot(0, 300)), Some(Ill::ReaderCounter));
     // A loop that computes.
     assert_eq!(ill(hot(3, 0)), None);
-    // Exchanges that succeed at once are sampled, too: they are enough only if they are many.
-    let exchanges = |count: u64| {
-        let mut process = hot(count, 0);
-        process.hot[0].exchanges = count;
-        process
-    };
-    assert_eq!(ill(exchanges(250)), None);
-    assert_eq!(ill(exchanges(700)), Some(Ill::Spinning));
     // libc's locks for itself need no other mutex.
     let mut malloc = hot(600, 0);
     (malloc.hot[0].place, malloc.hot[0].library) =

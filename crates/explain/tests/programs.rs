@@ -158,6 +158,8 @@ fn loops_that_wait_are_told_from_loops_that_compute() {
         &[
             ("spin", &[Ill::Spinning], None),
             ("spin-and-look", &[Ill::Spinning], None),
+            ("spin-exchange", &[Ill::Spinning], None),
+            ("own-locks", &[], Some(Ill::Spinning)),
             ("spin-yield", &[Ill::Spinning], None),
             ("computes", &[], Some(Ill::Spinning)),
         ],

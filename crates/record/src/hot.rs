@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::elf::Elf;
 use crate::names::Names;
 use crate::record::Process;
+use crate::waits::{only_reads, operands};
 
 /// Samples a second of CPU time.
 const HERTZ: u64 = 250;
@@ -33,14 +34,10 @@ pub struct Hot {
     pub library: String,
     /// Samples.
     pub count: u64,
-    /// Of these, in loops that wait: at `pause`, in a loop that only reads and compares, or at
-    /// `exchanges`.
+    /// Of these, in loops that wait: at `pause`, after an exchange that found the word taken, or in
+    /// a loop that only reads and compares.
     #[serde(default)]
     pub spins: u64,
-    /// Of `spins`, those at an exchange without a `pause`. An exchange that succeeds at once is
-    /// sampled there, too.
-    #[serde(default)]
-    pub exchanges: u64,
     /// Of these, at atomic additions and the like.
     #[serde(default)]
     pub atomics: u64,
@@ -49,7 +46,8 @@ pub struct Hot {
 /// What was sampled of a process.
 #[derive(Default)]
 struct Found {
-    places: BTreeMap<Vec<u64>, u64>,
+    /// By the place with its callers, and the registers.
+    places: BTreeMap<(Vec<u64>, Option<u32>), u64>,
     threads: BTreeSet<u32>,
     /// What it had mapped when it was first seen.
     maps: String,
@@ -79,13 +77,14 @@ impl Sampling {
     pub fn look(&mut self) {
         let found = &mut self.found;
         if let Some(samples) = &mut self.samples {
-            samples.read(|Sample { process, thread, mut chain }| {
+            samples.read(|Sample { process, thread, mut chain, registers }| {
                 chain.truncate(2);
                 let found = found.entry(process).or_default();
                 let places = &mut found.places;
-                let known = places.len() < MOST || places.contains_key(&chain);
-                if known && !chain.is_empty() {
-                    *places.entry(chain).or_default() += 1;
+                let is_place = !chain.is_empty();
+                let key = (chain, registers);
+                if is_place && (places.len() < MOST || places.contains_key(&key)) {
+                    *places.entry(key).or_default() += 1;
                 }
                 found.threads.insert(thread);
             });
@@ -125,11 +124,11 @@ impl Sampling {
         self.look();
         let mut places = self.found.remove(&pid).unwrap_or_default().places;
         // What recording costs is no work of the program.
-        places.retain(|chain, _| !names.is_recorder(chain[0]));
+        places.retain(|(chain, _), _| !names.is_recorder(chain[0]));
         let total = places.values().sum();
         let mut code = Code::default();
         let mut all: BTreeMap<String, Sum> = BTreeMap::new();
-        for (chain, count) in places {
+        for ((chain, registers), count) in places {
             let place = names.place(chain[0] + 1, &[]);
             let function = place.split(" (").next().unwrap_or(&place);
             let function = function.split("+0x").next().unwrap_or(function).to_owned();
@@ -142,12 +141,8 @@ impl Sampling {
             if let Some(caller) = chain.get(1) {
                 *sum.callers.entry(*caller).or_default() += count;
             }
-            match code.kind(names, chain[0]) {
+            match code.kind(names, chain[0], registers) {
                 Kind::Spins => sum.hot.spins += count,
-                Kind::Exchanges => {
-                    sum.hot.spins += count;
-                    sum.hot.exchanges += count;
-                }
                 Kind::Atomic => sum.hot.atomics += count,
                 Kind::Other => {}
             }
@@ -180,7 +175,6 @@ impl Sum {
 /// What is at a place.
 enum Kind {
     Spins,
-    Exchanges,
     Atomic,
     Other,
 }
@@ -190,7 +184,7 @@ enum Kind {
 struct Code(BTreeMap<PathBuf, Option<Elf>>);
 
 impl Code {
-    fn kind(&mut self, names: &Names, address: u64) -> Kind {
+    fn kind(&mut self, names: &Names, address: u64, registers: Option<u32>) -> Kind {
         let Some((_, own)) = names.own(address) else { return Kind::Other };
         let Some(path) = names.readable(address) else { return Kind::Other };
         let read = |path: &Path| Elf::new(crate::identity::bytes(path)?);
@@ -202,52 +196,102 @@ impl Code {
         let at = (own - begin) as usize;
         let from = at.saturating_sub(AROUND as usize);
         let to = (at + AROUND as usize).min(bytes.len());
-        kind(&bytes[from..at], &bytes[at..to])
+        kind(&bytes[from..at], &bytes[at..to], registers)
     }
 }
 
 /// What the instruction is that ends before a place, or begins there.
-fn kind(before: &[u8], after: &[u8]) -> Kind {
+fn kind(before: &[u8], after: &[u8], registers: Option<u32>) -> Kind {
     const PAUSE: [u8; 2] = [0xf3, 0x90];
-    if before.ends_with(&PAUSE)
-        || after.starts_with(&PAUSE)
-        || crate::waits::only_reads(before, after)
-    {
+    let is_pause = before.ends_with(&PAUSE) || after.starts_with(&PAUSE);
+    if is_pause || only_reads(before, after) {
         return Kind::Spins;
     }
     // The sample lies after an instruction that took long.
-    for length in (2..=before.len().min(10)).rev() {
-        match instruction(&before[before.len() - length..]) {
-            Kind::Other => {}
-            found => return found,
+    let ends = |length: &usize| Atomic::read(&before[before.len() - length..], *length);
+    match (2..=before.len().min(12)).rev().find_map(|length| ends(&length)) {
+        Some(Atomic::Adds) => Kind::Atomic,
+        Some(one) if one.is_in_vain(after, registers) => Kind::Spins,
+        Some(_) => Kind::Other,
+        None => {
+            let adds = |length| matches!(Atomic::read(after, length), Some(Atomic::Adds));
+            if (2..=12).any(adds) { Kind::Atomic } else { Kind::Other }
         }
     }
-    instruction(after)
 }
 
-/// What an instruction is that begins with these bytes, if it is atomic and in memory.
-fn instruction(bytes: &[u8]) -> Kind {
-    const LOCK: u8 = 0xf0;
-    let (locked, rest) = match bytes {
-        [LOCK, rest @ ..] => (true, rest),
-        _ => (false, bytes),
-    };
-    let rest = match rest {
-        [prefix, rest @ ..] if (0x40..0x50).contains(prefix) || *prefix == 0x66 => rest,
-        _ => rest,
-    };
-    let in_memory = |mode: &u8| mode >> 6 != 3;
-    match rest {
-        // xchg is atomic with memory, with a prefix or without.
-        [0x86 | 0x87, mode, ..] if in_memory(mode) => Kind::Exchanges,
-        [0x0f, 0xb0 | 0xb1, ..] if locked => Kind::Exchanges,
-        [0x0f, 0xc0 | 0xc1, ..] if locked => Kind::Atomic,
-        [0x00 | 0x01 | 0x08 | 0x09 | 0x20 | 0x21 | 0x28 | 0x29 | 0x80..=0x83 | 0xfe | 0xff, ..]
-            if locked =>
-        {
-            Kind::Atomic
+/// An atomic instruction with an operand in memory.
+enum Atomic {
+    /// An addition and the like.
+    Adds,
+    /// An exchange with this register.
+    Exchanges(u32),
+    /// A compare and exchange.
+    Compares,
+}
+
+impl Atomic {
+    /// The one that these bytes begin with, if it is that long.
+    fn read(bytes: &[u8], length: usize) -> Option<Self> {
+        const LOCK: u8 = 0xf0;
+        let is_locked = bytes.first() == Some(&LOCK);
+        let mut at = usize::from(is_locked);
+        at += usize::from(bytes.get(at) == Some(&0x66));
+        let wide = bytes.get(at).copied().filter(|prefix| (0x40..0x50).contains(prefix));
+        at += usize::from(wide.is_some());
+        let (found, operation, number) = match *bytes.get(at..)? {
+            // xchg is atomic with memory, with a prefix or without.
+            [0x86 | 0x87, mode, ..] => {
+                let high = u32::from(wide.unwrap_or(0) >> 2 & 1) << 3;
+                (Self::Exchanges(u32::from(mode >> 3 & 7) | high), 1, 0)
+            }
+            [0x0f, 0xb0 | 0xb1, ..] if is_locked => (Self::Compares, 2, 0),
+            [0x0f, 0xc0 | 0xc1, ..] if is_locked => (Self::Adds, 2, 0),
+            [0x80 | 0x83, ..] if is_locked => (Self::Adds, 1, 1),
+            [0x81, ..] if is_locked => (Self::Adds, 1, 4),
+            [0x00 | 0x01 | 0x08 | 0x09 | 0x20 | 0x21 | 0x28 | 0x29 | 0xfe | 0xff, ..]
+                if is_locked =>
+            {
+                (Self::Adds, 1, 0)
+            }
+            _ => return None,
+        };
+        let operands = operands(bytes.get(at + operation..)?)?;
+        (at + operation + operands + number == length).then_some(found)
+    }
+
+    /// Whether it found that another thread had taken the word, by the registers after it. An
+    /// exchange whose result is not looked at only stores.
+    fn is_in_vain(&self, after: &[u8], registers: Option<u32>) -> bool {
+        let Some(registers) = registers else { return false };
+        match self {
+            Self::Adds => false,
+            Self::Exchanges(register) => {
+                is_tested(after, register & 7) && registers >> register & 1 == 1
+            }
+            Self::Compares => registers >> 16 & 1 == 0,
         }
-        _ => Kind::Other,
+    }
+}
+
+/// Whether an instruction compares a register, by the lower bits of its number, with something.
+fn is_tested(bytes: &[u8], register: u32) -> bool {
+    let bytes = match bytes {
+        [prefix, rest @ ..] if (0x40..0x50).contains(prefix) => rest,
+        _ => bytes,
+    };
+    let direct = |mode: u8| mode >> 6 == 3;
+    let first = |mode: u8| u32::from(mode >> 3 & 7) == register;
+    let second = |mode: u8| u32::from(mode & 7) == register;
+    match *bytes {
+        // test and cmp of registers
+        [0x84 | 0x85 | 0x38..=0x3b, mode, ..] => direct(mode) && (first(mode) || second(mode)),
+        // cmp with a number
+        [0x80 | 0x83, mode, ..] => mode >> 3 == 0b11_111 && second(mode),
+        [0x3c | 0x3d | 0xa8 | 0xa9, ..] => register == 0,
+        // movzx
+        [0x0f, 0xb6, mode, ..] => direct(mode) && second(mode),
+        _ => false,
     }
 }
 
@@ -257,17 +301,31 @@ mod tests {
 
     #[test]
     fn loops_that_wait_are_told_by_their_instructions() {
-        let spins = |before: &[u8], after: &[u8]| {
-            matches!(kind(before, after), Kind::Spins | Kind::Exchanges)
+        let spins = |before: &[u8], after: &[u8], registers| {
+            matches!(kind(before, after, registers), Kind::Spins)
         };
-        // pause; and xchg with a word; and lock cmpxchg.
-        assert!(spins(&[0x90, 0xf3, 0x90], &[0x8b]));
-        assert!(spins(&[], &[0x87, 0x05, 1, 2, 3, 4]));
-        assert!(spins(&[0xf0, 0x0f, 0xb1, 0x0f], &[0x75, 0xf0]));
+        assert!(spins(&[0x90, 0xf3, 0x90], &[0x8b], None));
+        // xchg [rip+n],eax; test eax,eax: another thread had set it, or this one has.
+        let exchange = [0x87, 0x05, 1, 2, 3, 4];
+        assert!(spins(&exchange, &[0x85, 0xc0], Some(1)));
+        assert!(!spins(&exchange, &[0x85, 0xc0], Some(0)));
+        assert!(!spins(&exchange, &[0x85, 0xc0], None));
+        // A store: nothing looks at what was there.
+        assert!(!spins(&exchange, &[0xc3], Some(1)));
+        // Another register is looked at, or counted down.
+        assert!(!spins(&exchange, &[0x85, 0xdb], Some(1)));
+        assert!(!spins(&exchange, &[0x83, 0xe8, 0x01], Some(1)));
+        // xchg [rdi],r9d; test r9d,r9d.
+        assert!(spins(&[0x44, 0x87, 0x0f], &[0x45, 0x85, 0xc9], Some(1 << 9)));
+        // lock cmpxchg [rdi],ecx: it failed, or not.
+        let compare = [0xf0, 0x0f, 0xb1, 0x0f];
+        assert!(spins(&compare, &[0x75, 0xf0], Some(0)));
+        assert!(!spins(&compare, &[0x75, 0xf0], Some(1 << 16)));
         // Registers are exchanged in any code.
-        assert!(!spins(&[], &[0x87, 0xd8]));
-        assert!(!spins(&[0x48, 0x0f, 0xaf, 0xc1], &[0x48, 0x01, 0xd0]));
-        let adds = matches!(kind(&[0xf0, 0x0f, 0xc1, 0x07], &[0x85, 0xc0]), Kind::Atomic);
-        assert!(adds);
+        assert!(!spins(&[0x87, 0xd8], &[0x85, 0xc0], Some(1)));
+        assert!(!spins(&[0x48, 0x0f, 0xaf, 0xc1], &[0x48, 0x01, 0xd0], Some(1)));
+        let adds = |before: &[u8], after: &[u8]| matches!(kind(before, after, None), Kind::Atomic);
+        assert!(adds(&[0xf0, 0x0f, 0xc1, 0x07], &[0x85, 0xc0]));
+        assert!(adds(&[], &[0xf0, 0x83, 0x47, 0x08, 0x01]));
     }
 }

@@ -31,31 +31,38 @@ fn is_wait(mut body: &[u8]) -> bool {
 /// another instruction.
 fn instruction(bytes: &[u8]) -> Option<(usize, bool)> {
     let prefix = usize::from(bytes.first().is_some_and(|byte| (0x40..0x50).contains(byte)));
-    // Operation, the byte that names the operands, and bytes of a number that follows them.
-    let (operation, mode, number) = match *bytes.get(prefix..)? {
+    // Bytes of the operation, and of a number that follows the operands.
+    let (operation, number) = match *bytes.get(prefix..)? {
         // pause
         [0xf3, 0x90, ..] if prefix == 0 => return Some((2, false)),
         // mov from memory, cmp, test
-        [0x8a | 0x8b | 0x38..=0x3b | 0x84 | 0x85, mode, ..] => (1, mode, 0),
+        [0x8a | 0x8b | 0x38..=0x3b | 0x84 | 0x85, _, ..] => (1, 0),
         // movzx
-        [0x0f, 0xb6 | 0xb7, mode, ..] => (2, mode, 0),
+        [0x0f, 0xb6 | 0xb7, _, ..] => (2, 0),
         // cmp with a number
-        [0x80 | 0x83, mode, ..] if mode >> 3 & 7 == 7 => (1, mode, 1),
-        [0x81, mode, ..] if mode >> 3 & 7 == 7 => (1, mode, 4),
+        [0x80 | 0x83, mode, ..] if mode >> 3 & 7 == 7 => (1, 1),
+        [0x81, mode, ..] if mode >> 3 & 7 == 7 => (1, 4),
         // test with a number
-        [0xf6, mode, ..] if mode >> 3 & 7 == 0 => (1, mode, 1),
+        [0xf6, mode, ..] if mode & 0x38 == 0 => (1, 1),
         [0x3c | 0xa8, ..] => return Some((prefix + 2, false)),
         _ => return None,
     };
-    let (is_direct, low) = (mode >> 6 == 3, mode & 7);
-    let index = usize::from(!is_direct && low == 4);
+    let in_memory = operands(&bytes[prefix + operation..]);
+    Some((prefix + operation + in_memory.unwrap_or(1) + number, in_memory.is_some()))
+}
+
+/// How many bytes name the operands of an instruction, if one of them is in memory.
+pub(crate) fn operands(bytes: &[u8]) -> Option<usize> {
+    let (mode, index) = (*bytes.first()?, bytes.get(1).copied().unwrap_or(0));
+    let has_index = mode & 7 == 4;
     let distance = match mode >> 6 {
-        0 if low == 5 => 4,
+        0 if mode & 7 == 5 || has_index && index & 7 == 5 => 4,
+        0 => 0,
         1 => 1,
         2 => 4,
-        _ => 0,
+        _ => return None,
     };
-    Some((prefix + operation + 1 + index + distance + number, !is_direct))
+    Some(1 + usize::from(has_index) + distance)
 }
 
 #[cfg(test)]

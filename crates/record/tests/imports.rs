@@ -82,7 +82,7 @@ prev_state=R ==> next_comm=worker next_pid=11 next_prio=120
 }
 
 /// The profiles and the recording are of programs that hold a mutex over fdatasync(2) (Go 1.24),
-/// and call a method that is `synchronized` from eight threads (OpenJDK 17).
+/// and call a method that is `synchronized` from eight threads (Java 17).
 #[test]
 fn profiles_of_go_name_the_holder_or_the_waiter() {
     let sample = |name: &str| {

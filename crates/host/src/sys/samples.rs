@@ -11,8 +11,15 @@ use std::sync::atomic::{AtomicU64, fence};
 const ATTRIBUTES: usize = 112;
 /// A clock of the CPU that needs no counter of the hardware.
 const SOFTWARE: u32 = 1;
-/// Contents of a sample: address, thread, callers.
-const WHAT: u64 = 1 | 1 << 1 | 1 << 5;
+/// The content of a sample: place, thread, callers, and on x86-64 the registers.
+const WHAT: u64 = 1 | 1 << 1 | 1 << 5 | if REGISTERS == 0 { 0 } else { 1 << 12 };
+/// General registers and flags, by their numbers in the kernel: ax, bx, cx, dx, si, di, bp, sp,
+/// flags, r8 to r15.
+const REGISTERS: u64 = if cfg!(target_arch = "x86_64") { 0xff | 1 << 9 | 0xff << 16 } else { 0 };
+/// The numbers of these registers in instructions, in the same order, without the flags.
+const NUMBERS: [u32; 8] = [0, 3, 1, 2, 6, 7, 5, 4];
+/// Of the flags, the one for a result of zero.
+const ZERO: u64 = 1 << 6;
 /// Begins when the program does, goes along with new threads, leaves the kernel out, and counts
 /// samples a second.
 const FLAGS: u64 = 1 | 1 << 1 | 1 << 5 | 1 << 6 | 1 << 10 | 1 << 12 | 1 << 21;
@@ -38,6 +45,9 @@ pub struct Sample {
     pub thread: u32,
     /// The place and its callers by frame pointers, the innermost first.
     pub chain: Vec<u64>,
+    /// Bit N: the lowest byte of register N of the machine's instructions is not 0. Bit 16: the
+    /// last result was 0. None: the registers are not known.
+    pub registers: Option<u32>,
 }
 
 /// The samples of one CPU.
@@ -81,6 +91,7 @@ impl Ring {
         put(16, &hertz.to_le_bytes());
         put(24, &WHAT.to_le_bytes());
         put(40, &FLAGS.to_le_bytes());
+        put(80, &REGISTERS.to_le_bytes());
         put(108, &FRAMES.to_le_bytes());
         // SAFETY: the kernel reads as many bytes as the attributes say that they have.
         let opened = unsafe {
@@ -167,12 +178,28 @@ fn sample(bytes: &[u8]) -> Sample {
         .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
         .collect();
     let [place, task, count, ref chain @ ..] = words[..] else { return Sample::default() };
+    let registers = chain.get(count as usize..).and_then(registers);
     let chain = chain.iter().copied().take(count as usize).filter(|frame| *frame < MARKS);
     let mut chain: Vec<u64> = chain.collect();
     if chain.first() != Some(&place) {
         chain.insert(0, place);
     }
-    Sample { process: task as u32, thread: (task >> 32) as u32, chain }
+    Sample { process: task as u32, thread: (task >> 32) as u32, chain, registers }
+}
+
+/// The registers of a sample from its last words: the kind of machine, then their values.
+fn registers(words: &[u64]) -> Option<u32> {
+    let (machine, values) = words.split_first()?;
+    if *machine == 0 || values.len() != REGISTERS.count_ones() as usize {
+        return None;
+    }
+    let (low, rest) = values.split_at(NUMBERS.len());
+    let (flags, high) = rest.split_first()?;
+    let bit = |value: &u64, number: u32| u32::from(*value as u8 != 0) << number;
+    let low = NUMBERS.iter().zip(low).map(|(number, value)| bit(value, *number));
+    let high = high.iter().zip(8..).map(|(value, number)| bit(value, number));
+    let zero = u32::from(flags & ZERO != 0) << 16;
+    Some(low.chain(high).fold(zero, |all, bit| all | bit))
 }
 
 #[cfg(test)]
@@ -183,9 +210,22 @@ mod tests {
     fn a_sample_has_its_place_first_and_no_marks() {
         let words = [0x10_u64, 7 | 8 << 32, 3, u64::MAX - 511, 0x10, 0x20];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let expected = Sample { process: 7, thread: 8, chain: vec![0x10, 0x20] };
+        let chain = vec![0x10, 0x20];
+        let expected = Sample { process: 7, thread: 8, chain, registers: None };
         assert_eq!(sample(&bytes), expected);
         assert_eq!(sample(&bytes[..8]), Sample::default());
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn registers_are_known_by_their_numbers_in_instructions() {
+        let mut words = [0; 18];
+        // The kind of machine, bx, flags, r8.
+        (words[0], words[2], words[9], words[10]) = (2, 0x101, 0x246, 1);
+        assert_eq!(registers(&words), Some(1 << 3 | 1 << 8 | 1 << 16));
+        words[2] = 0x100;
+        assert_eq!(registers(&words), Some(1 << 8 | 1 << 16), "the lowest byte counts");
+        assert_eq!(registers(&[0]), None);
     }
 
     #[test]
@@ -196,7 +236,10 @@ mod tests {
         let status = std::process::Command::new("sh").args(["-c", loops]).status();
         assert!(status.is_ok_and(|status| status.success()));
         let mut found = 0;
-        samples.read(|sample| found += usize::from(!sample.chain.is_empty()));
+        samples.read(|sample| {
+            found += usize::from(!sample.chain.is_empty());
+            assert_eq!(sample.registers.is_some(), REGISTERS != 0, "{sample:?}");
+        });
         assert!(found > 10, "{found}");
     }
 }

@@ -75,7 +75,7 @@ struct Seen {
 impl Seen {
     /// Looks in which system calls its threads sleep, other than for want of work.
     fn look(&mut self, pid: u32) {
-        /// nanosleep, pause, futex, clock_nanosleep, and the family of epoll_wait.
+        /// `nanosleep`, `pause`, `futex`, `clock_nanosleep`, and the family of `epoll_wait`.
         const IDLE: [i64; 7] = [35, 34, 202, 230, 232, 281, 441];
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
         for entry in tasks.flatten().take(THREADS) {

@@ -132,6 +132,16 @@ __attribute__((noinline)) static void spin_and_look(void) {
 }
 
 ROLE(spins, ((void (*)(void))a)(); compute_ms(1); atomic_store(&word, 0); compute_ms(.1);)
+static struct { _Alignas(64) atomic_int word; } own[4];
+
+ROLE(owns,
+    for (int i = 0; i < 1000; i++) {
+        while (atomic_exchange(&own[(long)a].word, 1)) {}
+        compute(5);
+        atomic_store(&own[(long)a].word, 0);
+    })
+ROLE(spins_at_once, while (atomic_exchange(&word, 1)) {} compute_ms(1); atomic_store(&word, 0);
+    compute_ms(.1);)
 ROLE(yields, while (atomic_exchange(&word, 1)) sched_yield(); compute_ms(.1); word = 0;)
 
 static void both(pthread_mutex_t *a, pthread_mutex_t *b) {
@@ -196,6 +206,8 @@ int main(int count, char **words) {
     IS("short") start(8, shorts, 0);
     IS("spin") start(4, spins, spin);
     IS("spin-and-look") start(4, spins, spin_and_look);
+    IS("spin-exchange") start(4, spins_at_once, 0);
+    IS("own-locks") for (long i = 0; i < 4; i++) start(1, owns, (void *)i);
     IS("spin-yield") start(8, yields, 0);
     IS("computes") start(4, computes, 0);
     IS("input") { start(4, waits_for_input, 0); start(1, sends, 0); }
