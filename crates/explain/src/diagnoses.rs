@@ -199,7 +199,7 @@ fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
     } else {
         "Make its sections shorter or fewer; no lock in place of libc's can help."
     };
-    // Only the Java machine knows the names of what it has compiled, and it says so when asked.
+    // Only the Java machine knows the names of compiled methods, and writes them on request.
     let names = if subject.place == UNNAMED {
         " Java names its methods for a record under -XX:+UnlockDiagnosticVMOptions \
          -XX:+DumpPerfMapAtExit, and its classes in a flight recording: `jfr print --events \

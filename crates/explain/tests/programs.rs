@@ -1,5 +1,5 @@
-//! The first diagnosis of programs that were recorded: each shows one cause of lost time, or looks
-//! like one that does. Their source is a mode of `ills.c`, or a few lines in another language.
+//! Records programs and checks the class of their first diagnosis. Each mode of `ills.c` shows one
+//! cause of lost time, or resembles such a program without losing time.
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
@@ -72,8 +72,8 @@ fn first(record: &Record) -> (Option<Ill>, String) {
     (found.map(|found| found.ill), verdict(record))
 }
 
-/// Records modes of `ills.c` for so long; each must have one of these as its first diagnosis, or if
-/// there is no such, must not have the one that is named third.
+/// Records modes of `ills.c`, each for this number of seconds. The first diagnosis must be in the
+/// list, unless that is empty, and must not be the third element.
 fn check(test: &str, seconds: &str, modes: &[(&str, &[Ill], Option<Ill>)]) {
     let place = Place::new(test);
     let program = place.ills();

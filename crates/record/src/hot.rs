@@ -260,8 +260,8 @@ impl Atomic {
         (at + operation + operands + number == length).then_some(found)
     }
 
-    /// Whether it found that another thread had taken the word, by the registers after it. An
-    /// exchange whose result is not looked at only stores.
+    /// Returns whether another thread had acquired the word, by the registers after the
+    /// instruction. An exchange without a test of its result is a store.
     fn is_in_vain(&self, after: &[u8], registers: Option<u32>) -> bool {
         let Some(registers) = registers else { return false };
         match self {

@@ -134,9 +134,9 @@ const SLEPT: i16 = ROOM - 8;
 /// Since when it held the word while this goroutine waited.
 const SINCE: i16 = ROOM - 16;
 
-/// Books the wait of the goroutine in `R7`, which took the time in `R8` until that at `A`, under
-/// the stack at `D`, which is that of the goroutine that released the word. As Go's own mutex
-/// profile does, it charges each release with the time since the one before, for all that waited.
+/// Books the wait of the goroutine in `R7` under the stack at `D` of the goroutine that released
+/// the word. The wait took the time in `R8` and ended at `A`. As in Go's mutex profile, each
+/// release is charged with the time since the previous release, multiplied by the waiters.
 fn released(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     let (longer, less) = (p.a.label(), p.a.label());

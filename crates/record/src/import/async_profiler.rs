@@ -6,7 +6,7 @@ use crate::record::{Kind, Times};
 
 /// A sum of waits that is less than this, nanoseconds, is a number of waits instead.
 const LEAST_NS: f64 = 1e6;
-/// What may stand behind a frame: how its code was compiled.
+/// Suffixes of frames, which say how the method was compiled.
 const KINDS: [&str; 6] = ["_[i]", "_[j]", "_[k]", "_[0]", "_[1]", "_[p]"];
 
 /// Whether a line is such a stack: methods have slashes in the names of their classes and a dot

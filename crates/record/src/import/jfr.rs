@@ -40,7 +40,7 @@ impl Events {
         }
     }
 
-    /// An event began at this time of the day, seconds, and took so long.
+    /// Records that an event began at this time of the day and took this long, both in seconds.
     fn happened(&mut self, at_s: f64, took_s: f64) {
         const DAY_S: f64 = 86_400.0;
         let begin_s = *self.begin_s.get_or_insert(at_s);
@@ -86,7 +86,7 @@ pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The same as JSON; events are counted in place of lines.
+/// Reads a recording in JSON. Refusals count events, not lines.
 pub(super) fn read_json(text: &str, waits: &mut Waits) -> Result<(), Refused> {
     let wrong = |error: serde_json::Error| (error.line(), error.to_string());
     let recording: Value = serde_json::from_str(text).map_err(wrong)?;
