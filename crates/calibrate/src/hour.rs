@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use convoy_host::clock;
 use convoy_machine::Guest;
 
-use crate::machine::{INTERRUPT_NS, MachineError};
+use crate::machine::{INTERRUPT_NS, MachineError, start};
 pub use crate::wakeups::Quartiles;
 use crate::wakeups::{threads, wakeups};
 
@@ -54,7 +54,9 @@ pub fn is_price(ns: &Quartiles) -> bool {
 /// If the thread that measures does.
 pub fn prices() -> Result<BTreeMap<String, Quartiles>, MachineError> {
     // A separate thread, since the measuring thread is pinned to one CPU.
-    std::thread::scope(|scope| scope.spawn(measure).join().expect("the measurement does not panic"))
+    std::thread::scope(|scope| {
+        start(scope, measure)?.join().expect("the measurement does not panic")
+    })
 }
 
 fn measure() -> Result<BTreeMap<String, Quartiles>, MachineError> {

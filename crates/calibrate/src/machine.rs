@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 use rustix::thread::CpuSet;
@@ -56,6 +57,16 @@ pub enum MachineError {
 
 fn call<T>(what: &'static str, result: rustix::io::Result<T>) -> Result<T, MachineError> {
     result.map_err(|errno| MachineError::Call { what, source: errno.into() })
+}
+
+/// Starts a thread that ends with `scope`.
+pub(crate) fn start<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, MachineError> {
+    const WHAT: &str = "with a thread more than this process may have (ulimit -u, pids.max)";
+    let started = std::thread::Builder::new().spawn_scoped(scope, body);
+    started.map_err(|source| MachineError::Call { what: WHAT, source })
 }
 
 pub(crate) fn pin(cpu: usize) -> Result<(), MachineError> {
@@ -128,7 +139,7 @@ fn transfer(a: usize, b: usize) -> Result<f64, MachineError> {
     let (word, end) = (AtomicU64::new(0), AtomicBool::new(false));
     pin(a)?;
     std::thread::scope(|scope| {
-        let answer = scope.spawn(|| -> Result<(), MachineError> {
+        let answer = start(scope, || -> Result<(), MachineError> {
             pin(b)?;
             while !end.load(Ordering::Relaxed) {
                 let value = word.load(Ordering::Acquire);
@@ -137,7 +148,7 @@ fn transfer(a: usize, b: usize) -> Result<f64, MachineError> {
                 }
             }
             Ok(())
-        });
+        })?;
         let ns = least(BATCHES * 10, 2 * BATCH, || {
             for _ in 0..BATCH {
                 let value = word.load(Ordering::Relaxed);

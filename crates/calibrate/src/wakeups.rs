@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use convoy_sync::{Native, Platform, Sleep};
 
-use crate::machine::{MachineError, least, pin};
+use crate::machine::{MachineError, least, pin, start};
 use convoy_host::clock::monotonic_ns;
 
 /// Repetitions of one batch: some ten microseconds.
@@ -87,20 +87,20 @@ pub(crate) fn threads(cpu: usize, hit: f64) -> Result<Threads, MachineError> {
     let end = AtomicBool::new(false);
     let together = std::thread::scope(|scope| {
         // It inherits the CPU.
-        scope.spawn(|| {
+        start(scope, || {
             while !end.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }
-        });
+        })?;
         std::thread::yield_now();
         let together = yields();
         end.store(true, Ordering::Relaxed);
-        together
-    });
+        Ok::<_, MachineError>(together)
+    })?;
     // Each of its yields is followed by one of the other thread.
     let switch = (together / 2.0 - yield_alone).max(0.0);
     let pause = (looks - hit).max(0.0);
-    Ok(Threads { pause, clock, yield_alone, switch, pass_on: pass_on() })
+    Ok(Threads { pause, clock, yield_alone, switch, pass_on: pass_on()? })
 }
 
 /// Threads of one CPU, in a ring, wake each the next one and go to sleep: nanoseconds of one step.
@@ -111,7 +111,7 @@ pub(crate) fn ring(cpu: usize, threads: usize) -> Result<f64, MachineError> {
     std::thread::scope(|scope| {
         for at in 1..threads {
             let (mine, next) = (&words[at], &words[(at + 1) % threads]);
-            scope.spawn(move || {
+            let started = start(scope, move || {
                 let mut turn = 0;
                 while turn != u32::MAX {
                     wait(mine, turn);
@@ -119,6 +119,8 @@ pub(crate) fn ring(cpu: usize, threads: usize) -> Result<f64, MachineError> {
                     wake(next, turn);
                 }
             });
+            // The threads before it pass the end on to each other.
+            started.inspect_err(|_| wake(&words[1], u32::MAX))?;
         }
         let mut turn = 0;
         let rounds = (RING_STEPS / threads as u64).max(1);
@@ -136,10 +138,10 @@ pub(crate) fn ring(cpu: usize, threads: usize) -> Result<f64, MachineError> {
 }
 
 /// Two threads of this CPU wake each other in turn.
-fn pass_on() -> f64 {
+fn pass_on() -> Result<f64, MachineError> {
     let (there, back) = (AtomicU32::new(0), AtomicU32::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        start(scope, || {
             let mut turn = 0;
             loop {
                 wait(&there, turn);
@@ -149,7 +151,7 @@ fn pass_on() -> f64 {
                 }
                 wake(&back, turn);
             }
-        });
+        })?;
         let mut turn = 0;
         let ns = least(BATCHES, 2 * BATCH, || {
             for _ in 0..BATCH {
@@ -159,7 +161,7 @@ fn pass_on() -> f64 {
             }
         });
         wake(&there, u32::MAX);
-        ns
+        Ok(ns)
     })
 }
 
@@ -183,16 +185,7 @@ fn wakeups_after(
     let (word, seen) = (AtomicU32::new(0), AtomicU32::new(0));
     let (end, arrived) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        let spinner = busy.then(|| {
-            scope.spawn(|| -> Result<(), MachineError> {
-                pin(to)?;
-                while !end.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-                Ok(())
-            })
-        });
-        let sleeper = scope.spawn(|| -> Result<(), MachineError> {
+        let sleeper = start(scope, || -> Result<(), MachineError> {
             let pinned = pin(to);
             let mut turn = 0;
             while turn != u32::MAX {
@@ -202,7 +195,16 @@ fn wakeups_after(
                 seen.store(turn, Ordering::Release);
             }
             pinned
-        });
+        })?;
+        let spinner = || -> Result<(), MachineError> {
+            pin(to)?;
+            while !end.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            Ok(())
+        };
+        let spinner = busy.then(|| start(scope, spinner)).transpose();
+        let spinner = spinner.inspect_err(|_| wake(&word, u32::MAX))?;
         let (mut latencies, mut calls) = (Vec::new(), Vec::new());
         for turn in 1..=count {
             let until = monotonic_ns() + gap;

@@ -82,10 +82,7 @@ impl StoreArgs {
         }
         let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
         let build = format!("convoy {} ({profile})", env!("CARGO_PKG_VERSION"));
-        // Not all arguments are text.
-        let words = std::env::args_os().skip(1);
-        let command = words.map(|word| word.to_string_lossy().into_owned()).collect();
-        let entry = Entry::now(kind, command, &build, serde_json::Value::Null);
+        let entry = Entry::now(kind, arguments(), &build, serde_json::Value::Null);
         Some(Keeper { path: self.path(), entry: Entry { seed, tags: self.tag.clone(), ..entry } })
     }
 }
@@ -97,6 +94,12 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
+    /// Leaves so many of the last arguments of the command out.
+    pub(crate) fn leave_out(&mut self, words: usize) {
+        let left = self.entry.command.len().saturating_sub(words);
+        self.entry.command.truncate(left);
+    }
+
     /// Keeps `body` in place of what was kept before.
     pub(crate) fn update(&mut self, body: serde_json::Value) -> Result<i64, StoreError> {
         self.entry.set(body);
@@ -128,6 +131,12 @@ fn beside(entry: &Entry) -> String {
         }
     }
     format!("the record: {text}")
+}
+
+/// The arguments of this command, not all of which are text.
+pub(crate) fn arguments() -> Vec<String> {
+    let words = std::env::args_os().skip(1);
+    words.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// A name that no other file has.

@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::experiment::apart;
-use crate::explain::recorded::find;
+use crate::explain::recorded::{find, parser};
 use crate::fail::Failure;
 use crate::keep::STORE_HELP;
 use crate::output;
@@ -51,7 +51,7 @@ pub(crate) struct Predict {
 #[derive(Debug, Args)]
 pub(crate) struct Replays {
     /// A file of convoy record, the number of a stored record, or `@TAG`
-    #[arg(value_name = "RECORD")]
+    #[arg(value_name = "RECORD", value_parser = parser())]
     record: String,
     /// Simulations per row. Each uses a different seed and a wakeup cost drawn from the recorded
     /// interquartile range

@@ -270,7 +270,7 @@ fn record(
     };
     let pairs = jobs.iter().zip(outcomes);
     let points = pairs.map(|(job, point)| (job, outcome((job, point))));
-    let command: Vec<String> = std::env::args().skip(1).collect();
+    let command = crate::keep::arguments();
     let record = Record::of_load(name, points, &build(), &command);
     let mut body = serde_json::to_value(&record).map_err(Failure::environment)?;
     if let Some(body) = body.as_object_mut() {

@@ -134,6 +134,12 @@ pub(crate) fn run(args: &With) -> Result<ExitCode, Failure> {
 pub(crate) fn cannot_start(word: &OsString, error: &std::io::Error) -> Failure {
     let name = word.to_string_lossy();
     let missing = [ErrorKind::NotFound, ErrorKind::PermissionDenied].contains(&error.kind());
-    let text = format!("cannot start `{name}`: {error}; is the name right, is it a program?");
+    let cure = match error.kind() {
+        ErrorKind::WouldBlock => "no further process is allowed (ulimit -u, pids.max)",
+        ErrorKind::OutOfMemory => "there is too little memory",
+        ErrorKind::ArgumentListTooLong => "the arguments and the environment are too long",
+        _ => "is the name right, is it a program?",
+    };
+    let text = format!("cannot start `{name}`: {error}; {cure}");
     if missing { Failure::usage(text) } else { Failure::environment(text) }
 }

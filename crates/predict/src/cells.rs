@@ -235,7 +235,7 @@ fn apply(change: Change, behaviour: &mut Behaviour) {
     }
 }
 
-/// Runs `work` on each item, on as many threads as this process has CPUs; results are in the order
+/// Runs `work` on each item, on this thread and as many others as there are CPUs for; results are in the order
 /// of the items.
 fn side_by_side<T: Sync, R: Send, E: Send>(
     items: &[T],
@@ -244,24 +244,30 @@ fn side_by_side<T: Sync, R: Send, E: Send>(
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel();
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            let (sender, next, work) = (sender.clone(), &next, &work);
-            scope.spawn(move || {
-                // Relaxed: the counter alone is shared.
-                while let Some((index, item)) =
-                    Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, items.get(at)?)))
-                {
-                    let result = work(item);
-                    let failed = result.is_err();
-                    if sender.send((index, result)).is_err() || failed {
-                        break;
-                    }
-                }
-            });
+    let worker = |sender: mpsc::Sender<_>| {
+        // Relaxed: the counter alone is shared.
+        while let Some((index, item)) =
+            Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, items.get(at)?)))
+        {
+            let result = work(item);
+            let failed = result.is_err();
+            if sender.send((index, result)).is_err() || failed {
+                break;
+            }
         }
+    };
+    std::thread::scope(|scope| {
+        let worker = &worker;
+        for _ in 1..threads {
+            let sender = sender.clone();
+            // Where there may be no more threads (ulimit -u), this one does all of the work.
+            let started = std::thread::Builder::new().spawn_scoped(scope, || worker(sender));
+            if started.is_err() {
+                break;
+            }
+        }
+        worker(sender);
     });
-    drop(sender);
     let mut found: Vec<_> = receiver.into_iter().collect();
     found.sort_by_key(|one| one.0);
     found.into_iter().map(|one| one.1).collect()

@@ -13,8 +13,9 @@ const LIMIT_NS: u64 = 40_000_000_000_000;
 pub enum VirtualError {
     /// The host cannot reserve the machine's address space.
     #[error(
-        "cannot reserve address space for {tasks} tasks: {source}; use fewer users or allow \
-         overcommit (sysctl vm.overcommit_memory=0)"
+        "cannot reserve address space for a virtual machine of {tasks} tasks: {source}; it takes \
+         24 GiB of addresses and a small part of that in memory: raise the limit of addresses \
+         (ulimit -v) or allow overcommit (sysctl vm.overcommit_memory=0)"
     )]
     AddressSpace {
         /// Tasks asked for.

@@ -49,7 +49,8 @@ pub(super) fn write(plan: &Plan, report: &ExperimentReport, path: &Path) -> Resu
     let marks = marks(plan)?;
     let text = std::fs::read_to_string(path).map_err(Failure::environment)?;
     let Some((before, after)) = around(&text, &marks) else { return ready(plan, path) };
-    let body = document(&report.to_markdown(), &command(std::env::args().skip(1)), &build());
+    let body =
+        document(&report.to_markdown(), &command(crate::keep::arguments().into_iter()), &build());
     output::file(path, &format!("{before}\n{body}{after}"))
 }
 

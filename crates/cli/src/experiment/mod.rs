@@ -150,7 +150,10 @@ pub(crate) fn apart<T: Send + 'static, E: Display + Send + 'static>(
     let (sender, receiver) = mpsc::channel();
     // Detached: an interrupt does not wait for it. That nobody waits for the result any more is no
     // failure.
-    std::thread::spawn(move || sender.send(work()).is_ok());
+    let started = std::thread::Builder::new().spawn(move || sender.send(work()).is_ok());
+    started.map_err(|error| {
+        Failure::environment(format!("cannot start a thread: {error}; see ulimit -u, ulimit -v"))
+    })?;
     loop {
         match receiver.recv_timeout(LOOK) {
             Ok(result) => return result.map_err(Failure::environment),

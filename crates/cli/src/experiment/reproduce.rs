@@ -120,6 +120,6 @@ fn until_known(
 
 /// The record of a plan that this process ran.
 pub(super) fn record(plan: &Plan, outcomes: &[Option<Outcome>]) -> Record {
-    let command: Vec<String> = std::env::args().skip(1).collect();
+    let command = crate::keep::arguments();
     Record::new(plan, outcomes, &build(), &command)
 }

@@ -20,7 +20,9 @@ static FORMER: OnceLock<libc::sigaction> = OnceLock::new();
 static COMMAND: OnceLock<String> = OnceLock::new();
 
 pub(crate) fn command() -> &'static str {
-    COMMAND.get_or_init(|| std::env::args().collect::<Vec<_>>().join(" "))
+    // Not all arguments are text.
+    let word = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
+    COMMAND.get_or_init(|| std::env::args_os().map(word).collect::<Vec<_>>().join(" "))
 }
 
 /// A message in the making, without allocation; what does not fit is cut off.
