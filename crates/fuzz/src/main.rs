@@ -10,6 +10,7 @@ use convoy_fuzz::mutate::Mutator;
 use convoy_fuzz::targets::{ALL, Target, find};
 use convoy_fuzz::{inputs, root};
 use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +18,20 @@ use std::time::{Duration, Instant};
 
 const USAGE: &str = "usage: cargo xtask fuzz [--seconds N] [--seed N] [TARGET | FILE]";
 
-/// Address space of a reader, bytes: inputs are below 64 KiB, and stacks of checked tasks, which
-/// are address space only, are the most of it.
-const MEMORY: u64 = 2 << 30;
-
-/// What no input of that length may take. Only a reader that hangs reaches it.
-const LIMIT: Duration = Duration::from_secs(20);
+/// Memory of a reader, bytes: inputs are below 64 KiB.
+const MEMORY: u64 = 1 << 30;
+/// Address space of a reader, bytes; stacks of checked tasks are the most of it.
+const ADDRESSES: u64 = 2 << 30;
+/// The target whose virtual machines reserve much more, and use little of it.
+const REPLAYS: &str = "predict";
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// CPU time that no input of that length may take on each CPU. Only a reader that hangs reaches it.
+const LIMIT: Duration = Duration::from_secs(10);
+/// And time, if it waits for something.
+const WAIT: Duration = Duration::from_secs(120);
+/// Time between two looks at the reader.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The exit code when nothing could be tried.
 const UNREADY: i32 = 2;
@@ -105,7 +114,7 @@ fn run(target: &Target, seed: u64, ms: u64) -> anyhow::Result<bool> {
 fn read(target: &str, seed: &str, ms: &str, current: &Path) -> anyhow::Result<bool> {
     let target = find(target).context(USAGE)?;
     let (seed, ms): (u64, u64) = (seed.parse()?, ms.parse()?);
-    confine()?;
+    confine(target)?;
     let mut mutator = Mutator::new(seed, inputs(target.corpus)?);
     let start = Instant::now();
     let mut count = 0_u64;
@@ -126,7 +135,7 @@ fn again(file: &Path) -> anyhow::Result<bool> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let target = find(&folder).or_else(|| find(name.split('-').next().unwrap_or_default()));
     let target = target.context("call the file TARGET-anything")?;
-    confine()?;
+    confine(target)?;
     (target.fuzz)(&std::fs::read(file)?);
     println!("{}: read", target.name);
     Ok(true)
@@ -136,21 +145,42 @@ fn again(file: &Path) -> anyhow::Result<bool> {
 static READS: AtomicU64 = AtomicU64::new(0);
 
 /// Bounds memory, and ends the process when one input takes too long.
-fn confine() -> anyhow::Result<()> {
-    setrlimit(Resource::As, Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) })?;
-    std::thread::spawn(|| {
-        let mut before = None;
+fn confine(target: &Target) -> anyhow::Result<()> {
+    if target.name != REPLAYS {
+        setrlimit(Resource::As, Rlimit { current: Some(ADDRESSES), maximum: Some(ADDRESSES) })?;
+    }
+    let cpus = std::thread::available_parallelism()?.get() as u32;
+    std::thread::spawn(move || {
+        let (mut before, mut begin, mut cpu) = (0, Instant::now(), cpu_time());
         loop {
+            std::thread::sleep(LOOK);
             let reads = READS.load(Ordering::Relaxed);
-            if before == Some(reads) {
+            if reads != before {
+                (before, begin, cpu) = (reads, Instant::now(), cpu_time());
+            }
+            if cpu_time().saturating_sub(cpu) > LIMIT * cpus || begin.elapsed() > WAIT {
                 eprintln!("one input takes longer than {} s", LIMIT.as_secs());
                 std::process::abort();
             }
-            before = Some(reads);
-            std::thread::sleep(LIMIT);
+            if resident() > MEMORY {
+                eprintln!("one input takes more than {} MiB", MEMORY >> 20);
+                std::process::abort();
+            }
         }
     });
     Ok(())
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Bytes that are in memory.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * PAGE
 }
 
 /// FNV-1a: a name for an input.

@@ -33,7 +33,7 @@ const NUMBERS: [&str; 18] = [
 ];
 
 /// What breaks formats.
-const TOKENS: [&str; 16] = [
+const TOKENS: [&str; 18] = [
     "\n",
     "\r\n",
     "\t",
@@ -50,6 +50,8 @@ const TOKENS: [&str; 16] = [
     "é",
     "\u{1f600}",
     "--",
+    "\u{1b}[31m",
+    "\\u001b]0;x\\u0007",
 ];
 
 /// A stream of inputs that a seed and a corpus determine.

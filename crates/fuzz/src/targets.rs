@@ -9,6 +9,7 @@ use convoy_lab::experiment::{Changes, Experiment, Plan};
 use convoy_lab::record::Record;
 use convoy_lab::sweep::Shard;
 use convoy_machine::Preset;
+use convoy_predict::{Advice, Machines, Question, policies, predict};
 use convoy_record::{Account, Record as Program, import, layout, raw};
 use convoy_report::RecordedReport;
 use convoy_store::{Filter, Store};
@@ -20,6 +21,7 @@ use convoy_workload::{sizes, users, workfile};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 /// One reader.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,7 @@ pub const ALL: &[Target] = &[
     Target { name: "workload", corpus: &["workloads"], fuzz: read_preset::<Workload> },
     Target { name: "program", corpus: &["fuzz/corpus/program"], fuzz: read_program },
     Target { name: "import", corpus: &["crates/record/tests/imports"], fuzz: read_import },
+    Target { name: "predict", corpus: &["fuzz/corpus/program"], fuzz: read_prediction },
     Target { name: "raw", corpus: &["fuzz/corpus/raw"], fuzz: read_raw },
 ];
 
@@ -161,12 +164,42 @@ fn read_import(bytes: &[u8]) {
     }
 }
 
+/// The record of a program, and what `predict` and `fix` say about it.
+fn read_prediction(bytes: &[u8]) {
+    static KERNEL: OnceLock<KernelPreset> = OnceLock::new();
+    let kernel = KERNEL.get_or_init(|| {
+        convoy_catalogue::load("6.18", &[]).expect("a preset that is shipped").value
+    });
+    let Ok(record) = Program::parse(&text(bytes), Path::new("fuzz.json")) else { return };
+    let record = Arc::new(record);
+    let machines = Machines { kernel: kernel.clone(), machine: None, sets: Vec::new() };
+    let question = Question {
+        cpus: Vec::new(),
+        threads: Vec::new(),
+        policies: policies(&record),
+        split: Some(2),
+        rounds: 1,
+    };
+    if let Ok(prediction) = predict(&record, &machines, &question) {
+        let advice = Advice::new(&record, prediction);
+        assert_plain(&serde_json::to_string(&advice).expect("numbers and text"));
+    }
+}
+
+/// That a text for other programs has nothing that a terminal takes for a command.
+fn assert_plain(text: &str) {
+    let command = text.chars().find(|c| c.is_control() && !"\n\t".contains(*c));
+    assert_eq!(command, None, "a control character stands in the output");
+}
+
 /// All that is made of a record: its account and its report in each format.
 fn report(record: &Program) {
     let _account = Account::new(record);
     let report = RecordedReport::new(record);
     let _stacks = report.stacks();
-    let _text = (report.to_text(), report.to_json(), report.to_csv());
+    // The command line escapes text where it prints it.
+    let _text = (report.to_text(), report.to_csv());
+    assert_plain(&report.to_json());
 }
 
 /// The files of a recorded program, with any word changed: the program can write them, too. Each
