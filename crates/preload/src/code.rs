@@ -15,9 +15,24 @@ static CODE: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }
 const NO_FILE: u64 = 1;
 static CODE_RANGES: AtomicUsize = AtomicUsize::new(0);
 
-/// The file is a new one.
-pub(crate) fn forget() {
-    CODE_RANGES.store(0, Relaxed);
+/// The file is a new one; returns the number of ranges that were known.
+pub(crate) fn forget() -> usize {
+    CODE_RANGES.swap(0, Relaxed)
+}
+
+/// Copies the memory map of the parent where this process cannot read its own: it has another root,
+/// without `/proc`.
+pub(crate) fn inherit(file: &Map, parent: &Map, ranges: usize) {
+    let bytes = (parent[H_MAP_BYTES].load(Relaxed) as usize).min(MAP_WORDS * 8);
+    let words = bytes.div_ceil(8);
+    if file[H_MAP_BYTES].load(Relaxed) > 0 || words == 0 || !room::reserve(file, MAP, words) {
+        return;
+    }
+    for word in MAP..MAP + words {
+        file[word].store(parent[word].load(Relaxed), Relaxed);
+    }
+    file[H_MAP_BYTES].store(bytes as u64, Relaxed);
+    CODE_RANGES.store(ranges, Release);
 }
 
 /// Reads memory of which nobody knows where it ends; how many words.

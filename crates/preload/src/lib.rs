@@ -14,6 +14,7 @@
 mod arch;
 mod around;
 mod begin;
+mod budget;
 mod choose;
 mod code;
 mod conditions;
@@ -28,9 +29,11 @@ mod native;
 mod others;
 mod own;
 mod owners;
+mod paths;
 mod process;
 mod real;
 mod room;
+mod spare;
 mod stack;
 mod thread;
 mod trace;
@@ -152,6 +155,7 @@ export! {
     pthread_yield "rdi" (site) others::pause(&real::YIELD, site);
     thrd_yield "rdi" (site) others::pause(&real::YIELD, site);
 
+    chroot "rsi" (path, _site) spare::change_root(path);
     sem_post "rsi" (s, _site) hooks::post(&real::SEM_POST, s);
 }
 

@@ -2,30 +2,24 @@
 
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{
-    AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
-};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::around::{self, Environment, value};
 use crate::layout::*;
 use crate::local::*;
-use crate::{arch, begin, code, details, guard, keys, room, waiters};
+use crate::{arch, begin, budget, code, details, guard, keys, paths, room, spare, waiters};
 
 /// The words of the file.
 pub(crate) type Map = [AtomicU64; FILE_WORDS];
 /// Those of one thread.
 pub(crate) type Slot = [AtomicU64; SLOT_WORDS];
 
-/// The environment variable that names the directory of the files.
-const VARIABLE: &[u8] = b"CONVOY_RECORD_DIR=";
 /// The environment variable that is there if only acquisitions that wait are recorded.
 const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
 /// Ticks until the first window of traces: some 4 ms.
 const WINDOW_FIRST: u64 = 1 << 23;
 /// The environment variable of a process that finds out whether recording is permitted.
 const PROBE: &[u8] = b"CONVOY_RECORD_PROBE=";
-/// Longest path that is taken, with number and extension.
-const PATH: usize = 512;
 
 // What a process is.
 const LOADING: u32 = 0;
@@ -41,7 +35,6 @@ static ONLY_CONTENDED: AtomicBool = AtomicBool::new(false);
 static FILE: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
 /// The file of the process that this one was forked from; null: none.
 static PARENT: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
-static DIRECTORY: [AtomicU8; PATH] = [const { AtomicU8::new(0) }; PATH];
 /// Which file of this process number it is.
 static TURN: AtomicUsize = AtomicUsize::new(0);
 /// From the thread's control block to its `rseq_cs`; the least number: it has none.
@@ -100,7 +93,7 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment
     guard::find();
     find_rseq();
     crate::own::install(|name| value(environment, name.to_bytes()));
-    if !directory(environment) || around::is_filtered(environment) {
+    if !paths::learn(environment) || around::is_filtered(environment) {
         crate::lead();
         return STATE.store(OFF, Relaxed);
     }
@@ -108,6 +101,7 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment
         return STATE.store(OFF, Relaxed);
     }
     ONLY_CONTENDED.store(value(environment, CONTENDED).is_some(), Relaxed);
+    budget::find();
     crate::real::in_children(forked);
     STATE.store(BEGINNING, Relaxed);
     begin();
@@ -128,15 +122,6 @@ fn probe() {
         code::peek((&raw const STATE) as usize, &mut word);
         look(file, arch::ticks());
     }
-}
-
-/// Copies the directory's name: programs overwrite their environment.
-fn directory(environment: Environment) -> bool {
-    let Some(value) = value(environment, VARIABLE) else { return false };
-    for (place, byte) in DIRECTORY.iter().zip(value) {
-        place.store(*byte, Relaxed);
-    }
-    value.len() < PATH - 32
 }
 
 /// The child of a fork has one thread and must not write its parent's file.
@@ -173,34 +158,15 @@ pub(crate) fn file() -> Option<&'static Map> {
     (!file.is_null()).then(|| unsafe { &*file })
 }
 
-/// The path of the file, with a zero at its end.
-fn path() -> [u8; PATH] {
-    let mut path = [0; PATH];
-    let mut length = 0;
-    while length < PATH - 32 && DIRECTORY[length].load(Relaxed) != 0 {
-        path[length] = DIRECTORY[length].load(Relaxed);
-        length += 1;
-    }
-    let pid = call(GETPID, [0; 6]) as usize;
-    for (mark, number) in [(b'/', pid), (b'-', TURN.load(Relaxed))] {
-        path[length] = mark;
-        length = digits(&mut path, length + 1, number);
-    }
-    path
-}
-
-fn digits(path: &mut [u8; PATH], at: usize, number: usize) -> usize {
-    let count = 1 + number.checked_ilog10().unwrap_or(0) as usize;
-    let mut rest = number;
-    for place in path[at..at + count].iter_mut().rev() {
-        *place = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    at + count
-}
-
 pub(crate) fn open(path: &[u8], flags: usize) -> isize {
     call(OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0o600, 0, 0])
+}
+
+/// Makes the file of a process that has been forked and has not locked yet.
+pub(crate) fn begin_after_fork() {
+    if STATE.compare_exchange(FORKED, BEGINNING, AcqRel, Relaxed).is_ok() {
+        begin();
+    }
 }
 
 fn begin() {
@@ -208,14 +174,17 @@ fn begin() {
     room::forget();
     waiters::forget();
     details::forget();
-    code::forget();
+    let known = code::forget();
     let parent = PARENT.swap(core::ptr::null_mut(), Relaxed);
     // SAFETY: the mapping of the parent, which nobody but this function gives back.
     let parent = (!parent.is_null()).then(|| unsafe { &*parent });
     let made = make();
     match (made, parent) {
-        (Ok(file), _) => {
+        (Ok(file), parent) => {
             code::learn_all(file);
+            if let Some(parent) = parent {
+                code::inherit(file, parent, known);
+            }
             FILE.store(core::ptr::from_ref(file).cast_mut(), Release);
         }
         // Its pages stay those of a file, and its header is one of them.
@@ -241,17 +210,20 @@ fn make() -> Result<&'static Map, usize> {
     let mut descriptor = EEXIST;
     for turn in 0..1000 {
         TURN.store(turn, Relaxed);
-        descriptor = open(&path(), READ_WRITE | CREATE_NEW);
+        descriptor = create(turn);
         if descriptor != EEXIST {
             break;
         }
     }
-    if descriptor < 0 {
-        return Err(if [ENOSPC, EDQUOT].contains(&descriptor) { NO_ROOM } else { NO_WAY });
+    let file = match descriptor {
+        0.. => map(descriptor)?,
+        ENOSPC | EDQUOT => return Err(NO_ROOM),
+        _ => spare::take().ok_or(NO_WAY)?,
+    };
+    if !room::reserve(file, 0, PAGE) {
+        call(MUNMAP, [core::ptr::from_ref(file) as usize, FILE_WORDS * 8, 0, 0, 0, 0]);
+        return Err(NO_ROOM);
     }
-    let file = map(descriptor as usize);
-    close(descriptor);
-    let file = file?;
     for (word, value) in [
         (H_VERSION, VERSION),
         (H_PID, call(GETPID, [0; 6]) as u64),
@@ -273,29 +245,46 @@ fn make() -> Result<&'static Map, usize> {
     Ok(file)
 }
 
-fn map(descriptor: usize) -> Result<&'static Map, usize> {
-    let size = FILE_WORDS * 8;
-    match call(FTRUNCATE, [descriptor, size, 0, 0, 0, 0]) {
-        0 => {}
-        EFBIG => return Err(LIMITED),
-        _ => return Err(NO_ROOM),
-    }
-    let address = call(MMAP, [0, size, PROTECT_READ_WRITE, MAP_SHARED, descriptor, 0]);
-    if address <= 0 {
-        return Err(if address == ENOMEM { LIMITED } else { NO_WAY });
-    }
+/// Makes a file of this process.
+fn create(turn: usize) -> isize {
+    open(&paths::own(turn), READ_WRITE | CREATE_NEW)
+}
+
+/// Maps a new file, and closes it.
+fn map(descriptor: isize) -> Result<&'static Map, usize> {
+    let address = map_words(descriptor, FILE_WORDS)?;
     // SAFETY: a shared mapping of that many zeros, which stays.
-    let file = unsafe { &*(address as *const Map) };
-    if !room::reserve(file, 0, PAGE) {
-        call(MUNMAP, [address as usize, size, 0, 0, 0, 0]);
-        return Err(NO_ROOM);
+    Ok(unsafe { &*(address as *const Map) })
+}
+
+/// The first page of a new file, which is there: its address.
+pub(crate) fn first_page(turn: usize) -> Option<usize> {
+    let descriptor = create(turn);
+    let address = if descriptor < 0 { None } else { map_words(descriptor, PAGE).ok() }?;
+    let is_there = room::take_first(address);
+    if !is_there {
+        call(MUNMAP, [address, PAGE * 8, 0, 0, 0, 0]);
     }
-    Ok(file)
+    is_there.then_some(address)
+}
+
+fn map_words(descriptor: isize, words: usize) -> Result<usize, usize> {
+    let descriptor = descriptor as usize;
+    let made = call(FTRUNCATE, [descriptor, FILE_WORDS * 8, 0, 0, 0, 0]);
+    let how = [0, words * 8, PROTECT_READ_WRITE, MAP_SHARED, descriptor, 0];
+    let address = if made == 0 { call(MMAP, how) } else { made };
+    close(descriptor as isize);
+    match address {
+        1.. => Ok(address as usize),
+        _ if made != 0 && made != EFBIG => Err(NO_ROOM),
+        EFBIG | ENOMEM => Err(LIMITED),
+        _ => Err(NO_WAY),
+    }
 }
 
 /// The file once more, for a kernel that makes room by descriptors only.
 pub(crate) fn open_again() -> isize {
-    open(&path(), READ_WRITE)
+    open(&paths::own(TURN.load(Relaxed)), READ_WRITE)
 }
 
 /// Reads the beginning of a file into words; how many bytes.

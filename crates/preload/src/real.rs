@@ -179,6 +179,7 @@ macro_rules! reals {
 
 reals! {
     BARRIER_WAIT new c"pthread_barrier_wait";
+    CHROOT new c"chroot";
     CLEANUP_POP oldest c"_pthread_cleanup_pop";
     CLEANUP_PUSH oldest c"_pthread_cleanup_push";
     CND_BROADCAST new c"cnd_broadcast";

@@ -7,9 +7,9 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::guard;
 use crate::layout::*;
 use crate::process::{self, Map, call};
+use crate::{budget, guard};
 
 /// Pages of the file.
 const PAGES: usize = FILE_WORDS.div_ceil(PAGE);
@@ -74,11 +74,25 @@ pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
 
 fn take(file: &Map, page: usize, pages: usize) -> bool {
     let address = core::ptr::from_ref(file) as usize + page * PAGE_BYTES;
-    let result = call(MADVISE, [address, pages * PAGE_BYTES, POPULATE_WRITE, 0, 0, 0]);
-    if result != EINVAL {
-        return result == 0;
-    }
-    // An older kernel: by the file. One without such calls is taken at its word.
+    let populate = || match populate(address, pages) {
+        // An older kernel: by the file. One without such calls is taken at its word.
+        EINVAL => allocate(page, pages),
+        result => result == 0,
+    };
+    budget::take(pages) && (populate() || budget::put_back(pages))
+}
+
+/// Has the pages of a mapping set aside; what the kernel says.
+fn populate(address: usize, pages: usize) -> isize {
+    call(MADVISE, [address, pages * PAGE_BYTES, POPULATE_WRITE, 0, 0, 0])
+}
+
+/// Has the first page of a mapping set aside.
+pub(crate) fn take_first(address: usize) -> bool {
+    budget::take(1) && (populate(address, 1) == 0 || budget::put_back(1))
+}
+
+fn allocate(page: usize, pages: usize) -> bool {
     let descriptor = process::open_again();
     if descriptor < 0 {
         return false;

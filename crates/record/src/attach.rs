@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::futex::{Asks, Call, Sleep, state};
@@ -19,13 +20,13 @@ use crate::record::{Process, Site, Times, Waiters};
 pub const SOURCE: &str = "a look from outside";
 
 /// Rounds a second at most.
-const RATE: f64 = 500.0;
+pub(crate) const RATE: f64 = 500.0;
 /// Of the time, what looking may take.
-const SHARE: f64 = 0.03;
+pub(crate) const SHARE: f64 = 0.03;
 /// Time between two lists of the threads.
 const LIST: Duration = Duration::from_millis(50);
 /// Files that are kept open.
-const KEPT_OPEN: usize = 400;
+pub(crate) const KEPT_OPEN: usize = 400;
 /// Bytes of a stack that are read.
 const STACK: usize = 4096;
 /// Words of it that are kept: those that point into code.
@@ -53,6 +54,15 @@ pub enum AttachError {
         "the kernel does not tell what threads wait for ({0}); start the program with convoy record"
     )]
     Silent(std::io::Error),
+    /// It is no control group.
+    #[error(
+        "{} is no control group; name a directory below /sys/fs/cgroup, or what systemctl status \
+         shows after CGroup:", .0.display()
+    )]
+    NoGroup(PathBuf),
+    /// It has no process.
+    #[error("the control group {} has no processes that are seen from here", .0.display())]
+    EmptyGroup(PathBuf),
 }
 
 /// A thread.
@@ -89,11 +99,13 @@ pub(crate) type Owned = (usize, Option<i64>, Option<usize>);
 pub struct Attached {
     pub(crate) pid: u32,
     memory: File,
+    command: Vec<String>,
     pub(crate) maps: String,
     mapped: Option<(Instant, Duration)>,
     /// Begin and end of its code.
     code: Vec<(u64, u64)>,
     threads: BTreeMap<u32, Thread>,
+    kept_open: usize,
     pub(crate) most: usize,
     listed: Option<Instant>,
     begin: Instant,
@@ -156,10 +168,12 @@ impl Attached {
         Ok(Self {
             pid,
             memory,
+            command: command(pid),
             code: code(&maps),
             maps,
             mapped: None,
             threads: BTreeMap::new(),
+            kept_open: KEPT_OPEN,
             most: 0,
             listed: None,
             begin: now,
@@ -176,12 +190,12 @@ impl Attached {
         })
     }
 
-    /// Looks once at all threads; how long to wait until the next look. `None`: it has ended.
-    pub fn look(&mut self) -> Option<Duration> {
-        let begin = Instant::now();
-        self.look_past(|_| false)?;
-        let least = Duration::from_secs_f64(1.0 / RATE);
-        Some(least.max(begin.elapsed().mul_f64(1.0 / SHARE)))
+    /// Keeps at most so many files open, since others are looked at, too.
+    pub(crate) fn keep_open(&mut self, most: usize) {
+        self.kept_open = most;
+        for thread in self.threads.values_mut().skip(most) {
+            thread.syscall = None;
+        }
     }
 
     /// Looks once at all threads but those of which `is_known` says that their wait is known
@@ -236,7 +250,7 @@ impl Attached {
             let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
             there.insert(id);
             if !self.threads.contains_key(&id) {
-                let syscall = self.syscall(id).filter(|_| self.threads.len() < KEPT_OPEN);
+                let syscall = self.syscall(id).filter(|_| self.threads.len() < self.kept_open);
                 self.threads.insert(id, Thread { syscall, waits: None });
             }
         }
@@ -264,6 +278,7 @@ impl Attached {
         let maps = if maps.is_empty() { maps } else { with_identities(self.pid, &maps) };
         if !maps.is_empty() {
             (self.code, self.maps) = (code(&maps), maps);
+            self.command = command(self.pid);
         }
     }
 
@@ -368,11 +383,9 @@ impl Attached {
         let waiting = self.waiting();
         self.end_waits();
         let seconds = self.last.duration_since(self.begin).as_secs_f64();
-        let command = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
-        let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
         let mut process = Process {
             pid: self.pid.into(),
-            command: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
+            command: std::mem::take(&mut self.command),
             seconds,
             threads: self.most as u64,
             sees_switches: true,
@@ -401,6 +414,13 @@ impl Attached {
             self.follow(id, None, 0.0);
         }
     }
+}
+
+/// The words with which a process was started.
+pub(crate) fn command(pid: u32) -> Vec<String> {
+    let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = text.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// Begin and end of the code in a memory map, in ascending order.

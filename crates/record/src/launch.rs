@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fs::{self as sys, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
 use rustix::process::geteuid;
 
+use crate::layout::BUDGET;
 use crate::place::{Directory, Place, is_own, is_safe, open_directory};
 use crate::{DIRECTORY, OBJECT, RecordError};
 
@@ -194,7 +195,8 @@ pub fn forbidden(object: &Path, files: &Path) -> Option<String> {
     probe.env(DIRECTORY, files).env(PROBE, "1");
     probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let ended = probe.status().ok()?;
-    for entry in std::fs::read_dir(files).ok()?.flatten() {
+    let entries = std::fs::read_dir(files).ok()?.flatten();
+    for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes() != BUDGET) {
         let _stays_empty = std::fs::remove_file(entry.path());
     }
     (!ended.success()).then(|| {

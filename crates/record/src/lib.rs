@@ -21,6 +21,7 @@ pub mod launch;
 pub mod layout;
 pub mod looks;
 mod names;
+pub mod outside;
 mod parked;
 mod parse;
 mod phases;

@@ -7,12 +7,13 @@
 //! ```text
 //! convoy-record-UID-16 digits   0711  a lock while the recorder lives, what is being recorded,
 //! |                                   the object where no other place serves
-//! `- 32 digits                 01733  one file for each process
+//! `- 32 digits                 01733  one file for each process, and what they may still write
 //! ```
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Error, ErrorKind, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,7 @@ use rustix::fs::{self as sys, FileType, FlockOperation, Mode, OFlags};
 use rustix::process::geteuid;
 
 use crate::RecordError;
+use crate::layout::{BUDGET, PAGE};
 
 /// How the names of these directories begin.
 const PREFIX: &str = "convoy-record-";
@@ -30,6 +32,11 @@ const LOCK: &str = "lock";
 const NOTE: &str = "run.json";
 /// Free bytes with which a place is taken at once: a program with many threads uses as many.
 const ENOUGH: u64 = 128 << 20;
+/// Of the free bytes, what a recording may take where neither a bound nor a place is named: the
+/// program has its own use for the rest.
+const SHARE: (u64, u64) = (3, 4);
+/// Bytes of a page of the file with the bound.
+const PAGE_BYTES: usize = PAGE * 8;
 /// Free bytes without which a place is none.
 const LEAST: u64 = 64 << 10;
 
@@ -123,14 +130,21 @@ pub struct Place {
 
 impl Place {
     /// In `buffer`; else in memory where there is room for it, since pages of a disk are written
-    /// back while the program runs; else where there is most.
+    /// back while the program runs; else where there is most. All processes together write `size`
+    /// bytes at most; without it, all of `buffer`, or three quarters of the room elsewhere.
     ///
     /// # Errors
-    /// No directory can be made.
-    pub fn new(buffer: Option<&Path>) -> Result<Self, RecordError> {
+    /// No directory can be made, or none has room for `size`.
+    pub fn new(buffer: Option<&Path>, size: Option<u64>) -> Result<Self, RecordError> {
         let mut last = None;
-        for base in order(buffer) {
-            match Self::within(&base) {
+        for (free, base) in order(buffer, size) {
+            if let Some(size) = size.filter(|size| *size > free) {
+                last.get_or_insert_with(|| (base, short(free, size)));
+                continue;
+            }
+            let usual = if buffer.is_some() { free } else { free / SHARE.1 * SHARE.0 };
+            let most = size.unwrap_or(usual);
+            match Self::within(&base, most) {
                 Ok(place) => return Ok(place),
                 Err(source) => last = Some((base, source)),
             }
@@ -142,13 +156,19 @@ impl Place {
         Err(RecordError::Place { path, source })
     }
 
-    fn within(base: &Path) -> std::io::Result<Self> {
+    fn within(base: &Path, most: u64) -> std::io::Result<Self> {
         let base = std::fs::canonicalize(base)?;
         let name = format!("{PREFIX}{}-{}", geteuid().as_raw(), digits());
         let directory = Directory::new(&base, OsStr::new(&name))?;
         let secret = digits() + &digits();
         sys::mkdirat(&directory.opened, &secret, Mode::from_raw_mode(0o700))?;
         let files = directory.path.join(secret);
+        let mut pages = [0; PAGE_BYTES];
+        pages[..8].copy_from_slice(&(most / PAGE_BYTES as u64).to_le_bytes());
+        let budget = files.join(OsStr::from_bytes(BUDGET));
+        std::fs::write(&budget, pages)?;
+        // Processes that have another user than the recorder write less and less into it, too.
+        std::fs::set_permissions(&budget, std::fs::Permissions::from_mode(0o666))?;
         // All may add files whose names they know, and only their owners change or remove them.
         sys::fchmod(open_directory(&files)?, Mode::from_raw_mode(0o1733))?;
         Ok(Self { directory, files, code: None })
@@ -279,22 +299,29 @@ fn usual() -> Vec<PathBuf> {
     all
 }
 
-/// In which order they are tried: those with enough room, then those with most.
-fn order(buffer: Option<&Path>) -> Vec<PathBuf> {
-    if let Some(buffer) = buffer {
-        return vec![buffer.to_owned()];
-    }
+fn short(free: u64, size: u64) -> Error {
+    let [free, size] = [free, size].map(|bytes| bytes.div_ceil(1 << 10));
+    let text = format!("it has {free} KiB of room, and --buffer-size is {size} KiB");
+    Error::new(ErrorKind::StorageFull, text)
+}
+
+/// In which order they are tried, with their free bytes: those with enough room, then those with
+/// most.
+fn order(buffer: Option<&Path>, size: Option<u64>) -> Vec<(u64, PathBuf)> {
     let free = |base: PathBuf| {
         let found = sys::statvfs(&base).ok()?;
-        let free = found.f_bavail.saturating_mul(found.f_frsize);
-        (free >= LEAST).then_some((free, base))
+        Some((found.f_bavail.saturating_mul(found.f_frsize), base))
     };
-    let all: Vec<(u64, PathBuf)> = usual().into_iter().filter_map(free).collect();
-    let (mut first, mut rest): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|(free, _)| *free >= ENOUGH);
+    if let Some(buffer) = buffer {
+        // That there is none is said when a directory is made there.
+        return vec![free(buffer.to_owned()).unwrap_or((u64::MAX, buffer.to_owned()))];
+    }
+    let all = usual().into_iter().filter_map(free).filter(|(free, _)| *free >= LEAST);
+    let enough = size.unwrap_or(ENOUGH);
+    let (mut first, mut rest): (Vec<_>, Vec<_>) = all.partition(|(free, _)| *free >= enough);
     rest.sort_by_key(|(free, _)| std::cmp::Reverse(*free));
     first.append(&mut rest);
-    first.into_iter().map(|(_, base)| base).collect()
+    first
 }
 
 /// Whether only this user and root can change what the path leads to: all directories above are
@@ -326,7 +353,7 @@ mod tests {
     #[test]
     fn what_a_dead_recorder_left_is_found_and_what_a_living_one_has_is_not() {
         let base = base("left");
-        let place = Place::new(Some(&base)).expect("it can be made");
+        let place = Place::new(Some(&base), None).expect("it can be made");
         place.note("{}").expect("written");
         let mode = |path: &Path| {
             std::fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
@@ -345,6 +372,16 @@ mod tests {
         }
         assert!(!path.exists());
         std::fs::remove_dir_all(base).expect("it goes away");
+    }
+
+    #[test]
+    fn more_than_there_is_room_for_is_refused() {
+        let refused = Place::new(Some(&std::env::temp_dir()), Some(1 << 60));
+        let text = refused.err().expect("no disk has an exabyte").to_string();
+        assert!(text.contains("--buffer-size is 1125899906842624 KiB"), "{text}");
+        let place = Place::new(None, Some(1 << 20)).expect("a megabyte");
+        let pages = std::fs::read(place.files().join("budget")).expect("the bound");
+        assert_eq!((pages.len(), &pages[..8]), (4096, &256_u64.to_le_bytes()[..]));
     }
 
     #[test]

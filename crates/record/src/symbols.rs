@@ -1,7 +1,7 @@
 //! Names for a record later: of files that were gone when it was made, from a directory that has
 //! them or their debug data.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::identity::Identity;
 use crate::names::{LOCK_OF, Names};
@@ -11,12 +11,18 @@ impl Record {
     /// Names places of files that were gone by the files of the same build-ids below `directory`;
     /// how many of those files were found there, and how many there are.
     pub fn name_from(&mut self, directory: &Path) -> (usize, usize) {
+        let within = |id: &str| Identity { kind: 0, build_id: id.to_owned() }.find_below(directory);
+        self.name_by(within)
+    }
+
+    /// The same by the files that `find` gives for their build-ids, which are hexadecimal digits.
+    pub fn name_by(&mut self, find: impl Fn(&str) -> Option<PathBuf>) -> (usize, usize) {
         let (mut found, mut all) = (0, 0);
         for process in &mut self.processes {
             for (file, build_id) in std::mem::take(&mut process.gone) {
                 all += 1;
-                let identity = Identity { kind: 0, build_id: build_id.clone() };
-                let Some(path) = identity.find_below(directory) else {
+                let is_id = !build_id.is_empty() && build_id.bytes().all(|b| b.is_ascii_hexdigit());
+                let Some(path) = Some(&*build_id).filter(|_| is_id).and_then(&find) else {
                     process.gone.push((file, build_id));
                     continue;
                 };

@@ -2,7 +2,8 @@
 
 #![cfg(target_arch = "x86_64")]
 
-use convoy_record::attach::{AttachError, Attached};
+use convoy_record::attach::AttachError;
+use convoy_record::outside::Outside;
 use convoy_record::{Account, Kind, Program, Record};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,21 +19,22 @@ fn who_waits_for_whom_is_seen_from_outside() {
         assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
         let child = Command::new(&program).stdin(Stdio::piped()).spawn();
         let mut child = child.expect("it starts");
-        let (mut process, mut unseen);
+        let (mut processes, mut unseen);
         loop {
-            let mut attached = Attached::new(child.id()).expect("it is ours");
+            let mut attached = Outside::process(child.id()).expect("it is ours");
             for _ in 0..20 {
                 let wait = attached.look().expect("it runs until its input ends");
                 std::thread::sleep(wait);
             }
-            (process, unseen) = attached.finish();
-            if process.locks.iter().any(|lock| lock.waiters.most == 3) {
+            (processes, unseen) = attached.finish();
+            if processes[0].locks.iter().any(|lock| lock.waiters.most == 3) {
                 break;
             }
         }
         drop(child.stdin.take());
         assert!(child.wait().expect("it ends").success());
         std::fs::remove_file(&program).expect("it is there");
+        let process = processes.remove(0);
         let [lock] = &process.locks[..] else { panic!("{name}: {process:#?}") };
         assert_eq!((lock.name.as_str(), lock.kind), ("held", Kind::Mutex), "{name}");
         let [site] = &lock.sites[..] else { panic!("{name}: {lock:#?}") };
@@ -54,6 +56,6 @@ fn who_waits_for_whom_is_seen_from_outside() {
 #[test]
 fn a_process_that_is_not_there_is_refused() {
     // Numbers of processes end at four million.
-    let error = Attached::new(u32::MAX / 2).err().expect("nobody has that number");
+    let error = Outside::process(u32::MAX / 2).err().expect("nobody has that number");
     assert!(matches!(error, AttachError::None(_)), "{error}");
 }

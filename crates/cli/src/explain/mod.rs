@@ -86,7 +86,8 @@ pub(crate) struct Explain {
     /// Print what this file of the kernel would say instead of the report
     #[arg(long, value_enum, value_name = "FILE")]
     proc: Option<Proc>,
-    /// Name places of files that were gone by their copies, or their debug data, in a directory
+    /// Name places of files that were gone by their copies or debug data: in a directory, or from
+    /// the servers in `DEBUGINFOD_URLS` (`debuginfod`, which calls debuginfod-find)
     #[arg(long, value_name = "DIR", help_heading = "Files", hide_short_help = true)]
     symbols: Option<PathBuf>,
     /// The store of a stored run.

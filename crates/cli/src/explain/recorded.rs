@@ -14,8 +14,9 @@ use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read as _};
 use std::os::fd::IntoRawFd as _;
-use std::path::Path;
-use std::process::ExitCode;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 
 /// What `perf record` writes begins with this.
 const PERF_DATA: &[u8] = b"PERFILE2";
@@ -123,20 +124,38 @@ pub(crate) fn parser() -> impl clap::builder::TypedValueParser<Value = String> {
     OsStringValueParser::new().try_map(|text| word(&text))
 }
 
-/// Names places of files that were gone by those in `directory`.
-pub(super) fn name(record: &mut Record, directory: &Path) -> Result<(), Failure> {
+/// The place of `--symbols` that asks servers.
+const SERVERS: &str = "debuginfod";
+
+/// Names places of files that were gone by those in a directory, or those that servers have.
+pub(super) fn name(record: &mut Record, place: &Path) -> Result<(), Failure> {
     let wanted: Vec<String> =
         record.processes.iter().flat_map(|one| &one.gone).map(|(_, id)| id.clone()).collect();
-    match record.name_from(directory) {
+    let wanted = wanted.join(" or ");
+    let is_asked = place == Path::new(SERVERS);
+    match if is_asked { record.name_by(from_servers) } else { record.name_from(place) } {
         (_, 0) => Err(Failure::usage("no file of this record was gone; leave out --symbols")),
+        (0, _) if is_asked => Err(Failure::environment(format!(
+            "debuginfod-find of elfutils gives nothing for the build-id {wanted}; is it installed, \
+             and does DEBUGINFOD_URLS name the servers of this distribution?"
+        ))),
         (0, _) => Err(Failure::usage(format!(
-            "no file below {} has the build-id {}; name a directory with the program that ran or \
-             its debug data",
-            directory.display(),
-            wanted.join(" or ")
+            "no file below {} has the build-id {wanted}; name a directory with the program that \
+             ran or its debug data",
+            place.display(),
         ))),
         _ => Ok(()),
     }
+}
+
+/// The debug data with a build-id: a file in the cache of debuginfod-find(1), which asks the
+/// servers of `DEBUGINFOD_URLS`.
+fn from_servers(build_id: &str) -> Option<PathBuf> {
+    let mut find = Command::new("debuginfod-find");
+    find.args(["debuginfo", build_id]).stdin(Stdio::null()).stderr(Stdio::null());
+    let found = find.output().ok().filter(|output| output.status.success())?;
+    let path = found.stdout.strip_suffix(b"\n").unwrap_or(&found.stdout);
+    Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
 /// Prints the account and writes the files that were asked for.

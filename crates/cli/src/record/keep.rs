@@ -4,9 +4,9 @@
 use super::RecordArgs;
 use crate::args::Common;
 use crate::fail::Failure;
-use crate::keep::{self, StoreArgs, warn};
+use crate::keep::{self, warn};
 use crate::output;
-use convoy_record::Record;
+use convoy_record::{Process, Record};
 use convoy_store::Store;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +36,16 @@ fn spare() -> [PathBuf; 2] {
     [PathBuf::from("."), std::env::temp_dir()]
 }
 
+/// Leaves the arguments of commands out. Servers write some behind their names: "nginx: worker".
+pub(super) fn redact(processes: &mut [Process]) {
+    for process in processes {
+        process.command.truncate(1);
+        for word in &mut process.command {
+            word.truncate(word.find(": ").unwrap_or(word.len()));
+        }
+    }
+}
+
 /// Says the first sentence of the record and where it is; `false` if there is no place for it.
 pub(super) fn keep(args: &RecordArgs, record: &Record) -> bool {
     let common = Common::plain(None, args.quiet);
@@ -57,16 +67,19 @@ pub(super) fn keep(args: &RecordArgs, record: &Record) -> bool {
             Err(failure) => warn(failure.message()),
         }
     }
-    stored(&args.store, args.output.is_some(), &common, &body)
+    stored(args, &common, &body)
 }
 
 /// In the store, or in a file where there is one.
-fn stored(store: &StoreArgs, is_spare: bool, common: &Common, body: &serde_json::Value) -> bool {
-    let keeper = store.keeper("record", None);
-    if keeper.is_none() && !is_spare {
+fn stored(args: &RecordArgs, common: &Common, body: &serde_json::Value) -> bool {
+    let keeper = args.store.keeper("record", None);
+    if keeper.is_none() && args.output.is_none() {
         return true;
     }
     if let Some(mut keeper) = keeper {
+        if args.redact {
+            keeper.leave_out(args.words.len().saturating_sub(1));
+        }
         match keeper.update(body.clone()) {
             Ok(id) => {
                 output::message(common, &format!("convoy: more: convoy explain {id}"));

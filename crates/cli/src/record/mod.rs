@@ -1,5 +1,6 @@
 //! `convoy record`: an unmodified program, and what its locks do meanwhile.
 
+mod attach;
 mod execute;
 mod keep;
 mod recover;
@@ -8,9 +9,9 @@ mod unseen;
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::with::Policies;
+use attach::attach;
 use clap::{Args, ValueEnum};
-use convoy_host::{Interrupts, Surroundings, describe_host};
-use convoy_record::attach::{AttachError, Attached, SOURCE};
+use convoy_host::{Surroundings, describe_host};
 use convoy_record::bpf::Watching;
 use convoy_record::place::Place;
 use convoy_record::ready::Ready;
@@ -24,7 +25,6 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
-use std::time::{Duration, Instant};
 
 /// What a shell adds to the number of the signal that ended a program.
 const BY_SIGNAL: i32 = 128;
@@ -36,7 +36,7 @@ pub(crate) struct RecordArgs {
     /// The program and its arguments, after `--`
     #[arg(
         value_name = "CMD",
-        required_unless_present_any = ["pid", "recover"],
+        required_unless_present_any = ["pid", "cgroup", "recover"],
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
@@ -44,12 +44,19 @@ pub(crate) struct RecordArgs {
     /// Look at a running process from outside instead, until it ends or Ctrl-C
     #[arg(long, value_name = "PID", conflicts_with = "words")]
     pid: Option<u32>,
+    /// The same for all processes of a control group: a directory below /sys/fs/cgroup
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["words", "pid"])]
+    cgroup: Option<PathBuf>,
     /// Keep what recordings left whose `convoy record` was killed
-    #[arg(long, conflicts_with_all = ["words", "pid"])]
+    #[arg(long, conflicts_with_all = ["words", "pid", "cgroup"])]
     recover: bool,
     /// Directory for what processes write while they are recorded [default: memory, then a disk]
-    #[arg(long, value_name = "DIR", conflicts_with = "pid")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["pid", "cgroup"])]
     buffer: Option<PathBuf>,
+    /// Most that all processes write there, such as 64M [default: all of DIR, or 3/4 elsewhere]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["pid", "cgroup"])]
+    #[arg(value_parser = size, hide_short_help = true)]
+    buffer_size: Option<u64>,
     /// Leave the arguments of commands out of the record
     #[arg(long, hide_short_help = true)]
     redact: bool,
@@ -58,7 +65,7 @@ pub(crate) struct RecordArgs {
     #[arg(value_parser = seconds)]
     seconds: Option<f64>,
     /// Record only acquisitions that had to wait, which `predict` and `fix` cannot replay
-    #[arg(long, conflicts_with = "pid")]
+    #[arg(long, conflicts_with_all = ["pid", "cgroup"])]
     contended: bool,
     /// What the kernel sees, too: waits in futex(2), locks of the kernel, lost CPUs; it wants root
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Kernel::Auto)]
@@ -118,6 +125,21 @@ impl Kernel {
     }
 }
 
+/// A number of bytes, with K, M or G.
+fn size(text: &str) -> Result<u64, String> {
+    /// What a process with some threads takes, and more than any machine has.
+    const RANGE: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
+    let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
+        Some(digits) if text.ends_with('K') => (digits, 10),
+        Some(digits) if text.ends_with('M') => (digits, 20),
+        Some(digits) => (digits, 30),
+        None => (text, 0),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    let bytes = bytes.filter(|bytes| RANGE.contains(bytes));
+    bytes.ok_or_else(|| "not a size between 1M and 1024G, such as 64M".to_owned())
+}
+
 /// A length of time.
 fn seconds(text: &str) -> Result<f64, String> {
     /// A day.
@@ -141,8 +163,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         return recover::recover(args);
     }
     keep::ready(args)?;
-    if let Some(pid) = args.pid {
-        return attach(args, pid);
+    if args.pid.is_some() || args.cgroup.is_some() {
+        return attach(args);
     }
     recover::tidy(args);
     let mut unseen = Vec::new();
@@ -153,12 +175,11 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         format!("Where threads spent CPU time was not sampled: perf_event_open(2): {reason}.")
     }));
     let seen = (watching.is_some(), sampling.refused.is_none());
-    let mut place = Place::new(args.buffer.as_deref())?;
+    let mut place = Place::new(args.buffer.as_deref(), args.buffer_size)?;
     let mut command = command(args, &mut place, seen, &mut unseen)?;
     args.policies.set(&mut command, &args.words[0])?;
     let mut program = program(args);
-    let note = serde_json::to_string(&program).expect("a program has string keys");
-    let _no_help_later = place.note(&note);
+    let _no_help_later = place.note(&recover::note(&program, args.redact));
     let before = Surroundings::now();
     let mut looks = Looks::at(place.files()).with(sampling);
     let mut ready = Ready::at(place.files());
@@ -193,9 +214,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     program.prices_ns = unseen::prices(&processes, &mut unseen);
     if args.redact {
-        for process in &mut processes {
-            process.command.truncate(1);
-        }
+        keep::redact(&mut processes);
     }
     if !keep(args, &Record { recorded: VERSION, program, processes, unseen }) {
         keep::nowhere(&place.keep());
@@ -276,62 +295,4 @@ fn ending(status: ExitStatus) -> String {
         (None, Some(signal)) => format!("killed by signal {signal}"),
         (None, None) => "ended".to_owned(),
     }
-}
-
-/// Looks at a running process.
-fn attach(args: &RecordArgs, pid: u32) -> Result<ExitCode, Failure> {
-    let refused = |error: AttachError| match error {
-        AttachError::None(_) => Failure::usage(error),
-        _ => Failure::environment(error),
-    };
-    let (mut attached, interrupts) = (Attached::new(pid).map_err(refused)?, Interrupts::catch());
-    let mut more = Vec::new();
-    let mut watching = args.kernel.watch(&mut more)?;
-    if let Some(watching) = &watching {
-        watching.follow(pid);
-    }
-    let (before, begin) = (Surroundings::now(), Instant::now());
-    let ending = loop {
-        let Some(wait) = attached.look() else { break "ended" };
-        if let Some(watching) = &mut watching {
-            watching.look();
-        }
-        let left = args.seconds.map(|seconds| seconds - begin.elapsed().as_secs_f64());
-        if interrupts.pending() || left.is_some_and(|left| left <= 0.0) {
-            break "still running";
-        }
-        std::thread::sleep(wait.min(Duration::from_millis(200)));
-    };
-    let (process, mut unseen) = attached.finish();
-    unseen.extend(more);
-    let mut processes = vec![process];
-    if let Some(watching) = watching {
-        // It has counted every wait that the look from outside has seen, and the others.
-        processes[0].locks.clear();
-        processes[0].phases_wait_s.clear();
-        unseen = watching.finish(&mut processes);
-    }
-    if args.redact {
-        for process in &mut processes {
-            process.command.truncate(1);
-        }
-    }
-    let process = &processes[0];
-    let host = describe_host();
-    let program = Program {
-        command: process.command.clone(),
-        ending: ending.to_owned(),
-        wall_s: process.seconds,
-        cpus: host.cpus,
-        cpu_model: host.cpu,
-        kernel: host.kernel,
-        date: host.date,
-        disturbance: before.since(0.0),
-        source: SOURCE.to_owned(),
-        ..Program::default()
-    };
-    if keep(args, &Record { recorded: VERSION, program, processes, unseen }) {
-        return Ok(ExitCode::SUCCESS);
-    }
-    Err(Failure::environment("the record could be written nowhere; name a place: --output FILE"))
 }

@@ -1,12 +1,13 @@
 //! What recorders left that were killed: it is kept, and cleared away.
 
-use super::keep::keep;
+use super::keep::{keep, redact};
 use super::{RecordArgs, unseen};
 use crate::fail::Failure;
 use crate::keep::warn;
 use convoy_host::describe_host;
 use convoy_record::place::{self, Left};
 use convoy_record::{Program, Record, VERSION, raw};
+use serde_json::Value;
 use std::process::ExitCode;
 
 /// `convoy record --recover`.
@@ -37,6 +38,16 @@ pub(super) fn tidy(args: &RecordArgs) {
     }
 }
 
+/// Key of a note: whether the arguments of commands are to be left out.
+const REDACTED: &str = "redacted";
+
+/// What is being recorded, and whether its arguments are to be left out, for [`keep_left`].
+pub(super) fn note(program: &Program, is_redacted: bool) -> String {
+    let mut note = serde_json::to_value(program).expect("a program has string keys");
+    note[REDACTED] = is_redacted.into();
+    note.to_string()
+}
+
 /// Whether it held anything; it goes away if that is kept, or nothing.
 fn keep_left(args: &RecordArgs, left: Left) -> bool {
     let mut processes = raw::read(left.files()).unwrap_or_default();
@@ -45,7 +56,11 @@ fn keep_left(args: &RecordArgs, left: Left) -> bool {
         left.remove();
         return false;
     }
-    let program = serde_json::from_str::<Program>(&left.note()).unwrap_or_default();
+    let note: Value = serde_json::from_str(&left.note()).unwrap_or_default();
+    if args.redact || note[REDACTED] == true {
+        redact(&mut processes);
+    }
+    let program = serde_json::from_value::<Program>(note).unwrap_or_default();
     let seconds = processes.iter().map(|process| process.seconds).fold(0.0, f64::max);
     let host = describe_host();
     let program = Program {

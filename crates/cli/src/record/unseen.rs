@@ -110,11 +110,13 @@ fn gone(processes: &[Process]) -> Vec<String> {
     for process in processes {
         all.extend(process.gone.iter().filter(|(file, _)| wanted(process, file)).cloned());
     }
+    let has_servers = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
+    let servers = if has_servers { "; --symbols debuginfod asks the servers for it" } else { "" };
     let sentence = |(file, build_id): (String, String)| {
         format!(
             "The file {file} that ran is gone, or another one is there now, so its places are \
              offsets; convoy explain --symbols DIR names them by the file in DIR with the build-id \
-             {build_id}."
+             {build_id}{servers}."
         )
     };
     all.into_iter().map(sentence).collect()
@@ -135,8 +137,8 @@ fn without_room(processes: &[Process]) -> Vec<String> {
     let mut all = Vec::new();
     if unroomed > 0 {
         all.push(format!(
-            "{}: there was no room for them in the directory of the recording; name one with more: \
-             --buffer DIR.",
+            "{}: there was no room for them in the directory of the recording; name one with more \
+             (--buffer DIR), or allow more (--buffer-size SIZE).",
             of(unroomed)
         ));
     }
@@ -144,8 +146,11 @@ fn without_room(processes: &[Process]) -> Vec<String> {
         all.push(format!("{}: too many lived at once.", of(threads - unroomed)));
     }
     for (count, why) in [
-        (room, "there was no room in the directory of the recording (--buffer DIR)"),
-        (place, "the directory of the recording cannot be opened from there (chroot)"),
+        (
+            room,
+            "there was no room in the directory of the recording (--buffer DIR, --buffer-size SIZE)",
+        ),
+        (place, "the directory of the recording cannot be opened from there (another root)"),
         (limit, "no file of 230 MB may be written or mapped there (ulimit -f, ulimit -v)"),
     ] {
         if count > 0 {
@@ -162,7 +167,7 @@ fn without_room(processes: &[Process]) -> Vec<String> {
     if short > 0 {
         all.push(
             "Not all waits have their times: there was no room in the directory of the recording; \
-             name one with more: --buffer DIR."
+             name one with more (--buffer DIR), or allow more (--buffer-size SIZE)."
                 .to_owned(),
         );
     }

@@ -19,6 +19,7 @@ mod runs;
 mod safe;
 mod shell;
 mod signals;
+mod surroundings;
 mod sweep;
 mod trust;
 mod tutorial;

@@ -190,8 +190,11 @@ impl Watching {
         started
     }
 
-    /// Follows a process that runs already, with all that comes of it.
+    /// Follows a process that runs already, with all that comes of it, if it is not followed yet.
     pub fn follow(&self, pid: u32) {
+        if self.tables.processes.get(&pid.to_le_bytes()).is_ok_and(|found| found.is_some()) {
+            return;
+        }
         // Twice: a thread may begin between the list and being followed.
         let mut all = std::collections::BTreeSet::new();
         for _ in 0..2 {
@@ -242,11 +245,9 @@ impl Watching {
         // By its file in `/proc`: the name may mean something else elsewhere.
         let program = std::path::PathBuf::from(format!("/proc/{pid}/exe"));
         let is_go = self.golang.look_at(&program, &self.tables, self.offsets);
-        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let command = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
         *seen = Seen {
             maps,
-            command: command.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
+            command: crate::attach::command(pid),
             programs: value[process::PROGRAMS],
             at: Some(Instant::now()),
             is_go,

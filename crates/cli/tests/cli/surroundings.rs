@@ -1,0 +1,227 @@
+//! Recording where memory, processes, places and rights are short, and from outside.
+
+use crate::common::wait_until;
+use crate::safe::{acquisitions, in_namespace, named, program, read, record};
+use crate::{code, convoy, directory, stderr, stdout};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+const CONVOY: &str = env!("CARGO_BIN_EXE_convoy");
+
+#[test]
+fn where_few_processes_are_allowed_the_program_ends_as_it_would() {
+    let place = directory("surroundings-few");
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(&place, all).expect("it is ours");
+    for most in 1..8 {
+        // A user of this test alone: limits count the processes of a user.
+        let user = if rustix::process::geteuid().is_root() {
+            "setpriv --reuid 54321 --regid 54321 --clear-groups"
+        } else {
+            ""
+        };
+        let script = format!(
+            "ulimit -u {most} && exec {user} {CONVOY} record --kernel off -o r.json -- sh -c 'exit \
+             7'"
+        );
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &script]).current_dir(&place).env("CONVOY_STORE", "none");
+        let output = shell.env("HOME", "/nonexistent").output().expect("it starts");
+        let messages = stderr(&output);
+        assert!(!messages.contains("panicked"), "{most}: {messages}");
+        let is_started = code(&output) == Some(7);
+        assert!(
+            is_started || messages.contains("ulimit -u") || code(&output) == Some(126),
+            "{output:?}"
+        );
+        assert!(!is_started || place.join("r.json").exists(), "{output:?}");
+        let _not_there = std::fs::remove_file(place.join("r.json"));
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn all_is_recorded_without_shared_memory_without_a_home_and_with_a_root_that_cannot_be_written() {
+    let place = directory("surroundings-rough");
+    let (program, file) = (program(&place), place.join("r.json"));
+    let small = |size: &str| format!("mount -t tmpfs -o size={size},mode=0555 none /dev/shm");
+    let root = format!(
+        "mount --make-rprivate / && mount --rbind / /mnt && mount -o remount,bind,ro /mnt && mount \
+         --bind {0} /mnt{0} && mount --rbind /tmp /mnt/tmp && mount --rbind /dev /mnt/dev && mount \
+         --rbind /proc /mnt/proc && cd /mnt && exec chroot . bash -c",
+        place.display()
+    );
+    for (name, mounts) in [("none", small("4k")), ("64 MB", small("64m")), ("root", root)] {
+        let run = format!(
+            "env -u HOME -u XDG_CACHE_HOME -u XDG_DATA_HOME -u XDG_RUNTIME_DIR CONVOY_STORE=none \
+             TMPDIR=/tmp {CONVOY} record --kernel off -o {} -- {program} fork",
+            file.display()
+        );
+        let script =
+            if name == "root" { format!("{mounts} '{run}'") } else { format!("{mounts} && {run}") };
+        let Some(mut shell) = in_namespace(&script) else { return };
+        let output = shell.output().expect("it starts");
+        assert_eq!(code(&output), Some(4), "{name}: {output:?}");
+        assert_eq!(acquisitions(&read(&file)), 80_000, "{name}: {output:?}");
+        std::fs::remove_file(&file).expect("it goes away");
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn a_user_namespace_is_recorded() {
+    let place = directory("surroundings-user");
+    let (program, file) = (program(&place), place.join("r.json"));
+    let file_name = file.to_str().expect("UTF-8");
+    let inside = ["unshare", "-Ur", CONVOY, "record", "--kernel", "off", "-o", file_name, "--"];
+    let works = Command::new("unshare").args(["-Ur", "true"]).output();
+    if works.is_ok_and(|output| output.status.success()) {
+        let mut command = Command::new(inside[0]);
+        command.args(&inside[1..]).args([&program, "fork"]).env("CONVOY_STORE", "none");
+        let output = command.output().expect("it starts");
+        assert_eq!(code(&output), Some(4), "{output:?}");
+        assert_eq!(acquisitions(&read(&file)), 80_000, "{output:?}");
+        // And a program that makes one while it is recorded.
+        let output = record(&file, &["unshare", "-Ur", &program, "fork"]);
+        assert_eq!(code(&output), Some(4), "{output:?}");
+        assert_eq!(acquisitions(&read(&file)), 80_000, "{output:?}");
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn what_is_written_has_a_bound() {
+    let place = directory("surroundings-bound");
+    let (program, file) = (program(&place), place.join("r.json"));
+    let name = file.to_str().expect("UTF-8");
+    let sized = |size: &str, words: &[&str]| {
+        let all = ["record", "--kernel", "off", "--buffer-size", size, "-o", name, "--"];
+        convoy(&[&all[..], words].concat()).output().expect("it starts")
+    };
+    let output = sized("1M", &[&program, "spawnmany"]);
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    let count = acquisitions(&read(&file));
+    assert!(count > 0 && count < 300, "{count}");
+    let messages = stderr(&output);
+    assert!(messages.contains("processes that were forked were not recorded"), "{messages}");
+    assert!(messages.contains("--buffer-size SIZE"), "{messages}");
+    let output = sized("256M", &[&program, "spawnmany"]);
+    assert_eq!((code(&output), acquisitions(&read(&file))), (Some(0), 300), "{output:?}");
+    for (size, expected, words) in [
+        ("1K", 2, "between 1M and 1024G"),
+        ("many", 2, "such as 64M"),
+        ("1024G", 3, "of room, and --buffer-size is"),
+    ] {
+        let output = sized(size, &["true"]);
+        assert_eq!(code(&output), Some(expected), "{output:?}");
+        assert!(stderr(&output).contains(words), "{output:?}");
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn what_is_redacted_is_in_no_file() {
+    let place = directory("surroundings-redacted");
+    let store = place.join("runs.sqlite3");
+    let script = ["record", "--kernel", "off", "--redact", "--", "sh", "-c", "exit 3", "a-secret"];
+    let output = convoy(&script).env("CONVOY_STORE", &store).output().expect("it starts");
+    assert_eq!(code(&output), Some(3), "{output:?}");
+    let mut files = 0;
+    for entry in std::fs::read_dir(&place).expect("it is there").flatten() {
+        let bytes = std::fs::read(entry.path()).expect("readable");
+        let has_it = bytes.windows(8).any(|part| part == b"a-secret");
+        assert!(!has_it, "{}", entry.path().display());
+        files += 1;
+    }
+    assert!(files > 0, "the store is there");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn a_prediction_names_the_limit_that_it_meets_and_takes_any_path() {
+    let place = directory("surroundings-predict");
+    let (program, file) = (program(&place), place.join("r.json"));
+    record(&file, &[&program, "plain"]);
+    let script = format!("ulimit -v 4000000 && {CONVOY} predict {}", file.display());
+    let output = Command::new("bash").args(["-c", &script]).output().expect("it starts");
+    let messages = stderr(&output);
+    assert_eq!(code(&output), Some(3), "{messages}");
+    assert!(messages.contains("ulimit -v") && !messages.contains("fewer users"), "{messages}");
+    let odd = place.join(std::ffi::OsString::from_vec(b"no text \xff.json".to_vec()));
+    std::fs::write(&odd, "{}").expect("written");
+    for command in ["explain", "predict", "fix"] {
+        let output = convoy(&[command]).arg(&odd).output().expect("it starts");
+        assert_eq!(code(&output), Some(2), "{output:?}");
+        assert!(!stderr(&output).contains("UTF-8"), "{output:?}");
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn all_processes_of_a_control_group_are_looked_at() {
+    let place = directory("surroundings-group");
+    let (group, file) = (place.join("group"), place.join("r.json"));
+    std::fs::create_dir_all(group.join("below")).expect("directories");
+    let mut children = Vec::new();
+    for (prefix, list) in [("one", group.clone()), ("two", group.join("below"))] {
+        let program = place.join(prefix);
+        named(&program, prefix);
+        let mut child = Command::new(&program).arg("long").spawn().expect("it starts");
+        wait_until(&mut child, |_| true);
+        // What the kernel lists in a control group.
+        std::fs::write(list.join("cgroup.procs"), format!("{}\n", child.id())).expect("written");
+        children.push(child);
+    }
+    let [group, file] = [&group, &file].map(|path| path.to_str().expect("UTF-8"));
+    let words = ["record", "--kernel", "off", "--cgroup", group, "--seconds", "2", "-o", file];
+    let output = convoy(&words).output().expect("it starts");
+    for mut child in children {
+        child.kill().expect("it is ours");
+        child.wait().expect("it is dead");
+    }
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    let text = std::fs::read_to_string(file).expect("a record");
+    assert!(["one_lock", "two_lock"].iter().all(|name| text.contains(name)), "{text}");
+    for wrong in ["no/such/group", place.to_str().expect("UTF-8")] {
+        let output = convoy(&["record", "--cgroup", wrong]).output().expect("it starts");
+        assert_eq!(code(&output), Some(2), "{output:?}");
+        assert!(stderr(&output).contains("is no control group"), "{output:?}");
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn servers_of_debug_data_name_a_program_that_is_gone() {
+    let place = directory("surroundings-servers");
+    let (program, file, bin) = (place.join("real"), place.join("r.json"), place.join("bin"));
+    named(&program, "real");
+    let script = format!("cp {0} {1} && {1}; rm {1}", program.display(), place.join("x").display());
+    let mut command = convoy(&["record", "--kernel", "off", "-o"]);
+    command.arg(&file).args(["--", "sh", "-c", &script]).env("DEBUGINFOD_URLS", "http://[::1]:9");
+    let output = command.output().expect("it starts");
+    assert!(stderr(&output).contains("--symbols debuginfod"), "{output:?}");
+    std::fs::create_dir_all(&bin).expect("a directory");
+    // In place of elfutils' command: it knows one build-id.
+    let find = bin.join("debuginfod-find");
+    let script = format!(
+        "#!/bin/sh\nid=$(readelf -n {0} | sed -n 's/.*Build ID: //p')\n[ \"$1 $2\" = \"debuginfo \
+         $id\" ] && echo {0}\n",
+        program.display()
+    );
+    std::fs::write(&find, script).expect("written");
+    std::fs::set_permissions(&find, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let explain = || {
+        let mut command = convoy(&["explain", "--symbols", "debuginfod"]);
+        command.arg(&file).env("PATH", &path);
+        command.output().expect("it starts")
+    };
+    let output = explain();
+    assert!(stdout(&output).contains("real_lock"), "{output:?}");
+    std::fs::write(&find, "#!/bin/sh\nexit 1\n").expect("written");
+    let output = explain();
+    assert_eq!(code(&output), Some(3), "{output:?}");
+    assert!(stderr(&output).contains("DEBUGINFOD_URLS"), "{output:?}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}

@@ -1,0 +1,51 @@
+//! Files for processes that are forked after chroot(2): the directory of the recording is out of
+//! their reach, so their files are made before, and a page of each is mapped in all processes that
+//! come of this one. The process that takes one maps the rest of it through that page.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU64};
+
+use crate::layout::*;
+use crate::process::{self, GETPID, Map, call};
+use crate::{budget, real};
+
+/// Files that are set aside: as many processes can be forked behind a chroot(2).
+const COUNT: usize = 32;
+/// Their numbers follow the files that a process makes for itself.
+const TURNS: usize = 1000;
+const PAGE_BYTES: usize = PAGE * 8;
+const REMAP: usize = 25;
+const MAY_MOVE: usize = 1;
+
+type First = [AtomicU64; PAGE];
+static SPARES: [AtomicPtr<First>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
+
+/// libc's chroot(2), after files were set aside where none are.
+pub(crate) fn change_root(path: usize) -> c_int {
+    process::begin_after_fork();
+    if process::file().is_some() {
+        for (index, place) in
+            SPARES.iter().enumerate().filter(|(_, one)| one.load(Relaxed).is_null())
+        {
+            let Some(page) = process::first_page(TURNS + index) else { break };
+            place.store(page as *mut First, Release);
+        }
+    }
+    real::CHROOT.call([path, 0, 0, 0])
+}
+
+/// A file that no process has taken, mapped as a whole.
+pub(crate) fn take() -> Option<&'static Map> {
+    let own = call(GETPID, [0; 6]) as u64;
+    let is_taken = |place: &&AtomicPtr<First>| {
+        // SAFETY: a mapping of a page that is there, which only its owner changes.
+        let page = unsafe { place.load(Acquire).as_ref() };
+        page.is_some_and(|page| page[H_PID].compare_exchange(0, own, AcqRel, Relaxed).is_ok())
+    };
+    let place = SPARES.iter().find(is_taken)?;
+    let page = place.load(Relaxed) as usize;
+    let address = call(REMAP, [page, PAGE_BYTES, FILE_WORDS * 8, MAY_MOVE, 0, 0]);
+    // SAFETY: a shared mapping of that many words, which stays.
+    (address > 0).then(|| unsafe { &*(address as *const Map) })
+}

@@ -1,0 +1,194 @@
+//! Running processes that are looked at together from outside: one, or all of a control group.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::attach::{AttachError, Attached, KEPT_OPEN, RATE, SHARE};
+use crate::record::Process;
+
+/// Where control groups are mounted: alone, beside those of the first version, or by systemd.
+const MOUNTS: [&str; 3] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"];
+/// The file of a control group with the numbers of its processes.
+const MEMBERS: &str = "cgroup.procs";
+/// Time between two lists of the processes.
+const LIST: Duration = Duration::from_millis(100);
+/// Groups below a group, and processes of it, that are looked at.
+const MOST: usize = 1024;
+
+/// The processes.
+pub struct Outside {
+    /// The directory of the control group, if all of one are looked at.
+    group: Option<PathBuf>,
+    members: BTreeMap<u32, Attached>,
+    /// Processes that must not be looked at.
+    refused: BTreeSet<u32>,
+    ended: Vec<(Process, Vec<String>)>,
+    /// Processes that came when there were too many.
+    left_out: BTreeSet<u32>,
+    listed: Instant,
+    /// Processes that came since [`Outside::arrived`] was asked.
+    arrived: Vec<u32>,
+}
+
+impl Outside {
+    /// Attaches to one process.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn process(pid: u32) -> Result<Self, AttachError> {
+        let mut all = Self::none(None);
+        all.attach(pid)?;
+        Ok(all)
+    }
+
+    /// Attaches to all processes of a control group and the groups below it, those that come later
+    /// included. The path is absolute, or as `systemctl status` and `/proc/PID/cgroup` show it.
+    ///
+    /// # Errors
+    /// [`AttachError`]: there is no such group, it is empty, or none of its processes may be looked
+    /// at.
+    pub fn group(path: &Path) -> Result<Self, AttachError> {
+        let inner = path.strip_prefix("/").unwrap_or(path);
+        let below = MOUNTS.iter().map(|mount| Path::new(mount).join(inner));
+        let mut all = [path.to_owned()].into_iter().chain(below);
+        let found = all.find(|path| path.join(MEMBERS).is_file());
+        let found = found.ok_or_else(|| AttachError::NoGroup(path.to_owned()))?;
+        let mut all = Self::none(Some(found.clone()));
+        let mut refused = None;
+        for pid in members(&found) {
+            if let Err(error) = all.attach(pid) {
+                refused = Some(error);
+            }
+        }
+        match refused {
+            _ if !all.members.is_empty() => Ok(all),
+            Some(error) => Err(error),
+            None => Err(AttachError::EmptyGroup(path.to_owned())),
+        }
+    }
+
+    fn none(group: Option<PathBuf>) -> Self {
+        Self {
+            group,
+            members: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            ended: Vec::new(),
+            left_out: BTreeSet::new(),
+            listed: Instant::now(),
+            arrived: Vec::new(),
+        }
+    }
+
+    fn attach(&mut self, pid: u32) -> Result<(), AttachError> {
+        let refused = |error: &AttachError| {
+            if !matches!(error, AttachError::None(_)) {
+                self.refused.insert(pid);
+            }
+        };
+        let attached = Attached::new(pid).inspect_err(refused)?;
+        self.members.insert(pid, attached);
+        self.arrived.push(pid);
+        let each = KEPT_OPEN / self.members.len();
+        self.members.values_mut().for_each(|one| one.keep_open(each));
+        Ok(())
+    }
+
+    /// The processes that came since this was asked last.
+    pub fn arrived(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.arrived)
+    }
+
+    /// Looks once at all threads; how long to wait until the next look. `None`: all have ended.
+    pub fn look(&mut self) -> Option<Duration> {
+        let begin = Instant::now();
+        if self.listed.elapsed() > LIST {
+            self.list();
+        }
+        let gone = |one: &mut Attached| one.look_past(|_| false).is_none();
+        let ended = self.members.extract_if(.., |_, one| gone(one));
+        self.ended.extend(ended.map(|(_, one)| one.finish()));
+        if self.members.is_empty() {
+            return None;
+        }
+        let least = Duration::from_secs_f64(1.0 / RATE);
+        Some(least.max(begin.elapsed().mul_f64(1.0 / SHARE)))
+    }
+
+    /// Attaches to processes that came to the group.
+    fn list(&mut self) {
+        self.listed = Instant::now();
+        let there = self.group.as_deref().map(members).unwrap_or_default();
+        for pid in there {
+            let is_known = self.members.contains_key(&pid) || self.refused.contains(&pid);
+            if is_known {
+                continue;
+            }
+            if self.members.len() + self.ended.len() >= MOST {
+                self.left_out.insert(pid);
+            } else {
+                // One that may not be looked at is counted.
+                let _gone_already = self.attach(pid);
+            }
+        }
+    }
+
+    /// Ends the look; what was seen, in the order in which processes ended, and in sentences what
+    /// was not.
+    pub fn finish(mut self) -> (Vec<Process>, Vec<String>) {
+        let alive = std::mem::take(&mut self.members);
+        self.ended.extend(alive.into_values().map(Attached::finish));
+        let (processes, sentences): (Vec<_>, Vec<_>) = self.ended.into_iter().unzip();
+        // The longest look stands for all; they differ in how often there was one.
+        let mut unseen: Vec<String> = sentences.into_iter().next_back().unwrap_or_default();
+        for (count, why) in [
+            (self.refused.len(), "may not be looked at by this user; run this as root"),
+            (self.left_out.len(), "came when there were too many already"),
+        ] {
+            match count {
+                0 => {}
+                1 => unseen.push(format!("A process of the control group {why}.")),
+                _ => unseen.push(format!("{count} processes of the control group {why}.")),
+            }
+        }
+        (processes, unseen)
+    }
+}
+
+/// Numbers of the processes in a control group and below it.
+fn members(group: &Path) -> Vec<u32> {
+    let (mut found, mut groups, mut at) = (BTreeSet::new(), vec![group.to_owned()], 0);
+    while let Some(directory) = groups.get(at).cloned() {
+        at += 1;
+        let text = std::fs::read_to_string(directory.join(MEMBERS)).unwrap_or_default();
+        let numbers = text.lines().filter_map(|line| line.parse().ok());
+        // 0: a process outside of this PID namespace. Looking at itself, this would never end.
+        found.extend(numbers.filter(|pid| ![0, std::process::id()].contains(pid)));
+        let below = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        groups.extend(below.map(|entry| entry.path()).take(MOST.saturating_sub(groups.len())));
+    }
+    found.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_has_the_processes_of_those_below_it() {
+        let base = std::env::temp_dir().join(format!("convoy-group-{}", std::process::id()));
+        std::fs::create_dir_all(base.join("a/b")).expect("directories");
+        let own = std::process::id();
+        std::fs::write(base.join(MEMBERS), format!("0\n{own}\n4711\n")).expect("written");
+        std::fs::write(base.join("a/b").join(MEMBERS), "12\nno number\n").expect("written");
+        assert_eq!(members(&base), [12, 4711]);
+        let refused = Outside::group(&base.join("a")).err().expect("no group");
+        assert!(matches!(refused, AttachError::NoGroup(_)), "{refused}");
+        std::fs::write(base.join(MEMBERS), "").expect("written");
+        std::fs::write(base.join("a/b").join(MEMBERS), "").expect("written");
+        let refused = Outside::group(&base).err().expect("an empty one");
+        assert!(matches!(refused, AttachError::EmptyGroup(_)), "{refused}");
+        std::fs::remove_dir_all(base).expect("it goes away");
+    }
+}
