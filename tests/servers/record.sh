@@ -86,9 +86,9 @@ postgresql() {
   as() { (cd / && runuser -u postgres -- "$@"); }
   record postgresql "$(exec_start postgresql@ | sed "s/%i/$version-main/")"
   wait_for as pg_isready || wrong "it does not listen"
-  as pgbench -i -q postgres >"$work/load" 2>&1 && as pgbench -c 8 -t 50 postgres >>"$work/load" 2>&1 ||
+  { as pgbench -i -q postgres && as pgbench -c 8 -t 50 postgres; } >"$work/load" 2>&1 ||
     wrong "pgbench: $(tail -n 2 "$work/load")"
-  as psql -qc 'drop table pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers' postgres
+  as pgbench -i -I d -q postgres >>"$work/load" 2>&1
   pg_ctlcluster --skip-systemctl-redirect -m fast "$version-main" stop
   finish postgresql postgres
 }

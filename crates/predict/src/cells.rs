@@ -235,8 +235,8 @@ fn apply(change: Change, behaviour: &mut Behaviour) {
     }
 }
 
-/// Runs `work` on each item, on this thread and as many others as there are CPUs for; results are in the order
-/// of the items.
+/// Runs `work` on each item, on this thread and as many others as there are CPUs for; results are
+/// in the order of the items.
 fn side_by_side<T: Sync, R: Send, E: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R, E> + Sync,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::stage::{Ending, Pipeline, cargo, run as show};
+use crate::stage::{Ending, Pipeline, built, cargo, run as show};
 use crate::{Outcome, fuzz, golden, mutants, races};
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
@@ -53,6 +53,22 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("bench", &["bench", "--workspace"]),
 ];
 
+/// Records servers as their units start them, where some are installed.
+fn servers(root: &Path) -> anyhow::Result<Ending> {
+    const NONE: i32 = 2;
+    let build = show(&mut cargo(root, &["build", "--release", "-p", "convoy"]))?;
+    if !matches!(build, Ending::Passed) {
+        return Ok(build);
+    }
+    let mut script = Command::new(root.join("tests/servers/record.sh"));
+    let status = script.arg(built(root, "release", "convoy")).status()?;
+    Ok(match status.code() {
+        Some(0) => Ending::Passed,
+        Some(NONE) => Ending::Skipped("root, and nginx, PostgreSQL, MariaDB or sshd"),
+        _ => Ending::Failed,
+    })
+}
+
 /// Decodes the trace of a run with Perfetto's own schema, where its Python package is installed.
 fn perfetto(root: &Path) -> anyhow::Result<Ending> {
     let have = Command::new("python3").args(["-c", "import perfetto"]).output();
@@ -77,6 +93,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
         pipeline.stage(name, || show(cargo(root, arguments).env("CONVOY_BUDGET", &budget)));
     }
     pipeline.stage("perfetto", || perfetto(root));
+    pipeline.stage("servers", || servers(root));
     pipeline.stage("races", || races::run(root));
     // Other inputs every time; the seed is printed.
     let seed = std::process::id().to_string();

@@ -105,7 +105,7 @@ fn what_is_written_has_a_bound() {
     assert!(count > 0 && count < 300, "{count}");
     let messages = stderr(&output);
     assert!(messages.contains("processes that were forked were not recorded"), "{messages}");
-    assert!(messages.contains("--buffer-size SIZE"), "{messages}");
+    assert!(messages.contains("--buffer-size"), "{messages}");
     let output = sized("256M", &[&program, "spawnmany"]);
     assert_eq!((code(&output), acquisitions(&read(&file))), (Some(0), 300), "{output:?}");
     for (size, expected, words) in [

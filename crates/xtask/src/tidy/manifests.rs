@@ -37,6 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kernel",
             "lab",
             "machine",
+            "predict",
             "record",
             "report",
             "store",
