@@ -11,7 +11,7 @@ work=$(mktemp -d); chmod 755 "$work"; export CONVOY_STORE=none
 bad=0
 wrong() { echo "  WRONG: $*"; bad=1; }
 
-# Directories of recordings whose recorder lives no more, and processes of a server.
+# Prints directories of recordings whose recorder has exited, and processes of a server.
 traces() {
   for lock in {/dev/shm,/run,/tmp,/var/tmp}/convoy-record-*/lock; do
     [ -e "$lock" ] && flock -ns "$lock" true && echo "$lock"

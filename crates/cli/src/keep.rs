@@ -94,7 +94,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Leaves so many of the last arguments of the command out.
+    /// Removes the last `words` arguments of the command.
     pub(crate) fn leave_out(&mut self, words: usize) {
         let left = self.entry.command.len().saturating_sub(words);
         self.entry.command.truncate(left);
@@ -133,7 +133,7 @@ fn beside(entry: &Entry) -> String {
     format!("the record: {text}")
 }
 
-/// The arguments of this command, not all of which are text.
+/// Returns the arguments of this command; not all of them are UTF-8.
 pub(crate) fn arguments() -> Vec<String> {
     let words = std::env::args_os().skip(1);
     words.map(|word| word.to_string_lossy().into_owned()).collect()

@@ -22,7 +22,7 @@ const USAGE: &str = "usage: cargo xtask fuzz [--seconds N] [--seed N] [TARGET | 
 const MEMORY: u64 = 1 << 30;
 /// Address space of a reader, bytes; stacks of checked tasks are the most of it.
 const ADDRESSES: u64 = 2 << 30;
-/// The target whose virtual machines reserve much more, and use little of it.
+/// The target with virtual machines, which reserve more addresses and use few of them.
 const REPLAYS: &str = "predict";
 /// Bytes of a page.
 const PAGE: u64 = 4096;

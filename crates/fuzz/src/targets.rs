@@ -164,7 +164,7 @@ fn read_import(bytes: &[u8]) {
     }
 }
 
-/// The record of a program, and what `predict` and `fix` say about it.
+/// The record of a program, its prediction and the advice of `fix`.
 fn read_prediction(bytes: &[u8]) {
     static KERNEL: OnceLock<KernelPreset> = OnceLock::new();
     let kernel = KERNEL.get_or_init(|| {
@@ -186,10 +186,10 @@ fn read_prediction(bytes: &[u8]) {
     }
 }
 
-/// That a text for other programs has nothing that a terminal takes for a command.
+/// Checks that a text for other programs has no control characters.
 fn assert_plain(text: &str) {
     let command = text.chars().find(|c| c.is_control() && !"\n\t".contains(*c));
-    assert_eq!(command, None, "a control character stands in the output");
+    assert_eq!(command, None, "the output has a control character");
 }
 
 /// All that is made of a record: its account and its report in each format.

@@ -1,8 +1,8 @@
-//! How much all processes of a recording may write together: pages that are left of it, in a file
-//! that each of them maps.
+//! Bound on the pages that all processes of a recording write together: each process maps a file
+//! with the number of remaining pages.
 //!
-//! The recorder has written the file, so its page is there. A process that changes its user or its
-//! root keeps the mapping, and so do those that it forks.
+//! The recorder writes the file, so its page exists. A process that changes its user or its root
+//! keeps the mapping, and forked processes inherit it.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
@@ -17,10 +17,10 @@ const READ_WRITE: usize = 0o2;
 const PROTECT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
 
-/// The pages that are left; null: without a bound.
+/// Number of remaining pages; null without a bound.
 static LEFT: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Finds the file in the directory of the recording.
+/// Maps the file in the directory of the recording.
 pub(crate) fn find() {
     let descriptor = process::open(&paths::shared(BUDGET), READ_WRITE);
     if descriptor < 0 {
@@ -34,13 +34,13 @@ pub(crate) fn find() {
     }
 }
 
-/// Whether so many pages more may be written; they are taken.
+/// Takes pages from the remaining ones. Returns whether that succeeded.
 pub(crate) fn take(pages: usize) -> bool {
     let less = |left: u64| left.checked_sub(pages as u64);
     left().is_none_or(|left| left.fetch_update(Relaxed, Relaxed, less).is_ok())
 }
 
-/// Returns pages that were not there, and `false`.
+/// Adds pages to the remaining ones, and returns `false`.
 pub(crate) fn put_back(pages: usize) -> bool {
     if let Some(left) = left() {
         left.fetch_add(pages as u64, Relaxed);

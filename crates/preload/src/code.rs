@@ -15,7 +15,7 @@ static CODE: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }
 const NO_FILE: u64 = 1;
 static CODE_RANGES: AtomicUsize = AtomicUsize::new(0);
 
-/// The file is a new one; returns the number of ranges that were known.
+/// Begins a new file, and returns the number of known ranges.
 pub(crate) fn forget() -> usize {
     CODE_RANGES.swap(0, Relaxed)
 }

@@ -8,7 +8,7 @@ use crate::process::{GETPID, call};
 
 /// The environment variable that names the directory of the files.
 const VARIABLE: &[u8] = b"CONVOY_RECORD_DIR=";
-/// Longest path that is taken, with number and extension.
+/// Longest path, with process ID and number.
 pub(crate) const PATH: usize = 512;
 /// Room for the name of a file.
 const NAME: usize = 32;
@@ -18,7 +18,8 @@ pub(crate) type Path = [u8; PATH];
 
 static DIRECTORY: [AtomicU8; PATH] = [const { AtomicU8::new(0) }; PATH];
 
-/// Copies the directory's name: programs overwrite their environment. Whether there is one.
+/// Copies the name of the directory, since programs overwrite their environment. Returns whether
+/// there is one.
 pub(crate) fn learn(environment: Environment) -> bool {
     let Some(value) = value(environment, VARIABLE) else { return false };
     for (place, byte) in DIRECTORY.iter().zip(value) {
@@ -46,7 +47,7 @@ pub(crate) fn shared(name: &[u8]) -> Path {
     path
 }
 
-/// The directory, and how long its name is.
+/// Returns the directory, and the length of its name.
 fn directory() -> (Path, usize) {
     let (mut path, mut length) = ([0; PATH], 0);
     while length < PATH - NAME && DIRECTORY[length].load(Relaxed) != 0 {

@@ -162,7 +162,7 @@ pub(crate) fn open(path: &[u8], flags: usize) -> isize {
     call(OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0o600, 0, 0])
 }
 
-/// Makes the file of a process that has been forked and has not locked yet.
+/// Creates the file of a forked process that has not locked yet.
 pub(crate) fn begin_after_fork() {
     if STATE.compare_exchange(FORKED, BEGINNING, AcqRel, Relaxed).is_ok() {
         begin();
@@ -245,19 +245,19 @@ fn make() -> Result<&'static Map, usize> {
     Ok(file)
 }
 
-/// Makes a file of this process.
+/// Creates a file of this process.
 fn create(turn: usize) -> isize {
     open(&paths::own(turn), READ_WRITE | CREATE_NEW)
 }
 
-/// Maps a new file, and closes it.
+/// Maps a new file, and closes its descriptor.
 fn map(descriptor: isize) -> Result<&'static Map, usize> {
     let address = map_words(descriptor, FILE_WORDS)?;
     // SAFETY: a shared mapping of that many zeros, which stays.
     Ok(unsafe { &*(address as *const Map) })
 }
 
-/// The first page of a new file, which is there: its address.
+/// Creates a file, reserves and maps its first page, and returns the address.
 pub(crate) fn first_page(turn: usize) -> Option<usize> {
     let descriptor = create(turn);
     let address = if descriptor < 0 { None } else { map_words(descriptor, PAGE).ok() }?;

@@ -82,12 +82,12 @@ fn take(file: &Map, page: usize, pages: usize) -> bool {
     budget::take(pages) && (populate() || budget::put_back(pages))
 }
 
-/// Has the pages of a mapping set aside; what the kernel says.
+/// Reserves pages of a mapping, and returns the result of madvise(2).
 fn populate(address: usize, pages: usize) -> isize {
     call(MADVISE, [address, pages * PAGE_BYTES, POPULATE_WRITE, 0, 0, 0])
 }
 
-/// Has the first page of a mapping set aside.
+/// Reserves the first page of a mapping. Returns whether that succeeded.
 pub(crate) fn take_first(address: usize) -> bool {
     budget::take(1) && (populate(address, 1) == 0 || budget::put_back(1))
 }

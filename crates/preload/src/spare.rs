@@ -1,6 +1,6 @@
-//! Files for processes that are forked after chroot(2): the directory of the recording is out of
-//! their reach, so their files are made before, and a page of each is mapped in all processes that
-//! come of this one. The process that takes one maps the rest of it through that page.
+//! Files for processes that are forked after chroot(2), when the directory of the recording is out
+//! of reach: they are created before, and forked processes inherit a mapping of the first page of
+//! each. The process that takes a file maps the rest through that page.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -10,9 +10,9 @@ use crate::layout::*;
 use crate::process::{self, GETPID, Map, call};
 use crate::{budget, real};
 
-/// Files that are set aside: as many processes can be forked behind a chroot(2).
+/// Number of files, and so of processes that are recorded behind a chroot(2).
 const COUNT: usize = 32;
-/// Their numbers follow the files that a process makes for itself.
+/// Number of the first one; a process uses the numbers below for its own files.
 const TURNS: usize = 1000;
 const PAGE_BYTES: usize = PAGE * 8;
 const REMAP: usize = 25;
@@ -21,7 +21,7 @@ const MAY_MOVE: usize = 1;
 type First = [AtomicU64; PAGE];
 static SPARES: [AtomicPtr<First>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
 
-/// libc's chroot(2), after files were set aside where none are.
+/// Calls libc's chroot(2), after it has created missing files.
 pub(crate) fn change_root(path: usize) -> c_int {
     process::begin_after_fork();
     if process::file().is_some() {
@@ -35,7 +35,7 @@ pub(crate) fn change_root(path: usize) -> c_int {
     real::CHROOT.call([path, 0, 0, 0])
 }
 
-/// A file that no process has taken, mapped as a whole.
+/// Takes a file that no process has taken, and maps all of it.
 pub(crate) fn take() -> Option<&'static Map> {
     let own = call(GETPID, [0; 6]) as u64;
     let is_taken = |place: &&AtomicPtr<First>| {

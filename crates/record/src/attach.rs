@@ -54,13 +54,13 @@ pub enum AttachError {
         "the kernel does not tell what threads wait for ({0}); start the program with convoy record"
     )]
     Silent(std::io::Error),
-    /// It is no control group.
+    /// The path is not a control group.
     #[error(
         "{} is no control group; name a directory below /sys/fs/cgroup, or what systemctl status \
          shows after CGroup:", .0.display()
     )]
     NoGroup(PathBuf),
-    /// It has no process.
+    /// The control group is empty.
     #[error("the control group {} has no processes that are seen from here", .0.display())]
     EmptyGroup(PathBuf),
 }
@@ -190,7 +190,7 @@ impl Attached {
         })
     }
 
-    /// Keeps at most so many files open, since others are looked at, too.
+    /// Limits the number of open files, which all recorded processes share.
     pub(crate) fn keep_open(&mut self, most: usize) {
         self.kept_open = most;
         for thread in self.threads.values_mut().skip(most) {
@@ -416,7 +416,7 @@ impl Attached {
     }
 }
 
-/// The words with which a process was started.
+/// Returns the command line of a process.
 pub(crate) fn command(pid: u32) -> Vec<String> {
     let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = text.split(|byte| *byte == 0).filter(|word| !word.is_empty());

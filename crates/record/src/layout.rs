@@ -19,7 +19,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
 pub const VERSION: u64 = 8;
 
-/// Name of the file with the number of pages that all processes together may still write.
+/// Name of the file with the number of pages that all processes together may still use.
 pub const BUDGET: &[u8] = b"budget";
 
 /// Words of a page.

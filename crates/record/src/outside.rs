@@ -1,4 +1,4 @@
-//! Running processes that are looked at together from outside: one, or all of a control group.
+//! Recording of running processes from outside: one process, or all of a control group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,27 +7,28 @@ use std::time::{Duration, Instant};
 use crate::attach::{AttachError, Attached, KEPT_OPEN, RATE, SHARE};
 use crate::record::Process;
 
-/// Where control groups are mounted: alone, beside those of the first version, or by systemd.
+/// Mount points of control groups: version 2 alone, version 2 with version 1, and systemd with
+/// version 1.
 const MOUNTS: [&str; 3] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"];
 /// The file of a control group with the numbers of its processes.
 const MEMBERS: &str = "cgroup.procs";
 /// Time between two lists of the processes.
 const LIST: Duration = Duration::from_millis(100);
-/// Groups below a group, and processes of it, that are looked at.
-const MOST: usize = 1024;
+/// Most processes, and most groups below the group, that are recorded.
+const MOST: usize = 512;
 
-/// The processes.
+/// The recorded processes.
 pub struct Outside {
-    /// The directory of the control group, if all of one are looked at.
+    /// Directory of the control group; `None` for a single process.
     group: Option<PathBuf>,
     members: BTreeMap<u32, Attached>,
-    /// Processes that must not be looked at.
+    /// Processes that this user may not trace.
     refused: BTreeSet<u32>,
     ended: Vec<(Process, Vec<String>)>,
-    /// Processes that came when there were too many.
+    /// Processes that started when [`MOST`] were recorded already.
     left_out: BTreeSet<u32>,
     listed: Instant,
-    /// Processes that came since [`Outside::arrived`] was asked.
+    /// Processes since the last call of [`Outside::arrived`].
     arrived: Vec<u32>,
 }
 
@@ -42,12 +43,13 @@ impl Outside {
         Ok(all)
     }
 
-    /// Attaches to all processes of a control group and the groups below it, those that come later
-    /// included. The path is absolute, or as `systemctl status` and `/proc/PID/cgroup` show it.
+    /// Attaches to all processes of a control group and the groups below it, including processes
+    /// that start later. The path is absolute, or as `systemctl status` and `/proc/PID/cgroup`
+    /// print it.
     ///
     /// # Errors
-    /// [`AttachError`]: there is no such group, it is empty, or none of its processes may be looked
-    /// at.
+    /// [`AttachError`]: the group does not exist or is empty, or this user may trace none of its
+    /// processes.
     pub fn group(path: &Path) -> Result<Self, AttachError> {
         let inner = path.strip_prefix("/").unwrap_or(path);
         let below = MOUNTS.iter().map(|mount| Path::new(mount).join(inner));
@@ -94,12 +96,13 @@ impl Outside {
         Ok(())
     }
 
-    /// The processes that came since this was asked last.
+    /// Returns the processes that were added since the last call.
     pub fn arrived(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.arrived)
     }
 
-    /// Looks once at all threads; how long to wait until the next look. `None`: all have ended.
+    /// Samples all threads once, and returns the time until the next sample. `None`: all processes
+    /// have exited.
     pub fn look(&mut self) -> Option<Duration> {
         let begin = Instant::now();
         if self.listed.elapsed() > LIST {
@@ -115,7 +118,7 @@ impl Outside {
         Some(least.max(begin.elapsed().mul_f64(1.0 / SHARE)))
     }
 
-    /// Attaches to processes that came to the group.
+    /// Attaches to new processes of the group.
     fn list(&mut self) {
         self.listed = Instant::now();
         let there = self.group.as_deref().map(members).unwrap_or_default();
@@ -127,23 +130,23 @@ impl Outside {
             if self.members.len() + self.ended.len() >= MOST {
                 self.left_out.insert(pid);
             } else {
-                // One that may not be looked at is counted.
+                // A refusal is counted there.
                 let _gone_already = self.attach(pid);
             }
         }
     }
 
-    /// Ends the look; what was seen, in the order in which processes ended, and in sentences what
-    /// was not.
+    /// Ends the recording. Returns the processes in the order in which they exited, and sentences
+    /// about missing data.
     pub fn finish(mut self) -> (Vec<Process>, Vec<String>) {
         let alive = std::mem::take(&mut self.members);
         self.ended.extend(alive.into_values().map(Attached::finish));
         let (processes, sentences): (Vec<_>, Vec<_>) = self.ended.into_iter().unzip();
-        // The longest look stands for all; they differ in how often there was one.
+        // The sentences of the processes differ only in the sampling interval.
         let mut unseen: Vec<String> = sentences.into_iter().next_back().unwrap_or_default();
         for (count, why) in [
-            (self.refused.len(), "may not be looked at by this user; run this as root"),
-            (self.left_out.len(), "came when there were too many already"),
+            (self.refused.len(), "may not be traced by this user; run this as root"),
+            (self.left_out.len(), "started when too many were recorded already"),
         ] {
             match count {
                 0 => {}
@@ -155,14 +158,15 @@ impl Outside {
     }
 }
 
-/// Numbers of the processes in a control group and below it.
+/// Returns the IDs of the processes in a control group and below it.
 fn members(group: &Path) -> Vec<u32> {
     let (mut found, mut groups, mut at) = (BTreeSet::new(), vec![group.to_owned()], 0);
     while let Some(directory) = groups.get(at).cloned() {
         at += 1;
         let text = std::fs::read_to_string(directory.join(MEMBERS)).unwrap_or_default();
         let numbers = text.lines().filter_map(|line| line.parse().ok());
-        // 0: a process outside of this PID namespace. Looking at itself, this would never end.
+        // 0 is a process outside of this PID namespace. Convoy itself is left out, since it would
+        // wait for its own exit.
         found.extend(numbers.filter(|pid| ![0, std::process::id()].contains(pid)));
         let below = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));

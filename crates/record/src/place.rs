@@ -7,7 +7,7 @@
 //! ```text
 //! convoy-record-UID-16 digits   0711  a lock while the recorder lives, what is being recorded,
 //! |                                   the object where no other place serves
-//! `- 32 digits                 01733  one file for each process, and what they may still write
+//! `- 32 digits                 01733  one file per process, and the number of remaining pages
 //! ```
 
 use std::ffi::OsStr;
@@ -167,7 +167,7 @@ impl Place {
         pages[..8].copy_from_slice(&(most / PAGE_BYTES as u64).to_le_bytes());
         let budget = files.join(OsStr::from_bytes(BUDGET));
         std::fs::write(&budget, pages)?;
-        // Processes that have another user than the recorder write less and less into it, too.
+        // Processes under another user than the recorder subtract from it, too.
         std::fs::set_permissions(&budget, std::fs::Permissions::from_mode(0o666))?;
         // All may add files whose names they know, and only their owners change or remove them.
         sys::fchmod(open_directory(&files)?, Mode::from_raw_mode(0o1733))?;

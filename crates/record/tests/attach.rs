@@ -56,6 +56,6 @@ fn who_waits_for_whom_is_seen_from_outside() {
 #[test]
 fn a_process_that_is_not_there_is_refused() {
     // Numbers of processes end at four million.
-    let error = Outside::process(u32::MAX / 2).err().expect("nobody has that number");
+    let error = Outside::process(u32::MAX / 2).err().expect("no process has that ID");
     assert!(matches!(error, AttachError::None(_)), "{error}");
 }

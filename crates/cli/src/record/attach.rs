@@ -1,4 +1,4 @@
-//! Processes that run already, looked at from outside.
+//! Recording of running processes from outside.
 
 use super::RecordArgs;
 use super::keep::{keep, redact};
@@ -11,8 +11,8 @@ use convoy_record::{Process, Program, Record, VERSION};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Looks at a process, or at all of a control group, until they end, for the given time, or until
-/// an interrupt.
+/// Samples a process, or all processes of a control group, until they exit, the time is over, or an
+/// interrupt arrives.
 pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let refused = |error: AttachError| match error {
         AttachError::None(_) | AttachError::NoGroup(_) => Failure::usage(error),
@@ -68,13 +68,13 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
     Err(Failure::environment("the record could be written nowhere; name a place: --output FILE"))
 }
 
-/// Takes what the kernel has counted, every wait, in place of what was seen of it from outside.
+/// Replaces the sampled waits by the waits that the kernel counted, which are complete.
 fn add_waits(
     watching: Watching,
     processes: &mut Vec<Process>,
     mut unseen: Vec<String>,
 ) -> Vec<String> {
-    // The first sentence says how often it was looked.
+    // The first sentence is about samples.
     unseen.drain(..unseen.len().min(1));
     for process in &mut *processes {
         process.locks.clear();

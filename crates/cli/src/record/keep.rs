@@ -36,7 +36,7 @@ fn spare() -> [PathBuf; 2] {
     [PathBuf::from("."), std::env::temp_dir()]
 }
 
-/// Leaves the arguments of commands out. Servers write some behind their names: "nginx: worker".
+/// Removes the arguments of commands, and the text that servers add to their names after a colon.
 pub(super) fn redact(processes: &mut [Process]) {
     for process in processes {
         process.command.truncate(1);

@@ -146,10 +146,7 @@ fn without_room(processes: &[Process]) -> Vec<String> {
         all.push(format!("{}: too many lived at once.", of(threads - unroomed)));
     }
     for (count, why) in [
-        (
-            room,
-            "there was no room in the directory of the recording (--buffer DIR, --buffer-size)",
-        ),
+        (room, "there was no room in the directory of the recording (--buffer DIR, --buffer-size)"),
         (place, "the directory of the recording cannot be opened from there (another root)"),
         (limit, "no file of 230 MB may be written or mapped there (ulimit -f, ulimit -v)"),
     ] {

@@ -202,7 +202,7 @@ fn servers_of_debug_data_name_a_program_that_is_gone() {
     let output = command.output().expect("it starts");
     assert!(stderr(&output).contains("--symbols debuginfod"), "{output:?}");
     std::fs::create_dir_all(&bin).expect("a directory");
-    // In place of elfutils' command: it knows one build-id.
+    // A substitute for the command of elfutils that knows one build-id.
     let find = bin.join("debuginfod-find");
     let script = format!(
         "#!/bin/sh\nid=$(readelf -n {0} | sed -n 's/.*Build ID: //p')\n[ \"$1 $2\" = \"debuginfo \

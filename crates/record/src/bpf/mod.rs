@@ -190,7 +190,7 @@ impl Watching {
         started
     }
 
-    /// Follows a process that runs already, with all that comes of it, if it is not followed yet.
+    /// Follows a running process and its descendants, unless it is followed already.
     pub fn follow(&self, pid: u32) {
         if self.tables.processes.get(&pid.to_le_bytes()).is_ok_and(|found| found.is_some()) {
             return;
