@@ -11,6 +11,7 @@ use crate::local::*;
 use crate::owners::Cause;
 use crate::process;
 use crate::real::Real;
+use crate::robust;
 use crate::stack;
 use crate::thread::{Monitor, Packed, Thread, Turn};
 use crate::waiters::Waiters;
@@ -113,6 +114,7 @@ fn go_on(
     if result == how.busy {
         return wait(how, thread, key, block, (lock, site));
     }
+    robust::settle(lock, result);
     thread.takes(lock, key);
     if turn.is_sampled && is_owned(result) {
         acquired(thread, key, ticks().saturating_sub(requested));
@@ -133,6 +135,7 @@ fn tried(
     lock: usize,
     (site, key, result): (usize, Option<Key>, c_int),
 ) -> c_int {
+    robust::settle(lock, result);
     let Some(thread) = Thread::known() else { return result };
     if result == how.busy {
         return wait(how, thread, key, || block.call([lock, 0, 0, 0]), (lock, site));
@@ -151,6 +154,7 @@ fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site
     }
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result != how.busy {
+        robust::settle(lock, result);
         if how.kind == SEMAPHORE && result == 0 {
             took(thread, lock);
         }

@@ -32,6 +32,7 @@ mod owners;
 mod paths;
 mod process;
 mod real;
+mod robust;
 mod room;
 mod spare;
 mod stack;

@@ -53,12 +53,13 @@ pub(crate) fn is_there(word: usize) -> bool {
 /// Whether these words may be touched; makes room for them, if there is any.
 pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
     let (first, last) = (word / PAGE, (word + words - 1) / PAGE);
-    if (first..=last).all(|page| is_there(page * PAGE)) {
+    let missing = (first..=last).filter(|page| !is_there(page * PAGE)).count();
+    if missing == 0 {
         return true;
     }
     // Where there was none, there rarely is some later.
     let failed = FAILED.load(Relaxed);
-    if !failed.is_multiple_of(SELDOM) || !take(file, first, last + 1 - first) {
+    if !failed.is_multiple_of(SELDOM) || !take(file, (first, last + 1 - first), missing) {
         FAILED.store(failed + 1, Relaxed);
         // The header is there before anything else.
         if first > 0 && !guard::is_quiet() {
@@ -72,14 +73,15 @@ pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
     true
 }
 
-fn take(file: &Map, page: usize, pages: usize) -> bool {
+/// Reserves pages of which some are missing; only these count against the bound.
+fn take(file: &Map, (page, pages): (usize, usize), missing: usize) -> bool {
     let address = core::ptr::from_ref(file) as usize + page * PAGE_BYTES;
     let populate = || match populate(address, pages) {
         // An older kernel: by the file. One without such calls is taken at its word.
         EINVAL => allocate(page, pages),
         result => result == 0,
     };
-    budget::take(pages) && (populate() || budget::put_back(pages))
+    budget::take(missing) && (populate() || budget::put_back(missing))
 }
 
 /// Reserves pages of a mapping, and returns the result of madvise(2).

@@ -80,6 +80,7 @@ fn a_program_ends_as_without_the_recorder() {
         ("fsize", 0),
         ("nofile", 0),
         ("kill9", 137),
+        ("unrecoverable", 0),
     ] {
         let output = record(&file, &[&program, mode]);
         assert_eq!(code(&output), Some(expected), "{mode}: {output:?}");

@@ -410,6 +410,8 @@ int main(int c, char **v)
             ++*x;
             U(p);
         } if (!q) {
+            while (*x < 200000)
+                usleep(1000);
             L(p);
             _exit(0);
         }
@@ -420,6 +422,27 @@ int main(int c, char **v)
         pthread_mutex_consistent(p);
         U(p);
         return *x == 200000 ? 0 : 12;
+    }
+
+    IS("unrecoverable") {
+        pthread_mutex_t *p = mmap(0, 4096, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        pthread_mutexattr_t a;
+        pthread_mutexattr_init(&a);
+        pthread_mutexattr_setpshared(&a, 1);
+        pthread_mutexattr_setrobust(&a, 1);
+        pthread_mutex_init(p, &a);
+        if (!fork()) {
+            L(p);
+            _exit(0);
+        }
+        wait(0);
+        if (L(p) != EOWNERDEAD)
+            return 11;
+        U(p);
+        for (int i = 0; i < 10000; i++)
+            if (L(p) != ENOTRECOVERABLE || U(p) != EPERM)
+                return 12;
+        return 0;
     }
 
     IS("pi") {
