@@ -108,9 +108,13 @@ impl Outside {
         if self.listed.elapsed() > LIST {
             self.list();
         }
-        let gone = |one: &mut Attached| one.look_past(|_| false).is_none();
-        let ended = self.members.extract_if(.., |_, one| gone(one));
-        self.ended.extend(ended.map(|(_, one)| one.finish()));
+        let look = |(pid, one): (&u32, &mut Attached)| {
+            let is_gone = one.look_past(|_| false).is_none();
+            is_gone.then_some(*pid)
+        };
+        let gone: Vec<u32> = self.members.iter_mut().filter_map(look).collect();
+        let gone = gone.iter().filter_map(|pid| self.members.remove(pid));
+        self.ended.extend(gone.map(Attached::finish));
         if self.members.is_empty() {
             return None;
         }

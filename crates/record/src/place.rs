@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn more_than_there_is_room_for_is_refused() {
         let refused = Place::new(Some(&std::env::temp_dir()), Some(1 << 60));
-        let text = refused.err().expect("no disk has an exabyte").to_string();
+        let text = refused.expect_err("no disk has an exabyte").to_string();
         assert!(text.contains("--buffer-size is 1125899906842624 KiB"), "{text}");
         let place = Place::new(None, Some(1 << 20)).expect("a megabyte");
         let pages = std::fs::read(place.files().join("budget")).expect("the bound");

@@ -415,7 +415,7 @@ fn every_mode_ends_as_without_the_recorder() {
     let file = file.to_str().expect("UTF-8");
     let run = |words: &[&str]| {
         let mut command = Command::new("timeout");
-        command.args(["60"]).args(words).current_dir(&place);
+        command.args(["300"]).args(words).current_dir(&place);
         command.env("CONVOY_STORE", "none").output().expect("it starts")
     };
     let convoy = env!("CARGO_BIN_EXE_convoy");
