@@ -117,7 +117,7 @@ pub use quota::{Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock};
 pub use quota::{ByPackage, Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
 pub use rwlock_queued::QueuedRwLock;
 pub use rwsem::RwSemaphore;
-pub use rwsem_spin::SpinRwSemaphore;
+pub use rwsem_spin::{Spin50, Spin316, SpinRwSemaphore, WriterQueue, WriterSpin};
 #[cfg(feature = "std")]
 pub use semaphore::NativeSemaphore;
 pub use semaphore::{ArchSemaphore, Handoff, Opportunistic, Policy, PublishedFix, RawSemaphore};

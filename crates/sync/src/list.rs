@@ -10,7 +10,6 @@ use crate::platform::{Platform, Sleep};
 use crate::queued::QueuedLock;
 use crate::quota::{QuotaRwLock, Room};
 use crate::rwlock::RwLock;
-use crate::rwsem::RwSemaphore;
 use crate::semaphore::RawSemaphore;
 use crate::spin::{TasLock, TicketLock};
 use core::fmt;
@@ -80,6 +79,9 @@ macro_rules! every_lock {
                 "The sleeping one of 2.6.25: readers enter together.";
             RwsemSpin = "rwsem-spin", "rwsem", $crate::SpinRwSemaphore<P, L>, [Shared],
                 "The sleeping one of 3.16: writers spin and steal.";
+            RwsemSpinLate = "rwsem-spin-late", "rwsem",
+                $crate::SpinRwSemaphore<P, L, $crate::Spin50>, [Shared],
+                "5.0: its writers spin on when the owner changes.";
             GlibcRwlock = "glibc-rwlock", "glibc", $crate::glibc::RwLock<P>, [Shared],
                 "That of glibc: readers pass waiting writers.";
             GlibcRwlockWriters = "glibc-rwlock-writers", "glibc",
@@ -438,28 +440,6 @@ impl<P: Platform, R: Room<P>> Lock for QuotaRwLock<P, R> {
     }
     fn release_shared(&self) {
         self.read_unlock();
-    }
-}
-
-impl<P: Platform, L: RawLock<P> + Default> Lock for RwSemaphore<P, L> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::new()
-    }
-    fn acquire(&self) {
-        self.down_write();
-    }
-    fn try_acquire(&self) -> bool {
-        self.down_write_trylock()
-    }
-    fn release(&self) {
-        self.up_write();
-    }
-    fn acquire_shared(&self) {
-        self.down_read();
-    }
-    fn release_shared(&self) {
-        self.up_read();
     }
 }
 

@@ -163,16 +163,18 @@ impl<P: Platform> SpinQueue<P> for McsQueue<P> {
     }
 
     fn at_head<R>(&self, body: impl FnOnce() -> R) -> R {
-        let me = Node {
-            locked: P::AtomicU32::new(NO),
-            linked: P::AtomicU32::new(NO),
-            next: Cell::new(None),
-        };
+        let me = Node::new();
         P::touch(&me, Access::Fresh);
         self.lock(&me);
         let result = body();
         self.unlock(&me);
         result
+    }
+}
+
+impl<P: Platform> Node<P> {
+    fn new() -> Self {
+        Self { locked: P::AtomicU32::new(NO), linked: P::AtomicU32::new(NO), next: Cell::new(None) }
     }
 }
 
@@ -182,6 +184,15 @@ impl<P: Platform> McsQueue<P> {
     pub(crate) fn is_empty(&self) -> bool {
         // Relaxed: a snapshot orders nothing.
         self.tail.load(Relaxed) == NOBODY
+    }
+
+    /// Runs `body` as the head. Returns whether the queue was empty afterwards.
+    pub(crate) fn pass(&self, body: impl FnOnce()) -> bool {
+        let me = Node::new();
+        P::touch(&me, Access::Fresh);
+        self.lock(&me);
+        body();
+        self.unlock(&me)
     }
 
     fn lock(&self, me: &Node<P>) {
@@ -201,13 +212,14 @@ impl<P: Platform> McsQueue<P> {
         P::spin_until_is(&me.locked, YES);
     }
 
-    fn unlock(&self, me: &Node<P>) {
+    /// Leaves the queue. Returns whether it was empty then.
+    fn unlock(&self, me: &Node<P>) -> bool {
         let mine = core::ptr::from_ref(me).expose_provenance();
         // Acquire pairs with the release in `lock`.
         if me.linked.load(Acquire) == NO {
             // me -> 0: nobody came. Release pairs with the next one's exchange.
             if self.tail.compare_exchange(mine, NOBODY, Release, Relaxed).is_ok() {
-                return;
+                return true;
             }
             P::spin_until_is(&me.linked, YES);
         }
@@ -220,5 +232,6 @@ impl<P: Platform> McsQueue<P> {
             // Release pairs with the acquire of the spinner.
             next.locked.store(YES, Release);
         }
+        false
     }
 }

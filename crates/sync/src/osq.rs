@@ -54,7 +54,7 @@ use crate::spin::TicketLock;
 
 /// See the module documentation.
 #[repr(C)]
-pub(crate) struct SpinnerQueue<P: Platform> {
+pub struct SpinnerQueue<P: Platform> {
     lock: TicketLock<P>,
     queue: Queue<P>,
 }

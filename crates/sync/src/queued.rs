@@ -5,46 +5,58 @@
 //!
 //! ## States
 //!
-//! | `locked` | queue | meaning |
-//! |---|---|---|
-//! | 0 | empty | free |
-//! | 1 | empty | held, nobody waits |
-//! | 1 | somebody | held; the head of the queue looks at `locked`, the others at their nodes |
-//! | 0 | somebody | just released: the head takes it next |
+//! `word` has flags; `held` is 1 while a task that has queued owns the lock, 0 otherwise.
+//!
+//! | flag | meaning |
+//! |---|---|
+//! | `LOCKED` | a task owns the lock |
+//! | `PENDING` | one waiter outside the queue takes the lock next |
+//! | `QUEUED` | tasks queue, or a task that has queued owns the lock |
 //!
 //! ## Transitions
 //!
 //! ```text
-//! lock     queue empty and locked: 0 -> 1; else queue, be the head, wait for 0, 0 -> 1, leave
-//! unlock   locked: 1 -> 0
+//! lock     word: 0 -> LOCKED
+//!          LOCKED -> LOCKED + PENDING     wait for the owner, then PENDING -> LOCKED
+//!          anything else: queue, add QUEUED, at the head wait for QUEUED alone and held = 0, then
+//!          held: 0 -> 1; the last of the queue then removes QUEUED, adds LOCKED, and held: 1 -> 0
+//! unlock   held: 1 -> 0, or if it is 0 remove LOCKED
 //! ```
 //!
 //! ## Invariants
 //!
-//! - I1 At most one task is between `lock` and `unlock`.
-//! - I2 A task that finds somebody in the queue does not take the lock before them.
+//! - I1 At most one task is between `lock` and `unlock`. While it is, `LOCKED` is set or `held` is
+//!   1.
+//! - I2 While `PENDING` or `QUEUED` is set, no newcomer adds `LOCKED`.
+//! - I3 `held` is written by the owner and by the head of the queue that becomes the owner, and is
+//!   1 only while `QUEUED` is set or the owner removes it.
 //!
 //! ## Memory ordering
 //!
-//! The release store of `unlock` pairs with the acquire exchange that takes the lock. The queue
-//! orders nothing for the section; its own orderings are those of [`McsQueue`].
+//! The release operations of `unlock` pair with the acquire operations that add `LOCKED` and with
+//! the acquire of the looks that precede the others. The queue orders nothing for the critical
+//! section; [`McsQueue`] describes its orderings.
 //!
 //! ## Progress and fairness
 //!
-//! First come, first served, with one exception: who saw an empty queue may still take the lock
-//! when others have queued meanwhile. It came before them, and does so once.
+//! First come, first served, with one exception: newcomers may pass the queue between the exchange
+//! that makes a task its head and the addition of `QUEUED`, and between the removal of `QUEUED` by
+//! the last one and its addition by the next.
 //!
 //! ## Cost
 //!
-//! 16 bytes and a line on each waiter's stack. Uncontended: one look and one locked operation in
-//! one line, one plain store to give back. Contended: a hand-over moves the line to the head of the
-//! queue alone, and another one wakes the next head.
+//! 16 bytes and a line on each queued waiter's stack. Uncontended: one locked operation to acquire
+//! and one to release. Contended: a hand-over moves the line to the head of the queue alone, by two
+//! plain stores, and another one wakes the next head. A single waiter does not queue, and
+//! only the line moves.
 //!
 //! ## Lineage
 //!
-//! Linux 4.2, `queued_spin_lock_slowpath` in kernel/locking/qspinlock.c (commit a33fda35e3a7).
-//! Difference: the queue has a word of its own instead of half of one, from which the exception
-//! follows, and there is no bit for the first waiter alone.
+//! Linux 4.2, `queued_spin_lock_slowpath` in kernel/locking/qspinlock.c (commits a33fda35e3a7 and
+//! c1fb159db9f2, the pending bit). Differences: there flags and the end of the queue share one
+//! word, and the owner stores to a byte of it. Here the end of the queue and `held`, which replaces
+//! that byte after tasks have queued, are separate words on the same line. The exception follows
+//! from this. The release is a locked operation if no task has queued.
 
 use crate::event::LockEvent;
 use crate::lock::RawLock;
@@ -52,28 +64,89 @@ use crate::mcs::{McsQueue, SpinQueue};
 use crate::platform::{Atomic, Platform};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
+const PENDING: u32 = 2;
+const QUEUED: u32 = 4;
 
 /// See the module documentation.
 #[repr(C)]
 pub struct QueuedLock<P: Platform> {
-    locked: P::AtomicU32,
+    word: P::AtomicU32,
+    held: P::AtomicU32,
     queue: McsQueue<P>,
 }
 
 impl<P: Platform> QueuedLock<P> {
-    /// 0 -> 1; whether it was 0.
+    /// 0 -> LOCKED. Returns the flags that prevented it.
     #[inline]
-    fn take(&self) -> bool {
+    fn take(&self) -> Result<u32, u32> {
         // Acquire pairs with the release in `unlock`.
-        self.locked.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok()
+        self.word.compare_exchange(0, LOCKED, Acquire, Relaxed)
+    }
+
+    #[cold]
+    fn lock_slow(&self, seen: u32) {
+        P::happened(LockEvent::Contended, self);
+        if seen == LOCKED && self.lock_pending() {
+            return;
+        }
+        if self.queue.pass(|| self.take_at_head()) {
+            // -QUEUED, +LOCKED. Relaxed: the head has acquired; the owner stays the same.
+            self.word.fetch_sub(QUEUED - LOCKED, Relaxed);
+            // Release: who sees it sees LOCKED.
+            self.held.store(0, Release);
+        }
+    }
+
+    /// Waits outside the queue if no other task waits. Returns whether it took the lock.
+    fn lock_pending(&self) -> bool {
+        // Acquire pairs with the release in `unlock`, if the lock is free already.
+        let before = self.word.fetch_or(PENDING, Acquire);
+        if before & (PENDING | QUEUED) != 0 {
+            if before & PENDING == 0 {
+                // Others queue: they come first. Relaxed: a flag that orders nothing.
+                self.word.fetch_and(!PENDING, Relaxed);
+            }
+            return false;
+        }
+        if before & LOCKED != 0 {
+            // The acquire of the last look pairs with the release in `unlock`.
+            P::spin_until(&self.word, |word| word & LOCKED == 0);
+        }
+        // PENDING -> LOCKED: no other task adds LOCKED while PENDING is set (I2), and a head of the
+        // queue waits for it. Relaxed: the operations above have acquired.
+        self.word.fetch_sub(PENDING - LOCKED, Relaxed);
+        true
+    }
+
+    /// As the head of the queue: held: 0 -> 1.
+    fn take_at_head(&self) {
+        let is_free = |word: u32| word & (LOCKED | PENDING) == 0;
+        loop {
+            // The acquires of the last looks pair with the releases in `unlock`. The last one of
+            // the queue before may still remove the flag.
+            let word = P::spin_until(&self.word, |word| is_free(word) || word & QUEUED == 0);
+            if word & QUEUED == 0 {
+                // Relaxed: a flag that orders nothing.
+                self.word.fetch_or(QUEUED, Relaxed);
+                continue;
+            }
+            P::spin_until_is(&self.held, 0);
+            // The last one of the queue before may have become LOCKED before `held` was 0. If not,
+            // QUEUED keeps newcomers out from here on. Relaxed: the look before has acquired.
+            let word = self.word.load(Relaxed);
+            if is_free(word) && word & QUEUED != 0 {
+                // Relaxed: the looks have acquired. Only the head may write (I3).
+                return self.held.store(1, Relaxed);
+            }
+        }
     }
 }
 
 impl<P: Platform> Default for QueuedLock<P> {
     fn default() -> Self {
-        Self { locked: P::AtomicU32::new(UNLOCKED), queue: McsQueue::new() }
+        let word = || P::AtomicU32::new(0);
+        Self { word: word(), held: word(), queue: McsQueue::new() }
     }
 }
 
@@ -81,16 +154,8 @@ impl<P: Platform> RawLock<P> for QueuedLock<P> {
     #[inline]
     fn lock(&self) {
         P::preempt_disable();
-        if !self.queue.is_empty() || !self.take() {
-            P::happened(LockEvent::Contended, self);
-            self.queue.at_head(|| {
-                loop {
-                    P::spin_until(&self.locked, |locked| locked == UNLOCKED);
-                    if self.take() {
-                        break;
-                    }
-                }
-            });
+        if let Err(seen) = self.take() {
+            self.lock_slow(seen);
         }
         P::happened(LockEvent::Acquired, self);
     }
@@ -98,7 +163,7 @@ impl<P: Platform> RawLock<P> for QueuedLock<P> {
     #[inline]
     fn try_lock(&self) -> bool {
         P::preempt_disable();
-        let taken = self.queue.is_empty() && self.take();
+        let taken = self.take().is_ok();
         if taken {
             P::happened(LockEvent::Acquired, self);
         } else {
@@ -110,19 +175,26 @@ impl<P: Platform> RawLock<P> for QueuedLock<P> {
     #[inline]
     fn unlock(&self) {
         P::happened(LockEvent::Released, self);
-        // 1 -> 0. Release pairs with the acquire in `take`.
-        self.locked.store(UNLOCKED, Release);
+        // Relaxed: only the owner and those that become it write `held` (I3).
+        if self.held.load(Relaxed) == 1 {
+            // Release pairs with the acquire of the next head.
+            self.held.store(0, Release);
+        } else {
+            // -LOCKED. Release pairs with the acquire operations that add it.
+            self.word.fetch_sub(LOCKED, Release);
+        }
         P::preempt_enable();
     }
 
     fn is_locked(&self) -> bool {
         // Relaxed: a snapshot orders nothing.
-        self.locked.load(Relaxed) == LOCKED
+        self.word.load(Relaxed) & LOCKED != 0 || self.held.load(Relaxed) == 1
     }
 
     #[inline]
     fn is_contended(&self) -> bool {
-        !self.queue.is_empty()
+        // Relaxed: a snapshot orders nothing.
+        self.word.load(Relaxed) & PENDING != 0 || !self.queue.is_empty()
     }
 }
 
@@ -132,27 +204,33 @@ mod tests {
     use crate::native::Native;
 
     #[test]
-    fn nobody_passes_the_queue_though_the_lock_is_free() {
+    fn newcomers_do_not_pass_a_waiter_though_the_lock_is_free() {
         let lock = QueuedLock::<Native>::default();
         let entered = core::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Who is at the head of the queue has not taken the lock yet.
-            lock.queue.at_head(|| {
-                assert!(!lock.try_lock(), "an attempt passes it");
-                scope.spawn(|| {
-                    lock.lock();
-                    // Relaxed, as below: one flag.
-                    entered.store(true, Relaxed);
-                    lock.unlock();
-                });
-                // It may not have come yet; it must not have passed.
-                for _ in 0..1000 {
-                    std::thread::yield_now();
-                }
-                assert!(!entered.load(Relaxed), "a newcomer passes it");
+            // The owner has left, and the first waiter has not acquired the lock yet. Relaxed, as
+            // below: one word, and one flag.
+            lock.word.store(PENDING, Relaxed);
+            assert!(!lock.try_lock(), "an attempt passes it");
+            scope.spawn(|| {
+                lock.lock();
+                // Relaxed, as above.
+                entered.store(true, Relaxed);
+                lock.unlock();
             });
+            // It may not have come yet; it must not have passed.
+            for _ in 0..1000 {
+                std::thread::yield_now();
+            }
+            // Relaxed, as above.
+            assert!(!entered.load(Relaxed), "a newcomer passes it");
+            // Relaxed, as above.
+            lock.word.fetch_sub(PENDING - LOCKED, Relaxed);
+            lock.unlock();
         });
         // Relaxed: the thread was waited for.
         assert!(entered.load(Relaxed) && lock.try_lock());
+        // Relaxed, as above.
+        assert_eq!(lock.word.load(Relaxed), LOCKED, "no flag stays behind");
     }
 }

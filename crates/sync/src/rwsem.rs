@@ -55,6 +55,7 @@
 //! transient states.
 
 use crate::event::LockEvent;
+use crate::list::Lock;
 use crate::lock::RawLock;
 use crate::platform::{Access, Atomic, Platform};
 use crate::queue::{Queue, Waiter};
@@ -233,6 +234,28 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
             }
         }
         self.lock.unlock_irqrestore(flags);
+    }
+}
+
+impl<P: Platform, L: RawLock<P> + Default> Lock for RwSemaphore<P, L> {
+    fn with_units(units: u32) -> Self {
+        assert_eq!(units, 1);
+        Self::new()
+    }
+    fn acquire(&self) {
+        self.down_write();
+    }
+    fn try_acquire(&self) -> bool {
+        self.down_write_trylock()
+    }
+    fn release(&self) {
+        self.up_write();
+    }
+    fn acquire_shared(&self) {
+        self.down_read();
+    }
+    fn release_shared(&self) {
+        self.up_read();
     }
 }
 

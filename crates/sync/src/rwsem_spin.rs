@@ -1,5 +1,5 @@
-//! [`SpinRwSemaphore`]: the sleeping reader/writer lock of Linux 3.16 to 4.20, whose writers spin
-//! while a writer runs, and steal.
+//! [`SpinRwSemaphore`]: the sleeping reader/writer lock of Linux 3.16 to 5.1, whose writers spin
+//! while a writer runs, and steal. [`WriterSpin`] has what changed in between.
 //!
 //! Use it to model those kernels, and where sections are short and writers many. Readers never
 //! spin; they starve where writers come without end.
@@ -18,17 +18,19 @@
 //! | `owner` | meaning |
 //! |---|---|
 //! | a task | that writer, a hint for spinners |
-//! | none | free, or readers, or a writer for a moment |
+//! | readers | readers, or free since the last of them released it; with [`Spin50`] only |
+//! | none | free, or readers with [`Spin316`], or a writer for a moment |
 //!
 //! ## Transitions
 //!
 //! ```text
 //! read     count += 1; negative: count -= 1, queue, sleep until granted
 //! write    count += WRITER; if that makes anything but WRITER: undo, spin, queue
-//! spin     if a writer is visible and runs: in turn, as long as it does; take 0 or WAITING by
-//!          adding WRITER; ends when the CPU is wanted
+//! spin     if a writer is visible and runs, or with `Spin50` no reader is visible: in turn, while
+//!          that holds; take 0 or WAITING by adding WRITER; ends when the CPU is wanted
 //! queue    the first in count adds WAITING; woken: WAITING -> WRITER (+ WAITING if others queue)
-//! unlock   take the contribution back; negative, and nobody active: wake
+//! unlock   take the contribution back; negative, and no task active: wake; with `Spin50` not if a
+//!          task spins and another one has the inner lock
 //! wake     first is a writer: wake it, it stays queued     first are readers: grant all of them
 //! ```
 //!
@@ -58,19 +60,26 @@
 //! ## Lineage
 //!
 //! Linux 3.16, kernel/locking/rwsem-xadd.c: spinning of commit 4fc828e24cd9, not beside readers
-//! from commit 37e9562453b8 on; stealing from 3.10. Differences: the halves
-//! of `count` have 16 bits, as on 32-bit machines, so at most 32767 tasks are readers at once;
-//! readers in a row are granted by one operation each instead of one for all; a woken writer looks
-//! again under the inner lock, not before it; the queue of spinners is `SpinnerQueue`.
+//! from commit 37e9562453b8 on; stealing from 3.10. [`Spin50`] adds commits 1a99367023f6 and
+//! 9198f6edfd9c (4.1: spinners stay without an owner, and after it changes), 59aabfc7e959
+//! (4.2: no wakeup while a task spins), 19c5d690e416 (4.8: readers are owners) and 925b9cd1b89a
+//! (4.20: each reader writes the owner). Differences: the halves of `count` have 16 bits, as on
+//! 32-bit machines, so at most 32767 tasks are readers at once; readers in a row are granted by one
+//! operation each instead of one for all; a woken writer looks again under the inner lock, not
+//! before it; the queue of spinners is `SpinnerQueue`, or with [`Spin50`] `McsQueue`, which no
+//! spinner leaves before its turn.
+
+mod rules;
 
 use crate::event::LockEvent;
 use crate::list::Lock;
 use crate::lock::RawLock;
-use crate::osq::SpinnerQueue;
 use crate::platform::{Access, Atomic, Platform, Sleep, TaskId};
 use crate::queue::{Queue, Waiter};
 use crate::spin::TicketLock;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::fence;
+pub use rules::{Spin50, Spin316, WriterQueue, WriterSpin};
 
 const READER: u32 = 1;
 const ACTIVE: u32 = 0xffff;
@@ -78,6 +87,8 @@ const WAITING: u32 = 0xffff_0000;
 const WRITER: u32 = WAITING + READER;
 /// No task: the owner of a lock without a writer.
 const NOBODY: TaskId = TaskId::MAX;
+/// Readers: the owner of a lock that a reader was the last to acquire.
+const READERS: TaskId = TaskId::MAX - 1;
 
 /// Whether somebody waits, or a writer has been there or has just been.
 fn negative(count: u32) -> bool {
@@ -98,34 +109,40 @@ enum Whom {
 
 /// The sleeping reader/writer lock whose writers spin. See the module documentation.
 #[repr(C)]
-pub struct SpinRwSemaphore<P: Platform, L: RawLock<P> = TicketLock<P>> {
+pub struct SpinRwSemaphore<P: Platform, L: RawLock<P> = TicketLock<P>, R: WriterSpin<P> = Spin316> {
     count: P::AtomicU32,
     owner: P::AtomicU32,
     lock: L,
     sleepers: Queue<P>,
-    spinners: SpinnerQueue<P>,
+    spinners: R::Spinners,
 }
 
 // SAFETY: the queues are used only while their inner locks are held; the words are atomics of the
 // platform, which are `Sync` by the bound.
-unsafe impl<P: Platform<AtomicU32: Sync>, L: RawLock<P> + Sync> Sync for SpinRwSemaphore<P, L> {}
+unsafe impl<P: Platform<AtomicU32: Sync>, L: RawLock<P> + Sync, R: WriterSpin<P>> Sync
+    for SpinRwSemaphore<P, L, R>
+{
+}
 // SAFETY: a lock that can be moved has no waiters, so it owns no foreign pointer.
-unsafe impl<P: Platform<AtomicU32: Send>, L: RawLock<P> + Send> Send for SpinRwSemaphore<P, L> {}
+unsafe impl<P: Platform<AtomicU32: Send>, L: RawLock<P> + Send, R: WriterSpin<P>> Send
+    for SpinRwSemaphore<P, L, R>
+{
+}
 
-impl<P: Platform, L: RawLock<P> + Default> Default for SpinRwSemaphore<P, L> {
+impl<P: Platform, L: RawLock<P> + Default, R: WriterSpin<P>> Default for SpinRwSemaphore<P, L, R> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<P: Platform, L: RawLock<P> + Default> SpinRwSemaphore<P, L> {
+impl<P: Platform, L: RawLock<P> + Default, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
     /// An unlocked lock.
     pub fn new() -> Self {
         Self::with_lock(L::default())
     }
 }
 
-impl<P: Platform, L: RawLock<P>> SpinRwSemaphore<P, L> {
+impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
     /// An unlocked lock around `lock`, its inner lock, which is free.
     pub fn with_lock(lock: L) -> Self {
         Self {
@@ -133,7 +150,7 @@ impl<P: Platform, L: RawLock<P>> SpinRwSemaphore<P, L> {
             owner: P::AtomicU32::new(NOBODY),
             lock,
             sleepers: Queue::new(),
-            spinners: SpinnerQueue::new(),
+            spinners: R::Spinners::new(),
         }
     }
 
@@ -143,6 +160,10 @@ impl<P: Platform, L: RawLock<P>> SpinRwSemaphore<P, L> {
         // count += 1. Acquire pairs with the release in `up_write`.
         if negative(self.count.fetch_add(READER, Acquire).wrapping_add(READER)) {
             self.read_slow();
+        }
+        if R::READERS_OWN {
+            // Relaxed: a hint for spinners.
+            self.owner.store(READERS, Relaxed);
         }
         P::happened(LockEvent::Acquired, self);
     }
@@ -240,6 +261,10 @@ impl<P: Platform, L: RawLock<P>> SpinRwSemaphore<P, L> {
         if taken {
             return;
         }
+        if R::READERS_OWN {
+            // Pairs with the fence in `wake`.
+            fence(SeqCst);
+        }
         let waiter = Waiter::new(false);
         let flags = self.lock.lock_irqsave();
         let alone = self.sleepers.is_empty();
@@ -298,19 +323,24 @@ impl<P: Platform, L: RawLock<P>> SpinRwSemaphore<P, L> {
 
     /// Spins as long as that promises the lock soon; whether it was taken.
     fn spin(&self) -> bool {
-        // Relaxed: a hint. Without a visible writer readers may own it, which nobody can watch.
+        // Relaxed: a hint.
         let owner = self.owner.load(Relaxed);
-        if P::need_resched() || owner == NOBODY || !P::on_cpu(owner) {
-            return false;
-        }
-        self.spinners.at_head(|| self.spin_at_head()).unwrap_or(false)
+        let promising = match owner {
+            // Readers may own it, and no spinner can watch them.
+            NOBODY => R::READERS_OWN,
+            READERS => false,
+            task => P::on_cpu(task),
+        };
+        promising
+            && !P::need_resched()
+            && self.spinners.run_at_head(|| self.spin_at_head()).unwrap_or(false)
     }
 
     fn spin_at_head(&self) -> bool {
         loop {
             // Relaxed: a hint.
             let owner = self.owner.load(Relaxed);
-            if owner != NOBODY && !self.spin_on_owner(owner) {
+            if owner == READERS || (owner != NOBODY && !self.spin_on_owner(owner)) {
                 return false;
             }
             if self.steal() {
@@ -326,15 +356,35 @@ impl<P: Platform, L: RawLock<P>> SpinRwSemaphore<P, L> {
         }
     }
 
-    /// Spins while the writer `task` owns it and runs; whether no writer seems to own it then.
+    /// Spins while the writer `task` owns it and runs; whether to spin further: if no writer seems
+    /// to own it, or if another one may.
     fn spin_on_owner(&self, task: TaskId) -> bool {
         let left = |now| !P::on_cpu(task) || now != task || P::need_resched();
-        P::spin_until(&self.owner, left) == NOBODY
+        match P::spin_until(&self.owner, left) {
+            NOBODY => true,
+            READERS => false,
+            // The owner may have released and acquired it again.
+            now => R::READERS_OWN && (now != task || (P::on_cpu(task) && !P::need_resched())),
+        }
     }
 
     #[cold]
     #[inline(never)]
     fn wake(&self) {
+        if R::READERS_OWN {
+            // Pairs with the fence in `write_slow`: a spinner that is seen sees the release, or one
+            // that sleeps has left the queue before and is not seen.
+            fence(SeqCst);
+        }
+        if self.spinners.is_used() {
+            // The spinner takes the lock, or reads its state under the inner lock before it sleeps.
+            let flags = P::irq_save();
+            if self.lock.try_lock() {
+                self.wake_locked(Whom::First);
+                self.lock.unlock();
+            }
+            return P::irq_restore(flags);
+        }
         let flags = self.lock.lock_irqsave();
         self.wake_locked(Whom::First);
         self.lock.unlock_irqrestore(flags);
@@ -368,6 +418,10 @@ impl<P: Platform, L: RawLock<P>> SpinRwSemaphore<P, L> {
                 // Acquire for the waiter, whose record passes it on.
                 self.count.fetch_add(own.wrapping_add(queue), Acquire);
             }
+            if R::READERS_OWN {
+                // Relaxed: a hint for spinners.
+                self.owner.store(READERS, Relaxed);
+            }
             P::event(LockEvent::Handoff, self, waiter.task);
             // SAFETY: it was found in the queue, under the inner lock.
             unsafe { Waiter::wake(waiter.into()) };
@@ -393,7 +447,7 @@ impl<P: Platform, L: RawLock<P>> SpinRwSemaphore<P, L> {
     }
 }
 
-impl<P: Platform, L: RawLock<P> + Default> Lock for SpinRwSemaphore<P, L> {
+impl<P: Platform, L: RawLock<P> + Default, R: WriterSpin<P>> Lock for SpinRwSemaphore<P, L, R> {
     fn with_units(units: u32) -> Self {
         assert_eq!(units, 1);
         Self::default()
@@ -422,11 +476,16 @@ mod tests {
     use crate::native::Native;
     use crate::rwsem::tests::meet;
 
-    #[test]
-    fn writers_are_alone_and_nobody_is_forgotten() {
-        let lock = SpinRwSemaphore::<Native, AdaptiveLock<Native>>::new();
+    fn all_come_and_go<R: WriterSpin<Native>>() {
+        let lock = SpinRwSemaphore::<Native, AdaptiveLock<Native>, R>::new();
         meet(&lock);
         assert!(!lock.is_locked());
         assert_eq!(lock.count.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn writers_are_alone_and_nobody_is_forgotten() {
+        all_come_and_go::<Spin316>();
+        all_come_and_go::<Spin50>();
     }
 }
