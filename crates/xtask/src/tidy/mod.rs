@@ -7,6 +7,7 @@
 pub(crate) mod files;
 mod locks;
 mod manifests;
+mod prose;
 mod rust;
 mod source;
 mod text;
@@ -73,6 +74,9 @@ pub(crate) struct Config {
     /// Functions (`path::name`) that may be longer than the limit, with their own limit.
     #[serde(default)]
     pub(crate) long_functions: BTreeMap<String, usize>,
+    /// Phrases to avoid, and their largest rate by directory. A ratchet: only downwards.
+    #[serde(default)]
+    pub(crate) prose: prose::Prose,
 }
 
 /// Prints every finding in the tree at `root`.
@@ -130,6 +134,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     }
     findings.append(&mut rust::stale(&files, &config));
     findings.append(&mut manifests::check(&files)?);
+    findings.append(&mut prose::check(&files, &config.prose));
     findings.sort();
     Ok(findings)
 }
