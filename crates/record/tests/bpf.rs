@@ -168,6 +168,10 @@ fn a_mutex_of_go_is_named_although_its_threads_never_wait_for_it() {
     let mut processes = Vec::new();
     let unseen = watching.finish(&mut processes);
     std::fs::remove_dir_all(place).expect("it goes away");
+    let causes = processes.iter().flat_map(|process| &process.causes);
+    let cause = causes.max_by(|a, b| a.wait_s.total_cmp(&b.wait_s)).expect("there are causes");
+    assert!(cause.held_at.starts_with("main.(*ledger).book (mutex.go:"), "{cause:#?}");
+    assert!(cause.count > 50 && cause.wait_s > 0.0 && cause.samples() == cause.count, "{cause:#?}");
     let account = Account::new(&record(wall_s, processes, unseen));
     let first = account.locks.first().expect("there are locks");
     assert_eq!(first.lock.kind, Kind::Mutex, "{first:#?}");

@@ -39,7 +39,7 @@ pub(crate) fn find(name: &str, store: Option<&Path>) -> Result<Option<Record>, F
             return Err(Failure::usage(format!("{name} is no record: {what}")));
         }
         let text = String::from_utf8_lossy(&bytes);
-        if text.trim_start().starts_with('{') {
+        if text.trim_start().starts_with('{') && !import::is_recording(&text) {
             return Ok(Some(Record::parse(&text, path)?));
         }
         if let Some(imported) = import::read(path, &text) {

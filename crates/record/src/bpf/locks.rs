@@ -181,7 +181,9 @@ impl Word {
                 kind: lock.kind,
                 place: place.clone(),
                 act: act.clone(),
-                held_at: stacks.names.place(site, callers.get(from + 1..).unwrap_or_default()),
+                held_at: without_defer(
+                    stacks.names.place(site, callers.get(from + 1..).unwrap_or_default()),
+                ),
                 held_act: act.clone(),
                 count: times.count,
                 wait_s: times.total_s,
@@ -268,6 +270,13 @@ impl Word {
     }
 }
 
+/// The name of the function of Go around a deferred call, which has a function of its own:
+/// `f.deferwrap2 (x.go:5)`.
+fn without_defer(place: String) -> String {
+    let Some((function, rest)) = place.split_once(".deferwrap") else { return place };
+    [function, rest.trim_start_matches(|digit: char| digit.is_ascii_digit())].concat()
+}
+
 impl Lock {
     /// Adds what was counted at one stack.
     fn add_wait(
@@ -321,6 +330,13 @@ impl Lock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn deferred_calls_are_named_after_their_function() {
+        let place = without_defer("main.(*Log).Sync.deferwrap2 (main.go:5)".to_owned());
+        assert_eq!(place, "main.(*Log).Sync (main.go:5)");
+        assert_eq!(without_defer("main.f (x.go:1)".to_owned()), "main.f (x.go:1)");
+    }
 
     #[test]
     fn flags_say_what_a_lock_is() {

@@ -59,6 +59,11 @@ pub fn read(path: &Path, text: &str) -> Option<Result<Record, RecordError>> {
     })
 }
 
+/// Returns whether the text is JSON of a flight recording of Java, not a record of this program.
+pub fn is_recording(text: &str) -> bool {
+    text.lines().filter(|line| !line.trim().is_empty()).take(2).any(jfr::is_json)
+}
+
 /// The record in the bytes of `path`, if they are those of a profile of Go.
 pub fn read_bytes(path: &Path, bytes: &[u8]) -> Option<Record> {
     let bytes = pprof::unpacked(bytes).filter(|bytes| pprof::is_profile(bytes))?;
