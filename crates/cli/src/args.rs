@@ -104,16 +104,15 @@ pub(crate) enum Format {
 
 /// Flags of every command.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(next_help_heading = "Output")]
 pub(crate) struct Common {
     /// Form of the results
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, default_value = "table", help_heading = "Output")]
     pub(crate) format: Format,
     /// Write results to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
     /// No progress on standard error
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Output")]
     pub(crate) quiet: bool,
 }
 

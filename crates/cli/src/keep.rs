@@ -15,16 +15,17 @@ pub(crate) const STORE_HELP: &str = "The store of all runs; default $CONVOY_STOR
 
 /// Flags of every command that leaves a record.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Output")]
 pub(crate) struct StoreArgs {
     /// The store of all runs.
     #[arg(long, value_name = "FILE", help = STORE_HELP, hide_short_help = true)]
+    #[arg(help_heading = "Output")]
     pub(crate) store: Option<PathBuf>,
     /// Keep no record of this run
     #[arg(long, conflicts_with_all = ["store", "tag"], hide_short_help = true)]
+    #[arg(help_heading = "Output")]
     pub(crate) no_store: bool,
     /// Name of the record (repeatable); `@NAME` stands for it later
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
     pub(crate) tag: Vec<String>,
 }
 

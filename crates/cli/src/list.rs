@@ -6,7 +6,7 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use convoy_catalogue::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf, WORKLOADS};
 use convoy_lab::lock_loop::{Library, Policy};
-use convoy_report::{Cell, Column, MAX_WIDTH, Table, wrap};
+use convoy_report::{Cell, Column, Table, page_wrap};
 use convoy_workload::jobs::Job;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -74,9 +74,7 @@ pub(crate) fn run(args: &List) -> Result<ExitCode, Failure> {
     for kind in kinds {
         let listed = kind.entries();
         let names: Vec<&str> = listed.iter().map(|(name, _)| *name).collect();
-        for line in wrap(&format!("{}: {}", kind.name(), names.join(", ")), MAX_WIDTH) {
-            brief.extend([line.as_str(), "\n"]);
-        }
+        brief += &page_wrap(&format!("{}: {}", kind.name(), names.join(", ")));
         for (name, about) in &listed {
             entries.push(json!({ "kind": kind.name(), "name": name, "description": about }));
             table.row([&kind.name(), *name, about].map(Cell::text).to_vec());

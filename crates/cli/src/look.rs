@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 pub(crate) use convoy_report::plain;
-use convoy_report::{MAX_WIDTH, set_page_width};
+use convoy_report::set_page_width;
 use std::io::IsTerminal as _;
 use std::sync::OnceLock;
 
@@ -16,6 +16,9 @@ pub(crate) enum Color {
     /// Never
     Never,
 }
+
+/// Columns where nothing says how wide the page is.
+pub(crate) const WIDTH: usize = 80;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
@@ -42,7 +45,7 @@ pub(crate) fn set(color: Color) {
     let columns = set("COLUMNS").and_then(|columns| columns.parse().ok());
     let size = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
     let width = || size().map(|size| usize::from(size.ws_col)).filter(|_| terminal);
-    set_page_width(columns.or_else(width).filter(|&width| width > 0).unwrap_or(MAX_WIDTH));
+    set_page_width(columns.or_else(width).filter(|&width| width > 0).unwrap_or(WIDTH));
 }
 
 /// A text for people as it is printed: in the alphabet of the locale, with colour if wanted.

@@ -155,7 +155,7 @@ pub(crate) fn print(
     csv: impl FnOnce() -> String,
 ) -> Result<(), Failure> {
     if common.output.is_some() {
-        convoy_report::set_page_width(convoy_report::MAX_WIDTH);
+        convoy_report::set_page_width(look::WIDTH);
     }
     let text = match common.format {
         Format::Table if common.output.is_some() => look::plain(&table()).into_owned(),

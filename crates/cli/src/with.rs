@@ -29,19 +29,22 @@ enum Semaphore {
     Handoff,
 }
 
+/// Heading of the flags below in a help.
+const HEADING: &str = "Locks in place of those of libc";
+
 /// Locks in place of those of libc.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Locks in place of those of libc")]
 pub(crate) struct Policies {
     /// Mutexes, normal and adaptive ones of one process
-    #[arg(long, value_enum, value_name = "POLICY")]
+    #[arg(long, value_enum, value_name = "POLICY", help_heading = HEADING)]
     mutex: Option<Mutex>,
     /// Semaphores of one process
-    #[arg(long, value_enum, value_name = "POLICY")]
+    #[arg(long, value_enum, value_name = "POLICY", help_heading = HEADING)]
     sem: Option<Semaphore>,
     /// The mutexes of one place, as convoy explain prints it: `file.c:12`, a function in which they
     /// are made or first taken, or a variable; may be given several times
     #[arg(long, value_name = "SITE=POLICY", value_parser = chosen)]
+    #[arg(help_heading = HEADING)]
     lock: Vec<(String, String)>,
 }
 

@@ -133,7 +133,7 @@ impl ExplainReport {
     /// For people.
     pub fn to_text(&self) -> String {
         let mut text = page_wrap(&self.verdict()) + "\n";
-        text.extend([self.title.as_str(), "\n"]);
+        text += &page_wrap(&self.title);
         text.extend(self.explained.figures());
         let paragraph = |title: &str, sentences: &[String]| {
             let lines = wrap(&sentences.join(" "), page_width() - 2);

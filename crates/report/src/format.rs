@@ -44,6 +44,17 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
+/// A text of at most so many characters: the middle is left out, for the ends tell names apart.
+pub(crate) fn middle(text: &str, most: usize) -> String {
+    if width(text) <= most {
+        return text.to_owned();
+    }
+    let room = most.saturating_sub(1);
+    let head: String = text.chars().take(room.div_ceil(2)).collect();
+    let tail: Vec<char> = text.chars().rev().take(room / 2).collect();
+    head.trim_end().chars().chain(['…']).chain(tail.into_iter().rev()).collect()
+}
+
 /// A text without what would control a terminal: names of programs, symbols, commits and files come
 /// from others. Such characters are written out as in JSON, where they may stand for themselves.
 pub fn plain(text: &str) -> Cow<'_, str> {
@@ -125,5 +136,12 @@ mod tests {
         assert_eq!(times, ["250 ns", "1.00 ms", "27.8 ms", "37.6 s", NOTHING]);
         assert_eq!(fixed(-0.04, 1), "0.0");
         assert_eq!(fixed(-0.06, 1), "-0.1");
+    }
+
+    #[test]
+    fn the_middle_of_a_name_is_left_out() {
+        assert_eq!(middle("short", 9), "short");
+        assert_eq!(middle("a_very_long_name (file.c:12)", 15), "a_very_…e.c:12)");
+        assert_eq!(width(&middle(&"x".repeat(300), 20)), 20);
     }
 }

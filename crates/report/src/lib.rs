@@ -29,6 +29,7 @@ mod points;
 mod range;
 mod recorded;
 mod reproduce;
+mod screen;
 mod table;
 mod timeline;
 mod verdict;

@@ -61,7 +61,7 @@ impl RecordedReport {
         Self { title, account, diagnoses, causes, notes }
     }
 
-    /// For people.
+    /// For people, with everything; [`Self::to_screen`] comes first.
     pub fn to_text(&self) -> String {
         let mut text = page_wrap(&self.account.verdict) + "\n";
         text += &(page_wrap(&self.title) + "\n");
@@ -80,13 +80,17 @@ impl RecordedReport {
             let (rows, folded) = fold(rows);
             if !rows.is_empty() {
                 text += "\n";
-                text += &locks(title, &rows, LOCKS_SHOWN, SITES_SHOWN).to_text();
+                let mut table = locks(title, &rows, LOCKS_SHOWN, SITES_SHOWN);
+                table.lean();
+                text += &table.to_text_of_names();
             }
             text.extend(folded.map(|line| page_wrap(&line) + "\n"));
         }
         if !self.causes.is_empty() {
             text += "\n";
-            text += &causes(&self.causes).to_text();
+            let mut table = causes(&self.causes);
+            table.lean();
+            text += &table.to_text_of_names();
         }
         for note in self.account.unseen.iter().chain(&self.notes) {
             text.extend(wrap(note, page_width()).into_iter().map(|line| line + "\n"));
@@ -228,7 +232,7 @@ fn causes(all: &[Cause]) -> Table {
 }
 
 /// All holds of a place: those in which the owner slept or lost its CPU, too.
-fn held<'a>(sites: impl Iterator<Item = &'a Site>) -> Times {
+pub(crate) fn held<'a>(sites: impl Iterator<Item = &'a Site>) -> Times {
     let mut all = Times::default();
     for site in sites {
         all.add(&site.hold_on);

@@ -129,7 +129,7 @@ fn output(
         .args(&case.args)
         .env("CONVOY_STORE", "none")
         .env("LC_ALL", "C.UTF-8")
-        .env_remove("COLUMNS");
+        .env("COLUMNS", "120");
     if let Some(threads) = threads {
         command.env("CONVOY_THREADS", threads);
     }

@@ -32,6 +32,9 @@ pub(crate) struct Explain {
     /// A file of convoy record or of perf, an experiment, the number of a stored run, or `@TAG`
     #[arg(value_name = "RUN", value_parser = recorded::parser())]
     run: String,
+    /// Of a record: every lock, call site and cause, not the first screen alone
+    #[arg(long)]
+    all: bool,
     /// Only this grid of the experiment
     #[arg(long, value_name = "GRID")]
     only: Option<String>,
@@ -60,7 +63,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "PRESET")]
     machine: Option<String>,
     /// Seed instead of the run's
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     seed: Option<u64>,
     /// Divide the loop counts of the jobs by this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -195,6 +195,7 @@ pub(super) fn explain(args: &Explain, record: &Record) -> Result<ExitCode, Failu
         output::file(path, &draw(&report.title, &stacks))?;
         report.notes.push(format!("flame graph {}", path.display()));
     }
-    output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
+    let text = || if args.all { report.to_text() } else { report.to_screen() };
+    output::print(&args.common, text, || report.to_json(), || report.to_csv())?;
     Ok(ExitCode::SUCCESS)
 }

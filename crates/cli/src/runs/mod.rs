@@ -161,7 +161,7 @@ fn list(args: &List) -> Result<(), Failure> {
     let table = table(&runs, args.common.format == Format::Table);
     output::print(
         &args.common,
-        || if runs.is_empty() { "no stored runs\n".to_owned() } else { table.to_text() },
+        || if runs.is_empty() { "no stored runs\n".to_owned() } else { table.to_text_of_names() },
         || format!("{:#}\n", table.to_json()),
         || table.to_csv(),
     )

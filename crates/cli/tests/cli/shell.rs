@@ -10,7 +10,7 @@ fn completions_and_manual_pages_are_made_from_the_flags() {
         assert!(stdout(&output).contains("spin-limit"), "{shell}");
     }
     assert!(stdout(&run(&["man"])).starts_with(".ie"));
-    let place = directory("man");
+    let place = directory("man").join("made");
     let name = place.to_str().expect("UTF-8");
     assert_eq!(code(&run(&["man", name])), Some(0));
     let page = std::fs::read_to_string(place.join("convoy-locks.1")).expect("a page");

@@ -1,7 +1,7 @@
 //! How wide a page is, and the parts of a table that is wider.
 
-use super::{Align, MAX_WIDTH, Row, Table};
-use crate::format::{width, wrap};
+use super::{Align, Cell, MAX_WIDTH, Row, Table};
+use crate::format::{NOTHING, middle, width, wrap};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Narrowest page: a key and one more column must fit.
@@ -64,6 +64,83 @@ impl Table {
             next += unit.len();
         }
         parts
+    }
+
+    /// Leaves out the columns in which nothing is written, and those that say the same in all rows;
+    /// a note has what they say. The first column stays.
+    pub(crate) fn lean(&mut self) {
+        let cells = |row: &Row| match row {
+            Row::Cells(cells) => Some(cells.clone()),
+            Row::Heading(_) | Row::Rule => None,
+        };
+        let rows: Vec<Vec<Cell>> = self.rows.iter().filter_map(cells).collect();
+        let (mut kept, mut empty, mut same) = (vec![0], Vec::new(), Vec::new());
+        for (at, column) in self.columns.iter().enumerate().skip(1) {
+            let name = match column.group.as_str() {
+                "" => column.title.clone(),
+                group => format!("{group} {}", column.title),
+            };
+            let first = rows.first().map_or("", |cells| cells[at].shown.trim());
+            let is_same = rows.iter().all(|cells| cells[at].shown.trim() == first);
+            match first {
+                _ if !is_same => kept.push(at),
+                "" | NOTHING => empty.push(name),
+                _ if rows.len() == 1 => kept.push(at),
+                first => {
+                    let unit = if column.unit.is_empty() { "" } else { " " };
+                    same.push(format!("{name} {first}{unit}{}", column.unit));
+                }
+            }
+        }
+        let (title, notes) = (std::mem::take(&mut self.title), std::mem::take(&mut self.notes));
+        *self = Self { title, notes, ..self.part(&kept) };
+        if !same.is_empty() {
+            self.note(format!("The same in all rows: {}.", same.join(", ")));
+        }
+        if !empty.is_empty() {
+            self.note(format!("Not known, so left out: {}.", empty.join(", ")));
+        }
+    }
+
+    /// Plain text of a table whose words are names, which may be shortened in the middle.
+    pub fn to_text_of_names(&self) -> String {
+        self.narrowed(page_width()).to_text()
+    }
+
+    /// This table with the words of its widest columns shortened in the middle, if it fits a page
+    /// of this width then; else so that the first column leaves room for another one.
+    fn narrowed(&self, page: usize) -> Self {
+        /// Words of which less than this is left say nothing.
+        const LEAST: usize = 16;
+        let mut limits = self.widths();
+        let all = limits.len();
+        let floor = |at: usize| {
+            let column = &self.columns[at];
+            LEAST.max(width(&column.title)).max(width(&column.unit))
+        };
+        while self.span(&limits, 0, all) > page {
+            let words = (0..all).filter(|at| self.columns[*at].align == Align::Left);
+            let widest = words.filter(|at| limits[*at] > floor(*at)).max_by_key(|at| limits[*at]);
+            let Some(widest) = widest else { break };
+            limits[widest] -= 1;
+        }
+        if self.span(&limits, 0, all) > page {
+            limits = self.widths();
+            let most = page.saturating_sub(LEAST);
+            for (at, limit) in limits.iter_mut().enumerate() {
+                let is_key = at == 0 && self.columns[at].align == Align::Left;
+                *limit = (*limit).min(if is_key { page / 2 } else { most });
+            }
+        }
+        let mut table = self.clone();
+        for row in &mut table.rows {
+            if let Row::Cells(cells) = row {
+                for (cell, limit) in cells.iter_mut().zip(&limits) {
+                    cell.shown = middle(&cell.shown, *limit);
+                }
+            }
+        }
+        table
     }
 
     /// This table with some of its columns, without title and notes.
