@@ -31,16 +31,25 @@ const QUIET_NS: [(&str, f64); 4] = [
     ("guest_ns.halted_exit", 38_878.9),
 ];
 
-/// Returns the quartiles of a price, or its value on a quiet machine if other programs used the
-/// CPUs during the measurement.
-pub fn or_quiet(key: &str, ns: &Quartiles) -> Quartiles {
-    let quiet = QUIET_NS.iter().find(|one| one.0 == key && !is_price(ns));
-    quiet.map_or(*ns, |one| [one.1; 3])
+/// Returns the quartiles of each price, or its value on a quiet machine if other programs used the
+/// CPUs during the measurement. If they disturbed only the slowest wakeups, the upper quartile is
+/// replaced by the median.
+pub fn or_quiet(prices: &BTreeMap<String, Quartiles>) -> BTreeMap<String, Quartiles> {
+    let is_wrong = |key: &str| prices.get(key).is_some_and(|ns| !is_price(ns));
+    let of = |(key, ns): (&String, &Quartiles)| {
+        // The same wakeups as `idle_exit`: if no CPU idled, none of the calls sent an interrupt.
+        let has_no_call = key == "guest_ns.send" && is_wrong("price_ns.idle_exit");
+        let quiet = QUIET_NS.iter().find(|one| one.0 == key && (is_wrong(key) || has_no_call));
+        let [low, median, high] = *ns;
+        let high = if high > MOST_NS { median } else { high };
+        (key.clone(), quiet.map_or([low, median, high], |one| [one.1; 3]))
+    };
+    prices.iter().map(of).collect()
 }
 
 /// Returns whether most of the wakeups behind a price were measured without other programs on the
 /// CPUs.
-pub fn is_price(ns: &Quartiles) -> bool {
+fn is_price(ns: &Quartiles) -> bool {
     ns[1] <= MOST_NS
 }
 
@@ -89,6 +98,21 @@ mod tests {
         assert!(is_price(&[18_000.0, 20_700.0, 31_000.0]));
         // A record made while other programs used the CPUs.
         assert!(!is_price(&[36_443.0, 3_994_216.0, 5_037_963.0]));
+    }
+
+    #[test]
+    fn prices_that_other_programs_made_are_those_of_a_quiet_machine() {
+        let of = |idle: Quartiles, send: Quartiles| {
+            let key = |key: &str| key.to_owned();
+            let prices = [(key("price_ns.idle_exit"), idle), (key("guest_ns.send"), send)];
+            let mut quiet = or_quiet(&prices.into());
+            [quiet.remove("price_ns.idle_exit"), quiet.remove("guest_ns.send")].map(Option::unwrap)
+        };
+        let (idle, send) = ([13e3, 18e3, 30e3], [6e3, 7e3, 8e3]);
+        assert_eq!(of(idle, send), [idle, send]);
+        assert_eq!(of([13e3, 18e3, 2.4e6], send), [[13e3, 18e3, 18e3], send]);
+        // No CPU idled, so no wakeup sent an interrupt to one.
+        assert_eq!(of([2e6, 3.9e6, 3.9e6], [0.0; 3]), [[12_635.9; 3], [7_517.9; 3]]);
     }
 
     #[test]

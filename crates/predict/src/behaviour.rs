@@ -176,7 +176,10 @@ fn ordered(
     (process, locks, seconds): (&Process, &[&Lock], f64),
 ) {
     let plain = || locks.iter().filter(|lock| !lock.is_built());
-    let count: u64 = plain().map(|lock| lock.count()).sum();
+    // A wait at a condition ends with its mutex acquired again, maybe in vain: no work is done by
+    // that, and how often it happens depends on how threads are woken.
+    let again = |lock: &Lock| waits_within(process, lock).min(lock.count());
+    let count: u64 = plain().map(|lock| lock.count() - again(lock)).sum();
     behaviour.total = count;
     let count = count.max(1) as f64;
     behaviour.threads = script.classes.iter().map(|class| class.threads).sum();
@@ -186,6 +189,14 @@ fn ordered(
     let wait_s: f64 = plain().map(|lock| lock.wait_s()).sum();
     behaviour.wait_ns = wait_s.min(seconds * f64::from(behaviour.threads)) * 1e9 / count;
     behaviour.script = Some(Arc::new(script));
+}
+
+/// Returns how many waits at conditions released a mutex of this name.
+fn waits_within(process: &Process, lock: &Lock) -> u64 {
+    let is_mutex = lock.kind == Kind::Mutex && lock.is_lock();
+    let of = |one: &&Lock| is_mutex && one.kind == Kind::Condition && one.mutex == lock.name;
+    let sites = process.locks.iter().filter(of).flat_map(|one| &one.sites);
+    sites.filter(|site| site.act == "wait").map(|site| site.wait.count).sum()
 }
 
 /// Returns whether a name has several locks, which threads hardly wait for.
@@ -316,6 +327,23 @@ mod tests {
         assert!(is_sleep(0.9, 300.0), "usleep after 0.3 us of work");
         assert!(!is_sleep(0.002, 5000.0), "5 us beside other programs");
         assert!(!is_sleep(0.9, 800_000.0), "a time slice of work");
+    }
+
+    #[test]
+    fn waits_at_conditions_are_told_from_acquisitions() {
+        let wait = Times { count: 30, ..Times::default() };
+        let site = Site { act: "wait".to_owned(), count: 40, wait, ..Site::default() };
+        let condition = Lock {
+            name: "items".to_owned(),
+            kind: Kind::Condition,
+            mutex: "queue".to_owned(),
+            sites: vec![site],
+            ..Lock::default()
+        };
+        let (queue, other) = (mutex("queue", 0.0, &["here"]), mutex("other", 0.0, &["there"]));
+        let process = Process { locks: vec![condition], ..Process::default() };
+        assert_eq!(waits_within(&process, &queue), 30);
+        assert_eq!(waits_within(&process, &other), 0);
     }
 
     #[test]

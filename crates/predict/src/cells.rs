@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use convoy_record::{Account, Lock, Process, Record};
 use convoy_runs::lock_loop::LoopResult;
-use convoy_runs::replay::{Anchor, Behaviour, Gates, Kind, Replay, Step};
+use convoy_runs::replay::{Anchor, Behaviour, Gates, Kind, Pace, Replay, Step};
 use convoy_runs::virtual_end::VirtualError;
 use convoy_runs::virtual_locks::VirtualLocksPoint;
 
@@ -181,7 +181,7 @@ fn cells(
                 _ => machines.recorded(program, round)?,
             };
             Ok(Replay {
-                behaviour: Arc::clone(&behaviour),
+                behaviour: paced(&behaviour, seed),
                 anchor: Anchor::NONE,
                 threads,
                 policy: choice.policy,
@@ -211,6 +211,24 @@ fn cells(
         }
     }
     Ok(Cells { base, others_cpus: others_cpus(program), rows })
+}
+
+/// Returns the behaviour of a round. How often a thread comes that waited from its first call on is
+/// not known: it comes back at once in one round of three, and after a second in another.
+fn paced(behaviour: &Arc<Behaviour>, round: u64) -> Arc<Behaviour> {
+    const SELDOM_NS: f64 = 1e9;
+    let mut behaviour = Arc::clone(behaviour);
+    let pace = match round % 3 {
+        2 => Pace::AtOnce,
+        0 => Pace::After(SELDOM_NS),
+        _ => return behaviour,
+    };
+    if behaviour.script.as_ref().is_some_and(|script| script.has_guesses())
+        && let Some(script) = &mut Arc::make_mut(&mut behaviour).script
+    {
+        Arc::make_mut(script).guess(pace);
+    }
+    behaviour
 }
 
 /// Changes the program.
@@ -318,7 +336,9 @@ fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError>
     }
     let turn_us = f64::from(behaviour.threads) * 1e6 / recorded.acquisitions_per_s;
     doubts.extend(if is_beside {
-        differs_beside(&recorded, &simulated, &alone)
+        let free = cells.base.rounds[0].machine.topology.cpus as f64;
+        let free = free - cells.others_cpus.unwrap_or(0.0);
+        differs_beside(&recorded, (&simulated, &alone), free)
     } else {
         differs(&recorded, &simulated, turn_us)
     });

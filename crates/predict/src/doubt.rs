@@ -65,6 +65,13 @@ pub(crate) fn of_record(
              predicted.",
         ));
     }
+    if behaviour.script.as_ref().is_some_and(|script| script.has_guesses()) {
+        doubts.push(Doubt::note(
+            "A thread waited for a lock from its first call on, so how often it would call is not \
+             known: the simulations range from a thread that comes back at once to one that comes \
+             back after a second.",
+        ));
+    }
     doubts.extend(watched(process));
     doubts
 }
@@ -111,15 +118,34 @@ pub(crate) fn slips(gates: &[Gates]) -> Option<Doubt> {
 /// Ratio by which the throughput of the replay may be off.
 const RATE: f64 = 1.15;
 
+/// Ratio by which the CPU time of an acquisition may be off where it is what the replay is fitted
+/// to.
+const CPU: f64 = 1.3;
+
 /// Returns a refusal if the record does not lie between the replay beside programs that are
-/// preferred to it, and the replay alone. Which CPUs other programs used when is not known, so
-/// their part is bounded and not fitted.
-pub(crate) fn differs_beside(recorded: &Point, beside: &Point, alone: &Point) -> Option<Doubt> {
-    let [rate, least, most] = [recorded, beside, alone].map(|point| point.acquisitions_per_s);
-    (rate * RATE < least || rate > most * RATE).then(|| {
+/// preferred to it, and the replay alone, on all CPUs or on the time of `free_cpus` that the others
+/// left. Which CPUs other programs used when is not known, so their part is bounded and not fitted.
+/// Beside others a program may also be faster, if threads that are late are not woken in vain.
+pub(crate) fn differs_beside(
+    recorded: &Point,
+    (beside, alone): (&Point, &Point),
+    free_cpus: f64,
+) -> Option<Doubt> {
+    let [rate, beside, all] = [recorded, beside, alone].map(|point| point.acquisitions_per_s);
+    let cpus_used = all * alone.cpu_us / 1e6;
+    let left = all * (free_cpus / cpus_used).clamp(0.0, 1.0);
+    let [cpu_us, found_us] = [recorded, alone].map(|point| point.cpu_us);
+    if cpu_us.max(found_us) > CPU * cpu_us.min(found_us) {
+        return Some(Doubt::refusal(format!(
+            "The replay is not this program: an acquisition takes {found_us:.2} us of CPU time \
+             where {cpu_us:.2} were recorded, and other programs had too much of the CPUs for the \
+             throughput to tell more."
+        )));
+    }
+    (rate * RATE < left.min(beside) || rate > all.max(beside) * RATE).then(|| {
         Doubt::refusal(format!(
             "The replay is not this program: {rate:.0} acquisitions per second were recorded, and \
-             the replay has {most:.0} alone and {least:.0} beside the other programs."
+             the replay has {all:.0} alone and {beside:.0} beside the other programs."
         ))
     })
 }
@@ -179,10 +205,24 @@ mod tests {
         assert_eq!(found(1100.0, 35.0), None, "25 us of a turn of 100 do not matter");
         assert!(found(1200.0, 10.0).is_some_and(|doubt| doubt.refuses));
         assert!(found(1000.0, 45.0).is_some());
-        let beside =
-            |rate| differs_beside(&point(rate, 0.0), &point(500.0, 0.0), &point(1000.0, 0.0));
-        assert_eq!([500.0, 700.0, 1000.0].map(|rate| beside(rate).is_some()), [false; 3]);
-        assert!(beside(400.0).is_some_and(|doubt| doubt.refuses) && beside(1200.0).is_some());
+        let beside = |rate, least| {
+            let points = (&point(least, 0.0), &point(1000.0, 0.0));
+            differs_beside(&point(rate, 0.0), points, 1.0)
+        };
+        assert_eq!([500.0, 700.0, 1000.0].map(|rate| beside(rate, 500.0).is_some()), [false; 3]);
+        assert!(beside(400.0, 500.0).is_some_and(|doubt| doubt.refuses));
+        assert!(beside(1200.0, 500.0).is_some());
+        assert_eq!([950.0, 2000.0].map(|rate| beside(rate, 2000.0).is_some()), [false; 2]);
+    }
+
+    #[test]
+    fn a_program_beside_others_may_have_only_the_cpus_that_they_left() {
+        // 1000 per second alone with 2 CPUs, of which the others had one.
+        let of = |rate, cpu_us| Point { cpu_us, ..point(rate, 0.0) };
+        let points = (&of(3000.0, 700.0), &of(1000.0, 2000.0));
+        let found = |rate, cpu_us| differs_beside(&of(rate, cpu_us), points, 1.0).is_some();
+        assert_eq!([400.0, 480.0, 1000.0].map(|rate| found(rate, 2000.0)), [true, false, false]);
+        assert!(found(480.0, 5000.0), "the CPU time, which is fitted");
     }
 
     #[test]
@@ -198,6 +238,18 @@ mod tests {
         };
         assert!(of(None)[0].refuses);
         assert!(!of(Some(10.0))[0].refuses);
+    }
+
+    #[test]
+    fn a_thread_that_came_once_is_a_doubt() {
+        let of = |is_guessed| {
+            let class = convoy_runs::replay::Class { is_guessed, ..Default::default() };
+            let script = convoy_runs::replay::Script { classes: vec![class], conditions: vec![] };
+            let behaviour = Behaviour { script: Some(script.into()), ..Behaviour::default() };
+            of_record(&Program::default(), &Process::default(), &behaviour, 1)
+        };
+        assert_eq!(of(false), []);
+        assert!(of(true)[0].text.starts_with("A thread waited") && !of(true)[0].refuses);
     }
 
     #[test]

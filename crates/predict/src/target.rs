@@ -69,8 +69,8 @@ fn nearest(
         let changed = convoy_catalogue::load::<Preset>(&preset.name, sets)?.value;
         preset = Preset { topology: preset.topology, numa: preset.numa, ..changed };
     }
-    for (key, ns) in &program.prices_ns {
-        put(&mut preset, key, between(&hour::or_quiet(key, ns), round));
+    for (key, ns) in &hour::or_quiet(&program.prices_ns) {
+        put(&mut preset, key, between(ns, round));
     }
     Ok((checked(preset)?, target.says))
 }

@@ -25,7 +25,7 @@ use locks::Taken;
 pub use locks::{Kind, Mode};
 pub use moved::Moved;
 use moved::Owners;
-pub use script::{Class, Condition, Gates, Script, Step};
+pub use script::{Class, Condition, Gates, Pace, Script, Step};
 use tally::Counts;
 pub use tally::{ClassTally, PlaceTally, Tally};
 

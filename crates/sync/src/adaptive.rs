@@ -15,6 +15,7 @@
 //!
 //! ```text
 //! lock    0 -> 1        after spinning: any -> 2, owner if it was 0, else sleep while 2
+//!         after a wait at a condition: as after spinning
 //! unlock  1 -> 0        2 -> 0 and wake sleepers: one, or two of an inner lock
 //! ```
 //!
@@ -142,6 +143,19 @@ impl<P: Platform, S: SpinLimit> AdaptiveLock<P, S> {
         while self.state.swap(CONTENDED, Acquire) != UNLOCKED {
             P::wait(&self.state, CONTENDED, Sleep::Uninterruptible, None);
         }
+    }
+}
+
+impl<P: Platform> AdaptiveLock<P, AtMost> {
+    /// Acquires the lock after a wait at a condition, as glibc does (`__pthread_mutex_cond_lock`):
+    /// other threads may wait for the lock since the same broadcast, so the word becomes 2 in any
+    /// case and the release makes a system call.
+    pub(crate) fn lock_again(&self) {
+        // any -> 2, owner if it was 0. Acquire pairs with the release in `unlock`.
+        while self.state.swap(CONTENDED, Acquire) != UNLOCKED {
+            P::wait(&self.state, CONTENDED, Sleep::Uninterruptible, None);
+        }
+        P::happened(LockEvent::Acquired, self);
     }
 }
 

@@ -250,6 +250,11 @@ pub trait Lock: 'static {
     /// Takes the lock; returns when it has it.
     fn acquire(&self);
 
+    /// Takes the lock again after a wait at a condition that has given it back.
+    fn acquire_again(&self) {
+        self.acquire();
+    }
+
     /// Takes the lock if it is free; returns whether it was.
     fn try_acquire(&self) -> bool;
 
@@ -318,6 +323,9 @@ spinlocks!(
     AtMost > {
         fn spin_limit(self, looks: u32) -> Self {
             Self::with_limit(AtMost(looks))
+        }
+        fn acquire_again(&self) {
+            self.lock_again();
         }
     }
 );

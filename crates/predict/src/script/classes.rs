@@ -105,7 +105,7 @@ impl Writer<'_> {
             self.borrow(&strips, class.threads, conditions);
             let weights = self.weights(&counts);
             let threads = class.threads as u32;
-            let class_of = Class { threads, strips, weights, is_rare: false };
+            let class_of = Class { threads, strips, weights, is_rare: false, is_guessed: false };
             classes.push((class.calls as f64, class_of));
         }
         self.balance(&mut classes);
@@ -140,17 +140,19 @@ impl Writer<'_> {
         };
         // Of a thread that came once, how long it does other things is not known.
         let hold_s = site.hold_on.mean_s() + site.hold_off.mean_s();
-        let think = match rest(&site.think_on, &site.think_off) {
-            Step::Rest { work_ns, sleep_ns } if work_ns + sleep_ns < 1.0 => {
-                Step::Rest { work_ns: 0.0, sleep_ns: hold_s * 1e9 * (1.0 / RARE - 1.0) }
-            }
-            rest => rest,
+        let is_guessed = site.think_on.count + site.think_off.count == 0;
+        let think = if is_guessed {
+            Step::Rest { work_ns: 0.0, sleep_ns: hold_s * 1e9 * (1.0 / RARE - 1.0) }
+        } else {
+            rest(&site.think_on, &site.think_off)
         };
         let strip =
             vec![think, acquire, rest(&site.hold_on, &site.hold_off), Step::Unlock { lock, of: 0 }];
         let threads = threads as u32;
         let weights = vec![1.0];
-        Some((class.calls as f64, Class { threads, strips: vec![strip], weights, is_rare: true }))
+        let strips = vec![strip];
+        let class_of = Class { threads, strips, weights, is_rare: true, is_guessed };
+        Some((class.calls as f64, class_of))
     }
 
     /// Threads that meet at a barrier.

@@ -12,6 +12,8 @@ pub(super) struct Use {
     /// Waits that began again at once.
     pub(super) vain: u64,
     pub(super) signals: u64,
+    /// Of the signals, those that wake all.
+    pub(super) broadcasts: u64,
     /// Sites that signal it.
     pub(super) signallers: BTreeSet<usize>,
     /// Signals of the whole run for each pass, if the calls of all sites are known: windows show
@@ -40,7 +42,9 @@ impl Use {
         let is_told = self.waits as f64 > ALL * self.passes as f64;
         // A thread that is woken in vain and waits again looks for something that a signal brings.
         let is_looking = self.vain as f64 > VAIN * self.waits as f64;
-        let is_some = is_looking || !is_told;
+        // Each signal wakes one thread: if all passes wait, each still takes what one signal
+        // brings, and a signal before the wait is not lost.
+        let is_some = is_looking || !is_told || self.broadcasts == 0;
         self.waits > self.late && (self.is_lock || is_some && (0.5..2.0).contains(&share))
     }
 
@@ -85,8 +89,9 @@ impl Writer<'_> {
                     }
                     last = Some((condition, within.unwrap_or(usize::MAX)));
                 }
-                Act::Signal(condition, _) => {
+                Act::Signal(condition, all) => {
                     self.uses[condition].signals += 1;
+                    self.uses[condition].broadcasts += u64::from(all);
                     self.uses[condition].signallers.insert(event.site);
                     last = None;
                 }
@@ -219,5 +224,20 @@ impl Writer<'_> {
             count += 1.0;
         }
         (count > 0.0).then(|| (sum / count).round())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_for_one_thread_each_are_counted_though_every_pass_waits() {
+        let of = |broadcasts, waits| {
+            let one = Use { waits, broadcasts, signals: 100, passes: 100, ..Use::default() };
+            one.is_counted()
+        };
+        assert!(of(0, 100) && of(0, 40) && of(100, 40));
+        assert!(!of(100, 100), "a broadcast that all passes wait for");
     }
 }

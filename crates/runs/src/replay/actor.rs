@@ -238,6 +238,14 @@ impl<'a> Actor<'a> {
         self.field.locks[held.lock][held.at].take(held.mode);
     }
 
+    /// A thread that was woken looks whether it may go on, which is no acquisition that counts.
+    fn take_again(&self, held: Held) {
+        match held.mode {
+            Mode::Exclusive => self.field.locks[held.lock][held.at].take_again(),
+            Mode::Read | Mode::Write => self.take(held),
+        }
+    }
+
     fn give(&self, held: Held) {
         self.field.locks[held.lock][held.at].give(held.mode);
     }
@@ -256,18 +264,16 @@ impl<'a> Actor<'a> {
         let places = (f64::from(places) * self.growth).round().max(1.0);
         door.tokens.set(door.tokens.get() + 1.0);
         if door.tokens.get() >= places {
-            return door.pass_on();
+            return doors.pass_on(barrier);
         }
         // Acquire pairs with the release that opens it.
         let seen = door.word.load(Acquire);
         let begin = User::now();
-        door.waiting.set(door.waiting.get() + 1);
-        doors.asleep.set(doors.asleep.get() + 1);
+        doors.begins(door);
         while door.word.load(Acquire) == seen && self.phase() != PHASE_OVER {
             User::wait(&door.word, seen, Sleep::Uninterruptible, None);
         }
-        door.waiting.set(door.waiting.get() - 1);
-        doors.asleep.set(doors.asleep.get() - 1);
+        doors.ends(door);
         self.waited(begin);
     }
 
@@ -293,28 +299,27 @@ impl<'a> Actor<'a> {
             if self.phase() == PHASE_OVER || deadline.is_some_and(|end| Here::now_ns() >= end) {
                 break;
             }
-            if doors.asleep.get() + 1 >= doors.threads {
+            if doors.asleep() + 1 >= doors.threads {
                 doors.change(|gates| gates.slips += 1);
                 door.tokens.set(door.tokens.get() + tokens);
                 break;
             }
             let seen = door.word.load(Acquire);
-            door.waiting.set(door.waiting.get() + 1);
-            doors.asleep.set(doors.asleep.get() + 1);
+            doors.begins(door);
             let within = self.held.last().copied().filter(|_| is_within);
             if let Some(held) = within {
                 self.give(held);
             }
             User::wait(&door.word, seen, Sleep::Uninterruptible, deadline);
-            door.waiting.set(door.waiting.get() - 1);
-            doors.asleep.set(doors.asleep.get() - 1);
+            doors.ends(door);
             if let Some(held) = within {
                 let asked = User::now();
                 self.field.counts.asks(self.index, place_of(held.lock, held.mode), asked);
-                self.take(held);
-                self.field.counts.has(self.index);
+                self.take_again(held);
+                self.field.counts.has_again(self.index);
                 if self.phase() == PHASE_WINDOW {
-                    self.counts(held, User::now() - asked);
+                    let place = place_of(held.lock, held.mode);
+                    self.field.counts.waited(self.index, place, User::now() - asked);
                 }
             }
         }

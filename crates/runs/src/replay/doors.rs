@@ -16,7 +16,8 @@ pub(super) struct Doors {
     /// Of a barrier, the tokens are the threads that have come.
     pub(super) barriers: Vec<Door>,
     pub(super) threads: u32,
-    pub(super) asleep: Cell<u32>,
+    /// Threads that wait for others and were not woken.
+    asleep: Cell<u32>,
     /// Steps of all threads.
     pub(super) steps: Cell<u64>,
     /// Units of semaphores that were freed and not taken.
@@ -29,7 +30,9 @@ pub(super) struct Door {
     what: Condition,
     pub(super) word: Sim<<User as Platform>::AtomicU32>,
     pub(super) tokens: Cell<f64>,
-    pub(super) waiting: Cell<u32>,
+    /// Threads that wait and were not woken, and threads that were woken and did not run since.
+    waiting: Cell<u32>,
+    woken: Cell<u32>,
 }
 
 impl Doors {
@@ -40,6 +43,7 @@ impl Doors {
             word: named(Atomic::new(0), name),
             tokens: Cell::new(what.tokens),
             waiting: Cell::new(0),
+            woken: Cell::new(0),
         };
         let barrier = |_| door(Condition::default(), "a barrier");
         Self {
@@ -58,9 +62,43 @@ impl Doors {
         self.gates.get()
     }
 
-    /// Threads that wait for others.
+    /// Threads that wait for others and were not woken.
     pub(super) fn asleep(&self) -> u32 {
         self.asleep.get()
+    }
+
+    /// The calling thread begins to wait at a door.
+    pub(super) fn begins(&self, door: &Door) {
+        door.waiting.set(door.waiting.get() + 1);
+        self.asleep.set(self.asleep.get() + 1);
+    }
+
+    /// The calling thread goes on. A thread that was woken counts no longer; which one it was does
+    /// not matter.
+    pub(super) fn ends(&self, door: &Door) {
+        if door.woken.get() > 0 {
+            door.woken.set(door.woken.get() - 1);
+        } else {
+            door.waiting.set(door.waiting.get() - 1);
+            self.asleep.set(self.asleep.get() - 1);
+        }
+    }
+
+    /// Wakes so many threads at a door. From now on they do not wait, though it may be long until
+    /// they run: a thread that meanwhile waits is not the last one.
+    fn wake(&self, door: &Door, count: usize) {
+        let woken = door.waiting.get().min(u32::try_from(count).unwrap_or(u32::MAX));
+        door.waiting.set(door.waiting.get() - woken);
+        door.woken.set(door.woken.get() + woken);
+        self.asleep.set(self.asleep.get() - woken);
+        door.word.fetch_add(1, Release);
+        User::wake(&raw const *door.word, count);
+    }
+
+    /// Opens a barrier.
+    pub(super) fn pass_on(&self, barrier: usize) {
+        self.barriers[barrier].tokens.set(0.0);
+        self.wake(&self.barriers[barrier], usize::MAX >> 1);
     }
 
     pub(super) fn steps(&self) -> u64 {
@@ -82,22 +120,24 @@ impl Doors {
         if let Some(at) = most(&self.all) {
             let door = &self.all[at];
             door.tokens.set(door.tokens.get().max(0.0) + 1.0);
-            door.wake(1);
+            self.wake(door, 1);
             self.change(|gates| gates.slips += 1);
         } else if let Some(at) = most(&self.barriers) {
-            self.barriers[at].pass_on();
+            self.pass_on(at);
             self.change(|gates| gates.slips += 1);
         }
     }
 
     /// Wakes all, as the run is over.
     pub(super) fn open(&self) {
-        self.all.iter().chain(&self.barriers).for_each(|door| door.wake(usize::MAX >> 1));
+        let doors = self.all.iter().chain(&self.barriers);
+        doors.for_each(|door| self.wake(door, usize::MAX >> 1));
     }
 
     pub(super) fn signal(&self, condition: usize, all: bool) {
         let door = &self.all[condition];
-        let (waiting, tokens) = (f64::from(door.waiting.get()), door.tokens.get());
+        let tokens = door.tokens.get();
+        let waiting = f64::from(door.waiting.get() + door.woken.get());
         if door.what.room.is_infinite() {
             door.tokens.set(tokens + 1.0);
         } else if all {
@@ -105,21 +145,8 @@ impl Doors {
         } else {
             door.tokens.set((tokens + 1.0).min(door.what.room.max(waiting)).max(tokens));
         }
-        if waiting > 0.0 {
-            door.wake(if all { usize::MAX >> 1 } else { 1 });
+        if door.waiting.get() > 0 {
+            self.wake(door, if all { usize::MAX >> 1 } else { 1 });
         }
-    }
-}
-
-impl Door {
-    /// Opens a barrier.
-    pub(super) fn pass_on(&self) {
-        self.tokens.set(0.0);
-        self.wake(usize::MAX >> 1);
-    }
-
-    fn wake(&self, count: usize) {
-        self.word.fetch_add(1, Release);
-        User::wake(&raw const *self.word, count);
     }
 }

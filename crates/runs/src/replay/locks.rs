@@ -50,6 +50,8 @@ type Libcs = AdaptiveLock<User, AtMost>;
 pub(super) trait Taken {
     /// Acquires the lock.
     fn take(&self, mode: Mode);
+    /// Acquires the lock alone after a wait at a condition that released it.
+    fn take_again(&self);
     /// Releases the lock.
     fn give(&self, mode: Mode);
     /// Acquires the lock if it is free; returns whether it was.
@@ -62,6 +64,10 @@ impl<C: Lock> Taken for Sim<C> {
             Mode::Read => self.acquire_shared(),
             Mode::Exclusive | Mode::Write => self.acquire(),
         }
+    }
+
+    fn take_again(&self) {
+        self.acquire_again();
     }
 
     fn give(&self, mode: Mode) {

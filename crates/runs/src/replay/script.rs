@@ -31,6 +31,17 @@ pub struct Class {
     /// Whether its threads came so seldom, because they waited, that how often they come is not
     /// known: their acquisitions say nothing of the throughput.
     pub is_rare: bool,
+    /// Whether the first step of its strips, a rest, is a guess: no thread came twice.
+    pub is_guessed: bool,
+}
+
+/// How soon a thread comes back of which that is not known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// At once.
+    AtOnce,
+    /// After as many nanoseconds of sleep.
+    After(f64),
 }
 
 impl Class {
@@ -125,6 +136,22 @@ impl Step {
 }
 
 impl Script {
+    /// Whether how often the threads of some class come is a guess.
+    pub fn has_guesses(&self) -> bool {
+        self.classes.iter().any(|class| class.is_guessed)
+    }
+
+    /// Replaces the guesses.
+    pub fn guess(&mut self, pace: Pace) {
+        let guessed = self.classes.iter_mut().filter(|class| class.is_guessed);
+        for first in guessed.flat_map(|class| &mut class.strips).filter_map(|one| one.first_mut()) {
+            if let Step::Rest { work_ns, sleep_ns } = first {
+                *work_ns = 0.0;
+                *sleep_ns = if let Pace::After(ns) = pace { ns } else { 0.0 };
+            }
+        }
+    }
+
     /// Threads of each class if there are `threads` in all: the recorded shares, at least one of
     /// each as long as there are enough.
     pub(super) fn shares(&self, threads: u32) -> Vec<u32> {

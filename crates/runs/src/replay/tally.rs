@@ -133,6 +133,11 @@ impl Counts {
         self.passed.set(self.passed.get() + 1);
     }
 
+    /// The thread has it again after a wait at a condition.
+    pub(super) fn has_again(&self, thread: u32) {
+        self.waiting.borrow_mut()[thread as usize] = None;
+    }
+
     /// Acquisitions since the beginning, those before the window included.
     pub(super) fn passed(&self) -> u64 {
         self.passed.get()
@@ -140,11 +145,19 @@ impl Counts {
 
     /// The thread has it after so long, within the window.
     pub(super) fn counts(&self, thread: u32, place: usize, wait_ns: u64) {
-        let mut tally = self.tally.borrow_mut();
         let (class, number) = self.threads[thread as usize];
+        let mut tally = self.tally.borrow_mut();
         tally.classes[class].acquisitions[number] += 1;
+        tally.places[place].acquisitions += 1;
+        drop(tally);
+        self.waited(thread, place, wait_ns);
+    }
+
+    /// The thread has waited for so long, within the window.
+    pub(super) fn waited(&self, thread: u32, place: usize, wait_ns: u64) {
+        let mut tally = self.tally.borrow_mut();
+        let (class, _) = self.threads[thread as usize];
         let place = &mut tally.places[place];
-        place.acquisitions += 1;
         place.waits.record(wait_ns);
         place.longest_ns = place.longest_ns.max(wait_ns);
         tally.classes[class].longest_ns = tally.classes[class].longest_ns.max(wait_ns);
