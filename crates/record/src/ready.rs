@@ -23,10 +23,21 @@ const ENOUGH_NS: u64 = 20_000_000;
 #[derive(Debug, Default)]
 pub struct Ready {
     directory: PathBuf,
-    threads: BTreeMap<(u64, u64), [u64; 2]>,
+    threads: BTreeMap<(u64, u64), Seen>,
     /// Time that threads of a process ran and waited for a CPU, nanoseconds.
     sums: BTreeMap<u64, [u64; 2]>,
     next: Option<Instant>,
+}
+
+/// The last look at a thread.
+#[derive(Debug)]
+struct Seen {
+    /// Time that it ran and waited for a CPU, nanoseconds, and since when both are what they are.
+    counts: [u64; 2],
+    since: Instant,
+    /// Time for which it has waited since. The kernel adds that when the wait ends, which is never
+    /// for the last wait of each thread: beside other programs a large part of a short recording.
+    waits_ns: u64,
 }
 
 impl Ready {
@@ -59,21 +70,42 @@ impl Ready {
             let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
             let mut numbers = text.split_whitespace().map_while(|word| word.parse::<u64>().ok());
             let (Some(ran), Some(ready)) = (numbers.next(), numbers.next()) else { continue };
+            let (counts, now) = ([ran, ready], Instant::now());
             // A first look counts from the start of the thread.
-            let before = self.threads.insert((pid, tid), [ran, ready]).unwrap_or_default();
+            let first = Seen { counts: [0; 2], since: now, waits_ns: 0 };
+            let seen = self.threads.entry((pid, tid)).or_insert(first);
             let sums = self.sums.entry(pid).or_default();
-            sums[0] += ran.saturating_sub(before[0]);
-            sums[1] += ready.saturating_sub(before[1]);
+            sums[0] += ran.saturating_sub(seen.counts[0]);
+            sums[1] += ready.saturating_sub(seen.counts[1]);
+            if seen.counts == counts && is_ready(&task.path()) {
+                seen.waits_ns = (now - seen.since).as_nanos() as u64;
+            } else {
+                *seen = Seen { counts, since: now, waits_ns: 0 };
+            }
         }
+    }
+
+    /// Time that threads of a process ran and waited for a CPU, nanoseconds.
+    fn of(&self, pid: u64) -> Option<[u64; 2]> {
+        let [ran, ready] = *self.sums.get(&pid)?;
+        let threads = self.threads.iter().filter(|((of, _), _)| *of == pid);
+        Some([ran, ready + threads.map(|(_, seen)| seen.waits_ns).sum::<u64>()])
     }
 
     /// Writes what was seen into the processes.
     pub fn finish(self, processes: &mut [Process]) {
         for process in processes {
-            let sums = self.sums.get(&process.pid).filter(|sums| sums[0] >= ENOUGH_NS);
+            let sums = self.of(process.pid).filter(|sums| sums[0] >= ENOUGH_NS);
             process.ready_s = sums.map(|sums| process.cpu_s * sums[1] as f64 / sums[0] as f64);
         }
     }
+}
+
+/// Returns whether the thread of this directory of `/proc` runs or could run (`R` in its `stat`).
+fn is_ready(task: &Path) -> bool {
+    let text = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+    // The name of the thread, in parentheses, may contain any of both.
+    text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
 }
 
 /// The process of a file of a recording: its name begins with the number.
@@ -107,6 +139,12 @@ mod tests {
             std::thread::sleep(Duration::from_millis(200));
             ready.look_at(pid);
         });
+        // Waits that have not ended count as well, and those of threads that sleep do not.
+        let since = Instant::now() - Duration::from_millis(50);
+        let seen = |waits_ns| Seen { counts: [0; 2], since, waits_ns };
+        let [ran, waited] = ready.of(pid).expect("it ran");
+        ready.threads.insert((pid, u64::MAX), seen(1000));
+        assert_eq!(ready.of(pid), Some([ran, waited + 1000]));
         let mut processes = [Process { pid, cpu_s: 1.0, ..Process::default() }];
         ready.finish(&mut processes);
         assert!(processes[0].ready_s.is_some_and(|ready_s| ready_s > 0.1), "{processes:?}");
