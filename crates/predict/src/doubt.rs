@@ -121,21 +121,24 @@ const RATE: f64 = 1.15;
 /// Ratio by which the CPU time of an acquisition may be off where it is what the replay is fitted
 /// to.
 const CPU: f64 = 1.3;
+/// Share of the CPUs that the program used, below which its CPU time does not matter.
+const USED: f64 = 0.2;
 
 /// Returns a refusal if the record does not lie between the replay beside programs that are
-/// preferred to it, and the replay alone, on all CPUs or on the time of `free_cpus` that the others
+/// preferred to it, and the replay alone, on all CPUs or on the CPU time that the others
 /// left. Which CPUs other programs used when is not known, so their part is bounded and not fitted.
 /// Beside others a program may also be faster, if threads that are late are not woken in vain.
 pub(crate) fn differs_beside(
     recorded: &Point,
     (beside, alone): (&Point, &Point),
-    free_cpus: f64,
+    (cpus, others_cpus): (f64, f64),
 ) -> Option<Doubt> {
     let [rate, beside, all] = [recorded, beside, alone].map(|point| point.acquisitions_per_s);
     let cpus_used = all * alone.cpu_us / 1e6;
-    let left = all * (free_cpus / cpus_used).clamp(0.0, 1.0);
+    let left = all * ((cpus - others_cpus) / cpus_used).clamp(0.0, 1.0);
     let [cpu_us, found_us] = [recorded, alone].map(|point| point.cpu_us);
-    if cpu_us.max(found_us) > CPU * cpu_us.min(found_us) {
+    let is_much = rate * cpu_us / 1e6 > USED * cpus;
+    if is_much && cpu_us.max(found_us) > CPU * cpu_us.min(found_us) {
         return Some(Doubt::refusal(format!(
             "The replay is not this program: an acquisition takes {found_us:.2} us of CPU time \
              where {cpu_us:.2} were recorded, and other programs had too much of the CPUs for the \
@@ -207,7 +210,7 @@ mod tests {
         assert!(found(1000.0, 45.0).is_some());
         let beside = |rate, least| {
             let points = (&point(least, 0.0), &point(1000.0, 0.0));
-            differs_beside(&point(rate, 0.0), points, 1.0)
+            differs_beside(&point(rate, 0.0), points, (2.0, 1.0))
         };
         assert_eq!([500.0, 700.0, 1000.0].map(|rate| beside(rate, 500.0).is_some()), [false; 3]);
         assert!(beside(400.0, 500.0).is_some_and(|doubt| doubt.refuses));
@@ -220,9 +223,10 @@ mod tests {
         // 1000 per second alone with 2 CPUs, of which the others had one.
         let of = |rate, cpu_us| Point { cpu_us, ..point(rate, 0.0) };
         let points = (&of(3000.0, 700.0), &of(1000.0, 2000.0));
-        let found = |rate, cpu_us| differs_beside(&of(rate, cpu_us), points, 1.0).is_some();
+        let found = |rate, cpu_us| differs_beside(&of(rate, cpu_us), points, (2.0, 1.0)).is_some();
         assert_eq!([400.0, 480.0, 1000.0].map(|rate| found(rate, 2000.0)), [true, false, false]);
         assert!(found(480.0, 5000.0), "the CPU time, which is fitted");
+        assert!(!found(480.0, 500.0), "a quarter of one CPU");
     }
 
     #[test]

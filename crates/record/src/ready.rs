@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use convoy_host::clock;
+
 use crate::Process;
 
 /// Time between two looks at least.
@@ -48,17 +50,19 @@ impl Ready {
 
     /// Looks at the processes, if it is time.
     pub fn look(&mut self) {
-        let begin = Instant::now();
-        if self.next.is_some_and(|next| begin < next) {
+        if self.next.is_some_and(|next| Instant::now() < next) {
             return;
         }
+        // CPU time: a look that waits for a CPU must not delay the next one by 200 times as much.
+        let begin = clock::thread_cpu_ns();
         let files = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let pids = files.filter_map(|file| pid_of(file.file_name().to_str()?));
         let pids: Vec<u64> = pids.collect();
         for pid in pids {
             self.look_at(pid);
         }
-        self.next = Some(Instant::now() + (begin.elapsed() * REST).max(LEAST));
+        let took = Duration::from_nanos(clock::thread_cpu_ns() - begin);
+        self.next = Some(Instant::now() + (took * REST).max(LEAST));
     }
 
     fn look_at(&mut self, pid: u64) {
