@@ -144,7 +144,7 @@ mod tests {
             ready.look_at(pid);
         });
         // Waits that have not ended count as well, and those of threads that sleep do not.
-        let since = Instant::now() - Duration::from_millis(50);
+        let since = Instant::now();
         let seen = |waits_ns| Seen { counts: [0; 2], since, waits_ns };
         let [ran, waited] = ready.of(pid).expect("it ran");
         ready.threads.insert((pid, u64::MAX), seen(1000));
