@@ -3,7 +3,8 @@
 
 use crate::busted;
 use crate::model::{
-    Budget, Failure, Model, Property, Report, Scenario, Schedule, ScheduleError, Violation, explore,
+    Budget, Failure, Model, Property, Report, Scenario, Schedule, ScheduleError, Violation,
+    explore, explore_states,
 };
 use crate::rcu::{RCU_SHAPES, rcu_scenario};
 use crate::script::script;
@@ -33,6 +34,8 @@ pub struct Subject {
     pub promises: &'static [Promise],
     /// It is broken on purpose: a checker that does not catch it proves nothing about the others.
     pub busted: bool,
+    /// Whether all its memory lies in the lock, so that states can be remembered.
+    is_one_object: bool,
     scenarios: fn(&Subject) -> Vec<Case>,
 }
 
@@ -130,6 +133,7 @@ macro_rules! locks {
             about: $about,
             promises: LockName::$variant.promises(),
             busted: false,
+            is_one_object: true,
             scenarios: lock::<$lock>,
         }),+]
     };
@@ -165,7 +169,24 @@ impl Subject {
     /// A lock of yours: `name` is what its schedules begin with, without `/` and `:`.
     pub fn of<T: Lock>(name: &'static str, promises: &'static [Promise]) -> Self {
         let about = "A lock from elsewhere.";
-        Self { name, family: "lock", about, promises, busted: false, scenarios: lock::<T> }
+        let scenarios = lock::<T>;
+        let (family, busted, is_one_object) = ("lock", false, false);
+        Self { name, family, about, promises, busted, is_one_object, scenarios }
+    }
+
+    /// The lock of yours has nothing elsewhere on the heap and in no `static`: all its memory lies
+    /// in itself and in the stacks of its callers. Then each state is explored once, however many
+    /// orders lead to it.
+    #[must_use]
+    pub fn is_one_object(self) -> Self {
+        Self { is_one_object: true, ..self }
+    }
+
+    /// The same, but orders are followed beyond states that were met before. That takes longer; how
+    /// many orders are executed then does not depend on how the lock was compiled.
+    #[must_use]
+    pub fn in_every_order(self) -> Self {
+        Self { is_one_object: false, ..self }
     }
 
     /// A lock that is broken on purpose.
@@ -175,7 +196,8 @@ impl Subject {
         promises: &'static [Promise],
         about: &'static str,
     ) -> Self {
-        Self { name, family, about, promises, busted: true, scenarios: lock::<T> }
+        let (busted, is_one_object, scenarios) = (true, true, lock::<T>);
+        Self { name, family, about, promises, busted, is_one_object, scenarios }
     }
 
     /// A policy of the zone lock, or a zone, that is.
@@ -201,7 +223,8 @@ impl Subject {
     /// Searches each scenario for a violation, each within `budget`.
     pub fn check(&self, budget: Budget) -> Vec<Row> {
         let cases = (self.scenarios)(self);
-        cases.iter().map(|case| self.row(case, explore(&case.scenario, budget))).collect()
+        let search = if self.is_one_object { explore_states } else { explore };
+        cases.iter().map(|case| self.row(case, search(&case.scenario, budget))).collect()
     }
 
     /// [`Self::check`], for tests of a lock.
@@ -300,7 +323,8 @@ where
         };
         ZONE_SHAPES.iter().map(case).collect()
     };
-    Subject { name, family: "zone", about, promises: &[], busted: false, scenarios }
+    let (family, busted, is_one_object) = ("zone", false, false);
+    Subject { name, family, about, promises: &[], busted, is_one_object, scenarios }
 }
 
 fn rcu_subject<S: Steps>(name: &'static str, about: &'static str) -> Subject {
@@ -311,7 +335,8 @@ fn rcu_subject<S: Steps>(name: &'static str, about: &'static str) -> Subject {
         };
         RCU_SHAPES.iter().map(case).collect()
     };
-    Subject { name, family: "rcu", about, promises: &[], busted: false, scenarios }
+    let (family, busted, is_one_object) = ("rcu", false, false);
+    Subject { name, family, about, promises: &[], busted, is_one_object, scenarios }
 }
 
 /// The subjects that `words` name: a lock, a family, `all` that ship, or `busted`. Each once, in

@@ -2,7 +2,7 @@
 
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_sync::{Cancel, Lock, Promise, TaskId};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// One call of a task.
@@ -76,10 +76,14 @@ struct Ledger<T> {
     /// Units taken, from the return of the call that took them.
     taken: Cell<u32>,
     /// The last step that each task began.
-    steps: RefCell<Vec<Option<Step>>>,
-    /// Who was sent which signal.
-    signals: RefCell<Vec<Step>>,
+    steps: [Cell<Option<Step>>; TASKS],
+    /// Which tasks were sent a signal, and which a fatal one, a bit for each.
+    interrupted: Cell<u32>,
+    killed: Cell<u32>,
 }
+
+/// Most tasks of a shape.
+const TASKS: usize = 8;
 
 impl<T: Lock> Ledger<T> {
     fn take(&self) {
@@ -98,10 +102,11 @@ impl<T: Lock> Ledger<T> {
 
     fn play(&self, task: usize, steps: &[Step]) {
         let mut taken = false;
+        Model::shares(self);
         Model::name(&self.lock, self.name, T::parts);
         for &step in steps {
             Model::call(step.name(self.name == "semaphore"));
-            self.steps.borrow_mut()[task] = Some(step);
+            self.steps[task].set(Some(step));
             let unless = |cancel| self.lock.acquire_unless(cancel).is_ok();
             match step {
                 Step::Down => {
@@ -117,27 +122,28 @@ impl<T: Lock> Ledger<T> {
                 Step::Up => self.give(),
                 Step::UpIfTaken if taken => self.give(),
                 Step::UpIfTaken => {}
-                Step::Interrupt(to) => Model::interrupt(to),
-                Step::Kill(to) => Model::kill(to),
+                Step::Interrupt(to) => {
+                    Model::interrupt(to);
+                    self.interrupted.set(self.interrupted.get() | 1 << to);
+                }
+                Step::Kill(to) => {
+                    Model::kill(to);
+                    self.killed.set(self.killed.get() | 1 << to);
+                }
             }
             if step.takes() && taken {
                 self.take();
-            }
-            if matches!(step, Step::Interrupt(_) | Step::Kill(_)) {
-                self.signals.borrow_mut().push(step);
             }
         }
     }
 
     /// Why `task` must not sleep at the end.
     fn cancelled(&self, task: TaskId) -> Option<Property> {
-        let signals = self.signals.borrow();
-        let killed = signals.contains(&Step::Kill(task));
-        match self.steps.borrow()[task as usize]? {
+        let killed = self.killed.get() & 1 << task != 0;
+        let interrupted = self.interrupted.get() & 1 << task != 0;
+        match self.steps[task as usize].get()? {
             Step::Timeout => Some(Property::Timeouts),
-            Step::Interruptible if killed || signals.contains(&Step::Interrupt(task)) => {
-                Some(Property::Signals)
-            }
+            Step::Interruptible if killed || interrupted => Some(Property::Signals),
             Step::Killable if killed => Some(Property::Signals),
             _ => None,
         }
@@ -205,8 +211,9 @@ pub fn script<T: Lock>(name: String, lock: &'static str, shape: &Shape) -> Scena
             name: lock,
             given: Cell::new(units),
             taken: Cell::new(owned),
-            steps: RefCell::new(vec![None; tasks.len()]),
-            signals: RefCell::default(),
+            steps: [const { Cell::new(None) }; TASKS],
+            interrupted: Cell::new(0),
+            killed: Cell::new(0),
         });
         (0..owned).for_each(|_| ledger.lock.acquire());
         let body = |(task, steps): (usize, &'static &'static [Step])| -> Box<dyn FnOnce()> {

@@ -40,6 +40,7 @@ impl<T: Lock> Room<T> {
     }
 
     fn wait_once(&self) {
+        Model::shares(self);
         Model::name(&self.lock, self.name, T::parts);
         Model::call("lock");
         self.enters.set(true);
@@ -50,6 +51,7 @@ impl<T: Lock> Room<T> {
     }
 
     fn come_again(&self) {
+        Model::shares(self);
         Model::name(&self.lock, self.name, T::parts);
         for _ in 0..self.bound + MORE {
             Model::call("lock");
@@ -103,6 +105,7 @@ struct Hogs<T> {
 
 impl<T: Lock> Hogs<T> {
     fn wait_once(&self) {
+        Model::shares(self);
         Model::name(&self.lock, self.name, T::parts);
         Model::hurry();
         Model::call("lock");
@@ -120,6 +123,7 @@ impl<T: Lock> Hogs<T> {
     }
 
     fn come_again(&self) {
+        Model::shares(self);
         Model::name(&self.lock, self.name, T::parts);
         for _ in 0..self.bound + MORE {
             Model::call("lock");

@@ -2,7 +2,7 @@
 
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_sync::{Atomic, Cancel, Lock, Platform, Promise, RawLock, TaskId, WaitError};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -40,36 +40,42 @@ struct Room<T> {
     name: &'static str,
     owners: Cell<u32>,
     readers: Cell<u32>,
-    /// For each task: who was blocked in `acquire` when it came, and has not entered since.
-    ahead: RefCell<Vec<Vec<TaskId>>>,
+    /// For each task, a bit for each that was blocked in `acquire` when it came, and has not
+    /// entered since.
+    ahead: [Cell<u32>; TASKS],
     /// For each task that is in `acquire`: whether it shares the lock.
-    entering: RefCell<Vec<Option<bool>>>,
+    entering: [Cell<Option<bool>>; TASKS],
 }
+
+/// Most tasks of a scenario.
+const TASKS: usize = 8;
 
 impl<T: Lock> Room<T> {
     fn visit(&self, task: usize, shared: bool, fifo: bool) {
+        Model::shares(self);
         Model::name(&self.lock, self.name, T::parts);
         Model::call(if shared { "read" } else { "lock" });
         if fifo {
-            let entering = self.entering.borrow().clone();
             // Readers in a row enter together, in any order.
-            let before = |other: usize| entering[other].is_some_and(|other| !(other && shared));
-            let ids = (0..entering.len()).filter(|&other| before(other));
-            let ids = ids.map(|other| other as TaskId).filter(|&id| Model::is_blocked(id));
-            self.ahead.borrow_mut()[task] = ids.collect();
+            let before =
+                |&other: &usize| self.entering[other].get().is_some_and(|other| !(other && shared));
+            let blocked = |&other: &usize| Model::is_blocked(other as TaskId);
+            let ahead = (0..TASKS).filter(before).filter(blocked);
+            self.ahead[task].set(ahead.fold(0, |all, other| all | 1 << other));
         }
-        self.entering.borrow_mut()[task] = Some(shared);
+        self.entering[task].set(Some(shared));
         if shared {
             self.lock.acquire_shared();
         } else {
             self.lock.acquire();
         }
-        self.entering.borrow_mut()[task] = None;
-        for list in self.ahead.borrow_mut().iter_mut() {
-            list.retain(|&other| other as usize != task);
+        self.entering[task].set(None);
+        for ahead in &self.ahead {
+            ahead.set(ahead.get() & !(1 << task));
         }
-        let passed = self.ahead.borrow()[task].clone();
-        if !passed.is_empty() {
+        let ahead = self.ahead[task].get();
+        if ahead != 0 {
+            let passed: Vec<_> = (0..TASKS).filter(|&other| ahead & 1 << other != 0).collect();
             Model::fail(Property::Fifo, format!("task {task} passed the waiting tasks {passed:?}"));
         }
         self.inside(shared);
@@ -111,8 +117,8 @@ pub fn visits<T: Lock>(
             name: lock,
             owners: Cell::new(0),
             readers: Cell::new(0),
-            ahead: RefCell::new(vec![Vec::new(); visits.len()]),
-            entering: RefCell::new(vec![None; visits.len()]),
+            ahead: [const { Cell::new(0) }; TASKS],
+            entering: [const { Cell::new(None) }; TASKS],
         });
         let body = |task: usize, visits: &'static [bool]| -> Box<dyn FnOnce()> {
             let room = Rc::clone(&room);
@@ -144,6 +150,7 @@ pub fn together<T: Lock>(name: String, lock: &'static str) -> Scenario {
             let room = Rc::clone(&room);
             Box::new(move || {
                 let (shared, written, entered) = &*room;
+                Model::shares(&*room);
                 Model::name(shared, lock, T::parts);
                 if reader {
                     Model::spin_until(written, |written| written == 1);

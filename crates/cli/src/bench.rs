@@ -12,6 +12,7 @@ use crate::output;
 use clap::{Args, Subcommand};
 use convoy_catalogue::{EXPERIMENTS, Sheet};
 use convoy_lab::experiment::{Experiment, Plan};
+use convoy_lab::job::Outcome;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -104,6 +105,28 @@ fn locks(args: &BenchLocks) -> Result<ExitCode, Failure> {
     }
     let plan = Plan::new(&experiment, &changes).map_err(Failure::usage)?;
     let kept = ("locks", args.loops.seed(), &args.store);
-    let files = Files { plot: args.plot.as_deref(), ..Files::default() };
+    let files = Files { plot: args.plot.as_deref(), line: Some(line), ..Files::default() };
     carry_out(&plan, &args.common, None, kept, files)
+}
+
+/// One lock in one round.
+fn line(plan: &Plan, index: usize, outcome: &Outcome) -> Option<String> {
+    let grid = plan.grids.first()?;
+    let rounds = grid.seeds.len();
+    let point = grid.points.get(index / rounds)?;
+    let levels = grid.axes.iter().zip(&point.at);
+    let names: Vec<String> = levels
+        .map(|(axis, &level)| format!("{} {}", axis.name, axis.levels[level].label))
+        .collect();
+    let metric = |name| outcome.metric(name);
+    Some(format!(
+        "{}, round {} of {rounds}: {:.0} sections/s, {:.0} ns of CPU time each, {:.0} starved, \
+         {:.1} ms waited at most",
+        names.join(", "),
+        index % rounds + 1,
+        metric("acquisitions_per_s")?,
+        metric("cpu_ns_per_section")?,
+        metric("starved_threads")?,
+        metric("wait_max_us").unwrap_or_default() / 1e3,
+    ))
 }

@@ -11,6 +11,10 @@ use convoy_lab::pool::{Watch, simulate};
 use convoy_report::{Cell, CheckReport, CheckRow, Column, Table};
 use std::process::ExitCode;
 
+/// Executions of a scenario, unless a flag says otherwise: two preemptions in almost all of them,
+/// and all locks in some minutes.
+const EXECUTIONS: u64 = 100_000;
+
 /// Environment variable by which `cargo xtask nightly` raises every budget.
 const BUDGET: &str = "CONVOY_BUDGET";
 
@@ -26,9 +30,12 @@ pub(crate) struct Check {
     /// Also print each property, and each violating interleaving step by step
     #[arg(long, conflicts_with_all = ["list", "replay"])]
     details: bool,
-    /// Executions to explore for each scenario [default: 20000]
+    /// Executions to explore for each scenario [default: 100000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
+    /// Also follow orders beyond states that were met before, which takes longer
+    #[arg(long, conflicts_with_all = ["list", "replay"])]
+    every_order: bool,
     /// Seed of the random part, which begins where the systematic search has used its share
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -56,10 +63,12 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     let budget = budget(args)?;
     let subjects = convoy_checker::select(&args.locks).map_err(Failure::usage)?;
     let (count, threads) = (subjects.len(), threads(None)?);
-    let subjects = subjects.into_iter().enumerate().collect();
+    let every =
+        |subject: Subject| if args.every_order { subject.in_every_order() } else { subject };
+    let subjects = subjects.into_iter().map(every).enumerate().collect();
     let check = move |subject: &Subject| Ok::<_, JobError>(subject.check(budget));
     let start = |watch: &mut Watch<Vec<Row>>| simulate(subjects, threads, check, watch);
-    let done = execute(&args.common, "locks", count, start, |_, _| Ok(()))?;
+    let done = execute(&args.common, "locks", count, start, |_, _| Ok(None))?;
     let rows: Vec<_> = done.outcomes.into_iter().flatten().flatten().map(row).collect();
     if done.interrupted && rows.is_empty() {
         return Err(Failure::interrupted(0));
@@ -82,7 +91,7 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
 }
 
 fn budget(args: &Check) -> Result<Budget, Failure> {
-    let mut budget = Budget { seed: args.seed, ..Budget::default() };
+    let mut budget = Budget { executions: EXECUTIONS, seed: args.seed, ..Budget::default() };
     if let Some(executions) = args.budget {
         budget.executions = executions;
     } else if let Ok(factor) = std::env::var(BUDGET) {

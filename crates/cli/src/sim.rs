@@ -210,7 +210,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let threads = threads(None)?;
     let start =
         |watch: &mut Watch<Option<VirtualPoint>>| pool::run(&jobs, &all, threads, run, watch);
-    let done = execute(&args.common, "virtual load points", all.len(), start, |_, _| Ok(()))?;
+    let done = execute(&args.common, "virtual load points", all.len(), start, |_, _| Ok(None))?;
     if let Some(error) = done.failures.into_iter().next() {
         return Err(error.into());
     }

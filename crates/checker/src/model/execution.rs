@@ -2,6 +2,7 @@
 //! decides.
 
 mod questions;
+mod state;
 
 use super::footprint::Footprint;
 use super::narrative::Narrative;
@@ -11,6 +12,7 @@ use convoy_sync::{LockEvent, Sleep, TaskId, TellPart, Wake};
 use core::cell::{Cell, RefCell};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use state::{Named, Shared};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Bytes of a task's stack: formatting a panic message needs the most.
@@ -50,6 +52,8 @@ pub(super) struct Task {
     /// What the task is in the middle of, for the narrative.
     call: Cell<&'static str>,
     stack: (usize, usize),
+    /// Where on the stack it was suspended.
+    frame: Cell<usize>,
 }
 
 /// Tells the names of the parts of an object.
@@ -66,6 +70,9 @@ pub(super) struct Execution {
     asked: Cell<bool>,
     /// Every limit of time that a lock sets itself has passed.
     pub(super) hurries: Cell<bool>,
+    shared: RefCell<Shared>,
+    named: Named,
+    below: usize,
     log: Option<RefCell<Narrative>>,
 }
 
@@ -102,6 +109,7 @@ impl Task {
             disabled: Cell::new((0, 0)),
             call: Cell::new(""),
             stack,
+            frame: Cell::new(stack.1),
         }
     }
 
@@ -133,7 +141,7 @@ impl Execution {
         task.next.set(next);
         let yielder = task.yielder.get().expect("a running task has set its yielder");
         // SAFETY: the yielder lives as long as the coroutine's body, which is running.
-        unsafe { &*yielder }.suspend(());
+        state::suspend(unsafe { &*yielder }, &task.frame);
     }
 
     /// Blocks the running task until `ready` holds, then goes on as its next step.
@@ -182,18 +190,24 @@ impl Execution {
         task.wake.get()
     }
 
-    /// Wakes up to `count` sleepers of `word`; returns them.
-    pub(super) fn wake(&self, word: usize, count: usize) -> Vec<TaskId> {
-        let mut sleepers: Vec<usize> = (0..self.tasks.len())
-            .filter(|&task| self.tasks[task].status.get() == Status::Asleep)
-            .filter(|&task| self.tasks[task].asleep_on.get() == word)
-            .collect();
-        sleepers.sort_by_key(|&task| self.tasks[task].asleep_since.get());
-        sleepers.truncate(count);
-        for &task in &sleepers {
-            self.tasks[task].rouse(Wake::Woken);
+    /// Wakes up to `count` sleepers of `word`, the longest asleep first; returns a bit for each.
+    /// Nothing is allocated: the address of it would stay on the stack of the task.
+    pub(super) fn wake(&self, word: usize, count: usize) -> u64 {
+        let mut woken = 0;
+        for _ in 0..count.min(self.tasks.len()) {
+            let sleeps = |task: &usize| {
+                let task = &self.tasks[*task];
+                task.status.get() == Status::Asleep && task.asleep_on.get() == word
+            };
+            let sleepers = (0..self.tasks.len()).filter(sleeps);
+            let Some(first) = sleepers.min_by_key(|&task| self.tasks[task].asleep_since.get())
+            else {
+                break;
+            };
+            self.tasks[first].rouse(Wake::Woken);
+            woken |= 1 << first;
         }
-        sleepers.into_iter().map(|task| task as TaskId).collect()
+        woken
     }
 
     /// Makes a signal pending for `task`.
@@ -233,23 +247,9 @@ impl Execution {
         }
     }
 
-    /// Every task that has ended has enabled what it disabled.
-    fn balanced(&self) -> Result<(), Failure> {
-        let done = self.tasks.iter().filter(|task| task.status.get() == Status::Done);
-        let mut left = done.map(|task| task.disabled.get());
-        let Some((preempt, irq)) = left.find(|&left| left != (0, 0)) else { return Ok(()) };
-        let text =
-            format!("a task ends with preemption disabled {preempt}, interrupts {irq} times");
-        Err((Property::Assertions, text))
-    }
-
     pub(super) fn current(&self) -> TaskId {
         // Set-up and verdict run as a task of their own.
         self.current.get().unwrap_or(self.tasks.len()) as TaskId
-    }
-
-    pub(super) fn steps(&self) -> u64 {
-        self.sequence.get()
     }
 
     /// The condition of a spin looks at something beside its word: it says so each time, before
@@ -336,15 +336,6 @@ impl Execution {
         };
         into.extend(all.filter(timed).map(Choice::deadline));
     }
-
-    fn end(&self) -> End {
-        let with = |status| {
-            let tasks = 0..self.tasks.len();
-            let wanted = tasks.filter(|&task| self.tasks[task].status.get() == status);
-            wanted.map(|task| task as TaskId).collect()
-        };
-        End { asleep: with(Status::Asleep), spinning: with(Status::Spinning) }
-    }
 }
 
 /// What an execution has shown.
@@ -359,9 +350,17 @@ pub(super) type Chooser<'a> =
 
 type Routine = Coroutine<(), (), (), DefaultStack>;
 
-fn stack() -> DefaultStack {
-    let pooled = STACKS.with(|stacks| stacks.borrow_mut().pop());
-    pooled.unwrap_or_else(|| DefaultStack::new(STACK).expect("memory for a stack of 128 KiB"))
+/// Stacks for so many tasks, the lowest first: each task has the same one in each execution.
+fn stacks(count: usize) -> Vec<DefaultStack> {
+    let new = || DefaultStack::new(STACK).expect("memory for a stack of 128 KiB");
+    STACKS.with(|stacks| {
+        let mut pool = stacks.borrow_mut();
+        while pool.len() < count {
+            pool.push(new());
+        }
+        pool.sort_unstable_by_key(DefaultStack::base);
+        pool.drain(..count).collect()
+    })
 }
 
 fn routine(task: usize, body: Body, stack: DefaultStack) -> Routine {
@@ -387,16 +386,24 @@ pub(super) fn run(
         aborting: Cell::new(false),
         asked: Cell::new(false),
         hurries: Cell::new(false),
+        shared: RefCell::default(),
+        named: Cell::new(None),
+        below: state::below(),
         log: narrate.then(RefCell::default),
     };
     // Words are made outside of any execution; names are given once there is one.
     let instance = (scenario.build)();
     let mut routines = Vec::with_capacity(instance.tasks.len());
-    for (task, body) in instance.tasks.into_iter().enumerate() {
-        let stack = stack();
-        execution.tasks.push(Task::new((stack.limit().get(), stack.base().get())));
+    let stacks = stacks(instance.tasks.len());
+    for ((task, body), stack) in instance.tasks.into_iter().enumerate().zip(stacks) {
+        execution.shared.borrow_mut().place(&*body);
+        let range = (stack.limit().get(), stack.base().get());
+        Task::clear(range);
+        execution.tasks.push(Task::new(range));
         routines.push(Some(routine(task, body, stack)));
     }
+    execution.shared.borrow_mut().place(&execution.tasks[..]);
+    execution.shared.borrow_mut().place(&routines[..]);
     EXECUTION.set(&raw const execution);
     // What a task does before its first visible operation concerns nobody else.
     for task in 0..routines.len() {
@@ -470,7 +477,7 @@ fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize)
     execution.current.set(Some(task));
     execution.sequence.set(execution.sequence.get() + 1);
     match catch_unwind(AssertUnwindSafe(|| routine.resume(()))) {
-        Ok(CoroutineResult::Yield(())) => return,
+        Ok(CoroutineResult::Yield(())) => return execution.suspended(task),
         Ok(CoroutineResult::Return(())) => {}
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();

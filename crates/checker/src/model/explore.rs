@@ -1,19 +1,22 @@
 //! The search for an order that violates a property.
 
-use super::execution::{Outcome, run};
+use super::execution::{Execution, Outcome, run, with};
 use super::footprint::{Asleep, Footprint};
 use super::scenario::{Failure, Property, Scenario};
 use super::schedule::{Choice, Follower, Recorder, Run, Schedule, ScheduleError, default_choice};
 use super::shorten::shorten;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-/// The largest bound on preemptions; beyond it the search is random.
-const PREEMPTIONS_MAX: u32 = 8;
+/// Bounds on preemptions that are searched first: most errors need no more.
+const FIRST_BOUNDS: [u32; 3] = [0, 1, 2];
 
-/// Per cent of the executions for the bounded search.
-const BOUNDED: u64 = 25;
+/// Those that are searched if a search without a bound did not end; beyond, the search is random.
+const LAST_BOUNDS: [u32; 6] = [3, 4, 5, 6, 7, 8];
 
-/// Per cent of the executions for the search of one order of each class.
-const CLASSES: u64 = 65;
+/// Per cent of the executions after which the first bounded searches, that of one order of each
+/// class, and the last bounded searches end.
+const SHARES: [u64; 3] = [40, 75, 90];
 
 /// What the random part starts from with seed 1; an odd multiple of it with others.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -70,6 +73,18 @@ pub struct Report {
 struct Node {
     choices: Vec<Choice>,
     at: usize,
+    /// The state there, if states are remembered.
+    state: Option<u128>,
+    /// The sleep set there, where it is another one because the state was met before.
+    asleep: Option<Asleep>,
+}
+
+/// How a state was met first, of which everything that can follow is executed.
+struct Met {
+    /// Except for what begins with these.
+    asleep: Asleep,
+    /// Within the bound that so many preemptions left.
+    used: u32,
 }
 
 /// Depth-first search: the first `bound` preemptions, or one order of each class.
@@ -79,11 +94,14 @@ struct Search {
     bound: Option<u32>,
     /// The bound left something out.
     cut: bool,
+    /// States that were met at points with a choice, if states are remembered.
+    met: Option<BTreeMap<u128, Met>>,
 }
 
 impl Search {
-    fn new(bound: Option<u32>) -> Self {
-        Self { nodes: Vec::new(), bound, cut: false }
+    fn new(bound: Option<u32>, remembers: bool) -> Self {
+        let met = remembers.then(BTreeMap::new);
+        Self { nodes: Vec::new(), bound, cut: false, met }
     }
 
     /// Whether taking `choice` preempts the task that ran last.
@@ -113,6 +131,49 @@ impl Search {
         awake
     }
 
+    /// The node of a point that no execution of this search has come to in this order; `None` where
+    /// the state was met before, and everything that follows is executed from there. A state with
+    /// another sleep set is left only by what was asleep and is not now (Godefroid, 1996).
+    fn node(
+        &mut self,
+        mut choices: Vec<Choice>,
+        asleep: Asleep,
+        last: Option<usize>,
+        used: u32,
+    ) -> Option<Node> {
+        let bounded = self.bound.is_some();
+        let matters = |execution: &Execution| bounded || execution.has_pause();
+        let state = || with(|e| e.state(last.filter(|_| matters(e)))).flatten();
+        let known = self.met.as_mut().and_then(|met| Some((met, state()?)));
+        let state = known.as_ref().map(|&(_, state)| state);
+        let mut other = None;
+        match known.map(|(met, state)| met.entry(state)) {
+            None => {}
+            Some(Entry::Vacant(place)) => {
+                place.insert(Met { asleep, used });
+            }
+            // A circle: it is followed until the steps of an execution run out.
+            Some(Entry::Occupied(_)) if self.nodes.iter().any(|node| node.state == state) => {}
+            Some(Entry::Occupied(met)) if bounded => {
+                let met = met.into_mut();
+                if met.used <= used {
+                    return None;
+                }
+                met.used = used;
+            }
+            Some(Entry::Occupied(met)) => {
+                let met = met.into_mut();
+                choices.retain(|&choice| met.asleep.contains(choice));
+                if choices.is_empty() {
+                    return None;
+                }
+                met.asleep = met.asleep.and(asleep);
+                other = Some(met.asleep);
+            }
+        }
+        Some(Node { choices, at: 0, state, asleep: other })
+    }
+
     /// One execution, up to its end or to where nothing new can follow.
     fn execute(&mut self, scenario: &Scenario, steps: usize) -> (Outcome, Recorder) {
         let (mut depth, mut used) = (0, 0);
@@ -124,12 +185,15 @@ impl Search {
             let mut done: &[Choice] = &[];
             if admissible.len() > 1 {
                 if depth == self.nodes.len() {
-                    self.nodes.push(Node { choices: admissible, at: 0 });
+                    let node = self.node(admissible, asleep, last, used)?;
+                    self.nodes.push(node);
                 } else {
-                    let same = self.nodes[depth].choices == admissible;
+                    let node = &self.nodes[depth];
+                    let same = node.asleep.is_some() || node.choices == admissible;
                     assert!(same, "`{}` differs between two executions", scenario.name);
                 }
                 let node = &self.nodes[depth];
+                asleep = node.asleep.unwrap_or(asleep);
                 choice = node.choices[node.at];
                 done = &node.choices[..node.at];
                 depth += 1;
@@ -196,19 +260,30 @@ enum Found {
 
 /// Looks for a violation of `scenario` within `budget`.
 pub fn explore(scenario: &Scenario, budget: Budget) -> Report {
+    search(scenario, budget, false)
+}
+
+/// [`explore`] that remembers states, see [`Model::shares`](super::Model::shares).
+pub(crate) fn explore_states(scenario: &Scenario, budget: Budget) -> Report {
+    search(scenario, budget, true)
+}
+
+fn search(scenario: &Scenario, budget: Budget, remembers: bool) -> Report {
     let mut report =
         Report { explored: 0, complete: false, preemptions: None, share: 0.0, violation: None };
     let Budget { executions, steps, .. } = budget;
-    let bounds = (0..=PREEMPTIONS_MAX).map(|bound| (Some(bound), executions / 100 * BOUNDED));
-    let classes = (None, executions / 100 * (BOUNDED + CLASSES));
+    let limits = SHARES.map(|share| (executions / 100 * share).max(1));
+    let bounded = |bounds: &'static [u32], limit| bounds.iter().map(move |&b| (Some(b), limit));
+    let first = bounded(&FIRST_BOUNDS, limits[0]);
+    let last = bounded(&LAST_BOUNDS, limits[2]);
     let mut out = false;
-    for (bound, limit) in bounds.chain([classes]) {
+    for (bound, limit) in first.chain([(None, limits[1])]).chain(last) {
         // A bound that did not end leaves nothing to the higher ones.
         if out && bound.is_some() {
             continue;
         }
-        let mut search = Search::new(bound);
-        match search.run(scenario, steps, limit.max(1), &mut report.explored) {
+        let mut search = Search::new(bound, remembers);
+        match search.run(scenario, steps, limit, &mut report.explored) {
             Found::Violation(property, runs) => {
                 return found(scenario, budget, report, property, runs);
             }
@@ -220,8 +295,10 @@ pub fn explore(scenario: &Scenario, budget: Budget) -> Report {
                 return report;
             }
             Found::Limit => {
-                out = true;
-                report.share = search.share();
+                out |= bound.is_some();
+                if bound.is_none() {
+                    report.share = search.share();
+                }
             }
         }
     }
@@ -346,7 +423,7 @@ mod tests {
         let scenario =
             Scenario { name: "classes".to_owned(), checks: Vec::new(), build: Box::new(build) };
         let mut explored = 0;
-        let found = Search::new(None).run(&scenario, 100, 1000, &mut explored);
+        let found = Search::new(None, false).run(&scenario, 100, 1000, &mut explored);
         (explored, found)
     }
 

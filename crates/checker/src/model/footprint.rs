@@ -39,14 +39,27 @@ impl Footprint {
     }
 }
 
-/// A sleep set.
-#[derive(Debug, Default)]
-pub(super) struct Asleep(Vec<Choice>);
+/// A sleep set: a bit for each choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asleep(u64);
 
 impl Asleep {
+    fn bit(choice: Choice) -> u64 {
+        1 << (2 * choice.task() + usize::from(choice.is_deadline()))
+    }
+
+    pub(super) fn contains(self, choice: Choice) -> bool {
+        self.0 & Self::bit(choice) != 0
+    }
+
+    /// What is asleep in both.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// The choices that are worth taking.
-    pub(super) fn awake(&self, choices: &[Choice]) -> Vec<Choice> {
-        choices.iter().copied().filter(|choice| !self.0.contains(choice)).collect()
+    pub(super) fn awake(self, choices: &[Choice]) -> Vec<Choice> {
+        choices.iter().copied().filter(|&choice| !self.contains(choice)).collect()
     }
 
     /// `taken` was chosen among `choices` after all of `done` had their turn.
@@ -57,15 +70,14 @@ impl Asleep {
         choices: &[Choice],
         footprints: &[Footprint],
     ) {
-        let touches = |wanted: &Choice| {
-            let place = choices.iter().position(|choice| choice == wanted);
-            place.map_or(Footprint::EVERYTHING, |place| footprints[place])
-        };
-        let taken_touches = touches(&taken);
-        self.0.extend_from_slice(done);
-        self.0.retain(|choice| {
-            choice.task() != taken.task() && !touches(choice).meets(taken_touches)
+        let all = done.iter().fold(self.0, |all, &choice| all | Self::bit(choice));
+        let place = choices.iter().position(|&choice| choice == taken);
+        let taken_touches = place.map_or(Footprint::EVERYTHING, |place| footprints[place]);
+        // One that cannot be chosen here does not stay asleep.
+        let stays = choices.iter().zip(footprints).filter(|&(choice, touches)| {
+            choice.task() != taken.task() && !touches.meets(taken_touches)
         });
+        self.0 = stays.fold(0, |stay, (&choice, _)| stay | all & Self::bit(choice));
     }
 }
 

@@ -13,14 +13,20 @@
 //! so a spinning task costs no steps. A deadline may fire at any time while its task sleeps. A
 //! signal is sent by a task of the scenario ([`Model::interrupt`]), hence at any time as well.
 //!
-//! The search has three parts, each with a share of the budget.
+//! The search has four parts, each with a share of the budget.
 //!
-//! 1. Depth-first with a growing bound on *preemptions* (switches away from a task that could go
-//!    on): most errors need one or two, and what is found first has as few as possible.
+//! 1. Depth-first with at most 0, 1 and 2 *preemptions* (switches away from a task that could go
+//!    on): most errors need no more, and what is found first has as few as possible.
 //! 2. Depth-first without a bound, but only one of the orders that differ by exchanging independent
 //!    steps (sleep sets). If it ends within its share, every order has been covered.
-//! 3. Randomly prioritised schedules (PCT: Burckhardt and others, ASPLOS 2010), which reach deep
+//! 3. Depth-first with more preemptions.
+//! 4. Randomly prioritised schedules (PCT: Burckhardt and others, ASPLOS 2010), which reach deep
 //!    orders that are left over.
+//!
+//! Where all memory that tasks share is known ([`Model::shares`]), an order is given up at a state
+//! from which everything was executed. A state is that memory and the stacks of the tasks. With a
+//! bound, it was met with as many preemptions left; without one, what was asleep then and is not
+//! now is executed (Godefroid, 1996), since the sleep set says what other orders cover.
 //!
 //! # What is found
 //!
@@ -35,6 +41,7 @@ mod scenario;
 mod schedule;
 mod shorten;
 
+pub(crate) use explore::explore_states;
 pub use explore::{Budget, Report, Told, Violation, explore, replay};
 pub use platform::{Model, Word};
 pub use scenario::{End, Failure, Instance, Property, Scenario, Verdict};

@@ -26,7 +26,7 @@ pub(super) fn run(args: &Reproduce, plan: &Plan, path: &Path) -> Result<ExitCode
     let jobs: Vec<Job> = plan.jobs().map(Job::native).collect();
     let all: Vec<usize> = (0..jobs.len()).collect();
     let start = |watch: &mut Watch<Outcome>| pool::run(&jobs, &all, 1, Job::run, watch);
-    let done = execute(&args.common, "measuring this machine", all.len(), start, |_, _| Ok(()))?;
+    let done = execute(&args.common, "measuring this machine", all.len(), start, |_, _| Ok(None))?;
     incomplete(&done)?;
     let experiment = replaced(&plan, &done.outcomes);
     let body = toml::to_string(&experiment).map_err(Failure::environment)?;

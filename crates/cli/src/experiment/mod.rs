@@ -94,14 +94,14 @@ pub(crate) struct Done<T> {
     pub(crate) failures: Vec<JobError>,
 }
 
-/// Runs `count` cells by `start`. `keep` is told of each outcome as soon as it is there, and ends
-/// the run by a failure of its own.
+/// Runs `count` cells by `start`. `keep` is told of each outcome as soon as it is there; it returns
+/// a line to print, or ends the run by a failure of its own.
 pub(crate) fn execute<T>(
     common: &Common,
     what: &str,
     count: usize,
     start: impl FnOnce(&mut Watch<T>) -> Results<T>,
-    mut keep: impl FnMut(usize, &T) -> Result<(), Failure>,
+    mut keep: impl FnMut(usize, &T) -> Result<Option<String>, Failure>,
 ) -> Result<Done<T>, Failure> {
     let interrupts = Interrupts::catch();
     let bar = output::progress(common, count as u64);
@@ -110,11 +110,13 @@ pub(crate) fn execute<T>(
     let results = start(&mut |news| {
         if let News::Done(index, result) = news {
             bar.inc(1);
-            if let Ok(outcome) = result
-                && let Err(failure) = keep(index, outcome)
-            {
-                stopped = Some(failure);
-                return Answer::Stop;
+            match result.as_ref().map(|outcome| keep(index, outcome)) {
+                Ok(Ok(Some(line))) => bar.suspend(|| output::message(common, &line)),
+                Ok(Err(failure)) => {
+                    stopped = Some(failure);
+                    return Answer::Stop;
+                }
+                _ => {}
             }
         }
         interrupted |= interrupts.pending();

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.into {
         into::ready(&plan, path)?;
     }
-    let files = Files { plot: args.plot.as_deref(), document: args.into.as_deref() };
+    let files = Files { plot: args.plot.as_deref(), document: args.into.as_deref(), line: None };
     carry_out(&plan, &args.common, threads, kept, files)
 }
 
@@ -40,9 +40,15 @@ pub(crate) struct Files<'a> {
     pub(crate) plot: Option<&'a Path>,
     /// A document with its table.
     pub(crate) document: Option<&'a Path>,
+    /// The line that is printed of each outcome as soon as it is there.
+    pub(crate) line: Option<Line>,
 }
 
+/// Tells the outcome of a cell in a line, by the number of its job in the plan.
+pub(crate) type Line = fn(&Plan, usize, &Outcome) -> Option<String>;
+
 /// Runs all cells of a plan, prints its report and keeps its record under a kind, with its seed.
+/// An interrupt leaves the report and the record of the cells that are there.
 pub(crate) fn carry_out(
     plan: &Plan,
     common: &Common,
@@ -50,7 +56,7 @@ pub(crate) fn carry_out(
     (kind, seed, store): (&str, u64, &StoreArgs),
     files: Files,
 ) -> Result<ExitCode, Failure> {
-    let (plan, done) = until_known(plan, common, threads(at_a_time)?)?;
+    let (plan, done) = until_known(plan, common, threads(at_a_time)?, files.line)?;
     let plan = &plan;
     if done.outcomes.iter().all(Option::is_none) {
         incomplete(&done)?;
@@ -58,9 +64,11 @@ pub(crate) fn carry_out(
     let record = record(plan, &done.outcomes);
     let report = ExperimentReport::new(plan, &done.outcomes, &record);
     print(common, &report)?;
-    incomplete(&done)?;
+    if !done.interrupted {
+        incomplete(&done)?;
+    }
     plot(common, &report, files.plot)?;
-    if let Some(path) = files.document {
+    if let Some(path) = files.document.filter(|_| !done.interrupted) {
         into::write(plan, &report, path)?;
         output::message(common, &format!("wrote {}", path.display()));
     }
@@ -75,6 +83,7 @@ pub(crate) fn carry_out(
         body.insert("report".to_owned(), Value::Object(printed));
     }
     store.keep(common, kind, Some(seed), body);
+    incomplete(&done)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -84,7 +93,7 @@ pub(crate) fn run_all(
     common: &Common,
     threads: usize,
 ) -> Result<(Plan, Vec<Option<Outcome>>), Failure> {
-    let (plan, done) = until_known(plan, common, threads)?;
+    let (plan, done) = until_known(plan, common, threads, None)?;
     incomplete(&done)?;
     Ok((plan, done.outcomes))
 }
@@ -94,6 +103,7 @@ fn until_known(
     plan: &Plan,
     common: &Common,
     threads: usize,
+    line: Option<Line>,
 ) -> Result<(Plan, Done<Outcome>), Failure> {
     let mut plan = plan.clone();
     let mut known: BTreeMap<String, Outcome> = BTreeMap::new();
@@ -104,7 +114,8 @@ fn until_known(
             (0..jobs.len()).filter(|&index| !known.contains_key(&hashes[index])).collect();
         let start =
             |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
-        let mut done = execute(common, &plan.name, wanted.len(), start, |_, _| Ok(()))?;
+        let tell = |index, outcome: &Outcome| Ok(line.and_then(|line| line(&plan, index, outcome)));
+        let mut done = execute(common, &plan.name, wanted.len(), start, tell)?;
         for (outcome, hash) in done.outcomes.iter_mut().zip(hashes) {
             match outcome {
                 Some(outcome) => _ = known.insert(hash, outcome.clone()),

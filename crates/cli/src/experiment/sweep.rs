@@ -62,7 +62,7 @@ fn run_missing(
         let start =
             |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
         let mut done = execute(&args.common, &plan.name, wanted.len(), start, |index, outcome| {
-            cells.keep(&jobs[index], outcome).map_err(Failure::environment)
+            cells.keep(&jobs[index], outcome).map_err(Failure::environment).map(|()| None)
         })?;
         done.outcomes = cells.outcomes(&plan).map_err(Failure::environment)?;
         match plan.longer(&done.outcomes).map_err(Failure::usage)? {

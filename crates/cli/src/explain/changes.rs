@@ -71,7 +71,7 @@ pub(super) fn run(args: &Explain, plan: &Plan) -> Result<ExitCode, Failure> {
         all
     };
     let start = |watch: &mut Watch<Side>| pool::run(&jobs, &wanted, threads, recorded, watch);
-    let sides = execute(&args.common, "again, recorded", wanted.len(), start, |_, _| Ok(()))?;
+    let sides = execute(&args.common, "again, recorded", wanted.len(), start, |_, _| Ok(None))?;
     if let Some(error) = sides.failures.first() {
         return Err(Failure::environment(error));
     }

@@ -1,6 +1,7 @@
-//! What scenarios and locks ask of an execution about its tasks.
+//! What scenarios and locks ask of an execution about its tasks, and how these have ended.
 
 use super::{Execution, Status};
+use crate::model::scenario::{End, Failure, Property};
 use convoy_sync::TaskId;
 
 impl Execution {
@@ -22,5 +23,25 @@ impl Execution {
     pub(in crate::model) fn runnable(&self) -> u32 {
         let all = 0..self.tasks.len() as TaskId;
         all.filter(|&task| self.runs(task)).count() as u32
+    }
+
+    /// Every task that has ended has enabled what it disabled.
+    pub(super) fn balanced(&self) -> Result<(), Failure> {
+        let done = self.tasks.iter().filter(|task| task.status.get() == Status::Done);
+        let mut left = done.map(|task| task.disabled.get());
+        let Some((preempt, irq)) = left.find(|&left| left != (0, 0)) else { return Ok(()) };
+        let text =
+            format!("a task ends with preemption disabled {preempt}, interrupts {irq} times");
+        Err((Property::Assertions, text))
+    }
+
+    /// How its tasks have ended.
+    pub(super) fn end(&self) -> End {
+        let with = |status| {
+            let tasks = 0..self.tasks.len();
+            let wanted = tasks.filter(|&task| self.tasks[task].status.get() == status);
+            wanted.map(|task| task as TaskId).collect()
+        };
+        End { asleep: with(Status::Asleep), spinning: with(Status::Spinning) }
     }
 }

@@ -1,0 +1,222 @@
+//! The state of an execution as one number: two executions with the same one go on alike.
+//!
+//! A suspended task is its stack, and tasks share nothing but their stacks and the objects that
+//! the scenario names with [`Model::shares`](crate::model::Model::shares). So the state is the
+//! memory of both, and what the execution itself knows of its tasks. Words that nothing reads any
+//! more make two states of one, which costs executions and hides none; what a task has left below
+//! its stack is cleared after each step, since the frames of its next calls would keep it.
+
+use super::{Execution, STACK, Status, Task};
+use core::cell::Cell;
+use corosensei::stack::{DefaultStack, Stack as _};
+use corosensei::{Coroutine, Yielder};
+use std::ptr;
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+/// Bytes below a stack in use that are cleared after a step.
+const CLEARED: usize = 1024;
+/// Bytes of a stack that are cleared before an execution: more than tasks use.
+const USED: usize = 8 << 10;
+
+/// What tasks share, and have the addresses of.
+#[derive(Default)]
+pub(super) struct Shared {
+    objects: Vec<Object>,
+}
+
+/// Address and bytes of an object that the running task has named. It is looked at once the task
+/// is suspended: what runs on its stack leaves addresses there.
+pub(super) type Named = Cell<Option<(usize, usize)>>;
+
+/// A part of the heap.
+struct Object {
+    start: usize,
+    bytes: usize,
+    /// Its words at the start, if they belong to the state.
+    words: Vec<u64>,
+}
+
+impl Object {
+    /// Its words as they are; the last one may be a part of one.
+    fn now(&self) -> impl Iterator<Item = u64> {
+        assert!(self.start.is_multiple_of(8), "the allocator aligns to words");
+        let end = self.start + self.bytes;
+        (self.start..end).step_by(8).map(move |at| match end - at {
+            8.. => word(at),
+            rest => (at..at + rest).fold(0, |all, at| all << 8 | u64::from(byte(at))),
+        })
+    }
+}
+
+/// Bytes before an object that `Rc` counts in.
+const COUNTS: usize = 16;
+
+/// Words in a row as one number.
+struct Digest([u64; 2]);
+
+impl Digest {
+    fn add(&mut self, word: u64) {
+        let [one, other] = self.0;
+        self.0 = [
+            (one ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29),
+            (other.rotate_left(23) ^ word).wrapping_mul(0xc2b2_ae3d_27d4_eb4f),
+        ];
+    }
+}
+
+/// The byte of memory at `address`, which is mapped.
+fn byte(address: usize) -> u8 {
+    // SAFETY: as for a word.
+    unsafe { ptr::read_volatile(ptr::with_exposed_provenance(address)) }
+}
+
+/// The word of memory at `address`, which is mapped and aligned.
+fn word(address: usize) -> u64 {
+    // SAFETY: the callers give addresses in a stack or an object of the running execution, whose
+    // tasks are all suspended. Volatile, since some words were never written.
+    unsafe { ptr::read_volatile(ptr::with_exposed_provenance::<u64>(address)) }
+}
+
+impl Shared {
+    /// Tasks have addresses in there, and its content is looked at otherwise, or never changes.
+    pub(super) fn place<T: ?Sized>(&mut self, object: &T) {
+        let (start, bytes) = (ptr::from_ref(object).addr(), size_of_val(object));
+        self.objects.push(Object { start, bytes, words: Vec::new() });
+    }
+
+    /// An address without the place where the allocator has put the object.
+    fn settled(&self, word: u64) -> u64 {
+        let found = self.objects.iter().zip(1_u64..).find_map(|(object, number)| {
+            let offset = word.wrapping_sub((object.start - COUNTS) as u64);
+            (offset < (object.bytes + COUNTS) as u64).then_some(number << 48 | offset)
+        });
+        found.unwrap_or(word)
+    }
+
+    fn digest(&self, digest: &mut Digest) {
+        for object in self.objects.iter().filter(|object| !object.words.is_empty()) {
+            for (&before, now) in object.words.iter().zip(object.now()) {
+                // Bytes between two fields are as they were, whatever they are.
+                digest.add(if now == before { 0 } else { self.settled(now).wrapping_add(1) });
+            }
+        }
+    }
+}
+
+impl Task {
+    /// Clears what earlier executions have left on the stack that ends at `base`.
+    pub(super) fn clear((limit, base): (usize, usize)) {
+        assert!(base - limit > USED);
+        clear(base - USED, USED);
+    }
+}
+
+/// Clears so many bytes from there on, on a stack of no running task.
+fn clear(start: usize, bytes: usize) {
+    let start = ptr::with_exposed_provenance_mut::<u8>(start);
+    // SAFETY: the callers give a part of a stack that no suspended task uses.
+    unsafe { ptr::write_bytes(start, 0, bytes) };
+}
+
+/// Suspends the running task; `frame` is where its last frame is but for those of the switch.
+#[inline(never)]
+pub(super) fn suspend(yielder: &Yielder<(), ()>, frame: &Cell<usize>) {
+    let here = 0_u8;
+    frame.set((&raw const here).expose_provenance());
+    yielder.suspend(());
+}
+
+/// Bytes below the frame of [`suspend`] that the switch uses. That depends on how it was compiled,
+/// so a stack on which nothing else runs tells it.
+pub(super) fn below() -> usize {
+    /// Bytes of that stack that are looked at.
+    const LOOKED_AT: usize = 32 << 10;
+    static BELOW: OnceLock<usize> = OnceLock::new();
+    *BELOW.get_or_init(|| {
+        let stack = DefaultStack::new(STACK).expect("memory for a stack");
+        let base = stack.base().get();
+        clear(base - LOOKED_AT, LOOKED_AT);
+        let frame = Rc::new(Cell::new(0));
+        let inside = Rc::clone(&frame);
+        let mut routine =
+            Coroutine::with_stack(stack, move |yielder, ()| suspend(yielder, &inside));
+        routine.resume(());
+        let used = (base - LOOKED_AT..base).find(|&at| byte(at) != 0);
+        let used = used.expect("a suspended coroutine is on its stack");
+        routine.resume(());
+        // A return address, and registers that may be 0.
+        (frame.get() - used).next_multiple_of(64) + 128
+    })
+}
+
+impl Execution {
+    /// All that tasks share beside their stacks lies in objects that were named so.
+    pub(in crate::model) fn shares<T>(&self, object: &T) {
+        let start = ptr::from_ref(object).expose_provenance();
+        self.named.set(Some((start, size_of::<T>())));
+    }
+
+    /// Looks at what the task that was just suspended has named, and clears what it has left.
+    pub(super) fn suspended(&self, task: usize) {
+        if let Some((start, bytes)) = self.named.take() {
+            let mut shared = self.shared.borrow_mut();
+            if shared.objects.iter().all(|other| other.start != start) {
+                let mut object = Object { start, bytes, words: Vec::new() };
+                object.words = object.now().collect();
+                shared.objects.push(object);
+            }
+        }
+        clear(self.low(&self.tasks[task]) - CLEARED, CLEARED);
+    }
+
+    /// The lowest address of its stack that the suspended task uses.
+    fn low(&self, task: &Task) -> usize {
+        (task.frame.get() & !15) - self.below
+    }
+
+    /// The state, if the scenario has named its objects; with the task that ran last where that
+    /// makes a difference.
+    pub(in crate::model) fn state(&self, last: Option<usize>) -> Option<u128> {
+        let shared = self.shared.borrow();
+        if shared.objects.iter().all(|object| object.words.is_empty()) {
+            return None;
+        }
+        let mut digest = Digest([1, 2]);
+        shared.digest(&mut digest);
+        digest.add(last.map_or(0, |last| 1 + last as u64) << 1 | u64::from(self.hurries.get()));
+        for task in &self.tasks {
+            let status = task.status.get();
+            digest.add(status as u64);
+            if status == Status::Done {
+                continue;
+            }
+            let flags = [
+                task.deadline.get(),
+                task.interrupted.get(),
+                task.killed.get(),
+                task.unwanted.get(),
+            ];
+            let flags = flags.iter().fold(0, |all, &flag| all << 1 | u64::from(flag));
+            digest.add(flags << 16 | (task.sleep.get() as u64) << 8 | task.wake.get() as u64);
+            let (preempt, irq) = task.disabled.get();
+            digest.add((preempt as u64) << 32 ^ irq as u64);
+            if status == Status::Asleep {
+                let asleep = |other: &&Task| other.status.get() == Status::Asleep;
+                let earlier = |other: &&Task| other.asleep_since.get() < task.asleep_since.get();
+                digest.add(shared.settled(task.asleep_on.get() as u64));
+                digest.add(self.tasks.iter().filter(asleep).filter(earlier).count() as u64);
+            }
+            for address in (self.low(task)..task.stack.1).step_by(8) {
+                digest.add(shared.settled(word(address)));
+            }
+        }
+        let [one, other] = digest.0;
+        Some(u128::from(one) << 64 | u128::from(other))
+    }
+
+    /// Whether the task that ran last makes a difference to what can run.
+    pub(in crate::model) fn has_pause(&self) -> bool {
+        self.tasks.iter().any(|task| task.status.get() == Status::Pausing)
+    }
+}
