@@ -1,7 +1,8 @@
 //! What a process says before it gives up rights: from then on the recorder asks the kernel for
 //! nothing, because a call that is forbidden may end the process.
 //!
-//! prctl(2) and syscall(2) pass through here; two comparisons tell whether a call is of the kind.
+//! prctl(2) and syscall(2) pass through here; a few comparisons tell whether a call is of the kind,
+//! or of the one that waits and wakes ([`futex`](crate::futex)).
 
 use core::arch::naked_asm;
 use core::sync::atomic::Ordering::Relaxed;
@@ -97,10 +98,11 @@ extern "C" fn before_syscall(number: usize, one: usize, two: usize, three: usize
     real::SYSCALL.address().unwrap_or(0)
 }
 
-/// The arguments are kept in place, those on the stack too: then the call goes on as if it had
-/// never come by.
+/// The parameters stay in place, those on the stack too: then the call goes on as if it had never
+/// come by. Calls with the number `$other` go elsewhere, with the address that they return to in
+/// place of the number.
 macro_rules! passing {
-    ($name:ident, [$($number:expr),*], $before:ident, $real:ident) => {
+    ($name:ident, [$($number:expr),*], $before:ident, $real:ident $(, $other:literal $to:path)?) => {
         /// libc's function of this name.
         ///
         /// # Safety
@@ -110,6 +112,7 @@ macro_rules! passing {
         pub(crate) unsafe extern "C" fn $name() {
             naked_asm!(
                 $(concat!("cmp edi, ", $number), "je 2f",)*
+                $(concat!("cmp edi, ", $other), "je 3f",)?
                 "mov r11, qword ptr [rip + {real}]",
                 "test r11, r11",
                 "jz 2f",
@@ -120,6 +123,12 @@ macro_rules! passing {
                 "mov r11, rax",
                 "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
                 "jmp r11",
+                $(
+                    "3:",
+                    concat!("/* ", $other, " */ mov rdi, qword ptr [rsp]"),
+                    "jmp {to}",
+                    to = sym $to,
+                )?
                 real = sym $real,
                 before = sym $before,
             )
@@ -128,4 +137,4 @@ macro_rules! passing {
 }
 
 passing!(prctl, [22, 26], before_prctl, REAL_PRCTL);
-passing!(syscall, [157, 317], before_syscall, REAL_SYSCALL);
+passing!(syscall, [157, 317], before_syscall, REAL_SYSCALL, 202 crate::futex::called);

@@ -4,7 +4,6 @@ use core::ffi::c_int;
 
 use crate::arch::ticks;
 use crate::details::Detail;
-use crate::handoff;
 use crate::keys::Key;
 use crate::layout::*;
 use crate::local::*;
@@ -15,6 +14,7 @@ use crate::robust;
 use crate::stack;
 use crate::thread::{Monitor, Packed, Thread, Turn};
 use crate::waiters::Waiters;
+use crate::{alone, handoff};
 
 /// The owner of a robust mutex died; whoever reads this has it.
 const EOWNERDEAD: c_int = 130;
@@ -50,7 +50,11 @@ pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: u
     if !is_plain {
         return go_on_one(how, block, lock, (site, key, is_turn));
     }
-    let result = how.attempt.call([lock, 0, 0, 0]);
+    let result = if how.kind == MUTEX && alone::is_free(lock) {
+        block.call([lock, 0, 0, 0])
+    } else {
+        how.attempt.call([lock, 0, 0, 0])
+    };
     if result == 0 && how.kind != SEMAPHORE {
         thread.takes(lock, key);
         return 0;

@@ -11,6 +11,7 @@
 #![expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")]
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+mod alone;
 mod arch;
 mod around;
 mod begin;
@@ -20,6 +21,7 @@ mod code;
 mod conditions;
 mod details;
 mod fair;
+mod futex;
 mod guard;
 mod handoff;
 mod hooks;
@@ -39,6 +41,7 @@ mod stack;
 mod thread;
 mod trace;
 mod waiters;
+mod wakes;
 
 #[path = "../../record/src/layout.rs"]
 pub mod layout;

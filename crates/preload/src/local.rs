@@ -70,6 +70,13 @@ pub(crate) const O_OTHER: usize = 54;
 pub(crate) const O_OTHER_COUNT: usize = 55;
 /// When the CPU time of an owner is read again, ticks.
 pub(crate) const O_MEASURES_NEXT: usize = 56;
+/// Of the last wait in futex(2): the word, where, its end in ticks, the thread that it was for, by
+/// its number for the kernel, and where that woke others; see [`wakes`](crate::wakes).
+pub(crate) const O_WAITED_ON: usize = 57;
+pub(crate) const O_WAITED_AT: usize = 58;
+pub(crate) const O_WOKEN: usize = 59;
+pub(crate) const O_BLAMED: usize = 60;
+pub(crate) const O_BLAMED_FROM: usize = 61;
 /// Acquisitions of a thread that is not recorded, which has none of the others.
 pub(crate) const O_UNRECORDED: usize = O_OTHER_COUNT;
 /// Beside [`O_HOLDS`]: the thread has a trace.
@@ -77,5 +84,5 @@ pub(crate) const TRACED: u64 = 1 << 8;
 
 const _: () = {
     assert!(O_HOLD + HOLD_COUNT * HOLD_WORDS <= O_RELEASED);
-    assert!(O_MEASURES_NEXT < OWN_WORDS && HOLD_COUNT < TRACED as usize);
+    assert!(O_BLAMED_FROM < OWN_WORDS && HOLD_COUNT < TRACED as usize);
 };

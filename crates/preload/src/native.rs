@@ -8,7 +8,7 @@ use crate::thread::Thread;
 use crate::{arch, process, real};
 use convoy_sync::{Platform, Sleep, TaskId, Wake, user_space};
 
-const FUTEX: usize = 202;
+pub(crate) const FUTEX: usize = 202;
 const WAIT_BITSET: usize = 9;
 const WAKE: usize = 1;
 const ANY: usize = 0xffff_ffff;

@@ -59,13 +59,13 @@ struct Held {
     /// The call, with its kind.
     site: u64,
     detail: u64,
-    /// How often it has.
-    count: &'static AtomicU32,
+    /// How often it has, if that is counted.
+    count: Option<&'static AtomicU32>,
 }
 
 impl Held {
     fn counted(&self) -> u32 {
-        self.count.load(Relaxed) & !SLOW
+        self.count.map_or(0, |count| count.load(Relaxed) & !SLOW)
     }
 }
 
@@ -161,15 +161,38 @@ impl Cause {
         Some(Self { thread, lock, site, detail, owner, counted, ran_ns, begin: now })
     }
 
+    /// Records a wait in futex(2) for `lock`, 0 for a word of the thread, of which nothing was known
+    /// but the thread that ended it, and where that called from.
+    pub(crate) fn of_wake(
+        thread: Thread,
+        (lock, site): (usize, usize),
+        (detail, [begin, now]): (u64, [u64; 2]),
+        woken: Option<(u64, u64)>,
+    ) {
+        let Some(file) = process::file() else { return };
+        let owner = woken.map(|(thread, site)| {
+            let held = Held { site: site | FUTEX << KIND_SHIFT, detail: 0, count: None };
+            Owner { thread: thread as u32, held: Some(held) }
+        });
+        let lock = lock as u64 | FUTEX << KIND_SHIFT;
+        let site = site as u64;
+        let this = Self { thread, lock, site, detail, owner, counted: 0, ran_ns: None, begin };
+        this.book(file, now, None);
+    }
+
     /// The wait has ended.
     pub(crate) fn end(self, now: u64) {
         self.thread.shows_nothing();
         let Some(file) = process::file() else { return };
-        let ticks = now.saturating_sub(self.begin);
         let ran_ns = self.ran_ns.and_then(|before| {
             let after = cpu_ns(self.owner.as_ref()?.thread)?;
             Some(after.saturating_sub(before))
         });
+        self.book(file, now, ran_ns);
+    }
+
+    fn book(&self, file: &'static Map, now: u64, ran_ns: Option<u64>) {
+        let ticks = now.saturating_sub(self.begin);
         let Some(edge) = self.edge(file) else {
             file[H_EDGES_LOST].fetch_add(1, Relaxed);
             return;
@@ -298,7 +321,7 @@ fn held(file: &'static Map, number: usize, slot: &'static Slot, lock: usize) -> 
     (known == lock as u64 | kind << KIND_SHIFT).then(|| Held {
         site: words[K_SITE].load(Relaxed) | kind << KIND_SHIFT,
         detail: Told(words[K_DETAIL].load(Relaxed)).detail(),
-        count,
+        count: Some(count),
     })
 }
 

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU6
 use crate::around::{self, Environment, value};
 use crate::layout::*;
 use crate::local::*;
-use crate::{arch, begin, budget, code, details, guard, keys, paths, room, spare, waiters};
+use crate::{alone, arch, begin, budget, code, details, guard, keys, paths, room, spare, waiters};
 
 /// The words of the file.
 pub(crate) type Map = [AtomicU64; FILE_WORDS];
@@ -91,13 +91,13 @@ pub(crate) fn close(descriptor: isize) {
 extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment) {
     crate::real::find_all();
     guard::find();
+    alone::find();
     find_rseq();
     crate::own::install(|name| value(environment, name.to_bytes()));
     if !paths::learn(environment) || around::is_filtered(environment) {
         crate::lead();
         return STATE.store(OFF, Relaxed);
-    }
-    if guard::counter_is_forbidden() {
+    } else if guard::counter_is_forbidden() {
         return STATE.store(OFF, Relaxed);
     }
     ONLY_CONTENDED.store(value(environment, CONTENDED).is_some(), Relaxed);

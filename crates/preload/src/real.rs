@@ -1,6 +1,7 @@
 //! The functions of libc behind ours.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::NonNull;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -146,23 +147,51 @@ pub(crate) fn in_children(handler: extern "C" fn()) {
     unsafe { pthread_atfork(None, None, Some(handler)) };
 }
 
-/// Sets the thread's `errno`.
-pub(crate) fn set_errno(error: c_int) {
+/// The thread's `errno`.
+fn errno_place() -> *mut c_int {
     unsafe extern "C" {
         fn __errno_location() -> *mut c_int;
     }
     // SAFETY: always valid for the calling thread.
-    let place = unsafe { __errno_location() };
-    // SAFETY: as above; only this thread writes it.
-    unsafe { *place = error };
+    unsafe { __errno_location() }
+}
+
+/// Sets the thread's `errno`.
+pub(crate) fn set_errno(error: c_int) {
+    // SAFETY: valid; only this thread writes it.
+    unsafe { *errno_place() = error };
+}
+
+/// The thread's `errno`.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: as above.
+    unsafe { *errno_place() }
+}
+
+/// libc's `syscall` with its number and six more parameters, of which the call takes some.
+pub(crate) fn syscall(arguments: &[usize; 7]) -> isize {
+    type Call = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize, usize) -> isize;
+    let Some(address) = SYSCALL.address() else {
+        set_errno(ENOSYS);
+        return -1;
+    };
+    // SAFETY: libc's function, which takes as many integers and pointers as a call has.
+    let call = unsafe { core::mem::transmute::<usize, Call>(address) };
+    let [number, a, b, c, d, e, f] = *arguments;
+    // SAFETY: with the arguments that the program gave to its namesake.
+    unsafe { call(number, a, b, c, d, e, f) }
 }
 
 /// The value of an integer that libc exports, if it does.
 pub(crate) fn exported<T: Copy>(name: &CStr) -> Option<T> {
-    // SAFETY: a C string; the default scope.
-    let found = unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast::<T>();
     // SAFETY: libc exports an integer of this type under the name.
-    (!found.is_null()).then(|| unsafe { *found })
+    place(name).map(|found| unsafe { *found.as_ptr() })
+}
+
+/// Where it is.
+pub(crate) fn place<T: Copy>(name: &CStr) -> Option<NonNull<T>> {
+    // SAFETY: a C string; the default scope.
+    NonNull::new(unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast::<T>())
 }
 
 macro_rules! reals {

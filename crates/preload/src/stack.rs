@@ -67,7 +67,7 @@ extern "C" fn frame(context: *mut c_void, walk: *mut c_void) -> c_int {
 /// Words above the last known frame that are looked at for calls of code without unwind tables.
 const SCANNED: usize = 160;
 /// Places of the table of call stacks that are looked at: so many different ones of one site.
-const PROBES: usize = 64;
+const PROBES: usize = 128;
 
 /// A word of the stack and how far from the mark it lies.
 type Frame = [u64; 2];

@@ -257,6 +257,11 @@ impl Thread {
         self.own(O_SLOT) + 1
     }
 
+    /// Its number for the kernel.
+    pub(crate) fn kernel_id(self) -> u64 {
+        self.own(O_THREAD)
+    }
+
     /// A wait has ended: what the thread uses next may be in no cache.
     #[inline(always)]
     pub(crate) fn wakes() {

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::causes::{self, Cause, Doing, Event, Pending, Seen};
+use crate::futexes::Futexes;
 use crate::layout::*;
 use crate::looks::{Edge, Look, State, Wait};
 use crate::names::{LOCK_OF, Names};
@@ -23,6 +24,7 @@ const EVENTS_KEPT: usize = 500;
 pub(crate) struct Book<'a> {
     pub(crate) names: &'a Names,
     pub(crate) known: &'a BTreeMap<u64, Known>,
+    pub(crate) futexes: &'a Futexes,
     /// The callers of a detail.
     pub(crate) callers: Box<dyn Fn(u64) -> [u64; CALLERS] + 'a>,
     pub(crate) clock: Clock,
@@ -30,6 +32,9 @@ pub(crate) struct Book<'a> {
 
 impl Book<'_> {
     fn place(&self, site: u64, detail: u64) -> String {
+        if let Some(known) = self.futexes.at(site) {
+            return known.place.clone();
+        }
         let site = site << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
         if site == 0 {
             return String::new();
@@ -39,6 +44,9 @@ impl Book<'_> {
     }
 
     fn lock(&self, lock: u64, site: u64, detail: u64) -> (String, Kind) {
+        if let Some(known) = self.futexes.lock_at(lock, site) {
+            return known.clone();
+        }
         let address = crate::keys::address(lock, site);
         if let Some(known) = self.known.get(&address) {
             return (known.name.clone(), known.kind);
@@ -50,15 +58,19 @@ impl Book<'_> {
 
     fn cause(&self, edge: &Edge) -> Cause {
         let (lock, kind) = self.lock(edge.lock, edge.site, edge.detail);
+        let act = |site: u64, kind: u64| match self.futexes.at(site) {
+            Some(known) => known.act.to_owned(),
+            None => crate::raw::act(kind).to_owned(),
+        };
         let held_act = match edge.held >> KIND_SHIFT {
             0 => String::new(),
-            kind => crate::raw::act(kind).to_owned(),
+            kind => act(edge.held, kind),
         };
         Cause {
             lock,
             kind,
             place: self.place(edge.site, edge.detail),
-            act: crate::raw::act(edge.lock >> KIND_SHIFT).to_owned(),
+            act: act(edge.site, edge.lock >> KIND_SHIFT),
             held_at: self.place(edge.held, edge.held_detail),
             held_act,
             ..Cause::default()
@@ -74,7 +86,8 @@ impl Book<'_> {
             State::Sleeps(call) => Seen { what: syscalls::name(*call), ..of(Doing::Sleeps) },
             State::Waits(Edge { lock, site, detail, .. }) => {
                 let kind = lock >> KIND_SHIFT;
-                let is_lock = ![CONDITION, BARRIER].contains(&kind);
+                let is_idle = self.futexes.at(*site).is_some_and(|known| !known.has_owner());
+                let is_lock = ![CONDITION, BARRIER].contains(&kind) && !is_idle;
                 let doing = if is_lock { Doing::Waits } else { Doing::Idles };
                 let what = self.lock(*lock, *site, *detail).0;
                 Seen { what, place: self.place(*site, *detail), ..of(doing) }
@@ -86,7 +99,8 @@ impl Book<'_> {
     pub(crate) fn causes(&self, words: &[u64], look: &Look, process: &mut Process) -> Index {
         let mut index = Index::default();
         for words in words.chunks_exact(EDGE_WORDS) {
-            if [0, u64::MAX].contains(&words[E_LOCK]) {
+            let is_idle = self.futexes.at(words[E_SITE]).is_some_and(|known| !known.has_owner());
+            if [0, u64::MAX].contains(&words[E_LOCK]) || is_idle {
                 continue;
             }
             let edge = Edge {
@@ -159,7 +173,7 @@ impl Book<'_> {
                 address: lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT),
                 kind,
                 place: self.place(site, detail),
-                act: crate::raw::act(lock >> KIND_SHIFT).to_owned(),
+                act: self.cause(&wait.edge).act,
                 wait_s: wait.seen_s.max(self.clock.ns(now.saturating_sub(wait.since)) as f64 / 1e9),
                 owner: wait.owner,
                 held_at: self.place(wait.edge.held, wait.edge.held_detail),
@@ -219,7 +233,7 @@ impl Raw {
         &self,
         process: &mut Process,
         look: &mut Look,
-        (names, known): (&Names, &BTreeMap<u64, Known>),
+        (names, known, futexes): (&Names, &BTreeMap<u64, Known>, &Futexes),
     ) -> std::io::Result<()> {
         let header = &self.header;
         let callers = |detail: u64| {
@@ -228,7 +242,7 @@ impl Raw {
             words.ok().and_then(|words| words.try_into().ok()).unwrap_or_default()
         };
         let clock = Clock { begin: header[H_TICKS_BEGIN], tick_ns: self.tick_ns };
-        let book = Book { names, known, callers: Box::new(callers), clock };
+        let book = Book { names, known, futexes, callers: Box::new(callers), clock };
         let index = book.causes(&self.words(EDGES, EDGE_COUNT * EDGE_WORDS)?, look, process);
         process.events = book.events(&self.words(EVENTS, EVENT_COUNT * EVENT_WORDS)?, &index);
         let mut waits = Vec::new();

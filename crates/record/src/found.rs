@@ -65,7 +65,7 @@ impl Attached {
             }
         }
         let mut found =
-            Found { locks: crate::raw::sorted(locks.into_values().collect()), ..Found::default() };
+            Found { locks: crate::join::sorted(locks.into_values().collect()), ..Found::default() };
         found.causes = self.causes(&called, &sites, &names, &mut stacks);
         for &(thread, site, wait_s, owner) in waiting {
             let Some(Some(called)) = called.get(site) else { continue };

@@ -17,7 +17,7 @@ pub use waits::*;
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 8;
+pub const VERSION: u64 = 9;
 
 /// Name of the file with the number of pages that all processes together may still use.
 pub const BUDGET: &[u8] = b"budget";
@@ -144,11 +144,12 @@ pub const MAP: usize = LOCKS + LOCK_COUNT * LOCK_WORDS;
 /// Room for it.
 pub const MAP_WORDS: usize = 64 * PAGE;
 
-/// Call stacks of waits for conditions that only one thread ever waits for: open addressing by
+/// Call stacks of waits for conditions that only one thread ever waits for, and of calls of futex(2)
+/// that wait or wake: open addressing by
 /// [`place`] of the call site.
 pub const CONTEXTS: usize = MAP + MAP_WORDS;
 /// Of them.
-pub const CONTEXT_COUNT: usize = 512;
+pub const CONTEXT_COUNT: usize = 1024;
 /// Words of each.
 pub const CONTEXT_WORDS: usize = C_FRAMES + 2 * (C_NATIVE + C_FOREIGN);
 /// The call site; 0: free.
@@ -345,6 +346,9 @@ pub const CONDITION: u64 = 7;
 pub const SIGNAL: u64 = 8;
 /// A call of `sched_yield`.
 pub const YIELD: u64 = 9;
+/// A wait in futex(2) that went through libc's `syscall`. Its site is a call stack if there was room
+/// for one.
+pub const FUTEX: u64 = 10;
 /// What stands for the lock of [`YIELD`].
 pub const YIELDS_LOCK: usize = 1;
 

@@ -58,7 +58,7 @@ impl Context {
     }
 
     /// The call sites from the one that waits outwards.
-    fn frames(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn frames(&self) -> impl Iterator<Item = u64> {
         std::iter::once(self.site).chain(self.callers.iter().copied())
     }
 
@@ -129,12 +129,12 @@ impl Context {
 }
 
 /// The function around a call.
-fn name(names: &Names, site: u64) -> String {
+pub(crate) fn name(names: &Names, site: u64) -> String {
     names.name(site.saturating_sub(1)).unwrap_or_default()
 }
 
 /// Whether a function, by its name, only waits or takes locks for others.
-fn only_waits(name: &str) -> bool {
+pub(crate) fn only_waits(name: &str) -> bool {
     let low = name.to_ascii_lowercase();
     passes_on(name) || ["park", "waiter", "perthreadsem"].iter().any(|part| low.contains(part))
 }
@@ -202,6 +202,7 @@ pub(crate) fn locks(
     let purposes: BTreeMap<u64, Option<Purpose>> =
         contexts.iter().map(|(number, one)| (*number, one.purpose(names, jit))).collect();
     waits.retain(|(number, address), site| {
+        // Of a wait in futex(2) there is no such number.
         let Some(Some(purpose)) = purposes.get(number) else { return true };
         let Purpose { function, runtime, place } = purpose;
         let name = match function.as_str() {
@@ -225,7 +226,7 @@ pub(crate) fn locks(
         }
         false
     });
-    (crate::raw::sorted(found.into_values().collect()), used)
+    (crate::join::sorted(found.into_values().collect()), used)
 }
 
 #[cfg(test)]

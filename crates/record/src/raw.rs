@@ -16,6 +16,8 @@ use std::path::Path;
 use crate::RecordError;
 use crate::causes::Counted;
 use crate::edges::neighbours;
+use crate::futexes::{self, Futexes};
+use crate::join::sorted;
 use crate::keys::{self, Comers, Key};
 use crate::layout::*;
 use crate::looks::{Look, Looks};
@@ -74,10 +76,10 @@ struct Found {
 }
 
 /// What is known of a lock that threads waited for.
-struct Seen {
-    waiters: Waiters,
+pub(crate) struct Seen {
+    pub(crate) waiters: Waiters,
     /// How often its owner gave it up, and others did.
-    given: [u64; 2],
+    pub(crate) given: [u64; 2],
     /// The mutex of a condition; 0: none.
     mutex: u64,
 }
@@ -178,6 +180,8 @@ impl Raw {
         let counted = |(site, count): (u64, u64)| Counted { place: place(site), count };
         process.yields = yields.into_iter().map(counted).collect();
         process.yields.sort_by_key(|one| std::cmp::Reverse(one.count));
+        let seen = self.waiters()?;
+        let futexes = Futexes::take(&mut waits, &contexts, &names, &seen, &mut process.futexes);
         let used;
         (process.runtime_locks, used) = parked::locks(&mut waits, &contexts, &names, &jit);
         for ((number, address), site) in waits {
@@ -192,10 +196,10 @@ impl Raw {
         let sites = sites.filter(|(_, site)| site.wait.count > 0).map(|(called, _)| called.site);
         process.debug_links = names.debug_links(sites);
         let known;
-        (process.locks, known) = self.named(locks, &names, process.seconds)?;
+        (process.locks, known) = named(locks, &names, process.seconds, &seen);
         let address = |(at, one): (&u64, &Known)| (*at, (one.name.clone(), one.kind));
         process.neighbours = neighbours(&known);
-        process.addresses = known.iter().map(address).collect();
+        process.addresses = known.iter().map(address).chain(futexes.addresses()).collect();
         for (address, name) in used {
             process.addresses.entry(address).or_insert((name, Kind::Mutex));
         }
@@ -204,7 +208,9 @@ impl Raw {
         }
         let clock = Clock { begin: header[H_TICKS_BEGIN], tick_ns: self.tick_ns };
         process.trace = traces.read(&clock, &known, &process.locks, &names);
-        self.explain(&mut process, &mut look, (&names, &known))?;
+        self.explain(&mut process, &mut look, (&names, &known, &futexes))?;
+        let is_word = |lock: &mut Lock| lock.kind == Kind::Futex;
+        process.futexes.extend(process.locks.extract_if(.., is_word));
         Ok(process)
     }
 
@@ -245,7 +251,8 @@ impl Raw {
             site.count = key.count;
             site.threads = key.told.threads().max(1);
             if key.site & CONTEXT != 0 {
-                waits.entry((key.site & !CONTEXT, key.address())).or_default().add(&site);
+                let number = futexes::number(key.kind(), key.site);
+                waits.entry((number, key.address())).or_default().add(&site);
                 continue;
             }
             let found = locks.entry(key.address()).or_default();
@@ -281,7 +288,8 @@ impl Raw {
                     continue;
                 }
                 if words[D_SITE] & CONTEXT != 0 {
-                    waits.entry((words[D_SITE] & !CONTEXT, address)).or_default().add(&site);
+                    let number = futexes::number(kind, words[D_SITE]);
+                    waits.entry((number, address)).or_default().add(&site);
                     continue;
                 }
                 let found = locks.entry(address).or_default();
@@ -338,70 +346,6 @@ impl Raw {
         Ok((site, callers))
     }
 
-    /// The locks with their names; locks without one of their own share that of the place which
-    /// took them most.
-    fn named(
-        &self,
-        locks: BTreeMap<u64, Found>,
-        names: &Names,
-        seconds: f64,
-    ) -> std::io::Result<(Vec<Lock>, BTreeMap<u64, Known>)> {
-        let waiters = self.waiters()?;
-        let mut places: BTreeMap<(u64, [u64; CALLERS]), String> = BTreeMap::new();
-        let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
-        let (mut known, mut mutexes) = (BTreeMap::<u64, Known>::new(), Vec::new());
-        let most = most_waited(&locks);
-        for (address, found) in locks {
-            let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
-            // A place that several callers lead to has them once.
-            let mut counted = BTreeSet::new();
-            for (Called { kind, site: at, callers }, mut site) in found.sites {
-                let place = places
-                    .entry((at, callers))
-                    .or_insert_with(|| names.under(names.place(at, &callers), at, &most[&at].1));
-                let place = place.clone();
-                let is_first = counted.insert((kind, at, place.clone()));
-                // A thread is noted with the caller under which it first waited, but has others.
-                let all = if is_first { found.callers.get(&(kind, at)) } else { None };
-                (site.threads, site.regulars) =
-                    all.map_or((0, 0), |all| (all.threads, all.regulars()));
-                sites.entry((place, act(kind).to_owned())).or_default().add(&site);
-            }
-            let mut own = Lock { kind: found.kind, instances: 1, ..Lock::default() };
-            if let Some(seen) = waiters.get(&address) {
-                own.waiters = seen.waiters;
-                [own.given_by_owner, own.given_by_others] = seen.given;
-            }
-            let sites = sites.into_iter();
-            own.sites = sites.map(|((place, act), site)| Site { place, act, ..site }).collect();
-            own.held_for_good = own.kind == Kind::Semaphore && is_for_good(&own, seconds);
-            let most = own.sites.iter().max_by(|a, b| {
-                a.wait.total_s.total_cmp(&b.wait.total_s).then(a.count.cmp(&b.count))
-            });
-            let place = most.map_or_else(String::new, |site| site.place.clone());
-            // The same function may take semaphores that exclude and semaphores that signal.
-            let is_lock = own.is_lock();
-            own.name = names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
-            known.insert(address, Known { name: own.name.clone(), kind: own.kind, is_lock });
-            mutexes.extend(
-                waiters
-                    .get(&address)
-                    .filter(|seen| seen.mutex != 0)
-                    .map(|seen| ((own.name.clone(), own.kind, is_lock), seen.mutex)),
-            );
-            match all.entry((own.name.clone(), own.kind, is_lock)) {
-                Entry::Vacant(free) => drop(free.insert(own)),
-                Entry::Occupied(mut known) => known.get_mut().join(own),
-            }
-        }
-        for (key, mutex) in mutexes {
-            if let (Some(lock), Some(name)) = (all.get_mut(&key), known.get(&mutex)) {
-                lock.mutex.clone_from(&name.name);
-            }
-        }
-        Ok((sorted(all.into_values().collect()), known))
-    }
-
     /// Times with waiters, by lock; of semaphores and conditions also who gave them up.
     fn waiters(&self) -> std::io::Result<BTreeMap<u64, Seen>> {
         let words = self.words(LOCKS, LOCK_COUNT * LOCK_WORDS)?;
@@ -422,46 +366,67 @@ impl Raw {
     }
 }
 
-impl Lock {
-    /// Adds another one of the same name.
-    pub(crate) fn join(&mut self, other: Self) {
-        self.instances = total([self.instances, other.instances]);
-        self.waiters.add(&other.waiters);
-        self.given_by_owner = total([self.given_by_owner, other.given_by_owner]);
-        self.given_by_others = total([self.given_by_others, other.given_by_others]);
-        self.owners_known_s += other.owners_known_s;
-        self.owners_off_s += other.owners_off_s;
-        if let Some(held) = &other.held {
-            self.held.get_or_insert_default().add(held);
+/// The locks with their names; locks without one of their own share that of the place which
+/// took them most.
+fn named(
+    locks: BTreeMap<u64, Found>,
+    names: &Names,
+    seconds: f64,
+    waiters: &BTreeMap<u64, Seen>,
+) -> (Vec<Lock>, BTreeMap<u64, Known>) {
+    let mut places: BTreeMap<(u64, [u64; CALLERS]), String> = BTreeMap::new();
+    let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
+    let (mut known, mut mutexes) = (BTreeMap::<u64, Known>::new(), Vec::new());
+    let most = most_waited(&locks);
+    for (address, found) in locks {
+        let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
+        // A place that several callers lead to has them once.
+        let mut counted = BTreeSet::new();
+        for (Called { kind, site: at, callers }, mut site) in found.sites {
+            let place = places
+                .entry((at, callers))
+                .or_insert_with(|| names.under(names.place(at, &callers), at, &most[&at].1));
+            let place = place.clone();
+            let is_first = counted.insert((kind, at, place.clone()));
+            // A thread is noted with the caller under which it first waited, but has others.
+            let all = if is_first { found.callers.get(&(kind, at)) } else { None };
+            (site.threads, site.regulars) = all.map_or((0, 0), |all| (all.threads, all.regulars()));
+            sites.entry((place, act(kind).to_owned())).or_default().add(&site);
         }
-        for site in other.sites {
-            let same = |one: &&mut Site| one.place == site.place && one.act == site.act;
-            match self.sites.iter_mut().find(same) {
-                Some(known) => known.add(&site),
-                None => self.sites.push(site),
-            }
+        let mut own = Lock { kind: found.kind, instances: 1, ..Lock::default() };
+        if let Some(seen) = waiters.get(&address) {
+            own.waiters = seen.waiters;
+            [own.given_by_owner, own.given_by_others] = seen.given;
+        }
+        let sites = sites.into_iter();
+        own.sites = sites.map(|((place, act), site)| Site { place, act, ..site }).collect();
+        own.held_for_good = own.kind == Kind::Semaphore && is_for_good(&own, seconds);
+        let most = own
+            .sites
+            .iter()
+            .max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s).then(a.count.cmp(&b.count)));
+        let place = most.map_or_else(String::new, |site| site.place.clone());
+        // The same function may take semaphores that exclude and semaphores that signal.
+        let is_lock = own.is_lock();
+        own.name = names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
+        known.insert(address, Known { name: own.name.clone(), kind: own.kind, is_lock });
+        mutexes.extend(
+            waiters
+                .get(&address)
+                .filter(|seen| seen.mutex != 0)
+                .map(|seen| ((own.name.clone(), own.kind, is_lock), seen.mutex)),
+        );
+        match all.entry((own.name.clone(), own.kind, is_lock)) {
+            Entry::Vacant(free) => drop(free.insert(own)),
+            Entry::Occupied(mut known) => known.get_mut().join(own),
         }
     }
-}
-
-impl Waiters {
-    pub(crate) fn add(&mut self, other: &Self) {
-        if other.longest_s > self.longest_s {
-            (self.longest_s, self.longest_at_s) = (other.longest_s, other.longest_at_s);
+    for (key, mutex) in mutexes {
+        if let (Some(lock), Some(name)) = (all.get_mut(&key), known.get(&mutex)) {
+            lock.mutex.clone_from(&name.name);
         }
-        self.seconds += other.seconds;
-        self.most = self.most.max(other.most);
     }
-}
-
-/// Locks and their sites, those that were waited for longest first.
-pub(crate) fn sorted(mut locks: Vec<Lock>) -> Vec<Lock> {
-    for lock in &mut locks {
-        lock.sites
-            .sort_by(|a, b| b.wait.total_s.total_cmp(&a.wait.total_s).then(b.count.cmp(&a.count)));
-    }
-    locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()).then(b.count().cmp(&a.count())));
-    locks
+    (sorted(all.into_values().collect()), known)
 }
 
 /// Whether it is held, each time, for much of the run of this many seconds.

@@ -212,6 +212,7 @@ impl Kind {
             layout::BARRIER => Self::Barrier,
             layout::SEMAPHORE => Self::Semaphore,
             layout::CONDITION | layout::SIGNAL => Self::Condition,
+            layout::FUTEX => Self::Futex,
             _ => Self::Mutex,
         }
     }

@@ -58,10 +58,10 @@ impl Traces {
     /// Adds the keys of the next slot; `site` is where what stands for a call stack calls from.
     pub(crate) fn slot(&mut self, keys: &[Key], site: impl Fn(u64) -> u64) {
         let all = &mut self.calls;
-        // Yielding the CPU says nothing of what a thread is.
-        let keys = keys
-            .iter()
-            .map(|key| Key { lock: if key.kind() == YIELD { 0 } else { key.lock }, ..*key });
+        // Yielding the CPU says nothing of what a thread is, and waits in futex(2) are no steps.
+        let is_call = |key: &Key| ![YIELD, FUTEX].contains(&key.kind());
+        let keys =
+            keys.iter().map(|key| Key { lock: if is_call(key) { key.lock } else { 0 }, ..*key });
         let keys = keys.map(|key| {
             let at = site(key.site);
             if key.lock != 0 {

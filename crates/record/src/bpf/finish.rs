@@ -1,6 +1,6 @@
 //! The end: what was counted goes into the processes of a record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::locks::{Word, of_kernel, words};
 use super::programs::SUMS;
@@ -9,7 +9,7 @@ use super::tables::{all, half, lost, process, thread, times, wait, word};
 use super::{Seen, Watching, bytes, me};
 use convoy_host::clock::monotonic_ns;
 
-use crate::raw::sorted;
+use crate::join::sorted;
 use crate::record::{Kind, Lock, Process};
 use crate::runtimes::runtime;
 use crate::scheduling::Scheduling;
@@ -118,6 +118,9 @@ impl Watching {
         let mut stacks = Stacks::new(pid, &seen.maps);
         // Here every wait is counted, also those for locks of libc, of which samples were taken.
         process.runtime_locks.retain(|lock| runtime(&lock.runtime).is_none());
+        let known = |lock: &Lock| (lock.name.clone(), lock.kind);
+        let recorded: BTreeSet<_> = process.addresses.values().cloned().collect();
+        process.futexes.retain(|lock| recorded.contains(&known(lock)));
         let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
         for (address, word) in found {
             let near = process.addresses.range(..=address).next_back();
@@ -140,7 +143,8 @@ impl Watching {
                 None => drop(all.insert(key, lock)),
             }
         }
-        process.futexes = sorted(all.into_values().collect());
+        process.futexes.extend(all.into_values());
+        process.futexes = sorted(std::mem::take(&mut process.futexes));
     }
 
     /// What did not fit.

@@ -1,0 +1,114 @@
+//! Calls of futex(2) that go through libc's `syscall`: how Rust's standard library, `parking_lot` and
+//! folly wait, whose locks have no function of libc. What waits for what is told by the call stack;
+//! the owner of such a lock is known once it wakes the thread that waits.
+
+use crate::arch::ticks;
+use crate::hooks::{settle, waited};
+use crate::layout::*;
+use crate::owners::Cause;
+use crate::real;
+use crate::thread::Thread;
+use crate::waiters::Waiters;
+use crate::{native, stack, wakes};
+
+/// Operations of futex(2), without their flags: those that wait, and those that wake.
+const WAITS: [usize; 4] = [0, 6, 9, 13];
+const WAKES: [usize; 6] = [1, 3, 4, 5, 7, 10];
+/// A private word, and the clock that people set.
+const FLAGS: usize = 128 | 256;
+/// The value with which a lock of three values has waiters.
+const CONTENDED: usize = 2;
+/// Values with which a thread waits on a word of its own: parking_lot's, and that of
+/// `std::thread::park`.
+const PARKED: [u32; 2] = [1, u32::MAX];
+const EAGAIN: i32 = 11;
+
+/// The parameters of `syscall`.
+type Arguments = [usize; 7];
+
+/// What `syscall` does when it is given the number of futex(2). In place of the number is the
+/// address that the call returns to; the rest is where the program has put it.
+pub(crate) extern "C" fn called(
+    site: usize,
+    word: usize,
+    operation: usize,
+    value: usize,
+    time: usize,
+    other: usize,
+    last: usize,
+) -> isize {
+    let arguments = [native::FUTEX, word, operation, value, time, other, last];
+    let is = |all: &[usize]| all.contains(&(operation as u32 as usize & !FLAGS));
+    if is(&WAITS) {
+        wait(&arguments, site)
+    } else if is(&WAKES) {
+        wake(&arguments, site)
+    } else {
+        real::syscall(&arguments)
+    }
+}
+
+/// Waits. A call that finds another value than the one to wait with has not waited.
+#[inline(never)]
+fn wait(arguments: &Arguments, site: usize) -> isize {
+    let Some(thread) = Thread::current() else { return real::syscall(arguments) };
+    let word = arguments[1];
+    settle(thread);
+    // Whatever it was woken for before, it has not got or has released.
+    let _hold = thread.take(word);
+    thread.forget();
+    let place = stack::context(site, core::ptr::from_ref(&site)).unwrap_or(site);
+    let waiters = Waiters::of(word);
+    let is_parked = waiters.is_some_and(|all| {
+        all.went_on(thread.id());
+        all.is_own_of(thread.id()) && PARKED.contains(&(arguments[3] as u32))
+    });
+    let asked = ticks();
+    waiters.inspect(|all| all.enter(asked));
+    thread.shows(FUTEX, word, place, (0, asked));
+    thread.sleeps();
+    let result = real::syscall(arguments);
+    Thread::wakes();
+    let got = ticks();
+    thread.shows_nothing();
+    waiters.inspect(|all| all.leave(got));
+    let error = if result < 0 { real::errno() } else { 0 };
+    if error == EAGAIN {
+        return result;
+    }
+    let key = thread.count(FUTEX, word, place);
+    let detail = if place == site { thread.detail_of_wait(key) } else { thread.detail(key) };
+    let (Some(key), Some(detail)) = (key, detail) else { return result };
+    waited(thread, detail, asked, got, !is_parked && arguments[3] == CONTENDED);
+    detail.add(if error == 0 { D_CONTENDED } else { D_FAILED });
+    let lock = if is_parked { 0 } else { word };
+    let blamed = wakes::blamed(thread, (word, place), [asked, got]).filter(|_| error == 0);
+    Cause::of_wake(thread, (lock, place), (detail.index(), [asked, got]), blamed);
+    if error == 0 && !is_parked {
+        waiters.inspect(|all| all.took(thread.id()));
+        thread.hold(word, thread.pack(key, detail), 1);
+    }
+    result
+}
+
+/// Wakes. Of a lock, its owner does so when it releases it.
+#[inline(never)]
+fn wake(arguments: &Arguments, site: usize) -> isize {
+    let word = arguments[1];
+    // Words without waiters need no thread.
+    let known = Waiters::known(word).and_then(|all| Some((all, Thread::current()?)));
+    let Some((all, thread)) = known else { return real::syscall(arguments) };
+    let now = ticks();
+    let hold = thread.take(word);
+    let kept = hold.as_ref().is_some_and(|hold| thread.kept(hold));
+    let place = stack::context(site, core::ptr::from_ref(&site)).unwrap_or(site);
+    wakes::wakes(thread, word, place, now);
+    let had_it = all.gives(thread.id()) || hold.is_some();
+    let result = real::syscall(arguments);
+    all.gave(had_it);
+    if let Some(hold) = &hold {
+        thread.held(hold, kept, now);
+    }
+    settle(thread);
+    result
+}

@@ -1,0 +1,216 @@
+//! Waits in futex(2) that a process recorded itself, because they went through libc's `syscall`:
+//! locks of Rust's standard library, `parking_lot`, folly and the like. What they are is told by the
+//! functions on the call stack; of others, by which thread wakes.
+
+use std::collections::BTreeMap;
+
+use crate::join::sorted;
+use crate::layout::{CONTEXT, FUTEX, KIND_SHIFT};
+use crate::names::{Names, named_after};
+use crate::parked::{Context, Waits, name, only_waits};
+use crate::raw::Seen;
+use crate::record::{Kind, Lock, Site};
+
+/// The bit of the number of a call stack that says that the wait was one in futex(2).
+const WORDS: u64 = 1 << 32;
+
+/// What stands in [`Waits`] for the call stack at a site.
+pub(crate) fn number(kind: u64, site: u64) -> u64 {
+    site & !CONTEXT | if kind == FUTEX { WORDS } else { 0 }
+}
+
+/// What a call stack waits for or releases.
+#[derive(Clone)]
+pub(crate) struct Use {
+    pub(crate) kind: Kind,
+    pub(crate) act: &'static str,
+    pub(crate) place: String,
+}
+
+/// Call stacks of calls of futex(2) with what they do, and the locks that they do it with.
+#[derive(Default)]
+pub(crate) struct Futexes {
+    uses: BTreeMap<u64, Use>,
+    /// Names and kinds by call stack and address.
+    called: BTreeMap<(u64, u64), (String, Kind)>,
+}
+
+/// What functions do, by their names, the innermost first.
+fn of_names(inner: &[String]) -> (Kind, &'static str) {
+    let low: Vec<String> = inner.iter().map(|name| name.to_ascii_lowercase()).collect();
+    for name in &low {
+        let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+        let last = name.rsplit("::").next().unwrap_or(name);
+        let reads = last.contains("read") || last.contains("shared");
+        if has(&["rwlock", "sharedmutex", "shared_mutex"]) {
+            return (Kind::Rwlock, if reads { "read" } else { "write" });
+        }
+        if has(&["mutex", "microlock"]) {
+            return (Kind::Mutex, "lock");
+        }
+        if has(&["cond"]) {
+            return (Kind::Condition, "wait");
+        }
+    }
+    if low.iter().any(|name| name.contains("park")) {
+        return (Kind::Condition, "wait");
+    }
+    (Kind::Futex, "wait")
+}
+
+/// Whether a function belongs to a library of locks.
+fn is_inside(name: &str) -> bool {
+    const LIBRARIES: [&str; 7] = [
+        "std::sys::",
+        "std::sync::",
+        "std::thread::park",
+        "parking_lot",
+        "lock_api::",
+        "folly::",
+        "absl::",
+    ];
+    LIBRARIES.iter().any(|library| name.trim_start_matches('<').starts_with(library))
+        || only_waits(name)
+}
+
+impl Use {
+    fn of(context: &Context, names: &Names) -> Self {
+        let frames: Vec<u64> = context.frames().collect();
+        let named: Vec<String> = frames.iter().map(|frame| name(names, *frame)).collect();
+        let inner = named.iter().take_while(|name| is_inside(name)).count();
+        let (kind, act) = of_names(&named[..inner]);
+        let at = inner.min(frames.len() - 1);
+        let callers = &frames[at + 1..];
+        let place = names.under(names.place(frames[at], callers), frames[at], callers);
+        Self { kind, act, place }
+    }
+}
+
+impl Futexes {
+    /// Takes the waits in futex(2) out of `waits`, and adds the locks that they were for to `locks`.
+    pub(crate) fn take(
+        waits: &mut Waits,
+        contexts: &BTreeMap<u64, Context>,
+        names: &Names,
+        seen: &BTreeMap<u64, Seen>,
+        locks: &mut Vec<Lock>,
+    ) -> Self {
+        let all = contexts.iter().map(|(number, one)| (*number, Use::of(one, names)));
+        let mut this = Self { uses: all.collect(), ..Self::default() };
+        let mut found: BTreeMap<u64, Vec<(u64, Site)>> = BTreeMap::new();
+        waits.retain(|&(number, address), site| {
+            let is_other = number & WORDS == 0;
+            if !is_other {
+                found.entry(address).or_default().push((number & !WORDS, site.clone()));
+            }
+            is_other
+        });
+        let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
+        for (address, sites) in found {
+            let Some(lock) = this.lock(address, &sites, names, seen) else { continue };
+            for (number, _) in &sites {
+                this.called.insert((*number, address), (lock.name.clone(), lock.kind));
+            }
+            match all.get_mut(&(lock.name.clone(), lock.kind, lock.is_lock())) {
+                Some(known) => known.join(lock),
+                None => drop(all.insert((lock.name.clone(), lock.kind, lock.is_lock()), lock)),
+            }
+        }
+        locks.extend(sorted(all.into_values().collect()));
+        this
+    }
+
+    /// The lock at this address.
+    fn lock(
+        &self,
+        address: u64,
+        sites: &[(u64, Site)],
+        names: &Names,
+        seen: &BTreeMap<u64, Seen>,
+    ) -> Option<Lock> {
+        let most = sites.iter().max_by(|a, b| a.1.wait.total_s.total_cmp(&b.1.wait.total_s))?;
+        let first = self.uses.get(&most.0)?;
+        let mut lock = Lock { kind: first.kind, instances: 1, ..Lock::default() };
+        if let Some(seen) = seen.get(&address) {
+            lock.waiters = seen.waiters;
+            if lock.kind == Kind::Futex {
+                [lock.given_by_owner, lock.given_by_others] = seen.given;
+            }
+        }
+        for (number, site) in sites {
+            let Some(Use { act, place, .. }) = self.uses.get(number) else { continue };
+            let mut site = Site { place: place.clone(), act: (*act).to_owned(), ..site.clone() };
+            site.count = site.wait.count;
+            if !first.has_owner() {
+                (site.hold_on, site.hold_off) = Default::default();
+            }
+            match lock.sites.iter_mut().find(|one| one.place == *place && one.act == *act) {
+                Some(known) => known.add(&site),
+                None => lock.sites.push(site),
+            }
+        }
+        let is_lock = lock.is_lock();
+        lock.name = names.variable(address).unwrap_or_else(|| named_after(&first.place, is_lock));
+        Some(lock)
+    }
+
+    /// What is done at a site, if that stands for a call of futex(2) with a known stack.
+    pub(crate) fn at(&self, site: u64) -> Option<&Use> {
+        let number = site << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+        if site & CONTEXT == 0 { None } else { self.uses.get(&number) }
+    }
+
+    /// The lock that is waited for at a site, by its name; an address of 0: any of that site.
+    pub(crate) fn lock_at(&self, lock: u64, site: u64) -> Option<&(String, Kind)> {
+        let low = |word: u64| word << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+        if lock >> KIND_SHIFT != FUTEX || site & CONTEXT == 0 {
+            return None;
+        }
+        let (number, address) = (low(site), low(lock));
+        match address {
+            0 => self.called.range((number, 0)..=(number, u64::MAX)).next().map(|(_, name)| name),
+            _ => self.called.get(&(number, address)),
+        }
+    }
+
+    /// Addresses of the words, with the names of their locks.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (u64, (String, Kind))> {
+        self.called.iter().map(|((_, address), name)| (*address, name.clone()))
+    }
+}
+
+impl Use {
+    /// Whether it is about something that a thread owns until it wakes another one.
+    pub(crate) fn has_owner(&self) -> bool {
+        self.kind != Kind::Condition
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_tell_what_is_waited_for() {
+        let of = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            assert!(names.iter().all(|name| is_inside(name)), "{names:?}");
+            of_names(&names)
+        };
+        let wait = "std::sys::pal::unix::futex::futex_wait";
+        let mutex = "std::sys::sync::mutex::futex::Mutex::lock_contended";
+        let condition = "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout";
+        assert_eq!(of(&[wait, mutex]), (Kind::Mutex, "lock"));
+        assert_eq!(of(&[wait, condition]), (Kind::Condition, "wait"));
+        // The mutex is acquired again after a signal.
+        assert_eq!(of(&[wait, mutex, condition]), (Kind::Mutex, "lock"));
+        let lock = "std::sys::sync::rwlock::futex::RwLock::read_contended";
+        assert_eq!(of(&[wait, lock]), (Kind::Rwlock, "read"));
+        let park = "parking_lot_core::parking_lot::park";
+        assert_eq!(of(&[park, "parking_lot::raw_mutex::RawMutex::lock_slow"]).0, Kind::Mutex);
+        let shared = "parking_lot::raw_rwlock::RawRwLock::lock_shared_slow";
+        assert_eq!(of(&[park, shared]), (Kind::Rwlock, "read"));
+        assert_eq!(of(&[wait, "std::thread::park"]), (Kind::Condition, "wait"));
+        assert!(!is_inside("ledger::Journal::append"));
+    }
+}
