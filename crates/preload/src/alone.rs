@@ -1,5 +1,6 @@
-//! Processes with one thread, in which libc acquires a mutex without an atomic instruction. It tries
-//! to acquire one with an atomic instruction even there, which would be most of what recording costs.
+//! Processes with one thread, in which libc acquires a mutex without an atomic instruction. It
+//! tries to acquire one with an atomic instruction even there, which would be most of what
+//! recording costs.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32};

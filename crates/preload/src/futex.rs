@@ -1,10 +1,11 @@
-//! Calls of futex(2) that go through libc's `syscall`: how Rust's standard library, `parking_lot` and
-//! folly wait, whose locks have no function of libc. What waits for what is told by the call stack;
-//! the owner of such a lock is known once it wakes the thread that waits.
+//! Calls of futex(2) that go through libc's `syscall`: how Rust's standard library, `parking_lot`
+//! and folly wait, whose locks have no function of libc. What waits for what is told by the call
+//! stack; the owner of such a lock is known once it wakes the thread that waits.
 
 use crate::arch::ticks;
 use crate::hooks::{settle, waited};
 use crate::layout::*;
+use crate::local::{O_WAITED_AT, O_WAITED_ON};
 use crate::owners::Cause;
 use crate::real;
 use crate::thread::Thread;
@@ -101,7 +102,11 @@ fn wake(arguments: &Arguments, site: usize) -> isize {
     let now = ticks();
     let hold = thread.take(word);
     let kept = hold.as_ref().is_some_and(|hold| thread.kept(hold));
-    let place = stack::context(site, core::ptr::from_ref(&site)).unwrap_or(site);
+    // Where it has waited for the lock says more than where it releases it.
+    let place = match &hold {
+        Some(_) if thread.own(O_WAITED_ON) == word as u64 => thread.own(O_WAITED_AT) as usize,
+        _ => stack::context(site, core::ptr::from_ref(&site)).unwrap_or(site),
+    };
     wakes::wakes(thread, word, place, now);
     let had_it = all.gives(thread.id()) || hold.is_some();
     let result = real::syscall(arguments);

@@ -102,7 +102,8 @@ extern "C" fn before_syscall(number: usize, one: usize, two: usize, three: usize
 /// come by. Calls with the number `$other` go elsewhere, with the address that they return to in
 /// place of the number.
 macro_rules! passing {
-    ($name:ident, [$($number:expr),*], $before:ident, $real:ident $(, $other:literal $to:path)?) => {
+    ($name:ident, [$($number:expr),*], $before:ident, $real:ident $(, $other:literal $to:path)?)
+    => {
         /// libc's function of this name.
         ///
         /// # Safety

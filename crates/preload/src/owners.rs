@@ -161,8 +161,8 @@ impl Cause {
         Some(Self { thread, lock, site, detail, owner, counted, ran_ns, begin: now })
     }
 
-    /// Records a wait in futex(2) for `lock`, 0 for a word of the thread, of which nothing was known
-    /// but the thread that ended it, and where that called from.
+    /// Records a wait in futex(2) for `lock`, 0 for a word of the thread, of which nothing was
+    /// known but the thread that ended it, and where that called from.
     pub(crate) fn of_wake(
         thread: Thread,
         (lock, site): (usize, usize),

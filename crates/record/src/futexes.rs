@@ -1,12 +1,12 @@
 //! Waits in futex(2) that a process recorded itself, because they went through libc's `syscall`:
-//! locks of Rust's standard library, `parking_lot`, folly and the like. What they are is told by the
-//! functions on the call stack; of others, by which thread wakes.
+//! locks of Rust's standard library, `parking_lot`, folly and the like. What they are is told by
+//! the functions on the call stack; of others, by which thread wakes.
 
 use std::collections::BTreeMap;
 
 use crate::join::sorted;
 use crate::layout::{CONTEXT, FUTEX, KIND_SHIFT};
-use crate::names::{Names, named_after};
+use crate::names::{Names, is_of_locks, named_after};
 use crate::parked::{Context, Waits, name, only_waits};
 use crate::raw::Seen;
 use crate::record::{Kind, Lock, Site};
@@ -58,19 +58,9 @@ fn of_names(inner: &[String]) -> (Kind, &'static str) {
     (Kind::Futex, "wait")
 }
 
-/// Whether a function belongs to a library of locks.
+/// Whether a function waits or releases for others.
 fn is_inside(name: &str) -> bool {
-    const LIBRARIES: [&str; 7] = [
-        "std::sys::",
-        "std::sync::",
-        "std::thread::park",
-        "parking_lot",
-        "lock_api::",
-        "folly::",
-        "absl::",
-    ];
-    LIBRARIES.iter().any(|library| name.trim_start_matches('<').starts_with(library))
-        || only_waits(name)
+    is_of_locks(name) || only_waits(name)
 }
 
 impl Use {
@@ -87,7 +77,8 @@ impl Use {
 }
 
 impl Futexes {
-    /// Takes the waits in futex(2) out of `waits`, and adds the locks that they were for to `locks`.
+    /// Takes the waits in futex(2) out of `waits`, and adds the locks that they were for to
+    /// `locks`.
     pub(crate) fn take(
         waits: &mut Waits,
         contexts: &BTreeMap<u64, Context>,

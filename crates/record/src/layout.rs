@@ -144,9 +144,8 @@ pub const MAP: usize = LOCKS + LOCK_COUNT * LOCK_WORDS;
 /// Room for it.
 pub const MAP_WORDS: usize = 64 * PAGE;
 
-/// Call stacks of waits for conditions that only one thread ever waits for, and of calls of futex(2)
-/// that wait or wake: open addressing by
-/// [`place`] of the call site.
+/// Call stacks of waits for conditions that only one thread ever waits for, and of calls of
+/// futex(2) that wait or wake: open addressing by [`place`] of the call site.
 pub const CONTEXTS: usize = MAP + MAP_WORDS;
 /// Of them.
 pub const CONTEXT_COUNT: usize = 1024;
@@ -346,8 +345,8 @@ pub const CONDITION: u64 = 7;
 pub const SIGNAL: u64 = 8;
 /// A call of `sched_yield`.
 pub const YIELD: u64 = 9;
-/// A wait in futex(2) that went through libc's `syscall`. Its site is a call stack if there was room
-/// for one.
+/// A wait in futex(2) that went through libc's `syscall`. Its site is a call stack if there was
+/// room for one.
 pub const FUTEX: u64 = 10;
 /// What stands for the lock of [`YIELD`].
 pub const YIELDS_LOCK: usize = 1;

@@ -367,6 +367,24 @@ fn is_wrapper(name: &str) -> bool {
     ["__gthread_", "std::mutex::", "std::unique_lock", "std::lock_guard", "std::scoped_lock"]
         .iter()
         .any(|prefix| name.starts_with(prefix))
+        || is_of_locks(name)
+}
+
+/// Whether a function belongs to a library of locks that call futex(2), or to what Rust does at the
+/// end of a guard.
+pub(crate) fn is_of_locks(name: &str) -> bool {
+    const LIBRARIES: [&str; 8] = [
+        "std::sys::sync::",
+        "std::sys::pal::",
+        "std::sync::",
+        "parking_lot",
+        "lock_api::",
+        "core::ptr::drop_in_place",
+        "folly::",
+        "absl::",
+    ];
+    let name = name.trim_start_matches('<');
+    LIBRARIES.iter().any(|library| name.starts_with(library))
 }
 
 /// The name of a file without its directory, and without the mark of the kernel that it is gone.

@@ -220,7 +220,8 @@ fn causes(all: &[Cause]) -> Table {
             Cell::count(cause.count),
             us(Some(cause.wait_s)),
             us((cause.max_s > 0.0).then_some(cause.max_s)),
-            Cell::number(ran.min(100.0), 0),
+            // Not a number if the time of the owner was not read.
+            Cell::number(ran.clamp(0.0, 100.0), 0),
             Cell::number(seen(&[Doing::Sleeps, Doing::Faults, Doing::Idles]), 0),
             Cell::number(seen(&[Doing::Waits]), 0),
         ]);
