@@ -19,7 +19,7 @@ const WAKES: [usize; 6] = [1, 3, 4, 5, 7, 10];
 const FLAGS: usize = 128 | 256;
 /// The value with which a lock of three values has waiters.
 const CONTENDED: usize = 2;
-/// Values with which a thread waits on a word of its own: parking_lot's, and that of
+/// Values with which a thread waits on a word of its own: `parking_lot`'s, and that of
 /// `std::thread::park`.
 const PARKED: [u32; 2] = [1, u32::MAX];
 const EAGAIN: i32 = 11;

@@ -177,9 +177,9 @@ pub(crate) fn syscall(arguments: &[usize; 7]) -> isize {
     };
     // SAFETY: libc's function, which takes as many integers and pointers as a call has.
     let call = unsafe { core::mem::transmute::<usize, Call>(address) };
-    let [number, a, b, c, d, e, f] = *arguments;
+    let [number, one, two, three, four, five, six] = *arguments;
     // SAFETY: with the arguments that the program gave to its namesake.
-    unsafe { call(number, a, b, c, d, e, f) }
+    unsafe { call(number, one, two, three, four, five, six) }
 }
 
 /// The value of an integer that libc exports, if it does.
