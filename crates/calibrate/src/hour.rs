@@ -22,9 +22,9 @@ pub const MOST_NS: f64 = 200_000.0;
 pub const GUEST: Guest =
     Guest { send: 0.0, halt_poll: 0.0, long_idle: 200_000.0, halted_exit: 0.0 };
 
-/// Nanoseconds on a quiet machine, for a price that was measured while other programs used the CPUs:
-/// the lower and the higher value of `machines/host.toml` and `machines/host-epyc.toml`, and their
-/// mean.
+/// Nanoseconds on a quiet machine, for a price that was measured while other programs used the
+/// CPUs: the lower and the higher value of `machines/host.toml` and `machines/host-epyc.toml`, and
+/// their mean.
 const QUIET_NS: [(&str, Quartiles); 4] = [
     ("price_ns.ipi", [11_631.1, 16_156.5, 20_681.9]),
     ("price_ns.idle_exit", [12_635.9, 16_074.0, 19_512.1]),

@@ -233,8 +233,8 @@ fn paced(behaviour: &Arc<Behaviour>, round: u64) -> Arc<Behaviour> {
 }
 
 /// Returns the kernel of a round. Whether a guest sees which of its idle CPUs the hypervisor has
-/// halted, and wakes no thread there, is not recorded. Where threads mostly wait for each other that
-/// decides whether they gather on one CPU, so one round of three assumes the opposite.
+/// halted, and wakes no thread there, is not recorded. Where threads mostly wait for each other
+/// that decides whether they gather on one CPU, so one round of three assumes the opposite.
 fn placing(kernel: &KernelPreset, behaviour: &Behaviour, round: u64) -> KernelPreset {
     let mut kernel = kernel.clone();
     let waits = behaviour.script.is_some() && behaviour.idle_ns > behaviour.cpu_ns;
