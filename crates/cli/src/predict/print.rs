@@ -102,7 +102,7 @@ fn table_of(one: &Prediction, columns: &Columns) -> Table {
         (true, Column::number("from", "%").key("low_percent")),
         (true, Column::number("to", "%").key("high_percent")),
         (columns.p99, Column::number("p99 wait", "ms").key("wait_p99_ms")),
-        (true, Column::number("longest wait", "ms").key("wait_max_ms")),
+        (true, Column::number("max wait", "ms").key("wait_max_ms")),
         (true, Column::number("Jain", "").key("jain")),
     ];
     let shown = all.each_ref().map(|column| column.0);
