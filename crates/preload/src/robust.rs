@@ -1,7 +1,7 @@
 //! Robust mutexes whose owner died and that no thread made consistent.
 //!
-//! pthread_mutex_trylock(3) of glibc returns `ENOTRECOVERABLE` for such a mutex and leaves its
-//! word locked by the caller; pthread_mutex_lock(3) returns the same and unlocks it. A hook that
+//! `pthread_mutex_trylock(3)` of glibc returns `ENOTRECOVERABLE` for such a mutex and leaves its
+//! word locked by the caller; `pthread_mutex_lock(3)` returns the same and unlocks it. A hook that
 //! tries before it waits must unlock it, too: otherwise the program's next unlock follows a null
 //! pointer, and other threads block forever.
 
@@ -19,7 +19,7 @@ const FUTEX: usize = 202;
 /// Robust mutexes use futexes that processes share.
 const WAKE: usize = 1;
 
-/// Unlocks a mutex whose attempt had this result, if pthread_mutex_lock(3) would have.
+/// Unlocks a mutex whose attempt had this result, if `pthread_mutex_lock(3)` would have.
 #[inline]
 pub(crate) fn settle(mutex: usize, result: c_int) {
     if result == ENOTRECOVERABLE {

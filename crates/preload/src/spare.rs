@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64};
 
 use crate::layout::*;
 use crate::process::{self, GETPID, Map, call};
-use crate::{budget, real};
+use crate::real;
 
 /// Number of files, and so of processes that are recorded behind a chroot(2).
 const COUNT: usize = 32;
