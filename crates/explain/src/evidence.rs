@@ -36,7 +36,7 @@ pub(crate) struct Holder<'a> {
     pub(crate) max_s: f64,
     /// The owner ran; none: not known.
     pub(crate) ran: Option<f64>,
-    /// It slept in a system call.
+    /// It slept in a system call, or waited for a CPU after that.
     pub(crate) asleep: f64,
     /// It waited for another lock.
     pub(crate) waited: f64,
@@ -160,9 +160,14 @@ impl<'a> Holder<'a> {
         let (measured, ran) = (total(|cause| cause.measured_s), total(|cause| cause.ran_s));
         let asleep = part(&[Doing::Sleeps, Doing::Faults, Doing::Idles]);
         let (waited, free) = (part(&[Doing::Waits]), part(&[Doing::Free]));
+        let (runs, woken) = (part(&[Doing::Runs]), part(&[Doing::Woken]));
         let ran = (measured > 0.0).then(|| (ran / measured).min(1.0));
         let off = ran.map_or(0.0, |ran| 1.0 - ran);
         let counted = total(|cause| cause.count as f64);
+        let ready = (off - asleep - waited - free).max(0.0);
+        let call = top(&[Doing::Sleeps, Doing::Faults, Doing::Idles]);
+        // An owner that slept in the section and now waits for a CPU waits because it slept.
+        let slept = call.map_or(0.0, |_| ready * woken / (runs + woken).max(f64::MIN_POSITIVE));
         Some(Self {
             place: &most.held_at,
             act: &most.held_act,
@@ -171,10 +176,10 @@ impl<'a> Holder<'a> {
             wait_s: total(|cause| cause.wait_s),
             max_s: own.iter().fold(0.0, |most, cause| cause.max_s.max(most)),
             ran,
-            asleep,
+            asleep: asleep + slept,
             waited,
-            preempted: (off - asleep - waited - free).max(0.0),
-            call: top(&[Doing::Sleeps, Doing::Faults, Doing::Idles]),
+            preempted: ready - slept,
+            call,
             other: top(&[Doing::Waits]),
             again: total(|cause| cause.again as f64) / counted.max(1.0),
         })

@@ -46,7 +46,8 @@ pub fn owners(cause: &Cause) -> [f64; 6] {
     };
     let asleep = part(&[Doing::Sleeps, Doing::Faults, Doing::Idles]);
     let (waits, free) = (part(&[Doing::Waits]), part(&[Doing::Free]));
-    let could_run = part(&[Doing::Runs]);
+    let woken = part(&[Doing::Woken]);
+    let could_run = part(&[Doing::Runs]) + woken;
     let known = cause.measured_s > 0.0;
     let ran = if known { (cause.ran_s / cause.measured_s).min(1.0) } else { 0.0 };
     if samples == 0 {
@@ -54,7 +55,10 @@ pub fn owners(cause: &Cause) -> [f64; 6] {
     }
     // CPU time is exact, and samples share the rest: one that could run may have had no CPU.
     let ran = if known { ran } else { could_run };
-    let others = [(could_run - ran).max(0.0), asleep, waits, free];
+    // An owner that slept in the section and now waits for a CPU waits because it slept.
+    let ready = (could_run - ran).max(0.0);
+    let slept = if asleep > 0.0 { ready * woken / could_run.max(f64::MIN_POSITIVE) } else { 0.0 };
+    let others = [ready - slept, asleep + slept, waits, free];
     let sum: f64 = others.iter().sum();
     let rest = if sum > 0.0 { (1.0 - ran) / sum } else { 0.0 };
     let [preempted, asleep, waits, free] = others.map(|other| other * rest);

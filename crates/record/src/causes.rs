@@ -66,6 +66,9 @@ pub enum Doing {
     /// Runs, or could run if it had a CPU.
     #[default]
     Runs,
+    /// As `Runs`, of an owner that slept and was woken since the look before, and was not
+    /// preempted.
+    Woken,
     /// Sleeps in a system call.
     Sleeps,
     /// Waits for a lock.

@@ -81,6 +81,7 @@ impl Book<'_> {
         let of = |doing| Seen { doing, count, ..Seen::default() };
         match state {
             State::Runs => of(Doing::Runs),
+            State::Woken => of(Doing::Woken),
             State::Faults => of(Doing::Faults),
             State::Free => of(Doing::Free),
             State::Sleeps(call) => Seen { what: syscalls::name(*call), ..of(Doing::Sleeps) },

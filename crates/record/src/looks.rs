@@ -53,6 +53,9 @@ pub(crate) struct Edge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
     Runs,
+    /// As [`Self::Runs`], but it has given up its CPU itself since the last look, and has not lost
+    /// it: it slept, and was woken.
+    Woken,
     Faults,
     /// In the system call of this number.
     Sleeps(i64),
@@ -117,6 +120,8 @@ struct Peek {
     begin: Instant,
     /// When each wait was seen first, by its thread and begin.
     since: BTreeMap<(u64, u64), Instant>,
+    /// Voluntary and involuntary switches of each thread that was seen to own a lock.
+    switches: BTreeMap<u64, [u64; 2]>,
     has_ended: bool,
 }
 
@@ -218,20 +223,23 @@ impl Peek {
         let outside = Attached::new(pid).ok();
         let memory = File::open(format!("/proc/{pid}/mem")).ok();
         let look = Look { outside, ..Look::default() };
-        let (begin, since) = (Instant::now(), BTreeMap::new());
-        Some(Self { file, pid, memory, look, begin, since, has_ended: false })
+        let (since, switches) = (BTreeMap::new(), BTreeMap::new());
+        let begin = Instant::now();
+        Some(Self { file, pid, memory, look, begin, since, switches, has_ended: false })
     }
 
     /// Samples all threads once; returns `None` if the process has exited.
     fn look(&mut self) -> Option<()> {
         let used = (word(&self.file, H_SLOTS)? as usize).min(SLOT_COUNT).min(THREADS);
         let mut waits: BTreeMap<u64, Wait> = BTreeMap::new();
+        let mut slots: BTreeMap<u64, usize> = BTreeMap::new();
         for slot in 0..used {
             let words = words::<WORDS>(&self.file, SLOTS + slot * SLOT_WORDS)?;
             if words[S_WAITS] != 0
                 && let Some(wait) = Wait::of(&words)
             {
                 waits.insert(words[S_THREAD], wait);
+                slots.insert(words[S_THREAD], slot);
             }
         }
         if waits.is_empty() && state_of(self.pid).is_none() {
@@ -251,7 +259,7 @@ impl Peek {
         for state in states.values() {
             *self.look.threads.entry(*state).or_default() += 1;
         }
-        for wait in waits.values_mut().filter(|wait| wait.is_for_lock()) {
+        for (thread, wait) in waits.iter_mut().filter(|(_, wait)| wait.is_for_lock()) {
             let state = match wait.owner {
                 0 if wait.is_free => Some(State::Free),
                 0 => continue,
@@ -263,6 +271,13 @@ impl Peek {
                 wait.owner_ended = true;
                 continue;
             };
+            let state = match state {
+                State::Runs if self.has_slept(wait.owner) => State::Woken,
+                other => other,
+            };
+            if !self.lasts(slots[thread], wait) {
+                continue;
+            }
             *self.look.owners.entry((wait.edge, state)).or_default() += 1;
         }
         self.since.retain(|(thread, since), _| {
@@ -276,6 +291,27 @@ impl Peek {
         self.look.seconds = self.begin.elapsed().as_secs_f64();
         self.look.waits = waits.into_values().collect();
         Some(())
+    }
+
+    /// Returns whether `wait` has not ended and its lock has not changed hands since the slot was
+    /// read: a look that waited for a CPU itself would otherwise find the owner at its next work.
+    fn lasts(&self, slot: usize, wait: &Wait) -> bool {
+        let words = words::<WORDS>(&self.file, SLOTS + slot * SLOT_WORDS);
+        let now = words.filter(|words| words[S_WAITS] != 0).and_then(|words| Wait::of(&words));
+        let Some(mut now) = now.filter(|now| now.since == wait.since) else { return false };
+        self.refresh(&mut now);
+        (now.owner, now.is_free) == (wait.owner, wait.is_free)
+    }
+
+    /// Returns whether all switches of the thread since the last look at it were voluntary, and
+    /// there was one.
+    fn has_slept(&mut self, thread: u64) -> bool {
+        let path = format!("/proc/{}/task/{thread}/status", self.pid);
+        let Some(now) = std::fs::read_to_string(path).ok().and_then(|text| switches(&text)) else {
+            return false;
+        };
+        let before = self.switches.insert(thread, now);
+        before.is_some_and(|[voluntary, lost]| now[0] > voluntary && now[1] == lost)
     }
 
     /// The owner of now, where another thread has got the lock since the wait began. The call site
@@ -309,6 +345,15 @@ fn call(pid: u32, thread: u64) -> Option<Call> {
     Call::read(&File::open(format!("/proc/{pid}/task/{thread}/syscall")).ok()?)
 }
 
+/// The voluntary and involuntary switches in a thread's `/proc/PID/task/TID/status`.
+fn switches(status: &str) -> Option<[u64; 2]> {
+    let number = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    Some([number("voluntary_ctxt_switches:")?, number("nonvoluntary_ctxt_switches:")?])
+}
+
 fn state_of(pid: u32) -> Option<char> {
     crate::futex::state(pid, pid).filter(|state| *state != 'Z')
 }
@@ -321,4 +366,14 @@ fn words<const N: usize>(file: &File, at: usize) -> Option<[u64; N]> {
     let mut bytes = [[0; 8]; N];
     file.read_exact_at(bytes.as_flattened_mut(), at as u64 * 8).ok()?;
     Some(bytes.map(u64::from_le_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn switches_are_read_by_their_names() {
+        let status = "Name:\ta\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        assert_eq!(super::switches(status), Some([12, 3]));
+        assert_eq!(super::switches("Name:\ta\n"), None);
+    }
 }
