@@ -346,6 +346,12 @@ fn short(subject: &Subject<'_>) -> Option<Reason> {
     if hold_s <= 0.0 || count < 1000 {
         return None;
     }
+    // Of a lock past libc only the sections that begin with a wait are timed, and not its owner.
+    let waits = total(subject.lock.sites.iter().map(|site| site.wait.count)).max(1) as f64;
+    let is_timed = subject.holder.as_ref().is_none_or(|holder| holder.ran.is_some());
+    if !is_timed && subject.wait_s / waits > 10.0 * LONG_S {
+        return None;
+    }
     let why = format!(
         "{}; it is acquired {count} times, for {} each, and a thread that waits takes longer to \
          wake up than the section takes",
