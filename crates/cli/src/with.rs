@@ -41,8 +41,8 @@ pub(crate) struct Policies {
     /// Semaphores of one process
     #[arg(long, value_enum, value_name = "POLICY", help_heading = HEADING)]
     sem: Option<Semaphore>,
-    /// The mutexes of one place, as convoy explain prints it: `file.c:12`, a function in which they
-    /// are made or first taken, or a variable; may be given several times
+    /// Mutexes of one place: `file.c:12`, a variable, or a function that creates or first acquires
+    /// them, as `explain` prints it (repeatable)
     #[arg(long, value_name = "SITE=POLICY", value_parser = chosen)]
     #[arg(help_heading = HEADING)]
     lock: Vec<(String, String)>,

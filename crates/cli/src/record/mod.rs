@@ -44,13 +44,13 @@ pub(crate) struct RecordArgs {
     /// Look at a running process from outside instead, until it ends or Ctrl-C
     #[arg(long, value_name = "PID", conflicts_with = "words")]
     pid: Option<u32>,
-    /// The same for all processes of a control group: a directory below /sys/fs/cgroup
+    /// The same for all processes of a control group in /sys/fs/cgroup
     #[arg(long, value_name = "PATH", conflicts_with_all = ["words", "pid"])]
     cgroup: Option<PathBuf>,
     /// Keep what recordings left whose `convoy record` was killed
     #[arg(long, conflicts_with_all = ["words", "pid", "cgroup"])]
     recover: bool,
-    /// Directory for what processes write while they are recorded [default: memory, then a disk]
+    /// Directory for the recorder's files [default: memory, then a disk]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["pid", "cgroup"])]
     buffer: Option<PathBuf>,
     /// Most that all processes write there, such as 64M [default: all of DIR, or 3/4 elsewhere]
