@@ -188,10 +188,14 @@ impl Names {
     fn function(&self, address: u64) -> Option<(String, Option<String>, usize)> {
         let symbol = self.find(&self.functions, address, true)?;
         let (mut name, mut code) = (demangled(&symbol.name), symbol.code_info.clone());
+        // Line tables alone have the last part of a name; the table of symbols has all of it.
+        let full = self.find(&self.functions, address, false).map(|other| demangled(&other.name));
+        name = full.filter(|full| full.len() > name.len() && full.contains(&name)).unwrap_or(name);
         // The innermost inlined function that is not the wrapper of a library.
         for inlined in &symbol.inlined {
             let inner = demangled(&inlined.name);
-            if !is_wrapper(&inner) && !passes_on(&inner) {
+            let is_library = inlined.code_info.as_ref().is_some_and(is_in_locks);
+            if !is_library && !is_wrapper(&inner) && !passes_on(&inner) {
                 name = inner;
                 code = inlined.code_info.clone().map(Box::new).or(code);
             }
@@ -385,6 +389,16 @@ pub(crate) fn is_of_locks(name: &str) -> bool {
     ];
     let name = name.trim_start_matches('<');
     LIBRARIES.iter().any(|library| name.starts_with(library))
+}
+
+/// Whether code is in a source file of such a library: where debug data are line tables alone, an
+/// inlined function has its last name only, `lock`.
+fn is_in_locks(code: &CodeInfo<'_>) -> bool {
+    const SOURCES: [&str; 4] =
+        ["/library/std/src/sync/", "/library/std/src/sys/", "/parking_lot", "/lock_api"];
+    let path = code.dir.as_deref().unwrap_or(Path::new("")).join(&code.file);
+    let path = path.to_string_lossy();
+    SOURCES.iter().any(|source| path.contains(source))
 }
 
 /// The name of a file without its directory, and without the mark of the kernel that it is gone.

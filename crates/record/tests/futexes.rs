@@ -21,11 +21,20 @@ static FILLED: Condvar = Condvar::new();
 static POOL: parking_lot::Mutex<u64> = parking_lot::Mutex::new(0);
 static ENDS: AtomicBool = AtomicBool::new(false);
 
+/// Releases what `guard` holds, and does not end with that: a call at the end of a function returns
+/// to the caller of the function.
+#[inline(always)]
+fn release<T>(guard: T) {
+    drop(guard);
+    std::hint::black_box(());
+}
+
 #[inline(never)]
 fn sync_ledger() {
     let mut held = LEDGER.lock().expect("no thread panics");
     sleep(LONG);
     *held += 1;
+    release(held);
 }
 
 #[inline(never)]
@@ -38,6 +47,7 @@ fn write_table() {
     let mut held = TABLE.write().expect("no thread panics");
     sleep(LONG);
     *held += 1;
+    release(held);
 }
 
 #[inline(never)]
@@ -65,6 +75,7 @@ fn clean_pool() {
     let mut held = POOL.lock();
     sleep(LONG);
     *held += 1;
+    release(held);
 }
 
 #[inline(never)]

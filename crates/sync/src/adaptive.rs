@@ -138,6 +138,10 @@ impl<P: Platform, S: SpinLimit> AdaptiveLock<P, S> {
         {
             return;
         }
+        self.acquire_contended();
+    }
+
+    fn acquire_contended(&self) {
         // any -> 2, owner if it was 0: a task that has slept cannot know whether others still
         // sleep, so it leaves the word at 2 (I2). Acquire pairs with the release in `unlock`.
         while self.state.swap(CONTENDED, Acquire) != UNLOCKED {
@@ -151,10 +155,7 @@ impl<P: Platform> AdaptiveLock<P, AtMost> {
     /// other threads may wait for the lock since the same broadcast, so the word becomes 2 in any
     /// case and the release makes a system call.
     pub(crate) fn lock_again(&self) {
-        // any -> 2, owner if it was 0. Acquire pairs with the release in `unlock`.
-        while self.state.swap(CONTENDED, Acquire) != UNLOCKED {
-            P::wait(&self.state, CONTENDED, Sleep::Uninterruptible, None);
-        }
+        self.acquire_contended();
         P::happened(LockEvent::Acquired, self);
     }
 }
