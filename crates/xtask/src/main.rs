@@ -10,6 +10,7 @@
 )]
 
 mod ci;
+mod closing;
 mod golden;
 mod mutants;
 mod nightly;
