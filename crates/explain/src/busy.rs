@@ -3,10 +3,12 @@
 
 use convoy_record::account::seconds;
 use convoy_record::runtimes::runtime;
-use convoy_record::{Account, Doing, Hot, Kind, Lock, Process, Record, Times, total};
+use convoy_record::{
+    Account, Doing, Hot, Kind, Lock, Process, Record, Times, runnable, threads, total,
+};
+use std::collections::BTreeMap;
 
 use crate::diagnoses::{Diagnosis, Ill, percent};
-use crate::evidence::threads;
 
 /// What a wakeup with its switches costs, seconds, where the record has no price.
 const WAKEUP_S: f64 = 5e-6;
@@ -68,6 +70,7 @@ fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
         pid: process.pid,
         lock: lock.name.clone(),
         share: of_cpu(process, cost_s),
+        weight: None,
         cost_s,
         sentence: format!(
             "{} broadcasts on `{}`, and each of {signals} calls wakes {each:.0} threads in {}, of \
@@ -104,6 +107,7 @@ fn readers(process: &Process, lock: &Lock) -> Option<Diagnosis> {
         pid: process.pid,
         lock: lock.name.clone(),
         share: Some(share),
+        weight: None,
         cost_s,
         sentence: format!(
             "Readers of `{}` in {} do not wait, but spend {} of the CPU time to acquire and \
@@ -122,9 +126,11 @@ fn readers(process: &Process, lock: &Lock) -> Option<Diagnosis> {
 
 /// Locks of different threads share a cache line.
 fn false_sharing(process: &Process) -> Option<Diagnosis> {
-    let of = |name: &String| process.locks.iter().find(|lock| lock.name == *name);
+    let by_name: BTreeMap<&str, &Lock> =
+        process.locks.iter().rev().map(|lock| (lock.name.as_str(), lock)).collect();
     let groups = process.neighbours.iter().filter_map(|names| {
-        let locks: Vec<&Lock> = names.iter().filter_map(of).collect();
+        let locks = names.iter().filter_map(|name| by_name.get(name.as_str()).copied());
+        let locks: Vec<&Lock> = locks.collect();
         let mut acquire = Times::default();
         let sites = || locks.iter().flat_map(|lock| &lock.sites);
         sites().for_each(|site| acquire.add(&site.acquire));
@@ -134,6 +140,8 @@ fn false_sharing(process: &Process) -> Option<Diagnosis> {
         let is_apart =
             locks.iter().all(|lock| (lock.contended() as f64) < 0.01 * lock.count() as f64);
         let each_s = fetched_s(&acquire);
+        // One name of many locks does not say which of them lie there.
+        let is_apart = is_apart && locks.iter().all(|lock| lock.instances <= 1);
         let is_it = busy > 1 && is_apart && each_s > FETCHED_S;
         is_it.then_some((names, count, each_s))
     });
@@ -146,6 +154,7 @@ fn false_sharing(process: &Process) -> Option<Diagnosis> {
         pid: process.pid,
         lock: names[0].clone(),
         share: of_cpu(process, cost_s),
+        weight: None,
         cost_s,
         sentence: format!(
             "The locks {} share a cache line: threads do not wait for each other, but each of \
@@ -182,10 +191,10 @@ fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
         Some(one) => format!(" (sched_yield(2) was called {all} times, most in {})", one.place),
         None => String::new(),
     };
-    let runnable = threads(process);
+    let running = runnable(process).unwrap_or_else(|| threads(process));
     let cpus = f64::from(record.program.cpus.max(1));
-    let owner = if runnable > cpus {
-        format!("; its owner often has no CPU: {runnable:.0} threads share {cpus} CPUs")
+    let owner = if running > 1.2 * cpus {
+        format!("; its owner often has no CPU: {running:.1} threads share {cpus} CPUs")
     } else {
         String::new()
     };
@@ -194,11 +203,14 @@ fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
         pid: process.pid,
         lock: place.clone(),
         share,
+        weight: None,
         cost_s: share.map_or(cost_s, |share| share * process.cpu_s),
         sentence: format!(
-            "Threads {what} in {place} for a lock of the program's own{yields}{owner}."
+            "Threads {what} in {place} for a lock of the program's own, or for work{yields}{owner}."
         ),
-        cure: "Take a mutex there, which sleeps until the owner has released it.".to_owned(),
+        cure: "Take a mutex there, which sleeps until the owner has released it, or a condition \
+               for work; or run fewer such threads than CPUs."
+            .to_owned(),
     })
 }
 
@@ -238,6 +250,7 @@ fn counter(process: &Process) -> Option<Diagnosis> {
         pid: process.pid,
         lock: hot.place.clone(),
         share: Some(share),
+        weight: None,
         cost_s: share * process.cpu_s,
         sentence: format!(
             "Threads do not wait, but spend {} of the CPU time at atomic additions in {}: they \
@@ -255,12 +268,24 @@ fn counter(process: &Process) -> Option<Diagnosis> {
 /// What threads do, if locks cost little.
 pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     let mut said = account.elsewhere(record);
+    if let Some(spread) = spread(record, account) {
+        said = spread;
+    }
     // Java's locks and its idle workers wait in one function; only names of methods tell them
     // apart.
     if said.contains("Parker::park") {
         said.push_str(
             " It may be a lock of java.util.concurrent: record it under \
              -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit.",
+        );
+    }
+    if let Some((_, waited)) = said.split_once("They waited longer ")
+        && waited.contains("PlatformEvent::park")
+    {
+        said = format!(
+            "What monitors of Java cost is not known: threads waited {waited} A look from outside \
+             does not tell monitors from idle threads there: start java under `convoy record`, or \
+             read `jfr print --events jdk.JavaMonitorEnter` with `convoy explain`."
         );
     }
     if account.locks.is_empty()
@@ -274,12 +299,47 @@ pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
              in a loop."
                 .to_owned()
         }
+        Some(doing) if account.locks.is_empty() && sleeps_in_futex(record) => format!(
+            "What locks cost is not known: threads sleep in futex(2), which the program calls \
+             itself, and only kernel events, as root, tell for what. {doing}"
+        ),
         Some(doing) if account.locks.is_empty() => {
             format!("Locks cost little: no thread was seen waiting for one. {doing}")
         }
         Some(doing) => format!("{said} {doing}"),
         None => said,
     }
+}
+
+/// Whether threads sleep in futex(2) past the recorded functions for a relevant time.
+fn sleeps_in_futex(record: &Record) -> bool {
+    /// Part of the time of its threads.
+    const MUCH: f64 = 0.05;
+    record.processes.iter().any(|process| {
+        let count = |what: &str| {
+            let seen = process.activity.iter().filter(|seen| what.is_empty() || seen.what == what);
+            total(seen.map(|seen| seen.count)) as f64
+        };
+        process.looks > 0 && count("futex(2)") > MUCH * count("")
+    })
+}
+
+/// Waits that are much together, although no lock has much of them.
+fn spread(record: &Record, account: &Account) -> Option<String> {
+    let part = account.wait_s / convoy_record::busy_s(record);
+    let first = account.locks.iter().find(|one| one.lock.is_lock())?;
+    let site = first.lock.sites.first()?;
+    (part.is_finite() && part >= crate::diagnoses::LITTLE).then(|| {
+        format!(
+            "Threads spent {} of their time waiting for locks, {} in all, at many places; most for \
+             `{}` in {}, {}.",
+            percent(part.min(1.0)),
+            seconds(account.wait_s),
+            first.lock.name,
+            site.place,
+            seconds(first.lock.wait_s())
+        )
+    })
 }
 
 /// What to do about a program whose locks could not be recorded at all.

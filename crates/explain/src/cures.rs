@@ -4,7 +4,7 @@ use convoy_record::runtimes::runtime;
 use convoy_record::{Lock, Pending, Process, Record};
 
 use crate::diagnoses::{Diagnosis, Ill, percent};
-use crate::evidence::{Subject, threads};
+use crate::evidence::Subject;
 
 /// The part of their time that threads waited, in words.
 pub(crate) fn part(subject: &Subject<'_>) -> String {
@@ -109,6 +109,7 @@ pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
         pid: process.pid,
         lock: first.lock.clone(),
         share: None,
+        weight: None,
         cost_s: cycle.iter().map(|one| one.wait_s).sum(),
         sentence: sentence + &others,
         cure: cure.to_owned(),
@@ -117,11 +118,14 @@ pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
 
 /// Waits for a lock of the kernel.
 pub(crate) fn kernel(lock: &Lock, process: &Process, record: &Record) -> Option<Diagnosis> {
-    let time_s: f64 = record.processes.iter().map(|one| threads(one) * one.seconds).sum();
+    /// Minimum number of waits.
+    const FEW: u64 = 20;
+    let time_s = convoy_record::busy_s(record);
     let (wait_s, site) = (lock.wait_s(), lock.sites.first()?);
-    if wait_s <= 0.0 || time_s <= 0.0 {
+    if lock.count() < FEW || wait_s <= 0.0 || time_s <= 0.0 {
         return None;
     }
+    let share = (wait_s / time_s).min(1.0);
     let known = lock.owners_known_s;
     let off = lock.owners_off_s / known.max(f64::MIN_POSITIVE);
     let owner = match () {
@@ -133,11 +137,12 @@ pub(crate) fn kernel(lock: &Lock, process: &Process, record: &Record) -> Option<
         ill: Ill::KernelLock,
         pid: process.pid,
         lock: lock.name.clone(),
-        share: Some(wait_s / time_s),
+        share: Some(share),
+        weight: None,
         cost_s: wait_s,
         sentence: format!(
             "Threads spent {} of their time waiting for the kernel's {} in {}{owner}.",
-            percent(wait_s / time_s),
+            percent(share),
             lock.kernel,
             site.place
         ),

@@ -1,6 +1,6 @@
 //! Threads that wait for each other: cycles among the waits that had not ended.
 
-use convoy_record::{Pending, Process};
+use convoy_record::{Kind, Pending, Process};
 use std::collections::BTreeMap;
 
 /// A wait of at least this length, in seconds, may never end.
@@ -13,6 +13,7 @@ pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
         .pending
         .iter()
         .filter(|one| one.owner != 0 && one.act != "wait" && one.wait_s > LONG_S)
+        .filter(|one| !is_signal(process, one))
         .map(|one| (one.thread, one))
         .collect();
     let mut found: Vec<Vec<&Pending>> = Vec::new();
@@ -39,6 +40,13 @@ pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
     found
 }
 
+/// Whether it is a wait for a semaphore that is used as a signal, which has no owner.
+fn is_signal(process: &Process, wait: &Pending) -> bool {
+    let is_it = |lock: &&convoy_record::Lock| lock.name == wait.lock && lock.kind == wait.kind;
+    let known = process.locks.iter().find(is_it);
+    wait.kind == Kind::Semaphore && known.is_some_and(|lock| !lock.is_lock())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +66,27 @@ mod tests {
         assert_eq!(threads(vec![wait(2, 1), wait(1, 2), wait(3, 1)]), [[1, 2]]);
         assert_eq!(threads(vec![wait(1, 1)]), [[1]]);
         assert_eq!(threads(vec![wait(5, 7), wait(7, 6), wait(6, 5)]), [[5, 7, 6]]);
+    }
+
+    #[test]
+    fn a_semaphore_that_others_post_has_no_owner() {
+        let semaphore = |held: u64| {
+            let hold_on = convoy_record::Times { count: held, ..Default::default() };
+            let site =
+                convoy_record::Site { count: 4, contended: 4, hold_on, ..Default::default() };
+            let lock = convoy_record::Lock {
+                name: "work".to_owned(),
+                kind: Kind::Semaphore,
+                sites: vec![site],
+                ..Default::default()
+            };
+            let kind = Kind::Semaphore;
+            let pending = vec![Pending { lock: "work".to_owned(), kind, ..wait(1, 1) }];
+            let process = Process { pending, locks: vec![lock], ..Process::default() };
+            cycles(&process).len()
+        };
+        assert_eq!(semaphore(0), 0, "its last taker waits for more work");
+        assert_eq!(semaphore(4), 1, "it excludes, and its owner takes it again");
     }
 
     #[test]

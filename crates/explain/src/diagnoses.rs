@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::deadlock::cycles;
 use crate::evidence::{Holder, Subject};
-use crate::{busy, cures};
+use crate::{busy, cures, processes};
 
 /// Part of the threads' time below which nothing is a problem.
 pub const LITTLE: f64 = 0.02;
@@ -23,6 +23,8 @@ const LONG_S: f64 = 50e-6;
 const OVERTAKEN: f64 = 4.0;
 /// A hog holds the lock for this part of the run, seconds over seconds.
 const HOGGED: f64 = 0.6;
+/// The same of a place that acquires it again and again.
+const HELD: f64 = 0.05;
 
 /// What to do about a monitor of Java.
 const MONITOR: &str = "Make the monitor's section shorter, or read without it: a volatile or an \
@@ -71,6 +73,8 @@ pub enum Ill {
     FalseSharing,
     /// Threads spin for a lock of the program's own.
     Spinning,
+    /// Processes wait for each other.
+    Processes,
 }
 
 /// One diagnosis.
@@ -84,6 +88,8 @@ pub struct Diagnosis {
     pub lock: String,
     /// What it costs: the part of their time that the threads concerned lose; none: not known.
     pub share: Option<f64>,
+    /// The part of the busy time of all threads, or of the CPU time if that is lost.
+    pub weight: Option<f64>,
     /// Time that threads lose, seconds, summed over threads.
     pub cost_s: f64,
     /// What is wrong, and why.
@@ -95,7 +101,8 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// Whether it costs enough to be a problem.
     pub fn is_much(&self) -> bool {
-        self.ill == Ill::Deadlock || self.share.is_none_or(|share| share >= LITTLE)
+        let is_much = |part: Option<f64>| part.is_none_or(|part| part >= LITTLE);
+        self.ill == Ill::Deadlock || is_much(self.share) && is_much(self.weight)
     }
 
     /// What is wrong, why, and what to do.
@@ -117,12 +124,25 @@ pub fn diagnose(record: &Record) -> Vec<Diagnosis> {
     let kernel = account.locks.iter().filter(|one| one.pid == 0 && !one.lock.kernel.is_empty());
     let most = record.processes.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
     all.extend(kernel.filter_map(|one| cures::kernel(&one.lock, most?, record)));
-    let weight = |one: &Diagnosis| (one.ill == Ill::Deadlock, one.cost_s);
+    all.extend(processes::between(record));
+    weigh(&mut all, record);
+    let order = |one: &Diagnosis| (one.ill == Ill::Deadlock, one.cost_s);
     all.sort_by(|a, b| {
-        let (a, b) = (weight(a), weight(b));
+        let (a, b) = (order(a), order(b));
         b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
     });
     all
+}
+
+/// Sets the weight of each diagnosis.
+fn weigh(all: &mut [Diagnosis], record: &Record) {
+    let busy_s = convoy_record::busy_s(record);
+    let cpu_s: f64 = record.processes.iter().map(|process| process.cpu_s).sum();
+    for one in all {
+        let of_cpu = [Ill::ThunderingHerd, Ill::ReaderCounter, Ill::FalseSharing, Ill::Spinning];
+        let time_s = if of_cpu.contains(&one.ill) { cpu_s } else { busy_s };
+        one.weight = (one.share.is_some() && time_s > 0.0).then(|| (one.cost_s / time_s).min(1.0));
+    }
 }
 
 /// The sentence that stands first.
@@ -140,6 +160,10 @@ pub fn verdict(record: &Record) -> String {
 
 /// Why threads waited for a lock, if they did.
 fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
+    let pends = |one: &convoy_record::Pending| one.lock == lock.name;
+    if lock.wait_s() <= 0.0 && !process.pending.iter().any(pends) {
+        return None;
+    }
     let subject = Subject::new(process, lock);
     if let Some(found) = interpreter(&subject) {
         return Some(found);
@@ -159,6 +183,7 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
         pid: process.pid,
         lock: lock.name.clone(),
         share: subject.share,
+        weight: None,
         cost_s: subject.wait_s,
         sentence,
         cure,
@@ -310,7 +335,8 @@ fn hog(subject: &Subject<'_>) -> Option<Reason> {
     let is_hog = site.threads <= 2
         && subject.hold_s(holder.place) > LONG_S
         && held_s > HOGGED * subject.process.seconds;
-    let again = holder.again >= 1.0;
+    // A lock that is seldom held may be acquired often while a thread wakes up.
+    let again = holder.again >= 1.0 && held_s > HELD * subject.process.seconds;
     if !is_other || !is_hog && !again {
         return None;
     }
@@ -402,6 +428,7 @@ fn interpreter(subject: &Subject<'_>) -> Option<Diagnosis> {
         pid: subject.process.pid,
         lock: lock.name.clone(),
         share: subject.share,
+        weight: None,
         cost_s: subject.wait_s,
         sentence,
         cure: cure.to_owned(),

@@ -1,10 +1,12 @@
 //! What is known of the locks of a recorded program, as the diagnoses ask for it: how much waiting
 //! cost, which place held a lock, and what its owners did meanwhile.
 
-use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen, total};
+use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen, threads};
 
 /// Samples of owners that are enough to say what they did.
 const FEW: u64 = 5;
+/// Part of the waiting whose places count the waiting threads.
+const MOST: f64 = 0.9;
 
 /// One lock of a process, and why threads waited for it.
 #[derive(Debug)]
@@ -49,16 +51,6 @@ pub(crate) struct Holder<'a> {
     pub(crate) again: f64,
 }
 
-/// Threads of a process that live at the same time, on average.
-pub(crate) fn threads(process: &Process) -> f64 {
-    let seen = total(process.activity.iter().map(|seen| seen.count));
-    if process.looks >= FEW {
-        (seen as f64 / process.looks as f64).max(1.0)
-    } else {
-        process.threads.max(1) as f64
-    }
-}
-
 impl<'a> Subject<'a> {
     /// Of a lock of the process.
     pub(crate) fn new(process: &'a Process, lock: &'a Lock) -> Self {
@@ -73,8 +65,17 @@ impl<'a> Subject<'a> {
         let of = |site: &convoy_record::Site| {
             if site.regulars > 0 { site.regulars } else { site.threads }
         };
-        let waiting = lock.sites.iter().filter(|site| site.wait.count > 0);
-        let waiting = waiting.map(|site| of(site) as f64).sum::<f64>().max(left).max(1.0);
+        // The same threads wait at several places: places with few waits add none.
+        let mut waiting: Vec<_> = lock.sites.iter().filter(|site| site.wait.count > 0).collect();
+        waiting.sort_by(|a, b| b.wait.total_s.total_cmp(&a.wait.total_s));
+        let mut known_s = 0.0;
+        waiting.retain(|site| {
+            let is_needed = known_s < MOST * lock.wait_s();
+            known_s += site.wait.total_s;
+            is_needed
+        });
+        let waiting = waiting.into_iter().map(|site| of(site) as f64).sum::<f64>();
+        let waiting = waiting.max(left).max(1.0);
         let time_s = waiting.min(threads(process).ceil()) * process.seconds;
         let there = most.map_or(0.0, |site| site.wait.total_s) / wait_s.max(f64::MIN_POSITIVE);
         Self {

@@ -18,6 +18,7 @@ mod locks;
 mod owners;
 mod perfetto;
 mod proc;
+mod processes;
 mod proto;
 mod stall;
 mod summary;

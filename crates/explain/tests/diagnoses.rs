@@ -4,7 +4,7 @@
 use convoy_explain::{Diagnosis, Ill, diagnose, verdict};
 use convoy_record::{
     Cause, Counted, Doing, Hot, JAVA, Kind, Lock, ONLY_SAMPLES, Pending, Process, Program, Record,
-    Seen, Site, Times, UNNAMED,
+    Scheduling, Seen, Site, Times, UNNAMED,
 };
 
 /// So many times of this length each, seconds.
@@ -244,4 +244,74 @@ fn what_costs_little_is_no_problem() {
     lock.sites[0].wait = times(10, 2e-3);
     let said = verdict(&record(process(lock, Cause::default())));
     assert!(said.starts_with("Locks cost little"), "{said}");
+}
+
+#[test]
+fn a_lock_that_few_threads_wait_for_weighs_little_beside_the_work_of_many() {
+    let with = |doing: Doing, what: &str| {
+        let mut one = process(mutex(), cause(0.05, vec![]));
+        one.locks[0].sites[0].wait = times(16, 5e-3);
+        one.locks[0].sites[0].threads = 1;
+        (one.looks, one.threads) = (20, 30);
+        one.activity = vec![seen(doing, what, 500), seen(Doing::Runs, "", 20)];
+        one
+    };
+    let busy = record(with(Doing::Sleeps, "fdatasync(2)"));
+    assert!(verdict(&busy).starts_with("Locks cost little"), "{}", verdict(&busy));
+    // The other threads are idle: the busy one loses much.
+    let idle = record(with(Doing::Sleeps, "epoll_wait(2)"));
+    assert!(verdict(&idle).contains("waiting for `log`"), "{}", verdict(&idle));
+    assert!(diagnose(&busy)[0].weight.is_some_and(|weight| weight < 0.01));
+}
+
+#[test]
+fn processes_that_wake_each_other_are_told_from_those_that_serve_one() {
+    let said = |answered: u64| {
+        let one = |pid: u64| {
+            let (woken_by_others, asleep_by_others_s) = (1000, 0.6);
+            let scheduling = Scheduling {
+                woken_by_others,
+                wakes_others: answered,
+                asleep_by_others_s,
+                ..Scheduling::default()
+            };
+            Process {
+                pid,
+                command: vec!["/usr/bin/postgres".to_owned()],
+                seconds: 1.0,
+                threads: 1,
+                scheduling: Some(scheduling),
+                activity: vec![seen(Doing::Sleeps, "epoll_wait(2)", 60), seen(Doing::Runs, "", 40)],
+                ..Process::default()
+            }
+        };
+        let processes = (1..5).map(one).collect();
+        verdict(&Record { processes, ..record(Process::default()) })
+    };
+    let mutual = said(1000);
+    for words in ["4 of them (postgres) spent 60 %", "4000 times", "epoll_wait(2)", "pg_locks"] {
+        assert!(mutual.contains(words), "{mutual}");
+    }
+    assert!(!said(10).contains("for each other: "), "{}", said(10));
+}
+
+#[test]
+fn semaphores_of_several_processes_show_without_the_kernel() {
+    let one = |pid: u64| {
+        let wait = site("LWLockAcquire", "lock", 900);
+        let wait = Site { contended: 900, wait: times(900, 2e-4), ..wait };
+        let (name, kind) = ("condition of LWLockAcquire".to_owned(), Kind::Semaphore);
+        let lock = Lock { name, kind, instances: 1, sites: vec![wait], ..Lock::default() };
+        let command = vec!["postgres: writer".to_owned()];
+        Process { pid, command, seconds: 1.0, threads: 1, locks: vec![lock], ..Process::default() }
+    };
+    let said = |count: u64| {
+        let processes = (0..count).map(one).collect();
+        verdict(&Record { processes, ..record(Process::default()) })
+    };
+    let four = said(4);
+    for words in ["4 of them (postgres) spent 18 %", "in LWLockAcquire", "3600 waits"] {
+        assert!(four.contains(words), "{four}");
+    }
+    assert!(!said(1).contains("Processes wait"), "{}", said(1));
 }

@@ -121,7 +121,7 @@ fn beyond(record: &Record, process: &Process, behaviour: &Behaviour) -> Option<S
     let locks = process.kernel_locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
     let wait_s: f64 = locks.map(Lock::wait_s).sum();
     let time_s = f64::from(behaviour.threads) * process.seconds;
-    Account::new(record).beyond().filter(|_| wait_s > WEIGHT * time_s)
+    Account::new(record).beyond(record).filter(|_| wait_s > WEIGHT * time_s)
 }
 
 /// Refuses records without the work between acquisitions.
@@ -136,7 +136,7 @@ fn check(record: &Record) -> Result<(), PredictError> {
 }
 
 fn nothing(record: &Record) -> PredictError {
-    PredictError::NoLock { beyond: Account::new(record).beyond() }
+    PredictError::NoLock { beyond: Account::new(record).beyond(record) }
 }
 
 /// Adds the speed of the whole program to each row.

@@ -7,6 +7,7 @@ use crate::names::{LOCK_OF, known_as};
 use crate::phases::{longest_s, phases, working_s};
 use crate::record::{HANDOFF, Kind, Lock, Process, Record, total};
 use crate::scheduling::{Held, Scheduling};
+use crate::weight::busy_s;
 
 /// Share of the time that owners hold a lock beyond which their being switched away is the cause.
 const OFF_CPU: f64 = 0.10;
@@ -141,13 +142,17 @@ impl LockAccount {
 impl Account {
     /// Returns a sentence if threads waited mostly for locks that cannot be replaced: the kernel's,
     /// or those implemented by the program or its runtime.
-    pub fn beyond(&self) -> Option<String> {
+    pub fn beyond(&self, record: &Record) -> Option<String> {
         /// Of all waiting for locks, percent.
         const MOST: f64 = 50.0;
+        /// Part of the busy time below which waits are irrelevant.
+        const WEIGHT: f64 = 0.02;
         let is_beyond = |one: &&LockAccount| one.lock.is_lock() && one.contended_percent.is_nan();
         let others = || self.locks.iter().filter(is_beyond);
         let all: f64 = others().map(|one| one.wait_percent).sum();
-        let first = others().next().filter(|_| self.is_finite() && all > MOST)?;
+        let wait_s: f64 = others().map(|one| one.lock.wait_s()).sum();
+        let is_much = all > MOST && wait_s > WEIGHT * busy_s(record);
+        let first = others().next().filter(|_| self.is_finite() && is_much)?;
         let whose = match (first.lock.kernel.as_str(), first.lock.runtime.as_str()) {
             ("", "") => "the program calls futex(2) for it itself",
             ("", _) => "the program's runtime builds it",
@@ -370,6 +375,7 @@ fn scheduling(record: &Record) -> Option<String> {
         sleeps: total([sum.sleeps, one.sleeps]),
         asleep_s: sum.asleep_s + one.asleep_s,
         woken_s: sum.woken_s + one.woken_s,
+        ..sum
     });
     Some(format!(
         "Threads lost their CPU {} times and waited {} to have one again; they slept {} times, for \

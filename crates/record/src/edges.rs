@@ -88,6 +88,8 @@ impl Book<'_> {
             State::Waits(Edge { lock, site, detail, .. }) => {
                 let kind = lock >> KIND_SHIFT;
                 let is_idle = self.futexes.at(*site).is_some_and(|known| !known.has_owner());
+                let signals = self.known.get(&crate::keys::address(*lock, *site));
+                let is_idle = is_idle || signals.is_some_and(|known| !known.is_lock);
                 let is_lock = ![CONDITION, BARRIER].contains(&kind) && !is_idle;
                 let doing = if is_lock { Doing::Waits } else { Doing::Idles };
                 let what = self.lock(*lock, *site, *detail).0;

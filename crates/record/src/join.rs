@@ -1,6 +1,6 @@
 //! Adding up locks that have one name.
 
-use crate::record::{Lock, Site, Waiters, total};
+use crate::record::{Lock, Site, Times, Waiters, total};
 
 impl Lock {
     /// Adds another one of the same name.
@@ -41,5 +41,74 @@ pub(crate) fn sorted(mut locks: Vec<Lock>) -> Vec<Lock> {
             .sort_by(|a, b| b.wait.total_s.total_cmp(&a.wait.total_s).then(b.count.cmp(&a.count)));
     }
     locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()).then(b.count().cmp(&a.count())));
+    locks.iter_mut().skip(WHOLE).flat_map(|lock| &mut lock.sites).for_each(Site::coarsen);
     locks
+}
+
+/// Locks of a process with whole distributions: ten thousand of them would make a record too long.
+const WHOLE: usize = 1000;
+/// Buckets that a distribution of the others has at most.
+const COARSE: usize = 8;
+
+impl Site {
+    /// Makes the buckets of its distributions fewer and wider.
+    fn coarsen(&mut self) {
+        let Self { hold_on, hold_off, wait, think_on, think_off, handoff, acquire, .. } = self;
+        for times in [hold_on, hold_off, wait, think_on, think_off, handoff, acquire] {
+            times.coarsen();
+        }
+    }
+}
+
+impl Times {
+    fn coarsen(&mut self) {
+        while self.buckets.len() > COARSE {
+            let pairs = self.buckets.chunks(2);
+            let joined = pairs.map(|pair| (pair[0].0, total(pair.iter().map(|one| one.1))));
+            self.buckets = joined.collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Process, Record};
+
+    /// All distributions have all buckets that an hour fills.
+    fn lock(at: u64) -> Lock {
+        let buckets: Vec<(f64, u64)> =
+            (0..45).map(|bucket| (f64::from(bucket) * 1234.5, 100_000 + at)).collect();
+        let count = buckets.iter().map(|bucket| bucket.1).sum();
+        let times = || Times { count, total_s: 12.345, max_s: 0.123_456, buckets: buckets.clone() };
+        let site = Site {
+            place: "a_function_that_works (file.c:123)".to_owned(),
+            act: "lock".to_owned(),
+            count,
+            threads: 1000,
+            hold_on: times(),
+            hold_off: times(),
+            wait: times(),
+            think_on: times(),
+            think_off: times(),
+            handoff: times(),
+            acquire: times(),
+            ..Site::default()
+        };
+        Lock { name: format!("locks+{at:#x}"), instances: 1, sites: vec![site], ..Lock::default() }
+    }
+
+    #[test]
+    fn ten_thousand_locks_of_an_hour_fit_into_twenty_megabytes() {
+        let locks = sorted((0..10_000).map(lock).collect());
+        let sum = |lock: &Lock| total(lock.sites[0].wait.buckets.iter().map(|one| one.1));
+        assert_eq!(locks[0].sites[0].wait.buckets.len(), 45);
+        let last = locks.last().expect("there are many");
+        assert!(last.sites[0].wait.buckets.len() <= COARSE);
+        assert_eq!(sum(last), last.sites[0].wait.count, "no wait is lost");
+        let processes = vec![Process { locks, ..Process::default() }];
+        let text = serde_json::to_string(&Record { processes, ..Record::default() });
+        let bytes = text.expect("it is text").len();
+        assert!(bytes < 20_000_000, "{bytes} bytes");
+    }
 }

@@ -42,6 +42,7 @@ mod syscalls;
 pub mod trace;
 mod unrecorded;
 mod waits;
+mod weight;
 
 pub use account::Account;
 pub use causes::{Cause, Counted, Doing, Event, Pending, Seen};
@@ -55,6 +56,7 @@ pub use record::{
 pub use refusal::ONLY_SAMPLES;
 pub use scheduling::{Held, Scheduling};
 pub use unrecorded::Unrecorded;
+pub use weight::{busy_s, runnable, threads};
 
 /// The object that is loaded before a program; empty where it is not built.
 pub const OBJECT: &[u8] = include_bytes!(env!("CONVOY_OBJECT"));

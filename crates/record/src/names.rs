@@ -11,7 +11,6 @@ use crate::identity::{self, FIXED, Identity, Mapped};
 pub const LOCK_OF: &str = "lock of ";
 /// The same of what has no owner.
 const CONDITION_OF: &str = "condition of ";
-
 /// Between a place in a function without a name and the caller that has one.
 const UNDER: &str = " under ";
 
@@ -377,13 +376,14 @@ fn is_wrapper(name: &str) -> bool {
 /// Whether a function belongs to a library of locks that call futex(2), or to what Rust does at the
 /// end of a guard.
 pub(crate) fn is_of_locks(name: &str) -> bool {
-    const LIBRARIES: [&str; 8] = [
+    const LIBRARIES: [&str; 9] = [
         "std::sys::sync::",
         "std::sys::pal::",
         "std::sync::",
         "parking_lot",
         "lock_api::",
         "core::ptr::drop_in_place",
+        "core::mem::drop",
         "folly::",
         "absl::",
     ];

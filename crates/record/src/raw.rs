@@ -321,12 +321,14 @@ impl Raw {
             // The bucket whose middle is that of this one less the look.
             let ns = |bucket| {
                 let begin = least(bucket) as f64;
-                (begin - stamp as f64 / MIDDLE).max(0.0) * self.tick_ns
+                rounded((begin - stamp as f64 / MIDDLE).max(0.0) * self.tick_ns)
             };
             Times {
                 count: list[0],
-                total_s: self.seconds(list[1].saturating_sub(list[0].saturating_mul(stamp))),
-                max_s: self.seconds(list[2].saturating_sub(stamp)),
+                total_s: rounded(
+                    self.seconds(list[1].saturating_sub(list[0].saturating_mul(stamp))),
+                ),
+                max_s: rounded(self.seconds(list[2].saturating_sub(stamp))),
                 buckets: filled.map(|(bucket, count)| (ns(bucket), *count)).collect(),
             }
         };
@@ -378,7 +380,7 @@ fn named(
     let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
     let (mut known, mut mutexes) = (BTreeMap::<u64, Known>::new(), Vec::new());
     let most = most_waited(&locks);
-    for (address, found) in locks {
+    for (address, found) in locks.into_iter().flat_map(|(at, found)| apart(at, found)) {
         let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
         // A place that several callers lead to has them once.
         let mut counted = BTreeSet::new();
@@ -427,6 +429,39 @@ fn named(
         }
     }
     (sorted(all.into_values().collect()), known)
+}
+
+/// Splits the calls at one address by kind: memory of a stack may hold a mutex now, and a condition
+/// later.
+fn apart(address: u64, found: Found) -> impl Iterator<Item = (u64, Found)> {
+    let of_condition = |kind: u64| [CONDITION, SIGNAL].contains(&kind);
+    let (mut locks, mut conditions) = (Found::default(), Found::default());
+    for (called, site) in found.sites {
+        let part = if of_condition(called.kind) { &mut conditions } else { &mut locks };
+        part.kind = Kind::of(called.kind);
+        part.sites.insert(called, site);
+    }
+    for ((kind, site), callers) in found.callers {
+        let part = if of_condition(kind) { &mut conditions } else { &mut locks };
+        part.callers.insert((kind, site), callers);
+    }
+    let parts = [conditions, locks].into_iter().filter(|part| !part.sites.is_empty());
+    parts.map(move |part| (address, part))
+}
+
+/// With six digits: more are neither known nor worth their room in a record of many locks.
+fn rounded(value: f64) -> f64 {
+    if value <= 0.0 || !value.is_finite() {
+        return value;
+    }
+    let digits = 5 - value.log10().floor() as i32;
+    // A power of ten below one is no exact number, its inverse is.
+    if digits < 0 {
+        let unit = 10_f64.powi(-digits);
+        return (value / unit).round() * unit;
+    }
+    let scale = 10_f64.powi(digits);
+    (value * scale).round() / scale
 }
 
 /// Whether it is held, each time, for much of the run of this many seconds.

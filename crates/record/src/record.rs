@@ -242,8 +242,7 @@ pub struct Lock {
     pub instances: u64,
     /// Times during which some thread waited.
     pub waiters: Waiters,
-    /// Of a semaphore or a condition that threads waited for: how often who had got it last gave
-    /// it up, which makes it a lock.
+    /// Of a semaphore or condition: how often its last taker gave it up, which makes it a lock.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub given_by_owner: u64,
     /// How often another thread did, which makes it a signal.
@@ -259,8 +258,7 @@ pub struct Lock {
     /// Of a lock of the kernel: what that calls it, such as `rwsem`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kernel: String,
-    /// Of a lock that a runtime or library builds of its own: what it is, such as Java's monitors,
-    /// or the function that takes it.
+    /// Of a lock of a runtime or library: Java's monitors, or the function that takes it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub runtime: String,
     /// Of a lock of the kernel: time of waits whose owner was known when they began, seconds.
@@ -299,8 +297,10 @@ pub struct Site {
     /// Calls: acquisitions, waits, signals.
     pub count: u64,
     /// Acquisitions that had to wait.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub contended: u64,
     /// Attempts with a time limit that ran out.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub failed: u64,
     /// Threads.
     pub threads: u64,
@@ -308,16 +308,21 @@ pub struct Site {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub regulars: u64,
     /// Holds in which the owner kept its CPU.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
     pub hold_on: Times,
     /// Holds in which it was switched away.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
     pub hold_off: Times,
     /// Waits.
     pub wait: Times,
     /// From the release before to the request, on the CPU.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
     pub think_on: Times,
     /// The same with a switch in between.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
     pub think_off: Times,
     /// From a release with waiters to the next owner running.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
     pub handoff: Times,
     /// From a request to owning a lock that was free: long if its cache line was elsewhere.
     #[serde(default, skip_serializing_if = "Times::is_empty")]

@@ -15,6 +15,15 @@ pub struct Scheduling {
     pub asleep_s: f64,
     /// Time from wakeups to CPUs, seconds.
     pub woken_s: f64,
+    /// How often a thread of another process of the program woke one of this process.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub woken_by_others: u64,
+    /// How often one of this process woke one of another process of the program.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wakes_others: u64,
+    /// Time asleep until another process of the program ended the sleep, seconds.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub asleep_by_others_s: f64,
 }
 
 /// Holds that began with a wait and ended with a wakeup of others, as the kernel saw them.

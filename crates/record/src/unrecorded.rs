@@ -53,7 +53,8 @@ impl Account {
                 "Nothing was recorded: no thread used a lock that could be seen.".to_owned()
             }
             Some(one) => format!(
-                "Threads hardly waited for locks ({}), but for each other: {} on {}, {} times.",
+                "Locks cost little: threads waited {} for them. They waited longer for work or for \
+                 each other, {} on {}, {} times.",
                 seconds(self.wait_s),
                 seconds(one.lock.wait_s()),
                 one.place(),

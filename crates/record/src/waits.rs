@@ -15,26 +15,50 @@ pub(crate) fn only_reads(before: &[u8], after: &[u8]) -> bool {
     })
 }
 
-/// Whether these instructions read memory, and do nothing but compare what they have read.
+/// Whether these instructions only read memory, compare, and count iterations. A counter that is
+/// part of an address makes a search.
 fn is_wait(mut body: &[u8]) -> bool {
-    let mut reads = false;
+    let (mut reads, mut counters, mut addresses) = (false, 0_u16, 0_u16);
     while !body.is_empty() {
-        let Some((length, is_read)) = instruction(body) else { return false };
+        let Some((length, found)) = instruction(body) else { return false };
         let Some(rest) = body.get(length..) else { return false };
-        reads |= is_read;
+        match found {
+            Does::Reads(registers) => (reads, addresses) = (true, addresses | registers),
+            Does::Counts(register) => counters |= 1 << register,
+            Does::Compares => {}
+        }
         body = rest;
     }
-    reads
+    reads && counters & addresses == 0
 }
 
-/// The length of a load, a comparison or a `pause`, and whether it reads memory; none: it is
-/// another instruction.
-fn instruction(bytes: &[u8]) -> Option<(usize, bool)> {
+/// Effect of an instruction in a waiting loop.
+enum Does {
+    /// It reads memory at an address made of these registers, a bit each.
+    Reads(u16),
+    /// It adds to this register, or subtracts from it.
+    Counts(u8),
+    /// It compares, or leaves the loop.
+    Compares,
+}
+
+/// Returns the length and effect of an instruction; `None` if a waiting loop cannot contain it.
+fn instruction(bytes: &[u8]) -> Option<(usize, Does)> {
     let prefix = usize::from(bytes.first().is_some_and(|byte| (0x40..0x50).contains(byte)));
+    let wide = if prefix == 1 { bytes[0] } else { 0 };
     // Bytes of the operation, and of a number that follows the operands.
     let (operation, number) = match *bytes.get(prefix..)? {
-        // pause
-        [0xf3, 0x90, ..] if prefix == 0 => return Some((2, false)),
+        // pause, and jcc that leads on, out of the loop
+        [0xf3, 0x90, ..] | [0x70..=0x7f, 0..=0x7f, ..] if prefix == 0 => {
+            return Some((2, Does::Compares));
+        }
+        // add and sub of a number, inc and dec, of registers
+        [0x83, mode @ (0xc0..=0xc7 | 0xe8..=0xef), ..] => {
+            return Some((prefix + 3, Does::Counts(mode & 7 | (wide & 1) << 3)));
+        }
+        [0xff, mode @ 0xc0..=0xcf, ..] => {
+            return Some((prefix + 2, Does::Counts(mode & 7 | (wide & 1) << 3)));
+        }
         // mov from memory, cmp, test
         [0x8a | 0x8b | 0x38..=0x3b | 0x84 | 0x85, _, ..] => (1, 0),
         // movzx
@@ -44,11 +68,24 @@ fn instruction(bytes: &[u8]) -> Option<(usize, bool)> {
         [0x81, mode, ..] if mode >> 3 & 7 == 7 => (1, 4),
         // test with a number
         [0xf6, mode, ..] if mode & 0x38 == 0 => (1, 1),
-        [0x3c | 0xa8, ..] => return Some((prefix + 2, false)),
+        [0x3c | 0xa8, ..] => return Some((prefix + 2, Does::Compares)),
         _ => return None,
     };
-    let in_memory = operands(&bytes[prefix + operation..]);
-    Some((prefix + operation + in_memory.unwrap_or(1) + number, in_memory.is_some()))
+    let place = &bytes[prefix + operation..];
+    let in_memory = operands(place);
+    let does = if in_memory.is_some() { Does::Reads(address(place, wide)) } else { Does::Compares };
+    Some((prefix + operation + in_memory.unwrap_or(1) + number, does))
+}
+
+/// The registers of an address, a bit each; of one relative to the instruction none.
+fn address(place: &[u8], wide: u8) -> u16 {
+    let (mode, index) = (place[0], place.get(1).copied().unwrap_or(0));
+    let bit = |number: u8, high: u8| 1_u16 << (number & 7 | (wide >> high & 1) << 3);
+    match (mode & 7, mode >> 6) {
+        (4, _) => bit(index, 0) | bit(index >> 3, 1),
+        (5, 0) => 0,
+        (base, _) => bit(base, 0),
+    }
 }
 
 /// How many bytes name the operands of an instruction, if one of them is in memory.
@@ -78,6 +115,15 @@ mod tests {
         }
         // cmp byte [rdi+8],0; je back.
         assert!(only_reads(&[], &[0x80, 0x7f, 0x08, 0x00, 0x74, 0xfa]));
+        // sub eax,1; je out; mov rdx,[rbp]; test rdx,rdx; je back: a million looks, then sleep.
+        let counted = [0x83, 0xe8, 1, 0x74, 9, 0x48, 0x8b, 0x55, 0, 0x48, 0x85, 0xd2, 0x74, 0xf2];
+        for at in [0, 5, 9] {
+            assert!(only_reads(&counted[..at], &counted[at..]), "{at}");
+        }
+        // add r8,1; cmp byte [r8],0; jne back, and the same with [rax]: the latter waits.
+        let search = |base: u8| [0x49, 0x83, 0xc0, 1, base, 0x80, 0x38, 0, 0x75, 0xf6];
+        assert!(!only_reads(&[], &search(0x41)));
+        assert!(only_reads(&[], &search(0x40)));
         // inc rax; cmp byte [rax],0; jne back: the length of a text.
         assert!(!only_reads(&[], &[0x48, 0xff, 0xc0, 0x80, 0x38, 0x00, 0x75, 0xf8]));
         // dec eax; jne back: no memory is read.

@@ -28,12 +28,12 @@ fn what_threads_wait_for_all_the_time_goes_before_the_wait_for_their_end() {
     let main = condition("all_done", 17, &[(4.9, 1), (0.03, 16)]);
     let writers = condition("write_group", 16, &[(0.001, 5200)]);
     let said = verdict(vec![main.clone(), writers]);
-    assert!(said.contains("but for each other: 5.20 s on `write_group`"), "{said}");
+    assert!(said.contains("for work or for each other, 5.20 s on `write_group`"), "{said}");
     // A lock that costs a hundredth of the run, and of that wait.
     let little = Lock { kind: Kind::Mutex, ..condition("gate", 16, &[(0.001, 52)]) };
     let writers = condition("write_group", 16, &[(0.001, 5200)]);
     let said = verdict(vec![little.clone(), writers]);
-    assert!(said.contains("but for each other"), "{said}");
+    assert!(said.contains("for work or for each other"), "{said}");
     assert!(verdict(vec![little]).starts_with("100 % of the time that threads waited for locks"));
     // A wait for the end alone says nothing; threads with nothing to do are named.
     assert!(verdict(vec![main]).starts_with("Locks cost little"));

@@ -30,6 +30,9 @@ pub struct RecordedReport {
     pub causes: Vec<Cause>,
     /// Remarks.
     pub notes: Vec<String>,
+    /// Time that threads had something to do, seconds.
+    #[serde(skip)]
+    pub(crate) busy_s: f64,
 }
 
 impl RecordedReport {
@@ -58,7 +61,8 @@ impl RecordedReport {
         let causes = record.processes.iter().flat_map(|process| &process.causes);
         let mut causes: Vec<Cause> = causes.filter(|cause| cause.wait_s > 0.0).cloned().collect();
         causes.sort_by(|a, b| b.wait_s.total_cmp(&a.wait_s));
-        Self { title, account, diagnoses, causes, notes }
+        let busy_s = convoy_record::busy_s(record);
+        Self { title, account, diagnoses, causes, notes, busy_s }
     }
 
     /// For people, with everything; [`Self::to_screen`] comes first.
@@ -77,7 +81,7 @@ impl RecordedReport {
         for (is_lock, title) in [(true, "Locks"), (false, "Condition variables and barriers")] {
             let rows: Vec<&LockAccount> =
                 self.account.locks.iter().filter(|one| count(one) == is_lock).collect();
-            let (rows, folded) = fold(rows);
+            let (rows, folded) = fold(rows, self.busy_s);
             if !rows.is_empty() {
                 text += "\n";
                 let mut table = locks(title, &rows, LOCKS_SHOWN, SITES_SHOWN);
@@ -165,28 +169,31 @@ impl RecordedReport {
     }
 }
 
-/// Returns the rows with a relevant cost, and a line about the others: kernel locks, and locks with
-/// less than a hundredth of all waiting.
-fn fold(rows: Vec<&LockAccount>) -> (Vec<&LockAccount>, Option<String>) {
+/// Returns the rows with a relevant cost, and a line about the others: locks with less than a
+/// hundredth of all waiting, and kernel locks with less than that of the busy time.
+fn fold(rows: Vec<&LockAccount>, busy_s: f64) -> (Vec<&LockAccount>, Option<String>) {
     /// Percent of all waiting.
     const LITTLE: f64 = 1.0;
     let is_small = |one: &&LockAccount| {
-        one.wait_percent < LITTLE && (!one.lock.kernel.is_empty() || one.lock.wait_s() > 0.0)
+        is_trifle(one, busy_s)
+            || one.wait_percent < LITTLE && (!one.lock.kernel.is_empty() || one.lock.wait_s() > 0.0)
     };
     let (small, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_small);
-    if rows.is_empty() && small.len() < LOCKS_SHOWN {
-        return (small, None);
-    }
     let kernel = small.iter().filter(|one| !one.lock.kernel.is_empty()).count();
     let wait_s: f64 = small.iter().map(|one| one.lock.wait_s()).sum();
     let line = (!small.is_empty()).then(|| {
         format!(
-            "and {} more below 1 % of the waiting ({kernel} of the kernel), {} in all",
+            "and {} more below 1 % ({kernel} of the kernel), {} in all",
             small.len(),
             duration(wait_s * 1e6)
         )
     });
     (rows, line)
+}
+
+/// Whether it is a kernel lock with less waiting than a hundredth of the busy time.
+pub(crate) fn is_trifle(one: &LockAccount, busy_s: f64) -> bool {
+    !one.lock.kernel.is_empty() && one.lock.wait_s() < 0.01 * busy_s
 }
 
 /// Which places waited for which places.

@@ -5,7 +5,7 @@ use convoy_record::account::LockAccount;
 use convoy_record::{LOCK_OF, Site};
 
 use crate::format::{duration, fixed};
-use crate::recorded::{RecordedReport, held, us};
+use crate::recorded::{RecordedReport, held, is_trifle, us};
 use crate::table::{Cell, Column, Table, page_wrap};
 
 /// Lines of a screen; the prompt needs one.
@@ -68,7 +68,11 @@ impl RecordedReport {
         rows.retain(|(_, site)| site.wait.total_s > 0.0);
         rows.sort_by(|a, b| b.1.wait.total_s.total_cmp(&a.1.wait.total_s));
         let percent = |site: &Site| 100.0 * site.wait.total_s / all_s.max(f64::MIN_POSITIVE);
-        let many = rows.iter().filter(|(_, site)| percent(site) >= LITTLE).count().min(ROWS);
+        let is_small = |(one, site): &(&LockAccount, &Site)| {
+            percent(site) < LITTLE || is_trifle(one, self.busy_s)
+        };
+        rows.sort_by_key(is_small);
+        let many = rows.iter().filter(|row| !is_small(row)).count().min(ROWS);
         let (shown, folded) = rows.split_at(many);
         if shown.is_empty() {
             return None;

@@ -21,7 +21,7 @@ const BISECT: &[&str] = &[
     "--seed",
     "2026",
     "--write",
-    "results/bisect.md",
+    "docs/bisect-model.md",
 ];
 
 /// The commands, each with the name of its stage. Release builds: these are hours of simulation in
@@ -53,18 +53,18 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("bench", &["bench", "--workspace"]),
 ];
 
-/// Records servers as their units start them, where some are installed.
-fn servers(root: &Path) -> anyhow::Result<Ending> {
+/// Runs a script that records servers, if its programs are installed.
+fn servers(root: &Path, script: &str, wanted: &'static str) -> anyhow::Result<Ending> {
     const NONE: i32 = 2;
     let build = show(&mut cargo(root, &["build", "--release", "-p", "convoy"]))?;
     if !matches!(build, Ending::Passed) {
         return Ok(build);
     }
-    let mut script = Command::new(root.join("tests/servers/record.sh"));
+    let mut script = Command::new(root.join("tests/servers").join(script));
     let status = script.arg(built(root, "release", "convoy")).status()?;
     Ok(match status.code() {
         Some(0) => Ending::Passed,
-        Some(NONE) => Ending::Skipped("root, and nginx, PostgreSQL, MariaDB or sshd"),
+        Some(NONE) => Ending::Skipped(wanted),
         _ => Ending::Failed,
     })
 }
@@ -93,7 +93,13 @@ pub(crate) fn run(root: &Path) -> Outcome {
         pipeline.stage(name, || show(cargo(root, arguments).env("CONVOY_BUDGET", &budget)));
     }
     pipeline.stage("perfetto", || perfetto(root));
-    pipeline.stage("servers", || servers(root));
+    let servers = |script, wanted| servers(root, script, wanted);
+    pipeline
+        .stage("servers", || servers("record.sh", "root, and nginx, PostgreSQL, MariaDB or sshd"));
+    pipeline.stage("verdicts", || {
+        servers("verdicts.sh", "root, and a server of docs/servers.md with its load program")
+    });
+    pipeline.stage("hour", || servers("hour.sh", "a C compiler"));
     pipeline.stage("races", || races::run(root));
     // Other inputs every time; the seed is printed.
     let seed = std::process::id().to_string();

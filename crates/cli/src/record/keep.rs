@@ -59,7 +59,7 @@ pub(super) fn keep(args: &RecordArgs, record: &Record) -> bool {
     }
     let body = serde_json::to_value(record).expect("a record has string keys");
     if let Some(path) = &args.output {
-        match output::private(path, &format!("{body:#}\n")) {
+        match output::private(path, &format!("{body}\n")) {
             Ok(()) => {
                 say(&format!("more: convoy explain {}", path.display()));
                 return true;
@@ -94,7 +94,7 @@ fn stored(args: &RecordArgs, common: &Common, body: &serde_json::Value) -> bool 
     }
     let name = format!("convoy-record-{}.json", keep::unique());
     for path in spare().map(|place| place.join(&name)) {
-        if output::private(&path, &format!("{body:#}\n")).is_ok() {
+        if output::private(&path, &format!("{body}\n")).is_ok() {
             warn(&format!("the record is in {0}: convoy explain {0}", path.display()));
             return true;
         }

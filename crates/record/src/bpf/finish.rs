@@ -203,5 +203,8 @@ fn scheduling(value: &[u64]) -> Scheduling {
         sleeps: value[process::SLEEPS],
         asleep_s: seconds(process::BLOCKED),
         woken_s: seconds(process::RUNNABLE),
+        woken_by_others: value[process::BY_OTHERS],
+        wakes_others: value[process::WAKES_OTHERS],
+        asleep_by_others_s: seconds(process::ASLEEP_BY_OTHERS),
     }
 }

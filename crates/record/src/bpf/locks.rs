@@ -44,6 +44,9 @@ pub(super) fn of_kernel(tables: &Tables, symbols: &Symbols) -> BTreeMap<u32, Vec
         let place = places
             .entry(number)
             .or_insert_with(|| symbols.place(&Tables::stack(&tables.kernel_stacks, number)));
+        if is_of_recorder(place) {
+            continue;
+        }
         let variable = match value[lock::MANY] {
             0 => symbols.variable(value[lock::ADDRESS]),
             _ => None,
@@ -86,6 +89,15 @@ pub(super) fn of_kernel(tables: &Tables, symbols: &Symbols) -> BTreeMap<u32, Vec
         by_process.entry(pid).or_default().push(lock);
     }
     by_process.into_iter().map(|(pid, locks)| (pid, sorted(locks))).collect()
+}
+
+/// Whether the recorder waits there: it makes memory for its tables present, reads CPU clocks of
+/// threads, and samples by a timer of perf. A program that does so itself is rare.
+fn is_of_recorder(place: &str) -> bool {
+    let reads_clock =
+        place.contains("task_sched_runtime") && place.ends_with("in clock_gettime(2)");
+    let names = ["faultin_page_range", "cpu_clock_event", "perf_", "bpf_", "__htab", "stack_map"];
+    reads_clock || names.iter().any(|name| place.contains(name))
 }
 
 /// Times on the way from a wakeup to a CPU, of which only the sum is known.

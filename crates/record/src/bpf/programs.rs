@@ -336,14 +336,24 @@ fn switch(p: &mut Writer<'_>) {
     p.grow(R7, thread::RUNNABLE, R8);
 }
 
-/// A thread is woken.
+/// A thread is woken. One of another process of the program may have done so; an interrupt wakes in
+/// the name of the thread that it interrupts, which is taken for the truth.
 fn waking(p: &mut Writer<'_>) {
-    let out = p.out;
+    let (out, tables) = (p.out, p.tables);
     p.thread_of(0);
     p.a.load(R1, R7, w(thread::OFF)).jump(If::Equal, R1, 0, out);
     p.a.load(R1, R7, w(thread::WAS_RUNNABLE)).jump(If::NotEqual, R1, 0, out);
     p.a.load(R1, R7, w(thread::WOKEN)).jump(If::NotEqual, R1, 0, out);
-    p.a.call(Call::Now).store(R7, w(thread::WOKEN), R0);
+    p.a.call(Call::Now).store(R7, w(thread::WOKEN), R0).set(R8, R0);
+    p.a.load(R1, R7, w(thread::OFF)).op(Op::Sub, R8, R1).load(R9, R7, w(thread::PROCESS));
+    p.thread(out);
+    p.a.load(R1, R7, w(thread::PROCESS)).jump(If::Equal, R1, R9, out);
+    p.a.store32(Fp, A, R1).store32(Fp, B, R9);
+    p.lookup(&tables.processes, A);
+    p.a.jump(If::Equal, R0, 0, out).set(R1, 1).add(R0, w(process::WAKES_OTHERS), R1);
+    p.lookup(&tables.processes, B);
+    p.a.jump(If::Equal, R0, 0, out).set(R1, 1).add(R0, w(process::BY_OTHERS), R1);
+    p.a.add(R0, w(process::ASLEEP_BY_OTHERS), R8);
 }
 
 /// A thread makes another one, or a process.

@@ -108,7 +108,12 @@ pub(super) mod process {
     pub(crate) const CPU: usize = 9;
     pub(crate) const PREEMPTIONS: usize = 10;
     pub(crate) const SLEEPS: usize = 11;
-    pub(crate) const WORDS: usize = 12;
+    /// Wakeups of its threads by another process, the sleep that they ended, and wakeups
+    /// of others by it.
+    pub(crate) const BY_OTHERS: usize = 12;
+    pub(crate) const ASLEEP_BY_OTHERS: usize = 13;
+    pub(crate) const WAKES_OTHERS: usize = 14;
+    pub(crate) const WORDS: usize = 15;
 }
 
 /// A distribution in the middle of a value: three words, and buckets at its end.

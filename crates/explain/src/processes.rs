@@ -1,0 +1,138 @@
+//! Processes that wait for each other: for locks in shared memory, or for messages. The evidence is
+//! wakeups that the kernel saw, or else shared semaphores.
+
+use convoy_record::account::seconds;
+use convoy_record::{Doing, Kind, Process, Record, Scheduling, total};
+use std::collections::BTreeMap;
+
+use crate::diagnoses::{Diagnosis, Ill, percent};
+
+/// Minimum number of wakeups.
+const FEW: u64 = 100;
+/// Of the wakeups of processes by others, those that are answered: a process that only ever waits
+/// for another one has asked it for something.
+const MUTUAL: f64 = 0.3;
+/// Part of the sleeps that makes a system call worth a word.
+const WORTH: f64 = 0.1;
+
+/// Views of programs that show such waits themselves, by the name of the program.
+const VIEWS: [(&str, &str); 1] = [("postgres", "wait_event of pg_stat_activity, and pg_locks")];
+
+/// Returns the diagnosis of waits between processes, if they are relevant.
+pub(crate) fn between(record: &Record) -> Option<Diagnosis> {
+    let seen = record.processes.iter().filter_map(|one| Some((one, one.scheduling?)));
+    // A process that becomes another program has one entry for each.
+    let by_pid: BTreeMap<u64, (&Process, Scheduling)> =
+        seen.map(|(one, scheduling)| (one.pid, (one, scheduling))).collect();
+    if by_pid.is_empty() { semaphores(record) } else { wakeups(&by_pid) }
+}
+
+/// By wakeups, as the kernel saw them.
+fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Diagnosis> {
+    let answered = |one: &&(&Process, Scheduling)| one.1.woken_by_others.min(one.1.wakes_others);
+    let woken = total(by_pid.values().map(|one| one.1.woken_by_others));
+    let mutual = total(by_pid.values().map(|one| answered(&one)));
+    let part = |one: &(&Process, Scheduling)| one.1.woken_by_others as f64 / woken.max(1) as f64;
+    let concerned: Vec<&(&Process, Scheduling)> =
+        by_pid.values().filter(|one| part(one) > 0.2 / by_pid.len() as f64).collect();
+    if woken < FEW || (mutual as f64) < MUTUAL * woken as f64 || concerned.len() < 2 {
+        return None;
+    }
+    let cost_s: f64 = concerned.iter().map(|one| one.1.asleep_by_others_s).sum();
+    let time_s: f64 = concerned.iter().map(|one| one.0.seconds).sum();
+    let processes: Vec<&Process> = concerned.iter().map(|one| one.0).collect();
+    let share = (cost_s / time_s.max(f64::MIN_POSITIVE)).min(1.0);
+    let sentence = format!(
+        "Processes wait for each other: {} of them ({}) spent {} of their time asleep until \
+         another one woke them, {woken} times{}.",
+        processes.len(),
+        name(processes[0]),
+        percent(share),
+        sleeping(&processes)
+    );
+    Some(diagnosis(&processes, share, cost_s, sentence))
+}
+
+/// By semaphores at which several processes wait, without an owner.
+fn semaphores(record: &Record) -> Option<Diagnosis> {
+    let mut places: BTreeMap<&str, (u64, f64, Vec<&Process>)> = BTreeMap::new();
+    for process in &record.processes {
+        for lock in process.locks.iter().filter(|one| one.kind == Kind::Semaphore) {
+            for site in lock.sites.iter().filter(|_| !lock.is_lock()) {
+                let found = places.entry(&site.place).or_default();
+                found.0 = total([found.0, site.wait.count]);
+                found.1 += site.wait.total_s;
+                found.2.push(process);
+            }
+        }
+    }
+    let most = places.into_iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1));
+    let (place, (waits, cost_s, processes)) = most?;
+    if processes.len() < 3 || waits < FEW * processes.len() as u64 {
+        return None;
+    }
+    let time_s: f64 = processes.iter().map(|one| one.seconds).sum();
+    let share = (cost_s / time_s.max(f64::MIN_POSITIVE)).min(1.0);
+    let sentence = format!(
+        "Processes wait for each other: {} of them ({}) spent {} of their time in {place}, at \
+         semaphores that others post ({waits} waits, {}){}. Only root sees which process wakes \
+         which, and whether other sleep is for each other, too.",
+        processes.len(),
+        name(processes[0]),
+        percent(share),
+        seconds(cost_s),
+        sleeping(&processes)
+    );
+    Some(diagnosis(&processes, share, cost_s, sentence))
+}
+
+fn diagnosis(processes: &[&Process], share: f64, cost_s: f64, sentence: String) -> Diagnosis {
+    let name = name(processes[0]);
+    let view = VIEWS.iter().find(|(program, _)| *program == name);
+    let view = view.map_or_else(String::new, |(_, view)| format!(" ({view})"));
+    Diagnosis {
+        ill: Ill::Processes,
+        pid: processes[0].pid,
+        lock: name.to_owned(),
+        share: Some(share),
+        weight: None,
+        cost_s,
+        sentence,
+        cure: format!(
+            "What they wait for lies in memory that they share, or in messages: the program's own \
+             views name it{view}. Make the work that others wait for shorter."
+        ),
+    }
+}
+
+/// The name of its program.
+fn name(process: &Process) -> &str {
+    let command = process.command.first().map_or("?", String::as_str);
+    let first = command.split([' ', ':']).next().unwrap_or(command);
+    first.rsplit('/').next().unwrap_or(first)
+}
+
+/// Their most frequent system calls and waiting places, from samples.
+fn sleeping(processes: &[&Process]) -> String {
+    let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
+    for seen in processes.iter().flat_map(|process| &process.activity) {
+        let what = match seen.doing {
+            Doing::Sleeps => &seen.what,
+            Doing::Idles | Doing::Waits => &seen.place,
+            _ => continue,
+        };
+        *calls.entry(what).or_default() += seen.count;
+    }
+    let all = total(calls.values().copied());
+    let mut calls: Vec<(&str, u64)> = calls.into_iter().collect();
+    calls.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let calls = calls.iter().filter(|(_, count)| *count as f64 > WORTH * all as f64).take(3);
+    let calls: Vec<String> = calls
+        .map(|(what, count)| format!("{what} ({})", percent(*count as f64 / all as f64)))
+        .collect();
+    if calls.is_empty() {
+        String::new()
+    } else {
+        format!("; they sleep in {}", calls.join(" and "))
+    }
+}
