@@ -189,14 +189,14 @@ fn the_table_in_the_docs_is_that_of_this_build() {
     let (inside, between) = places(&preset);
     let text = format!(
         "# A contended line\n\n\
-         Nanoseconds for each pair of lock and unlock, or for each addition, when CPUs of the \
-         machine\n`westmere-ex-80-2013` take one line from each other without a pause, beside \
-         what was published of\nsuch machines ([machine.md](machine.md), cache lines). Written by \
-         `BLESS=1 cargo test -p\nconvoy-machine --test lines`.\n\n\
+         **Reference.** Nanoseconds for each pair of lock and unlock, or for each addition, when \
+         CPUs of the\nmachine `westmere-ex-80-2013` contend for one line without a pause, compared \
+         with published figures\nof such machines ([machine.md](machine.md#cache-lines)). Written \
+         by `BLESS=1 cargo test -p\nconvoy-machine --test lines`.\n\n\
          Published: Waiman Long's loop on a machine of four packages, January 2014. The queue \
-         columns were\nread; the ticket columns are from memory. Prices of transfers are those of \
-         another machine of the\nfamily; from these columns comes one number, `read_service`, \
-         which is the slope of the ticket lock\ninside a package.\n\n\
+         columns were\nread; the ticket columns are from memory. Prices of transfers were \
+         published for another machine of\nthe family. One price is derived from these columns: \
+         `read_service`, the slope of the ticket lock\ninside a package.\n\n\
          ## CPUs of one package\n\n{}\n\
          ## One CPU of each package\n\n{}\n\
          ## CPUs of one package, with store buffers\n\n\

@@ -21,7 +21,7 @@ const BISECT: &[&str] = &[
     "--seed",
     "2026",
     "--write",
-    "docs/bisect-model.md",
+    "results/bisect.md",
 ];
 
 /// The commands, each with the name of its stage. Release builds: these are hours of simulation in

@@ -109,7 +109,8 @@ pub const INPUTS: [Input; 47] = [
         "dialect",
         &[Sim, Host],
         Kind::Text,
-        "whose jobs and file sizes: 1996 or re-aim; default 1996 and the sizes of the workfile",
+        "version of the jobs and their file sizes: 1996 or re-aim; default 1996 and the sizes of \
+         the workfile",
     ),
     input(
         "users",
@@ -128,13 +129,13 @@ pub const INPUTS: [Input; 47] = [
         "first",
         &[Sim, Host],
         Kind::Whole(1, 1_000_000),
-        "each user does only so many jobs, the first of its order; default all of the mix",
+        "number of jobs of each user, the first of its order; default all of the mix",
     ),
     input(
         "jobs_together",
         &[Sim],
         Kind::Whole(1, 1_000_000_000),
-        "the run ends when all users together have done so many jobs, each in its order, while \
+        "the run ends when all users together have done this many jobs, each in its order, while \
          all are still at work; default at the end of the last user",
     ),
     input(
@@ -163,7 +164,7 @@ pub const INPUTS: [Input; 47] = [
         "journal_async",
         &[Sim],
         Kind::Bool,
-        "a commit record is written beside the blocks, not after them; default false",
+        "a commit record is written together with the blocks, not after them; default false",
     ),
     input(
         "labels",
@@ -195,14 +196,14 @@ pub const INPUTS: [Input; 47] = [
         "locks",
         &[Locks],
         Kind::Whole(1, 16_384),
-        "locks on a virtual machine; each has the threads whose numbers leave the same remainder; \
+        "number of locks on a virtual machine; a thread uses the lock of its number modulo this; \
          default 1",
     ),
     input(
         "bound",
         &[Locks],
         Kind::Bool,
-        "on a virtual machine: each thread is kept to a CPU of its own, in the kernel, and nothing \
+        "on a virtual machine: each thread is bound to a separate CPU, in the kernel, and nothing \
          else runs; default false",
     ),
     input("lines", &[Locks], Kind::Whole(0, 64), "cache lines that a section writes; default 1"),
@@ -210,7 +211,7 @@ pub const INPUTS: [Input; 47] = [
         "readers_percent",
         &[Locks],
         Kind::Whole(0, 100),
-        "sections of which so many percent take a reader/writer lock beside others; default 0",
+        "percentage of critical sections that share a reader/writer lock as readers; default 0",
     ),
     input("section_ns", &[Locks], Kind::Whole(1, 1_000_000), "length of the section; default 100"),
     input("section", &[Locks], Kind::Text, "how that varies: fixed (default), exponential"),
@@ -237,7 +238,7 @@ pub const INPUTS: [Input; 47] = [
         "value_regex",
         &[Command],
         Kind::Text,
-        "what it prints: the last match on standard output, its group 1 if it has one",
+        "pattern of the value: the last match on standard output, its group 1 if it has one",
     ),
     input("limit_s", &[Command], Kind::Number(0.001, 1e6), "it is killed when it takes longer"),
     input(
@@ -260,13 +261,13 @@ pub const INPUTS: [Input; 47] = [
         "work_spread_percent",
         &[Work],
         Kind::Whole(0, 50),
-        "each seed has an amount of work of its own, up to so much more or less; default 0",
+        "each seed has a different amount of work, up to this much more or less; default 0",
     ),
     input(
         "start_spread_ms",
         &[Work],
         Kind::Whole(0, 60_000),
-        "each seed begins at a moment of its own, up to so much later; default 0",
+        "each seed begins at a different time, up to this much later; default 0",
     ),
     input(
         "cold",
@@ -275,7 +276,7 @@ pub const INPUTS: [Input; 47] = [
         "files are on the machine's disk, and none of their pages in memory at the start",
     ),
     input("memory_mib", &[Work], Kind::Whole(64, 1 << 24), "memory of the machine; default 1024"),
-    input("batch", &[Zone], Kind::Whole(1, 2047), "pages that move at once; default 31"),
+    input("batch", &[Zone], Kind::Whole(1, 2047), "pages that move together; default 31"),
     input(
         "policy",
         &[Zone],
@@ -293,7 +294,7 @@ pub const INPUTS: [Input; 47] = [
         "nested",
         &[Zone],
         Kind::Bool,
-        "lists have a lock around the zone's, and others look at them; default false",
+        "lists have a lock, held around the zone lock, and other CPUs read them; default false",
     ),
 ];
 

@@ -249,7 +249,7 @@ fn the_document_lists_every_input() {
         format!("| `{}` | {} | {kind} | {} |\n", input.key, targets.join(", "), input.meaning)
     };
     let rows: String = INPUTS.iter().map(row).collect();
-    let table = format!("| input | targets | values | what it means |\n|---|---|---|---|\n{rows}");
+    let table = format!("| input | targets | values | meaning |\n|---|---|---|---|\n{rows}");
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(path, format!("{before}{begin}{table}{end}{after}")).unwrap();
     } else {

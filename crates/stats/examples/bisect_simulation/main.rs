@@ -9,7 +9,7 @@
 //! `told` is `git bisect` with the fewest repeats that reach 99 %, told levels and noise; `untold`
 //! measures both ends itself to place its threshold and choose its repeats. The same seed produces
 //! the same table with any number of `--threads`. Every row is one of Markdown; `--write
-//! docs/bisect-model.md` puts it in the place of the row there that begins with the same cells,
+//! results/bisect.md` puts it in the place of the row there that begins with the same cells,
 //! with the commit it was measured at.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints tables")]

@@ -3,7 +3,8 @@
 //! Every run's value is evidence, not a pass or a failure. The search holds a posterior over the
 //! candidates with everything else unknown: both levels, the size and shape of the noise, outliers,
 //! and the shift that each build brings by its layout. It asks for the run that says most about the
-//! culprit per cost. `docs/bisect-model.md` states the model, its bounds and its measured errors.
+//! culprit per cost. `docs/bisect-model.md` states the model and its bounds, `results/bisect.md`
+//! has its measured errors.
 //!
 //! ```
 //! use convoy_stats::bisect::{Config, History, Outcome, Search, Step};

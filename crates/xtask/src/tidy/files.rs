@@ -6,8 +6,18 @@ use std::path::Path;
 use anyhow::Context;
 
 /// Everything we write lives in these folders or at the root itself.
-const FOLDERS: &[&str] =
-    &[".cargo", ".ci", "crates", "docs", "examples", "experiments", "kernels", "machines", "tests"];
+const FOLDERS: &[&str] = &[
+    ".cargo",
+    ".ci",
+    "crates",
+    "docs",
+    "examples",
+    "experiments",
+    "kernels",
+    "machines",
+    "results",
+    "tests",
+];
 
 /// Files at the root that tools write; `.git` is a file in a linked worktree.
 const NOT_OURS: &[&str] = &[".git", "Cargo.lock"];

@@ -49,7 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["calibrate", "catalogue", "kernel", "machine", "record", "runs", "stats", "workload"],
     ),
     ("record", &["host", "workload"]),
-    ("report", &["catalogue", "explain", "host", "lab", "record", "stats", "workload"]),
+    ("report", &["explain", "host", "lab", "record", "stats", "workload"]),
     ("preload", &["sync"]),
     ("capi", &["sync"]),
     (
@@ -73,7 +73,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "workload",
         ],
     ),
-    ("python", &["lab", "report", "stats"]),
     ("xtask", &[]),
 ];
 
@@ -92,6 +91,7 @@ pub(crate) fn check(files: &BTreeMap<String, String>) -> anyhow::Result<Vec<Find
                 let documented = files.get("docs/dependencies.md").map_or("", String::as_str);
                 reasons(&mut found, &parse(path, text)?, documented);
             }
+            ["docs", "dependencies.md"] => needless(&mut found, text, files)?,
             ["experiments" | "machines" | "kernels", name] if name.ends_with(".toml") => {
                 first_line(&mut found, text);
             }
@@ -151,6 +151,28 @@ fn reasons(found: &mut Findings, manifest: &Table, documented: &str) {
     }
 }
 
+/// Reports rows of the tables of packages that no manifest depends on.
+fn needless(
+    found: &mut Findings,
+    documented: &str,
+    files: &BTreeMap<String, String>,
+) -> anyhow::Result<()> {
+    let mut used = std::collections::BTreeSet::new();
+    for (path, text) in files.iter().filter(|(path, _)| path.ends_with("Cargo.toml")) {
+        let manifest = parse(path, text)?;
+        let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
+        used.extend(tables.iter().flat_map(|table| names(&manifest, table)).map(str::to_owned));
+    }
+    for (index, line) in documented.lines().enumerate() {
+        let first = line.strip_prefix("| ").and_then(|row| row.split(" | ").next());
+        let packages = first.unwrap_or_default().split('`').skip(1).step_by(2);
+        for package in packages.filter(|name| !name.contains('/') && !used.contains(*name)) {
+            found.add(index, "dependency-reason", format!("no crate depends on {package}"));
+        }
+    }
+    Ok(())
+}
+
 fn first_line(found: &mut Findings, text: &str) {
     if !text.starts_with("# ") {
         found.add(0, "data-comment", "begin with a comment that says what this file is");
@@ -183,6 +205,19 @@ mod tests {
         let known = "[workspace.dependencies]\nserde = '1'\nconvoy-sync = { path = 'a' }\n";
         assert_eq!(rules("Cargo.toml", known), [""; 0]);
         assert_eq!(rules("Cargo.toml", &format!("{known}clap = '4'\n")), ["dependency-reason"]);
+    }
+
+    #[test]
+    fn every_reason_has_its_dependency() {
+        let manifest = "[dependencies]\nconvoy-sync.workspace = true\nclap = '4'\n";
+        let row = "| package | reason |\n|---|---|\n| `clap` | flags | `lexopt` |\n";
+        let check = |row: &str| {
+            let pages = [("docs/dependencies.md", row), ("crates/machine/Cargo.toml", manifest)];
+            let pages = pages.map(|(path, text)| (path.to_owned(), text.to_owned()));
+            check(&BTreeMap::from(pages)).unwrap().len()
+        };
+        assert_eq!(check(row), 0);
+        assert_eq!(check(&row.replace("`clap`", "`clap`, `gone`")), 1);
     }
 
     #[test]

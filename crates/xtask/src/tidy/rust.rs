@@ -151,6 +151,20 @@ fn figures(found: &mut Findings, text: &str, config: &Config) {
 /// Reports exceptions of `tidy.toml` that are not needed any more.
 pub(crate) fn stale(files: &BTreeMap<String, String>, config: &Config) -> Vec<Finding> {
     let mut found = Findings::new("tidy.toml");
+    for place in &config.unsafe_places {
+        let mut inside = files.iter().filter(|(path, _)| path.starts_with(place));
+        let uses = |text: &str| {
+            Source::new(text).code.iter().any(|line| words(line).any(|(_, word)| word == "unsafe"))
+        };
+        if !inside.any(|(path, text)| path.ends_with(".rs") && uses(text)) {
+            found.add(0, "stale-exception", format!("{place} is safe: remove the entry"));
+        }
+    }
+    for module in &config.not_locks {
+        if !files.contains_key(&format!("crates/sync/src/{module}")) {
+            found.add(0, "stale-exception", format!("{module} does not exist: remove the entry"));
+        }
+    }
     for (path, limit) in &config.long_files {
         let lines = files.get(path).map_or(0, |text| file_lines(&Source::new(text)));
         if lines <= FILE_LINES || *limit <= FILE_LINES {
@@ -218,6 +232,24 @@ mod tests {
         assert_eq!(rules("crates/machine/src/disk.rs", text), [(2, "unsafe-place")]);
         assert_eq!(rules("crates/host/src/jobs.rs", text), [(2, "unsafe-place")]);
         assert_eq!(rules("crates/stats/src/lib.rs", "#![forbid(unsafe_code)]\n"), []);
+    }
+
+    #[test]
+    fn exceptions_that_nothing_needs_are_stale() {
+        let config = Config {
+            unsafe_places: vec!["crates/sync/".to_owned(), "crates/mm/".to_owned()],
+            not_locks: vec!["lib.rs".to_owned(), "gone.rs".to_owned()],
+            ..Config::default()
+        };
+        let files = [
+            ("crates/sync/src/lib.rs", "fn a() { unsafe { b() } }\n"),
+            ("crates/mm/src/lib.rs", "// unsafe\n"),
+        ];
+        let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
+        let cures = stale(&BTreeMap::from(files), &config).into_iter().map(|found| found.cure);
+        let expected =
+            ["crates/mm/ is safe: remove the entry", "gone.rs does not exist: remove the entry"];
+        assert_eq!(cures.collect::<Vec<_>>(), expected);
     }
 
     #[test]

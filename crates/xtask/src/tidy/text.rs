@@ -67,8 +67,16 @@ pub(crate) fn check_paths(
     text: &str,
     exists: impl Fn(&str) -> bool,
 ) {
-    const TREES: &[&str] =
-        &[".ci/", "crates/", "docs/", "experiments/", "kernels/", "machines/", "tests/"];
+    const TREES: &[&str] = &[
+        ".ci/",
+        "crates/",
+        "docs/",
+        "experiments/",
+        "kernels/",
+        "machines/",
+        "results/",
+        "tests/",
+    ];
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     for (index, line) in text.lines().enumerate() {
         for quoted in line.split('`').skip(1).step_by(2) {

@@ -1,0 +1,104 @@
+//! Rules for the documentation as a whole: links to headings, and the kind of each page.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, Findings};
+
+/// Beginnings of the first paragraph of a page in `docs`.
+const KINDS: &[&str] = &["**Tutorial.**", "**How-to.**", "**Reference.**", "**Explanation.**"];
+
+pub(crate) fn check(files: &BTreeMap<String, String>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    // The changelog names headings that existed when its entry was written.
+    let pages = files.iter().filter(|(path, _)| path.ends_with(".md") && *path != "CHANGELOG.md");
+    for (path, text) in pages {
+        let mut found = Findings::new(path);
+        anchors(&mut found, path, text, files);
+        if path.starts_with("docs/") {
+            kind(&mut found, text);
+        }
+        findings.append(&mut found.list);
+    }
+    findings
+}
+
+/// Reports links to headings that the page does not have.
+fn anchors(found: &mut Findings, path: &str, text: &str, files: &BTreeMap<String, String>) {
+    for (index, line) in text.lines().enumerate() {
+        for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let Some((page, anchor)) = link.split_once('#') else { continue };
+            let page = if page.is_empty() { path.to_owned() } else { resolve(path, page) };
+            let known = files.get(&page).is_none_or(|text| headings(text).any(|it| it == anchor));
+            if page.ends_with(".md") && !link.contains("://") && !known {
+                found.add(index, "dead-anchor", format!("{page} has no heading {anchor}"));
+            }
+        }
+    }
+}
+
+/// The path from the root of `link`, which is relative to the folder of the file `from`.
+fn resolve(from: &str, link: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in link.split('/') {
+        if part == ".." {
+            parts.pop();
+        } else if part != "." {
+            parts.push(part);
+        }
+    }
+    parts.join("/")
+}
+
+/// The anchors of a page: its headings in lower case, with hyphens and without punctuation.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let mut fenced = false;
+    text.lines().filter_map(move |line| {
+        fenced ^= line.starts_with("```");
+        let title = line.trim_start_matches('#');
+        let heading = !fenced && title.len() < line.len() && title.starts_with(' ');
+        heading.then(|| {
+            let kept = title.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.collect::<String>().to_lowercase().replace(' ', "-")
+        })
+    })
+}
+
+/// Reports a page whose first paragraph does not name its kind.
+fn kind(found: &mut Findings, text: &str) {
+    let first = text.lines().enumerate().skip(1).find(|(_, line)| !line.is_empty());
+    let (index, line) = first.unwrap_or_default();
+    if !KINDS.iter().any(|kind| line.starts_with(kind)) {
+        let cure = format!("begin the first paragraph with one of {}", KINDS.join(", "));
+        found.add(index, "page-kind", cure);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(pages: &[(&str, &str)]) -> Vec<String> {
+        let files = pages.iter().map(|&(path, text)| (path.to_owned(), text.to_owned()));
+        let found = check(&files.collect());
+        found.iter().map(|it| format!("{}:{} {}", it.file, it.line, it.rule)).collect()
+    }
+
+    #[test]
+    fn links_lead_to_headings() {
+        let there = ("docs/a.md", "# A\n\n**Reference.** Text.\n\n## `It's` a 2nd, heading\n");
+        let good = "[x](docs/a.md#its-a-2nd-heading) [y](#own) [z](https://a.b/c.md#d)\n\n# Own\n";
+        assert_eq!(rules(&[there, ("B.md", good)]), [""; 0]);
+        let up = ("results/c.md", "[x](../docs/a.md#gone)\n");
+        assert_eq!(rules(&[there, up]), ["results/c.md:1 dead-anchor"]);
+        assert_eq!(rules(&[("B.md", "[y](#own)\n```\n# Own\n```\n")]), ["B.md:1 dead-anchor"]);
+        assert_eq!(rules(&[there, ("CHANGELOG.md", "[x](docs/a.md#gone)\n")]), [""; 0]);
+    }
+
+    #[test]
+    fn pages_name_their_kind() {
+        assert_eq!(rules(&[("docs/a.md", "# A\n\n**How-to.** Text.\n")]), [""; 0]);
+        assert_eq!(rules(&[("docs/a.md", "# A\n\nText.\n")]), ["docs/a.md:3 page-kind"]);
+        assert_eq!(rules(&[("results/a.md", "# A\n\nText.\n")]), [""; 0]);
+    }
+}
