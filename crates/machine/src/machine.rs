@@ -5,6 +5,7 @@ use crate::hierarchy::CacheCounts;
 use crate::memory::Sim;
 use crate::os::Os;
 use crate::preset::Preset;
+use crate::smp::Word;
 use crate::trace::{Event, Recorder};
 use crate::watch::Watch;
 use convoy_sync::TaskId;
@@ -164,6 +165,13 @@ impl Here {
     #[inline]
     pub fn pass(ps: u64) {
         engine().pass(ps);
+    }
+
+    /// Reads the lines of `words`, of which no address depends on another's value, as far at once
+    /// as the CPU can (`fill_buffers` of the preset).
+    pub fn fetch_together<'a, T: 'a>(words: impl Iterator<Item = &'a Word<T>>) {
+        let engine = engine();
+        engine.fetch_together(words.map(|word| engine.offset(word)));
     }
 
     /// Works for `ps` picoseconds in the current mode; takes interrupts on time.

@@ -312,6 +312,10 @@ pub struct Preset {
     /// before it, as on x86. Without it every store waits.
     #[serde(default)]
     pub store_buffer: bool,
+    /// Lines that a CPU fetches at once for reads that do not depend on each other; 1 without it.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    pub fill_buffers: usize,
     /// Caches with a geometry; without one a line is lost by invalidation only.
     pub cache: Option<Caches>,
     /// Distances; without them all packages are one hop apart and memory is as far from all.

@@ -302,3 +302,49 @@ fn a_line_goes_from_owner_to_owner_or_each_miss_takes_its_price() {
     assert_eq!(steps_of_stores("bus8-2007"), [200; 6]);
     assert_eq!(steps_of_stores("smp8-2007"), [16; 6]);
 }
+
+/// A CPU fetches independent lines of another one at once, as far as its fill buffers allow.
+#[test]
+fn independent_lines_are_fetched_as_many_at_once_as_there_are_buffers() {
+    const LINES: usize = 12;
+    #[repr(align(64))]
+    struct Line(Word<usize>);
+    let taken_ps = |buffers| {
+        let mut preset = Preset::named("xeon-e5-2680v4-2x14").expect("shipped");
+        (preset.fill_buffers, preset.perturbation) = (buffers, 0.0);
+        let lines = Shared::<[Line; LINES]>::new();
+        let taken = Rc::new(Cell::new(0));
+        let bodies = (0..preset.topology.cpus).map(|_| {
+            let (lines, taken) = (lines.clone(), Rc::clone(&taken));
+            Box::new(move || {
+                let until =
+                    |us: u64| Here::compute((us * 1_000_000).saturating_sub(Here::now_ps()));
+                until(500);
+                let lines = lines.get(|| std::array::from_fn(|_| Line(Word::new(0))));
+                if Here::cpu() == 0 {
+                    for line in lines {
+                        line.0.store(1, SeqCst);
+                    }
+                } else if Here::cpu() == 2 {
+                    until(600);
+                    let start = Here::now_ps();
+                    Here::fetch_together(lines.iter().map(|line| &line.0));
+                    for line in lines {
+                        assert_eq!(line.0.load(SeqCst), 1);
+                    }
+                    taken.set(Here::now_ps() - start);
+                }
+            }) as Body
+        });
+        run(&preset, 1, bodies.collect());
+        taken.get() as f64
+    };
+    let (one, all) = (taken_ps(1), taken_ps(64));
+    assert!(one > 3.0 * all, "{one} and {all} ps");
+    let round = (one - all) / 11.0;
+    for (buffers, rounds) in [(2, 6.0), (4, 3.0), (6, 2.0), (12, 1.0)] {
+        let expected = all + (rounds - 1.0) * round;
+        let taken = taken_ps(buffers);
+        assert!((taken / expected - 1.0).abs() < 0.05, "{buffers}: {taken} for {expected} ps");
+    }
+}

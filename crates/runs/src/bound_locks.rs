@@ -6,7 +6,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-use convoy_machine::{Fifo, Here, Outcome, Sim, Smp};
+use convoy_machine::{Fifo, Here, Outcome, Sim, Smp, Word};
 use convoy_stats::LogHistogram;
 use convoy_sync::{Lock, TicketLock, with_lock};
 
@@ -25,6 +25,10 @@ impl Ground for Smp {
     fn churn(value: usize, steps: u32) -> usize {
         Here::compute(u64::from(steps) * 1000);
         value
+    }
+
+    fn expect<'a>(words: impl Iterator<Item = &'a Word<usize>>) {
+        Here::fetch_together(words);
     }
 }
 
@@ -214,12 +218,18 @@ mod tests {
 
     #[test]
     fn more_lines_under_a_lock_take_longer_and_none_shorter() {
-        let with = |lines| {
+        let with = |lines, buffers| {
             let mut cell = cell(Policy::Ticket, 8);
             cell.measured.lines = lines;
+            cell.machine.fill_buffers = buffers;
             rate(&cell)
         };
-        assert!(with(0) > 1.1 * with(1) && with(1) > 1.5 * with(6));
+        assert!(with(0, 1) > 1.1 * with(1, 1) && with(1, 1) > 1.5 * with(6, 1));
+        // All at once, two after two, one after the other.
+        assert!(with(1, 6) > with(6, 6) && with(6, 6) > 1.05 * with(6, 2));
+        assert!(with(6, 2) > 1.05 * with(6, 1));
+        let close = (with(1, 1) - with(1, 6)).abs();
+        assert!(close < 1.0, "one line has nothing to overlap with: {close}");
     }
 
     #[test]

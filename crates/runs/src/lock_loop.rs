@@ -11,6 +11,7 @@
 mod work;
 
 use std::fmt;
+use std::iter;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -192,6 +193,10 @@ pub(crate) trait Ground: Platform {
 
     /// Does `steps` dependent steps of user-mode work that continue from `value`.
     fn churn(value: usize, steps: u32) -> usize;
+
+    /// Announces that `words` will be used, of which no address depends on another's value. Only a
+    /// virtual CPU, which executes in order, has to be told.
+    fn expect<'a>(_words: impl Iterator<Item = &'a Self::AtomicUsize>) {}
 }
 
 /// A lock as the loop takes it.
@@ -272,6 +277,9 @@ impl<P: Platform, C: Guarded> Door<P, C> {
         }
         // The lock orders these accesses; that they are atomic serves the language only.
         let word = &self.word.0;
+        if !self.others.is_empty() {
+            P::expect(iter::once(word).chain(self.others.iter().map(|other| &other.0)));
+        }
         let value = P::churn(word.load(Relaxed), steps);
         if beside {
             std::hint::black_box(value);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use convoy_kernel::{KernelPreset, Options, Process, World};
-use convoy_machine::{Here, Machine, Mode, Preset, Sim, User};
+use convoy_machine::{Here, Machine, Mode, Preset, Sim, User, Word};
 use convoy_stats::LogHistogram;
 use convoy_sync::{AdaptiveLock, Atomic, Lock, with_lock};
 use convoy_workload::api::Kernel;
@@ -36,6 +36,10 @@ impl Ground for User {
     fn churn(value: usize, steps: u32) -> usize {
         Here::compute(u64::from(steps) * 1000);
         value
+    }
+
+    fn expect<'a>(words: impl Iterator<Item = &'a Word<usize>>) {
+        Here::fetch_together(words);
     }
 }
 

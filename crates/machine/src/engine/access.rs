@@ -6,6 +6,9 @@ use crate::memory::LINE;
 use crate::trace::Event;
 use convoy_sync::Access;
 
+/// More fill buffers than a preset may have are of no use.
+const FILLS_MAX: usize = 64;
+
 impl Engine {
     #[inline(always)]
     pub(crate) fn offset<T: ?Sized>(&self, object: *const T) -> usize {
@@ -152,6 +155,25 @@ impl Engine {
             stored.set(stored.get().max(done));
             self.clock.set(now + price);
         }
+    }
+
+    /// Reads the words at `offsets`, whose addresses are known: as many lines as the CPU has fill
+    /// buffers are on their way at once. Nothing happens on a CPU with one buffer.
+    pub(crate) fn fetch_together(&self, offsets: impl Iterator<Item = usize>) {
+        let mut arrivals = [0; FILLS_MAX];
+        let mut last = 0;
+        for (number, offset) in offsets.take_while(|_| self.fill_buffers > 1).enumerate() {
+            let buffer = &mut arrivals[number % self.fill_buffers];
+            self.clock.set(self.clock.get().max(*buffer));
+            self.turn(self.lines.at(offset));
+            // No other CPU acts between this and the end of the read.
+            let issued = self.clock.get();
+            self.read(offset);
+            *buffer = self.clock.get();
+            last = last.max(*buffer);
+            self.clock.set(issued + self.hit);
+        }
+        self.clock.set(self.clock.get().max(last));
     }
 
     /// Announces use of `bytes` bytes at `offset`.

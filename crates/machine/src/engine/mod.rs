@@ -161,6 +161,8 @@ pub(crate) struct Engine {
     atomic: u64,
     /// For each CPU when its last plain store has its line; empty where stores wait for that.
     stored: Box<[Cell<u64>]>,
+    /// Lines that a CPU fetches at the same time.
+    fill_buffers: usize,
     base: usize,
     pub(crate) lines: Lines,
     // Warm.
@@ -254,6 +256,7 @@ impl Engine {
             atomic: ps(preset.price_ns.atomic),
             stored: vec![Cell::new(0); if preset.store_buffer { preset.topology.cpus } else { 0 }]
                 .into(),
+            fill_buffers: preset.fill_buffers,
             base: region.base(),
             lines: Lines::new(&preset.by_cores(), seed, region.lines(), region.stacks())?,
             tree: Tree::new(count),
