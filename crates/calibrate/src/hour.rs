@@ -2,13 +2,19 @@
 //! a second. Prices of caches and instructions do not change.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use convoy_host::clock;
 use convoy_machine::Guest;
 
-use crate::machine::{INTERRUPT_NS, MachineError, start};
+use crate::machine::{A_THREAD, INTERRUPT_NS, MachineError};
 pub use crate::wakeups::Quartiles;
 use crate::wakeups::{threads, wakeups};
+
+/// Time after which a measurement is given up. Where other programs use the CPUs it may take
+/// minutes, since each of its yields and wakeups waits for them.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Wakeups of each kind: enough for quartiles.
 const WAKEUPS: u32 = 40;
@@ -58,15 +64,24 @@ fn is_price(ns: &Quartiles) -> bool {
 /// missing.
 ///
 /// # Errors
-/// [`MachineError`] if a system call fails.
+/// [`MachineError`] if a system call fails, or other programs use the CPUs for so long that the
+/// measurement does not end in time.
 ///
 /// # Panics
 /// If the thread that measures does.
 pub fn prices() -> Result<BTreeMap<String, Quartiles>, MachineError> {
-    // A separate thread, since the measuring thread is pinned to one CPU.
-    std::thread::scope(|scope| {
-        start(scope, measure)?.join().expect("the measurement does not panic")
-    })
+    // A separate thread, since the measuring thread is pinned to one CPU. If the caller gives up,
+    // it ends later, or with the process.
+    let (tell, told) = mpsc::channel();
+    let measured = move || {
+        let _given_up = tell.send(measure());
+    };
+    let started = std::thread::Builder::new().spawn(measured);
+    started.map_err(|source| MachineError::Call { what: A_THREAD, source })?;
+    match told.recv_timeout(PATIENCE) {
+        Err(RecvTimeoutError::Timeout) => Err(MachineError::Busy(PATIENCE.as_secs())),
+        result => result.expect("the measurement does not panic"),
+    }
 }
 
 fn measure() -> Result<BTreeMap<String, Quartiles>, MachineError> {
@@ -118,7 +133,9 @@ mod tests {
 
     #[test]
     fn every_price_is_one_of_a_machine() {
-        let prices = prices().expect("this machine can be measured");
+        // Not in time, on a busy machine.
+        let prices = std::thread::spawn(measure).join().expect("no panic");
+        let prices = prices.expect("this machine can be measured");
         assert!(prices["price_ns.switch"][1] >= 0.0, "{prices:?}");
         for (key, [low, median, high]) in prices {
             assert!(low <= median && median <= high, "{key}");

@@ -47,6 +47,9 @@ pub enum MachineError {
         /// Why.
         source: io::Error,
     },
+    /// Other programs used the CPUs.
+    #[error("other programs use the CPUs, so that nothing could be measured in {0} s")]
+    Busy(u64),
     /// The units of user-mode work cannot be measured.
     #[error(transparent)]
     Units(#[from] crate::units::CalibrateError),
@@ -59,14 +62,17 @@ fn call<T>(what: &'static str, result: rustix::io::Result<T>) -> Result<T, Machi
     result.map_err(|errno| MachineError::Call { what, source: errno.into() })
 }
 
+/// Why a thread could not be started.
+pub(crate) const A_THREAD: &str =
+    "with a thread more than this process may have (ulimit -u, pids.max)";
+
 /// Starts a thread that ends with `scope`.
 pub(crate) fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     body: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>, MachineError> {
-    const WHAT: &str = "with a thread more than this process may have (ulimit -u, pids.max)";
     let started = std::thread::Builder::new().spawn_scoped(scope, body);
-    started.map_err(|source| MachineError::Call { what: WHAT, source })
+    started.map_err(|source| MachineError::Call { what: A_THREAD, source })
 }
 
 pub(crate) fn pin(cpu: usize) -> Result<(), MachineError> {

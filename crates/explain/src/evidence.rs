@@ -101,7 +101,9 @@ impl<'a> Subject<'a> {
             (false, 0 | 1) => format!("`{name}`"),
             (false, many) => format!("`{name}` ({many} of them)"),
             (true, 0 | 1) => format!("a {kind}"),
-            (true, many) => format!("{many} {kind}s"),
+            (true, many) => {
+                format!("{many} {kind}{}", if kind.ends_with('x') { "es" } else { "s" })
+            }
         }
     }
 

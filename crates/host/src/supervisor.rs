@@ -144,8 +144,10 @@ pub(crate) fn supervise(plan: &Plan, board: &Rc<Board>, parent: Option<Pid>) {
         }
         Err(stop) => Err(stop),
     };
-    if process::getppid() != parent {
-        // The process that would remove the work directory is gone.
+    // After an interrupt nothing is read from the work directories, and the process that would
+    // remove them may be ending: its threads exit one by one, and until the last one has, this
+    // process keeps its parent.
+    if matches!(outcome, Err(Stop::Interrupted)) || process::getppid() != parent {
         for directory in &plan.directories {
             let _best_effort = remove_tree(Path::new(directory));
         }

@@ -83,6 +83,16 @@ fn filter() {
     IS_QUIET.store(true, Relaxed);
 }
 
+/// A system call was refused as by a filter; there is no room without it.
+#[cold]
+pub(crate) fn refused() -> bool {
+    if let Some(file) = process::file() {
+        file[H_SANDBOXED].store(1, Relaxed);
+        IS_QUIET.store(true, Relaxed);
+    }
+    false
+}
+
 extern "C" fn before_prctl(option: usize, first: usize, second: usize) -> usize {
     gives_up(option, first, second);
     real::PRCTL.address().unwrap_or(0)

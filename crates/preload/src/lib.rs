@@ -32,6 +32,7 @@ mod others;
 mod own;
 mod owners;
 mod paths;
+mod pin;
 mod process;
 mod real;
 mod robust;
@@ -160,6 +161,7 @@ export! {
     thrd_yield "rdi" (site) others::pause(&real::YIELD, site);
 
     chroot "rsi" (path, _site) spare::change_root(path);
+    mlockall "rsi" (flags, _site) pin::lock_all(flags);
     sem_post "rsi" (s, _site) hooks::post(&real::SEM_POST, s);
 }
 

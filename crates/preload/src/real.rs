@@ -211,6 +211,7 @@ reals! {
     CHROOT new c"chroot";
     CLEANUP_POP oldest c"_pthread_cleanup_pop";
     CLEANUP_PUSH oldest c"_pthread_cleanup_push";
+    MLOCKALL new c"mlockall";
     CND_BROADCAST new c"cnd_broadcast";
     CND_SIGNAL new c"cnd_signal";
     CND_TIMEDWAIT new c"cnd_timedwait";

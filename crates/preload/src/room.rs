@@ -25,6 +25,10 @@ const EINVAL: isize = -22;
 const ENOSPC: isize = -28;
 const EDQUOT: isize = -122;
 const EFBIG: isize = -27;
+// No file system answers so: the process has limited its system calls in a way that was not seen.
+const EPERM: isize = -1;
+const EACCES: isize = -13;
+const ENOSYS: isize = -38;
 
 /// Pages that are there, a bit each.
 static THERE: [AtomicU64; PAGES.div_ceil(64)] = [const { AtomicU64::new(0) }; PAGES.div_ceil(64)];
@@ -79,6 +83,7 @@ fn take(file: &Map, (page, pages): (usize, usize), missing: usize) -> bool {
     let populate = || match populate(address, pages) {
         // An older kernel: by the file. One without such calls is taken at its word.
         EINVAL => allocate(page, pages),
+        EPERM | EACCES | ENOSYS => guard::refused(),
         result => result == 0,
     };
     budget::take(missing) && (populate() || budget::put_back(missing))

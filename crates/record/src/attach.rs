@@ -8,12 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::futex::{Asks, Call, Sleep, state};
 use crate::identity::with_identities;
+use crate::launch::RECORDER;
 use crate::record::{Process, Site, Times, Waiters};
 
 /// What [`Program::source`](crate::Program::source) says of such a record.
@@ -104,6 +106,8 @@ pub struct Attached {
     mapped: Option<(Instant, Duration)>,
     /// Begin and end of its code.
     code: Vec<(u64, u64)>,
+    /// The recorder's code in it.
+    recorder: Range<u64>,
     threads: BTreeMap<u32, Thread>,
     kept_open: usize,
     pub(crate) most: usize,
@@ -170,6 +174,7 @@ impl Attached {
             memory,
             command: command(pid),
             code: code(&maps),
+            recorder: recorder(&maps),
             maps,
             mapped: None,
             threads: BTreeMap::new(),
@@ -232,10 +237,11 @@ impl Attached {
     }
 
     fn call(&self, id: u32) -> Option<Call> {
-        match &self.threads.get(&id)?.syscall {
+        let call = match &self.threads.get(&id)?.syscall {
             Some(file) => Call::read(file),
             None => Call::read(&self.syscall(id)?),
-        }
+        };
+        call.map(|call| call.of_program(&self.recorder))
     }
 
     fn syscall(&self, id: u32) -> Option<File> {
@@ -435,6 +441,12 @@ fn code(maps: &str) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> = maps.lines().filter_map(range).collect();
     all.sort_unstable();
     all
+}
+
+/// The recorder's code in a memory map.
+fn recorder(maps: &str) -> Range<u64> {
+    let lines: Vec<&str> = maps.lines().filter(|line| line.contains(RECORDER)).collect();
+    code(&lines.join("\n")).first().map_or(0..0, |(begin, end)| *begin..*end)
 }
 
 impl Word {

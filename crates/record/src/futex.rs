@@ -1,6 +1,7 @@
 //! The state of a sleeping thread in `/proc`, and libc's functions that wait in futex(2).
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
 use crate::layout;
@@ -37,8 +38,9 @@ impl Asks {
 pub(crate) enum Call {
     /// It runs, or could if it had a CPU.
     Running,
-    /// It sleeps in a system call with these first arguments.
-    Asleep { number: i64, arguments: [u64; 3], stack: u64 },
+    /// It sleeps in a system call with these first arguments, made by the instruction before
+    /// `code`.
+    Asleep { number: i64, arguments: [u64; 3], stack: u64, code: u64 },
     /// It sleeps outside of system calls.
     Faulting,
 }
@@ -63,7 +65,19 @@ impl Call {
         let mut hex = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
         let arguments = [hex()?, hex()?, hex()?];
         let stack = (0..4).filter_map(|_| hex()).last()?;
-        Some(Self::Asleep { number, arguments, stack })
+        Some(Self::Asleep { number, arguments, stack, code: hex()? })
+    }
+
+    /// The same of a thread in whose program the recorder has this code. A system call of the
+    /// recorder, for memory of its own, counts as running; in futex(2) it waits for a lock that it
+    /// put in the place of libc's.
+    pub(crate) fn of_program(self, recorder: &Range<u64>) -> Self {
+        match self {
+            Self::Asleep { number, code, .. } if number != FUTEX && recorder.contains(&code) => {
+                Self::Running
+            }
+            call => call,
+        }
     }
 
     /// Returns the futex wait of the thread, if it sleeps in futex(2).
@@ -72,7 +86,7 @@ impl Call {
         const WAITS: [u64; 5] = [0, 6, 9, 11, 13];
         const FLAGS: u64 = 128 | 256;
         match self {
-            Self::Asleep { number: FUTEX, arguments: [word, operation, value], stack } => {
+            Self::Asleep { number: FUTEX, arguments: [word, operation, value], stack, .. } => {
                 let asks = Asks { operation: operation as u32, value: value as u32 };
                 WAITS.contains(&(operation & !FLAGS)).then_some(Sleep { word, stack, asks })
             }
@@ -150,5 +164,12 @@ mod tests {
         let line = "75 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
         let call = Call::parse(line);
         assert!(matches!(call, Some(Call::Asleep { number: 75, stack: 0x007f_fd10, .. })));
+        // A call of the recorder is none of the program, unless it waits for a lock there.
+        let recorder = 0x7e00..0x8000;
+        assert!(call.is_some_and(|call| call.of_program(&recorder) == Call::Running));
+        assert!(call.is_some_and(|call| call.of_program(&(0..0)) == call));
+        let line = "202 0x1000 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
+        let call = Call::parse(line);
+        assert!(call.is_some_and(|call| call.of_program(&recorder) == call));
     }
 }

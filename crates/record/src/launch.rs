@@ -16,6 +16,8 @@ use crate::layout::BUDGET;
 use crate::place::{Directory, Place, is_own, is_safe, open_directory};
 use crate::{DIRECTORY, OBJECT, RecordError};
 
+/// How the name of the object begins, in a directory and in memory.
+pub(crate) const RECORDER: &str = "libconvoy_record";
 /// The environment variable with which the loader takes objects before a program.
 const PRELOAD: &str = "LD_PRELOAD";
 /// The environment variable with the number of filters of system calls that are known.
@@ -106,7 +108,7 @@ fn object_within(directory: &Path) -> std::io::Result<PathBuf> {
     if directory.as_os_str().as_encoded_bytes().iter().any(|byte| b": \t\n".contains(byte)) {
         return Err(refused("the loader takes no such name"));
     }
-    let name = format!("libconvoy_record-{:016x}.so", checksum(OBJECT));
+    let name = format!("{RECORDER}-{:016x}.so", checksum(OBJECT));
     let path = directory.join(&name);
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     if let Ok(there) = sys::openat(&opened, &name, read, Mode::empty())
@@ -142,13 +144,15 @@ fn is_object(file: std::fs::File) -> bool {
 /// The object in memory that cannot be changed any more, under a name that holds as long as this
 /// process has it; also when it has become another program, if it is `inherited`.
 fn in_memory(inherited: bool) -> Result<PathBuf, RecordError> {
-    let refused =
-        |source: std::io::Error| RecordError::Write { path: "memfd:convoy".into(), source };
+    let refused = |source: std::io::Error| RecordError::Write {
+        path: "memfd:libconvoy_record".into(),
+        source,
+    };
     let mut flags = MemfdFlags::ALLOW_SEALING;
     if !inherited {
         flags |= MemfdFlags::CLOEXEC;
     }
-    let memory = sys::memfd_create("convoy", flags).map_err(|error| refused(error.into()))?;
+    let memory = sys::memfd_create(RECORDER, flags).map_err(|error| refused(error.into()))?;
     let mut file = std::fs::File::from(memory);
     file.write_all(OBJECT).map_err(refused)?;
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;

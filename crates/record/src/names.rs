@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::identity::{self, FIXED, Identity, Mapped};
+use crate::launch::RECORDER;
 
 /// How the name of a lock without a variable begins; its place follows.
 pub const LOCK_OF: &str = "lock of ";
@@ -158,7 +159,7 @@ impl Names {
     /// Whether an address is in the object that is loaded before a program.
     pub(crate) fn is_recorder(&self, address: u64) -> bool {
         let file = self.own(address).and_then(|(path, _)| path.file_name());
-        file.is_some_and(|name| name.to_string_lossy().starts_with("libconvoy_record"))
+        file.is_some_and(|name| name.to_string_lossy().contains(RECORDER))
     }
 
     /// The function around an address.

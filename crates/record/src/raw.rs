@@ -229,7 +229,11 @@ impl Raw {
         (locks, yields): (&mut BTreeMap<u64, Found>, &mut BTreeMap<u64, u64>),
         waits: &mut Waits,
     ) -> std::io::Result<()> {
-        process.acquisitions_lost = total([process.acquisitions_lost, words[S_LOST]]);
+        let lost = match words[S_GROWN] {
+            GROWN => &mut process.acquisitions_lost,
+            _ => &mut process.unrecorded.uncounted,
+        };
+        *lost = total([*lost, words[S_LOST]]);
         let seconds = process.seconds;
         process.phase_s = seconds / PHASES as f64;
         for (from, count, shift, phases) in [

@@ -14,6 +14,9 @@ pub struct Unrecorded {
     pub threads: u64,
     /// Acquisitions of threads that were not recorded, as far as they were counted.
     pub acquisitions: u64,
+    /// Acquisitions of recorded threads that were not counted, because there was no room for a
+    /// table of their locks and places.
+    pub uncounted: u64,
     /// Whether anything had no room in the directory of the recording.
     pub is_short: bool,
     /// Whether it limited its system calls while it was recorded.
@@ -29,6 +32,7 @@ impl Unrecorded {
         Self {
             threads: header[H_THREADS_UNROOMED],
             acquisitions: header[H_UNRECORDED],
+            uncounted: 0,
             is_short: header[H_SHORT] > 0,
             is_sandboxed: header[H_SANDBOXED] == 1,
             children: [0, 1, 2].map(|why| header[H_CHILDREN_LOST + why]),

@@ -124,31 +124,43 @@ fn gone(processes: &[Process]) -> Vec<String> {
 
 /// Threads and processes that were not recorded, with the reason and the cure.
 fn without_room(processes: &[Process]) -> Vec<String> {
-    let sum = |of: fn(&Process) -> u64| processes.iter().map(of).sum::<u64>();
-    let (threads, unroomed) = (sum(|one| one.threads_lost), sum(|one| one.unrecorded.threads));
-    let (count, [room, place, limit]) =
-        (sum(|one| one.unrecorded.acquisitions), children(processes));
-    let of = |threads: u64| match (count, threads) {
-        (0, 1) => "A thread was not recorded".to_owned(),
-        (0, _) => format!("{threads} threads were not recorded"),
-        (_, 1) => format!("Some {count} acquisitions of a thread were not recorded"),
-        _ => format!("Some {count} acquisitions of {threads} threads were not recorded"),
+    let (free, sandboxed): (Vec<&Process>, Vec<&Process>) =
+        processes.iter().partition(|one| !one.unrecorded.is_sandboxed);
+    let lost = |of: &[&Process]| of.iter().map(|one| one.threads_lost).sum::<u64>();
+    let unroomed = free.iter().map(|one| one.unrecorded.threads).sum::<u64>();
+    let [room, place, limit] = children(&free);
+    let barred = children(&sandboxed).iter().sum();
+    let of = |processes: &[&Process], threads: u64| {
+        let count = processes.iter().map(|one| one.unrecorded.acquisitions).sum::<u64>();
+        match (count, threads) {
+            (0, 1) => "A thread was not recorded".to_owned(),
+            (0, _) => format!("{threads} threads were not recorded"),
+            (_, 1) => format!("Some {count} acquisitions of a thread were not recorded"),
+            _ => format!("Some {count} acquisitions of {threads} threads were not recorded"),
+        }
     };
     let mut all = Vec::new();
     if unroomed > 0 {
         all.push(format!(
             "{}: there was no room for them in the directory of the recording; name one with more \
              (--buffer DIR), or allow more (--buffer-size SIZE).",
-            of(unroomed)
+            of(&free, unroomed)
         ));
     }
-    if threads > unroomed {
-        all.push(format!("{}: too many lived at once.", of(threads - unroomed)));
+    if lost(&free) > unroomed {
+        all.push(format!("{}: too many lived at once.", of(&free, lost(&free) - unroomed)));
+    }
+    if lost(&sandboxed) > 0 {
+        all.push(format!(
+            "{}: the process had limited its system calls.",
+            of(&sandboxed, lost(&sandboxed))
+        ));
     }
     for (count, why) in [
         (room, "there was no room in the directory of the recording (--buffer DIR, --buffer-size)"),
         (place, "the directory of the recording cannot be opened from there (another root)"),
         (limit, "no file of 230 MB may be written or mapped there (ulimit -f, ulimit -v)"),
+        (barred, "its parent had limited its system calls"),
     ] {
         if count > 0 {
             all.push(match count {
@@ -157,19 +169,22 @@ fn without_room(processes: &[Process]) -> Vec<String> {
             });
         }
     }
-    let short = processes
-        .iter()
-        .filter(|one| one.unrecorded.is_short && one.unrecorded.threads == 0)
-        .count();
-    if short > 0 {
+    let uncounted = free.iter().map(|one| one.unrecorded.uncounted).sum::<u64>();
+    let is_short = |one: &&Process| one.unrecorded.is_short && one.unrecorded.threads == 0;
+    if uncounted > 0 {
+        all.push(format!(
+            "{uncounted} acquisitions were not counted, and not all waits have their times: there \
+             was no room in the directory of the recording; name one with more (--buffer DIR), or \
+             allow more (--buffer-size SIZE)."
+        ));
+    } else if free.iter().any(is_short) {
         all.push(
             "Not all waits have their times: there was no room in the directory of the recording; \
              name one with more (--buffer DIR), or allow more (--buffer-size SIZE)."
                 .to_owned(),
         );
     }
-    let sandboxed = processes.iter().filter(|one| one.unrecorded.is_sandboxed).count();
-    if sandboxed > 0 {
+    if !sandboxed.is_empty() {
         all.push(
             "A process limited its system calls (seccomp): from then on the recorder asked the \
              kernel for nothing, so threads and locks that came later may be missing."
@@ -180,7 +195,7 @@ fn without_room(processes: &[Process]) -> Vec<String> {
 }
 
 /// Processes that were not recorded, by reason.
-fn children(processes: &[Process]) -> [u64; 3] {
+fn children(processes: &[&Process]) -> [u64; 3] {
     [0, 1, 2].map(|why| processes.iter().map(|one| one.unrecorded.children[why]).sum())
 }
 

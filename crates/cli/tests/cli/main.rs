@@ -13,6 +13,7 @@ mod laws;
 mod load;
 mod locks;
 mod look;
+mod modes;
 mod record;
 mod report;
 mod runs;

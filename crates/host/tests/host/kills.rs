@@ -129,6 +129,28 @@ fn a_killed_program_leaves_nothing() {
 }
 
 #[test]
+fn an_interrupted_supervisor_needs_no_parent_to_leave_nothing() {
+    let _alone = alone();
+    let place = Place::new("stopped");
+    let before = Traces::now();
+    let mut child = helper_command("exec \"$@\"", &place).spawn().expect("started");
+    let program = child.id() as i32;
+    let below = wait_for(|| Some(descendants(program)).filter(|found| found.len() >= 6));
+    let all = processes();
+    let is_below = |pid: &&i32| all.contains(&(**pid, program));
+    let supervisor = *below.iter().find(is_below).expect("the program has a child");
+    // As while the threads of a killed program exit: it is there, and does nothing any more.
+    kill(program, "STOP");
+    wait_for(|| (stat(program, 0)? == "T").then_some(()));
+    kill(supervisor, "TERM");
+    wait_for(|| (stat(supervisor, 0)? == "Z").then_some(()));
+    assert_eq!(place.entries(), 0, "the supervisor removes the work directory");
+    child.kill().expect("killed");
+    child.wait().expect("reaped");
+    before.assert_nothing_new();
+}
+
+#[test]
 fn what_a_run_killed_as_a_whole_leaves_is_removed_by_the_next() {
     let _alone = alone();
     let place = Place::new("whole");

@@ -345,6 +345,27 @@ int main(int c, char **v)
         return 0;
     }
 
+    /* A filter that is not set through libc, and refuses calls without killing. */
+    IS("filter") {
+        struct sock_filter f[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 1, 0),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        };
+        struct sock_fprog p = { sizeof f / sizeof *f, f };
+        work(2);
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        register long flags asm("r10") = 0;
+        long r;
+        asm volatile("syscall" : "=a"(r) : "a"(SYS_seccomp), "D"(1), "S"(0), "d"(&p), "r"(flags)
+                     : "rcx", "r11", "memory");
+        if (r)
+            return 77;
+        work(20);
+        write(1, "ok\n", 3);
+        return 0;
+    }
     IS("dead2") {
         pthread_t a;
         pthread_create(&a, 0, dl1, 0);
@@ -717,6 +738,22 @@ int main(int c, char **v)
         return 0;
     }
 
+    /* Locks all memory, as a user who may lock little of it. */
+    IS("pinned") {
+        struct rlimit r = { 48 << 20, 48 << 20 };
+        setrlimit(RLIMIT_MEMLOCK, &r);
+        if (!getuid() && setuid(65534))
+            return 77;
+        if (mlockall(MCL_CURRENT))
+            return 78;
+        work(1);
+        FILE *f = fopen("/proc/self/status", "r");
+        char b[200];
+        long locked = 0;
+        while (fgets(b, sizeof b, f))
+            sscanf(b, "VmLck: %ld", &locked);
+        return locked > 500 && locked < 48 << 10 ? 0 : 79;
+    }
     IS("memlock") {
         mlockall(MCL_CURRENT | MCL_FUTURE);
         work(4);
