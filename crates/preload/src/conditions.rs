@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::native::{self, Deadline, Slept};
 use crate::own::{ETIMEDOUT, c11, words};
 use crate::real::{self, Real, four, one, three, two};
+use crate::turn;
 
 // Places in a `pthread_cond_t`, in words of 32 bits.
 const SEQUENCE: usize = 0;
@@ -59,6 +60,7 @@ fn wait_for(condition: usize, mutex: usize, deadline: Option<Deadline>) -> c_int
     let waiter = Waiter { mutex, waiters: &words[WAITERS] };
     let slept = cancellable(&waiter, || native::sleep(&words[SEQUENCE], sequence, deadline));
     leave(&words[WAITERS]);
+    turn::was_away();
     // The owner of a robust mutex may have died meanwhile.
     match real::MUTEX_LOCK.call([mutex, 0, 0, 0]) {
         0 if slept == Slept::Late => ETIMEDOUT,
@@ -87,6 +89,7 @@ fn cancellable(waiter: &Waiter<'_>, sleep: impl Fn() -> Slept) -> Slept {
         // SAFETY: that of the frame below, which is there until the handlers have run.
         let waiter = unsafe { &*waiter.cast::<Waiter<'_>>() };
         leave(waiter.waiters);
+        turn::was_away();
         real::MUTEX_LOCK.call([waiter.mutex, 0, 0, 0]);
     }
     native::cancellable(relock, core::ptr::from_ref(waiter) as usize, sleep)

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, compiler_f
 
 use convoy_sync::{
     AdaptiveLock, Atomic, NoSignals, Platform, Quota, RawSemaphore as _, Room, Sleep, TaskId, Turn,
-    Wake, Within, spin_by_clock, user_space,
+    Wake, Within, spin_by_clock, user_space, yield_by_clock,
 };
 
 use crate::arch;
@@ -23,6 +23,7 @@ use crate::conditions;
 use crate::native::{self, Deadline, Slept};
 use crate::own::{self, EBUSY, ETIMEDOUT};
 use crate::real::{self, one, three, two};
+use crate::turn;
 
 const EINVAL: c_int = 22;
 const CLOCK_REALTIME: c_int = 0;
@@ -84,7 +85,6 @@ impl Atomic<u32> for Word {
 
 thread_local! {
     // They have no destructors, and lie in the memory that a thread begins with.
-    static TURN: Cell<Turn> = const { Cell::new(Turn::new(0)) };
     /// Whether the thread is in a section of a queue, which a handler may interrupt.
     static IN_QUEUE: Cell<bool> = const { Cell::new(false) };
     /// A handler that interrupted such a section gave a mutex back for which others may wait.
@@ -138,12 +138,19 @@ impl Platform for Threads {
         spin_by_clock::<Self>(LOOKS_PER_CLOCK, word, until, done)
     }
 
+    fn give_way(word: &Word, until: u64, done: impl Fn(u32) -> bool) -> u32 {
+        const SCHED_YIELD: usize = 24;
+        // SAFETY: the call has no arguments and no effect on memory.
+        let yield_now = || _ = unsafe { arch::call(SCHED_YIELD, [0; 6]) };
+        yield_by_clock::<Self>(word, until, done, yield_now)
+    }
+
     fn turn() -> Turn {
-        TURN.get()
+        turn::get()
     }
 
     fn set_turn(turn: Turn) {
-        TURN.set(turn);
+        turn::set(turn);
     }
 
     fn is_real_time() -> bool {

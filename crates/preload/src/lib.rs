@@ -41,6 +41,7 @@ mod spare;
 mod stack;
 mod thread;
 mod trace;
+mod turn;
 mod waiters;
 mod wakes;
 

@@ -110,6 +110,7 @@ pub use once::Once;
 pub use once::RawOnce;
 pub use platform::{
     Access, Atomic, Integer, LOOKS_PER_CLOCK, Platform, Sleep, TaskId, Wake, spin_by_clock,
+    yield_by_clock,
 };
 pub use queued::QueuedLock;
 #[cfg(feature = "std")]

@@ -10,7 +10,7 @@
 //! thread calls [`Signals::clear`], and end every wait that admits them. Threads that never asked
 //! pay one thread-local load for each interruptible wait.
 
-use crate::platform::{Atomic, Platform, Sleep, TaskId, Wake};
+use crate::platform::{Atomic, Platform, Sleep, TaskId, Wake, yield_by_clock};
 use crate::quota::Turn;
 use core::cell::Cell;
 use core::ptr::null_mut;
@@ -228,6 +228,10 @@ impl Platform for Native {
     #[inline]
     fn spin_until(word: &AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
         spin_and_yield::<Self>(word, done, yield_now)
+    }
+
+    fn give_way(word: &AtomicU32, until: u64, done: impl Fn(u32) -> bool) -> u32 {
+        yield_by_clock::<Self>(word, until, done, yield_now)
     }
 
     #[inline]

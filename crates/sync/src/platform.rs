@@ -265,6 +265,27 @@ pub fn spin_by_clock<P: Platform>(
     }
 }
 
+/// [`Platform::give_way`] of user space: [`Platform::spin_for`] that calls `yield_now` between its
+/// looks, except for the first.
+#[inline]
+pub fn yield_by_clock<P: Platform>(
+    word: &P::AtomicU32,
+    until: u64,
+    done: impl Fn(u32) -> bool,
+    yield_now: impl Fn(),
+) -> u32 {
+    loop {
+        if let Some(value) = P::spin_looks(word, LOOKS_PER_CLOCK, &done) {
+            return value;
+        }
+        if P::now() >= until {
+            // Relaxed: the caller orders.
+            return word.load(Ordering::Relaxed);
+        }
+        yield_now();
+    }
+}
+
 /// Operations that a lock needs from its machine. See the module documentation.
 pub trait Platform: Sized + 'static {
     /// 8-bit word.
@@ -325,6 +346,13 @@ pub trait Platform: Sized + 'static {
     /// [`Self::spin_until`]. The checker looks once: time passes there whenever it likes.
     fn spin_for(word: &Self::AtomicU32, until: u64, done: impl Fn(u32) -> bool) -> u32 {
         spin_by_clock::<Self>(LOOKS_PER_CLOCK, word, until, done)
+    }
+
+    /// [`Self::spin_for`], where the word changes once a task that was just woken has run: lets
+    /// that task have this CPU if it waits for it.
+    #[inline]
+    fn give_way(word: &Self::AtomicU32, until: u64, done: impl Fn(u32) -> bool) -> u32 {
+        Self::spin_for(word, until, done)
     }
 
     /// What [`Self::set_turn`] left for the calling task; a platform that keeps nothing has a new

@@ -39,6 +39,8 @@ pub struct Waiter<P: Platform> {
     pub(crate) urgent: Cell<bool>,
     /// The lock is closed for all others while it is the first. Guarded by the inner lock.
     pub(crate) owed: Cell<bool>,
+    /// When it prepared to sleep, if the lock uses this. Guarded by the inner lock.
+    pub(crate) since: Cell<u32>,
     next: Link<P>,
     prev: Link<P>,
 }
@@ -54,6 +56,7 @@ impl<P: Platform> Waiter<P> {
             package: P::package(),
             urgent: Cell::new(false),
             owed: Cell::new(false),
+            since: Cell::new(0),
             next: Cell::new(None),
             prev: Cell::new(None),
         }

@@ -171,10 +171,13 @@ impl Platform for Model {
         Self::current() & 2 != 0 || with(|execution| execution.hurries.get()).unwrap_or(false)
     }
 
-    /// That of every other task is over.
+    /// The turns of tasks 1 and 5 are over, the turns of tasks 3 and 7 end.
     fn turn() -> Turn {
-        let over = Self::current() % 2 == 1;
-        if over { Turn::over(Self::now()) } else { Turn::default() }
+        match Self::current() % 4 {
+            1 => Turn::over(Self::now()),
+            3 => Turn::ending(Self::now()),
+            _ => Turn::default(),
+        }
     }
 
     fn spin_until(word: &Word<u32>, done: impl Fn(u32) -> bool) -> u32 {

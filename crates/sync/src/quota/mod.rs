@@ -26,22 +26,28 @@
 //!
 //! ```text
 //! down    no flags, units > 0: units -= 1
-//!         else, unless CLOSED, or the queue is not empty and the turn of the task is over or the
-//!         first waiter overdue:
+//!         if the turn of the task ends: summon the first sleeper
+//!         if CLOSED for the only waiter: yield the CPU for a while until that has come and gone
+//!         unless CLOSED, or the queue is not empty and the turn of the task is over or the first
+//!         waiter overdue:
 //!             take a unit past the queue, or spin for a while until there is one
 //!         else queue at the tail and sleep; summon the first sleeper if the turn was over, set
 //!             CLOSED if the first waiter is overdue
 //! woken   take a unit, or spin for a while until there is one:  leave, begin a turn
-//!         else: cancel, or sleep again in the same place; set CLOSED if that is the first place
-//!             and a handoff is due
-//! up      units += 1; if SHORT: set CLOSED if a handoff is due; summon the first sleeper
+//!         else, if that is the first waiter and a handoff is due: set CLOSED, spin again
+//!         else: cancel, or sleep again in the same place
+//! up      units += 1; if SHORT: set CLOSED if a handoff is due and the first waiter has slept
+//!             for PATIENCE_NS; summon the first sleeper
 //! settle  after every change under the inner lock: set the flags as in the table; if units are
 //!         free then and SHORT, summon the first sleeper
 //! ```
 //!
 //! A handoff is *due* if the first waiter has been the first for `PATIENCE_NS`, and the last
-//! handoff was a turn ago. The first waiter is *overdue* once it has been that for `OVERDUE_NS`,
-//! asleep or on its way to a CPU. CLOSED is cleared when the waiter that it was set for leaves.
+//! handoff was a turn ago. A release hands the lock to a sleeper only if sections are long: a
+//! waiter that is only woken would find the lock taken. After a short section the waiter is woken
+//! first, closes the lock when it runs, and the lock does not idle. The first waiter is *overdue*
+//! once it has been that for `OVERDUE_NS`, asleep or on its way to a CPU. CLOSED is cleared when
+//! the waiter that it was set for leaves.
 //!
 //! The turn of a real-time task does not end; it waits before other tasks, and has `S` more places.
 //!
@@ -77,7 +83,8 @@
 //! come at a time keep none out. With N waiters every other turn lasts T(N) = [`ROUND_NS`] / N,
 //! within [`TURN_NS_MIN`] and [`TURN_NS_MAX`]; on `c` CPUs that run nothing else, each of N tasks
 //! has a turn every N turns / `c`: at most max([`ROUND_NS`], N x [`TURN_NS_MIN`]) / `c`, and `c`
-//! sections. A turn may last half as long again, because the clock is read only from time to time.
+//! sections. A turn may last five eighths longer: it continues for an eighth while the next task
+//! wakes up, and the clock is read only from time to time.
 //!
 //! That rests on tasks that want the lock often; the bound for each waiter does not. With C the
 //! longest section, W the longest time from a wakeup to the first instruction, and k waiters
@@ -88,15 +95,17 @@
 //! (k + 1) x (max(OVERDUE, T(N)) + 2 C + 2 W)       while it waits for a CPU
 //! ```
 //!
-//! From the moment in which the time of the first waiter has passed, each other task takes the lock
-//! at most once more before it: the unit of an `up` is free for an instant before the lock is
-//! closed. (A task with critical sections shorter than T(N) / 4 reads it once in up to 64 of them.)
-//! `convoy check quota` searches that bound in the scenarios `hog` and `two-hogs`. It holds
-//! whatever owners do: reacquire immediately, sleep, or yield the CPU; for `try_lock` and timed
-//! waits, which `CLOSED` excludes, too; and for waiters requeued from a condition variable.
+//! A task that reacquires the lock immediately after short sections can pass the first waiter for
+//! W, while that wakes up. Otherwise, from the moment in which the time of the first waiter has
+//! passed, each other task takes the lock at most once more before it: the unit of an `up` is free
+//! for an instant before the lock is closed. (A task with critical sections shorter than T(N) / 4
+//! reads the clock once in up to 64 of them.) `convoy check quota` searches that bound in the
+//! scenarios `hog` and `two-hogs`. It holds whatever owners do: reacquire immediately, sleep, or
+//! yield the CPU; for `try_lock` and timed waits, which `CLOSED` excludes, too; and for waiters
+//! requeued from a condition variable.
 //!
-//! A handoff lets the lock idle for W, at most once in T(N), and not at all where turns serve the
-//! waiters before one is due.
+//! A handoff to a sleeper lets the lock idle for W, at most once in T(N), after a section of
+//! `PATIENCE_NS` or more, and not at all where turns serve the waiters before one is due.
 //!
 //! A real-time task waits for the owner and for concurrently running tasks, at most a turn each.
 //!
@@ -106,7 +115,9 @@
 //! the first wait; elsewhere the queue is in the lock. Uncontended: one compare-exchange, one
 //! addition. A turn costs two switches of tasks, one wake-up and three inner sections, once in at
 //! least [`TURN_NS_MIN`]. A waiter spins for at most 4 us, half of the cost of a sleep and a
-//! wakeup, and halves this time after each unsuccessful spin, down to 0.5 us.
+//! wakeup, and halves this time after each unsuccessful spin, down to 0.5 us. The first waiter
+//! spins for 20 us once it has closed the lock, and a task yields the CPU for at most 50 us to the
+//! only waiter that the lock was handed to: each at most once in T(N).
 //!
 //! ## Lineage
 //!
@@ -126,6 +137,7 @@ mod condvar;
 mod room;
 mod rwlock;
 mod settle;
+mod spin;
 mod turn;
 
 #[cfg(feature = "std")]
@@ -138,7 +150,8 @@ pub use room::{Room, Within};
 #[cfg(feature = "std")]
 pub use rwlock::NativeQuotaRwLock;
 pub use rwlock::QuotaRwLock;
-use settle::{Cause, Entry};
+use settle::{Cause, Entry, stamp};
+use spin::SPIN_NS;
 pub use turn::Turn;
 
 use crate::event::LockEvent;
@@ -246,31 +259,6 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         self.take(self.word.load(Relaxed), 0)
     }
 
-    /// Takes a unit that the flags in `allowed` do not keep from this task, as soon as there is one
-    /// within the time that the task spins.
-    fn compete(&self, allowed: u32) -> bool {
-        // Relaxed: taking the unit is what orders.
-        let mut seen = self.word.load(Relaxed);
-        if self.take(seen, allowed) {
-            return true;
-        }
-        let free = |word: u32| word >= UNIT && word & FLAGS & !allowed == 0;
-        let mut turn = P::turn();
-        let until = P::now() + turn.spin_ns();
-        let taken = loop {
-            seen = P::spin_for(&self.word, until, free);
-            if !free(seen) {
-                break false;
-            }
-            if self.take(seen, allowed) {
-                break true;
-            }
-        };
-        turn.spun(taken);
-        P::set_turn(turn);
-        taken
-    }
-
     #[inline]
     fn down_common(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
         if self.take(UNIT, 0) {
@@ -286,12 +274,16 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             return self.poll(deadline);
         }
         let entry = self.entry();
-        let competes = entry == Entry::Competes;
-        if competes && self.compete(OPEN) {
+        if entry == Entry::Ends {
+            self.announce();
+        }
+        let competes = matches!(entry, Entry::Competes | Entry::Ends);
+        if self.give_way(if competes { OPEN } else { 0 }) || competes && self.compete(OPEN, SPIN_NS)
+        {
             return Ok(());
         }
         let is_urgent = P::is_real_time();
-        if is_urgent && !competes && self.compete(OPEN) {
+        if is_urgent && !competes && self.compete(OPEN, SPIN_NS) {
             return Ok(());
         }
         self.wait(if is_urgent { Entry::Competes } else { entry }, is_urgent, sleep, deadline)
@@ -324,6 +316,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     ) -> Result<(), WaitError> {
         let waiter = Waiter::new(false);
         waiter.urgent.set(is_urgent);
+        waiter.since.set(stamp::<P>());
         let room = self.room.queue();
         room.inner.lock();
         // SAFETY: the inner lock is held; the record stays on this stack until it is removed below.
@@ -331,7 +324,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         P::event(LockEvent::Contended, self, waiter.task);
         waiter.prepare();
         let cause = match entry {
-            Entry::Competes => Cause::Change,
+            Entry::Competes | Entry::Ends => Cause::Change,
             Entry::Yields => Cause::Turn,
             Entry::Overdue => Cause::Overdue,
         };
@@ -349,6 +342,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     unsafe fn requeue(&self, waiter: &Waiter<P>) {
         let room = self.room.queue();
         room.inner.lock();
+        waiter.since.set(stamp::<P>());
         // SAFETY: the inner lock is held, and the record stays by the contract.
         unsafe { room.push(waiter) };
         let sleeper = self.settle(room, Cause::Change);
@@ -367,8 +361,12 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let result = loop {
             let ended = waiter.sleep(sleep, deadline);
             let competes = waiter.is_woken();
-            let taken = competes && self.compete(if waiter.is_owed() { FLAGS } else { OPEN });
+            let allowed = if waiter.is_owed() { FLAGS } else { OPEN };
+            let mut taken = competes && self.compete(allowed, SPIN_NS);
             room.inner.lock();
+            if competes && !taken && allowed == OPEN && waiter.is_first() {
+                taken = self.insist(room, waiter);
+            }
             // Now nobody can summon it any more.
             if waiter.is_woken() {
                 room.answer(competes.then_some(taken), S);
@@ -384,9 +382,9 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
                 P::event(LockEvent::Interrupted, self, waiter.task);
                 break Err(WaitError::Interrupted);
             }
+            waiter.since.set(stamp::<P>());
             waiter.prepare();
-            let in_vain = competes && waiter.is_first();
-            let sleeper = self.settle(room, if in_vain { Cause::InVain } else { Cause::Change });
+            let sleeper = self.settle(room, Cause::Change);
             room.unlock(sleeper);
         };
         // SAFETY: the inner lock is held, and nobody else removes records (I4).

@@ -2,6 +2,7 @@
 //! waiter is summoned, and when the lock is closed for all but the first.
 
 use super::room::{Room, Within};
+use super::turn::Phase;
 use super::{ARRIVAL_NS, CLOSED, FLAGS, QUEUED, Quota, SHORT, UNIT, turn_ns};
 use crate::event::LockEvent;
 use crate::lock::RawLock as _;
@@ -51,6 +52,8 @@ fn ns_since<P: Platform>(then: u32) -> u64 {
 pub(super) enum Entry {
     /// Takes a unit past the queue if it can.
     Competes,
+    /// The same, and its turn ends soon: the first sleeper is summoned.
+    Ends,
     /// Queues, since its turn is over.
     Yields,
     /// Queues, since the first waiter is overdue.
@@ -68,23 +71,32 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let quota = turn_ns(room.waiting.load(Relaxed));
         let mut turn = P::turn();
         let looked = Cell::new(false);
-        let over = turn.meet(quota, ARRIVAL_NS, || {
+        let phase = turn.meet(quota, ARRIVAL_NS, || {
             looked.set(true);
             P::now()
         });
         P::set_turn(turn);
         let overdue = || P::is_late(ns_since::<P>(room.claimed()) >= OVERDUE_NS);
         if looked.get() && overdue() {
-            Entry::Overdue
-        } else if over {
-            Entry::Yields
-        } else {
-            Entry::Competes
+            return Entry::Overdue;
+        }
+        match phase {
+            Phase::On => Entry::Competes,
+            Phase::Ends => Entry::Ends,
+            Phase::Over => Entry::Yields,
         }
     }
 
+    /// Summons the first sleeper while the turn of the calling task continues.
+    pub(super) fn announce(&self) {
+        let room = self.room.queue();
+        room.inner.lock();
+        let sleeper = self.settle(room, Cause::Turn);
+        room.unlock(sleeper);
+    }
+
     /// Whether from now on only the first waiter may take a unit (I5).
-    fn closes(room: &Within<P, R::Inner>, first: &Waiter<P>, cause: Cause) -> bool {
+    pub(super) fn closes(room: &Within<P, R::Inner>, first: &Waiter<P>, cause: Cause) -> bool {
         if first.owed.get() {
             return true;
         }
@@ -94,8 +106,12 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             Cause::Change | Cause::Turn => false,
             Cause::Unit if first.is_woken() => false,
             Cause::Unit | Cause::InVain => {
-                let claimed = P::is_late(ns_since::<P>(room.claimed()) >= PATIENCE_NS);
-                claimed && P::is_late(ns_since::<P>(room.closed.get()) >= turn)
+                // A sleeper that no release has woken for as long waits for a long section: it
+                // would find the lock taken. After a short one it closes the lock when it runs.
+                let slept =
+                    cause == Cause::InVain || ns_since::<P>(first.since.get()) >= PATIENCE_NS;
+                let waited = slept && ns_since::<P>(room.claimed()) >= PATIENCE_NS;
+                P::is_late(waited) && P::is_late(ns_since::<P>(room.closed.get()) >= turn)
             }
             Cause::Overdue => P::is_late(ns_since::<P>(room.claimed()) >= OVERDUE_NS),
         };

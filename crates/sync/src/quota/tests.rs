@@ -154,10 +154,14 @@ fn a_lock_is_closed_for_all_but_the_first_waiter_once_that_is_due() {
         assert!(lock.settle(room, Cause::Unit).is_some() && word() == QUEUED | SHORT);
         waiters[0].prepare();
         closes();
+        waiters[0].since.set(stamp::<Native>());
+        assert!(lock.settle(room, Cause::Unit).is_some() && word() == QUEUED | SHORT);
+        waiters[0].prepare();
+        std::thread::sleep(core::time::Duration::from_nanos(2 * PATIENCE_NS));
         assert!(lock.settle(room, Cause::Unit).is_some(), "the first is summoned");
         assert_eq!((word(), waiters[0].is_owed()), (QUEUED | CLOSED, true));
         lock.word.fetch_add(UNIT, Relaxed);
-        assert!(!lock.down_trylock() && !lock.compete(OPEN) && lock.compete(FLAGS));
+        assert!(!lock.down_trylock() && !lock.compete(OPEN, 0) && lock.compete(FLAGS, 0));
         // Another one before it is not kept out, and the claim is not lost.
         waiters[0].prepare();
         assert_eq!(lock.settle(room, Cause::Change), None);

@@ -1,0 +1,79 @@
+//! How a task that does not sleep waits for a [`Quota`].
+
+use super::room::{Room, Within};
+use super::settle::Cause;
+use super::{CLOSED, FLAGS, Quota, UNIT};
+use crate::lock::RawLock as _;
+use crate::platform::{Atomic, Platform};
+use crate::queue::Waiter;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Nanoseconds for which a task spins before it sleeps, at most: half of the cost of a sleep and a
+/// wakeup in CPU time, here and on the CPU of the task that wakes it.
+pub(super) const SPIN_NS: u64 = 4_000;
+
+/// Nanoseconds for which the first waiter spins once it has closed the lock: longer, because the
+/// lock idles for a wakeup if it sleeps. At most once in a turn, of which it is a twentieth.
+const CLOSED_NS: u64 = 20_000;
+
+/// Nanoseconds in which a task lets the only waiter, to which the lock was handed, come and go: a
+/// slow wakeup. If it slept instead, the lock would idle for a second wakeup.
+const GIVE_WAY_NS: u64 = 50_000;
+
+impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
+    /// Takes a unit that the flags in `allowed` do not keep from this task, as soon as there is one
+    /// within `longest` nanoseconds, or less if the task has spun in vain before.
+    pub(super) fn compete(&self, allowed: u32, longest: u64) -> bool {
+        // Relaxed: taking the unit is what orders.
+        if self.take(self.word.load(Relaxed), allowed) {
+            return true;
+        }
+        let mut turn = P::turn();
+        let until = P::now() + turn.spin_ns(longest);
+        let taken = self.spin(allowed, |free| P::spin_for(&self.word, until, free));
+        turn.spun(taken);
+        P::set_turn(turn);
+        taken
+    }
+
+    /// While the lock is closed for its only waiter: takes the unit that it leaves, if the flags in
+    /// `allowed` alone do not keep it from this task.
+    pub(super) fn give_way(&self, allowed: u32) -> bool {
+        // Relaxed: hints; taking the unit is what orders.
+        let is_closed = self.word.load(Relaxed) & CLOSED != 0;
+        if !is_closed || self.room.queue().waiting.load(Relaxed) != 1 {
+            return false;
+        }
+        let until = P::now() + GIVE_WAY_NS;
+        self.spin(allowed, |free| P::give_way(&self.word, until, free))
+    }
+
+    /// Takes a unit that `look` has seen, which ends when its time is over.
+    fn spin(&self, allowed: u32, look: impl Fn(&dyn Fn(u32) -> bool) -> u32) -> bool {
+        let free = |word: u32| word >= UNIT && word & FLAGS & !allowed == 0;
+        loop {
+            let seen = look(&free);
+            if !free(seen) {
+                return false;
+            }
+            if self.take(seen, allowed) {
+                return true;
+            }
+        }
+    }
+
+    /// The first waiter was summoned and has taken nothing: closes the lock for all others if that
+    /// is due, and competes again before it sleeps. The inner lock is held before and after.
+    pub(super) fn insist(&self, room: &Within<P, R::Inner>, waiter: &Waiter<P>) -> bool {
+        if !Self::closes(room, waiter, Cause::InVain) {
+            return false;
+        }
+        let sleeper = self.settle(room, Cause::Change);
+        room.unlock(sleeper);
+        // It runs: the owner's next release is its own.
+        let until = P::now() + CLOSED_NS;
+        let taken = self.spin(FLAGS, |free| P::spin_for(&self.word, until, free));
+        room.inner.lock();
+        taken
+    }
+}
