@@ -41,8 +41,9 @@
 //! ## Progress and fairness
 //!
 //! The task that has slept longest is woken first. A waiter that arrives during a grant reads the
-//! number after it and sleeps behind; only a waiter that is about to sleep may take the grant of
-//! another, which then continues to sleep.
+//! number after it and sleeps behind. Any waiter may take a grant: one that is about to sleep, or
+//! that was woken and runs earlier; the task that was woken for it continues to wait. So a task
+//! that waits for a CPU may be passed any number of times.
 //!
 //! ## Cost
 //!

@@ -396,14 +396,11 @@ pub(super) fn run(
     let mut routines = Vec::with_capacity(instance.tasks.len());
     let stacks = stacks(instance.tasks.len());
     for ((task, body), stack) in instance.tasks.into_iter().enumerate().zip(stacks) {
-        execution.shared.borrow_mut().place(&*body);
         let range = (stack.limit().get(), stack.base().get());
         Task::clear(range);
         execution.tasks.push(Task::new(range));
         routines.push(Some(routine(task, body, stack)));
     }
-    execution.shared.borrow_mut().place(&execution.tasks[..]);
-    execution.shared.borrow_mut().place(&routines[..]);
     EXECUTION.set(&raw const execution);
     // What a task does before its first visible operation concerns nobody else.
     for task in 0..routines.len() {

@@ -263,8 +263,9 @@ pub fn explore(scenario: &Scenario, budget: Budget) -> Report {
     search(scenario, budget, false)
 }
 
-/// [`explore`] that remembers states, see [`Model::shares`](super::Model::shares).
-pub(crate) fn explore_states(scenario: &Scenario, budget: Budget) -> Report {
+/// [`explore`] that follows no order beyond a state that was met before. The tasks of `scenario`
+/// share only objects named with [`Model::shares`](super::Model::shares).
+pub fn explore_states(scenario: &Scenario, budget: Budget) -> Report {
     search(scenario, budget, true)
 }
 

@@ -41,8 +41,7 @@ mod scenario;
 mod schedule;
 mod shorten;
 
-pub(crate) use explore::explore_states;
-pub use explore::{Budget, Report, Told, Violation, explore, replay};
+pub use explore::{Budget, Report, Told, Violation, explore, explore_states, replay};
 pub use platform::{Model, Word};
 pub use scenario::{End, Failure, Instance, Property, Scenario, Verdict};
 pub use schedule::{Schedule, ScheduleError};

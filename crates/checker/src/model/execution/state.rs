@@ -5,11 +5,17 @@
 //! memory of both, and what the execution itself knows of its tasks. Words that nothing reads any
 //! more make two states of one, which costs executions and hides none; what a task has left below
 //! its stack is cleared after each step, since the frames of its next calls would keep it.
+//!
+//! Addresses differ between two processes, and would make the number of states differ more. So an
+//! address in a stack or a named object counts as an offset from there, one in the program as an
+//! offset from its start, and all others as one number: they are pointers to private memory of a
+//! task on the heap or to freed memory, some of them left on a stack by earlier calls.
 
 use super::{Execution, STACK, Status, Task};
 use core::cell::Cell;
 use corosensei::stack::{DefaultStack, Stack as _};
 use corosensei::{Coroutine, Yielder};
+use std::ops::{Range, RangeInclusive};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -19,7 +25,7 @@ const CLEARED: usize = 1024;
 /// Bytes of a stack that are cleared before an execution: more than tasks use.
 const USED: usize = 8 << 10;
 
-/// What tasks share, and have the addresses of.
+/// The named objects that tasks share.
 #[derive(Default)]
 pub(super) struct Shared {
     objects: Vec<Object>,
@@ -33,7 +39,7 @@ pub(super) type Named = Cell<Option<(usize, usize)>>;
 struct Object {
     start: usize,
     bytes: usize,
-    /// Its words at the start, if they belong to the state.
+    /// Its words at the start.
     words: Vec<u64>,
 }
 
@@ -79,30 +85,38 @@ fn word(address: usize) -> u64 {
 }
 
 impl Shared {
-    /// Tasks have addresses in there, and its content is looked at otherwise, or never changes.
-    pub(super) fn place<T: ?Sized>(&mut self, object: &T) {
-        let (start, bytes) = (ptr::from_ref(object).addr(), size_of_val(object));
-        self.objects.push(Object { start, bytes, words: Vec::new() });
-    }
-
-    /// An address without the place where the allocator has put the object.
-    fn settled(&self, word: u64) -> u64 {
-        let found = self.objects.iter().zip(1_u64..).find_map(|(object, number)| {
-            let offset = word.wrapping_sub((object.start - COUNTS) as u64);
-            (offset < (object.bytes + COUNTS) as u64).then_some(number << 48 | offset)
-        });
-        found.unwrap_or(word)
-    }
-
-    fn digest(&self, digest: &mut Digest) {
-        for object in self.objects.iter().filter(|object| !object.words.is_empty()) {
-            for (&before, now) in object.words.iter().zip(object.now()) {
-                // Bytes between two fields are as they were, whatever they are.
-                digest.add(if now == before { 0 } else { self.settled(now).wrapping_add(1) });
-            }
-        }
+    /// The number of the object with that address, and where in there it is.
+    fn find(&self, address: u64) -> Option<(u64, u64)> {
+        self.objects.iter().zip(1_u64..).find_map(|(object, number)| {
+            let offset = address.wrapping_sub((object.start - COUNTS) as u64);
+            (offset < (object.bytes + COUNTS) as u64).then_some((number, offset))
+        })
     }
 }
+
+/// The mapped parts of this program: code and constants.
+fn image() -> &'static Range<u64> {
+    static IMAGE: OnceLock<Range<u64>> = OnceLock::new();
+    IMAGE.get_or_init(|| {
+        let here = (image as fn() -> &'static Range<u64>) as usize as u64;
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let parts = maps.lines().filter_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (start, end) = range.split_once('-')?;
+            let part = [start, end].map(|text| u64::from_str_radix(text, 16).ok());
+            Some((part[0]?..part[1]?, rest.split_whitespace().nth(4)?.to_owned()))
+        });
+        let parts: Vec<_> = parts.collect();
+        let own = parts.iter().find(|(part, _)| part.contains(&here));
+        let own = parts.iter().filter(|(_, file)| own.is_some_and(|(_, own)| own == file));
+        let own = own.map(|(part, _)| part);
+        let (start, end) = (own.clone().map(|part| part.start), own.map(|part| part.end));
+        start.min().unwrap_or(here)..end.max().unwrap_or(here)
+    })
+}
+
+/// Where the kernel maps programs, libraries, heaps and stacks of x86-64 and aarch64, in TiB.
+const MAPPED: RangeInclusive<u64> = 0x55..=0x7f;
 
 impl Task {
     /// Clears what earlier executions have left on the stack that ends at `base`.
@@ -175,15 +189,37 @@ impl Execution {
         (task.frame.get() & !15) - self.below
     }
 
+    /// An address independent of the choices of the kernel and the allocator.
+    fn settled(&self, shared: &Shared, word: u64) -> u64 {
+        if !MAPPED.contains(&(word >> 40)) {
+            return word;
+        }
+        let on_stack = |task: &Task| (task.stack.0 as u64..=task.stack.1 as u64).contains(&word);
+        if let Some(task) = self.tasks.iter().position(on_stack) {
+            return (1 + task as u64) << 56 | (self.tasks[task].stack.1 as u64 - word);
+        }
+        if let Some((number, offset)) = shared.find(word) {
+            return number << 48 | offset;
+        }
+        let image = image();
+        if image.contains(&word) { 0xfe << 56 | (word - image.start) } else { 0xff << 56 }
+    }
+
     /// The state, if the scenario has named its objects; with the task that ran last where that
     /// makes a difference.
     pub(in crate::model) fn state(&self, last: Option<usize>) -> Option<u128> {
         let shared = self.shared.borrow();
-        if shared.objects.iter().all(|object| object.words.is_empty()) {
+        if shared.objects.is_empty() {
             return None;
         }
         let mut digest = Digest([1, 2]);
-        shared.digest(&mut digest);
+        for object in &shared.objects {
+            for (&before, now) in object.words.iter().zip(object.now()) {
+                // Bytes between two fields are as they were, whatever they are.
+                let changed = || self.settled(&shared, now).wrapping_add(1);
+                digest.add(if now == before { 0 } else { changed() });
+            }
+        }
         digest.add(last.map_or(0, |last| 1 + last as u64) << 1 | u64::from(self.hurries.get()));
         for task in &self.tasks {
             let status = task.status.get();
@@ -204,11 +240,11 @@ impl Execution {
             if status == Status::Asleep {
                 let asleep = |other: &&Task| other.status.get() == Status::Asleep;
                 let earlier = |other: &&Task| other.asleep_since.get() < task.asleep_since.get();
-                digest.add(shared.settled(task.asleep_on.get() as u64));
+                digest.add(self.settled(&shared, task.asleep_on.get() as u64));
                 digest.add(self.tasks.iter().filter(asleep).filter(earlier).count() as u64);
             }
             for address in (self.low(task)..task.stack.1).step_by(8) {
-                digest.add(shared.settled(word(address)));
+                digest.add(self.settled(&shared, word(address)));
             }
         }
         let [one, other] = digest.0;
