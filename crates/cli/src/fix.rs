@@ -4,7 +4,7 @@ use crate::fail::Failure;
 use crate::output;
 use crate::predict::{Replays, print};
 use clap::Args;
-use convoy_predict::{Advice, Question, policies};
+use convoy_predict::{Advice, Effort, Question, policies};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &Fix) -> Result<ExitCode, Failure> {
         policies: policies(&record),
         split: Some(args.split),
         rounds: args.replays.rounds,
+        effort: Effort::FULL,
     };
     let advice = Advice::new(&record, args.replays.prediction(&record, question)?);
     let json = || serde_json::to_string_pretty(&advice).expect("numbers and text") + "\n";

@@ -9,7 +9,9 @@ use crate::output;
 use crate::presets::Sets;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use convoy_predict::{Choice, Machines, PredictError, Prediction, Question, names, predict};
+use convoy_predict::{
+    Choice, Effort, Machines, PredictError, Prediction, Question, names, predict,
+};
 use convoy_record::Record;
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -84,6 +86,7 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
         policies: args.policy.clone(),
         split: args.split,
         rounds: args.replays.rounds,
+        effort: Effort::FULL,
     };
     let prediction = args.replays.prediction(&Arc::new(args.replays.record()?), question)?;
     let text = || print::text(&prediction);

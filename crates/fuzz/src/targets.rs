@@ -9,7 +9,7 @@ use convoy_lab::experiment::{Changes, Experiment, Plan};
 use convoy_lab::record::Record;
 use convoy_lab::sweep::Shard;
 use convoy_machine::Preset;
-use convoy_predict::{Advice, Machines, Question, policies, predict};
+use convoy_predict::{Advice, Effort, Machines, Question, policies, predict};
 use convoy_record::{Account, Record as Program, import, layout, raw};
 use convoy_report::RecordedReport;
 use convoy_store::{Filter, Store};
@@ -179,6 +179,8 @@ fn read_prediction(bytes: &[u8]) {
         policies: policies(&record),
         split: Some(2),
         rounds: 1,
+        // A prediction of full length takes a third of a second.
+        effort: Effort::LEAST,
     };
     if let Ok(prediction) = predict(&record, &machines, &question) {
         let advice = Advice::new(&record, prediction);

@@ -1,18 +1,17 @@
 //! The behaviour of a recorded program, the input of its replay.
 
+use crate::away::Away;
 use crate::doubt::others_cpus;
 use crate::moving::moved;
 use crate::script::{Written, script};
-use convoy_record::{Kind, LOCK_OF, Lock, Process, Record, Site, Times, is_passing};
-use convoy_runs::replay::{self, Behaviour, Mode, Script, Section, Span, Spread};
+use convoy_record::{Kind, LOCK_OF, Lock, Process, Record, Site, is_passing};
+use convoy_runs::replay::{self, Behaviour, Mode, Script, Section};
 use std::sync::Arc;
 
 /// Share of acquisitions, and of waiting, below which a lock is left out.
 const LITTLE: f64 = 0.001;
 /// Locks of one name that are distinguished.
 const INSTANCES: u64 = 64;
-/// CPU use by all programs, of the CPUs there were, below which an absence from the CPU was sleep.
-const BUSY: f64 = 0.9;
 
 /// Returns the process with the most contended locks, and its locks that matter.
 pub fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
@@ -65,8 +64,7 @@ pub(crate) fn behaviour(
     in_order: bool,
 ) -> (Behaviour, Written) {
     let cpus = record.program.cpus.max(1);
-    let others_s = record.program.disturbance.others_s;
-    let spare = process.cpu_s + others_s < BUSY * process.seconds * f64::from(cpus);
+    let away = Away::new(&record.program, process, locks);
     let mut behaviour = Behaviour { cpus, ..Behaviour::default() };
     let all = threads(process, locks);
     for (index, lock) in locks.iter().enumerate() {
@@ -85,8 +83,8 @@ pub(crate) fn behaviour(
             count: site.count,
             // Locks of one name have the same threads, and those that ended made room for others.
             threads: regulars(site).clamp(1, all) as u32,
-            hold: span(&site.hold_on, &site.hold_off, spare),
-            think: span(&site.think_on, &site.think_off, spare),
+            hold: away.span(&site.hold_on, &site.hold_off),
+            think: away.span(&site.think_on, &site.think_off),
         }));
     }
     let count: u64 = behaviour.sections.iter().map(|one| one.count).sum();
@@ -103,14 +101,18 @@ pub(crate) fn behaviour(
     behaviour.before.clone_from(&behaviour.locks);
     let per_call = |seconds: f64| seconds * 1e9 / count.max(1) as f64;
     behaviour.ready_ns = ready_s(process).map(per_call);
+    behaviour.away_ns = away.total_s(locks).map(per_call);
     behaviour.moved = moved(process, locks);
     behaviour.is_disturbed = others_cpus(&record.program).is_some();
     if !in_order {
         return (behaviour, Written::default());
     }
-    let mut written = script(process, locks, spare);
+    let mut written = script(process, locks, away);
     if let Some(script) = written.script.take() {
         ordered(&mut behaviour, script, (process, locks, seconds));
+        let plain: Vec<&Lock> = locks.iter().copied().filter(|lock| !lock.is_built()).collect();
+        let per_call = |seconds: f64| seconds * 1e9 / behaviour.total.max(1) as f64;
+        behaviour.away_ns = away.total_s(&plain).map(per_call);
         let idle_s = written.idle_s.min(seconds * f64::from(behaviour.threads));
         behaviour.idle_ns = idle_s * 1e9 / (behaviour.rate * seconds);
     }
@@ -236,29 +238,10 @@ pub(crate) fn busy_s(process: &Process, locks: &[&Lock]) -> f64 {
     }
 }
 
-/// Work with a switch in it slept if CPUs were to be had, or if it is switched away more often than
-/// it can have lost its CPU. Otherwise it was preempted, and the virtual machine preempts it, too.
-fn span(on: &Times, off: &Times, spare: bool) -> Span {
-    let spread = |times: &Times| Spread::new(&times.buckets, times.mean_s() * 1e9);
-    let share = off.count as f64 / (on.count + off.count).max(1) as f64;
-    let slept = spare || on.count == 0 || is_sleep(share, on.mean_s() * 1e9);
-    Span { work: spread(on), sleeps: if slept { share } else { 0.0 }, sleep: spread(off) }
-}
-
-/// Whether work that takes so long on a CPU, and is switched away from it in this share of all
-/// times, gives the CPU up by itself.
-pub(crate) fn is_sleep(share: f64, work_ns: f64) -> bool {
-    /// A thread keeps its CPU at least that long among others: the least time slice of kernels from
-    /// 2.6.23 on (`sched_min_granularity_ns`, 0.75 ms; 0.7 ms of `base_slice_ns`).
-    const SLICE_NS: f64 = 700_000.0;
-    /// Switches that tell nothing: wakeups of others that preempt.
-    const SOME: f64 = 0.1;
-    share > SOME + work_ns / SLICE_NS
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use convoy_record::Times;
 
     /// A mutex of this name that is waited for so long at its first place.
     fn mutex(name: &str, wait_s: f64, places: &[&str]) -> Lock {
@@ -320,13 +303,6 @@ mod tests {
         assert_eq!(threads(&process, &[&mostly_one]), 2, "somebody waited");
         let older = Lock { instances: 1, sites: vec![site(9000, 6, 0)], ..Lock::default() };
         assert_eq!(threads(&process, &[&older]), 6, "a record that does not tell");
-    }
-
-    #[test]
-    fn short_work_that_is_always_switched_away_sleeps() {
-        assert!(is_sleep(0.9, 300.0), "usleep after 0.3 us of work");
-        assert!(!is_sleep(0.002, 5000.0), "5 us beside other programs");
-        assert!(!is_sleep(0.9, 800_000.0), "a time slice of work");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use convoy_kernel::KernelPreset;
 use convoy_record::{Account, Lock, Process, Record};
 use convoy_runs::lock_loop::LoopResult;
-use convoy_runs::replay::{Anchor, Behaviour, Gates, Kind, Pace, Replay, Step};
+use convoy_runs::replay::{Anchor, Behaviour, Effort, Gates, Kind, Pace, Replay, Step};
 use convoy_runs::virtual_end::VirtualError;
 use convoy_runs::virtual_locks::VirtualLocksPoint;
 
@@ -37,6 +37,8 @@ pub struct Question {
     pub split: Option<u32>,
     /// Simulations of each row.
     pub rounds: u64,
+    /// How much of the host's time each may take.
+    pub effort: Effort,
 }
 
 /// One row before it is run.
@@ -191,6 +193,7 @@ fn cells(
                 looks: if machine.topology.cpus == 1 { Some(0) } else { choice.looks },
                 whole: false,
                 others_cpus: 0.0,
+                effort: question.effort,
                 seed,
                 kernel: placing(&machines.kernel, &behaviour, seed),
                 machine,

@@ -6,6 +6,7 @@ use convoy_runs::replay::{Behaviour, Gates};
 use serde::Serialize;
 
 use crate::Point;
+use crate::away::others_per_s;
 
 /// One reason for doubt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,7 +33,7 @@ const MUCH: f64 = 0.1;
 
 /// Returns the CPUs that other programs had while the program was recorded, if that matters.
 pub(crate) fn others_cpus(program: &Program) -> Option<f64> {
-    let cpus = program.disturbance.others_s / program.wall_s.max(1e-9);
+    let cpus = others_per_s(program);
     (cpus > MUCH * f64::from(program.cpus)).then_some(cpus)
 }
 
@@ -137,7 +138,7 @@ pub(crate) fn differs_beside(
     let cpus_used = all * alone.cpu_us / 1e6;
     let left = all * ((cpus - others_cpus) / cpus_used).clamp(0.0, 1.0);
     let [cpu_us, found_us] = [recorded, alone].map(|point| point.cpu_us);
-    let is_much = rate * cpu_us / 1e6 > USED * cpus;
+    let is_much = (rate * cpu_us).max(all * found_us) / 1e6 > USED * cpus;
     if is_much && cpu_us.max(found_us) > CPU * cpu_us.min(found_us) {
         return Some(Doubt::refusal(format!(
             "The replay is not this program: an acquisition takes {found_us:.2} us of CPU time \
@@ -226,7 +227,9 @@ mod tests {
         let found = |rate, cpu_us| differs_beside(&of(rate, cpu_us), points, (2.0, 1.0)).is_some();
         assert_eq!([400.0, 480.0, 1000.0].map(|rate| found(rate, 2000.0)), [true, false, false]);
         assert!(found(480.0, 5000.0), "the CPU time, which is fitted");
-        assert!(!found(480.0, 500.0), "a quarter of one CPU");
+        assert!(found(480.0, 500.0), "a replay that is busy where the program was not");
+        let points = (&of(3000.0, 100.0), &of(1000.0, 100.0));
+        assert!(differs_beside(&of(950.0, 300.0), points, (2.0, 1.0)).is_none(), "little CPU time");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! prints.
 
 mod advice;
+mod away;
 mod behaviour;
 mod bounds;
 mod cells;
@@ -23,6 +24,7 @@ pub use advice::{Advice, policies};
 pub use behaviour::{busiest, is_alone};
 pub use cells::{Question, predict};
 pub use choice::{Change, Choice, FAIR, HANDOFF, SLEEP, SPIN, names};
+pub use convoy_runs::replay::Effort;
 pub use doubt::Doubt;
 pub use error::PredictError;
 pub use prediction::{Point, Prediction};

@@ -1,6 +1,7 @@
 //! The steps of threads in order, from the trace of a record, for the replay.
 
-use crate::behaviour::{is_sleep, mode};
+use crate::away::Away;
+use crate::behaviour::mode;
 use convoy_record::trace::{Place, Strip, Trace, What};
 use convoy_record::{Kind, Lock, Process, Site, trace};
 use convoy_runs::replay::{Condition, Mode, Script};
@@ -79,7 +80,7 @@ struct Writer<'a> {
     roles: Vec<Role>,
     /// Name of the mutex of each condition, by its lock.
     mutexes: BTreeMap<usize, u64>,
-    spare: bool,
+    away: Away,
     uses: Vec<Use>,
     /// Usual work before a step at a place.
     usual: BTreeMap<usize, f64>,
@@ -93,13 +94,13 @@ struct Writer<'a> {
     sleeping: BTreeSet<usize>,
 }
 
-/// Returns the script of a process with these kept locks; `spare`: CPUs were to be had.
-pub(crate) fn script(process: &Process, kept: &[&Lock], spare: bool) -> Written {
+/// Returns the script of a process with these kept locks, whose time away is understood so.
+pub(crate) fn script(process: &Process, kept: &[&Lock], away: Away) -> Written {
     let mut written = Written::default();
     if process.trace.is_empty() {
         return written;
     }
-    let mut writer = Writer::new(process, kept, spare);
+    let mut writer = Writer::new(process, kept, away);
     let strips: Vec<Seen> = process
         .trace
         .strips
@@ -126,7 +127,7 @@ pub(crate) fn script(process: &Process, kept: &[&Lock], spare: bool) -> Written 
 }
 
 impl<'a> Writer<'a> {
-    fn new(process: &'a Process, kept: &'a [&'a Lock], spare: bool) -> Self {
+    fn new(process: &'a Process, kept: &'a [&'a Lock], away: Away) -> Self {
         let (mut roles, mut uses, mut mutexes) = (Vec::new(), Vec::new(), BTreeMap::new());
         let mut barriers = 0;
         for (number, lock) in process.locks.iter().enumerate() {
@@ -167,7 +168,7 @@ impl<'a> Writer<'a> {
             seconds: process.seconds,
             roles,
             mutexes,
-            spare,
+            away,
             uses,
             usual: BTreeMap::new(),
             sites,
@@ -223,9 +224,10 @@ impl<'a> Writer<'a> {
                 *one = [one[0] + step.gap_ns as f64, one[1] + 1.0, one[2]];
             }
         }
-        let sleeps =
-            |[work_ns, on, off]: [f64; 3]| is_sleep(off / (on + off), work_ns / on.max(1.0));
-        let sleeping = seen.into_iter().filter(|(_, seen)| self.spare || sleeps(*seen));
+        let sleeps = |[work_ns, on, off]: [f64; 3]| {
+            self.away.is_sleep(off / (on + off), work_ns / on.max(1.0))
+        };
+        let sleeping = seen.into_iter().filter(|(_, seen)| sleeps(*seen));
         self.sleeping = sleeping.map(|(place, _)| place).collect();
         for (at, place) in self.trace.places.iter().enumerate() {
             let Some(lock) = process.locks.get(place.lock as usize) else { continue };
@@ -247,8 +249,9 @@ impl<'a> Writer<'a> {
         if !step.off {
             return (gap, 0.0);
         }
-        let usual = self.usual.get(&step.place).copied().unwrap_or(0.0).min(gap);
-        (usual, if self.sleeping.contains(&step.place) { gap - usual } else { 0.0 })
+        let usual = self.away.work_ns(self.usual.get(&step.place).copied().unwrap_or(0.0)).min(gap);
+        let sleeps = self.sleeping.contains(&step.place);
+        (usual, if sleeps { self.away.sleep_ns(gap - usual) } else { 0.0 })
     }
 
     /// The steps of a strip that matter, from the first on at which it is known that no lock of an

@@ -28,6 +28,7 @@ use moved::Owners;
 pub use script::{Class, Condition, Gates, Pace, Script, Step};
 use tally::Counts;
 pub use tally::{ClassTally, PlaceTally, Tally};
+pub use window::Effort;
 
 mod actor;
 mod anchor;
@@ -105,6 +106,9 @@ pub struct Behaviour {
     /// Time for which threads could run but had no CPU, of each acquisition, nanoseconds; `None`:
     /// not recorded.
     pub ready_ns: Option<f64>,
+    /// Time for which threads were switched away while they worked, of each acquisition,
+    /// nanoseconds: sleep, and waits for a CPU; `None`: not recorded.
+    pub away_ns: Option<f64>,
     /// What sections cost more after another CPU, for each name; those beyond the end: nothing.
     pub moved: Vec<Moved>,
     /// Price of a line between two CPUs of the recorded machine, nanoseconds.
@@ -173,6 +177,8 @@ pub struct Replay {
     pub whole: bool,
     /// CPUs that other programs take from it.
     pub others_cpus: f64,
+    /// How much of the host's time it may take.
+    pub effort: Effort,
     /// Seed of the draws and of the machine.
     pub seed: u64,
     /// The kernel.

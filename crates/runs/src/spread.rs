@@ -26,6 +26,39 @@ impl Spread {
         Self { buckets, scale }
     }
 
+    /// Returns the same distribution with another mean, nanoseconds.
+    #[must_use]
+    pub fn with_mean(self, mean_ns: f64) -> Self {
+        let mean = self.mean();
+        let scale = if mean > 0.0 { self.scale * mean_ns / mean } else { self.scale };
+        Self { scale, ..self }
+    }
+
+    /// Returns the same distribution with a lower mean, nanoseconds, where its longest times were
+    /// too long.
+    #[must_use]
+    pub fn capped(self, mean_ns: f64) -> Self {
+        let all = self.buckets.last().map_or(0, |bucket| bucket.1);
+        if mean_ns >= self.mean() || self.scale <= 0.0 {
+            return self;
+        }
+        // The cap lies in the first bucket from which on all times, as long as it is, exceed it.
+        let target = mean_ns * all as f64 / self.scale;
+        let (mut counts, mut below, mut sum) = (Vec::new(), 0, 0.0);
+        for &(least, count) in &self.buckets {
+            let (here, middle) = (count - below, Self::middle(least, 0.5));
+            let rest = (all - below) as f64;
+            if sum + rest * middle >= target {
+                let cap = (target - sum) / rest;
+                counts.push((least * (cap / middle).min(1.0), all - below));
+                break;
+            }
+            counts.push((least, here));
+            (below, sum) = (count, sum + here as f64 * middle);
+        }
+        Self::new(&counts, mean_ns)
+    }
+
     /// A time within the bucket; the first one, from 0 on, is some 10 ns wide.
     fn middle(least: f64, part: f64) -> f64 {
         const FIRST: f64 = 10.0;
@@ -66,7 +99,7 @@ pub struct Span {
 
 impl Span {
     /// Mean sleep, nanoseconds.
-    pub(crate) fn slept_ns(&self) -> f64 {
+    pub fn slept_ns(&self) -> f64 {
         self.sleeps * (self.sleep.mean() - self.work.mean()).max(0.0)
     }
 
@@ -87,6 +120,20 @@ mod tests {
     }
 
     #[test]
+    fn a_cap_takes_the_longest_times() {
+        // 90 times of about 500 us and 10 of 3 ms: 750 us.
+        let late = Spread::new(&[(414_000.0, 90), (2_485_000.0, 10)], 750_000.0);
+        let capped = late.clone().capped(550_000.0);
+        assert!((capped.mean() - 550_000.0).abs() < 1.0, "{}", capped.mean());
+        let mut rng = Rng::new(2);
+        let longest = (0..1000).map(|_| capped.draw(&mut rng)).fold(0.0, f64::max);
+        assert!(longest < 1_400_000.0, "{longest}");
+        assert!((late.clone().capped(100_000.0).mean() - 100_000.0).abs() < 1.0);
+        assert_eq!(late.clone().capped(800_000.0), late);
+        assert_eq!(Spread::default().capped(1.0), Spread::default());
+    }
+
+    #[test]
     fn draws_have_the_mean_and_the_shape_of_the_record() {
         let (one, mut rng) = (spread(1000.0), Rng::new(1));
         assert!((one.mean() - 1000.0).abs() < 1e-6, "{}", one.mean());
@@ -96,5 +143,7 @@ mod tests {
         let short = draws.iter().filter(|&&ns| ns < 1000.0).count();
         assert!((14_700..15_300).contains(&short), "{short}");
         assert!(Spread::default().draw(&mut rng).abs() < 1e-9);
+        assert!((spread(1000.0).with_mean(10.0).mean() - 10.0).abs() < 1e-9);
+        assert!(Spread::default().with_mean(10.0).mean().abs() < 1e-9);
     }
 }

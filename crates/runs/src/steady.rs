@@ -9,6 +9,7 @@
 //! so: then every level of it must have had its turn in that half.
 
 use convoy_kernel::{Process, World};
+use convoy_machine::Here;
 
 use crate::virtual_locks::Snapshot;
 
@@ -98,6 +99,8 @@ pub(crate) struct Watch<'a> {
     pub(crate) batch_ns: u64,
     /// Least time before the window, nanoseconds.
     pub(crate) least_ns: u64,
+    /// Memory operations of the virtual machine after which the window begins anyway.
+    pub(crate) operations: u64,
 }
 
 impl Watch<'_> {
@@ -114,7 +117,7 @@ impl Watch<'_> {
         let cap = CAP_NS.max(CAP_BATCHES * self.batch_ns).max(CAP_TURNS * turn_ns);
         let cap = cap.max(self.least_ns);
         let look = || (Snapshot::take(self.world, self.cpus), passed());
-        let mut batches = Vec::new();
+        let (mut batches, operations) = (Vec::new(), Here::operations());
         let begin = look();
         let mut last = begin;
         loop {
@@ -124,7 +127,8 @@ impl Watch<'_> {
             last = next;
             let ns = next.0.now_ns - begin.0.now_ns;
             let is_settled = ns >= self.least_ns && has_settled(&batches, turn);
-            if is_settled || ns >= cap {
+            let is_dear = Here::operations() - operations > self.operations;
+            if is_settled || ns >= cap || is_dear {
                 return Settling { ns, is_settled };
             }
         }

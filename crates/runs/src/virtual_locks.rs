@@ -236,7 +236,13 @@ impl VirtualLocks {
             shared.open_gate();
             k.sleep(warmup_ns);
         } else {
-            let watch = Watch { world, cpus, batch_ns: BATCH_NS, least_ns: warmup_ns };
+            let watch = Watch {
+                world,
+                cpus,
+                batch_ns: BATCH_NS,
+                least_ns: warmup_ns,
+                operations: u64::MAX,
+            };
             let passed = || shared.passed.load(Relaxed);
             board.settling.set(Some(watch.settle(k, passed, Process::sleep)));
         }

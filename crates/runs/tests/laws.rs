@@ -22,7 +22,8 @@ use convoy_kernel::KernelPreset;
 use convoy_machine::Preset;
 use convoy_runs::lock_loop::Policy;
 use convoy_runs::replay::{
-    Anchor, Behaviour, Class, Condition, Kind, Mode, Replay, Script, Section, Span, Spread, Step,
+    Anchor, Behaviour, Class, Condition, Effort, Kind, Mode, Replay, Script, Section, Span, Spread,
+    Step,
 };
 use convoy_runs::virtual_locks::VirtualLocksPoint;
 
@@ -139,6 +140,7 @@ impl Place {
             looks: Some(0),
             whole: false,
             others_cpus: 0.0,
+            effort: Effort::FULL,
             seed: 1,
             kernel: KernelPreset::named("6.18").expect("shipped"),
             machine: self.preset(),

@@ -3,7 +3,7 @@
 use super::{Replays, print};
 use crate::fail::Failure;
 use clap::Parser;
-use convoy_predict::{Advice, Prediction, Question, policies};
+use convoy_predict::{Advice, Effort, Prediction, Question, policies};
 use convoy_record::Record;
 use convoy_report::{Axis, Block, Panel, Plot, Point, Scale, Series};
 use std::path::Path;
@@ -41,6 +41,7 @@ pub(crate) fn sections(
         policies: policies(&record),
         split,
         rounds,
+        effort: Effort::FULL,
     };
     let curves = replays.prediction(&record, question(cpus.clone(), None))?;
     let mut blocks = vec![Block::text(&curves.verdict)];

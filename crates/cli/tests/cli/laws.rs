@@ -48,8 +48,8 @@ fn predicted(program: &Path, mode: &str, cpus: &[u32]) -> Result<Vec<f64>, Strin
     Ok(rows.iter().map(ratio).collect())
 }
 
-/// Records and predicts a program alone and beside a neighbour; both have to say what `law` says of
-/// the number of CPUs, within 10 %, or be refused. Both may be only where `may_refuse`: where
+/// Records and predicts a program alone and beside a neighbour; each record has to say what `law`
+/// says of the number of CPUs, within 10 %, or be refused. Both may be only where `may_refuse`: where
 /// threads wait for a lock, a record beside other programs may contradict its replay.
 fn obeys(mode: &str, cpus: &[u32], may_refuse: bool, law: impl Fn(f64) -> [f64; 2]) {
     let place = directory(&format!("laws-{mode}"));
@@ -66,17 +66,14 @@ fn obeys(mode: &str, cpus: &[u32], may_refuse: bool, law: impl Fn(f64) -> [f64; 
     };
     for beside in [false, true] {
         let _neighbour = beside.then(Neighbour::new);
-        // Other tests may come and go during a record, so one of two has to be right.
-        let found = (0..2).map(|_| predicted(&program, mode, cpus));
-        let found: Vec<_> = found.collect::<Result<_, _>>().unwrap_or_else(|doubt| {
-            refused.push(doubt);
-            Vec::new()
-        });
-        assert!(
-            found.is_empty() || found.iter().any(|one| cpus.iter().zip(one).all(is_lawful)),
-            "{mode} on {cpus:?} CPUs{}: {found:?} times as much",
-            if beside { " beside another program" } else { "" }
-        );
+        match predicted(&program, mode, cpus) {
+            Ok(found) => assert!(
+                cpus.iter().zip(&found).all(is_lawful),
+                "{mode} on {cpus:?} CPUs{}: {found:?} times as much",
+                if beside { " beside another program" } else { "" }
+            ),
+            Err(doubt) => refused.push(doubt),
+        }
     }
     assert!(may_refuse || refused.len() < 2, "{mode}: no answer at all: {refused:?}");
     std::fs::remove_dir_all(place).expect("it goes away");

@@ -130,9 +130,8 @@ impl Writer<'_> {
             return None;
         }
         let rest = |on: &Times, off: &Times| {
-            let sleep_ns = if self.spare { off.mean_s() * 1e9 } else { 0.0 };
-            let share = off.count as f64 / (on.count + off.count).max(1) as f64;
-            Step::Rest { work_ns: on.mean_s() * 1e9, sleep_ns: share * sleep_ns }
+            let span = self.away.span(on, off);
+            Step::Rest { work_ns: span.work.mean(), sleep_ns: span.slept_ns() }
         };
         let acquire = match mode(&site.act) {
             Mode::Read => Step::Read { lock, of: 0 },

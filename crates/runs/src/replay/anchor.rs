@@ -11,8 +11,6 @@ use convoy_stats::Rng;
 use super::{Behaviour, Replay};
 use crate::virtual_end::VirtualError;
 
-/// Steps of the anchor at most.
-const STEPS: usize = 10;
 /// Sum of what throughput and CPU time are off by at which the anchor is found.
 const CLOSE: f64 = 0.01;
 /// Share of the time in which a lock was on its way to the next owner that bounds the throughput,
@@ -119,11 +117,15 @@ impl Behaviour {
     }
 
     /// Time of an acquisition in which a thread may have slept unseen: it neither ran, nor waited
-    /// for a CPU, a lock or another thread, nor slept as far as that was seen; nanoseconds.
+    /// for a CPU, a lock or another thread, nor slept as far as that was seen; nanoseconds. Beside
+    /// other programs it is no more than the time for which threads were switched away: they may
+    /// also have been absent since they began late or ended early.
     fn sleep_ns_max(&self, threads: u32) -> f64 {
         let turn_ns = f64::from(threads) * 1e9 / self.rate;
         let ready_ns = self.ready_ns.map_or(0.0, |ready_ns| ready_ns + self.cpu_ns);
         let sleep_ns = turn_ns - self.wait_ns - self.idle_ns - self.slept_ns() - ready_ns;
+        let away_ns = self.away_ns.filter(|_| self.is_disturbed).unwrap_or(f64::INFINITY);
+        let sleep_ns = sleep_ns.min(away_ns - self.slept_ns() - self.ready_ns.unwrap_or(0.0));
         if sleep_ns > SLEEP_NOISE * turn_ns { sleep_ns } else { 0.0 }
     }
 }
@@ -139,7 +141,7 @@ impl Replay {
         let mut replay = Self { whole: false, ..self.clone() };
         replay.anchor.sleep_ns = sleep_ns;
         let mut best = (f64::INFINITY, replay.anchor);
-        for _ in 0..STEPS {
+        for _ in 0..self.effort.steps {
             let found = replay.run()?.result;
             let rate = found.acquisitions_per_s();
             if rate <= 0.0 {
@@ -180,7 +182,7 @@ impl Replay {
         let bound = bound && !waits;
         let mut best = (f64::INFINITY, self.anchor);
         let (mut gain, mut late) = (1.0_f64, 0.0_f64);
-        for _ in 0..STEPS {
+        for _ in 0..self.effort.steps {
             let (found, anchor) = (replay.run()?.result, replay.anchor);
             let rate = found.acquisitions_per_s();
             if rate <= 0.0 {

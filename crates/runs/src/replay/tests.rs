@@ -36,6 +36,7 @@ fn replay(policy: Policy, threads: u32, locks: u32) -> Replay {
         looks: None,
         whole: false,
         others_cpus: 0.0,
+        effort: Effort::FULL,
         seed: 1,
         kernel: KernelPreset::named("6.18").expect("shipped"),
         machine: Preset::named("host").expect("shipped").with_cpus(4),

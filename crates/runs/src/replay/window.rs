@@ -29,13 +29,42 @@ const STUCK_NS: u64 = 20_000_000;
 const CLOSE: f64 = 0.02;
 /// Batches by which that interval is judged, at least.
 const BATCHES: usize = 10;
-/// Memory operations of the virtual machine after which the window ends, about half a second of the
-/// host, and virtual time, nanoseconds.
-const OPERATIONS: u64 = 4_000_000;
+/// Virtual time after which the window ends, nanoseconds.
 const LONGEST_NS: u64 = 20_000_000_000;
 /// Virtual time, nanoseconds, for which a window lasts on if a thread has waited for half of it: it
 /// may starve, and how long it does is a result.
 const STARVING_NS: u64 = 1_000_000_000;
+
+/// How much of the host's time a simulation may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Memory operations of the virtual machine after which the window ends, though the throughput
+    /// is not known well enough.
+    pub operations: u64,
+    /// Memory operations after which the window begins, though the run has not settled.
+    pub before: u64,
+    /// Batches of a window, at least, and their greatest length, nanoseconds.
+    pub batches: usize,
+    /// See `batches`.
+    pub batch_ns: u64,
+    /// Simulations by which the anchor is found, at most.
+    pub steps: usize,
+}
+
+impl Effort {
+    /// As much as results need: a window of about half a second of the host.
+    pub const FULL: Self = Self {
+        operations: 4_000_000,
+        before: u64::MAX,
+        batches: BATCHES,
+        batch_ns: BATCH_MAX_NS as u64,
+        steps: 10,
+    };
+    /// A few milliseconds of the host: all code runs, and the numbers mean nothing. For tests of
+    /// many records.
+    pub const LEAST: Self =
+        Self { operations: 2000, before: 2000, batches: 1, batch_ns: 100_000, steps: 2 };
+}
 
 impl Replay {
     /// Releases a thread that waits for others if no thread has made a step since `steps`.
@@ -105,7 +134,8 @@ impl Replay {
         let cpus = self.machine.topology.cpus;
         let batch_ns = ENOUGH_OF_BATCH / self.behaviour.rate * 1e9;
         let batch_ns = batch_ns.clamp(BATCH_NS as f64, BATCH_MAX_NS) as u64;
-        let watch = Watch { world, cpus, batch_ns, least_ns: 0 };
+        let batch_ns = batch_ns.min(self.effort.batch_ns);
+        let watch = Watch { world, cpus, batch_ns, least_ns: 0, operations: self.effort.before };
         let rest = |k: &mut Process, ns| self.let_pass(k, field, ns);
         board.settling.set(Some(watch.settle(k, || field.counts.passed(), rest)));
         let begin = Snapshot::take(world, cpus);
@@ -126,11 +156,11 @@ impl Replay {
             let ns = Here::now_ns() - now_ns;
             rates.push((field.counts.passed() - passed) as f64 / ns as f64);
             let elapsed_ns = Here::now_ns() - begin_ns;
-            let is_dear = Here::operations() - operations > OPERATIONS;
+            let is_dear = Here::operations() - operations > self.effort.operations;
             let starves = || field.counts.waits_for_ns(Here::now_ns()) > elapsed_ns / 2;
             let may_starve = || elapsed_ns < STARVING_NS && starves();
             let is_enough = is_dear || elapsed_ns > LONGEST_NS || is_known(&rates) && !may_starve();
-            if rates.len() >= BATCHES && is_enough {
+            if rates.len() >= self.effort.batches && is_enough {
                 return;
             }
         }

@@ -1,0 +1,230 @@
+//! Time for which threads were switched away while they worked: sleep, or a wait for a CPU.
+//!
+//! The recorder sees that a thread was switched away between two calls, and for how long, but not
+//! why. Beside other programs the difference decides what the program does alone, so everything
+//! else that the record tells is used: CPU time, kernel events, and waits for CPUs.
+
+use convoy_record::{Lock, Process, Program, Times};
+use convoy_runs::replay::{Span, Spread};
+
+use crate::doubt::others_cpus;
+
+/// CPU use by all programs, of the CPUs there were, below which an absence from the CPU was sleep.
+const BUSY: f64 = 0.9;
+/// Share of the time away that has to be sleep if kernel events tell.
+const MOSTLY: f64 = 0.5;
+/// Least part of a sleep that remains without the wait for a CPU after it.
+const LEAST: f64 = 0.1;
+
+/// How the time away of a process is understood.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Away {
+    /// Whether it was sleep, whatever its share.
+    spare: bool,
+    /// Wait for a CPU after a sleep, nanoseconds.
+    late_ns: f64,
+    /// Factor on the work of a thread that was switched away meanwhile.
+    work: f64,
+}
+
+/// Sums of the times that threads spent between calls.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    /// Times with a switch.
+    count: f64,
+    /// Their length, seconds.
+    total_s: f64,
+    /// Work of the other times, seconds, and the work of these if it is as long.
+    work_s: [f64; 2],
+}
+
+impl Sums {
+    fn of(locks: &[&Lock]) -> Self {
+        let mut sums = Self::default();
+        let sites = locks.iter().flat_map(|lock| &lock.sites);
+        for site in sites.filter(|site| site.act != "signal") {
+            for (on, off) in [(&site.hold_on, &site.hold_off), (&site.think_on, &site.think_off)] {
+                let part = share(on, off);
+                let [off_count, on_count] = [part, 1.0 - part].map(|part| part * site.count as f64);
+                sums.count += off_count;
+                sums.total_s += off_count * off.mean_s();
+                sums.work_s[0] += on_count * on.mean_s();
+                sums.work_s[1] += off_count * on.mean_s();
+            }
+        }
+        sums
+    }
+}
+
+impl Away {
+    pub(crate) fn new(program: &Program, process: &Process, locks: &[&Lock]) -> Self {
+        let sums = Sums::of(locks);
+        let over = |[certain, more]: [f64; 2]| (process.cpu_s - certain) / more.max(1e-12);
+        let work = if process.cpu_s > 0.0 { over(sums.work_s).clamp(0.0, 1.0) } else { 1.0 };
+        let cpus = f64::from(program.cpus.max(1));
+        let others_s = others_per_s(program) * process.seconds;
+        let spare = process.cpu_s + others_s < BUSY * process.seconds * cpus;
+        if others_cpus(program).is_none() {
+            return Self { spare, late_ns: 0.0, work };
+        }
+        let all = || process.locks.iter().flat_map(|lock| &lock.sites);
+        let waits = all().map(|site| site.wait.count).sum::<u64>() as f64;
+        let wait_s: f64 = all().map(|site| site.wait.total_s).sum();
+        let handoff_s: f64 = all().map(|site| site.handoff.total_s).sum();
+        let late = |seconds: f64, count: f64| (seconds - handoff_s).max(0.0) * 1e9 / count.max(1.0);
+        match process.scheduling {
+            Some(seen) => Self {
+                spare: seen.asleep_s - wait_s > MOSTLY * sums.total_s,
+                late_ns: late(seen.woken_s, (seen.sleeps as f64 - waits).max(sums.count)),
+                work,
+            },
+            None => {
+                let late_ns = late(process.ready_s.unwrap_or(0.0), waits + sums.count);
+                Self { spare, late_ns, work }
+            }
+        }
+    }
+
+    /// Returns the time for which threads were switched away while they worked, seconds, if any
+    /// time was recorded.
+    pub(crate) fn total_s(&self, locks: &[&Lock]) -> Option<f64> {
+        let sums = Sums::of(locks);
+        let is_timed = sums.count > 0.0 || sums.work_s[0] > 0.0;
+        is_timed.then(|| (sums.total_s - self.work * sums.work_s[1]).max(0.0))
+    }
+
+    /// Returns the work and sleep of a span of a program. Work with a switch in it slept if CPUs
+    /// were to be had, or if it is switched away more often than it can have lost its CPU.
+    /// Otherwise it was preempted, and the virtual machine preempts it, too.
+    pub(crate) fn span(&self, on: &Times, off: &Times) -> Span {
+        let spread = |times: &Times| Spread::new(&times.buckets, times.mean_s() * 1e9);
+        let part = share(on, off);
+        let slept = on.count == 0 || self.is_sleep(part, on.mean_s() * 1e9);
+        // How long a thread worked that was switched away is bounded by the CPU time of all.
+        let work_ns = on.mean_s() * 1e9 * (1.0 - part + part * self.work);
+        Span {
+            work: spread(on).with_mean(work_ns),
+            sleeps: if slept { part } else { 0.0 },
+            // Few of many sleeps end much too late.
+            sleep: spread(off).capped(self.sleep_ns(off.mean_s() * 1e9)),
+        }
+    }
+
+    /// Returns the sleep in a time away, nanoseconds.
+    pub(crate) fn sleep_ns(&self, away_ns: f64) -> f64 {
+        (away_ns - self.late_ns).max(LEAST * away_ns)
+    }
+
+    /// Returns the work of a thread that was switched away, nanoseconds, if others worked so long.
+    pub(crate) fn work_ns(&self, work_ns: f64) -> f64 {
+        self.work * work_ns
+    }
+
+    /// Whether work that takes so long on a CPU, and is switched away from it in this share of all
+    /// times, gives the CPU up by itself.
+    pub(crate) fn is_sleep(&self, share: f64, work_ns: f64) -> bool {
+        self.spare || gives_up(share, work_ns * self.work)
+    }
+}
+
+/// CPUs that other programs had.
+pub(crate) fn others_per_s(program: &Program) -> f64 {
+    let seen = &program.disturbance;
+    // Records of older versions do not tell for how long others were watched.
+    let seconds = if seen.seconds > 0.0 { seen.seconds } else { program.wall_s };
+    seen.others_s / seconds.max(1e-9)
+}
+
+/// Share of the times in which a thread was switched away.
+fn share(on: &Times, off: &Times) -> f64 {
+    off.count as f64 / (on.count + off.count).max(1) as f64
+}
+
+/// Whether work is switched away more often than it can have lost its CPU.
+fn gives_up(share: f64, work_ns: f64) -> bool {
+    /// A thread keeps its CPU at least that long among others: the least time slice of kernels from
+    /// 2.6.23 on (`sched_min_granularity_ns`, 0.75 ms; 0.7 ms of `base_slice_ns`).
+    const SLICE_NS: f64 = 700_000.0;
+    /// Switches that tell nothing: wakeups of others that preempt.
+    const SOME: f64 = 0.1;
+    share > SOME + work_ns / SLICE_NS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_record::{Scheduling, Site};
+
+    fn times(count: u64, us: f64) -> Times {
+        let buckets = if count > 0 { vec![(us * 1e3, count)] } else { Vec::new() };
+        Times { count, total_s: count as f64 * us / 1e6, buckets, ..Times::default() }
+    }
+
+    /// Work of 10 us in twelve threads beside other programs, with so many holds that were switched
+    /// away, for so long.
+    fn away(off: u64, us: f64, process: Process) -> (Away, Site) {
+        let site = Site {
+            count: 1000,
+            hold_on: times(1000 - off, 10.0),
+            hold_off: times(off, us),
+            ..Site::default()
+        };
+        let mut program = Program { wall_s: 1.0, cpus: 2, ..Program::default() };
+        (program.disturbance.others_s, program.disturbance.seconds) = (1.8, 1.0);
+        let lock = Lock { sites: vec![site.clone()], ..Lock::default() };
+        (Away::new(&program, &process, &[&lock]), site)
+    }
+
+    fn process(asleep_s: f64, woken_s: f64) -> Process {
+        let seen = Scheduling { asleep_s, woken_s, sleeps: 100, ..Default::default() };
+        Process { seconds: 1.0, cpu_s: 0.02, scheduling: Some(seen), ..Process::default() }
+    }
+
+    #[test]
+    fn short_work_that_is_always_switched_away_sleeps() {
+        assert!(gives_up(0.9, 300.0), "usleep after 0.3 us of work");
+        assert!(!gives_up(0.002, 5000.0), "5 us beside other programs");
+        assert!(!gives_up(0.9, 800_000.0), "a time slice of work");
+    }
+
+    #[test]
+    fn kernel_events_tell_sleep_from_waits_for_a_cpu() {
+        // 50 of 1000 holds are away for 10 ms each.
+        let (slept, site) = away(50, 10_000.0, process(0.5, 0.0));
+        assert!((slept.span(&site.hold_on, &site.hold_off).sleeps - 0.05).abs() < 1e-9);
+        let (preempted, site) = away(50, 10_000.0, process(0.01, 0.0));
+        assert!(preempted.span(&site.hold_on, &site.hold_off).sleeps.abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_wait_for_a_cpu_after_a_sleep_is_no_sleep() {
+        let (late, site) = away(1000, 750.0, process(0.55, 0.2));
+        let span = late.span(&site.hold_on, &site.hold_off);
+        assert!((span.slept_ns() - 550_000.0).abs() < 1.0, "{}", span.slept_ns());
+    }
+
+    #[test]
+    fn a_single_time_without_a_switch_does_not_tell_the_work_of_all() {
+        let process = Process { cpu_s: 0.05, ..process(0.0, 0.0) };
+        let site = Site {
+            count: 1000,
+            hold_on: times(1, 1800.0),
+            hold_off: times(999, 680.0),
+            ..Site::default()
+        };
+        let lock = Lock { sites: vec![site.clone()], ..Lock::default() };
+        let away = Away::new(&Program { cpus: 2, ..Program::default() }, &process, &[&lock]);
+        let span = away.span(&site.hold_on, &site.hold_off);
+        assert!((span.work.mean() - 50_000.0).abs() < 1000.0, "{}", span.work.mean());
+        assert!((span.sleeps - 0.999).abs() < 1e-9);
+    }
+
+    #[test]
+    fn others_are_counted_for_as_long_as_they_were_watched() {
+        let mut program = Program { wall_s: 1.0, ..Program::default() };
+        program.disturbance.others_s = 3.0;
+        assert!((others_per_s(&program) - 3.0).abs() < 1e-9);
+        program.disturbance.seconds = 2.0;
+        assert!((others_per_s(&program) - 1.5).abs() < 1e-9);
+    }
+}
