@@ -54,6 +54,8 @@ const PRICE: f64 = 0.2;
 /// A lock is advised if it is sure to gain this: medians of a program against itself differ by as
 /// much (docs/record.md), and every lock has a price.
 const LEAST_PERCENT: f64 = 1.0;
+/// A change from which on it is said how many times as much there is.
+const TIMES_PERCENT: f64 = 100.0;
 
 /// Returns the name of a lock for `--lock`: its variable, or all call sites that acquire it, since
 /// the first acquisition counts.
@@ -97,7 +99,14 @@ impl Advice {
         let now = prediction.rows.iter().find(|row| row.split == 1 && row.policy == recorded);
         let others: Vec<&Row> =
             prediction.rows.iter().filter(|row| row.split > 1 || row.policy != recorded).collect();
-        let mut said = Vec::new();
+        let mut gains: Vec<&Row> =
+            others.iter().copied().filter(|row| row.low_percent >= LEAST_PERCENT).collect();
+        gains.sort_by(|a, b| b.change_percent.total_cmp(&a.change_percent));
+        // A program that can be several times as fast is slow first, and unfair second.
+        let (large, small): (Vec<&Row>, Vec<&Row>) =
+            gains.iter().partition(|row| row.split > 1 && row.change_percent >= TIMES_PERCENT);
+        let gain = |row: &&Row| gain(row, (name, recorded), now);
+        let mut said: Vec<String> = large.iter().map(gain).collect();
         let waited_us = first.map_or(0.0, |lock| 1e6 * lock.all(|site| &site.wait).max_s);
         let starves = waited_us > STARVES_US;
         let fairest = now.filter(|_| starves).and_then(|now| fairest(waited_us, now, &others));
@@ -111,13 +120,9 @@ impl Advice {
                 change(row)
             ));
         }
-        let mut gains: Vec<&Row> =
-            others.iter().copied().filter(|row| row.low_percent >= LEAST_PERCENT).collect();
-        gains.sort_by(|a, b| b.change_percent.total_cmp(&a.change_percent));
         let said_already = fairest.map(|row| &row.policy);
-        for row in gains.iter().filter(|row| row.split > 1 || Some(&row.policy) != said_already) {
-            said.push(gain(row, (name, recorded), now));
-        }
+        let is_new = |row: &&&Row| row.split > 1 || Some(&row.policy) != said_already;
+        said.extend(small.iter().filter(is_new).map(gain));
         match &prediction.doubt {
             Some(doubt) => said.push(format!("No advice. {doubt}")),
             None if said.is_empty() => said.push(nothing(&others, kind)),
@@ -200,10 +205,9 @@ fn nothing(others: &[&Row], kind: Kind) -> String {
 
 /// `12 % more acquisitions per second (10 to 15 %)`, or how many times as many.
 fn change(row: &Row) -> String {
-    const TIMES: f64 = 100.0;
     let times = |percent: f64| 1.0 + percent / 100.0;
     let Row { change_percent, low_percent, high_percent, .. } = *row;
-    if change_percent >= TIMES {
+    if change_percent >= TIMES_PERCENT {
         return format!(
             "{:.1} times as many acquisitions per second ({:.1} to {:.1})",
             times(change_percent),

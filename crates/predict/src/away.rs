@@ -72,16 +72,14 @@ impl Away {
         let wait_s: f64 = all().map(|site| site.wait.total_s).sum();
         let handoff_s: f64 = all().map(|site| site.handoff.total_s).sum();
         let late = |seconds: f64, count: f64| (seconds - handoff_s).max(0.0) * 1e9 / count.max(1.0);
-        match process.scheduling {
-            Some(seen) => Self {
-                spare: seen.asleep_s - wait_s > MOSTLY * sums.total_s,
-                late_ns: late(seen.woken_s, (seen.sleeps as f64 - waits).max(sums.count)),
-                work,
-            },
-            None => {
-                let late_ns = late(process.ready_s.unwrap_or(0.0), waits + sums.count);
-                Self { spare, late_ns, work }
-            }
+        let Some(seen) = process.scheduling else {
+            let late_ns = late(process.ready_s.unwrap_or(0.0), waits + sums.count);
+            return Self { spare, late_ns, work };
+        };
+        Self {
+            spare: seen.asleep_s - wait_s > MOSTLY * sums.total_s,
+            late_ns: late(seen.woken_s, (seen.sleeps as f64 - waits).max(sums.count)),
+            work,
         }
     }
 
@@ -162,7 +160,7 @@ mod tests {
 
     /// Work of 10 us in twelve threads beside other programs, with so many holds that were switched
     /// away, for so long.
-    fn away(off: u64, us: f64, process: Process) -> (Away, Site) {
+    fn away(off: u64, us: f64, process: &Process) -> (Away, Site) {
         let site = Site {
             count: 1000,
             hold_on: times(1000 - off, 10.0),
@@ -172,7 +170,7 @@ mod tests {
         let mut program = Program { wall_s: 1.0, cpus: 2, ..Program::default() };
         (program.disturbance.others_s, program.disturbance.seconds) = (1.8, 1.0);
         let lock = Lock { sites: vec![site.clone()], ..Lock::default() };
-        (Away::new(&program, &process, &[&lock]), site)
+        (Away::new(&program, process, &[&lock]), site)
     }
 
     fn process(asleep_s: f64, woken_s: f64) -> Process {
@@ -190,15 +188,15 @@ mod tests {
     #[test]
     fn kernel_events_tell_sleep_from_waits_for_a_cpu() {
         // 50 of 1000 holds are away for 10 ms each.
-        let (slept, site) = away(50, 10_000.0, process(0.5, 0.0));
+        let (slept, site) = away(50, 10_000.0, &process(0.5, 0.0));
         assert!((slept.span(&site.hold_on, &site.hold_off).sleeps - 0.05).abs() < 1e-9);
-        let (preempted, site) = away(50, 10_000.0, process(0.01, 0.0));
+        let (preempted, site) = away(50, 10_000.0, &process(0.01, 0.0));
         assert!(preempted.span(&site.hold_on, &site.hold_off).sleeps.abs() < 1e-9);
     }
 
     #[test]
     fn a_wait_for_a_cpu_after_a_sleep_is_no_sleep() {
-        let (late, site) = away(1000, 750.0, process(0.55, 0.2));
+        let (late, site) = away(1000, 750.0, &process(0.55, 0.2));
         let span = late.span(&site.hold_on, &site.hold_off);
         assert!((span.slept_ns() - 550_000.0).abs() < 1.0, "{}", span.slept_ns());
     }

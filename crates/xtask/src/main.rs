@@ -35,8 +35,9 @@ usage: cargo xtask COMMAND
                     every reader of files against bytes that nobody meant; FILE: one input again
   peers [--json]    the lock-contention model here and on other simulators
   predictions [--real] [--only NAME] [--threads LIST] [--cpus LIST] [--pairs N] [--rounds N]
-                    [--nice N] [CONVOY]: convoy predict beside measurements of loops, or of
-                    programs of packages, with a release build or that program
+                    [--nice N] [--write] [CONVOY]: convoy predict beside measurements of loops,
+                    or of programs of packages, with a release build or that program; --write:
+                    into docs/predictions.md
   races             the recorder and the locks of convoy with, under ThreadSanitizer
   skew              what running ahead changes and saves: loads with and without it
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";

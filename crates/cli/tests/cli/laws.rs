@@ -49,8 +49,8 @@ fn predicted(program: &Path, mode: &str, cpus: &[u32]) -> Result<Vec<f64>, Strin
 }
 
 /// Records and predicts a program alone and beside a neighbour; each record has to say what `law`
-/// says of the number of CPUs, within 10 %, or be refused. Both may be only where `may_refuse`: where
-/// threads wait for a lock, a record beside other programs may contradict its replay.
+/// says of the number of CPUs, within 10 %, or be refused. Both may be only where `may_refuse`:
+/// where threads wait for a lock, a record beside other programs may contradict its replay.
 fn obeys(mode: &str, cpus: &[u32], may_refuse: bool, law: impl Fn(f64) -> [f64; 2]) {
     let place = directory(&format!("laws-{mode}"));
     let program = place.join("laws");

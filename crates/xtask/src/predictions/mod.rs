@@ -2,6 +2,7 @@
 //! `--real` for third-party programs, with measurements in the same minutes. Every row is printed,
 //! good or bad.
 
+mod page;
 mod programs;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use anyhow::Context;
 use crate::Outcome;
 use crate::peers::output;
 use crate::stage::cargo;
+use page::Lines;
 use programs::{LOOPS, Program, REAL, Split};
 
 /// Pairs of a measurement: the least and the most of five hold the median with 94 % confidence, of
@@ -46,6 +48,8 @@ pub(crate) struct Wanted<'a> {
     nice: &'a str,
     /// A binary of convoy; none: a release build.
     convoy: Option<&'a str>,
+    /// Whether the results replace those of docs/predictions.md.
+    write: bool,
 }
 
 impl<'a> Wanted<'a> {
@@ -58,11 +62,12 @@ impl<'a> Wanted<'a> {
         let threads = if real { REAL_THREADS.to_vec() } else { THREADS.to_vec() };
         let (cpus, only) = (vec![1, 2], Vec::new());
         let (pairs, rounds) = (PAIRS, ROUNDS);
-        let mut wanted = Self { real, threads, cpus, only, pairs, rounds, nice: "0", convoy: None };
+        let (nice, convoy, write) = ("0", None, arguments.contains(&"--write"));
+        let mut wanted = Self { real, threads, cpus, only, pairs, rounds, nice, convoy, write };
         let mut rest = arguments.iter().copied();
         while let Some(argument) = rest.next() {
             match argument {
-                "--real" => {}
+                "--real" | "--write" => {}
                 "--threads" => wanted.threads = numbers(rest.next()?)?,
                 "--cpus" => wanted.cpus = numbers(rest.next()?)?,
                 "--only" => wanted.only.push(rest.next()?),
@@ -97,8 +102,6 @@ struct Row {
     recorded: f64,
     /// CPUs that other programs used during the measurement, among those available to the program.
     others: f64,
-    /// Whether `predict` says itself that its replay is another program.
-    doubted: bool,
 }
 
 impl Row {
@@ -112,8 +115,8 @@ impl Row {
         let [low, measured, high] = sorted(ratios);
         let recorded =
             predicted.recorded.map_or(1.0, |recorded| recorded / sorted(before.to_vec())[1]);
-        let (predicted, doubted) = (predicted.ratio, predicted.doubted);
-        Self { what, predicted, measured, low, high, recorded, others: 0.0, doubted }
+        let predicted = predicted.ratio;
+        Self { what, predicted, measured, low, high, recorded, others: 0.0 }
     }
 
     fn beside(self, others: f64) -> Self {
@@ -153,7 +156,6 @@ struct Predicted {
     ratio: f64,
     /// Throughput of the record, if comparable with the program's output.
     recorded: Option<f64>,
-    doubted: bool,
 }
 
 /// The tools of all rows.
@@ -235,39 +237,46 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Outcome> {
         rounds: wanted.rounds.to_string(),
         nice: wanted.nice.to_owned(),
     };
+    let mut lines = Lines::default();
     if (wanted.pairs, wanted.rounds) != (PAIRS, ROUNDS) {
-        println!(
+        lines.say(format!(
             "reduced: {} pairs of runs instead of {PAIRS}, {} rounds of a prediction instead of \
              {ROUNDS}",
             wanted.pairs, wanted.rounds
-        );
+        ));
     }
     let head = ["", "predicted", "measured", "from", "to", "error", "beyond", "others"];
     let [what, predicted, measured, from, to, error, beyond, others] = head;
-    println!(
+    lines.say(format!(
         "{what:<52}{predicted:>10}{measured:>10}{from:>8}{to:>8}{error:>8}{beyond:>8}{others:>8}"
-    );
+    ));
     let mut rows = Vec::new();
     for &cpus in &wanted.cpus {
         for program in wanted.programs() {
             if !program.is_installed(&bench.place) {
-                println!("{}: not installed, so not measured", program.name);
+                lines.say(format!("{}: not installed, so not measured", program.name));
                 continue;
             }
-            bench.rows(cpus, program, &mut |row| {
-                print(&row);
-                rows.push(row);
+            bench.rows(cpus, program, &mut |found| match found {
+                Ok(row) => {
+                    lines.say(shown(&row));
+                    rows.push(row);
+                }
+                Err(why) => lines.say(why),
             })?;
         }
     }
-    summary(&rows);
+    summary(&rows, &mut lines);
+    if wanted.write {
+        lines.write(root)?;
+    }
     Ok(Outcome::Done)
 }
 
-fn print(row: &Row) {
+fn shown(row: &Row) -> String {
     let percent = |ratio: f64| format!("{:+.0} %", 100.0 * (ratio - 1.0));
-    println!(
-        "{:<52}{:>10}{:>10}{:>8}{:>8}{:>8}{:>8}{:>8.2}{}{}{}",
+    format!(
+        "{:<52}{:>10}{:>10}{:>8}{:>8}{:>8}{:>8}{:>8.2}{}{}",
         row.what,
         percent(row.predicted),
         percent(row.measured),
@@ -277,38 +286,35 @@ fn print(row: &Row) {
         format!("{:.0} %", row.beyond()),
         row.others,
         if row.is_disturbed() { "  disturbed" } else { "" },
-        if row.is_bistable() { "  bistable" } else { "" },
-        if row.doubted { "  doubted" } else { "" }
-    );
+        if row.is_bistable() { "  bistable" } else { "" }
+    )
 }
 
-fn summary(rows: &[Row]) {
+fn summary(rows: &[Row], lines: &mut Lines) {
     let count = |of: fn(&Row) -> bool| rows.iter().filter(|row| of(row)).count();
-    println!(
-        "{} rows: {} disturbed by other programs, {} bistable, {} that predict doubts itself",
+    lines.say(format!(
+        "{} rows: {} disturbed by other programs, {} bistable",
         rows.len(),
         count(Row::is_disturbed),
-        count(Row::is_bistable),
-        count(|row| row.doubted)
-    );
+        count(Row::is_bistable)
+    ));
     let quiet: Vec<&Row> = rows.iter().filter(|row| !row.is_disturbed()).collect();
-    judge("rows that nobody disturbed", &quiet);
-    judge("all rows, the disturbed ones too", &rows.iter().collect::<Vec<_>>());
+    lines.say(judge("undisturbed rows", &quiet));
+    lines.say(judge("all rows, the disturbed ones too", &rows.iter().collect::<Vec<_>>()));
 }
 
 /// How good the predictions of some rows are.
-fn judge(what: &str, rows: &[&Row]) {
-    let kept: Vec<_> = rows.iter().filter(|row| !row.is_bistable() && !row.doubted).collect();
+fn judge(what: &str, rows: &[&Row]) -> String {
+    let kept: Vec<_> = rows.iter().filter(|row| !row.is_bistable()).collect();
     let middle = |of: fn(&Row) -> f64| {
         let mut all: Vec<f64> = kept.iter().map(|row| of(row)).collect();
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
     };
-    let signs: Vec<bool> =
-        rows.iter().filter(|row| !row.doubted).filter_map(|row| row.sign()).collect();
+    let signs: Vec<bool> = rows.iter().filter_map(|row| row.sign()).collect();
     let right = signs.iter().filter(|right| **right).count();
-    println!(
-        "{what}, without bistable and doubted ones ({}): the change is off by {:.0} % (median), by \
+    format!(
+        "{what}, without bistable ones ({}): the change is off by {:.0} % (median), by \
          {:.0} % beyond what repeats differ by; no change would be off by {:.0} %; sign right in \
          {right} of the {} rows that show one",
         kept.len(),
@@ -316,12 +322,17 @@ fn judge(what: &str, rows: &[&Row]) {
         middle(Row::beyond),
         middle(|row| 100.0 * (1.0 / row.measured - 1.0).abs()),
         signs.len()
-    );
+    )
 }
 
 impl Bench {
     /// Measures all rows of a program on this number of CPUs.
-    fn rows(&self, cpus: u32, program: &Program, row: &mut impl FnMut(Row)) -> anyhow::Result<()> {
+    fn rows(
+        &self,
+        cpus: u32,
+        program: &Program,
+        row: &mut impl FnMut(Result<Row, String>),
+    ) -> anyhow::Result<()> {
         let (base, others) = (program.policies[0], &program.policies[1..]);
         let (mut bases, mut disturbed) = (Vec::<Vec<f64>>::new(), Vec::new());
         let mut more = None;
@@ -345,18 +356,21 @@ impl Bench {
             let policies = others.join(",");
             let mut flags = vec!["--policy", &policies];
             flags.extend(program.split.iter().flat_map(|split| ["--split", split.ways]));
-            let predicted = self.predict(program, &flags)?;
             let name =
                 |what: &str| format!("{}, {cpus} CPU, {threads} threads: {what}", program.name);
+            let predicted = self.predict(program, &flags)?.unwrap_or_else(|why| {
+                row(Err(name(&format!("refused: {why}"))));
+                Vec::new()
+            });
             for ((policy, after), &predicted) in others.iter().zip(&rates[1..]).zip(&predicted) {
-                row(Row::new(name(policy), predicted, &rates[0], after).beside(beside));
+                row(Ok(Row::new(name(policy), predicted, &rates[0], after).beside(beside)));
             }
             if let (Some(split), Some(&predicted)) = (&program.split, predicted.get(others.len())) {
-                row(Row::new(name(split.what), predicted, &rates[0], &parts).beside(beside));
+                row(Ok(Row::new(name(split.what), predicted, &rates[0], &parts).beside(beside)));
             }
             if threads == few && many != few {
                 let flags = ["--policy", base, "--threads", &many.to_string()];
-                more = self.predict(program, &flags)?.first().copied();
+                more = self.predict(program, &flags)?.unwrap_or_default().first().copied();
             }
             disturbed.push(beside);
             bases.push(rates.swap_remove(0));
@@ -366,7 +380,7 @@ impl Bench {
         if let (Some(predicted), Some(before), Some(after)) = (more, of(few), of(many)) {
             let what = format!("{}, {cpus} CPU, {base}: {few} to {many} threads", program.name);
             let beside = disturbed.iter().copied().fold(0.0, f64::max);
-            row(Row::new(what, predicted, before, after).beside(beside));
+            row(Ok(Row::new(what, predicted, before, after).beside(beside)));
         }
         Ok(())
     }
@@ -430,26 +444,33 @@ impl Bench {
         output(command.args(program.words(&self.place, threads))).map(|_| ())
     }
 
-    /// The predicted changes, one for each row.
-    fn predict(&self, program: &Program, flags: &[&str]) -> anyhow::Result<Vec<Predicted>> {
+    /// The predicted changes, one for each row, or why there are none.
+    fn predict(
+        &self,
+        program: &Program,
+        flags: &[&str],
+    ) -> anyhow::Result<Result<Vec<Predicted>, String>> {
         let mut command = Command::new(&self.convoy);
         command.arg("predict").arg(&self.record).args(flags);
         command.args(["--rounds", &self.rounds, "--format", "json"]);
-        let prediction: serde_json::Value = serde_json::from_str(&output(&mut command)?)?;
+        let found = match output(&mut command) {
+            Ok(found) => found,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let prediction: serde_json::Value = serde_json::from_str(&found)?;
+        if let Some(doubt) = prediction["doubt"].as_str() {
+            return Ok(Err(doubt.to_owned()));
+        }
         let rows = prediction["rows"].as_array().context("a prediction has rows")?;
         let recorded = prediction["anchor"][0]["acquisitions_per_s"].as_f64();
         // The loops count acquisitions, the others what they do with them.
         let is_loop = LOOPS.iter().any(|one| one.name == program.name);
         let recorded = recorded.filter(|_| is_loop);
-        let doubted = !prediction["doubt"].is_null();
-        if let Some(doubt) = prediction["doubt"].as_str() {
-            println!("{}: refused: {doubt}", program.name);
-        }
         let predicted = |row: &serde_json::Value| {
             let change = row["change_percent"].as_f64().context("a row has a change")?;
-            Ok(Predicted { ratio: 1.0 + change / 100.0, recorded, doubted })
+            Ok(Predicted { ratio: 1.0 + change / 100.0, recorded })
         };
-        rows.iter().map(predicted).collect()
+        rows.iter().map(predicted).collect::<anyhow::Result<_>>().map(Ok)
     }
 }
 
@@ -460,7 +481,7 @@ mod tests {
     #[test]
     fn errors_within_the_repeats_and_signs_that_they_do_not_show_do_not_count() {
         let before = [100.0; PAIRS];
-        let of = |ratio| Predicted { ratio, recorded: Some(100.0), doubted: false };
+        let of = |ratio| Predicted { ratio, recorded: Some(100.0) };
         let row = |ratio| {
             Row::new(String::new(), of(ratio), &before, &[120.0, 150.0, 130.0, 110.0, 140.0])
         };
@@ -470,7 +491,7 @@ mod tests {
         assert!((row(3.0).beyond() - 100.0).abs() < 1e-9);
         let both = Row::new(String::new(), of(0.5), &before, &[90.0, 100.0, 110.0, 95.0, 300.0]);
         assert!(both.is_bistable() && both.sign().is_none());
-        let slow = Predicted { ratio: 1.0, recorded: Some(40.0), doubted: false };
+        let slow = Predicted { ratio: 1.0, recorded: Some(40.0) };
         assert!(Row::new(String::new(), slow, &before, &before).is_bistable());
     }
 }
