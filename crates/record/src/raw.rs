@@ -229,11 +229,7 @@ impl Raw {
         (locks, yields): (&mut BTreeMap<u64, Found>, &mut BTreeMap<u64, u64>),
         waits: &mut Waits,
     ) -> std::io::Result<()> {
-        let lost = match words[S_GROWN] {
-            GROWN => &mut process.acquisitions_lost,
-            _ => &mut process.unrecorded.uncounted,
-        };
-        *lost = total([*lost, words[S_LOST]]);
+        process.add_lost(words[S_GROWN], words[S_LOST]);
         let seconds = process.seconds;
         process.phase_s = seconds / PHASES as f64;
         for (from, count, shift, phases) in [

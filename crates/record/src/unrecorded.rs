@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::account::{Account, seconds};
-use crate::layout::{H_CHILDREN_LOST, H_SANDBOXED, H_SHORT, H_THREADS_UNROOMED, H_UNRECORDED};
-use crate::record::{Record, total};
+use crate::layout::{
+    GROWN, H_CHILDREN_LOST, H_SANDBOXED, H_SHORT, H_THREADS_UNROOMED, H_UNRECORDED,
+};
+use crate::record::{Process, Record, total};
 
 /// Threads, acquisitions and forked processes that a record lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +44,18 @@ impl Unrecorded {
     /// Whether all was recorded.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+impl Process {
+    /// Adds acquisitions that a thread did not count: either its table of locks and places was
+    /// full, or there was no room for one.
+    pub(crate) fn add_lost(&mut self, grown: u64, count: u64) {
+        let lost = match grown {
+            GROWN => &mut self.acquisitions_lost,
+            _ => &mut self.unrecorded.uncounted,
+        };
+        *lost = total([*lost, count]);
     }
 }
 
