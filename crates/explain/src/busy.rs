@@ -14,6 +14,8 @@ use crate::diagnoses::{Diagnosis, Ill, percent};
 const WAKEUP_S: f64 = 5e-6;
 /// What a call of `sched_yield` costs, seconds, without the switch to another thread.
 const YIELD_S: f64 = 0.3e-6;
+/// What an attempt in vain to acquire a lock costs, seconds.
+const ATTEMPT_S: f64 = 15e-9;
 /// What that switch costs, seconds, where the record has no price.
 const SWITCH_S: f64 = 0.7e-6;
 /// An acquisition without a wait that takes this long had to fetch the line from another CPU,
@@ -35,6 +37,7 @@ pub(crate) fn of_process(record: &Record, process: &Process) -> Vec<Diagnosis> {
     all.extend(process.locks.iter().filter_map(|lock| readers(process, lock)));
     all.extend(false_sharing(process));
     all.extend(spinning(record, process));
+    all.extend(attempts(process));
     all.extend(counter(process));
     all
 }
@@ -57,7 +60,8 @@ fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let is_herd = lock.kind == Kind::Condition
         && futile >= FEW
         && futile as f64 >= HERD * woken as f64
-        && woken > 2 * signals;
+        && woken > 2 * signals
+        && woken - futile.min(woken) < 2 * signals;
     if !is_herd {
         return None;
     }
@@ -77,7 +81,7 @@ fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
              which most find nothing to do and wait again ({futile} times): a thundering herd.",
             from.place, lock.name, waiter.place
         ),
-        cure: "Call pthread_cond_signal (notify_one) for one item instead.".to_owned(),
+        cure: "Call pthread_cond_signal (notify_one) once for each item instead.".to_owned(),
     })
 }
 
@@ -206,10 +210,34 @@ fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
         weight: None,
         cost_s: share.map_or(cost_s, |share| share * process.cpu_s),
         sentence: format!(
-            "Threads {what} in {place} for a lock of the program's own, or for work{yields}{owner}."
+            "Threads {what} in {place} for a lock or a flag of the program's own, or for \
+             work{yields}{owner}."
         ),
         cure: "Take a mutex there, which sleeps until the owner has released it, or a condition \
                for work; or run fewer such threads than CPUs."
+            .to_owned(),
+    })
+}
+
+/// Threads try again and again to acquire a lock that another one holds.
+fn attempts(process: &Process) -> Option<Diagnosis> {
+    let most = process.attempts.first()?;
+    let all = total(process.attempts.iter().map(|one| one.count));
+    let cost_s = all as f64 * ATTEMPT_S;
+    let share = of_cpu(process, cost_s)?;
+    (all > 10 * FEW && share >= SPINS).then(|| Diagnosis {
+        ill: Ill::Spinning,
+        pid: process.pid,
+        lock: most.place.clone(),
+        share: Some(share),
+        weight: None,
+        cost_s,
+        sentence: format!(
+            "Threads spin in {}: they tried {all} times to acquire a lock that another thread \
+             held (pthread_mutex_trylock and the like).",
+            most.place
+        ),
+        cure: "Call pthread_mutex_lock there, which sleeps until the owner has released it."
             .to_owned(),
     })
 }

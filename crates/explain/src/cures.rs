@@ -46,6 +46,9 @@ pub(crate) fn of_call(call: &str) -> String {
         "a system call" => "Make system calls outside of the critical section; another lock will \
                             not help."
             .to_owned(),
+        "waits for another thread" => "Release the lock before it waits for another thread; \
+                                       another lock will not help."
+            .to_owned(),
         "" => "Touch the memory before the lock is acquired, or keep it in memory; another lock \
                will not help."
             .to_owned(),
@@ -114,6 +117,43 @@ pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
         sentence: sentence + &others,
         cure: cure.to_owned(),
     }
+}
+
+/// Waits for locks in a program of which no thread can run, without a cycle of owners that are
+/// known.
+pub(crate) fn stuck(process: &Process, waits: &[&Pending]) -> Option<Diagnosis> {
+    /// Waits that are named.
+    const NAMED: usize = 4;
+    let first = waits.first()?;
+    let one = |wait: &&Pending| {
+        let what = if wait.lock.starts_with(convoy_record::LOCK_OF) {
+            format!("a {}", wait.kind.name())
+        } else {
+            format!("`{}`", wait.lock)
+        };
+        let owner = match (wait.owner, wait.held_at.as_str()) {
+            (0, _) => String::new(),
+            (owner, "") => format!(", which thread {owner} holds"),
+            (owner, at) => format!(", which thread {owner} holds, acquired in {at}"),
+        };
+        format!("thread {} waits in {} for {what}{owner}", wait.thread, wait.place)
+    };
+    let named: Vec<String> = waits.iter().take(NAMED).map(one).collect();
+    Some(Diagnosis {
+        ill: Ill::Deadlock,
+        pid: process.pid,
+        lock: first.lock.clone(),
+        share: None,
+        weight: None,
+        cost_s: waits.iter().map(|one| one.wait_s).sum(),
+        sentence: format!(
+            "Deadlock: all threads wait for each other, and none is left that could run: {}.",
+            named.join("; ")
+        ),
+        cure: "Acquire locks in one order everywhere, and do not acquire a lock twice or wait for \
+               a thread while holding a lock that this thread needs."
+            .to_owned(),
+    })
 }
 
 /// Waits for a lock of the kernel.

@@ -44,7 +44,19 @@ pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
 fn is_signal(process: &Process, wait: &Pending) -> bool {
     let is_it = |lock: &&convoy_record::Lock| lock.name == wait.lock && lock.kind == wait.kind;
     let known = process.locks.iter().find(is_it);
-    wait.kind == Kind::Semaphore && known.is_some_and(|lock| !lock.is_lock())
+    // A thread that waits for a signal has got the one before, and seems to own it.
+    let is_own = wait.owner == wait.thread;
+    wait.kind == Kind::Semaphore && known.map_or(is_own, |lock| !lock.is_lock())
+}
+
+/// Waits for locks that cannot end, since no thread is left that could wake others.
+pub(crate) fn stuck(process: &Process) -> Vec<&Pending> {
+    let is_lock = |one: &&Pending| {
+        let kinds = [Kind::Mutex, Kind::Rwlock, Kind::Spinlock, Kind::Semaphore];
+        kinds.contains(&one.kind) && one.act != "wait" && one.wait_s > LONG_S
+    };
+    let waits = process.pending.iter().filter(is_lock);
+    if process.is_stuck { waits.collect() } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -94,5 +106,17 @@ mod tests {
         assert!(threads(vec![wait(1, 2), wait(2, 3)]).is_empty());
         let short = Pending { wait_s: 0.01, ..wait(2, 1) };
         assert!(threads(vec![short, wait(1, 2)]).is_empty());
+        // A worker that waits for its next task.
+        let signal = Pending { kind: Kind::Semaphore, ..wait(1, 1) };
+        assert!(threads(vec![signal]).is_empty());
+    }
+
+    #[test]
+    fn waits_of_a_program_without_a_running_thread_do_not_end() {
+        let pending = vec![wait(1, 0), Pending { act: "wait".to_owned(), ..wait(2, 0) }];
+        let mut process = Process { pending, ..Process::default() };
+        assert!(stuck(&process).is_empty());
+        process.is_stuck = true;
+        assert_eq!(stuck(&process).len(), 1);
     }
 }

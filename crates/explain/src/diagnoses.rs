@@ -3,12 +3,14 @@
 //! of what shows without waiting, the most expensive one comes first.
 
 use convoy_record::account::seconds;
-use convoy_record::runtimes::runtime;
-use convoy_record::{Account, HANDOFF, JAVA, Kind, Lock, Process, Record, UNNAMED, total};
+use convoy_record::{
+    Account, CONDITION_OF, Doing, HANDOFF, Kind, Lock, Process, Record, Seen, total,
+};
 use serde::Serialize;
 
-use crate::deadlock::cycles;
+use crate::deadlock::{cycles, stuck};
 use crate::evidence::{Holder, Subject};
+use crate::runtimes::{MONITOR, interpreter, libc, other_runtime};
 use crate::{busy, cures, processes};
 
 /// Part of the threads' time below which nothing is a problem.
@@ -21,17 +23,21 @@ const ASLEEP: f64 = 0.12;
 const LONG_S: f64 = 50e-6;
 /// Reads that a writer waits for are this many at least if it starves.
 const OVERTAKEN: f64 = 4.0;
+/// Locks of a chain that are named.
+const LINKS: usize = 3;
+/// Samples that are enough to say what owners did.
+const FEW: u64 = 5;
 /// A hog holds the lock for this part of the run, seconds over seconds.
 const HOGGED: f64 = 0.6;
 /// The same of a place that acquires it again and again.
 const HELD: f64 = 0.05;
 
-/// What to do about a monitor of Java.
-const MONITOR: &str = "Make the monitor's section shorter, or read without it: a volatile or an \
-                       atomic variable, a concurrent collection.";
+/// What to do about owners without CPUs.
+const CONVOY: &str = "Run fewer threads, or shorten the section; `convoy fix` on this record says \
+                      which lock helps.";
 
 /// What is wrong, why in words, and the cure.
-type Reason = (Ill, String, String);
+pub(crate) type Reason = (Ill, String, String);
 /// The reason for which threads waited for a lock, if it is this one.
 type Rule = fn(&Subject<'_>) -> Option<Reason>;
 
@@ -115,7 +121,11 @@ impl Diagnosis {
 pub fn diagnose(record: &Record) -> Vec<Diagnosis> {
     let mut all: Vec<Diagnosis> = Vec::new();
     for process in &record.processes {
-        all.extend(cycles(process).iter().map(|cycle| cures::deadlock(process, cycle)));
+        let cycles = cycles(process);
+        all.extend(cycles.iter().map(|cycle| cures::deadlock(process, cycle)));
+        if cycles.is_empty() {
+            all.extend(cures::stuck(process, &stuck(process)));
+        }
         let own = process.locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
         all.extend(own.filter_map(|lock| of_lock(record, process, lock)));
         all.extend(busy::of_process(record, process));
@@ -171,8 +181,8 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
     if !lock.is_lock() || subject.wait_s <= 0.0 {
         return None;
     }
-    let rules: [Rule; 9] =
-        [libc, other_runtime, starvation, asleep, waits, hog, preempted, long, short];
+    let rules: [Rule; 10] =
+        [libc, other_runtime, starvation, asleep, waits, hog, spins, preempted, long, short];
     let hands_over = record.program.policy(lock.kind) == HANDOFF;
     let handed = if hands_over { handed_over(&subject) } else { None };
     let found = handed.or_else(|| rules.iter().find_map(|rule| rule(&subject)));
@@ -203,36 +213,6 @@ fn handed_over(subject: &Subject<'_>) -> Option<Reason> {
     let cure = "Take a lock that a running thread may acquire past those that wait: record without \
                 this policy, or `convoy fix` on this record says which one helps.";
     (off >= REASON).then(|| (Ill::OwnerPreempted, why, cure.to_owned()))
-}
-
-/// A lock of libc, which it takes in a function that the program calls.
-fn libc(subject: &Subject<'_>) -> Option<Reason> {
-    let function = &subject.lock.runtime;
-    let known = runtime(function)?;
-    let why = format!(", which {function}() takes");
-    Some((Ill::LibcLock, why, known.advice.to_owned()))
-}
-
-/// A lock that another runtime has built.
-fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
-    let name = &subject.lock.runtime;
-    if name.is_empty() {
-        return None;
-    }
-    let cure = if name == JAVA {
-        MONITOR
-    } else {
-        "Make its sections shorter or fewer; no lock in place of libc's can help."
-    };
-    // Only the Java machine knows the names of compiled methods, and writes them on request.
-    let names = if subject.place == UNNAMED {
-        " Java names its methods for a record under -XX:+UnlockDiagnosticVMOptions \
-         -XX:+DumpPerfMapAtExit, and its classes in a flight recording: `jfr print --events \
-         jdk.JavaMonitorEnter`, which `convoy explain` reads."
-    } else {
-        ""
-    };
-    Some((Ill::RuntimeLock, format!(" ({name})"), [cure, names].concat()))
 }
 
 /// A writer waits while reader after reader acquires the lock.
@@ -270,43 +250,92 @@ fn asleep(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let call = holder.call.filter(|_| holder.asleep >= ASLEEP)?;
     let is_off = holder.ran.is_none_or(|ran| ran < 1.0 - REASON);
-    if !is_off || holder.asleep < holder.waited {
+    // Locks of one name may wait for each other, and the last one of them sleeps.
+    let is_chain = holder.other.is_some_and(|other| other.what != subject.lock.name);
+    if !is_off || is_chain && holder.asleep < holder.waited {
         return None;
     }
+    let why = format!("{} while {}", holds(subject, holder), doing(call));
+    let cure = match call.doing {
+        Doing::Idles => cures::of_call("waits for another thread"),
+        _ => cures::of_call(&call.what),
+    };
+    Some((Ill::OwnerAsleep, why, cure))
+}
+
+/// `it sleeps in fdatasync(2)`.
+fn doing(call: &Seen) -> String {
     let what = match call.what.as_str() {
         "" => "its memory is read in".to_owned(),
         "futex(2)" => "it waits in futex(2) for something else".to_owned(),
-        what if call.doing == convoy_record::Doing::Idles => format!("it waits for `{what}`"),
+        what if call.doing == Doing::Idles && what.starts_with(CONDITION_OF) => {
+            "it waits for another thread".to_owned()
+        }
+        what if call.doing == Doing::Idles => {
+            format!("it waits for another thread (`{what}`)")
+        }
         what => format!("it sleeps in {what}"),
     };
     let at = if call.place.is_empty() { String::new() } else { format!(" in {}", call.place) };
-    let why = format!("{} while {what}{at}", holds(subject, holder));
-    Some((Ill::OwnerAsleep, why, cures::of_call(&call.what)))
+    what + &at
 }
 
 /// The owner waits for another lock.
 fn waits(subject: &Subject<'_>) -> Option<Reason> {
+    chain(subject, LINKS)
+}
+
+/// The same of a chain with this many links at most.
+fn chain(subject: &Subject<'_>, links: usize) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let other = holder.other.filter(|_| holder.waited >= REASON)?;
     if other.what == subject.lock.name {
         return None;
     }
-    let why = format!(
-        "{} while it waits in {} for `{}`",
-        holds(subject, holder),
-        other.place,
-        other.what
-    );
-    let cure = format!(
-        "The other lock, `{}`, is the one to look at; or acquire it before this one.",
-        other.what
-    );
-    Some((Ill::OwnerWaits, why, cure))
+    let others = subject.process.locks.iter().chain(&subject.process.futexes);
+    let next = others.into_iter().find(|lock| lock.name == other.what);
+    let next = next.map(|lock| Subject::new(subject.process, lock));
+    let what = next.as_ref().map_or_else(|| format!("`{}`", other.what), Subject::what);
+    let why = format!("{} while it waits in {} for {what}", holds(subject, holder), other.place);
+    // The thread at the end of the chain is the one that all of them wait for.
+    let end = next.as_ref().and_then(|next| {
+        asleep(next).or_else(|| chain(next, links.checked_sub(1)?)).or_else(|| long(next))
+    });
+    let unknown = "The other lock is the one to look at; or acquire it before this one.";
+    let (end, cure) = end.map_or((String::new(), unknown.to_owned()), |(_, end, cure)| (end, cure));
+    Some((Ill::OwnerWaits, why + &end, cure))
+}
+
+/// Threads spin for a lock of libc whose owner had lost its CPU.
+fn spins(subject: &Subject<'_>) -> Option<Reason> {
+    if subject.lock.kind != Kind::Spinlock {
+        return None;
+    }
+    let (held_s, off_s) = subject.lock.held_s(subject.process.cpu_s);
+    let off = off_s / held_s.max(f64::MIN_POSITIVE);
+    let why = if off >= REASON {
+        format!(
+            ", and spin meanwhile; its owner was on no CPU for {} of the time that it was held",
+            percent(off)
+        )
+    } else {
+        ", and spin meanwhile".to_owned()
+    };
+    let cure = "Take a mutex, which sleeps until the owner has released it.";
+    Some((Ill::Spinning, why, cure.to_owned()))
 }
 
 /// The owner had lost its CPU.
 fn preempted(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
+    if holder.free >= REASON && holder.free > holder.preempted && holder.ran.is_some() {
+        let why = format!(
+            "; during {} of that time it was free, but the thread that was to have it next had no \
+             CPU yet: a lock convoy",
+            percent(holder.free)
+        );
+        return Some((Ill::OwnerPreempted, why, CONVOY.to_owned()));
+    }
     let held = subject.lock.held.filter(|held| held.total_s > 0.0);
     let lost = match held {
         Some(held) => (held.preempted_s / held.total_s).max(holder.preempted.min(REASON)),
@@ -320,9 +349,7 @@ fn preempted(subject: &Subject<'_>) -> Option<Reason> {
         holds(subject, holder),
         percent(holder.preempted.max(lost))
     );
-    let cure = "Run fewer threads, or shorten the section; `convoy fix` on this record says which \
-                lock helps.";
-    Some((Ill::OwnerPreempted, why, cure.to_owned()))
+    Some((Ill::OwnerPreempted, why, CONVOY.to_owned()))
 }
 
 /// One place holds the lock nearly all the time, and acquires it again at once.
@@ -356,12 +383,32 @@ fn hog(subject: &Subject<'_>) -> Option<Reason> {
 fn long(subject: &Subject<'_>) -> Option<Reason> {
     let place = subject.holder.as_ref().map_or("", |holder| holder.place);
     let hold_s = subject.hold_s(place);
+    if hold_s <= 0.0 {
+        return long_by_waits(subject);
+    }
     if hold_s < LONG_S {
         return None;
     }
     let why = format!("{}, {} at a time", held(subject), seconds(hold_s));
     let cure = "Make that section shorter, or split what the lock guards; another lock will not \
                 help.";
+    Some((Ill::LongSection, why, cure.to_owned()))
+}
+
+/// The same of an owner that never waits itself, so that its sections are not timed: it runs
+/// while others wait for long.
+fn long_by_waits(subject: &Subject<'_>) -> Option<Reason> {
+    let holder = subject.holder.as_ref().filter(|holder| !holder.place.is_empty())?;
+    let mean_s = holder.wait_s / holder.count.max(1) as f64;
+    if holder.could_run < 1.0 - REASON || holder.samples < FEW || mean_s < LONG_S {
+        return None;
+    }
+    let why = format!(
+        "{} while it works: others wait {} at a time",
+        holds(subject, holder),
+        seconds(mean_s)
+    );
+    let cure = "Make that section shorter, or release the lock for some time between two sections.";
     Some((Ill::LongSection, why, cure.to_owned()))
 }
 
@@ -405,34 +452,6 @@ fn contended(subject: &Subject<'_>) -> Reason {
 fn held(subject: &Subject<'_>) -> String {
     let unknown = || ", which another thread holds".to_owned();
     subject.holder.as_ref().map_or_else(unknown, |holder| holds(subject, holder))
-}
-
-/// Python's interpreter lock.
-fn interpreter(subject: &Subject<'_>) -> Option<Diagnosis> {
-    let lock = subject.lock;
-    let is_gil = lock.name.split("+0x").next() == Some("_PyRuntime")
-        || lock.sites.first().is_some_and(|site| site.place.starts_with("take_gil"));
-    if !is_gil || subject.wait_s <= 0.0 {
-        return None;
-    }
-    let sentence = format!(
-        "Threads spent {} of their time waiting for Python's interpreter lock, the GIL, which lets \
-         one thread run Python code at a time.",
-        cures::part(subject)
-    );
-    let cure = "Use processes instead of threads for work on the CPU (multiprocessing, \
-                concurrent.futures). Waits of 5 ms are sys.getswitchinterval(): a shorter one \
-                helps threads that do input and output.";
-    Some(Diagnosis {
-        ill: Ill::InterpreterLock,
-        pid: subject.process.pid,
-        lock: lock.name.clone(),
-        share: subject.share,
-        weight: None,
-        cost_s: subject.wait_s,
-        sentence,
-        cure: cure.to_owned(),
-    })
 }
 
 /// `, which Wal::sync (wal.cc:16) holds`.

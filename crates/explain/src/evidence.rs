@@ -44,6 +44,12 @@ pub(crate) struct Holder<'a> {
     pub(crate) waited: f64,
     /// It had lost its CPU.
     pub(crate) preempted: f64,
+    /// The lock was free, and its next owner had no CPU yet.
+    pub(crate) free: f64,
+    /// It ran or waited for a CPU, by samples alone.
+    pub(crate) could_run: f64,
+    /// Samples of it.
+    pub(crate) samples: u64,
     /// What it did most often, of those above.
     pub(crate) call: Option<&'a Seen>,
     pub(crate) other: Option<&'a Seen>,
@@ -182,6 +188,9 @@ impl<'a> Holder<'a> {
             asleep: asleep + slept,
             waited,
             preempted: ready - slept,
+            free,
+            could_run: runs + woken,
+            samples,
             call,
             other: top(&[Doing::Waits]),
             again: total(|cause| cause.again as f64) / counted.max(1.0),

@@ -20,6 +20,7 @@ mod perfetto;
 mod proc;
 mod processes;
 mod proto;
+mod runtimes;
 mod stall;
 mod summary;
 mod task;

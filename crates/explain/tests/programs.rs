@@ -94,6 +94,7 @@ fn owners_that_sleep_and_writers_that_starve_are_told_from_others() {
         &[
             ("asleep", &[Ill::OwnerAsleep], None),
             ("asleep-write", &[Ill::OwnerAsleep], None),
+            ("chain", &[Ill::OwnerWaits, Ill::OwnerAsleep], None),
             ("not-asleep", &[], asleep),
             ("starves", &[Ill::WriterStarvation], None),
             ("not-starves", &[], Some(Ill::WriterStarvation)),
@@ -125,6 +126,8 @@ fn deadlocks_are_told_from_long_waits() {
             ("abba", &[Ill::Deadlock], None),
             ("twice", &[Ill::Deadlock], None),
             ("left", &[Ill::Deadlock], None),
+            ("upgrade", &[Ill::Deadlock], None),
+            ("join", &[Ill::Deadlock], None),
             ("long-wait", &[], Some(Ill::Deadlock)),
         ],
     );
@@ -161,6 +164,7 @@ fn loops_that_wait_are_told_from_loops_that_compute() {
             ("spin-exchange", &[Ill::Spinning], None),
             ("own-locks", &[], Some(Ill::Spinning)),
             ("spin-yield", &[Ill::Spinning], None),
+            ("tries", &[Ill::Spinning], None),
             ("computes", &[], Some(Ill::Spinning)),
         ],
     );

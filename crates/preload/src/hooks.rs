@@ -175,7 +175,10 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     let result = how.attempt.call([lock, 0, 0, 0]);
     let Some(thread) = Thread::current() else { return result };
     if !is_owned(result) {
-        // A loop of attempts is one request, whenever it ends.
+        // A loop of attempts is one request, whenever it ends; how often it fails is counted apart.
+        if !process::only_contended() {
+            thread.count(YIELD, lock, site);
+        }
         return result;
     }
     if process::only_contended() {

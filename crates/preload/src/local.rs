@@ -77,6 +77,8 @@ pub(crate) const O_WAITED_AT: usize = 58;
 pub(crate) const O_WOKEN: usize = 59;
 pub(crate) const O_BLAMED: usize = 60;
 pub(crate) const O_BLAMED_FROM: usize = 61;
+/// Waits in futex(2) that have ended.
+pub(crate) const O_ENDED: usize = 62;
 /// Acquisitions of a thread that is not recorded, which has none of the others.
 pub(crate) const O_UNRECORDED: usize = O_OTHER_COUNT;
 /// Beside [`O_HOLDS`]: the thread has a trace.
@@ -84,5 +86,5 @@ pub(crate) const TRACED: u64 = 1 << 8;
 
 const _: () = {
     assert!(O_HOLD + HOLD_COUNT * HOLD_WORDS <= O_RELEASED);
-    assert!(O_BLAMED_FROM < OWN_WORDS && HOLD_COUNT < TRACED as usize);
+    assert!(O_ENDED < OWN_WORDS && HOLD_COUNT < TRACED as usize);
 };

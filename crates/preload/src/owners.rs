@@ -122,6 +122,21 @@ impl Thread {
         self.0[S_WAITS].store(0, Relaxed);
     }
 
+    /// Shows to those that look at the process which thread a wait that began then was for.
+    fn ended(self, since: u64, lock: u64, owner: Option<&Owner>) {
+        let number = self.own(O_ENDED);
+        self.put(O_ENDED, number.wrapping_add(1));
+        let at = S_ENDED + number as usize % ENDED_COUNT * ENDED_WORDS;
+        // Whoever reads it meanwhile sees no wait.
+        self.0[at + N_SINCE].store(0, Relaxed);
+        let held = owner.and_then(|owner| owner.held.as_ref()).map_or(0, |held| held.site);
+        self.0[at + N_OWNER].store(owner.map_or(0, |owner| owner.thread.into()), Relaxed);
+        self.0[at + N_LOCK].store(lock, Relaxed);
+        self.0[at + N_HELD].store(held, Relaxed);
+        // Release: a reader that sees the begin sees the rest.
+        self.0[at + N_SINCE].store(since, Release);
+    }
+
     /// Whether the owner's CPU time is read during a wait that begins now.
     fn measures(self, now: u64) -> bool {
         if now < self.own(O_MEASURES_NEXT) {
@@ -176,6 +191,7 @@ impl Cause {
         });
         let lock = lock as u64 | FUTEX << KIND_SHIFT;
         let site = site as u64;
+        thread.ended(begin, lock, owner.as_ref());
         let this = Self { thread, lock, site, detail, owner, counted: 0, ran_ns: None, begin };
         this.book(file, now, None);
     }

@@ -11,9 +11,9 @@ use crate::causes::{self, Cause, Doing, Event, Pending, Seen};
 use crate::futexes::Futexes;
 use crate::layout::*;
 use crate::looks::{Edge, Look, State, Wait};
-use crate::names::{LOCK_OF, Names};
+use crate::names::{CONDITION_OF, LOCK_OF, Names};
 use crate::raw::Raw;
-use crate::record::{Kind, Process};
+use crate::record::{Kind, Process, total};
 use crate::steps::{Clock, Known};
 use crate::syscalls;
 
@@ -53,7 +53,8 @@ impl Book<'_> {
         }
         let name = || [LOCK_OF, &self.place(site, detail)].concat();
         let name = self.names.variable(address).unwrap_or_else(name);
-        (name, Kind::of(lock >> KIND_SHIFT))
+        let kind = self.futexes.at(site).map(|known| known.kind);
+        (name, kind.unwrap_or_else(|| Kind::of(lock >> KIND_SHIFT)))
     }
 
     fn cause(&self, edge: &Edge) -> Cause {
@@ -88,11 +89,13 @@ impl Book<'_> {
             State::Waits(Edge { lock, site, detail, .. }) => {
                 let kind = lock >> KIND_SHIFT;
                 let is_idle = self.futexes.at(*site).is_some_and(|known| !known.has_owner());
+                let what = self.lock(*lock, *site, *detail).0;
                 let signals = self.known.get(&crate::keys::address(*lock, *site));
-                let is_idle = is_idle || signals.is_some_and(|known| !known.is_lock);
+                let is_idle = is_idle
+                    || what.starts_with(CONDITION_OF)
+                    || signals.is_some_and(|known| !known.is_lock);
                 let is_lock = ![CONDITION, BARRIER].contains(&kind) && !is_idle;
                 let doing = if is_lock { Doing::Waits } else { Doing::Idles };
-                let what = self.lock(*lock, *site, *detail).0;
                 Seen { what, place: self.place(*site, *detail), ..of(doing) }
             }
         }
@@ -218,9 +221,7 @@ impl Wait {
             },
             since: words[S_WAITS_SINCE],
             owner: words[S_WAITS_OWNER],
-            owner_ended: false,
-            is_free: false,
-            seen_s: 0.0,
+            ..Self::default()
         })
     }
 
@@ -261,6 +262,7 @@ impl Raw {
         }
         (process.hot, process.samples) = std::mem::take(&mut look.hot);
         process.looks = look.count;
+        process.is_stuck = look.is_stuck;
         if !process.ended {
             // The process looks at the clock only while its locks are busy.
             process.seconds = process.seconds.max(look.seconds);
@@ -270,7 +272,23 @@ impl Raw {
             outside.add_to(process);
         }
         process.causes.sort_by(|a, b| b.wait_s.total_cmp(&a.wait_s));
+        signals(process);
         Ok(())
+    }
+}
+
+/// Semaphores for which threads wait that got the last unit themselves: they are signals.
+fn signals(process: &mut Process) {
+    /// Of all waits.
+    const OWN: f64 = 0.25;
+    let mut waits: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    for cause in process.causes.iter().filter(|cause| cause.kind == Kind::Semaphore) {
+        let sums = waits.entry(cause.lock.clone()).or_default();
+        *sums = [total([sums[0], cause.own]), total([sums[1], cause.count])];
+    }
+    let is_signal = |[own, all]: [u64; 2]| own > 0 && own as f64 >= OWN * all as f64;
+    for lock in process.locks.iter_mut().filter(|lock| lock.kind == Kind::Semaphore) {
+        lock.held_for_good |= waits.get(&lock.name).is_some_and(|sums| is_signal(*sums));
     }
 }
 

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use crate::join::sorted;
 use crate::layout::{CONTEXT, FUTEX, KIND_SHIFT};
-use crate::names::{Names, is_of_locks, named_after};
+use crate::names::{Names, named_after};
 use crate::parked::{Context, Waits, name, only_waits};
 use crate::raw::Seen;
 use crate::record::{Kind, Lock, Site};
+use crate::wrappers::{is_of_locks, passes_on};
 
 /// The bit of the number of a call stack that says that the wait was one in futex(2).
 const WORDS: u64 = 1 << 32;
@@ -71,7 +72,16 @@ impl Use {
         let (kind, act) = of_names(&named[..inner]);
         let at = inner.min(frames.len() - 1);
         let callers = &frames[at + 1..];
-        let place = names.under(names.place(frames[at], callers), frames[at], callers);
+        // A function that ends with the call of another one, as guards do, is not on the stack.
+        let called = (inner == at && at > 0).then(|| names.target(frames[at])).flatten();
+        let is_skipped = |begin: &u64| {
+            let called = names.name(*begin).unwrap_or_default();
+            called != named[at - 1] && !is_inside(&called) && !passes_on(&called)
+        };
+        let place = match called.filter(is_skipped) {
+            Some(begin) => names.place(begin + 1, &[]),
+            None => names.under(names.place(frames[at], callers), frames[at], callers),
+        };
         Self { kind, act, place }
     }
 }

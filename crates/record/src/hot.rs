@@ -129,7 +129,7 @@ impl Sampling {
         let mut code = Code::default();
         let mut all: BTreeMap<String, Sum> = BTreeMap::new();
         for ((chain, registers), count) in places {
-            let place = names.place(chain[0] + 1, &[]);
+            let place = names.place(chain[0] + 1, &chain[1..]);
             let function = place.split(" (").next().unwrap_or(&place);
             let function = function.split("+0x").next().unwrap_or(function).to_owned();
             let sum = all.entry(function).or_default();

@@ -1,14 +1,24 @@
 //! Adding up locks that have one name.
 
-use crate::record::{Lock, Site, Times, Waiters, total};
+use crate::record::{Lock, Site, Times, Waiters};
 
 impl Lock {
+    /// Whether it is held, each time, for much of the run of this many seconds.
+    pub(crate) fn is_for_good(&self, seconds: f64) -> bool {
+        /// Of the run.
+        const MUCH: f64 = 0.1;
+        let mut holds = self.all(|site| &site.hold_on);
+        holds.add(&self.all(|site| &site.hold_off));
+        holds.mean_s() > MUCH * seconds
+    }
+
     /// Adds another one of the same name.
     pub(crate) fn join(&mut self, other: Self) {
         self.instances = total([self.instances, other.instances]);
         self.waiters.add(&other.waiters);
         self.given_by_owner = total([self.given_by_owner, other.given_by_owner]);
         self.given_by_others = total([self.given_by_others, other.given_by_others]);
+        self.held_for_good |= other.held_for_good;
         self.owners_known_s += other.owners_known_s;
         self.owners_off_s += other.owners_off_s;
         if let Some(held) = &other.held {
@@ -68,6 +78,11 @@ impl Times {
             self.buckets = joined.collect();
         }
     }
+}
+
+/// Their sum, or the largest number: what a program that runs wild wrote over them has any size.
+pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

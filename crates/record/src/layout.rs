@@ -17,7 +17,7 @@ pub use waits::*;
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 9;
+pub const VERSION: u64 = 10;
 
 /// Name of the file with the number of pages that all processes together may still use.
 pub const BUDGET: &[u8] = b"budget";
@@ -343,7 +343,7 @@ pub const SEMAPHORE: u64 = 6;
 pub const CONDITION: u64 = 7;
 /// A signal or broadcast to a condition variable.
 pub const SIGNAL: u64 = 8;
-/// A call of `sched_yield`.
+/// A call of `sched_yield`; of another lock than [`YIELDS_LOCK`], an attempt to acquire it in vain.
 pub const YIELD: u64 = 9;
 /// A wait in futex(2) that went through libc's `syscall`. Its site is a call stack if there was
 /// room for one.
@@ -475,7 +475,7 @@ pub const fn place(lock: u64, site: u64, count: usize) -> usize {
 
 const _: () = {
     assert!(S_LOCK_PHASES + LOCK_PHASE_COUNT <= S_LINES);
-    assert!(S_GROWN < S_TAKEN && S_WAITS_HELD_DETAIL < S_PHASES);
+    assert!(S_GROWN < S_TAKEN && S_ENDED + ENDED_COUNT * ENDED_WORDS <= S_PHASES);
     assert!(S_GROWN < S_PHASES && DETAIL_COUNT <= 1 << Told::DETAIL_BITS);
     // Lines of the cache begin where lines begin, and tables where pages do.
     assert!((FEW | FEW_WORDS).is_multiple_of(LINE_WORDS));

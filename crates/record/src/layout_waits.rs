@@ -23,6 +23,21 @@ pub const S_WAITS_DETAIL: usize = 29;
 /// See [`S_WAITS_DETAIL`].
 pub const S_WAITS_HELD_DETAIL: usize = 30;
 
+/// Ends of the thread's last waits in futex(2), whose owners show only then: a ring.
+pub const S_ENDED: usize = 32;
+/// Of them.
+pub const ENDED_COUNT: usize = 16;
+/// Words of each.
+pub const ENDED_WORDS: usize = 4;
+/// When the wait had begun, ticks, as in [`S_WAITS_SINCE`].
+pub const N_SINCE: usize = 0;
+/// The thread that it was for, by its number for the kernel; 0: not known.
+pub const N_OWNER: usize = 1;
+/// The lock with its kind, as in [`E_LOCK`].
+pub const N_LOCK: usize = 2;
+/// Where that thread woke others, with the kind of that call, as in [`E_HELD`].
+pub const N_HELD: usize = 3;
+
 /// The entry of a lock in [`S_TAKEN`].
 #[inline]
 pub const fn taken(lock: usize) -> usize {
@@ -95,4 +110,6 @@ pub const V_RAN_NS: usize = 6;
 /// Details with the callers of both places, as [`V_THREADS`].
 pub const V_DETAILS: usize = 7;
 
-const _: () = assert!(S_TAKEN + TAKEN_COUNT <= S_WAITS && E_SELF < EDGE_WORDS);
+const _: () = assert!(
+    S_TAKEN + TAKEN_COUNT <= S_WAITS && E_SELF < EDGE_WORDS && S_ENDED > S_WAITS_HELD_DETAIL
+);

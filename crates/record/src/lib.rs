@@ -9,8 +9,10 @@ pub mod account;
 pub mod attach;
 pub mod bpf;
 mod causes;
+mod cxx;
 mod edges;
 mod elf;
+mod ended;
 mod found;
 mod futex;
 mod futexes;
@@ -43,12 +45,13 @@ pub mod trace;
 mod unrecorded;
 mod waits;
 mod weight;
+mod wrappers;
 
 pub use account::Account;
 pub use causes::{Cause, Counted, Doing, Event, Pending, Seen};
 pub use hot::{Hot, Sampling};
 pub use looks::Looks;
-pub use names::{LOCK_OF, is_passing};
+pub use names::{CONDITION_OF, LOCK_OF};
 pub use parked::{JAVA, UNNAMED};
 pub use record::{
     Addresses, HANDOFF, Kind, Lock, Process, Program, Record, Site, Times, VERSION, Waiters, total,
@@ -57,6 +60,7 @@ pub use refusal::ONLY_SAMPLES;
 pub use scheduling::{Held, Scheduling};
 pub use unrecorded::Unrecorded;
 pub use weight::{busy_s, runnable, threads};
+pub use wrappers::is_passing;
 
 /// The object that is loaded before a program; empty where it is not built.
 pub const OBJECT: &[u8] = include_bytes!(env!("CONVOY_OBJECT"));

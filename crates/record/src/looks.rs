@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use convoy_host::clock::thread_cpu_ns;
 
 use crate::attach::Attached;
-use crate::futex::{Call, owner_at};
+use crate::ended::Ended;
+use crate::futex::{Call, owner_at, waits_for_good};
 use crate::hot::{Hot, Sampling};
 use crate::layout::{
-    H_MAGIC, H_PID, H_SLOTS, KIND_SHIFT, MAGIC, MUTEX, S_THREAD, S_WAITS, S_WAITS_HELD_DETAIL,
-    SLOT_COUNT, SLOT_WORDS, SLOTS,
+    ENDED_COUNT, ENDED_WORDS, H_MAGIC, H_PID, H_SLOTS, KIND_SHIFT, MAGIC, MUTEX, S_ENDED, S_THREAD,
+    S_WAITS, S_WAITS_HELD_DETAIL, SLOT_COUNT, SLOT_WORDS, SLOTS,
 };
 use crate::names::Names;
 use crate::place::open_file;
@@ -34,6 +35,8 @@ const LIST: Duration = Duration::from_millis(20);
 const PROCESSES: usize = 16;
 /// Threads of a process that are sampled each time.
 const THREADS: usize = 256;
+/// A wait of this length may never end, seconds.
+const LONG_S: f64 = 0.1;
 /// Words of a slot up to what its thread waits for.
 const WORDS: usize = S_WAITS_HELD_DETAIL + 1;
 
@@ -76,7 +79,7 @@ impl From<Call> for State {
 }
 
 /// A current wait.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
     pub(crate) thread: u64,
     pub(crate) edge: Edge,
@@ -100,6 +103,9 @@ pub(crate) struct Look {
     pub(crate) threads: BTreeMap<State, u64>,
     /// Waits at the last look.
     pub(crate) waits: Vec<Wait>,
+    /// Whether no thread could run at the last look: all waited without a timeout, one of them for
+    /// long.
+    pub(crate) is_stuck: bool,
     /// Number of samples.
     pub(crate) count: u64,
     /// From the first look to the last one, seconds.
@@ -120,6 +126,8 @@ struct Peek {
     begin: Instant,
     /// When each wait was seen first, by its thread and begin.
     since: BTreeMap<(u64, u64), Instant>,
+    /// Waits whose owner is not known yet, and the slots of threads.
+    ended: (Ended, BTreeMap<u64, usize>),
     /// Voluntary and involuntary switches of each thread that was seen to own a lock.
     switches: BTreeMap<u64, [u64; 2]>,
     has_ended: bool,
@@ -225,7 +233,8 @@ impl Peek {
         let look = Look { outside, ..Look::default() };
         let (since, switches) = (BTreeMap::new(), BTreeMap::new());
         let begin = Instant::now();
-        Some(Self { file, pid, memory, look, begin, since, switches, has_ended: false })
+        let ended = Default::default();
+        Some(Self { file, pid, memory, look, begin, since, ended, switches, has_ended: false })
     }
 
     /// Samples all threads once; returns `None` if the process has exited.
@@ -255,6 +264,11 @@ impl Peek {
             let of = |(thread, call)| (u64::from(thread), State::from(call));
             states.extend(others.into_iter().map(of));
         }
+        self.owners_at_ends(&slots);
+        // What is seen of an owner after the wait is of no use.
+        let lasts = |wait: &Wait| self.lasts(slots[&wait.thread], wait);
+        let lasting = Ended::of(&waits).filter(|wait| lasts(wait)).copied().collect();
+        self.ended.0.add(lasting, &states);
         self.look.count += 1;
         for state in states.values() {
             *self.look.threads.entry(*state).or_default() += 1;
@@ -280,6 +294,17 @@ impl Peek {
             }
             *self.look.owners.entry((wait.edge, state)).or_default() += 1;
         }
+        self.time(&mut waits);
+        let is_long = waits.values().any(|wait| wait.is_for_lock() && wait.seen_s > LONG_S);
+        // A process that is being killed is what it was.
+        self.look.is_stuck = is_long && is_stuck(self.pid).unwrap_or(self.look.is_stuck);
+        self.look.seconds = self.begin.elapsed().as_secs_f64();
+        self.look.waits = waits.into_values().collect();
+        Some(())
+    }
+
+    /// Sets for how long each wait was seen.
+    fn time(&mut self, waits: &mut BTreeMap<u64, Wait>) {
         self.since.retain(|(thread, since), _| {
             waits.get(thread).is_some_and(|wait| wait.since == *since)
         });
@@ -288,9 +313,19 @@ impl Peek {
             wait.seen_s =
                 self.since.entry(key).or_insert_with(Instant::now).elapsed().as_secs_f64();
         }
-        self.look.seconds = self.begin.elapsed().as_secs_f64();
-        self.look.waits = waits.into_values().collect();
-        Some(())
+    }
+
+    /// Takes the owners of waits that have ended since the last look.
+    fn owners_at_ends(&mut self, slots: &BTreeMap<u64, usize>) {
+        const WORDS: usize = ENDED_COUNT * ENDED_WORDS;
+        let (ended, known) = &mut self.ended;
+        let threads: Vec<u64> = ended.threads().collect();
+        for thread in threads {
+            let Some(slot) = known.get(&thread) else { continue };
+            let words = words::<WORDS>(&self.file, SLOTS + slot * SLOT_WORDS + S_ENDED);
+            ended.take(thread, &words.unwrap_or([0; WORDS]), &mut self.look);
+        }
+        known.extend(slots);
     }
 
     /// Returns whether `wait` has not ended and its lock has not changed hands since the slot was
@@ -338,6 +373,17 @@ impl Peek {
         wait.owner = owner;
         (wait.edge.held, wait.edge.held_detail) = (0, 0);
     }
+}
+
+/// Whether all threads of a process wait for each other; none: it is ending.
+fn is_stuck(pid: u32) -> Option<bool> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let threads: Vec<u32> =
+        tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    let call = |thread: &u32| std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall"));
+    let calls: Vec<String> =
+        threads.iter().map(|thread| call(thread).ok()).collect::<Option<_>>()?;
+    (!calls.is_empty()).then(|| calls.iter().all(|text| waits_for_good(text, &threads)))
 }
 
 /// Where a thread is.

@@ -5,13 +5,15 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::cxx;
 use crate::identity::{self, FIXED, Identity, Mapped};
 use crate::launch::RECORDER;
+use crate::wrappers::{is_in_locks, is_wrapper, passes_on};
 
 /// How the name of a lock without a variable begins; its place follows.
 pub const LOCK_OF: &str = "lock of ";
 /// The same of what has no owner.
-const CONDITION_OF: &str = "condition of ";
+pub const CONDITION_OF: &str = "condition of ";
 /// Between a place in a function without a name and the caller that has one.
 const UNDER: &str = " under ";
 
@@ -140,13 +142,14 @@ impl Names {
         let inlined = symbol.inlined.iter();
         let inlined = inlined.map(|one| (demangled(&one.name), one.code_info.as_ref()));
         let outer = (demangled(&symbol.name), symbol.code_info.as_deref());
+        let own = self.name(site.saturating_sub(1));
         let mut all = std::iter::once(outer).chain(inlined);
         all.any(|(function, code)| {
             let plain = without_arguments(&function);
             let line = code.map(line);
             let is_line = line.as_deref() == Some(name);
             let both = || line.as_ref().is_some_and(|line| name == format!("{plain} ({line})"));
-            function == name || plain == name || is_line || both()
+            function == name || plain == name || own.as_deref() == Some(name) || is_line || both()
         })
     }
 
@@ -154,6 +157,21 @@ impl Names {
     pub(crate) fn own(&self, address: u64) -> Option<(&PathBuf, u64)> {
         let object = self.object(address).filter(|object| address < object.end)?;
         Some((&object.path, address - object.base))
+    }
+
+    /// The function that is called before the place that this call returns to, if it is called
+    /// directly and has a name.
+    pub(crate) fn target(&self, site: u64) -> Option<u64> {
+        const CALL: u8 = 0xe8;
+        let (_, own) = self.own(site)?;
+        let elf = crate::elf::Elf::new(identity::bytes(self.readable(site)?)?)?;
+        let (begin, bytes) = elf
+            .code()
+            .find(|(begin, bytes)| (*begin + 5..=*begin + bytes.len() as u64).contains(&own))?;
+        let at = (own - begin) as usize;
+        let offset = bytes[at - 5..at].strip_prefix(&[CALL])?.try_into().ok()?;
+        let target = site.wrapping_add_signed(i32::from_le_bytes(offset).into());
+        self.name(target).map(|_| target)
     }
 
     /// Whether an address is in the object that is loaded before a program.
@@ -190,15 +208,19 @@ impl Names {
         let (mut name, mut code) = (demangled(&symbol.name), symbol.code_info.clone());
         // Line tables alone have the last part of a name; the table of symbols has all of it.
         let full = self.find(&self.functions, address, false).map(|other| demangled(&other.name));
-        name = full.filter(|full| full.len() > name.len() && full.contains(&name)).unwrap_or(name);
+        let full = full.unwrap_or_default();
+        name = cxx::whole(&name, &full).unwrap_or(name);
         // The innermost inlined function that is not the wrapper of a library.
         for inlined in &symbol.inlined {
             let inner = demangled(&inlined.name);
             let is_library = inlined.code_info.as_ref().is_some_and(is_in_locks);
             if !is_library && !is_wrapper(&inner) && !passes_on(&inner) {
-                name = inner;
+                name = cxx::closure(&inner, &full).unwrap_or(inner);
                 code = inlined.code_info.clone().map(Box::new).or(code);
             }
+        }
+        if name.contains("operator()") {
+            name = cxx::closure("operator()", &name).unwrap_or(name);
         }
         Some((without_arguments(&name).to_owned(), code.as_deref().map(line), symbol.offset))
     }
@@ -290,7 +312,7 @@ fn demangled(name: &str) -> String {
 }
 
 /// A function of C++ without its arguments.
-fn without_arguments(name: &str) -> &str {
+pub(crate) fn without_arguments(name: &str) -> &str {
     let mut depth = 0;
     for (at, one) in name.char_indices() {
         match one {
@@ -315,91 +337,6 @@ fn without_arguments(name: &str) -> &str {
 fn line(code: &CodeInfo<'_>) -> String {
     let file = Path::new(&code.file).file_name().unwrap_or(&code.file).to_string_lossy();
     code.line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"))
-}
-
-/// Whether a function is, by its name, one of a class of mutexes or the like: it only takes locks
-/// for others, and serves many of them.
-pub(crate) fn passes_on(name: &str) -> bool {
-    /// What such classes and libraries have in their names.
-    const KINDS: [&str; 13] = [
-        "mutex",
-        "futex",
-        "__gthread",
-        "unique_lock",
-        "lock_guard",
-        "scoped_lock",
-        "rwlock",
-        "condvar",
-        "condition_variable",
-        "semaphore",
-        "semacquire",
-        "pythread_acquire_lock",
-        "crypto_thread_",
-    ];
-    /// What such functions do; a constructor is named after its class.
-    const ACTS: [&str; 8] =
-        ["lock", "mutex", "acquire", "wait", "enter", "init", "sem", "contended"];
-    /// Functions between a program and its heap, or its counters.
-    const HEAP: [&str; 10] = [
-        "operator new",
-        "operator delete",
-        "__gnu_cxx::new_allocator",
-        "std::__new_allocator",
-        "std::allocator",
-        "alloc::",
-        "sync/atomic.",
-        "core::sync::atomic::",
-        "std::__atomic_base",
-        "std::atomic",
-    ];
-    let name = without_arguments(name).to_ascii_lowercase();
-    let last = name.rsplit("::").next().unwrap_or(&name);
-    let last = last.rsplit(").").next().unwrap_or(last);
-    HEAP.iter().any(|heap| name.starts_with(heap))
-        || KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
-}
-
-/// Whether a place, as an account prints it, is in a function that only takes locks for others: of
-/// these calls the caller is not known, because nobody waited there.
-pub fn is_passing(place: &str) -> bool {
-    let function = place.split(" (").next().unwrap_or(place);
-    passes_on(function.split("+0x").next().unwrap_or(function))
-}
-
-/// Functions that only pass a lock on to pthread.
-fn is_wrapper(name: &str) -> bool {
-    ["__gthread_", "std::mutex::", "std::unique_lock", "std::lock_guard", "std::scoped_lock"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
-        || is_of_locks(name)
-}
-
-/// Whether a function belongs to a library of locks that call futex(2), or to what Rust does at the
-/// end of a guard.
-pub(crate) fn is_of_locks(name: &str) -> bool {
-    const LIBRARIES: [&str; 9] = [
-        "std::sys::sync::",
-        "std::sys::pal::",
-        "std::sync::",
-        "parking_lot",
-        "lock_api::",
-        "core::ptr::drop_in_place",
-        "core::mem::drop",
-        "folly::",
-        "absl::",
-    ];
-    let name = name.trim_start_matches('<');
-    LIBRARIES.iter().any(|library| name.starts_with(library))
-}
-
-/// Whether code is in a source file of such a library: where debug data are line tables alone, an
-/// inlined function has its last name only, `lock`.
-fn is_in_locks(code: &CodeInfo<'_>) -> bool {
-    const SOURCES: [&str; 4] =
-        ["/library/std/src/sync/", "/library/std/src/sys/", "/parking_lot", "/lock_api"];
-    let path = code.dir.as_deref().unwrap_or(Path::new("")).join(&code.file);
-    let path = path.to_string_lossy();
-    SOURCES.iter().any(|source| path.contains(source))
 }
 
 /// The name of a file without its directory, and without the mark of the kernel that it is gone.
@@ -453,6 +390,7 @@ mod tests {
             ("f(void (*)(int))", "f"),
             ("(anonymous namespace)::f", "(anonymous namespace)::f"),
             ("A::operator()", "A::operator()"),
+            ("main::{lambda#2}", "main::{lambda#2}"),
             ("std::function<void (int)>::call(int)", "std::function<void (int)>::call"),
             ("<(A, B) as C>::d", "<(A, B) as C>::d"),
             ("main", "main"),
@@ -468,21 +406,6 @@ mod tests {
             assert_eq!(demangled(name), name);
         }
         assert_eq!(demangled("_ZN3Wal6appendEPKci"), "Wal::append(char const*, int)");
-    }
-
-    #[test]
-    fn functions_that_take_locks_for_others_are_told_by_their_names() {
-        for name in [
-            "rocksdb::port::Mutex::Lock",
-            "internal/sync.(*Mutex).lockSlow",
-            "CRYPTO_THREAD_read_lock",
-            "operator new",
-        ] {
-            assert!(passes_on(name), "{name}");
-        }
-        for name in ["main.(*Mutexes).Book", "main.(*Ledger).Book", "lock_rename"] {
-            assert!(!passes_on(name), "{name}");
-        }
     }
 
     #[test]

@@ -13,9 +13,10 @@ use std::time::{Duration, SystemTime};
 use convoy_host::clock::monotonic_ns;
 
 use crate::layout::*;
-use crate::names::{LOCK_OF, Names, passes_on};
+use crate::names::{LOCK_OF, Names};
 use crate::place::open_file;
 use crate::record::{Kind, Lock, Site};
+use crate::wrappers::passes_on;
 
 /// The place of a wait in code that was compiled while the program ran, if nothing names it.
 pub const UNNAMED: &str = "code without names";

@@ -157,7 +157,7 @@ impl Raw {
     fn process(&self, mut look: Look) -> std::io::Result<Process> {
         let (header, mut process) = (&self.header, self.head()?);
         let (mut locks, mut traces) = (BTreeMap::new(), Traces::default());
-        let mut yields = BTreeMap::new();
+        let mut yields = [BTreeMap::new(), BTreeMap::new()];
         let (contexts, mut waits) = (self.contexts()?, Waits::new());
         for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
             let words = self.words(SLOTS + slot * SLOT_WORDS, SLOT_WORDS)?;
@@ -178,8 +178,11 @@ impl Raw {
         let jit = Jit::read(header[H_PID], header[H_NS_BEGIN]);
         let place = |site| names.place(site, &[0; CALLERS]);
         let counted = |(site, count): (u64, u64)| Counted { place: place(site), count };
-        process.yields = yields.into_iter().map(counted).collect();
-        process.yields.sort_by_key(|one| std::cmp::Reverse(one.count));
+        [process.yields, process.attempts] = yields.map(|of| {
+            let mut all: Vec<Counted> = of.into_iter().map(counted).collect();
+            all.sort_by_key(|one| std::cmp::Reverse(one.count));
+            all
+        });
         let seen = self.waiters()?;
         let futexes = Futexes::take(&mut waits, &contexts, &names, &seen, &mut process.futexes);
         let used;
@@ -226,7 +229,7 @@ impl Raw {
         &self,
         (words, keys): (&[u64], &[Key]),
         process: &mut Process,
-        (locks, yields): (&mut BTreeMap<u64, Found>, &mut BTreeMap<u64, u64>),
+        (locks, yields): (&mut BTreeMap<u64, Found>, &mut [BTreeMap<u64, u64>; 2]),
         waits: &mut Waits,
     ) -> std::io::Result<()> {
         process.add_lost(words[S_GROWN], words[S_LOST]);
@@ -243,7 +246,8 @@ impl Raw {
         }
         for key in keys.iter().filter(|key| key.lock != 0 && key.count > 0) {
             if key.kind() == YIELD {
-                let sum = yields.entry(key.site).or_default();
+                let is_attempt = key.address() != YIELDS_LOCK as u64;
+                let sum = yields[usize::from(is_attempt)].entry(key.site).or_default();
                 *sum = total([*sum, key.count]);
                 continue;
             }
@@ -402,7 +406,7 @@ fn named(
         }
         let sites = sites.into_iter();
         own.sites = sites.map(|((place, act), site)| Site { place, act, ..site }).collect();
-        own.held_for_good = own.kind == Kind::Semaphore && is_for_good(&own, seconds);
+        own.held_for_good = own.kind == Kind::Semaphore && own.is_for_good(seconds);
         let most = own
             .sites
             .iter()
@@ -410,6 +414,8 @@ fn named(
         let place = most.map_or_else(String::new, |site| site.place.clone());
         // The same function may take semaphores that exclude and semaphores that signal.
         let is_lock = own.is_lock();
+        // Several of one name are what each of them is.
+        own.held_for_good |= own.kind == Kind::Semaphore && !is_lock;
         own.name = names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
         known.insert(address, Known { name: own.name.clone(), kind: own.kind, is_lock });
         mutexes.extend(
@@ -462,15 +468,6 @@ fn rounded(value: f64) -> f64 {
     }
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale
-}
-
-/// Whether it is held, each time, for much of the run of this many seconds.
-fn is_for_good(lock: &Lock, seconds: f64) -> bool {
-    /// Of the run.
-    const MUCH: f64 = 0.1;
-    let mut holds = lock.all(|site| &site.hold_on);
-    holds.add(&lock.all(|site| &site.hold_off));
-    holds.mean_s() > MUCH * seconds
 }
 
 /// The callers under which threads waited longest at each call site.

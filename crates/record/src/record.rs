@@ -6,11 +6,11 @@ use convoy_workload::disturbance::Disturbance;
 use serde::{Deserialize, Serialize};
 
 use crate::causes::{Cause, Counted, Event, Pending, Seen};
-use crate::hot::Hot;
-use crate::layout;
+pub use crate::join::total;
 use crate::scheduling::{Held, Scheduling, is_none, is_zero};
 use crate::trace::Trace;
 use crate::unrecorded::Unrecorded;
+use crate::{hot::Hot, layout};
 
 /// Version of the record. Fields may be added; none changes its meaning.
 pub const VERSION: u64 = 1;
@@ -140,6 +140,9 @@ pub struct Process {
     /// Waits that had not ended when the recording did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Pending>,
+    /// Whether no thread could run then: all waited for each other without a timeout.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_stuck: bool,
     /// What its threads were seen doing, most often first; from samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub activity: Vec<Seen>,
@@ -155,6 +158,9 @@ pub struct Process {
     /// Looks at its threads while it ran; see `activity`.
     #[serde(default)]
     pub looks: u64,
+    /// Attempts in vain to acquire a lock (`pthread_mutex_trylock`) by place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Counted>,
     /// Calls of `sched_yield` by place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub yields: Vec<Counted>,
@@ -382,11 +388,6 @@ impl Times {
         });
         found.map(|bucket| bucket.0 / 1e9)
     }
-}
-
-/// Their sum, or the largest number: what a program that runs wild wrote over them has any size.
-pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
-    counts.into_iter().fold(0, u64::saturating_add)
 }
 
 impl Site {

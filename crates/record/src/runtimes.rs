@@ -13,7 +13,7 @@ pub struct Runtime {
 }
 
 /// All of them.
-const RUNTIMES: [Runtime; 11] = [
+const RUNTIMES: [Runtime; 14] = [
     Runtime {
         guards: "the random numbers",
         functions: &[
@@ -112,9 +112,25 @@ const RUNTIMES: [Runtime; 11] = [
             "flockfile",
             "perror",
             "fputs_unlocked",
+            "IO_*",
         ],
         advice: "Format into a buffer of the thread and write it with one call, or give each \
                  thread a stream of its own; another lock cannot help.",
+    },
+    Runtime {
+        guards: "the list of open streams",
+        functions: &["fopen*", "fclose", "fdopen", "freopen*", "popen", "pclose", "tmpfile*"],
+        advice: "Keep streams open, or open files with open(2); another lock cannot help.",
+    },
+    Runtime {
+        guards: "a compiled regular expression",
+        functions: &["regexec", "regcomp", "regfree", "re_search*", "re_match*"],
+        advice: "Compile the expression once for each thread (regcomp); another lock cannot help.",
+    },
+    Runtime {
+        guards: "a directory stream",
+        functions: &["readdir*", "rewinddir", "seekdir", "telldir", "closedir"],
+        advice: "Let one thread read a directory; another lock cannot help.",
     },
     Runtime {
         guards: "the loader",
@@ -166,7 +182,21 @@ const RUNTIMES: [Runtime; 11] = [
     },
     Runtime {
         guards: "the locale",
-        functions: &["setlocale", "newlocale", "uselocale", "nl_langinfo", "dcgettext", "dgettext"],
+        functions: &[
+            "setlocale",
+            "newlocale",
+            "freelocale",
+            "duplocale",
+            "uselocale",
+            "nl_langinfo",
+            "dcgettext",
+            "dgettext",
+            "gettext",
+            "iconv_open",
+            "iconv_close",
+            "gconv_*",
+            "nl_find_*",
+        ],
         advice: "Set the locale once when the program starts; another lock cannot help.",
     },
     Runtime {

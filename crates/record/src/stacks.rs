@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::futex::{Asks, act, is_join};
-use crate::names::{Names, passes_on};
+use crate::names::Names;
 use crate::record::Kind;
 use crate::runtimes::runtime;
 use crate::sites::Module;
+use crate::wrappers::passes_on;
 
 /// Number of callers that are checked.
 const CALLERS: usize = 8;

@@ -8,10 +8,11 @@ use super::tables::{Tables, all, giver, half, lock, threads, times, wait, word};
 use crate::causes::{Cause, Doing, Seen};
 use crate::futex::Asks;
 use crate::join::sorted;
-use crate::names::{LOCK_OF, named_after, named_inside, passes_on};
+use crate::names::{LOCK_OF, named_after, named_inside};
 use crate::record::{Kind, Lock, Site, Times, Waiters};
 use crate::scheduling::Held;
 use crate::stacks::{JOIN, Stacks, Waiting};
+use crate::wrappers::passes_on;
 
 /// What the kernel calls a lock with these flags, what it is, and what is done with it.
 pub(super) fn kind(flags: i32) -> (&'static str, Kind, &'static str) {

@@ -73,6 +73,9 @@ ROLE(reports, for (int i = 0; i < 100; i++) fprintf(sink, "%d %d\n", i, 7);)
 ROLE(shorts, for (int i = 0; i < 100; i++) { LOCK; compute(5); UNLOCK; compute(50); })
 ROLE(computes, compute(10000);)
 ROLE(waits_for_input, char c; if (read(ends[0], &c, 1)) {} LOCK; UNLOCK;)
+ROLE(tries, while (pthread_mutex_trylock(&gate)) {} compute_ms(1); UNLOCK; compute_ms(.1);)
+ROLE(writes_disk, pthread_mutex_lock(&other); nap(4); pthread_mutex_unlock(&other); nap(.3);)
+ROLE(evicts, LOCK; pthread_mutex_lock(&other); pthread_mutex_unlock(&other); UNLOCK; nap(.2);)
 ROLE(waits_once, LOCK; UNLOCK; nap(100);)
 
 static void *stamps(void *a) {
@@ -170,6 +173,13 @@ static void *leaves(void *a) {
     return a;
 }
 
+static void *upgrades(void *a) {
+    READ;
+    nap(100);
+    WRITE;
+    return a;
+}
+
 static void *holds_long(void *a) {
     LOCK;
     nap(700);
@@ -213,10 +223,14 @@ int main(int count, char **words) {
     IS("input") { start(4, waits_for_input, 0); start(1, sends, 0); }
     IS("abba") { start(1, one_way, 0); start(1, other_way, 0); }
     IS("twice") start(1, twice, 0);
+    IS("upgrade") start(2, upgrades, 0);
+    IS("join") { LOCK; start(1, waits_once, 0); }
+    IS("chain") { start(1, writes_disk, 0); start(1, evicts, 0); start(4, uses, 0); }
+    IS("tries") start(4, tries, 0);
     IS("left") { start(1, leaves, 0); nap(50); start(2, uses, 0); }
     IS("long-wait") { start(1, holds_long, 0); nap(50); start(2, waits_once, 0); }
     // Threads of these never end.
-    if (!strcmp(mode, "abba") || !strcmp(mode, "twice") || !strcmp(mode, "left")) alarm(2);
+    if (strstr("abba twice left upgrade join", mode)) alarm(2);
     IS("input") { nap(1e3 * seconds); exit(0); }
     IS("asleep-write") { nap(1e3 * seconds); exit(0); }
     for (int i = 0; i < many; i++) pthread_join(threads[i], 0);

@@ -1,0 +1,70 @@
+//! Locks that the program has not written: those of libc, of Java and of Python.
+
+use convoy_record::runtimes::runtime;
+use convoy_record::{JAVA, UNNAMED};
+
+use crate::cures;
+use crate::diagnoses::{Diagnosis, Ill, Reason};
+use crate::evidence::Subject;
+
+/// What to do about a monitor of Java.
+pub(crate) const MONITOR: &str = "Make the monitor's section shorter, or read without it: a \
+                                  volatile or an atomic variable, a concurrent collection.";
+
+/// A lock of libc, which it takes in a function that the program calls.
+pub(crate) fn libc(subject: &Subject<'_>) -> Option<Reason> {
+    let function = &subject.lock.runtime;
+    let known = runtime(function)?;
+    let why = format!(", which {function}() takes");
+    Some((Ill::LibcLock, why, known.advice.to_owned()))
+}
+
+/// A lock that another runtime has built.
+pub(crate) fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
+    let name = &subject.lock.runtime;
+    if name.is_empty() {
+        return None;
+    }
+    let cure = if name == JAVA {
+        MONITOR
+    } else {
+        "Make its sections shorter or fewer; no lock in place of libc's can help."
+    };
+    // Only the Java machine knows the names of compiled methods, and writes them on request.
+    let names = if subject.place == UNNAMED {
+        " Java names its methods for a record under -XX:+UnlockDiagnosticVMOptions \
+         -XX:+DumpPerfMapAtExit, and its classes in a flight recording: `jfr print --events \
+         jdk.JavaMonitorEnter`, which `convoy explain` reads."
+    } else {
+        ""
+    };
+    Some((Ill::RuntimeLock, format!(" ({name})"), [cure, names].concat()))
+}
+
+/// Python's interpreter lock.
+pub(crate) fn interpreter(subject: &Subject<'_>) -> Option<Diagnosis> {
+    let lock = subject.lock;
+    let is_gil = lock.name.split("+0x").next() == Some("_PyRuntime")
+        || lock.sites.first().is_some_and(|site| site.place.starts_with("take_gil"));
+    if !is_gil || subject.wait_s <= 0.0 {
+        return None;
+    }
+    let sentence = format!(
+        "Threads spent {} of their time waiting for Python's interpreter lock, the GIL, which lets \
+         one thread run Python code at a time.",
+        cures::part(subject)
+    );
+    let cure = "Use processes instead of threads for work on the CPU (multiprocessing, \
+                concurrent.futures). Waits of 5 ms are sys.getswitchinterval(): a shorter one \
+                helps threads that do input and output.";
+    Some(Diagnosis {
+        ill: Ill::InterpreterLock,
+        pid: subject.process.pid,
+        lock: lock.name.clone(),
+        share: subject.share,
+        weight: None,
+        cost_s: subject.wait_s,
+        sentence,
+        cure: cure.to_owned(),
+    })
+}

@@ -1,0 +1,100 @@
+//! Names of C++ functions that debug data do not have: those of templates have only their last part
+//! there, and those of lambdas none. The table of symbols has them, with all types in them.
+
+/// The whole name of a function by its name in the table of symbols, if debug data have only the
+/// last part of it, without the arguments of templates.
+pub(crate) fn whole(part: &str, full: &str) -> Option<String> {
+    let (base, template) = part.split_once('<').map_or((part, false), |(base, _)| (base, true));
+    if let Some(lambda) = closure(part, full) {
+        return Some(lambda);
+    }
+    if !template || base.is_empty() || part.contains("::{") || base.contains("::") {
+        return (full.len() > part.len() && full.contains(part)).then(|| full.to_owned());
+    }
+    let plain = without_templates(full);
+    let plain = plain.split('(').next().unwrap_or(&plain);
+    // A template begins with the type that it returns.
+    let name = plain.rsplit(' ').next().unwrap_or(plain);
+    (name.rsplit("::").next() == Some(base)).then(|| name.to_owned())
+}
+
+/// The name of a lambda of C++: `main::{lambda#2}`, from the symbol of the function that it is part
+/// of.
+pub(crate) fn closure(part: &str, full: &str) -> Option<String> {
+    const LAMBDA: &str = "::{lambda(";
+    if !part.starts_with("operator()") {
+        return None;
+    }
+    let at = full.find(LAMBDA)?;
+    let number = full[at..].split_once(")#")?.1;
+    let number = &number[..number.find('}')?];
+    let before = without_templates_before(&full[..at]);
+    Some(format!("{}::{{lambda#{number}}}", before.split('(').next().unwrap_or(before)))
+}
+
+/// The part of a name that the last name in it belongs to: what follows the last bracket that is
+/// open, or a space.
+fn without_templates_before(name: &str) -> &str {
+    let mut depth = 0_usize;
+    for (at, one) in name.char_indices().rev() {
+        match one {
+            '>' | ')' => depth += 1,
+            '<' | '(' if depth > 0 => depth -= 1,
+            '<' | '(' | ' ' | ',' if depth == 0 => return &name[at + 1..],
+            _ => {}
+        }
+    }
+    name
+}
+
+/// A name without the arguments of its templates.
+fn without_templates(name: &str) -> String {
+    let mut depth = 0_usize;
+    let keep = |one: char| {
+        match one {
+            '<' => depth += 1,
+            '>' if depth > 0 => {
+                depth -= 1;
+                return false;
+            }
+            _ => {}
+        }
+        depth == 0
+    };
+    name.chars()
+        .filter({
+            let mut keep = keep;
+            move |one| keep(*one)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_have_the_names_of_their_classes() {
+        let full = "unsigned long Guarded<std::vector<int, std::allocator<int> > >::with<f()::\
+                    {lambda(auto:1&)#1}>(f()::{lambda(auto:1&)#1})";
+        assert_eq!(whole("with<f()::<lambda(auto:1&)> >", full).as_deref(), Some("Guarded::with"));
+        let wait = "void std::condition_variable::wait<f()::{lambda()#1}>(std::unique_lock<\
+                    std::mutex>&, f()::{lambda()#1})";
+        let found = whole("wait<f()::<lambda()> >", wait);
+        assert_eq!(found.as_deref(), Some("std::condition_variable::wait"));
+        assert_eq!(whole("append", "Wal::append(int)").as_deref(), Some("Wal::append(int)"));
+        assert_eq!(whole("main", "main"), None);
+    }
+
+    #[test]
+    fn lambdas_have_the_names_of_their_functions_and_a_number() {
+        let thread = "std::thread::_State_impl<std::thread::_Invoker<std::tuple<\
+                      main::{lambda()#2}> > >::_M_run()";
+        let name = |full| closure("operator()", full);
+        assert_eq!(name(thread).as_deref(), Some("main::{lambda#2}"));
+        let inner = "Pool::run(int)::{lambda(int)#1}::operator()(int) const";
+        assert_eq!(name(inner).as_deref(), Some("Pool::run::{lambda#1}"));
+        assert_eq!(name("Pool::run(int)"), None);
+        assert_eq!(closure("Pool::run", thread), None);
+    }
+}
