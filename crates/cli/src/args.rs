@@ -83,6 +83,9 @@ pub(crate) enum Command {
     /// Measure this machine for the virtual one
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(crate::calibrate::Calibrate),
+    /// Print the JSON schema of the results that `--format json` prints
+    #[command(after_help = examples::SCHEMA)]
+    Schema,
     /// Print the completions of a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(Completions),
@@ -96,6 +99,8 @@ pub(crate) enum Command {
 pub(crate) enum Format {
     /// For people.
     Table,
+    /// For pull requests.
+    Markdown,
     /// For programs.
     Json,
     /// For spreadsheets.
@@ -105,8 +110,9 @@ pub(crate) enum Format {
 /// Flags of every command.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Common {
-    /// Form of the results
-    #[arg(long, value_enum, default_value = "table", help_heading = "Output")]
+    /// Form of results
+    #[arg(long, value_enum, default_value = "table", hide_default_value = true)]
+    #[arg(help_heading = "Output")]
     pub(crate) format: Format,
     /// Write results to a file instead of standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]

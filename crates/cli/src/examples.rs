@@ -119,6 +119,10 @@ Examples:
   convoy calibrate --output my-machine.toml
   convoy calibrate units --output my-units.toml";
 
+pub(crate) const SCHEMA: &str = "\
+Examples:
+  convoy schema > convoy.schema.json";
+
 pub(crate) const COMPLETIONS: &str = "\
 Examples:
   convoy completions bash > ~/.local/share/bash-completion/completions/convoy

@@ -2,9 +2,10 @@
 
 use crate::fail::Failure;
 use crate::output;
-use crate::predict::{Replays, print};
+use crate::predict::{Replays, plot, print};
 use clap::Args;
 use convoy_predict::{Advice, Effort, Question, policies};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -18,12 +19,16 @@ pub(crate) struct Fix {
     #[arg(long, value_name = "N", default_value_t = 4)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=1024))]
     split: u32,
+    /// Write a plot of what each change gives to FILE.svg or .png
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    plot: Option<PathBuf>,
 }
 
 /// The command.
 pub(crate) fn run(args: &Fix) -> Result<ExitCode, Failure> {
     let common = &args.replays.common;
     output::ready(common.output.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref())?;
     let record = Arc::new(args.replays.record()?);
     let question = Question {
         cpus: Vec::new(),
@@ -36,6 +41,10 @@ pub(crate) fn run(args: &Fix) -> Result<ExitCode, Failure> {
     let advice = Advice::new(&record, args.replays.prediction(&record, question)?);
     let json = || serde_json::to_string_pretty(&advice).expect("numbers and text") + "\n";
     output::print(common, || text(&advice), json, || print::table(&advice.prediction).to_csv())?;
+    if let Some(path) = args.plot.as_ref().filter(|_| !advice.prediction.rows.is_empty()) {
+        let plot = plot::changes(&advice.prediction, &advice.text);
+        output::plot(common, path, &plot.to_svg(), None)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -63,6 +63,7 @@ pub fn main() -> ExitCode {
         Command::Completions(completions) => shell::completions(completions),
         Command::List(list) => list::run(list),
         Command::Man(man) => shell::man(man),
+        Command::Schema => shell::schema(),
         Command::With(with) => with::run(with),
     };
     match result {

@@ -11,6 +11,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use convoy_catalogue::{EXPERIMENTS, Sheet};
 use convoy_lab::experiment::{Changes, Experiment, Plan, Setting, given};
 use convoy_lab::lock_loop::{Measured, Promise, Vary};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The experiment that the flags change; its file has the defaults.
@@ -46,6 +47,9 @@ pub(crate) struct Locks {
     /// What is changed in the presets.
     #[command(flatten)]
     sets: Sets,
+    /// Draw throughput over threads, FILE.svg or .png
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    plot: Option<PathBuf>,
     /// Where the record goes.
     #[command(flatten)]
     store: StoreArgs,
@@ -72,7 +76,7 @@ pub(crate) struct Loops {
     /// distribution [default: fixed:1000]
     #[arg(long, value_name = "TIME", value_parser = think)]
     think: Option<(Vary, u32)>,
-    /// Draw the lengths of sections from the exponential distribution, with the mean that is given
+    /// Draw the lengths of sections from the exponential distribution
     #[arg(long)]
     exp_sections: bool,
     /// Number of rounds, on a virtual machine each with its own seed [default: 3; virtual 1]
@@ -144,9 +148,11 @@ fn think(text: &str) -> Result<(Vary, u32), String> {
 /// The command.
 pub(crate) fn run(args: &Locks) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref())?;
     let plan = args.plan()?;
     let kept = ("locks", args.loops.seed(), &args.store);
-    carry_out(&plan, &args.common, None, kept, Files::default())
+    let files = Files { plot: args.plot.as_deref(), ..Files::default() };
+    carry_out(&plan, &args.common, None, kept, files)
 }
 
 impl Locks {

@@ -34,8 +34,26 @@ pub(crate) fn ready_to_draw(path: Option<&Path>) -> Result<(), Failure> {
     ready(path)
 }
 
+/// Writes a plot, and its numbers as CSV beside it if there are some; says so.
+pub(crate) fn plot(
+    common: &Common,
+    path: &Path,
+    svg: &str,
+    numbers: Option<&str>,
+) -> Result<(), Failure> {
+    draw(path, svg)?;
+    let mut written = path.display().to_string();
+    if let Some(numbers) = numbers {
+        let csv = path.with_extension("csv");
+        file(&csv, numbers)?;
+        written = format!("{written} and {}", csv.display());
+    }
+    message(common, &format!("wrote {written}"));
+    Ok(())
+}
+
 /// Writes a drawing as what its name says it is.
-pub(crate) fn draw(path: &Path, svg: &str) -> Result<(), Failure> {
+fn draw(path: &Path, svg: &str) -> Result<(), Failure> {
     if ends_in(path, "png") {
         return file(path, &convoy_report::png(svg).map_err(Failure::environment)?);
     }
@@ -160,6 +178,7 @@ pub(crate) fn print(
     let text = match common.format {
         Format::Table if common.output.is_some() => look::plain(&table()).into_owned(),
         Format::Table => look::dress(&table()),
+        Format::Markdown => look::plain(&convoy_report::in_markdown(table)).into_owned(),
         Format::Json => look::plain(&json()).into_owned(),
         Format::Csv => look::plain(&csv()).into_owned(),
     };
@@ -178,6 +197,15 @@ pub(crate) fn progress(common: &Common, length: u64) -> ProgressBar {
     let style = "{spinner} [{bar:30}] {pos}/{len} {elapsed_precise} (left {eta}) {msg}";
     bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
     bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// What goes on, with the time that it has taken, where the steps are not known; as a progress bar.
+pub(crate) fn spinner(common: &Common, what: &str) -> ProgressBar {
+    let bar = progress(common, 0);
+    let style = "{spinner} {elapsed_precise} {msg}";
+    bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
+    bar.set_message(what.to_owned());
     bar
 }
 

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 pub(crate) mod forecast;
+pub(crate) mod plot;
 pub(crate) mod print;
 
 /// `convoy predict`.
@@ -47,6 +48,9 @@ pub(crate) struct Predict {
     /// Also predict with the most contended lock split into N locks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
     split: Option<u32>,
+    /// Write a plot over several numbers of CPUs or threads to FILE.svg or .png
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    plot: Option<PathBuf>,
 }
 
 /// The record and the virtual machine: flags of `convoy predict` and `convoy fix`.
@@ -79,7 +83,10 @@ pub(crate) struct Replays {
 
 /// The command.
 pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
-    output::ready(args.replays.common.output.as_deref())?;
+    let common = &args.replays.common;
+    output::ready(common.output.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref())?;
+    plot::ready(args)?;
     let question = Question {
         cpus: args.cpus.clone(),
         threads: args.threads.clone(),
@@ -91,7 +98,11 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     let prediction = args.replays.prediction(&Arc::new(args.replays.record()?), question)?;
     let text = || print::text(&prediction);
     let json = || serde_json::to_string_pretty(&prediction).expect("numbers and text") + "\n";
-    output::print(&args.replays.common, text, json, || print::table(&prediction).to_csv())?;
+    output::print(common, text, json, || print::table(&prediction).to_csv())?;
+    if let Some(path) = args.plot.as_ref().filter(|_| !prediction.rows.is_empty()) {
+        let plot = plot::curves(&prediction);
+        output::plot(common, path, &plot.to_svg(), Some(&plot.to_csv()))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -119,11 +130,12 @@ impl Replays {
             sets: self.sets.iter().cloned().collect(),
         };
         let record = Arc::clone(record);
-        apart(move || Ok::<_, Infallible>(predict(&record, &machines, &question)))?.map_err(
-            |error| match error {
-                PredictError::Virtual(_) => Failure::environment(error),
-                _ => Failure::usage(format!("{}: {error}", self.record)),
-            },
-        )
+        let spinner = output::spinner(&self.common, "replaying the record on the virtual machine");
+        let done = apart(move || Ok::<_, Infallible>(predict(&record, &machines, &question)));
+        spinner.finish_and_clear();
+        done?.map_err(|error| match error {
+            PredictError::Virtual(_) => Failure::environment(error),
+            _ => Failure::usage(format!("{}: {error}", self.record)),
+        })
     }
 }

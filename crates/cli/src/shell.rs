@@ -1,4 +1,5 @@
-//! `convoy completions` and `convoy man`: what shells and `man` read, made from the flags.
+//! `convoy completions`, `convoy man` and `convoy schema`: for shells, for `man`, and for programs
+//! that read results.
 
 use crate::args::{Args, Completions, Man};
 use crate::fail::Failure;
@@ -31,4 +32,12 @@ pub(crate) fn man(args: &Man) -> Result<ExitCode, Failure> {
         Failure::environment(format!("cannot write into {name}: {error}; name a directory"))
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The schema of all results in JSON. A field that changes makes a new version.
+const SCHEMA: &str = include_str!("output.schema.json");
+
+/// Prints the schema.
+pub(crate) fn schema() -> Result<ExitCode, Failure> {
+    output::bytes(SCHEMA.as_bytes()).map(|()| ExitCode::SUCCESS)
 }

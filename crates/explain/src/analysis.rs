@@ -6,7 +6,7 @@ use crate::flame::{Flame, How};
 use crate::locks::Locks;
 use crate::stall::Stalls;
 use crate::task::{Label, Place, Since, Task, Tasks};
-use crate::timeline::Timeline;
+use crate::timeline::{OverTime, Timeline};
 use convoy_machine::{Event, Leave, Mode, Record, Recorder};
 use convoy_sync::TaskId;
 
@@ -66,6 +66,11 @@ pub struct Analysis {
 }
 
 impl Analysis {
+    /// States of the CPUs over the run, in at most `most` intervals.
+    pub fn over_time(&self, most: usize) -> OverTime {
+        self.timeline.over(self.cpus.len(), most)
+    }
+
     /// For a machine of `cpus` CPUs.
     pub fn new(cpus: usize) -> Self {
         Self {

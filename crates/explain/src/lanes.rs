@@ -122,8 +122,12 @@ pub struct LongWait {
 pub struct Handover {
     /// The lane of the owner and the lane of the waiter.
     pub lanes: [usize; 2],
+    /// When the owner released the lock, nanoseconds; the end of the wait if only that is known.
+    pub released_ns: u64,
     /// When the wait ended, nanoseconds.
     pub at_ns: u64,
+    /// The lock and the places: a number of [`Lanes::tags`].
+    pub tag: usize,
 }
 
 /// All threads of a record.
@@ -160,14 +164,18 @@ impl Lanes {
             let waits = lane.spans.iter().filter(|span| span.act == Act::Waits);
             std::cmp::Reverse(waits.map(|span| span.length_ns).fold(0, u64::saturating_add))
         };
-        let mut all: Vec<Lane> = book.lanes.into_values().collect();
+        let mut all: Vec<Lane> = std::mem::take(&mut book.lanes).into_values().collect();
         all.retain(|lane| !lane.spans.is_empty());
         all.sort_by_key(|lane| (order(lane), lane.pid, lane.thread));
         let at = |key: Key| all.iter().position(|lane| (lane.pid, lane.thread) == key);
-        let handover = |(owner, waiter, at_ns): &(_, _, u64)| {
-            Some(Handover { lanes: [at(*owner)?, at(*waiter)?], at_ns: *at_ns })
+        let handover = |end: &End| {
+            let [owner, waiter] = end.threads;
+            let Span { tag, .. } = end.wait;
+            let released_ns = book.released(end).unwrap_or(end.wait.end_ns());
+            let (lanes, at_ns) = ([at(owner)?, at(waiter)?], end.wait.end_ns());
+            Some(Handover { lanes, released_ns, at_ns, tag: tag? })
         };
-        lanes.handovers = book.handovers.iter().filter_map(handover).collect();
+        lanes.handovers = book.ends.iter().filter_map(handover).collect();
         lanes.threads = all;
         let mut tags: Vec<(Tag, usize)> = book.tags.into_iter().collect();
         tags.sort_by_key(|tag| tag.1);
@@ -265,7 +273,16 @@ type Key = (u64, u64);
 struct Book {
     lanes: BTreeMap<Key, Lane>,
     tags: BTreeMap<Tag, usize>,
-    handovers: Vec<(Key, Key, u64)>,
+    ends: Vec<End>,
+    /// Releases by a thread of the locks of one name, nanoseconds.
+    releases: BTreeMap<(Key, String), Vec<u64>>,
+}
+
+/// The end of a wait: the owner and the waiter, the lock, and the wait.
+struct End {
+    threads: [Key; 2],
+    lock: String,
+    wait: Span,
 }
 
 impl Book {
@@ -273,6 +290,13 @@ impl Book {
         let [lock, place, held_at] = [lock, place, held_at].map(str::to_owned);
         let next = self.tags.len();
         *self.tags.entry(Tag { lock, place, held_at }).or_insert(next)
+    }
+
+    /// When the owner released the lock that the wait was for, if that is known.
+    fn released(&self, end: &End) -> Option<u64> {
+        let releases = self.releases.get(&(end.threads[0], end.lock.clone()))?;
+        let during = |at: &&u64| (end.wait.begin_ns..=end.wait.end_ns()).contains(*at);
+        releases.iter().filter(during).max().copied()
     }
 
     fn lane(&mut self, pid: u64, thread: u64) -> &mut Lane {
@@ -311,9 +335,8 @@ impl Book {
                 let (begin_ns, length_ns) = (ns(event.begin_s), ns(event.wait_s));
                 let span = Span { begin_ns, length_ns, act, tag };
                 if is_owner {
-                    let [owner, waiter] =
-                        [event.owner, event.thread].map(|thread| (process.pid, thread));
-                    self.handovers.push((owner, waiter, span.end_ns()));
+                    let threads = [event.owner, event.thread].map(|one| (process.pid, one));
+                    self.ends.push(End { threads, lock: cause.lock.clone(), wait: span });
                 }
                 self.lane(process.pid, thread).fill(span);
             }
@@ -350,6 +373,10 @@ impl Book {
                 _ => between,
             };
             append(&mut spans, &mut now, step.took_ns, during);
+            if step.what == What::Unlock && is_lock {
+                let key = ((process.pid, strip.thread), process.locks[lock].name.clone());
+                self.releases.entry(key).or_default().push(now);
+            }
             self.hold(process, *step, is_lock, &mut held);
         }
         spans
@@ -423,4 +450,4 @@ fn act_off(owner: Owner) -> Act {
 
 #[cfg(test)]
 #[path = "lanes_tests.rs"]
-mod tests;
+pub(crate) mod tests;

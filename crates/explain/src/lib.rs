@@ -9,11 +9,14 @@ mod cpu;
 mod cures;
 mod deadlock;
 mod detail;
+mod detail_lanes;
 mod diagnoses;
 mod evidence;
+mod firefox;
 mod flame;
 mod ftrace;
 mod lanes;
+mod lanes_trace;
 mod locks;
 mod owners;
 mod perfetto;
@@ -31,6 +34,7 @@ pub use analysis::{Analysis, Idle};
 pub use cpu::{State, Times};
 pub use detail::{Detail, Window};
 pub use diagnoses::{Diagnosis, Ill, LITTLE, diagnose, verdict};
+pub use firefox::Named;
 pub use flame::folded;
 pub use lanes::{Act, Handover, Lane, Lanes, LongWait, Span, Tag};
 pub use proc::ProcFile;
@@ -39,4 +43,5 @@ pub use summary::{
     Cause, ChainSummary, Convoy, HopSummary, LockSummary, Share, Spread, StallSummary, Summary,
 };
 pub use task::Label;
+pub use timeline::OverTime;
 pub use waiting::{Owner, owners};

@@ -141,6 +141,9 @@ pub struct TrackDescriptor {
     /// A process track.
     #[prost(message, optional, tag = "3")]
     pub process: Option<ProcessDescriptor>,
+    /// A track of a thread.
+    #[prost(message, optional, tag = "4")]
+    pub thread: Option<ThreadDescriptor>,
     /// The track above.
     #[prost(uint64, optional, tag = "5")]
     pub parent_uuid: Option<u64>,
@@ -164,6 +167,17 @@ pub struct ProcessDescriptor {
     /// Name.
     #[prost(string, optional, tag = "6")]
     pub process_name: Option<String>,
+}
+
+/// `ThreadDescriptor`.
+#[derive(Clone, PartialEq, Message)]
+pub struct ThreadDescriptor {
+    /// Process number.
+    #[prost(int32, optional, tag = "1")]
+    pub pid: Option<i32>,
+    /// Thread number.
+    #[prost(int32, optional, tag = "2")]
+    pub tid: Option<i32>,
 }
 
 /// `CounterDescriptor`.
@@ -190,15 +204,32 @@ pub enum Kind {
     Counter = 4,
 }
 
+/// `DebugAnnotation`: a detail of an event, as a name and a text.
+#[derive(Clone, PartialEq, Message)]
+pub struct DebugAnnotation {
+    /// Its name.
+    #[prost(string, optional, tag = "10")]
+    pub name: Option<String>,
+    /// Its text.
+    #[prost(string, optional, tag = "6")]
+    pub string_value: Option<String>,
+}
+
 /// `TrackEvent`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackEvent {
+    /// Details.
+    #[prost(message, repeated, tag = "4")]
+    pub debug_annotations: Vec<DebugAnnotation>,
     /// Its type.
     #[prost(enumeration = "Kind", optional, tag = "9")]
     pub r#type: Option<i32>,
     /// The track.
     #[prost(uint64, optional, tag = "11")]
     pub track_uuid: Option<u64>,
+    /// Groups that it belongs to.
+    #[prost(string, repeated, tag = "22")]
+    pub categories: Vec<String>,
     /// Name of a slice or moment.
     #[prost(string, optional, tag = "23")]
     pub name: Option<String>,

@@ -17,6 +17,15 @@ pub(crate) struct Bin {
     pub(crate) waiters_max: u32,
 }
 
+/// Shares of the CPU time over a run, percent, by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OverTime {
+    /// The middle of each interval, seconds after the beginning.
+    pub seconds: Vec<f64>,
+    /// A line: its name, and a value for each interval.
+    pub series: Vec<(String, Vec<f64>)>,
+}
+
 /// The intervals since `from`.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
@@ -28,6 +37,31 @@ pub(crate) struct Timeline {
 impl Timeline {
     pub(crate) fn new(from: u64) -> Self {
         Self { from, width: WIDTH, bins: Vec::new() }
+    }
+
+    /// At most `most` intervals of a machine of `cpus` CPUs: states that reach a percent somewhere,
+    /// and how long a lock was wanted whose owner was on no CPU.
+    pub(crate) fn over(&self, cpus: usize, most: usize) -> OverTime {
+        let joined = self.bins.len().div_ceil(most.max(1)).max(1);
+        let width_s = self.width as f64 * joined as f64 / 1e12;
+        let parts: Vec<&[Bin]> = self.bins.chunks(joined).collect();
+        let share = |of: &dyn Fn(&Bin) -> u64, all: f64| -> Vec<f64> {
+            let one = |part: &&[Bin]| {
+                let sum: u64 = part.iter().map(of).sum();
+                100.0 * sum as f64 / (self.width as f64 * part.len() as f64 * all)
+            };
+            parts.iter().map(one).collect()
+        };
+        let mut series: Vec<(String, Vec<f64>)> = Vec::new();
+        for state in State::ALL {
+            let values = share(&|bin| bin.times[state as usize], cpus as f64);
+            series.push((state.name().to_owned(), values));
+        }
+        let name = "a lock is wanted, its owner on no CPU".to_owned();
+        series.push((name, share(&|bin| bin.stalled, 1.0)));
+        series.retain(|(_, values)| values.iter().any(|value| *value >= 1.0));
+        let seconds = (0..parts.len()).map(|at| (at as f64 + 0.5) * width_s).collect();
+        OverTime { seconds, series }
     }
 
     fn bin(&mut self, at: u64) -> &mut Bin {

@@ -244,10 +244,10 @@
       const [pen, width] = size(top, height);
       const x = (ns) => LEFT + (width - LEFT) * ns / whole;
       pen.fillStyle = colours.soft;
-      pen.fillText("waits that", 2, 14);
-      pen.fillText("end here,", 2, 28);
       const most = Math.max(1e-9, ...block.waiting);
-      pen.fillText("up to " + span(most * block.phase * 1e9), 2, 42);
+      const words = block.bars ? [block.bars, "up to " + most.toFixed(most < 10 ? 1 : 0)]
+        : ["waits that", "end here,", "up to " + span(most * block.phase * 1e9)];
+      words.forEach((word, at) => pen.fillText(word, 2, 14 + 14 * at));
       pen.fillStyle = colours.acts[2];
       block.waiting.forEach((value, at) => {
         const [from, to] = [x(at * block.phase * 1e9), x((at + 1) * block.phase * 1e9)];
@@ -540,6 +540,8 @@
 
   // --- Curves with intervals. ---
   const lines = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8a6d3b"];
+  // The golden angle keeps neighbours apart, however many lines there are.
+  const line = (at) => lines[at] || "hsl(" + Math.round(at * 137.508 % 360) + ",60%,45%)";
   const redraws = [];
   function plot(parent, block) {
     if (block.title) make(parent, "h3", block.title);
@@ -551,6 +553,12 @@
       const good = ([x, y]) => x !== null && y !== null && (!panel.x_log || x > 0) && (!panel.y_log || y > 0);
       const series = panel.series.map((one) => ({ name: one.name, points: one.points.filter(good) }));
       const xs = [...new Set(series.flatMap((one) => one.points.map((point) => point[0])))].sort((a, b) => a - b);
+      const isIdeal = (at) => series[at].name === "ideal";
+      const colour = (at) => (isIdeal(at) ? "#888888" : line(at));
+      // Ticks are where values are, not where an ideal line bends; of many values, some.
+      const ticks = [...new Set(series.filter((one) => one.name !== "ideal")
+        .flatMap((one) => one.points.map((point) => point[0])))].sort((a, b) => a - b);
+      const isDense = ticks.length > 40;
       const columns = series.map((one) => {
         const of = new Map(one.points.map((point) => [point[0], point]));
         return xs.map((x) => of.get(x) || null);
@@ -563,7 +571,7 @@
         pen.save();
         columns.forEach((points, at) => {
           if (!u.series[at + 1].show) return;
-          pen.strokeStyle = lines[at % lines.length];
+          pen.strokeStyle = colour(at);
           pen.lineWidth = 1.5 * devicePixelRatio;
           for (const point of points) {
             if (!point || point[2] === null || point[3] === null) continue;
@@ -585,7 +593,7 @@
           const [x, y] = [u.valToPos(last[0], "x", true), u.valToPos(last[1], "y", true)];
           const near = names.find((one) => one.x === x && Math.abs(one.y - y) < 13 * devicePixelRatio);
           if (near) near.text += ", " + series[at].name;
-          else names.push({ x, y, text: series[at].name, colour: lines[at % lines.length] });
+          else names.push({ x, y, text: series[at].name, colour: colour(at) });
         });
         pen.font = 12 * devicePixelRatio + "px system-ui, sans-serif";
         pen.textAlign = "left";
@@ -604,12 +612,13 @@
           y: panel.y_log ? { distr: 3 } : { range: () => [Math.min(0, least), most * 1.06 || 1] },
         },
         axes: [
-          axis(panel.x, { splits: () => xs, values: (_, splits) => splits.map((x) => +x.toPrecision(4)), space: 24 }),
+          axis(panel.x, { ...(isDense ? {} : { splits: () => ticks }), values: (_, splits) => splits.map((x) => (x === null ? "" : +x.toPrecision(4))), space: isDense ? 60 : 24 }),
           axis(panel.y, { size: 66, values: (_, splits) => splits.map((y) => (y === null ? "" : y.toLocaleString("en"))) }),
         ],
         series: [{ label: panel.x }].concat(series.map((one, at) => ({
-          label: one.name, stroke: lines[at % lines.length], width: 2,
-          dash: at >= lines.length ? [6, 4] : undefined, points: { show: true, size: 6 }, spanGaps: true,
+          label: one.name, stroke: colour(at), width: 2,
+          dash: isIdeal(at) || at >= lines.length ? [6, 4] : undefined,
+          points: { show: !isDense && !isIdeal(at), size: 6 }, spanGaps: true,
           value: (_, y) => (y === null ? "\u2013" : +y.toPrecision(4)),
         }))),
         hooks: { draw: [bars] },

@@ -4,7 +4,7 @@ use core::fmt::Write;
 
 use crate::format::{fixed, significant, wrap};
 use crate::json::to_json;
-use crate::table::{Cell, Column, Table, page_width};
+use crate::table::{Cell, Column, Table, page_width, page_wrap};
 use serde::{Deserialize, Serialize};
 
 /// How a search ended.
@@ -205,9 +205,14 @@ impl BisectReport {
         let percent = percent_sure(self.confidence);
         match self.verdict {
             BisectVerdict::Found => {
-                let mut text = format!("first bad commit, with {percent} confidence:\n");
+                let mut text = String::new();
                 if let Some(first) = self.credible_set.first() {
                     let BisectCommit { commit, author, date, subject } = &first.commit;
+                    let short: String = commit.chars().take(12).collect();
+                    let said = format!(
+                        "{short} ({subject}) is the first bad commit, with {percent} confidence."
+                    );
+                    text = page_wrap(&said) + "\n";
                     let _ = writeln!(text, "  commit {commit}\n  author {author}");
                     let _ = writeln!(text, "  date   {date}\n\n      {subject}");
                 }

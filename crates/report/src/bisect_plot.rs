@@ -3,8 +3,8 @@
 use core::fmt::Write;
 
 use crate::bisect::{BisectReport, quantity};
-use crate::plot::{escape, text};
 use crate::range::round_step;
+use crate::svg::{escape, text};
 
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 90.0;
@@ -123,18 +123,28 @@ impl BisectReport {
                 "<path d=\"M{x:.1} {top}v{height}\" stroke=\"{CULPRIT}\" stroke-width=\"1.5\" \
                  stroke-dasharray=\"4 3\"/>"
             );
+            let style = format!("fill=\"{CULPRIT}\" font-size=\"12\"");
+            let anchor = if x > WIDTH * 0.7 { " text-anchor=\"end\"" } else { "" };
+            let at = if anchor.is_empty() { x + 5.0 } else { x - 5.0 };
+            text(svg, (at, top + 14.0), &(style + anchor), "first bad commit");
         }
         let levels = [
-            (self.good_level.mean, ends.0, split.unwrap_or(ends.1)),
-            (self.bad_level.mean, split.unwrap_or(ends.0), ends.1),
+            ("good", self.good_level.mean, ends.0, split.unwrap_or(ends.1)),
+            ("bad", self.bad_level.mean, split.unwrap_or(ends.0), ends.1),
         ];
-        for (level, from, to) in levels {
+        for (name, level, from, to) in levels {
             let y = up(level);
             if level.is_finite() && (top..=top + height).contains(&y) {
                 let _ = writeln!(
                     svg,
                     "<path d=\"M{from:.1} {y:.1}H{to:.1}\" stroke=\"#333\" stroke-width=\"1.3\"/>"
                 );
+                let (said, anchor, x) = match name {
+                    "good" => ("mean of good commits", "", from + 6.0),
+                    _ => ("mean of bad commits", "text-anchor=\"end\"", to - 6.0),
+                };
+                let style = format!("fill=\"#333\" font-size=\"12\" {anchor}");
+                text(svg, (x, y - 5.0), &style, said);
             }
         }
     }

@@ -88,6 +88,21 @@ pub struct CompareRow {
     pub needs: Option<usize>,
 }
 
+impl CompareRow {
+    /// A speedup as a change in percent, as people say it: 1.2 is 20 % faster; 0.85 is 18 % slower,
+    /// a negative number, for a time is 18 % longer then, and 15 % slower for a rate.
+    pub fn percent(&self, speedup: f64) -> f64 {
+        let is_longer = !self.higher_is_better && speedup < 1.0;
+        100.0 * if is_longer { 1.0 - 1.0 / speedup } else { speedup - 1.0 }
+    }
+
+    /// Whether the candidate is slower, by at least this share if both can be compared by a ratio.
+    pub fn is_slower_by(&self, share: f64) -> bool {
+        let by_enough = |speedup| self.percent(speedup) <= -100.0 * share;
+        self.verdict == "slower" && self.speedup.is_none_or(by_enough)
+    }
+}
+
 /// The result of `convoy compare`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompareReport {

@@ -69,16 +69,57 @@ fn told(row: &CompareRow, metrics: bool) -> String {
         let [one, two] = [row.candidate.mean, row.baseline.mean].map(|mean| fixed(mean, 3));
         return format!("{candidate} has {one} {} and {baseline} {two}{place}", row.unit);
     };
-    let [lo, hi] = row.ci95;
-    let interval = if lo.is_finite() && hi.is_finite() {
-        format!(" (95 % interval {} to {})", fixed(lo, 3), fixed(hi, 3))
-    } else {
-        String::new()
-    };
     let why = |doubt| format!(", {}", why(doubt, row.verdict == "slower"));
     let doubt = row.doubt.as_deref().map_or_else(String::new, why);
-    let speedup = fixed(speedup, 3);
-    format!("{candidate} is {speedup} times as fast as {baseline}{place}{interval}{doubt}")
+    format!(
+        "{candidate} {}{place}{}{doubt}",
+        difference(row, speedup, &baseline),
+        interval(row, speedup)
+    )
+}
+
+/// From this speedup on it is told as a factor, not in percent.
+const MANY: f64 = 2.0;
+
+/// `is 17 % slower than old`, as people say it.
+fn difference(row: &CompareRow, speedup: f64, baseline: &str) -> String {
+    let percent = row.percent(speedup);
+    if speedup >= MANY {
+        return format!("is {} times as fast as {baseline}", fixed(speedup, 1));
+    }
+    if percent <= -100.0 {
+        return format!("takes {} times as long as {baseline}", fixed(1.0 / speedup, 1));
+    }
+    let word = if percent < 0.0 { "slower" } else { "faster" };
+    format!("is {} % {word} than {baseline}", rounded(percent.abs()))
+}
+
+/// The interval in the unit of the difference.
+fn interval(row: &CompareRow, speedup: f64) -> String {
+    let [lo, hi] = row.ci95;
+    if !(lo.is_finite() && hi.is_finite()) {
+        return String::new();
+    }
+    let percent = row.percent(speedup);
+    let [lo, hi, unit] = if speedup >= MANY {
+        [fixed(lo, 1), fixed(hi, 1), String::new()]
+    } else if percent <= -100.0 {
+        [fixed(1.0 / hi, 1), fixed(1.0 / lo, 1), String::new()]
+    } else if percent < 0.0 {
+        [rounded(-row.percent(hi)), rounded(-row.percent(lo)), " %".to_owned()]
+    } else {
+        [rounded(row.percent(lo)), rounded(row.percent(hi)), " %".to_owned()]
+    };
+    format!(" (95 % interval {lo} to {hi}{unit})")
+}
+
+/// Percent with two digits, as far as they say something.
+fn rounded(percent: f64) -> String {
+    match percent.abs() {
+        9.95.. => fixed(percent, 0),
+        0.995.. => fixed(percent, 1),
+        _ => fixed(percent, 2),
+    }
 }
 
 /// Explains `doubt` for a candidate that is slower because of it, or unsure.
@@ -138,7 +179,7 @@ mod tests {
     fn one_row_is_told_with_its_interval_or_what_is_missing() {
         assert_eq!(
             of(vec![row("faster", 1.2, None)]),
-            "Faster: new is 1.200 times as fast as old (95 % interval 1.190 to 1.210)."
+            "Faster: new is 20 % faster than old (95 % interval 19 to 21 %)."
         );
         let mut few = row("unsure", 1.2, Some(1));
         few.needs = Some(4);
@@ -149,8 +190,22 @@ mod tests {
         );
         let mut tail = row("unsure", 1.05, None);
         tail.doubt = Some("tail".to_owned());
-        assert!(of(vec![tail]).ends_with("1.060), but may collapse more often."));
+        assert!(of(vec![tail]).ends_with("6.0 %), but may collapse more often."));
         assert_eq!(of(Vec::new()), "Nothing was compared.");
+    }
+
+    #[test]
+    fn changes_are_told_as_people_say_them() {
+        let mut one = row("slower", 0.851, None);
+        one.higher_is_better = false;
+        assert!(of(vec![one.clone()]).starts_with("Slower: new is 18 % slower than old"));
+        assert!(one.is_slower_by(0.17) && !one.is_slower_by(0.18));
+        one.speedup = Some(0.4);
+        assert!(of(vec![one.clone()]).starts_with("Slower: new takes 2.5 times as long as old"));
+        one.higher_is_better = true;
+        assert!(of(vec![one.clone()]).starts_with("Slower: new is 60 % slower than old"));
+        one.speedup = Some(4.76);
+        assert!(of(vec![one]).starts_with("Slower: new is 4.8 times as fast as old"));
     }
 
     #[test]
@@ -158,15 +213,15 @@ mod tests {
         let rows = || vec![row("faster", 1.2, Some(1)), row("slower", 0.95, Some(2))];
         assert_eq!(
             of(rows()),
-            "Slower in 1 of 2 comparisons: new is 0.950 times as fast as old with 2 users (95 % \
-             interval 0.940 to 0.960); faster in 1."
+            "Slower in 1 of 2 comparisons: new is 5.0 % slower than old with 2 users (95 % \
+             interval 4.0 to 6.0 %); faster in 1."
         );
         let mut more = rows();
         more.push(row("slower", 0.5, Some(50)));
         assert!(of(more).starts_with(
-            "Slower in 2 of 3 comparisons, most where new is 0.500 times as fast as old with 50"
+            "Slower in 2 of 3 comparisons, most where new is 50 % slower than old with 50"
         ));
         let same = vec![row("same", 1.0, Some(1)), row("same", 1.001, Some(2))];
-        assert!(of(same).starts_with("Same in all 2 comparisons, most where new is 1.001 times"));
+        assert!(of(same).starts_with("Same in all 2 comparisons, most where new is 0.10 % faster"));
     }
 }

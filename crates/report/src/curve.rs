@@ -2,8 +2,9 @@
 
 use core::fmt::Write as _;
 
-use crate::plot::{Axis, Panel, Plot, Point, Scale, Series, escape};
+use crate::plot::{Axis, Panel, Plot, Point, Scale, Series};
 use crate::points::{RunPoint, RunReport};
+use crate::svg::escape;
 
 impl RunReport {
     /// Returns the curve without failed points. `machine` names the machine of the measurement.

@@ -1,7 +1,7 @@
 //! The report of `convoy explain`: how a run spent its time, and why.
 
 use crate::explain_text;
-use crate::format::{duration, fixed, significant, wrap};
+use crate::format::{duration, fixed, significant, width, wrap};
 use crate::json::{WithVerdict, to_json};
 use crate::table::{Cell, Column, Table, page_width, page_wrap};
 use crate::verdict;
@@ -129,6 +129,18 @@ pub struct ExplainReport {
     pub notes: Vec<String>,
 }
 
+/// A line that is indented, or several if the page is too narrow.
+fn indented(line: &str) -> String {
+    let (line, room) = (line.to_owned(), page_width() - 4);
+    let lines = if width(&line) <= room { vec![line] } else { wrap(&line, room) };
+    format!("    {}\n", lines.join("\n    "))
+}
+
+/// A command, continued in the next line as a shell does where the page is too narrow.
+fn command(words: &str) -> String {
+    format!("  {}\n", wrap(words, page_width() - 4).join(" \\\n  "))
+}
+
 impl ExplainReport {
     /// For people.
     pub fn to_text(&self) -> String {
@@ -154,20 +166,15 @@ impl ExplainReport {
         if let Some(convoy) = &self.summary.longest {
             text.push_str(&paragraph("The longest convoy", &explain_text::narrate(convoy)));
             text.push_str("  The wakeups that led to its end:\n");
-            for hop in &convoy.chain {
-                text.extend(["    ", &explain_text::hop(hop), "\n"]);
-            }
+            text.extend(convoy.chain.iter().map(|hop| indented(&explain_text::hop(hop))));
         }
         text.push_str(&paragraph("The critical chain", &explain_text::chain(&self.summary)));
-        for hop in &self.summary.chain.last {
-            text.extend(["    ", &explain_text::hop(hop), "\n"]);
-        }
+        text.extend(self.summary.chain.last.iter().map(|hop| indented(&explain_text::hop(hop))));
         text.push('\n');
         for note in &self.notes {
             text.extend(wrap(note, page_width()).into_iter().map(|line| line + "\n"));
         }
-        text.extend(["schedule hash ", &self.hash, "; replay: ", &self.replay, "\n"]);
-        text
+        text + &format!("schedule hash {}; replay:\n", self.hash) + &command(&self.replay)
     }
 
     /// What took the CPUs from the work, in one sentence.

@@ -82,7 +82,9 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 /// Breaks `text` at blanks so that no line exceeds `limit`; later lines are indented by two.
 pub fn wrap(text: &str, limit: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
+    // Names of others have any length: one that no line has room for is broken.
+    let room = limit.saturating_sub(2).max(1);
+    for word in text.split_whitespace().flat_map(|word| pieces(word, room)) {
         let line = lines.last_mut().expect("there is always a last line");
         if line.is_empty() {
             line.push_str(word);
@@ -94,6 +96,19 @@ pub fn wrap(text: &str, limit: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A word in pieces of at most `most` characters.
+fn pieces(word: &str, most: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = word;
+    while let Some((at, _)) = rest.char_indices().nth(most) {
+        let (piece, more) = rest.split_at(at);
+        pieces.push(piece);
+        rest = more;
+    }
+    pieces.push(rest);
+    pieces
 }
 
 /// `text` with a capital at its beginning.

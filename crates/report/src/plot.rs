@@ -4,9 +4,11 @@
 //! marker. A series keeps its colour and marker in all panels of a plot.
 
 use crate::range::Range;
+use crate::svg::{escape, text};
 use core::fmt::Write;
 
 use crate::format::{distinct, fixed};
+use crate::plot_labels::{self, CHARACTER, Head, IDEAL, Label, colour, marker};
 use crate::table::{Cell, Column, Table};
 
 /// How an axis is spaced.
@@ -79,8 +81,8 @@ pub struct Plot {
 const PANEL_WIDTH: f64 = 370.0;
 /// Blank on both sides of the page.
 const MARGIN: f64 = 16.0;
-/// Room for title, subtitle and legend.
-const HEAD: f64 = 88.0;
+/// Width of a panel that is alone.
+const ALONE_WIDTH: f64 = 560.0;
 /// Height of the coordinate system.
 const HEIGHT: f64 = 260.0;
 /// Room above it for the heading of the panel.
@@ -93,12 +95,6 @@ const RIGHT: f64 = 18.0;
 const FOOT: f64 = 58.0;
 /// Smallest blank between two tick labels on the horizontal axis.
 const LABEL_GAP: f64 = 7.0;
-/// Width of a character of 13-pixel Helvetica, on the safe side.
-const CHARACTER: f64 = 7.2;
-
-/// Colours that colour-blind readers can distinguish (Okabe and Ito, without yellow, which is too
-/// faint on white).
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#333333"];
 
 impl Plot {
     /// All points as CSV.
@@ -124,7 +120,12 @@ impl Plot {
     /// The plot as a self-contained SVG file.
     pub fn to_svg(&self) -> String {
         let width = self.width();
-        let height = HEAD + PANEL_HEAD + HEIGHT + FOOT + MARGIN;
+        let cut = if self.cuts() { "; arrow: the interval ends beyond the axis" } else { "" };
+        let names = self.names();
+        let above = if self.is_single() { &[][..] } else { &names[..] };
+        let subtitle = format!("{}{cut}", self.subtitle);
+        let head = Head::new(&self.title, &subtitle, above, width - 2.0 * MARGIN);
+        let height = head.height() + PANEL_HEAD + HEIGHT + FOOT + MARGIN;
         let mut svg = String::new();
         let _ = writeln!(
             svg,
@@ -135,20 +136,32 @@ impl Plot {
              fill=\"#fff\"/>",
             escape(&self.title)
         );
-        text(&mut svg, (MARGIN, 28.0), "font-size=\"18\" font-weight=\"bold\"", &self.title);
-        let cut = if self.cuts() { "; arrow: the interval ends beyond the axis" } else { "" };
-        text(&mut svg, (MARGIN, 49.0), "fill=\"#555\"", &format!("{}{cut}", self.subtitle));
-        self.legend(&mut svg);
+        head.draw(&mut svg, MARGIN);
         for (index, panel) in self.panels.iter().enumerate() {
-            let left = MARGIN + PANEL_WIDTH * index as f64 + LEFT;
-            Frame::new(panel, left, self.heights(&panel.y)).draw(&mut svg, &self.names());
+            let place = (MARGIN + PANEL_WIDTH * index as f64 + LEFT, head.height() + PANEL_HEAD);
+            let width = self.panel_width() - LEFT - RIGHT;
+            let frame = Frame::new(panel, place, width, self.heights(&panel.y));
+            frame.draw(&mut svg, &names);
+            if self.is_single() {
+                frame.draw_names(&mut svg, &names);
+            }
         }
         svg.push_str("</svg>\n");
         svg
     }
 
+    /// Whether names of lines stand beside them.
+    fn is_single(&self) -> bool {
+        self.panels.len() == 1 && self.names().len() as f64 <= HEIGHT / 16.0
+    }
+
+    fn panel_width(&self) -> f64 {
+        if self.panels.len() == 1 { ALONE_WIDTH } else { PANEL_WIDTH }
+    }
+
     fn width(&self) -> f64 {
-        2.0 * MARGIN + PANEL_WIDTH * self.panels.len().max(1) as f64
+        let names = if self.is_single() { plot_labels::room(&self.names()) } else { 0.0 };
+        2.0 * MARGIN + self.panel_width() * self.panels.len().max(1) as f64 + names
     }
 
     /// Names of the series in the order in which they first appear; the position is the style.
@@ -169,7 +182,9 @@ impl Plot {
             Scale::Log | Scale::Decades => f64::INFINITY,
         };
         let ends = |point: &Point| [point.y, point.lo, point.hi];
-        let within = |value: f64| value.clamp(span.low - room, span.high + room);
+        // An interval of a quantity that is never negative need not show that it might be.
+        let least = if span.low >= 0.0 { 0.0 } else { span.low - room };
+        let within = |value: f64| value.clamp(least, span.high + room);
         Range::new(axis.scale, points.flat_map(ends).filter(|end| end.is_finite()).map(within))
     }
 
@@ -180,18 +195,6 @@ impl Plot {
             let mut points = panel.series.iter().flat_map(|series| &series.points);
             points.any(|point| y.shows(point.y) && y.cut(point.lo, point.hi).contains(&true))
         })
-    }
-
-    fn legend(&self, svg: &mut String) {
-        let mut x = MARGIN;
-        for (style, name) in self.names().into_iter().enumerate() {
-            let colour = COLOURS[style % COLOURS.len()];
-            let _ =
-                writeln!(svg, "<path d=\"M{x:.1} 72h26\" stroke=\"{colour}\" stroke-width=\"2\"/>");
-            marker(svg, x + 13.0, 72.0, style);
-            text(svg, (x + 33.0, 76.5), "", name);
-            x += 33.0 + CHARACTER * name.chars().count() as f64 + 22.0;
-        }
     }
 }
 
@@ -206,10 +209,12 @@ struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    fn new(panel: &'a Panel, left: f64, y: Range) -> Self {
-        let points = panel.series.iter().flat_map(|series| &series.points);
+    fn new(panel: &'a Panel, (left, top): (f64, f64), width: f64, y: Range) -> Self {
+        // Ticks are where values are, not where an ideal line bends.
+        let series = panel.series.iter().filter(|series| series.name != IDEAL);
+        let points = series.flat_map(|series| &series.points);
         let x = Range::new(panel.x.scale, points.map(|point| point.x));
-        Self { panel, left, top: HEAD + PANEL_HEAD, width: PANEL_WIDTH - LEFT - RIGHT, x, y }
+        Self { panel, left, top, width, x, y }
     }
 
     /// Where `x` is on the page.
@@ -242,6 +247,23 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// The names of the lines, right of the frame.
+    fn draw_names(&self, svg: &mut String, names: &[&str]) {
+        let label = |series: &Series| {
+            if series.name == IDEAL {
+                return None;
+            }
+            let shown = |point: &&Point| self.x.shows(point.x) && self.y.shows(point.y);
+            let last = series.points.iter().filter(shown).max_by(|a, b| a.x.total_cmp(&b.x))?;
+            let style = names.iter().position(|name| *name == series.name).unwrap_or(0);
+            let end = (self.across(last.x), self.up(last.y));
+            Some(Label { end, style, name: series.name.clone() })
+        };
+        let labels = self.panel.series.iter().filter_map(label).collect();
+        let edge = self.left + self.width;
+        plot_labels::draw(svg, labels, edge, (self.top, self.top + HEIGHT));
+    }
+
     fn draw_ticks(&self, svg: &mut String) {
         for value in self.y.ticks() {
             let y = self.up(value);
@@ -264,7 +286,8 @@ impl<'a> Frame<'a> {
     }
 
     fn draw_series(&self, svg: &mut String, series: &Series, style: usize) {
-        let colour = COLOURS[style % COLOURS.len()];
+        let is_ideal = series.name == IDEAL;
+        let colour = if is_ideal { "#999".to_owned() } else { colour(style) };
         let shown: Vec<&Point> = series
             .points
             .iter()
@@ -277,9 +300,17 @@ impl<'a> Frame<'a> {
         let _ = writeln!(
             svg,
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
-             stroke-linejoin=\"round\"/>",
-            corners.join(" ")
+             stroke-linejoin=\"round\"{}/>",
+            corners.join(" "),
+            if is_ideal { " stroke-dasharray=\"5 4\"" } else { "" }
         );
+        if is_ideal {
+            if let Some(end) = shown.last() {
+                let at = (self.across(end.x) + 6.0, self.up(end.y) + 4.5);
+                text(svg, at, "fill=\"#777\"", IDEAL);
+            }
+            return;
+        }
         for point in shown {
             let (x, y) = (self.across(point.x), self.up(point.y));
             if self.y.shows(point.lo) && self.y.shows(point.hi) {
@@ -310,36 +341,15 @@ impl<'a> Frame<'a> {
 
 /// A tick label without superfluous zeros; thousands as k so that 2000 and 1500 stay apart.
 fn label(value: f64) -> String {
-    let (value, suffix) =
-        if value.abs() >= 10_000.0 { (value / 1_000.0, "k") } else { (value, "") };
+    let (value, suffix) = match value.abs() {
+        1e6.. => (value / 1e6, "M"),
+        1e4.. => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
     let text = fixed(value, 3);
     let text = text.trim_end_matches('0').trim_end_matches('.');
     // A true minus sign is as wide as a digit.
     format!("{}{suffix}", text.replace('-', "−"))
-}
-
-/// The marker of a style: six shapes, one per colour.
-fn marker(svg: &mut String, x: f64, y: f64, style: usize) {
-    let colour = COLOURS[style % COLOURS.len()];
-    let shape = match style % COLOURS.len() {
-        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\""),
-        1 => format!("<path d=\"M{:.1} {:.1}h7.4v7.4h-7.4z\"", x - 3.7, y - 3.7),
-        2 => format!("<path d=\"M{x:.1} {:.1}l4.8 8.2h-9.6z\"", y - 5.2),
-        3 => format!("<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\"", y - 5.0),
-        4 => format!("<path d=\"M{x:.1} {:.1}l4.8 -8.2h-9.6z\"", y + 5.2),
-        _ => format!("<path d=\"M{:.1} {:.1}h9v3h-9z\"", x - 4.5, y - 1.5),
-    };
-    let _ = writeln!(svg, "{shape} fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"1\"/>");
-}
-
-pub(crate) fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, content: &str) {
-    let _ =
-        writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{}</text>", escape(content));
-}
-
-/// `text` inside of an element or an attribute.
-pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -430,8 +440,8 @@ mod tests {
     #[test]
     fn labels_are_short() {
         assert_eq!(
-            [0.0, 0.5, 2000.0, 20_000.0, -5.0].map(label),
-            ["0", "0.5", "2000", "20k", "−5"]
+            [0.0, 0.5, 2000.0, 20_000.0, 1_500_000.0, -5.0].map(label),
+            ["0", "0.5", "2000", "20k", "1.5M", "−5"]
         );
     }
 }

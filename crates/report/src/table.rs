@@ -11,13 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::format::{width, wrap};
 
 mod cell;
+mod flat;
 mod page;
 mod web;
 
 pub use cell::Cell;
 use page::fit;
 pub(crate) use page::page_width;
-pub use page::set_page_width;
+pub use page::{in_markdown, set_page_width};
 
 /// Widest line a table has where nothing says how wide the page is, in characters.
 pub const MAX_WIDTH: usize = 120;
@@ -154,6 +155,9 @@ impl Table {
     /// Plain text with a line feed at the end of each line and no blanks before it. A table that is
     /// wider than the page is printed in parts, each with the columns that name its rows.
     pub fn to_text(&self) -> String {
+        if page::is_markdown() {
+            return self.to_markdown() + "\n";
+        }
         self.to_text_within(page_width())
     }
 
@@ -236,33 +240,6 @@ impl Table {
             let _ = writeln!(text, "- {}", escape(note));
         }
         text
-    }
-
-    /// RFC 4180 with line feeds; unrounded numbers, no title, no notes.
-    pub fn to_csv(&self) -> String {
-        let keys = self.columns.iter().map(|column| column.key.as_str());
-        let mut text = csv_line(keys);
-        for row in &self.rows {
-            if let Row::Cells(cells) = row {
-                text.push_str(&csv_line(cells.iter().map(|cell| cell.value.csv())));
-            }
-        }
-        text
-    }
-
-    /// An array of objects, one for each row: the CSV's names and unrounded numbers; an empty cell
-    /// is null.
-    pub fn to_json(&self) -> serde_json::Value {
-        let object = |cells: &Vec<Cell>| {
-            let fields = self.columns.iter().zip(cells);
-            let fields = fields.map(|(column, cell)| (column.key.clone(), cell.value.json()));
-            serde_json::Value::Object(fields.collect())
-        };
-        let rows = self.rows.iter().filter_map(|row| match row {
-            Row::Cells(cells) => Some(object(cells)),
-            Row::Heading(_) | Row::Rule => None,
-        });
-        serde_json::Value::Array(rows.collect())
     }
 
     /// The rows without a rule at the end.
@@ -388,22 +365,11 @@ fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-fn csv_line(cells: impl Iterator<Item = impl AsRef<str>>) -> String {
-    let quoted: Vec<String> = cells
-        .map(|cell| {
-            let cell = cell.as_ref();
-            if cell.contains([',', '"', '\n', '\r']) {
-                format!("\"{}\"", cell.replace('"', "\"\""))
-            } else {
-                cell.to_owned()
-            }
-        })
-        .collect();
-    quoted.join(",") + "\n"
-}
-
 /// `text` in lines as wide as the page, with a line feed at the end of each.
 pub fn page_wrap(text: &str) -> String {
+    if page::is_markdown() {
+        return text.to_owned() + "\n\n";
+    }
     wrap(text, page_width()).join("\n") + "\n"
 }
 

@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
-//! predictions | races | skew | nightly`.
+//! pictures | predictions | races | skew | nightly`.
 //!
 //! `ci` is the only entry point: it accepts a change exactly if the CI server does, because the
 //! server runs nothing else (see `.ci/run`).
@@ -15,6 +15,7 @@ mod golden;
 mod mutants;
 mod nightly;
 mod peers;
+mod pictures;
 mod predictions;
 mod races;
 mod stage;
@@ -34,6 +35,7 @@ usage: cargo xtask COMMAND
   fuzz [--seconds N] [--seed N] [TARGET | FILE]
                     every reader of files against bytes that nobody meant; FILE: one input again
   peers [--json]    the lock-contention model here and on other simulators
+  pictures [CONVOY] the report of the example as a picture, for README and the tutorial
   predictions [--real] [--only NAME] [--threads LIST] [--cpus LIST] [--pairs N] [--rounds N]
                     [--nice N] [--write] [CONVOY]: convoy predict beside measurements of loops,
                     or of programs of packages, with a release build or that program; --write:
@@ -101,6 +103,8 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["fuzz", rest @ ..] => Ok(fuzz(root, rest)?.into()),
         ["peers"] => peers::run(root, false),
         ["peers", "--json"] => peers::run(root, true),
+        ["pictures"] => Ok(pictures::run(root, None)?.into()),
+        ["pictures", program] => Ok(pictures::run(root, Some(*program))?.into()),
         ["predictions", rest @ ..] => match predictions::Wanted::of(rest) {
             Some(wanted) => predictions::run(root, &wanted),
             None => Ok(usage()),

@@ -57,6 +57,7 @@ pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     });
     let text = match args.common.format {
         Format::Table => table.to_text(),
+        Format::Markdown => table.to_markdown(),
         Format::Json => serde_json::to_string_pretty(&json).map_err(Failure::environment)?,
         Format::Csv => table.to_csv(),
     };

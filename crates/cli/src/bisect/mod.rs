@@ -19,7 +19,7 @@ use std::process::ExitCode;
 /// The command.
 pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
-    output::ready(args.plot.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref())?;
     if args.dry_run {
         return dry_run::run(args);
     }
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     session.clean();
     let report = report::report(&mut session, &answer?);
     if let Some(path) = &args.plot {
-        output::file(path, &report.to_svg())?;
+        output::plot(&args.common, path, &report.to_svg(), None)?;
     }
     output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
     let record = serde_json::to_value(&report).map_err(Failure::environment)?;

@@ -24,7 +24,7 @@ pub(crate) struct Compare {
     /// Name of a side in tables, in the order of the sides (repeatable)
     #[arg(long, short = 'n', value_name = "NAME")]
     pub(crate) name: Vec<String>,
-    /// Number of runs of each side [default: as many as the verdict needs]
+    /// Runs of each side [default: as many as the verdict needs]
     #[arg(long, short = 'r', value_name = "N", conflicts_with = "max_runs")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) runs: Option<u32>,
@@ -36,7 +36,7 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "S")]
     #[arg(hide_short_help = true)]
     pub(crate) max_time: Option<f64>,
-    /// Warm-up runs of each side; auto: until values are stable
+    /// Warm-up runs of each side; auto: until stable
     #[arg(long, short = 'w', value_name = "N|auto", default_value = "auto", value_parser = warmup)]
     pub(crate) warmup: Warmup,
     /// Command to run before each measured run
@@ -101,12 +101,18 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "LIST", default_value = "10-100,200-1000,1100-2000")]
     #[arg(hide_short_help = true)]
     pub(crate) ranges: String,
+    /// Exit with 1 only if a candidate is slower by so much: slower:3%
+    #[arg(long, value_name = "slower:PERCENT", value_parser = fail_if)]
+    pub(crate) fail_if: Option<f64>,
+    /// Draw the distributions of all sides, FILE.svg or .png
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
     /// Seed of the order of runs; default: another each time, 1 for simulations alone
     #[arg(long)]
     #[arg(hide_short_help = true)]
     pub(crate) seed: Option<u64>,
-    /// Form of the results
-    #[arg(long, value_enum, default_value = "table")]
+    /// Form of results
+    #[arg(long, value_enum, default_value = "table", hide_default_value = true)]
     pub(crate) format: CompareFormat,
     /// Write results to a file instead of standard output
     #[arg(long, value_name = "FILE")]
@@ -207,6 +213,12 @@ fn percent(text: &str) -> Result<f64, String> {
     let good = number.ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
     good.map(|percent| percent / 100.0)
         .ok_or_else(|| "a percentage above 0 and up to 100, such as 1%".to_owned())
+}
+
+/// `slower:3%` as 0.03.
+fn fail_if(text: &str) -> Result<f64, String> {
+    let share = text.strip_prefix("slower:").map(percent);
+    share.unwrap_or_else(|| Err("slower: and a percentage, such as slower:3%".to_owned()))
 }
 
 /// `10-100,200-1000` as pairs.

@@ -1,6 +1,7 @@
 //! `convoy compare`: a baseline and candidates, measured or read, judged, printed and kept.
 
 mod args;
+mod plot;
 mod report;
 
 pub(crate) use args::Compare;
@@ -23,6 +24,7 @@ const SCHEMA: u32 = 1;
 pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let common = Common { format: Format::Table, output: args.output.clone(), quiet: args.quiet };
     output::ready(args.output.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref())?;
     let ranges = args::ranges(&args.ranges).ok_or_else(|| {
         Failure::usage(format!("--ranges {}: a list such as 10-100,200-1000", args.ranges))
     })?;
@@ -42,6 +44,9 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let rows = case.rows(&sides, again.as_ref())?;
     let report = report::report(case, &sides, &rows, &measured, &ranges);
     print(args, &common, &report)?;
+    if let Some(path) = &args.plot {
+        output::plot(&common, path, &plot::distributions(&report, &sides, &rows).to_svg(), None)?;
+    }
     let record = serde_json::json!({
         "schema": SCHEMA,
         "report": report,
@@ -54,7 +59,8 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
         let done = format!("; the {} finished runs above count", measured.blocks);
         return Err(broken.with(&done).into());
     }
-    let slower = report.rows.iter().any(|row| row.verdict == "slower");
+    let least = args.fail_if.unwrap_or_default();
+    let slower = report.rows.iter().any(|row| row.is_slower_by(least));
     Ok(if slower { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
 }
 

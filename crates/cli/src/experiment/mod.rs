@@ -171,17 +171,25 @@ pub(crate) fn apart<T: Send + 'static, E: Display + Send + 'static>(
     }
 }
 
+/// Refuses a plot that could not be drawn, before anything is run.
+fn can_draw(plan: &Plan, path: Option<&Path>) -> Result<(), Failure> {
+    if path.is_none() || ExperimentReport::can_draw(plan) {
+        return Ok(());
+    }
+    let name = &plan.name;
+    Err(Failure::usage(format!(
+        "--plot: {name} has nothing to draw over; give several values, such as --threads 2,8,32, \
+         or leave it out"
+    )))
+}
+
 /// Writes the plot of a report, if one is asked for.
 fn plot(common: &Common, report: &ExperimentReport, path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let Some(plot) = report.plot() else {
         return Err(Failure::usage("--plot: this experiment has no plot; leave it out"));
     };
-    output::draw(path, &plot.to_svg())?;
-    let csv = path.with_extension("csv");
-    output::file(&csv, &plot.to_csv())?;
-    output::message(common, &format!("wrote {} and {}", path.display(), csv.display()));
-    Ok(())
+    output::plot(common, path, &plot.to_svg(), Some(&plot.to_csv()))
 }
 
 /// Prints a report in the format that is asked for.

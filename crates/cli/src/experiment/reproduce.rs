@@ -1,6 +1,8 @@
 //! `convoy reproduce`: an experiment out of the mechanism, beside what was published.
 
-use super::{Done, Reproduce, Which, execute, incomplete, into, measure, plot, print, threads};
+use super::{
+    Done, Reproduce, Which, can_draw, execute, incomplete, into, measure, plot, print, threads,
+};
 use crate::args::Common;
 use crate::build::build;
 use crate::fail::Failure;
@@ -56,6 +58,7 @@ pub(crate) fn carry_out(
     (kind, seed, store): (&str, u64, &StoreArgs),
     files: Files,
 ) -> Result<ExitCode, Failure> {
+    can_draw(plan, files.plot)?;
     let (plan, done) = until_known(plan, common, threads(at_a_time)?, files.line)?;
     let plan = &plan;
     if done.outcomes.iter().all(Option::is_none) {

@@ -1,6 +1,6 @@
 //! `convoy sweep`: the cells of an experiment, kept one by one, in as many parts as one likes.
 
-use super::{Done, SweepArgs, execute, incomplete, into, plot, print, threads};
+use super::{Done, SweepArgs, can_draw, execute, incomplete, into, plot, print, threads};
 use crate::build::build;
 use crate::fail::Failure;
 use crate::output;
@@ -18,6 +18,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     output::ready_to_draw(args.plot.as_deref())?;
     let plan = args.which.plan()?;
+    can_draw(&plan, args.plot.as_deref())?;
     if let Some(path) = &args.into {
         into::ready(&plan, path)?;
     }

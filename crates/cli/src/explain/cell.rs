@@ -2,11 +2,11 @@
 
 use super::choose::{Candidate, choose, push};
 use super::target::{flags_of_point, plan_of};
-use super::{Explain, Proc, details, stacks};
+use super::{Explain, INTERVALS, Proc, details, stacks};
 use crate::experiment::apart;
 use crate::fail::Failure;
 use crate::output;
-use convoy_explain::{Analysis, ProcFile};
+use convoy_explain::{Analysis, Detail, ProcFile};
 use convoy_lab::experiment::Target as Kind;
 use convoy_lab::job::{Job, JobError, Recorded};
 use convoy_machine::Recorder;
@@ -72,7 +72,9 @@ impl Cell {
     /// Runs it, recorded, for a page.
     pub(super) fn page(&self) -> Result<Page, Failure> {
         let (recorded, analysis) = self.execute(Analysis::new(self.cpus()))?;
-        Ok(self.report(&recorded, &analysis).page(&analysis.stacks()))
+        let (_, detail) = self.execute(Detail::new(self.cpus(), analysis.window()))?;
+        let report = self.report(&recorded, &analysis);
+        Ok(report.page(&analysis.stacks(), &analysis.over_time(INTERVALS), detail.lanes()))
     }
 
     /// Runs it, recorded, and prints the account.

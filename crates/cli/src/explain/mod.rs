@@ -69,7 +69,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     #[arg(hide_short_help = true)]
     shrink: Option<u32>,
-    /// Write a Perfetto trace: the longest convoy in full, the rest as counters
+    /// Write a Perfetto trace: threads, releases and the waits that they ended
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     trace: Option<PathBuf>,
     /// Largest size of the trace
@@ -77,7 +77,10 @@ pub(crate) struct Explain {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4000))]
     #[arg(hide_short_help = true)]
     trace_limit: u32,
-    /// Write the blocked, spinning and queued time of tasks as folded stacks, microseconds
+    /// Of a record: write a profile for the Firefox Profiler
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    firefox: Option<PathBuf>,
+    /// Write the time that tasks waited as folded stacks, microseconds
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     folded: Option<PathBuf>,
     /// Write them as a flame graph, FILE.svg or FILE.html
@@ -133,6 +136,15 @@ enum Proc {
 }
 
 impl Explain {
+    /// Only records of programs have a profile.
+    fn fits_simulations(&self) -> Result<(), Failure> {
+        let Some(path) = &self.firefox else { return Ok(()) };
+        Err(Failure::usage(format!(
+            "--firefox {}: only records of programs have a profile; use --trace or --flame",
+            path.display()
+        )))
+    }
+
     /// Every file that is to be written can be, asked before the run.
     fn ready(&self) -> Result<(), Failure> {
         output::ready(self.common.output.as_deref())?;
@@ -144,7 +156,7 @@ impl Explain {
         if let Some(path) = &self.flame {
             picture(path)?;
         }
-        for path in [&self.trace, &self.folded, &self.flame, &self.ftrace] {
+        for path in [&self.trace, &self.firefox, &self.folded, &self.flame, &self.ftrace] {
             output::ready(path.as_deref())?;
         }
         Ok(())
@@ -172,6 +184,7 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
         }
         return recorded::explain(args, &record);
     }
+    args.fits_simulations()?;
     if let Some(plan) = changes::plan_of(args)? {
         return changes::run(args, &plan);
     }
@@ -234,6 +247,9 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Intervals of the run in the curves of a page.
+const INTERVALS: usize = 300;
+
 /// `convoy explain` without the commands beside it.
 #[derive(Debug, Parser)]
 struct Alone {
@@ -249,11 +265,16 @@ pub(crate) fn page(words: &[String]) -> Result<Page, Failure> {
         return cell.page();
     }
     let target = Target::new(&args)?;
-    let bar = output::progress(&args.common, 1);
+    let bar = output::progress(&args.common, 2);
     bar.set_message("running it, recorded");
-    let (point, analysis) = execute(&target.run, Analysis::new(target.run.machine.topology.cpus))?;
+    let cpus = target.run.machine.topology.cpus;
+    let (point, analysis) = execute(&target.run, Analysis::new(cpus))?;
+    bar.inc(1);
+    bar.set_message("again, with the part around the longest convoy in full");
+    let (_, detail) = execute(&target.run, Detail::new(cpus, analysis.window()))?;
     bar.finish_and_clear();
-    Ok(report(&target, &point, &analysis).page(&analysis.stacks()))
+    let report = report(&target, &point, &analysis);
+    Ok(report.page(&analysis.stacks(), &analysis.over_time(INTERVALS), detail.lanes()))
 }
 
 /// Writes what needs every event of a part of the run, which is run `again`; returns what is in the

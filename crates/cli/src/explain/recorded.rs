@@ -5,7 +5,7 @@ use crate::fail::Failure;
 use crate::keep::default_path;
 use crate::output;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
-use convoy_explain::folded;
+use convoy_explain::{Lanes, Named, folded};
 use convoy_record::{Record, import};
 use convoy_report::{RecordedReport, flame_html, flame_svg};
 use convoy_store::{Store, StoreError};
@@ -158,6 +158,55 @@ fn from_servers(build_id: &str) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
+/// Writes what threads did over time, for other tools; returns what is in the files.
+fn timelines(args: &Explain, record: &Record) -> Result<Vec<String>, Failure> {
+    let mut notes = Vec::new();
+    let Some(first) = args.trace.as_ref().or(args.firefox.as_ref()) else { return Ok(notes) };
+    let mut lanes = Lanes::new(record);
+    if lanes.is_empty() {
+        return Err(Failure::usage(format!(
+            "{}: the record does not say when threads waited, only how long; record the program \
+             with convoy record -- CMD",
+            first.display()
+        )));
+    }
+    let program = &record.program;
+    let commands = record.processes.iter().map(|one| (one.pid, shell_words::join(&one.command)));
+    let named = Named {
+        title: shell_words::join(&program.command),
+        system: format!("Linux {}", program.kernel),
+        date: program.date.clone(),
+        commands: commands.collect(),
+    };
+    if let Some(path) = &args.firefox {
+        let profile = serde_json::to_vec(&lanes.firefox(&named)).map_err(Failure::environment)?;
+        output::file(path, &profile)?;
+        notes.push(format!(
+            "profile {}: {} threads; open it in profiler.firefox.com",
+            path.display(),
+            lanes.threads.len()
+        ));
+    }
+    if let Some(path) = &args.trace {
+        let arrows = lanes.handovers.len();
+        let bytes = lanes.perfetto(&named.commands, args.trace_limit as usize * 1_000_000);
+        output::file(path, &bytes)?;
+        let joined = match lanes.joined_ns {
+            0 => String::new(),
+            ns => {
+                format!("; acts shorter than {:.0} us are joined (--trace-limit)", ns as f64 / 1e3)
+            }
+        };
+        notes.push(format!(
+            "trace {}: {} threads, {arrows} waits with the release that ended them{joined}; open \
+             it in ui.perfetto.dev",
+            path.display(),
+            lanes.threads.len()
+        ));
+    }
+    Ok(notes)
+}
+
 /// Prints the account and writes the files that were asked for.
 pub(super) fn explain(args: &Explain, record: &Record) -> Result<ExitCode, Failure> {
     let foreign = [
@@ -167,15 +216,13 @@ pub(super) fn explain(args: &Explain, record: &Record) -> Result<ExitCode, Failu
         ("--machine", args.machine.is_some()),
         ("--seed", args.seed.is_some()),
         ("--proc", args.proc.is_some()),
-        ("--trace", args.trace.is_some()),
         ("--ftrace", args.ftrace.is_some()),
     ];
     if let Some((flag, _)) = foreign.iter().find(|(_, given)| *given) {
         let instead = match *flag {
-            "--trace" | "--ftrace" => {
-                ". It has in order what some threads did in windows of the run (`trace` of each \
-                 process, in the file that record -o writes); for every switch of the program, \
-                 perf sched record -- CMD, then perf sched timehist"
+            "--ftrace" => {
+                ". --trace writes what its threads did as a Perfetto trace; for every switch of \
+                 the program, perf sched record -- CMD, then perf sched timehist"
             }
             _ => ": leave it out",
         };
@@ -195,6 +242,7 @@ pub(super) fn explain(args: &Explain, record: &Record) -> Result<ExitCode, Failu
         output::file(path, &draw(&report.title, &stacks))?;
         report.notes.push(format!("flame graph {}", path.display()));
     }
+    report.notes.extend(timelines(args, record)?);
     let text = || if args.all { report.to_text() } else { report.to_screen() };
     output::print(&args.common, text, || report.to_json(), || report.to_csv())?;
     Ok(ExitCode::SUCCESS)

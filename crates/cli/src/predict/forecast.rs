@@ -1,11 +1,11 @@
 //! The prediction of a record as sections of a page.
 
-use super::{Replays, print};
+use super::{Replays, plot, print};
 use crate::fail::Failure;
 use clap::Parser;
-use convoy_predict::{Advice, Effort, Prediction, Question, policies};
+use convoy_predict::{Advice, Effort, Question, policies};
 use convoy_record::Record;
-use convoy_report::{Axis, Block, Panel, Plot, Point, Scale, Series};
+use convoy_report::Block;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) fn sections(
     if let Some(doubt) = &curves.doubt {
         blocks.push(Block::text(format!("No prediction. {doubt}")));
     } else {
-        blocks.push(Block::plot(&plot(&curves)));
+        blocks.push(Block::plot(&plot::curves(&curves)));
         blocks.push(Block::table(&print::table(&curves)));
         blocks.extend(curves.doubts.iter().map(|doubt| Block::text(&doubt.text)));
     }
@@ -64,35 +64,4 @@ pub(crate) fn sections(
     }
     fix.push(Block::command(format!("convoy fix {name}")));
     Ok(vec![("Prediction: throughput over CPUs", blocks), ("Which lock to take", fix)])
-}
-
-/// The throughput over the CPUs, a line for each lock.
-fn plot(prediction: &Prediction) -> Plot {
-    let mut series: Vec<Series> = Vec::new();
-    for row in &prediction.rows {
-        let base = row.acquisitions_per_s / (1.0 + row.change_percent / 100.0);
-        let of = |percent: f64| base * (1.0 + percent / 100.0);
-        let point = Point {
-            x: f64::from(row.cpus),
-            y: row.acquisitions_per_s,
-            lo: of(row.low_percent),
-            hi: of(row.high_percent),
-        };
-        match series.iter_mut().find(|series| series.name == row.policy) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name: row.policy.clone(), points: vec![point] }),
-        }
-    }
-    let axis = |label: &str, scale| Axis { label: label.to_owned(), scale };
-    let panel = Panel {
-        title: String::new(),
-        x: axis("CPUs", Scale::Log),
-        y: axis("acquisitions per second", Scale::Linear),
-        series,
-    };
-    Plot {
-        title: "Predicted throughput".to_owned(),
-        subtitle: "bars: range of the simulations, widened by the error of the replay".to_owned(),
-        panels: vec![panel],
-    }
 }

@@ -50,7 +50,7 @@ struct Where {
 /// Which runs.
 #[derive(Clone, Debug, Args)]
 struct Which {
-    /// Only this kind: run, sim, native, reproduce, compare, bisect
+    /// Only this kind: run, sim, record, locks, hogs, reproduce, compare, bisect, …
     #[arg(long)]
     kind: Option<String>,
     /// Only those with this tag
@@ -200,7 +200,7 @@ fn export(args: &List) -> Result<(), Failure> {
     let runs = found(args)?;
     let text = match args.common.format {
         Format::Csv => table(&runs, false).to_csv(),
-        Format::Table | Format::Json => {
+        Format::Table | Format::Markdown | Format::Json => {
             serde_json::to_string_pretty(&runs).map_err(Failure::environment)?
         }
     };

@@ -4,6 +4,8 @@ use super::{Show, time};
 use crate::args::Format;
 use crate::fail::Failure;
 use crate::output;
+use convoy_explain::diagnose;
+use convoy_record::Record;
 use convoy_report::{BisectReport, CompareLayout, CompareReport, Table, fixed, page_wrap};
 use convoy_store::{Entry, Stored};
 use serde::de::DeserializeOwned;
@@ -14,6 +16,7 @@ pub(super) fn run(args: &Show) -> Result<(), Failure> {
     let run = args.place.read()?.find(&args.run)?;
     let text = match args.common.format {
         Format::Table => head(&run) + &body(&run.entry),
+        Format::Markdown => convoy_report::in_markdown(|| head(&run) + &body(&run.entry)),
         Format::Json => serde_json::to_string_pretty(&run).map_err(Failure::environment)?,
         Format::Csv => csv(&run)?,
     };
@@ -30,7 +33,7 @@ fn head(run: &Stored) -> String {
     if !entry.tags.is_empty() {
         lines.push(format!("tags: {}", entry.tags.join(" ")));
     }
-    lines.join("\n") + "\n\n"
+    lines.iter().map(|line| page_wrap(line)).collect::<String>() + "\n"
 }
 
 /// The result as its command prints it; of a kind that cannot be printed, the JSON.
@@ -93,6 +96,13 @@ pub(super) fn result(entry: &Entry) -> String {
             Some(commit) => commit.chars().take(12).collect(),
             None => body["verdict"].as_str().unwrap_or_default().to_owned(),
         },
+        "record" => typed::<Record>(body).map_or_else(String::new, |record| {
+            let found = diagnose(&record);
+            found.iter().find(|one| one.is_much()).map_or("no lock limits it".to_owned(), |first| {
+                let share = first.share.map_or(String::new(), |s| format!("{:.0} % ", 100.0 * s));
+                format!("{share}waiting for {}", first.lock).chars().take(30).collect()
+            })
+        }),
         "reproduce" | "locks" => {
             let grids = body["grids"].as_array().into_iter().flatten();
             let cells: usize =

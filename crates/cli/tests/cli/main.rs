@@ -14,6 +14,7 @@ mod load;
 mod locks;
 mod look;
 mod modes;
+mod outputs;
 mod record;
 mod report;
 mod runs;

@@ -37,7 +37,10 @@ fn the_page_of_a_simulated_run_tells_its_convoy() {
     let args = ["semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "10", "--quiet"];
     let page = page("report-simulated", &args);
     assert!(page.contains("The longest convoy") && page.contains("Schedule hash"));
-    assert!(page.contains("\"kind\":\"flame\""));
+    for kind in ["flame", "strip", "plot"] {
+        assert!(page.contains(&format!("\"kind\":\"{kind}\"")), "{kind}");
+    }
+    assert!(page.contains("Tasks around the longest convoy") && page.contains("virtual seconds"));
 }
 
 #[test]

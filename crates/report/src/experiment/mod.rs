@@ -16,7 +16,7 @@ mod speedup;
 
 pub use large::{LargeChange, large_changes};
 
-use convoy_lab::experiment::{Plan, PlannedGrid, View};
+use convoy_lab::experiment::{Plan, PlannedGrid, Target, View};
 use convoy_lab::job::Outcome;
 use convoy_lab::record::Record;
 use convoy_stats::{Estimate, Sample, two_stage_interval};
@@ -144,6 +144,15 @@ impl ExperimentReport {
         Self { name: plan.name.clone(), hash: record.hash.clone(), verdict, parts, plot }
     }
 
+    /// Whether a plan has panels to draw, known before anything is run.
+    pub fn can_draw(plan: &Plan) -> bool {
+        plan.grids.iter().any(|grid| match grid.grid.view {
+            View::Peers | View::Plot => panel::has_axis(grid),
+            View::Table => grid.grid.target == Target::Locks && panel::across_loops(grid).is_some(),
+            _ => false,
+        })
+    }
+
     /// Returns the first sentence, the result.
     pub fn verdict(&self) -> &str {
         &self.verdict
@@ -243,7 +252,9 @@ fn part(results: Results) -> (Part, Option<String>) {
         View::Table => {
             let (table, verdict) = rows::table(results);
             let rows = rows::json(results, &table);
-            (Part::Table(name(), table, rows, Vec::new()), verdict)
+            let is_loop = results.grid.grid.target == Target::Locks;
+            let panels = if is_loop { panel::of_locks(results) } else { Vec::new() };
+            (Part::Table(name(), table, rows, panels), verdict)
         }
         View::Speedup => {
             let (table, verdict) = speedup::table(results);

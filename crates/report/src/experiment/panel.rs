@@ -1,6 +1,6 @@
 //! A panel of a plot: the change of a metric over one axis, a series for each point of another.
 
-use convoy_lab::experiment::{Change, Plan, PlannedGrid};
+use convoy_lab::experiment::{Change, Plan, PlannedGrid, View};
 
 use super::beside::change;
 use super::{Part, Results, sentence};
@@ -28,6 +28,63 @@ pub(super) fn panels(results: Results) -> Vec<Panel> {
         Some(compare) => vec![panel(results, &compare.metric)],
         None => grid.metrics.iter().map(|key| panel(results, key)).collect(),
     }
+}
+
+/// Whether there is an axis to draw values over.
+pub(super) fn has_axis(grid: &PlannedGrid) -> bool {
+    horizontal(grid).is_some()
+}
+
+/// The axis of lock loops that goes across: threads, or else the first other one, if it has several
+/// numbers.
+pub(super) fn across_loops(grid: &PlannedGrid) -> Option<usize> {
+    let series = series_axis(grid);
+    let is_wide = |at: &usize| {
+        let axis = &grid.axes[*at];
+        Some(axis.name.as_str()) != series
+            && axis.levels.len() > 1
+            && axis.levels.iter().all(|level| level.raw.parse::<f64>().is_ok())
+    };
+    let threads = grid.axes.iter().position(|axis| axis.name == "threads").filter(is_wide);
+    threads.or_else(|| (0..grid.axes.len()).find(is_wide))
+}
+
+/// Returns the throughput of lock loops: a line for each lock over the first axis of numbers that
+/// has several, a panel for each point of the others.
+pub(super) fn of_locks(results: Results) -> Vec<Panel> {
+    const THROUGHPUT: &str = "acquisitions_per_s";
+    let axes = &results.grid.axes;
+    let lock = series_axis(results.grid).and_then(|axis| results.grid.axis(axis));
+    let Some(across) = across_loops(results.grid) else { return Vec::new() };
+    let mut panels: Vec<Panel> = Vec::new();
+    for (index, point) in results.grid.points.iter().enumerate() {
+        let values = results.values(index, THROUGHPUT).and_then(|all| results.estimate(all));
+        let Some(found) = values else { continue };
+        let is_other =
+            |at: &usize| *at != across && Some(*at) != lock && axes[*at].levels.len() > 1;
+        let others = (0..axes.len()).filter(is_other);
+        let titles: Vec<String> = others
+            .map(|at| format!("{} {}", axes[at].name, axes[at].levels[point.at[at]].label))
+            .collect();
+        let title = titles.join(", ");
+        if panels.iter().all(|panel| panel.title != title) {
+            panels.push(Panel {
+                title: title.clone(),
+                x: Axis { label: axes[across].name.replace('_', " "), scale: Scale::Log },
+                y: Axis { label: "acquisitions per second".to_owned(), scale: Scale::Linear },
+                series: Vec::new(),
+            });
+        }
+        let Some(panel) = panels.iter_mut().find(|panel| panel.title == title) else { continue };
+        let Ok(x) = axes[across].levels[point.at[across]].raw.parse() else { continue };
+        let at = Point { x, y: found.mean, lo: found.lo, hi: found.hi };
+        let name = lock.map_or("all", |lock| axes[lock].levels[point.at[lock]].label.as_str());
+        match panel.series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(at),
+            None => panel.series.push(Series { name: name.to_owned(), points: vec![at] }),
+        }
+    }
+    panels
 }
 
 /// Between which values the first of `panels` goes, and where these are.
@@ -98,8 +155,8 @@ pub(super) fn plot(plan: &Plan, parts: &[Part]) -> Option<Plot> {
     });
     let panels: Vec<Panel> = panels.cloned().collect();
     let grid = plan.grids.iter().find(|grid| horizontal(grid).is_some())?;
-    let against =
-        grid.grid.compare.as_ref().map(|compare| format!("; baseline {}", compare.baseline));
+    let compare = grid.grid.compare.as_ref().filter(|_| grid.grid.view == View::Plot);
+    let against = compare.map(|compare| format!("; baseline {}", compare.baseline));
     let subtitle = format!("{}{}", sentence::setup(grid), against.unwrap_or_default());
     let title = format!("{}: {}", plan.name, plan.experiment.title);
     (!panels.is_empty()).then_some(Plot { title, subtitle, panels })

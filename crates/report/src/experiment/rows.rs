@@ -17,8 +17,8 @@ use crate::verdict::{self, LockCell};
 
 /// The cell of half an interval; one seed has none.
 pub(super) fn half_width(value: f64) -> Cell {
-    // One decimal would turn a small interval into none.
-    let decimals = if value > 0.0 && value < 0.05 { 3 } else { 1 };
+    // One decimal would turn a small interval into none, or make one of none.
+    let decimals = if value < 0.05 { 3 } else { 1 };
     let text =
         if value.is_finite() { format!("± {}", fixed(value, decimals)) } else { String::new() };
     Cell::shown(text, value)

@@ -16,7 +16,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::flame::COLOURS;
 use crate::format::plain;
-use crate::plot::{Plot, Scale, escape};
+use crate::plot::{Plot, Scale};
+use crate::svg::escape;
 use crate::table::Table;
 
 pub use recorded::Origin;

@@ -1,19 +1,29 @@
 //! The pages of simulated runs and of stored experiments.
 
+use convoy_explain::{Lanes, OverTime};
+
 use super::{Block, Page};
 use crate::explain::ExplainReport;
 use crate::explain_text;
+use crate::plot::{Axis, Panel, Plot, Point, Scale, Series};
 use crate::table::Table;
 
 /// Locks that the page shows.
 const LOCKS: usize = 100;
 
 impl ExplainReport {
-    /// As a page, with the folded stacks of the run.
-    pub fn page(&self, stacks: &[(Vec<String>, u64)]) -> Page {
+    /// As a page, with the folded stacks of the run, its states over time, and what tasks did
+    /// around the longest convoy.
+    pub fn page(&self, stacks: &[(Vec<String>, u64)], over: &OverTime, lanes: Lanes) -> Page {
         let mut page = Page::new(&self.title, self.verdict());
         let texts = |texts: Vec<String>| texts.into_iter().map(Block::text).collect::<Vec<_>>();
         page.section("Cause", texts(explain_text::cause(&self.summary)));
+        if !over.seconds.is_empty() {
+            page.section("The whole run", vec![Block::plot(&over_time(over))]);
+        }
+        if !lanes.threads.is_empty() {
+            page.section("Tasks around the longest convoy", vec![Block::simulated(lanes)]);
+        }
         if let Some(convoy) = &self.summary.longest {
             let mut story = texts(explain_text::narrate(convoy));
             if !convoy.chain.is_empty() {
@@ -35,6 +45,30 @@ impl ExplainReport {
         end.push(Block::command(&self.replay));
         page.section("Where this comes from", end);
         page
+    }
+}
+
+/// The states of the CPUs over time as curves.
+fn over_time(over: &OverTime) -> Plot {
+    let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Linear };
+    let series = over.series.iter().map(|(name, values)| Series {
+        name: name.clone(),
+        points: over
+            .seconds
+            .iter()
+            .zip(values)
+            .map(|(&x, &y)| Point { x, y, lo: f64::NAN, hi: f64::NAN })
+            .collect(),
+    });
+    Plot {
+        title: "CPU time and waiting over the run".to_owned(),
+        subtitle: "percent of the time of all CPUs; the last line is of the run".to_owned(),
+        panels: vec![Panel {
+            title: String::new(),
+            x: axis("virtual seconds"),
+            y: axis("%"),
+            series: series.collect(),
+        }],
     }
 }
 

@@ -10,14 +10,28 @@ use crate::format::duration;
 const MOST: usize = 30_000;
 
 impl Block {
+    /// What tasks of a simulated run did around its longest convoy.
+    pub(super) fn simulated(lanes: Lanes) -> Self {
+        let note = "Tasks by their process numbers, all steps of them; the bars on top are the \
+                    mean number of tasks that waited for a lock.";
+        Self::drawn(lanes, "tasks waiting", vec![note.to_owned()])
+    }
+
     /// What threads did when; a sentence if a record has no times.
-    pub(super) fn strip(mut lanes: Lanes) -> Self {
+    pub(super) fn strip(lanes: Lanes) -> Self {
         if lanes.is_empty() {
             return Self::text(
                 "This record does not say when threads waited: no wait or step of a thread was \
                  recorded with its time.",
             );
         }
+        let note = "Threads are recorded step by step in windows of the run, and a sample of their \
+                    waits from all of it; blank is not recorded. The bars on top have all waits, \
+                    each where it ended.";
+        Self::drawn(lanes, "", vec![note.to_owned()])
+    }
+
+    fn drawn(mut lanes: Lanes, bars: &str, notes: Vec<String>) -> Self {
         lanes.thin(MOST);
         let unit = unit_ns(lanes.seconds);
         let several = lanes.threads.windows(2).any(|two| two[0].pid != two[1].pid);
@@ -59,7 +73,8 @@ impl Block {
             "waiting": waiting.collect::<Vec<_>>(),
             "phase": lanes.phase_s,
             "longest": longest,
-            "notes": notes(&lanes, several),
+            "bars": bars,
+            "notes": more_notes(notes, &lanes, several),
         }))
     }
 }
@@ -73,13 +88,7 @@ fn unit_ns(seconds: f64) -> u64 {
     }
 }
 
-fn notes(lanes: &Lanes, several: bool) -> Vec<String> {
-    let mut notes = vec![
-        "Threads are recorded step by step in windows of the run, and a sample of their waits \
-         from all of it; blank is not recorded. The bars on top have all waits, each where it \
-         ended."
-            .to_owned(),
-    ];
+fn more_notes(mut notes: Vec<String>, lanes: &Lanes, several: bool) -> Vec<String> {
     if lanes.joined_ns > 0 {
         notes.push(format!(
             "Spans shorter than {} in a row are drawn as one, in the colour of what took most of \

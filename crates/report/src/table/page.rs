@@ -2,6 +2,7 @@
 
 use super::{Align, Cell, MAX_WIDTH, Row, Table};
 use crate::format::{NOTHING, middle, width, wrap};
+use core::cell::Cell as Flag;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Narrowest page: a key and one more column must fit.
@@ -18,6 +19,24 @@ pub fn set_page_width(width: usize) {
 /// The width of the page, in characters.
 pub(crate) fn page_width() -> usize {
     PAGE_WIDTH.load(Relaxed)
+}
+
+std::thread_local! {
+    /// Whether texts are made as Markdown.
+    static MARKDOWN: Flag<bool> = const { Flag::new(false) };
+}
+
+/// Makes a text for people as GitHub's Markdown: tables as pipe tables, paragraphs on one line.
+pub fn in_markdown(text: impl FnOnce() -> String) -> String {
+    MARKDOWN.set(true);
+    let text = text();
+    MARKDOWN.set(false);
+    text
+}
+
+/// Whether this thread makes Markdown.
+pub(super) fn is_markdown() -> bool {
+    MARKDOWN.get()
 }
 
 impl Table {
@@ -104,6 +123,9 @@ impl Table {
 
     /// Plain text of a table whose words are names, which may be shortened in the middle.
     pub fn to_text_of_names(&self) -> String {
+        if is_markdown() {
+            return self.to_text();
+        }
         self.narrowed(page_width()).to_text()
     }
 

@@ -1,0 +1,60 @@
+//! The distributions of all sides of a comparison.
+
+use convoy_lab::compare::{Row, Side};
+use convoy_report::{CompareReport, RowsLine, RowsPanel, RowsPlot, significant};
+
+/// Panels at most; a table tells more rows.
+const PANELS: usize = 8;
+
+/// A panel for each benchmark, a row for each side.
+pub(super) fn distributions(report: &CompareReport, sides: &[Side], rows: &[Row<'_>]) -> RowsPlot {
+    let mut panels: Vec<RowsPanel> = Vec::new();
+    let mut left_out = 0;
+    for series in sides.first().into_iter().flat_map(|side| &side.series) {
+        let is_same = |row: &&Row<'_>| row.baseline.1.name() == series.name();
+        let candidates = rows.iter().filter(is_same).map(|row| row.candidate);
+        let all = sides.first().map(|side| (side, series)).into_iter();
+        let all = all.chain(candidates);
+        let lines: Vec<RowsLine> = all
+            .map(|(side, series)| RowsLine {
+                name: side.label.clone(),
+                values: series.values.clone(),
+                estimate: None,
+                said: median(&series.values, &series.unit),
+            })
+            .collect();
+        if lines.len() < 2 {
+            continue;
+        }
+        if panels.len() == PANELS {
+            left_out += 1;
+            continue;
+        }
+        let name = series.name();
+        let label = if series.unit.is_empty() { name } else { format!("{name}, {}", series.unit) };
+        panels.push(RowsPanel { label, reference: None, lines });
+    }
+    let more = match left_out {
+        0 => String::new(),
+        count => format!("; {count} more benchmarks are in the table"),
+    };
+    RowsPlot {
+        title: report.sentence(),
+        subtitle: format!(
+            "each dot a run; box: quartiles and median, lines: to the least and the most{more}"
+        ),
+        panels,
+    }
+}
+
+fn median(values: &[f64], unit: &str) -> String {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (count, half) = (sorted.len(), sorted.len() / 2);
+    if count == 0 {
+        return String::new();
+    }
+    let middle =
+        if count % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) };
+    format!("median {} {unit}", significant(middle))
+}

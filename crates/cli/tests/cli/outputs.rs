@@ -1,0 +1,202 @@
+//! What is printed for terminals of 80 columns, for pull requests and for other programs.
+
+use crate::compare::{NUMBER, noisy};
+use crate::hostile::record_of;
+use crate::{code, convoy, directory, json, run, stderr, stdout};
+use serde_json::Value;
+use std::path::Path;
+
+/// The problems of a value under a schema: of its keywords those that `convoy schema` uses.
+fn problems(value: &Value, schema: &Value, all: &Value, at: &str, found: &mut Vec<String>) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.strip_prefix("#/$defs/").expect("a definition");
+        return problems(value, &all["$defs"][name], all, at, found);
+    }
+    let own = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let types: Vec<&str> = match &schema["type"] {
+        Value::String(name) => vec![name],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => vec![own],
+    };
+    if !types.contains(&own) {
+        found.push(format!("{at} is {own} and not {types:?}"));
+    }
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if value.is_object() && value.get(name).is_none() {
+            found.push(format!("{at} lacks {name}"));
+        }
+    }
+    for (name, part) in schema["properties"].as_object().into_iter().flatten() {
+        if let Some(inner) = value.get(name) {
+            problems(inner, part, all, &format!("{at}.{name}"), found);
+        }
+    }
+    let items = value.as_array().into_iter().flatten().filter(|_| schema.get("items").is_some());
+    for (number, item) in items.enumerate() {
+        problems(item, &schema["items"], all, &format!("{at}[{number}]"), found);
+    }
+}
+
+#[test]
+fn the_json_of_commands_is_that_of_the_schema() {
+    let all = json(&["schema"], 0);
+    assert_eq!(all["$id"], "urn:convoy:output:1");
+    let place = directory("schema");
+    let record = place.join("r.json");
+    std::fs::write(&record, record_of("\"m\"")).expect("written");
+    let record = record.to_str().expect("UTF-8");
+    let explained = ["explain", "semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "10"];
+    let locks = ["locks", "--kernel", "6.18", "--lock", "ticket,mutex", "--window-ms", "2"];
+    let reproduce = ["reproduce", "--scale", "500", "--seeds", "2", "--only", "table"];
+    let cases: [(&str, i32, &[&str]); 9] = [
+        ("explain-record", 0, &["explain", record]),
+        ("explain-simulation", 0, &explained),
+        ("experiment", 0, &locks),
+        ("experiment", 0, &reproduce),
+        ("load", 0, &["sim", "--kernel", "2.6.25", "--users", "5"]),
+        ("check", 1, &["check", "semaphore", "--budget", "500"]),
+        ("compare", 0, &["compare", "--runs", "4", "--warmup", "0", "true", "true", "--aa"]),
+        ("runs", 0, &["runs"]),
+        ("list", 0, &["list"]),
+    ];
+    for (name, expected, args) in cases {
+        let output = run(&[args, &["--format", "json", "--quiet"]].concat());
+        // Whether `true` is slower than itself is no matter here.
+        let known = name == "compare" || code(&output) == Some(expected);
+        assert!(known, "{args:?}: {}", stderr(&output));
+        let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let mut found = Vec::new();
+        problems(&value, &all["$defs"][name], &all, name, &mut found);
+        assert!(found.is_empty(), "{args:?}: {found:#?}");
+        // The schema says something: another document is not that of this command.
+        let mut other = Vec::new();
+        problems(&Value::from("text"), &all["$defs"][name], &all, name, &mut other);
+        assert!(!other.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn tables_are_pipe_tables_in_markdown() {
+    let locks = ["locks", "--kernel", "6.18", "--lock", "ticket,mutex", "--window-ms", "2"];
+    let text = stdout(&run(&[&locks[..], &["--quiet", "--format", "markdown"]].concat()));
+    assert!(text.contains("\n| ") && text.contains("| ---: |") && !text.contains('─'), "{text}");
+    let place = directory("markdown");
+    let record = place.join("r.json");
+    std::fs::write(&record, record_of("\"a|b\"")).expect("written");
+    let path = record.to_str().expect("UTF-8");
+    let text = stdout(&run(&["explain", path, "--format", "markdown"]));
+    assert!(text.contains("a\\|b") && !text.contains('─'), "{text}");
+}
+
+/// The commands of the goldens and some more, each at most as wide as the terminal.
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let mut commands: Vec<Vec<String>> = Vec::new();
+    for entry in std::fs::read_dir(root).expect("the goldens") {
+        let path = entry.expect("a file").path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let text = std::fs::read_to_string(&path).expect("text");
+            let args = text.lines().find_map(|line| line.strip_prefix("args = ")).expect("args");
+            let words: Vec<String> = serde_json::from_str(args).expect("a list of words");
+            // Of those that are documents for programs, the text.
+            let word =
+                |word: &String| if word == "json" { "table".to_owned() } else { word.clone() };
+            commands.push(words.iter().map(word).collect());
+        }
+    }
+    assert!(commands.len() > 5, "{commands:?}");
+    let place = directory("columns");
+    let record = place.join("r.json");
+    let long = format!("\"std::{}::lock\"", "very_long_name_".repeat(12));
+    std::fs::write(&record, record_of(&long)).expect("written");
+    let record = record.to_str().expect("UTF-8").to_owned();
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    commands.push(vec!["explain".to_owned(), record.clone()]);
+    commands.push(vec!["explain".to_owned(), record, "--all".to_owned()]);
+    commands.push(words("locks --kernel 6.18 --lock ticket,mutex --window-ms 2 --threads 2,4"));
+    commands.push(words("list"));
+    commands.push(words("runs"));
+    commands.push(words("reproduce --scale 500 --seeds 2 --only table"));
+    let goldens = commands.len() - 6;
+    for columns in ["80", "120"] {
+        let width: usize = columns.parse().expect("a number");
+        // What goldens are at 120 columns is in their files.
+        let skipped = if width == 120 { goldens } else { 0 };
+        for command in commands.iter().skip(skipped) {
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            let output = convoy(&words).env("COLUMNS", columns).output().expect("starts");
+            let text = stdout(&output);
+            assert!(!text.is_empty(), "{command:?}: {}", stderr(&output));
+            let wide = text.lines().find(|line| line.chars().count() > width);
+            assert_eq!(wide, None, "{command:?} at {columns}");
+        }
+    }
+}
+
+#[test]
+fn a_pipeline_fails_only_beyond_its_limit() {
+    let place = directory("fail-if");
+    let [old, new] = [("old", 1.0), ("new", 1.1)].map(|(name, mean)| noisy(&place, name, 7, mean));
+    let compare = |more: &[&str]| {
+        let args = [&NUMBER[..], &["--runs", "12", "--no-store", &old, &new], more].concat();
+        code(&run(&args))
+    };
+    assert_eq!(compare(&[]), Some(1), "10 % slower");
+    assert_eq!(compare(&["--fail-if", "slower:30%"]), Some(0));
+    assert_eq!(compare(&["--fail-if", "slower:3%"]), Some(1));
+    assert_eq!(compare(&["--fail-if", "faster:3%"]), Some(2));
+    assert_eq!(compare(&["--fail-if", "slower"]), Some(2));
+}
+
+#[test]
+fn a_plot_that_cannot_be_drawn_is_refused_before_anything_runs() {
+    let place = directory("plots");
+    let record = place.join("r.json");
+    std::fs::write(&record, record_of("\"m\"")).expect("written");
+    let record = record.to_str().expect("UTF-8");
+    let svg = place.join("plot.svg");
+    let svg = svg.to_str().expect("UTF-8");
+    let cases: [&[&str]; 6] = [
+        &["predict", record, "--plot", svg],
+        &["predict", record, "--cpus", "1,2", "--plot", "plot.pdf"],
+        &["fix", record, "--plot", "plot"],
+        &["locks", "--plot", svg],
+        &["reproduce", "--plot", svg],
+        &["compare", "true", "false", "--plot", "plot.txt"],
+    ];
+    for args in cases {
+        let output = run(args);
+        assert_eq!(code(&output), Some(2), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("--plot") && stdout(&output).is_empty(), "{args:?}");
+    }
+    let drawn = ["locks", "--kernel", "6.18", "--lock", "ticket,mutex", "--window-ms", "2"];
+    let more = ["--threads", "2,4", "--no-store", "--quiet", "--plot", svg];
+    assert_eq!(code(&run(&[&drawn[..], &more].concat())), Some(0));
+    let plot = std::fs::read_to_string(svg).expect("the plot");
+    assert!(plot.contains(">ticket</text>") && plot.contains(">threads</text>"), "{plot}");
+}
+
+#[test]
+fn timelines_of_a_record_need_times() {
+    let place = directory("timelines");
+    let record = place.join("r.json");
+    std::fs::write(&record, record_of("\"m\"")).expect("written");
+    let record = record.to_str().expect("UTF-8");
+    let file = place.join("trace");
+    let file = file.to_str().expect("UTF-8");
+    for flag in ["--trace", "--firefox"] {
+        let output = run(&["explain", record, flag, file]);
+        assert_eq!(code(&output), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("does not say when threads waited"), "{output:?}");
+    }
+    let output = run(&["explain", "semaphore-2008", "--users", "5", "--firefox", file]);
+    assert_eq!(code(&output), Some(2), "{}", stderr(&output));
+}

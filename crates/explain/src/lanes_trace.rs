@@ -1,0 +1,242 @@
+//! The threads of a recorded program as a Perfetto trace: a track for each thread with its acts,
+//! arrows from a release to the wait that it ended, the longest convoy, and waiting threads as a
+//! counter.
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+
+use crate::lanes::{Act, Lanes, Span};
+use crate::proto::{
+    CounterDescriptor, DebugAnnotation, Kind, Packet, ProcessDescriptor, ThreadDescriptor, Trace,
+    TrackDescriptor, TrackEvent,
+};
+
+/// The only sequence of packets.
+const SEQUENCE: u32 = 1;
+/// Tracks: the longest convoy and the counter, then processes, then threads.
+const CONVOY: u64 = 1;
+const WAITING: u64 = 2;
+const FIRST_PROCESS: u64 = 1000;
+const FIRST_THREAD: u64 = 1_000_000;
+
+/// Events with the same time: slices end before others begin, and arrows start before they end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    End,
+    Release,
+    Wakeup,
+    Begin,
+    Count,
+}
+
+/// Events by time, before they are written.
+#[derive(Default)]
+struct Writer {
+    packets: Vec<Packet>,
+    events: Vec<(u64, Turn, TrackEvent)>,
+}
+
+impl Lanes {
+    /// The trace, encoded. Short acts are joined until it has at most `limit` bytes
+    /// ([`Lanes::joined_ns`]), and arrows are left out after that.
+    pub fn perfetto(&mut self, commands: &BTreeMap<u64, String>, limit: usize) -> Vec<u8> {
+        loop {
+            let bytes = self.trace(commands).encode_to_vec();
+            let spans: usize = self.threads.iter().map(|lane| lane.spans.len()).sum();
+            if bytes.len() <= limit || spans <= self.threads.len() && self.handovers.is_empty() {
+                return bytes;
+            }
+            let keep = (spans as f64 * 0.8 * limit as f64 / bytes.len() as f64) as usize;
+            let joined_ns = self.joined_ns;
+            self.thin(keep.max(self.threads.len()));
+            if self.joined_ns == joined_ns {
+                self.handovers.clear();
+            }
+        }
+    }
+
+    fn trace(&self, commands: &BTreeMap<u64, String>) -> Trace {
+        let mut writer = Writer::default();
+        writer.packets.push(Packet { sequence_flags: Some(1), ..packet(None) });
+        for (pid, command) in commands {
+            let process =
+                ProcessDescriptor { pid: Some(*pid as i32), process_name: Some(command.clone()) };
+            writer.track(TrackDescriptor {
+                uuid: Some(FIRST_PROCESS + *pid),
+                process: Some(process),
+                ..TrackDescriptor::default()
+            });
+        }
+        for (at, lane) in self.threads.iter().enumerate() {
+            let thread =
+                ThreadDescriptor { pid: Some(lane.pid as i32), tid: Some(lane.thread as i32) };
+            writer.track(TrackDescriptor {
+                uuid: Some(FIRST_THREAD + at as u64),
+                parent_uuid: Some(FIRST_PROCESS + lane.pid),
+                thread: Some(thread),
+                ..TrackDescriptor::default()
+            });
+            for span in &lane.spans {
+                self.span(&mut writer, FIRST_THREAD + at as u64, *span);
+            }
+        }
+        self.arrows(&mut writer);
+        self.whole(&mut writer);
+        writer.finish()
+    }
+
+    fn span(&self, writer: &mut Writer, track: u64, span: Span) {
+        let tag = span.tag.map(|tag| &self.tags[tag]);
+        let lock = tag.map_or(String::new(), |tag| format!(" ({})", tag.lock));
+        let details = tag.into_iter().flat_map(|tag| {
+            let texts = [("lock", &tag.lock), ("place", &tag.place), ("held at", &tag.held_at)];
+            texts.into_iter().filter(|(_, text)| !text.is_empty())
+        });
+        let details = details.map(|(name, text)| DebugAnnotation {
+            name: Some(name.to_owned()),
+            string_value: Some(text.clone()),
+        });
+        let begin = TrackEvent {
+            name: Some(format!("{}{lock}", span.act.name())),
+            categories: vec![group(span.act).to_owned()],
+            debug_annotations: details.collect(),
+            ..event(Kind::SliceBegin, track)
+        };
+        writer.events.push((span.begin_ns, Turn::Begin, begin));
+        writer.events.push((span.end_ns(), Turn::End, event(Kind::SliceEnd, track)));
+    }
+
+    fn arrows(&self, writer: &mut Writer) {
+        for (number, handover) in self.handovers.iter().enumerate() {
+            let lock = &self.tags[handover.tag].lock;
+            let [owner, waiter] = handover.lanes.map(|lane| FIRST_THREAD + lane as u64);
+            let flow = number as u64 + 1;
+            let release = TrackEvent {
+                name: Some(format!("releases {lock}")),
+                flow_ids: vec![flow],
+                ..event(Kind::Instant, owner)
+            };
+            let wakeup = TrackEvent {
+                name: Some(format!("wait for {lock} ends")),
+                terminating_flow_ids: vec![flow],
+                ..event(Kind::Instant, waiter)
+            };
+            writer.events.push((handover.released_ns, Turn::Release, release));
+            writer.events.push((handover.at_ns, Turn::Wakeup, wakeup));
+        }
+    }
+
+    /// The longest convoy, and how many threads waited in each phase.
+    fn whole(&self, writer: &mut Writer) {
+        let ns = |seconds: f64| (seconds.max(0.0) * 1e9) as u64;
+        if let Some(longest) = &self.longest {
+            writer.named(CONVOY, "longest convoy", None);
+            let name = format!("convoy at {}: at most {} waited", longest.lock, longest.most);
+            let begin = TrackEvent { name: Some(name), ..event(Kind::SliceBegin, CONVOY) };
+            writer.events.push((ns(longest.begin_s), Turn::Begin, begin));
+            let end_ns = ns(longest.begin_s + longest.length_s);
+            writer.events.push((end_ns, Turn::End, event(Kind::SliceEnd, CONVOY)));
+        }
+        if self.waiting.is_empty() {
+            return;
+        }
+        let unit = CounterDescriptor { unit_name: Some("threads".to_owned()) };
+        writer.named(WAITING, "threads that wait for locks, mean of a phase", Some(unit));
+        for (phase, waiting) in self.waiting.iter().enumerate() {
+            let count = TrackEvent {
+                double_counter_value: Some(*waiting),
+                ..event(Kind::Counter, WAITING)
+            };
+            writer.events.push((ns(phase as f64 * self.phase_s), Turn::Count, count));
+        }
+    }
+}
+
+/// The category of an act, for queries.
+fn group(act: Act) -> &'static str {
+    match act {
+        Act::Waits => "wait",
+        Act::Holds | Act::Asleep | Act::Preempted | Act::Off => "critical section",
+        Act::Runs | Act::Idles | Act::Away => "thread",
+    }
+}
+
+fn packet(timestamp: Option<u64>) -> Packet {
+    Packet { timestamp, trusted_packet_sequence_id: Some(SEQUENCE), ..Packet::default() }
+}
+
+fn event(kind: Kind, track: u64) -> TrackEvent {
+    TrackEvent { r#type: Some(kind as i32), track_uuid: Some(track), ..TrackEvent::default() }
+}
+
+impl Writer {
+    fn track(&mut self, descriptor: TrackDescriptor) {
+        self.packets.push(Packet { track_descriptor: Some(descriptor), ..packet(None) });
+    }
+
+    fn named(&mut self, uuid: u64, name: &str, counter: Option<CounterDescriptor>) {
+        self.track(TrackDescriptor {
+            uuid: Some(uuid),
+            name: Some(name.to_owned()),
+            counter,
+            ..TrackDescriptor::default()
+        });
+    }
+
+    fn finish(mut self) -> Trace {
+        self.events.sort_by_key(|(at, turn, _)| (*at, *turn));
+        for (at, _, event) in self.events {
+            self.packets.push(Packet { track_event: Some(event), ..packet(Some(at)) });
+        }
+        Trace { packet: self.packets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::tests::record;
+
+    /// Decodes a trace: every event has a track and its time, slices are balanced, arrows arrive.
+    fn checked(bytes: &[u8]) -> (usize, usize) {
+        let trace = Trace::decode(bytes).expect("a trace");
+        let mut depth: BTreeMap<u64, i32> = BTreeMap::new();
+        let (mut now, mut slices) = (0, 0);
+        let (mut begun, mut ended) = (BTreeMap::new(), 0);
+        for packet in &trace.packet {
+            if let Some(track) = &packet.track_descriptor {
+                depth.insert(track.uuid(), 0);
+            }
+            let Some(event) = &packet.track_event else { continue };
+            assert!(packet.timestamp() >= now, "events are in order");
+            now = packet.timestamp();
+            let open = depth.get_mut(&event.track_uuid()).expect("a track");
+            *open += [0, 1, -1, 0, 0][event.r#type() as usize];
+            assert!((0..=1).contains(open), "{event:?}");
+            slices += usize::from(event.r#type() == Kind::SliceBegin);
+            begun.extend(event.flow_ids.iter().map(|flow| (*flow, event.track_uuid())));
+            for flow in &event.terminating_flow_ids {
+                let from = begun.remove(flow).expect("an arrow that has begun");
+                assert_ne!(from, event.track_uuid(), "from one thread to another");
+                ended += 1;
+            }
+        }
+        assert!(depth.values().all(|open| *open == 0), "{depth:?}");
+        assert!(begun.is_empty(), "{begun:?} do not arrive");
+        (slices, ended)
+    }
+
+    #[test]
+    fn slices_are_balanced_and_arrows_arrive() {
+        let mut lanes = Lanes::new(&record());
+        let spans: usize = lanes.threads.iter().map(|lane| lane.spans.len()).sum();
+        let commands = BTreeMap::from([(6, "program".to_owned())]);
+        let bytes = lanes.perfetto(&commands, usize::MAX);
+        // One slice more: the longest convoy.
+        assert_eq!(checked(&bytes), (spans + 1, 2));
+        let less = lanes.perfetto(&commands, bytes.len() - 1);
+        assert!(less.len() < bytes.len() && lanes.joined_ns > 0);
+        checked(&less);
+    }
+}
