@@ -1,11 +1,12 @@
 //! The lock that pays for a recorded program, and the commands that check it.
 
 use convoy_record::trace::What;
-use convoy_record::{Kind, LOCK_OF, Lock, Program, Record};
+use convoy_record::{Kind, LOCK_OF, Lock, Process, Program, Record};
 use serde::Serialize;
 
 use crate::behaviour::{busiest, is_alone};
 use crate::choice::{PREFER_WRITERS, SIGNAL};
+use crate::mix::{Part, in_place};
 use crate::{Choice, FAIR, HANDOFF, Prediction, Row, SLEEP, SPIN};
 
 /// What to do about the locks of a recorded program.
@@ -120,11 +121,16 @@ impl Advice {
                 change(row)
             ));
         }
+        let starvation = prediction.doubt.as_ref().filter(|_| starves);
+        said.extend(starvation.and_then(|_| starved(busiest(record).0?, first?)));
         let said_already = fairest.map(|row| &row.policy);
         let is_new = |row: &&&Row| row.split > 1 || Some(&row.policy) != said_already;
         said.extend(small.iter().filter(is_new).map(gain));
         match &prediction.doubt {
-            Some(doubt) => said.push(format!("No advice. {doubt}")),
+            Some(doubt) => {
+                let no = if said.is_empty() { "No advice." } else { "No prediction." };
+                said.push(format!("{no} {doubt}"));
+            }
             None if said.is_empty() => said.push(nothing(&others, kind)),
             None => {}
         }
@@ -156,6 +162,26 @@ fn fairest<'a>(waited_us: f64, now: &Row, others: &[&'a Row]) -> Option<&'a Row>
     let fair = others.iter().filter(|row| row.split == 1).filter(ends);
     let best = fair.max_by(|a, b| a.change_percent.total_cmp(&b.change_percent));
     best.copied()
+}
+
+/// Starvation that the record itself shows: a thread waited for much longer than the others would
+/// take if each held the mutex once.
+fn starved(process: &Process, lock: &Lock) -> Option<String> {
+    let holds = lock.sites.iter().flat_map(|site| [site.hold_on.max_s, site.hold_off.max_s]);
+    let held_s = holds.fold(0.0, f64::max);
+    let turn_s = held_s * process.threads.saturating_sub(1) as f64;
+    let waited_s = lock.all(|site| &site.wait).max_s;
+    let is_passed = lock.kind == Kind::Mutex && held_s > 0.0 && waited_s > SHORTER * turn_s;
+    is_passed.then(|| {
+        format!(
+            "Starvation: a thread waited up to {} for `{}`, which was held for at most {} at a \
+             time. `convoy with --mutex {FAIR}` and `--mutex {HANDOFF}` bound how often a waiter \
+             is passed; their effect on the throughput is not predicted.",
+            duration(1e6 * waited_s),
+            lock.name,
+            duration(1e6 * held_s)
+        )
+    })
 }
 
 /// What to do, as the subject of a sentence.
@@ -203,8 +229,20 @@ fn nothing(others: &[&Row], kind: Kind) -> String {
     )
 }
 
-/// `12 % more acquisitions per second (10 to 15 %)`, or how many times as many.
+/// Change of the throughput: of the class of threads that leads, then of the others.
 fn change(row: &Row) -> String {
+    let Some((first, others)) = row.parts.split_first() else { return change_of(row) };
+    let mut text = format!("{} {}", change_of(row), in_place(&first.place));
+    for part in others {
+        let Part { acquisitions_per_s: now, recorded_per_s, .. } = *part;
+        let place = in_place(&part.place);
+        text += &format!(", and {now:.0} per second instead of {recorded_per_s:.0} {place}");
+    }
+    text
+}
+
+/// `12 % more acquisitions per second (10 to 15 %)`, or how many times as many.
+fn change_of(row: &Row) -> String {
     let times = |percent: f64| 1.0 + percent / 100.0;
     let Row { change_percent, low_percent, high_percent, .. } = *row;
     if change_percent >= TIMES_PERCENT {
@@ -251,6 +289,7 @@ mod tests {
             wait_p99_us: 10.0,
             wait_max_us,
             jain: 1.0,
+            parts: Vec::new(),
         }
     }
 
@@ -262,6 +301,40 @@ mod tests {
         // A lock that costs half of the throughput ends nothing.
         assert!(fairest(5e5, &now, &[&row(HANDOFF, -50.0, 4000.0)]).is_none());
         assert!(fairest(5e5, &now, &[&row(FAIR, 0.0, 400_000.0)]).is_none(), "no shorter");
+    }
+
+    #[test]
+    fn starvation_is_named_from_the_record_where_no_prediction_follows() {
+        use convoy_record::{Site, Times};
+        let of = |wait_s, hold_s, threads| {
+            let [wait, hold_on] = [wait_s, hold_s].map(|max_s| Times { max_s, ..Times::default() });
+            let site = Site { wait, hold_on, ..Site::default() };
+            let lock = Lock { name: "world".to_owned(), sites: vec![site], ..Lock::default() };
+            starved(&Process { threads, ..Process::default() }, &lock)
+        };
+        let said = of(0.243, 0.007, 2).expect("35 critical sections");
+        assert!(
+            said.starts_with("Starvation: a thread waited up to 243 ms for `world`, which was")
+        );
+        assert!(said.contains("at most 7 ms at a time"), "{said}");
+        assert_eq!(of(0.243, 0.007, 8), None, "as long as a queue of seven may take");
+        assert_eq!(of(0.243, 0.1, 2), None, "a long critical section");
+        assert_eq!(of(0.243, 0.0, 2), None, "not known");
+    }
+
+    #[test]
+    fn a_change_of_shares_names_each_class() {
+        let part = |place: &str, acquisitions_per_s, recorded_per_s| Part {
+            place: place.to_owned(),
+            acquisitions_per_s,
+            recorded_per_s,
+        };
+        let parts = vec![part("tick", 2300.0, 2500.0), part("read", 2200.0, 80.0)];
+        assert_eq!(
+            change(&Row { parts, ..row(FAIR, -9.0, 900.0) }),
+            "9 % fewer acquisitions per second (-11 to -7 %) in tick, and 2200 per second instead \
+             of 80 in read"
+        );
     }
 
     #[test]

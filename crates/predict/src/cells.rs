@@ -16,6 +16,7 @@ use crate::bounds::{self, is_exceeded};
 use crate::choice::Change;
 use crate::doubt::{Doubt, differs, differs_beside, of_record, others_cpus, slips};
 use crate::limit::{WEIGHT, limit};
+use crate::mix::Mix;
 use crate::prediction::{Point, Prediction};
 use crate::row::Row;
 use crate::{Choice, Machines, PredictError, SLEEP};
@@ -27,6 +28,9 @@ const OUTSIDE: f64 = 0.05;
 /// Median error of predictions for packaged programs, as a ratio (docs/predictions.md): what seeds
 /// and prices leave out, and what a program differs by from run to run.
 const MODEL: f64 = 0.05;
+
+/// Share of the threads without which a replay is another program.
+const PRESENT: f64 = 2.0 / 3.0;
 
 /// The rows that are asked for. An empty list stands for the recorded value.
 #[derive(Clone, Debug)]
@@ -83,7 +87,7 @@ pub fn predict(
     if locks.is_empty() {
         return Err(nothing(record));
     }
-    let replayed = |in_order: bool| -> Result<Prediction, PredictError> {
+    let replayed = |in_order: bool| -> Result<(Prediction, u32), PredictError> {
         let (mut behaviour, written) = behaviour(record, process, &locks, in_order);
         behaviour.transfer_ns = machines.recorded(&record.program, (1, 1))?.price_ns.llc;
         let behaviour = Arc::new(behaviour);
@@ -96,15 +100,17 @@ pub fn predict(
         prediction.order = written.has;
         prediction.beyond = beyond(record, process, &behaviour);
         whole(&mut prediction, record, (process, busy_s(process, &locks)));
-        Ok(prediction.judged())
+        Ok((prediction.judged(), behaviour.threads))
     };
-    let ordered = replayed(true)?;
+    let (ordered, threads) = replayed(true)?;
     if ordered.doubt.is_none() || ordered.order.is_empty() || waits_for_threads(&ordered) {
         return Ok(ordered);
     }
     // A replay without the order of steps may match the record where that one does not.
-    let mut plain = replayed(false)?;
-    if plain.doubt.is_some() {
+    let (mut plain, present) = replayed(false)?;
+    // Where classes of threads have places of their own, counts by place do not tell how many
+    // threads there are.
+    if plain.doubt.is_some() || f64::from(present) < PRESENT * f64::from(threads) {
         return Ok(ordered);
     }
     plain.doubts.push(Doubt::note(format!(
@@ -342,8 +348,14 @@ fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError>
     let left = if is_beside { 1.0 } else { left };
     let mut rows = Vec::new();
     let mut doubts: Vec<Doubt> = slips(&gates).into_iter().collect();
-    for (cell, found) in cells.rows.iter().zip(points) {
-        let row = row(cell, (found, base), (rate, left));
+    let points: Vec<_> = points.collect();
+    let mix = Mix::new(behaviour, base, &points);
+    let rate = mix.as_ref().map_or(rate, |mix| rate * mix.share(base));
+    let longest_us = 1e6 * behaviour.total as f64 / behaviour.rate;
+    for (cell, &found) in cells.rows.iter().zip(&points) {
+        let mut row = row(cell, (found, base), (rate, left), mix.as_ref());
+        // A thread that starves waits as long as a run lasts, and a window may last for longer.
+        row.wait_max_us = row.wait_max_us.min(longest_us);
         let replay = Replay { anchor: anchors[0], ..cell.rounds[0].clone() };
         let per_s = mean(found.iter().map(rate_of));
         if let Some(bound) = bounds::least(&replay).filter(|bound| is_exceeded(*bound, per_s)) {
@@ -362,6 +374,8 @@ fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError>
     } else {
         differs(&recorded, &simulated, turn_us)
     });
+    let is_refused = doubts.iter().any(|doubt| doubt.refuses);
+    doubts.extend(mix.filter(|_| !is_refused).map(|mix| mix.told(&rows)));
     let of = |value: fn(&Anchor) -> f64| mean(anchors.iter().map(value));
     Ok(Prediction {
         verdict: String::new(),
@@ -393,7 +407,11 @@ fn replayed(base: &[VirtualLocksPoint], what: &'static str) -> Point {
         what,
         acquisitions_per_s: rate,
         cpu_us: of(|one| one.cpus_used) * 1e6 / rate,
-        wait_mean_us: of(|one| one.waits.mean().unwrap_or(0.0)) / 1e3,
+        // Of all waiting, as in the record: a thread that starves may wait for the whole window.
+        wait_mean_us: mean(base.iter().map(|one| {
+            let count = one.result.acquisitions.iter().sum::<u64>().max(1);
+            one.tally.waited_ns() as f64 / 1e3 / count as f64
+        })),
         idle_mean_us: mean(base.iter().map(|one| {
             let count = one.result.acquisitions.iter().sum::<u64>().max(1);
             one.gates.wait_ns / 1e3 / count as f64
@@ -407,7 +425,9 @@ fn row(
     cell: &Cell,
     (found, base): (&[VirtualLocksPoint], &[VirtualLocksPoint]),
     (rate, left): (f64, f64),
+    mix: Option<&Mix>,
 ) -> Row {
+    let rate_of = |point| mix.map_or_else(|| rate_of(point), |mix| mix.leads(point));
     let pairs = found.iter().zip(base);
     let changes: Vec<f64> = pairs.map(|(one, base)| rate_of(one) / rate_of(base)).collect();
     let percent = |ratio: f64| 100.0 * (ratio - 1.0);
@@ -431,6 +451,7 @@ fn row(
         wait_max_us: found.iter().map(|point| point.tally.longest_ns()).max().unwrap_or(0) as f64
             / 1e3,
         jain: of(|point| point.tally.jain().unwrap_or(1.0)),
+        parts: mix.map(|mix| mix.parts(found)).unwrap_or_default(),
     }
 }
 

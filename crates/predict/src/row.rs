@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::mix::Part;
+
 /// One prediction. Its interval is the range of the seeds, widened by the error of the replay of
 /// the record.
 #[derive(Clone, Debug, Serialize)]
@@ -17,7 +19,7 @@ pub struct Row {
     /// Which machine; empty: the recorded one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub machine: String,
-    /// Acquisitions per second.
+    /// Acquisitions per second; of the class of threads that leads, if `parts` are there.
     pub acquisitions_per_s: f64,
     /// Change of the throughput against the replay of the record, per cent.
     pub change_percent: f64,
@@ -33,10 +35,13 @@ pub struct Row {
     pub cpus_used: f64,
     /// 99th percentile of the waits, microseconds.
     pub wait_p99_us: f64,
-    /// Longest wait, microseconds.
+    /// Longest wait, microseconds, in a run no longer than the record.
     pub wait_max_us: f64,
     /// Least of Jain's indices of the acquisitions of threads that do the same.
     pub jain: f64,
+    /// Throughput of each class of threads, the one that leads first, if their shares change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
 }
 
 impl Row {
@@ -73,6 +78,7 @@ mod tests {
             wait_p99_us: 0.0,
             wait_max_us: 0.0,
             jain: 1.0,
+            parts: Vec::new(),
         };
         // Of 4 s the threads are at work for 2: four times as fast saves 1.5 of them, half as fast
         // takes 2 more, and what never ends has no end.

@@ -105,7 +105,10 @@ impl Writer<'_> {
             self.borrow(&strips, class.threads, conditions);
             let weights = self.weights(&counts);
             let threads = class.threads as u32;
-            let class_of = Class { threads, strips, weights, is_rare: false, is_guessed: false };
+            let place = class.most.clone();
+            let calls_per_s = class.calls as f64 / self.seconds.max(1e-9);
+            let class_of =
+                Class { threads, strips, weights, place, calls_per_s, ..Class::default() };
             classes.push((class.calls as f64, class_of));
         }
         self.balance(&mut classes);
@@ -150,7 +153,10 @@ impl Writer<'_> {
         let threads = threads as u32;
         let weights = vec![1.0];
         let strips = vec![strip];
-        let class_of = Class { threads, strips, weights, is_rare: true, is_guessed };
+        let place = class.most.clone();
+        let calls_per_s = class.calls as f64 / self.seconds.max(1e-9);
+        let class_of =
+            Class { threads, strips, weights, is_rare: true, is_guessed, place, calls_per_s };
         Some((class.calls as f64, class_of))
     }
 

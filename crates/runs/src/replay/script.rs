@@ -33,6 +33,10 @@ pub struct Class {
     pub is_rare: bool,
     /// Whether the first step of its strips, a rest, is a guess: no thread came twice.
     pub is_guessed: bool,
+    /// Where its threads call locking functions most often; empty: not known.
+    pub place: String,
+    /// Recorded calls of locking functions per second by all of its threads.
+    pub calls_per_s: f64,
 }
 
 /// How soon a thread comes back of which that is not known.
@@ -45,6 +49,29 @@ pub enum Pace {
 }
 
 impl Class {
+    /// Mean time from one acquisition to its release as far as it is work or sleep, nanoseconds.
+    pub fn held_ns(&self) -> f64 {
+        let (mut held_ns, mut acquisitions) = (0.0, 0.0);
+        for (at, strip) in self.strips.iter().enumerate() {
+            let weight = self.weights.get(at).copied().unwrap_or(1.0);
+            let mut held = 0_i32;
+            for step in strip {
+                match *step {
+                    Step::Rest { work_ns, sleep_ns } if held > 0 => {
+                        held_ns += weight * (work_ns + sleep_ns);
+                    }
+                    Step::Lock { .. } | Step::Read { .. } => {
+                        held += 1;
+                        acquisitions += weight;
+                    }
+                    Step::Unlock { .. } => held -= 1,
+                    _ => {}
+                }
+            }
+        }
+        if acquisitions > 0.0 { held_ns / acquisitions } else { 0.0 }
+    }
+
     /// Some strip.
     pub(super) fn draw(&self, rng: &mut Rng) -> &[Step] {
         let mut rank = rng.uniform() * self.weights.iter().sum::<f64>();

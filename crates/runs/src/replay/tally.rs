@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use convoy_machine::Here;
 use convoy_stats::{LogHistogram, jain};
 
 use super::{Behaviour, Mode, Replay};
@@ -28,6 +29,8 @@ pub struct ClassTally {
     pub acquisitions: Vec<u64>,
     /// Longest wait for a lock, nanoseconds, including waits that lasted when the window ended.
     pub longest_ns: u64,
+    /// Time that its threads waited for locks within the window, nanoseconds.
+    pub waited_ns: u64,
 }
 
 impl ClassTally {
@@ -57,6 +60,11 @@ impl Tally {
         self.classes.iter().map(|class| class.longest_ns).max().unwrap_or(0)
     }
 
+    /// Time that threads waited for locks within the window, nanoseconds.
+    pub fn waited_ns(&self) -> u64 {
+        self.classes.iter().map(|class| class.waited_ns).sum()
+    }
+
     /// Least index of Jain over all classes of more than one thread.
     pub fn jain(&self) -> Option<f64> {
         let of = |class: &ClassTally| class.jain().filter(|_| class.acquisitions.len() > 1);
@@ -72,6 +80,8 @@ pub(super) struct Counts {
     waiting: RefCell<Vec<Option<(usize, u64)>>>,
     /// Acquisitions since the beginning.
     passed: Cell<u64>,
+    /// When the window began.
+    begin_ns: Cell<u64>,
 }
 
 /// The place of a lock and a mode in a script.
@@ -119,7 +129,23 @@ impl Counts {
         };
         let threads = classes.into_iter().map(&mut number).collect();
         let waiting = RefCell::new(vec![None; replay.threads as usize]);
-        Self { tally: RefCell::new(tally), threads, waiting, passed: Cell::new(0) }
+        Self {
+            tally: RefCell::new(tally),
+            threads,
+            waiting,
+            passed: Cell::new(0),
+            begin_ns: Cell::new(0),
+        }
+    }
+
+    /// The window begins.
+    pub(super) fn begins(&self, now_ns: u64) {
+        self.begin_ns.set(now_ns);
+    }
+
+    /// The part of a wait that lies within the window, nanoseconds.
+    fn within(&self, wait_ns: u64, now_ns: u64) -> u64 {
+        wait_ns.min(now_ns.saturating_sub(self.begin_ns.get()))
     }
 
     /// A thread asks for a lock.
@@ -148,6 +174,7 @@ impl Counts {
         let (class, number) = self.threads[thread as usize];
         let mut tally = self.tally.borrow_mut();
         tally.classes[class].acquisitions[number] += 1;
+        tally.classes[class].waited_ns += self.within(wait_ns, Here::now_ns());
         tally.places[place].acquisitions += 1;
         drop(tally);
         self.waited(thread, place, wait_ns);
@@ -181,7 +208,9 @@ impl Counts {
             let Some((place, since)) = *waits else { continue };
             let ns = now_ns.saturating_sub(since);
             tally.places[place].longest_ns = tally.places[place].longest_ns.max(ns);
-            tally.classes[class].longest_ns = tally.classes[class].longest_ns.max(ns);
+            let class = &mut tally.classes[class];
+            class.longest_ns = class.longest_ns.max(ns);
+            class.waited_ns += self.within(ns, now_ns);
         }
     }
 

@@ -135,9 +135,7 @@ fn scripted(classes: &[(u32, &[Step])], conditions: &[Condition], locks: usize) 
     let class = |&(threads, steps): &(u32, &[Step])| Class {
         threads,
         strips: vec![steps.to_vec()],
-        weights: Vec::new(),
-        is_rare: false,
-        is_guessed: false,
+        ..Class::default()
     };
     let script =
         Script { classes: classes.iter().map(class).collect(), conditions: conditions.to_vec() };

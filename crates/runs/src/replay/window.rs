@@ -101,6 +101,7 @@ impl Replay {
     pub(super) fn pass_whole(&self, k: &mut Process, world: &World, field: &Field) -> Snapshot {
         let begin = Snapshot::take(world, self.machine.topology.cpus);
         field.others_ns.set(0.0);
+        field.counts.begins(begin.now_ns);
         // Relaxed: threads see it once the gate is open.
         field.phase.store(PHASE_WINDOW, Relaxed);
         field.open();
@@ -140,6 +141,7 @@ impl Replay {
         board.settling.set(Some(watch.settle(k, || field.counts.passed(), rest)));
         let begin = Snapshot::take(world, cpus);
         field.others_ns.set(0.0);
+        field.counts.begins(begin.now_ns);
         field.phase.store(PHASE_WINDOW, Relaxed);
         self.measure(k, field, batch_ns);
         field.ends(world);
