@@ -236,7 +236,8 @@ fn change(row: &Row) -> String {
     for part in others {
         let Part { acquisitions_per_s: now, recorded_per_s, .. } = *part;
         let place = in_place(&part.place);
-        text += &format!(", and {now:.0} per second instead of {recorded_per_s:.0} {place}");
+        let more = format!(", and {now:.0} per second instead of {recorded_per_s:.0} {place}");
+        text += &more;
     }
     text
 }

@@ -82,16 +82,18 @@ struct Writer<'a> {
     mutexes: BTreeMap<usize, u64>,
     away: Away,
     uses: Vec<Use>,
-    /// Usual work before a step at a place.
-    usual: BTreeMap<usize, f64>,
+    /// Usual work before a step of a class at a place: all classes release a lock at one place,
+    /// each after critical sections of its own length.
+    usual: BTreeMap<(u64, usize), f64>,
     /// Places by their site and lock, so that locks of one name are one.
     sites: Vec<usize>,
     /// Sites at which threads ever waited for a semaphore that signals.
     blocking: BTreeSet<usize>,
     /// Places that acquire a lock together with other readers.
     reading: BTreeSet<usize>,
-    /// Places before which threads sleep when they are switched away, and do not lose their CPU.
-    sleeping: BTreeSet<usize>,
+    /// Classes and places before which threads sleep when they are switched away, and do not lose
+    /// their CPU.
+    sleeping: BTreeSet<(u64, usize)>,
 }
 
 /// Returns the script of a process with these kept locks, whose time away is understood so.
@@ -202,22 +204,27 @@ impl<'a> Writer<'a> {
         role.copied().unwrap_or(Role::Nothing)
     }
 
-    /// Learns the usual work before each place, and where semaphores that signal are waited for.
+    /// Learns the usual work of each class before each place, and where semaphores that signal are
+    /// waited for.
     fn learn(&mut self, process: &Process) {
-        let mut gaps: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-        for step in self.trace.strips.iter().flat_map(|strip| &strip.steps) {
-            if !step.off {
-                gaps.entry(step.place).or_default().push(step.gap_ns);
-            }
+        let steps = || {
+            let strips = self.trace.strips.iter();
+            strips
+                .flat_map(|strip| strip.steps.iter().map(|step| ((strip.class, step.place), step)))
+        };
+        let mut gaps: BTreeMap<(u64, usize), Vec<u64>> = BTreeMap::new();
+        for (at, step) in steps().filter(|(_, step)| !step.off) {
+            gaps.entry(at).or_default().push(step.gap_ns);
         }
-        for (place, mut all) in gaps {
+        let median = |(at, mut all): (_, Vec<u64>)| {
             all.sort_unstable();
-            self.usual.insert(place, all[all.len() / 2] as f64);
-        }
+            (at, all[all.len() / 2] as f64)
+        };
+        let usual = gaps.into_iter().map(median).collect();
         // Of each place: work without a switch, how often that was, and how often there was one.
-        let mut seen: BTreeMap<usize, [f64; 3]> = BTreeMap::new();
-        for step in self.trace.strips.iter().flat_map(|strip| &strip.steps) {
-            let one = seen.entry(step.place).or_default();
+        let mut seen: BTreeMap<(u64, usize), [f64; 3]> = BTreeMap::new();
+        for (at, step) in steps() {
+            let one = seen.entry(at).or_default();
             if step.off {
                 one[2] += 1.0;
             } else {
@@ -228,7 +235,8 @@ impl<'a> Writer<'a> {
             self.away.is_sleep(off / (on + off), work_ns / on.max(1.0))
         };
         let sleeping = seen.into_iter().filter(|(_, seen)| sleeps(*seen));
-        self.sleeping = sleeping.map(|(place, _)| place).collect();
+        self.sleeping = sleeping.map(|(at, _)| at).collect();
+        self.usual = usual;
         for (at, place) in self.trace.places.iter().enumerate() {
             let Some(lock) = process.locks.get(place.lock as usize) else { continue };
             let own = |site: &&Site| !place.site.is_empty() && starts_as(&site.place, &place.site);
@@ -244,13 +252,14 @@ impl<'a> Writer<'a> {
     }
 
     /// Work and sleep of a gap.
-    fn gap(&self, step: &trace::Step) -> (f64, f64) {
+    fn gap(&self, class: u64, step: &trace::Step) -> (f64, f64) {
         let gap = step.gap_ns as f64;
         if !step.off {
             return (gap, 0.0);
         }
-        let usual = self.away.work_ns(self.usual.get(&step.place).copied().unwrap_or(0.0)).min(gap);
-        let sleeps = self.sleeping.contains(&step.place);
+        let at = (class, step.place);
+        let usual = self.away.work_ns(self.usual.get(&at).copied().unwrap_or(0.0)).min(gap);
+        let sleeps = self.sleeping.contains(&at);
         (usual, if sleeps { self.away.sleep_ns(gap - usual) } else { 0.0 })
     }
 
@@ -262,7 +271,7 @@ impl<'a> Writer<'a> {
         let mut seen = BTreeSet::new();
         let (mut gap, mut clock) = ((0.0, 0.0), 0.0);
         for step in &strip.steps {
-            let more = self.gap(step);
+            let more = self.gap(strip.class, step);
             gap = (gap.0 + more.0, gap.1 + more.1);
             clock += (step.gap_ns + step.took_ns) as f64;
             let of = (self.place(step).map_or(0, |place| place.instance) % INSTANCES) as u32;

@@ -122,3 +122,24 @@ fn a_fair_lock_is_judged_by_the_work_of_the_hog_and_the_wait_of_its_victim() {
     assert!(advice.text.contains(READ), "{}", advice.text);
     assert!(advice.command.is_some());
 }
+
+#[test]
+fn the_work_of_a_critical_section_is_that_of_its_class() {
+    // The victim's wakeup preempts the hog in two of three sections, so most releases of the lock
+    // that kept their CPU are those of the victim, after sections that are short.
+    let mut record = record();
+    let process = &mut record.processes[0];
+    for strip in process.trace.strips.iter_mut().filter(|strip| strip.class == 0) {
+        let holds = strip.steps.iter_mut().filter(|step| step.what == What::Unlock);
+        holds.enumerate().filter(|(at, _)| at % 3 != 0).for_each(|(_, step)| {
+            (step.off, step.gap_ns) = (true, HELD_NS + 20_000);
+        });
+    }
+    let site = &mut process.locks[0].sites[0];
+    site.hold_on = times(TICKS / 3, HELD_NS);
+    site.hold_off = times(TICKS - TICKS / 3, HELD_NS + 20_000);
+    let found = prediction(&record);
+    assert_eq!(found.doubt, None, "{found:#?}");
+    let used = found.rows[0].cpus_used;
+    assert!((0.8..1.2).contains(&used), "the hog is always at work: {found:#?}");
+}
