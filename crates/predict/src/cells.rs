@@ -317,6 +317,33 @@ fn side_by_side<T: Sync, R: Send, E: Send>(
     found.into_iter().map(|one| one.1).collect()
 }
 
+/// Returns the rows of all cells, whose simulations are `points`, and doubts about them.
+fn rows_of(
+    cells: &Cells,
+    (points, base): (&[&[VirtualLocksPoint]], &[VirtualLocksPoint]),
+    (anchor, rate): (Anchor, (f64, f64)),
+    mix: Option<&Mix>,
+) -> (Vec<Row>, Vec<Doubt>) {
+    let (mut rows, mut doubts) = (Vec::new(), Vec::new());
+    let behaviour = &cells.base.rounds[0].behaviour;
+    let longest_us = 1e6 * behaviour.total as f64 / behaviour.rate;
+    for (cell, &found) in cells.rows.iter().zip(points) {
+        let mut row = row(cell, (found, base), rate, mix);
+        // A thread that starves waits as long as a run lasts, and a window may last for longer.
+        row.wait_max_us = row.wait_max_us.min(longest_us);
+        let replay = Replay { anchor, ..cell.rounds[0].clone() };
+        let per_s = mean(found.iter().map(rate_of));
+        if let Some(bound) = bounds::least(&replay).filter(|bound| is_exceeded(*bound, per_s)) {
+            doubts.push(Doubt::refusal(format!(
+                "The replay makes {per_s:.0} acquisitions per second where {} at most {:.0}.",
+                bound.by, bound.per_s
+            )));
+        }
+        rows.push(row);
+    }
+    (rows, doubts)
+}
+
 /// Anchors the recorded point, then runs all cells.
 fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError> {
     let recorded = Point::recorded(behaviour);
@@ -346,26 +373,12 @@ fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError>
     let rate = if is_beside { alone.acquisitions_per_s } else { recorded.acquisitions_per_s };
     let left = (simulated.acquisitions_per_s / recorded.acquisitions_per_s).ln().abs().exp();
     let left = if is_beside { 1.0 } else { left };
-    let mut rows = Vec::new();
-    let mut doubts: Vec<Doubt> = slips(&gates).into_iter().collect();
     let points: Vec<_> = points.collect();
     let mix = Mix::new(behaviour, base, &points);
     let rate = mix.as_ref().map_or(rate, |mix| rate * mix.share(base));
-    let longest_us = 1e6 * behaviour.total as f64 / behaviour.rate;
-    for (cell, &found) in cells.rows.iter().zip(&points) {
-        let mut row = row(cell, (found, base), (rate, left), mix.as_ref());
-        // A thread that starves waits as long as a run lasts, and a window may last for longer.
-        row.wait_max_us = row.wait_max_us.min(longest_us);
-        let replay = Replay { anchor: anchors[0], ..cell.rounds[0].clone() };
-        let per_s = mean(found.iter().map(rate_of));
-        if let Some(bound) = bounds::least(&replay).filter(|bound| is_exceeded(*bound, per_s)) {
-            doubts.push(Doubt::refusal(format!(
-                "The replay makes {per_s:.0} acquisitions per second where {} at most {:.0}.",
-                bound.by, bound.per_s
-            )));
-        }
-        rows.push(row);
-    }
+    let mut doubts: Vec<Doubt> = slips(&gates).into_iter().collect();
+    let (rows, more) = rows_of(cells, (&points, base), (anchors[0], (rate, left)), mix.as_ref());
+    doubts.extend(more);
     let turn_us = f64::from(behaviour.threads) * 1e6 / recorded.acquisitions_per_s;
     doubts.extend(if is_beside {
         let cpus = f64::from(cells.base.cpus());

@@ -3,7 +3,7 @@
 //! The sum over all threads measures a program only while each class of threads contributes the
 //! same share: a thread that starves acquires a lock many times as often once the lock is fair, and
 //! the work of the other threads may be less. Where the shares change, the class that held locks
-//! for longest leads: its throughput is the throughput of the rows, and the other classes are named.
+//! for longest leads: the rows have its throughput, and the other classes are named.
 
 use convoy_runs::replay::Behaviour;
 use convoy_runs::virtual_locks::VirtualLocksPoint;
