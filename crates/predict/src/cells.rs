@@ -374,7 +374,11 @@ fn run(cells: &Cells, behaviour: &Behaviour) -> Result<Prediction, VirtualError>
     let left = (simulated.acquisitions_per_s / recorded.acquisitions_per_s).ln().abs().exp();
     let left = if is_beside { 1.0 } else { left };
     let points: Vec<_> = points.collect();
-    let mix = Mix::new(behaviour, base, &points);
+    // With other CPUs or threads the shares may change without any change of the work.
+    let (cpus, threads) = (cells.base.cpus(), cells.base.rounds[0].threads);
+    let is_same = |cell: &Cell| (cell.cpus(), cell.rounds[0].threads) == (cpus, threads);
+    let same = cells.rows.iter().zip(&points).filter(|(cell, _)| is_same(cell));
+    let mix = Mix::new(behaviour, base, same.map(|(_, &found)| found));
     let rate = mix.as_ref().map_or(rate, |mix| rate * mix.share(base));
     let mut doubts: Vec<Doubt> = slips(&gates).into_iter().collect();
     let (rows, more) = rows_of(cells, (&points, base), (anchors[0], (rate, left)), mix.as_ref());

@@ -13,7 +13,7 @@ use crate::doubt::Doubt;
 use crate::row::Row;
 
 /// Largest change of the share of a class at which the sum still measures the same work.
-const SHIFT: f64 = 0.05;
+const SHIFT: f64 = 0.1;
 
 /// Throughput of one class of threads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,88 +26,112 @@ pub struct Part {
     pub recorded_per_s: f64,
 }
 
-/// The classes whose acquisitions are counted.
+/// Classes of threads that acquire locks at one place.
+struct Group {
+    classes: Vec<usize>,
+    place: String,
+    /// Acquisitions per second in the record.
+    recorded_per_s: f64,
+}
+
+impl Group {
+    fn rate_of(&self, point: &VirtualLocksPoint) -> f64 {
+        let own = self.classes.iter().filter_map(|class| point.tally.classes.get(*class));
+        own.flat_map(|one| &one.acquisitions).sum::<u64>() as f64 / point.result.window_s
+    }
+
+    fn mean(&self, points: &[VirtualLocksPoint]) -> f64 {
+        points.iter().map(|point| self.rate_of(point)).sum::<f64>() / points.len().max(1) as f64
+    }
+}
+
+/// The groups whose acquisitions are counted, the one that leads first.
 pub(crate) struct Mix {
-    /// Number of each, its place, and its acquisitions per second in the record; the one that
-    /// leads first.
-    classes: Vec<(usize, String, f64)>,
+    groups: Vec<Group>,
 }
 
-/// Acquisitions per second of a class.
-fn rate_of(point: &VirtualLocksPoint, class: usize) -> f64 {
-    let own = point.tally.classes.get(class).map_or(0, |one| one.acquisitions.iter().sum::<u64>());
-    own as f64 / point.result.window_s
-}
-
-fn mean(points: &[VirtualLocksPoint], class: usize) -> f64 {
-    points.iter().map(|point| rate_of(point, class)).sum::<f64>() / points.len().max(1) as f64
+/// Shares of the groups in the acquisitions of simulations.
+fn shares(groups: &[Group], points: &[VirtualLocksPoint]) -> Vec<f64> {
+    let rates: Vec<f64> = groups.iter().map(|group| group.mean(points)).collect();
+    let sum = rates.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    rates.iter().map(|rate| rate / sum).collect()
 }
 
 impl Mix {
-    /// Returns the classes of a behaviour whose replay is `base`, if their shares in one of the
+    /// Returns the groups of a behaviour whose replay is `base`, if their shares in one of the
     /// `rows` differ from those in the base.
-    pub(crate) fn new(
+    pub(crate) fn new<'a>(
         behaviour: &Behaviour,
         base: &[VirtualLocksPoint],
-        rows: &[&[VirtualLocksPoint]],
+        mut rows: impl Iterator<Item = &'a [VirtualLocksPoint]>,
     ) -> Option<Self> {
         let all = &behaviour.script.as_ref()?.classes;
-        let mut counted: Vec<usize> = (0..all.len()).filter(|&at| !all[at].is_rare).collect();
-        let shares = |points: &[VirtualLocksPoint]| -> Vec<f64> {
-            let rates: Vec<f64> = counted.iter().map(|&class| mean(points, class)).collect();
-            let sum = rates.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-            rates.iter().map(|rate| rate / sum).collect()
+        let mut groups: Vec<Group> = Vec::new();
+        for (at, class) in all.iter().enumerate().filter(|(_, class)| !class.is_rare) {
+            match groups.iter_mut().find(|group| group.place == class.place) {
+                Some(group) => {
+                    group.classes.push(at);
+                    group.recorded_per_s += class.calls_per_s;
+                }
+                None => groups.push(Group {
+                    classes: vec![at],
+                    place: class.place.clone(),
+                    recorded_per_s: class.calls_per_s,
+                }),
+            }
+        }
+        let before = shares(&groups, base);
+        let shifts = |points| {
+            let now = shares(&groups, points);
+            now.iter().zip(&before).any(|(one, other)| (one - other).abs() > SHIFT)
         };
-        let before = shares(base);
-        let shifts = |points: &&[VirtualLocksPoint]| {
-            shares(points).iter().zip(&before).any(|(one, other)| (one - other).abs() > SHIFT)
-        };
-        if !rows.iter().any(shifts) {
+        if !rows.any(shifts) {
             return None;
         }
-        let held = |class: usize| all[class].held_ns() * mean(base, class);
-        counted.sort_by(|a, b| held(*b).total_cmp(&held(*a)));
-        let is_there = base.iter().all(|point| rate_of(point, counted[0]) > 0.0);
-        let name = |class: usize| (class, all[class].place.clone(), all[class].calls_per_s);
-        is_there.then(|| Self { classes: counted.into_iter().map(name).collect() })
-    }
-
-    /// Acquisitions per second of the class that leads.
-    pub(crate) fn leads(&self, point: &VirtualLocksPoint) -> f64 {
-        rate_of(point, self.classes[0].0)
-    }
-
-    /// Share of that class in the acquisitions.
-    pub(crate) fn share(&self, points: &[VirtualLocksPoint]) -> f64 {
-        let rates: Vec<f64> = self.classes.iter().map(|class| mean(points, class.0)).collect();
-        rates[0] / rates.iter().sum::<f64>().max(f64::MIN_POSITIVE)
-    }
-
-    /// The classes of a row.
-    pub(crate) fn parts(&self, found: &[VirtualLocksPoint]) -> Vec<Part> {
-        let part = |(class, place, recorded_per_s): &(usize, String, f64)| Part {
-            place: place.clone(),
-            acquisitions_per_s: mean(found, *class),
-            recorded_per_s: *recorded_per_s,
+        let held = |group: &Group| -> f64 {
+            let held_ns = group.classes.iter().map(|&at| all[at].held_ns()).sum::<f64>();
+            held_ns / group.classes.len() as f64 * group.mean(base)
         };
-        self.classes.iter().map(part).collect()
+        groups.sort_by(|a, b| held(b).total_cmp(&held(a)));
+        let is_there = base.iter().all(|point| groups[0].rate_of(point) > 0.0);
+        is_there.then_some(Self { groups })
+    }
+
+    /// Acquisitions per second of the group that leads.
+    pub(crate) fn leads(&self, point: &VirtualLocksPoint) -> f64 {
+        self.groups[0].rate_of(point)
+    }
+
+    /// Share of that group in the acquisitions.
+    pub(crate) fn share(&self, points: &[VirtualLocksPoint]) -> f64 {
+        shares(&self.groups, points)[0]
+    }
+
+    /// The groups of a row.
+    pub(crate) fn parts(&self, found: &[VirtualLocksPoint]) -> Vec<Part> {
+        let part = |group: &Group| Part {
+            place: group.place.clone(),
+            acquisitions_per_s: group.mean(found),
+            recorded_per_s: group.recorded_per_s,
+        };
+        self.groups.iter().map(part).collect()
     }
 
     /// Says which threads the rows count, and what the others do.
     pub(crate) fn told(&self, rows: &[Row]) -> Doubt {
-        let others = (1..self.classes.len()).map(|at| {
+        let others = (1..self.groups.len()).map(|at| {
             let rates = rows.iter().filter_map(|row| row.parts.get(at));
             let rates = rates.map(|part| part.acquisitions_per_s);
             let (least, most) = rates
                 .fold((f64::MAX, 0.0_f64), |(least, most), rate| (least.min(rate), most.max(rate)));
-            let (_, place, recorded) = &self.classes[at];
-            let place = in_place(place);
+            let recorded = self.groups[at].recorded_per_s;
+            let place = in_place(&self.groups[at].place);
             format!("{place} {least:.0} to {most:.0} per second ({recorded:.0} in the record)")
         });
         Doubt::note(format!(
             "Which threads acquire locks how often changes from row to row, so the rows count the \
              threads {} alone, which held locks for longest. The others: {}.",
-            in_place(&self.classes[0].1),
+            in_place(&self.groups[0].place),
             others.collect::<Vec<_>>().join("; ")
         ))
     }
