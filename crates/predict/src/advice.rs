@@ -110,7 +110,10 @@ impl Advice {
         let mut said: Vec<String> = large.iter().map(gain).collect();
         let waited_us = first.map_or(0.0, |lock| 1e6 * lock.all(|site| &site.wait).max_s);
         let starves = waited_us > STARVES_US;
-        let fairest = now.filter(|_| starves).and_then(|now| fairest(waited_us, now, &others));
+        let fairest = now.filter(|_| starves).and_then(|now| {
+            let is_passed = starved(busiest(record).0?, first?).is_some();
+            fairest((waited_us, is_passed), now, &others)
+        });
         if let Some(row) = fairest {
             said.push(format!(
                 "Starvation: a thread waited up to {} for `{name}`. {} bounds the wait to {}, \
@@ -154,9 +157,16 @@ impl Advice {
 }
 
 /// The row that ends starvation at the least price.
-fn fairest<'a>(waited_us: f64, now: &Row, others: &[&'a Row]) -> Option<&'a Row> {
+fn fairest<'a>(
+    (waited_us, is_passed): (f64, bool),
+    now: &Row,
+    others: &[&'a Row],
+) -> Option<&'a Row> {
     let ends = |row: &&&Row| {
-        let is_shorter = row.wait_max_us * SHORTER < now.wait_max_us.min(waited_us);
+        // How long a passed waiter starves is luck, which a replay may have: the record tells.
+        let is_bounded = is_passed && [FAIR, HANDOFF].contains(&&*row.policy);
+        let waited_us = if is_bounded { waited_us } else { now.wait_max_us.min(waited_us) };
+        let is_shorter = row.wait_max_us * SHORTER < waited_us;
         is_shorter && row.change_percent > -100.0 * PRICE
     };
     let fair = others.iter().filter(|row| row.split == 1).filter(ends);
@@ -298,10 +308,18 @@ mod tests {
     fn starvation_is_named_before_throughput() {
         let (now, fair) = (row(SLEEP, 0.0, 650_000.0), row(FAIR, -3.0, 4000.0));
         let spin = row(SPIN, 5.0, 700_000.0);
-        assert_eq!(fairest(5e5, &now, &[&spin, &fair]).map(|row| row.policy.as_str()), Some(FAIR));
+        assert_eq!(
+            fairest((5e5, false), &now, &[&spin, &fair]).map(|row| row.policy.as_str()),
+            Some(FAIR)
+        );
         // A lock that costs half of the throughput ends nothing.
-        assert!(fairest(5e5, &now, &[&row(HANDOFF, -50.0, 4000.0)]).is_none());
-        assert!(fairest(5e5, &now, &[&row(FAIR, 0.0, 400_000.0)]).is_none(), "no shorter");
+        assert!(fairest((5e5, false), &now, &[&row(HANDOFF, -50.0, 4000.0)]).is_none());
+        assert!(fairest((5e5, false), &now, &[&row(FAIR, 0.0, 400_000.0)]).is_none(), "no shorter");
+        // The replay does not starve the waiter that the record shows as passed.
+        let lucky = row(SLEEP, 0.0, 300.0);
+        let found = |is_passed| fairest((5e5, is_passed), &lucky, &[&spin, &fair]);
+        assert_eq!(found(true).map(|row| row.policy.as_str()), Some(FAIR));
+        assert!(found(false).is_none());
     }
 
     #[test]
