@@ -12,7 +12,7 @@ use convoy_report::{Cell, CheckReport, CheckRow, Column, Table};
 use std::process::ExitCode;
 
 /// Executions of a scenario, unless a flag says otherwise.
-const EXECUTIONS: u64 = 40_000;
+const EXECUTIONS: u64 = 20_000;
 
 /// Environment variable by which `cargo xtask nightly` raises every budget.
 const BUDGET: &str = "CONVOY_BUDGET";
@@ -29,13 +29,12 @@ pub(crate) struct Check {
     /// Also print each property, and each violating interleaving step by step
     #[arg(long, conflicts_with_all = ["list", "replay"])]
     details: bool,
-    /// Executions to explore for each scenario [default: 40000]
+    /// Executions to explore for each scenario [default: 20000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
-    /// Follow each interleaving to its end, though its states were met before: smaller bounds, and
-    /// the same counts in each run
+    /// Explore each state of a lock once: larger bounds, but other counts in each process
     #[arg(long, conflicts_with_all = ["list", "replay"])]
-    every_order: bool,
+    states: bool,
     /// Seed of the random part, which begins where the systematic search has used its share
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -63,7 +62,7 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     let budget = budget(args)?;
     let subjects = convoy_checker::select(&args.locks).map_err(Failure::usage)?;
     let (count, threads) = (subjects.len(), threads(None)?);
-    let of = |subject: Subject| if args.every_order { subject.in_every_order() } else { subject };
+    let of = |subject: Subject| if args.states { subject } else { subject.in_every_order() };
     let subjects = subjects.into_iter().map(of).enumerate().collect();
     let check = move |subject: &Subject| Ok::<_, JobError>(subject.check(budget));
     let start = |watch: &mut Watch<Vec<Row>>| simulate(subjects, threads, check, watch);

@@ -39,13 +39,14 @@ pub fn is_alone(record: &Record) -> bool {
 
 /// Nanoseconds that threads waited, and acquisitions.
 fn weight(lock: &Lock) -> u64 {
-    if lock.is_lock() { (lock.wait_s() * 1e9) as u64 + lock.count() } else { 0 }
+    let weight = ((lock.wait_s() * 1e9) as u64).saturating_add(lock.count());
+    if lock.is_lock() { weight } else { 0 }
 }
 
 /// Returns the locks that matter, the most contended one first.
 fn kept(process: &Process) -> Vec<&Lock> {
     let all = || process.locks.iter().filter(|lock| lock.is_lock() && lock.count() > 0);
-    let count: u64 = all().map(Lock::count).sum();
+    let count = all().map(Lock::count).fold(0, u64::saturating_add);
     let wait_s: f64 = all().map(Lock::wait_s).sum();
     let matters = |lock: &&Lock| {
         lock.count() as f64 > LITTLE * count as f64 || lock.wait_s() > LITTLE * wait_s

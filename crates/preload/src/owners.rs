@@ -122,8 +122,8 @@ impl Thread {
         self.0[S_WAITS].store(0, Relaxed);
     }
 
-    /// Shows to those that look at the process which thread a wait that began then was for.
-    fn ended(self, since: u64, lock: u64, owner: Option<&Owner>) {
+    /// Shows to those that look at the process which thread a wait from `since` to `until` was for.
+    fn ended(self, [since, until]: [u64; 2], lock: u64, owner: Option<&Owner>) {
         let number = self.own(O_ENDED);
         self.put(O_ENDED, number.wrapping_add(1));
         let at = S_ENDED + number as usize % ENDED_COUNT * ENDED_WORDS;
@@ -131,6 +131,7 @@ impl Thread {
         self.0[at + N_SINCE].store(0, Relaxed);
         let held = owner.and_then(|owner| owner.held.as_ref()).map_or(0, |held| held.site);
         self.0[at + N_OWNER].store(owner.map_or(0, |owner| owner.thread.into()), Relaxed);
+        self.0[at + N_UNTIL].store(until, Relaxed);
         self.0[at + N_LOCK].store(lock, Relaxed);
         self.0[at + N_HELD].store(held, Relaxed);
         // Release: a reader that sees the begin sees the rest.
@@ -191,7 +192,7 @@ impl Cause {
         });
         let lock = lock as u64 | FUTEX << KIND_SHIFT;
         let site = site as u64;
-        thread.ended(begin, lock, owner.as_ref());
+        thread.ended([begin, now], lock, owner.as_ref());
         let this = Self { thread, lock, site, detail, owner, counted: 0, ran_ns: None, begin };
         this.book(file, now, None);
     }

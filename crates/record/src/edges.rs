@@ -14,6 +14,7 @@ use crate::looks::{Edge, Look, State, Wait};
 use crate::names::{CONDITION_OF, LOCK_OF, Names};
 use crate::raw::Raw;
 use crate::record::{Kind, Process, total};
+use crate::shares::Shares;
 use crate::steps::{Clock, Known};
 use crate::syscalls;
 
@@ -104,6 +105,7 @@ impl Book<'_> {
     /// Fills in what the words of the edges and the samples say.
     pub(crate) fn causes(&self, words: &[u64], look: &Look, process: &mut Process) -> Index {
         let mut index = Index::default();
+        let mut shares = Shares::of(words, look);
         for words in words.chunks_exact(EDGE_WORDS) {
             let is_idle = self.futexes.at(words[E_SITE]).is_some_and(|known| !known.has_owner());
             if [0, u64::MAX].contains(&words[E_LOCK]) || is_idle {
@@ -119,7 +121,7 @@ impl Book<'_> {
             let seconds = |at: usize| self.clock.ns(words[at]) as f64 / 1e9;
             let cause = Cause {
                 count: words[E_COUNT],
-                wait_s: seconds(E_TICKS),
+                wait_s: self.clock.ns(shares.ticks(&edge, words[E_TICKS])) as f64 / 1e9,
                 max_s: seconds(E_MOST),
                 measured_s: seconds(E_MEASURED),
                 ran_s: words[E_RAN_NS] as f64 / 1e9,
@@ -131,7 +133,8 @@ impl Book<'_> {
         }
         for ((edge, state), count) in &look.owners {
             let seen = self.seen(state, *count);
-            let cause = Cause { owners: vec![seen], ..self.cause(edge) };
+            let wait_s = self.clock.ns(shares.rest(edge)) as f64 / 1e9;
+            let cause = Cause { owners: vec![seen], wait_s, ..self.cause(edge) };
             index.add(edge, cause, &mut process.causes);
         }
         for cause in &mut process.causes {

@@ -26,17 +26,19 @@ pub const S_WAITS_HELD_DETAIL: usize = 30;
 /// Ends of the thread's last waits in futex(2), whose owners show only then: a ring.
 pub const S_ENDED: usize = 32;
 /// Of them.
-pub const ENDED_COUNT: usize = 16;
+pub const ENDED_COUNT: usize = 12;
 /// Words of each.
-pub const ENDED_WORDS: usize = 4;
+pub const ENDED_WORDS: usize = 5;
 /// When the wait had begun, ticks, as in [`S_WAITS_SINCE`].
 pub const N_SINCE: usize = 0;
+/// When it ended, ticks.
+pub const N_UNTIL: usize = 1;
 /// The thread that it was for, by its number for the kernel; 0: not known.
-pub const N_OWNER: usize = 1;
+pub const N_OWNER: usize = 2;
 /// The lock with its kind, as in [`E_LOCK`].
-pub const N_LOCK: usize = 2;
+pub const N_LOCK: usize = 3;
 /// Where that thread woke others, with the kind of that call, as in [`E_HELD`].
-pub const N_HELD: usize = 3;
+pub const N_HELD: usize = 4;
 
 /// The entry of a lock in [`S_TAKEN`].
 #[inline]

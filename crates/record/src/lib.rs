@@ -36,6 +36,7 @@ mod record;
 mod refusal;
 pub mod runtimes;
 mod scheduling;
+mod shares;
 pub mod sites;
 mod stacks;
 mod steps;

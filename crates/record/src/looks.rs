@@ -3,7 +3,7 @@
 //! program cannot tell itself. Threads that wait past the recorded functions are looked at by their
 //! stacks, as from outside. All of it takes at most a hundredth of a CPU.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -257,6 +257,8 @@ impl Peek {
         for wait in waits.values_mut().filter(|wait| wait.is_for_lock()) {
             self.refresh(wait);
         }
+        let held: BTreeSet<u64> =
+            Ended::of(&waits).filter(|wait| self.is_held(wait)).map(|wait| wait.thread).collect();
         let mut states: BTreeMap<u64, State> =
             waits.iter().map(|(thread, wait)| (*thread, State::Waits(wait.edge))).collect();
         if let Some(outside) = &mut self.look.outside {
@@ -266,9 +268,13 @@ impl Peek {
         }
         self.owners_at_ends(&slots);
         // What is seen of an owner after the wait is of no use.
-        let lasts = |wait: &Wait| self.lasts(slots[&wait.thread], wait);
-        let lasting = Ended::of(&waits).filter(|wait| lasts(wait)).copied().collect();
-        self.ended.0.add(lasting, &states);
+        let lasts = |wait: &Wait| {
+            let thread = &wait.thread;
+            let lasts = held.contains(thread) && self.is_held(wait);
+            (*wait, lasts && self.lasts(slots[thread], wait))
+        };
+        let lasting: Vec<(Wait, bool)> = Ended::of(&waits).map(lasts).collect();
+        self.ended.0.add(&lasting, &states);
         self.look.count += 1;
         for state in states.values() {
             *self.look.threads.entry(*state).or_default() += 1;
@@ -323,8 +329,9 @@ impl Peek {
         for thread in threads {
             let Some(slot) = known.get(&thread) else { continue };
             let words = words::<WORDS>(&self.file, SLOTS + slot * SLOT_WORDS + S_ENDED);
-            ended.take(thread, &words.unwrap_or([0; WORDS]), &mut self.look);
+            ended.take(thread, &words.unwrap_or([0; WORDS]));
         }
+        ended.settle(&mut self.look);
         known.extend(slots);
     }
 
@@ -352,15 +359,9 @@ impl Peek {
     /// The owner of now, where another thread has got the lock since the wait began. The call site
     /// stays the first sample's.
     fn refresh(&self, wait: &mut Wait) {
-        let (lock, kind) = (
-            wait.edge.lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT),
-            wait.edge.lock >> KIND_SHIFT,
-        );
-        let Some(offset) = owner_at(kind) else { return };
-        let mut owner = [0; 4];
-        let read = self.memory.as_ref().map(|file| file.read_exact_at(&mut owner, lock + offset));
-        let owner = u64::from(u32::from_le_bytes(owner));
-        if read.is_none_or(|read| read.is_err()) || owner == wait.owner {
+        let kind = wait.edge.lock >> KIND_SHIFT;
+        let Some(owner) = owner_at(kind).and_then(|offset| self.word(wait, offset)) else { return };
+        if owner == wait.owner {
             return;
         }
         if owner == 0 {
@@ -372,6 +373,20 @@ impl Peek {
         }
         wait.owner = owner;
         (wait.edge.held, wait.edge.held_detail) = (0, 0);
+    }
+
+    /// Whether a lock past libc has an owner. A word of zero is free: its waiter has been woken and
+    /// has not run yet.
+    fn is_held(&self, wait: &Wait) -> bool {
+        self.word(wait, 0) != Some(0)
+    }
+
+    /// The word of the process that begins so many bytes after the begin of the lock.
+    fn word(&self, wait: &Wait, offset: u64) -> Option<u64> {
+        let lock = wait.edge.lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+        let mut word = [0; 4];
+        self.memory.as_ref()?.read_exact_at(&mut word, lock + offset).ok()?;
+        Some(u32::from_le_bytes(word).into())
     }
 }
 

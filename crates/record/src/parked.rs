@@ -16,7 +16,7 @@ use crate::layout::*;
 use crate::names::{LOCK_OF, Names};
 use crate::place::open_file;
 use crate::record::{Kind, Lock, Site};
-use crate::wrappers::passes_on;
+use crate::wrappers::{passes_on, without_types};
 
 /// The place of a wait in code that was compiled while the program ran, if nothing names it.
 pub const UNNAMED: &str = "code without names";
@@ -136,7 +136,7 @@ pub(crate) fn name(names: &Names, site: u64) -> String {
 
 /// Whether a function, by its name, only waits or takes locks for others.
 pub(crate) fn only_waits(name: &str) -> bool {
-    let low = name.to_ascii_lowercase();
+    let low = without_types(name).to_ascii_lowercase();
     passes_on(name) || ["park", "waiter", "perthreadsem"].iter().any(|part| low.contains(part))
 }
 

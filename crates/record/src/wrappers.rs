@@ -51,14 +51,16 @@ pub(crate) fn passes_on(name: &str) -> bool {
         "std::thread::functions::",
         "std::thread::yield_now",
     ];
-    let name = without_arguments(name).to_ascii_lowercase();
-    // Arguments of a template name other classes.
-    let name =
-        name.split_once('<').filter(|(class, _)| !class.is_empty()).map_or(&*name, |it| it.0);
-    let last = name.rsplit("::").next().unwrap_or(name);
+    let name = without_types(without_arguments(name)).to_ascii_lowercase();
+    let last = name.rsplit("::").next().unwrap_or(&name);
     let last = last.rsplit(").").next().unwrap_or(last);
     OTHERS.iter().any(|other| name.trim_start_matches('<').starts_with(other))
         || KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
+}
+
+/// A name without the arguments of a template, which name other classes.
+pub(crate) fn without_types(name: &str) -> &str {
+    name.split_once('<').filter(|(class, _)| !class.is_empty()).map_or(name, |it| it.0)
 }
 
 /// Whether a place, as an account prints it, is in a function that only takes locks for others: of
@@ -97,9 +99,12 @@ pub(crate) fn is_of_locks(name: &str) -> bool {
 /// Whether code is in a source file of such a library: where debug data are line tables alone, an
 /// inlined function has its last name only, `lock`.
 pub(crate) fn is_in_locks(code: &CodeInfo<'_>) -> bool {
-    const SOURCES: [&str; 5] = [
+    const SOURCES: [&str; 7] = [
         "/library/std/src/sync/",
         "/library/std/src/sys/",
+        // Where guards end.
+        "/library/core/src/mem/",
+        "/library/core/src/ptr/",
         "/parking_lot",
         "/lock_api",
         "/include/c++/",

@@ -21,11 +21,10 @@ static FILLED: Condvar = Condvar::new();
 static POOL: parking_lot::Mutex<u64> = parking_lot::Mutex::new(0);
 static ENDS: AtomicBool = AtomicBool::new(false);
 
-/// Releases what `guard` holds, and does not end with that: a call at the end of a function returns
-/// to the caller of the function.
+/// A call at the end of a function returns to the caller of the function, so that the function is
+/// not seen at its end.
 #[inline(always)]
-fn release<T>(guard: T) {
-    drop(guard);
+fn not_last() {
     std::hint::black_box(());
 }
 
@@ -34,7 +33,8 @@ fn sync_ledger() {
     let mut held = LEDGER.lock().expect("no thread panics");
     sleep(LONG);
     *held += 1;
-    release(held);
+    drop(held);
+    not_last();
 }
 
 #[inline(never)]
@@ -47,7 +47,8 @@ fn write_table() {
     let mut held = TABLE.write().expect("no thread panics");
     sleep(LONG);
     *held += 1;
-    release(held);
+    drop(held);
+    not_last();
 }
 
 #[inline(never)]
@@ -75,7 +76,8 @@ fn clean_pool() {
     let mut held = POOL.lock();
     sleep(LONG);
     *held += 1;
-    release(held);
+    drop(held);
+    not_last();
 }
 
 #[inline(never)]

@@ -96,10 +96,11 @@ impl CompareRow {
         100.0 * if is_longer { 1.0 - 1.0 / speedup } else { speedup - 1.0 }
     }
 
-    /// Whether the candidate is slower, by at least this share if both can be compared by a ratio.
-    pub fn is_slower_by(&self, share: f64) -> bool {
-        let by_enough = |speedup| self.percent(speedup) <= -100.0 * share;
-        self.verdict == "slower" && self.speedup.is_none_or(by_enough)
+    /// Whether the candidate is slower, by at least this share if one is given and both can be
+    /// compared by a ratio. A candidate that collapses now and then is slower whatever its mean.
+    pub fn is_slower_by(&self, share: Option<f64>) -> bool {
+        let enough = |speedup| share.is_none_or(|share| self.percent(speedup) <= -100.0 * share);
+        self.verdict == "slower" && self.speedup.is_none_or(enough)
     }
 }
 

@@ -199,7 +199,7 @@ mod tests {
         let mut one = row("slower", 0.851, None);
         one.higher_is_better = false;
         assert!(of(vec![one.clone()]).starts_with("Slower: new is 18 % slower than old"));
-        assert!(one.is_slower_by(0.17) && !one.is_slower_by(0.18));
+        assert!(one.is_slower_by(Some(0.17)) && !one.is_slower_by(Some(0.18)));
         one.speedup = Some(0.4);
         assert!(of(vec![one.clone()]).starts_with("Slower: new takes 2.5 times as long as old"));
         one.higher_is_better = true;

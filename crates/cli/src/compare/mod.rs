@@ -59,8 +59,7 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
         let done = format!("; the {} finished runs above count", measured.blocks);
         return Err(broken.with(&done).into());
     }
-    let least = args.fail_if.unwrap_or_default();
-    let slower = report.rows.iter().any(|row| row.is_slower_by(least));
+    let slower = report.rows.iter().any(|row| row.is_slower_by(args.fail_if));
     Ok(if slower { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
 }
 

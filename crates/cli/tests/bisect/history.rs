@@ -228,7 +228,7 @@ fn the_table_and_the_dry_run_are_for_people() {
     let args = [&["--good", good, "--bad", bad][..], &VALUE, &["--", NOISY]].concat();
     let output = ends(repo.bisect(&args), FINDING);
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.starts_with("first bad commit, with 99."), "{text}");
+    assert!(text.contains(" (step 9) is the first bad commit, with 99."), "{text}");
     assert!(text.contains("step 9\n") && text.contains("confirmed against its parent"), "{text}");
     let progress = String::from_utf8_lossy(&output.stderr);
     assert!(progress.contains(": 19; the ends") && progress.contains("leads with"), "{progress}");
