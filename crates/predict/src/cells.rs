@@ -14,6 +14,7 @@ use convoy_runs::virtual_locks::VirtualLocksPoint;
 use crate::behaviour::{behaviour, busiest, busy_s};
 use crate::bounds::{self, is_exceeded};
 use crate::choice::Change;
+use crate::damage::is_damaged;
 use crate::doubt::{Doubt, differs, differs_beside, of_record, others_cpus, slips};
 use crate::limit::{WEIGHT, limit};
 use crate::mix::Mix;
@@ -136,12 +137,13 @@ fn beyond(record: &Record, process: &Process, behaviour: &Behaviour) -> Option<S
     Account::new(record).beyond(record).filter(|_| wait_s > WEIGHT * time_s)
 }
 
-/// Refuses records without the work between acquisitions.
+/// Refuses records without the work between acquisitions, and damaged ones.
 fn check(record: &Record) -> Result<(), PredictError> {
     let program = &record.program;
     match program.source.as_str() {
         "" if !program.locks.is_empty() => Err(PredictError::SeveralLocks),
         "" if program.only_contended => Err(PredictError::OnlyContended),
+        "" if is_damaged(record) => Err(PredictError::Damaged),
         "" => Ok(()),
         tool => Err(PredictError::Imported { tool: tool.to_owned() }),
     }

@@ -27,6 +27,12 @@ pub enum PredictError {
         /// The tool.
         tool: String,
     },
+    /// The record has counts or times that no recording has.
+    #[error(
+        "the record is damaged: it has more acquisitions than can be counted, or times longer than \
+         the recording; record the program again"
+    )]
+    Damaged,
     /// No lock was acquired.
     #[error("no lock was acquired, so no lock limits the program{}", because(.beyond.as_deref()))]
     NoLock {

@@ -11,6 +11,7 @@ mod behaviour;
 mod bounds;
 mod cells;
 mod choice;
+mod damage;
 mod doubt;
 mod error;
 mod limit;
