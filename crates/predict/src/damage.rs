@@ -2,22 +2,34 @@
 //! replay would overflow or take hours.
 
 use convoy_record::{Process, Record, Times};
+use serde_json::Value;
 
-/// Acquisitions and the like of a whole record: a lock is acquired once in a nanosecond at most, and
-/// this is a day of 100 threads.
-const MOST: u64 = 1 << 53;
+/// No count of a record is as large: a thread that acquires a lock in each nanosecond gets there in
+/// a day and a half.
+const MOST: u64 = 1 << 47;
 
-/// Returns whether a process of `record` has more events than can be counted, or one that took
-/// longer than the recording.
+/// Returns whether a process of `record` has a count that cannot be, or something that took longer
+/// than the recording.
 pub(crate) fn is_damaged(record: &Record) -> bool {
-    record.processes.iter().any(|process| !is_plausible(process, record.program.wall_s))
+    let counts = serde_json::to_value(&record.processes);
+    !counts.is_ok_and(|counts| counts_fit(&counts))
+        || record.processes.iter().any(|process| !times_fit(process, record.program.wall_s))
 }
 
-fn is_plausible(process: &Process, wall_s: f64) -> bool {
-    // Both clocks begin at their own time, and buckets are rounded down.
+fn counts_fit(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_u64().is_none_or(|count| count < MOST),
+        Value::Array(all) => all.iter().all(counts_fit),
+        Value::Object(all) => all.values().all(counts_fit),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
+}
+
+fn times_fit(process: &Process, wall_s: f64) -> bool {
+    // Both clocks begin at their own time, and buckets are rounded.
     let most_ns = (2.0 * wall_s.max(process.seconds) + 1.0) * 1e9;
-    let sites = || process.locks.iter().flat_map(|lock| &lock.sites);
-    let times = sites().flat_map(|site| {
+    let sites = process.locks.iter().flat_map(|lock| &lock.sites);
+    let mut times = sites.flat_map(|site| {
         [
             &site.hold_on,
             &site.hold_off,
@@ -28,14 +40,12 @@ fn is_plausible(process: &Process, wall_s: f64) -> bool {
             &site.acquire,
         ]
     });
-    let counts = sites().map(|site| site.count);
-    let all = times.clone().flat_map(|times| times.buckets.iter().map(|bucket| bucket.1));
-    let sum = counts.chain(all).fold(0, u64::saturating_add);
     let fits = |times: &Times| {
         let longest = times.buckets.iter().map(|bucket| bucket.0).fold(0.0, f64::max);
-        longest <= most_ns && times.max_s * 1e9 <= most_ns
+        let mean_ns = times.total_s * 1e9 / times.count.max(1) as f64;
+        longest.max(times.max_s * 1e9).max(mean_ns) <= most_ns
     };
-    sum < MOST && most_ns.is_finite() && times.clone().all(fits)
+    most_ns.is_finite() && times.all(fits)
 }
 
 #[cfg(test)]
