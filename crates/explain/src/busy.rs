@@ -342,7 +342,8 @@ pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     }
 }
 
-/// Whether threads sleep in futex(2) past the recorded functions for a relevant time.
+/// Whether threads sleep in futex(2) past the recorded functions for a relevant time. One of them
+/// may do so all the time: it joins the others.
 fn sleeps_in_futex(record: &Record) -> bool {
     /// Part of the time of its threads.
     const MUCH: f64 = 0.05;
@@ -351,7 +352,7 @@ fn sleeps_in_futex(record: &Record) -> bool {
             let seen = process.activity.iter().filter(|seen| what.is_empty() || seen.what == what);
             total(seen.map(|seen| seen.count)) as f64
         };
-        process.looks > 0 && count("futex(2)") > MUCH * count("")
+        count("futex(2)") - process.looks as f64 > MUCH * count("")
     })
 }
 
@@ -424,4 +425,27 @@ fn activity(record: &Record) -> Option<String> {
     let last = words.pop().unwrap_or_default();
     let list = if words.is_empty() { last } else { format!("{} and {last}", words.join(", ")) };
     Some(format!("Threads {list} of their time.{full}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_record::Seen;
+
+    #[test]
+    fn a_thread_that_joins_others_waits_for_no_lock() {
+        let asleep = |count: u64| {
+            let seen = |what: &str, count| Seen {
+                doing: Doing::Sleeps,
+                what: what.to_owned(),
+                count,
+                ..Seen::default()
+            };
+            let activity = vec![seen("read(2)", 300), seen("futex(2)", count)];
+            let process = Process { looks: 100, activity, ..Process::default() };
+            sleeps_in_futex(&Record { processes: vec![process], ..Record::default() })
+        };
+        assert!(!asleep(0) && !asleep(100) && !asleep(110));
+        assert!(asleep(200));
+    }
 }
