@@ -1,8 +1,8 @@
 //! Time for which threads were switched away while they worked: sleep, or a wait for a CPU.
 //!
 //! The recorder sees that a thread was switched away between two calls, and for how long, but not
-//! why. Beside other programs the difference decides what the program does alone, so everything
-//! else that the record tells is used: CPU time, kernel events, and waits for CPUs.
+//! why. Next to other programs the difference decides how fast the program is alone, so the rest of
+//! the record is used: CPU time, kernel events, and waits for CPUs.
 
 use convoy_record::{Lock, Process, Program, Times};
 use convoy_runs::replay::{Span, Spread};

@@ -26,8 +26,8 @@ use crate::{Choice, Machines, PredictError, SLEEP};
 /// whole program another number than their throughput.
 const OUTSIDE: f64 = 0.05;
 
-/// Median error of predictions for packaged programs, as a ratio (docs/predictions.md): what seeds
-/// and prices leave out, and what a program differs by from run to run.
+/// Fitted: median error of predictions for packaged programs, as a ratio (docs/predictions.md):
+/// what seeds and prices leave out, and what a program differs by from run to run.
 const MODEL: f64 = 0.05;
 
 /// Share of the threads without which a replay is another program.

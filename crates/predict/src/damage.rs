@@ -4,8 +4,8 @@
 use convoy_record::{Process, Record, Times};
 use serde_json::Value;
 
-/// No count of a record is as large: a thread that acquires a lock in each nanosecond gets there in
-/// a day and a half.
+/// Larger than any count of a record: a thread that acquires a lock each nanosecond reaches it
+/// after a day and a half.
 const MOST: u64 = 1 << 47;
 
 /// Returns whether a process of `record` has a count that cannot be, or something that took longer

@@ -86,7 +86,7 @@ impl Ended {
         self.ends.clear();
     }
 
-    /// Those of these waits whose owner is not known.
+    /// Returns the waits whose owner is not known.
     pub(crate) fn of(waits: &BTreeMap<u64, Wait>) -> impl Iterator<Item = &Wait> {
         let is_of = |wait: &&Wait| wait.edge.lock >> KIND_SHIFT == FUTEX && wait.owner == 0;
         waits.values().filter(is_of)

@@ -80,7 +80,8 @@ impl Times {
     }
 }
 
-/// Their sum, or the largest number: what a program that runs wild wrote over them has any size.
+/// Returns the sum of counts, or the largest number if it is larger: a program that overwrites its
+/// counts can leave any number.
 pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
