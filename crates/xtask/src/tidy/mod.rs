@@ -4,10 +4,12 @@
 //! are good and bad snippets. Parameters of the rules for this repository (figures, exceptions) are
 //! in `tidy.toml` at the root.
 
+mod circles;
 mod docs;
 pub(crate) mod files;
 mod locks;
 mod manifests;
+mod names;
 mod prose;
 mod rust;
 mod source;
@@ -75,6 +77,9 @@ pub(crate) struct Config {
     /// Functions (`path::name`) that may be longer than the limit, with their own limit.
     #[serde(default)]
     pub(crate) long_functions: BTreeMap<String, usize>,
+    /// Files in import circles, by crate. A ratchet: only downwards.
+    #[serde(default)]
+    pub(crate) circles: BTreeMap<String, usize>,
     /// Phrases to avoid, and their largest rate by directory. A ratchet: only downwards.
     #[serde(default)]
     pub(crate) prose: prose::Prose,
@@ -137,6 +142,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.append(&mut docs::check(&files));
     findings.append(&mut rust::stale(&files, &config));
     findings.append(&mut manifests::check(&files)?);
+    findings.append(&mut circles::check(&files, &config.circles));
     findings.append(&mut prose::check(&files, &config.prose));
     findings.sort();
     Ok(findings)

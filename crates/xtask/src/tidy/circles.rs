@@ -1,0 +1,263 @@
+//! Files of a crate that import each other in a circle: a ratchet for each crate.
+//!
+//! An edge leads from a file to the file that defines a name it uses. Re-exports are followed, and
+//! do not count themselves; neither do declarations of modules, or items under `#[cfg(test)]`.
+//! Calls of methods are not seen, because they name no file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::names::Names;
+use super::source::Source;
+use super::{Finding, Findings};
+
+/// Edges that a finding lists.
+const EDGES: usize = 12;
+/// Imports that are followed from one name. A name that imports itself, such as `c` of another
+/// crate `c`, would be followed without end.
+const HOPS: u32 = 16;
+
+/// The file modules of one crate by their paths, such as `["sched", "rules"]`.
+type Modules<'a> = BTreeMap<Vec<String>, Module<'a>>;
+/// For each file, the files whose names it uses, each with one of these names.
+type Edges<'a> = BTreeMap<&'a str, BTreeMap<&'a str, String>>;
+
+struct Module<'a> {
+    file: &'a str,
+    names: Names,
+}
+
+/// Reports crates with more files in circles than their limit, and limits that are too high.
+pub(crate) fn check(
+    files: &BTreeMap<String, String>,
+    limits: &BTreeMap<String, usize>,
+) -> Vec<Finding> {
+    let mut crates: BTreeMap<&str, Modules> = BTreeMap::new();
+    for (path, text) in files {
+        if let Some((name, module)) = place(path) {
+            let names = Names::new(&Source::new(text));
+            crates.entry(name).or_default().insert(module, Module { file: path, names });
+        }
+    }
+    let stale = limits.keys().filter(|name| !crates.contains_key(name.as_str()));
+    let mut findings = Findings::new("tidy.toml");
+    for name in stale {
+        findings.add(0, "circle", format!("no crate `{name}`: remove its limit"));
+    }
+    for (name, modules) in &mut crates {
+        remove_tests(modules);
+        judge(&mut findings, name, modules, limits.get(*name).copied().unwrap_or(0));
+    }
+    findings.list
+}
+
+/// Compares the number of files in circles of the crate `name` with its limit.
+fn judge(findings: &mut Findings, name: &str, modules: &Modules, limit: usize) {
+    let edges = edges(modules);
+    let circles = circles(&edges);
+    let count: usize = circles.iter().map(BTreeSet::len).sum();
+    if count < limit {
+        findings.add(0, "circle", format!("lower the limit of {name}: {count}, not {limit}"));
+    }
+    if count > limit {
+        let mut within = Vec::new();
+        for circle in &circles {
+            for from in circle {
+                let inside = edges[from].iter().filter(|(to, _)| circle.contains(*to));
+                within.extend(inside.map(|(to, name)| format!("{from} -> {to} ({name})")));
+            }
+        }
+        within.truncate(EDGES);
+        let cure = format!(
+            "{count} files of {name} import each other in circles, limit {limit}: {}",
+            within.join(", ")
+        );
+        findings.add(0, "circle", cure);
+    }
+}
+
+/// The crate and the module path of a file below `crates/*/src`; `None` for other files.
+fn place(path: &str) -> Option<(&str, Vec<String>)> {
+    let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
+    let module = file.strip_suffix(".rs")?;
+    let mut module: Vec<String> = module.split('/').map(str::to_owned).collect();
+    let top = module.len() == 1 && matches!(module[0].as_str(), "lib" | "main");
+    if top || module.last().is_some_and(|last| last == "mod") {
+        module.pop();
+    }
+    Some((name, module))
+}
+
+/// Removes the modules that their parents declare under `#[cfg(test)]`.
+fn remove_tests(modules: &mut Modules) {
+    let mut tests: Vec<Vec<String>> = Vec::new();
+    for (path, module) in modules.iter() {
+        tests.extend(module.names.tests.iter().map(|name| child(path, name)));
+    }
+    modules.retain(|path, _| !tests.iter().any(|test| path.starts_with(test)));
+}
+
+fn child(module: &[String], name: &str) -> Vec<String> {
+    module.iter().cloned().chain([name.to_owned()]).collect()
+}
+
+fn edges<'a>(modules: &Modules<'a>) -> Edges<'a> {
+    let mut edges = Edges::new();
+    for (path, module) in modules {
+        let to = edges.entry(module.file).or_default();
+        let imports = module.names.uses.iter().filter(|import| import.counts());
+        let paths = imports.map(|import| &import.path).chain(&module.names.paths);
+        for used in paths {
+            let target = resolve(modules, path, used, HOPS).filter(|file| *file != module.file);
+            if let Some(file) = target {
+                to.entry(file).or_insert_with(|| used.last().cloned().unwrap_or_default());
+            }
+        }
+    }
+    edges
+}
+
+/// The file that defines the name at the end of `path`, as seen from `module`; `None` if the path
+/// leads to a module or into another crate.
+fn resolve<'a>(
+    modules: &Modules<'a>,
+    module: &[String],
+    path: &[String],
+    hops: u32,
+) -> Option<&'a str> {
+    let hops = hops.checked_sub(1)?;
+    let mut at = module.to_vec();
+    for (index, name) in path.iter().enumerate() {
+        let rest = &path[index + 1..];
+        match name.as_str() {
+            "crate" | "$crate" => at.clear(),
+            "self" => {}
+            "super" => drop(at.pop()),
+            "*" => return modules.get(&at).map(|module| module.file),
+            name => {
+                let inner = child(&at, name);
+                let here = modules.get(&at);
+                let defined = here.filter(|here| here.names.items.contains(name));
+                if modules.contains_key(&inner) && !(rest.is_empty() && defined.is_some()) {
+                    at = inner;
+                } else if let Some(here) = defined {
+                    return Some(here.file);
+                } else {
+                    return imported(modules, &at, &path[index..], hops);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Follows the first name of `path` through the imports of `module`.
+fn imported<'a>(
+    modules: &Modules<'a>,
+    module: &[String],
+    path: &[String],
+    hops: u32,
+) -> Option<&'a str> {
+    let uses = &modules.get(module)?.names.uses;
+    if let Some(import) = uses.iter().find(|import| import.name == path[0]) {
+        let whole: Vec<String> = import.path.iter().chain(&path[1..]).cloned().collect();
+        return resolve(modules, module, &whole, hops);
+    }
+    let mut globs = uses.iter().filter(|import| import.name == "*");
+    globs.find_map(|import| {
+        let inside = import.path[..import.path.len() - 1].iter().chain(path).cloned();
+        resolve(modules, module, &inside.collect::<Vec<_>>(), hops)
+    })
+}
+
+/// The sets of two or more files that reach each other.
+fn circles<'a>(edges: &Edges<'a>) -> Vec<BTreeSet<&'a str>> {
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        edges.keys().map(|file| (*file, reach(edges, file))).collect();
+    let mut circles: Vec<BTreeSet<&str>> = Vec::new();
+    for file in edges.keys().filter(|file| reached[*file].contains(*file)) {
+        if !circles.iter().any(|circle| circle.contains(file)) {
+            let back = |to: &&&str| reached[*to].contains(file);
+            circles.push(reached[file].iter().filter(back).copied().collect());
+        }
+    }
+    circles
+}
+
+/// All files that lead from `file` over one or more edges.
+fn reach<'a>(edges: &Edges<'a>, file: &str) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![file];
+    while let Some(file) = open.pop() {
+        for to in edges.get(file).into_iter().flat_map(BTreeMap::keys) {
+            if reached.insert(*to) {
+                open.push(to);
+            }
+        }
+    }
+    reached
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(limit: usize, texts: &[(&str, &str)]) -> Vec<String> {
+        let file = |(path, text): &(&str, &str)| (format!("crates/a/src/{path}"), (*text).into());
+        let files = texts.iter().map(file).collect();
+        let limits = BTreeMap::from([("a".to_owned(), limit)]);
+        check(&files, &limits).into_iter().map(|finding| finding.cure).collect()
+    }
+
+    const B: (&str, &str) = ("b.rs", "use crate::c::{One, Two as Other};\npub struct Three;\n");
+
+    #[test]
+    fn files_that_use_each_other_are_a_circle() {
+        let c = ("c.rs", "pub struct One;\npub enum Two {}\nfn f(_: super::b::Three) {}\n");
+        let cure = "2 files of a import each other in circles, limit 0: crates/a/src/b.rs -> \
+                    crates/a/src/c.rs (One), crates/a/src/c.rs -> crates/a/src/b.rs (Three)";
+        assert_eq!(found(0, &[B, c]), [cure]);
+        assert_eq!(found(2, &[B, c]), [""; 0]);
+        assert_eq!(found(3, &[B, c]), ["lower the limit of a: 2, not 3"]);
+    }
+
+    #[test]
+    fn one_direction_is_no_circle() {
+        assert_eq!(found(0, &[B, ("c.rs", "pub struct One;\npub struct Two;\n")]), [""; 0]);
+    }
+
+    #[test]
+    fn tests_are_left_out() {
+        let test = "#[cfg(test)]\nmod tests {\n    use crate::b::Three;\n}\n";
+        let c = format!("pub struct One;\n{test}");
+        assert_eq!(found(0, &[B, ("c.rs", &c)]), [""; 0]);
+        let c = ("c.rs", "pub struct One;\n#[cfg(test)]\nmod tests;\n");
+        let tests = ("c/tests.rs", "use super::One;\nuse crate::b::Three;\npub fn f() {}\n");
+        assert_eq!(found(0, &[B, c, tests]), [""; 0]);
+    }
+
+    #[test]
+    fn re_exports_lead_to_the_definition() {
+        let lib = ("lib.rs", "mod b;\nmod d;\npub use d::deep::*;\n");
+        let b = ("b.rs", "use crate::Deep;\npub struct Three;\n");
+        let deep = ("d/deep.rs", "use crate::b;\npub struct Deep(b::Three);\n");
+        let count = |texts: &[_]| found(0, texts).iter().filter(|s| s.starts_with('2')).count();
+        assert_eq!(count(&[lib, b, ("d/mod.rs", "pub mod deep;\n"), deep]), 1);
+        let deep = ("d/deep.rs", "use crate::b;\npub struct Deep;\n");
+        assert_eq!(count(&[lib, b, ("d/mod.rs", "pub mod deep;\n"), deep]), 0);
+    }
+
+    #[test]
+    fn a_module_may_re_export_children_that_use_it_but_not_call_them() {
+        let child = ("d/deep.rs", "use super::Top;\npub struct Deep(Top);\n");
+        let top = "mod deep;\npub use deep::Deep;\npub struct Top;\n";
+        assert_eq!(found(0, &[("d/mod.rs", top), child]), [""; 0]);
+        let top = "mod deep;\npub use deep::Deep;\npub struct Top(Deep);\n";
+        assert_eq!(found(0, &[("d/mod.rs", top), child]).len(), 1);
+    }
+
+    #[test]
+    fn names_of_other_crates_lead_nowhere() {
+        let b = ("b.rs", "use c::c;\nuse std::fmt;\nfn f() { fmt::b(); }\n");
+        assert_eq!(found(0, &[b, ("c.rs", "fn c() {}\n")]), [""; 0]);
+    }
+}

@@ -1,0 +1,268 @@
+//! The names that a Rust file defines, imports and uses by path.
+
+use std::collections::BTreeSet;
+
+use super::source::Source;
+
+/// Keywords before the name of an item.
+const ITEMS: &[&str] =
+    &["fn", "struct", "enum", "union", "trait", "type", "const", "static", "mod", "macro_rules!"];
+
+/// One name that a `use` declaration brings into scope; `*` for a glob.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) path: Vec<String>,
+    pub(crate) name: String,
+    /// Whether other files may import the name from this one.
+    exported: bool,
+    /// Whether the file uses the name itself.
+    used: bool,
+}
+
+impl Use {
+    /// Whether this file needs the name; a re-export alone does not.
+    pub(crate) fn counts(&self) -> bool {
+        self.used || !self.exported
+    }
+}
+
+/// The names in one file, without items under `#[cfg(test)]`.
+#[derive(Default)]
+pub(crate) struct Names {
+    /// Items outside functions and other blocks.
+    pub(crate) items: BTreeSet<String>,
+    pub(crate) uses: Vec<Use>,
+    /// Paths of two or more names outside `use` declarations.
+    pub(crate) paths: Vec<Vec<String>>,
+    /// Modules that are files and are declared under `#[cfg(test)]`.
+    pub(crate) tests: Vec<String>,
+}
+
+impl Names {
+    pub(crate) fn new(source: &Source) -> Self {
+        let mut reader = Reader::default();
+        let mut lines = source.code.iter().zip(source.test_lines()).peekable();
+        while let Some((line, test)) = lines.next() {
+            if !test {
+                split(line, &mut reader.tokens);
+            } else if line.trim() == "#[cfg(test)]" && lines.peek().is_some_and(|next| !next.1) {
+                // An item without a block: `test_lines` marks only its attribute.
+                let mut item = Vec::new();
+                while let Some((line, _)) = lines.next_if(|_| item.last() != Some(&";")) {
+                    split(line, &mut item);
+                }
+                let name = item.iter().rev().nth(1).filter(|_| item.contains(&"mod"));
+                reader.names.tests.extend(name.map(ToString::to_string));
+            }
+        }
+        reader.read();
+        reader.names
+    }
+}
+
+/// Appends the words of `line`, its `::` and its other characters.
+fn split<'a>(line: &'a str, tokens: &mut Vec<&'a str>) {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    let mut rest = line.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let length = if is_word(first) {
+            rest.find(|character| !is_word(character)).unwrap_or(rest.len())
+        } else if rest.starts_with("::") {
+            2
+        } else {
+            first.len_utf8()
+        };
+        tokens.push(&rest[..length]);
+        rest = rest[length..].trim_start();
+    }
+}
+
+fn is_word(token: &str) -> bool {
+    token.starts_with(|character: char| character.is_alphanumeric() || character == '_')
+}
+
+/// A block that is open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Block {
+    /// The body of a module in this file.
+    Module,
+    /// A call of a macro or a block of foreign items, which may define items.
+    Items,
+    Other,
+}
+
+#[derive(Default)]
+struct Reader<'a> {
+    tokens: Vec<&'a str>,
+    at: usize,
+    blocks: Vec<Block>,
+    /// Words outside `use` declarations.
+    words: BTreeSet<&'a str>,
+    names: Names,
+}
+
+impl<'a> Reader<'a> {
+    fn read(&mut self) {
+        while self.at < self.tokens.len() {
+            match self.token(0) {
+                "use" if self.token(1) != "<" => self.import(),
+                "{" => self.blocks.push(self.block()),
+                "}" => drop(self.blocks.pop()),
+                word if is_word(word) => self.word(word),
+                _ => {}
+            }
+            self.at += 1;
+        }
+        for import in &mut self.names.uses {
+            import.used = import.name != "*" && self.words.contains(import.name.as_str());
+        }
+    }
+
+    /// The token `ahead` of this one; empty after the last one.
+    fn token(&self, ahead: usize) -> &'a str {
+        self.tokens.get(self.at + ahead).copied().unwrap_or("")
+    }
+
+    fn before(&self, back: usize) -> &'a str {
+        self.at.checked_sub(back).map_or("", |at| self.tokens[at])
+    }
+
+    /// The kind of block that begins here.
+    fn block(&self) -> Block {
+        match (self.before(2), self.before(1)) {
+            ("mod", _) => Block::Module,
+            (_, "!") | ("extern" | "\"", "\"") => Block::Items,
+            _ => Block::Other,
+        }
+    }
+
+    /// Records the item or the path that begins at this word.
+    fn word(&mut self, word: &'a str) {
+        self.words.insert(word);
+        let macro_rules = word == "macro_rules" && self.token(1) == "!";
+        let name = self.token(1 + usize::from(macro_rules));
+        let is_type = matches!(self.before(1), "*" | "'");
+        let is_file = word == "mod" && self.token(2) == ";";
+        let keyword = ITEMS.contains(&word) || macro_rules;
+        if keyword && !is_type && !is_file && !self.blocks.contains(&Block::Other) {
+            self.names.items.insert(name.to_owned());
+        }
+        if self.token(1) == "::" && self.before(1) != "::" {
+            let path = self.path(word);
+            if path.len() > 1 {
+                self.names.paths.push(path);
+            }
+        }
+    }
+
+    /// The path that begins with `first`; leaves the reader at its last token.
+    fn path(&mut self, first: &str) -> Vec<String> {
+        let mut path = vec![first.to_owned()];
+        while self.token(1) == "::" && is_word(self.token(2)) {
+            self.at += 2;
+            self.words.insert(self.token(0));
+            path.push(self.token(0).to_owned());
+        }
+        self.outside_modules(&mut path);
+        path
+    }
+
+    /// Makes a path in a module of this file one of the file.
+    fn outside_modules(&self, path: &mut Vec<String>) {
+        let depth = self.blocks.iter().filter(|block| **block == Block::Module).count();
+        let above = path.iter().take(depth).take_while(|name| *name == "super").count();
+        path.drain(..above);
+    }
+
+    /// Reads a `use` declaration; leaves the reader at its semicolon.
+    fn import(&mut self) {
+        let exported = matches!(self.before(1), "pub" | ")");
+        self.at += 1;
+        let first = self.names.uses.len();
+        self.tree(&[]);
+        let mut uses = self.names.uses.split_off(first);
+        for import in &mut uses {
+            import.exported = exported;
+            self.outside_modules(&mut import.path);
+        }
+        uses.retain(|import| !import.path.is_empty());
+        self.names.uses.append(&mut uses);
+    }
+
+    /// Reads one tree of a `use` declaration below `prefix`, up to the token after it.
+    fn tree(&mut self, prefix: &[String]) {
+        let mut path = prefix.to_vec();
+        let mut name = None;
+        while !matches!(self.token(0), "" | ";" | "," | "}") {
+            match self.token(0) {
+                "::" => {}
+                "{" => {
+                    while !matches!(self.token(0), "" | ";" | "}") {
+                        self.at += 1;
+                        self.tree(&path);
+                    }
+                    self.at += 1;
+                    return;
+                }
+                "as" => {
+                    name = Some(self.token(1).to_owned());
+                    self.at += 1;
+                }
+                // The module itself.
+                "self" if !path.is_empty() => {}
+                word => path.push(word.to_owned()),
+            }
+            self.at += 1;
+        }
+        if path.len() > prefix.len() || !prefix.is_empty() && self.before(1) == "self" {
+            let name = name.or_else(|| path.last().cloned()).unwrap_or_default();
+            self.names.uses.push(Use { path, name, exported: false, used: false });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Names {
+        Names::new(&Source::new(text))
+    }
+
+    #[test]
+    fn trees_of_uses_are_read() {
+        let names = names("pub(crate) use a::{self, b as c, d::*, e::{f, g}};\nuse h::i;\n");
+        let found: Vec<String> =
+            names.uses.iter().map(|u| format!("{} = {}", u.name, u.path.join("::"))).collect();
+        assert_eq!(
+            found,
+            ["a = a", "c = a::b", "* = a::d::*", "f = a::e::f", "g = a::e::g", "i = h::i"]
+        );
+        let exported: Vec<bool> = names.uses.iter().map(|u| u.exported).collect();
+        assert_eq!(exported, [true, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn items_are_those_outside_blocks() {
+        let names = names(concat!(
+            "struct A<'a>(&'static Q, *const R);\nimpl A { fn b() { const C: u8 = 1; } }\n",
+            "mod d { pub const E: u8 = 1; }\nmacro_rules! f { () => { fn g() {} } }\n",
+            "thread_local! { static H: u8 = 1; }\nmod i;\n",
+        ));
+        let items: Vec<&str> = names.items.iter().map(String::as_str).collect();
+        assert_eq!(items, ["A", "E", "H", "d", "f"]);
+    }
+
+    #[test]
+    fn paths_in_a_module_of_the_file_begin_at_the_file() {
+        let names = names("mod a { fn b() { super::c(); super::super::d(); e::f::<g::H>(); } }");
+        let paths: Vec<String> = names.paths.iter().map(|path| path.join("::")).collect();
+        assert_eq!(paths, ["super::d", "e::f", "g::H"]);
+    }
+
+    #[test]
+    fn modules_of_tests_are_known() {
+        let names = names("#[cfg(test)]\n#[path = \"x.rs\"]\npub(crate) mod tests;\nuse a::B;\n");
+        assert_eq!((names.tests, names.uses.len()), (vec!["tests".to_owned()], 1));
+    }
+}
