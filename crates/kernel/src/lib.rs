@@ -47,7 +47,7 @@ pub use mappings::{ListLock, MappingRules};
 pub use preset::KernelPreset;
 pub use process::Process;
 pub use rcu::{Placement, RcuRules, RcuStats, ThreadPolicy};
-pub use signal::SignalRules;
+pub use signal::rules::SignalRules;
 pub use vfs::{
     BufferLocks, DcacheLocks, DiskRules, FileSystem, InodeLocks, JournalOptions, JournalStats,
     Listing, MountLocks, OpenFileLocks, PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules,

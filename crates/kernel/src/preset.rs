@@ -6,7 +6,7 @@ use crate::lock_rules::{BklKind, BklTraffic, LockRules};
 use crate::mappings::MappingRules;
 use crate::rcu::rules::RcuRules;
 use crate::sched::rules::SchedRules;
-use crate::signal::SignalRules;
+use crate::signal::rules::SignalRules;
 use crate::softirq::rules::SoftirqRules;
 use crate::vfs::rules::VfsRules;
 use crate::zone::ZoneRules;

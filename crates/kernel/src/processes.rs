@@ -3,7 +3,7 @@
 
 use crate::lock_rules::LockRules;
 use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite};
-use crate::signal::SignalRules;
+use crate::signal::rules::SignalRules;
 use convoy_machine::{Here, Sim, Word};
 use convoy_sync::{Atomic, TaskId};
 use convoy_workload::api::{Exit, Pid};

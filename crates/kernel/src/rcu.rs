@@ -25,6 +25,7 @@ pub(crate) mod rules;
 #[cfg(test)]
 mod scenes;
 pub(crate) mod state;
+mod threads;
 mod wait;
 
 pub use rules::{Placement, RcuRules, ThreadPolicy};

@@ -1,23 +1,12 @@
 //! Signals: sending, catching, delivery on the way back to user mode.
 
+pub(crate) mod rules;
+
 use crate::process::Process;
 use crate::processes::Life;
 use convoy_machine::Here;
 use convoy_workload::Errno;
 use convoy_workload::api::{Exit, Pid, Signal, Sys};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-/// Signals, `[signals]` of a preset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SignalRules {
-    /// Each sent signal is counted for the sending user until it is delivered, with locked
-    /// instructions on a line that all processes of the user share. All of these kernels do it;
-    /// where the file says nothing it is part of the prices of the calls.
-    #[serde(default)]
-    pub user_counts: bool,
-}
 
 impl Process {
     /// `signal(signal, handler)`.

@@ -7,36 +7,16 @@
 //! passed on.
 
 use super::state::Rcu;
-use crate::sched::kthread::Kthread;
+use super::threads::Leaf;
 use crate::sched::scheduler::{Sched, Work};
 use crate::sched::task::Policy;
-use convoy_machine::{Here, Sim, Smp};
+use convoy_machine::{Here, Smp};
 use convoy_sync::rcu::Reader;
 use convoy_sync::{Platform as _, RawLock as _, TicketLock};
-use core::cell::{Cell, OnceCell};
-use std::rc::Rc;
+use core::cell::Cell;
 
 /// Real-time priority of the threads that lend theirs (`CONFIG_RCU_BOOST_PRIO`).
 const BOOST_PRIORITY: u8 = 1;
-
-/// The boosting threads of the leaves, and their boosts.
-#[derive(Default)]
-pub(crate) struct Boosts {
-    leaves: OnceCell<Vec<Leaf>>,
-}
-
-/// One leaf: its thread, the lock of the boost (`wait_lock`), and the reader's original policy.
-struct Leaf {
-    thread: Rc<Kthread>,
-    lock: Sim<TicketLock<Smp>>,
-    before: Cell<Option<Policy>>,
-}
-
-impl Boosts {
-    fn leaf(&self, number: usize) -> &Leaf {
-        &self.leaves.get().expect("made at the start")[number]
-    }
-}
 
 impl Sched {
     /// Makes the threads, before the machine runs.

@@ -1,8 +1,7 @@
 //! State of RCU in the scheduler.
 
-use super::boost::Boosts;
 use super::rules::{Placement, RcuRules, ThreadPolicy};
-use super::wait::Stoppers;
+use super::threads::{Boosts, Stoppers};
 use crate::sched::kthread::state::Kthread;
 use crate::softirq::context;
 use convoy_machine::{Here, Smp, ps};

@@ -1,44 +1,15 @@
 //! Synchronous waits for grace periods and callbacks.
 
-use crate::sched::kthread::Kthread;
+use super::threads::{Count, Stopper, Stoppers};
 use crate::sched::scheduler::{Sched, Work};
 use crate::sched::task::Policy;
-use convoy_machine::{Here, Sim, Smp};
+use convoy_machine::Here;
 use convoy_sync::rcu::{Barrier, Expedited};
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Priority of the threads that stop CPUs, the highest.
 const STOPPER_PRIORITY: u8 = 99;
-/// Back-off of a concurrent attempt to stop all CPUs, per attempt and CPU: 1 us.
-const PAUSE_PS: u64 = 1_000_000;
-
-type Count = Rc<Sim<Barrier<Smp>>>;
-
-/// The thread of a CPU that others run there, to know that no other task runs.
-struct Stopper {
-    thread: Rc<Kthread>,
-    wanted: RefCell<Option<Count>>,
-}
-
-/// What expedited grace periods need.
-pub(super) struct Stoppers {
-    expedited: Sim<Expedited<Smp>>,
-    /// A task is stopping CPUs.
-    busy: Cell<bool>,
-    /// The same of readers that may be preempted (`sync_rcu_preempt_exp_mutex`).
-    readers: Sim<Expedited<Smp>>,
-    busy_readers: Cell<bool>,
-    by_cpu: Vec<Rc<Stopper>>,
-}
-
-impl Stoppers {
-    /// The pause after try `number` met another one.
-    fn pause(&self, number: u32) {
-        Here::compute(u64::from(number) * self.by_cpu.len() as u64 * PAUSE_PS);
-    }
-}
-
 fn count() -> Count {
     Rc::new(Here::place(Barrier::default()))
 }

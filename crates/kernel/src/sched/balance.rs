@@ -3,11 +3,11 @@
 //! `move_tasks`, `load_balance` and relatives. In which order tasks are examined is up to their
 //! class ([`super::normal::Normal::candidates`]).
 
-use super::busiest::{Busiest, Idle};
-use super::domains::{Domain, Power};
+pub(crate) mod rules;
+
+use super::domains::{Domain, Group, Power};
 use super::entity::WEIGHT;
 use super::idlers::IdleCause;
-use super::nohz::Stopped;
 use super::normal::{Dequeue, Enqueue};
 use super::queue::{MIGRATION_COST_NS, RunQueue, RunQueues};
 use super::rules::SchedRules;
@@ -16,193 +16,29 @@ use super::wake::Wakeups;
 use convoy_machine::{Here, Smp};
 use convoy_sync::{Platform, RawLock, TaskId};
 use core::cell::Cell;
-use schemars::JsonSchema;
-use serde::Deserialize;
+use rules::{BalanceRules, HotBuddies, HotClock, Imbalance, Migration, Push};
 use std::rc::Rc;
 
 /// Tasks examined in one attempt: `sysctl_sched_nr_migrate` and one more.
 const EXAMINED: usize = 33;
 
-/// When a CPU that has run out of tasks tries to pull one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Newidle {
-    /// Never.
-    Never,
-    /// Always (up to 2.6.26).
-    Always,
-    /// When its idle times last at least 0.5 ms on average (from 2.6.33 on).
-    LongIdle,
-    /// When some CPU has two tasks and its idle times are longer than the search was (6.6 and
-    /// later); it then pulls one task.
-    Measured,
+/// Why a CPU balances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Idle {
+    /// It is busy.
+    Not,
+    /// Its tick found it idle.
+    Tick,
+    /// It is about to become idle.
+    Newly,
 }
 
-/// Tasks that the balancer may move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Migration {
-    /// Every task that waits (2.6.23).
-    Any,
-    /// Of the first 33 (`sysctl_sched_nr_migrate`) those that are not cache-hot.
-    FewCold,
-}
-
-/// Condition on the spread of a group's CPUs under which the balancer always pulls from the group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Spread {
-    /// Their loads differ by more than a task at nice 0 (up to 2.6.26).
-    #[default]
-    OneTask,
-    /// By more than two of their tasks (2.6.32).
-    TwoMeans,
-    /// By one of their tasks, and the CPU with the highest load has two (2.6.37 to 3.4).
-    MeanOnCrowded,
-    /// By one of their tasks, and in number by two (from 3.5 on).
-    MeanAndTasks,
-}
-
-/// Whether a level that prefers siblings makes the level above pull from a group with two tasks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Siblings {
-    /// It does not (up to 2.6.31).
-    #[default]
-    Ignored,
-    /// It does (2.6.32 to 2.6.36).
-    Always,
-    /// While the local group has room for another task (from 2.6.37 on).
-    WithRoom,
-}
-
-/// How much is moved between two groups.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Imbalance {
-    /// The excess of the busiest over the mean, and over one of its tasks (up to 2.6.33).
-    #[default]
-    LoadPerTask,
-    /// Its excess over the mean, and over its capacity (2.6.34 to 5.4).
-    AboveCapacity,
-    /// While the local group has spare capacity, the number of tasks that equalises the numbers of
-    /// tasks or idle CPUs; else as `above-capacity` (from 5.5 on).
-    Tasks,
-}
-
-/// Order in which a CPU visits the groups of a level; of equal groups it pulls from the first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum GroupOrder {
-    /// By the numbers of their CPUs. No kernel does this; it is how the tables of 2008 were
-    /// computed.
-    #[default]
-    ByNumber,
-    /// From its own group on, and round.
-    OwnFirst,
-}
-
-/// When the task that a wakeup favours counts as cache-hot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum HotBuddies {
-    /// Always (up to 2.6.31).
-    #[default]
-    Always,
-    /// For a CPU that has something to run (from 2.6.32 on).
-    WhenBusy,
-}
-
-/// By which clock a task is cache-hot, for half a millisecond after it ran.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum HotClock {
-    /// Its queue's, brought up to date (up to 2.6.32).
-    #[default]
-    Now,
-    /// Its queue's clock without an update, that is at the last event there (3.0 and 3.7).
-    LastEvent,
-}
-
-/// What becomes of load averages while a CPU's tick is stopped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum StoppedTicks {
-    /// They stay as they are (up to 2.6.35).
-    #[default]
-    Stale,
-    /// They decay when the CPU next checks them (from 2.6.36 on).
-    Decay,
-}
-
-/// Tasks that the migration thread pushes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Push {
-    /// One of at least two tasks (up to 2.6.36).
-    #[default]
-    Spare,
-    /// One task, and be it the only one (from 2.6.37 on, when the thread counts itself).
-    Any,
-}
-
-/// Rules of load balancing, `[sched.balance]`.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "independent rules of the balancer")]
-pub struct BalanceRules {
-    /// A new task starts on the idlest CPU (`SD_BALANCE_FORK`, here from 2.6.24 on) instead of its
-    /// parent's.
-    pub fork: bool,
-    /// When a CPU that has run out of tasks tries to pull one.
-    pub newidle: Newidle,
-    /// What may be moved.
-    pub migration: Migration,
-    /// With `config.group_sched` the load of a CPU is the group's share on it (2.6.26-rc1) instead
-    /// of the sum of its tasks.
-    pub group_shares: bool,
-    /// When the CPUs of a group differ too much.
-    #[serde(default)]
-    pub spread: Spread,
-    /// Effect of a level that prefers siblings on the level above.
-    #[serde(default)]
-    pub siblings: Siblings,
-    /// How much is moved between two groups.
-    #[serde(default)]
-    pub imbalance: Imbalance,
-    /// Order in which groups are visited.
-    #[serde(default)]
-    pub group_order: GroupOrder,
-    /// A newly idle CPU in a group with spare capacity pulls from a group without it, whatever the
-    /// loads (from 2.6.37 on).
-    #[serde(default)]
-    pub newidle_force: bool,
-    /// A newly idle CPU stops at the first level where it found an imbalance and moved nothing
-    /// (2.6.32 and 2.6.33).
-    #[serde(default)]
-    pub newidle_stops: bool,
-    /// An idle CPU compares numbers of idle CPUs instead of loads (from 2.6.38 on).
-    #[serde(default)]
-    pub idle_counts: bool,
-    /// When the task that a wakeup favours counts as cache-hot.
-    #[serde(default)]
-    pub hot_buddies: HotBuddies,
-    /// By which clock a task is cache-hot.
-    #[serde(default)]
-    pub hot_clock: HotClock,
-    /// What becomes of load averages while the tick is stopped.
-    #[serde(default)]
-    pub stopped_ticks: StoppedTicks,
-    /// Tasks that the migration thread pushes.
-    #[serde(default)]
-    pub push: Push,
-    /// Of two groups without load a new task goes to the remote one, as in every kernel; without
-    /// it, to its own, as the tables of 2008 were computed.
-    #[serde(default)]
-    pub fork_leaves: bool,
-    /// The CPU that balances for idle CPUs with stopped ticks.
-    #[serde(default)]
-    pub stopped: Stopped,
+/// What [`Balancer::busiest_group`] found.
+pub(super) enum Busiest<'a> {
+    /// Pull `imbalance` of load from this group.
+    Group(&'a Group, u64),
+    /// Nothing to do, and why.
+    Balanced(IdleCause),
 }
 
 /// Moves tasks between run queues.

@@ -1,6 +1,6 @@
 //! The run queues of a kernel on a machine.
 
-use super::balance::StoppedTicks;
+use super::balance::rules::StoppedTicks;
 use super::domains;
 use super::loadavg::LoadAverage;
 use super::loads::Loads;

@@ -2,30 +2,12 @@
 //! `find_busiest_queue` and relatives of 2.6.25, 2.6.32, 3.0, 3.7 and 6.18. Which of their rules a
 //! kernel has, its preset says.
 
-use super::balance::{BalanceRules, Balancer, GroupOrder, Imbalance, Siblings, Spread};
+use super::balance::rules::{BalanceRules, GroupOrder, Imbalance, Siblings, Spread};
+use super::balance::{Balancer, Busiest, Idle};
 use super::domains::{Domain, Group, Power};
 use super::entity::WEIGHT;
 use super::idlers::IdleCause;
 use convoy_machine::Here;
-
-/// Why a CPU balances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Idle {
-    /// It is busy.
-    Not,
-    /// Its tick found it idle.
-    Tick,
-    /// It is about to become idle.
-    Newly,
-}
-
-/// What [`Balancer::busiest_group`] found.
-pub(super) enum Busiest<'a> {
-    /// Pull `imbalance` of load from this group.
-    Group(&'a Group, u64),
-    /// Nothing to do, and why.
-    Balanced(IdleCause),
-}
 
 /// Sums over one group.
 #[derive(Clone, Copy, Debug, Default)]

@@ -46,15 +46,14 @@ mod wait;
 mod wait_runtime;
 mod wake;
 
-pub use balance::{
+pub use balance::rules::{
     BalanceRules, GroupOrder, HotBuddies, HotClock, Imbalance, Migration, Newidle, Push, Siblings,
-    Spread, StoppedTicks,
+    Spread, Stopped, StoppedTicks,
 };
 pub use cfs::{Buddy, CfsRules, MinVruntime, Order, VirtualTime};
 pub use domains::{DomainRules, LevelRules, NodeLevels, Power};
 pub use eevdf::{EevdfRules, Yield};
 pub use idlers::{IDLE_CAUSES, IdleCause, IdleTimes};
-pub use nohz::Stopped;
 pub use normal::Class;
 pub use queue::RunQueues;
 pub use rt::RtRules;

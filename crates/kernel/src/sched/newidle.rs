@@ -1,7 +1,7 @@
 //! Balancing of a CPU that has just run out of tasks.
 
-use super::balance::{Balancer, Newidle};
-use super::busiest::{Busiest, Idle};
+use super::balance::rules::Newidle;
+use super::balance::{Balancer, Busiest, Idle};
 use super::domains::Domain;
 use super::entity::WEIGHT;
 use super::idlers::IdleCause;

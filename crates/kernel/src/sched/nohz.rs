@@ -4,96 +4,14 @@
 //!   of 2.6.25, 3.0 and 3.7, with their defects: which of them a kernel has, its preset says
 //!   ([`Stopped`]).
 
+pub(super) mod state;
+
+use super::balance::rules::Stopped;
 use super::idlers::IdleCause;
 use super::queue::RunQueue;
 use super::scheduler::Sched;
 use crate::softirq::Vector;
 use convoy_machine::Here;
-use core::cell::{Cell, RefCell};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-/// The CPU that balances for idle CPUs with stopped ticks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stopped {
-    /// One of them, which keeps its tick (up to 2.6.35).
-    #[default]
-    Owner,
-    /// The first of them that stopped, kicked by the tick of a busy CPU: the first two to ask may
-    /// do so, one if it has two tasks and one if it has any, until they stop their own tick. A CPU
-    /// that was busy at its last tick ignores the kick, and is not kicked again until its softirq
-    /// does the work. The load averages of the kicked CPU are updated, but not the others' (2.6.36
-    /// to 3.1).
-    FirstTwo,
-    /// The idle CPU with the lowest number, kicked by the tick of any busy CPU that has two tasks
-    /// or shares its core with another busy thread. A kick that comes when its CPU has work again
-    /// bars further ones until a softirq of that CPU (3.3 to 3.9; load averages as in 3.7).
-    Crowded,
-    /// The same, but such a kick is forgotten (from 3.10 on).
-    CrowdedOrForgotten,
-}
-
-/// Shared state of the stopped ticks.
-pub(super) struct NoHz {
-    rule: Stopped,
-    /// CPUs with stopped ticks; with `Crowded` the CPUs that have not been busy at a tick since.
-    stopped: RefCell<Vec<bool>>,
-    /// The idle CPU that balances for all of them.
-    owner: Cell<Option<usize>>,
-    /// Tick at which the next kick is due.
-    next_balance: Cell<u64>,
-    /// The CPUs that may kick.
-    pickers: Cell<[Option<usize>; 2]>,
-    /// CPUs that have been kicked and have not done the work yet.
-    kicked: RefCell<Vec<bool>>,
-}
-
-impl NoHz {
-    /// All of `cpus` CPUs tick.
-    pub(super) fn new(rule: Stopped, cpus: usize) -> Self {
-        Self {
-            rule,
-            stopped: RefCell::new(vec![false; cpus]),
-            owner: Cell::new(None),
-            next_balance: Cell::new(0),
-            pickers: Cell::new([None; 2]),
-            kicked: RefCell::new(vec![false; cpus]),
-        }
-    }
-
-    /// A CPU counts as stopped until it ticks busy.
-    fn is_lazy(&self) -> bool {
-        matches!(self.rule, Stopped::Crowded | Stopped::CrowdedOrForgotten)
-    }
-
-    fn all_stopped(&self) -> bool {
-        self.stopped.borrow().iter().all(|&stopped| stopped)
-    }
-
-    fn first_stopped(&self) -> Option<usize> {
-        self.stopped.borrow().iter().position(|&stopped| stopped)
-    }
-
-    fn is_stopped(&self, cpu: usize) -> bool {
-        self.stopped.borrow()[cpu]
-    }
-
-    /// Whether `cpu`, which runs `running` tasks, may kick as one of the first two.
-    fn picks(&self, cpu: usize, running: u64) -> bool {
-        let [first, second] = self.pickers.get();
-        let mine = |picker: Option<usize>| picker.is_none_or(|picker| picker == cpu);
-        if mine(first) {
-            self.pickers.set([Some(cpu), second.filter(|&second| second != cpu)]);
-            return running > 1;
-        }
-        if mine(second) {
-            self.pickers.set([first, Some(cpu)]);
-            return running > 0;
-        }
-        false
-    }
-}
 
 impl Sched {
     /// Decides whether the balancing softirq runs, and which CPU balances for CPUs without ticks.
@@ -357,19 +275,5 @@ impl Sched {
             queue.tick_at.set(next);
         }
         self.program_timer();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_two_busy_cpus_to_ask_may_kick_and_nobody_else() {
-        let nohz = NoHz::new(Stopped::FirstTwo, 4);
-        assert!(!nohz.picks(0, 1), "the first needs two tasks");
-        assert!(nohz.picks(1, 1), "the second needs one");
-        assert!(nohz.picks(0, 2));
-        assert!(!nohz.picks(2, 9), "a third does not kick however long its queue");
     }
 }

@@ -1,7 +1,7 @@
 //! The rules of the scheduler that a kernel preset names, by table. Each is defined next to the
 //! code that implements it.
 
-use super::balance::BalanceRules;
+use super::balance::rules::BalanceRules;
 use super::cfs::CfsRules;
 use super::domains::DomainRules;
 use super::eevdf::EevdfRules;

@@ -6,7 +6,7 @@ use super::domains::Domain;
 use super::entity::WEIGHT;
 use super::idlers::IdleTimes;
 use super::kthread::state::Kthreads;
-use super::nohz::NoHz;
+use super::nohz::state::NoHz;
 use super::normal::Enqueue;
 use super::queue::RunQueues;
 use super::record;

@@ -1,11 +1,11 @@
 //! Superblocks, inodes and dentries, and their reference counts.
 
 use super::blocks::{BlockCount, Clusters};
-use super::directory::Entries;
 use super::disk::OnDisk;
+use super::entries::Entries;
 use super::journal::Journal;
-use super::readahead::Cold;
-use super::rename::Late;
+use super::late::Late;
+use super::readahead::state::Cold;
 use super::rules::{DiskRules, InodeLocks, TmpfsBlocks, VfsRules};
 use crate::lock_rules::LockRules;
 use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite, Spin};
@@ -158,7 +158,7 @@ pub(crate) struct Inode {
     pub(super) lock: Option<Sim<Line<Spin>>>,
     pub(super) disk: OnDisk,
     /// Names in a directory.
-    pub(crate) entries: RefCell<Entries>,
+    pub(crate) entries: RefCell<Entries<Dentry>>,
     /// Pages of a file that exist.
     pub(crate) pages: RefCell<Pages>,
     /// Frames of written pages; the files of the installed system have none.

@@ -1,6 +1,7 @@
 //! Reading directories.
 
 use super::dentry::{Dentry, Inode};
+use super::entries::size_in_buffer;
 use super::file::{File, Target};
 use super::rules::{DiskRules, Listing};
 use crate::process::Process;
@@ -8,69 +9,12 @@ use crate::world::World;
 use convoy_machine::Here;
 use convoy_workload::Errno;
 use convoy_workload::api::{Fd, Sys};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The C library's buffer, bytes.
 const BUFFER: usize = 32 << 10;
-/// An entry's inode number, offset, length and type, and the end of its name, bytes.
-const ENTRY_HEAD: usize = 20;
 /// `.` and `..`.
 const DOTS: usize = 2;
-
-/// Returns the bytes of the buffer that the entry of `name` takes.
-fn size_in_buffer(name: &str) -> usize {
-    (ENTRY_HEAD + name.len()).next_multiple_of(8)
-}
-
-/// The names of a directory.
-#[derive(Default)]
-pub(crate) struct Entries {
-    names: BTreeMap<Rc<str>, Rc<Dentry>>,
-    /// Bytes of a buffer that they take.
-    bytes: usize,
-}
-
-impl Entries {
-    /// Gives `name` to `dentry`.
-    pub(crate) fn insert(&mut self, name: &str, dentry: Rc<Dentry>) {
-        if self.names.insert(name.into(), dentry).is_none() {
-            self.bytes += size_in_buffer(name);
-        }
-    }
-
-    pub(crate) fn remove(&mut self, name: &str) {
-        if self.names.remove(name).is_some() {
-            self.bytes -= size_in_buffer(name);
-        }
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<&Rc<Dentry>> {
-        self.names.get(name)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// In the order of their names.
-    pub(super) fn dentries(&self) -> impl Iterator<Item = &Rc<Dentry>> {
-        self.names.values()
-    }
-
-    /// In order.
-    fn names(&self) -> impl Iterator<Item = &Rc<str>> {
-        self.names.keys()
-    }
-}
 
 impl World {
     /// `getdents`, under `i_mutex`.

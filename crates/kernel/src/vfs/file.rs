@@ -1,7 +1,7 @@
 //! Open files: `open`, `close`, and the objects of open files.
 
 use super::dentry::Dentry;
-use super::readahead::Window;
+use super::readahead::state::Window;
 use crate::locks::{Count, Field};
 use crate::pipe::Pipe;
 use crate::socket::Socket;

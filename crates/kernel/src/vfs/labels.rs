@@ -15,12 +15,8 @@
 //! of "ext4: increase mbcache scalability" (July 2013): with finer locks AIM7's `fserver` gains
 //! 6.5 %, `new_fserver` 4.6 % on 80 CPUs.
 
-use super::journal::{Block, Journal};
-use crate::base::Base;
-use crate::costs::spend;
 use crate::lock_rules::LockRules;
 use crate::locks::{Field, Line, Spin, WaitQueue};
-use crate::pages::PAGE;
 use convoy_machine::{Here, Sim};
 use convoy_sync::RawLock;
 use std::rc::Rc;
@@ -67,7 +63,7 @@ impl Labels {
     }
 
     /// Takes the entry, for oneself if `leaving`.
-    fn enter(&self, leaving: bool) {
+    pub(super) fn enter(&self, leaving: bool) {
         let entry = &self.entry;
         let wait_while = |busy: &dyn Fn(u32) -> bool| {
             while busy(entry.used.read()) {
@@ -92,31 +88,12 @@ impl Labels {
     }
 
     /// Releases it.
-    fn leave(&self, leaving: bool) {
+    pub(super) fn leave(&self, leaving: bool) {
         self.cache.lock.hold(|| {
             if self.entry.queued.read() > 0 {
                 self.cache.queue.wake_all();
             }
             self.entry.used.update(|used| used - 1 - if leaving { LEAVING } else { 0 });
         });
-    }
-}
-
-impl Journal {
-    /// A new inode gets its label, in its handle and under its directory's `i_mutex`: a block is
-    /// made up in memory, found in the cache, and counted in.
-    pub(super) fn label(&self, base: &Base) {
-        let Some(labels) = &self.labels else { return };
-        spend(base.costs.copy(PAGE as usize));
-        labels.enter(false);
-        self.dirty(base, Block::Label);
-        labels.leave(false);
-    }
-
-    /// An inode that goes is counted out, in the handle that frees it.
-    pub(super) fn unlabel(&self, base: &Base) {
-        let Some(labels) = &self.labels else { return };
-        labels.enter(true);
-        self.dirty_and(base, Block::Label, || labels.leave(true));
     }
 }

@@ -1,6 +1,6 @@
 //! The locks of names, inodes, mounts and open files that all processes share.
 
-use super::rename::Late;
+use super::late::Late;
 use super::rules::{InodeLocks, OpenFileLocks, VfsRules};
 use crate::lock_rules::LockRules;
 use crate::locks::{Field, Guarded, Line, Spin};

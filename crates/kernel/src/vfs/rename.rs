@@ -11,15 +11,10 @@ use super::locks::VfsLocks;
 use crate::locks::{Field, Line, Mutex, Spin};
 use crate::process::Process;
 use crate::world::World;
-use convoy_machine::{Here, Sim};
+use convoy_machine::Here;
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
-use core::cell::OnceCell;
 use std::rc::Rc;
-
-/// Locks that are allocated at the first rename, so that runs without renames keep their memory
-/// layout.
-pub(super) type Late<L> = OnceCell<Sim<Line<L>>>;
 
 /// A name in a directory.
 type Place<'a> = (&'a Rc<Dentry>, &'a str);

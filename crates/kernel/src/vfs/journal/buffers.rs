@@ -104,4 +104,21 @@ impl Journal {
             running.data.retain(|&(file, _)| file != inode);
         }
     }
+
+    /// A new inode gets its label, in its handle and under its directory's `i_mutex`: a block is
+    /// made up in memory, found in the cache, and counted in.
+    pub(in crate::vfs) fn label(&self, base: &Base) {
+        let Some(labels) = &self.labels else { return };
+        spend(base.costs.copy(PAGE as usize));
+        labels.enter(false);
+        self.dirty(base, Block::Label);
+        labels.leave(false);
+    }
+
+    /// An inode that goes is counted out, in the handle that frees it.
+    pub(in crate::vfs) fn unlabel(&self, base: &Base) {
+        let Some(labels) = &self.labels else { return };
+        labels.enter(true);
+        self.dirty_and(base, Block::Label, || labels.leave(true));
+    }
 }

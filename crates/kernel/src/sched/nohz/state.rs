@@ -1,0 +1,79 @@
+//! State of the stopped ticks.
+
+use crate::sched::balance::rules::Stopped;
+use core::cell::{Cell, RefCell};
+
+/// Shared state of the stopped ticks.
+pub(in crate::sched) struct NoHz {
+    pub(super) rule: Stopped,
+    /// CPUs with stopped ticks; with `Crowded` the CPUs that have not been busy at a tick since.
+    pub(super) stopped: RefCell<Vec<bool>>,
+    /// The idle CPU that balances for all of them.
+    pub(super) owner: Cell<Option<usize>>,
+    /// Tick at which the next kick is due.
+    pub(super) next_balance: Cell<u64>,
+    /// The CPUs that may kick.
+    pub(super) pickers: Cell<[Option<usize>; 2]>,
+    /// CPUs that have been kicked and have not done the work yet.
+    pub(super) kicked: RefCell<Vec<bool>>,
+}
+
+impl NoHz {
+    /// All of `cpus` CPUs tick.
+    pub(in crate::sched) fn new(rule: Stopped, cpus: usize) -> Self {
+        Self {
+            rule,
+            stopped: RefCell::new(vec![false; cpus]),
+            owner: Cell::new(None),
+            next_balance: Cell::new(0),
+            pickers: Cell::new([None; 2]),
+            kicked: RefCell::new(vec![false; cpus]),
+        }
+    }
+
+    /// A CPU counts as stopped until it ticks busy.
+    pub(super) fn is_lazy(&self) -> bool {
+        matches!(self.rule, Stopped::Crowded | Stopped::CrowdedOrForgotten)
+    }
+
+    pub(super) fn all_stopped(&self) -> bool {
+        self.stopped.borrow().iter().all(|&stopped| stopped)
+    }
+
+    pub(super) fn first_stopped(&self) -> Option<usize> {
+        self.stopped.borrow().iter().position(|&stopped| stopped)
+    }
+
+    pub(super) fn is_stopped(&self, cpu: usize) -> bool {
+        self.stopped.borrow()[cpu]
+    }
+
+    /// Whether `cpu`, which runs `running` tasks, may kick as one of the first two.
+    pub(super) fn picks(&self, cpu: usize, running: u64) -> bool {
+        let [first, second] = self.pickers.get();
+        let mine = |picker: Option<usize>| picker.is_none_or(|picker| picker == cpu);
+        if mine(first) {
+            self.pickers.set([Some(cpu), second.filter(|&second| second != cpu)]);
+            return running > 1;
+        }
+        if mine(second) {
+            self.pickers.set([first, Some(cpu)]);
+            return running > 0;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_two_busy_cpus_to_ask_may_kick_and_no_other() {
+        let nohz = NoHz::new(Stopped::FirstTwo, 4);
+        assert!(!nohz.picks(0, 1), "the first needs two tasks");
+        assert!(nohz.picks(1, 1), "the second needs one");
+        assert!(nohz.picks(0, 2));
+        assert!(!nohz.picks(2, 9), "a third does not kick however long its queue");
+    }
+}
