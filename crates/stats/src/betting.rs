@@ -18,8 +18,9 @@
 use core::cmp::Ordering;
 use core::f64::consts::LN_2;
 
-use crate::compare::{Comparison, Design, Question};
+use crate::compare::Comparison;
 use crate::error::{Error, open_unit};
+use crate::question::{Design, Question};
 use crate::ratio::{self, Ratio};
 use crate::sample::{Estimate, Sample};
 

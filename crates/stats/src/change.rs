@@ -1,8 +1,9 @@
 //! Where a history changed its level: change points in a series of measurements.
 
+use crate::alternative::Alternative;
 use crate::error::{Error, open_unit};
 use crate::rank::doubled_midranks;
-use crate::rank_test::{Alternative, rank_sum};
+use crate::rank_test::rank_sum;
 use crate::rng::Rng;
 use crate::sample::Sample;
 use crate::shift::{Shift, unpaired_shift};

@@ -2,70 +2,16 @@
 
 use core::cmp::Ordering;
 
+use crate::alternative::Alternative;
 use crate::error::{Error, open_unit, positive};
 use crate::multiple::{Correction, adjust};
-use crate::rank_test::{self, Alternative, RankTest, Zeros};
+use crate::question::{Better, Design, Question};
+use crate::rank_test::{self, RankTest};
 use crate::ratio::{self, Ratio};
-use crate::sample::{CONFIDENCE, Estimate, Interval, Sample};
+use crate::sample::{Estimate, Interval, Sample};
 use crate::shift::{self, Shift};
 use crate::tail::Tail;
-use crate::verdict::difference_of_means;
 use crate::welch::Welch;
-
-/// How the two sides were measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Design {
-    /// Value `i` of one side ran next to value `i` of the other, in random order. What disturbs
-    /// both cancels: the design for `convoy compare`.
-    #[default]
-    Paired,
-    /// The sides have nothing in common but the machine: stored runs.
-    Unpaired,
-}
-
-/// Which values are good.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Better {
-    /// Times, sizes, costs.
-    #[default]
-    Lower,
-    /// Rates.
-    Higher,
-}
-
-/// Parameters of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Question {
-    /// How the two sides were measured.
-    pub design: Design,
-    /// Which values are good.
-    pub better: Better,
-    /// Level of the tests: the chance to call equal sides different.
-    pub alpha: f64,
-    /// Relative difference that does not matter: 0.01 is 1 %. Sides are called the same if they
-    /// are shown to be closer than this.
-    pub margin: f64,
-    /// Confidence of the printed intervals.
-    pub confidence: f64,
-    /// Kind of the printed intervals of means and ratios.
-    pub interval: Interval,
-    /// Treatment of zero differences by the signed-rank test.
-    pub zeros: Zeros,
-}
-
-impl Default for Question {
-    fn default() -> Self {
-        Self {
-            design: Design::default(),
-            better: Better::default(),
-            alpha: 0.05,
-            margin: 0.01,
-            confidence: CONFIDENCE,
-            interval: Interval::default(),
-            zeros: Zeros::default(),
-        }
-    }
-}
 
 /// Everything that a row of a table may print about two samples.
 #[derive(Clone, Debug, PartialEq)]
@@ -234,6 +180,24 @@ fn fewest(design: Design, alpha: f64) -> Result<usize, Error> {
 /// ratio: 1 % more, or 1.01 times less.
 fn within(ratio: Ratio, margin: f64) -> bool {
     1.0 / (1.0 + margin) < ratio.lo && ratio.hi < 1.0 + margin
+}
+
+/// The difference of the arithmetic means, with the interval of confidence `1 - 2 alpha`.
+/// Autocorrelated values count for fewer.
+fn difference_of_means(
+    baseline: &Sample,
+    candidate: &Sample,
+    question: Question,
+) -> Result<Estimate, Error> {
+    let confidence = 1.0 - 2.0 * question.alpha;
+    if question.design == Design::Paired {
+        return ratio::differences(baseline, candidate)?.serial_estimate(confidence, Interval::T);
+    }
+    let one = baseline.serial_estimate(confidence, Interval::T)?;
+    let two = candidate.serial_estimate(confidence, Interval::T)?;
+    let half = one.half_width().hypot(two.half_width());
+    let mean = two.mean - one.mean;
+    Ok(Estimate { mean, sd: None, n: one.n.min(two.n), lo: mean - half, hi: mean + half })
 }
 
 /// The same for values without a ratio: the difference against the mean of the baseline.

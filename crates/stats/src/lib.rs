@@ -19,6 +19,7 @@
 
 #![cfg_attr(test, expect(clippy::float_cmp, reason = "tests of exactness compare exactly"))]
 
+mod alternative;
 mod betting;
 pub mod bisect;
 mod bootstrap;
@@ -32,6 +33,7 @@ mod multiple;
 mod normal;
 mod pooled;
 mod power;
+mod question;
 mod rank;
 mod rank_test;
 mod ratio;
@@ -45,10 +47,11 @@ mod tail;
 mod verdict;
 mod welch;
 
+pub use alternative::Alternative;
 pub use betting::Betting;
 pub use bootstrap::{Bootstrap, bca};
 pub use change::{ChangePoint, ChangeSearch, change_points};
-pub use compare::{Better, Comparison, Design, Question, adjust_table};
+pub use compare::{Comparison, adjust_table};
 pub use diagnose::{Finding, NoiseFloor, diagnose, noise_floor, noise_floor_within};
 pub use error::Error;
 pub use fairness::jain;
@@ -57,9 +60,10 @@ pub use multiple::{Correction, adjust};
 pub use normal::{normal_cdf, normal_quantile};
 pub use pooled::mean_of_means;
 pub use power::Goal;
+pub use question::{Better, Design, Question};
 pub use rank_test::{
-    Alternative, EXACT_PAIRS, EXACT_PRODUCT, Method, RankTest, Zeros, pairs_needed, rank_sum,
-    rank_sum_floor, signed_rank, signed_rank_floor, signed_rank_of, stars, values_needed,
+    EXACT_PAIRS, EXACT_PRODUCT, Method, RankTest, Zeros, pairs_needed, rank_sum, rank_sum_floor,
+    signed_rank, signed_rank_floor, signed_rank_of, stars, values_needed,
 };
 pub use ratio::{
     Ratio, differences, fieller_ratio, log_ratios, paired_difference, paired_ratio,

@@ -2,8 +2,8 @@
 
 use core::f64::consts::PI;
 
-use crate::compare::Design;
 use crate::error::{Error, open_unit, positive};
+use crate::question::Design;
 use crate::rank_test::{pairs_needed, values_needed};
 use crate::sequential::first_from;
 use crate::{normal, student};

@@ -2,6 +2,7 @@
 
 use core::cmp::Ordering;
 
+use crate::alternative::Alternative;
 use crate::error::Error;
 use crate::normal;
 
@@ -18,17 +19,6 @@ pub const EXACT_PRODUCT: usize = 40_000;
 
 /// Values with which the floor of either test is below every positive number.
 const MOST_NEEDED: usize = 1_100;
-
-/// The alternative hypothesis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alternative {
-    /// It differs. The p-value is twice the smaller one-sided one, at most 1.
-    TwoSided,
-    /// It tends to be smaller than the baseline.
-    Less,
-    /// It tends to be larger than the baseline.
-    Greater,
-}
 
 /// Treatment of zero differences by the signed-rank test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

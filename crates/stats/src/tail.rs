@@ -1,6 +1,6 @@
 //! Runs that collapse, to which a median is blind and a mean almost.
 
-use crate::compare::Better;
+use crate::question::Better;
 use crate::sample::Sample;
 
 /// A run is a collapse if it is worse than the worse of the two medians by this many robust

@@ -3,10 +3,8 @@
 use core::cmp::Ordering;
 use core::fmt;
 
-use crate::compare::{Better, Comparison, Design, Question};
-use crate::error::Error;
-use crate::ratio;
-use crate::sample::{Estimate, Interval, Sample};
+use crate::compare::Comparison;
+use crate::question::Better;
 use crate::tail::Tail;
 
 /// Chance that a share of collapsing runs stays unseen in as many runs as it takes to exclude it.
@@ -124,28 +122,12 @@ impl Comparison {
     }
 }
 
-/// The difference of the arithmetic means, with the interval of confidence `1 - 2 alpha`.
-/// Autocorrelated values count for fewer.
-pub(crate) fn difference_of_means(
-    baseline: &Sample,
-    candidate: &Sample,
-    question: Question,
-) -> Result<Estimate, Error> {
-    let confidence = 1.0 - 2.0 * question.alpha;
-    if question.design == Design::Paired {
-        return ratio::differences(baseline, candidate)?.serial_estimate(confidence, Interval::T);
-    }
-    let one = baseline.serial_estimate(confidence, Interval::T)?;
-    let two = candidate.serial_estimate(confidence, Interval::T)?;
-    let half = one.half_width().hypot(two.half_width());
-    let mean = two.mean - one.mean;
-    Ok(Estimate { mean, sd: None, n: one.n.min(two.n), lo: mean - half, hi: mean + half })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::question::{Design, Question};
     use crate::rng::Rng;
+    use crate::sample::Sample;
 
     /// Watches a comparison as it is measured: verdict and number of pairs.
     fn watch(rng: &mut Rng, candidate: impl Fn(&mut Rng) -> f64) -> (Comparison, usize) {

@@ -1,7 +1,7 @@
 //! Comparing two means: Welch's t-test, unequal variances allowed.
 
+use crate::alternative::Alternative;
 use crate::error::{Error, open_unit};
-use crate::rank_test::Alternative;
 use crate::sample::{Estimate, Interval, Sample};
 use crate::{normal, student};
 

@@ -1,11 +1,11 @@
 //! The end of a search and its answer.
 
-use super::evidence::{Belief, Evidence};
-use super::grid::{Grid, Hyper, KINDS, ONE_MODE};
-use super::noise::shapes;
+use super::belief::Belief;
+use super::evidence::{Evidence, likely_shape};
+use super::grid::Hyper;
+use super::noise::ONE_MODE;
 use super::policy;
-use super::residuals::Standing;
-use super::search::Search;
+use super::search::{Search, Standing};
 use super::types::{Answer, Direction, Ending, Estimates, Interval, Known, Layout, Measure, Tails};
 use crate::sample::Sample;
 use crate::sequential::AlwaysValid;
@@ -320,18 +320,4 @@ fn shifts(evidence: &Evidence) -> Interval {
     let moment = |power: f64| of_size.iter().map(|(p, v)| p * v.powf(power)).sum::<f64>() / total;
     let interval = Interval::normal(moment(0.5), moment(1.0) - moment(0.5).powi(2));
     Interval { lo: interval.lo.max(0.0), ..interval }
-}
-
-/// The most probable shape of the noise and its mean scale there.
-pub(super) fn likely_shape(grid: Option<&Grid>, evidence: &Evidence) -> (usize, f64) {
-    let Some(grid) = grid else {
-        return (0, 1.0);
-    };
-    let mut sums = [(0.0, 0.0); KINDS];
-    for (p, hyper) in evidence.hypers.iter().zip(&grid.hypers) {
-        sums[hyper.shape].0 += p;
-        sums[hyper.shape].1 += p * hyper.scale;
-    }
-    let best = (0..shapes().len()).fold(0, |a, b| if sums[b].0 > sums[a].0 { b } else { a });
-    (best, sums[best].1 / sums[best].0)
 }

@@ -4,42 +4,19 @@
 //! class. There are about as many classes as measured commits, so the cost does not depend on the
 //! length of the history.
 
-use super::grid::{Build, Grid, KINDS, MODES, ONE_MODE};
+use super::belief::{Belief, Class, NONE, Shifted, exp_negative};
+use super::grid::{Build, Grid};
 use super::modes::Fit;
+use super::noise::{KINDS, MODES, ONE_MODE, shapes};
 use super::several::Several;
-use super::shifts::Shifted;
 use super::types::{Config, Direction};
 use crate::normal::cdf as normal_cdf;
-
-/// Candidates with the same measured commits bad.
-#[derive(Clone, Debug)]
-pub(super) struct Class {
-    /// Nodes, in order.
-    pub(super) members: Vec<usize>,
-    /// Prior probability.
-    pub(super) mass: f64,
-    /// For each measured commit, whether it is bad.
-    pub(super) bad: Vec<bool>,
-}
 
 /// Hypers with less than this probability are left out until the grid is placed again.
 pub(super) const IMPROBABLE: f64 = 1e-6;
 /// Parts this far below the best, as a logarithm, are negligible in a sum: thousands of them sum to
 /// 1e-4.
 const NEGLIGIBLE: f64 = 18.0;
-
-/// The parameters under one class.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Belief {
-    /// Posterior probability of the class.
-    pub(super) p: f64,
-    /// Posterior means and variances of the good and of the bad level.
-    pub(super) mean: [f64; 2],
-    pub(super) variance: [f64; 2],
-    /// Expected variance of one run, and of the shifts of builds.
-    pub(super) noise: f64,
-    pub(super) layout: f64,
-}
 
 /// One hyper's part in a class.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,25 +87,6 @@ impl Evidence {
 
 /// Two modes are taken for granted from this probability on.
 const SURE_MODES: f64 = 0.99;
-/// Probability before any data that the ends do not differ.
-pub(super) const NONE: f64 = 0.1;
-
-/// `exp(x)` for `x <= 0`, within 1e-11. Unlike the library's it is branchless arithmetic, which the
-/// compiler vectorises, and it returns the same bits everywhere.
-#[inline]
-pub(super) fn exp_negative(x: f64) -> f64 {
-    const ROUND: f64 = 6_755_399_441_055_744.0;
-    let x = x.max(-700.0);
-    let shifted = x * std::f64::consts::LOG2_E + ROUND;
-    let n = shifted - ROUND;
-    let r = x - n * std::f64::consts::LN_2;
-    let mut poly = 1.0 / 362_880.0;
-    for divisor in [40_320.0, 5_040.0, 720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0] {
-        poly = poly * r + 1.0 / divisor;
-    }
-    f64::from_bits(poly.to_bits().wrapping_add(shifted.to_bits() << 52))
-}
-
 /// `ln` of the sum of exponentials of `row`, mean and variance of the offsets under them.
 /// `peak` is the largest of `row`.
 fn integrate(row: &[f64], peak: f64, offsets: &[f64]) -> (f64, f64, f64) {
@@ -395,6 +353,20 @@ fn centres(grid: &Grid, parts: &[Part]) -> [[f64; 3]; ONE_MODE] {
         }
     }
     centres
+}
+
+/// The most probable shape of the noise and its mean scale there.
+pub(super) fn likely_shape(grid: Option<&Grid>, evidence: &Evidence) -> (usize, f64) {
+    let Some(grid) = grid else {
+        return (0, 1.0);
+    };
+    let mut sums = [(0.0, 0.0); KINDS];
+    for (p, hyper) in evidence.hypers.iter().zip(&grid.hypers) {
+        sums[hyper.shape].0 += p;
+        sums[hyper.shape].1 += p * hyper.scale;
+    }
+    let best = (0..shapes().len()).fold(0, |a, b| if sums[b].0 > sums[a].0 { b } else { a });
+    (best, sums[best].1 / sums[best].0)
 }
 
 #[cfg(test)]

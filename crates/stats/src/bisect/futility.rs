@@ -6,11 +6,11 @@
 //! builds bounds the probability that any commit will be named; a search for which that is small is
 //! over. (Stochastic curtailment: Lan, Simon and Halperin 1982.)
 
-use super::evidence::Belief;
+use super::belief::{Belief, OfSize, Shifted};
 use super::memory::drawn_in;
 use super::policy;
 use super::search::{SHIFTING, Search};
-use super::shifts::{OfSize, Shifted, Values};
+use super::shifts::Values;
 use super::types::Measure;
 use crate::normal::cdf as normal_cdf;
 

@@ -7,13 +7,9 @@
 //! with few runs on one side is covered too.
 
 use super::modes::{Fit, Modes, SHARES};
-use super::noise::{Shape, shapes};
+use super::noise::{KINDS, MODES, ONE_MODE, Shape, shapes};
 use super::types::{Config, Known, Tails};
 
-/// Kinds of noise with one mode, with two, and all.
-pub(super) const ONE_MODE: usize = 3;
-pub(super) const MODES: usize = 3;
-pub(super) const KINDS: usize = ONE_MODE + MODES;
 /// Points per level. With spacings of about one posterior standard deviation at the centre the
 /// trapezoidal rule errs by less than 1e-4.
 const POINTS: usize = 20;

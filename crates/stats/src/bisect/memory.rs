@@ -8,7 +8,8 @@
 //! run to run, and a shift of each build. Given one, a Kalman filter whitens values and columns,
 //! and levels and scale are integrated in closed form.
 
-use super::evidence::{Belief, Class, Evidence, NONE, exp_negative, one_sided};
+use super::belief::{Belief, Class, NONE, exp_negative};
+use super::evidence::{Evidence, one_sided};
 use super::grid::Build;
 use super::types::{Config, Layout};
 

@@ -32,6 +32,7 @@
 //! [`Search::skip`]: to resume, make a new search and repeat them. It draws no random numbers.
 
 mod answer;
+mod belief;
 mod check;
 mod evidence;
 mod futility;
@@ -45,6 +46,7 @@ mod policy;
 mod residuals;
 mod search;
 mod several;
+mod shift_runs;
 mod shifts;
 mod steps;
 mod types;

@@ -4,9 +4,12 @@
 //! three degrees of freedom. The first two have Cauchy tails, so that no single value, however far
 //! out, decides between two levels. Which of the three it is, the data say.
 
-use super::grid::KINDS;
 use std::sync::OnceLock;
 
+/// Kinds of noise with one mode, with two, and all.
+pub(super) const ONE_MODE: usize = 3;
+pub(super) const MODES: usize = 3;
+pub(super) const KINDS: usize = ONE_MODE + MODES;
 /// Density of the standard normal distribution at 0.
 const NORMAL: f64 = 0.398_942_280_401_432_7;
 /// Share and scale of the outliers of the first two shapes, in scales of the core. The second pair,

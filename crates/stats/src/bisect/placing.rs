@@ -1,8 +1,9 @@
 //! Where the grid of the first model lies, and when it is moved.
 
 use super::evidence::{Evidence, IMPROBABLE, posterior};
-use super::grid::{Amount, Build, Centre, Grid, MODES, ONE_MODE};
+use super::grid::{Amount, Build, Centre, Grid};
 use super::modes::{self, Fit};
+use super::noise::{MODES, ONE_MODE};
 use super::policy;
 use super::search::{END_RUNS, Search};
 

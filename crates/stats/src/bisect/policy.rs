@@ -4,7 +4,8 @@
 //! class's own uncertainty of the levels. Measuring an end is therefore not a separate phase: it is
 //! chosen when the uncertainty of its level prevents a distinction of the classes.
 
-use super::evidence::{Belief, Class, Evidence, exp_negative};
+use super::belief::{Belief, Class, exp_negative};
+use super::evidence::Evidence;
 use super::grid::Build;
 use super::history::History;
 use super::noise::shapes;

@@ -5,15 +5,16 @@
 //! run's? A model that fails one of them may be sure of the wrong commit. A name must then hold
 //! without any model: in pairs of adjacent runs of the culprit and of its parent.
 
-use super::answer::likely_shape;
-use super::evidence::{Class, Evidence};
-use super::grid::{Grid, ONE_MODE, location};
+use super::belief::Class;
+use super::evidence::{Evidence, likely_shape};
+use super::grid::{Grid, location};
 use super::memory::{self, Run};
 use super::modes::Modes;
-use super::noise::shapes;
-use super::search::Search;
+use super::noise::{ONE_MODE, shapes};
+use super::search::{Search, Standing};
+use crate::alternative::Alternative;
 use crate::rank::doubled_midranks;
-use crate::rank_test::{Alternative, Zeros, signed_rank_of};
+use crate::rank_test::{Zeros, signed_rank_of};
 use crate::sample::Sample;
 
 /// Beyond this distance (Anderson and Darling) the noise is not of the likely shape.
@@ -26,17 +27,6 @@ const FEWEST: usize = 16;
 const LOOKS: [usize; 4] = [12, 24, 48, 96];
 /// Two runs with at most this many places between them in time are a pair.
 const BESIDE: usize = 3;
-
-/// Result of the pairs for a name with a failing model.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Standing {
-    /// They show the change; the probability that they do so by chance.
-    Holds(f64),
-    /// A run of this commit is wanted.
-    Wanted(usize),
-    /// They do not show it; the probability of their result by chance.
-    Fails(f64),
-}
 
 impl Search {
     /// What pairs say of the likely culprit and its parents; `None` where the model will do.

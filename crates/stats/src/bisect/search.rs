@@ -1,14 +1,13 @@
 //! The search: takes observations, keeps the posterior, asks for the next run.
 
-use super::answer::likely_shape;
+use super::belief::{Belief, Class};
 use super::check::check;
-use super::evidence::{Belief, Class, Evidence, posterior};
+use super::evidence::{Evidence, likely_shape, posterior};
 use super::grid::{Build, Grid};
 use super::history::History;
 use super::memory::{self, Run};
 use super::modes::Fit;
 use super::policy::{self, View};
-use super::residuals::Standing;
 use super::shifts::{self, Values};
 use super::types::{BisectError, Config, Ending, Estimates, Known, Layout, Measure, Outcome, Step};
 
@@ -28,6 +27,17 @@ const LIKELY: f64 = 0.8;
 pub(super) const SHIFTING: f64 = 0.5;
 /// Scales of the noise below this part of the largest value are taken for rounding.
 const RESOLUTION: f64 = 1e-7;
+
+/// Result of the pairs for a name with a failing model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Standing {
+    /// They show the change; the probability that they do so by chance.
+    Holds(f64),
+    /// A run of this commit is wanted.
+    Wanted(usize),
+    /// They do not show it; the probability of their result by chance.
+    Fails(f64),
+}
 
 /// A search for the culprit. See the [module](super) for an example.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 //! of three levels is known in closed form, as for two; every pair of positions is compared with
 //! every single one.
 
-use super::evidence::{NONE, exp_negative};
+use super::belief::{NONE, exp_negative};
 use crate::student::gamma_ratio;
 
 /// Probability before any data that there are two steps.
