@@ -305,8 +305,13 @@ impl Room<Threads> for ByAddress {
                 let entry = unsafe { &*place };
                 // Everybody looks in the same order, and an entry keeps its owner, so a mutex has
                 // one entry. Relaxed: an entry was filled before its row was seen.
-                let other = entry.owner.compare_exchange(0, owner, Relaxed, Relaxed);
-                if other.is_ok() || other == Err(owner) {
+                let mut found = entry.owner.load(Relaxed);
+                if found == 0 {
+                    // Only then, because an exchange takes the line of the queue from its user.
+                    let taken = entry.owner.compare_exchange(0, owner, Relaxed, Relaxed);
+                    found = taken.err().unwrap_or(owner);
+                }
+                if found == owner {
                     return &entry.queue;
                 }
             }

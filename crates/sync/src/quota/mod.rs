@@ -115,9 +115,11 @@
 //! the first wait; elsewhere the queue is in the lock. Uncontended: one compare-exchange, one
 //! addition. A turn costs two switches of tasks, one wake-up and three inner sections, once in at
 //! least [`TURN_NS_MIN`]. A waiter spins for at most 4 us, half of the cost of a sleep and a
-//! wakeup, and halves this time after each unsuccessful spin, down to 0.5 us. The first waiter
-//! spins for 20 us once it has closed the lock, and a task yields the CPU for at most 50 us to the
-//! only waiter that the lock was handed to: each at most once in T(N).
+//! wakeup, and halves this time after each unsuccessful spin; after four it spins no more, except
+//! for 0.5 us in one of 16 waits, because owners that yield their CPU release nothing to a spinner.
+//! The first waiter spins for 20 us once it has closed the lock, by the same rule, and a task
+//! yields the CPU for at most 50 us to the only waiter that the lock was handed to: each at most
+//! once in T(N). A task asks for its scheduling class before a wait, at most once in a millisecond.
 //!
 //! ## Lineage
 //!
@@ -282,7 +284,10 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         {
             return Ok(());
         }
-        let is_urgent = P::is_real_time();
+        let now = P::now();
+        let mut turn = P::turn();
+        let is_urgent = turn.is_urgent(now, P::is_real_time);
+        P::set_turn(turn);
         if is_urgent && !competes && self.compete(OPEN, SPIN_NS) {
             return Ok(());
         }

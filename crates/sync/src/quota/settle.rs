@@ -8,7 +8,6 @@ use crate::event::LockEvent;
 use crate::lock::RawLock as _;
 use crate::platform::{Atomic, Platform};
 use crate::queue::Waiter;
-use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Nanoseconds at the front of the queue before which a waiter is handed nothing: twice a slow
@@ -42,9 +41,9 @@ pub(super) fn stamp<P: Platform>() -> u32 {
     (P::now() >> 10) as u32
 }
 
-/// Nanoseconds since then.
-fn ns_since<P: Platform>(then: u32) -> u64 {
-    u64::from(stamp::<P>().wrapping_sub(then)) << 10
+/// Nanoseconds between two such times.
+fn ns_between(then: u32, now: u32) -> u64 {
+    u64::from(now.wrapping_sub(then)) << 10
 }
 
 /// Action of a task that finds the lock held or the queue not empty.
@@ -67,17 +66,17 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         if self.word.load(Relaxed) & QUEUED == 0 {
             return Entry::Competes;
         }
-        let room = self.room.queue();
-        let quota = turn_ns(room.waiting.load(Relaxed));
         let mut turn = P::turn();
-        let looked = Cell::new(false);
-        let phase = turn.meet(quota, ARRIVAL_NS, || {
-            looked.set(true);
-            P::now()
-        });
+        if turn.skips() {
+            P::set_turn(turn);
+            return Entry::Competes;
+        }
+        let room = self.room.queue();
+        let now = P::now();
+        // Relaxed, as above.
+        let phase = turn.meet(turn_ns(room.waiting.load(Relaxed)), ARRIVAL_NS, now);
         P::set_turn(turn);
-        let overdue = || P::is_late(ns_since::<P>(room.claimed()) >= OVERDUE_NS);
-        if looked.get() && overdue() {
+        if P::is_late(ns_between(room.claimed(), (now >> 10) as u32) >= OVERDUE_NS) {
             return Entry::Overdue;
         }
         match phase {
@@ -100,20 +99,21 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         if first.owed.get() {
             return true;
         }
-        // Relaxed: the inner lock orders it.
-        let turn = turn_ns(room.waiting.load(Relaxed));
+        let ns_since = |then: u32| ns_between(then, stamp::<P>());
         let due = match cause {
             Cause::Change | Cause::Turn => false,
             Cause::Unit if first.is_woken() => false,
+            // A sleeper that no release has woken for as long waits for a long section: it would
+            // find the lock taken. After a short one it closes the lock when it runs.
+            Cause::Unit if !P::is_late(ns_since(first.since.get()) >= PATIENCE_NS) => false,
             Cause::Unit | Cause::InVain => {
-                // A sleeper that no release has woken for as long waits for a long section: it
-                // would find the lock taken. After a short one it closes the lock when it runs.
-                let slept =
-                    cause == Cause::InVain || ns_since::<P>(first.since.get()) >= PATIENCE_NS;
-                let waited = slept && ns_since::<P>(room.claimed()) >= PATIENCE_NS;
-                P::is_late(waited) && P::is_late(ns_since::<P>(room.closed.get()) >= turn)
+                // Relaxed: the inner lock orders it.
+                let turn = turn_ns(room.waiting.load(Relaxed));
+                let now = stamp::<P>();
+                let waited = ns_between(room.claimed(), now) >= PATIENCE_NS;
+                P::is_late(waited) && P::is_late(ns_between(room.closed.get(), now) >= turn)
             }
-            Cause::Overdue => P::is_late(ns_since::<P>(room.claimed()) >= OVERDUE_NS),
+            Cause::Overdue => P::is_late(ns_since(room.claimed()) >= OVERDUE_NS),
         };
         if due {
             first.owe();

@@ -12,8 +12,8 @@ use core::sync::atomic::Ordering::Relaxed;
 /// wakeup in CPU time, here and on the CPU of the task that wakes it.
 pub(super) const SPIN_NS: u64 = 4_000;
 
-/// Nanoseconds for which the first waiter spins once it has closed the lock: longer, because the
-/// lock idles for a wakeup if it sleeps. At most once in a turn, of which it is a twentieth.
+/// Nanoseconds for which the first waiter spins once it has closed the lock, at most: longer,
+/// because the lock idles for a wakeup if it sleeps. Once in a turn, of which it is a twentieth.
 const CLOSED_NS: u64 = 20_000;
 
 /// Nanoseconds in which a task lets the only waiter, to which the lock was handed, come and go: a
@@ -28,10 +28,20 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         if self.take(self.word.load(Relaxed), allowed) {
             return true;
         }
+        self.spin_adaptively(allowed, longest)
+    }
+
+    /// Spins as long as the success of the task's last spins suggests, up to `longest` nanoseconds,
+    /// for a unit that the flags in `allowed` do not keep from it.
+    fn spin_adaptively(&self, allowed: u32, longest: u64) -> bool {
         let mut turn = P::turn();
-        let until = P::now() + turn.spin_ns(longest);
-        let taken = self.spin(allowed, |free| P::spin_for(&self.word, until, free));
-        turn.spun(taken);
+        let ns = turn.spin_ns(longest);
+        let taken = ns > 0 && {
+            let until = P::now() + ns;
+            let taken = self.spin(allowed, |free| P::spin_for(&self.word, until, free));
+            turn.spun(taken);
+            taken
+        };
         P::set_turn(turn);
         taken
     }
@@ -71,8 +81,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let sleeper = self.settle(room, Cause::Change);
         room.unlock(sleeper);
         // It runs: the owner's next release is its own.
-        let until = P::now() + CLOSED_NS;
-        let taken = self.spin(FLAGS, |free| P::spin_for(&self.word, until, free));
+        let taken = self.spin_adaptively(FLAGS, CLOSED_NS);
         room.inner.lock();
         taken
     }

@@ -13,8 +13,14 @@ pub struct Turn {
     step: u16,
     /// Number of halvings of the task's spin time after unsuccessful spins.
     halves: u16,
+    /// Waits without a spin since the last one, once that time is zero.
+    unspun: u8,
     /// The next task was summoned.
     ends: bool,
+    /// Whether the task was of real time when that was asked last.
+    is_urgent: bool,
+    /// When that was, 0 for never.
+    asked: u64,
 }
 
 /// How far a turn is.
@@ -28,8 +34,18 @@ pub enum Phase {
     Over,
 }
 
-/// Halvings after which unsuccessful spins have a negligible cost.
-const HALVES_MAX: u16 = 3;
+/// Halvings after which the task does not spin any more: its last spins, down to an eighth of the
+/// longest one, failed, too. An owner that yields its CPU or waits for one releases nothing
+/// while others spin.
+const HALVES_MAX: u16 = 4;
+
+/// Waits without a spin before the task tries one again, to find out whether owners run now: the
+/// spin of an eighth of the longest one (0.5 us) is then a twentieth of the cost of a sleep.
+const UNSPUN_MAX: u8 = 15;
+
+/// Nanoseconds after which a task asks again whether it is of real time: a system call, which then
+/// costs less than a thousandth of the time.
+const CLASS_NS: u64 = 1_000_000;
 
 /// The number of accesses between two readings of the clock is one less than a power of two, up to
 /// this.
@@ -38,7 +54,17 @@ const STEP_MAX: u16 = 63;
 impl Turn {
     /// A turn that begins.
     pub const fn new(now: u64) -> Self {
-        Self { began: now, looked: now, skip: 0, step: 0, halves: 0, ends: false }
+        Self {
+            began: now,
+            looked: now,
+            skip: 0,
+            step: 0,
+            halves: 0,
+            unspun: 0,
+            ends: false,
+            is_urgent: false,
+            asked: 0,
+        }
     }
 
     /// A turn that every quota has ended.
@@ -54,7 +80,7 @@ impl Turn {
     /// A turn that begins, of the same task.
     #[must_use]
     pub const fn anew(self, now: u64) -> Self {
-        Self { halves: self.halves, ..Self::new(now) }
+        Self { began: now, looked: now, skip: 0, step: 0, ends: false, ..self }
     }
 
     /// The state of a task that has slept elsewhere: its next access begins a new turn.
@@ -63,9 +89,17 @@ impl Turn {
         Self { looked: 0, skip: 0, ..self }
     }
 
-    /// Nanoseconds for which the task spins before it sleeps, of `longest`.
-    pub const fn spin_ns(self, longest: u64) -> u64 {
-        longest >> self.halves
+    /// Nanoseconds for which the task spins before it sleeps, of `longest`; 0 if it does not.
+    pub fn spin_ns(&mut self, longest: u64) -> u64 {
+        if self.halves < HALVES_MAX {
+            return longest >> self.halves;
+        }
+        self.unspun += 1;
+        if self.unspun <= UNSPUN_MAX {
+            return 0;
+        }
+        self.unspun = 0;
+        longest >> (HALVES_MAX - 1)
     }
 
     /// Records a spin of the task: from now on it spins twice as long if it succeeded (`found`), or
@@ -75,15 +109,27 @@ impl Turn {
             if found { self.halves.saturating_sub(1) } else { (self.halves + 1).min(HALVES_MAX) };
     }
 
+    /// Whether the task is of real time, as it was at most [`CLASS_NS`] before `now`.
+    pub fn is_urgent(&mut self, now: u64, ask: impl FnOnce() -> bool) -> bool {
+        if self.asked == 0 || now.wrapping_sub(self.asked) >= CLASS_NS {
+            self.asked = now;
+            self.is_urgent = ask();
+        }
+        self.is_urgent
+    }
+
+    /// One more meeting that does not look at the clock: its turn continues. Otherwise
+    /// [`Self::meet`] follows.
+    pub fn skips(&mut self) -> bool {
+        let skips = self.skip > 0;
+        self.skip -= u32::from(skips);
+        skips
+    }
+
     /// One more meeting: whether the turn has lasted longer than `quota` nanoseconds. It is over an
     /// eighth later, so that no time is lost while the next task comes. A task that was away for
     /// longer than `quota` begins a new turn, which lasts only `arrival`.
-    pub fn meet(&mut self, quota: u64, arrival: u64, now: impl FnOnce() -> u64) -> Phase {
-        if self.skip > 0 {
-            self.skip -= 1;
-            return Phase::On;
-        }
-        let now = now();
+    pub fn meet(&mut self, quota: u64, arrival: u64, now: u64) -> Phase {
         let gap = now.wrapping_sub(self.looked);
         self.looked = now;
         if gap > quota {
@@ -121,11 +167,11 @@ mod tests {
             loop {
                 now += gap;
                 meetings += 1;
-                let look = || {
-                    looks += 1;
-                    now
-                };
-                if turn.meet(QUOTA, ARRIVAL, look) == Phase::Over {
+                if turn.skips() {
+                    continue;
+                }
+                looks += 1;
+                if turn.meet(QUOTA, ARRIVAL, now) == Phase::Over {
                     break;
                 }
             }
@@ -135,19 +181,51 @@ mod tests {
     }
 
     #[test]
+    fn a_task_whose_spins_fail_stops_and_tries_again_from_time_to_time() {
+        let mut turn = Turn::default();
+        let lengths: Vec<u64> = (0..3 * usize::from(UNSPUN_MAX))
+            .map(|_| {
+                let ns = turn.spin_ns(4000);
+                if ns > 0 {
+                    turn.spun(false);
+                }
+                ns
+            })
+            .collect();
+        assert_eq!(lengths[..5], [4000, 2000, 1000, 500, 0]);
+        let tries = lengths[5..].iter().filter(|&&ns| ns > 0);
+        assert_eq!(tries.collect::<Vec<_>>(), [&500, &500]);
+        turn.spun(true);
+        assert_eq!(turn.anew(7).spin_ns(4000), 500);
+    }
+
+    #[test]
+    fn the_class_of_a_task_is_asked_for_once_in_a_while() {
+        let (mut turn, mut asked) = (Turn::default(), 0);
+        let mut ask = |now| {
+            turn.is_urgent(now, || {
+                asked += 1;
+                asked > 1
+            })
+        };
+        assert!(!ask(5) && !ask(4 + CLASS_NS) && ask(5 + CLASS_NS) && ask(6 + CLASS_NS));
+        assert_eq!(asked, 2);
+    }
+
+    #[test]
     fn who_was_away_begins_anew() {
         let mut turn = Turn::over(5);
-        assert_eq!(turn.meet(QUOTA, ARRIVAL, || 6), Phase::Over);
-        assert_eq!(turn.meet(QUOTA, ARRIVAL, || 7 + QUOTA), Phase::On);
-        assert_eq!(Turn::default().meet(QUOTA, ARRIVAL, || 1 << 40), Phase::On);
-        assert_eq!(Turn::ending(5).meet(QUOTA, ARRIVAL, || 6), Phase::Ends);
+        assert_eq!(turn.meet(QUOTA, ARRIVAL, 6), Phase::Over);
+        assert_eq!(turn.meet(QUOTA, ARRIVAL, 7 + QUOTA), Phase::On);
+        assert_eq!(Turn::default().meet(QUOTA, ARRIVAL, 1 << 40), Phase::On);
+        assert_eq!(Turn::ending(5).meet(QUOTA, ARRIVAL, 6), Phase::Ends);
     }
 
     #[test]
     fn who_has_just_come_has_a_short_turn() {
         let mut turn = Turn::default();
         let start = 1 << 40;
-        let over = |now: &u64| turn.meet(QUOTA, ARRIVAL, || *now) != Phase::On;
+        let over = |now: &u64| !turn.skips() && turn.meet(QUOTA, ARRIVAL, *now) != Phase::On;
         let ends = (start..).step_by(1000).find(over);
         let lasted = ends.expect("turns end") - start;
         assert!((ARRIVAL..ARRIVAL + QUOTA / 4).contains(&lasted), "{lasted}");
