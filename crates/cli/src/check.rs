@@ -1,7 +1,7 @@
 //! `convoy check`: explore the interleavings of a lock's source, or replay one.
 
 use crate::args::Common;
-use crate::experiment::{execute, threads};
+use crate::experiment::{Told, execute, threads};
 use crate::fail::{FINDING, Failure};
 use crate::output;
 use clap::Args;
@@ -66,7 +66,11 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     let subjects = subjects.into_iter().map(of).enumerate().collect();
     let check = move |subject: &Subject| Ok::<_, JobError>(subject.check(budget));
     let start = |watch: &mut Watch<Vec<Row>>| simulate(subjects, threads, check, watch);
-    let done = execute(&args.common, "locks", count, start, |_, _| Ok(None))?;
+    let tell = |_, rows: &Vec<Row>| {
+        let latest = rows.last().map(|row| format!("{}: {} explored", row.name, row.explored));
+        Ok(Told { latest, ..Told::default() })
+    };
+    let done = execute(&args.common, "locks", count, start, tell)?;
     let rows: Vec<_> = done.outcomes.into_iter().flatten().flatten().map(row).collect();
     if done.interrupted && rows.is_empty() {
         return Err(Failure::interrupted(0));

@@ -2,7 +2,7 @@
 
 use crate::fail::Failure;
 use crate::output;
-use crate::predict::{Replays, plot, print};
+use crate::predict::{Replays, complete, plot, print};
 use clap::Args;
 use convoy_predict::{Advice, Effort, Question, policies};
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Fix) -> Result<ExitCode, Failure> {
         let plot = plot::changes(&advice.prediction, &advice.text);
         output::plot(common, path, &plot.to_svg(), None)?;
     }
-    Ok(ExitCode::SUCCESS)
+    complete(&advice.prediction)
 }
 
 fn text(advice: &Advice) -> String {

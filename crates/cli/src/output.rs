@@ -200,15 +200,6 @@ pub(crate) fn progress(common: &Common, length: u64) -> ProgressBar {
     bar
 }
 
-/// What goes on, with the time that it has taken, where the steps are not known; as a progress bar.
-pub(crate) fn spinner(common: &Common, what: &str) -> ProgressBar {
-    let bar = progress(common, 0);
-    let style = "{spinner} {elapsed_precise} {msg}";
-    bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
-    bar.set_message(what.to_owned());
-    bar
-}
-
 /// A message for people.
 pub(crate) fn message(common: &Common, text: &str) {
     if !common.quiet {

@@ -10,13 +10,13 @@ use crate::presets::Sets;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use convoy_predict::{
-    Choice, Effort, Machines, PredictError, Prediction, Question, names, predict,
+    Choice, Effort, Known, Machines, PredictError, Prediction, Question, names, predict_aloud,
 };
 use convoy_record::Record;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) mod forecast;
 pub(crate) mod plot;
@@ -103,7 +103,17 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
         let plot = plot::curves(&prediction);
         output::plot(common, path, &plot.to_svg(), Some(&plot.to_csv()))?;
     }
-    Ok(ExitCode::SUCCESS)
+    complete(&prediction)
+}
+
+/// Returns the exit code of a prediction that is printed: an interrupt may have left rows out.
+pub(crate) fn complete(prediction: &Prediction) -> Result<ExitCode, Failure> {
+    match prediction.missing {
+        0 => Ok(ExitCode::SUCCESS),
+        missing => Err(Failure::environment(format!(
+            "interrupted; {missing} rows are missing, start it again for all"
+        ))),
+    }
 }
 
 impl Replays {
@@ -118,7 +128,7 @@ impl Replays {
         })
     }
 
-    /// Replays the record, then the question.
+    /// Replays the record, then the question. After an interrupt, the rows that are known.
     pub(crate) fn prediction(
         &self,
         record: &Arc<Record>,
@@ -130,10 +140,28 @@ impl Replays {
             sets: self.sets.iter().cloned().collect(),
         };
         let record = Arc::clone(record);
-        let spinner = output::spinner(&self.common, "replaying the record on the virtual machine");
-        let done = apart(move || Ok::<_, Infallible>(predict(&record, &machines, &question)));
-        spinner.finish_and_clear();
-        done?.map_err(|error| match error {
+        let bar = output::progress(&self.common, 0);
+        bar.set_message("replaying the record on the virtual machine");
+        let latest = Arc::new(Mutex::new(None));
+        let (shown, kept) = (bar.clone(), Arc::clone(&latest));
+        let told = move |known: Known| {
+            shown.set_length(known.of as u64);
+            shown.set_position(known.done as u64);
+            if let Some(prediction) = known.prediction {
+                if let Some(row) = prediction.rows.last() {
+                    shown.set_message(print::short(row));
+                }
+                *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(prediction);
+            }
+        };
+        let done =
+            apart(move || Ok::<_, Infallible>(predict_aloud(&record, &machines, &question, &told)));
+        bar.finish_and_clear();
+        let known = || latest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(done) = done? else {
+            return known().ok_or_else(|| Failure::interrupted(0));
+        };
+        done.map_err(|error| match error {
             PredictError::Virtual(_) => Failure::environment(error),
             _ => Failure::usage(format!("{}: {error}", self.record)),
         })

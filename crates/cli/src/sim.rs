@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::build::build;
-use crate::experiment::{execute, threads};
+use crate::experiment::{Told, execute, threads};
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::load::control::Sweep;
@@ -210,7 +210,13 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let threads = threads(None)?;
     let start =
         |watch: &mut Watch<Option<VirtualPoint>>| pool::run(&jobs, &all, threads, run, watch);
-    let done = execute(&args.common, "virtual load points", all.len(), start, |_, _| Ok(None))?;
+    let tell = |_, point: &Option<VirtualPoint>| {
+        let latest = point.as_ref().map(|point| {
+            format!("{} users: {:.1} Jobs/Min", point.users, point.columns.jobs_per_min)
+        });
+        Ok(Told { latest, ..Told::default() })
+    };
+    let done = execute(&args.common, "virtual load points", all.len(), start, tell)?;
     if let Some(error) = done.failures.into_iter().next() {
         return Err(error.into());
     }

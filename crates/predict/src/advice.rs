@@ -134,6 +134,7 @@ impl Advice {
                 let no = if said.is_empty() { "No advice." } else { "No prediction." };
                 said.push(format!("{no} {doubt}"));
             }
+            None if prediction.missing > 0 => said.push(untried(&prediction)),
             None if said.is_empty() => said.push(nothing(&others, kind)),
             None => {}
         }
@@ -154,6 +155,11 @@ impl Advice {
         });
         Self { text: said.join(" "), command, check, prediction }
     }
+}
+
+/// The verdict, and how many rows an interrupt left out.
+fn untried(prediction: &Prediction) -> String {
+    format!("{} {} changes were not simulated.", prediction.verdict, prediction.missing)
 }
 
 /// The row that ends starvation at the least price.

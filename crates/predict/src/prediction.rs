@@ -7,7 +7,7 @@ use crate::doubt::Doubt;
 use crate::row::Row;
 
 /// The answer to a [`Question`](crate::Question).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Prediction {
     /// Lock that threads mostly waited for, if no other lock can replace it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,6 +32,15 @@ pub struct Prediction {
     pub doubt: Option<String>,
     /// One row for each question.
     pub rows: Vec<Row>,
+    /// Rows that an interrupt left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub missing: usize,
+}
+
+/// Whether no row is missing.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(rows: &usize) -> bool {
+    *rows == 0
 }
 
 impl Prediction {

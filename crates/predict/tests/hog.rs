@@ -2,9 +2,12 @@
 //! gains from a fair lock follows from arithmetic.
 
 use convoy_kernel::KernelPreset;
-use convoy_predict::{Advice, Effort, HANDOFF, Machines, Prediction, Question, policies, predict};
+use convoy_predict::{
+    Advice, Effort, HANDOFF, Known, Machines, Prediction, Question, policies, predict_aloud,
+};
 use convoy_record::trace::{Class, Place, Step, Strip, Trace, What};
 use convoy_record::{Lock, Process, Program, Record, Site, Times};
+use std::sync::Mutex;
 
 const TICK: &str = "tick (hog.cc:7)";
 const READ: &str = "read (hog.cc:8)";
@@ -83,6 +86,11 @@ fn record() -> Record {
 }
 
 fn prediction(record: &Record) -> Prediction {
+    told(record).pop().expect("at least the whole")
+}
+
+/// What is known of the prediction of `record`, from the first sentence to the whole.
+fn told(record: &Record) -> Vec<Prediction> {
     let kernel =
         convoy_catalogue::load::<KernelPreset>("6.18", &[]).expect("a shipped preset").value;
     let machines = Machines { kernel, machine: None, sets: Vec::new() };
@@ -94,7 +102,29 @@ fn prediction(record: &Record) -> Prediction {
         rounds: 3,
         effort: Effort::FULL,
     };
-    predict(record, &machines, &question).expect("a record with a lock")
+    let known = Mutex::new(Vec::new());
+    let hear = |one: Known| {
+        assert!(one.done <= one.of, "{one:?}");
+        known.lock().expect("no panic").extend(one.prediction);
+    };
+    let whole = predict_aloud(record, &machines, &question, &hear).expect("a record with a lock");
+    let mut known = known.into_inner().expect("no panic");
+    known.push(whole);
+    known
+}
+
+#[test]
+fn what_is_known_grows_from_the_verdict_to_all_rows() {
+    let known = told(&record());
+    let (first, last) = (&known[0], &known[known.len() - 1]);
+    assert!(first.rows.is_empty() && !last.rows.is_empty(), "{known:#?}");
+    assert_eq!((first.missing, last.missing), (last.rows.len(), 0));
+    for pair in known.windows(2) {
+        assert_eq!(pair[0].verdict, last.verdict);
+        assert!(pair[0].rows.len() <= pair[1].rows.len(), "{pair:#?}");
+        assert_eq!(pair[1].rows.len() + pair[1].missing, last.rows.len());
+    }
+    assert!(known.len() > last.rows.len(), "told of each row: {}", known.len());
 }
 
 #[test]

@@ -11,8 +11,10 @@ use convoy_lab::lock_loop::Library;
 use convoy_lab::native::hogs::{HogResult, Shape, hogs};
 use convoy_report::{Cell, Column, Table};
 use convoy_stats::Sample;
+use indicatif::ProgressBar;
 use std::convert::Infallible;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// `convoy bench hogs`.
@@ -35,6 +37,7 @@ pub(crate) struct BenchHogs {
 }
 
 /// What the rounds gave for one lock in one shape.
+#[derive(Clone)]
 struct Row {
     shape: Shape,
     lock: Library,
@@ -61,7 +64,22 @@ pub(super) fn run(args: &BenchHogs) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     let locks: Vec<Library> = args.lock.iter().filter_map(|name| Library::named(name)).collect();
     let (rounds, window) = (args.rounds, Duration::from_millis(args.window_ms));
-    let rows = apart(move || Ok::<_, Infallible>(measure(&locks, rounds, window)))?;
+    let row = |shape| move |&lock| Row { shape, lock, rounds: Vec::new() };
+    let rows: Vec<Row> =
+        Shape::ALL.iter().flat_map(|&shape| locks.iter().map(row(shape))).collect();
+    let bar = output::progress(&args.common, u64::from(rounds) * rows.len() as u64);
+    let rows = Arc::new(Mutex::new(rows));
+    let (measured, shown) = (Arc::clone(&rows), bar.clone());
+    let done = apart(move || {
+        measure(&measured, rounds, window, &shown);
+        Ok::<_, Infallible>(())
+    })?;
+    bar.finish_and_clear();
+    let mut rows = locked(&rows).clone();
+    rows.retain(|row| !row.rounds.is_empty());
+    if rows.is_empty() {
+        return Err(Failure::interrupted(0));
+    }
     let (table, verdict) = (table(&rows), verdict(&rows));
     let json = || {
         let fields = serde_json::json!({ "verdict": verdict, "rows": table.to_json() });
@@ -69,19 +87,30 @@ pub(super) fn run(args: &BenchHogs) -> Result<ExitCode, Failure> {
     };
     let text = || convoy_report::page_wrap(&verdict) + "\n" + &table.to_text();
     output::print(&args.common, text, json, || table.to_csv())?;
-    Ok(ExitCode::SUCCESS)
+    done.map(|()| ExitCode::SUCCESS).ok_or_else(|| Failure::interrupted(rows.len()))
 }
 
-fn measure(locks: &[Library], rounds: u32, window: Duration) -> Vec<Row> {
-    let row = |shape| move |&lock| Row { shape, lock, rounds: Vec::new() };
-    let mut rows: Vec<Row> =
-        Shape::ALL.iter().flat_map(|&shape| locks.iter().map(row(shape))).collect();
+/// Adds each result to its row at once, for an interrupt.
+fn measure(rows: &Mutex<Vec<Row>>, rounds: u32, window: Duration, bar: &ProgressBar) {
+    let all: Vec<_> = locked(rows).iter().map(|row| (row.lock, row.shape)).collect();
     for _ in 0..rounds {
-        for row in &mut rows {
-            row.rounds.push(hogs(row.lock, row.shape, window));
+        for (at, &(lock, shape)) in all.iter().enumerate() {
+            let result = hogs(lock, shape, window);
+            bar.set_message(format!(
+                "{}, {}: passed {} times, waited {:.1} ms at most",
+                lock.name(),
+                shape.name(),
+                result.passed_max,
+                result.wait_ns_max as f64 / 1e6
+            ));
+            bar.inc(1);
+            locked(rows)[at].rounds.push(result);
         }
     }
-    rows
+}
+
+fn locked(rows: &Mutex<Vec<Row>>) -> MutexGuard<'_, Vec<Row>> {
+    rows.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn verdict(rows: &[Row]) -> String {

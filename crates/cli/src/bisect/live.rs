@@ -81,6 +81,15 @@ impl Live {
         }
     }
 
+    /// The message of an interrupt, with what is known so far.
+    pub(crate) fn with_latest(&self, message: &str) -> String {
+        self.bar.iter().for_each(ProgressBar::finish_and_clear);
+        if self.last.is_empty() {
+            return message.to_owned();
+        }
+        format!("{message}; so far {}", self.last)
+    }
+
     fn finish(&mut self) {
         match &self.bar {
             Some(bar) => bar.finish_and_clear(),

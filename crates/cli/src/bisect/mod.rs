@@ -35,7 +35,15 @@ pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     let answer = session.run();
     // However it ended: the work trees go, the log stays.
     session.clean();
-    let report = report::report(&mut session, &answer?);
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) if interrupts.pending() => {
+            drop(session);
+            return Err(Failure::environment(live.with_latest(&error.to_string())));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let report = report::report(&mut session, &answer);
     if let Some(path) = &args.plot {
         output::plot(&args.common, path, &report.to_svg(), None)?;
     }

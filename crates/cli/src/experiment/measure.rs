@@ -1,7 +1,7 @@
 //! `convoy reproduce host --measure FILE`: the same cells on this machine, in place of the
 //! published rows.
 
-use super::{Reproduce, execute, incomplete};
+use super::{Reproduce, Told, execute, incomplete};
 use crate::fail::Failure;
 use crate::output;
 use convoy_lab::experiment::{Experiment, Plan, Published, Setting, View};
@@ -26,7 +26,12 @@ pub(super) fn run(args: &Reproduce, plan: &Plan, path: &Path) -> Result<ExitCode
     let jobs: Vec<Job> = plan.jobs().map(Job::native).collect();
     let all: Vec<usize> = (0..jobs.len()).collect();
     let start = |watch: &mut Watch<Outcome>| pool::run(&jobs, &all, 1, Job::run, watch);
-    let done = execute(&args.common, "measuring this machine", all.len(), start, |_, _| Ok(None))?;
+    let tell = |index, outcome: &Outcome| Ok(Told::of(&plan, index, outcome));
+    let done = execute(&args.common, "measuring this machine", all.len(), start, tell)?;
+    if done.interrupted {
+        let text = "interrupted before all rows were measured: nothing is written; start it again";
+        return Err(Failure::environment(text));
+    }
     incomplete(&done)?;
     let experiment = replaced(&plan, &done.outcomes);
     let body = toml::to_string(&experiment).map_err(Failure::environment)?;

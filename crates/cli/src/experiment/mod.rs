@@ -12,6 +12,7 @@ use crate::output;
 use convoy_catalogue::{EXPERIMENTS, Set, Sheet};
 use convoy_host::Interrupts;
 use convoy_lab::experiment::{Changes, Experiment, Plan, Setting, Size, given};
+use convoy_lab::figures::metric;
 use convoy_lab::job::{JobError, Outcome};
 use convoy_lab::pool::{Answer, LOOK, News, Results, Watch};
 use convoy_report::ExperimentReport;
@@ -94,14 +95,40 @@ pub(crate) struct Done<T> {
     pub(crate) failures: Vec<JobError>,
 }
 
-/// Runs `count` cells by `start`. `keep` is told of each outcome as soon as it is there; it returns
-/// a line to print, or ends the run by a failure of its own.
+/// What a person hears of an outcome.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// A line that stays.
+    pub(crate) line: Option<String>,
+    /// The latest result, shown with the progress.
+    pub(crate) latest: Option<String>,
+}
+
+impl Told {
+    /// The main metric of a cell of a plan.
+    pub(crate) fn of(plan: &Plan, index: usize, outcome: &Outcome) -> Self {
+        let latest = || {
+            let (grid, point) = plan.cell(index)?;
+            let compared = grid.grid.compare.iter().map(|compare| compare.metric.as_str());
+            let named = grid.grid.metrics.iter().map(String::as_str);
+            let usual = grid.grid.target.metrics().iter().copied();
+            let found = |key| Some((metric(key)?, outcome.metric(key)?));
+            let (metric, value) = compared.chain(named).chain(usual).find_map(found)?;
+            let (labels, places) = (grid.labels(point).join(", "), metric.decimals);
+            Some(format!("{labels}: {} {value:.places$} {}", metric.title, metric.head))
+        };
+        Self { line: None, latest: latest() }
+    }
+}
+
+/// Runs `count` cells by `start`. `keep` receives each outcome as soon as it is there; it returns
+/// text to print, or ends the run by a failure of its own.
 pub(crate) fn execute<T>(
     common: &Common,
     what: &str,
     count: usize,
     start: impl FnOnce(&mut Watch<T>) -> Results<T>,
-    mut keep: impl FnMut(usize, &T) -> Result<Option<String>, Failure>,
+    mut keep: impl FnMut(usize, &T) -> Result<Told, Failure>,
 ) -> Result<Done<T>, Failure> {
     let interrupts = Interrupts::catch();
     let bar = output::progress(common, count as u64);
@@ -111,12 +138,19 @@ pub(crate) fn execute<T>(
         if let News::Done(index, result) = news {
             bar.inc(1);
             match result.as_ref().map(|outcome| keep(index, outcome)) {
-                Ok(Ok(Some(line))) => bar.suspend(|| output::message(common, &line)),
+                Ok(Ok(Told { line, latest })) => {
+                    if let Some(line) = line {
+                        bar.suspend(|| output::message(common, &line));
+                    }
+                    if let Some(latest) = latest {
+                        bar.set_message(latest);
+                    }
+                }
                 Ok(Err(failure)) => {
                     stopped = Some(failure);
                     return Answer::Stop;
                 }
-                _ => {}
+                Err(_) => {}
             }
         }
         interrupted |= interrupts.pending();
@@ -144,10 +178,10 @@ pub(crate) fn execute<T>(
     Ok(done)
 }
 
-/// Runs `work` on a thread of its own, so that an interrupt ends the command at once.
+/// Runs `work` on a thread of its own, so that an interrupt ends the command at once: `None`.
 pub(crate) fn apart<T: Send + 'static, E: Display + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
-) -> Result<T, Failure> {
+) -> Result<Option<T>, Failure> {
     let interrupts = Interrupts::catch();
     let (sender, receiver) = mpsc::channel();
     // Detached: an interrupt does not wait for it. That nobody waits for the result any more is no
@@ -158,9 +192,9 @@ pub(crate) fn apart<T: Send + 'static, E: Display + Send + 'static>(
     })?;
     loop {
         match receiver.recv_timeout(LOOK) {
-            Ok(result) => return result.map_err(Failure::environment),
+            Ok(result) => return result.map(Some).map_err(Failure::environment),
             Err(mpsc::RecvTimeoutError::Timeout) if interrupts.pending() => {
-                return Err(Failure::interrupted(0));
+                return Ok(None);
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {}
             Err(mpsc::RecvTimeoutError::Disconnected) => {

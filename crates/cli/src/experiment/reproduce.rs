@@ -1,7 +1,8 @@
 //! `convoy reproduce`: an experiment out of the mechanism, beside what was published.
 
 use super::{
-    Done, Reproduce, Which, can_draw, execute, incomplete, into, measure, plot, print, threads,
+    Done, Reproduce, Told, Which, can_draw, execute, incomplete, into, measure, plot, print,
+    threads,
 };
 use crate::args::Common;
 use crate::build::build;
@@ -117,7 +118,10 @@ fn until_known(
             (0..jobs.len()).filter(|&index| !known.contains_key(&hashes[index])).collect();
         let start =
             |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
-        let tell = |index, outcome: &Outcome| Ok(line.and_then(|line| line(&plan, index, outcome)));
+        let tell = |index, outcome: &Outcome| {
+            let line = line.and_then(|line| line(&plan, index, outcome));
+            Ok(Told { line, ..Told::of(&plan, index, outcome) })
+        };
         let mut done = execute(common, &plan.name, wanted.len(), start, tell)?;
         for (outcome, hash) in done.outcomes.iter_mut().zip(hashes) {
             match outcome {

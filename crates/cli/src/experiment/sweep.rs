@@ -1,6 +1,6 @@
 //! `convoy sweep`: the cells of an experiment, kept one by one, in as many parts as one likes.
 
-use super::{Done, SweepArgs, can_draw, execute, incomplete, into, plot, print, threads};
+use super::{Done, SweepArgs, Told, can_draw, execute, incomplete, into, plot, print, threads};
 use crate::build::build;
 use crate::fail::Failure;
 use crate::output;
@@ -63,7 +63,8 @@ fn run_missing(
         let start =
             |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
         let mut done = execute(&args.common, &plan.name, wanted.len(), start, |index, outcome| {
-            cells.keep(&jobs[index], outcome).map_err(Failure::environment).map(|()| None)
+            cells.keep(&jobs[index], outcome).map_err(Failure::environment)?;
+            Ok(Told::of(&plan, index, outcome))
         })?;
         done.outcomes = cells.outcomes(&plan).map_err(Failure::environment)?;
         match plan.longer(&done.outcomes).map_err(Failure::usage)? {

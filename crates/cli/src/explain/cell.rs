@@ -66,7 +66,8 @@ impl Cell {
             let recorded = job.record(shared.clone()).expect("a workload or pages in a loop");
             let recorder = Rc::into_inner(shared).expect("the machine is gone");
             Ok::<_, JobError>((recorded?, recorder.into_inner()))
-        })
+        })?
+        .ok_or_else(|| Failure::interrupted(0))
     }
 
     /// Runs it, recorded, for a page.

@@ -2,7 +2,7 @@
 
 use super::Explain;
 use crate::args::Format;
-use crate::experiment::{execute, plan, run_all, threads};
+use crate::experiment::{Told, execute, plan, run_all, threads};
 use crate::fail::Failure;
 use crate::output;
 use convoy_catalogue::{EXPERIMENTS, Set};
@@ -71,12 +71,10 @@ pub(super) fn run(args: &Explain, plan: &Plan) -> Result<ExitCode, Failure> {
         all
     };
     let start = |watch: &mut Watch<Side>| pool::run(&jobs, &wanted, threads, recorded, watch);
-    let sides = execute(&args.common, "again, recorded", wanted.len(), start, |_, _| Ok(None))?;
+    let sides =
+        execute(&args.common, "again, recorded", wanted.len(), start, |_, _| Ok(Told::default()))?;
     if let Some(error) = sides.failures.first() {
         return Err(Failure::environment(error));
-    }
-    if sides.interrupted {
-        return Err(Failure::interrupted(sides.outcomes.iter().flatten().count()));
     }
     let sentence = |change: &LargeChange| {
         let [before, after] = change.cells.map(|cell| sides.outcomes[cell].as_ref());
@@ -96,6 +94,9 @@ pub(super) fn run(args: &Explain, plan: &Plan) -> Result<ExitCode, Failure> {
         text.push_str(&page_wrap(&sentence));
     }
     output::result(&args.common, text.trim_end())?;
+    if sides.interrupted {
+        return Err(Failure::interrupted(sides.outcomes.iter().flatten().count()));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -341,7 +341,8 @@ fn execute<R: Recorder + Send + 'static>(
         let point = run.record(shared.clone())?;
         let recorder = Rc::into_inner(shared).expect("the machine is gone");
         Ok::<_, VirtualError>((point, recorder.into_inner()))
-    })
+    })?
+    .ok_or_else(|| Failure::interrupted(0))
 }
 
 fn report(target: &Target, point: &VirtualPoint, analysis: &Analysis) -> ExplainReport {

@@ -43,7 +43,11 @@ pub(crate) fn sections(
         rounds,
         effort: Effort::FULL,
     };
-    let curves = replays.prediction(&record, question(cpus.clone(), None))?;
+    let whole = |question| {
+        let prediction = replays.prediction(&record, question)?;
+        if prediction.missing > 0 { Err(Failure::interrupted(0)) } else { Ok(prediction) }
+    };
+    let curves = whole(question(cpus.clone(), None))?;
     let mut blocks = vec![Block::text(&curves.verdict)];
     if let Some(doubt) = &curves.doubt {
         blocks.push(Block::text(format!("No prediction. {doubt}")));
@@ -55,7 +59,7 @@ pub(crate) fn sections(
     let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
     let name = shell_words::quote(name);
     blocks.push(Block::command(format!("convoy predict {name} --cpus {}", list.join(","))));
-    let advice = Advice::new(&record, replays.prediction(&record, question(vec![], Some(4)))?);
+    let advice = Advice::new(&record, whole(question(vec![], Some(4)))?);
     let mut fix = vec![Block::text(&advice.text)];
     fix.extend(advice.command.as_ref().map(Block::command));
     if let Some(check) = &advice.check {

@@ -50,11 +50,14 @@ pub(crate) fn rows(one: &Prediction) -> String {
 /// Returns the basis of the rows: the replay of the record, the machines, and doubts.
 pub(crate) fn foot(one: &Prediction) -> String {
     let mut said: Vec<String> = one.anchor.iter().map(|point| line(point, one)).collect();
-    said.push(format!(
-        "fitted to the record: wakeups x {:.2}, work between critical sections x {:.2}, {:.1} us \
-         of sleep before each",
-        one.anchor_wakeups, one.anchor_work, one.anchor_sleep_us
-    ));
+    // After an interrupt the record may not have been replayed.
+    if one.anchor.len() > 1 {
+        said.push(format!(
+            "fitted to the record: wakeups x {:.2}, work between critical sections x {:.2}, {:.1} \
+             us of sleep before each",
+            one.anchor_wakeups, one.anchor_work, one.anchor_sleep_us
+        ));
+    }
     if !one.order.is_empty() {
         said.push(format!("Replayed in recorded order: {}.", one.order.join(", ")));
     }
@@ -75,6 +78,15 @@ fn line(point: &Point, one: &Prediction) -> String {
     format!(
         "{}: {:.0} acquisitions per second, {:.2} us of CPU each, mean wait {:.1} us{idle}",
         point.what, point.acquisitions_per_s, point.cpu_us, point.wait_mean_us
+    )
+}
+
+/// Returns a row in a few words.
+pub(crate) fn short(row: &Row) -> String {
+    let split = if row.split > 1 { format!(", {} locks", row.split) } else { String::new() };
+    format!(
+        "{}{split}, {} CPUs, {} threads: {:+.0} % ({:+.0} to {:+.0})",
+        row.policy, row.cpus, row.threads, row.change_percent, row.low_percent, row.high_percent
     )
 }
 

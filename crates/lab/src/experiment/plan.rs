@@ -248,6 +248,13 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The grid and the point of the cell with this number.
+    pub fn cell(&self, index: usize) -> Option<(&PlannedGrid, &Point)> {
+        let points =
+            self.grids.iter().flat_map(|grid| grid.points.iter().map(move |at| (grid, at)));
+        points.flat_map(|(grid, at)| std::iter::repeat_n((grid, at), at.jobs.len())).nth(index)
+    }
+
     /// All cells in their order: grids, points, seeds.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.grids.iter().flat_map(|grid| &grid.points).flat_map(|point| &point.jobs)
