@@ -60,3 +60,8 @@ pub use shapes::SHAPES;
 pub use starvation::starvation;
 pub use visits::{Irq, READERS, WRITERS, together, visits};
 pub use zone::{Page, ZONE_SHAPES, ZoneShape, zone_scenario};
+
+/// The example of the read-me.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

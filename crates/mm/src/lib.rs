@@ -37,3 +37,8 @@ pub use bulk::{
 pub use set::{SetSize, Temperature, Unlocked};
 pub use tally::{Moments, Stats};
 pub use zone::{LockPlace, NativeZone, Setup, Zone};
+
+/// The example of the read-me.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

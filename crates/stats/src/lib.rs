@@ -80,3 +80,8 @@ pub use student::{t_cdf, t_quantile};
 pub use tail::Tail;
 pub use verdict::{Doubt, Verdict};
 pub use welch::{Welch, t_test_of};
+
+/// The example of the read-me.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

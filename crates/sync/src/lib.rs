@@ -28,6 +28,11 @@
 //! Without the feature `std`, which is on unless one says otherwise, only what is generic is left,
 //! in `no_std` and without an allocator: a kernel or a firmware implements [`Platform`].
 //!
+//! | feature | adds |
+//! |---|---|
+//! | `std` (default) | everything for threads: the locks with data, async locks, RCU, [`Native`] |
+//! | `lock_api` | the traits of that crate on the inner locks |
+//!
 //! No lock allocates but RCU, for its lists. Waiting tasks are linked through records on their own
 //! stacks.
 
