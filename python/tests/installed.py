@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""The installed package with its own program and without pyarrow.
+
+Usage: installed.py ORDERS, the program of docs/tutorial.md. `cargo xtask dist --check` runs it.
+"""
+
+import pathlib
+import sys
+import tempfile
+
+import convoy_perf as convoy
+
+
+def fails(kind, call):
+    """Returns the error of `call`, which must be a `kind`."""
+    try:
+        call()
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def main():
+    orders = sys.argv[1]
+    beside = pathlib.Path(sys.executable).parent / "convoy"
+    assert convoy.program() == str(beside), convoy.program()
+    assert convoy.version() == "0.1.0", convoy.version()
+
+    made = convoy.record([orders])
+    assert made.exit_code == 0
+    assert "waiting for `journals`" in made.verdict, made.verdict
+    assert made.explanation["locks"][0]["name"] == "journals"
+    waits = [row for row in made.activity if row["state"] == "waiting for a lock"]
+    assert waits and all(row["lock"] == "journals" for row in waits)
+    assert len({row["tid"] for row in waits}) == 12
+    assert all(row["end_ms"] >= row["start_ms"] for row in made.activity)
+
+    with tempfile.TemporaryDirectory() as place:
+        file = pathlib.Path(place, "before.json")
+        made.save(file)
+        again = convoy.Record.load(file)
+        assert again.verdict == made.verdict
+        text = pathlib.Path(place, "text.json")
+        text.write_text("no record")
+        assert fails(convoy.UsageError, lambda: convoy.Record.load(text)).code == 2
+        made.report(pathlib.Path(place, "page.html"))
+        assert pathlib.Path(place, "page.html").stat().st_size > 10_000
+
+    rows = convoy.predict(made, cpus=[2, 8], policy="sleep", rounds=1)["rows"]
+    assert [row["cpus"] for row in rows if row["policy"] == "sleep"] == [2, 8], rows
+    assert "journals" in made.fix(split=6, rounds=1)["advice"]
+
+    slow, fast = "sleep 0.03", "sleep 0.01"
+    result = convoy.compare(slow, fast, runs=8, warmup=0, seed=1)
+    assert result.verdict == "faster", result.data
+    # A slower candidate is a result, although the program exits with 1.
+    assert convoy.compare(fast, slow, runs=8, warmup=0, seed=1).verdict == "slower"
+
+    lost = fails(convoy.ConvoyError, lambda: convoy.record(["/no/such/program"]))
+    assert "/no/such/program" in str(lost), lost
+    fails(convoy.UsageError, lambda: convoy.experiment("no-such-experiment"))
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        assert "pip install" in str(fails(ImportError, lambda: made.locks))
+    file = made.path
+    assert file.exists()
+    del made
+    assert not file.exists(), "a record without a name is deleted"
+    print("convoy_perf: ok")
+
+
+if __name__ == "__main__":
+    main()
