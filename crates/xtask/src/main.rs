@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
-//! pictures | predictions | races | skew | nightly`.
+//! pictures | predictions | races | skew | dist | nightly`.
 //!
 //! `ci` is the only entry point: it accepts a change exactly if the CI server does, because the
 //! server runs nothing else (see `.ci/run`).
@@ -11,6 +11,7 @@
 
 mod ci;
 mod closing;
+mod dist;
 mod golden;
 mod mutants;
 mod nightly;
@@ -42,6 +43,11 @@ usage: cargo xtask COMMAND
                     into docs/predictions.md
   races             the recorder and the locks of convoy with, under ThreadSanitizer
   skew              what running ahead changes and saves: loads with and without it
+  dist [--machine NAME [--binary FILE]]
+                    the files of a release in target/dist, for x86_64 or aarch64; FILE: a built one
+  dist --check [--root DIR]
+                    installs and uses them where there is nothing but glibc, or in the system DIR
+  dist crates       packs the crates for the registry and uses them outside this tree
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
 /// The result of a developer command; docs/exit-codes.md lists the codes.
@@ -110,6 +116,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
             None => Ok(usage()),
         },
         ["races"] => Ok(races::run(root)?.into()),
+        ["dist", rest @ ..] => Ok(dist::run(root, rest)?.map_or_else(usage, Outcome::from)),
         ["skew"] => skew(root),
         ["nightly"] => Ok(nightly::run(root)),
         _ => Ok(usage()),

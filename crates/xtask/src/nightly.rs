@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::stage::{Ending, Pipeline, built, cargo, run as show};
-use crate::{Outcome, fuzz, golden, mutants, races};
+use crate::{Outcome, dist, fuzz, golden, mutants, races};
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
 const BUDGET: &str = "100";
@@ -100,6 +100,10 @@ pub(crate) fn run(root: &Path) -> Outcome {
         servers("verdicts.sh", "root, and a server of docs/servers.md with its load program")
     });
     pipeline.stage("hour", || servers("hour.sh", "a C compiler"));
+    // Building for a release, and installing it, is too long for every change.
+    for arguments in [&[][..], &["--check"], &["crates"]] {
+        pipeline.stage("dist", || Ok(dist::run(root, arguments)?.unwrap_or(Ending::Failed)));
+    }
     pipeline.stage("races", || races::run(root));
     // Other inputs every time; the seed is printed.
     let seed = std::process::id().to_string();

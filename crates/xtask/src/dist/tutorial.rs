@@ -1,0 +1,130 @@
+//! The tutorial of docs/tutorial.md with an installed program, in a directory that becomes `/`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context, bail, ensure};
+
+use super::build::tools;
+use super::release::{Release, must, output};
+use crate::stage::shown;
+
+/// Mounts `/proc` and `/dev` below the new root and enters it; `$0` is the root.
+const ENTER: &str = r#"mount --rbind /dev "$0/dev" && mount -t proc proc "$0/proc" &&
+    exec chroot "$0" "$@""#;
+
+/// No command of the tutorial takes longer, in seconds; a hang is an error.
+const LIMIT: &str = "300";
+
+/// A directory that becomes `/` of the programs that run in it, in namespaces of their own.
+pub(super) struct Room {
+    root: PathBuf,
+}
+
+impl Room {
+    /// A room with an installed system.
+    pub(super) fn of(root: &Path) -> anyhow::Result<Self> {
+        for directory in ["proc", "dev", "tmp"] {
+            fs::create_dir_all(root.join(directory))?;
+        }
+        Ok(Self { root: root.to_owned() })
+    }
+
+    /// A room with the shared libraries of `programs` and nothing else, not even a shell.
+    pub(super) fn bare(root: &Path, programs: &[&Path]) -> anyhow::Result<Self> {
+        let room = Self::of(root)?;
+        for program in programs {
+            let libraries = output(Command::new("ldd").arg(program))?;
+            for library in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
+                room.put(Path::new(library), library)?;
+            }
+        }
+        Ok(room)
+    }
+
+    /// Copies the file `from` to the path `to` inside.
+    pub(super) fn put(&self, from: &Path, to: &str) -> anyhow::Result<()> {
+        let to = self.root.join(to.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().context("a file is in a directory")?)?;
+        fs::copy(from, to).with_context(|| from.display().to_string())?;
+        Ok(())
+    }
+
+    /// Runs `command` inside and returns its output, whatever its exit code.
+    pub(super) fn run(&self, command: &[&str]) -> anyhow::Result<Output> {
+        let mut enter = Command::new("timeout");
+        enter.args([LIMIT, "unshare", "--mount", "--pid", "--fork", "--kill-child"]);
+        if !output(Command::new("id").arg("-u"))?.starts_with("0\n") {
+            enter.arg("--map-root-user");
+        }
+        enter.args(["sh", "-c", ENTER]).arg(&self.root).args(command);
+        enter
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        enter.env("HOME", "/tmp").env("LC_ALL", "C.UTF-8");
+        println!("{}$ {}", self.root.display(), command.join(" "));
+        enter.output().with_context(|| shown(&enter))
+    }
+
+    /// Runs `command` inside. Returns what it printed, which must contain each of `wanted`.
+    pub(super) fn expect(&self, command: &[&str], wanted: &[&str]) -> anyhow::Result<String> {
+        let result = self.run(command)?;
+        let text =
+            String::from_utf8_lossy(&result.stdout) + String::from_utf8_lossy(&result.stderr);
+        ensure!(result.status.success(), "{}: {}\n{text}", command.join(" "), result.status);
+        // A table may wrap a sentence anywhere.
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in wanted {
+            if !words.contains(part) {
+                bail!("{} did not print {part:?}:\n{text}", command.join(" "));
+            }
+        }
+        println!("{}", text.lines().find(|line| line.contains(wanted[0])).unwrap_or_default());
+        Ok(text.into_owned())
+    }
+}
+
+/// The program of the tutorial and its fixed version, for the glibc of old systems.
+pub(super) fn programs(release: &Release, triple: &str) -> anyhow::Result<[PathBuf; 2]> {
+    let path = tools(release.root)?;
+    let source = release.root.join("examples/slow-program/orders.c");
+    let target = triple.replace("-unknown", "") + ".2.17";
+    let place = release.root.join("target/dist-stage/tutorial").join(triple);
+    fs::create_dir_all(&place)?;
+    let made = [("orders", "-DJOURNALS=1"), ("orders-6", "-DJOURNALS=6")];
+    let [one, six] = made.map(|(name, journals)| (place.join(name), journals));
+    for (program, journals) in [&one, &six] {
+        let mut compile = Command::new("cargo-zigbuild");
+        compile.env("PATH", &path).args(["zig", "cc", "--", "-target", &target]);
+        compile.args(["-O1", "-g", "-pthread", "-fno-sanitize=all", journals, "-o"]);
+        must(compile.arg(program).arg(&source))?;
+    }
+    Ok([one.0, six.0])
+}
+
+/// Follows the tutorial inside `room` with its program `convoy`.
+pub(super) fn follow(room: &Room, convoy: &str, programs: &[PathBuf; 2]) -> anyhow::Result<()> {
+    let [orders, orders_6] = ["/tmp/orders", "/tmp/orders-6"];
+    room.put(&programs[0], orders)?;
+    room.put(&programs[1], orders_6)?;
+    let record = "/tmp/before.json";
+    room.expect(&[convoy, "--version"], &["convoy"])?;
+    // The diagnosis: which lock, where it is acquired, and the cause.
+    room.expect(
+        &[convoy, "record", "-o", record, "--", orders],
+        &["waiting for `journals`", "orders.c:36", "1200 orders"],
+    )?;
+    room.expect(&[convoy, "explain", record], &["longest convoy at `journals`"])?;
+    room.expect(&[convoy, "report", record, "-o", "/tmp/before.html"], &[""])?;
+    room.expect(
+        &[convoy, "predict", record, "--cpus", "2,8,32", "--policy", "sleep"],
+        &["limits the program"],
+    )?;
+    room.expect(&[convoy, "fix", record, "--split", "6"], &["Splitting `journals` into 6 locks"])?;
+    room.expect(
+        &[convoy, "compare", "--no-shell", "--runs", "8", orders, orders_6],
+        &["Faster: /tmp/orders-6"],
+    )?;
+    Ok(())
+}
