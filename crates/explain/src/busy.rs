@@ -4,7 +4,8 @@
 use convoy_record::account::seconds;
 use convoy_record::runtimes::runtime;
 use convoy_record::{
-    Account, Doing, Hot, Kind, Lock, Process, Record, Times, runnable, threads, total,
+    Account, CONDITION_OF, Doing, Hot, Kind, Lock, Process, Record, Site, Times, runnable, threads,
+    total,
 };
 use std::collections::BTreeMap;
 
@@ -34,7 +35,8 @@ const FEW: u64 = 100;
 /// Everything of the kind in a process.
 pub(crate) fn of_process(record: &Record, process: &Process) -> Vec<Diagnosis> {
     let mut all: Vec<Diagnosis> = Vec::new();
-    all.extend(process.locks.iter().filter_map(|lock| herd(record, process, lock)));
+    let own = process.locks.iter().chain(&process.futexes);
+    all.extend(own.filter_map(|lock| herd(record, process, lock)));
     all.extend(process.locks.iter().filter_map(|lock| readers(process, lock)));
     all.extend(false_sharing(process));
     all.extend(spinning(record, process));
@@ -51,25 +53,50 @@ fn of_cpu(process: &Process, cost_s: f64) -> Option<f64> {
 /// A broadcast wakes many threads for what one of them does.
 fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let waiting = || lock.sites.iter().filter(|site| site.act == "wait");
-    let (waits, failed, futile) = waiting().fold((0, 0, 0), |(waits, failed, futile), site| {
-        (waits + site.wait.count, failed + site.failed, futile + site.futile)
-    });
-    let signals = lock.sites.iter().filter(|site| site.act == "signal");
-    let from = signals.clone().max_by_key(|site| site.count)?;
-    let signals = total(signals.map(|site| site.count));
-    let woken = waits.saturating_sub(failed);
-    let is_herd = lock.kind == Kind::Condition
-        && futile >= FEW
-        && futile as f64 >= HERD * woken as f64
-        && woken > 2 * signals
-        && woken - futile.min(woken) < 2 * signals;
-    if !is_herd {
+    let sum = |of: fn(&Site) -> u64| total(waiting().map(of));
+    let (failed, futile, passed) =
+        (sum(|site| site.failed), sum(|site| site.futile), sum(|site| site.passed));
+    let signalling = || lock.sites.iter().filter(|site| site.act == "signal");
+    let from = signalling().max_by_key(|site| site.count);
+    let signals = total(signalling().map(|site| site.count));
+    let woken = sum(|site| site.wait.count).saturating_sub(failed);
+    // Past libc only broadcasts are counted, with the threads that they woke; or each thread wakes
+    // the next one.
+    let by_broadcasts = total(signalling().map(|site| site.contended));
+    let is_past_libc = by_broadcasts > 0 || passed > 0;
+    let useful = woken.saturating_sub(futile);
+    let wakes_many = if is_past_libc {
+        by_broadcasts > 2 * signals && 2 * by_broadcasts > woken || 2 * passed > woken
+    } else {
+        woken > 2 * signals && useful < 2 * signals
+    };
+    let is_futile = futile >= FEW && futile as f64 >= HERD * woken as f64;
+    if lock.kind != Kind::Condition || !is_futile || !wakes_many {
         return None;
     }
     let price = record.program.prices_ns.get("wakeup").map_or(WAKEUP_S, |price| price[1] / 1e9);
     let cost_s = futile as f64 * price.max(1e-6);
     let waiter = waiting().max_by_key(|site| site.wait.count)?;
-    let each = woken as f64 / signals.max(1) as f64;
+    let named = if lock.name.starts_with(CONDITION_OF) {
+        "a condition".to_owned()
+    } else {
+        format!("`{}`", lock.name)
+    };
+    let calls = match from {
+        Some(from) => {
+            let each = (if is_past_libc { by_broadcasts } else { woken }) as f64 / signals as f64;
+            let at = &from.place;
+            format!(
+                "{at} broadcasts on {named}, and each of {signals} calls wakes {each:.0} threads"
+            )
+        }
+        None => format!("Broadcasts on {named} wake one thread after the other"),
+    };
+    let most = if is_past_libc {
+        "most do next to nothing and wait again"
+    } else {
+        "most find nothing to do and wait again"
+    };
     Some(Diagnosis {
         ill: Ill::ThunderingHerd,
         pid: process.pid,
@@ -78,9 +105,8 @@ fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
         weight: None,
         cost_s,
         sentence: format!(
-            "{} broadcasts on `{}`, and each of {signals} calls wakes {each:.0} threads in {}, of \
-             which most find nothing to do and wait again ({futile} times): a thundering herd.",
-            from.place, lock.name, waiter.place
+            "{calls} in {}, of which {most} ({futile} times): a thundering herd.",
+            waiter.place
         ),
         cure: "Call pthread_cond_signal (notify_one) once for each item instead.".to_owned(),
     })

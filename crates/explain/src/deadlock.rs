@@ -12,7 +12,7 @@ pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
     let waits: BTreeMap<u64, &Pending> = process
         .pending
         .iter()
-        .filter(|one| one.owner != 0 && one.act != "wait" && one.wait_s > LONG_S)
+        .filter(|one| one.owner != 0 && one.act != "wait" && one.wait_s > LONG_S && !one.timed)
         .filter(|one| !is_signal(process, one))
         .map(|one| (one.thread, one))
         .collect();
@@ -53,7 +53,7 @@ fn is_signal(process: &Process, wait: &Pending) -> bool {
 pub(crate) fn stuck(process: &Process) -> Vec<&Pending> {
     let is_lock = |one: &&Pending| {
         let kinds = [Kind::Mutex, Kind::Rwlock, Kind::Spinlock, Kind::Semaphore];
-        kinds.contains(&one.kind) && one.act != "wait" && one.wait_s > LONG_S
+        kinds.contains(&one.kind) && one.act != "wait" && one.wait_s > LONG_S && !one.timed
     };
     let waits = process.pending.iter().filter(is_lock);
     if process.is_stuck { waits.collect() } else { Vec::new() }
@@ -106,6 +106,8 @@ mod tests {
         assert!(threads(vec![wait(1, 2), wait(2, 3)]).is_empty());
         let short = Pending { wait_s: 0.01, ..wait(2, 1) };
         assert!(threads(vec![short, wait(1, 2)]).is_empty());
+        let timed = Pending { timed: true, ..wait(1, 1) };
+        assert!(threads(vec![timed]).is_empty());
         // A worker that waits for its next task.
         let signal = Pending { kind: Kind::Semaphore, ..wait(1, 1) };
         assert!(threads(vec![signal]).is_empty());

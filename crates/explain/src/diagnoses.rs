@@ -27,10 +27,13 @@ const OVERTAKEN: f64 = 4.0;
 const LINKS: usize = 3;
 /// Samples that are enough to say what owners did.
 const FEW: u64 = 5;
-/// A hog holds the lock for this part of the run, seconds over seconds.
-const HOGGED: f64 = 0.6;
-/// The same of a place that acquires it again and again.
+/// A place that acquires the lock again and again holds it for this part of the run at least.
 const HELD: f64 = 0.05;
+/// CPU time of a critical section beyond which it is long however often its owner loses the CPU,
+/// seconds: a third of what schedulers of Linux give a thread at once (3 ms).
+const LONG_CPU_S: f64 = 1e-3;
+/// Part of the waiting for such a section that makes lost CPUs the reason all the same.
+const MOSTLY: f64 = 2.0 / 3.0;
 
 /// What to do about owners without CPUs.
 const CONVOY: &str = "Run fewer threads, or shorten the section; `convoy fix` on this record says \
@@ -144,12 +147,13 @@ pub fn diagnose(record: &Record) -> Vec<Diagnosis> {
     all
 }
 
-/// Sets the weight of each diagnosis.
+/// Sets the weight of each diagnosis. Loops that wait for a moment before they sleep weigh little
+/// where threads mostly sleep.
 fn weigh(all: &mut [Diagnosis], record: &Record) {
     let busy_s = convoy_record::busy_s(record);
     let cpu_s: f64 = record.processes.iter().map(|process| process.cpu_s).sum();
     for one in all {
-        let of_cpu = [Ill::ThunderingHerd, Ill::ReaderCounter, Ill::FalseSharing, Ill::Spinning];
+        let of_cpu = [Ill::ThunderingHerd, Ill::ReaderCounter, Ill::FalseSharing];
         let time_s = if of_cpu.contains(&one.ill) { cpu_s } else { busy_s };
         one.weight = (one.share.is_some() && time_s > 0.0).then(|| (one.cost_s / time_s).min(1.0));
     }
@@ -341,13 +345,15 @@ fn preempted(subject: &Subject<'_>) -> Option<Reason> {
         Some(held) => (held.preempted_s / held.total_s).max(holder.preempted.min(REASON)),
         None => holder.preempted,
     };
-    if lost < REASON || holder.ran.is_none() {
+    let lost_most = holder.preempted.max(lost);
+    let is_long = subject.service_s(holder) > LONG_CPU_S && lost_most < MOSTLY;
+    if lost < REASON || holder.ran.is_none() || is_long {
         return None;
     }
     let why = format!(
         "{}; the owner had lost its CPU during {} of that time: a lock convoy",
         holds(subject, holder),
-        percent(holder.preempted.max(lost))
+        percent(lost_most)
     );
     Some((Ill::OwnerPreempted, why, CONVOY.to_owned()))
 }
@@ -359,12 +365,9 @@ fn hog(subject: &Subject<'_>) -> Option<Reason> {
     let site = subject.lock.sites.iter().find(hogs)?;
     let held_s = site.hold_on.total_s + site.hold_off.total_s;
     let is_other = subject.place != holder.place;
-    let is_hog = site.threads <= 2
-        && subject.hold_s(holder.place) > LONG_S
-        && held_s > HOGGED * subject.process.seconds;
     // A lock that is seldom held may be acquired often while a thread wakes up.
-    let again = holder.again >= 1.0 && held_s > HELD * subject.process.seconds;
-    if !is_other || !is_hog && !again {
+    let is_hog = holder.again >= 1.0 && held_s > HELD * subject.process.seconds;
+    if !is_other || !is_hog {
         return None;
     }
     let why = format!(
@@ -389,7 +392,11 @@ fn long(subject: &Subject<'_>) -> Option<Reason> {
     if hold_s < LONG_S {
         return None;
     }
-    let why = format!("{}, {} at a time", held(subject), seconds(hold_s));
+    let lost = subject.holder.as_ref().filter(|holder| holder.preempted >= REASON);
+    let lost = lost.map_or(String::new(), |holder| {
+        format!("; its owner had no CPU during {} of that time", percent(holder.preempted))
+    });
+    let why = format!("{}, {} at a time{lost}", held(subject), seconds(hold_s));
     let cure = "Make that section shorter, or split what the lock guards; another lock will not \
                 help.";
     Some((Ill::LongSection, why, cure.to_owned()))

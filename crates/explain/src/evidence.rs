@@ -1,10 +1,12 @@
 //! What is known of the locks of a recorded program, as the diagnoses ask for it: how much waiting
 //! cost, which place held a lock, and what its owners did meanwhile.
 
-use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen, threads};
+use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen, Times, threads};
 
 /// Samples of owners that are enough to say what they did.
 const FEW: u64 = 5;
+/// Samples that tell which place held a lock for how much of the waiting.
+const LOOKS: u64 = 20;
 /// Part of the waiting whose places count the waiting threads.
 const MOST: f64 = 0.9;
 
@@ -113,6 +115,17 @@ impl<'a> Subject<'a> {
         }
     }
 
+    /// CPU time of a critical section at the place of the holder, seconds.
+    pub(crate) fn service_s(&self, holder: &Holder<'_>) -> f64 {
+        /// Sections in which the owner kept its CPU that are enough to go by.
+        const FEW: u64 = 3;
+        let sites = self.lock.sites.iter().filter(|site| site.place == holder.place);
+        let mut kept = Times::default();
+        sites.for_each(|site| kept.add(&site.hold_on));
+        let all_s = self.hold_s(holder.place);
+        if kept.count >= FEW { kept.mean_s().min(all_s) } else { holder.ran.unwrap_or(0.0) * all_s }
+    }
+
     /// A distribution of holds over the places of the lock, mean in seconds.
     pub(crate) fn hold_s(&self, place: &str) -> f64 {
         let sites = self.lock.sites.iter().filter(|site| site.place == place || place.is_empty());
@@ -125,6 +138,27 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// The cause with the place that held the lock during most of the waiting.
+fn most_holding<'a>(causes: &[&'a Cause]) -> Option<&'a Cause> {
+    // A thread in a queue waits for one owner after the other, and only looks show which.
+    let looks: u64 = convoy_record::total(causes.iter().map(|cause| cause.samples()));
+    let weight = |cause: &Cause| {
+        let wait_s = if looks >= LOOKS { 1e-9 * cause.wait_s } else { cause.wait_s };
+        wait_s + cause.samples() as f64 * if looks >= LOOKS { 1.0 } else { 1e-9 }
+    };
+    let held = |cause: &&&Cause| !cause.held_at.is_empty();
+    let known: f64 = causes.iter().filter(held).map(|cause| weight(cause)).sum();
+    let all: f64 = causes.iter().map(|cause| weight(cause)).sum();
+    // Where most owners are not known, those that are may be others.
+    let sum = |place: &str| -> f64 {
+        let of = causes.iter().filter(|cause| cause.held_at == place);
+        of.map(|cause| weight(cause)).sum()
+    };
+    causes.iter().copied().filter(|cause| known < all / 2.0 || !cause.held_at.is_empty()).max_by(
+        |a, b| sum(&a.held_at).total_cmp(&sum(&b.held_at)).then(weight(a).total_cmp(&weight(b))),
+    )
+}
+
 impl<'a> Holder<'a> {
     fn of(process: &'a Process, lock: &Lock) -> Option<Self> {
         let causes: Vec<&Cause> = process
@@ -132,21 +166,7 @@ impl<'a> Holder<'a> {
             .iter()
             .filter(|cause| cause.lock == lock.name && cause.kind == lock.kind)
             .collect();
-        let weight = |cause: &Cause| cause.wait_s + 1e-9 * cause.samples() as f64;
-        let held = |cause: &&&Cause| !cause.held_at.is_empty();
-        let known: f64 = causes.iter().filter(held).map(|cause| weight(cause)).sum();
-        let all: f64 = causes.iter().map(|cause| weight(cause)).sum();
-        // Where most owners are not known, those that are may be others.
-        let sum = |place: &str| -> f64 {
-            let of = causes.iter().filter(|cause| cause.held_at == place);
-            of.map(|cause| weight(cause)).sum()
-        };
-        let most = causes
-            .iter()
-            .filter(|cause| known < all / 2.0 || !cause.held_at.is_empty())
-            .max_by(|a, b| {
-                sum(&a.held_at).total_cmp(&sum(&b.held_at)).then(weight(a).total_cmp(&weight(b)))
-            })?;
+        let most = most_holding(&causes)?;
         let own: Vec<&&Cause> =
             causes.iter().filter(|cause| cause.held_at == most.held_at).collect();
         let total = |of: fn(&Cause) -> f64| own.iter().map(|cause| of(cause)).sum::<f64>();

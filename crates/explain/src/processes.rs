@@ -2,7 +2,7 @@
 //! wakeups that the kernel saw, or else shared semaphores.
 
 use convoy_record::account::seconds;
-use convoy_record::{Doing, Kind, Process, Record, Scheduling, total};
+use convoy_record::{Doing, Kind, Lock, Process, Record, Scheduling, total};
 use std::collections::BTreeMap;
 
 use crate::diagnoses::{Diagnosis, Ill, percent};
@@ -38,7 +38,13 @@ fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Diagnosis> 
     if woken < FEW || (mutual as f64) < MUTUAL * woken as f64 || concerned.len() < 2 {
         return None;
     }
-    let cost_s: f64 = concerned.iter().map(|one| one.1.asleep_by_others_s).sum();
+    // Waits for locks that processes share have diagnoses of their own, with owners.
+    let locks_s = |process: &Process| -> f64 {
+        process.locks.iter().filter(|lock| lock.is_lock()).map(Lock::wait_s).sum()
+    };
+    let rest_s =
+        |one: &&&(&Process, Scheduling)| (one.1.asleep_by_others_s - locks_s(one.0)).max(0.0);
+    let cost_s: f64 = concerned.iter().map(|one| rest_s(&one)).sum();
     let time_s: f64 = concerned.iter().map(|one| one.0.seconds).sum();
     let processes: Vec<&Process> = concerned.iter().map(|one| one.0).collect();
     let share = (cost_s / time_s.max(f64::MIN_POSITIVE)).min(1.0);

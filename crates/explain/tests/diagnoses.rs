@@ -88,17 +88,31 @@ fn a_chain_names_the_other_lock() {
 }
 
 #[test]
-fn a_hog_is_one_thread_and_holds_the_lock_nearly_always() {
-    let hog = |held_s: f64, threads: u64| {
+fn a_hog_acquires_the_lock_again_while_others_wake_up() {
+    let hog = |held_s: f64, again: u64| {
         let mut lock = mutex();
         lock.sites[1].hold_on = times(300, held_s / 300.0);
         lock.sites[1].hold_off = Times::default();
-        lock.sites[1].threads = threads;
-        process(lock, cause(0.95, vec![seen(Doing::Runs, "", 100)]))
+        let one = cause(0.95, vec![seen(Doing::Runs, "", 100)]);
+        process(lock, Cause { again, ..one })
     };
-    assert_eq!(ill(hog(0.9, 1)), Some(Ill::Hog));
-    assert_eq!(ill(hog(0.9, 8)), Some(Ill::LongSection));
-    assert_eq!(ill(hog(0.3, 1)), Some(Ill::LongSection));
+    assert_eq!(ill(hog(0.9, 3000)), Some(Ill::Hog));
+    // It sleeps between sections, and the others get the lock meanwhile.
+    assert_eq!(ill(hog(0.9, 100)), Some(Ill::LongSection));
+    assert_eq!(ill(hog(0.3, 0)), Some(Ill::LongSection));
+}
+
+#[test]
+fn a_section_that_takes_long_on_a_cpu_is_long_on_a_full_machine_too() {
+    let full = |cpu_s: f64, ran: f64| {
+        let mut lock = mutex();
+        lock.sites[1].hold_on = times(20, cpu_s);
+        process(lock, cause(ran, vec![seen(Doing::Runs, "", 100)]))
+    };
+    let said = verdict(&record(full(2e-3, 0.5)));
+    assert!(said.contains("at a time; its owner had no CPU during 50 %"), "{said}");
+    assert_eq!(ill(full(2e-3, 0.2)), Some(Ill::OwnerPreempted), "hardly anything else counts");
+    assert_eq!(ill(full(50e-6, 0.5)), Some(Ill::OwnerPreempted));
 }
 
 #[test]
@@ -159,6 +173,32 @@ fn a_herd_wakes_in_vain_and_a_phase_does_not() {
     };
     assert_eq!(ill(herd(18_000)), Some(Ill::ThunderingHerd));
     assert_eq!(ill(herd(20)), None);
+}
+
+#[test]
+fn a_herd_past_libc_does_next_to_nothing_between_two_wakeups() {
+    let herd = |futile: u64, woken: u64, passed: u64| {
+        let wait =
+            Site { wait: times(20_000, 1e-3), futile, passed, ..site("worker", "wait", 20_000) };
+        let notify = Site { contended: woken, ..site("push", "signal", 1500) };
+        let sites = if woken > 0 { vec![wait, notify] } else { vec![wait] };
+        let name = "condition of worker".to_owned();
+        let lock = Lock { name, kind: Kind::Condition, instances: 1, sites, ..Lock::default() };
+        let mut process = process(Lock::default(), Cause::default());
+        (process.locks, process.futexes) = (Vec::new(), vec![lock]);
+        process
+    };
+    let said = verdict(&record(herd(19_000, 19_500, 0)));
+    let expected = "push broadcasts on a condition, and each of 1500 calls wakes 13 threads in \
+                    worker, of which most do next to nothing and wait again (19000 times): a \
+                    thundering herd.";
+    assert!(said.starts_with(expected), "{said}");
+    // Work for all; and one item after the other, with a call for each.
+    assert_eq!(ill(herd(2000, 19_500, 0)), None);
+    assert_eq!(ill(herd(19_000, 0, 0)), None);
+    // A library wakes the first thread, and that one the next.
+    assert_eq!(ill(herd(19_000, 0, 18_000)), Some(Ill::ThunderingHerd));
+    assert_eq!(ill(herd(19_000, 1000, 18_000)), Some(Ill::ThunderingHerd));
 }
 
 #[test]

@@ -191,9 +191,14 @@ impl Detail {
         store_callers(words, &callers(words[D_SITE].load(Relaxed)));
     }
 
-    /// Adds to one of its plain numbers.
+    /// Adds one to one of its plain numbers.
     pub(crate) fn add(self, word: usize) {
-        add(&self.here()[word], 1);
+        self.add_many(word, 1);
+    }
+
+    /// The same of more.
+    pub(crate) fn add_many(self, word: usize, many: u64) {
+        add(&self.here()[word], many);
     }
 
     /// Adds a time that stands for `weight` of them.

@@ -10,7 +10,7 @@ use crate::owners::Cause;
 use crate::real;
 use crate::thread::Thread;
 use crate::waiters::Waiters;
-use crate::{native, stack, wakes};
+use crate::{native, process, stack, wakes};
 
 /// Operations of futex(2), without their flags: those that wait, and those that wake.
 const WAITS: [usize; 4] = [0, 6, 9, 13];
@@ -65,6 +65,7 @@ fn wait(arguments: &Arguments, site: usize) -> isize {
         all.is_own_of(thread.id()) && PARKED.contains(&(arguments[3] as u32))
     });
     let asked = ticks();
+    let is_futile = thread.did_little(place, asked);
     waiters.inspect(|all| all.enter(asked));
     thread.shows(FUTEX, word, place, (0, asked));
     thread.sleeps();
@@ -82,6 +83,10 @@ fn wait(arguments: &Arguments, site: usize) -> isize {
     let (Some(key), Some(detail)) = (key, detail) else { return result };
     waited(thread, detail, asked, got, !is_parked && arguments[3] == CONTENDED);
     detail.add(if error == 0 { D_CONTENDED } else { D_FAILED });
+    if is_futile {
+        detail.add(D_FUTILE);
+    }
+    thread.waited_at(place, [asked, got], Some(detail).filter(|_| error == 0));
     let lock = if is_parked { 0 } else { word };
     let blamed = wakes::blamed(thread, (word, place), [asked, got]).filter(|_| error == 0);
     Cause::of_wake(thread, (lock, place), (detail.index(), [asked, got]), blamed);
@@ -108,9 +113,17 @@ fn wake(arguments: &Arguments, site: usize) -> isize {
         _ => stack::context(site, core::ptr::from_ref(&site)).unwrap_or(site),
     };
     wakes::wakes(thread, word, place, now);
-    let had_it = all.gives(thread.id()) || hold.is_some();
+    // An owner that was faster than the threads that it woke has waited for the lock some time.
+    let has_waited = thread.own(O_WAITED_ON) == word as u64;
+    let had_it = all.gives(thread.id()) || hold.is_some() || has_waited;
+    process::file().inspect(|file| thread.passes_on(file, all));
     let result = real::syscall(arguments);
     all.gave(had_it);
+    let wakes_all = arguments[3] as u32 > 1 && result > 0;
+    if wakes_all && let Some(at) = stack::context(site, core::ptr::from_ref(&site)) {
+        let detail = thread.detail(thread.count(BROADCAST, word, at));
+        detail.inspect(|detail| detail.add_many(D_CONTENDED, result as u64));
+    }
     if let Some(hold) = &hold {
         thread.held(hold, kept, now);
     }

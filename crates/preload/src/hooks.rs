@@ -371,7 +371,10 @@ pub(crate) fn leave(give: &Real, lock: usize) -> c_int {
 pub(crate) fn post(give: &Real, lock: usize) -> c_int {
     let Some(thread) = Thread::current() else { return give.call([lock, 0, 0, 0]) };
     let Some(all) = Waiters::known(lock) else { return release(give, lock) };
-    let had_it = all.gives(thread.id()) || thread.is_timed(lock);
+    // In a handler of a signal that interrupted its wait, the thread has nothing.
+    let waits = thread.get(S_WAITS) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+    let is_waiting = waits == lock as u64;
+    let had_it = !is_waiting && (all.gives(thread.id()) || thread.is_timed(lock));
     let result = release(give, lock);
     all.gave(had_it);
     result

@@ -37,6 +37,7 @@ mod process;
 mod real;
 mod robust;
 mod room;
+mod rounds;
 mod spare;
 mod stack;
 mod thread;

@@ -144,6 +144,12 @@ impl Waiters {
         owner == thread && waits >= OWN_AFTER
     }
 
+    /// The one thread that waits for it, by its [`id`](crate::thread::Thread::id).
+    pub(crate) fn only_waiter(self) -> Option<u64> {
+        let known = self.0[L_WAITER].load(Relaxed);
+        (known != MANY).then_some(known & ((1 << WAITS_SHIFT) - 1))
+    }
+
     /// A thread has it now.
     pub(crate) fn took(self, thread: u64) {
         self.0[L_OWNER].store(thread, Relaxed);

@@ -107,6 +107,9 @@ pub struct Pending {
     /// Whether the owner has ended without releasing it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub owner_ended: bool,
+    /// Whether the wait ends at a time limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub timed: bool,
 }
 
 /// One wait of the sample.

@@ -47,6 +47,30 @@ fn without_templates_before(name: &str) -> &str {
     name
 }
 
+/// The name of a function without the type that it returns, which the names of templates begin
+/// with:
+/// `f` of `void f<int>(int)`.
+pub(crate) fn without_result(name: &str) -> &str {
+    // `operator new`, and the names of Rust's implementations of traits.
+    if name.contains("operator") || name.starts_with('<') {
+        return name;
+    }
+    let (mut depth, mut from) = (0_usize, 0);
+    for (at, one) in name.char_indices() {
+        match one {
+            // Its arguments.
+            '(' if depth == 0 && at > from && !name[at..].contains(")::") => break,
+            // `f [clone .cold]`.
+            '[' if depth == 0 => return name,
+            '<' | '(' | '{' => depth += 1,
+            '>' | ')' | '}' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 => from = at + 1,
+            _ => {}
+        }
+    }
+    &name[from..]
+}
+
 /// A name without the arguments of its templates.
 fn without_templates(name: &str) -> String {
     let mut depth = 0_usize;
@@ -84,6 +108,28 @@ mod tests {
         assert_eq!(found.as_deref(), Some("std::condition_variable::wait"));
         assert_eq!(whole("append", "Wal::append(int)").as_deref(), Some("Wal::append(int)"));
         assert_eq!(whole("main", "main"), None);
+    }
+
+    #[test]
+    fn templates_lose_the_type_that_they_return() {
+        for (name, short) in [
+            (
+                "void std::__wait<int, f()::{lambda()#1}>(int const*)",
+                "std::__wait<int, f()::{lambda()#1}>(int const*)",
+            ),
+            (
+                "unsigned long Table<int>::find<char const*>(char const*) const",
+                "Table<int>::find<char const*>(char const*) const",
+            ),
+            ("operator new(unsigned long)", "operator new(unsigned long)"),
+            ("(anonymous namespace)::Pool::run(int)", "(anonymous namespace)::Pool::run(int)"),
+            ("<a::B as c::D>::e", "<a::B as c::D>::e"),
+            ("main.(*Ledger).Book", "main.(*Ledger).Book"),
+            ("f(int) [clone .cold]", "f(int) [clone .cold]"),
+            ("g.part.0 [clone .cold]", "g.part.0 [clone .cold]"),
+        ] {
+            assert_eq!(without_result(name), short);
+        }
     }
 
     #[test]

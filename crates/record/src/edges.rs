@@ -187,6 +187,7 @@ impl Book<'_> {
                 owner: wait.owner,
                 held_at: self.place(wait.edge.held, wait.edge.held_detail),
                 owner_ended: wait.owner_ended,
+                timed: wait.is_timed,
             }
         };
         waits.iter().map(pending).collect()
@@ -261,7 +262,8 @@ impl Raw {
                 let same = |one: &&Wait| one.thread == wait.thread && one.since == wait.since;
                 look.waits.iter().find(same).copied().unwrap_or(*wait)
             };
-            waits.extend(wait.as_ref().map(seen));
+            let left = |wait: &&Wait| look.left.contains(&(wait.thread, wait.since));
+            waits.extend(wait.as_ref().filter(|wait| !left(wait)).map(seen));
         }
         (process.hot, process.samples) = std::mem::take(&mut look.hot);
         process.looks = look.count;

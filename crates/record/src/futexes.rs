@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::join::sorted;
-use crate::layout::{CONTEXT, FUTEX, KIND_SHIFT};
+use crate::layout::{BROADCAST, CONTEXT, FUTEX, KIND_SHIFT};
 use crate::names::{Names, named_after};
 use crate::parked::{Context, Waits, name, only_waits};
 use crate::raw::Seen;
@@ -14,10 +14,17 @@ use crate::wrappers::{is_of_locks, passes_on};
 
 /// The bit of the number of a call stack that says that the wait was one in futex(2).
 const WORDS: u64 = 1 << 32;
+/// The same of a call that woke several threads.
+const WAKES: u64 = 1 << 33;
 
 /// What stands in [`Waits`] for the call stack at a site.
 pub(crate) fn number(kind: u64, site: u64) -> u64 {
-    site & !CONTEXT | if kind == FUTEX { WORDS } else { 0 }
+    let bit = match kind {
+        FUTEX => WORDS,
+        BROADCAST => WAKES,
+        _ => 0,
+    };
+    site & !CONTEXT | bit
 }
 
 /// What a call stack waits for or releases.
@@ -39,6 +46,10 @@ pub(crate) struct Futexes {
 /// What functions do, by their names, the innermost first.
 fn of_names(inner: &[String]) -> (Kind, &'static str) {
     let low: Vec<String> = inner.iter().map(|name| name.to_ascii_lowercase()).collect();
+    // It is built of a mutex and a condition.
+    if low.iter().any(|name| name.contains("barrier")) {
+        return (Kind::Barrier, "wait");
+    }
     for name in &low {
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         let last = name.rsplit("::").next().unwrap_or(name);
@@ -99,16 +110,25 @@ impl Futexes {
         let all = contexts.iter().map(|(number, one)| (*number, Use::of(one, names)));
         let mut this = Self { uses: all.collect(), ..Self::default() };
         let mut found: BTreeMap<u64, Vec<(u64, Site)>> = BTreeMap::new();
+        let mut wakes = found.clone();
         waits.retain(|&(number, address), site| {
-            let is_other = number & WORDS == 0;
-            if !is_other {
-                found.entry(address).or_default().push((number & !WORDS, site.clone()));
-            }
-            is_other
+            let to = match number & (WORDS | WAKES) {
+                0 => return true,
+                WORDS => &mut found,
+                _ => &mut wakes,
+            };
+            to.entry(address).or_default().push((number & !(WORDS | WAKES), site.clone()));
+            false
         });
         let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
         for (address, sites) in found {
-            let Some(lock) = this.lock(address, &sites, names, seen) else { continue };
+            let Some(mut lock) = this.lock(address, &sites, names, seen) else { continue };
+            let wakes = wakes.remove(&address).filter(|_| lock.kind == Kind::Condition);
+            for (number, site) in wakes.unwrap_or_default() {
+                let Some(Use { place, .. }) = this.uses.get(&number) else { continue };
+                let act = "signal".to_owned();
+                lock.sites.push(Site { place: place.clone(), act, ..site });
+            }
             for (number, _) in &sites {
                 this.called.insert((*number, address), (lock.name.clone(), lock.kind));
             }
@@ -183,7 +203,7 @@ impl Futexes {
 impl Use {
     /// Whether it is about something that a thread owns until it wakes another one.
     pub(crate) fn has_owner(&self) -> bool {
-        self.kind != Kind::Condition
+        ![Kind::Condition, Kind::Barrier].contains(&self.kind)
     }
 }
 

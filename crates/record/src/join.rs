@@ -34,6 +34,26 @@ impl Lock {
     }
 }
 
+impl Site {
+    /// Adds what happened at the same place with another lock or in another thread.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.count = total([self.count, other.count]);
+        self.contended = total([self.contended, other.contended]);
+        self.failed = total([self.failed, other.failed]);
+        self.threads = total([self.threads, other.threads]);
+        self.regulars = total([self.regulars, other.regulars]);
+        self.hold_on.add(&other.hold_on);
+        self.hold_off.add(&other.hold_off);
+        self.wait.add(&other.wait);
+        self.think_on.add(&other.think_on);
+        self.think_off.add(&other.think_off);
+        self.handoff.add(&other.handoff);
+        self.acquire.add(&other.acquire);
+        self.futile = total([self.futile, other.futile]);
+        self.passed = total([self.passed, other.passed]);
+    }
+}
+
 impl Waiters {
     pub(crate) fn add(&mut self, other: &Self) {
         if other.longest_s > self.longest_s {

@@ -17,7 +17,7 @@ pub use waits::*;
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 10;
+pub const VERSION: u64 = 11;
 
 /// Name of the file with the number of pages that all processes together may still use.
 pub const BUDGET: &[u8] = b"budget";
@@ -348,6 +348,9 @@ pub const YIELD: u64 = 9;
 /// A wait in futex(2) that went through libc's `syscall`. Its site is a call stack if there was
 /// room for one.
 pub const FUTEX: u64 = 10;
+/// A call of futex(2) that was to wake more than one thread: the threads that it woke are its
+/// [`D_CONTENDED`].
+pub const BROADCAST: u64 = 11;
 /// What stands for the lock of [`YIELD`].
 pub const YIELDS_LOCK: usize = 1;
 
@@ -370,6 +373,8 @@ pub const D_SHARDS: usize = 3;
 pub const D_LOCK: usize = 4;
 /// The key: the call site.
 pub const D_SITE: usize = 5;
+/// Wakeups that a thread which had waited at the place gave on to another one that waited there.
+pub const D_PASSED: usize = 6;
 /// What the callers of the function around the call site return to, the nearest first, when a
 /// thread first waited; 1 and zeros: not known.
 pub const D_CALLERS: usize = 8;
@@ -475,7 +480,8 @@ pub const fn place(lock: u64, site: u64, count: usize) -> usize {
 
 const _: () = {
     assert!(S_LOCK_PHASES + LOCK_PHASE_COUNT <= S_LINES);
-    assert!(S_GROWN < S_TAKEN && S_ENDED + ENDED_COUNT * ENDED_WORDS <= S_PHASES);
+    assert!(S_GROWN < S_TAKEN && S_ENDED + ENDED_COUNT * ENDED_WORDS <= S_ROUNDS);
+    assert!(S_ROUNDS + 2 * ROUND_WORDS <= S_PHASES);
     assert!(S_GROWN < S_PHASES && DETAIL_COUNT <= 1 << Told::DETAIL_BITS);
     // Lines of the cache begin where lines begin, and tables where pages do.
     assert!((FEW | FEW_WORDS).is_multiple_of(LINE_WORDS));

@@ -40,6 +40,12 @@ pub const N_LOCK: usize = 3;
 /// Where that thread woke others, with the kind of that call, as in [`E_HELD`].
 pub const N_HELD: usize = 4;
 
+/// The last two places at which the thread waited in futex(2).
+pub const S_ROUNDS: usize = 96;
+/// Words of each: the place, when the last wait there ended in ticks, how many of them the thread
+/// has waited elsewhere since, and the detail.
+pub const ROUND_WORDS: usize = 4;
+
 /// The entry of a lock in [`S_TAKEN`].
 #[inline]
 pub const fn taken(lock: usize) -> usize {

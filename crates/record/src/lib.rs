@@ -16,6 +16,7 @@ mod ended;
 mod found;
 mod futex;
 mod futexes;
+mod holders;
 mod hot;
 mod identity;
 pub mod import;

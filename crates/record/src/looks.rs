@@ -5,19 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use convoy_host::clock::thread_cpu_ns;
 
 use crate::attach::Attached;
 use crate::ended::Ended;
-use crate::futex::{Call, owner_at, waits_for_good};
+use crate::futex::{Call, waits_for_good};
+use crate::holders::{Owner, Source};
 use crate::hot::{Hot, Sampling};
 use crate::layout::{
-    ENDED_COUNT, ENDED_WORDS, H_MAGIC, H_PID, H_SLOTS, KIND_SHIFT, MAGIC, MUTEX, S_ENDED, S_THREAD,
-    S_WAITS, S_WAITS_HELD_DETAIL, SLOT_COUNT, SLOT_WORDS, SLOTS,
+    ENDED_COUNT, ENDED_WORDS, H_BASE, H_MAGIC, H_PID, H_SLOTS, MAGIC, S_ENDED, S_THREAD, S_WAITS,
+    S_WAITS_HELD_DETAIL, SLOT_COUNT, SLOT_WORDS, SLOTS,
 };
 use crate::names::Names;
 use crate::place::open_file;
@@ -92,6 +93,8 @@ pub(crate) struct Wait {
     pub(crate) is_free: bool,
     /// Observed duration, in seconds.
     pub(crate) seen_s: f64,
+    /// Whether it ends at a time limit.
+    pub(crate) is_timed: bool,
 }
 
 /// Observations of one process.
@@ -103,6 +106,8 @@ pub(crate) struct Look {
     pub(crate) threads: BTreeMap<State, u64>,
     /// Waits at the last look.
     pub(crate) waits: Vec<Wait>,
+    /// Waits that their threads have left by a jump, each with its begin.
+    pub(crate) left: BTreeSet<(u64, u64)>,
     /// Whether no thread could run at the last look: all waited without a timeout, one of them for
     /// long.
     pub(crate) is_stuck: bool,
@@ -118,10 +123,8 @@ pub(crate) struct Look {
 
 /// One process.
 struct Peek {
-    file: File,
+    source: Rc<Source>,
     pid: u32,
-    /// For reading the owners in its locks.
-    memory: Option<File>,
     look: Look,
     begin: Instant,
     /// When each wait was seen first, by its thread and begin.
@@ -178,8 +181,10 @@ impl Looks {
         if let Some(sampling) = &mut self.sampling {
             sampling.look();
         }
+        let live = || self.peeks.values().filter(|peek| !peek.has_ended);
+        let all: Vec<Rc<Source>> = live().map(|peek| Rc::clone(&peek.source)).collect();
         for peek in self.peeks.values_mut().filter(|peek| !peek.has_ended) {
-            peek.has_ended = peek.look().is_none();
+            peek.has_ended = peek.look(&all).is_none();
         }
         let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(before));
         (self.took, self.last) = (took, Some(Instant::now()));
@@ -221,7 +226,8 @@ impl Looks {
 impl Peek {
     fn new(path: &Path) -> Option<Self> {
         let file = open_file(path)?;
-        let [magic, pid] = [word(&file, H_MAGIC)?, word(&file, H_PID)?];
+        let head = Source::new(file, 0, 0, "");
+        let [magic, pid, base] = [head.word(H_MAGIC)?, head.word(H_PID)?, head.word(H_BASE)?];
         let pid = u32::try_from(pid).ok().filter(|_| magic == MAGIC)?;
         // Another process than the one that writes it could have been named.
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
@@ -229,33 +235,26 @@ impl Peek {
             return None;
         }
         let outside = Attached::new(pid).ok();
-        let memory = File::open(format!("/proc/{pid}/mem")).ok();
+        let source = Rc::new(Source::new(open_file(path)?, pid, base, &maps));
         let look = Look { outside, ..Look::default() };
         let (since, switches) = (BTreeMap::new(), BTreeMap::new());
         let begin = Instant::now();
         let ended = Default::default();
-        Some(Self { file, pid, memory, look, begin, since, ended, switches, has_ended: false })
+        Some(Self { source, pid, look, begin, since, ended, switches, has_ended: false })
     }
 
     /// Samples all threads once; returns `None` if the process has exited.
-    fn look(&mut self) -> Option<()> {
-        let used = (word(&self.file, H_SLOTS)? as usize).min(SLOT_COUNT).min(THREADS);
-        let mut waits: BTreeMap<u64, Wait> = BTreeMap::new();
-        let mut slots: BTreeMap<u64, usize> = BTreeMap::new();
-        for slot in 0..used {
-            let words = words::<WORDS>(&self.file, SLOTS + slot * SLOT_WORDS)?;
-            if words[S_WAITS] != 0
-                && let Some(wait) = Wait::of(&words)
-            {
-                waits.insert(words[S_THREAD], wait);
-                slots.insert(words[S_THREAD], slot);
-            }
-        }
-        if waits.is_empty() && state_of(self.pid).is_none() {
+    fn look(&mut self, all: &[Rc<Source>]) -> Option<()> {
+        let (mut waits, slots) = self.waits()?;
+        if waits.is_empty() && !lives(self.pid) {
             return None;
         }
+        self.time(&mut waits);
+        let mut owners = BTreeMap::new();
         for wait in waits.values_mut().filter(|wait| wait.is_for_lock()) {
-            self.refresh(wait);
+            let lock = wait.edge.lock;
+            let found = || self.owner(lock, &slots, all);
+            wait.take(*owners.entry(lock).or_insert_with(found));
         }
         let held: BTreeSet<u64> =
             Ended::of(&waits).filter(|wait| self.is_held(wait)).map(|wait| wait.thread).collect();
@@ -279,20 +278,24 @@ impl Peek {
         for state in states.values() {
             *self.look.threads.entry(*state).or_default() += 1;
         }
+        // Several threads may wait for one owner.
+        let mut woken: BTreeMap<u64, bool> = BTreeMap::new();
         for (thread, wait) in waits.iter_mut().filter(|(_, wait)| wait.is_for_lock()) {
             let state = match wait.owner {
                 0 if wait.is_free => Some(State::Free),
                 0 => continue,
-                owner => {
-                    states.get(&owner).copied().or_else(|| call(self.pid, owner).map(State::from))
-                }
+                owner => states.get(&owner).copied().or_else(|| self.state_of(owner, wait)),
             };
             let Some(state) = state else {
-                wait.owner_ended = true;
+                wait.owner_ended = !Path::new(&format!("/proc/{}", wait.owner)).exists();
                 continue;
             };
             let state = match state {
-                State::Runs if self.has_slept(wait.owner) => State::Woken,
+                State::Runs
+                    if *woken.entry(wait.owner).or_insert_with(|| self.has_slept(wait.owner)) =>
+                {
+                    State::Woken
+                }
                 other => other,
             };
             if !self.lasts(slots[thread], wait) {
@@ -300,7 +303,6 @@ impl Peek {
             }
             *self.look.owners.entry((wait.edge, state)).or_default() += 1;
         }
-        self.time(&mut waits);
         let is_long = waits.values().any(|wait| wait.is_for_lock() && wait.seen_s > LONG_S);
         // A process that is being killed is what it was.
         self.look.is_stuck = is_long && is_stuck(self.pid).unwrap_or(self.look.is_stuck);
@@ -309,7 +311,19 @@ impl Peek {
         Some(())
     }
 
-    /// Sets for how long each wait was seen.
+    /// The waits that are going on, and the slots of all threads, both by thread.
+    fn waits(&self) -> Option<(BTreeMap<u64, Wait>, BTreeMap<u64, usize>)> {
+        let used = (self.source.word(H_SLOTS)? as usize).min(SLOT_COUNT).min(THREADS);
+        let (mut waits, mut slots) = (BTreeMap::new(), BTreeMap::new());
+        for slot in 0..used {
+            let words = self.source.words::<WORDS>(SLOTS + slot * SLOT_WORDS)?;
+            waits.extend(Wait::of(&words).map(|wait| (words[S_THREAD], wait)));
+            slots.insert(words[S_THREAD], slot);
+        }
+        Some((waits, slots))
+    }
+
+    /// Sets for how long each wait was seen, and forgets those that were left by a jump.
     fn time(&mut self, waits: &mut BTreeMap<u64, Wait>) {
         self.since.retain(|(thread, since), _| {
             waits.get(thread).is_some_and(|wait| wait.since == *since)
@@ -318,7 +332,16 @@ impl Peek {
             let key = (wait.thread, wait.since);
             wait.seen_s =
                 self.since.entry(key).or_insert_with(Instant::now).elapsed().as_secs_f64();
+            if wait.seen_s > LONG_S {
+                let path = format!("/proc/{}/task/{}/syscall", self.pid, wait.thread);
+                let call = std::fs::read_to_string(path).unwrap_or_default();
+                wait.is_timed = is_timed(&call);
+                if is_elsewhere(&call) {
+                    self.look.left.insert(key);
+                }
+            }
         }
+        waits.retain(|thread, wait| !self.look.left.contains(&(*thread, wait.since)));
     }
 
     /// Takes the owners of waits that have ended since the last look.
@@ -328,7 +351,7 @@ impl Peek {
         let threads: Vec<u64> = ended.threads().collect();
         for thread in threads {
             let Some(slot) = known.get(&thread) else { continue };
-            let words = words::<WORDS>(&self.file, SLOTS + slot * SLOT_WORDS + S_ENDED);
+            let words = self.source.words::<WORDS>(SLOTS + slot * SLOT_WORDS + S_ENDED);
             ended.take(thread, &words.unwrap_or([0; WORDS]));
         }
         ended.settle(&mut self.look);
@@ -338,56 +361,79 @@ impl Peek {
     /// Returns whether `wait` has not ended and its lock has not changed hands since the slot was
     /// read: a look that waited for a CPU itself would otherwise find the owner at its next work.
     fn lasts(&self, slot: usize, wait: &Wait) -> bool {
-        let words = words::<WORDS>(&self.file, SLOTS + slot * SLOT_WORDS);
+        let words = self.source.words::<WORDS>(SLOTS + slot * SLOT_WORDS);
         let now = words.filter(|words| words[S_WAITS] != 0).and_then(|words| Wait::of(&words));
         let Some(mut now) = now.filter(|now| now.since == wait.since) else { return false };
-        self.refresh(&mut now);
+        let owner = self.source.owner(wait.edge.lock);
+        now.take(owner.map(|owner| (owner, None)));
         (now.owner, now.is_free) == (wait.owner, wait.is_free)
     }
 
-    /// Returns whether all switches of the thread since the last look at it were voluntary, and
-    /// there was one.
+    /// Returns whether most switches of the thread since the last look at it were voluntary.
     fn has_slept(&mut self, thread: u64) -> bool {
         let path = format!("/proc/{}/task/{thread}/status", self.pid);
         let Some(now) = std::fs::read_to_string(path).ok().and_then(|text| switches(&text)) else {
             return false;
         };
         let before = self.switches.insert(thread, now);
-        before.is_some_and(|[voluntary, lost]| now[0] > voluntary && now[1] == lost)
+        let since = |before: [u64; 2], of: usize| now[of].saturating_sub(before[of]);
+        before.is_some_and(|before| since(before, 0) > since(before, 1))
     }
 
-    /// The owner of now, where another thread has got the lock since the wait began. The call site
-    /// stays the first sample's.
-    fn refresh(&self, wait: &mut Wait) {
-        let kind = wait.edge.lock >> KIND_SHIFT;
-        let Some(owner) = owner_at(kind).and_then(|offset| self.word(wait, offset)) else { return };
-        if owner == wait.owner {
-            return;
-        }
-        if owner == 0 {
-            // Readers do not stand in a lock.
-            if kind == MUTEX {
-                (wait.owner, wait.is_free) = (0, true);
+    /// The owner of a lock, as far as it shows, and where it acquired that.
+    fn owner(&self, lock: u64, slots: &BTreeMap<u64, usize>, all: &[Rc<Source>]) -> Option<Found> {
+        let owner = self.source.owner(lock)?;
+        let held = match slots.get(&owner.thread) {
+            Some(slot) => self.source.held(*slot, lock),
+            None if owner.thread != 0 && self.source.is_shared(lock) => {
+                all.iter().find_map(|one| one.held(one.slot_of(owner.thread, &self.source)?, lock))
             }
-            return;
-        }
-        wait.owner = owner;
-        (wait.edge.held, wait.edge.held_detail) = (0, 0);
+            None => None,
+        };
+        Some((owner, held))
+    }
+
+    /// What a thread does that does not wait in this process: it may be one of another.
+    fn state_of(&self, thread: u64, wait: &Wait) -> Option<State> {
+        let own = call(&format!("/proc/{}/task/{thread}/syscall", self.pid));
+        let is_other = || self.source.is_shared(wait.edge.lock);
+        let any = own.or_else(|| is_other().then(|| call(&format!("/proc/{thread}/syscall")))?);
+        any.map(State::from)
     }
 
     /// Whether a lock past libc has an owner. A word of zero is free: its waiter has been woken and
     /// has not run yet.
     fn is_held(&self, wait: &Wait) -> bool {
-        self.word(wait, 0) != Some(0)
+        self.source.of_lock(wait.edge.lock, 0) != Some(0)
     }
+}
 
-    /// The word of the process that begins so many bytes after the begin of the lock.
-    fn word(&self, wait: &Wait, offset: u64) -> Option<u64> {
-        let lock = wait.edge.lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
-        let mut word = [0; 4];
-        self.memory.as_ref()?.read_exact_at(&mut word, lock + offset).ok()?;
-        Some(u32::from_le_bytes(word).into())
+/// An owner, with where it acquired the lock and the detail of that.
+type Found = (Owner, Option<[u64; 2]>);
+
+impl Wait {
+    /// Takes the owner of now.
+    fn take(&mut self, found: Option<Found>) {
+        let Some((owner, held)) = found else { return };
+        self.is_free = owner.is_free;
+        if let Some([site, detail]) = held {
+            (self.edge.held, self.edge.held_detail) = (site, detail);
+        } else if self.owner != owner.thread && !owner.is_free {
+            (self.edge.held, self.edge.held_detail) = (0, 0);
+        }
+        self.owner = owner.thread;
     }
+}
+
+/// Whether the text of a thread's file `syscall` is that of a wait in futex(2) with a time limit.
+fn is_timed(call: &str) -> bool {
+    call.starts_with("202 ") && call.split(' ').nth(4).is_some_and(|time| time != "0x0")
+}
+
+/// Whether it is that of a thread which sleeps elsewhere.
+fn is_elsewhere(call: &str) -> bool {
+    let number = call.split(' ').next().and_then(|number| number.parse::<i64>().ok());
+    number.is_some_and(|number| number >= 0 && number != crate::futex::FUTEX)
 }
 
 /// Whether all threads of a process wait for each other; none: it is ending.
@@ -401,9 +447,9 @@ fn is_stuck(pid: u32) -> Option<bool> {
     (!calls.is_empty()).then(|| calls.iter().all(|text| waits_for_good(text, &threads)))
 }
 
-/// Where a thread is.
-fn call(pid: u32, thread: u64) -> Option<Call> {
-    Call::read(&File::open(format!("/proc/{pid}/task/{thread}/syscall")).ok()?)
+/// Where the thread with this file is.
+fn call(path: &str) -> Option<Call> {
+    Call::read(&File::open(path).ok()?)
 }
 
 /// The voluntary and involuntary switches in a thread's `/proc/PID/task/TID/status`.
@@ -415,18 +461,8 @@ fn switches(status: &str) -> Option<[u64; 2]> {
     Some([number("voluntary_ctxt_switches:")?, number("nonvoluntary_ctxt_switches:")?])
 }
 
-fn state_of(pid: u32) -> Option<char> {
-    crate::futex::state(pid, pid).filter(|state| *state != 'Z')
-}
-
-fn word(file: &File, at: usize) -> Option<u64> {
-    words::<1>(file, at).map(|[word]| word)
-}
-
-fn words<const N: usize>(file: &File, at: usize) -> Option<[u64; N]> {
-    let mut bytes = [[0; 8]; N];
-    file.read_exact_at(bytes.as_flattened_mut(), at as u64 * 8).ok()?;
-    Some(bytes.map(u64::from_le_bytes))
+fn lives(pid: u32) -> bool {
+    crate::futex::state(pid, pid).is_some_and(|state| state != 'Z')
 }
 
 #[cfg(test)]
@@ -436,5 +472,15 @@ mod tests {
         let status = "Name:\ta\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
         assert_eq!(super::switches(status), Some([12, 3]));
         assert_eq!(super::switches("Name:\ta\n"), None);
+    }
+
+    #[test]
+    fn a_wait_with_a_limit_and_one_that_was_left_show_in_the_call() {
+        let of = |call: &str| (super::is_timed(call), super::is_elsewhere(call));
+        assert_eq!(of("202 0x1000 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00"), (false, false));
+        assert_eq!(of("202 0x1000 0x89 0x2 0x7ff0 0x0 0xffffffff 0x7ffd10 0x7f00"), (true, false));
+        assert_eq!(of("230 0x1000 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00"), (false, true));
+        assert_eq!(of("running"), (false, false));
+        assert_eq!(of("-1 0x7ffd10 0x7f00"), (false, false));
     }
 }

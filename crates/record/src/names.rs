@@ -222,7 +222,8 @@ impl Names {
         if name.contains("operator()") {
             name = cxx::closure("operator()", &name).unwrap_or(name);
         }
-        Some((without_arguments(&name).to_owned(), code.as_deref().map(line), symbol.offset))
+        let name = without_arguments(cxx::without_result(&name)).to_owned();
+        Some((name, code.as_deref().map(line), symbol.offset))
     }
 
     /// The place that a call returns to, or, if that is in a function that only takes locks for

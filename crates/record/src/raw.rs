@@ -347,6 +347,7 @@ impl Raw {
             handoff: times(HANDOFF),
             acquire: times(ACQUIRE),
             futile: words[D_FUTILE],
+            passed: words[D_PASSED],
             ..Site::default()
         };
         Ok((site, callers))

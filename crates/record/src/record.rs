@@ -336,6 +336,9 @@ pub struct Site {
     /// Waits for a condition that followed another one at once: the wakeup was in vain.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub futile: u64,
+    /// Wakeups that a thread which had waited here gave on to the next one that did.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub passed: u64,
 }
 
 /// A distribution of times.
@@ -387,25 +390,6 @@ impl Times {
             below >= rank
         });
         found.map(|bucket| bucket.0 / 1e9)
-    }
-}
-
-impl Site {
-    /// Adds what happened at the same place with another lock or in another thread.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.count = total([self.count, other.count]);
-        self.contended = total([self.contended, other.contended]);
-        self.failed = total([self.failed, other.failed]);
-        self.threads = total([self.threads, other.threads]);
-        self.regulars = total([self.regulars, other.regulars]);
-        self.hold_on.add(&other.hold_on);
-        self.hold_off.add(&other.hold_off);
-        self.wait.add(&other.wait);
-        self.think_on.add(&other.think_on);
-        self.think_off.add(&other.think_off);
-        self.handoff.add(&other.handoff);
-        self.acquire.add(&other.acquire);
-        self.futile = total([self.futile, other.futile]);
     }
 }
 

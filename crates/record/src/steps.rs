@@ -59,7 +59,7 @@ impl Traces {
     pub(crate) fn slot(&mut self, keys: &[Key], site: impl Fn(u64) -> u64) {
         let all = &mut self.calls;
         // Yielding the CPU says nothing of what a thread is, and waits in futex(2) are no steps.
-        let is_call = |key: &Key| ![YIELD, FUTEX].contains(&key.kind());
+        let is_call = |key: &Key| ![YIELD, FUTEX, BROADCAST].contains(&key.kind());
         let keys =
             keys.iter().map(|key| Key { lock: if is_call(key) { key.lock } else { 0 }, ..*key });
         let keys = keys.map(|key| {

@@ -1,0 +1,75 @@
+//! Whether a wakeup past libc was in vain: the thread waits at the same place again, after it has
+//! done less than a wakeup costs; and whether a thread that was woken wakes the next one that waits
+//! there, as libraries do which let the threads of a broadcast go on one by one.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::details::Detail;
+use crate::layout::*;
+use crate::process::{self, Map};
+use crate::room;
+use crate::thread::Thread;
+use crate::waiters::Waiters;
+
+/// Ticks between a wakeup and the next wait, without other waits, of a thread that found little to
+/// do: some 20 us. It takes the mutex, for which Rust's spin up to 5 us before they sleep and again
+/// afterwards, looks, and releases it with a call that wakes the next thread.
+const BRIEF: u64 = 1 << 16;
+
+const PLACE: usize = 0;
+const END: usize = 1;
+const AWAY: usize = 2;
+const DETAIL: usize = 3;
+
+/// The two places, as words of the slot.
+const ROUNDS: [usize; 2] = [S_ROUNDS, S_ROUNDS + ROUND_WORDS];
+
+impl Thread {
+    /// Whether the thread, which waits at `place` from `asked` on, has done little since its last
+    /// wait there.
+    pub(crate) fn did_little(self, place: usize, asked: u64) -> bool {
+        let known = ROUNDS.into_iter().find(|at| self.get(at + PLACE) == place as u64);
+        known.is_some_and(|at| {
+            let [end, away] = [END, AWAY].map(|word| self.get(at + word));
+            end != 0 && asked.saturating_sub(end).saturating_sub(away) < BRIEF
+        })
+    }
+
+    /// Such a wait has ended: by a wakeup, or else not.
+    pub(crate) fn waited_at(self, place: usize, [asked, got]: [u64; 2], by: Option<Detail>) {
+        let is_here = |at: &usize| self.get(at + PLACE) == place as u64;
+        let here = ROUNDS.into_iter().find(is_here);
+        // The older one makes room.
+        let here = here.unwrap_or_else(|| {
+            let [one, other] = ROUNDS;
+            if self.get(one + END) <= self.get(other + END) { one } else { other }
+        });
+        let other = if here == ROUNDS[0] { ROUNDS[1] } else { ROUNDS[0] };
+        self.set(other + AWAY, self.get(other + AWAY) + got.saturating_sub(asked));
+        for (word, value) in [
+            (PLACE, place as u64),
+            (END, if by.is_some() { got } else { 0 }),
+            (AWAY, 0),
+            (DETAIL, by.map_or(0, Detail::index)),
+        ] {
+            self.set(here + word, value);
+        }
+    }
+
+    /// The thread is about to wake the one that `all` are: if that waits where this one did, the
+    /// wakeup is given on.
+    pub(crate) fn passes_on(self, file: &'static Map, all: Waiters) {
+        let Some(number) = all.only_waiter().and_then(|id| (id as usize).checked_sub(1)) else {
+            return;
+        };
+        if number >= SLOT_COUNT || !room::is_there(SLOTS + number * SLOT_WORDS) {
+            return;
+        }
+        let waits = process::slot(file, number)[S_WAITS_SITE].load(Relaxed);
+        let here = ROUNDS.into_iter().find(|at| waits != 0 && self.get(at + PLACE) == waits);
+        let detail = here.filter(|at| self.get(at + END) != 0).map(|at| self.get(at + DETAIL));
+        if let Some(detail) = detail.and_then(|index| Detail::at(file, index)) {
+            detail.add(D_PASSED);
+        }
+    }
+}
