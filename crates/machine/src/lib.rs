@@ -3,6 +3,7 @@
 //! [`Machine`] is built from a [`Preset`], gets an operating system ([`Os`]) and runs tasks. Code
 //! on it uses [`Here`] (time, interrupts, task switches) and locks over the platform [`Smp`].
 
+mod caches;
 mod disk;
 mod engine;
 mod entry;
@@ -18,6 +19,7 @@ mod preset;
 mod reach;
 mod row;
 mod rules;
+mod serve;
 mod smp;
 mod target;
 mod trace;
@@ -25,10 +27,11 @@ mod tree;
 mod turns;
 mod user;
 mod watch;
+mod word;
 
+pub use caches::CacheCounts;
 pub use engine::{CpuTimes, Mode, Outcome};
 pub use fifo::Fifo;
-pub use hierarchy::CacheCounts;
 pub use machine::{Here, Machine};
 pub use memory::{LINE, Sim};
 pub use names::Names;
@@ -37,9 +40,10 @@ pub use preset::{
     CPUS_MAX, Caches, ColdSwitch, DiskTime, Geometry, Guest, MemoryControllers, Numa, Preset,
     Prices, PrivateLevel, SchedSteps, SharedLevel, Topology, UserPrices, ps,
 };
-pub use smp::{Smp, Word};
+pub use smp::Smp;
 pub use target::{Target, nearest};
 pub use trace::{Event, Leave, Record, Recorder};
 pub use tree::{Tree, Turn};
 pub use user::User;
 pub use watch::Watch;
+pub use word::Word;

@@ -9,8 +9,8 @@
 //! A preset may state the geometry of its caches; then lines are evicted as well, and
 //! `hierarchy.rs` has the transitions. Without one a line leaves a cache by invalidation only.
 
+use crate::caches::{CacheCounts, Hierarchy};
 use crate::entry::{Entry, Hot, Line};
-use crate::hierarchy::{CacheCounts, Hierarchy};
 use crate::memory::{LINE, STACK, release, reserve};
 use crate::numa::{Controllers, Distances};
 use crate::preset::Preset;

@@ -1,13 +1,13 @@
 //! The machine from outside ([`Machine`]) and from a task that runs on it ([`Here`]).
 
+use crate::caches::CacheCounts;
 use crate::engine::{CpuTimes, Engine, Mode, Outcome, catch, command, engine, fetch, set_engine};
-use crate::hierarchy::CacheCounts;
 use crate::memory::Sim;
 use crate::os::Os;
 use crate::preset::Preset;
-use crate::smp::Word;
 use crate::trace::{Event, Recorder};
 use crate::watch::Watch;
+use crate::word::Word;
 use convoy_sync::TaskId;
 use core::cell::RefCell;
 use core::panic::Location;

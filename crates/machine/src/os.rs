@@ -1,6 +1,6 @@
 //! The operating system, as the machine calls it.
 
-use crate::smp::Word;
+use crate::word::Word;
 use convoy_sync::{Sleep, TaskId, Wake};
 
 /// The causes of an interrupt, both of which may be true, and the interrupted mode.

@@ -17,8 +17,8 @@
 //!
 //! All others end the row and are left to [`Lines::read`].
 
+use crate::caches::Hierarchy;
 use crate::entry::Line;
-use crate::hierarchy::Hierarchy;
 use crate::line::{Lines, more};
 use core::cell::RefMut;
 
@@ -254,7 +254,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hierarchy::CacheCounts;
+    use crate::caches::CacheCounts;
     use crate::line::mix;
     use crate::preset::Preset;
 

@@ -6,21 +6,20 @@
 //!
 //! Readers of a reader/writer lock count like writers, and a `try_lock` like a `lock`.
 
-use crate::engine::Engine;
 use crate::names::Names;
 use crate::os::Context;
-use convoy_sync::{LockEvent, TaskId};
+use convoy_sync::TaskId;
 use core::cell::RefCell;
 use core::panic::Location;
 use std::collections::BTreeMap;
 
 /// Where a lock was taken.
 #[derive(Clone, Copy)]
-struct Place {
-    site: Option<&'static Location<'static>>,
-    task: TaskId,
-    cpu: usize,
-    at_ns: u64,
+pub(crate) struct Place {
+    pub(crate) site: Option<&'static Location<'static>>,
+    pub(crate) task: TaskId,
+    pub(crate) cpu: usize,
+    pub(crate) at_ns: u64,
 }
 
 impl core::fmt::Display for Place {
@@ -63,26 +62,26 @@ impl Rules {
         let (start, name) = self.names.borrow().covering(address)?;
         Some(if start == address { name.to_owned() } else { format!("{name}.wait_lock") })
     }
-}
 
-impl Engine {
-    /// Something happened to the lock of type `kind` at `address`.
-    pub(crate) fn check_rules(
+    /// The place of the acquisition that `cpu` is about to make, if it said so.
+    pub(crate) fn take_site(&self, cpu: usize) -> Option<&'static Location<'static>> {
+        self.sites.borrow_mut().remove(&cpu)
+    }
+
+    /// Records that the lock of type `kind` at `address` was acquired at `place`.
+    ///
+    /// # Panics
+    /// If that breaks a rule.
+    pub(crate) fn acquired(
         &self,
-        event: LockEvent,
+        context: Context,
         address: usize,
-        task: TaskId,
         kind: &'static str,
+        place: Place,
     ) {
-        if event != LockEvent::Acquired || task != self.this().task.get() {
-            return;
-        }
-        let site = self.rules.sites.borrow_mut().remove(&self.cpu());
-        let Some(context) = self.os().context() else { return };
-        let class = self.rules.class_of(address);
+        let class = self.class_of(address);
         let class = class.unwrap_or_else(|| panic!("a {kind} has no name: give it one"));
-        let place = Place { site, task, cpu: self.cpu(), at_ns: self.now() / 1000 };
-        let mut all = self.rules.usage.borrow_mut();
+        let mut all = self.usage.borrow_mut();
         let usage = all.entry(class.clone()).or_default();
         let Context { hardirq, softirq, bh_off, irqs_off } = context;
         let open = !irqs_off;

@@ -3,6 +3,7 @@
 use crate::engine::{Lock, Until, engine};
 use crate::memory::Sim;
 use crate::trace::Event;
+use crate::word::Word;
 use convoy_sync::{Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, Wake};
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
@@ -11,18 +12,6 @@ use core::sync::atomic::Ordering;
 /// cost depends on the state of its cache line.
 #[derive(Clone, Copy, Debug)]
 pub struct Smp;
-
-/// A word in simulated memory.
-#[derive(Default)]
-#[repr(transparent)]
-pub struct Word<T>(Cell<T>);
-
-impl<T> Word<T> {
-    /// Where its value is.
-    pub(crate) fn cell(&self) -> &Cell<T> {
-        &self.0
-    }
-}
 
 impl<T: Integer> Atomic<T> for Word<T> {
     fn new(value: T) -> Self {

@@ -3,7 +3,7 @@
 //! A recorder costs no virtual time and decides nothing, so a run has the same schedule hash with
 //! and without one. Without a recorder each such place costs one test of a flag.
 
-use crate::engine::{Engine, Mode};
+use crate::engine::Mode;
 use convoy_sync::{LockEvent, TaskId};
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -123,30 +123,16 @@ impl Tap {
         *self.recorder.borrow_mut() = Some(recorder);
         self.on.set(true);
     }
-}
 
-impl Engine {
-    /// Whether there is a recorder.
     #[inline(always)]
-    pub(crate) fn records(&self) -> bool {
-        self.tap.on.get()
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.get()
     }
 
-    /// Reports the result of `event` to the recorder, if there is one.
-    #[inline(always)]
-    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        if self.tap.on.get() {
-            self.record(event());
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn record(&self, event: Event) {
-        let record =
-            Record { at: self.now(), cpu: self.cpu(), task: self.this().task.get(), event };
-        if let Some(recorder) = &*self.tap.recorder.borrow() {
-            recorder.borrow_mut().record(&record);
+    /// Passes `record` to the recorder.
+    pub(crate) fn record(&self, record: &Record) {
+        if let Some(recorder) = &*self.recorder.borrow() {
+            recorder.borrow_mut().record(record);
         }
     }
 }

@@ -16,7 +16,6 @@
 //! ordered at the home). `copy_service` of a preset says where copies may overlap, as on a bus.
 
 use crate::entry::Line;
-use crate::line::Lines;
 use crate::preset::{Preset, ps};
 use core::cell::RefCell;
 
@@ -53,17 +52,17 @@ pub(crate) struct Request {
 }
 
 /// The duration of a request that starts at some time.
-struct Served {
-    done: u64,
+pub(crate) struct Served {
+    pub(crate) done: u64,
     /// When its turn between groups ends, and when the next CPU of the same group may have the
     /// line.
-    between: u64,
-    inside: u64,
+    pub(crate) between: u64,
+    pub(crate) inside: u64,
 }
 
 impl Served {
     /// No other CPU has the line before it arrives.
-    fn alone(done: u64) -> Self {
+    pub(crate) fn alone(done: u64) -> Self {
         Self { done, between: done, inside: done }
     }
 }
@@ -101,7 +100,7 @@ impl Turns {
     /// Serves `request` for `line`, number `index`, made at `now`: returns when it is done. `serve`
     /// gets when it begins.
     #[inline(always)]
-    fn serve(
+    pub(crate) fn serve(
         &self,
         line: Line<'_>,
         index: usize,
@@ -127,7 +126,13 @@ impl Turns {
     /// Two groups want the line for the first time.
     #[cold]
     #[inline(never)]
-    fn serve_first(&self, line: Line<'_>, index: usize, request: &Request, served: &Served) -> u64 {
+    pub(crate) fn serve_first(
+        &self,
+        line: Line<'_>,
+        index: usize,
+        request: &Request,
+        served: &Served,
+    ) -> u64 {
         let mut times = self.times.borrow_mut();
         let place = times.len();
         times.resize(place + self.span, 0);
@@ -191,81 +196,4 @@ fn note(times: &mut [u64], line: Line<'_>, request: &Request, served: &Served, k
         busy = busy.max(times[0]);
     }
     line.set_busy(busy);
-}
-
-impl Lines {
-    /// What `cpu` asks for when it reads `line`, of which its group has a copy or not.
-    #[inline]
-    pub(crate) fn read_request(&self, line: Line<'_>, cpu: usize, inside: bool) -> Request {
-        let owner = line.owner.get() as usize;
-        let from = if owner == 0 { 0 } else { self.price.group_of(owner - 1) + 1 };
-        Request { group: self.price.group_of(cpu) + 1, from, inside }
-    }
-
-    /// Serves a read of `line` that costs `price`, or `clean` when the group's cache has a copy;
-    /// returns when it is done.
-    #[inline]
-    pub(crate) fn serve_read(
-        &self,
-        line: Line<'_>,
-        index: usize,
-        request: &Request,
-        now: u64,
-        price: u64,
-        clean: u64,
-    ) -> u64 {
-        let turns = &self.turns;
-        let price = self.perturb(line, index, price);
-        turns.serve(line, index, request, now, |start| {
-            let done = start + price;
-            let inside = turns.inside(start, done, clean);
-            let between = if request.from == 0 {
-                turns.between(start, done)
-            } else {
-                turns.moved(start, done)
-            };
-            Served { done, between, inside }
-        })
-    }
-
-    /// Serves a write of `line` that costs `price`; returns when the CPU owns it.
-    #[inline]
-    pub(crate) fn serve_write(
-        &self,
-        line: Line<'_>,
-        index: usize,
-        request: &Request,
-        now: u64,
-        price: u64,
-    ) -> u64 {
-        let price = if request.inside { price } else { price + self.price.invalidate };
-        let price = self.perturb(line, index, price);
-        self.turns.serve(line, index, request, now, |start| {
-            let done = start + price;
-            let next = self.turns.moved(start, done);
-            Served { done, between: next, inside: next }
-        })
-    }
-
-    /// Serves a request by `cpu` for `line`, which no cache holds.
-    pub(crate) fn serve_from_memory(
-        &self,
-        line: Line<'_>,
-        index: usize,
-        request: &Request,
-        cpu: usize,
-        now: u64,
-    ) -> u64 {
-        let serve = |start| {
-            let (start, price) = self.memory_turn(line, index, cpu, start);
-            start + self.perturb(line, index, price)
-        };
-        // Whoever wants it until it is there waits for that.
-        if self.turns.place(index) == 0 {
-            let done = serve(now.max(line.busy()));
-            line.set_busy(done);
-            return done;
-        }
-        self.turns.serve(line, index, request, now, |start| Served::alone(serve(start)))
-    }
 }

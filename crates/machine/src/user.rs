@@ -7,7 +7,8 @@
 //! that loop that find nothing new cost time and no event: the write of the word wakes the spinner.
 
 use crate::engine::{Mode, Pace, Until, engine};
-use crate::smp::{Smp, Word};
+use crate::smp::Smp;
+use crate::word::Word;
 use convoy_sync::{
     Access, Atomic as _, LOOKS_BEFORE_YIELD, LOOKS_PER_CLOCK, LockEvent, Platform, Sleep, TaskId,
     Turn, Wake,

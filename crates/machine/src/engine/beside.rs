@@ -1,7 +1,7 @@
 //! CPU time spent spinning while tasks wait for a CPU: at any time the smaller of the numbers of
 //! spinning CPUs and waiting tasks. It is counted, not priced.
 
-use super::{Engine, Mode};
+use super::mode::Mode;
 use core::cell::Cell;
 
 /// How many CPUs and tasks could have come together, and for how long.
@@ -31,20 +31,18 @@ impl Beside {
             self.spinning.set(self.spinning.get() + u64::from(after) - u64::from(before));
         }
     }
-}
 
-impl Engine {
-    /// `change` more tasks wait for a CPU from now on.
-    pub(crate) fn tasks_wait(&self, change: i64) {
-        self.beside.settle(self.clock.get());
-        let waiting = self.beside.waiting.get().checked_add_signed(change);
-        self.beside.waiting.set(waiting.expect("as many tasks stop waiting as began to"));
+    /// `change` more tasks wait from `now` on.
+    pub(super) fn tasks_wait(&self, now: u64, change: i64) {
+        self.settle(now);
+        let waiting = self.waiting.get().checked_add_signed(change);
+        self.waiting.set(waiting.expect("as many tasks stop waiting as began to"));
     }
 
-    /// CPU time spent spinning that tasks which waited could have had, picoseconds.
-    pub(crate) fn spun_beside(&self) -> u64 {
-        self.beside.settle(self.clock.get());
-        self.beside.time.get()
+    /// Time up to `now`.
+    pub(super) fn time(&self, now: u64) -> u64 {
+        self.settle(now);
+        self.time.get()
     }
 }
 

@@ -7,7 +7,13 @@
 
 mod access;
 mod beside;
+mod cores;
+mod cpu;
 mod interrupt;
+mod ledger;
+mod looks;
+mod loops;
+mod mode;
 mod overflow;
 mod poll;
 mod spin;
@@ -18,22 +24,25 @@ mod watchdog;
 
 use crate::disk::Disk;
 use crate::line::{Lines, mix};
-use crate::memory::{LINE, PooledStack, Region};
+use crate::memory::Region;
 use crate::os::Os;
 use crate::preset::{Preset, ps};
-use crate::rules::Rules;
-use crate::trace::{Event, Tap};
+use crate::rules::{Place, Rules};
+use crate::trace::{Event, Record, Tap};
 use crate::tree::Tree;
 use crate::watch::Watches;
-use convoy_sync::{TaskId, Turn};
-use core::cell::{Cell, OnceCell, UnsafeCell};
-use corosensei::{Coroutine, Yielder};
+use convoy_sync::{LockEvent, TaskId, Turn};
+use core::cell::{Cell, OnceCell};
+use corosensei::Yielder;
+pub(crate) use cpu::Cpu;
+use cpu::Slot;
+use ledger::{Ledger, Watchdog};
+pub use mode::{CpuTimes, Mode, Outcome};
 use std::rc::Rc;
-use watchdog::{Ledger, Watchdog};
 
-pub(crate) use poll::Pace;
-pub(crate) use spin::Until;
-pub(crate) use watchdog::Lock;
+pub(crate) use ledger::Lock;
+pub(crate) use looks::Until;
+pub(crate) use loops::Pace;
 
 pub(crate) use overflow::{catch, command};
 pub(crate) use task::fetch;
@@ -44,106 +53,6 @@ const SPIN_HINT_HITS: u64 = 8;
 /// A line that has not moved for this many skews counts as private. With less, CPUs that take a
 /// line from each other all the time would each use it for a whole skew at no cost.
 const SETTLE_SKEWS: u64 = 10;
-
-type Task = Coroutine<(), (), (), PooledStack>;
-
-/// State of a CPU, for the accounting of its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// User-mode work of a task.
-    User,
-    /// Kernel work.
-    System,
-    /// Spinning on a lock word.
-    Spin,
-    /// Interrupt handlers.
-    Interrupt,
-    /// Nothing to run.
-    Idle,
-}
-
-impl Mode {
-    /// Every mode, in the order of [`CpuTimes`].
-    pub const ALL: [Self; 5] = [Self::User, Self::System, Self::Spin, Self::Interrupt, Self::Idle];
-}
-
-/// Picoseconds by [`Mode`], indexed by `Mode as usize`.
-pub type CpuTimes = [u64; 5];
-
-/// Why [`Machine::run`](crate::Machine::run) returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// [`Here::stop`](crate::Here::stop) was called.
-    Stopped,
-    /// Deadlock. No CPU will make progress: all tasks have exited, or they wait or spin for each
-    /// other; or some tasks wait for each other in a cycle while others work.
-    Quiescent,
-    /// CPUs use memory and no task gets anywhere.
-    Livelock,
-    /// The next event lies beyond the limit on virtual time.
-    TimeLimit,
-}
-
-/// The fields that a switch between CPUs uses are the first cache line.
-#[repr(C, align(64))]
-pub(crate) struct Cpu {
-    /// Virtual time when the CPU is not the running one.
-    clock: Cell<u64>,
-    /// The record of its task; null until it has one.
-    slot: Cell<*const Slot>,
-    /// When the timer fires.
-    timer: Cell<u64>,
-    /// When the pending inter-processor interrupt arrives.
-    ipi: Cell<u64>,
-    /// The task that this CPU runs.
-    pub(crate) task: Cell<TaskId>,
-    /// Depth of disabled interrupts.
-    irq_off: Cell<u32>,
-    /// Depth of disabled preemption.
-    pub(crate) preempt_off: Cell<u32>,
-    /// A reschedule of this CPU is wanted. The operating system's flag, stored here for fast access
-    /// when preemption is enabled.
-    pub(crate) resched: Cell<bool>,
-    /// Next in the line's list of spinners (CPU + 1), and whether this CPU is in that list.
-    spin_next: Cell<u16>,
-    linked: Cell<bool>,
-    /// Blocked inside [`Engine::compute`], [`Engine::halt`] or a spin: an interrupt may end it
-    /// early.
-    blocked: Cell<bool>,
-    /// Its task is an idle task.
-    idle: Cell<bool>,
-    mode: Cell<Mode>,
-    /// The mode that idling interrupts, when the engine idles by itself.
-    idle_mode: Cell<Mode>,
-    mode_since: Cell<u64>,
-    /// The time of its request for the line that it reads next, while it spins.
-    asked: Cell<u64>,
-    /// Its last look while it spins has left the line in front of its sets.
-    front: Cell<bool>,
-    /// The condition of its spin, while its coroutine is suspended.
-    spin: Cell<Option<spin::Spin>>,
-    /// The task about which the condition of its present or last spin asks whether it runs.
-    asks: Cell<TaskId>,
-    times: [Cell<u64>; 5],
-}
-
-/// The engine's data of a task, one cache line of the host.
-#[repr(align(64))]
-struct Slot {
-    /// Its coroutine, from its start to its end.
-    task: UnsafeCell<Option<Task>>,
-    /// What suspends it; null until it has started.
-    yielder: Cell<*const Yielder<(), ()>>,
-    /// About where its stack ends while it waits to be switched to.
-    top: Cell<*const u8>,
-    /// The task that left its CPU next after this one did.
-    after: Cell<TaskId>,
-    /// Some CPU runs it.
-    running: Cell<bool>,
-    idle: Cell<bool>,
-}
-
-const _: () = assert!(size_of::<Slot>() == LINE);
 
 pub(crate) struct Engine {
     // Hot: the running CPU.
@@ -168,10 +77,10 @@ pub(crate) struct Engine {
     // Warm.
     tree: Tree,
     /// Where cores have several hardware threads.
-    threads: Option<Box<threads::Threads>>,
-    looks: spin::Looks,
+    threads: Option<Box<cores::Threads>>,
+    looks: looks::Looks,
     /// Where CPUs are that poll in user mode, by CPU.
-    polls: Box<[Cell<poll::Poll>]>,
+    polls: Box<[Cell<loops::Poll>]>,
     /// Whether each of their looks is executed, as a reference for tests.
     pub(crate) polls_each: Cell<bool>,
     /// Some condition of a spin has asked whether a task runs.
@@ -260,8 +169,8 @@ impl Engine {
             base: region.base(),
             lines: Lines::new(&preset.by_cores(), seed, region.lines(), region.stacks())?,
             tree: Tree::new(count),
-            threads: threads::Threads::new(preset),
-            looks: spin::Looks::new(),
+            threads: cores::Threads::new(preset),
+            looks: looks::Looks::new(),
             polls: (0..count).map(|_| Cell::default()).collect(),
             polls_each: Cell::new(false),
             asked: Cell::new(false),
@@ -322,54 +231,52 @@ impl Engine {
     pub(crate) fn times(&self, cpu: usize) -> CpuTimes {
         core::array::from_fn(|mode| self.cpus[cpu].times[mode].get())
     }
-}
 
-impl Slot {
-    fn new() -> Self {
-        Self {
-            task: UnsafeCell::new(None),
-            yielder: Cell::new(core::ptr::null()),
-            top: Cell::new(core::ptr::null()),
-            after: Cell::new(0),
-            running: Cell::new(false),
-            idle: Cell::new(false),
+    /// `change` more tasks wait for a CPU from now on.
+    pub(crate) fn tasks_wait(&self, change: i64) {
+        self.beside.tasks_wait(self.clock.get(), change);
+    }
+
+    /// CPU time spent spinning that tasks which waited could have had, picoseconds.
+    pub(crate) fn spun_beside(&self) -> u64 {
+        self.beside.time(self.clock.get())
+    }
+
+    /// Checks `event` of the lock of type `kind` at `address` against the [`Rules`].
+    pub(crate) fn check_rules(
+        &self,
+        event: LockEvent,
+        address: usize,
+        task: TaskId,
+        kind: &'static str,
+    ) {
+        if event != LockEvent::Acquired || task != self.this().task.get() {
+            return;
+        }
+        let site = self.rules.take_site(self.cpu());
+        let Some(context) = self.os().context() else { return };
+        let place = Place { site, task, cpu: self.cpu(), at_ns: self.now() / 1000 };
+        self.rules.acquired(context, address, kind, place);
+    }
+
+    /// Whether there is a recorder.
+    #[inline(always)]
+    pub(crate) fn records(&self) -> bool {
+        self.tap.is_on()
+    }
+
+    /// Reports the result of `event` to the recorder, if there is one.
+    #[inline(always)]
+    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
+        if self.tap.is_on() {
+            self.record(event());
         }
     }
-}
 
-impl Cpu {
-    fn new() -> Self {
-        Self {
-            clock: Cell::new(0),
-            task: Cell::new(TaskId::MAX),
-            slot: Cell::new(core::ptr::null()),
-            irq_off: Cell::new(0),
-            preempt_off: Cell::new(0),
-            timer: Cell::new(u64::MAX),
-            ipi: Cell::new(u64::MAX),
-            resched: Cell::new(false),
-            blocked: Cell::new(false),
-            asked: Cell::new(0),
-            front: Cell::new(false),
-            spin: Cell::new(None),
-            asks: Cell::new(TaskId::MAX),
-            spin_next: Cell::new(0),
-            linked: Cell::new(false),
-            idle: Cell::new(false),
-            mode: Cell::new(Mode::System),
-            idle_mode: Cell::new(Mode::System),
-            mode_since: Cell::new(0),
-            times: Default::default(),
-        }
-    }
-
-    #[inline]
-    fn account(&self, mode: Mode, ps: u64) {
-        let time = &self.times[mode as usize];
-        time.set(time.get() + ps);
-    }
-
-    pub(crate) fn irqs_off(&self) -> bool {
-        self.irq_off.get() > 0
+    #[cold]
+    #[inline(never)]
+    fn record(&self, event: Event) {
+        let (at, cpu, task) = (self.now(), self.cpu(), self.this().task.get());
+        self.tap.record(&Record { at, cpu, task, event });
     }
 }

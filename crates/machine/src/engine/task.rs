@@ -1,7 +1,9 @@
 //! Coroutines: creating, switching, ending, and the loop that resumes them.
 
+use super::cpu::{Cpu, Task};
+use super::mode::{Mode, Outcome};
 use super::time::schedule;
-use super::{Cpu, Engine, Mode, Outcome, Task, engine};
+use super::{Engine, engine};
 use crate::line::mix;
 use crate::memory::{LINE, Sim};
 use crate::trace::Event;

@@ -2,7 +2,8 @@
 //! picosecond, state and eviction. The reference is slow and plain on purpose: it keeps lists with
 //! time stamps and looks everything up by searching them.
 
-use super::{CacheCounts, Lines};
+use super::Lines;
+use crate::caches::CacheCounts;
 use crate::line::mix;
 use crate::preset::{Preset, ps};
 use std::collections::{BTreeMap, BTreeSet};
