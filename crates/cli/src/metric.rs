@@ -2,7 +2,7 @@
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use convoy_lab::measure::{MetricChoice, Resource, cpus};
+use convoy_measure::{MetricChoice, Resource, cpus};
 use std::str::FromStr;
 
 /// Flags that choose the metric.

@@ -3,12 +3,12 @@
 use convoy_catalogue::{Entry, Set, parse};
 use convoy_host::inject::Fault;
 use convoy_kernel::KernelPreset;
-use convoy_lab::bisect::Plan as Search;
-use convoy_lab::compare::{Operands, resolve};
 use convoy_lab::experiment::{Changes, Experiment, Plan};
 use convoy_lab::record::Record;
 use convoy_lab::sweep::Shard;
 use convoy_machine::Preset;
+use convoy_measure::bisect::Plan as Search;
+use convoy_measure::compare::{Operands, resolve};
 use convoy_predict::{Advice, Effort, Machines, Question, policies, predict};
 use convoy_record::{Account, Record as Program, import, layout, raw};
 use convoy_report::RecordedReport;
@@ -99,7 +99,9 @@ fn read_results(bytes: &[u8]) {
     in_file("results.csv", bytes, |directory| {
         let file = directory.join("results.csv").display().to_string();
         for given in [vec![file.clone()], vec![file.clone(), file]] {
-            let operands = Operands { given, store: None, no_shell: false, program: None };
+            let experiment = convoy_lab::comparable::experiment;
+            let operands =
+                Operands { given, store: None, no_shell: false, program: None, experiment };
             let _refused = resolve(&operands);
         }
     });

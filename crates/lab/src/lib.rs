@@ -1,14 +1,11 @@
-//! Experiments, their plan and their cells; measuring and comparing commands; searching for the
-//! commit that changed a measured value. The runs themselves are in `convoy-runs`, which is part of
-//! this crate's interface.
+//! Experiments, their plan and their cells, and the pool and the sweeps that run them. The runs
+//! themselves are in `convoy-runs`, which is part of this crate's interface.
 
-pub mod bisect;
-pub mod compare;
+pub mod comparable;
 pub mod experiment;
 pub mod figures;
 pub mod inputs;
 pub mod job;
-pub mod measure;
 pub mod pool;
 pub mod record;
 pub mod sweep;

@@ -9,7 +9,7 @@ use crate::json;
 use crate::table::{Cell, Column, Table};
 
 pub use crate::compare_text::CompareLayout;
-pub use convoy_lab::compare::{
+pub use convoy_measure::compare::{
     Failures as CompareFailure, Floor as CompareFloor, RangeChange as CompareRange,
     WarmedUp as CompareWarmUp,
 };

@@ -5,7 +5,7 @@ use crate::keep::StoreArgs;
 use crate::metric::{CpuList, MetricArgs};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use convoy_lab::bisect::Layout;
+use convoy_measure::bisect::Layout;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@ use super::settings;
 use crate::args::Format;
 use crate::fail::Failure;
 use crate::output;
-use convoy_lab::bisect::{Git, expected};
+use convoy_measure::bisect::{Git, expected};
 use convoy_report::{Cell, Column, Table};
 use std::process::ExitCode;
 

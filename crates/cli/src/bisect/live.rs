@@ -3,7 +3,7 @@
 
 use crate::args::Common;
 use crate::output;
-use convoy_lab::bisect::{Commit, Commits, Progress};
+use convoy_measure::bisect::{Commit, Commits, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};

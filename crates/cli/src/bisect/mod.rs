@@ -11,7 +11,7 @@ pub(crate) use args::Bisect;
 use crate::fail::{FINDING, Failure};
 use crate::output;
 use convoy_host::Interrupts;
-use convoy_lab::bisect::{Git, Journal, Plan, Session, absolute, state_of};
+use convoy_measure::bisect::{Git, Journal, Plan, Session, absolute, state_of};
 use convoy_report::BisectVerdict;
 use live::Live;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     plan.settings.max_builds = args.max_builds.or(plan.settings.max_builds);
     announce(args, &plan);
     let mut live = Live::new(&args.common);
-    let mut progress = |progress: convoy_lab::bisect::Progress<'_>| live.take(progress);
+    let mut progress = |progress: convoy_measure::bisect::Progress<'_>| live.take(progress);
     let mut session = Session::new(&plan, journal, &interrupts, &mut progress)?;
     let answer = session.run();
     // However it ended: the work trees go, the log stays.

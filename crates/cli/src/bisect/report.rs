@@ -1,6 +1,6 @@
 //! From the answer of a search to its report.
 
-use convoy_lab::bisect::{Commit, Layout, Session};
+use convoy_measure::bisect::{Commit, Layout, Session};
 use convoy_report::{
     BisectCommit, BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip,
     BisectSuspect, BisectVerdict,

@@ -2,7 +2,7 @@
 
 use super::args::Bisect;
 use crate::fail::Failure;
-use convoy_lab::bisect::{Direction, Git, Settings};
+use convoy_measure::bisect::{Direction, Git, Settings};
 
 /// Runs of a search unless a flag says otherwise: noise of 40 % hides a change of 1 % for longer.
 const MOST_RUNS: u32 = 1000;

@@ -3,7 +3,7 @@
 use crate::keep::StoreArgs;
 use crate::metric::{CpuList, MetricArgs};
 use clap::{Args, ValueEnum};
-use convoy_lab::compare::{SETTINGS, Warmup};
+use convoy_measure::compare::{SETTINGS, Warmup};
 use convoy_report::CompareLayout;
 use convoy_stats::{Correction, Interval};
 use std::path::PathBuf;

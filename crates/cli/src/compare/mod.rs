@@ -11,7 +11,7 @@ use crate::fail::{FINDING, Failure};
 use crate::output;
 use args::CompareFormat;
 use convoy_host::Interrupts;
-use convoy_lab::compare::{Case, Measured, Operand, Operands, Request, Side, resolve};
+use convoy_measure::compare::{Case, Measured, Operand, Operands, Request, Side, resolve};
 use convoy_report::CompareReport;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -73,6 +73,7 @@ fn operands(args: &Compare) -> Result<Operands, Failure> {
         store: args.store.path().or_else(crate::keep::default_path),
         no_shell: args.no_shell,
         program: (!args.metric.is_printed()).then_some(own),
+        experiment: convoy_lab::comparable::experiment,
     })
 }
 

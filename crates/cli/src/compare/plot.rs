@@ -1,6 +1,6 @@
 //! The distributions of all sides of a comparison.
 
-use convoy_lab::compare::{Row, Side};
+use convoy_measure::compare::{Row, Side};
 use convoy_report::{CompareReport, RowsLine, RowsPanel, RowsPlot, significant};
 
 /// Panels at most; a table tells more rows.

@@ -1,7 +1,7 @@
 //! From verdicts to the report: its rows, title, noise floor, the reason for the end of the
 //! measurement, and notes.
 
-use convoy_lab::compare::{Case, Measured, Row, Series, Side, differing, partner};
+use convoy_measure::compare::{Case, Measured, Row, Series, Side, differing, partner};
 use convoy_report::{CompareCollapses, CompareReport, CompareRow, CompareSide, fixed};
 use convoy_stats::{
     Better, Correction, Design, Doubt, Estimate, Finding, Goal, Interval, Ratio, Sample, Tail,

@@ -12,10 +12,11 @@ mod input;
 mod inputs;
 mod plan;
 mod size;
+mod sized;
+mod target;
 mod width;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,37 +26,7 @@ pub use input::{INPUTS, Input, Kind, Setting, Settings, accept};
 pub use inputs::Inputs;
 pub use plan::{Level, Plan, PlanError, PlannedAxis, PlannedGrid, Point};
 pub use size::{Form, Range, Size};
-
-/// Where a cell is executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Target {
-    /// AIM7 on this machine.
-    Host,
-    /// AIM7 on the virtual kernel.
-    Sim,
-    /// Lock loops, on this machine or, with a machine preset, on a virtual one.
-    Locks,
-    /// Pages in a loop, on a virtual machine.
-    Zone,
-    /// A workload that is not AIM7, on the virtual kernel.
-    Work,
-    /// A command on this machine.
-    Command,
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Host => "host",
-            Self::Sim => "sim",
-            Self::Locks => "locks",
-            Self::Zone => "zone",
-            Self::Work => "work",
-            Self::Command => "command",
-        })
-    }
-}
+pub use target::Target;
 
 /// How a grid is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

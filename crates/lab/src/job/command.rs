@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use convoy_host::Interrupts;
 use convoy_host::clock::keeping_to;
+use convoy_measure::{Ending, Metric, MetricChoice, Program, Resource, run};
 use serde_json::{Value, json};
 
 use super::{JobError, Outcome};
 use crate::experiment::Inputs;
-use crate::measure::{Ending, Metric, MetricChoice, Program, Resource, run};
 
 /// Inputs that the command finds in its environment, as `CONVOY_` and their name in capitals.
 const PASSED: [&str; 2] = ["users", "threads"];

@@ -25,8 +25,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("calibrate", &["catalogue", "host", "kernel", "machine", "runs", "sync", "workload"]),
     (
         "lab",
-        &["catalogue", "host", "kernel", "machine", "runs", "stats", "store", "sync", "workload"],
+        &["catalogue", "host", "kernel", "machine", "measure", "runs", "stats", "sync", "workload"],
     ),
+    ("measure", &["catalogue", "host", "stats", "store", "workload"]),
     ("explain", &["machine", "record", "stats", "sync"]),
     (
         "fuzz",
@@ -37,6 +38,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kernel",
             "lab",
             "machine",
+            "measure",
             "predict",
             "record",
             "report",
@@ -49,7 +51,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["calibrate", "catalogue", "kernel", "machine", "record", "runs", "stats", "workload"],
     ),
     ("record", &["host", "workload"]),
-    ("report", &["explain", "host", "lab", "record", "stats", "workload"]),
+    ("report", &["explain", "host", "lab", "measure", "record", "stats", "workload"]),
     ("preload", &["sync"]),
     ("capi", &["sync"]),
     (
@@ -63,6 +65,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kernel",
             "lab",
             "machine",
+            "measure",
             "mm",
             "predict",
             "record",

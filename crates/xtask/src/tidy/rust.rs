@@ -19,13 +19,7 @@ const DETERMINISTIC: &[&str] = &[
 ];
 
 /// The parts of `lab` and `runs` that drive the real machine.
-const HOST: &[&str] = &[
-    "crates/lab/src/bisect",
-    "crates/lab/src/compare",
-    "crates/lab/src/measure",
-    "crates/lab/src/pool.rs",
-    "crates/runs/src/native",
-];
+const HOST: &[&str] = &["crates/lab/src/pool.rs", "crates/runs/src/native"];
 
 /// What differs between two executions, and what to use instead.
 const AMBIENT: &[(&str, &str)] = &[
