@@ -32,6 +32,7 @@ mod word;
 pub use caches::CacheCounts;
 pub use engine::{CpuTimes, Mode, Outcome};
 pub use fifo::Fifo;
+pub use line::mix;
 pub use machine::{Here, Machine};
 pub use memory::{LINE, Sim};
 pub use names::Names;

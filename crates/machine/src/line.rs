@@ -48,7 +48,7 @@ const FRACTION: u64 = 1 << 20;
 
 /// A mixing function for keyed perturbation and hashes (the finaliser of `SplitMix64`, Steele et
 /// al. 2014).
-pub(crate) const fn mix(mut x: u64) -> u64 {
+pub const fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

@@ -69,7 +69,7 @@ pub use ratio::{
     Ratio, differences, fieller_ratio, log_ratios, paired_difference, paired_ratio,
     paired_ratio_with, unpaired_ratio,
 };
-pub use rng::Rng;
+pub use rng::{GOLDEN, Rng, mix};
 pub use sample::{CONFIDENCE, Estimate, Interval, Sample};
 pub use sequential::{
     AlwaysValid, Precision, Staged, precision, staged_half_width, staged_values, two_stage,

@@ -1,5 +1,17 @@
 //! The generator of everything random here: resampling, permutations, orders of runs.
 
+/// 2^64 divided by the golden ratio: the step of `SplitMix64`.
+pub const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The finaliser of `SplitMix64` (G. Steele, D. Lea, C. Flood, OOPSLA 2014): every bit of the result
+/// depends on every bit of `word`.
+#[inline]
+pub const fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}
+
 /// xoshiro256++ (D. Blackman, S. Vigna, 2019), seeded by `SplitMix64`. Same seed, same numbers, on
 /// every machine and in every version: results that depend on it are part of records.
 #[derive(Clone, Debug)]
@@ -12,10 +24,8 @@ impl Rng {
     pub fn new(seed: u64) -> Self {
         let mut word = seed;
         let state = [(); 4].map(|()| {
-            word = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mixed = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            mixed ^ (mixed >> 31)
+            word = word.wrapping_add(GOLDEN);
+            mix(word)
         });
         Self { state }
     }

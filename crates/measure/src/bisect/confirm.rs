@@ -2,7 +2,7 @@
 //! within each pair drawn from the seed. It is a separate comparison, independent of the model of
 //! the search; its runs are evidence for the search, too.
 
-use convoy_stats::{Sample, paired_difference};
+use convoy_stats::{GOLDEN, Sample, mix, paired_difference};
 
 /// A confirmation that fails is given up after this many times the pairs that were asked for.
 const MOST: u32 = 4;
@@ -70,12 +70,9 @@ impl Confirmation {
     }
 }
 
-/// A well mixed number of `seed` and `index` (the finaliser of `splitmix64`).
+/// A well mixed number of `seed` and `index`.
 pub(super) fn mixed(seed: u64, index: u64) -> u64 {
-    let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    mix(seed.wrapping_add(index.wrapping_add(1).wrapping_mul(GOLDEN)))
 }
 
 fn coin(seed: u64, index: u64) -> bool {

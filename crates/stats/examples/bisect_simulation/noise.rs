@@ -1,19 +1,18 @@
 //! A generator of random numbers and the noise of simulated machines.
 
+use convoy_stats::{GOLDEN, mix};
+
 /// A small generator (`SplitMix64`): the same numbers everywhere for a seed.
 pub(crate) struct Random(u64);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D_4C95_7F2D)
+        Self(seed.wrapping_mul(GOLDEN) ^ 0x5851_F42D_4C95_7F2D)
     }
 
     pub(crate) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(GOLDEN);
+        mix(self.0)
     }
 
     /// Uniform in `(0, 1)`.
