@@ -1,6 +1,6 @@
 //! Host time for each simulated memory operation under whole loads of AIM7, on 4 and on 80 CPUs:
-//! what a large machine costs beside a small one. `cargo bench -p convoy-lab --bench rate` prints
-//! the ratios, which are those of one host, and fails where one has grown beyond its limit.
+//! what a large machine costs compared with a small one. `cargo bench -p convoy-lab --bench rate`
+//! prints the ratios, measured on one host, and fails if a ratio exceeds its limit.
 #![expect(clippy::print_stdout, reason = "a benchmark talks")]
 
 use convoy_kernel::KernelPreset;

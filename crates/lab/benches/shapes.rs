@@ -1,4 +1,4 @@
-//! Workloads on this machine beside the programs whose shape they have: CPU time in user mode and
+//! Workloads on this machine and the programs that they model: CPU time in user mode and
 //! in the kernel. `cargo bench -p convoy-lab --bench shapes -- rounds=5` prints the
 //! medians. The calls themselves are compared by a test, `crates/workload/tests/shape.rs`.
 //!
@@ -21,7 +21,7 @@ type Bench<T> = Result<T, Box<dyn Error>>;
 struct Pair {
     workload: &'static str,
     line: &'static str,
-    /// What the line works on, made before.
+    /// Input of the line, made before.
     before: &'static str,
 }
 

@@ -1,6 +1,6 @@
 //! `cargo xtask skew`, in release: what running ahead changes and what it saves: loads with the
 //! shipped skew and with every operation in exact order. Paths of the kernel alone are measured by
-//! `cargo bench -p convoy-kernel`. Arguments name machines, whose rows alone are run.
+//! `cargo bench -p convoy-kernel`. Arguments name machines, and select their rows.
 //!
 //! The rows were chosen before they were run: the quad of 2008, also with 32 CPUs, and the machines
 //! of 2011, 2013 and today with the mixes and some of the users that were published for them. What
@@ -72,7 +72,7 @@ const LOADS: [Load; 25] = [
 #[derive(Clone, Copy)]
 struct Measured {
     jobs_per_min: f64,
-    /// Processor time of the host, because other work may run beside this.
+    /// Processor time of the host, because other programs may run at the same time.
     cpu_s: f64,
     operations: u64,
 }
@@ -135,7 +135,7 @@ fn pairs(load: &Load) -> Result<Vec<Pair>, String> {
     pairs.into_iter().map(|(_, pair)| pair).collect()
 }
 
-/// What an interval of ratios says about the allowed difference.
+/// Returns whether an interval of ratios lies within the allowed difference.
 fn verdict(ratios: &Estimate) -> &'static str {
     let (least, most) = (1.0 - ALLOWED, 1.0 + ALLOWED);
     if ratios.lo > least && ratios.hi < most {

@@ -124,7 +124,7 @@ pub fn simulate<C: Send + Sync + 'static, T: Send + 'static>(
             Err(mpsc::RecvTimeoutError::Disconnected) => return results,
         };
         if answer == Answer::Stop {
-            // Nobody takes another number.
+            // No thread takes another number.
             next.store(cells.len(), Ordering::Relaxed);
             return results;
         }

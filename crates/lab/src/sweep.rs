@@ -143,7 +143,7 @@ impl Cells {
         let text = String::from_utf8(text).map_err(|_| damaged("it is no text"))?;
         let mut lines = text.lines();
         let outcome = lines.next().unwrap_or_default();
-        // Cells of older versions have no checksum.
+        // Cells of older versions lack a checksum.
         if lines.next().is_some_and(|checksum| checksum != sha256(outcome)) {
             return Err(damaged("its checksum is another one"));
         }

@@ -10,7 +10,7 @@ use convoy_machine::Preset;
 use convoy_workload::mix::Mix;
 use std::process::Command;
 
-/// One line for each pair of presets whose number has the remainder `part` of 2.
+/// One line for each pair of presets with a number that has the remainder `part` of 2.
 fn lines(parts: &[usize]) -> Vec<String> {
     let mut lines = Vec::new();
     let pairs =
@@ -29,7 +29,7 @@ fn lines(parts: &[usize]) -> Vec<String> {
     lines
 }
 
-/// Not a test of its own: the other process of the next one.
+/// Not a separate test: the other process of the next one.
 #[test]
 #[ignore = "prints for the test below"]
 fn print_hashes() {

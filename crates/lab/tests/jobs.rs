@@ -1,4 +1,4 @@
-//! What the jobs ask of a kernel: counted, and compared with the table of docs/aim7-jobs.md.
+//! System calls of the jobs, counted and compared with the table of docs/aim7-jobs.md.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -40,7 +40,7 @@ fn all_jobs_are_done_on_1_4_and_64_cpus() {
     }
 }
 
-/// A run may end when all users together have done so many jobs, whoever did them.
+/// A run may end when all users together have finished a number of jobs, whichever user ran them.
 #[test]
 fn a_part_of_a_run_ends_while_all_users_are_at_work() {
     let part = |jobs_together| {

@@ -3,8 +3,8 @@
 /// 2^64 divided by the golden ratio: the step of `SplitMix64`.
 pub const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The finaliser of `SplitMix64` (G. Steele, D. Lea, C. Flood, OOPSLA 2014): every bit of the result
-/// depends on every bit of `word`.
+/// The finaliser of `SplitMix64` (G. Steele, D. Lea, C. Flood, OOPSLA 2014): every bit of the
+/// result depends on every bit of `word`.
 #[inline]
 pub const fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -123,7 +123,7 @@ fn output(
     threads: Option<&str>,
 ) -> anyhow::Result<String> {
     let mut command = Command::new(program);
-    // Records of goldens are of no use to anybody.
+    // Records of goldens are not needed.
     command
         .current_dir(root)
         .args(&case.args)

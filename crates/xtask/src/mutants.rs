@@ -177,7 +177,7 @@ fn judge(name: &str, end: Ended, output: &str) -> Seen {
 fn cargo_test(tree: &Path, arguments: &[&str]) -> anyhow::Result<Command> {
     let mut command = stage::cargo(tree, &["test", "--quiet"]);
     command.args(arguments).env(BUDGET.0, BUDGET.1);
-    // The build of the tree this program was started in is no concern of the copy's.
+    // The copy must not use the build of the tree in which this program was started.
     command.env("CARGO_TARGET_DIR", tree.join("target"));
     let output = File::create(tree.join(OUTPUT))?;
     command.stdout(output.try_clone()?).stderr(output);
@@ -204,7 +204,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The end of its input is what it waits for.
+        // It waits for the end of its input.
         drop(self.0.stdin.take());
         let _gone = self.0.wait();
     }
@@ -244,7 +244,7 @@ fn copy(root: &Path, tree: &Path) -> anyhow::Result<()> {
     for (path, text) in texts {
         let to = tree.join(path);
         std::fs::create_dir_all(to.parent().unwrap_or(tree))?;
-        // What is written anew is compiled anew.
+        // Files that are written are compiled again.
         if std::fs::read_to_string(&to).ok().as_ref() != Some(&text) {
             std::fs::write(&to, text)?;
         }
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(ended(&mut shell(&script), limit(3)).unwrap(), Ended::Hung);
         let grandchild = std::fs::read_to_string(&note).unwrap();
         std::fs::remove_file(&note).unwrap();
-        // Gone, or dead and not yet waited for by whoever inherits it.
+        // Gone, or a zombie that its new parent has not waited for.
         let stat = format!("/proc/{}/stat", grandchild.trim());
         let dead = |stat: String| stat.contains(") Z ");
         let gone = || std::fs::read_to_string(&stat).map_or(true, dead);

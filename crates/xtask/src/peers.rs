@@ -120,7 +120,7 @@ fn print(peers: &[Peer], as_json: bool) {
 }
 
 /// This engine with the locks of the model, and the model alone. The first is compared with the
-/// peers, whose locks are just a queue, too.
+/// peers, which model a lock as a queue, too.
 fn convoy(root: &Path, target: &Path) -> anyhow::Result<Vec<Peer>> {
     let example = ["--example", "contention", "--package", "convoy-machine"];
     let mut build = cargo(root, &["build", "--release", "--locked"]);

@@ -50,7 +50,7 @@ pub(crate) fn run(root: &Path, program: Option<&str>) -> anyhow::Result<Ending> 
     let shot = format!("--screenshot={}", picture.display());
     let page = format!("file://{}", place.join("report.html").display());
     let size = format!("--window-size={SIZE}");
-    // Without a sandbox of its own it also runs as root in a container.
+    // Without its sandbox it also runs as root in a container.
     let flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"];
     output(&mut here(browser, &[&flags[..], &[&shot, &size, &page]].concat()))?;
     let bytes = std::fs::metadata(&picture)?.len();

@@ -92,7 +92,7 @@ impl Inputs {
         if shelf.kind != "machine" || !self.has("cpus") {
             return Ok(sheet.read::<T>(&sets)?);
         }
-        // The label is that of all CPUs: titles say the number beside it.
+        // The label names all CPUs; titles print the number next to it.
         let label = sheet.clone().read::<T>(&sets)?.label();
         sets.push(Set::cpus(self.whole("cpus", 1) as usize));
         let mut machine = sheet.read::<T>(&sets)?;

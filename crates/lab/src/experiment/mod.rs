@@ -181,7 +181,7 @@ pub struct Published {
     /// The values of each metric: runs of the source, or rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<f64>>,
-    /// What the values are averaged over, if the source has only means.
+    /// The axis over which values are averaged, if the source has only means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
     /// The change against the baseline, in its unit, if the source has only that.

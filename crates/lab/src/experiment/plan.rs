@@ -309,7 +309,7 @@ impl Planner<'_> {
         })?;
         let seeds: Vec<u64> = (first..end).collect();
         let asked = self.changes.scale.unwrap_or(self.grid.scale_at(self.changes.size));
-        // Users of an axis are what they are.
+        // Users of an axis are not scaled.
         let varied = axes.iter().flat_map(|axis| &axis.levels).any(|l| l.set.contains_key("users"));
         let scale = if varied { 1 } else { asked.max(self.grid.scale_at_least) };
         let cells = axes.iter().map(|axis| axis.levels.len()).product::<usize>() * seeds.len();
@@ -360,13 +360,13 @@ impl Planner<'_> {
         }
         let key = axis.key.as_deref().unwrap_or_default();
         let shelf = [&KERNELS, &MACHINES].into_iter().find(|shelf| shelf.kind == key);
-        // A kernel may be called 3.0, which is no number.
+        // A kernel may be called 3.0, which is not a number.
         let value = |name: &str| match shelf {
             Some(_) => Setting::Text(name.to_owned()),
             None => Setting::of(name),
         };
         if let Some(wanted) = self.changes.points.get(key).filter(|wanted| !wanted.is_empty()) {
-            // A name that is no point of the axis is a preset of its own.
+            // A name that is not a point of the axis is a separate preset.
             let plain = |name: &str| name.strip_prefix('v').unwrap_or(name).to_owned();
             let point = |name: &String| {
                 let same = |point: &&AxisPoint| point.label == *name || point.label == plain(name);

@@ -79,7 +79,7 @@ impl Grid {
             let of = |noisy: bool, n: usize| if noisy { second } else { n };
             return Some([of(alone(&sides[0])?, now[0]), of(alone(&sides[1])?, now[1])]);
         }
-        // Who had enough of one look keeps the spread of that look.
+        // Points that one look was enough for keep the spread of that look.
         let most = pilots.map(|pilot| if pilot < second { second - 1 } else { most });
         staged_values(sides, most, half_width, confidence).ok()
     }

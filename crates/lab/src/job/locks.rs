@@ -51,7 +51,7 @@ impl LocksJob {
             outside_ns: inputs.whole("outside_ns", 1000),
             section: of_name("section", inputs.text("section", "fixed"))?,
             think: of_name("think", inputs.text("think", "fixed"))?,
-            // A lock that does not spin for a while and then sleep has no such limit.
+            // Only locks that spin for a while and then sleep have such a limit.
             spin_limit: (lock.promises_to(Promise::SpinLimit) && inputs.has("spin_limit"))
                 .then(|| inputs.whole("spin_limit", 1)),
             warmup_ms: inputs.whole("warmup_ms", 150),

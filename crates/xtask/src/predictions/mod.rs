@@ -48,7 +48,7 @@ pub(crate) struct Wanted<'a> {
     nice: &'a str,
     /// A binary of convoy; none: a release build.
     convoy: Option<&'a str>,
-    /// Whether the results replace those of docs/predictions.md.
+    /// Whether the results replace the table of docs/predictions.md.
     write: bool,
 }
 

@@ -11,7 +11,7 @@ const PAGE: &str = "docs/predictions.md";
 const BEGIN: &str = "<!-- generated: cargo xtask predictions --real --write -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// What was printed.
+/// The printed rows.
 #[derive(Default)]
 pub(super) struct Lines(String);
 

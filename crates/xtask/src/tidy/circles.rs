@@ -18,7 +18,7 @@ const HOPS: u32 = 16;
 
 /// The file modules of one crate by their paths, such as `["sched", "rules"]`.
 type Modules<'a> = BTreeMap<Vec<String>, Module<'a>>;
-/// For each file, the files whose names it uses, each with one of these names.
+/// For each file, the files that define names it uses, each with one of the names.
 type Edges<'a> = BTreeMap<&'a str, BTreeMap<&'a str, String>>;
 
 struct Module<'a> {

@@ -64,7 +64,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Reports a page whose first paragraph does not name its kind.
+/// Reports a page if its first paragraph does not name its kind.
 fn kind(found: &mut Findings, text: &str) {
     let first = text.lines().enumerate().skip(1).find(|(_, line)| !line.is_empty());
     let (index, line) = first.unwrap_or_default();

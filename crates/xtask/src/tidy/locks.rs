@@ -27,7 +27,7 @@ pub(crate) fn check(
     config: &Config,
 ) {
     let Some(name) = path.strip_prefix("crates/sync/src/") else { return };
-    // A module of tests may stand in a file of its own.
+    // A module of tests may be a separate file.
     if !name.ends_with("tests.rs") {
         orderings(found, source);
     }

@@ -71,7 +71,7 @@ fn lengths(found: &mut Findings, path: &str, source: &Source, config: &Config) {
 }
 
 fn file_lines(source: &Source) -> usize {
-    // The text after the last newline is no line.
+    // The text after the last newline is not a line.
     source.code.len() - 1
 }
 

@@ -45,7 +45,7 @@ impl Source {
             for (column, _) in words(line).filter(|(_, word)| *word == "fn") {
                 let rest = &line[column + 2..];
                 let name = words(rest).next().filter(|(at, _)| *at == 1 && rest.starts_with(' '));
-                // What follows a function-pointer type is no name.
+                // The text after a function-pointer type is not a name.
                 let Some(name) = name else { continue };
                 if let Some(last) = self.end_of_item(first, column) {
                     functions.push(Function { name: name.1.to_owned(), first, last });

@@ -8,7 +8,7 @@ pub(crate) const COLUMNS: usize = 100;
 const MACHINE_FOLDERS: &[&str] = &["work", "farm", "home", "root", "Users"];
 
 pub(crate) fn check(found: &mut Findings, path: &str, text: &str) {
-    // Expected output is what a program printed, and licences are not ours to reformat.
+    // Expected output and licences are not reformatted.
     let golden = path.starts_with("tests/golden/") && !path.ends_with(".toml");
     let verbatim = golden || path.ends_with(".snap");
     let mut fenced = false;
@@ -53,7 +53,7 @@ fn machine_path(line: &str) -> Option<String> {
     let folders = MACHINE_FOLDERS.iter().map(|folder| format!("/{folder}/"));
     folders.chain([format!("/tmp/{}", "bash")]).find(|path| {
         line.match_indices(path.as_str()).any(|(at, _)| {
-            // A folder of that name inside a relative path is nobody's home.
+            // A folder of that name inside a relative path is not a home directory.
             !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-*}".contains(c))
         })
     })
