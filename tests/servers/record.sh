@@ -3,20 +3,20 @@
 # under a small load, and checks that all of each is recorded, that it serves and ends as without
 # the recorder, and that nothing is left. As root, with python3; servers that are not installed are
 # left out.
-# usage: tests/servers/record.sh CONVOY [nginx|postgresql|mariadb|sshd]...
+# usage: tests/servers/record.sh CONVOY [nginx|postgresql|mariadb|sshd|redis|memcached]...
 set -u
 convoy=$(realpath "${1:?usage: record.sh CONVOY [SERVER]...}"); shift
 [ "$(id -u)" = 0 ] || { echo "only root can start servers as their units do"; exit 2; }
+here=$(dirname "$(realpath "$0")")
 work=$(mktemp -d); chmod 755 "$work"; export CONVOY_STORE=none
 bad=0
 wrong() { echo "  WRONG: $*"; bad=1; }
 
-# Prints directories of recordings whose recorder has exited, and processes of a server.
+# traces NAME PROGRAM: prints the directories of a recording, and processes of a server, that are
+# left.
 traces() {
-  for lock in {/dev/shm,/run,/tmp,/var/tmp}/convoy-record-*/lock; do
-    [ -e "$lock" ] && flock -ns "$lock" true && echo "$lock"
-  done
-  pgrep -l "$1"
+  for path in $(sort -u "$work/$1.places"); do [ ! -e "$path" ] || echo "$path"; done
+  pgrep -l "$2"
 }
 
 # The command behind ExecStart= of a unit, for a shell.
@@ -24,13 +24,26 @@ exec_start() {
   sed -e ':a;/\\$/N;s/\\\n//;ta' "/lib/systemd/system/$1.service" | sed -n 's/^ExecStart=-\?//p'
 }
 
-wait_for() { for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; done; return 1; }
+wait_for() { for _ in $(seq 600); do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; done; return 1; }
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # record NAME COMMAND: starts it in the background under the recorder.
 record() {
   bash -c "exec '$convoy' record -q -o '$work/$1.json' -- $2" </dev/null >"$work/$1.log" 2>&1 &
   recorder=$!
+  : >"$work/$1.pids"; : >"$work/$1.places"
+}
+
+# seen NAME PROGRAM: notes the processes of a server while it serves, with the directories that they
+# have mapped files of, and looks at the descriptors that they keep.
+seen() {
+  for pid in $(pgrep "$2"); do
+    # Others of that name are not recorded, and those that are gone already prove nothing.
+    grep -os '/[^ ]*/convoy-record-[^/]*' "/proc/$pid/maps" >>"$work/$1.places" &&
+      echo "$pid" >>"$work/$1.pids"
+    open=$(ls -l "/proc/$pid/fd" 2>/dev/null | grep convoy) && wrong "$2 has a descriptor: $open"
+  done
+  [ -s "$work/$1.pids" ] || echo "   no process of $2 has mapped a file of the recording now"
 }
 
 # finish NAME PROGRAM: waits for the recorder, and looks at its record and at what is left.
@@ -39,18 +52,22 @@ finish() {
   kill -0 $recorder 2>/dev/null && { wrong "the recording goes on"; kill -TERM $recorder; }
   wait $recorder; code=$?
   [ $code = 0 ] || { wrong "exit code $code"; tail -n 5 "$work/$1.log"; }
-  python3 - "$work/$1.json" "$2" <<'PYTHON' || bad=1
+  python3 - "$work/$1.json" "$2" "$work/$1.pids" <<'PYTHON' || bad=1
 import json, sys
 record, name = json.load(open(sys.argv[1])), sys.argv[2]
+seen = {int(line) for line in open(sys.argv[3])}
 own = [p for p in record["processes"] if p["command"] and name in " ".join(p["command"])]
 def acquisitions(process):
     return sum(s["count"] for l in process.get("locks", []) for s in l["sites"])
 count = sum(map(acquisitions, own))
 threads = sum(p["threads"] for p in own)
-print(f"  {len(own)} processes of {name}, {threads} threads, {count} acquisitions")
+print(f"  {len(own)} processes of {name}, {threads} threads, {count} acquisitions;",
+      f"{len(seen)} processes were seen")
 wrong = []
 if not own:
     wrong.append(f"no process of {name} in the record")
+for pid in seen - {p["pid"] for p in record["processes"]}:
+    wrong.append(f"process {pid} is not in the record")
 for p in record["processes"]:
     lost = p.get("unrecorded", {})
     if p.get("threads_lost") or lost.get("threads") or any(lost.get("children", [])):
@@ -64,7 +81,7 @@ for text in wrong:
 sys.exit(bool(wrong))
 PYTHON
   sleep 0.5
-  left=$(traces "$2")
+  left=$(traces "$1" "$2")
   [ -z "$left" ] || wrong "left: $left"
 }
 
@@ -72,11 +89,12 @@ nginx() {
   record nginx "$(exec_start nginx)"
   wait_for listens 80 || wrong "it does not listen"
   for _ in 1 2 3 4; do
-    for _ in $(seq 50); do curl -sfo /dev/null http://127.0.0.1/ || echo failed; done &
+    curl -sfo /dev/null "http://127.0.0.1/?[1-500]" || echo failed &
     loads[$!]=$!
   done >"$work/load"
   wait "${loads[@]}"
-  [ -s "$work/load" ] && wrong "$(wc -l <"$work/load") requests failed"
+  [ -s "$work/load" ] && wrong "$(wc -l <"$work/load") of 4 clients failed"
+  seen nginx nginx
   kill -QUIT "$(cat /run/nginx.pid)"
   finish nginx nginx
 }
@@ -89,30 +107,30 @@ postgresql() {
   { as pgbench -i -q postgres && as pgbench -c 8 -t 50 postgres; } >"$work/load" 2>&1 ||
     wrong "pgbench: $(tail -n 2 "$work/load")"
   as pgbench -i -I d -q postgres >>"$work/load" 2>&1
+  seen postgresql postgres
   pg_ctlcluster --skip-systemctl-redirect -m fast "$version-main" stop
   finish postgresql postgres
 }
 
-mariadb() {
-  # User=mysql of the unit, which systemd changes to before the command.
+# serve_mariadb NAME COMMAND
+serve_mariadb() {
   install -d -o mysql -g mysql -m 755 /run/mysqld
-  record mariadb "setpriv --reuid mysql --regid mysql --init-groups $(exec_start mariadb)"
+  record "$1" "$2"
   wait_for mysqladmin ping || wrong "it does not listen"
   mysqlslap --concurrency=8 --number-of-queries=2000 --auto-generate-sql >"$work/load" 2>&1 ||
     wrong "mysqlslap: $(tail -n 2 "$work/load")"
+  seen "$1" mariadbd
   mysqladmin shutdown
-  finish mariadb mariadbd
+  finish "$1" mariadbd
 }
 
-mariadb_root() {
-  install -d -o mysql -g mysql -m 755 /run/mysqld
-  record mariadb_root "/usr/sbin/mariadbd --user=mysql"
-  wait_for mysqladmin ping || wrong "it does not listen"
-  mysqlslap --concurrency=8 --number-of-queries=2000 --auto-generate-sql >"$work/load" 2>&1 ||
-    wrong "mysqlslap: $(tail -n 2 "$work/load")"
-  mysqladmin shutdown
-  finish mariadb_root mariadbd
+mariadb() {
+  # User=mysql of the unit, which systemd changes to before the command.
+  serve_mariadb mariadb "$(as_user mysql) $(exec_start mariadb)"
+  serve_mariadb mariadb_root "/usr/sbin/mariadbd --user=mysql"
 }
+
+as_user() { echo "setpriv --reuid $1 --regid $1 --init-groups"; }
 
 sshd() {
   install -d -m 755 /run/sshd
@@ -126,17 +144,40 @@ sshd() {
     ssh -qp 2222 -i "$work/key" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
       root@127.0.0.1 true </dev/null || wrong "ssh failed"
   done
+  seen sshd sshd
   pkill -TERM -P $recorder
   finish sshd sshd
+}
+
+redis() {
+  install -d -o redis -g redis -m 2755 /run/redis
+  record redis "$(as_user redis) $(exec_start redis-server)"
+  wait_for redis-cli ping || wrong "it does not listen"
+  redis-benchmark -q -n 20000 -t set,get,incr >"$work/load" 2>&1 || wrong "redis-benchmark"
+  seen redis redis-server
+  redis-cli shutdown nosave
+  finish redis redis-server
+}
+
+memcached() {
+  install -d -o memcache -g memcache -m 755 /run/memcached
+  record memcached "$(exec_start memcached)"
+  wait_for listens 11211 || wrong "it does not listen"
+  python3 "$here/memcached.py" 11211 4 2 >"$work/load" 2>&1 || wrong "$(tail -n 2 "$work/load")"
+  seen memcached memcached
+  pkill -TERM -P $recorder
+  finish memcached memcached
 }
 
 if [ $# = 0 ]; then
   [ -x /usr/sbin/nginx ] && set -- "$@" nginx
   [ -x /usr/bin/pg_ctlcluster ] && set -- "$@" postgresql
-  [ -x /usr/sbin/mariadbd ] && set -- "$@" mariadb mariadb_root
+  [ -x /usr/sbin/mariadbd ] && set -- "$@" mariadb
   [ -x /usr/sbin/sshd ] && set -- "$@" sshd
+  [ -x /usr/bin/redis-server ] && set -- "$@" redis
+  [ -x /usr/bin/memcached ] && set -- "$@" memcached
 fi
-[ $# -gt 0 ] || { echo "none of nginx, PostgreSQL, MariaDB and sshd is installed"; exit 2; }
+[ $# -gt 0 ] || { echo "no server that this script knows is installed"; exit 2; }
 for server; do echo "$server"; declare -A loads=(); "$server"; done
 [ $bad = 0 ] && rm -rf "$work" || echo "kept: $work"
 exit $bad

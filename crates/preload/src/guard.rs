@@ -60,17 +60,19 @@ fn gives_up(option: usize, first: usize, second: usize) {
     match (option, first) {
         (SET_SECCOMP, STRICT) => strict(),
         (SET_SECCOMP, FILTER) if second != 0 => filter(),
-        (SET_TSC, TSC_FAULTS) => {
-            NO_TICKS.store(true, Relaxed);
-            arch::set_thread_word(1);
-        }
+        (SET_TSC, TSC_FAULTS) => strict(),
         _ => {}
     }
 }
 
-/// The calling thread may only read, write and end; its counter cannot be read any more.
+/// The counter cannot be read any more by the calling thread, nor by threads and processes that it
+/// starts; in strict mode it may only read, write and end.
 fn strict() {
-    arch::set_thread_word(1);
+    NO_TICKS.store(true, Relaxed);
+    if let Some(file) = process::file() {
+        file[H_SANDBOXED].store(1, Relaxed);
+    }
+    process::leave();
 }
 
 /// A filter on the calls of the process, or of this thread and its children.

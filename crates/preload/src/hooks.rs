@@ -86,7 +86,7 @@ fn go_on_one(
 /// The same for locks that are taken in another way.
 #[inline(never)]
 pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
-    let Some(thread) = Thread::current() else { return block.call(*arguments) };
+    let Some(thread) = Thread::acquiring() else { return block.call(*arguments) };
     if process::only_contended() {
         return contend(how, thread, block, arguments, site);
     }
@@ -173,7 +173,8 @@ fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site
 #[inline(always)]
 pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     let result = how.attempt.call([lock, 0, 0, 0]);
-    let Some(thread) = Thread::current() else { return result };
+    let thread = if is_owned(result) { Thread::acquiring() } else { Thread::current() };
+    let Some(thread) = thread else { return result };
     if !is_owned(result) {
         // A loop of attempts is one request, whenever it ends; how often it fails is counted apart.
         if !process::only_contended() {

@@ -61,6 +61,8 @@ const EEXIST: isize = -17;
 const ESRCH: isize = -3;
 const ENOSPC: isize = -28;
 const ENOMEM: isize = -12;
+const ENFILE: isize = -23;
+const EMFILE: isize = -24;
 const EFBIG: isize = -27;
 const EDQUOT: isize = -122;
 const CLOCK_MONOTONIC: usize = 1;
@@ -137,7 +139,10 @@ extern "C" fn forked() {
 
 extern "C" fn ended() {
     if let Some(file) = file() {
-        look(file, arch::ticks());
+        // The thread that calls exit(3) may be one that must not read the counter.
+        if !guard::has_no_ticks() {
+            look(file, arch::ticks());
+        }
         file[H_ENDED].store(1, Relaxed);
     }
 }
@@ -204,7 +209,7 @@ const NO_WAY: usize = 1;
 const LIMITED: usize = 2;
 
 fn make() -> Result<&'static Map, usize> {
-    if around::is_limited() {
+    if around::is_limited() || guard::has_no_ticks() {
         return Err(LIMITED);
     }
     let mut descriptor = EEXIST;
@@ -218,6 +223,7 @@ fn make() -> Result<&'static Map, usize> {
     let file = match descriptor {
         0.. => map(descriptor)?,
         ENOSPC | EDQUOT => return Err(NO_ROOM),
+        EMFILE | ENFILE => spare::take().ok_or(LIMITED)?,
         _ => spare::take().ok_or(NO_WAY)?,
     };
     if !room::reserve(file, 0, PAGE) {
@@ -374,10 +380,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         if (file[H_SLOTS].load(Relaxed) as usize) < SLOT_COUNT {
             file[H_THREADS_UNROOMED].fetch_add(1, Relaxed);
         }
-        for word in &arch::own()[1..] {
-            word.store(0, Relaxed);
-        }
-        arch::set_thread_word(1);
+        leave();
         return None;
     };
     let generation = slot[S_GENERATION].load(Relaxed) + 1;
@@ -414,6 +417,14 @@ pub(crate) fn attach() -> Option<&'static Slot> {
     crate::owners::attached(own[O_THREAD].load(Relaxed), number);
     arch::set_thread_word(core::ptr::from_ref(slot) as usize);
     Some(slot)
+}
+
+/// From now on this thread is not recorded.
+pub(crate) fn leave() {
+    for word in &arch::own()[1..] {
+        word.store(0, Relaxed);
+    }
+    arch::set_thread_word(1);
 }
 
 /// Sees where libc has registered the structure that the kernel tells a thread through.

@@ -104,7 +104,13 @@ impl Thread {
             // SAFETY: `attach` set it to a slot of the mapping, which stays.
             return Some(Self(unsafe { &*(word as *const Slot) }));
         }
-        if word == UNRECORDED { unrecorded() } else { process::attach().map(Self) }
+        if word == UNRECORDED { None } else { process::attach().map(Self) }
+    }
+
+    /// The same for an acquisition, which is counted if the thread is not recorded.
+    #[inline(always)]
+    pub(crate) fn acquiring() -> Option<Self> {
+        if arch::thread_word() == UNRECORDED { unrecorded() } else { Self::current() }
     }
 
     /// The thread, if it is known already that it is recorded.

@@ -6,8 +6,11 @@ use crate::args::Common;
 use crate::fail::Failure;
 use crate::keep::{self, warn};
 use crate::output;
+use convoy_record::layout::FILE_WORDS;
 use convoy_record::{Process, Record};
 use convoy_store::Store;
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 
 /// Asks for all that a record needs before the program starts.
@@ -28,6 +31,29 @@ pub(super) fn ready(args: &RecordArgs) -> Result<(), Failure> {
         _ => Err(Failure::environment(
             "there is no place for the record: name one with --output FILE or --store FILE",
         )),
+    }
+}
+
+/// Refuses limits under which nothing could be recorded: the program would have the same.
+pub(super) fn limits() -> Result<(), Failure> {
+    /// Descriptors that the recorder has open at a time (seven for its directories and signals),
+    /// and as many again for files of symbols and what libraries open.
+    const DESCRIPTORS: usize = 16;
+    /// Bytes of the file of a process, which is sparse.
+    const FILE: u64 = FILE_WORDS as u64 * 8;
+    let open = |_| std::fs::File::open("/dev/null");
+    let opened: Result<Vec<_>, _> = (0..DESCRIPTORS).map(open).collect();
+    if opened.is_err_and(|error| error.raw_os_error() == Some(Errno::MFILE.raw_os_error())) {
+        return Err(Failure::environment(format!(
+            "a recording needs {DESCRIPTORS} more descriptors than may be open here (ulimit -n)"
+        )));
+    }
+    match getrlimit(Resource::Fsize).current.filter(|most| *most < FILE) {
+        None => Ok(()),
+        Some(most) => Err(Failure::environment(format!(
+            "files may have {most} bytes at most here (ulimit -f), and the recorder's have {} MB",
+            FILE / 1_000_000
+        ))),
     }
 }
 

@@ -166,6 +166,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     if args.pid.is_some() || args.cgroup.is_some() {
         return attach(args);
     }
+    keep::limits()?;
     recover::tidy(args);
     let mut unseen = Vec::new();
     let kernel = args.kernel.unless(args.contended, &mut unseen);

@@ -128,11 +128,10 @@ fn without_room(processes: &[Process]) -> Vec<String> {
         processes.iter().partition(|one| !one.unrecorded.is_sandboxed);
     let lost = |of: &[&Process]| of.iter().map(|one| one.threads_lost).sum::<u64>();
     let unroomed = free.iter().map(|one| one.unrecorded.threads).sum::<u64>();
-    let [room, place, limit] = children(&free);
-    let barred = children(&sandboxed).iter().sum();
     let of = |processes: &[&Process], threads: u64| {
         let count = processes.iter().map(|one| one.unrecorded.acquisitions).sum::<u64>();
         match (count, threads) {
+            (_, 0) => format!("Some {count} acquisitions were not recorded"),
             (0, 1) => "A thread was not recorded".to_owned(),
             (0, _) => format!("{threads} threads were not recorded"),
             (_, 1) => format!("Some {count} acquisitions of a thread were not recorded"),
@@ -150,25 +149,13 @@ fn without_room(processes: &[Process]) -> Vec<String> {
     if lost(&free) > unroomed {
         all.push(format!("{}: too many lived at once.", of(&free, lost(&free) - unroomed)));
     }
-    if lost(&sandboxed) > 0 {
+    if lost(&sandboxed) > 0 || sandboxed.iter().any(|one| one.unrecorded.acquisitions > 0) {
         all.push(format!(
             "{}: the process had limited its system calls.",
             of(&sandboxed, lost(&sandboxed))
         ));
     }
-    for (count, why) in [
-        (room, "there was no room in the directory of the recording (--buffer DIR, --buffer-size)"),
-        (place, "the directory of the recording cannot be opened from there (another root)"),
-        (limit, "no file of 230 MB may be written or mapped there (ulimit -f, ulimit -v)"),
-        (barred, "its parent had limited its system calls"),
-    ] {
-        if count > 0 {
-            all.push(match count {
-                1 => format!("A process that was forked was not recorded: {why}."),
-                _ => format!("{count} processes that were forked were not recorded: {why}."),
-            });
-        }
-    }
+    all.extend(without_children(&free, &sandboxed));
     let uncounted = free.iter().map(|one| one.unrecorded.uncounted).sum::<u64>();
     let is_short = |one: &&Process| one.unrecorded.is_short && one.unrecorded.threads == 0;
     if uncounted > 0 {
@@ -186,10 +173,32 @@ fn without_room(processes: &[Process]) -> Vec<String> {
     }
     if !sandboxed.is_empty() {
         all.push(
-            "A process limited its system calls (seccomp): from then on the recorder asked the \
-             kernel for nothing, so threads and locks that came later may be missing."
+            "A process limited its system calls (seccomp) or forbade the time stamp counter \
+             (PR_SET_TSC): from then on the recorder asked the kernel for nothing, so threads and \
+             locks that came later may be missing."
                 .to_owned(),
         );
+    }
+    all
+}
+
+/// Processes that were forked and not recorded, in sentences by reason.
+fn without_children(free: &[&Process], sandboxed: &[&Process]) -> Vec<String> {
+    let [room, place, limit] = children(free);
+    let barred = children(sandboxed).iter().sum();
+    let mut all = Vec::new();
+    for (count, why) in [
+        (room, "there was no room in the directory of the recording (--buffer DIR, --buffer-size)"),
+        (place, "the directory of the recording cannot be opened from there (another root)"),
+        (limit, "no file of 230 MB may be opened, written or mapped there (ulimit -n, -f, -v)"),
+        (barred, "its parent had limited its system calls"),
+    ] {
+        if count > 0 {
+            all.push(match count {
+                1 => format!("A process that was forked was not recorded: {why}."),
+                _ => format!("{count} processes that were forked were not recorded: {why}."),
+            });
+        }
     }
     all
 }

@@ -104,8 +104,23 @@ fn all_of_a_sandboxed_program_is_recorded_or_said_to_be_missing() {
     assert_eq!((code(&output), stdout(&output).as_str()), (Some(0), "ok\n"));
     assert!(stderr(&output).contains("limited its system calls"), "{output:?}");
     assert!(!stderr(&output).contains("no room"), "{output:?}");
+    // In strict mode even the time stamp counter is forbidden: acquisitions are only counted.
+    let output = record(&file, &[&program, "strict"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (Some(0), "ok\n"));
+    let messages = stderr(&output);
+    assert!(messages.contains("Some 3000000 acquisitions were not recorded"), "{messages}");
+    assert_eq!(acquisitions(&read(&file)), 1);
     let output = record(&file, &[&program, "fsize"]);
-    assert!(stderr(&output).contains("(ulimit -f, ulimit -v)"), "{output:?}");
+    assert!(stderr(&output).contains("(ulimit -n, -f, -v)"), "{output:?}");
+    let output = record(&file, &[&program, "descriptors"]);
+    assert_eq!(code(&output), Some(3), "{output:?}");
+    assert!(stderr(&output).contains("(ulimit -n, -f, -v)"), "{output:?}");
+    let output = record(&file, &[&program, "ticks"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (Some(0), "ok\n"));
+    let messages = stderr(&output);
+    assert!(messages.contains("forbade the time stamp counter"), "{messages}");
+    assert!(messages.contains("A process that was forked was not recorded"), "{messages}");
+    assert_eq!(acquisitions(&read(&file)), 40_000);
     std::fs::remove_dir_all(place).expect("it goes away");
 }
 
@@ -211,6 +226,17 @@ fn what_can_be_refused_is_refused_before_the_program_starts() {
         let output = convoy(&[&words[..], &touch[..]].concat()).output().expect("it starts");
         assert_eq!(code(&output), Some(expected), "{output:?}");
         assert!(!mark.exists(), "{words:?}");
+    }
+    for (limit, expected) in [("-n 8", "descriptors"), ("-f 0", "(ulimit -f)")] {
+        let script = format!(
+            "ulimit {limit} && exec {} record --kernel off -- touch {}",
+            env!("CARGO_BIN_EXE_convoy"),
+            touch[1]
+        );
+        let output = Command::new("bash").args(["-c", &script]).output().expect("it starts");
+        assert_eq!(code(&output), Some(3), "{output:?}");
+        assert!(stderr(&output).contains(expected), "{output:?}");
+        assert!(!mark.exists(), "{limit}");
     }
     // Without a place of its own the record goes to the next one, and the last line says where.
     let mut command = convoy(&["record", "--kernel", "off", "--", "sh", "-c", "exit 7"]);

@@ -40,19 +40,24 @@ static void *worker(void *a)
 static void work(int T)
 {
     pthread_t t[64];
+    int n = 0;
     for (int i = 0; i < T; i++)
-        pthread_create(t + i, 0, worker, 0);
-    for (int i = 0; i < T; i++)
+        if (!pthread_create(t + n, 0, worker, 0))
+            n++;
+    for (int i = 0; i < n; i++)
         pthread_join(t[i], 0);
 }
 
+static int begun;
 static void *forever(void *a)
 {
-    while (!stop) {
+    for (int i = 0; !stop; i++) {
         L(&mut);
         for (int k = 0; k < 50; k++)
             cnt++;
         U(&mut);
+        if (i == 0)
+            __sync_fetch_and_add(&begun, 1);
     }
     return 0;
 }
@@ -62,13 +67,16 @@ static void bg(int T)
     pthread_t t;
     for (int i = 0; i < T; i++)
         pthread_create(&t, 0, forever, 0);
-    usleep(50000);
+    do
+        usleep(50000);
+    while (__sync_fetch_and_add(&begun, 0) < T);
 }
 
+static pthread_barrier_t together;
 static void *dl1(void *a)
 {
     L(&mut);
-    usleep(20000);
+    pthread_barrier_wait(&together);
     L(&mut2);
     return 0;
 }
@@ -127,8 +135,6 @@ static void *tiny(void *a)
     return 0;
 }
 static pthread_mutex_t many[100] = {[0 ... 99] = PTHREAD_MUTEX_INITIALIZER };
-
-static pthread_barrier_t together;
 
 static void *tables(void *a)
 {
@@ -368,9 +374,10 @@ int main(int c, char **v)
     }
     IS("dead2") {
         pthread_t a;
+        pthread_barrier_init(&together, 0, 2);
         pthread_create(&a, 0, dl1, 0);
         L(&mut2);
-        usleep(20000);
+        pthread_barrier_wait(&together);
         alarm(2);
         L(&mut);
     }
@@ -412,7 +419,7 @@ int main(int c, char **v)
         sem_init(&s, 0, 0);
         struct sigaction sa = {.sa_handler = onsig };
         sigaction(SIGALRM, &sa, 0);
-        ualarm(20000, 0);
+        ualarm(20000, 20000);
         int r = sem_wait(&s);
         return r == -1 && errno == EINTR ? 0 : 1;
     }
@@ -739,6 +746,32 @@ int main(int c, char **v)
     }
 
     /* Locks all memory, as a user who may lock little of it. */
+    IS("ticks") {
+        work(2);
+        prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
+        work(2);
+        if (!fork()) {
+            work(1);
+            exit(0);
+        }
+        wait(0);
+        write(1, "ok\n", 3);
+        return 0;
+    }
+    IS("descriptors") {
+        struct rlimit r = { 8, 8 };
+        setrlimit(RLIMIT_NOFILE, &r);
+        for (int i = 0; i < 8; i++)
+            open("/dev/null", O_RDONLY);
+        work(8);
+        if (!fork()) {
+            work(2);
+            exit(3);
+        }
+        int s;
+        wait(&s);
+        return WEXITSTATUS(s);
+    }
     IS("pinned") {
         struct rlimit r = { 48 << 20, 48 << 20 };
         setrlimit(RLIMIT_MEMLOCK, &r);
