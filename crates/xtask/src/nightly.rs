@@ -104,6 +104,14 @@ pub(crate) fn run(root: &Path) -> Outcome {
     for arguments in [&[][..], &["--check"], &["crates"]] {
         pipeline.stage("dist", || Ok(dist::run(root, arguments)?.unwrap_or(Ending::Failed)));
     }
+    pipeline.stage("pipelines", || {
+        let build = show(&mut cargo(root, &["build", "--release", "-p", "convoy"]))?;
+        let test = root.join("ci/test.sh");
+        match build {
+            Ending::Passed => show(Command::new(test).arg(built(root, "release", "convoy"))),
+            failed => Ok(failed),
+        }
+    });
     pipeline.stage("races", || races::run(root));
     // Other inputs every time; the seed is printed.
     let seed = std::process::id().to_string();
