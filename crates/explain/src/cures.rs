@@ -1,10 +1,10 @@
 //! Words of the diagnoses: what waiting cost, and what to do about what an owner does.
 
 use convoy_record::runtimes::runtime;
-use convoy_record::{Lock, Pending, Process, Record};
+use convoy_record::{Kind, Lock, Pending, Process, Record};
 
-use crate::diagnoses::{Diagnosis, Ill, percent};
 use crate::evidence::Subject;
+use crate::ill::{Diagnosis, Ill, Reason, percent};
 
 /// The part of their time that threads waited, in words.
 pub(crate) fn part(subject: &Subject<'_>) -> String {
@@ -59,6 +59,21 @@ pub(crate) fn of_call(call: &str) -> String {
         ),
         _ => format!("Release the lock before it calls {call}; another lock will not help."),
     }
+}
+
+/// Threads wait for a lock that they hold themselves, until a time limit.
+pub(crate) fn itself(subject: &Subject<'_>) -> Option<Reason> {
+    let holder = subject.holder.as_ref()?;
+    let is_own = subject.lock.kind != Kind::Semaphore && 2 * holder.own > holder.count;
+    let why = match holder.place {
+        "" => ", which they hold themselves, so that they wait until their time limit".to_owned(),
+        place => format!(
+            ", which they hold themselves, acquired in {place}, so that they wait until their time \
+             limit"
+        ),
+    };
+    let cure = "Release it before, or call a function that expects it to be held.".to_owned();
+    is_own.then_some((Ill::Deadlock, why, cure))
 }
 
 /// A cycle of waits.

@@ -6,15 +6,13 @@ use convoy_record::account::seconds;
 use convoy_record::{
     Account, CONDITION_OF, Doing, HANDOFF, Kind, Lock, Process, Record, Seen, total,
 };
-use serde::Serialize;
 
 use crate::deadlock::{cycles, stuck};
 use crate::evidence::{Holder, Subject};
+use crate::ill::{Diagnosis, Ill, Reason, percent};
 use crate::runtimes::{MONITOR, interpreter, libc, other_runtime};
 use crate::{busy, cures, processes};
 
-/// Part of the threads' time below which nothing is a problem.
-pub const LITTLE: f64 = 0.02;
 /// Part of the time that threads waited which makes what the owner did the reason.
 const REASON: f64 = 0.3;
 /// Part of it which makes sleep the reason: an owner that is woken waits for a CPU, too.
@@ -39,86 +37,8 @@ const MOSTLY: f64 = 2.0 / 3.0;
 const CONVOY: &str = "Run fewer threads, or shorten the section; `convoy fix` on this record says \
                       which lock helps.";
 
-/// What is wrong, why in words, and the cure.
-pub(crate) type Reason = (Ill, String, String);
 /// The reason for which threads waited for a lock, if it is this one.
 type Rule = fn(&Subject<'_>) -> Option<Reason>;
-
-/// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ill {
-    /// Threads wait for each other for good.
-    Deadlock,
-    /// Python's interpreter lock.
-    InterpreterLock,
-    /// A lock inside of libc.
-    LibcLock,
-    /// A monitor of Java, or a lock of another runtime.
-    RuntimeLock,
-    /// Readers overtake a writer.
-    WriterStarvation,
-    /// The owner sleeps in a system call.
-    OwnerAsleep,
-    /// The owner waits for another lock.
-    OwnerWaits,
-    /// The owner had lost its CPU.
-    OwnerPreempted,
-    /// A thread acquires the lock again at once.
-    Hog,
-    /// The critical section is long.
-    LongSection,
-    /// Many short critical sections.
-    ShortSections,
-    /// Waits for which the reason is not known.
-    Contended,
-    /// A lock of the kernel.
-    KernelLock,
-    /// A broadcast wakes threads in vain.
-    ThunderingHerd,
-    /// The counter of a lock for readers moves between CPUs.
-    ReaderCounter,
-    /// Locks share a cache line.
-    FalseSharing,
-    /// Threads spin for a lock of the program's own.
-    Spinning,
-    /// Processes wait for each other.
-    Processes,
-}
-
-/// One diagnosis.
-#[derive(Clone, Debug, Serialize)]
-pub struct Diagnosis {
-    /// What is wrong.
-    pub ill: Ill,
-    /// The process; 0: the kernel.
-    pub pid: u64,
-    /// The lock, by its name.
-    pub lock: String,
-    /// What it costs: the part of their time that the threads concerned lose; none: not known.
-    pub share: Option<f64>,
-    /// The part of the busy time of all threads, or of the CPU time if that is lost.
-    pub weight: Option<f64>,
-    /// Time that threads lose, seconds, summed over threads.
-    pub cost_s: f64,
-    /// What is wrong, and why.
-    pub sentence: String,
-    /// What to do.
-    pub cure: String,
-}
-
-impl Diagnosis {
-    /// Whether it costs enough to be a problem.
-    pub fn is_much(&self) -> bool {
-        let is_much = |part: Option<f64>| part.is_none_or(|part| part >= LITTLE);
-        self.ill == Ill::Deadlock || is_much(self.share) && is_much(self.weight)
-    }
-
-    /// What is wrong, why, and what to do.
-    pub fn text(&self) -> String {
-        [&self.sentence, " ", &self.cure].concat().trim_end().to_owned()
-    }
-}
 
 /// What is wrong with a recorded program, the most expensive first.
 pub fn diagnose(record: &Record) -> Vec<Diagnosis> {
@@ -147,13 +67,12 @@ pub fn diagnose(record: &Record) -> Vec<Diagnosis> {
     all
 }
 
-/// Sets the weight of each diagnosis. Loops that wait for a moment before they sleep weigh little
-/// where threads mostly sleep.
+/// Sets the weight of each diagnosis.
 fn weigh(all: &mut [Diagnosis], record: &Record) {
     let busy_s = convoy_record::busy_s(record);
     let cpu_s: f64 = record.processes.iter().map(|process| process.cpu_s).sum();
     for one in all {
-        let of_cpu = [Ill::ThunderingHerd, Ill::ReaderCounter, Ill::FalseSharing];
+        let of_cpu = [Ill::ThunderingHerd, Ill::ReaderCounter, Ill::FalseSharing, Ill::Spinning];
         let time_s = if of_cpu.contains(&one.ill) { cpu_s } else { busy_s };
         one.weight = (one.share.is_some() && time_s > 0.0).then(|| (one.cost_s / time_s).min(1.0));
     }
@@ -185,8 +104,19 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
     if !lock.is_lock() || subject.wait_s <= 0.0 {
         return None;
     }
-    let rules: [Rule; 10] =
-        [libc, other_runtime, starvation, asleep, waits, hog, spins, preempted, long, short];
+    let rules: [Rule; 11] = [
+        libc,
+        other_runtime,
+        cures::itself,
+        starvation,
+        asleep,
+        waits,
+        hog,
+        spins,
+        preempted,
+        long,
+        short,
+    ];
     let hands_over = record.program.policy(lock.kind) == HANDOFF;
     let handed = if hands_over { handed_over(&subject) } else { None };
     let found = handed.or_else(|| rules.iter().find_map(|rule| rule(&subject)));
@@ -468,9 +398,4 @@ fn holds(subject: &Subject<'_>, holder: &Holder<'_>) -> String {
         place if place == subject.place => format!(", which another thread in {place} holds"),
         place => format!(", which {place} holds"),
     }
-}
-
-/// A part in whole percent.
-pub(crate) fn percent(part: f64) -> String {
-    format!("{:.0} %", 100.0 * part)
 }

@@ -57,6 +57,8 @@ pub(crate) struct Holder<'a> {
     pub(crate) other: Option<&'a Seen>,
     /// How often owners had acquired it again by the end of a wait, on average.
     pub(crate) again: f64,
+    /// Waits of threads that owned it themselves.
+    pub(crate) own: u64,
 }
 
 impl<'a> Subject<'a> {
@@ -214,6 +216,7 @@ impl<'a> Holder<'a> {
             call,
             other: top(&[Doing::Waits]),
             again: total(|cause| cause.again as f64) / counted.max(1.0),
+            own: convoy_record::total(own.iter().map(|cause| cause.own)),
         })
     }
 }

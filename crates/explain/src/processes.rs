@@ -5,7 +5,7 @@ use convoy_record::account::seconds;
 use convoy_record::{Doing, Kind, Lock, Process, Record, Scheduling, total};
 use std::collections::BTreeMap;
 
-use crate::diagnoses::{Diagnosis, Ill, percent};
+use crate::ill::{Diagnosis, Ill, percent};
 
 /// Minimum number of wakeups.
 const FEW: u64 = 100;

@@ -4,8 +4,8 @@ use convoy_record::runtimes::runtime;
 use convoy_record::{JAVA, UNNAMED};
 
 use crate::cures;
-use crate::diagnoses::{Diagnosis, Ill, Reason};
 use crate::evidence::Subject;
+use crate::ill::{Diagnosis, Ill, Reason};
 
 /// What to do about a monitor of Java.
 pub(crate) const MONITOR: &str = "Make the monitor's section shorter, or read without it: a \

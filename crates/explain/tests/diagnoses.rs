@@ -103,6 +103,28 @@ fn a_hog_acquires_the_lock_again_while_others_wake_up() {
 }
 
 #[test]
+fn a_thread_that_waits_for_itself_until_a_time_limit_is_told_so() {
+    let said = |own: u64| {
+        let one = cause(0.0, vec![seen(Doing::Waits, "log", 100)]);
+        verdict(&record(process(mutex(), Cause { own, ..one })))
+    };
+    assert!(said(900).contains("which they hold themselves, acquired in sync"), "{}", said(900));
+    assert!(!said(100).contains("themselves"), "{}", said(100));
+}
+
+#[test]
+fn waits_for_the_mutex_of_a_herd_are_part_of_it() {
+    let wait = Site { wait: times(20_000, 1e-3), futile: 18_000, ..site("append", "wait", 20_000) };
+    let sites = vec![wait, site("dispatch", "signal", 1500)];
+    let (name, kind) = ("work".to_owned(), Kind::Condition);
+    let mut process = process(mutex(), cause(0.2, Vec::new()));
+    process.locks.push(Lock { name, kind, instances: 1, sites, ..Lock::default() });
+    assert_eq!(ill(process.clone()), Some(Ill::ThunderingHerd));
+    process.locks[0].sites[0].place = "other".to_owned();
+    assert_ne!(ill(process), Some(Ill::ThunderingHerd));
+}
+
+#[test]
 fn a_section_that_takes_long_on_a_cpu_is_long_on_a_full_machine_too() {
     let full = |cpu_s: f64, ran: f64| {
         let mut lock = mutex();
@@ -190,8 +212,8 @@ fn a_herd_past_libc_does_next_to_nothing_between_two_wakeups() {
     };
     let said = verdict(&record(herd(19_000, 19_500, 0)));
     let expected = "push broadcasts on a condition, and each of 1500 calls wakes 13 threads in \
-                    worker, of which most do next to nothing and wait again (19000 times): a \
-                    thundering herd.";
+                    worker, of which most find next to nothing to do and wait again (19000 \
+                    times): a thundering herd.";
     assert!(said.starts_with(expected), "{said}");
     // Work for all; and one item after the other, with a call for each.
     assert_eq!(ill(herd(2000, 19_500, 0)), None);

@@ -279,6 +279,7 @@ fn wait(
     Thread::wakes();
     let got = ticks();
     waiters.inspect(|all| all.leave(got));
+    thread.was_away([asked, got]);
     if let Some(cause) = cause {
         cause.end(got);
     }
@@ -433,9 +434,9 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let key = thread.count(MUTEX, mutex, site);
     thread.takes(mutex, key);
     let before = thread.end_monitor(condition);
-    if let (Some(Monitor { again: false, .. }), Some(detail)) = (before, detail) {
-        detail.add(D_FUTILE);
-    }
+    // C++ has conditions for any lock, which take a mutex of their own each time.
+    let is_futile = before.is_some_and(|one| !one.again) || thread.did_little(site, asked);
+    detail.filter(|_| is_futile).inspect(|detail| detail.add(D_FUTILE));
     waiters.inspect(|all| {
         all.gives_up(mutex);
         all.went_on(thread.id());
@@ -449,6 +450,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
         all.leave(got);
         all.took(thread.id());
     });
+    thread.waited_at(site, [asked, got], detail.filter(|_| result == 0));
     if let Some(detail) = detail {
         waited(thread, detail, asked, got, false);
         if result != 0 {

@@ -1,6 +1,6 @@
-//! Whether a wakeup past libc was in vain: the thread waits at the same place again, after it has
-//! done less than a wakeup costs; and whether a thread that was woken wakes the next one that waits
-//! there, as libraries do which let the threads of a broadcast go on one by one.
+//! Whether a wakeup was in vain where calls do not tell: the thread waits at the same place again,
+//! after it has done less than a wakeup costs; and whether a thread that was woken wakes the next
+//! one that waits there, as libraries do which let the threads of a broadcast go on one by one.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -53,6 +53,13 @@ impl Thread {
             (DETAIL, by.map_or(0, Detail::index)),
         ] {
             self.set(here + word, value);
+        }
+    }
+
+    /// The thread has waited for something else from `asked` until `got`.
+    pub(crate) fn was_away(self, [asked, got]: [u64; 2]) {
+        for at in ROUNDS {
+            self.set(at + AWAY, self.get(at + AWAY) + got.saturating_sub(asked));
         }
     }
 

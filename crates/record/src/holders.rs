@@ -1,6 +1,7 @@
 //! Owners of locks at a look, and where they acquired them: from the memory of a process and from
 //! its file.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
@@ -38,6 +39,9 @@ pub(crate) struct Owner {
     /// Whether the lock has no owner.
     pub(crate) is_free: bool,
 }
+
+/// An owner, with where it acquired the lock and the detail of that.
+pub(crate) type Found = (Owner, Option<[u64; 2]>);
 
 impl Source {
     pub(crate) fn new(file: File, pid: u32, base: u64, maps: &str) -> Self {
@@ -131,6 +135,22 @@ impl Source {
         (address(known) == lock).then(|| [site | kind << KIND_SHIFT, Told(told).detail()])
     }
 
+    /// The one thread that has ever acquired a semaphore, apart from one that waits for it: no
+    /// other can own it. The last taker of a semaphore without waiters is not noted.
+    pub(crate) fn only_taker(
+        &self,
+        lock: u64,
+        slots: &BTreeMap<u64, usize>,
+        waits: u64,
+    ) -> Option<Found> {
+        let is_semaphore = lock >> KIND_SHIFT == SEMAPHORE;
+        let others = slots.iter().filter(|(thread, _)| is_semaphore && **thread != waits);
+        let mut all = others.filter_map(|(thread, slot)| Some((thread, self.held(*slot, lock)?)));
+        let (thread, held) = all.next()?;
+        let owner = Owner { thread: *thread, is_free: false };
+        all.next().is_none().then_some((owner, Some(held)))
+    }
+
     /// The slot of a thread, if the process is of the same program as `other`, so that its places
     /// have the same names.
     pub(crate) fn slot_of(&self, thread: u64, other: &Self) -> Option<usize> {
@@ -197,6 +217,12 @@ mod tests {
         assert_eq!(source.held(3, lock + 64), None);
         assert_eq!(source.slot_of(THREAD, &source), Some(3));
         assert_eq!(source.slot_of(THREAD + 1, &source), None);
+        let slots = BTreeMap::from([(THREAD, 3), (THREAD + 1, 4)]);
+        let taker = |waits| {
+            let found = source.only_taker(lock | SEMAPHORE << KIND_SHIFT, &slots, waits);
+            found.map(|(owner, _)| owner.thread)
+        };
+        assert_eq!((taker(THREAD + 1), taker(THREAD)), (Some(THREAD), None));
     }
 
     const THREAD: u64 = 77;

@@ -14,7 +14,7 @@ use convoy_host::clock::thread_cpu_ns;
 use crate::attach::Attached;
 use crate::ended::Ended;
 use crate::futex::{Call, waits_for_good};
-use crate::holders::{Owner, Source};
+use crate::holders::{Found, Source};
 use crate::hot::{Hot, Sampling};
 use crate::layout::{
     ENDED_COUNT, ENDED_WORDS, H_BASE, H_MAGIC, H_PID, H_SLOTS, MAGIC, S_ENDED, S_THREAD, S_WAITS,
@@ -255,6 +255,9 @@ impl Peek {
             let lock = wait.edge.lock;
             let found = || self.owner(lock, &slots, all);
             wait.take(*owners.entry(lock).or_insert_with(found));
+            if wait.owner == 0 && !wait.is_free && wait.seen_s > LONG_S {
+                wait.take(self.source.only_taker(lock, &slots, wait.thread));
+            }
         }
         let held: BTreeSet<u64> =
             Ended::of(&waits).filter(|wait| self.is_held(wait)).map(|wait| wait.thread).collect();
@@ -407,9 +410,6 @@ impl Peek {
         self.source.of_lock(wait.edge.lock, 0) != Some(0)
     }
 }
-
-/// An owner, with where it acquired the lock and the detail of that.
-type Found = (Owner, Option<[u64; 2]>);
 
 impl Wait {
     /// Takes the owner of now.

@@ -1,0 +1,89 @@
+//! Herds: broadcasts that wake threads for nothing.
+
+use convoy_record::{CONDITION_OF, Kind, Lock, Process, Record, Site, total};
+
+use crate::ill::{Diagnosis, Ill};
+
+/// What a wakeup with its switches costs, seconds, where the record has no price.
+const WAKEUP_S: f64 = 5e-6;
+/// Wakeups in vain, of all, that make a herd.
+const HERD: f64 = 0.4;
+/// Events that are enough to speak of.
+const FEW: u64 = 100;
+
+/// The part of the CPU time of the process that this many seconds are.
+pub(crate) fn of_cpu(process: &Process, cost_s: f64) -> Option<f64> {
+    (process.cpu_s > 0.0).then(|| (cost_s / process.cpu_s).min(1.0))
+}
+
+/// A broadcast wakes many threads for what one of them does.
+pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
+    let waiting = || lock.sites.iter().filter(|site| site.act == "wait");
+    let sum = |of: fn(&Site) -> u64| total(waiting().map(of));
+    let (failed, futile, passed) =
+        (sum(|site| site.failed), sum(|site| site.futile), sum(|site| site.passed));
+    let signalling = || lock.sites.iter().filter(|site| site.act == "signal");
+    let from = signalling().max_by_key(|site| site.count);
+    let signals = total(signalling().map(|site| site.count));
+    let woken = sum(|site| site.wait.count).saturating_sub(failed);
+    // Past libc only broadcasts are counted, with the threads that they woke; or each thread wakes
+    // the next one.
+    let by_broadcasts = total(signalling().map(|site| site.contended));
+    let is_past_libc = by_broadcasts > 0 || passed > 0;
+    let useful = woken.saturating_sub(futile);
+    let wakes_many = if is_past_libc {
+        by_broadcasts > 2 * signals && 2 * by_broadcasts > woken || 2 * passed > woken
+    } else {
+        woken > 2 * signals && useful < 2 * signals
+    };
+    let is_futile = futile >= FEW && futile as f64 >= HERD * woken as f64;
+    if lock.kind != Kind::Condition || !is_futile || !wakes_many {
+        return None;
+    }
+    let price = record.program.prices_ns.get("wakeup").map_or(WAKEUP_S, |price| price[1] / 1e9);
+    let waiter = waiting().max_by_key(|site| site.wait.count)?;
+    let wakeups_s = futile as f64 * price.max(1e-6);
+    // They all want the mutex then.
+    let cost_s = wakeups_s + wants_mutex_s(process, &waiter.place);
+    let named = if lock.name.starts_with(CONDITION_OF) {
+        "a condition".to_owned()
+    } else {
+        format!("`{}`", lock.name)
+    };
+    let calls = match from {
+        Some(from) => {
+            let each = (if is_past_libc { by_broadcasts } else { woken }) as f64 / signals as f64;
+            let at = &from.place;
+            format!(
+                "{at} broadcasts on {named}, and each of {signals} calls wakes {each:.0} threads"
+            )
+        }
+        None => format!("Broadcasts on {named} wake one thread after the other"),
+    };
+    Some(Diagnosis {
+        ill: Ill::ThunderingHerd,
+        pid: process.pid,
+        lock: lock.name.clone(),
+        share: of_cpu(process, wakeups_s),
+        weight: None,
+        cost_s,
+        sentence: format!(
+            "{calls} in {}, of which most find next to nothing to do and wait again ({futile} \
+             times): a thundering herd.",
+            waiter.place
+        ),
+        cure: "Call pthread_cond_signal (notify_one) once for each item instead.".to_owned(),
+    })
+}
+
+/// Waits for mutexes of which most are in the function that waits for a condition, seconds.
+fn wants_mutex_s(process: &Process, place: &str) -> f64 {
+    let function = |place: &str| place.split(" (").next().map(str::to_owned);
+    let there_s = |lock: &Lock| -> f64 {
+        let own = lock.sites.iter().filter(|site| function(&site.place) == function(place));
+        own.map(|site| site.wait.total_s).sum()
+    };
+    let all = process.locks.iter().chain(&process.futexes);
+    let mutexes = all.filter(|lock| lock.kind == Kind::Mutex);
+    mutexes.filter(|lock| 2.0 * there_s(lock) > lock.wait_s()).map(Lock::wait_s).sum()
+}
