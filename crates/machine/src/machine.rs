@@ -114,6 +114,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
+        self.engine.observer.end();
         self.engine.abandon();
         if Rc::strong_count(&self.engine.region) > 1 {
             self.engine.region.retire_stacks();
@@ -296,6 +297,20 @@ impl Here {
         engine().times(cpu)
     }
 
+    /// The times of `cpu` with its present mode up to now.
+    pub fn times_so_far(cpu: usize) -> CpuTimes {
+        engine().times_so_far(cpu)
+    }
+
+    /// Calls `look` with the time in picoseconds every `every_ns` nanoseconds of virtual time from
+    /// now on. Observation takes no virtual time and does not change the schedule; `look` may read
+    /// counters of the machine and the kernel, and no simulated memory. It is dropped with the
+    /// machine.
+    pub fn observe(every_ns: u64, look: impl FnMut(u64) + 'static) {
+        let engine = engine();
+        engine.observer.begin(engine.now(), every_ns.saturating_mul(1000), Box::new(look));
+    }
+
     /// `change` more tasks wait for a CPU from now on, for [`Self::spun_beside_ps`].
     pub fn tasks_wait(change: i64) {
         engine().tasks_wait(change);
@@ -391,5 +406,10 @@ impl Here {
     /// Returns the statistics of the watched locks so far.
     pub fn watched() -> Vec<Watch> {
         engine().watches.snapshot(engine().now())
+    }
+
+    /// The same for an observer: nothing is settled.
+    pub fn watched_so_far() -> Vec<Watch> {
+        engine().watches.so_far(engine().now())
     }
 }

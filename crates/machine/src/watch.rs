@@ -94,6 +94,15 @@ impl Watches {
         list.clone()
     }
 
+    /// As [`Self::snapshot`], of the accounts as they are.
+    pub(crate) fn so_far(&self, now: u64) -> Vec<Watch> {
+        let mut list = self.list.borrow().clone();
+        for watch in &mut list {
+            watch.settle(now);
+        }
+        list
+    }
+
     /// A CPU switched from `prev` to `next`.
     #[inline]
     pub(crate) fn switched(&self, prev: TaskId, next: TaskId, now: u64) {

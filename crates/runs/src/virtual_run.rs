@@ -373,14 +373,12 @@ impl VirtualRun {
         *board.released.borrow_mut() = Snapshot::take(world, cpus);
         board.zones.replace(world.page_stats());
         Here::tell(Event::Measure(true));
-        k.open_gate(&gate, self.users);
+        k.open_gate(&gate);
         if let Some(ns) = self.load_counted_ns {
             world.sched().count_load_after(ns);
         }
         if self.sample_ns > 0 {
-            let (world, board, interval) = (Rc::clone(world), Rc::clone(board), self.sample_ns);
-            let sampler = move |k: &mut Process| board.sample(k, &world, cpus, interval);
-            k.fork(sampler).map_err(|error| fail("fork", &error))?;
+            board.watch(world, cpus, self.sample_ns);
         }
         if let Some(over) = over {
             k.read(over, &mut [0]).map_err(|error| fail("read", &error))?;
@@ -388,6 +386,8 @@ impl VirtualRun {
         }
         for _ in 0..self.users {
             k.wait().map_err(|error| fail("wait", &error))?;
+            // AIM7 takes the end of a user when its parent's wait() returns.
+            board.ends.borrow_mut().push(k.now());
         }
         board.end(world, cpus);
         Ok(())

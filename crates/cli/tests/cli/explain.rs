@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A run of a fraction of a second that convoys.
-const SMALL: [&str; 6] = ["semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "25", "--quiet"];
+const SMALL: [&str; 6] = ["semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "30", "--quiet"];
 
 fn explain(more: &[&str]) -> Vec<&'static str> {
     let all = [&["explain"], SMALL.as_slice(), more].concat();

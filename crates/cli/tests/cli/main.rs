@@ -14,6 +14,7 @@ mod load;
 mod locks;
 mod look;
 mod modes;
+mod observing;
 mod outputs;
 mod record;
 mod report;

@@ -32,9 +32,9 @@ pub enum VirtualTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MinVruntime {
-    /// Only the leftmost of those that wait (2.6.24 to 2.6.26).
+    /// Only the leftmost of those that wait (2.6.25 and 2.6.26).
     Leftmost,
-    /// The leftmost or the running task, whichever is behind (from 2.6.32 on).
+    /// The leftmost or the running task, whichever is behind (2.6.24, and from 2.6.32 on).
     Running,
 }
 

@@ -459,7 +459,7 @@ fn a_gate_lets_everybody_go_for_one_wakeup_each() {
         k.sleep(50_000_000);
         assert!(inner.borrow().is_empty(), "nobody passes a closed gate");
         let begin = k.now();
-        k.open_gate(&gate, USERS);
+        k.open_gate(&gate);
         times.set((begin, k.now()));
         for _ in 0..USERS {
             k.wait().unwrap();

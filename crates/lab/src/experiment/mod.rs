@@ -298,6 +298,10 @@ pub struct Grid {
     /// by the label of the point.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scale_error: BTreeMap<String, f64>,
+    /// JTI at full size, measured once, by the label of the point. With it, the JTI of a smaller
+    /// size is not compared with the published one: it depends on the number of users.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub full_size_jti: BTreeMap<String, f64>,
     /// Lines under the table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

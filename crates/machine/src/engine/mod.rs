@@ -14,6 +14,7 @@ mod ledger;
 mod looks;
 mod loops;
 mod mode;
+mod observe;
 mod overflow;
 mod poll;
 mod spin;
@@ -120,6 +121,7 @@ pub(crate) struct Engine {
     pub(crate) rules: Rules,
     watchdog: Watchdog,
     beside: beside::Beside,
+    pub(crate) observer: observe::Observer,
 }
 
 thread_local! {
@@ -203,6 +205,7 @@ impl Engine {
             rules: Rules::default(),
             watchdog: Watchdog::default(),
             beside: beside::Beside::default(),
+            observer: observe::Observer::default(),
         })
     }
 
@@ -230,6 +233,15 @@ impl Engine {
     /// Times of `cpu` up to its last change of mode.
     pub(crate) fn times(&self, cpu: usize) -> CpuTimes {
         core::array::from_fn(|mode| self.cpus[cpu].times[mode].get())
+    }
+
+    /// The times of `cpu` with the present mode settled up to the clock. Of a CPU that has run
+    /// ahead of the clock the times are those that it has settled itself.
+    pub(crate) fn times_so_far(&self, cpu: usize) -> CpuTimes {
+        let this = &self.cpus[cpu];
+        let mut times = self.times(cpu);
+        times[this.mode.get() as usize] += self.clock.get().saturating_sub(this.mode_since.get());
+        times
     }
 
     /// `change` more tasks wait for a CPU from now on.

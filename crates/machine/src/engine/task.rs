@@ -185,7 +185,8 @@ impl Engine {
             // Most looks come before anything else does. Who writes a word goes on at the time at
             // which half of those that spin on it look, so the order within a time matters.
             let first = self.tree.first();
-            let limit = first.earlier(Turn::new(until.min(self.patrols_at()), 0));
+            let stop = until.min(self.patrols_at()).min(self.observer.at());
+            let limit = first.earlier(Turn::new(stop, 0));
             if let Some(cpu) = self.look_before(limit) {
                 self.go_on(cpu);
                 continue;
@@ -201,6 +202,9 @@ impl Engine {
             if next.at() > until.min(u64::MAX - 1) {
                 let never = next.at() == u64::MAX;
                 break if never { Outcome::Quiescent } else { Outcome::TimeLimit };
+            }
+            if next.at() >= self.observer.at() {
+                self.observer.look_until(next.at(), &self.clock);
             }
             self.act(next, looks);
         };

@@ -20,6 +20,8 @@ const METRICS: [&str; 9] = [
     "owner_change_ms",
 ];
 
+const JTI: &str = "jti";
+
 pub(super) fn report(results: Results) -> ReproduceReport {
     let Results { plan, grid, .. } = results;
     let users = sentence::users(grid).unwrap_or_default();
@@ -32,7 +34,9 @@ pub(super) fn report(results: Results) -> ReproduceReport {
         for metric in metrics {
             // A kernel without a big kernel lock has no owner of it.
             let Some(found) = estimate(results.values(index, metric)) else { continue };
+            let compared = *metric != JTI || grid.scale <= 1 || grid.grid.full_size_jti.is_empty();
             let theirs = published.and_then(|row| value(row, metric, &point.jobs[0]));
+            let theirs = theirs.filter(|_| compared);
             let fitted = published.is_some_and(|row| row.fitted.iter().any(|name| name == metric));
             report.push(&case(results, index), metric, theirs, &found, fitted);
         }
@@ -122,6 +126,19 @@ fn notes(results: Results, report: &mut ReproduceReport) {
         report.notes.push(format!(
             "Jobs/Min at this size against the full size, measured once: {}",
             errors.join(", ")
+        ));
+    }
+    if grid.scale > 1 && !grid.grid.full_size_jti.is_empty() {
+        let all = grid.points.iter().enumerate().filter_map(|(index, point)| {
+            let case = case(results, index);
+            let full = grid.grid.full_size_jti.get(&case)?;
+            let published = value(grid.published(&point.at)?, JTI, &point.jobs[0])?;
+            Some(format!("{case} {full:.1} (published {published:.1})"))
+        });
+        report.notes.push(format!(
+            "JTI depends on the number of users; at full size, measured once, it is: {}; --full \
+             measures it again",
+            all.collect::<Vec<_>>().join(", ")
         ));
     }
     report.notes.extend(sentence::looks(grid));

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use convoy_kernel::{Process, World, ZoneStats};
+use convoy_kernel::{World, ZoneStats};
 use convoy_machine::{Event, Here, Mode, Watch};
 use convoy_workload::api::{Fd, Kernel};
 use convoy_workload::jobs::{Job, JobEnv};
@@ -54,38 +54,41 @@ impl Board {
         Here::tell(Event::Measure(false));
     }
 
-    /// An additional process that samples the machine at every interval, forever.
-    pub(super) fn sample(
-        &self,
-        k: &mut Process,
-        world: &Rc<World>,
-        cpus: usize,
-        interval: u64,
-    ) -> i32 {
-        let mut last = Snapshot::take(world, cpus);
-        loop {
-            k.sleep(interval);
-            let next = Snapshot::take(world, cpus);
-            let span_s = (next.now_ns - last.now_ns) as f64 / 1e9;
-            let idle = (next.modes[Mode::Idle as usize] - last.modes[Mode::Idle as usize]) as f64;
-            let rate = |field: fn(&Watch) -> u64| {
-                let value = |shot: &Snapshot| shot.bkl.as_ref().map_or(0, field);
-                (value(&next) - value(&last)) as f64 / span_s
-            };
-            self.samples.borrow_mut().push(Sample {
-                at_s: (next.now_ns - self.released.borrow().now_ns) as f64 / 1e9,
-                idle_percent: 100.0 * idle / (span_s * 1e12 * cpus as f64),
-                switches_per_s: (next.sched.switches - last.sched.switches) as f64 / span_s,
-                acquisitions_per_s: rate(|watch| watch.acquisitions),
-                handoffs_per_s: rate(|watch| watch.handoffs),
-                owner_not_running_percent: rate(|watch| watch.owner_not_running) / 1e10,
-                runnable: world.sched().runnable(),
-            });
-            last = next;
+    /// Samples the machine at every interval of `every_ns` until the end, outside of virtual time.
+    pub(super) fn watch(self: &Rc<Self>, world: &Rc<World>, cpus: usize, every_ns: u64) {
+        let (board, world) = (Rc::clone(self), Rc::clone(world));
+        let mut last = Snapshot::so_far(&world, cpus);
+        Here::observe(every_ns, move |_| {
+            if !board.over.get() {
+                let next = Snapshot::so_far(&world, cpus);
+                let sample = board.sample(&last, &next, cpus, world.sched().runnable());
+                board.samples.borrow_mut().push(sample);
+                last = next;
+            }
+        });
+    }
+
+    /// The interval from `last` to `next`.
+    fn sample(&self, last: &Snapshot, next: &Snapshot, cpus: usize, runnable: u64) -> Sample {
+        let span_s = (next.now_ns - last.now_ns) as f64 / 1e9;
+        let idle = (next.modes[Mode::Idle as usize] - last.modes[Mode::Idle as usize]) as f64;
+        let rate = |field: fn(&Watch) -> u64| {
+            let value = |shot: &Snapshot| shot.bkl.as_ref().map_or(0, field);
+            (value(next) - value(last)) as f64 / span_s
+        };
+        Sample {
+            at_s: (next.now_ns - self.released.borrow().now_ns) as f64 / 1e9,
+            idle_percent: 100.0 * idle / (span_s * 1e12 * cpus as f64),
+            switches_per_s: (next.sched.switches - last.sched.switches) as f64 / span_s,
+            acquisitions_per_s: rate(|watch| watch.acquisitions),
+            handoffs_per_s: rate(|watch| watch.handoffs),
+            owner_not_running_percent: rate(|watch| watch.owner_not_running) / 1e10,
+            runnable,
         }
     }
 
-    /// Runs a user with jobs that each work in one of `places`. Returns whether it reached `goal`.
+    /// Runs a user with jobs that each work in one of `places`. Returns whether it reached `goal`,
+    /// whose end it takes; the other ends are the parent's.
     pub(super) fn user<K: Kernel>(
         &self,
         k: &mut K,
@@ -117,9 +120,6 @@ impl Board {
                 self.ends.borrow_mut().push(k.now());
                 return true;
             }
-        }
-        if goal.is_none() {
-            self.ends.borrow_mut().push(k.now());
         }
         false
     }

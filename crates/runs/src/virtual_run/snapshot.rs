@@ -2,7 +2,7 @@
 
 use convoy_kernel::sched::{IdleTimes, SchedStats};
 use convoy_kernel::{BKL, RcuStats, World};
-use convoy_machine::{Here, Watch};
+use convoy_machine::{CpuTimes, Here, Watch};
 
 /// Counters of the machine at one moment.
 #[derive(Clone, Debug, Default)]
@@ -19,9 +19,25 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub(super) fn take(world: &World, cpus: usize) -> Self {
+        Self {
+            idle: world.sched().idle_times(),
+            usable_ps: world.sched().idle_usable_ps(),
+            spun_beside_ps: Here::spun_beside_ps(),
+            rcu: world.sched().rcu_stats(),
+            ..Self::with(world, cpus, Here::times, Here::watched())
+        }
+    }
+
+    /// The counters that a sample shows, with the present mode of each CPU and the present owner
+    /// of the lock up to now. Settles no account.
+    pub(super) fn so_far(world: &World, cpus: usize) -> Self {
+        Self::with(world, cpus, Here::times_so_far, Here::watched_so_far())
+    }
+
+    fn with(world: &World, cpus: usize, times: fn(usize) -> CpuTimes, watched: Vec<Watch>) -> Self {
         let mut modes = [0; 5];
         for cpu in 0..cpus {
-            for (sum, time) in modes.iter_mut().zip(Here::times(cpu)) {
+            for (sum, time) in modes.iter_mut().zip(times(cpu)) {
                 *sum += time;
             }
         }
@@ -29,11 +45,8 @@ impl Snapshot {
             now_ns: Here::now_ns(),
             modes,
             sched: world.sched().stats(),
-            idle: world.sched().idle_times(),
-            usable_ps: world.sched().idle_usable_ps(),
-            spun_beside_ps: Here::spun_beside_ps(),
-            rcu: world.sched().rcu_stats(),
-            bkl: Here::watched().into_iter().find(|watch| watch.name == BKL),
+            bkl: watched.into_iter().find(|watch| watch.name == BKL),
+            ..Self::default()
         }
     }
 }
