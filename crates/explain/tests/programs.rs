@@ -128,6 +128,7 @@ fn deadlocks_are_told_from_long_waits() {
             ("left", &[Ill::Deadlock], None),
             ("upgrade", &[Ill::Deadlock], None),
             ("join", &[Ill::Deadlock], None),
+            ("itself", &[Ill::Deadlock], None),
             ("long-wait", &[], Some(Ill::Deadlock)),
         ],
     );

@@ -76,6 +76,13 @@ ROLE(waits_for_input, char c; if (read(ends[0], &c, 1)) {} LOCK; UNLOCK;)
 ROLE(tries, while (pthread_mutex_trylock(&gate)) {} compute_ms(1); UNLOCK; compute_ms(.1);)
 ROLE(writes_disk, pthread_mutex_lock(&other); nap(4); pthread_mutex_unlock(&other); nap(.3);)
 ROLE(evicts, LOCK; pthread_mutex_lock(&other); pthread_mutex_unlock(&other); UNLOCK; nap(.2);)
+ROLE(waits_for_itself,
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1;
+    LOCK;
+    pthread_mutex_timedlock(&gate, &until);
+    UNLOCK;)
 ROLE(waits_once, LOCK; UNLOCK; nap(100);)
 
 static void *stamps(void *a) {
@@ -227,6 +234,7 @@ int main(int count, char **words) {
     IS("join") { LOCK; start(1, waits_once, 0); }
     IS("chain") { start(1, writes_disk, 0); start(1, evicts, 0); start(4, uses, 0); }
     IS("tries") start(4, tries, 0);
+    IS("itself") start(1, waits_for_itself, 0);
     IS("left") { start(1, leaves, 0); nap(50); start(2, uses, 0); }
     IS("long-wait") { start(1, holds_long, 0); nap(50); start(2, waits_once, 0); }
     // Threads of these never end.
