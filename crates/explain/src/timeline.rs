@@ -22,8 +22,11 @@ pub(crate) struct Bin {
 pub struct OverTime {
     /// The middle of each interval, seconds after the beginning.
     pub seconds: Vec<f64>,
-    /// A line: its name, and a value for each interval.
+    /// A line of the states of the CPUs: its name, and a value for each interval.
     pub series: Vec<(String, Vec<f64>)>,
+    /// Time in which a lock was wanted and its owner was on no CPU, of each interval: a sum over
+    /// all locks, so that it may exceed 100.
+    pub stalled: Vec<f64>,
 }
 
 /// The intervals since `from`.
@@ -57,11 +60,9 @@ impl Timeline {
             let values = share(&|bin| bin.times[state as usize], cpus as f64);
             series.push((state.name().to_owned(), values));
         }
-        let name = "a lock is wanted, its owner on no CPU".to_owned();
-        series.push((name, share(&|bin| bin.stalled, 1.0)));
         series.retain(|(_, values)| values.iter().any(|value| *value >= 1.0));
         let seconds = (0..parts.len()).map(|at| (at as f64 + 0.5) * width_s).collect();
-        OverTime { seconds, series }
+        OverTime { seconds, series, stalled: share(&|bin| bin.stalled, 1.0) }
     }
 
     fn bin(&mut self, at: u64) -> &mut Bin {

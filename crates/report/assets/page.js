@@ -38,9 +38,11 @@
   // --- Tables: sorted by the numbers behind the cells; children stay with their row. ---
   function table(parent, block) {
     const few = 12;
+    // Above what scrolls sideways, so that a wide table does not cut it.
+    const caption = block.title && "caption" + ++numbers;
+    if (caption) make(parent, "p", block.title, { class: "caption", id: caption });
     const scroll = make(parent, "div", null, { class: "scroll" });
-    const node = make(scroll, "table");
-    if (block.title) make(node, "caption", block.title);
+    const node = make(scroll, "table", null, caption ? { "aria-labelledby": caption } : {});
     const head = make(node, "thead");
     if (block.columns.some((column) => column.group)) {
       const line = make(head, "tr");
@@ -585,16 +587,20 @@
             pen.stroke();
           }
         });
-        // Each line has its name at its end; lines that end together share it.
+        // Each line has its name at its end, the names of lines that end together one below the
+        // other.
         const names = [];
         columns.forEach((points, at) => {
           const last = points.findLast((point) => point);
           if (!last || !u.series[at + 1].show) return;
           const [x, y] = [u.valToPos(last[0], "x", true), u.valToPos(last[1], "y", true)];
-          const near = names.find((one) => one.x === x && Math.abs(one.y - y) < 13 * devicePixelRatio);
-          if (near) near.text += ", " + series[at].name;
-          else names.push({ x, y, text: series[at].name, colour: colour(at) });
+          names.push({ x, y, text: series[at].name, colour: colour(at) });
         });
+        const apart = 13 * devicePixelRatio;
+        const lowest = u.bbox.top + u.bbox.height;
+        names.sort((a, b) => a.y - b.y);
+        for (let at = 1; at < names.length; at++) names[at].y = Math.max(names[at].y, names[at - 1].y + apart);
+        names.forEach((one, at) => { one.y = Math.min(one.y, lowest - (names.length - 1 - at) * apart); });
         pen.font = 12 * devicePixelRatio + "px system-ui, sans-serif";
         pen.textAlign = "left";
         for (const one of names) {

@@ -4,7 +4,8 @@ use crate::compare::{NUMBER, noisy};
 use crate::hostile::record_of;
 use crate::{code, convoy, directory, json, run, stderr, stdout};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The problems of a value under a schema: of its keywords those that `convoy schema` uses.
 fn problems(value: &Value, schema: &Value, all: &Value, at: &str, found: &mut Vec<String>) {
@@ -44,6 +45,43 @@ fn problems(value: &Value, schema: &Value, all: &Value, at: &str, found: &mut Ve
     }
 }
 
+const AS_JSON: [&str; 3] = ["--format", "json", "--quiet"];
+
+/// A command whose number is larger by a third from the third commit of [`history`] on.
+const MEASURE: [&str; 4] =
+    ["--", "sh", "-c", "echo $(($(cat level) + $(od -An -N1 -tu1 /dev/urandom) % 5))"];
+
+/// The example of the tutorial and its record.
+fn record_orders(place: &Path, record: &str) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slow-program/orders.c");
+    let program = place.join("orders");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-g", "-pthread"]).arg(source).arg("-o").arg(&program);
+    assert!(cc.status().expect("a compiler").success());
+    let program = program.to_str().expect("UTF-8");
+    let words = ["record", "--quiet", "--kernel", "off", "--no-store", "-o", record, "--", program];
+    let output = run(&words);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+}
+
+/// A repository of five commits.
+fn history(place: &Path) -> PathBuf {
+    std::fs::create_dir(place).expect("made");
+    let git = |args: &[&str]| {
+        let names = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+        let mut git = Command::new("git");
+        assert!(git.args(names).args(args).current_dir(place).status().expect("git").success());
+    };
+    git(&["init", "--quiet"]);
+    for (number, level) in [100, 100, 133, 133, 133].iter().enumerate() {
+        std::fs::write(place.join("level"), format!("{level}")).expect("written");
+        std::fs::write(place.join("number"), format!("{number}")).expect("written");
+        git(&["add", "."]);
+        git(&["commit", "--quiet", "-m", "next"]);
+    }
+    place.to_owned()
+}
+
 #[test]
 fn the_json_of_commands_is_that_of_the_schema() {
     let all = json(&["schema"], 0);
@@ -55,7 +93,30 @@ fn the_json_of_commands_is_that_of_the_schema() {
     let explained = ["explain", "semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "10"];
     let locks = ["locks", "--kernel", "6.18", "--lock", "ticket,mutex", "--window-ms", "2"];
     let reproduce = ["reproduce", "--scale", "500", "--seeds", "2", "--only", "table"];
-    let cases: [(&str, i32, &[&str]); 9] = [
+    let recorded = place.join("orders.json");
+    let recorded = recorded.to_str().expect("UTF-8");
+    record_orders(&place, recorded);
+    let history = history(&place.join("history"));
+    let history = history.to_str().expect("UTF-8");
+    let bisect = ["bisect", "--repo", history, "--good", "HEAD~4", "--bad", "HEAD"];
+    let bisect = [&bisect[..], &["--metric-regex", "[0-9]+"], &AS_JSON, &MEASURE].concat();
+    let store = place.join("runs.sqlite3");
+    let store = store.to_str().expect("UTF-8");
+    let bench = ["bench", "locks", "--threads", "2", "--section-ns", "100", "--lock", "std"];
+    let kept = ["--window-ms", "5", "--rounds", "1", "--store", store];
+    let bench = [&bench[..], &kept].concat();
+    let schedule = "cv1:published-fix/two-ups:0,1,2,0";
+    let cases: [(&str, i32, &[&str]); 19] = [
+        ("explain-record", 0, &["explain", recorded]),
+        ("predict", 0, &["predict", recorded, "--rounds", "1", "--policy", "sleep"]),
+        ("fix", 0, &["fix", recorded, "--rounds", "1"]),
+        ("experiment", 0, &bench),
+        ("hogs", 0, &["bench", "hogs", "--lock", "std", "--rounds", "1", "--window-ms", "5"]),
+        ("run", 0, &["runs", "show", "1", "--store", store]),
+        ("load", 0, &["run", "--users", "1", "--shrink", "1000000", "--no-predict"]),
+        ("promises", 0, &["check", "--list"]),
+        ("replay", 1, &["check", "--replay", schedule]),
+        ("bisect", 1, &bisect),
         ("explain-record", 0, &["explain", record]),
         ("explain-simulation", 0, &explained),
         ("experiment", 0, &locks),
@@ -67,7 +128,9 @@ fn the_json_of_commands_is_that_of_the_schema() {
         ("list", 0, &["list"]),
     ];
     for (name, expected, args) in cases {
-        let output = run(&[args, &["--format", "json", "--quiet"]].concat());
+        // What follows a command to measure would be of that command.
+        let flags: &[&str] = if name == "bisect" { &[] } else { &AS_JSON };
+        let output = run(&[args, flags].concat());
         // Whether `true` is slower than itself is no matter here.
         let known = name == "compare" || code(&output) == Some(expected);
         assert!(known, "{args:?}: {}", stderr(&output));

@@ -51,25 +51,29 @@ impl ExplainReport {
 /// The states of the CPUs over time as curves.
 fn over_time(over: &OverTime) -> Plot {
     let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Linear };
-    let series = over.series.iter().map(|(name, values)| Series {
-        name: name.clone(),
-        points: over
-            .seconds
-            .iter()
-            .zip(values)
-            .map(|(&x, &y)| Point { x, y, lo: f64::NAN, hi: f64::NAN })
-            .collect(),
-    });
-    Plot {
-        title: "CPU time and waiting over the run".to_owned(),
-        subtitle: "percent of the time of all CPUs; the last line is of the run".to_owned(),
-        panels: vec![Panel {
-            title: String::new(),
-            x: axis("virtual seconds"),
-            y: axis("%"),
-            series: series.collect(),
-        }],
+    let points = |values: &[f64]| -> Vec<Point> {
+        let pairs = over.seconds.iter().zip(values);
+        pairs.map(|(&x, &y)| Point { x, y, lo: f64::NAN, hi: f64::NAN }).collect()
+    };
+    let line =
+        |(name, values): &(String, Vec<f64>)| Series { name: name.clone(), points: points(values) };
+    let panel = |title: &str, y: &str, series: Vec<Series>| Panel {
+        title: title.to_owned(),
+        x: axis("virtual seconds"),
+        y: axis(y),
+        series,
+    };
+    let mut panels = vec![panel(
+        "What the CPUs did",
+        "% of the CPU time",
+        over.series.iter().map(line).collect(),
+    )];
+    if over.stalled.iter().any(|percent| *percent >= 1.0) {
+        let series = Series { name: "owner off CPU".to_owned(), points: points(&over.stalled) };
+        let title = "A lock is wanted and its owner is on no CPU, sum over all locks";
+        panels.push(panel(title, "% of the time", vec![series]));
     }
+    Plot { title: String::new(), subtitle: String::new(), panels }
 }
 
 impl Page {
