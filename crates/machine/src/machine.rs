@@ -74,6 +74,12 @@ impl Machine {
         lines.join("; ")
     }
 
+    /// Ends runs with [`Outcome::OperationLimit`] after so many simulated memory operations in all:
+    /// a bound on the time of the host that does not depend on its speed.
+    pub fn limit_operations(&self, most: u64) {
+        self.engine.limit_operations(most);
+    }
+
     /// From now on user-mode locks that spin read the word only once, like programs that know that
     /// they have one CPU.
     pub fn forbid_spinning(&self) {
@@ -147,6 +153,11 @@ impl Here {
     /// Simulated memory operations so far, of all CPUs.
     pub fn operations() -> u64 {
         engine().ops()
+    }
+
+    /// Coroutine resumptions so far, of all CPUs.
+    pub fn resumes() -> u64 {
+        engine().resumes()
     }
 
     /// The running CPU.

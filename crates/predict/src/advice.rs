@@ -234,7 +234,12 @@ fn nothing(others: &[&Row], kind: Kind) -> String {
     let locks = others.iter().filter(|row| row.split == 1);
     let best = locks.max_by(|a, b| a.change_percent.total_cmp(&b.change_percent));
     best.map_or_else(
-        || format!("`convoy with` has no replacement for a {}.", kind.name()),
+        || {
+            if policies_of(kind).len() > 1 {
+                return "No simulation of another lock has a steady throughput.".to_owned();
+            }
+            format!("`convoy with` has no replacement for a {}.", kind.name())
+        },
         |row| {
             format!(
                 "No lock replacement gives a significant gain: the best, `{}`, gives {}.",

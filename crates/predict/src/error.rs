@@ -39,6 +39,12 @@ pub enum PredictError {
         /// The verdict of the account, if threads waited for something that is not a lock.
         beyond: Option<String>,
     },
+    /// The replay of the record has no throughput within its limit of work.
+    #[error(
+        "the replay of the record has no steady throughput within the work that a simulation may \
+         take, so nothing follows for other CPUs or locks"
+    )]
+    Unsteady,
     /// A preset cannot be loaded.
     #[error(transparent)]
     Preset(#[from] CatalogueError),
@@ -52,7 +58,16 @@ pub enum PredictError {
     },
     /// A simulation failed.
     #[error(transparent)]
-    Virtual(#[from] VirtualError),
+    Virtual(VirtualError),
+}
+
+impl From<VirtualError> for PredictError {
+    fn from(error: VirtualError) -> Self {
+        match error {
+            VirtualError::OperationLimit { .. } => Self::Unsteady,
+            error => Self::Virtual(error),
+        }
+    }
 }
 
 fn because(beyond: Option<&str>) -> String {

@@ -22,6 +22,7 @@ mod row;
 mod run;
 mod script;
 mod target;
+mod unsteady;
 
 pub use advice::{Advice, policies};
 pub use behaviour::{busiest, is_alone};

@@ -6,15 +6,15 @@ use std::sync::{Mutex, PoisonError, mpsc};
 
 use convoy_runs::lock_loop::LoopResult;
 use convoy_runs::replay::{Anchor, Behaviour, Gates, Replay};
-use convoy_runs::virtual_end::VirtualError;
 use convoy_runs::virtual_locks::VirtualLocksPoint;
 
-use crate::Choice;
 use crate::bounds::{self, is_exceeded};
 use crate::doubt::{Doubt, differs, differs_beside, slips};
 use crate::mix::Mix;
 use crate::prediction::{Point, Prediction};
 use crate::row::Row;
+use crate::unsteady::{Unknown, answer, unanswered, uncertainty};
+use crate::{Choice, PredictError};
 
 /// Fitted: median error of predictions for packaged programs, as a ratio (docs/predictions.md):
 /// what seeds and prices leave out, and what a program differs by from run to run.
@@ -35,6 +35,13 @@ pub(crate) struct Cell {
 impl Cell {
     pub(crate) fn cpus(&self) -> u32 {
         self.rounds[0].machine.topology.cpus as u32
+    }
+
+    /// The question, for a sentence.
+    fn named(&self) -> String {
+        let Self { choice, split, .. } = self;
+        let split = if *split > 1 { format!(" split by {split}") } else { String::new() };
+        format!("`{}`{split} on {} CPUs", choice.name, self.cpus())
     }
 }
 
@@ -134,7 +141,7 @@ pub(crate) fn run(
     cells: &Cells,
     behaviour: &Behaviour,
     told: &(dyn Fn(Known) + Sync),
-) -> Result<Prediction, VirtualError> {
+) -> Result<Prediction, PredictError> {
     let rounds = &cells.base.rounds;
     let groups = 1 + usize::from(cells.others_cpus.is_some()) + cells.rows.len();
     let of = rounds.len() * (1 + groups);
@@ -155,7 +162,7 @@ pub(crate) fn run(
     replays.extend(beside.into_iter().flatten());
     replays.extend(cells.rows.iter().flat_map(anchored));
     let known = Mutex::new(vec![None; replays.len()]);
-    let heard = |index: usize, point: &VirtualLocksPoint| {
+    let heard = |index: usize, point: &Result<VirtualLocksPoint, Unknown>| {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         known[index] = Some(point.clone());
         let is_complete = |group: &[Option<_>]| group.iter().all(Option::is_some);
@@ -164,9 +171,9 @@ pub(crate) fn run(
         let prediction = is_news.then(|| conclude(cells, behaviour, &anchors, &known)).flatten();
         tell(prediction);
     };
-    let points = side_by_side(&replays, Replay::run, &heard)?;
+    let points = side_by_side(&replays, answer, &heard)?;
     let points: Vec<_> = points.into_iter().map(Some).collect();
-    Ok(conclude(cells, behaviour, &anchors, &points).expect("all cells have run"))
+    conclude(cells, behaviour, &anchors, &points).ok_or(PredictError::Unsteady)
 }
 
 /// Returns the prediction before anything is simulated, without its `missing` rows.
@@ -180,23 +187,36 @@ pub(crate) fn unanchored(behaviour: &Behaviour, missing: usize) -> Prediction {
     }
 }
 
+/// Returns the simulations of a cell if all have ended.
+fn complete(
+    group: &[Option<Result<VirtualLocksPoint, Unknown>>],
+) -> Option<Result<Vec<VirtualLocksPoint>, Unknown>> {
+    let ended: Option<Vec<_>> = group.iter().cloned().collect();
+    ended.map(|ended| ended.into_iter().collect())
+}
+
 /// Returns the prediction from the simulations of complete cells: the recorded point, that point
 /// beside other programs if there were any, then the rows. `None` without the recorded point.
 fn conclude(
     cells: &Cells,
     behaviour: &Behaviour,
     anchors: &[Anchor],
-    points: &[Option<VirtualLocksPoint>],
+    points: &[Option<Result<VirtualLocksPoint, Unknown>>],
 ) -> Option<Prediction> {
-    let complete = |group: &[Option<_>]| group.iter().cloned().collect::<Option<Vec<_>>>();
     let mut groups = points.chunks(anchors.len()).map(complete);
-    let base = groups.next()??;
+    let base = groups.next()??.ok()?;
     let beside = match cells.others_cpus {
-        Some(_) => Some(groups.next()??),
+        Some(_) => Some(groups.next()??.ok()?),
         None => None,
     };
-    let found: Vec<(&Cell, Vec<VirtualLocksPoint>)> =
-        cells.rows.iter().zip(groups).filter_map(|(cell, group)| Some((cell, group?))).collect();
+    let (mut found, mut refused) = (Vec::new(), Vec::new());
+    for (cell, group) in cells.rows.iter().zip(groups) {
+        match group {
+            Some(Ok(group)) => found.push((cell, group)),
+            Some(Err(Unknown)) => refused.push(cell.named()),
+            None => {}
+        }
+    }
     let is_beside = beside.is_some();
     let gates: Vec<Gates> = base.iter().map(|point| point.gates).collect();
     let recorded = Point::recorded(behaviour);
@@ -216,6 +236,7 @@ fn conclude(
     let mut doubts: Vec<Doubt> = slips(&gates).into_iter().collect();
     let (rows, more) = rows_of(cells, (&found, &base), (anchors[0], (rate, left)), mix.as_ref());
     doubts.extend(more);
+    doubts.extend(unanswered(&refused, refused.len() == cells.rows.len()));
     let turn_us = f64::from(behaviour.threads) * 1e6 / recorded.acquisitions_per_s;
     doubts.extend(if is_beside {
         let cpus = f64::from(cells.base.cpus());
@@ -228,7 +249,7 @@ fn conclude(
     doubts.extend(mix.filter(|_| !is_refused).map(|mix| mix.told(&rows)));
     let of = |value: fn(&Anchor) -> f64| mean(anchors.iter().map(value));
     Some(Prediction {
-        missing: cells.rows.len() - rows.len(),
+        missing: cells.rows.len() - rows.len() - refused.len(),
         anchor: if is_beside {
             vec![recorded, simulated, alone]
         } else {
@@ -283,6 +304,7 @@ fn row(
     let middle = mean(changes.iter().copied());
     let is_recorded = changes.iter().all(|ratio| (ratio - 1.0).abs() < f64::EPSILON);
     let left = if is_recorded { left } else { left * (1.0 + MODEL) };
+    let left = left * (1.0 + uncertainty(found).hypot(uncertainty(base)));
     Row {
         cpus: cell.cpus(),
         threads: cell.rounds[0].threads,

@@ -21,6 +21,7 @@ use crate::virtual_locks::{Board, Snapshot, TASKS_BESIDE, VirtualLocksPoint};
 use actor::Actor;
 pub use anchor::Anchor;
 use doors::Doors;
+pub use effort::Effort;
 use locks::Taken;
 pub use locks::{Kind, Mode};
 pub use moved::Moved;
@@ -28,11 +29,11 @@ use moved::Owners;
 pub use script::{Class, Condition, Gates, Pace, Script, Step};
 use tally::Counts;
 pub use tally::{ClassTally, PlaceTally, Tally};
-pub use window::Effort;
 
 mod actor;
 mod anchor;
 mod doors;
+mod effort;
 mod locks;
 mod moved;
 mod others;
@@ -228,6 +229,7 @@ impl Replay {
         let preset = self.anchor.price(&self.machine);
         let machine = Machine::new(&preset, self.seed, tasks)
             .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
+        machine.limit_operations(self.effort.most);
         if cpus == 1 {
             machine.forbid_spinning();
         }

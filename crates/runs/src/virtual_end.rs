@@ -47,6 +47,12 @@ pub enum VirtualError {
         /// What failed.
         what: String,
     },
+    /// The run is given up, since it takes too much of the host's time.
+    #[error("the simulation had no result after {operations} memory operations")]
+    OperationLimit {
+        /// Memory operations that it may make.
+        operations: u64,
+    },
     /// Tasks wait for each other, or the time limit was reached.
     #[error(
         "the virtual machine came to no end ({outcome:?} at {at_s:.3} s) with seed {seed} on \
@@ -78,6 +84,9 @@ pub fn run_to_end(
     let outcome = machine.run(LIMIT_NS);
     if let Some(what) = broken.take() {
         return Err(VirtualError::Setup { users, what });
+    }
+    if outcome == Outcome::OperationLimit {
+        return Err(VirtualError::OperationLimit { operations: machine.operations() });
     }
     if outcome != Outcome::Stopped {
         return Err(VirtualError::NoEnd {

@@ -70,6 +70,9 @@ pub struct VirtualLocksPoint {
     pub gates: Gates,
     /// Counts for each call site and class, for replays.
     pub tally: Tally,
+    /// Half of the 95 % interval of the throughput of this run, as a part of it, or its drift
+    /// before the window if that is larger; 0 if it is known closely enough; of replays.
+    pub uncertainty: f64,
 }
 
 /// CPU time and switches at one moment.
@@ -108,6 +111,7 @@ pub(crate) struct Board {
     pub(crate) broken: RefCell<Option<String>>,
     pub(crate) gates: RefCell<Gates>,
     pub(crate) tally: RefCell<Tally>,
+    pub(crate) uncertainty: cell::Cell<f64>,
     /// CPU time of other programs in the window, nanoseconds.
     pub(crate) others_ns: cell::Cell<f64>,
     pub(crate) settling: cell::Cell<Option<Settling>>,
@@ -241,10 +245,11 @@ impl VirtualLocks {
                 cpus,
                 batch_ns: BATCH_NS,
                 least_ns: warmup_ns,
-                operations: u64::MAX,
+                work: u64::MAX,
+                batch_least_ns: BATCH_NS,
             };
             let passed = || shared.passed.load(Relaxed);
-            board.settling.set(Some(watch.settle(k, passed, Process::sleep)));
+            board.settling.set(Some(watch.settle(k, passed, Process::sleep).0));
         }
         let begin = Snapshot::take(world, cpus);
         shared.phase.store(PHASE_WINDOW, Relaxed);
@@ -287,6 +292,7 @@ impl VirtualLocksPoint {
             hash: machine.hash(),
             gates: *board.gates.borrow(),
             tally: board.tally.borrow().clone(),
+            uncertainty: board.uncertainty.get(),
         }
     }
 }

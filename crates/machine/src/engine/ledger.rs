@@ -260,6 +260,8 @@ pub(super) struct Watchdog {
     pub(super) operations: Cell<u64>,
     pub(super) check_at: Cell<u64>,
     pub(super) check_operations: Cell<u64>,
+    /// Limit on memory operations.
+    pub(super) most_operations: Cell<u64>,
     /// Limit on virtual time of the present run.
     pub(super) until: Cell<u64>,
     pub(super) verdict: Cell<Option<Outcome>>,
@@ -272,6 +274,7 @@ impl Default for Watchdog {
             operations: Cell::new(0),
             check_at: Cell::new(PATIENCE),
             check_operations: Cell::new(OPERATIONS),
+            most_operations: Cell::new(u64::MAX),
             until: Cell::new(u64::MAX),
             verdict: Cell::new(None),
         }

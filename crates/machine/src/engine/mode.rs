@@ -33,6 +33,10 @@ pub enum Outcome {
     Quiescent,
     /// CPUs use memory and no task makes progress.
     Livelock,
+    /// As many memory operations as [`Machine::limit_operations`] allows.
+    ///
+    /// [`Machine::limit_operations`]: crate::Machine::limit_operations
+    OperationLimit,
     /// The next event lies beyond the limit on virtual time.
     TimeLimit,
 }

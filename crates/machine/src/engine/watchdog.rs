@@ -70,15 +70,25 @@ impl Engine {
         dog.check_at.set(dog.at.get().saturating_add(PATIENCE));
     }
 
-    /// Checks the memory operations without progress.
+    /// Ends a run after so many memory operations in all.
+    pub(crate) fn limit_operations(&self, most: u64) {
+        let dog = &self.watchdog;
+        dog.most_operations.set(most);
+        dog.check_operations.set(dog.check_operations.get().min(most));
+    }
+
+    /// Checks the memory operations without progress, and their limit.
     #[cold]
     #[inline(never)]
     pub(super) fn inspect_operations(&self) {
         let dog = &self.watchdog;
-        if self.ops.get() - dog.operations.get() >= OPERATIONS {
+        if self.ops.get() >= dog.most_operations.get() {
+            self.give_up(Outcome::OperationLimit);
+        } else if self.ops.get() - dog.operations.get() >= OPERATIONS {
             self.give_up(Outcome::Livelock);
         } else {
-            dog.check_operations.set(dog.operations.get() + OPERATIONS);
+            let next = dog.operations.get() + OPERATIONS;
+            dog.check_operations.set(next.min(dog.most_operations.get()));
         }
     }
 

@@ -142,7 +142,7 @@ impl Replay {
         replay.anchor.sleep_ns = sleep_ns;
         let mut best = (f64::INFINITY, replay.anchor);
         for _ in 0..self.effort.steps {
-            let found = replay.run()?.result;
+            let (found, tried) = (replay.run()?.result, replay.anchor);
             let rate = found.acquisitions_per_s();
             if rate <= 0.0 {
                 break;
@@ -161,6 +161,9 @@ impl Replay {
                 replay.anchor.wakeups_times(libm::sqrt(factor));
             } else {
                 replay.anchor.work_more(more, known);
+            }
+            if replay.anchor == tried {
+                break;
             }
         }
         Ok(best.1)
@@ -224,6 +227,10 @@ impl Replay {
             } else {
                 next.work_more(more, known);
                 next.sleep_ns = (anchor.sleep_ns + gain * late).clamp(0.0, longest);
+            }
+            // All that can be fitted is at its limit: the run would be the same.
+            if *next == anchor {
+                break;
             }
         }
         Ok(best.1)

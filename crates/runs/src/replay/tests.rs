@@ -1,3 +1,4 @@
+use super::window::CLOSE;
 use super::*;
 
 mod kinds;
@@ -53,6 +54,25 @@ fn one_lock_bounds_the_rate_and_four_do_not() {
     assert!((20e3..52e3).contains(&one), "{one}");
     let four = rate(Policy::Adaptive, 4);
     assert!(four > 1.5 * one, "{four} beside {one}");
+}
+
+#[test]
+fn a_run_that_may_do_less_work_knows_its_throughput_less() {
+    let full = replay(Policy::Adaptive, 16, 1);
+    let known = full.run().expect("it ends");
+    let effort = Effort { window: 40_000, before: 100_000, ..Effort::FULL };
+    let less = Replay { effort, ..full.clone() }.run().expect("it ends");
+    assert!(less.operations < known.operations, "{less:?} beside {known:?}");
+    assert!(less.uncertainty > CLOSE && less.uncertainty > known.uncertainty, "{less:?}");
+    let most = 30_000;
+    let given_up = || Replay { effort: Effort { most, ..Effort::FULL }, ..full.clone() }.run();
+    let operations = || match given_up() {
+        Err(VirtualError::OperationLimit { operations }) => operations,
+        other => panic!("{other:?}"),
+    };
+    let first = operations();
+    // It ends at the next return to the engine, and always at the same one.
+    assert!((most..most + 100).contains(&first) && operations() == first, "{first}");
 }
 
 /// A timer may end while its task is still on the way to sleep, in the kernel: it is not

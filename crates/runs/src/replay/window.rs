@@ -9,16 +9,20 @@ use convoy_stats::{Interval, Sample};
 use convoy_sync::{Atomic, Platform, Sleep};
 use convoy_workload::api::Kernel;
 
+use super::effort::{BATCH_MAX_NS, BATCHES};
 use super::{Field, POLL_NS, Replay};
 use crate::lock_loop::PHASE_WINDOW;
-use crate::steady::{BATCH_NS, Watch};
+use crate::steady::{BATCH_NS, Watch, work};
 use crate::virtual_locks::{Board, Snapshot};
 
 /// Acquisitions that a batch should hold of those by which a run is judged to have settled, and its
 /// throughput to be known.
 const ENOUGH_OF_BATCH: f64 = 40.0;
-/// Longest such batch, nanoseconds.
-const BATCH_MAX_NS: f64 = 50e6;
+/// Shortest batch, nanoseconds, where each thread has a CPU: the scheduler changes nothing from one
+/// tick to the next. Where threads take turns, a batch is at least as long as half of a tick of 250
+/// Hz, so that the batches of a window have seen many turns.
+const BATCH_LEAST_NS: u64 = 250_000;
+const BATCH_SHARED_NS: u64 = BATCH_NS / 2;
 /// Most acquisitions of a program that is replayed from its beginning to its end.
 const WHOLE: u64 = 100_000;
 /// How much longer than the record such a replay may take.
@@ -26,45 +30,17 @@ const SLOWEST: f64 = 100.0;
 /// Time without a step after which the replay releases a thread that waits, nanoseconds.
 const STUCK_NS: u64 = 20_000_000;
 /// Half of the 95 % interval of the throughput, as a part of it, at which the window ends.
-const CLOSE: f64 = 0.02;
-/// Batches by which that interval is judged, at least.
-const BATCHES: usize = 10;
+pub(super) const CLOSE: f64 = 0.02;
+/// Fewest batches that have an interval.
+const BATCHES_LEAST: usize = 3;
 /// Virtual time after which the window ends, nanoseconds.
 const LONGEST_NS: u64 = 20_000_000_000;
+/// Virtual CPU time after which it ends, nanoseconds: ticks of 6 us of the host every 4 ms make
+/// that a fifth of a second of the host.
+const LONGEST_BUSY_NS: u64 = 120_000_000_000;
 /// Virtual time, nanoseconds, for which a window lasts on if a thread has waited for half of it: it
 /// may starve, and how long it does is a result.
 const STARVING_NS: u64 = 1_000_000_000;
-
-/// How much of the host's time a simulation may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effort {
-    /// Memory operations of the virtual machine after which the window ends, though the throughput
-    /// is not known well enough.
-    pub operations: u64,
-    /// Memory operations after which the window begins, though the run has not settled.
-    pub before: u64,
-    /// Batches of a window, at least, and their greatest length, nanoseconds.
-    pub batches: usize,
-    /// See `batches`.
-    pub batch_ns: u64,
-    /// Simulations by which the anchor is found, at most.
-    pub steps: usize,
-}
-
-impl Effort {
-    /// As much as results need: a window of about half a second of the host.
-    pub const FULL: Self = Self {
-        operations: 4_000_000,
-        before: u64::MAX,
-        batches: BATCHES,
-        batch_ns: BATCH_MAX_NS as u64,
-        steps: 10,
-    };
-    /// A few milliseconds of the host: all code runs, and the numbers mean nothing. For tests of
-    /// many records.
-    pub const LEAST: Self =
-        Self { operations: 2000, before: 2000, batches: 1, batch_ns: 100_000, steps: 2 };
-}
 
 impl Replay {
     /// Releases a thread that waits for others if no thread has made a step since `steps`.
@@ -136,21 +112,31 @@ impl Replay {
         let batch_ns = ENOUGH_OF_BATCH / self.behaviour.rate * 1e9;
         let batch_ns = batch_ns.clamp(BATCH_NS as f64, BATCH_MAX_NS) as u64;
         let batch_ns = batch_ns.min(self.effort.batch_ns);
-        let watch = Watch { world, cpus, batch_ns, least_ns: 0, operations: self.effort.before };
+        let is_shared = self.threads as usize > cpus;
+        let batch_least_ns = if is_shared { BATCH_SHARED_NS } else { BATCH_LEAST_NS };
+        let work = self.effort.before;
+        let watch = Watch { world, cpus, batch_ns, least_ns: 0, work, batch_least_ns };
         let rest = |k: &mut Process, ns| self.let_pass(k, field, ns);
-        board.settling.set(Some(watch.settle(k, || field.counts.passed(), rest)));
+        let (settling, batch_ns) = watch.settle(k, || field.counts.passed(), rest);
+        board.settling.set(Some(settling));
         let begin = Snapshot::take(world, cpus);
         field.others_ns.set(0.0);
         field.counts.begins(begin.now_ns);
         field.phase.store(PHASE_WINDOW, Relaxed);
-        self.measure(k, field, batch_ns);
+        let half = self.measure(k, world, field, batch_ns);
+        // A drift that is left is scatter over a longer time, so the interval contains the lesser.
+        let half = if half < CLOSE { 0.0 } else { half };
+        board.uncertainty.set(half.max(settling.drift));
         field.ends(world);
         begin
     }
 
-    /// Lets batches of `batch_ns` pass until the throughput is known.
-    fn measure(&self, k: &mut Process, field: &Field, batch_ns: u64) {
-        let (begin_ns, operations) = (Here::now_ns(), Here::operations());
+    /// Lets batches of `batch_ns` pass until the throughput is known; returns half of its interval,
+    /// as a part of it.
+    fn measure(&self, k: &mut Process, world: &World, field: &Field, batch_ns: u64) -> f64 {
+        let cpus = self.machine.topology.cpus;
+        let busy_ns = || Snapshot::take(world, cpus).busy_ps / 1000;
+        let (begin_ns, begin_busy_ns, begin_work) = (Here::now_ns(), busy_ns(), work());
         let mut rates = Vec::new();
         loop {
             let (now_ns, passed) = (Here::now_ns(), field.counts.passed());
@@ -158,12 +144,13 @@ impl Replay {
             let ns = Here::now_ns() - now_ns;
             rates.push((field.counts.passed() - passed) as f64 / ns as f64);
             let elapsed_ns = Here::now_ns() - begin_ns;
-            let is_dear = Here::operations() - operations > self.effort.operations;
+            let is_dear = work() - begin_work > self.effort.window;
             let starves = || field.counts.waits_for_ns(Here::now_ns()) > elapsed_ns / 2;
             let may_starve = || elapsed_ns < STARVING_NS && starves();
-            let is_enough = is_dear || elapsed_ns > LONGEST_NS || is_known(&rates) && !may_starve();
-            if rates.len() >= self.effort.batches && is_enough {
-                return;
+            let is_long = elapsed_ns > LONGEST_NS || busy_ns() - begin_busy_ns > LONGEST_BUSY_NS;
+            let is_enough = || is_long || is_known(&rates) && !may_starve();
+            if is_dear || rates.len() >= self.effort.batches && is_enough() {
+                return half_width(&rates);
             }
         }
     }
@@ -174,9 +161,16 @@ fn is_known(rates: &[f64]) -> bool {
     if rates.len() < BATCHES {
         return false;
     }
-    let sample = Sample::new(rates);
-    let estimate = sample.and_then(|rates| rates.serial_estimate(0.95, Interval::T));
-    estimate.is_ok_and(|found| found.half_width() < CLOSE * found.mean)
+    half_width(rates) < CLOSE
+}
+
+/// Half of the 95 % interval of the mean of these rates, as a part of it; infinite if they are too
+/// few, or nothing.
+fn half_width(rates: &[f64]) -> f64 {
+    let sample = Sample::new(rates).ok().filter(|_| rates.len() >= BATCHES_LEAST);
+    let estimate = sample.and_then(|rates| rates.serial_estimate(0.95, Interval::T).ok());
+    let found = estimate.filter(|found| found.mean > 0.0);
+    found.map_or(f64::INFINITY, |found| found.half_width() / found.mean)
 }
 
 #[cfg(test)]

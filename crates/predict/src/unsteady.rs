@@ -1,0 +1,74 @@
+//! Simulations without a result: they take too much of the host's time before the throughput is
+//! known.
+
+use convoy_runs::replay::Replay;
+use convoy_runs::virtual_end::VirtualError;
+use convoy_runs::virtual_locks::VirtualLocksPoint;
+
+use crate::doubt::Doubt;
+
+/// Part of the throughput by which a run may be off, at most: with more, the interval of a row
+/// reaches from a loss of half to a gain of half, and says nothing about a lock.
+const UNSURE: f64 = 0.5;
+
+/// The throughput of a simulation is not known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unknown;
+
+/// Runs a simulation; [`Unknown`] if it has no throughput within its limit of work. Beside other
+/// programs, which come and go, any throughput is taken: it is only compared with the record.
+pub(crate) fn answer(replay: &Replay) -> Result<Result<VirtualLocksPoint, Unknown>, VirtualError> {
+    let refuses = replay.effort.refuses && replay.others_cpus <= 0.0;
+    match replay.run() {
+        Ok(point) if refuses && point.uncertainty > UNSURE => Ok(Err(Unknown)),
+        Ok(point) => Ok(Ok(point)),
+        Err(VirtualError::OperationLimit { .. }) => Ok(Err(Unknown)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Part of the mean throughput of `points` by which it may be off, since their windows ended before
+/// it was known: each has a seed of its own, so their errors are independent.
+pub(crate) fn uncertainty(points: &[VirtualLocksPoint]) -> f64 {
+    let most = points.iter().map(|point| point.uncertainty).fold(0.0, f64::max);
+    // Runs that are not refused may have none that is finite.
+    if most.is_finite() { most / (points.len().max(1) as f64).sqrt() } else { 0.0 }
+}
+
+/// Names the rows that have no answer; `is_all` if no row has one.
+pub(crate) fn unanswered(rows: &[String], is_all: bool) -> Option<Doubt> {
+    if rows.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "No row for {}: the simulation has no steady throughput within its limit of work.",
+        rows.join(", ")
+    );
+    Some(if is_all { Doubt::refusal(text) } else { Doubt::note(text) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(uncertainty: f64) -> VirtualLocksPoint {
+        VirtualLocksPoint { uncertainty, ..VirtualLocksPoint::default() }
+    }
+
+    #[test]
+    fn more_rounds_know_a_throughput_better() {
+        assert!(uncertainty(&[]).abs() < 1e-12);
+        assert!(uncertainty(&[point(0.0), point(0.0)]).abs() < 1e-12);
+        let four = [point(0.1), point(0.0), point(0.2), point(0.0)];
+        assert!((uncertainty(&four) - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_prediction_without_any_row_is_refused() {
+        assert_eq!(unanswered(&[], true), None);
+        let rows = ["`spin` on 64 CPUs".to_owned(), "`fair` on 64 CPUs".to_owned()];
+        let some = unanswered(&rows, false).expect("two rows");
+        assert!(some.text.starts_with("No row for `spin` on 64 CPUs, `fair` on 64 CPUs: "));
+        assert!(!some.refuses && unanswered(&rows, true).expect("two rows").refuses);
+    }
+}
