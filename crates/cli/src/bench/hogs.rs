@@ -28,13 +28,18 @@ pub(crate) struct BenchHogs {
     /// Number of rounds, in each of which every lock has its turn
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Length of a window, in milliseconds
-    #[arg(long, default_value_t = 700, value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    window_ms: u64,
+    /// Length of a window, in milliseconds [default: 700, or what a minute in total leaves]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    window_ms: Option<u64>,
     /// Flags of every command.
     #[command(flatten)]
     common: Common,
 }
+
+/// Milliseconds of the longest default window: some of the longest waits that were measured.
+const WINDOW_MS_MAX: u64 = 700;
+/// Milliseconds of all default windows together.
+const TOTAL_MS: u64 = 60_000;
 
 /// What the rounds gave for one lock in one shape.
 #[derive(Clone)]
@@ -42,12 +47,13 @@ struct Row {
     shape: Shape,
     lock: Library,
     rounds: Vec<HogResult>,
+    /// Acquisitions of all threads by those under glibc's mutex in the same round.
+    of_pthread: Vec<f64>,
 }
 
 impl Row {
     fn median(&self, of: impl Fn(&HogResult) -> f64) -> f64 {
-        let sample = Sample::new(self.rounds.iter().map(of).collect::<Vec<_>>());
-        sample.map_or(f64::NAN, |sample| sample.median())
+        median(self.rounds.iter().map(of).collect())
     }
 
     fn passed_most(&self) -> u64 {
@@ -59,12 +65,19 @@ impl Row {
     }
 }
 
+fn median(values: Vec<f64>) -> f64 {
+    Sample::new(values).map_or(f64::NAN, |sample| sample.median())
+}
+
 /// The command.
 pub(super) fn run(args: &BenchHogs) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     let locks: Vec<Library> = args.lock.iter().filter_map(|name| Library::named(name)).collect();
-    let (rounds, window) = (args.rounds, Duration::from_millis(args.window_ms));
-    let row = |shape| move |&lock| Row { shape, lock, rounds: Vec::new() };
+    let rounds = args.rounds;
+    let windows = u64::from(rounds) * (locks.len() * Shape::ALL.len()) as u64;
+    let fits = (TOTAL_MS / windows.max(1)).clamp(1, WINDOW_MS_MAX);
+    let window = Duration::from_millis(args.window_ms.unwrap_or(fits));
+    let row = |shape| move |&lock| Row { shape, lock, rounds: Vec::new(), of_pthread: Vec::new() };
     let rows: Vec<Row> =
         Shape::ALL.iter().flat_map(|&shape| locks.iter().map(row(shape))).collect();
     let bar = output::progress(&args.common, u64::from(rounds) * rows.len() as u64);
@@ -77,6 +90,7 @@ pub(super) fn run(args: &BenchHogs) -> Result<ExitCode, Failure> {
     bar.finish_and_clear();
     let mut rows = locked(&rows).clone();
     rows.retain(|row| !row.rounds.is_empty());
+    relate(&mut rows);
     if rows.is_empty() {
         return Err(Failure::interrupted(0));
     }
@@ -109,6 +123,19 @@ fn measure(rows: &Mutex<Vec<Row>>, rounds: u32, window: Duration, bar: &Progress
     }
 }
 
+/// Relates the acquisitions of each round to glibc's.
+fn relate(rows: &mut [Row]) {
+    for shape in Shape::ALL {
+        let pthread =
+            rows.iter().find(|row| row.shape == shape && row.lock == Library::PthreadNormal);
+        let Some(of) = pthread.map(|row| row.rounds.clone()) else { continue };
+        for row in rows.iter_mut().filter(|row| row.shape == shape) {
+            let ratios = row.rounds.iter().zip(&of).map(|(own, of)| own.all() / of.all());
+            row.of_pthread = ratios.collect();
+        }
+    }
+}
+
 fn locked(rows: &Mutex<Vec<Row>>) -> MutexGuard<'_, Vec<Row>> {
     rows.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -137,6 +164,7 @@ fn table(rows: &[Row]) -> Table {
         Column::number("Share", "%").key("victims_percent"),
         Column::number("Victims", "1/s").key("victims_per_s"),
         Column::number("Hogs", "1/s").key("hogs_per_s"),
+        Column::number("All", "rel.").key("all_of_pthread"),
     ];
     let mut table = Table::new("waits beside threads that take the lock again at once", columns);
     let mut above = None;
@@ -154,11 +182,13 @@ fn table(rows: &[Row]) -> Table {
             Cell::number(100.0 * row.median(HogResult::share), 1),
             Cell::number(row.median(|round| round.victims_per_s), 0),
             Cell::number(row.median(|round| round.hogs_per_s), 0),
+            Cell::number(median(row.of_pthread.clone()), 2),
         ]);
     }
     table.note(
         "Passed: most acquisitions between the call of a victim and its own. Share: acquisitions \
-         of victims of all. Medians of the rounds, or the largest value of all.",
+         of victims of all. All: acquisitions of all threads, relative to pthread in the same \
+         round. Medians of the rounds, or the largest value of all.",
     );
     table.note("Other programs on the CPUs make waits longer; they hardly change what passes.");
     table

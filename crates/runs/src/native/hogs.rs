@@ -93,7 +93,12 @@ pub struct HogResult {
 impl HogResult {
     /// The part of all acquisitions that victims made, 0 to 1.
     pub fn share(&self) -> f64 {
-        self.victims_per_s / (self.victims_per_s + self.hogs_per_s)
+        self.victims_per_s / self.all()
+    }
+
+    /// Acquisitions of all threads per second.
+    pub fn all(&self) -> f64 {
+        self.victims_per_s + self.hogs_per_s
     }
 }
 
