@@ -2,7 +2,7 @@
 //! decides.
 
 mod questions;
-mod state;
+pub(super) mod state;
 
 use super::footprint::Footprint;
 use super::narrative::Narrative;
@@ -81,8 +81,18 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `action` on the running execution; `None` outside of one.
+/// Runs `action` on the running execution; `None` outside of one. Leaves nothing of the checker on
+/// the stack: later frames would keep it, and addresses of the checker differ between processes.
+#[inline(always)]
 pub(super) fn with<R>(action: impl FnOnce(&Execution) -> R) -> Option<R> {
+    let result = within(action);
+    state::clear_below();
+    result
+}
+
+/// [`with`], in a frame of its own.
+#[inline(never)]
+fn within<R>(action: impl FnOnce(&Execution) -> R) -> Option<R> {
     let execution = EXECUTION.get();
     if execution.is_null() {
         return None;

@@ -1,6 +1,6 @@
 //! The search for an order that violates a property.
 
-use super::execution::{Execution, Outcome, run, with};
+use super::execution::{Execution, Outcome, run, state, with};
 use super::footprint::{Asleep, Footprint};
 use super::scenario::{Failure, Property, Scenario};
 use super::schedule::{Choice, Follower, Recorder, Run, Schedule, ScheduleError, default_choice};
@@ -266,6 +266,7 @@ pub fn explore(scenario: &Scenario, budget: Budget) -> Report {
 /// [`explore`] that follows no order beyond a state that was met before. The tasks of `scenario`
 /// share only objects named with [`Model::shares`](super::Model::shares).
 pub fn explore_states(scenario: &Scenario, budget: Budget) -> Report {
+    state::begins();
     search(scenario, budget, true)
 }
 

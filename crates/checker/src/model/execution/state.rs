@@ -6,13 +6,15 @@
 //! more make two states of one, which costs executions and hides none; what a task has left below
 //! its stack is cleared after each step, since the frames of its next calls would keep it.
 //!
-//! Addresses differ between two processes, and would make the number of states differ more. So an
+//! Addresses differ between two processes, and would make the number of states differ. So an
 //! address in a stack or a named object counts as an offset from there, one in the program as an
 //! offset from its start, and all others as one number: they are pointers to private memory of a
-//! task on the heap or to freed memory, some of them left on a stack by earlier calls.
+//! task on the heap or to freed memory, some of them left on a stack by earlier calls. A word may
+//! also be half of such an address under a number of 32 bits. The operations of the checker leave
+//! nothing on the stacks, since their addresses, and what they allocate, are not the lock's.
 
 use super::{Execution, STACK, Status, Task};
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use corosensei::stack::{DefaultStack, Stack as _};
 use corosensei::{Coroutine, Yielder};
 use std::ops::{Range, RangeInclusive};
@@ -94,20 +96,28 @@ impl Shared {
     }
 }
 
+/// A mapping of this process, and the file or the use of it.
+type Mapping = (Range<u64>, String);
+
+/// The mappings of this process.
+fn mappings() -> Vec<Mapping> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let parts = maps.lines().filter_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let part = [start, end].map(|text| u64::from_str_radix(text, 16).ok());
+        Some((part[0]?..part[1]?, rest.split_whitespace().nth(4).unwrap_or_default().to_owned()))
+    });
+    parts.collect()
+}
+
 /// The mapped parts of this program: code and constants.
 fn image() -> &'static Range<u64> {
     static IMAGE: OnceLock<Range<u64>> = OnceLock::new();
     IMAGE.get_or_init(|| {
         let here = (image as fn() -> &'static Range<u64>) as usize as u64;
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        let parts = maps.lines().filter_map(|line| {
-            let (range, rest) = line.split_once(' ')?;
-            let (start, end) = range.split_once('-')?;
-            let part = [start, end].map(|text| u64::from_str_radix(text, 16).ok());
-            Some((part[0]?..part[1]?, rest.split_whitespace().nth(4)?.to_owned()))
-        });
-        let parts: Vec<_> = parts.collect();
-        let own = parts.iter().find(|(part, _)| part.contains(&here));
+        let parts = mappings();
+        let own = parts.iter().find(|(part, file)| part.contains(&here) && !file.is_empty());
         let own = parts.iter().filter(|(_, file)| own.is_some_and(|(_, own)| own == file));
         let own = own.map(|(part, _)| part);
         let (start, end) = (own.clone().map(|part| part.start), own.map(|part| part.end));
@@ -115,8 +125,39 @@ fn image() -> &'static Range<u64> {
     })
 }
 
+thread_local! {
+    /// The mappings of this process when the search began, by their ends.
+    static MAPPINGS: RefCell<Vec<Range<u64>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Bytes by which the heap may grow during a search.
+const GROWS: u64 = 64 << 20;
+
+/// A search begins: looks at the mappings of this process.
+pub(in crate::model) fn begins() {
+    let grown = |(part, usage): Mapping| {
+        part.start..if usage == "[heap]" { part.end + GROWS } else { part.end }
+    };
+    MAPPINGS.set(mappings().into_iter().map(grown).collect());
+}
+
+/// Whether there was memory at `address` when the search began.
+fn is_mapped(address: u64) -> bool {
+    MAPPINGS.with_borrow(|mappings| {
+        let place = mappings.partition_point(|part| part.end <= address);
+        mappings.get(place).is_some_and(|part| part.contains(&address))
+    })
+}
+
 /// Where the kernel maps programs, libraries, heaps and stacks of x86-64 and aarch64, in TiB.
 const MAPPED: RangeInclusive<u64> = 0x55..=0x7f;
+
+/// Numbers below this are no halves of addresses that the kernel chooses, as a rule, and an
+/// execution allocates fewer bytes.
+const SMALL: u64 = 1 << 20;
+
+/// An odd number with as many ones as zeros.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Task {
     /// Clears what earlier executions have left on the stack that ends at `base`.
@@ -131,6 +172,12 @@ fn clear(start: usize, bytes: usize) {
     let start = ptr::with_exposed_provenance_mut::<u8>(start);
     // SAFETY: the callers give a part of a stack that no suspended task uses.
     unsafe { ptr::write_bytes(start, 0, bytes) };
+}
+
+/// Clears what returned calls have left below the frame of the caller.
+#[inline(never)]
+pub(super) fn clear_below() {
+    std::hint::black_box(&[0_u8; CLEARED]);
 }
 
 /// Suspends the running task; `frame` is where its last frame is but for those of the switch.
@@ -189,20 +236,46 @@ impl Execution {
         (task.frame.get() & !15) - self.below
     }
 
-    /// An address independent of the choices of the kernel and the allocator.
-    fn settled(&self, shared: &Shared, word: u64) -> u64 {
-        if !MAPPED.contains(&(word >> 40)) {
-            return word;
-        }
-        let on_stack = |task: &Task| (task.stack.0 as u64..=task.stack.1 as u64).contains(&word);
+    /// An address in a stack, a named object or the program, independent of the choices of the
+    /// kernel and the allocator.
+    fn known(&self, shared: &Shared, address: u64) -> Option<u64> {
+        let on_stack = |task: &Task| (task.stack.0 as u64..=task.stack.1 as u64).contains(&address);
         if let Some(task) = self.tasks.iter().position(on_stack) {
-            return (1 + task as u64) << 56 | (self.tasks[task].stack.1 as u64 - word);
+            return Some((1 + task as u64) << 56 | (self.tasks[task].stack.1 as u64 - address));
         }
-        if let Some((number, offset)) = shared.find(word) {
-            return number << 48 | offset;
+        if let Some((number, offset)) = shared.find(address) {
+            return Some(number << 48 | offset);
         }
         let image = image();
-        if image.contains(&word) { 0xfe << 56 | (word - image.start) } else { 0xff << 56 }
+        image.contains(&address).then(|| 0xfe << 56 | (address - image.start))
+    }
+
+    /// A word independent of those choices. A number of 32 bits that was written over one half of
+    /// an address that nothing reads any more is kept.
+    fn settled(&self, shared: &Shared, word: u64) -> u64 {
+        let (low, high) = (word & u64::from(u32::MAX), word >> 32);
+        if !MAPPED.contains(&(word >> 40)) {
+            let half = self.half(shared, low);
+            return if half == low { word } else { half ^ high.wrapping_mul(MIX) };
+        }
+        let other =
+            || if is_mapped(word) { 0xff << 56 } else { self.half(shared, low).wrapping_mul(MIX) };
+        self.known(shared, word).unwrap_or_else(other)
+    }
+
+    /// The low half of a word, where it may be one of an address, independent of those choices.
+    fn half(&self, shared: &Shared, low: u64) -> u64 {
+        if low < SMALL {
+            return low;
+        }
+        let stack = self.tasks[0].stack.0 as u64;
+        let object = shared.objects.first().map_or(stack, |object| object.start as u64);
+        let near = |base: u64| base >> 32 << 32 | low;
+        let known = [stack, object, image().start].map(near);
+        let known = known.iter().find_map(|&address| self.known(shared, address));
+        // What an execution allocates lies near its objects.
+        let private = || (near(object).abs_diff(object) < SMALL).then_some(0xff << 56);
+        known.or_else(private).unwrap_or(low)
     }
 
     /// The state, if the scenario has named its objects; with the task that ran last where that
