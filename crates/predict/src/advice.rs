@@ -49,8 +49,9 @@ fn policies_of(kind: Kind) -> &'static [&'static str] {
 const STARVES_US: f64 = 50_000.0;
 /// How many times shorter.
 const SHORTER: f64 = 5.0;
-/// Share of the throughput that a lock may cost which ends starvation.
-const PRICE: f64 = 0.2;
+/// Share of the throughput that a lock may cost which ends starvation; one that costs more is named
+/// and not advised.
+const PRICE: f64 = 0.1;
 
 /// A lock is advised if it is sure to gain this: medians of a program against itself differ by as
 /// much (docs/record.md), and every lock has a price.
@@ -114,16 +115,8 @@ impl Advice {
             let is_passed = starved(busiest(record).0?, first?).is_some();
             fairest((waited_us, is_passed), now, &others)
         });
-        if let Some(row) = fairest {
-            said.push(format!(
-                "Starvation: a thread waited up to {} for `{name}`. {} bounds the wait to {}, \
-                 with {}.",
-                duration(waited_us),
-                means(row, (name, recorded)),
-                duration(row.wait_max_us),
-                change(row)
-            ));
-        }
+        said.extend(fairest.map(|row| bounded(row, (name, recorded), waited_us)));
+        let fairest = fairest.filter(|row| is_worth(row));
         let starvation = prediction.doubt.as_ref().filter(|_| starves);
         said.extend(starvation.and_then(|_| starved(busiest(record).0?, first?)));
         let said_already = fairest.map(|row| &row.policy);
@@ -162,6 +155,26 @@ fn untried(prediction: &Prediction) -> String {
     format!("{} {} changes were not simulated.", prediction.verdict, prediction.missing)
 }
 
+/// Whether a lock that ends starvation is worth its price.
+fn is_worth(row: &Row) -> bool {
+    row.change_percent > -100.0 * PRICE
+}
+
+/// Says which lock ends starvation, and at which price.
+fn bounded(row: &Row, locks: (&str, &str), waited_us: f64) -> String {
+    let [waited, bound] = [waited_us, row.wait_max_us].map(duration);
+    let lock = means(row, locks);
+    let starves = format!("Starvation: a thread waited up to {waited} for `{}`.", locks.0);
+    if is_worth(row) {
+        return format!("{starves} {lock} bounds the wait to {bound}, with {}.", change(row));
+    }
+    format!(
+        "{starves} {lock} would bound the wait to {bound}, but it is not advised, since it gives \
+         {}. Shorten the critical section, or release the lock for some time between two of them.",
+        change(row)
+    )
+}
+
 /// The row that ends starvation at the least price.
 fn fairest<'a>(
     (waited_us, is_passed): (f64, bool),
@@ -172,8 +185,7 @@ fn fairest<'a>(
         // How long a passed waiter starves is luck, which a replay may have: the record tells.
         let is_bounded = is_passed && [FAIR, HANDOFF].contains(&&*row.policy);
         let waited_us = if is_bounded { waited_us } else { now.wait_max_us.min(waited_us) };
-        let is_shorter = row.wait_max_us * SHORTER < waited_us;
-        is_shorter && row.change_percent > -100.0 * PRICE
+        row.wait_max_us * SHORTER < waited_us
     };
     let fair = others.iter().filter(|row| row.split == 1).filter(ends);
     let best = fair.max_by(|a, b| a.change_percent.total_cmp(&b.change_percent));
@@ -323,8 +335,8 @@ mod tests {
             fairest((5e5, false), &now, &[&spin, &fair]).map(|row| row.policy.as_str()),
             Some(FAIR)
         );
-        // A lock that costs half of the throughput ends nothing.
-        assert!(fairest((5e5, false), &now, &[&row(HANDOFF, -50.0, 4000.0)]).is_none());
+        let dear = row(HANDOFF, -50.0, 4000.0);
+        assert!(fairest((5e5, false), &now, &[&dear]).is_some_and(|row| !is_worth(row)));
         assert!(fairest((5e5, false), &now, &[&row(FAIR, 0.0, 400_000.0)]).is_none(), "no shorter");
         // The replay does not starve the waiter that the record shows as passed.
         let lucky = row(SLEEP, 0.0, 300.0);
@@ -350,6 +362,19 @@ mod tests {
         assert_eq!(of(0.243, 0.007, 8), None, "as long as a queue of seven may take");
         assert_eq!(of(0.243, 0.1, 2), None, "a long critical section");
         assert_eq!(of(0.243, 0.0, 2), None, "not known");
+    }
+
+    #[test]
+    fn a_lock_that_costs_more_than_a_tenth_is_named_and_not_advised() {
+        let of = |percent| bounded(&row(FAIR, percent, 900.0), ("m", SLEEP), 200_000.0);
+        assert_eq!(
+            of(-9.0),
+            "Starvation: a thread waited up to 200 ms for `m`. `fair` in place of `sleep` bounds \
+             the wait to 900 us, with 9 % fewer acquisitions per second (-11 to -7 %)."
+        );
+        let dear = of(-12.0);
+        assert!(dear.contains("would bound the wait to 900 us, but it is not advised"), "{dear}");
+        assert!(dear.contains("12 % fewer acquisitions per second (-14 to -10 %)"), "{dear}");
     }
 
     #[test]

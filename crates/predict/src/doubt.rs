@@ -128,7 +128,8 @@ const USED: f64 = 0.2;
 /// Returns a refusal if the record does not lie between the replay beside programs that are
 /// preferred to it, and the replay alone, on all CPUs or on the CPU time that the others
 /// left. Which CPUs other programs used when is not known, so their part is bounded and not fitted.
-/// Beside others a program may also be faster, if threads that are late are not woken in vain.
+/// Beside others a program may also be faster, if threads that are late are not woken in vain. The
+/// CPU time of `recorded` is that of the shares of the classes of threads in `alone`.
 pub(crate) fn differs_beside(
     recorded: &Point,
     (beside, alone): (&Point, &Point),

@@ -10,7 +10,7 @@ use convoy_runs::virtual_locks::VirtualLocksPoint;
 
 use crate::bounds::{self, is_exceeded};
 use crate::doubt::{Doubt, differs, differs_beside, slips};
-use crate::mix::Mix;
+use crate::mix::{Mix, other_work};
 use crate::prediction::{Point, Prediction};
 use crate::row::Row;
 use crate::unsteady::{Unknown, answer, unanswered, uncertainty};
@@ -160,6 +160,7 @@ pub(crate) fn run(
     });
     let mut replays = alone;
     replays.extend(beside.into_iter().flatten());
+    let first = replays.len();
     replays.extend(cells.rows.iter().flat_map(anchored));
     let known = Mutex::new(vec![None; replays.len()]);
     let heard = |index: usize, point: &Result<VirtualLocksPoint, Unknown>| {
@@ -171,9 +172,19 @@ pub(crate) fn run(
         let prediction = is_news.then(|| conclude(cells, behaviour, &anchors, &known)).flatten();
         tell(prediction);
     };
-    let points = side_by_side(&replays, answer, &heard)?;
-    let points: Vec<_> = points.into_iter().map(Some).collect();
-    conclude(cells, behaviour, &anchors, &points).ok_or(PredictError::Unsteady)
+    let concluded = || {
+        let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        conclude(cells, behaviour, &anchors, &known).ok_or(PredictError::Unsteady)
+    };
+    // The recorded point decides whether there are rows at all: where its replay has no steady
+    // throughput or contradicts the record, no row is simulated.
+    side_by_side(&replays[..first], answer, &heard)?;
+    let prediction = concluded()?;
+    if prediction.doubts.iter().any(|doubt| doubt.refuses) {
+        return Ok(Prediction { missing: 0, ..prediction });
+    }
+    side_by_side(&replays[first..], answer, &|index, point| heard(first + index, point))?;
+    concluded()
 }
 
 /// Returns the prediction before anything is simulated, without its `missing` rows.
@@ -241,7 +252,9 @@ fn conclude(
     doubts.extend(if is_beside {
         let cpus = f64::from(cells.base.cpus());
         let cpus = (cpus, cells.others_cpus.unwrap_or(0.0));
-        differs_beside(&recorded, (&simulated, &alone), cpus)
+        let expected =
+            Point { cpu_us: recorded.cpu_us * other_work(behaviour, &base), ..recorded.clone() };
+        differs_beside(&expected, (&simulated, &alone), cpus)
     } else {
         differs(&recorded, &simulated, turn_us)
     });

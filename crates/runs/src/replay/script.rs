@@ -72,6 +72,22 @@ impl Class {
         if acquisitions > 0.0 { held_ns / acquisitions } else { 0.0 }
     }
 
+    /// Mean work for each acquisition, in critical sections and outside of them, nanoseconds.
+    pub fn work_ns(&self) -> f64 {
+        let (mut work, mut acquisitions) = (0.0, 0.0);
+        for (at, strip) in self.strips.iter().enumerate() {
+            let weight = self.weights.get(at).copied().unwrap_or(1.0);
+            for step in strip {
+                match *step {
+                    Step::Rest { work_ns, .. } => work += weight * work_ns,
+                    Step::Lock { .. } | Step::Read { .. } => acquisitions += weight,
+                    _ => {}
+                }
+            }
+        }
+        if acquisitions > 0.0 { work / acquisitions } else { 0.0 }
+    }
+
     /// Some strip.
     pub(super) fn draw(&self, rng: &mut Rng) -> &[Step] {
         let mut rank = rng.uniform() * self.weights.iter().sum::<f64>();
