@@ -359,7 +359,7 @@ fn short(subject: &Subject<'_>) -> Option<Reason> {
     // Of a lock past libc only the sections that begin with a wait are timed, and not its owner.
     let waits = total(subject.lock.sites.iter().map(|site| site.wait.count)).max(1) as f64;
     let is_timed = subject.holder.as_ref().is_none_or(|holder| holder.ran.is_some());
-    if !is_timed && subject.wait_s / waits > 10.0 * LONG_S {
+    if !is_timed && subject.wait_s / waits > 10.0 * LONG_S || unseen_s(subject).is_some() {
         return None;
     }
     let why = format!(
@@ -373,12 +373,34 @@ fn short(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::ShortSections, why, cure.to_owned()))
 }
 
+/// How long a lock that only the kernel shows is held at a time by an owner that is not known, if
+/// the sections that are known cannot make threads wait for as long. The time during which threads
+/// wait, divided by all acquisitions, is a section and the wakeup of the next owner.
+fn unseen_s(subject: &Subject<'_>) -> Option<f64> {
+    let is_known = subject.holder.as_ref().is_some_and(|holder| !holder.place.is_empty());
+    if is_known || !subject.process.futexes.iter().any(|lock| std::ptr::eq(lock, subject.lock)) {
+        return None;
+    }
+    let each_s = subject.lock.waiters.seconds / subject.lock.count().max(1) as f64;
+    (each_s > LONG_S + 2.0 * subject.hold_s("")).then_some(each_s)
+}
+
 /// Threads waited, and more is not known.
 fn contended(subject: &Subject<'_>) -> Reason {
     let why = match &subject.holder {
         Some(holder) if !holder.place.is_empty() || holder.ran.is_some() => holds(subject, holder),
         _ => String::new(),
     };
+    if let Some(each_s) = unseen_s(subject).filter(|_| why.is_empty()) {
+        let why = format!(
+            ", which is held for about {} at a time by a thread that is not known, since it does \
+             not wait itself",
+            seconds(each_s)
+        );
+        let cure = "Find the long section of this lock: a process that takes the recorder in (one \
+                    that keeps its environment) shows its owner.";
+        return (Ill::Contended, why, cure.to_owned());
+    }
     let is_monitor = subject.lock.name.starts_with("monitor of ");
     let cure =
         if is_monitor { MONITOR } else { "Make the sections of this lock shorter or fewer." };

@@ -197,6 +197,33 @@ fn a_herd_wakes_in_vain_and_a_phase_does_not() {
     assert_eq!(ill(herd(20)), None);
 }
 
+/// Only threads that wait reach the kernel: sections of 3 us that begin with a wait do not make
+/// threads wait all the time.
+#[test]
+fn an_owner_that_the_kernel_does_not_show_is_not_known() {
+    let held = |count: u64, seconds: f64| {
+        let wait = times(2000, 4e-3);
+        let lookup = Site {
+            contended: 2000,
+            wait,
+            hold_on: times(2000, 3e-6),
+            ..site("lookup", "lock", count)
+        };
+        let waiters = convoy_record::Waiters { seconds, ..Default::default() };
+        let lock = Lock { waiters, sites: vec![lookup], ..mutex() };
+        let mut process = process(Lock::default(), Cause::default());
+        (process.locks, process.causes, process.futexes) = (Vec::new(), Vec::new(), vec![lock]);
+        process
+    };
+    let said = verdict(&record(held(2000, 2.0)));
+    assert!(
+        said.contains("held for about 1.00 ms at a time by a thread that is not known"),
+        "{said}"
+    );
+    // 20 us for each section with its wakeup.
+    assert_eq!(ill(held(100_000, 2.0)), Some(Ill::ShortSections));
+}
+
 #[test]
 fn a_herd_past_libc_does_next_to_nothing_between_two_wakeups() {
     let herd = |futile: u64, woken: u64, passed: u64| {
