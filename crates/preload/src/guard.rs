@@ -58,9 +58,8 @@ pub(crate) fn find() {
 /// The rights that a call of prctl(2) gives up.
 fn gives_up(option: usize, first: usize, second: usize) {
     match (option, first) {
-        (SET_SECCOMP, STRICT) => strict(),
+        (SET_SECCOMP, STRICT) | (SET_TSC, TSC_FAULTS) => strict(),
         (SET_SECCOMP, FILTER) if second != 0 => filter(),
-        (SET_TSC, TSC_FAULTS) => strict(),
         _ => {}
     }
 }
