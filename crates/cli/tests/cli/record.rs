@@ -61,7 +61,7 @@ fn a_program_is_recorded_and_explained() {
     let advice = stdout(&run(&["fix", file, "--rounds", "1", "--split", "8"]));
     let advice = advice.replace("\n  ", " ");
     // On a machine that is busy with something else it may not be sure of anything.
-    if !advice.starts_with("No advice") {
+    if !advice.contains("No advice") && !advice.contains("No prediction") {
         assert!(advice.starts_with("Splitting `cache_lock` into 8 locks gives"), "{advice}");
     }
     std::fs::write(place.join("cut.json"), "{\"recorded\": 1,\n \"program\":").expect("written");
