@@ -82,6 +82,7 @@ pub fn predict_aloud(
         let complete = |mut prediction: Prediction| {
             prediction.verdict = limit(&behaviour, (process, &locks));
             prediction.doubts.splice(0..0, of_record(&record.program, process, &behaviour, most));
+            prediction.doubts.extend(absent(&behaviour, written.absent));
             prediction.doubts.extend(written.leaves_out.iter().cloned().map(Doubt::note));
             prediction.order.clone_from(&written.has);
             prediction.beyond = beyond(record, process, &behaviour);
@@ -114,6 +115,17 @@ pub fn predict_aloud(
         ordered.doubt.unwrap_or_default()
     )));
     Ok(plain)
+}
+
+/// Refuses a replay without threads that work: other programs had the CPUs while their steps should
+/// have been recorded, and with fewer threads a program scales to fewer CPUs.
+fn absent(behaviour: &Behaviour, [absent, all]: [u64; 2]) -> Option<Doubt> {
+    (behaviour.is_disturbed && absent > 0).then(|| {
+        Doubt::refusal(format!(
+            "Other programs had the CPUs while the steps of {absent} of {all} threads should have \
+             been recorded; record the program again, on a quiet machine or for longer."
+        ))
+    })
 }
 
 /// Whether threads waited for each other for longer than they ran, so that a replay without these

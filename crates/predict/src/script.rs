@@ -25,6 +25,8 @@ pub(crate) struct Written {
     pub(crate) has: Vec<String>,
     /// Omissions, in sentences.
     pub(crate) leaves_out: Vec<String>,
+    /// Threads at work whose steps were not recorded with those of the others, and all of them.
+    pub(crate) absent: [u64; 2],
 }
 
 /// The role of a recorded lock in the replay.
@@ -112,6 +114,7 @@ pub(crate) fn script(process: &Process, kept: &[&Lock], away: Away) -> Written {
     for (class, _, _, events) in &strips {
         writer.count(*class, events);
     }
+    written.absent = writer.absent(&strips);
     let mut conditions: Vec<Condition> = writer.conditions(&strips);
     let classes = writer.classes(&strips, &mut conditions);
     let Some(classes) = classes else {

@@ -15,6 +15,8 @@ const CYCLES: usize = 3;
 const THERE: f64 = 0.3;
 /// Of all calls, what a class makes at most that may be left out.
 const SMALL: f64 = 0.05;
+/// Of the calls of an average thread, what one makes at least that does the work of the program.
+const WORKS: f64 = 0.5;
 
 impl Writer<'_> {
     /// Has waits for conditions that are not counted take as much as signals bring, all classes
@@ -52,6 +54,34 @@ impl Writer<'_> {
         }
     }
 
+    /// Threads that make as many calls as others and were seen in few of the windows in which the
+    /// others work, and all threads that work. Such threads come before or after the others, or
+    /// other programs had the CPUs while steps were recorded.
+    pub(super) fn absent(&self, strips: &[Seen]) -> [u64; 2] {
+        let classes = &self.trace.classes;
+        let threads: u64 = classes.iter().map(|class| class.threads).sum();
+        let calls: u64 = classes.iter().map(|class| class.calls).sum();
+        let least = WORKS * calls as f64 / threads.max(1) as f64;
+        let busiest = (0..classes.len()).max_by_key(|&at| classes[at].calls);
+        let windows = Self::windows(strips, busiest.unwrap_or(0) as u64);
+        let mut counts = [0, 0];
+        for (number, class) in (0..).zip(classes) {
+            if class.calls as f64 >= least * class.threads as f64 {
+                let own = Self::windows(strips, number);
+                let there = own.intersection(&windows).count() as f64;
+                counts[0] += if there < THERE * windows.len() as f64 { class.threads } else { 0 };
+                counts[1] += class.threads;
+            }
+        }
+        counts
+    }
+
+    /// The windows in which a class makes steps.
+    fn windows(strips: &[Seen], class: u64) -> BTreeSet<u64> {
+        let own = strips.iter().filter(|strip| strip.0 == class && !strip.3.is_empty());
+        own.map(|strip| strip.1).collect()
+    }
+
     /// The classes with their strips; what locks that the program has built have at the beginning
     /// depends on where the strips begin.
     pub(super) fn classes(
@@ -67,10 +97,7 @@ impl Writer<'_> {
         for condition in (0..conditions.len()).filter(|&at| self.uses[at].is_lock) {
             conditions[condition].tokens = 1.0;
         }
-        let windows = |class: u64| -> BTreeSet<u64> {
-            let own = strips.iter().filter(|strip| strip.0 == class && !strip.3.is_empty());
-            own.map(|strip| strip.1).collect()
-        };
+        let windows = |class: u64| Self::windows(strips, class);
         let busiest = (0..self.trace.classes.len()).max_by_key(|&at| self.trace.classes[at].calls);
         let work = windows(busiest.unwrap_or(0) as u64);
         for (number, class) in self.trace.classes.iter().enumerate() {

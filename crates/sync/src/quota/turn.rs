@@ -109,7 +109,7 @@ impl Turn {
             if found { self.halves.saturating_sub(1) } else { (self.halves + 1).min(HALVES_MAX) };
     }
 
-    /// Whether the task is of real time, as it was at most [`CLASS_NS`] before `now`.
+    /// Whether the task is of real time, as it was at most `CLASS_NS` before `now`.
     pub fn is_urgent(&mut self, now: u64, ask: impl FnOnce() -> bool) -> bool {
         if self.asked == 0 || now.wrapping_sub(self.asked) >= CLASS_NS {
             self.asked = now;
