@@ -179,7 +179,11 @@ fn timelines(args: &Explain, record: &Record) -> Result<Vec<String>, Failure> {
         commands: commands.collect(),
     };
     if let Some(path) = &args.firefox {
-        let profile = serde_json::to_vec(&lanes.firefox(&named)).map_err(Failure::environment)?;
+        let mut profile =
+            serde_json::to_value(lanes.firefox(&named)).map_err(Failure::environment)?;
+        // The published types demand it, and the library leaves it out: 1 is for native stacks.
+        profile["meta"]["stackwalk"] = 0.into();
+        let profile = serde_json::to_vec(&profile).map_err(Failure::environment)?;
         output::file(path, &profile)?;
         notes.push(format!(
             "profile {}: {} threads; open it in profiler.firefox.com",
