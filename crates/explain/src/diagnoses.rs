@@ -97,8 +97,7 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
     if lock.wait_s() <= 0.0 && !process.pending.iter().any(pends) {
         return None;
     }
-    let has_idle_cpus = has_idle_cpus(record);
-    let subject = Subject { has_idle_cpus, ..Subject::new(process, lock) };
+    let subject = Subject::new(process, lock);
     if let Some(found) = interpreter(&subject) {
         return Some(found);
     }
@@ -183,9 +182,7 @@ fn starvation(subject: &Subject<'_>) -> Option<Reason> {
 /// The owner sleeps in a system call.
 fn asleep(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
-    // An owner that is on no CPU where CPUs idle sleeps.
-    let lost = if subject.has_idle_cpus { holder.preempted } else { 0.0 };
-    let call = holder.call.filter(|_| holder.asleep + lost >= ASLEEP)?;
+    let call = holder.call.filter(|_| holder.asleep >= ASLEEP)?;
     let is_off = holder.ran.is_none_or(|ran| ran < 1.0 - REASON);
     // Locks of one name may wait for each other, and the last one of them sleeps.
     let is_chain = holder.other.is_some_and(|other| other.what != subject.lock.name);
@@ -262,19 +259,9 @@ fn spins(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::Spinning, why, cure.to_owned()))
 }
 
-/// Whether the CPUs idled for most of the run: no thread waits long for one then.
-fn has_idle_cpus(record: &Record) -> bool {
-    /// Of the CPU time that there was: one of two CPUs, to which a program may be bound, is more.
-    const LITTLE: f64 = 0.4;
-    let program = &record.program;
-    let cpu_s: f64 = record.processes.iter().map(|process| process.cpu_s).sum();
-    let used_s = cpu_s + program.disturbance.others_s;
-    program.wall_s > 0.0 && used_s < LITTLE * program.cpus as f64 * program.wall_s
-}
-
 /// The owner had lost its CPU.
 fn preempted(subject: &Subject<'_>) -> Option<Reason> {
-    let holder = subject.holder.as_ref().filter(|_| !subject.has_idle_cpus)?;
+    let holder = subject.holder.as_ref()?;
     if holder.free >= REASON && holder.free > holder.preempted && holder.ran.is_some() {
         let why = format!(
             "; during {} of that time it was free, but the thread that was to have it next had no \
@@ -335,8 +322,7 @@ fn long(subject: &Subject<'_>) -> Option<Reason> {
     if hold_s < LONG_S {
         return None;
     }
-    let lost = subject.holder.as_ref().filter(|_| !subject.has_idle_cpus);
-    let lost = lost.filter(|holder| holder.preempted >= REASON);
+    let lost = subject.holder.as_ref().filter(|holder| holder.preempted >= REASON);
     let lost = lost.map_or(String::new(), |holder| {
         format!("; its owner had no CPU during {} of that time", percent(holder.preempted))
     });

@@ -25,8 +25,6 @@ pub(crate) struct Subject<'a> {
     pub(crate) there: f64,
     /// The place that held it during most of the waiting.
     pub(crate) holder: Option<Holder<'a>>,
-    /// The CPUs idled for most of the run, so threads that wanted one had it.
-    pub(crate) has_idle_cpus: bool,
 }
 
 /// A place that held a lock while threads waited for it. Parts are of the time that they waited.
@@ -99,7 +97,6 @@ impl<'a> Subject<'a> {
             place,
             there,
             holder: Holder::of(process, lock),
-            has_idle_cpus: false,
         }
     }
 
