@@ -6,9 +6,9 @@
 #   compare.sh BASE            the revision before the change, such as origin/main
 #
 # Environment: CONVOY_BENCH, the command to measure (required); CONVOY_BUILD, run once per revision;
-# CONVOY_MINUTES, the time for measuring (5); CONVOY_FAIL_IF, when to fail (slower:3%); CONVOY_KIND:
-# command (default), criterion or pytest; CONVOY_COMMENT, the file of the comment (comment.md);
-# CONVOY, the program.
+# CONVOY_MINUTES, the time for measuring (5); CONVOY_FAIL_IF, such as slower:3%, to fail only for
+# larger differences; CONVOY_KIND: command (default), criterion or pytest; CONVOY_COMMENT, the file
+# of the comment (comment.md); CONVOY, the program.
 #
 # Exit code: that of `convoy compare`, so 1 if the change is slower.
 set -euo pipefail

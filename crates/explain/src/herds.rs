@@ -16,7 +16,7 @@ pub(crate) fn of_cpu(process: &Process, cost_s: f64) -> Option<f64> {
     (process.cpu_s > 0.0).then(|| (cost_s / process.cpu_s).min(1.0))
 }
 
-/// A broadcast wakes many threads for what one of them does.
+/// A broadcast wakes many threads although one of them can do the work.
 pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let waiting = || lock.sites.iter().filter(|site| site.act == "wait");
     let sum = |of: fn(&Site) -> u64| total(waiting().map(of));

@@ -68,7 +68,7 @@ impl Command {
         program
     }
 
-    /// Returns the numbers in what a line of this program printed.
+    /// Returns the numbers in a line that this program printed.
     pub(super) fn printed(&self, body: &Value) -> Result<Vec<Series>, String> {
         printed(body, self.experiment)
     }
