@@ -25,11 +25,16 @@ const PROBES: usize = 16;
 const MAKING: u64 = u64::MAX;
 /// Ticks between two waits of a thread during which the CPU time of the owner is read: some 100 us.
 const APART: u64 = 1 << 18;
+/// The same for all threads of the process, some 50 us. The two system calls of a reading take a
+/// tenth of a passage through a mutex for which 32 threads wait.
+const ALL_APART: u64 = 1 << 17;
 /// Slots in which readers of a lock are sought.
 const READERS: usize = PRIVATE;
 
 /// The slot of each thread, plus 1, by the lowest bits of its number for the kernel.
 static SLOT_OF: [AtomicU16; 8192] = [const { AtomicU16::new(0) }; 8192];
+/// When the CPU time of an owner may be read again.
+static MEASURES_NEXT: AtomicU64 = AtomicU64::new(0);
 /// Whether there is room for events.
 static EVENTS_STATE: AtomicU32 = AtomicU32::new(EVENTS_NONE);
 const EVENTS_NONE: u32 = 0;
@@ -140,11 +145,16 @@ impl Thread {
 
     /// Whether the owner's CPU time is read during a wait that begins now.
     fn measures(self, now: u64) -> bool {
-        if now < self.own(O_MEASURES_NEXT) {
+        let next = MEASURES_NEXT.load(Relaxed);
+        if now < self.own(O_MEASURES_NEXT) || now < next {
             return false;
         }
         // From half to one and a half of the mean, so that no loop falls into step.
         let spread = now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let all_next = now + ALL_APART / 2 + spread % ALL_APART;
+        if MEASURES_NEXT.compare_exchange(next, all_next, Relaxed, Relaxed).is_err() {
+            return false;
+        }
         self.put(O_MEASURES_NEXT, now + APART / 2 + spread % APART);
         true
     }
