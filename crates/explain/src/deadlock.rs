@@ -19,7 +19,10 @@ pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
     let mut found: Vec<Vec<&Pending>> = Vec::new();
     for first in waits.values() {
         if first.owner_ended {
-            found.push(vec![first]);
+            // Any thread may post a semaphore, so its last taker need not be the one that would.
+            if first.kind != Kind::Semaphore || process.is_stuck {
+                found.push(vec![first]);
+            }
             continue;
         }
         let mut path = vec![*first];
@@ -99,6 +102,13 @@ mod tests {
         };
         assert_eq!(semaphore(0), 0, "its last taker waits for more work");
         assert_eq!(semaphore(4), 1, "it excludes, and its owner takes it again");
+    }
+
+    #[test]
+    fn a_semaphore_whose_taker_has_ended_may_be_posted_by_another_thread() {
+        let left = |kind| Pending { kind, owner_ended: true, ..wait(2, 1) };
+        assert_eq!(threads(vec![left(Kind::Mutex)]), [[2]]);
+        assert!(threads(vec![left(Kind::Semaphore)]).is_empty());
     }
 
     #[test]

@@ -10,6 +10,11 @@ const LOOKS: u64 = 20;
 /// Part of the waiting whose places count the waiting threads.
 const MOST: f64 = 0.9;
 
+/// What an owner does that gave up its CPU itself.
+const ASLEEP: [Doing; 3] = [Doing::Sleeps, Doing::Faults, Doing::Idles];
+/// Part of the looks at owners that shows that their sections contain a sleep.
+const SEEN: f64 = 0.05;
+
 /// One lock of a process, and why threads waited for it.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
@@ -161,6 +166,38 @@ fn most_holding<'a>(causes: &[&'a Cause]) -> Option<&'a Cause> {
     )
 }
 
+/// What owners of these causes slept in most often while no thread waited, and the part of the
+/// looks at them in which they slept.
+fn of_alone<'a>(causes: &[&&'a Cause]) -> (Option<&'a Seen>, f64) {
+    let seen = || causes.iter().flat_map(|cause| &cause.alone);
+    let asleep = || seen().filter(|seen| ASLEEP.contains(&seen.doing));
+    let count = convoy_record::total(asleep().map(|seen| seen.count));
+    let all = convoy_record::total(seen().map(|seen| seen.count));
+    (asleep().max_by_key(|seen| seen.count), count as f64 / all.max(1) as f64)
+}
+
+/// Whether owners are switched away in nearly each section of this cause, although it takes little
+/// CPU time: the scheduler takes a CPU from a thread at the end of a slice, which is some such
+/// sections, so they gave it up themselves.
+fn always_leaves(lock: &Lock, cause: &Cause) -> bool {
+    /// Sections that are enough to go by.
+    const FEW: u64 = 20;
+    /// Part of them that may keep the CPU: a system call that need not sleep.
+    const KEEP: f64 = 0.2;
+    /// CPU time of a section, seconds: a tenth of a slice (3 ms).
+    const BRIEF_S: f64 = 0.3e-3;
+    let sites = || lock.sites.iter().filter(|site| site.place == cause.held_at);
+    let kept = convoy_record::total(sites().map(|site| site.hold_on.count));
+    let (mut off, mut off_s) = (0, 0.0);
+    for site in sites() {
+        off += site.hold_off.count;
+        off_s += site.hold_off.total_s;
+    }
+    let ran = if cause.measured_s > 0.0 { cause.ran_s / cause.measured_s } else { 1.0 };
+    let cpu_s = ran * off_s / off.max(1) as f64;
+    off >= FEW && kept as f64 <= KEEP * (kept + off) as f64 && cpu_s < BRIEF_S
+}
+
 impl<'a> Holder<'a> {
     fn of(process: &'a Process, lock: &Lock) -> Option<Self> {
         let causes: Vec<&Cause> = process
@@ -189,16 +226,19 @@ impl<'a> Holder<'a> {
             of.max_by_key(|seen| seen.count)
         };
         let (measured, ran) = (total(|cause| cause.measured_s), total(|cause| cause.ran_s));
-        let asleep = part(&[Doing::Sleeps, Doing::Faults, Doing::Idles]);
+        let asleep = part(&ASLEEP);
         let (waited, free) = (part(&[Doing::Waits]), part(&[Doing::Free]));
         let (runs, woken) = (part(&[Doing::Runs]), part(&[Doing::Woken]));
         let ran = (measured > 0.0).then(|| (ran / measured).min(1.0));
         let off = ran.map_or(0.0, |ran| 1.0 - ran);
         let counted = total(|cause| cause.count as f64);
         let ready = (off - asleep - waited - free).max(0.0);
-        let call = top(&[Doing::Sleeps, Doing::Faults, Doing::Idles]);
+        let (alone, alone_asleep) = of_alone(&own);
+        let call = top(&ASLEEP).or(alone);
         // An owner that slept in the section and now waits for a CPU waits because it slept.
-        let slept = call.map_or(0.0, |_| ready * woken / (runs + woken).max(f64::MIN_POSITIVE));
+        let woken_part = woken / (runs + woken).max(f64::MIN_POSITIVE);
+        let is_regular = asleep.max(alone_asleep) >= SEEN && always_leaves(lock, most);
+        let slept = if is_regular { ready } else { call.map_or(0.0, |_| ready * woken_part) };
         Some(Self {
             place: &most.held_at,
             act: &most.held_act,

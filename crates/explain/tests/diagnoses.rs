@@ -81,6 +81,22 @@ fn an_owner_that_lost_its_cpu_makes_a_convoy() {
 }
 
 #[test]
+fn an_owner_that_leaves_its_cpu_in_each_short_section_sleeps() {
+    let said = |kept: u64, alone: Vec<Seen>| {
+        let mut lock = mutex();
+        lock.sites[1].hold_off = times(300, 150e-6);
+        lock.sites[1].hold_on = times(kept, 40e-6);
+        // Too few looks at waits to see it asleep.
+        let one = cause(0.25, vec![seen(Doing::Runs, "", 12), seen(Doing::Free, "", 4)]);
+        verdict(&record(process(lock, Cause { alone, ..one })))
+    };
+    let sync = || vec![seen(Doing::Sleeps, "fdatasync(2)", 3), seen(Doing::Runs, "", 9)];
+    assert!(said(0, sync()).contains("while it sleeps in fdatasync(2)"), "{}", said(0, sync()));
+    assert!(said(0, Vec::new()).contains("had lost its CPU"), "{}", said(0, Vec::new()));
+    assert!(said(600, sync()).contains("had lost its CPU"), "{}", said(600, sync()));
+}
+
+#[test]
 fn a_chain_names_the_other_lock() {
     let waits = vec![seen(Doing::Waits, "disk", 80), seen(Doing::Runs, "", 20)];
     let said = verdict(&record(process(mutex(), cause(0.1, waits))));

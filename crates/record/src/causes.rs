@@ -42,6 +42,9 @@ pub struct Cause {
     /// What owners were seen doing while threads waited, most often first; from samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<Seen>,
+    /// What owners that had acquired the lock at this place were seen doing while no thread waited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alone: Vec<Seen>,
 }
 
 /// Observed activities of threads.
@@ -161,6 +164,9 @@ impl Cause {
         self.own = total([self.own, other.own]);
         for seen in other.owners {
             add(&mut self.owners, seen);
+        }
+        for seen in other.alone {
+            add(&mut self.alone, seen);
         }
     }
 

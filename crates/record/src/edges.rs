@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::causes::{self, Cause, Doing, Event, Pending, Seen};
 use crate::futexes::Futexes;
 use crate::layout::*;
-use crate::looks::{Edge, Look, State, Wait};
+use crate::looks::Look;
 use crate::names::{CONDITION_OF, LOCK_OF, Names};
 use crate::raw::Raw;
 use crate::record::{Kind, Process, total};
 use crate::shares::Shares;
+use crate::states::{Edge, State, Wait};
 use crate::steps::{Clock, Known};
 use crate::syscalls;
 
@@ -137,8 +138,17 @@ impl Book<'_> {
             let cause = Cause { owners: vec![seen], wait_s, ..self.cause(edge) };
             index.add(edge, cause, &mut process.causes);
         }
+        for ((edge, state), count) in &look.held.seen {
+            let of = |(lock, _, held): &(u64, u64, u64)| (*lock, *held) == (edge.lock, edge.held);
+            let found: BTreeSet<usize> =
+                index.0.iter().filter(|(key, _)| of(key)).map(|(_, at)| *at).collect();
+            for at in found {
+                causes::add(&mut process.causes[at].alone, self.seen(state, *count));
+            }
+        }
         for cause in &mut process.causes {
             causes::sort(&mut cause.owners);
+            causes::sort(&mut cause.alone);
         }
         for (state, count) in &look.threads {
             causes::add(&mut process.activity, self.seen(state, *count));

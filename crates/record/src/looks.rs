@@ -15,6 +15,7 @@ use crate::attach::Attached;
 use crate::ended::Ended;
 use crate::futex::{Call, waits_for_good};
 use crate::holders::{Found, Source};
+use crate::holding::Holding;
 use crate::hot::{Hot, Sampling};
 use crate::layout::{
     ENDED_COUNT, ENDED_WORDS, H_BASE, H_MAGIC, H_PID, H_SLOTS, MAGIC, S_ENDED, S_THREAD, S_WAITS,
@@ -23,6 +24,7 @@ use crate::layout::{
 use crate::names::Names;
 use crate::place::open_file;
 use crate::record::Process;
+use crate::states::{Edge, State, Wait};
 
 /// Looks a second at most.
 const RATE: f64 = 250.0;
@@ -41,67 +43,13 @@ const LONG_S: f64 = 0.1;
 /// Words of a slot up to what its thread waits for.
 const WORDS: usize = S_WAITS_HELD_DETAIL + 1;
 
-/// A waiting place and a holding place, as the words of the file have them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Edge {
-    /// The lock with the kind of the waiting call.
-    pub(crate) lock: u64,
-    pub(crate) site: u64,
-    /// The holding call, with its kind.
-    pub(crate) held: u64,
-    pub(crate) detail: u64,
-    pub(crate) held_detail: u64,
-}
-
-/// Observed state of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum State {
-    Runs,
-    /// As [`Self::Runs`], but it has given up its CPU itself since the last look, and has not lost
-    /// it: it slept, and was woken.
-    Woken,
-    Faults,
-    /// In the system call of this number.
-    Sleeps(i64),
-    /// In a recorded wait.
-    Waits(Edge),
-    /// No owner: the lock is free, and its waiter has not run yet.
-    Free,
-}
-
-impl From<Call> for State {
-    fn from(call: Call) -> Self {
-        match call {
-            Call::Running => Self::Runs,
-            Call::Faulting => Self::Faults,
-            Call::Asleep { number, .. } => Self::Sleeps(number),
-        }
-    }
-}
-
-/// A current wait.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wait {
-    pub(crate) thread: u64,
-    pub(crate) edge: Edge,
-    /// Ticks.
-    pub(crate) since: u64,
-    pub(crate) owner: u64,
-    /// Whether the thread has exited.
-    pub(crate) owner_ended: bool,
-    /// Whether the lock had no owner.
-    pub(crate) is_free: bool,
-    /// Observed duration, in seconds.
-    pub(crate) seen_s: f64,
-    /// Whether it ends at a time limit.
-    pub(crate) is_timed: bool,
-}
-
 /// Observations of one process.
 #[derive(Default)]
 pub(crate) struct Look {
     /// What owners did while others waited, and how often that was seen.
     pub(crate) owners: BTreeMap<(Edge, State), u64>,
+    /// The same while no thread waited.
+    pub(crate) held: Holding,
     /// What all threads did.
     pub(crate) threads: BTreeMap<State, u64>,
     /// Waits at the last look.
@@ -277,10 +225,29 @@ impl Peek {
         };
         let lasting: Vec<(Wait, bool)> = Ended::of(&waits).map(lasts).collect();
         self.ended.0.add(&lasting, &states);
+        let mut held = std::mem::take(&mut self.look.held);
+        held.look(&waits, |lock| self.owner(lock, &slots, &[]), &states);
+        self.look.held = held;
         self.look.count += 1;
         for state in states.values() {
             *self.look.threads.entry(*state).or_default() += 1;
         }
+        self.owners(&mut waits, &slots, &states);
+        let is_long = waits.values().any(|wait| wait.is_for_lock() && wait.seen_s > LONG_S);
+        // A process that is being killed is what it was.
+        self.look.is_stuck = is_long && is_stuck(self.pid).unwrap_or(self.look.is_stuck);
+        self.look.seconds = self.begin.elapsed().as_secs_f64();
+        self.look.waits = waits.into_values().collect();
+        Some(())
+    }
+
+    /// Counts what the owners of locks do while threads wait for them.
+    fn owners(
+        &mut self,
+        waits: &mut BTreeMap<u64, Wait>,
+        slots: &BTreeMap<u64, usize>,
+        states: &BTreeMap<u64, State>,
+    ) {
         // Several threads may wait for one owner.
         let mut woken: BTreeMap<u64, bool> = BTreeMap::new();
         for (thread, wait) in waits.iter_mut().filter(|(_, wait)| wait.is_for_lock()) {
@@ -306,12 +273,6 @@ impl Peek {
             }
             *self.look.owners.entry((wait.edge, state)).or_default() += 1;
         }
-        let is_long = waits.values().any(|wait| wait.is_for_lock() && wait.seen_s > LONG_S);
-        // A process that is being killed is what it was.
-        self.look.is_stuck = is_long && is_stuck(self.pid).unwrap_or(self.look.is_stuck);
-        self.look.seconds = self.begin.elapsed().as_secs_f64();
-        self.look.waits = waits.into_values().collect();
-        Some(())
     }
 
     /// The waits that are going on, and the slots of all threads, both by thread.
@@ -408,20 +369,6 @@ impl Peek {
     /// has not run yet.
     fn is_held(&self, wait: &Wait) -> bool {
         self.source.of_lock(wait.edge.lock, 0) != Some(0)
-    }
-}
-
-impl Wait {
-    /// Takes the owner of now.
-    fn take(&mut self, found: Option<Found>) {
-        let Some((owner, held)) = found else { return };
-        self.is_free = owner.is_free;
-        if let Some([site, detail]) = held {
-            (self.edge.held, self.edge.held_detail) = (site, detail);
-        } else if self.owner != owner.thread && !owner.is_free {
-            (self.edge.held, self.edge.held_detail) = (0, 0);
-        }
-        self.owner = owner.thread;
     }
 }
 

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use crate::layout::{E_HELD, E_LOCK, E_SITE, E_TICKS, EDGE_WORDS, FUTEX, KIND_SHIFT};
-use crate::looks::{Edge, Look};
+use crate::looks::Look;
+use crate::states::Edge;
 
 /// Looks from which shares are taken: with fewer, an owner that holds the lock for a tenth of the
 /// time may not be among them.
@@ -76,7 +77,7 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::looks::State;
+    use crate::states::State;
 
     #[test]
     fn time_is_divided_by_the_looks_at_owners() {
