@@ -287,7 +287,8 @@ pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
         said = format!(
             "What monitors of Java cost is not known: threads waited {waited} A look from outside \
              does not tell monitors from idle threads there: start java under `convoy record`, or \
-             read `jfr print --events jdk.JavaMonitorEnter` with `convoy explain`."
+             `jcmd PID JFR.start filename=/tmp/run.jfr settings=profile locking-threshold=0ms \
+             duration=10s`, then `convoy explain /tmp/run.jfr`."
         );
     }
     if account.locks.is_empty()

@@ -1,7 +1,7 @@
 //! Locks that the program has not written: those of libc, of Java and of Python.
 
+use convoy_record::JAVA;
 use convoy_record::runtimes::runtime;
-use convoy_record::{JAVA, UNNAMED};
 
 use crate::cures;
 use crate::evidence::Subject;
@@ -10,6 +10,12 @@ use crate::ill::{Diagnosis, Ill, Reason};
 /// What to do about a monitor of Java.
 pub(crate) const MONITOR: &str = "Make the monitor's section shorter, or read without it: a \
                                   volatile or an atomic variable, a concurrent collection.";
+
+/// How to name the class and the method of a monitor. Without a threshold, waits below 10 ms would
+/// not be recorded under `profile`.
+pub(crate) const FLIGHT: &str = "Class and method: `java -XX:StartFlightRecording:filename=run.jfr,\
+                                 settings=profile,locking-threshold=0ms ...`, then `convoy explain \
+                                 run.jfr`.";
 
 /// A lock of libc, which it takes in a function that the program calls.
 pub(crate) fn libc(subject: &Subject<'_>) -> Option<Reason> {
@@ -30,15 +36,9 @@ pub(crate) fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
     } else {
         "Make its sections shorter or fewer; no lock in place of libc's can help."
     };
-    // Only the Java machine knows the names of compiled methods, and writes them on request.
-    let names = if subject.place == UNNAMED {
-        " Java names its methods for a record under -XX:+UnlockDiagnosticVMOptions \
-         -XX:+DumpPerfMapAtExit, and its classes in a flight recording: `jfr print --events \
-         jdk.JavaMonitorEnter`, which `convoy explain` reads."
-    } else {
-        ""
-    };
-    Some((Ill::RuntimeLock, format!(" ({name})"), [cure, names].concat()))
+    // Only the Java machine knows the object.
+    let names = if name == JAVA { [" ", FLIGHT].concat() } else { String::new() };
+    Some((Ill::RuntimeLock, format!(" ({name})"), [cure, &names].concat()))
 }
 
 /// Python's interpreter lock.

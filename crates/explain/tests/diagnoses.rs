@@ -188,7 +188,9 @@ fn what_has_no_names_or_no_locks_comes_with_what_to_do() {
     lock.runtime = JAVA.to_owned();
     lock.sites[0].place = UNNAMED.to_owned();
     let said = verdict(&record(process(lock, Cause::default())));
-    for words in ["Threads spent 50 %", "a volatile", "-XX:+DumpPerfMapAtExit", "jfr print"] {
+    for words in
+        ["Threads spent 50 %", "a volatile", "-XX:StartFlightRecording:", "convoy explain run.jfr"]
+    {
         assert!(said.contains(words), "{said}");
     }
     let mut record = record(Process::default());

@@ -300,7 +300,7 @@ fn plain() -> Symbolizer {
 
 /// A name as people write it: of those that C++ and Rust have made, and of no others, for any name
 /// is that of a type to somebody.
-fn demangled(name: &str) -> String {
+pub(crate) fn demangled(name: &str) -> String {
     let own = match name.get(..2) {
         Some("_R") => rustc_demangle::try_demangle(name).map(|name| format!("{name:#}")).ok(),
         Some("_Z") => match rustc_demangle::try_demangle(name) {

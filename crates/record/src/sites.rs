@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::elf::Elf;
 use crate::identity;
-use crate::names::Names;
+use crate::names::{LOCK_OF, Names, demangled};
 
 /// Functions that make or take a mutex.
 const TAKE: [&str; 8] = [
@@ -32,6 +32,10 @@ const LIBC: [&str; 5] = ["libc.so", "ld-linux", "libpthread.so", "libm.so", "lin
 
 /// The environment variable that hands the ranges over.
 pub const RANGES: &str = "CONVOY_LOCKS";
+/// What stands in a narrow table for the middle of a name.
+const LEFT_OUT: char = '\u{2026}';
+/// Names that a refusal lists.
+const NAMED: usize = 4;
 /// Ranges that the object has room for.
 const MOST: usize = 1024;
 
@@ -56,6 +60,14 @@ pub enum SiteError {
         program: String,
         /// Why not.
         reason: String,
+    },
+    /// A shortened name is that of several.
+    #[error("`{site}` is short for {names}; name one of them")]
+    Short {
+        /// The shortened name.
+        site: String,
+        /// The names that it may be short for.
+        names: String,
     },
     /// There are more calls than the object has room for.
     #[error("the places cover {count} calls, and at most {MOST} fit; name fewer")]
@@ -124,11 +136,12 @@ impl Sites {
     /// The ranges for places with their policies, as the object takes them.
     ///
     /// # Errors
-    /// [`SiteError::Unknown`], [`SiteError::Many`].
+    /// [`SiteError::Unknown`], [`SiteError::Short`], [`SiteError::Many`].
     pub fn ranges(&self, wanted: &[(String, String)]) -> Result<String, SiteError> {
         let mut lines = Vec::new();
         for (site, policy) in wanted {
             let before = lines.len();
+            let site = &self.whole(site)?;
             for module in &self.modules {
                 let variables = module.variables.iter().filter_map(|one| within(one, site));
                 lines.extend(variables.map(|(from, to)| module.line(policy, from, to)));
@@ -151,6 +164,38 @@ impl Sites {
         match lines.len() {
             0..=MOST => Ok(lines.concat()),
             count => Err(SiteError::Many { count }),
+        }
+    }
+
+    /// The whole of a name from which a narrow table left out the middle.
+    fn whole(&self, site: &str) -> Result<String, SiteError> {
+        let Some((head, tail)) = site.split_once(LEFT_OUT) else { return Ok(site.to_owned()) };
+        // Of `lock of f` a table may leave out all that follows the words.
+        let head = head.strip_prefix(LOCK_OF.trim_end()).map_or(head, str::trim_start);
+        // What lies at an offset in a variable, whose own name has none.
+        let (end, offset) = tail.rfind("+0x").map_or((tail, ""), |at| tail.split_at(at));
+        let is_it = |name: &str, end: &str| {
+            let rest = name.strip_prefix(head).unwrap_or_default();
+            !rest.is_empty() && rest.ends_with(end)
+        };
+        let variables = self.modules.iter().flat_map(|module| &module.variables);
+        let variables = variables.map(|(name, ..)| name).filter(|name| is_it(name, end));
+        let variables = variables.map(|name| [name, offset].concat());
+        let places = self.places.iter().filter(|place| !place.passes_on);
+        let places = places.map(|place| self.modules[place.module].names.place(place.site, &[]));
+        let places = places.filter(|name| is_it(name, tail));
+        let mut all: BTreeSet<String> = variables.chain(places).collect();
+        match (all.pop_first(), all.len()) {
+            (Some(name), 0) => Ok(name),
+            (None, _) => Ok(site.to_owned()),
+            (Some(first), _) => {
+                let names: Vec<String> = std::iter::once(first)
+                    .chain(all)
+                    .take(NAMED)
+                    .map(|name| format!("`{name}`"))
+                    .collect();
+                Err(SiteError::Short { site: site.to_owned(), names: names.join(" and ") })
+            }
         }
     }
 }
@@ -182,7 +227,10 @@ impl Module {
         for symbol in elf.symbols() {
             let name = symbol.name.to_owned();
             if symbol.is_variable {
-                module.variables.push((name, symbol.address, symbol.address + symbol.size));
+                let (from, to) = (symbol.address, symbol.address + symbol.size);
+                // As an account prints it, and as it is in the file.
+                module.variables.push((demangled(&name), from, to));
+                module.variables.push((name, from, to));
             } else {
                 module.exports.entry(symbol.address).or_default().push(name);
             }

@@ -35,6 +35,9 @@ pub(crate) fn find(name: &str, store: Option<&Path>) -> Result<Option<Record>, F
         if let Some(imported) = import::read_bytes(path, &bytes) {
             return Ok(Some(imported));
         }
+        if import::is_flight(&bytes) {
+            return Ok(Some(import::read_flight(path)?));
+        }
         if let Some(what) = no_record(&bytes) {
             return Err(Failure::usage(format!("{name} is no record: {what}")));
         }

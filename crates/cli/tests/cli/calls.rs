@@ -4,11 +4,8 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use crate::skip::skip;
 use crate::{code, directory, stderr};
-
-#[path = "../../../host/tests/common/skip.rs"]
-mod common;
-use common::skip;
 
 /// Calls of a job by name, and `bytes`.
 type Calls = BTreeMap<String, u64>;

@@ -14,6 +14,7 @@ mod load;
 mod locks;
 mod look;
 mod modes;
+mod named;
 mod observing;
 mod outputs;
 mod record;
@@ -22,6 +23,8 @@ mod runs;
 mod safe;
 mod shell;
 mod signals;
+#[path = "../../../host/tests/common/skip.rs"]
+mod skip;
 mod surroundings;
 mod sweep;
 mod trust;

@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-
+use super::flight::{Class, Frame, Method, Printed};
 use super::{Refused, Waits, number};
 use crate::record::{Kind, Times, total};
 
 /// Events that are waits for locks, and what is waited for.
 const EVENTS: [&str; 2] = ["jdk.JavaMonitorEnter {", "jdk.ThreadPark {"];
+
+/// The class of the monitors of static methods and of `synchronized (A.class)`.
+const CLASS: &str = "java.lang.Class";
 
 /// Whether a line begins an event.
 pub(super) fn is_event(line: &str) -> bool {
@@ -89,36 +91,36 @@ pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
 /// Reads a recording in JSON. Refusals count events, not lines.
 pub(super) fn read_json(text: &str, waits: &mut Waits) -> Result<(), Refused> {
     let wrong = |error: serde_json::Error| (error.line(), error.to_string());
-    let recording: Value = serde_json::from_str(text).map_err(wrong)?;
+    read_printed(serde_json::from_str(text).map_err(wrong)?, waits)
+}
+
+/// The same of one that `jfr` has printed.
+pub(super) fn read_printed(printed: Printed, waits: &mut Waits) -> Result<(), Refused> {
     let mut all = Events::default();
-    for (index, event) in
-        recording["recording"]["events"].as_array().into_iter().flatten().enumerate()
-    {
-        let kind = event["type"].as_str().unwrap_or_default();
+    for (index, event) in printed.recording.events.into_iter().enumerate() {
+        let kind = event.kind.as_str();
         if !EVENTS.iter().any(|known| known.strip_suffix(" {") == Some(kind)) {
             waits.pass_over(index + 1);
             continue;
         }
-        let values = &event["values"];
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let is_monitor = kind == "jdk.JavaMonitorEnter";
-        let class = &values[if is_monitor { "monitorClass" } else { "parkedClass" }];
-        let frames = values["stackTrace"]["frames"].as_array();
-        let frame = |frame: &Value| {
-            let method = &frame["method"];
-            let class = text(&method["type"]["name"]).replace('/', ".");
-            format!("{class}.{} (line {})", text(&method["name"]), frame["lineNumber"])
-        };
-        let at = values["startTime"].as_str().and_then(|time| time.split_once('T'));
-        let took = values["duration"].as_str().unwrap_or_default();
+        let values = event.values;
+        let class = if is_monitor { values.monitor_class } else { values.parked_class };
+        let class = class.as_ref().map(Class::name).unwrap_or_default();
+        let frames = values.stack_trace.and_then(|stack| stack.frames).unwrap_or_default();
+        let first = frames.first().and_then(|frame| frame.method.as_ref());
+        let of_class = first.filter(|_| is_monitor && class == CLASS).and_then(Method::locks_class);
+        let at = values.start_time.as_deref().and_then(|time| time.split_once('T'));
+        let took = values.duration.unwrap_or_default();
+        let thread = values.event_thread.and_then(|thread| thread.os_thread_id);
         let event = Event {
             line: index + 1,
-            thread: values["eventThread"]["osThreadId"].to_string(),
+            thread: thread.map_or_else(String::new, |thread| thread.to_string()),
             at_s: at.and_then(|(_, time)| of_day(time)),
-            seconds: iso_seconds(took)
+            seconds: iso_seconds(&took)
                 .ok_or_else(|| (index + 1, format!("`{took}` is no time")))?,
-            class: text(&class["name"]).replace('/', "."),
-            frames: frames.into_iter().flatten().map(frame).collect(),
+            class: of_class.unwrap_or(class),
+            frames: frames.iter().map(Frame::place).collect(),
             in_stack: false,
             is_monitor,
         };

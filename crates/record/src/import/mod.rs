@@ -7,6 +7,7 @@
 //! an imported record can be explained and not replayed.
 
 mod async_profiler;
+mod flight;
 mod folded;
 mod jfr;
 mod lock_stat;
@@ -14,6 +15,7 @@ mod perf_lock;
 mod perf_script;
 mod pprof;
 
+pub use flight::is_flight;
 pub(crate) use pprof::is_of_go;
 
 use std::collections::BTreeMap;
@@ -70,6 +72,21 @@ pub fn read_bytes(path: &Path, bytes: &[u8]) -> Option<Record> {
     let mut waits = Waits::default();
     pprof::read(&bytes, &mut waits);
     Some(waits.record("a profile of Go", path))
+}
+
+/// The record in a flight recording of Java, as the `jfr` of a JDK reads it.
+///
+/// # Errors
+/// [`RecordError::NoRecord`]: there is no `jfr`, or it cannot read the file.
+pub fn read_flight(path: &Path) -> Result<Record, RecordError> {
+    let mut waits = Waits::default();
+    let read = flight::printed(path).and_then(|printed| {
+        let refused = |(event, reason): Refused| format!("event {event}: {reason}");
+        jfr::read_printed(printed, &mut waits).map_err(refused)
+    });
+    let refused = |reason| RecordError::NoRecord { path: path.to_owned(), reason };
+    read.map_err(refused)?;
+    Ok(waits.record("a Java flight recording", path).with_short_names())
 }
 
 /// The waits that a reader has found.

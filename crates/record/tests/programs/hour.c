@@ -1,6 +1,6 @@
-/* Many threads that work on many locks from several places: THREADS LOCKS SECONDS. Locks are
- * chosen at random, one in a hundred acquisitions is of a few hot ones, and a thread sleeps
- * between two. */
+/* Many threads that work on many locks from several places: THREADS LOCKS SECONDS [PAUSE_MS]. Locks
+ * are chosen at random, one in a hundred acquisitions is of a few hot ones, and a thread sleeps
+ * after a hundred of them. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 /* In a variable, so that their names differ. */
 static pthread_mutex_t locks[100000];
 static long lock_count;
+static long pause_ms = 20;
 static volatile double end;
 static volatile long guarded;
 
@@ -41,7 +42,7 @@ static void (*const places[])(pthread_mutex_t *) = {
 static void *work(void *own)
 {
     unsigned seed = (unsigned)(long)own;
-    const struct timespec pause = { 0, 20000000 };
+    const struct timespec pause = { pause_ms / 1000, pause_ms % 1000 * 1000000 };
     while (now() < end) {
         for (int i = 0; i < 100; i++) {
             long hot = rand_r(&seed) % 100 == 0;
@@ -55,8 +56,10 @@ static void *work(void *own)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4)
+    if (argc != 4 && argc != 5)
         return 2;
+    if (argc == 5)
+        pause_ms = atol(argv[4]);
     long threads = atol(argv[1]);
     lock_count = atol(argv[2]);
     if (lock_count > (long)(sizeof locks / sizeof *locks))
