@@ -1,7 +1,7 @@
 //! Failures and their exit codes, see docs/exit-codes.md.
 
 use crate::args::Args;
-use crate::output;
+use crate::{look, output};
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use convoy_lab::job::JobError;
@@ -48,9 +48,14 @@ impl Failure {
         &self.message
     }
 
+    /// The message as it is printed.
+    pub(crate) fn line(&self) -> String {
+        look::plain(&format!("convoy: {}", one_line(&self.message))).into_owned()
+    }
+
     /// Prints the message in one line and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        output::say(&format!("convoy: {}", one_line(&self.message)));
+        output::say(&self.line());
         ExitCode::from(self.code)
     }
 }

@@ -4,7 +4,7 @@ use crate::fail::Failure;
 use crate::output;
 use crate::predict::{Replays, complete, plot, print};
 use clap::Args;
-use convoy_predict::{Advice, Effort, Question, policies};
+use convoy_predict::{Advice, Question, policies};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Fix) -> Result<ExitCode, Failure> {
         policies: policies(&record),
         split: Some(args.split),
         rounds: args.replays.rounds,
-        effort: Effort::FULL,
+        effort: args.replays.effort(),
     };
     let advice = Advice::new(&record, args.replays.prediction(&record, question)?);
     let json = || serde_json::to_string_pretty(&advice).expect("numbers and text") + "\n";

@@ -33,17 +33,31 @@ mod sim;
 mod with;
 
 use args::{Args, Command};
-use clap::Parser;
+use clap::Parser as _;
+use fail::Failure;
 use std::process::ExitCode;
 
 /// Does what the command line of this process says.
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(error) => return fail::command_line(&error),
-    };
+    match Args::try_parse() {
+        Ok(args) => execute(&args).unwrap_or_else(|failure| failure.report()),
+        Err(error) => fail::command_line(&error),
+    }
+}
+
+/// Does what `words` say, the first of which is the name of the program; for a process that runs
+/// many commands. Returns the exit code.
+///
+/// # Errors
+/// The line that the command prints if it fails.
+pub fn attempt(words: impl IntoIterator<Item = String>) -> Result<ExitCode, String> {
+    let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
+    execute(&args).map_err(|failure| failure.line())
+}
+
+fn execute(args: &Args) -> Result<ExitCode, Failure> {
     look::set(args.color);
-    let result = match &args.command {
+    match &args.command {
         Command::Run(run) => run::run(run),
         Command::Sim(sim) => sim::run(sim),
         Command::Locks(locks) => locks::run(locks),
@@ -65,9 +79,5 @@ pub fn main() -> ExitCode {
         Command::Man(man) => shell::man(man),
         Command::Schema => shell::schema(),
         Command::With(with) => with::run(with),
-    };
-    match result {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
     }
 }

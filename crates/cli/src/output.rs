@@ -54,6 +54,7 @@ pub(crate) fn plot(
 
 /// Writes a drawing as what its name says it is.
 fn draw(path: &Path, svg: &str) -> Result<(), Failure> {
+    let svg = &*look::plain(svg);
     if ends_in(path, "png") {
         return file(path, &convoy_report::png(svg).map_err(Failure::environment)?);
     }

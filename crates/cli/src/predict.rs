@@ -76,6 +76,9 @@ pub(crate) struct Replays {
     /// The store of the record.
     #[arg(long, value_name = "FILE", help = STORE_HELP, hide_short_help = true)]
     store: Option<PathBuf>,
+    /// Simulate for a few milliseconds only; the numbers mean nothing. For tests of many records
+    #[arg(long, hide = true)]
+    pub(crate) least: bool,
     /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,
@@ -93,7 +96,7 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
         policies: args.policy.clone(),
         split: args.split,
         rounds: args.replays.rounds,
-        effort: Effort::FULL,
+        effort: args.replays.effort(),
     };
     let prediction = args.replays.prediction(&Arc::new(args.replays.record()?), question)?;
     let text = || print::text(&prediction);
@@ -117,6 +120,11 @@ pub(crate) fn complete(prediction: &Prediction) -> Result<ExitCode, Failure> {
 }
 
 impl Replays {
+    /// The length of the simulations.
+    pub(crate) fn effort(&self) -> Effort {
+        if self.least { Effort::LEAST } else { Effort::FULL }
+    }
+
     /// The named record.
     pub(crate) fn record(&self) -> Result<Record, Failure> {
         find(&self.record, self.store.as_deref())?.ok_or_else(|| {

@@ -29,6 +29,9 @@ pub(crate) struct ReportArgs {
     /// Also predict the program with other CPUs and locks, and recommend a lock (takes longer)
     #[arg(long)]
     predict: bool,
+    /// As of convoy predict
+    #[arg(long, hide = true)]
+    least: bool,
     /// Of an experiment: the kernel preset
     #[arg(long, value_name = "PRESET")]
     kernel: Option<String>,
@@ -131,7 +134,7 @@ fn predicted(
         page.section("Prediction", vec![Block::text(text), Block::command(again)]);
         return Ok(());
     }
-    for (title, blocks) in forecast::sections(record, name, args.store.as_deref())? {
+    for (title, blocks) in forecast::sections(record, name, args.store.as_deref(), args.least)? {
         page.section(title, blocks);
     }
     Ok(())

@@ -125,7 +125,9 @@ struct Writer<'a> {
 impl Lanes {
     /// The profile in the processed format of the Firefox Profiler, without symbols to look up.
     pub fn firefox(&self, named: &Named) -> Profile {
-        let longest_ns = (self.seconds.max(0.0) * 1e9) as u64;
+        // Acts of a damaged record may end long after the program.
+        let ends = self.threads.iter().flat_map(|lane| &lane.spans).map(Span::end_ns);
+        let longest_ns = ends.fold((self.seconds.max(0.0) * 1e9) as u64, u64::max);
         let [least, most] = SAMPLES_OF_ONE;
         let samples = (SAMPLES / self.threads.len().max(1) as u64).clamp(least, most);
         let interval_ns = (longest_ns / samples).max(INTERVAL_NS);

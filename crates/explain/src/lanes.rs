@@ -11,6 +11,9 @@ use crate::waiting::{Owner, off};
 /// Waits of a step that are shorter pass for none, nanoseconds: a lock that is free takes as long.
 const SHORT_NS: u64 = 1000;
 
+/// Phases of a process beyond which a record is damaged; it has a hundred.
+const PHASES: usize = 1 << 12;
+
 /// What a thread did for some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Act {
@@ -205,6 +208,9 @@ impl Lanes {
             };
             for (at, waited_s) in phases.iter().enumerate() {
                 let at = (at as f64 * process.phase_s / first.phase_s) as usize;
+                if at >= PHASES {
+                    break;
+                }
                 if self.waiting.len() <= at {
                     self.waiting.resize(at + 1, 0.0);
                 }
@@ -239,9 +245,10 @@ fn joined(spans: &[Span], least_ns: u64) -> Vec<Span> {
             parts.clear();
             all.push(*span);
         }
-        *parts.entry((span.act, span.tag)).or_default() += span.length_ns;
+        let part = parts.entry((span.act, span.tag)).or_default();
+        *part = part.saturating_add(span.length_ns);
         if let (true, Some(last)) = (goes_on, all.last_mut()) {
-            last.length_ns = span.end_ns() - last.begin_ns;
+            last.length_ns = span.end_ns().saturating_sub(last.begin_ns);
             let most = parts.iter().max_by_key(|part| part.1);
             (last.act, last.tag) = most.map_or((span.act, span.tag), |part| *part.0);
         }

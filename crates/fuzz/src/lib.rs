@@ -5,8 +5,13 @@
 //! seed determines. `cargo xtask fuzz` runs for as long as it is told; the tests of this crate run
 //! the corpus, the inputs that once crashed a reader (`fuzz/crashes`), and a few hundred others.
 
+pub mod commands;
 pub mod mutate;
+mod output;
+mod scratch;
 pub mod targets;
+mod tokens;
+mod tree;
 
 use std::path::{Path, PathBuf};
 
@@ -42,6 +47,8 @@ mod tests {
 
     /// Inputs of each target in addition to its corpus.
     const INPUTS: usize = 300;
+    /// The same of the target that runs eight commands on each: they take as long.
+    const INPUTS_OF_COMMANDS: usize = 20;
 
     #[test]
     fn readers_survive_the_corpus_and_what_once_crashed_them() {
@@ -64,7 +71,8 @@ mod tests {
     fn readers_survive_inputs_of_one_seed() {
         for target in targets::ALL {
             let mut mutator = Mutator::new(1, inputs(target.corpus).expect("a corpus"));
-            (0..INPUTS).for_each(|_| (target.fuzz)(&mutator.input()));
+            let inputs = if target.name == "commands" { INPUTS_OF_COMMANDS } else { INPUTS };
+            (0..inputs).for_each(|_| (target.fuzz)(&mutator.input()));
         }
     }
 

@@ -1,5 +1,7 @@
 //! The readers, each with its corpus.
 
+use crate::commands;
+use crate::scratch::in_file;
 use convoy_catalogue::{Entry, Set, parse};
 use convoy_host::inject::Fault;
 use convoy_kernel::KernelPreset;
@@ -53,6 +55,12 @@ pub const ALL: &[Target] = &[
     Target { name: "import", corpus: &["crates/record/tests/imports"], fuzz: read_import },
     Target { name: "predict", corpus: &["fuzz/corpus/program"], fuzz: read_prediction },
     Target { name: "raw", corpus: &["fuzz/corpus/raw"], fuzz: read_raw },
+    Target {
+        name: "commands",
+        // Records twice: more of their fields matter.
+        corpus: &["fuzz/corpus/program", "fuzz/corpus/program", "crates/record/tests/imports"],
+        fuzz: commands::run,
+    },
 ];
 
 /// The target called `name`.
@@ -63,17 +71,6 @@ pub fn find(name: &str) -> Option<&'static Target> {
 /// Returns the input of a text reader: files that are not text are rejected before.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Gives `read` a fresh directory with `bytes` as the file `name`.
-fn in_file(name: &str, bytes: &[u8], read: impl FnOnce(&Path)) {
-    let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "");
-    let directory = format!("convoy-fuzz-{}-{thread}", std::process::id());
-    let directory = std::env::temp_dir().join(directory);
-    std::fs::create_dir_all(&directory).expect("a directory in the place for such");
-    std::fs::write(directory.join(name), bytes).expect("room for one input");
-    read(&directory);
-    std::fs::remove_dir_all(&directory).expect("it is ours");
 }
 
 fn read_workfile(bytes: &[u8]) {

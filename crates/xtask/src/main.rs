@@ -33,7 +33,7 @@ usage: cargo xtask COMMAND
   golden [--bless]  run tests/golden/*.toml and compare, or rewrite what they expect
   mutants [NAME]... faults put into the locks, those whose description or file has one of these in
                     it, or all: which do the tests not see?
-  fuzz [--seconds N] [--seed N] [TARGET | FILE]
+  fuzz [--seconds N | --inputs N] [--seed N] [TARGET | FILE]
                     every reader of files against bytes that nobody meant; FILE: one input again
   peers [--json]    the lock-contention model here and on other simulators
   pictures [CONVOY] the report of the example as a picture, for README and the tutorial

@@ -3,6 +3,7 @@
 use super::{Explain, picture};
 use crate::fail::Failure;
 use crate::keep::default_path;
+use crate::look::plain;
 use crate::output;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use convoy_explain::{Lanes, Named, folded};
@@ -186,8 +187,8 @@ fn timelines(args: &Explain, record: &Record) -> Result<Vec<String>, Failure> {
             serde_json::to_value(lanes.firefox(&named)).map_err(Failure::environment)?;
         // The published types demand it, and the library leaves it out: 1 is for native stacks.
         profile["meta"]["stackwalk"] = 0.into();
-        let profile = serde_json::to_vec(&profile).map_err(Failure::environment)?;
-        output::file(path, &profile)?;
+        let profile = serde_json::to_string(&profile).map_err(Failure::environment)?;
+        output::file(path, plain(&profile).as_bytes())?;
         notes.push(format!(
             "profile {}: {} threads; open it in profiler.firefox.com",
             path.display(),
@@ -241,12 +242,12 @@ pub(super) fn explain(args: &Explain, record: &Record) -> Result<ExitCode, Failu
     let mut report = RecordedReport::new(record);
     let stacks = report.stacks();
     if let Some(path) = &args.folded {
-        output::file(path, &folded(&stacks))?;
+        output::file(path, plain(&folded(&stacks)).as_bytes())?;
         report.notes.push(format!("folded stacks {}: {} stacks", path.display(), stacks.len()));
     }
     if let Some(path) = &args.flame {
         let draw = if picture(path)? { flame_html } else { flame_svg };
-        output::file(path, &draw(&report.title, &stacks))?;
+        output::file(path, plain(&draw(&report.title, &stacks)).as_bytes())?;
         report.notes.push(format!("flame graph {}", path.display()));
     }
     report.notes.extend(timelines(args, record)?);

@@ -3,7 +3,7 @@
 use super::{Replays, plot, print};
 use crate::fail::Failure;
 use clap::Parser;
-use convoy_predict::{Advice, Effort, Question, policies};
+use convoy_predict::{Advice, Question, policies};
 use convoy_record::Record;
 use convoy_report::Block;
 use std::path::Path;
@@ -19,14 +19,16 @@ struct Alone {
 /// Numbers of CPUs of the curves: those of the record, and up to so many times as many.
 const TIMES: [u32; 3] = [2, 4, 8];
 
-/// What `predict` and `fix` say of a record.
+/// What `predict` and `fix` say of a record, with the `least` simulations if it says so.
 pub(crate) fn sections(
     record: &Record,
     name: &str,
     store: Option<&Path>,
+    least: bool,
 ) -> Result<Vec<(&'static str, Vec<Block>)>, Failure> {
     let store = store.map(|path| format!("--store={}", path.display()));
-    let words = ["predict".to_owned()].into_iter().chain(store);
+    let least = least.then(|| ["--least".to_owned(), "--rounds=1".to_owned()]);
+    let words = ["predict".to_owned()].into_iter().chain(store).chain(least.into_iter().flatten());
     let words = words.chain(["--".to_owned(), name.to_owned()]);
     let replays = Alone::try_parse_from(words).map_err(Failure::usage)?.replays;
     let record = Arc::new(record.clone());
@@ -41,7 +43,7 @@ pub(crate) fn sections(
         policies: policies(&record),
         split,
         rounds,
-        effort: Effort::FULL,
+        effort: replays.effort(),
     };
     let whole = |question| {
         let prediction = replays.prediction(&record, question)?;

@@ -34,6 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "catalogue",
             "checker",
+            "cli",
             "host",
             "kernel",
             "lab",

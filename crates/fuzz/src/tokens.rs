@@ -1,0 +1,53 @@
+//! Numbers and texts that formats stumble over.
+
+/// Limits of arithmetic, and forms of numbers.
+pub(crate) const NUMBERS: [&str; 18] = [
+    "0",
+    "-1",
+    "1",
+    "255",
+    "65536",
+    "99999",
+    "2147483648",
+    "4294967295",
+    "4294967296",
+    "9223372036854775807",
+    "18446744073709551615",
+    "18446744073709551616",
+    "1e308",
+    "1e-320",
+    "-0.0",
+    "nan",
+    "inf",
+    "0x10",
+];
+
+/// Texts that break formats, control a terminal, or would be an element or attribute of a page.
+pub(crate) const TOKENS: [&str; 26] = [
+    "\n",
+    "\r\n",
+    "\t",
+    "\0",
+    "\"",
+    "[",
+    "{",
+    "]}",
+    "=",
+    ":",
+    ",,",
+    "#",
+    "\u{feff}",
+    "é",
+    "\u{1f600}",
+    "--",
+    "\u{1b}[31m",
+    "\\u001b]0;x\\u0007",
+    "\u{9b}31m",
+    "\u{202e}",
+    "</script><zq>",
+    "\"><zq>",
+    "'><zq>",
+    "]]><zq>",
+    "\" zq=\"",
+    "' zq='",
+];
