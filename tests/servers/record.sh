@@ -43,7 +43,7 @@ seen() {
       echo "$pid" >>"$work/$1.pids"
     open=$(ls -l "/proc/$pid/fd" 2>/dev/null | grep convoy) && wrong "$2 has a descriptor: $open"
   done
-  [ -s "$work/$1.pids" ] || echo "   no process of $2 has mapped a file of the recording now"
+  [ -s "$work/$1.pids" ] || wrong "no process of $2 has mapped a file of the recording"
 }
 
 # finish NAME PROGRAM: waits for the recorder, and looks at its record and at what is left.

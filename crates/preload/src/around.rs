@@ -17,7 +17,12 @@ const LIMIT_OF_FILES: usize = 1;
 
 /// What stands behind `name`, which ends with `=`.
 pub(crate) fn value(environment: Environment, name: &[u8]) -> Option<&'static [u8]> {
-    (0..).map_while(|index| variable(environment, index)).find_map(|text| text.strip_prefix(name))
+    entries(environment).find_map(|text| text.strip_prefix(name))
+}
+
+/// The variables, each with its name and its value, before the zero that ends it.
+pub(crate) fn entries(environment: Environment) -> impl Iterator<Item = &'static [u8]> {
+    (0..).map_while(move |index| variable(environment, index))
 }
 
 fn variable(environment: Environment, index: usize) -> Option<&'static [u8]> {

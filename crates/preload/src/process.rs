@@ -1,25 +1,20 @@
 //! The file of this process: made when it starts or first locks after a fork; grown by [`room`].
 
-use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
-use crate::around::{self, Environment, value};
+use crate::around;
 use crate::layout::*;
 use crate::local::*;
-use crate::{alone, arch, begin, budget, code, details, guard, keys, paths, room, spare, waiters};
+use crate::{arch, begin, code, details, guard, keys, paths, room, spare, waiters};
 
 /// The words of the file.
 pub(crate) type Map = [AtomicU64; FILE_WORDS];
 /// Those of one thread.
 pub(crate) type Slot = [AtomicU64; SLOT_WORDS];
 
-/// The environment variable that is there if only acquisitions that wait are recorded.
-const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
 /// Ticks until the first window of traces: some 4 ms.
 const WINDOW_FIRST: u64 = 1 << 23;
-/// The environment variable of a process that finds out whether recording is permitted.
-const PROBE: &[u8] = b"CONVOY_RECORD_PROBE=";
 
 // What a process is.
 const LOADING: u32 = 0;
@@ -42,7 +37,7 @@ static RSEQ: AtomicIsize = AtomicIsize::new(isize::MIN);
 // System calls of x86-64 and what they are given.
 pub(crate) const READ_CALL: usize = 0;
 const CLOSE: usize = 3;
-const MMAP: usize = 9;
+pub(crate) const MMAP: usize = 9;
 const MUNMAP: usize = 11;
 pub(crate) const GETPID: usize = 39;
 const FTRUNCATE: usize = 77;
@@ -50,12 +45,12 @@ const GETPPID: usize = 110;
 pub(crate) const GETTID: usize = 186;
 pub(crate) const CLOCK_GETTIME: usize = 228;
 const TGKILL: usize = 234;
-const OPENAT: usize = 257;
+pub(crate) const OPENAT: usize = 257;
 const AT_FDCWD: usize = -100_isize as usize;
 const READ_WRITE: usize = 0o2;
 const CREATE_NEW: usize = 0o300;
 const CLOSE_ON_EXEC: usize = 0o2_000_000;
-const PROTECT_READ_WRITE: usize = 3;
+pub(crate) const PROTECT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
 const EEXIST: isize = -17;
 const ESRCH: isize = -3;
@@ -68,10 +63,7 @@ const EDQUOT: isize = -122;
 const CLOCK_MONOTONIC: usize = 1;
 const CLOCK_PROCESS: usize = 2;
 
-// What the loader calls before `main`, and `exit` after it.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = loaded;
+// What `exit` calls after `main`.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = ended;
@@ -90,31 +82,23 @@ pub(crate) fn close(descriptor: isize) {
     call(CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]);
 }
 
-extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment) {
-    crate::real::find_all();
-    guard::find();
-    alone::find();
+/// This process is not recorded.
+pub(crate) fn off() {
+    STATE.store(OFF, Relaxed);
+}
+
+/// Begins to record this process.
+pub(crate) fn start(only_contended: bool) {
     find_rseq();
-    crate::own::install(|name| value(environment, name.to_bytes()));
-    if !paths::learn(environment) || around::is_filtered(environment) {
-        crate::lead();
-        return STATE.store(OFF, Relaxed);
-    } else if guard::counter_is_forbidden() {
-        return STATE.store(OFF, Relaxed);
-    }
-    ONLY_CONTENDED.store(value(environment, CONTENDED).is_some(), Relaxed);
-    budget::find();
+    ONLY_CONTENDED.store(only_contended, Relaxed);
     crate::real::in_children(forked);
     STATE.store(BEGINNING, Relaxed);
     begin();
-    if value(environment, PROBE).is_some() {
-        probe();
-    }
 }
 
 /// Calls whatever recording calls, so that a filter that forbids it ends a process which nobody
 /// needs.
-fn probe() {
+pub(crate) fn probe() {
     attach();
     if let Some(file) = file() {
         room::reserve_ahead(file);
@@ -161,6 +145,12 @@ pub(crate) fn file() -> Option<&'static Map> {
     let file = FILE.load(Acquire);
     // SAFETY: a mapping of that size, which only a forked child gives back.
     (!file.is_null()).then(|| unsafe { &*file })
+}
+
+/// The same; of a forked process that has not locked yet, its parent's.
+pub(crate) fn nearest_file() -> Option<&'static Map> {
+    // SAFETY: a mapping of that size, which is unmapped only after this process has created a file.
+    file().or_else(|| unsafe { PARENT.load(Relaxed).as_ref() })
 }
 
 pub(crate) fn open(path: &[u8], flags: usize) -> isize {

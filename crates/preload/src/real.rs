@@ -63,6 +63,17 @@ impl Real {
         Self::call_at(&self.behind, self, arguments)
     }
 
+    /// Calls libc's function with six parameters, and returns all of its register.
+    pub(crate) fn call_six(&self, arguments: [usize; 6]) -> usize {
+        type Six = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
+        let Some(address) = self.address() else { return ENOSYS as usize };
+        // SAFETY: libc's function of this name, which takes integers and pointers.
+        let function = unsafe { core::mem::transmute::<usize, Six>(address) };
+        let [one, two, three, four, five, six] = arguments;
+        // SAFETY: with the arguments that the program gave to its namesake.
+        unsafe { function(one, two, three, four, five, six) }
+    }
+
     #[inline(always)]
     fn call_at(place: &AtomicUsize, real: &Self, arguments: [usize; 4]) -> c_int {
         let Some(address) = Self::found(place, real) else { return ENOSYS };
@@ -211,6 +222,10 @@ reals! {
     CHROOT new c"chroot";
     CLEANUP_POP oldest c"_pthread_cleanup_pop";
     CLEANUP_PUSH oldest c"_pthread_cleanup_push";
+    EXECVE new c"execve";
+    EXECVEAT new c"execveat";
+    EXECVPE new c"execvpe";
+    FEXECVE new c"fexecve";
     MLOCKALL new c"mlockall";
     CND_BROADCAST new c"cnd_broadcast";
     CND_SIGNAL new c"cnd_signal";
@@ -235,6 +250,9 @@ reals! {
     MUTEX_TIMEDLOCK new c"pthread_mutex_timedlock";
     MUTEX_TRYLOCK new c"pthread_mutex_trylock";
     MUTEX_UNLOCK new c"pthread_mutex_unlock";
+    POPEN new c"popen";
+    POSIX_SPAWN new c"posix_spawn";
+    POSIX_SPAWNP new c"posix_spawnp";
     PRCTL new c"prctl";
     RWLOCK_CLOCKRDLOCK new c"pthread_rwlock_clockrdlock";
     RWLOCK_CLOCKWRLOCK new c"pthread_rwlock_clockwrlock";
@@ -255,6 +273,7 @@ reals! {
     SPIN_TRYLOCK new c"pthread_spin_trylock";
     SPIN_UNLOCK new c"pthread_spin_unlock";
     SYSCALL new c"syscall";
+    SYSTEM new c"system";
     TESTCANCEL new c"pthread_testcancel";
     YIELD new c"sched_yield";
 }

@@ -9,15 +9,18 @@
 //! The file is as long as it can become and sparse: only what was used takes space. Times are
 //! ticks of the time stamp counter; two readings of it beside the monotonic clock price a tick.
 
+#[path = "layout_programs.rs"]
+mod programs;
 #[path = "layout_waits.rs"]
 mod waits;
 
+pub use programs::*;
 pub use waits::*;
 
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 11;
+pub const VERSION: u64 = 12;
 
 /// Name of the file with the number of pages that all processes together may still use.
 pub const BUDGET: &[u8] = b"budget";
@@ -83,6 +86,8 @@ pub const H_BASE: usize = 25;
 pub const H_EVENTS: usize = 26;
 /// Edges for which there was no room.
 pub const H_EDGES_LOST: usize = 27;
+/// Programs that ran without the object, for whose names there was no room.
+pub const H_PROGRAMS_MORE: usize = 28;
 /// Times that room was wanted and there was none.
 pub const H_SHORT: usize = 40;
 /// Of [`H_THREADS_LOST`], threads for which there was no room.
@@ -95,8 +100,6 @@ pub const H_CHILDREN_LOST: usize = 43;
 pub const H_SANDBOXED: usize = 46;
 /// Command line of the process, its words ended by zeros.
 pub const H_COMMAND: usize = 64;
-/// Words of the command line.
-pub const COMMAND_WORDS: usize = PAGE - H_COMMAND;
 
 /// Locks and conditions that had waiters, open addressing by [`place`].
 pub const LOCKS: usize = PAGE;

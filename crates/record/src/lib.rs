@@ -62,7 +62,7 @@ pub use record::{
 };
 pub use refusal::ONLY_SAMPLES;
 pub use scheduling::{Held, Scheduling};
-pub use unrecorded::Unrecorded;
+pub use unrecorded::{Unloaded, Unrecorded, Why};
 pub use weight::{busy_s, runnable, threads};
 pub use wrappers::is_passing;
 

@@ -26,7 +26,7 @@ use crate::parked::{self, Context, Jit, Waits};
 use crate::place::open_file;
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
 use crate::steps::{Clock, Known, Traces};
-use crate::unrecorded::Unrecorded;
+use crate::unrecorded::{Unloaded, Unrecorded};
 
 /// Phases of a process.
 const PHASES: usize = 100;
@@ -148,6 +148,7 @@ impl Raw {
             threads: header[H_THREADS],
             threads_lost: header[H_THREADS_LOST],
             unrecorded: Unrecorded::of(header),
+            unloaded: Unloaded::all(header),
             chosen: header[H_CHOSEN],
             sees_switches: header[H_SEES_SWITCHES] == 1,
             ..Process::default()

@@ -9,7 +9,7 @@ use crate::causes::{Cause, Counted, Event, Pending, Seen};
 pub use crate::join::total;
 use crate::scheduling::{Held, Scheduling, is_none, is_zero};
 use crate::trace::Trace;
-use crate::unrecorded::Unrecorded;
+use crate::unrecorded::{Unloaded, Unrecorded};
 use crate::{hot::Hot, layout};
 
 /// Version of the record. Fields may be added; none changes its meaning.
@@ -106,6 +106,9 @@ pub struct Process {
     /// What else was not recorded.
     #[serde(default, skip_serializing_if = "Unrecorded::is_nothing")]
     pub unrecorded: Unrecorded,
+    /// Programs that it started without the recorder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unloaded: Vec<Unloaded>,
     /// Acquisitions for which the tables had no room.
     pub acquisitions_lost: u64,
     /// Mutexes that had a policy of their own.

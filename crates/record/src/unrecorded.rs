@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::{Account, seconds};
 use crate::layout::{
-    GROWN, H_CHILDREN_LOST, H_SANDBOXED, H_SHORT, H_THREADS_UNROOMED, H_UNRECORDED,
+    BY_LIBC, FOREIGN, GROWN, H_CHILDREN_LOST, H_PROGRAMS_MORE, H_SANDBOXED, H_SHORT,
+    H_THREADS_UNROOMED, H_UNRECORDED, MUSL, NO_FILE, NO_OBJECT, NO_ROOM, P_COUNT, P_NAME, P_WHY,
+    PROGRAM_COUNT, PROGRAM_WORDS, PROGRAMS, RIGHTS, SANITIZED, STATIC,
 };
 use crate::record::{Process, Record, total};
 
@@ -44,6 +46,78 @@ impl Unrecorded {
     /// Whether all was recorded.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// Why a program ran without the object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// It is linked statically.
+    Static,
+    /// It is a program for another kind of machine.
+    Foreign,
+    /// It is linked to musl.
+    Musl,
+    /// It is built with a sanitizer.
+    Sanitizer,
+    /// It has more rights than the user that starts it.
+    Rights,
+    /// Its file cannot be read.
+    Unreadable,
+    /// The object cannot be opened by the process that starts it.
+    Unreachable,
+    /// Its environment lacked the variables of the recorder and was too long for them.
+    TooLong,
+    /// It was started by system(3) or popen(3), and the environment lacked the variables.
+    ByLibc,
+    /// There was no room for its name and the reason.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+/// A program that a process started without the object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Unloaded {
+    /// Name of its file, at most 40 bytes.
+    pub program: String,
+    /// The reason.
+    pub why: Why,
+    /// How often it was started.
+    pub count: u64,
+}
+
+impl Unloaded {
+    /// Returns those in the header of a file.
+    pub(crate) fn all(header: &[u64]) -> Vec<Self> {
+        const WHYS: [(u64, Why); 9] = [
+            (STATIC, Why::Static),
+            (FOREIGN, Why::Foreign),
+            (MUSL, Why::Musl),
+            (SANITIZED, Why::Sanitizer),
+            (RIGHTS, Why::Rights),
+            (NO_FILE, Why::Unreadable),
+            (NO_OBJECT, Why::Unreachable),
+            (NO_ROOM, Why::TooLong),
+            (BY_LIBC, Why::ByLibc),
+        ];
+        let of = |program: &[u64]| {
+            let name: Vec<u8> =
+                program[P_NAME..].iter().flat_map(|word| word.to_le_bytes()).collect();
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            let why = WHYS.iter().find(|(word, _)| *word == program[P_WHY]);
+            Self {
+                program: String::from_utf8_lossy(name).into_owned(),
+                why: why.map_or(Why::Other, |(_, why)| *why),
+                count: program[P_COUNT],
+            }
+        };
+        let more = Self { count: header[H_PROGRAMS_MORE], ..Self::default() };
+        let words = &header[PROGRAMS..][..PROGRAM_COUNT * PROGRAM_WORDS];
+        let all = words.chunks(PROGRAM_WORDS).map(of).chain([more]);
+        all.filter(|one| one.count > 0).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a record does not hold, in sentences, and what this hour's wakeups cost.
 
 use convoy_calibrate::hour::Quartiles;
-use convoy_record::{JAVA, Process, UNNAMED};
+use convoy_record::{JAVA, Process, UNNAMED, Why};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What switches and wakeups take in this hour, for predictions.
@@ -45,13 +45,14 @@ pub(super) fn not_seen(processes: &[Process], switches: u64, is_watched: bool) -
     let mut all = Vec::new();
     if processes.is_empty() && !is_watched {
         all.push(
-            "No process took the recorder in: a script without programs of its own, a program \
-             with more rights than its user, or one that clears its environment."
+            "No process took the recorder in: a script without programs of its own, or a program \
+             with more rights than its user."
                 .to_owned(),
         );
     }
     let sum = |of: fn(&Process) -> u64| processes.iter().map(of).sum::<u64>();
     all.extend(without_room(processes));
+    all.extend(without_object(processes, is_watched));
     let lost = sum(|one| one.acquisitions_lost);
     if lost > 0 {
         all.push(format!(
@@ -206,6 +207,52 @@ fn without_children(free: &[&Process], sandboxed: &[&Process]) -> Vec<String> {
 /// Processes that were not recorded, by reason.
 fn children(processes: &[&Process]) -> [u64; 3] {
     [0, 1, 2].map(|why| processes.iter().map(|one| one.unrecorded.children[why]).sum())
+}
+
+/// Programs that were started without the object, a sentence for each reason.
+fn without_object(processes: &[Process], is_watched: bool) -> Vec<String> {
+    /// Names in a sentence.
+    const NAMES: usize = 6;
+    let mut by_reason: BTreeMap<Why, BTreeMap<&str, u64>> = BTreeMap::new();
+    for one in processes.iter().flat_map(|process| &process.unloaded) {
+        let count = by_reason.entry(one.why).or_default().entry(&one.program).or_default();
+        *count = count.saturating_add(one.count);
+    }
+    let named = |(name, count): (&&str, &u64)| match count {
+        1 => format!("`{name}`"),
+        _ => format!("`{name}` ({count} times)"),
+    };
+    let seen = if is_watched { ", recorded by kernel events only" } else { "" };
+    let sentence = |(why, programs): (Why, BTreeMap<&str, u64>)| {
+        if why == Why::Other {
+            let count = programs.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+            return format!("{count} further starts of programs were without the recorder{seen}.");
+        }
+        let mut names: Vec<String> = programs.iter().take(NAMES).map(named).collect();
+        if programs.len() > NAMES {
+            names.push(format!("{} more programs", programs.len() - NAMES));
+        }
+        format!("Without the recorder ran {}{seen}: {}.", names.join(", "), reason(why))
+    };
+    by_reason.into_iter().map(sentence).collect()
+}
+
+/// Why a program ran without the object.
+fn reason(why: Why) -> &'static str {
+    match why {
+        Why::Static => "statically linked",
+        Why::Foreign => "for another kind of machine than x86-64",
+        Why::Musl => "linked to musl, and the recorder to glibc",
+        Why::Sanitizer => "built with a sanitizer, which wants to be loaded first",
+        Why::Rights => "more rights than the user that started it",
+        Why::Unreadable => "the file cannot be read",
+        Why::Unreachable => {
+            "the recorder's object cannot be opened from there (another root or user)"
+        }
+        Why::TooLong => "the environment was cleared, and is too long for the recorder's variables",
+        Why::ByLibc => "started by system(3) or popen(3) after the environment was cleared",
+        Why::Other => "not known",
+    }
 }
 
 /// That no mutex was what `--lock` names.

@@ -1,0 +1,179 @@
+//! The functions of libc that start a program: execve(3) and its family, `posix_spawn(3)`. Each
+//! passes on the variables of the recorder if the environment lacks them, see
+//! [`carry`](crate::carry).
+//!
+//! system(3) and popen(3) start the shell inside libc, with the environment of the process. If that
+//! lacks the variables, the shell is noted as not recorded: to change the environment of a process
+//! for a moment would not be safe with threads.
+
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_int};
+
+use crate::around::{Environment, value};
+use crate::image::{self, AT_FDCWD};
+use crate::layout::BY_LIBC;
+use crate::process::call;
+use crate::{carry, missing, real};
+
+/// The path that libc searches without `PATH`.
+const USUAL_PATH: &[u8] = b"/bin:/usr/bin";
+/// Longest path of a file that is found by `PATH`; the recorder is not carried to others.
+const LONGEST: usize = 512;
+
+/// The environment of this process now.
+fn own() -> Environment {
+    unsafe extern "C" {
+        static environ: Environment;
+    }
+    // SAFETY: libc's variable; libc's own functions have the same race with a change of it.
+    unsafe { environ }
+}
+
+/// What is said of the file that libc finds for a name.
+fn search(file: usize) -> Option<Result<(), u64>> {
+    const ACCESS: usize = 21;
+    const EXECUTE: usize = 1;
+    // SAFETY: a C string, by the contract of the function.
+    let name = unsafe { CStr::from_ptr(file as *const _) }.to_bytes_with_nul();
+    if name.contains(&b'/') {
+        return image::look(AT_FDCWD, file);
+    }
+    let path = value(own(), b"PATH=").unwrap_or(USUAL_PATH);
+    let mut place = [0; LONGEST];
+    path.split(|byte| *byte == b':').find_map(|directory| {
+        let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
+        let mut length = 0;
+        for part in [directory, slash, name] {
+            place.get_mut(length..length + part.len())?.copy_from_slice(part);
+            length += part.len();
+        }
+        let path = place.as_ptr() as usize;
+        let may_start = call(ACCESS, [path, EXECUTE, 0, 0, 0, 0]) == 0;
+        if may_start { image::look(AT_FDCWD, path) } else { None }
+    })
+}
+
+fn at(path: usize, arguments: usize, environment: usize) -> c_int {
+    let look = || image::look(AT_FDCWD, path);
+    carry::pass(look, path, environment, |environment| {
+        real::EXECVE.call([path, arguments, environment, 0])
+    })
+}
+
+fn named(file: usize, arguments: usize, environment: usize) -> c_int {
+    carry::pass(
+        || search(file),
+        file,
+        environment,
+        |environment| real::EXECVPE.call([file, arguments, environment, 0]),
+    )
+}
+
+fn opened(descriptor: usize, arguments: usize, environment: usize) -> c_int {
+    let (look, name) = (|| image::look_again(descriptor), c"an opened file".as_ptr() as usize);
+    carry::pass(look, name, environment, |environment| {
+        real::FEXECVE.call([descriptor, arguments, environment, 0])
+    })
+}
+
+/// Functions with the name and the arguments of libc's.
+macro_rules! starts {
+    ($($name:ident ($($argument:ident),*) $body:expr;)*) => {$(
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc demands.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name($($argument: usize),*) -> usize {
+            $body as usize
+        }
+    )*};
+}
+
+starts! {
+    execve(path, arguments, environment) at(path, arguments, environment);
+    execv(path, arguments) at(path, arguments, own() as usize);
+    execvp(file, arguments) named(file, arguments, own() as usize);
+    execvpe(file, arguments, environment) named(file, arguments, environment);
+    fexecve(descriptor, arguments, environment)
+        opened(descriptor, arguments, environment);
+    execveat(directory, path, arguments, environment, flags)
+        carry::pass(|| image::look_from(directory, path), path, environment, |environment| {
+            real::EXECVEAT.call_six([directory, path, arguments, environment, flags, 0]) as c_int
+        });
+    posix_spawn(child, path, actions, how, arguments, environment)
+        carry::pass(|| image::look(AT_FDCWD, path), path, environment, |environment| {
+            let all = [child, path, actions, how, arguments, environment];
+            real::POSIX_SPAWN.call_six(all) as c_int
+        });
+    posix_spawnp(child, file, actions, how, arguments, environment)
+        carry::pass(|| search(file), file, environment, |environment| {
+            let all = [child, file, actions, how, arguments, environment];
+            real::POSIX_SPAWNP.call_six(all) as c_int
+        });
+    system(command) inside(&real::SYSTEM, command, 0);
+    popen(command, how) inside(&real::POPEN, command, how);
+}
+
+/// A shell that libc starts itself.
+fn inside(function: &real::Real, command: usize, how: usize) -> usize {
+    if command != 0 && carry::is_lost(own()) {
+        missing::note(BY_LIBC, c"/bin/sh".as_ptr() as usize);
+    }
+    function.call_six([command, how, 0, 0, 0, 0])
+}
+
+extern "C" fn list(path: usize, arguments: usize) -> c_int {
+    at(path, arguments, own() as usize)
+}
+
+extern "C" fn list_named(file: usize, arguments: usize) -> c_int {
+    named(file, arguments, own() as usize)
+}
+
+extern "C" fn list_with(path: usize, arguments: usize) -> c_int {
+    let mut place = arguments as *const usize;
+    // SAFETY: the list ends with a null pointer.
+    while unsafe { *place } != 0 {
+        // SAFETY: not beyond its end.
+        place = unsafe { place.add(1) };
+    }
+    // SAFETY: the environment is the parameter behind it.
+    let place = unsafe { place.add(1) };
+    // SAFETY: as above.
+    at(path, arguments, unsafe { *place })
+}
+
+/// Functions that take the words of the program as parameters. Those in registers are put before
+/// those on the stack, above the return address: then all of them are the list that the
+/// other functions take.
+macro_rules! lists {
+    ($($name:ident $to:ident;)*) => {$(
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc demands.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub(crate) unsafe extern "C" fn $name() {
+            naked_asm!(
+                "pop r11",
+                "push r9", "push r8", "push rcx", "push rdx", "push rsi",
+                "mov rsi, rsp",
+                // On a boundary of 16 bytes again.
+                "push r11",
+                "call {to}",
+                "pop r11",
+                "add rsp, 40",
+                "jmp r11",
+                to = sym $to,
+            )
+        }
+    )*};
+}
+
+lists! {
+    execl list;
+    execlp list_named;
+    execle list_with;
+}

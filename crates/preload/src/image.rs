@@ -1,0 +1,233 @@
+//! Reads from the file of a program, before it starts, whether it can take the object in. Compare
+//! `crates/record/src/refusal.rs`, which does the same for the first program.
+//!
+//! This runs in children of vfork(2) and in signal handlers: no memory but the stack.
+
+use crate::layout::{FOREIGN, MUSL, NO_FILE, RIGHTS, SANITIZED, STATIC};
+use crate::process::{OPENAT, call, close};
+
+pub(crate) const AT_FDCWD: usize = -100_isize as usize;
+/// Not a terminal of the process, not a wait for a pipe, closed by the exec.
+const HOW: usize = 0o2_004_400;
+const PREAD: usize = 17;
+const FSTAT: usize = 5;
+const GETEUID: usize = 107;
+const GETEGID: usize = 108;
+const FGETXATTR: usize = 193;
+const EACCES: isize = -13;
+
+/// Most scripts that are interpreters of each other, as in the kernel.
+const SCRIPTS: usize = 5;
+/// Longest first line of a script, bytes, as in the kernel.
+const LINE: usize = 256;
+/// Bytes of one read. The stack of a signal handler may have 8 KiB.
+const PART: usize = 1024;
+
+// Of ELF files of 64 bits.
+const SEGMENT: usize = 56;
+const LOAD: u64 = 1;
+const DYNAMIC: u64 = 2;
+const INTERPRETER: u64 = 3;
+const STRINGS: u64 = 5;
+const STRINGS_SIZE: u64 = 10;
+
+/// Names in a program that is built with a sanitizer, which refuses to be loaded second.
+const SANITIZERS: [&[u8]; 10] = [
+    b"\0libasan.so",
+    b"\0__asan_init\0",
+    b"\0libhwasan.so",
+    b"\0__hwasan_init\0",
+    b"\0libtsan.so",
+    b"\0__tsan_init\0",
+    b"\0libmsan.so",
+    b"\0__msan_init\0",
+    b"\0liblsan.so",
+    b"\0__lsan_init\0",
+];
+/// The longest of them.
+const NAME: usize = 16;
+
+/// Whether a program can take the object in, and why not. `None` if the file does not exist, or if
+/// system calls are forbidden.
+pub(crate) fn look(directory: usize, path: usize) -> Option<Result<(), u64>> {
+    let mut line = [0; LINE];
+    let (mut directory, mut path) = (directory, path);
+    for _ in 0..SCRIPTS {
+        let descriptor = call(OPENAT, [directory, path, HOW, 0, 0, 0]);
+        let file = match descriptor {
+            0.. => File(descriptor as usize),
+            // There may be a right to execute it without one to read it.
+            EACCES => return Some(Err(NO_FILE)),
+            _ => return None,
+        };
+        let is_script = file.read(0, &mut line).is_some_and(|length| {
+            line[length.min(LINE - 1)] = 0;
+            line.starts_with(b"#!")
+        });
+        if !is_script {
+            return file.takes();
+        }
+        let blank = |byte: &u8| b" \t".contains(byte);
+        let start = 2 + line[2..].iter().take_while(|byte| blank(byte)).count();
+        let end = |byte: &u8| blank(byte) || [b'\n', 0].contains(byte);
+        let length = line[start..].iter().position(end)?;
+        line[start + length] = 0;
+        (directory, path) = (AT_FDCWD, line[start..].as_ptr() as usize);
+    }
+    None
+}
+
+/// The same for the program of a descriptor.
+pub(crate) fn look_again(descriptor: usize) -> Option<Result<(), u64>> {
+    let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+    let digits = 1 + descriptor.checked_ilog10().unwrap_or(0) as usize;
+    let (mut rest, start) = (descriptor, b"/proc/self/fd/".len());
+    for place in path.get_mut(start..start + digits)?.iter_mut().rev() {
+        *place = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    look(AT_FDCWD, path.as_ptr() as usize)
+}
+
+/// The same for a path from a directory; an empty one denotes the descriptor itself.
+pub(crate) fn look_from(directory: usize, path: usize) -> Option<Result<(), u64>> {
+    // SAFETY: a C string, by the contract of the function.
+    let is_empty = unsafe { *(path as *const u8) } == 0;
+    if is_empty { look_again(directory) } else { look(directory, path) }
+}
+
+/// Whether this process can open a file, such as the object, to read it.
+pub(crate) fn can_open(path: usize) -> bool {
+    let descriptor = call(OPENAT, [AT_FDCWD, path, HOW, 0, 0, 0]);
+    if descriptor >= 0 {
+        close(descriptor);
+    }
+    descriptor >= 0
+}
+
+/// A descriptor, which is closed in the end.
+struct File(usize);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        close(self.0 as isize);
+    }
+}
+
+/// Kind, offset, address and size in the file of a segment.
+type Segment = [u64; 4];
+
+fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
+    let bytes = bytes.get(at..at + length).unwrap_or_default();
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|one| one == part)
+}
+
+impl File {
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Option<usize> {
+        let (place, room) = (bytes.as_mut_ptr() as usize, bytes.len());
+        let got = call(PREAD, [self.0, place, room, offset as usize, 0, 0]);
+        usize::try_from(got).ok()
+    }
+
+    fn takes(&self) -> Option<Result<(), u64>> {
+        /// Segments of a program are fewer.
+        const SEGMENTS: u64 = 64;
+        let mut head = [0; 64];
+        self.read(0, &mut head)?;
+        if !head.starts_with(b"\x7fELF") {
+            // libc starts the shell for a file of another format.
+            return Some(Ok(()));
+        }
+        if self.adds_rights() {
+            return Some(Err(RIGHTS));
+        }
+        if head[4] != 2 || head[18] != 62 {
+            return Some(Err(FOREIGN));
+        }
+        let (table, count) = (number(&head, 32, 8), number(&head, 56, 2).min(SEGMENTS));
+        let segment = |index: u64| -> Option<Segment> {
+            let mut bytes = [0; SEGMENT];
+            self.read(table.wrapping_add(index * SEGMENT as u64), &mut bytes)?;
+            let of = |(at, length)| number(&bytes, at, length);
+            Some([(0, 4), (8, 8), (16, 8), (32, 8)].map(of))
+        };
+        let find = |kind: u64| (0..count).filter_map(segment).find(|one| one[0] == kind);
+        let Some([_, offset, ..]) = find(INTERPRETER) else { return Some(Err(STATIC)) };
+        let mut loader = [0; LINE];
+        self.read(offset, &mut loader)?;
+        let end = loader.iter().position(|byte| *byte == 0).unwrap_or(LINE);
+        if contains(&loader[..end], b"ld-musl") {
+            return Some(Err(MUSL));
+        }
+        let strings = find(DYNAMIC).and_then(|dynamic| {
+            let (address, size) = self.strings(&dynamic)?;
+            let holds = |[kind, _, start, length]: &Segment| {
+                *kind == LOAD && (*start..start.saturating_add(*length)).contains(&address)
+            };
+            let [_, offset, start, _] = (0..count).filter_map(segment).find(holds)?;
+            Some((offset.wrapping_add(address - start), size))
+        });
+        Some(match strings {
+            Some((offset, size)) if self.has_sanitizer(offset, size) => Err(SANITIZED),
+            _ => Ok(()),
+        })
+    }
+
+    /// Address and size of the names that the loader needs.
+    fn strings(&self, [_, offset, _, size]: &Segment) -> Option<(u64, u64)> {
+        const ENTRY: usize = 16;
+        let (mut address, mut length, mut bytes) = (None, None, [0; PART]);
+        for start in (0..(*size).min(1 << 16)).step_by(PART) {
+            let got = self.read(offset.wrapping_add(start), &mut bytes)?;
+            for entry in bytes[..got].chunks_exact(ENTRY) {
+                match number(entry, 0, 8) {
+                    STRINGS => address = Some(number(entry, 8, 8)),
+                    STRINGS_SIZE => length = Some(number(entry, 8, 8)),
+                    _ => {}
+                }
+            }
+        }
+        address.zip(length)
+    }
+
+    /// Whether a name of a sanitizer is among the names. Of programs with very many names only the
+    /// first are read: this takes time at each start.
+    fn has_sanitizer(&self, offset: u64, size: u64) -> bool {
+        const MOST: u64 = 4 << 20;
+        let mut bytes = [0; PART];
+        let mut parts = (0..size.min(MOST)).step_by(PART - NAME);
+        parts.any(|start| {
+            let got = self.read(offset.wrapping_add(start), &mut bytes).unwrap_or(0);
+            // All have two underscores or begin with "lib" and end with "san", so the rest need not
+            // be compared.
+            let part = &bytes[..got];
+            contains(part, b"san") && SANITIZERS.iter().any(|name| contains(part, name))
+        })
+    }
+
+    /// Whether whoever starts it gets rights that it does not have: then the loader takes in
+    /// nothing that its user chooses.
+    fn adds_rights(&self) -> bool {
+        const SET_USER: u32 = 0o4000;
+        const SET_GROUP: u32 = 0o2010;
+        // Mode, user and group are the words 6 to 8 of a `stat`.
+        let mut stat = [0_u32; 36];
+        let found = call(FSTAT, [self.0, stat.as_mut_ptr() as usize, 0, 0, 0, 0]);
+        let own = |number: usize| call(number, [0; 6]) as u32;
+        let [mode, user, group] = [stat[6], stat[7], stat[8]];
+        if found != 0 || mode & SET_USER != 0 && user != own(GETEUID) {
+            return true;
+        }
+        if mode & SET_GROUP == SET_GROUP && group != own(GETEGID) {
+            return true;
+        }
+        let (name, mut value) = (c"security.capability".as_ptr() as usize, [0_u64; 8]);
+        let place = value.as_mut_ptr() as usize;
+        let capable = call(FGETXATTR, [self.0, name, place, size_of_val(&value), 0, 0]) > 0;
+        capable && own(GETEUID) != 0
+    }
+}

@@ -1,0 +1,39 @@
+//! What happens before `main`: the object finds libc's functions, puts its locks in place, and
+//! begins to record.
+
+use core::ffi::{c_char, c_int};
+
+use crate::around::{Environment, is_filtered, value};
+use crate::{alone, budget, carry, guard, own, paths, process, real};
+
+/// The environment variable that is there if only acquisitions that wait are recorded.
+const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
+/// The environment variable of a process that finds out whether recording is permitted.
+const PROBE: &[u8] = b"CONVOY_RECORD_PROBE=";
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = loaded;
+
+extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment) {
+    real::find_all();
+    guard::find();
+    alone::find();
+    own::install(|name| value(environment, name.to_bytes()));
+    let (is_recorded, is_filtered) = (paths::learn(environment), is_filtered(environment));
+    let [only_contended, probes] =
+        [CONTENDED, PROBE].map(|name| value(environment, name).is_some());
+    // Last: it takes variables out of the environment.
+    carry::learn(environment, !is_filtered);
+    if !is_recorded || is_filtered {
+        crate::lead();
+        return process::off();
+    } else if guard::counter_is_forbidden() {
+        return process::off();
+    }
+    budget::find();
+    process::start(only_contended);
+    if probes {
+        process::probe();
+    }
+}

@@ -1,0 +1,48 @@
+//! Programs that run without the object, noted in the file of the process that starts them: each
+//! with the reason, in the header, which is there before anything else.
+
+use core::ffi::{CStr, c_int};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::layout::*;
+use crate::process;
+
+/// Calls `run`, which starts a program without the object. It is not counted if it does not start:
+/// then `run` returns another value than 0.
+pub(crate) fn unless(why: u64, path: usize, run: impl FnOnce() -> c_int) -> c_int {
+    let count = note(why, path);
+    let result = run();
+    if let Some(count) = count.filter(|_| result != 0) {
+        count.fetch_sub(1, Relaxed);
+    }
+    result
+}
+
+/// Notes one, and returns its count.
+pub(crate) fn note(why: u64, path: usize) -> Option<&'static AtomicU64> {
+    let file = process::nearest_file()?;
+    // SAFETY: a C string, by the contract of libc's function.
+    let path = unsafe { CStr::from_ptr(path as *const _) }.to_bytes();
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let name = &name[..name.len().min(P_NAME_BYTES)];
+    // FNV-1a: distinguishes programs.
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let mark = name.iter().fold(0xcbf2_9ce4_8422_2325 ^ why, step) | 1;
+    let program = |index: usize| &file[PROGRAMS + index * PROGRAM_WORDS..][..PROGRAM_WORDS];
+    let place = (0..PROGRAM_COUNT).map(program).find(|program| {
+        let taken = program[P_MARK].compare_exchange(0, mark, AcqRel, Acquire);
+        if taken.is_ok() {
+            program[P_WHY].store(why, Relaxed);
+            for (word, part) in program[P_NAME..].iter().zip(name.chunks(8)) {
+                let mut bytes = [0; 8];
+                bytes[..part.len()].copy_from_slice(part);
+                word.store(u64::from_le_bytes(bytes), Relaxed);
+            }
+        }
+        taken.is_ok() || taken == Err(mark)
+    });
+    let count = place.map_or(&file[H_PROGRAMS_MORE], |program| &program[P_COUNT]);
+    count.fetch_add(1, Relaxed);
+    Some(count)
+}

@@ -1,0 +1,44 @@
+//! Programs that a process started and that run without the object, in its header: the first ones
+//! by name, the others counted.
+
+use super::{H_COMMAND, PAGE};
+
+/// The programs, open addressing by [`P_MARK`].
+pub const PROGRAMS: usize = PAGE - PROGRAM_COUNT * PROGRAM_WORDS;
+/// Of them.
+pub const PROGRAM_COUNT: usize = 16;
+/// Words of each.
+pub const PROGRAM_WORDS: usize = 8;
+/// A hash of the name and the reason; 0: free.
+pub const P_MARK: usize = 0;
+/// One of the reasons below.
+pub const P_WHY: usize = 1;
+/// How often it was started.
+pub const P_COUNT: usize = 2;
+/// The end of its name.
+pub const P_NAME: usize = 3;
+/// Bytes of the name.
+pub const P_NAME_BYTES: usize = (PROGRAM_WORDS - P_NAME) * 8;
+
+// Reasons.
+/// It is linked statically.
+pub const STATIC: u64 = 1;
+/// It is a program for another kind of machine.
+pub const FOREIGN: u64 = 2;
+/// It is linked to musl.
+pub const MUSL: u64 = 3;
+/// It is built with a sanitizer.
+pub const SANITIZED: u64 = 4;
+/// It has more rights than the user that starts it.
+pub const RIGHTS: u64 = 5;
+/// Its file cannot be read.
+pub const NO_FILE: u64 = 6;
+/// The object cannot be opened by the process that starts it.
+pub const NO_OBJECT: u64 = 7;
+/// Its environment lacked the variables of the recorder and was too long for them.
+pub const NO_ROOM: u64 = 8;
+/// It was started within libc, with an environment that lacked them.
+pub const BY_LIBC: u64 = 9;
+
+/// Words of the command line.
+pub const COMMAND_WORDS: usize = PROGRAMS - H_COMMAND;

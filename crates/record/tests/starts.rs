@@ -1,0 +1,168 @@
+//! Programs that a recorded program starts with an environment that lacks the recorder: they see
+//! the same environment as without it, and are recorded if they can be.
+
+#![cfg(target_arch = "x86_64")]
+
+#[path = "../../host/tests/common/skip.rs"]
+mod skip;
+
+use convoy_record::{DIRECTORY, Process, Why, launch, raw};
+use skip::skip;
+use std::ffi::OsString;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn directory(test: &str) -> PathBuf {
+    let name = format!("starts-{test}-{}", std::process::id());
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&path).expect("a directory for the test");
+    path
+}
+
+/// Compiles the program, if this compiler can with these flags.
+fn compile(to: PathBuf, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/starts.c");
+    let mut cc = Command::new(compiler);
+    cc.args(["-O1", "-g", "-w", "-pthread"]).args(flags).arg("-o").arg(&to).arg(source);
+    cc.output().is_ok_and(|output| output.status.success()).then_some(to)
+}
+
+/// Runs the program plainly and recorded, with the mode and the program that it starts.
+fn both(program: &Path, mode: &str, target: &Path) -> (Output, Output, Vec<Process>) {
+    let words: Vec<OsString> = vec![program.into(), mode.into(), target.into()];
+    let plain = Command::new(program).args(&words[1..]).output().expect("it starts");
+    let files = program.with_extension(format!("files-{mode}"));
+    std::fs::create_dir_all(&files).expect("a directory for the files");
+    let mut command = launch::command(&words, &launch::object().expect("an object"));
+    let recorded = command.env(DIRECTORY, &files).output().expect("it starts");
+    let processes = raw::read(&files).expect("the files can be read");
+    std::fs::remove_dir_all(files).expect("they go away");
+    (plain, recorded, processes)
+}
+
+/// Acquisitions in the programs that were started.
+fn acquisitions(processes: &[Process]) -> u64 {
+    let locks = processes.iter().flat_map(|one| &one.locks).filter(|one| one.name == "in_child");
+    locks.map(convoy_record::Lock::count).sum()
+}
+
+fn assert_same(mode: &str, plain: &Output, recorded: &Output) {
+    let said = |output: &Output| {
+        let texts = [&output.stdout, &output.stderr];
+        (texts.map(|text| String::from_utf8_lossy(text).into_owned()), output.status.code())
+    };
+    assert_eq!(said(plain), said(recorded), "{mode}");
+}
+
+#[test]
+fn an_environment_that_lacks_the_recorder_gets_it_unseen() {
+    let place = directory("modes");
+    let program = compile(place.join("starts"), "cc", &[]).expect("a C compiler");
+    for (mode, code, started) in [
+        ("execve", 7, 1),
+        ("null", 7, 1),
+        ("execvpe", 7, 1),
+        ("execle", 7, 1),
+        ("execle_long", 7, 1),
+        ("fexecve", 7, 1),
+        ("execveat", 7, 1),
+        ("preload", 7, 1),
+        ("missing", 5, 0),
+        ("spawn", 7, 1),
+        ("spawnp", 7, 1),
+        ("vfork", 20, 20),
+        ("again", 7, 1),
+        ("execv", 7, 1),
+        ("execl", 7, 1),
+        ("execvp", 7, 1),
+        ("execlp", 7, 1),
+        ("system", 3, 0),
+    ] {
+        let (plain, recorded, processes) = both(&program, mode, &program);
+        assert_eq!(plain.status.code(), Some(code), "{mode}: {plain:?}");
+        assert_same(mode, &plain, &recorded);
+        assert_eq!(acquisitions(&processes), 1000 * started, "{mode}: {processes:#?}");
+        let unloaded: Vec<_> = processes.iter().flat_map(|one| &one.unloaded).collect();
+        match &unloaded[..] {
+            [] => assert_ne!(mode, "system"),
+            [one] => assert_eq!((mode, one.why, one.count), ("system", Why::ByLibc, 1)),
+            _ => panic!("{mode}: {unloaded:?}"),
+        }
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn programs_that_cannot_take_the_object_do_not_get_it() {
+    let place = directory("targets");
+    let program = compile(place.join("starts"), "cc", &[]).expect("a C compiler");
+    let target = |name: &str, compiler: &str, flags: &[&str]| {
+        compile(place.join(name), compiler, flags).map(|path| (path, name.to_owned()))
+    };
+    let mut targets = vec![
+        (target("static", "cc", &["-static"]), Why::Static, "a static libc"),
+        (target("musl", "musl-gcc", &[]), Why::Musl, "musl-gcc"),
+        (target("checked", "cc", &["-fsanitize=address"]), Why::Sanitizer, "AddressSanitizer"),
+    ];
+    if rustix::process::geteuid().is_root() {
+        let (path, name) = target("rights", "cc", &[]).expect("a C compiler");
+        chown(&path, Some(65534), None).expect("root may");
+        let mode = std::fs::Permissions::from_mode(0o4755);
+        std::fs::set_permissions(&path, mode).expect("root may");
+        targets.push((Some((path, name)), Why::Rights, "root"));
+    }
+    for (target, why, wanted) in targets {
+        let Some((path, name)) = target else {
+            skip(&format!("{wanted} is not installed"), false);
+            continue;
+        };
+        for mode in ["execve", "spawn", "execv", "inherit"] {
+            let (plain, recorded, processes) = both(&program, mode, &path);
+            if mode == "inherit" {
+                // It has what it inherits in its environment, as without the exec.
+                assert_eq!(plain.status.code(), recorded.status.code(), "{name}: {recorded:?}");
+            } else {
+                assert_same(&format!("{mode} {name}"), &plain, &recorded);
+            }
+            let all: Vec<_> = processes.iter().flat_map(|one| &one.unloaded).collect();
+            let [one] = &all[..] else { panic!("{mode} {name}: {processes:#?}") };
+            assert_eq!((one.program.as_str(), one.why, one.count), (&*name, why, 1), "{mode}");
+        }
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+/// What clears the environment in daily use.
+#[test]
+fn tools_that_clear_the_environment_start_what_they_would() {
+    let place = directory("tools");
+    let program = compile(place.join("starts"), "cc", &[]).expect("a C compiler");
+    let path = program.to_str().expect("UTF-8");
+    let perl = format!("%ENV = (A => 1); exec '{path}', 'child'");
+    let python =
+        format!("import subprocess, sys; sys.exit(subprocess.call(['{path}', 'child'], env={{}}))");
+    for words in [
+        vec!["env", "-i", "A=1", path, "child"],
+        vec!["bash", "-c", &format!("exec -c {path} child")],
+        vec!["sh", "-c", &format!("env -i {path} child; exit $?")],
+        vec!["perl", "-e", &perl],
+        vec!["python3", "-c", &python],
+    ] {
+        let Ok(plain) = Command::new(words[0]).args(&words[1..]).output() else {
+            skip(&format!("{} is not installed", words[0]), false);
+            continue;
+        };
+        let files = place.join("files");
+        std::fs::create_dir_all(&files).expect("a directory for the files");
+        let all: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let mut command = launch::command(&all, &launch::object().expect("an object"));
+        let recorded = command.env(DIRECTORY, &files).output().expect("it starts");
+        assert_eq!(plain.status.code(), Some(7), "{words:?}: {plain:?}");
+        assert_same(words[0], &plain, &recorded);
+        let processes = raw::read(&files).expect("the files can be read");
+        assert_eq!(acquisitions(&processes), 1000, "{words:?}: {processes:#?}");
+        std::fs::remove_dir_all(files).expect("they go away");
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
