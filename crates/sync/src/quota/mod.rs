@@ -20,7 +20,8 @@
 //!
 //! *Summoned* are waiters that were woken and have neither left nor gone back to sleep. There are
 //! `S` places for them; one place after a waiter was summoned without acquiring, and twice as many
-//! after each success. A waiter keeps its place in the queue from its arrival until it leaves.
+//!   after each success. A waiter keeps its place in the queue from its arrival until it leaves.
+//!   While the lock *rests* releases summon no waiter, although `SHORT` is set.
 //!
 //! ## Transitions
 //!
@@ -35,9 +36,10 @@
 //!             CLOSED if the first waiter is overdue
 //! woken   take a unit, or spin for a while until there is one:  leave, begin a turn
 //!         else, if that is the first waiter and a handoff is due: set CLOSED, spin again
-//!         else: cancel, or sleep again in the same place
-//! up      units += 1; if SHORT: set CLOSED if a handoff is due and the first waiter has slept
-//!             for PATIENCE_NS; summon the first sleeper
+//!         else: cancel, or sleep again in the same place: the lock rests, and the waiter wakes up
+//!             by itself soon after
+//! up      units += 1; if SHORT and the lock does not rest: set CLOSED if a handoff is due and the
+//!             first waiter has slept for PATIENCE_NS; summon the first sleeper
 //! settle  after every change under the inner lock: set the flags as in the table; if units are
 //!         free then and SHORT, summon the first sleeper
 //! ```
@@ -48,6 +50,12 @@
 //! first, closes the lock when it runs, and the lock does not idle. The first waiter is *overdue*
 //! once it has been that for `OVERDUE_NS`, asleep or on its way to a CPU. CLOSED is cleared when
 //! the waiter that it was set for leaves.
+//!
+//! A *rest* begins when a waiter that was summoned has taken nothing and sleeps again. It lasts
+//! 50 us, 100 us after the second time and 200 us after the third, not longer than until a handoff
+//! is due, and there is none after the fourth. It ends when a waiter leaves, the lock is closed, a
+//! waiter sleeps again without a rest, or a real-time task queues. Waits with a deadline, and those
+//! that signals end, have no rests.
 //!
 //! The turn of a real-time task does not end; it waits before other tasks, and has `S` more places.
 //!
@@ -60,13 +68,16 @@
 //!   either before `SHORT` was set, and the task that set it saw the unit and summoned, or after
 //!   it, and its `up` saw `SHORT`. A summoned waiter settles when it leaves or sleeps again, and so
 //!   passes on a unit that it did not take. So no task sleeps while a unit is free that no other
-//!   task is about to take.
+//!   task is about to take, except during a rest.
 //! - I4 A waiter's record is linked from its `push` until it removes it.
 //! - I5 While `CLOSED` is set, the first waiter that is not of real time takes the next unit. A
 //!   free unit then belongs to it, and no other takes it, since each exchange that takes a unit
 //!   checks the flag.
 //! - I6 An `up` that saw `SHORT` uses the lock only while its queue is not empty: a task in there
 //!   keeps the lock's memory, and no other may.
+//! - I7 While the lock rests, a waiter for which a rest began is in the queue. It is awake, or
+//!   wakes up by itself 20 us after the rest at the latest: it sleeps again only after a look at
+//!   the free units, and ends the rest if it begins none.
 //!
 //! ## Memory ordering
 //!
@@ -104,6 +115,9 @@
 //! yield the CPU; for `try_lock` and timed waits, which `CLOSED` excludes, too; and for waiters
 //! requeued from a condition variable.
 //!
+//! A rest does not change that bound, because it ends before a handoff is due; the time until a
+//! waiter is summoned for a free unit is longer by at most 220 us, three times in each wait.
+//!
 //! A handoff to a sleeper lets the lock idle for W, at most once in T(N), after a section of
 //! `PATIENCE_NS` or more, and not at all where turns serve the waiters before one is due.
 //!
@@ -125,6 +139,7 @@
 //!
 //! Ours. Barging with one word: Drepper, "Futexes are tricky", 2011. Several waiters in flight: the
 //! semaphore of [`Opportunistic`](crate::Opportunistic), where their number follows the free units.
+//! Rests: the exponential backoff of Anderson, 1990, by sleepers.
 //! A bound on how long running threads keep others out: Dice, "Malthusian locks", 2017, which draws
 //! lots instead of measuring time. A handoff from time to time: the `WTF::Lock` of `WebKit`, 2015,
 //! and `parking_lot`, which draw the time; here it is counted for each first waiter. A handoff
@@ -136,6 +151,7 @@
 mod beside;
 mod by_package;
 mod condvar;
+mod rest;
 mod room;
 mod rwlock;
 mod settle;
@@ -326,6 +342,9 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         room.inner.lock();
         // SAFETY: the inner lock is held; the record stays on this stack until it is removed below.
         unsafe { room.push(&waiter) };
+        if is_urgent {
+            room.stop_rest();
+        }
         P::event(LockEvent::Contended, self, waiter.task);
         waiter.prepare();
         let cause = match entry {
@@ -363,9 +382,13 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         deadline: Option<u64>,
     ) -> Result<(), WaitError> {
         let room = self.room.queue();
+        // A wait that can end otherwise does not rest: releases would wake nobody after it.
+        let can_rest = sleep == Sleep::Uninterruptible && deadline.is_none();
+        let (mut failures, mut rest) = (0, None);
         let result = loop {
-            let ended = waiter.sleep(sleep, deadline);
-            let competes = waiter.is_woken();
+            let ended = waiter.sleep(sleep, deadline.or(rest));
+            let rested = can_rest && ended == Wake::TimedOut;
+            let competes = rested || waiter.is_woken();
             let allowed = if waiter.is_owed() { FLAGS } else { OPEN };
             let mut taken = competes && self.compete(allowed, SPIN_NS);
             room.inner.lock();
@@ -379,7 +402,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             if taken {
                 break Ok(());
             }
-            if ended == Wake::TimedOut {
+            if ended == Wake::TimedOut && !rested {
                 P::event(LockEvent::TimedOut, self, waiter.task);
                 break Err(WaitError::TimedOut);
             }
@@ -388,12 +411,18 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
                 break Err(WaitError::Interrupted);
             }
             waiter.since.set(stamp::<P>());
+            // After a spurious wakeup its rest continues (I7).
+            if can_rest && competes {
+                failures += 1;
+                rest = room.rest(waiter, failures);
+            }
             waiter.prepare();
             let sleeper = self.settle(room, Cause::Change);
             room.unlock(sleeper);
         };
         // SAFETY: the inner lock is held, and nobody else removes records (I4).
         unsafe { room.remove(waiter) };
+        room.stop_rest();
         let sleeper = self.settle(room, Cause::Change);
         room.unlock(sleeper);
         if result.is_ok() {

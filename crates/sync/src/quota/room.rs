@@ -47,12 +47,14 @@ pub struct Within<P: Platform, L: RawLock<P>> {
     claimed: P::AtomicU32,
     /// When the lock was closed last, likewise.
     pub(super) closed: Cell<u32>,
+    /// Until when releases wake no waiter, likewise; 0 if they do.
+    pub(super) resting: P::AtomicU32,
     pub(super) inner: L,
     /// Waiters that were woken and have neither left nor gone back to sleep.
     pub(super) summoned: Cell<u16>,
     /// Reduction of the number of summoned waiters below the lock's places, because some did not
     /// acquire.
-    fewer: Cell<u16>,
+    pub(super) fewer: Cell<u16>,
     pub(super) queue: Queue<P>,
 }
 
@@ -70,6 +72,7 @@ impl<P: Platform, L: RawLock<P> + Default> Room<P> for Within<P, L> {
             waiting: P::AtomicU32::new(0),
             claimed: P::AtomicU32::new(0),
             closed: Cell::new(0),
+            resting: P::AtomicU32::new(0),
             inner: L::default(),
             summoned: Cell::new(0),
             fewer: Cell::new(0),
@@ -85,6 +88,7 @@ impl<P: Platform, L: RawLock<P> + Default> Room<P> for Within<P, L> {
     fn parts(offset: usize, tell: &mut TellPart<'_>) {
         tell(offset + offset_of!(Self, waiting), format_args!("waiting"));
         tell(offset + offset_of!(Self, claimed), format_args!("claimed"));
+        tell(offset + offset_of!(Self, resting), format_args!("resting"));
         inner_parts::<P, L>(offset + offset_of!(Self, inner), tell);
     }
 }
@@ -96,6 +100,7 @@ impl<P: Platform<AtomicU32 = AtomicU32>> Within<P, TicketLock<P>> {
             waiting: AtomicU32::new(0),
             claimed: AtomicU32::new(0),
             closed: Cell::new(0),
+            resting: AtomicU32::new(0),
             inner: TicketLock::new(),
             summoned: Cell::new(0),
             fewer: Cell::new(0),

@@ -41,8 +41,13 @@ pub(super) fn stamp<P: Platform>() -> u32 {
     (P::now() >> 10) as u32
 }
 
+/// Whether such a time, at most 36 minutes away, has come.
+pub(super) fn is_past(end: u32, now: u32) -> bool {
+    now.wrapping_sub(end).cast_signed() >= 0
+}
+
 /// Nanoseconds between two such times.
-fn ns_between(then: u32, now: u32) -> u64 {
+pub(super) fn ns_between(then: u32, now: u32) -> u64 {
     u64::from(now.wrapping_sub(then)) << 10
 }
 
@@ -90,7 +95,9 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     pub(super) fn announce(&self) {
         let room = self.room.queue();
         room.inner.lock();
-        let sleeper = self.settle(room, Cause::Turn);
+        // Where waiters are woken in vain, the next one would be, too, while the turn continues.
+        let is_vain = room.fewer.get() > 0;
+        let sleeper = self.settle(room, if is_vain { Cause::Change } else { Cause::Turn });
         room.unlock(sleeper);
     }
 
@@ -100,12 +107,15 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             return true;
         }
         let ns_since = |then: u32| ns_between(then, stamp::<P>());
+        // The end of a rest may be yet to come.
+        let slept =
+            |ns| is_past(first.since.get(), stamp::<P>()) && ns_since(first.since.get()) >= ns;
         let due = match cause {
             Cause::Change | Cause::Turn => false,
             Cause::Unit if first.is_woken() => false,
             // A sleeper that no release has woken for as long waits for a long section: it would
             // find the lock taken. After a short one it closes the lock when it runs.
-            Cause::Unit if !P::is_late(ns_since(first.since.get()) >= PATIENCE_NS) => false,
+            Cause::Unit if !P::is_late(slept(PATIENCE_NS)) => false,
             Cause::Unit | Cause::InVain => {
                 // Relaxed: the inner lock orders it.
                 let turn = turn_ns(room.waiting.load(Relaxed));
@@ -130,6 +140,9 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         // SAFETY: the inner lock is held.
         let first = unsafe { room.queue.front() };
         let closed = first.filter(|first| Self::closes(room, first, cause));
+        if closed.is_some() {
+            room.stop_rest();
+        }
         loop {
             let sleeper = match closed {
                 Some(first) => Some(first).filter(|first| !first.is_woken()),
@@ -169,7 +182,9 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             P::postpone_wakeup();
             return;
         }
-        self.pass_on();
+        if !self.room.queue().rests() {
+            self.pass_on();
+        }
     }
 
     /// Summons a waiter for a released unit, if there is one: called by a release, also after a

@@ -168,3 +168,50 @@ fn a_lock_is_closed_for_all_but_the_first_waiter_once_that_is_due() {
         assert_eq!(word(), QUEUED | SHORT | CLOSED);
     });
 }
+
+#[test]
+fn releases_wake_no_waiter_during_a_rest() {
+    with_two_sleepers(|lock, [first, _]| {
+        let room = lock.room.queue();
+        assert_eq!(lock.settle(room, Cause::Change), None);
+        // Minutes from now, so that it ends neither by the clock nor by a delay of this test.
+        room.resting.store(stamp::<Native>().wrapping_add(1 << 28).max(1), Relaxed);
+        lock.up();
+        assert!(!first.is_woken(), "and the inner lock, which is held here, was not asked for");
+        assert!(lock.down_trylock());
+        // A waiter that has arrived with a turn that is over wakes another one all the same.
+        assert!(lock.settle(room, Cause::Turn).is_some() && room.rests());
+        room.stop_rest();
+        assert!(!room.rests());
+        room.resting.store(stamp::<Native>().wrapping_sub(1).max(1), Relaxed);
+        assert!(!room.rests(), "it is over");
+        room.stop_rest();
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri's clock runs through a rest in a few steps")]
+fn a_waiter_rests_a_few_times_and_not_once_the_lock_is_closed_for_it() {
+    with_two_sleepers(|lock, [first, _]| {
+        let room = lock.room.queue();
+        // A machine that is busy with others may stop this thread between the two lines.
+        let rests = |times| {
+            (0..1000).any(|_| {
+                room.closed.set(stamp::<Native>());
+                room.rest(first, times).is_some_and(|until| until > 0)
+            })
+        };
+        assert!((1..=3).all(rests) && room.resting.load(Relaxed) != 0);
+        assert!(!rests(4) && room.resting.load(Relaxed) == 0, "the last one does not end it");
+        room.closed.set(stamp::<Native>().wrapping_sub(1 << 20));
+        std::thread::sleep(core::time::Duration::from_nanos(2 * PATIENCE_NS));
+        assert_eq!(room.rest(first, 1), None, "the lock can be handed over");
+        room.claim();
+        assert!(rests(1));
+        first.urgent.set(true);
+        assert!(!rests(1) && room.resting.load(Relaxed) == 0);
+        first.urgent.set(false);
+        first.owe();
+        assert!(!rests(1));
+    });
+}
