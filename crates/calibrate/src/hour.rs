@@ -38,6 +38,14 @@ const QUIET_NS: [(&str, Quartiles); 4] = [
     ("guest_ns.halted_exit", [22_747.1, 30_813.0, 38_878.9]),
 ];
 
+/// Returns the price of a key on a quiet guest; `None` for what no guest pays.
+pub fn quiet(key: &str) -> Option<Quartiles> {
+    QUIET_NS.iter().find(|one| one.0 == key).map(|one| one.1)
+}
+
+/// The keys of [`quiet`].
+pub const KEYS: [&str; 4] = [QUIET_NS[0].0, QUIET_NS[1].0, QUIET_NS[2].0, QUIET_NS[3].0];
+
 /// Returns the quartiles of each price, or its value on a quiet machine if other programs used the
 /// CPUs during the measurement. If they disturbed only the slowest wakeups, the upper quartile is
 /// replaced by the median.

@@ -189,6 +189,10 @@ fn ordered(
     behaviour.rate = count / seconds;
     behaviour.cpu_ns = process.cpu_s * 1e9 / count;
     behaviour.ready_ns = ready_s(process).map(|seconds| seconds * 1e9 / count);
+    let is_door = |lock: &&Lock| lock.kind == Kind::Condition;
+    let doors = process.locks.iter().filter(is_door).flat_map(|lock| &lock.sites);
+    let returns: u64 = doors.filter(|site| site.act == "wait").map(|site| site.wait.count).sum();
+    behaviour.returns = returns as f64 / count;
     let wait_s: f64 = plain().map(|lock| lock.wait_s()).sum();
     behaviour.wait_ns = wait_s.min(seconds * f64::from(behaviour.threads)) * 1e9 / count;
     behaviour.script = Some(Arc::new(script));

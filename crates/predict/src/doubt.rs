@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::Point;
 use crate::away::others_per_s;
+use crate::target::is_unmeasured;
 
 /// One reason for doubt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -64,6 +65,12 @@ pub(crate) fn of_record(
             "The program was recorded on one CPU, so what a critical section costs after its data \
              moved from another CPU is not known. With more CPUs the throughput may be lower than \
              predicted.",
+        ));
+    }
+    if is_unmeasured(program) {
+        doubts.push(Doubt::note(
+            "What wakeups took was not measured, since other programs used the CPUs: the \
+             simulations range from the machine alone to a guest of a hypervisor.",
         ));
     }
     if behaviour.script.as_ref().is_some_and(|script| script.has_guesses()) {
@@ -231,6 +238,16 @@ mod tests {
         assert!(found(480.0, 500.0), "a replay that is busy where the program was not");
         let points = (&of(3000.0, 100.0), &of(1000.0, 100.0));
         assert!(differs_beside(&of(950.0, 300.0), points, (2.0, 1.0)).is_none(), "little CPU time");
+    }
+
+    #[test]
+    fn a_victim_that_starves_more_in_the_replay_is_the_same_program() {
+        // A hog whose sections take 400 us, and 2000 or no short ones of its victim per second.
+        let of = |rate, cpu_us| Point { cpu_us, ..point(rate, 0.0) };
+        let (recorded, alone) = (of(4400.0, 213.0), of(2400.0, 390.0));
+        let differs = |alone: &Point| differs_beside(&recorded, (alone, alone), (2.0, 1.0));
+        assert!(differs(&alone).is_some());
+        assert_eq!(differs(&alone.of_work(390.0 / 213.0)), None);
     }
 
     #[test]

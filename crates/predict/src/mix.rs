@@ -57,25 +57,6 @@ fn shares(groups: &[Group], points: &[VirtualLocksPoint]) -> Vec<f64> {
     rates.iter().map(|rate| rate / sum).collect()
 }
 
-/// Ratio of the work for an acquisition in `points` to that in the record, since the classes of
-/// threads have other shares there. 1 where classes are not known.
-pub(crate) fn other_work(behaviour: &Behaviour, points: &[VirtualLocksPoint]) -> f64 {
-    let Some(script) = &behaviour.script else { return 1.0 };
-    let of = |rates: &dyn Fn(usize) -> f64| {
-        let classes = script.classes.iter().enumerate().filter(|(_, class)| !class.is_rare);
-        let (work, all) = classes.fold((0.0, 0.0), |(work, all), (at, class)| {
-            (work + class.work_ns() * rates(at), all + rates(at))
-        });
-        work / all
-    };
-    let simulated = |at: usize| {
-        let classes = points.iter().filter_map(|point| point.tally.classes.get(at));
-        classes.flat_map(|class| &class.acquisitions).sum::<u64>() as f64
-    };
-    let ratio = of(&simulated) / of(&|at| script.classes[at].calls_per_s);
-    if ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 }
-}
-
 impl Mix {
     /// Returns the groups of a behaviour whose replay is `base`, if their shares in one of the
     /// `rows` differ from those in the base.
@@ -90,12 +71,12 @@ impl Mix {
             match groups.iter_mut().find(|group| group.place == class.place) {
                 Some(group) => {
                     group.classes.push(at);
-                    group.recorded_per_s += class.calls_per_s;
+                    group.recorded_per_s += class.acquired_per_s;
                 }
                 None => groups.push(Group {
                     classes: vec![at],
                     place: class.place.clone(),
-                    recorded_per_s: class.calls_per_s,
+                    recorded_per_s: class.acquired_per_s,
                 }),
             }
         }

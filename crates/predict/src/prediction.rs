@@ -70,6 +70,12 @@ pub struct Point {
 }
 
 impl Point {
+    /// The same work in acquisitions of which each takes `times` as much.
+    pub(crate) fn of_work(&self, times: f64) -> Self {
+        let (acquisitions_per_s, cpu_us) = (self.acquisitions_per_s * times, self.cpu_us / times);
+        Self { acquisitions_per_s, cpu_us, ..self.clone() }
+    }
+
     pub(crate) fn recorded(behaviour: &Behaviour) -> Self {
         Self {
             what: "recorded",

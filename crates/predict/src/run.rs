@@ -10,7 +10,7 @@ use convoy_runs::virtual_locks::VirtualLocksPoint;
 
 use crate::bounds::{self, is_exceeded};
 use crate::doubt::{Doubt, differs, differs_beside, slips};
-use crate::mix::{Mix, other_work};
+use crate::mix::Mix;
 use crate::prediction::{Point, Prediction};
 use crate::row::Row;
 use crate::unsteady::{Unknown, answer, unanswered, uncertainty};
@@ -250,11 +250,8 @@ fn conclude(
     doubts.extend(unanswered(&refused, refused.len() == cells.rows.len()));
     let turn_us = f64::from(behaviour.threads) * 1e6 / recorded.acquisitions_per_s;
     doubts.extend(if is_beside {
-        let cpus = f64::from(cells.base.cpus());
-        let cpus = (cpus, cells.others_cpus.unwrap_or(0.0));
-        let expected =
-            Point { cpu_us: recorded.cpu_us * other_work(behaviour, &base), ..recorded.clone() };
-        differs_beside(&expected, (&simulated, &alone), cpus)
+        let points = ((compared, &simulated), (&base[..], &alone));
+        beside_others(cells, (behaviour, &recorded), points)
     } else {
         differs(&recorded, &simulated, turn_us)
     });
@@ -275,6 +272,25 @@ fn conclude(
         rows,
         ..Prediction::default()
     })
+}
+
+/// Simulations and their point.
+type Replayed<'a> = (&'a [VirtualLocksPoint], &'a Point);
+
+/// A refusal if a record beside other programs is none of its replay there and alone, given by
+/// their simulations and points. Which class of threads starves is luck, so what is compared is the
+/// same work.
+fn beside_others(
+    cells: &Cells,
+    (behaviour, recorded): (&Behaviour, &Point),
+    (beside, alone): (Replayed<'_>, Replayed<'_>),
+) -> Option<Doubt> {
+    let cpus = (f64::from(cells.base.cpus()), cells.others_cpus.unwrap_or(0.0));
+    let cpu_us = behaviour.expected_cpu_ns(alone.0) / 1e3 / behaviour.other_work(alone.0);
+    let expected = Point { cpu_us, ..recorded.clone() };
+    let [beside, alone] =
+        [beside, alone].map(|(points, point)| point.of_work(behaviour.other_work(points)));
+    differs_beside(&expected, (&beside, &alone), cpus)
 }
 
 fn rate_of(point: &VirtualLocksPoint) -> f64 {

@@ -69,7 +69,14 @@ fn nearest(
         let changed = convoy_catalogue::load::<Preset>(&preset.name, sets)?.value;
         preset = Preset { topology: preset.topology, numa: preset.numa, ..changed };
     }
-    for (key, ns) in &hour::or_quiet(&program.prices_ns) {
+    let measured = hour::or_quiet(&program.prices_ns);
+    let unmeasured = || hour::KEYS.iter().filter_map(|key| Some((*key, unknown(&preset, key)?)));
+    let prices: Vec<(String, Quartiles)> = if is_unmeasured(program) {
+        unmeasured().map(|(key, ns)| (key.to_owned(), ns)).collect()
+    } else {
+        measured.into_iter().collect()
+    };
+    for (key, ns) in &prices {
         put(&mut preset, key, between(ns, round));
     }
     Ok((checked(preset)?, target.says))
@@ -82,6 +89,25 @@ fn checked(preset: Preset) -> Result<Preset, PredictError> {
     };
     costs_ns(&preset).map_err(wrong)?;
     Ok(preset)
+}
+
+/// Whether the record does not tell what wakeups took: of one CPU there is nothing to tell.
+pub(crate) fn is_unmeasured(program: &Program) -> bool {
+    program.cpus > 1 && program.prices_ns.is_empty()
+}
+
+/// A price that was not measured: as the preset has it, or as a guest pays it. Whether the recorded
+/// machine is a guest is not known either.
+fn unknown(preset: &Preset, key: &str) -> Option<Quartiles> {
+    let guest = preset.guest_ns.as_ref();
+    let own = match key {
+        "price_ns.ipi" => preset.price_ns.ipi,
+        "price_ns.idle_exit" => preset.price_ns.idle_exit,
+        "guest_ns.send" => guest.map_or(0.0, |guest| guest.send),
+        "guest_ns.halted_exit" => guest.map_or(0.0, |guest| guest.halted_exit),
+        _ => return None,
+    };
+    hour::quiet(key).map(|[_, median, high]| [own.min(median), median, high.max(own)])
 }
 
 /// Puts a recorded price into a preset.
@@ -106,4 +132,25 @@ fn between([low, median, high]: &Quartiles, (round, rounds): Round) -> f64 {
         rounds => 2.0 * (round - 2) as f64 / (rounds - 2) as f64,
     };
     if part < 1.0 { low + part * (median - low) } else { median + (part - 1.0) * (high - median) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wakeups_that_were_not_measured_range_from_the_machine_to_a_guest() {
+        let of = |prices: &[(&str, Quartiles)]| {
+            let prices = prices.iter().map(|(key, ns)| ((*key).to_owned(), *ns)).collect();
+            let program = Program { cpus: 2, prices_ns: prices, ..Program::default() };
+            [2, 1, 3].map(|round| {
+                let preset = nearest(&program, 2, (round, 3), &[]).expect("shipped").0;
+                preset.price_ns.idle_exit
+            })
+        };
+        let [low, median, high] = of(&[]);
+        assert!(low < median && median < high, "{low} {median} {high}");
+        let known = of(&[("price_ns.idle_exit", [7e3, 8e3, 9e3])]);
+        assert!([7e3, 8e3, 9e3].iter().zip(known).all(|(ns, known)| (ns - known).abs() < 1.0));
+    }
 }

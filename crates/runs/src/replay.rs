@@ -104,6 +104,9 @@ pub struct Behaviour {
     pub script: Option<Arc<Script>>,
     /// Mean wait at conditions for each acquisition, nanoseconds.
     pub idle_ns: f64,
+    /// Returns from waits at conditions for each acquisition, with those that found nothing and
+    /// began again.
+    pub returns: f64,
     /// Time for which threads could run but had no CPU, of each acquisition, nanoseconds; `None`:
     /// not recorded.
     pub ready_ns: Option<f64>,

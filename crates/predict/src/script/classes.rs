@@ -107,6 +107,7 @@ impl Writer<'_> {
                 classes.extend(self.waiting(class));
                 continue;
             }
+            let all = strips;
             let own = strips.iter().filter(|strip| strip.0 == number as u64);
             let own: Vec<&Vec<Event>> = own.map(|strip| &strip.3).collect();
             let Some(anchor) = Self::anchor(&own) else {
@@ -133,14 +134,33 @@ impl Writer<'_> {
             let weights = self.weights(&counts);
             let threads = class.threads as u32;
             let place = class.most.clone();
-            let calls_per_s = class.calls as f64 / self.seconds.max(1e-9);
+            let acquired_per_s = self.acquired(all, number as u64) / self.seconds.max(1e-9);
             let class_of =
-                Class { threads, strips, weights, place, calls_per_s, ..Class::default() };
+                Class { threads, strips, weights, place, acquired_per_s, ..Class::default() };
             classes.push((class.calls as f64, class_of));
         }
         self.balance(&mut classes);
         let classes: Vec<Class> = classes.into_iter().map(|one| one.1).collect();
         (!classes.is_empty()).then_some(classes)
+    }
+
+    /// Acquisitions of a class in the whole run: of each place, the share that its steps show.
+    fn acquired(&self, strips: &[Seen], class: u64) -> f64 {
+        let mut calls: BTreeMap<usize, f64> = BTreeMap::new();
+        for (place, site) in self.trace.places.iter().zip(&self.sites) {
+            *calls.entry(*site).or_default() += place.calls as f64;
+        }
+        // By site: acquisitions of this class, and of all.
+        let mut seen: BTreeMap<usize, [f64; 2]> = BTreeMap::new();
+        for (of, _, _, events) in strips {
+            let locks = |event: &&Event| matches!(event.act, Act::Lock(..) | Act::Read(..));
+            for event in events.iter().filter(locks) {
+                let [own, all] = seen.entry(event.site).or_default();
+                *own += f64::from(u8::from(*of == class));
+                *all += 1.0;
+            }
+        }
+        seen.iter().map(|(site, [own, all])| calls[site] * own / all).sum()
     }
 
     /// A class whose threads hardly ever acquire a lock because they wait for it, from the times of
@@ -181,9 +201,9 @@ impl Writer<'_> {
         let weights = vec![1.0];
         let strips = vec![strip];
         let place = class.most.clone();
-        let calls_per_s = class.calls as f64 / self.seconds.max(1e-9);
+        let acquired_per_s = site.count as f64 / self.seconds.max(1e-9);
         let class_of =
-            Class { threads, strips, weights, is_rare: true, is_guessed, place, calls_per_s };
+            Class { threads, strips, weights, is_rare: true, is_guessed, place, acquired_per_s };
         Some((class.calls as f64, class_of))
     }
 

@@ -312,6 +312,9 @@ impl<'a> Actor<'a> {
             }
             User::wait(&door.word, seen, Sleep::Uninterruptible, deadline);
             doors.ends(door);
+            if self.phase() == PHASE_WINDOW {
+                doors.change(|gates| gates.returns += 1);
+            }
             if let Some(held) = within {
                 let asked = User::now();
                 self.field.counts.asks(self.index, place_of(held.lock, held.mode), asked);

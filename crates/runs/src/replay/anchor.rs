@@ -10,6 +10,7 @@ use convoy_stats::Rng;
 
 use super::{Behaviour, Replay};
 use crate::virtual_end::VirtualError;
+use crate::virtual_locks::VirtualLocksPoint;
 
 /// Sum of what throughput and CPU time are off by at which the anchor is found.
 const CLOSE: f64 = 0.01;
@@ -50,6 +51,53 @@ impl Behaviour {
         let cpus_used = self.rate * self.cpu_ns / 1e9;
         let (is_idle, own_ns) = (cpus_used < BUSY * f64::from(self.cpus), self.work_ns());
         self.passing > PASSING && (is_idle || own_ns < OWN * self.cpu_ns)
+    }
+}
+
+impl Behaviour {
+    /// Work for an acquisition where each class of threads acquires a lock so often, nanoseconds;
+    /// `None` where classes are not known.
+    fn shared_work_ns(&self, rate: impl Fn(usize) -> f64) -> Option<f64> {
+        let classes = self.script.as_ref()?.classes.iter().enumerate();
+        let of = classes.filter(|(_, class)| !class.is_rare);
+        let (work, all) = of.fold((0.0, 0.0), |(work, all), (at, class)| {
+            (work + class.work_ns() * rate(at), all + rate(at))
+        });
+        Some(work / all).filter(|work_ns| work_ns.is_finite() && *work_ns > 0.0)
+    }
+
+    /// Work for an acquisition at the shares of the record, and at those of `points`, nanoseconds.
+    fn shares_work_ns(&self, points: &[VirtualLocksPoint]) -> Option<[f64; 2]> {
+        let script = self.script.as_ref()?;
+        let acquired = |at: usize| {
+            let classes = points.iter().filter_map(|point| point.tally.classes.get(at));
+            classes.flat_map(|class| &class.acquisitions).sum::<u64>() as f64
+        };
+        let recorded = self.shared_work_ns(|at| script.classes[at].acquired_per_s)?;
+        Some([recorded, self.shared_work_ns(acquired)?])
+    }
+
+    /// How many times the work of a recorded acquisition one takes in `points`, since the classes
+    /// of threads have other shares there.
+    pub fn other_work(&self, points: &[VirtualLocksPoint]) -> f64 {
+        self.shares_work_ns(points).map_or(1.0, |[before, now]| now / before)
+    }
+
+    /// CPU time that an acquisition takes in `points`, going by the record, nanoseconds. Beside
+    /// other programs the classes of threads had other shares, and another number of threads were
+    /// woken in vain: what a thread works itself follows its class, and the rest of the CPU time
+    /// the number of returns from waits.
+    pub fn expected_cpu_ns(&self, points: &[VirtualLocksPoint]) -> f64 {
+        let Some([before, now]) = self.shares_work_ns(points) else { return self.cpu_ns };
+        if before >= self.cpu_ns {
+            return self.cpu_ns * now / before;
+        }
+        let all: f64 =
+            points.iter().flat_map(|point| &point.result.acquisitions).sum::<u64>() as f64;
+        let returns = points.iter().map(|point| point.gates.returns).sum::<u64>() as f64 / all;
+        let times = returns / self.returns;
+        let times = if times.is_finite() && times > 0.0 { times } else { 1.0 };
+        now + (self.cpu_ns - before) * times
     }
 }
 
@@ -142,13 +190,15 @@ impl Replay {
         replay.anchor.sleep_ns = sleep_ns;
         let mut best = (f64::INFINITY, replay.anchor);
         for _ in 0..self.effort.steps {
-            let (found, tried) = (replay.run()?.result, replay.anchor);
-            let rate = found.acquisitions_per_s();
+            let (point, tried) = (replay.run()?, replay.anchor);
+            let rate = point.result.acquisitions_per_s();
             if rate <= 0.0 {
                 break;
             }
-            let more = known.cpu_ns - found.cpus_used * 1e9 / rate;
-            let wrong = more.abs() / known.cpu_ns.max(1.0);
+            let cpu_ns = point.result.cpus_used * 1e9 / rate;
+            let expected = known.expected_cpu_ns(std::slice::from_ref(&point));
+            let more = expected - cpu_ns;
+            let wrong = more.abs() / expected.max(1.0);
             if wrong < best.0 {
                 best = (wrong, replay.anchor);
             }
@@ -157,7 +207,7 @@ impl Replay {
             }
             if by_wakeups {
                 let rest = |cpu_ns: f64| (cpu_ns - known.work_ns()).max(1.0);
-                let factor = rest(known.cpu_ns) / rest(known.cpu_ns - more);
+                let factor = rest(expected) / rest(cpu_ns);
                 replay.anchor.wakeups_times(libm::sqrt(factor));
             } else {
                 replay.anchor.work_more(more, known);

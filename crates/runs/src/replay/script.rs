@@ -35,8 +35,9 @@ pub struct Class {
     pub is_guessed: bool,
     /// Where its threads call locking functions most often; empty: not known.
     pub place: String,
-    /// Recorded calls of locking functions per second by all of its threads.
-    pub calls_per_s: f64,
+    /// Recorded acquisitions per second by all of its threads, without those that end a wait at a
+    /// condition.
+    pub acquired_per_s: f64,
 }
 
 /// How soon a thread comes back of which that is not known.
@@ -262,6 +263,8 @@ impl Script {
 pub struct Gates {
     /// Waits that ended.
     pub waits: u64,
+    /// Returns of waiting threads, those included that found nothing and waited again.
+    pub returns: u64,
     /// Their time, nanoseconds.
     pub wait_ns: f64,
     /// Waits that ended without a token because nothing else could go on.

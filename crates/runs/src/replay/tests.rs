@@ -222,7 +222,7 @@ fn producers_and_consumers_of_a_buffer_limit_each_other() {
 
 /// One thread that gives items to 16 others, one after the other, and waits for each to be done;
 /// acquisitions per second and slips.
-fn dispatched(all: bool) -> (f64, u64) {
+fn dispatched(all: bool) -> (f64, Gates) {
     let tell = Step::Signal { condition: 0, all };
     let give = [lock(0), tell, unlock(0), lock(0), wait(1, true), unlock(0)];
     let work = [lock(0), wait(0, true), unlock(0), rest(2.0), lock(0), signal(1), unlock(0)];
@@ -231,16 +231,47 @@ fn dispatched(all: bool) -> (f64, u64) {
     replay.machine = replay.machine.with_cpus(2);
     (replay.policy, replay.looks) = (Policy::Adaptive, Some(0));
     let point = replay.run().expect("it ends");
-    (point.result.acquisitions_per_s(), point.gates.slips)
+    (point.result.acquisitions_per_s(), point.gates)
 }
 
 /// The thread that gives an item waits while the others are woken and have not run: it is not the
 /// last one that could. Waiters that find nothing acquire the mutex again, which is no work.
 #[test]
 fn a_broadcast_for_one_item_costs_much_and_lets_no_thread_slip() {
-    let [(herd, slips), (one, none)] = [true, false].map(dispatched);
-    assert_eq!([slips, none], [0, 0]);
+    let [(herd, woken), (one, alone)] = [true, false].map(dispatched);
+    assert_eq!([woken.slips, alone.slips], [0, 0]);
     assert!(one > 1.2 * herd, "{one} beside {herd}");
+    // A signal is for one thread that waits; one that the word changed under waits again.
+    let vain = |gates: Gates| gates.returns as f64 / gates.waits as f64;
+    assert!(vain(woken) > 1.3 * vain(alone), "{woken:?} beside {alone:?}");
+}
+
+#[test]
+fn the_cpu_time_of_an_acquisition_follows_the_classes_and_the_returns_from_waits() {
+    let classes: [(u32, &[Step]); 2] =
+        [(1, &[lock(0), rest(100.0), unlock(0)]), (1, &[lock(0), rest(10.0), unlock(0)])];
+    let mut replay = scripted(&classes, &[], 1);
+    let behaviour = Arc::make_mut(&mut replay.behaviour);
+    // 55 us of work, and 45 us for three returns.
+    (behaviour.cpu_ns, behaviour.returns) = (100e3, 3.0);
+    let script = Arc::make_mut(behaviour.script.as_mut().expect("it has one"));
+    script.classes.iter_mut().for_each(|class| class.acquired_per_s = 500.0);
+    let point = |counts: [u64; 2], returns| {
+        let mut point = VirtualLocksPoint::default();
+        point.result.acquisitions = counts.to_vec();
+        let class = |count| ClassTally { acquisitions: vec![count], ..ClassTally::default() };
+        point.tally.classes = counts.map(class).to_vec();
+        point.gates.returns = returns;
+        [point]
+    };
+    let is = |found: f64, known: f64| assert!((found / known - 1.0).abs() < 1e-9, "{found}");
+    is(behaviour.expected_cpu_ns(&point([50, 50], 300)), 100e3);
+    is(behaviour.expected_cpu_ns(&point([50, 50], 600)), 145e3);
+    is(behaviour.expected_cpu_ns(&point([100, 0], 300)), 145e3);
+    is(behaviour.other_work(&point([0, 100], 300)), 10.0 / 55.0);
+    // More work than CPU time was recorded: only its share is known.
+    behaviour.cpu_ns = 50e3;
+    is(behaviour.expected_cpu_ns(&point([0, 100], 300)), 50e3 * 10.0 / 55.0);
 }
 
 #[test]
