@@ -269,6 +269,9 @@ fn counter(process: &Process) -> Option<Diagnosis> {
 
 /// What threads do, if locks cost little.
 pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
+    if let Some(unknown) = crate::processes::unknown(record) {
+        return unknown;
+    }
     let mut said = account.elsewhere(record);
     if let Some(spread) = spread(record, account) {
         said = spread;
@@ -333,14 +336,15 @@ fn spread(record: &Record, account: &Account) -> Option<String> {
     let part = account.wait_s / convoy_record::busy_s(record);
     let first = account.locks.iter().find(|one| one.lock.is_lock())?;
     let site = first.lock.sites.first()?;
+    let is_named = first.lock.name.contains(&site.place);
+    let at = if is_named { String::new() } else { format!(" in {}", site.place) };
     (part.is_finite() && part >= LITTLE).then(|| {
         format!(
             "Threads spent {} of their time waiting for locks, {} in all, at many places; most for \
-             `{}` in {}, {}.",
+             `{}`{at}, {}.",
             percent(part.min(1.0)),
             seconds(account.wait_s),
             first.lock.name,
-            site.place,
             seconds(first.lock.wait_s())
         )
     })

@@ -19,10 +19,12 @@ pub(crate) fn cost(subject: &Subject<'_>) -> String {
     /// Part of the waiting that makes one place the place.
     const MOST: f64 = 0.6;
     let is_named = !subject.place.is_empty() && subject.place != convoy_record::UNNAMED;
-    let at = if subject.there > MOST && is_named {
-        format!(" in {}", subject.place)
-    } else {
-        String::new()
+    let is_unnamed = subject.lock.name.starts_with(convoy_record::LOCK_OF);
+    let at = match () {
+        () if subject.there > MOST && is_named => format!(" in {}", subject.place),
+        // A lock without a name is known by its places alone.
+        () if is_named && is_unnamed => format!(", most of them in {},", subject.place),
+        () => String::new(),
     };
     let what = match runtime(&subject.lock.runtime) {
         Some(known) => format!("libc's lock of {}", known.guards),

@@ -27,6 +27,23 @@ pub(crate) fn between(record: &Record) -> Option<Diagnosis> {
     if by_pid.is_empty() { semaphores(record) } else { wakeups(&by_pid) }
 }
 
+/// What to say of a program whose processes wait for each other in calls in which they wait for
+/// clients, too, if the kernel's events do not tell these waits apart.
+pub(crate) fn unknown(record: &Record) -> Option<String> {
+    /// Processes that are enough.
+    const FEW: usize = 3;
+    if record.processes.iter().any(|one| one.scheduling.is_some()) {
+        return None;
+    }
+    let of = |program: &str| record.processes.iter().filter(|one| name(one) == program).count();
+    let (program, view) = VIEWS.iter().find(|(program, _)| of(program) >= FEW)?;
+    Some(format!(
+        "What waits cost is not known: processes of {program} wait for each other in the same \
+         system call as for clients, and only kernel events, as root, tell these waits apart. The \
+         program's own views name them ({view})."
+    ))
+}
+
 /// By wakeups, as the kernel saw them.
 fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Diagnosis> {
     let answered = |one: &&(&Process, Scheduling)| one.1.woken_by_others.min(one.1.wakes_others);
