@@ -63,7 +63,7 @@ impl Lanes {
             let process =
                 ProcessDescriptor { pid: Some(*pid as i32), process_name: Some(command.clone()) };
             writer.track(TrackDescriptor {
-                uuid: Some(FIRST_PROCESS + *pid),
+                uuid: Some(FIRST_PROCESS.wrapping_add(*pid)),
                 process: Some(process),
                 ..TrackDescriptor::default()
             });
@@ -73,7 +73,7 @@ impl Lanes {
                 ThreadDescriptor { pid: Some(lane.pid as i32), tid: Some(lane.thread as i32) };
             writer.track(TrackDescriptor {
                 uuid: Some(FIRST_THREAD + at as u64),
-                parent_uuid: Some(FIRST_PROCESS + lane.pid),
+                parent_uuid: Some(FIRST_PROCESS.wrapping_add(lane.pid)),
                 thread: Some(thread),
                 ..TrackDescriptor::default()
             });
