@@ -1,6 +1,8 @@
 //! What is known of the locks of a recorded program, as the diagnoses ask for it: how much waiting
 //! cost, which place held a lock, and what its owners did meanwhile.
 
+use std::sync::LazyLock;
+
 use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen, Times, threads};
 
 /// Samples of owners that are enough to say what they did.
@@ -14,6 +16,13 @@ const MOST: f64 = 0.9;
 const ASLEEP: [Doing; 3] = [Doing::Sleeps, Doing::Faults, Doing::Idles];
 /// Part of the looks at owners that shows that their sections contain a sleep.
 const SEEN: f64 = 0.05;
+
+/// A sleep of an owner that no look has seen.
+static SOME_CALL: LazyLock<Seen> = LazyLock::new(|| Seen {
+    doing: Doing::Sleeps,
+    what: "a system call".to_owned(),
+    ..Seen::default()
+});
 
 /// One lock of a process, and why threads waited for it.
 #[derive(Debug)]
@@ -237,7 +246,11 @@ impl<'a> Holder<'a> {
         let call = top(&ASLEEP).or(alone);
         // An owner that slept in the section and now waits for a CPU waits because it slept.
         let woken_part = woken / (runs + woken).max(f64::MIN_POSITIVE);
-        let is_regular = asleep.max(alone_asleep) >= SEEN && always_leaves(lock, most);
+        let is_seen = asleep.max(alone_asleep) >= SEEN;
+        // Or it gave its CPU up itself more often than it lost it.
+        let is_woken = samples >= FEW && woken > 2.0 * runs;
+        let is_regular = (is_seen || is_woken) && always_leaves(lock, most);
+        let call = call.or_else(|| is_regular.then_some(&*SOME_CALL));
         let slept = if is_regular { ready } else { call.map_or(0.0, |_| ready * woken_part) };
         Some(Self {
             place: &most.held_at,

@@ -90,6 +90,14 @@ fn an_owner_that_leaves_its_cpu_in_each_short_section_sleeps() {
         let one = cause(0.25, vec![seen(Doing::Runs, "", 12), seen(Doing::Free, "", 4)]);
         verdict(&record(process(lock, Cause { alone, ..one })))
     };
+    let woken = |runs: u64| {
+        let mut lock = mutex();
+        lock.sites[1].hold_off = times(300, 150e-6);
+        let owners = vec![seen(Doing::Woken, "", 17), seen(Doing::Runs, "", runs)];
+        verdict(&record(process(lock, cause(0.25, owners))))
+    };
+    assert!(woken(1).contains("while it sleeps in a system call"), "{}", woken(1));
+    assert!(woken(17).contains("had lost its CPU"), "{}", woken(17));
     let sync = || vec![seen(Doing::Sleeps, "fdatasync(2)", 3), seen(Doing::Runs, "", 9)];
     assert!(said(0, sync()).contains("while it sleeps in fdatasync(2)"), "{}", said(0, sync()));
     assert!(said(0, Vec::new()).contains("had lost its CPU"), "{}", said(0, Vec::new()));

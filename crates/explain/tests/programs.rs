@@ -124,6 +124,7 @@ fn deadlocks_are_told_from_long_waits() {
         "0.7",
         &[
             ("abba", &[Ill::Deadlock], None),
+            ("units", &[Ill::Deadlock], None),
             ("twice", &[Ill::Deadlock], None),
             ("left", &[Ill::Deadlock], None),
             ("upgrade", &[Ill::Deadlock], None),

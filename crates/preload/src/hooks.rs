@@ -56,7 +56,7 @@ pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: u
         how.attempt.call([lock, 0, 0, 0])
     };
     if result == 0 && how.kind != SEMAPHORE {
-        thread.takes(lock, key);
+        thread.takes(how.kind, lock, key);
         return 0;
     }
     tried(how, block, lock, (site, key, result))
@@ -119,7 +119,7 @@ fn go_on(
         return wait(how, thread, key, block, (lock, site));
     }
     robust::settle(lock, result);
-    thread.takes(lock, key);
+    thread.takes(how.kind, lock, key);
     if turn.is_sampled && is_owned(result) {
         acquired(thread, key, ticks().saturating_sub(requested));
     }
@@ -144,7 +144,7 @@ fn tried(
     if result == how.busy {
         return wait(how, thread, key, || block.call([lock, 0, 0, 0]), (lock, site));
     }
-    thread.takes(lock, key);
+    thread.takes(how.kind, lock, key);
     begin(how, thread, key, lock, false, result);
     result
 }
@@ -192,7 +192,7 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
         return result;
     }
     let key = thread.count(how.kind, lock, site);
-    thread.takes(lock, key);
+    thread.takes(how.kind, lock, key);
     thread.forget();
     if thread.is_monitor(lock) {
         thread.monitor_again();
@@ -290,7 +290,7 @@ fn wait(
         detail.add(D_FAILED);
         return result;
     }
-    thread.takes(lock, Some(key));
+    thread.takes(how.kind, lock, Some(key));
     if how.kind == SEMAPHORE {
         waiters.inspect(|all| all.took(thread.id()));
     }
@@ -364,7 +364,7 @@ pub(crate) fn release(give: &Real, lock: usize) -> c_int {
 #[inline(always)]
 pub(crate) fn leave(give: &Real, lock: usize) -> c_int {
     if let Some(thread) = Thread::known() {
-        thread.leaves(lock);
+        thread.leaves(READ, lock);
     }
     release(give, lock)
 }
@@ -372,6 +372,7 @@ pub(crate) fn leave(give: &Real, lock: usize) -> c_int {
 /// Posts a semaphore: its owner gives it up, or somebody signals with it.
 pub(crate) fn post(give: &Real, lock: usize) -> c_int {
     let Some(thread) = Thread::current() else { return give.call([lock, 0, 0, 0]) };
+    thread.leaves(SEMAPHORE, lock);
     let Some(all) = Waiters::known(lock) else { return release(give, lock) };
     // In a handler of a signal that interrupted its wait, the thread has nothing.
     let waits = thread.get(S_WAITS) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
@@ -432,7 +433,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let wait = thread.count(CONDITION, condition, stack.unwrap_or(site));
     let detail = if stack.is_none() { thread.detail_of_wait(wait) } else { thread.detail(wait) };
     let key = thread.count(MUTEX, mutex, site);
-    thread.takes(mutex, key);
+    thread.takes(MUTEX, mutex, key);
     let before = thread.end_monitor(condition);
     // C++ has conditions for any lock, which take a mutex of their own each time.
     let is_futile = before.is_some_and(|one| !one.again) || thread.did_little(site, asked);

@@ -92,16 +92,16 @@ pub(crate) struct Cause {
 impl Thread {
     /// Notes that the thread acquires this lock, which has that key.
     #[inline(always)]
-    pub(crate) fn takes(self, lock: usize, key: Option<keys::Key>) {
+    pub(crate) fn takes(self, kind: u64, lock: usize, key: Option<keys::Key>) {
         if let Some(key) = key {
-            self.0[S_TAKEN + taken(lock)].store(key.address() as u64, Relaxed);
+            self.0[taken(kind, lock)].store(key.address() as u64, Relaxed);
         }
     }
 
     /// Notes that the thread releases this lock, of which nothing else names its readers.
     #[inline(always)]
-    pub(crate) fn leaves(self, lock: usize) {
-        self.0[S_TAKEN + taken(lock)].store(0, Relaxed);
+    pub(crate) fn leaves(self, kind: u64, lock: usize) {
+        self.0[taken(kind, lock)].store(0, Relaxed);
     }
 
     /// Shows to those that look at the process that the thread waits for something without an
@@ -309,7 +309,7 @@ fn find(file: &'static Map, me: Thread, kind: u64, lock: usize, now: u64) -> Opt
         return if kind == WRITE { reader(file, me, lock, now) } else { None };
     }
     let held = slot_of(file, thread).and_then(|(number, slot)| {
-        held(file, number, slot, lock).filter(|held| held.site >> KIND_SHIFT != READ)
+        held(file, number, slot, (kind, lock)).filter(|held| held.site >> KIND_SHIFT != READ)
     });
     Some(Owner { thread, held })
 }
@@ -333,15 +333,20 @@ fn reader(file: &'static Map, me: Thread, lock: usize, now: u64) -> Option<Owner
         if core::ptr::eq(slot, me.0) || waits == lock as u64 {
             return None;
         }
-        let held = held(file, number, slot, lock)?;
+        let held = held(file, number, slot, (READ, lock))?;
         let thread = slot[S_THREAD].load(Relaxed) as u32;
         (held.site >> KIND_SHIFT == READ).then_some(Owner { thread, held: Some(held) })
     })
 }
 
 /// Where the thread of a slot acquired the lock last.
-fn held(file: &'static Map, number: usize, slot: &'static Slot, lock: usize) -> Option<Held> {
-    let address = slot[S_TAKEN + taken(lock)].load(Relaxed) as usize;
+fn held(
+    file: &'static Map,
+    number: usize,
+    slot: &'static Slot,
+    (kind, lock): (u64, usize),
+) -> Option<Held> {
+    let address = slot[taken(kind, lock)].load(Relaxed) as usize;
     let (words, count) = keys::at(file, number, slot, address)?;
     let known = words[K_LOCK].load(Relaxed);
     let kind = known >> KIND_SHIFT;

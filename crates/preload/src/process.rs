@@ -376,7 +376,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
     let generation = slot[S_GENERATION].load(Relaxed) + 1;
     let generation = generation & ((1 << Told::GENERATION_BITS) - 1);
     slot[S_GENERATION].store(generation, Relaxed);
-    for word in [S_TRACE, S_POKED, S_WAITS] {
+    for word in [S_TRACE, S_POKED, S_WAITS].into_iter().chain(S_UNITS..S_UNITS + UNIT_COUNT) {
         slot[word].store(0, Relaxed);
     }
     let rseq = match RSEQ.load(Relaxed) {

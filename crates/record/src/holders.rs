@@ -9,7 +9,7 @@ use crate::futex::owner_at;
 use crate::layout::{
     F_KEYS, FEW, FEW_WORDS, K_DETAIL, K_LOCK, KEY_WORDS, KIND_SHIFT, L_ADDRESS, L_OWNER,
     LINE_COUNT, LINE_KEYS, LINE_WORDS, LOCK_COUNT, LOCK_WORDS, LOCKS, MUTEX, READ, S_KEYS, S_LINES,
-    S_TAKEN, S_THREAD, SEMAPHORE, SLOT_COUNT, SLOT_WORDS, SLOTS, Told, WRITE, place, taken,
+    S_THREAD, SEMAPHORE, SLOT_COUNT, SLOT_WORDS, SLOTS, Told, WRITE, place, taken,
 };
 
 /// Bytes of a line of keys, and those before the counts in it.
@@ -117,8 +117,9 @@ impl Source {
 
     /// Where the thread of a slot acquired a lock last, with the kind of the call; and its detail.
     pub(crate) fn held(&self, slot: usize, lock: u64) -> Option<[u64; 2]> {
+        let kind = lock >> KIND_SHIFT;
         let lock = address(lock);
-        let key = self.word(SLOTS + slot * SLOT_WORDS + S_TAKEN + taken(lock as usize))?;
+        let key = self.word(SLOTS + slot * SLOT_WORDS + taken(kind, lock as usize))?;
         let of = |word: usize| self.base + word as u64 * 8;
         let (few, lines) = (FEW + slot * FEW_WORDS, SLOTS + slot * SLOT_WORDS + S_LINES);
         let (keys, number) = match (key.checked_sub(of(few)), key.checked_sub(of(lines))) {
@@ -135,8 +136,9 @@ impl Source {
         (address(known) == lock).then(|| [site | kind << KIND_SHIFT, Told(told).detail()])
     }
 
-    /// The one thread that has ever acquired a semaphore, apart from one that waits for it: no
-    /// other can own it. The last taker of a semaphore without waiters is not noted.
+    /// The one thread that has acquired a semaphore and not posted it since, apart from one that
+    /// waits for it: no other can own it. The last taker of a semaphore without waiters is not
+    /// noted.
     pub(crate) fn only_taker(
         &self,
         lock: u64,
@@ -203,8 +205,9 @@ mod tests {
             (semaphore + L_ADDRESS, lock),
             (semaphore + L_OWNER, 4),
             (slot + S_THREAD, THREAD),
-            (slot + S_TAKEN + taken(lock as usize), table),
-            (slot + S_TAKEN + taken(other as usize), few),
+            (slot + taken(MUTEX, lock as usize), table),
+            (slot + taken(SEMAPHORE, lock as usize), table),
+            (slot + taken(MUTEX, other as usize), few),
         ];
         words.extend(key(slot + S_KEYS + number * KEY_WORDS, lock, 0x500));
         words.extend(key(FEW + 3 * FEW_WORDS + F_KEYS + 4 * KEY_WORDS, other, 0x600));

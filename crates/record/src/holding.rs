@@ -22,28 +22,41 @@ pub(crate) struct Holding {
     pub(crate) seen: BTreeMap<(Edge, State), u64>,
 }
 
+/// The locks that threads wait for, with the kind of the waiting call.
+fn wanted(waits: &BTreeMap<u64, Wait>) -> BTreeSet<u64> {
+    waits.values().map(|wait| wait.edge.lock).collect()
+}
+
 impl Holding {
-    /// Looks at the owners of all locks but those that threads wait for, which count apart.
-    pub(crate) fn look(
-        &mut self,
+    /// The owners of all locks but those that threads wait for, which count apart.
+    pub(crate) fn owners(
+        &self,
         waits: &BTreeMap<u64, Wait>,
+        owner: impl Fn(u64) -> Option<Found>,
+    ) -> Vec<(u64, Found)> {
+        let wanted = wanted(waits);
+        let others = self.locks.difference(&wanted);
+        others.filter_map(|lock| Some((*lock, owner(*lock)?))).collect()
+    }
+
+    /// Counts what these owners do, if they are owners after that was read as well.
+    pub(crate) fn add(
+        &mut self,
+        (waits, owners): (&BTreeMap<u64, Wait>, &[(u64, Found)]),
         owner: impl Fn(u64) -> Option<Found>,
         states: &BTreeMap<u64, State>,
     ) {
-        let wanted: BTreeSet<u64> = waits.values().map(|wait| wait.edge.lock).collect();
-        for lock in self.locks.difference(&wanted) {
-            let Some((one, Some([site, detail]))) = owner(*lock) else { continue };
-            let Some(state) = states.get(&one.thread) else { continue };
-            // It may have released the lock while its state was read.
-            if owner(*lock).is_none_or(|(now, _)| now != one) {
-                continue;
-            }
-            let edge = Edge { lock: *lock, held: site, held_detail: detail, ..Edge::default() };
+        for (lock, found) in owners {
+            let (one, Some([site, detail])) = found else { continue };
+            let state = states.get(&one.thread).filter(|_| owner(*lock) == Some(*found));
+            let Some(state) = state else { continue };
+            let (held, held_detail) = (*site, *detail);
+            let edge = Edge { lock: *lock, held, held_detail, ..Edge::default() };
             *self.seen.entry((edge, *state)).or_default() += 1;
         }
         let has_owner = |lock: &u64| [MUTEX, WRITE, SEMAPHORE].contains(&(lock >> KIND_SHIFT));
         let room = LOCKS.saturating_sub(self.locks.len());
-        self.locks.extend(wanted.into_iter().filter(has_owner).take(room));
+        self.locks.extend(wanted(waits).into_iter().filter(has_owner).take(room));
     }
 }
 
@@ -61,7 +74,8 @@ mod tests {
         let waits = BTreeMap::from([(8, Wait { thread: 8, edge, ..Wait::default() })]);
         let mut holding = Holding::default();
         let mut look = |waits: &BTreeMap<u64, Wait>| {
-            holding.look(waits, owner, &states);
+            let owners = holding.owners(waits, owner);
+            holding.add((waits, &owners), owner, &states);
             holding.seen.get(&(Edge { held: 5, ..edge }, State::Sleeps(75))).copied()
         };
         assert_eq!(look(&BTreeMap::new()), None, "no thread has waited for it yet");

@@ -1,10 +1,12 @@
 //! Waits in the file: the current wait of a thread, its last acquisitions, waiting and holding call
 //! sites, and single waits.
 
-use super::{CONTEXT_COUNT, CONTEXT_WORDS, CONTEXTS, TRACE_COUNT, TRACE_WORDS, TRACES};
+use super::{
+    CONTEXT_COUNT, CONTEXT_WORDS, CONTEXTS, S_PHASES, SEMAPHORE, TRACE_COUNT, TRACE_WORDS, TRACES,
+};
 
 /// The thread's last acquisitions: addresses of keys in the memory of the process, a lock at
-/// [`taken`] of its address. Entries of mutexes outlive the hold.
+/// [`taken`]. Entries of mutexes outlive the hold.
 pub const S_TAKEN: usize = 16;
 /// Of them.
 pub const TAKEN_COUNT: usize = 8;
@@ -46,10 +48,19 @@ pub const S_ROUNDS: usize = 96;
 /// has waited elsewhere since, and the detail.
 pub const ROUND_WORDS: usize = 4;
 
-/// The entry of a lock in [`S_TAKEN`].
+/// Units of semaphores that the thread has got and not posted: keys, as in [`S_TAKEN`].
+pub const S_UNITS: usize = 104;
+/// Of them.
+pub const UNIT_COUNT: usize = 16;
+
+/// The word of a slot for the thread's last acquisition of a lock of this kind: semaphores, whose
+/// owners nothing else names, lose none to mutexes.
 #[inline]
-pub const fn taken(lock: usize) -> usize {
-    (lock >> 3 ^ lock >> 6) % TAKEN_COUNT
+pub const fn taken(kind: u64, lock: usize) -> usize {
+    match kind {
+        SEMAPHORE => S_UNITS + (lock >> 5 ^ lock >> 9) % UNIT_COUNT,
+        _ => S_TAKEN + (lock >> 3 ^ lock >> 6) % TAKEN_COUNT,
+    }
 }
 
 /// Edges: which place waited for which place, open addressing by [`edge`].
@@ -118,6 +129,7 @@ pub const V_RAN_NS: usize = 6;
 /// Details with the callers of both places, as [`V_THREADS`].
 pub const V_DETAILS: usize = 7;
 
+const _: () = assert!(S_UNITS >= S_ROUNDS + 2 * ROUND_WORDS && S_UNITS + UNIT_COUNT <= S_PHASES);
 const _: () = assert!(
     S_TAKEN + TAKEN_COUNT <= S_WAITS && E_SELF < EDGE_WORDS && S_ENDED > S_WAITS_HELD_DETAIL
 );

@@ -40,6 +40,8 @@ const PROCESSES: usize = 16;
 const THREADS: usize = 256;
 /// A wait of this length may never end, seconds.
 const LONG_S: f64 = 0.1;
+/// Time of a look within which an owner of a lock hardly releases and acquires it again.
+const BRIEF: Duration = Duration::from_millis(1);
 /// Words of a slot up to what its thread waits for.
 const WORDS: usize = S_WAITS_HELD_DETAIL + 1;
 
@@ -207,6 +209,8 @@ impl Peek {
                 wait.take(self.source.only_taker(lock, &slots, wait.thread));
             }
         }
+        let before = Instant::now();
+        let mut holders = self.look.held.owners(&waits, |lock| self.owner(lock, &slots, &[]));
         let held: BTreeSet<u64> =
             Ended::of(&waits).filter(|wait| self.is_held(wait)).map(|wait| wait.thread).collect();
         let mut states: BTreeMap<u64, State> =
@@ -225,9 +229,11 @@ impl Peek {
         };
         let lasting: Vec<(Wait, bool)> = Ended::of(&waits).map(lasts).collect();
         self.ended.0.add(&lasting, &states);
-        let mut held = std::mem::take(&mut self.look.held);
-        held.look(&waits, |lock| self.owner(lock, &slots, &[]), &states);
-        self.look.held = held;
+        // A look that lost its CPU in between may have seen the next section.
+        holders.retain(|_| before.elapsed() < BRIEF);
+        let mut held_now = std::mem::take(&mut self.look.held);
+        held_now.add((&waits, &holders), |lock| self.owner(lock, &slots, &[]), &states);
+        self.look.held = held_now;
         self.look.count += 1;
         for state in states.values() {
             *self.look.threads.entry(*state).or_default() += 1;
@@ -257,7 +263,10 @@ impl Peek {
                 owner => states.get(&owner).copied().or_else(|| self.state_of(owner, wait)),
             };
             let Some(state) = state else {
-                wait.owner_ended = !Path::new(&format!("/proc/{}", wait.owner)).exists();
+                // A waiter that runs is being killed with its process, as the owner was.
+                let own = call(&format!("/proc/{}/task/{thread}/syscall", self.pid));
+                wait.owner_ended = matches!(own, Some(Call::Asleep { .. }))
+                    && !Path::new(&format!("/proc/{}", wait.owner)).exists();
                 continue;
             };
             let state = match state {

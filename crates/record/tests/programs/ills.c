@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -170,6 +171,17 @@ static void *other_way(void *a) {
     return a;
 }
 
+// Semaphores that main has used before, as locks of Python.
+static sem_t units[2];
+
+static void *unit_first(void *a) {
+    long first = (long)a;
+    sem_wait(&units[first]);
+    nap(50);
+    sem_wait(&units[1 - first]);
+    return a;
+}
+
 static void *twice(void *a) {
     both(&gate, &gate);
     return a;
@@ -229,6 +241,14 @@ int main(int count, char **words) {
     IS("computes") start(4, computes, 0);
     IS("input") { start(4, waits_for_input, 0); start(1, sends, 0); }
     IS("abba") { start(1, one_way, 0); start(1, other_way, 0); }
+    IS("units") {
+        for (long i = 0; i < 2; i++) {
+            sem_init(&units[i], 0, 1);
+            sem_wait(&units[i]);
+            sem_post(&units[i]);
+        }
+        for (long i = 0; i < 2; i++) start(1, unit_first, (void *)i);
+    }
     IS("twice") start(1, twice, 0);
     IS("upgrade") start(2, upgrades, 0);
     IS("join") { LOCK; start(1, waits_once, 0); }
@@ -238,7 +258,7 @@ int main(int count, char **words) {
     IS("left") { start(1, leaves, 0); nap(50); start(2, uses, 0); }
     IS("long-wait") { start(1, holds_long, 0); nap(50); start(2, waits_once, 0); }
     // Threads of these never end.
-    if (strstr("abba twice left upgrade join", mode)) alarm(2);
+    if (strstr("abba units twice left upgrade join", mode)) alarm(2);
     IS("input") { nap(1e3 * seconds); exit(0); }
     IS("asleep-write") { nap(1e3 * seconds); exit(0); }
     for (int i = 0; i < many; i++) pthread_join(threads[i], 0);
