@@ -12,8 +12,9 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
+use crate::place::{self, Place};
 use crate::suggest::hint;
-use crate::tree::{Node, Place, Value};
+use crate::tree::{Node, Value};
 
 /// An error in a value, with its position.
 #[derive(Debug)]
@@ -107,7 +108,7 @@ fn shown(found: Unexpected<'_>) -> String {
         Unexpected::Bool(value) => value.to_string(),
         Unexpected::Signed(value) => value.to_string(),
         Unexpected::Unsigned(value) => value.to_string(),
-        Unexpected::Float(value) => crate::tree::number(value),
+        Unexpected::Float(value) => place::number(value),
         Unexpected::Str(text) => format!("{text:?}"),
         Unexpected::Map => "a table".to_owned(),
         Unexpected::Seq => "a list".to_owned(),

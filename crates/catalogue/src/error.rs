@@ -1,8 +1,8 @@
 //! What can be wrong with a data file. Every message is one line: position, key, value found,
 //! values accepted.
 
+use crate::place::{Place, number};
 use crate::read::ReadError;
-use crate::tree::{Place, number};
 
 /// Errors of loading a value.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,8 @@ use schemars::{JsonSchema, Schema};
 use serde_json::Value as Json;
 
 use crate::error::{CatalogueError, out_of_range};
-use crate::tree::{Node, Value, number};
+use crate::place::number;
+use crate::tree::{Node, Value};
 
 /// The highest price.
 const SECOND_NS: u64 = 1_000_000_000;

@@ -10,8 +10,10 @@
 //! docs/presets.md is the reference for users.
 
 mod de;
+mod entry;
 mod error;
 mod keys;
+mod place;
 pub mod read;
 mod set;
 mod sheet;
@@ -20,36 +22,14 @@ mod source;
 pub mod suggest;
 mod tree;
 
+pub use entry::Entry;
 pub use error::{CatalogueError, Fault};
 pub use keys::{Key, keys, markdown, nanoseconds};
+pub use place::Place;
 pub use set::Set;
 pub use sheet::{Sheet, Text};
 pub use shelf::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf, WORKLOADS};
 pub use source::{Loaded, Source};
-pub use tree::Place;
-
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-
-/// A type that a data file holds.
-///
-/// The ranges of its numbers are attributes of the fields, as `#[schemars(range(min = 1, max =
-/// 10_000))]`; the comments of its fields are its reference.
-pub trait Entry: DeserializeOwned + JsonSchema {
-    /// Where the shipped files are.
-    const SHELF: &'static Shelf;
-
-    /// What ranges cannot say: relations between keys.
-    ///
-    /// # Errors
-    /// [`Fault`], the first one.
-    fn check(&self) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    /// Takes the label by which titles call it, see [`Source::label`].
-    fn set_name(&mut self, _label: String) {}
-}
 
 /// Loads the shipped file called `name`, or the file at that path if it ends in `.toml`, and
 /// applies the `sets` of its kind.

@@ -6,8 +6,9 @@ use serde_json::Value as Json;
 
 use crate::error::CatalogueError;
 use crate::keys::takes_text;
+use crate::place::Place;
 use crate::shelf::{EXPERIMENTS, KERNELS, MACHINES, WORKLOADS};
-use crate::tree::{Node, Place, Value};
+use crate::tree::{Node, Value};
 
 /// One `KIND.KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use crate::de::DeError;
+use crate::entry::Entry;
 use crate::error::{CatalogueError, Fault};
 use crate::set::Set;
 use crate::shelf::{MIXES, Shelf};
 use crate::source::{Loaded, Source};
 use crate::tree::{Node, Value};
-use crate::{Entry, keys, read, suggest};
+use crate::{keys, read, suggest};
 
 /// The key that names the file below.
 const BASE: &str = "based_on";
