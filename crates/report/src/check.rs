@@ -110,7 +110,7 @@ impl Search {
             Some((bound, share)) => {
                 let bound = bound.map_or("-".to_owned(), |bound| bound.to_string());
                 let share = 100.0 * share;
-                // A search that was cut short has never come to the end.
+                // A search that was stopped early is not complete.
                 let share = if share < 0.01 {
                     "< 0.01 %".to_owned()
                 } else {

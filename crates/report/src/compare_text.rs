@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 use convoy_workload::users::counted;
 
 use crate::compare::{CompareRange, CompareReport, CompareRow, CompareSide};
-use crate::format::{NOTHING, distinct, fixed, width, wrap};
+use crate::format::{NOTHING, distinct, fixed, shorten, width, wrap};
 use crate::table::{Cell, Column, MAX_WIDTH, Table, page_width};
 
 /// Which table.
@@ -57,43 +57,45 @@ impl Scale {
     }
 }
 
-/// The text of `report`.
-pub(crate) fn text(report: &CompareReport, layout: CompareLayout) -> String {
-    let mut text = String::new();
-    let head = [wrap(&report.sentence(), page_width()), vec![String::new()]].concat();
-    for line in head.into_iter().chain(wrap(&report.title, page_width())) {
-        text.push_str(&line);
-        text.push('\n');
+impl CompareReport {
+    /// The table for people.
+    pub fn to_text(&self, layout: CompareLayout) -> String {
+        let mut text = String::new();
+        let head = [wrap(&self.sentence(), page_width()), vec![String::new()]].concat();
+        for line in head.into_iter().chain(wrap(&self.title, page_width())) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        match layout {
+            CompareLayout::List => text.extend(lists(self).iter().map(Table::to_text)),
+            CompareLayout::Document => text.extend(documents(self).iter().map(Table::to_text)),
+            CompareLayout::Ranges => text.push_str(&ranges(self)),
+        }
+        for line in self.notes.iter().flat_map(|note| wrap(note, page_width())) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
     }
-    match layout {
-        CompareLayout::List => text.extend(lists(report).iter().map(Table::to_text)),
-        CompareLayout::Document => text.extend(documents(report).iter().map(Table::to_text)),
-        CompareLayout::Ranges => text.push_str(&ranges(report)),
-    }
-    for line in report.notes.iter().flat_map(|note| wrap(note, page_width())) {
-        text.push_str(&line);
-        text.push('\n');
-    }
-    text
-}
 
-/// The same as Markdown.
-pub(crate) fn markdown(report: &CompareReport, layout: CompareLayout) -> String {
-    let tables = match layout {
-        CompareLayout::List => lists(report),
-        CompareLayout::Document => documents(report),
-        CompareLayout::Ranges => range_tables(report),
-    };
-    let mut text = format!("{}\n\n{}\n", report.sentence(), report.title);
-    for table in tables {
+    /// The same as Markdown.
+    pub fn to_markdown(&self, layout: CompareLayout) -> String {
+        let tables = match layout {
+            CompareLayout::List => lists(self),
+            CompareLayout::Document => documents(self),
+            CompareLayout::Ranges => range_tables(self),
+        };
+        let mut text = format!("{}\n\n{}\n", self.sentence(), self.title);
+        for table in tables {
+            text.push('\n');
+            text.push_str(&table.to_markdown());
+        }
         text.push('\n');
-        text.push_str(&table.to_markdown());
+        for note in &self.notes {
+            let _ = writeln!(text, "- {note}");
+        }
+        text
     }
-    text.push('\n');
-    for note in &report.notes {
-        let _ = writeln!(text, "- {note}");
-    }
-    text
 }
 
 /// The rows that share metric and unit, in order of first appearance.
@@ -111,17 +113,6 @@ fn benchmark(row: &CompareRow) -> String {
         (Some(users), false) => format!("{}, {}", row.benchmark, counted(users)),
         (None, _) => row.benchmark.clone(),
     }
-}
-
-/// Returns `text` with at most `limit` characters; the middle is cut out.
-pub(crate) fn shorten(text: &str, limit: usize) -> String {
-    let have = width(text);
-    if have <= limit {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(limit / 2).collect();
-    let tail: String = text.chars().skip(have - (limit - limit / 2 - 1)).collect();
-    format!("{head}…{tail}")
 }
 
 fn lists(report: &CompareReport) -> Vec<Table> {

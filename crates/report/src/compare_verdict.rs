@@ -4,46 +4,55 @@
 use convoy_workload::users::counted;
 
 use crate::compare::{CompareReport, CompareRow};
-use crate::compare_text::shorten;
-use crate::format::{capital, fixed, list};
+use crate::format::{capital, fixed, list, shorten};
 
 /// Characters of a name in the sentence.
 const LONGEST_NAME: usize = 40;
 
 /// The verdicts; the first that any row has decides.
-pub(crate) const ORDER: [&str; 4] = ["slower", "faster", "unsure", "same"];
+const ORDER: [&str; 4] = ["slower", "faster", "unsure", "same"];
 
-/// The sentence of `report`.
-pub(crate) fn sentence(report: &CompareReport) -> String {
-    let rows = &report.rows;
-    let Some(row) = strongest(rows) else {
-        return "Nothing was compared.".to_owned();
-    };
-    let verdict = row.verdict.as_str();
-    let metrics = rows.iter().any(|other| other.metric != row.metric);
-    let told = told(row, metrics);
-    if rows.len() == 1 {
-        return format!("{}: {told}.", capital(verdict));
+impl CompareReport {
+    /// The verdict on the whole table: *slower* if any row is; else *faster* if any row is; *same*
+    /// if all rows are; else *unsure*.
+    pub fn verdict(&self) -> &str {
+        self.deciding().map_or("unsure", |row| row.verdict.as_str())
     }
-    let count = |verdict: &str| rows.iter().filter(|row| row.verdict == verdict).count();
-    let others = ORDER.iter().filter(|other| **other != verdict && count(other) > 0);
-    let others: Vec<String> = others.map(|other| format!("{other} in {}", count(other))).collect();
-    let others = if others.is_empty() { String::new() } else { format!("; {}", list(&others)) };
-    let share = match count(verdict) {
-        1 => format!("1 of {} comparisons:", rows.len()),
-        all if all == rows.len() => format!("all {all} comparisons, most where"),
-        some => format!("{some} of {} comparisons, most where", rows.len()),
-    };
-    format!("{} in {share} {told}{others}.", capital(verdict))
-}
 
-/// Returns the row with the largest change among the rows with the deciding verdict.
-pub(crate) fn strongest(rows: &[CompareRow]) -> Option<&CompareRow> {
-    let far = |row: &CompareRow| row.speedup.map_or(0.0, |speedup| speedup.ln().abs());
-    ORDER.iter().find_map(|verdict| {
-        let of = rows.iter().filter(|row| row.verdict == *verdict);
-        of.min_by(|a, b| far(b).total_cmp(&far(a)))
-    })
+    /// Returns the verdict in one sentence, with the deciding row.
+    pub fn sentence(&self) -> String {
+        let rows = &self.rows;
+        let Some(row) = self.deciding() else {
+            return "Nothing was compared.".to_owned();
+        };
+        let verdict = row.verdict.as_str();
+        let metrics = rows.iter().any(|other| other.metric != row.metric);
+        let told = told(row, metrics);
+        if rows.len() == 1 {
+            return format!("{}: {told}.", capital(verdict));
+        }
+        let count = |verdict: &str| rows.iter().filter(|row| row.verdict == verdict).count();
+        let others = ORDER.iter().filter(|other| **other != verdict && count(other) > 0);
+        let others: Vec<String> =
+            others.map(|other| format!("{other} in {}", count(other))).collect();
+        let others = if others.is_empty() { String::new() } else { format!("; {}", list(&others)) };
+        let share = match count(verdict) {
+            1 => format!("1 of {} comparisons:", rows.len()),
+            all if all == rows.len() => format!("all {all} comparisons, most where"),
+            some => format!("{some} of {} comparisons, most where", rows.len()),
+        };
+        format!("{} in {share} {told}{others}.", capital(verdict))
+    }
+
+    /// Returns the row that decides the verdict on the whole table: the row with
+    /// the largest change among those with this verdict.
+    pub fn deciding(&self) -> Option<&CompareRow> {
+        let far = |row: &CompareRow| row.speedup.map_or(0.0, |speedup| speedup.ln().abs());
+        ORDER.iter().find_map(|verdict| {
+            let of = self.rows.iter().filter(|row| row.verdict == *verdict);
+            of.min_by(|a, b| far(b).total_cmp(&far(a)))
+        })
+    }
 }
 
 /// Describes the result of a row.
@@ -137,7 +146,7 @@ fn why(doubt: &str, slower: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{CompareRow, CompareSide};
+    use crate::compare::CompareSide;
 
     fn row(verdict: &str, speedup: f64, users: Option<u32>) -> CompareRow {
         let side = |label: &str| CompareSide {
@@ -172,7 +181,7 @@ mod tests {
     }
 
     fn of(rows: Vec<CompareRow>) -> String {
-        sentence(&CompareReport { rows, ..CompareReport::default() })
+        CompareReport { rows, ..CompareReport::default() }.sentence()
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use core::fmt::Write as _;
 
-use crate::plot::{Axis, Panel, Plot, Point, Scale, Series};
+use crate::plot::{Axis, Panel, Plot, Point, Series};
 use crate::points::{RunPoint, RunReport};
+use crate::range::Scale;
 use crate::svg::escape;
 
 impl RunReport {

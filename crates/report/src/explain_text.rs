@@ -2,18 +2,9 @@
 //! ran.
 
 use crate::format::{capital, fixed, significant};
+use crate::share::{of, percent};
 use crate::verdict::{LOSS, blamed, main_cause};
 use convoy_explain::{Cause, Convoy, HopSummary, Idle, LockSummary, Share, State, Summary};
-
-/// `part` of `all` in percent.
-pub(crate) fn percent(part: f64, all: f64) -> f64 {
-    if all > 0.0 { 100.0 * part / all } else { 0.0 }
-}
-
-/// Seconds of the part called `name`.
-pub(crate) fn of(shares: &[Share], name: &str) -> f64 {
-    shares.iter().find(|share| share.name == name).map_or(0.0, |share| share.seconds)
-}
 
 fn time(us: Option<f64>) -> String {
     match us {

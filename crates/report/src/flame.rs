@@ -89,7 +89,7 @@ pub fn flame_html(title: &str, stacks: &[(Vec<String>, u64)]) -> String {
     )
 }
 
-/// Colours, each with the leaves that have it and what it means.
+/// Colours, each with its leaves and its meaning.
 pub(crate) const COLOURS: [(&str, &[&str], &str); 7] = [
     (
         RED,

@@ -44,7 +44,8 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A text of at most so many characters: the middle is left out, for the ends tell names apart.
+/// Returns a text of at most this many characters, without the middle of a longer one: the ends
+/// distinguish names.
 pub(crate) fn middle(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
@@ -55,8 +56,8 @@ pub(crate) fn middle(text: &str, most: usize) -> String {
     head.trim_end().chars().chain(['…']).chain(tail.into_iter().rev()).collect()
 }
 
-/// A text without what would control a terminal: names of programs, symbols, commits and files come
-/// from others. Such characters are written out as in JSON, where they may stand for themselves.
+/// A text without control characters of a terminal: names of programs, symbols, commits and files
+/// are untrusted. Such characters are escaped as in JSON.
 pub fn plain(text: &str) -> Cow<'_, str> {
     let controls = |c: char| {
         // The others turn the direction of writing, so that a text seems to be another one.
@@ -82,7 +83,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 /// Breaks `text` at blanks so that no line exceeds `limit`; later lines are indented by two.
 pub fn wrap(text: &str, limit: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    // Names of others have any length: one that no line has room for is broken.
+    // Names of other programs have any length: a name that is longer than a line is broken.
     let room = limit.saturating_sub(2).max(1);
     for word in text.split_whitespace().flat_map(|word| pieces(word, room)) {
         let line = lines.last_mut().expect("there is always a last line");
@@ -135,6 +136,17 @@ pub(crate) fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str>
         }
     }
     seen
+}
+
+/// Returns `text` with at most `limit` characters; the middle is cut out.
+pub(crate) fn shorten(text: &str, limit: usize) -> String {
+    let have = width(text);
+    if have <= limit {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(limit / 2).collect();
+    let tail: String = text.chars().skip(have - (limit - limit / 2 - 1)).collect();
+    format!("{head}…{tail}")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::json;
 use crate::table::{Cell, Column, Table};
 
 /// One cell of the experiment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostRow {
     /// The lock, or the mix of AIM7.
     pub load: String,
@@ -36,26 +36,16 @@ pub struct HostRow {
 }
 
 impl HostRow {
-    /// The row of `rounds` measured and `seeds` simulated, which are not empty.
-    pub fn new(
-        (load, unit): (&str, &str),
-        (cpus, section_ns, tasks): (u32, Option<u32>, u32),
-        (rounds, seeds): (&Sample, &Sample),
-        bistable_factor: f64,
-    ) -> Self {
+    /// The figures of a row with these measured rounds and simulated seeds, without its cell.
+    pub fn figures(rounds: &Sample, seeds: &Sample, bistable_factor: f64) -> Self {
         let (measured, reproduced) = (rounds.median(), seeds.median());
         Self {
-            load: load.to_owned(),
-            cpus,
-            section_ns,
-            tasks,
-            unit: unit.to_owned(),
             measured,
             range: [rounds.min(), rounds.max()],
             reproduced,
             error_percent: 100.0 * (reproduced / measured - 1.0),
             bistable: rounds.max() > bistable_factor * rounds.min(),
-            fitted: false,
+            ..Self::default()
         }
     }
 }
@@ -249,7 +239,14 @@ mod tests {
     fn row(load: &str, section_ns: Option<u32>, rounds: &[f64], simulated: f64) -> HostRow {
         let rounds = Sample::new(rounds.to_vec()).unwrap();
         let seeds = Sample::new(vec![simulated]).unwrap();
-        HostRow::new((load, "k/s"), (2, section_ns, 16), (&rounds, &seeds), 1.5)
+        HostRow {
+            load: load.to_owned(),
+            cpus: 2,
+            section_ns,
+            tasks: 16,
+            unit: "k/s".to_owned(),
+            ..HostRow::figures(&rounds, &seeds, 1.5)
+        }
     }
 
     fn report() -> HostReport {

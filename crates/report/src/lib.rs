@@ -10,6 +10,7 @@ mod bisect_plot;
 mod changes;
 mod check;
 mod compare;
+mod compare_files;
 mod compare_text;
 mod compare_verdict;
 mod curve;
@@ -32,6 +33,7 @@ mod recorded;
 mod reproduce;
 mod rows_plot;
 mod screen;
+mod share;
 mod svg;
 mod table;
 mod timeline;
@@ -46,9 +48,10 @@ pub use bisect::{
 pub use changes::{ChangeRow, Changes};
 pub use check::{CheckReport, CheckRow};
 pub use compare::{
-    CompareCollapses, CompareFailure, CompareFloor, CompareLayout, CompareRange, CompareReport,
-    CompareRow, CompareSide, CompareWarmUp,
+    CompareCollapses, CompareFailure, CompareFloor, CompareRange, CompareReport, CompareRow,
+    CompareSide, CompareWarmUp,
 };
+pub use compare_text::CompareLayout;
 use convoy_lab::figures as metric;
 pub use convoy_lab::figures::{Metric, metric};
 pub use experiment::{ExperimentReport, LargeChange, large_changes};
@@ -58,8 +61,9 @@ pub use format::{NOTHING, fixed, plain, significant, wrap};
 pub use host::{HostErrors, HostReport, HostRow};
 pub use page::{Block, Origin, Page};
 pub use picture::{PictureError, png};
-pub use plot::{Axis, Panel, Plot, Point, Scale, Series};
+pub use plot::{Axis, Panel, Plot, Point, Series};
 pub use points::{RunPoint, RunReport};
+pub use range::Scale;
 pub use recorded::RecordedReport;
 pub use reproduce::{ReproduceReport, ReproduceRow};
 pub use rows_plot::{RowsLine, RowsPanel, RowsPlot};

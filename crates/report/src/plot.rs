@@ -3,24 +3,13 @@
 //! No script, no external font, no colour that carries meaning alone: every series has its own
 //! marker. A series keeps its colour and marker in all panels of a plot.
 
-use crate::range::Range;
+use crate::range::{Range, Scale};
 use crate::svg::{escape, text};
 use core::fmt::Write;
 
 use crate::format::{distinct, fixed};
 use crate::plot_labels::{self, CHARACTER, Head, IDEAL, Label, colour, marker};
 use crate::table::{Cell, Column, Table};
-
-/// How an axis is spaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
-    /// Evenly, with round ticks; includes zero.
-    Linear,
-    /// By logarithm, with a tick at each value measured. Values that are not positive are left out.
-    Log,
-    /// By logarithm from one power of ten to another. Values that are not positive are left out.
-    Decades,
-}
 
 /// An axis and its label.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,7 +139,7 @@ impl Plot {
         svg
     }
 
-    /// Whether names of lines stand beside them.
+    /// Whether the names of lines are at their ends.
     fn is_single(&self) -> bool {
         self.panels.len() == 1 && self.names().len() as f64 <= HEIGHT / 16.0
     }
@@ -271,7 +260,7 @@ impl<'a> Frame<'a> {
             let _ = writeln!(svg, "<path d=\"M{left:.1} {y:.1}h{width:.1}\" stroke=\"#e4e4e4\"/>");
             text(svg, (left - 8.0, y + 4.5), "text-anchor=\"end\"", &label(value));
         }
-        // From the right, because the end of a sweep is what the reader looks for.
+        // From the right, because a reader looks for the end of a sweep.
         let mut free = f64::INFINITY;
         for value in self.x.ticks().into_iter().rev() {
             let (x, y) = (self.across(value), self.top + HEIGHT);
@@ -318,7 +307,7 @@ impl<'a> Frame<'a> {
                 let low = self.up(point.lo.max(self.y.low));
                 let high = self.up(point.hi.min(self.y.high));
                 let from = x - 3.5;
-                // An end of the interval has a bar across; one that is cut off, an arrow.
+                // An end of the interval has a bar across it; a clipped end has an arrow.
                 let end = |cut: bool, y: f64, back: f64| {
                     if cut {
                         format!("M{from:.1} {:.1}L{x:.1} {y:.1}l3.5 {back:.1}", y + back)

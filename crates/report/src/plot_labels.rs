@@ -13,7 +13,7 @@ pub(crate) const IDEAL: &str = "ideal";
 pub(crate) const CHARACTER: f64 = 7.2;
 /// Width of one of the bold 18-pixel title.
 const TITLE_CHARACTER: f64 = 10.4;
-/// Characters of a name beside a line.
+/// Maximum length of a name at the end of a line, characters.
 const LONGEST_NAME: usize = 30;
 /// Height of a line of names.
 const LINE: f64 = 16.0;
@@ -43,7 +43,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// In a page of `room` pixels; without names where these are beside their lines.
+    /// In a page of `room` pixels; without names that are at the ends of their lines.
     pub(crate) fn new(title: &str, subtitle: &str, names: &[&str], room: f64) -> Self {
         let mut legend: Vec<Vec<(usize, String)>> = Vec::new();
         let mut used = f64::INFINITY;
@@ -109,7 +109,7 @@ fn legend_width(name: &str) -> f64 {
     33.0 + CHARACTER * width(name) as f64 + 22.0
 }
 
-/// The name of a line beside its end.
+/// The name of a line at its end.
 pub(crate) struct Label {
     /// Where the line ends.
     pub(crate) end: (f64, f64),
@@ -119,7 +119,7 @@ pub(crate) struct Label {
     pub(crate) name: String,
 }
 
-/// Room that names beside their lines need.
+/// Room that the names at the ends of lines need.
 pub(crate) fn room(names: &[&str]) -> f64 {
     let longest = names.iter().map(|name| width(name).min(LONGEST_NAME)).max().unwrap_or(0);
     14.0 + CHARACTER * longest as f64

@@ -1,6 +1,15 @@
 //! The range of an axis, and the position of a value on it.
 
-use crate::plot::Scale;
+/// How an axis is spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly, with round ticks; includes zero.
+    Linear,
+    /// By logarithm, with a tick at each value measured. Values that are not positive are left out.
+    Log,
+    /// By logarithm from one power of ten to another. Values that are not positive are left out.
+    Decades,
+}
 
 /// Share of the axis left free at its ends, so that markers do not sit on the frame.
 const PAD: f64 = 0.04;

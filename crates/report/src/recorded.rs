@@ -113,8 +113,8 @@ impl RecordedReport {
         locks("", &rows, usize::MAX, usize::MAX).to_csv()
     }
 
-    /// Time waited as folded stacks, microseconds: process, call site, lock, and of locks the place
-    /// that held it and what the owner did meanwhile.
+    /// Time waited as folded stacks, microseconds: process, call site, lock, and for locks the
+    /// place that held it and the activity of the owner.
     pub fn stacks(&self) -> Vec<(Vec<String>, u64)> {
         let mut stacks = Vec::new();
         for one in &self.account.locks {
@@ -142,7 +142,7 @@ impl RecordedReport {
     }
 
     /// The time that threads waited at a place, seconds, by the place that held the lock and by
-    /// what the owner did.
+    /// the activity of the owner.
     fn owned(&self, lock: &Lock, site: &Site) -> Vec<(Vec<String>, f64)> {
         let of = |cause: &&Cause| {
             (&cause.lock, cause.kind) == (&lock.name, lock.kind)

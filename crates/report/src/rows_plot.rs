@@ -24,7 +24,7 @@ pub struct RowsLine {
 /// Rows that share an axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowsPanel {
-    /// What the axis shows, with its unit.
+    /// The quantity on the axis, with its unit.
     pub label: String,
     /// A value that is marked by a line through all rows.
     pub reference: Option<f64>,
@@ -140,7 +140,7 @@ impl RowsPanel {
     }
 }
 
-/// A value at a tick, with the decimals that tell it from its neighbours.
+/// A value at a tick, with the decimals that distinguish it from its neighbours.
 fn tick_label(value: f64, step: f64) -> String {
     let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
     crate::format::fixed(value, decimals).replace('-', "−")

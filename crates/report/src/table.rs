@@ -4,24 +4,18 @@
 //! A [`Table`] knows its rows once and prints them as plain text, as Markdown and as CSV. Text and
 //! Markdown show rounded numbers, CSV shows them in full.
 
-use core::fmt::Write;
-
 use serde::{Deserialize, Serialize};
-
-use crate::format::{width, wrap};
 
 mod cell;
 mod flat;
 mod page;
+mod parts;
+mod text;
 mod web;
 
 pub use cell::Cell;
-use page::fit;
 pub(crate) use page::page_width;
-pub use page::{in_markdown, set_page_width};
-
-/// Widest line a table has where nothing says how wide the page is, in characters.
-pub const MAX_WIDTH: usize = 120;
+pub use page::{MAX_WIDTH, in_markdown, page_wrap, set_page_width};
 
 /// Where the text of a column goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,190 +145,6 @@ impl Table {
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
-
-    /// Plain text with a line feed at the end of each line and no blanks before it. A table that is
-    /// wider than the page is printed in parts, each with the columns that name its rows.
-    pub fn to_text(&self) -> String {
-        if page::is_markdown() {
-            return self.to_markdown() + "\n";
-        }
-        self.to_text_within(page_width())
-    }
-
-    fn to_text_within(&self, page: usize) -> String {
-        let mut lines = Vec::new();
-        // A title has its own lines.
-        for line in self.title.lines() {
-            lines.extend(fit(line, page));
-        }
-        for (at, columns) in self.parts(page).iter().enumerate() {
-            if at > 0 {
-                lines.push(String::new());
-            }
-            self.part(columns).body_lines(page, &mut lines);
-        }
-        lines.extend(self.notes.iter().flat_map(|note| wrap(note, page)));
-        let mut text = String::new();
-        for line in lines {
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
-        text
-    }
-
-    fn body_lines(&self, page: usize, lines: &mut Vec<String>) {
-        let widths = self.widths();
-        lines.push(self.text_rule(&widths, '┬'));
-        if self.columns.iter().any(|column| !column.group.is_empty()) {
-            lines.push(self.text_groups(&widths));
-        }
-        let head =
-            |pick: fn(&Column) -> &str| -> Vec<&str> { self.columns.iter().map(pick).collect() };
-        lines.push(self.text_line(&widths, &head(|column| &column.title)));
-        if self.columns.iter().any(|column| !column.unit.is_empty()) {
-            lines.push(self.text_line(&widths, &head(|column| &column.unit)));
-        }
-        lines.push(self.text_rule(&widths, '┼'));
-        for row in self.body() {
-            match row {
-                Row::Rule => lines.push(self.text_rule(&widths, '┼')),
-                Row::Heading(text) => lines.extend(fit(text, page)),
-                Row::Cells(cells) => {
-                    let shown: Vec<&str> = cells.iter().map(|cell| cell.shown.as_str()).collect();
-                    lines.push(self.text_line(&widths, &shown));
-                }
-            }
-        }
-        lines.push(self.text_rule(&widths, '┴'));
-    }
-
-    /// A pipe table of GitHub's Markdown; the group and the unit move into the header of the
-    /// column.
-    pub fn to_markdown(&self) -> String {
-        let mut text = String::new();
-        if !self.title.is_empty() {
-            let _ = writeln!(text, "**{}**\n", escape(&self.title));
-        }
-        let head: Vec<String> = self.columns.iter().map(markdown_head).collect();
-        let _ = writeln!(text, "| {} |", head.join(" | "));
-        let marks: Vec<&str> = self
-            .columns
-            .iter()
-            .map(|column| if column.align == Align::Right { "---:" } else { ":---" })
-            .collect();
-        let _ = writeln!(text, "| {} |", marks.join(" | "));
-        for row in &self.rows {
-            let cells: Vec<String> = match row {
-                Row::Rule => continue,
-                Row::Heading(words) => (0..self.columns.len())
-                    .map(|i| if i == 0 { format!("**{}**", escape(words)) } else { String::new() })
-                    .collect(),
-                Row::Cells(cells) => cells.iter().map(|cell| escape(&cell.shown)).collect(),
-            };
-            let _ = writeln!(text, "| {} |", cells.join(" | "));
-        }
-        if !self.notes.is_empty() {
-            text.push('\n');
-        }
-        for note in &self.notes {
-            let _ = writeln!(text, "- {}", escape(note));
-        }
-        text
-    }
-
-    /// The rows without a rule at the end.
-    fn body(&self) -> &[Row] {
-        match self.rows.split_last() {
-            Some((Row::Rule, rest)) => rest,
-            _ => &self.rows,
-        }
-    }
-
-    fn widths(&self) -> Vec<usize> {
-        let mut widths: Vec<usize> =
-            self.columns.iter().map(|c| width(&c.title).max(width(&c.unit))).collect();
-        for row in &self.rows {
-            if let Row::Cells(cells) = row {
-                for (known, cell) in widths.iter_mut().zip(cells) {
-                    *known = (*known).max(width(&cell.shown));
-                }
-            }
-        }
-        // A group heading wider than its columns widens the last of them.
-        for (start, end) in self.groups() {
-            let have = self.span(&widths, start, end);
-            widths[end - 1] += width(&self.columns[start].group).saturating_sub(have);
-        }
-        widths
-    }
-
-    /// Runs of neighbouring columns with one group, as index ranges.
-    fn groups(&self) -> Vec<(usize, usize)> {
-        let mut ranges = Vec::new();
-        let mut start = 0;
-        for end in 1..=self.columns.len() {
-            if end == self.columns.len() || self.columns[end].group != self.columns[start].group {
-                ranges.push((start, end));
-                start = end;
-            }
-        }
-        ranges
-    }
-
-    /// Characters from the first to the last of the columns `start..end`, gaps between them
-    /// included.
-    fn span(&self, widths: &[usize], start: usize, end: usize) -> usize {
-        let gaps: usize = (start + 1..end).map(|index| width(self.gap(index))).sum();
-        gaps + widths[start..end].iter().sum::<usize>()
-    }
-
-    /// Returns the separator before column `index`.
-    fn gap(&self, index: usize) -> &'static str {
-        if index == 0 {
-            ""
-        } else if self.columns[index].group != self.columns[index - 1].group {
-            " │ "
-        } else if self.columns[index].joined {
-            " "
-        } else {
-            "  "
-        }
-    }
-
-    fn text_line(&self, widths: &[usize], cells: &[&str]) -> String {
-        let mut line = String::new();
-        for (index, (column, cell)) in self.columns.iter().zip(cells).enumerate() {
-            line.push_str(self.gap(index));
-            let blanks = " ".repeat(widths[index].saturating_sub(width(cell)));
-            match column.align {
-                Align::Left => line.extend([*cell, &blanks]),
-                Align::Right => line.extend([&blanks, *cell]),
-            }
-        }
-        line
-    }
-
-    fn text_groups(&self, widths: &[usize]) -> String {
-        let mut line = String::new();
-        for (start, end) in self.groups() {
-            line.push_str(self.gap(start));
-            let group = &self.columns[start].group;
-            let blanks = self.span(widths, start, end).saturating_sub(width(group));
-            line.push_str(&" ".repeat(blanks / 2));
-            line.push_str(group);
-            line.push_str(&" ".repeat(blanks - blanks / 2));
-        }
-        line
-    }
-
-    fn text_rule(&self, widths: &[usize], cross: char) -> String {
-        let mut line = String::new();
-        for (index, width) in widths.iter().enumerate() {
-            line.extend(self.gap(index).chars().map(|c| if c == '│' { cross } else { '─' }));
-            line.extend(core::iter::repeat_n('─', *width));
-        }
-        line
-    }
 }
 
 /// Leaves out the middle of what no page has room for: names of others have any length.
@@ -350,32 +160,10 @@ fn shorten(text: &mut String) {
     }
 }
 
-fn markdown_head(column: &Column) -> String {
-    let mut head = escape(&column.title);
-    if !column.group.is_empty() {
-        head = format!("{}: {head}", escape(&column.group));
-    }
-    if !column.unit.is_empty() {
-        let _ = write!(head, " ({})", escape(&column.unit));
-    }
-    head
-}
-
-fn escape(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
-}
-
-/// `text` in lines as wide as the page, with a line feed at the end of each.
-pub fn page_wrap(text: &str) -> String {
-    if page::is_markdown() {
-        return text.to_owned() + "\n\n";
-    }
-    wrap(text, page_width()).join("\n") + "\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::width;
 
     fn example() -> Table {
         let columns = vec![

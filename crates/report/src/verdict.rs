@@ -3,9 +3,9 @@
 use convoy_explain::{Idle, LockSummary, State, Summary};
 use convoy_workload::users::counted;
 
-use crate::explain_text::{of, percent};
 use crate::format::{capital, fixed, list, significant};
 use crate::points::RunPoint;
+use crate::share::{of, percent};
 
 /// Time of the CPUs below which idling or spinning limits nothing, percent.
 pub(crate) const LOSS: f64 = 5.0;

@@ -7,8 +7,8 @@ use convoy_explain::Summary;
 use convoy_lab::virtual_run::VirtualPoint;
 
 use crate::experiment::LargeChange;
-use crate::explain_text::percent;
 use crate::format::{fixed, significant};
+use crate::share::percent;
 
 /// A shorter wait for a lock, in milliseconds per job, is not a reason.
 const WAIT_MS: f64 = 0.001;
@@ -144,7 +144,7 @@ fn reasons(before: &Side, after: &Side) -> String {
     }
     let along = if (busy > 0.0) == (cost > 0.0) { "and" } else { "although" };
     let up = busy + cost > 0.0;
-    // What goes against the change is no reason for it.
+    // A difference in the other direction does not explain the change.
     let first_is_idle =
         if (busy > 0.0) == (cost > 0.0) { busy.abs() >= cost.abs() } else { (busy > 0.0) == up };
     let (first, second) = if first_is_idle { (idle, cpu) } else { (cpu, idle) };

@@ -3,7 +3,8 @@
 use convoy_lab::experiment::Change;
 use convoy_stats::Estimate;
 
-use super::{Results, sentence};
+use super::results::Results;
+use super::sentence;
 use crate::format::fixed;
 use crate::table::Cell;
 
@@ -154,7 +155,7 @@ fn idle(results: Results) -> Option<String> {
             fixed(more, 1)
         ));
     }
-    // A table that has both beside each other need not say them again.
+    // A table with both in adjacent columns does not repeat them.
     let has = |key: &str| results.grid.grid.metrics.iter().any(|metric| metric == key);
     let told = match told.len() {
         0 => return None,

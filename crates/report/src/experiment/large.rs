@@ -4,7 +4,7 @@ use convoy_lab::experiment::{Change, Plan};
 use convoy_lab::job::Outcome;
 use convoy_stats::Estimate;
 
-use super::Results;
+use super::results::Results;
 
 /// A change of a row of a table, and a representative pair of cells.
 #[derive(Clone, Debug)]

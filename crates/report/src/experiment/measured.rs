@@ -3,8 +3,8 @@
 use convoy_lab::job::Job;
 use convoy_stats::Sample;
 
-use super::Results;
 use super::published::ending;
+use super::results::Results;
 use crate::host::{HostReport, HostRow};
 use crate::metric::metric;
 
@@ -23,7 +23,7 @@ pub(super) fn report(results: Results) -> HostReport {
                 continue;
             };
             let fitted = published.fitted.contains(key);
-            let row = row(&point.jobs[0], key, (&rounds, &simulated), bistable);
+            let row = row(&point.jobs[0], key, &rounds, &simulated, bistable);
             rows.extend(row.map(|row| HostRow { fitted, ..row }));
         }
     }
@@ -58,7 +58,8 @@ pub(super) fn report(results: Results) -> HostReport {
 fn row(
     job: &Job,
     key: &str,
-    (rounds, simulated): (&Sample, &Sample),
+    rounds: &Sample,
+    simulated: &Sample,
     bistable: f64,
 ) -> Option<HostRow> {
     let inputs = job.settings();
@@ -71,6 +72,12 @@ fn row(
         None => metric(key).map_or(key, |metric| metric.title),
     };
     let tasks = count("threads").or_else(|| count("users"))?;
-    let size = (count("kept_to").unwrap_or_default(), count("section_ns"), tasks);
-    Some(HostRow::new((&load, unit), size, (rounds, simulated), bistable))
+    Some(HostRow {
+        load,
+        cpus: count("kept_to").unwrap_or_default(),
+        section_ns: count("section_ns"),
+        tasks,
+        unit: unit.to_owned(),
+        ..HostRow::figures(rounds, simulated, bistable)
+    })
 }

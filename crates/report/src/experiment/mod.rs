@@ -9,6 +9,7 @@ mod peers;
 mod power;
 mod published;
 mod ranges;
+mod results;
 mod rows;
 mod scaling;
 mod sentence;
@@ -16,58 +17,20 @@ mod speedup;
 
 pub use large::{LargeChange, large_changes};
 
-use convoy_lab::experiment::{Plan, PlannedGrid, Target, View};
+use convoy_lab::experiment::{Plan, Target, View};
 use convoy_lab::job::Outcome;
 use convoy_lab::record::Record;
-use convoy_stats::{Estimate, Sample, two_stage_interval};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+use results::Results;
 
 use crate::host::HostReport;
 use crate::json;
 use crate::plot::{Panel, Plot};
 use crate::reproduce::ReproduceReport;
 use crate::table::{Table, page_wrap};
-
-/// A grid with one outcome, or none, for each of its cells.
-#[derive(Clone, Copy)]
-struct Results<'a> {
-    plan: &'a Plan,
-    grid: &'a PlannedGrid,
-    outcomes: &'a [Option<Outcome>],
-}
-
-impl<'a> Results<'a> {
-    /// The outcomes of a point; `None` unless all its seeds have one.
-    fn point(&self, index: usize) -> Option<Vec<&'a Outcome>> {
-        let start: usize = self.grid.points[..index].iter().map(|point| point.jobs.len()).sum();
-        let end = start + self.grid.points.get(index)?.jobs.len();
-        self.outcomes.get(start..end)?.iter().map(Option::as_ref).collect()
-    }
-
-    /// Returns mean and interval of values, seed by seed; `None` without values, or if one is not
-    /// finite.
-    fn estimate(&self, values: Vec<f64>) -> Option<Estimate> {
-        let sample = Sample::new(values).ok()?;
-        // Where the first seeds have decided how many there are, only they say how far values
-        // spread.
-        let looked = self.grid.grid.pilot(sample.n());
-        let more = self.grid.staged && sample.n() > looked && looked > 1;
-        let staged = more.then(|| two_stage_interval(&sample, looked, 0.95).ok()).flatten();
-        Some(staged.unwrap_or_else(|| sample.estimate()))
-    }
-
-    /// One number of a point, seed by seed; `None` if a seed lacks it.
-    fn values(&self, index: usize, metric: &str) -> Option<Vec<f64>> {
-        self.point(index)?.into_iter().map(|outcome| outcome.metric(metric)).collect()
-    }
-
-    /// The point that `index` is compared with.
-    fn baseline(&self, index: usize) -> Option<usize> {
-        self.grid.baseline(index)
-    }
-}
 
 /// One grid as it is told.
 enum Part {
@@ -117,7 +80,7 @@ impl ExperimentReport {
                 tallies.push(scaling::Tally::of(results));
             }
             match (part, parts.last_mut()) {
-                // What was measured of one machine stands in one table.
+                // All measurements of one machine are in one table.
                 (Part::Measured(more), Some(Part::Measured(report))) => report.extend(more),
                 (part, _) => parts.push(part),
             }
@@ -140,7 +103,11 @@ impl ExperimentReport {
             verdicts.insert(0, report);
         }
         let verdict = sentence::verdict(plan, outcomes, verdicts);
-        let plot = panel::plot(plan, &parts);
+        let panels = parts.iter().flat_map(|part| match part {
+            Part::Panels(panels) | Part::Table(.., panels) => &panels[..],
+            _ => &[],
+        });
+        let plot = panel::plot(plan, panels.cloned().collect());
         Self { name: plan.name.clone(), hash: record.hash.clone(), verdict, parts, plot }
     }
 

@@ -3,10 +3,12 @@
 use convoy_lab::experiment::{Change, Plan, PlannedGrid, View};
 
 use super::beside::change;
-use super::{Part, Results, sentence};
+use super::results::Results;
+use super::sentence;
 use crate::format::fixed;
 use crate::metric::metric;
-use crate::plot::{Axis, Panel, Plot, Point, Scale, Series};
+use crate::plot::{Axis, Panel, Plot, Point, Series};
+use crate::range::Scale;
 use crate::table::{Cell, Column, Table};
 
 /// Returns the axis with points as series: the compared axis, or else the axis of the columns.
@@ -148,12 +150,7 @@ fn panel(results: Results, key: &str) -> Panel {
 }
 
 /// The panels of the report under one title.
-pub(super) fn plot(plan: &Plan, parts: &[Part]) -> Option<Plot> {
-    let panels = parts.iter().flat_map(|part| match part {
-        Part::Panels(panels) | Part::Table(.., panels) => &panels[..],
-        _ => &[],
-    });
-    let panels: Vec<Panel> = panels.cloned().collect();
+pub(super) fn plot(plan: &Plan, panels: Vec<Panel>) -> Option<Plot> {
     let grid = plan.grids.iter().find(|grid| horizontal(grid).is_some())?;
     let compare = grid.grid.compare.as_ref().filter(|_| grid.grid.view == View::Plot);
     let against = compare.map(|compare| format!("; baseline {}", compare.baseline));

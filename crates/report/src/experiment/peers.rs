@@ -6,12 +6,13 @@ use convoy_lab::job::Job;
 use convoy_lab::lock_loop::Library;
 use convoy_stats::Sample;
 
-use super::Results;
 use super::published::ending;
+use super::results::Results;
 use super::rows::{disturbance, label_cell, shown};
 use crate::format::{distinct, duration, fixed, significant};
 use crate::metric::metric;
-use crate::plot::{Axis, Panel, Point as At, Scale, Series};
+use crate::plot::{Axis, Panel, Point as At, Series};
+use crate::range::Scale;
 use crate::table::{Cell, Column, Table};
 
 /// The compared axis.

@@ -3,7 +3,8 @@
 use convoy_lab::experiment::{Change, Published};
 use convoy_lab::job::{Job, Outcome};
 
-use super::{Results, beside, sentence};
+use super::results::Results;
+use super::{beside, sentence};
 use crate::changes::{ChangeRow, Changes};
 use crate::reproduce::ReproduceReport;
 
@@ -32,7 +33,7 @@ pub(super) fn report(results: Results) -> ReproduceReport {
     for (index, point) in grid.points.iter().enumerate() {
         let published = grid.published(&point.at);
         for metric in metrics {
-            // A kernel without a big kernel lock has no owner of it.
+            // Kernels without a big kernel lock do not have this value.
             let Some(found) = estimate(results.values(index, metric)) else { continue };
             let compared = *metric != JTI || grid.scale <= 1 || grid.grid.full_size_jti.is_empty();
             let theirs = published.and_then(|row| value(row, metric, &point.jobs[0]));

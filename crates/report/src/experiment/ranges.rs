@@ -4,7 +4,7 @@
 use convoy_lab::experiment::{Change, PlannedGrid};
 use convoy_stats::{CONFIDENCE, Estimate, Sample, mean_of_means};
 
-use super::Results;
+use super::results::Results;
 
 impl Results<'_> {
     /// The points of each row that have outcomes, in the order of their first points.

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::beside::{self, change};
 use super::published::ending;
-use super::{Results, ranges, sentence};
+use super::results::Results;
+use super::{ranges, sentence};
 use crate::format::{duration, fixed, wrap};
 use crate::metric::{Metric, metric};
 use crate::table::{Cell, Column, Table};

@@ -6,7 +6,8 @@
 //! of [`Shape`].
 
 use super::published::ending;
-use super::{Results, sentence};
+use super::results::Results;
+use super::sentence;
 use crate::format::{fixed, wrap};
 use crate::metric::metric;
 use crate::table::{Cell, Column, Table};

@@ -8,7 +8,8 @@ use convoy_stats::{
 
 use super::power::{Effect, powerful};
 use super::published::ending;
-use super::{Results, sentence};
+use super::results::Results;
+use super::sentence;
 use crate::format::{fixed, wrap};
 use crate::metric::metric;
 use crate::table::{Cell, Column, Table};

@@ -1,6 +1,6 @@
 //! A report as one page for a browser that needs nothing else: no network, no other file.
 //!
-//! The page is data and a script that draws them. Names come from others: they are JSON in the
+//! The page is data and a script that draws them. Names are untrusted: they are JSON in the
 //! page, and the script makes text of them, never markup. A content-security policy lets only this
 //! script run, and nothing be loaded or sent.
 
@@ -16,7 +16,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::flame::COLOURS;
 use crate::format::plain;
-use crate::plot::{Plot, Scale};
+use crate::plot::Plot;
+use crate::range::Scale;
 use crate::svg::escape;
 use crate::table::Table;
 
@@ -30,9 +31,9 @@ const SCRIPT: &str =
 /// A page.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// What it is about: a command, an experiment.
+    /// Its subject: a command, an experiment.
     pub title: String,
-    /// The diagnosis: what is wrong, and why.
+    /// The diagnosis: the problem and its cause.
     pub lead: String,
     /// What to do about it; empty: nothing is known.
     pub cure: String,
@@ -114,7 +115,7 @@ impl Block {
         Self(table.web(&[]))
     }
 
-    /// A table whose rows are linked with the strip.
+    /// A table with rows that are linked with the strip.
     pub(crate) fn linked(table: &Table, links: &[Option<[String; 3]>]) -> Self {
         Self(table.web(links))
     }
@@ -143,7 +144,7 @@ impl Block {
         }))
     }
 
-    /// One that a stored run has kept; nothing if it is none.
+    /// A table of a stored run; `None` if it is not a table.
     pub fn stored(value: &Value) -> Option<Self> {
         value["kind"].is_string().then(|| Self(value.clone()))
     }

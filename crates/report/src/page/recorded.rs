@@ -13,7 +13,7 @@ const ROWS: usize = 200;
 /// Call sites of a lock.
 const SITES: usize = 8;
 
-/// Where a record comes from, and what makes this page again.
+/// The origin of a record, and the command that makes this page again.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     /// The name of the record on the command line.
@@ -43,7 +43,7 @@ impl Page {
         page
     }
 
-    /// The sections of a record; `side` tells two apart.
+    /// The sections of a record; `side` distinguishes two records.
     pub(super) fn record(&mut self, record: &Record, report: &RecordedReport, side: &str) {
         let mut add = |title: &str, blocks: Vec<Block>| {
             let title = if side.is_empty() { title.to_owned() } else { format!("{title}: {side}") };
@@ -62,7 +62,7 @@ impl Page {
         add("Further findings", findings(report));
     }
 
-    /// Where the page comes from: the last section.
+    /// The last section: the origin of the page.
     pub fn end(&mut self, record: &Record, origin: &Origin) {
         let report = RecordedReport::new(record);
         let program = &record.program;
@@ -94,7 +94,7 @@ impl Page {
     }
 }
 
-/// The policies in place of libc's locks.
+/// The policies that replace libc's locks.
 fn in_use(record: &Record) -> String {
     let program = &record.program;
     let of = |name: &str, policy: &str| (!policy.is_empty()).then(|| format!("{name}: {policy}"));
@@ -103,7 +103,7 @@ fn in_use(record: &Record) -> String {
     all.chain(named).collect::<Vec<_>>().join(", ")
 }
 
-/// Which places waited for which places, with what the owners did meanwhile.
+/// The places that waited, the places that held the lock, and the activity of the owners.
 fn causes(report: &RecordedReport) -> Vec<Block> {
     let causes: Vec<&Cause> = report.causes.iter().take(ROWS).collect();
     if causes.is_empty() {

@@ -5,7 +5,8 @@ use convoy_explain::{Lanes, OverTime};
 use super::{Block, Page};
 use crate::explain::ExplainReport;
 use crate::explain_text;
-use crate::plot::{Axis, Panel, Plot, Point, Scale, Series};
+use crate::plot::{Axis, Panel, Plot, Point, Series};
+use crate::range::Scale;
 use crate::table::Table;
 
 /// Locks that the page shows.

@@ -17,7 +17,7 @@ impl Block {
         Self::drawn(lanes, "tasks waiting", vec![note.to_owned()])
     }
 
-    /// What threads did when; a sentence if a record has no times.
+    /// The activity of threads over time; a sentence if a record has no times.
     pub(super) fn strip(lanes: Lanes) -> Self {
         if lanes.is_empty() {
             return Self::text(

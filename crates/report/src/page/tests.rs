@@ -1,4 +1,4 @@
-//! Tests of pages: what is in them, and what must not be.
+//! Tests of pages: the parts that they must have, and must not have.
 
 use convoy_record::{Cause, Event, Kind, Lock, Process, Program, Record, Site, Times};
 
@@ -7,7 +7,7 @@ use super::*;
 /// Most bytes of a page.
 const MOST: usize = 1_500_000;
 
-/// A program whose threads wait for a lock of this name in a function of this name.
+/// A program with threads that wait for a lock of this name in a function of this name.
 fn record(name: &str, threads: u64, waits: usize) -> Record {
     let times = |count, total_s| Times { count, total_s, max_s: 0.1, buckets: vec![(1e6, count)] };
     let site = Site {

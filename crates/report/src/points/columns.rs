@@ -1,6 +1,6 @@
 //! Columns of a load point that not every run knows.
 
-use super::RunPoint;
+use super::point::RunPoint;
 use crate::table::{Cell, Column};
 
 /// A column that a table for people has only where some point knows the number.

@@ -8,7 +8,7 @@ const INDENT: &str = "  ";
 
 impl Table {
     /// RFC 4180 with line feeds; unrounded numbers, no title, no notes. The name of an indented row
-    /// stands in a column of its own, `part`, next to the name of the row that it belongs to.
+    /// is in a separate column, `part`, next to the name of the row that it belongs to.
     pub fn to_csv(&self) -> String {
         let (columns, rows) = self.flat();
         let mut text = csv_line(columns.iter().map(|column| column.key.as_str()));
