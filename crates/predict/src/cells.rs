@@ -78,11 +78,14 @@ pub fn predict_aloud(
         let (mut behaviour, written) = behaviour(record, process, &locks, in_order);
         behaviour.transfer_ns = machines.recorded(&record.program, (1, 1))?.price_ns.llc;
         let behaviour = Arc::new(behaviour);
+        let (question, unknown) = answerable(question, &behaviour);
+        let question = &question;
         let most = question.cpus.iter().copied().max().unwrap_or(behaviour.cpus);
         let complete = |mut prediction: Prediction| {
             prediction.verdict = limit(&behaviour, (process, &locks));
             prediction.doubts.splice(0..0, of_record(&record.program, process, &behaviour, most));
             prediction.doubts.extend(absent(&behaviour, written.absent));
+            prediction.doubts.extend(unknown.clone());
             prediction.doubts.extend(written.leaves_out.iter().cloned().map(Doubt::note));
             prediction.order.clone_from(&written.has);
             prediction.beyond = beyond(record, process, &behaviour);
@@ -91,6 +94,9 @@ pub fn predict_aloud(
         };
         let told =
             |known: Known| told(Known { prediction: known.prediction.map(&complete), ..known });
+        if unknown.as_ref().is_some_and(|doubt| doubt.refuses) {
+            return Ok((complete(unanchored(&behaviour, 0)), behaviour.threads));
+        }
         let prediction = Some(unanchored(&behaviour, question.rows()));
         told(Known { done: 0, of: 1, prediction });
         let cells = cells(record, machines, question, &behaviour)?;
@@ -126,6 +132,28 @@ fn absent(behaviour: &Behaviour, [absent, all]: [u64; 2]) -> Option<Doubt> {
              been recorded; record the program again, on a quiet machine or for longer."
         ))
     })
+}
+
+/// Returns the question without other numbers of threads if threads wait for each other, and the
+/// doubt that names these. A replay with more threads repeats the recorded waits, but with more
+/// threads a program waits and wakes in another order: a queue of writers forms larger groups.
+fn answerable(question: &Question, behaviour: &Behaviour) -> (Question, Option<Doubt>) {
+    let mut left = question.clone();
+    let turn_ns = f64::from(behaviour.threads) * 1e9 / behaviour.rate;
+    if behaviour.idle_ns <= WEIGHT * turn_ns {
+        return (left, None);
+    }
+    left.threads.retain(|threads| *threads == behaviour.threads);
+    let others = question.threads.iter().filter(|threads| **threads != behaviour.threads);
+    let others: Vec<_> = others.map(u32::to_string).collect();
+    let text = format!(
+        "Threads waited for each other for {:.0} % of their time, and a record does not tell which \
+         of them more threads would wait for, so nothing follows for {} threads.",
+        100.0 * (behaviour.idle_ns / turn_ns).min(1.0),
+        others.join(", ")
+    );
+    let doubt = if left.threads.is_empty() { Doubt::refusal(text) } else { Doubt::note(text) };
+    (left, Some(doubt).filter(|_| !others.is_empty()))
 }
 
 /// Whether threads waited for each other for longer than they ran, so that a replay without these
@@ -283,5 +311,32 @@ fn apply(change: Change, behaviour: &mut Behaviour) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_threads_that_wait_for_each_other_are_refused() {
+        let of = |threads: &[u32], idle_ns| {
+            let question = Question {
+                cpus: vec![2],
+                threads: threads.to_vec(),
+                policies: vec![Choice::new(SLEEP)],
+                split: None,
+                rounds: 1,
+                effort: Effort::LEAST,
+            };
+            // A turn of a thread takes 40 us.
+            let behaviour = Behaviour { threads: 4, rate: 1e5, idle_ns, ..Behaviour::default() };
+            let (left, doubt) = answerable(&question, &behaviour);
+            (left.threads, doubt.map(|doubt| doubt.refuses))
+        };
+        assert_eq!(of(&[4, 64], 100.0), (vec![4, 64], None));
+        assert_eq!(of(&[4, 64], 20_000.0), (vec![4], Some(false)));
+        assert_eq!(of(&[64], 20_000.0), (vec![], Some(true)));
+        assert_eq!(of(&[], 20_000.0), (vec![], None));
     }
 }
