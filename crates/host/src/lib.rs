@@ -33,6 +33,7 @@ pub use limits::Shortage;
 pub use run::{Finished, HostRun, Progress};
 pub use surroundings::Surroundings;
 pub use sys::aio::Engine;
+pub use sys::as_started;
 pub use sys::bpf;
 pub use sys::pthread;
 pub use sys::samples;

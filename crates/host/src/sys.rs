@@ -6,12 +6,15 @@
 
 pub(crate) mod aio;
 pub mod bpf;
+mod filter;
 pub mod pthread;
 mod queries;
 pub(crate) mod relay;
 pub mod samples;
+mod start;
 
 pub(crate) use queries::{groups, times, user_database};
+pub use start::as_started;
 
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd as _, OwnedFd};

@@ -25,13 +25,14 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment
         [CONTENDED, PROBE].map(|name| value(environment, name).is_some());
     // Last: it takes variables out of the environment.
     carry::learn(environment, !is_filtered);
-    if !is_recorded || is_filtered {
+    if is_recorded {
+        budget::find();
+    }
+    if !is_recorded || is_filtered || guard::counter_is_forbidden() {
+        budget::lost(budget::FILTERED);
         crate::lead();
         return process::off();
-    } else if guard::counter_is_forbidden() {
-        return process::off();
     }
-    budget::find();
     process::start(only_contended);
     if probes {
         process::probe();

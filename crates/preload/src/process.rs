@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 use crate::around;
+use crate::budget::{self, LIMITED, NO_ROOM, NO_WAY};
 use crate::layout::*;
 use crate::local::*;
 use crate::{arch, begin, code, details, guard, keys, paths, room, spare, waiters};
@@ -184,7 +185,7 @@ fn begin() {
         }
         // Its pages stay those of a file, and its header is one of them.
         (Err(why), Some(parent)) => drop(parent[H_CHILDREN_LOST + why].fetch_add(1, Relaxed)),
-        (Err(_), None) => {}
+        (Err(why), None) => budget::lost(why),
     }
     if let Some(parent) = parent {
         let start = core::ptr::from_ref(parent) as usize;
@@ -192,11 +193,6 @@ fn begin() {
     }
     STATE.store(if made.is_ok() { RECORDS } else { OFF }, Release);
 }
-
-/// Why there is no file: no room, no way to the directory, a limit of the process.
-const NO_ROOM: usize = 0;
-const NO_WAY: usize = 1;
-const LIMITED: usize = 2;
 
 fn make() -> Result<&'static Map, usize> {
     if around::is_limited() || guard::has_no_ticks() {

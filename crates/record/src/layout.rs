@@ -24,6 +24,10 @@ pub const VERSION: u64 = 12;
 
 /// Name of the file with the number of pages that all processes together may still use.
 pub const BUDGET: &[u8] = b"budget";
+/// Its word with the number of pages that programs of other users took.
+pub const BUDGET_OTHERS: usize = 1;
+/// Unrecorded programs: for want of room, of the directory, by a limit, by a filter.
+pub const BUDGET_LOST: usize = 2;
 
 /// Words of a page.
 pub const PAGE: usize = 512;

@@ -7,6 +7,7 @@
 
 pub mod account;
 pub mod attach;
+pub mod bound;
 pub mod bpf;
 mod causes;
 mod cxx;
@@ -16,6 +17,7 @@ mod ended;
 mod found;
 mod futex;
 mod futexes;
+mod headroom;
 mod holders;
 mod holding;
 mod hot;

@@ -13,7 +13,6 @@
 use std::ffi::OsStr;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Error, ErrorKind, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -21,8 +20,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self as sys, FileType, FlockOperation, Mode, OFlags};
 use rustix::process::geteuid;
 
-use crate::RecordError;
-use crate::layout::{BUDGET, PAGE};
+use crate::{RecordError, bound, headroom};
 
 /// How the names of these directories begin.
 const PREFIX: &str = "convoy-record-";
@@ -35,8 +33,6 @@ const ENOUGH: u64 = 128 << 20;
 /// Of the free bytes, what a recording may take where neither a bound nor a place is named: the
 /// program has its own use for the rest.
 const SHARE: (u64, u64) = (3, 4);
-/// Bytes of a page of the file with the bound.
-const PAGE_BYTES: usize = PAGE * 8;
 /// Free bytes without which a place is none.
 const LEAST: u64 = 64 << 10;
 
@@ -158,17 +154,16 @@ impl Place {
 
     fn within(base: &Path, most: u64) -> std::io::Result<Self> {
         let base = std::fs::canonicalize(base)?;
+        if is_everyones(&base)? {
+            let text = "other users may rename or remove its files (chmod +t, or 755)";
+            return Err(Error::new(ErrorKind::PermissionDenied, text));
+        }
         let name = format!("{PREFIX}{}-{}", geteuid().as_raw(), digits());
         let directory = Directory::new(&base, OsStr::new(&name))?;
         let secret = digits() + &digits();
         sys::mkdirat(&directory.opened, &secret, Mode::from_raw_mode(0o700))?;
         let files = directory.path.join(secret);
-        let mut pages = [0; PAGE_BYTES];
-        pages[..8].copy_from_slice(&(most / PAGE_BYTES as u64).to_le_bytes());
-        let budget = files.join(OsStr::from_bytes(BUDGET));
-        std::fs::write(&budget, pages)?;
-        // Processes under another user than the recorder subtract from it, too.
-        std::fs::set_permissions(&budget, std::fs::Permissions::from_mode(0o666))?;
+        bound::create(&files, most, geteuid().is_root())?;
         // All may add files whose names they know, and only their owners change or remove them.
         sys::fchmod(open_directory(&files)?, Mode::from_raw_mode(0o1733))?;
         Ok(Self { directory, files, code: None })
@@ -255,6 +250,12 @@ pub(crate) fn open_file(path: &Path) -> Option<std::fs::File> {
     file.metadata().is_ok_and(|found| found.is_file()).then_some(file)
 }
 
+/// Numbers of programs that were started and not recorded: for want of room, of the directory, by a
+/// limit, by a filter of system calls.
+pub fn programs_lost(files: &Path) -> [u64; 4] {
+    open_file(&bound::path(files)).map_or([0; 4], |file| bound::lost(&file))
+}
+
 fn read_all(file: std::fs::File) -> Option<String> {
     use std::io::Read as _;
     /// More is no note of ours.
@@ -308,9 +309,14 @@ fn short(free: u64, size: u64) -> Error {
 /// In which order they are tried, with their free bytes: those with enough room, then those with
 /// most.
 fn order(buffer: Option<&Path>, size: Option<u64>) -> Vec<(u64, PathBuf)> {
+    /// The number of a file system in memory (tmpfs).
+    const MEMORY: sys::FsWord = 0x0102_1994;
+    let permitted = headroom::of_groups().unwrap_or(u64::MAX);
     let free = |base: PathBuf| {
         let found = sys::statvfs(&base).ok()?;
-        Some((found.f_bavail.saturating_mul(found.f_frsize), base))
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        let is_memory = sys::statfs(&base).is_ok_and(|found| found.f_type == MEMORY);
+        Some((if is_memory { free.min(permitted) } else { free }, base))
     };
     if let Some(buffer) = buffer {
         // That there is none is said when a directory is made there.
@@ -324,10 +330,20 @@ fn order(buffer: Option<&Path>, size: Option<u64>) -> Vec<(u64, PathBuf)> {
     first
 }
 
+/// Mode bit: only owners rename and remove files in a directory.
+const STICKY: u32 = 0o1000;
+
+/// Whether all users may rename and remove files in a directory.
+fn is_everyones(path: &Path) -> std::io::Result<bool> {
+    /// Those that are neither the owner nor in the group, which is often the owner's own.
+    const ALL: u32 = 0o002;
+    let mode = std::fs::metadata(path)?.permissions().mode();
+    Ok(mode & ALL != 0 && mode & STICKY == 0)
+}
+
 /// Whether only this user and root can change what the path leads to: all directories above are
 /// theirs, and others can write none of them, or at least not what is not theirs.
 pub(crate) fn is_safe(path: &Path) -> bool {
-    const STICKY: u32 = 0o1000;
     const OTHERS: u32 = 0o022;
     let Ok(path) = std::fs::canonicalize(path) else { return false };
     let own = geteuid().as_raw();

@@ -5,7 +5,7 @@
 //! CPU time of the process, is the time that it waited for CPUs: threads that end between two looks
 //! are taken to wait as the others did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,9 @@ const ENOUGH_NS: u64 = 20_000_000;
 #[derive(Debug, Default)]
 pub struct Ready {
     directory: PathBuf,
+    /// Processes that have mapped their file. A process in another PID namespace calls itself by a
+    /// number that another process may have here.
+    known: BTreeSet<u64>,
     threads: BTreeMap<(u64, u64), Seen>,
     /// Time that threads of a process ran and waited for a CPU, nanoseconds.
     sums: BTreeMap<u64, [u64; 2]>,
@@ -59,10 +62,20 @@ impl Ready {
         let pids = files.filter_map(|file| pid_of(file.file_name().to_str()?));
         let pids: Vec<u64> = pids.collect();
         for pid in pids {
-            self.look_at(pid);
+            if self.known.contains(&pid) || self.has_mapped(pid) {
+                self.known.insert(pid);
+                self.look_at(pid);
+            }
         }
         let took = Duration::from_nanos(clock::thread_cpu_ns() - begin);
         self.next = Some(Instant::now() + (took * REST).max(LEAST));
+    }
+
+    /// Whether the process uses the directory, whose last name is a secret.
+    fn has_mapped(&self, pid: u64) -> bool {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let name = self.directory.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| maps.contains(name))
     }
 
     fn look_at(&mut self, pid: u64) {

@@ -61,6 +61,10 @@ pub struct Program {
     /// Whether only acquisitions that had to wait were recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_contended: bool,
+    /// Programs that were started and not recorded: for want of room, of the directory, by a limit,
+    /// by a filter of system calls.
+    #[serde(default, skip_serializing_if = "is_none_lost")]
+    pub programs_lost: [u64; 4],
     /// The tool whose output this was made from; empty: recorded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
@@ -68,6 +72,10 @@ pub struct Program {
     /// nanoseconds, by the key of a machine preset.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prices_ns: BTreeMap<String, [f64; 3]>,
+}
+
+fn is_none_lost(lost: &[u64; 4]) -> bool {
+    *lost == [0; 4]
 }
 
 /// A lock that is made over by whoever releases it, and is never free while somebody waits.

@@ -175,8 +175,9 @@ fn doubt(record: &Record) -> Option<String> {
              were not)."
         ));
     }
-    let children = all.iter().flat_map(|one| one.unrecorded.children).sum();
-    let processes = all.len() as u64 + children;
+    let children = all.iter().flat_map(|one| one.unrecorded.children);
+    let children = total(children.chain(record.program.programs_lost));
+    let processes = (all.len() as u64).saturating_add(children);
     is_much(children, processes).then(|| {
         format!(
             "What locks cost is not known: {children} of {processes} processes were not recorded."

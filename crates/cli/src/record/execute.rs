@@ -4,8 +4,9 @@ use super::RecordArgs;
 use crate::fail::Failure;
 use crate::output;
 use crate::with::cannot_start;
-use convoy_host::{ChildUsage, Relay, wait_with_usage};
+use convoy_host::{ChildUsage, Relay, as_started, wait_with_usage};
 use convoy_record::Looks;
+use convoy_record::bound::Others;
 use convoy_record::bpf::Watching;
 use convoy_record::ready::Ready;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,6 +42,7 @@ pub(super) fn execute(
 ) -> Result<Ran, Failure> {
     // What leaves its parent behind becomes a child of this process, and can be waited for.
     let _older_kernel = set_child_subreaper(Some(rustix::process::getpid()));
+    as_started(&mut command);
     let (relay, begin) = (Relay::catch(), Instant::now());
     let child = match beside.watching {
         Some(watching) => watching.with(|| command.spawn()),
@@ -61,6 +63,7 @@ pub(super) struct Beside<'a> {
     pub(super) watching: &'a mut Option<Watching>,
     pub(super) looks: &'a mut Looks,
     pub(super) ready: &'a mut Ready,
+    pub(super) others: Others,
 }
 
 impl Beside<'_> {
@@ -72,6 +75,7 @@ impl Beside<'_> {
         let slow = if self.watching.is_some() { LOOK } else { SLOW_LOOK };
         let next = self.looks.look().min(slow);
         self.ready.look();
+        self.others.look();
         next
     }
 }

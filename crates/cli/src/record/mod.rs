@@ -12,8 +12,9 @@ use crate::with::Policies;
 use attach::attach;
 use clap::{Args, ValueEnum};
 use convoy_host::{Surroundings, describe_host};
+use convoy_record::bound::Others;
 use convoy_record::bpf::Watching;
-use convoy_record::place::Place;
+use convoy_record::place::{Place, programs_lost};
 use convoy_record::ready::Ready;
 use convoy_record::{
     CONTENDED, DIRECTORY, Looks, ONLY_SAMPLES, Program, Record, RecordError, Sampling, VERSION,
@@ -184,7 +185,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let before = Surroundings::now();
     let mut looks = Looks::at(place.files()).with(sampling);
     let mut ready = Ready::at(place.files());
-    let mut beside = Beside { watching: &mut watching, looks: &mut looks, ready: &mut ready };
+    let others = Others::at(place.files());
+    let mut beside =
+        Beside { watching: &mut watching, looks: &mut looks, ready: &mut ready, others };
     let ran = execute(command, args, &mut beside)?;
     // From here on the program has run: whatever fails, its exit code is that of this command.
     let mut processes = raw::read_with(place.files(), &mut looks).unwrap_or_else(|error| {
@@ -194,7 +197,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     ready.finish(&mut processes);
     describe(&mut program, &ran, &processes);
     program.disturbance = before.since(program.cpu_s);
-    unseen.extend(unseen::not_seen(&processes, ran.usage.switches, watching.is_some()));
+    program.programs_lost = programs_lost(place.files());
+    let seen = (ran.usage.switches, watching.is_some());
+    unseen.extend(unseen::not_seen(&processes, program.programs_lost, seen));
     if let Some(watching) = watching {
         unseen.extend(watching.finish(&mut processes));
     }

@@ -5,7 +5,7 @@ use super::{RecordArgs, unseen};
 use crate::fail::Failure;
 use crate::keep::warn;
 use convoy_host::describe_host;
-use convoy_record::place::{self, Left};
+use convoy_record::place::{self, Left, programs_lost};
 use convoy_record::{Program, Record, VERSION, raw};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -70,13 +70,14 @@ fn keep_left(args: &RecordArgs, left: Left) -> bool {
         cpus: host.cpus,
         cpu_model: host.cpu,
         kernel: host.kernel,
+        programs_lost: programs_lost(left.files()),
         ..program
     };
     let mut sentences = vec![format!(
         "The recorder was killed; this was recovered from {}: what the kernel saw is lost.",
         left.path().display()
     )];
-    sentences.extend(unseen::not_seen(&processes, 0, false));
+    sentences.extend(unseen::not_seen(&processes, program.programs_lost, (0, false)));
     let record = Record { recorded: VERSION, program, processes, unseen: sentences };
     if keep(args, &record) {
         left.remove();

@@ -39,11 +39,15 @@ fn is_real_time() -> bool {
 }
 
 /// What the record does not hold, in sentences.
-pub(super) fn not_seen(processes: &[Process], switches: u64, is_watched: bool) -> Vec<String> {
+pub(super) fn not_seen(
+    processes: &[Process],
+    programs_lost: [u64; 4],
+    (switches, is_watched): (u64, bool),
+) -> Vec<String> {
     /// Switches that need no explanation: those of starting and of output.
     const FEW: u64 = 1000;
     let mut all = Vec::new();
-    if processes.is_empty() && !is_watched {
+    if processes.is_empty() && programs_lost == [0; 4] && !is_watched {
         all.push(
             "No process took the recorder in: a script without programs of its own, or a program \
              with more rights than its user."
@@ -53,6 +57,7 @@ pub(super) fn not_seen(processes: &[Process], switches: u64, is_watched: bool) -
     let sum = |of: fn(&Process) -> u64| processes.iter().map(of).sum::<u64>();
     all.extend(without_room(processes));
     all.extend(without_object(processes, is_watched));
+    all.extend(programs(programs_lost));
     let lost = sum(|one| one.acquisitions_lost);
     if lost > 0 {
         all.push(format!(
@@ -183,15 +188,31 @@ fn without_room(processes: &[Process]) -> Vec<String> {
     all
 }
 
+const NO_ROOM: &str =
+    "there was no room in the directory of the recording (--buffer DIR, --buffer-size)";
+const NO_WAY: &str = "the directory of the recording cannot be opened from there (another root)";
+const LIMITED: &str =
+    "no file of 230 MB may be opened, written or mapped there (ulimit -n, -f, -v)";
+
+/// Programs that were started and not recorded, in sentences by reason.
+fn programs(lost: [u64; 4]) -> impl Iterator<Item = String> {
+    let filtered = "their system calls were limited before they started (seccomp, PR_SET_TSC)";
+    let all = lost.into_iter().zip([NO_ROOM, NO_WAY, LIMITED, filtered]);
+    all.filter(|(count, _)| *count > 0).map(|(count, why)| match count {
+        1 => format!("A program that was started was not recorded: {why}."),
+        _ => format!("{count} programs that were started were not recorded: {why}."),
+    })
+}
+
 /// Processes that were forked and not recorded, in sentences by reason.
 fn without_children(free: &[&Process], sandboxed: &[&Process]) -> Vec<String> {
     let [room, place, limit] = children(free);
     let barred = children(sandboxed).iter().sum();
     let mut all = Vec::new();
     for (count, why) in [
-        (room, "there was no room in the directory of the recording (--buffer DIR, --buffer-size)"),
-        (place, "the directory of the recording cannot be opened from there (another root)"),
-        (limit, "no file of 230 MB may be opened, written or mapped there (ulimit -n, -f, -v)"),
+        (room, NO_ROOM),
+        (place, NO_WAY),
+        (limit, LIMITED),
         (barred, "its parent had limited its system calls"),
     ] {
         if count > 0 {

@@ -237,3 +237,24 @@ fn the_table_and_the_dry_run_are_for_people() {
     assert_eq!(dry["commits"], 19);
     assert!(dry["expected"][0]["runs"].as_f64() < dry["expected"][3]["runs"].as_f64(), "{dry}");
 }
+
+#[test]
+fn subjects_of_commits_control_no_terminal() {
+    let mut repo = Repo::new("subjects");
+    let mut last = None;
+    for number in 1..=6 {
+        let (level, note) = (if number < 4 { "100" } else { "120" }, format!("{number}"));
+        let subject = format!("step {number} \u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m");
+        let files = [("level", level), ("note", &*note)];
+        last = Some(repo.commit(last.as_slice(), &subject, &files));
+    }
+    let repo = repo.make();
+    let args = ["--good", repo.id(1), "--bad", repo.id(6)];
+    let output = ends(repo.bisect(&[&args[..], &VALUE, &["--", NOISY]].concat()), FINDING);
+    for text in [&output.stdout, &output.stderr] {
+        let text = String::from_utf8_lossy(text);
+        let controls = |c: char| c.is_control() && !"\n\t\r".contains(c);
+        assert!(!text.contains(controls), "{text:?}");
+    }
+    assert!(String::from_utf8_lossy(&output.stdout).contains("step 4"), "{output:?}");
+}

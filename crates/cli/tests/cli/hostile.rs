@@ -142,5 +142,66 @@ fn a_cell_of_a_sweep_that_changed_is_not_believed() {
     let output = run(&words);
     assert!(stderr(&output).contains("its checksum is another one"), "{output:?}");
     assert_ne!(code(&output), Some(0), "{output:?}");
+    // Neither is a cell that has no end, or a writer that never comes.
+    std::fs::remove_file(&cell).expect("it goes away");
+    assert!(Command::new("mkfifo").arg(&cell).status().expect("mkfifo").success());
+    let pipe = run(&words);
+    std::fs::remove_file(&cell).expect("it goes away");
+    std::os::unix::fs::symlink("/dev/zero", &cell).expect("a link");
+    for output in [pipe, run(&words)] {
+        assert!(stderr(&output).lines().count() > 0, "{output:?}");
+        assert_ne!(code(&output), None, "{output:?}");
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+/// Whether text would control a terminal.
+fn controls(text: &str) -> bool {
+    text.contains(|c: char| c.is_control() && !"\n\t".contains(c) || c == '\u{202e}')
+}
+
+#[test]
+fn names_in_imports_are_as_long_and_odd_as_their_files_have_them() {
+    let place = directory("hostile-imports");
+    let long = "x".repeat(70_000);
+    let mut count = 0;
+    for entry in std::fs::read_dir("../record/tests/imports").expect("samples").flatten() {
+        let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named = words.filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic()));
+        let mut names: Vec<&str> = named.filter(|word| word.len() > 6).collect();
+        names.sort_unstable();
+        names.dedup();
+        let path = place.join(entry.file_name());
+        for (index, name) in names.iter().enumerate().filter(|(index, _)| index % 4 == 0) {
+            let new = if index % 8 == 0 { &*long } else { "\u{1b}[31mred\u{9b}\u{202e}" };
+            std::fs::write(&path, text.replace(name, new)).expect("written");
+            let output = run(&["explain", path.to_str().expect("UTF-8")]);
+            let messages = stderr(&output);
+            assert!([Some(0), Some(2)].contains(&code(&output)), "{name}: {messages}");
+            assert!(!messages.contains("panicked"), "{name}: {messages}");
+            assert!(!controls(&stdout(&output)) && !controls(&messages), "{name}: {output:?}");
+            count += 1;
+        }
+    }
+    assert!(count > 20, "{count}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn names_of_sides_control_no_terminal() {
+    let place = directory("hostile-sides");
+    let store = place.join("runs.sqlite3");
+    let red = "\u{1b}[31mred\u{7}";
+    let compare = ["compare", "-r", "4", "-n", red, "-n", "b", "--metric-regex", "1"];
+    let commands = ["echo 1 # \u{1b}]0;owned\u{7}", "echo 1"];
+    for words in
+        [[&compare[..], &commands].concat(), vec!["runs", "list"], vec!["runs", "show", "1"]]
+    {
+        let output = convoy(&words).env("CONVOY_STORE", &store).output().expect("it starts");
+        assert_eq!(code(&output), Some(0), "{words:?}: {output:?}");
+        let text = stdout(&output) + &stderr(&output);
+        assert!(!controls(&text.replace('\r', "")), "{words:?}: {text:?}");
+    }
     std::fs::remove_dir_all(place).expect("it goes away");
 }

@@ -7,6 +7,7 @@ mod check;
 mod common;
 mod compare;
 mod explain;
+mod hardship;
 mod hostile;
 mod json;
 mod laws;

@@ -158,6 +158,14 @@ fn call<T: Attribute>(command: libc::c_int, attribute: &mut T) -> io::Result<Raw
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as RawFd) }
 }
 
+/// Tries the call in a child where a filter of system calls may end the process.
+///
+/// # Errors
+/// The filter does.
+pub fn check() -> io::Result<()> {
+    super::filter::check(libc::SYS_bpf, "bpf(2)")
+}
+
 /// The descriptor that a command has returned.
 fn owned(descriptor: RawFd) -> OwnedFd {
     // SAFETY: The kernel has just made it for this process, and nobody else knows it.

@@ -129,6 +129,7 @@ impl Watching {
         if cfg!(not(target_arch = "x86_64")) {
             return Err(BpfError::Missing("another kind of machine".to_owned()));
         }
+        convoy_host::bpf::check().map_err(|error| BpfError::Missing(error.to_string()))?;
         let tables = Tables::new().map_err(refused)?;
         let types = std::fs::read(btf::FILE);
         let types = types.map_err(|error| BpfError::Missing(format!("{}: {error}", btf::FILE)))?;
