@@ -301,9 +301,18 @@ fn what_a_killed_recorder_leaves_is_recovered() {
     let words = ["record", "--kernel", "off", "--buffer", buffer, "--", &program, "goeson"];
     let mut command = with_default_signals(&convoy(&words));
     let mut child = command.spawn().expect("it starts");
-    let there = |_| std::fs::read_dir(buffer).expect("it is there").count() > 0;
-    wait_until(&mut child, there);
-    std::thread::sleep(std::time::Duration::from_millis(300)); // Until the program has locked.
+    // Until the program has begun its file, which has a page then: from there on it records alone.
+    let entries = |at: &Path| {
+        let entries = std::fs::read_dir(at).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let files = || entries(Path::new(buffer)).into_iter().flat_map(|at| entries(&at));
+    let begun = |file: PathBuf| {
+        let found = std::fs::metadata(&file);
+        found.is_ok_and(|found| std::os::unix::fs::MetadataExt::blocks(&found) > 0)
+            && !file.ends_with("budget")
+    };
+    wait_until(&mut child, |_| files().any(|at| entries(&at).into_iter().any(begun)));
     child.kill().expect("killed");
     child.wait().expect("it is dead");
     let left = || std::fs::read_dir(buffer).expect("it is there").count();
