@@ -830,14 +830,18 @@ int main(int c, char **v)
     }
 
     IS("stopcont") {
-        pid_t me = getpid();
-        if (!fork()) {
-            usleep(200000);
-            kill(me, SIGCONT);
+        pid_t me = getpid(), child = fork();
+        if (!child) {
+            /* Again and again: the first signal may be too early. */
+            while (getppid() == me) {
+                usleep(200000);
+                kill(me, SIGCONT);
+            }
             _exit(0);
         }
         raise(SIGSTOP);
         work(2);
+        kill(child, SIGKILL);
         wait(0);
         return 0;
     }
