@@ -1,13 +1,12 @@
-//! The file that a recorded process writes through a shared mapping: words of 64 bits, so that one
-//! index means the same to the recorder and to the reader.
+//! The file that a recorded process writes through a shared mapping: words of 64 bits, the same
+//! index for recorder and reader.
 //!
 //! ```text
 //! header | locks with waiters | memory map | call stacks | edges | one slot a thread
 //!        | the first keys of each slot | details of (lock, call site) | traces | waits
 //! ```
-//!
-//! The file is as long as it can become and sparse: only what was used takes space. Times are
-//! ticks of the time stamp counter; two readings of it beside the monotonic clock price a tick.
+//! The file has its greatest length and is sparse: only used parts take space. Times are ticks of
+//! the time stamp counter; two readings of it and of the monotonic clock give the length of a tick.
 
 #[path = "layout_programs.rs"]
 mod programs;
