@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::closing::ClosingLines;
 use crate::mutants::{Ended, ended};
+use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, built, cargo, run as show, run_filtered, shown};
-use crate::{Outcome, golden, tidy};
+use crate::{golden, tidy};
 
 /// Features with code of this workspace. Not `peers` of `convoy-mm`: building other allocators
 /// takes minutes.

@@ -20,7 +20,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::stage::{Ending, built, cargo, run as show};
 
 /// What to do with the output of a case.

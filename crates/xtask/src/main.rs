@@ -12,9 +12,11 @@
 mod ci;
 mod closing;
 mod dist;
+mod fuzz;
 mod golden;
 mod mutants;
 mod nightly;
+mod outcome;
 mod peers;
 mod pictures;
 mod predictions;
@@ -24,6 +26,8 @@ mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use outcome::Outcome;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
@@ -49,32 +53,6 @@ usage: cargo xtask COMMAND
                     installs and uses them where there is nothing but glibc, or in the system DIR
   dist crates       packs the crates for the registry and uses them outside this tree
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
-
-/// The result of a developer command; docs/exit-codes.md lists the codes.
-enum Outcome {
-    Done,
-    Finding,
-    Usage,
-}
-
-impl Outcome {
-    /// The same as the ending of a stage.
-    fn ending(&self) -> stage::Ending {
-        match self {
-            Outcome::Done => stage::Ending::Passed,
-            Outcome::Finding | Outcome::Usage => stage::Ending::Failed,
-        }
-    }
-}
-
-impl From<stage::Ending> for Outcome {
-    fn from(ending: stage::Ending) -> Self {
-        match ending {
-            stage::Ending::Passed => Outcome::Done,
-            _ => Outcome::Finding,
-        }
-    }
-}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -106,7 +84,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["mutants", wanted @ ..] if !wanted.iter().any(|word| word.starts_with('-')) => {
             mutants::run(root, wanted)
         }
-        ["fuzz", rest @ ..] => Ok(fuzz(root, rest)?.into()),
+        ["fuzz", rest @ ..] => Ok(fuzz::run(root, rest)?.into()),
         ["peers"] => peers::run(root, false),
         ["peers", "--json"] => peers::run(root, true),
         ["pictures"] => Ok(pictures::run(root, None)?.into()),
@@ -126,12 +104,6 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
 fn usage() -> Outcome {
     eprintln!("{USAGE}");
     Outcome::Usage
-}
-
-/// The readers of files against made-up inputs, as [`USAGE`] has the arguments.
-fn fuzz(root: &Path, arguments: &[&str]) -> anyhow::Result<stage::Ending> {
-    let run = ["run", "--quiet", "--package", "convoy-fuzz", "--"];
-    stage::run(stage::cargo(root, &run).args(arguments))
 }
 
 /// Measures the effect and the gain of running ahead, on loads and on paths of the kernel: an

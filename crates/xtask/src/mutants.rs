@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::stage::{self, Ending};
 use crate::tidy::files;
 

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, built, cargo, run as show};
-use crate::{Outcome, dist, fuzz, golden, mutants, races};
+use crate::{dist, fuzz, golden, mutants, races};
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
 const BUDGET: &str = "100";
@@ -116,7 +117,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     // Other inputs every time; the seed is printed.
     let seed = std::process::id().to_string();
     let hour = ["--seconds", "3600", "--seed", &seed];
-    pipeline.stage("fuzz", || fuzz(root, &hour));
+    pipeline.stage("fuzz", || fuzz::run(root, &hour));
     pipeline.stage("mutants", || Ok(mutants::run(root, &[])?.ending()));
     pipeline.stage("cargo-mutants", || mutants::generated(root));
     pipeline.stage("golden", || Ok(golden::run(root, golden::Mode::Compare)?.ending()));

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use serde_json::json;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::stage::cargo;
 
 const TASKS: u32 = 2000;

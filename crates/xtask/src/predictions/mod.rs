@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::peers::output;
 use crate::stage::cargo;
 use page::Lines;
@@ -24,8 +24,6 @@ const ROUNDS: usize = 3;
 /// CPUs that other programs may use while a row is measured before it is left out of the medians:
 /// as in `crates/workload/src/disturbance.rs`.
 const QUIET_CPUS: f64 = 0.15;
-/// Length of a run, milliseconds.
-const RUN_MS: &str = "400";
 /// Numbers of threads, unless others are asked for; the third one, or the last, is predicted from
 /// the first one too.
 const THREADS: [u32; 3] = [4, 16, 64];

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::RUN_MS;
+/// Length of a run, milliseconds.
+const RUN_MS: &str = "400";
 
 /// A program, recorded under the first of its locks.
 pub(super) struct Program {

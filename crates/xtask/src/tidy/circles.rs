@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::finding::{Finding, Findings};
 use super::names::Names;
 use super::source::Source;
-use super::{Finding, Findings};
 
 /// Edges that a finding lists.
 const EDGES: usize = 12;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, Findings};
+use super::finding::{Finding, Findings};
 
 /// Beginnings of the first paragraph of a page in `docs`.
 const KINDS: &[&str] = &["**Tutorial.**", "**How-to.**", "**Reference.**", "**Explanation.**"];

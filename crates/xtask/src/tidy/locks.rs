@@ -1,7 +1,8 @@
 //! Rules for `crates/sync`: file cards, and a reason for every memory ordering.
 
+use super::config::Config;
+use super::finding::Findings;
 use super::source::{Source, words};
-use super::{Config, Findings};
 
 /// The sections of a lock's file card, in their order.
 const CARD: &[&str] = &[

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use toml::Table;
 
-use super::{Finding, Findings};
+use super::finding::{Finding, Findings};
 
 /// The crates of this workspace that a crate may depend on: the table of ARCHITECTURE.md. Nothing
 /// else may.

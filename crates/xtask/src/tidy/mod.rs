@@ -5,8 +5,10 @@
 //! in `tidy.toml` at the root.
 
 mod circles;
+mod config;
 mod docs;
 pub(crate) mod files;
+mod finding;
 mod locks;
 mod manifests;
 mod names;
@@ -16,74 +18,13 @@ mod source;
 mod text;
 mod wrap;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use serde::Deserialize;
 
-use crate::Outcome;
-
-/// One broken rule at one place.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
-    pub(crate) file: String,
-    /// From 1.
-    pub(crate) line: usize,
-    pub(crate) rule: &'static str,
-    pub(crate) cure: String,
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}: {}: {}", self.file, self.line, self.rule, self.cure)
-    }
-}
-
-/// Collects the findings of one file.
-pub(crate) struct Findings<'a> {
-    file: &'a str,
-    list: Vec<Finding>,
-}
-
-impl<'a> Findings<'a> {
-    pub(crate) fn new(file: &'a str) -> Self {
-        Self { file, list: Vec::new() }
-    }
-
-    /// Adds a finding; `index` is the line from 0.
-    pub(crate) fn add(&mut self, index: usize, rule: &'static str, cure: impl Into<String>) {
-        let (file, line) = (self.file.to_owned(), index + 1);
-        self.list.push(Finding { file, line, rule, cure: cure.into() });
-    }
-}
-
-/// `tidy.toml`: facts and exceptions, each with its reason as a comment there.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Config {
-    /// Figures of the published tables; they belong into `experiments/` and nowhere else.
-    pub(crate) published_figures: Vec<String>,
-    /// Prefixes of the paths that may contain `unsafe`.
-    pub(crate) unsafe_places: Vec<String>,
-    /// Modules of `crates/sync/src` that are not locks and do not need a file card.
-    pub(crate) not_locks: Vec<String>,
-    /// Binary files.
-    #[serde(default)]
-    pub(crate) binary_files: Vec<String>,
-    /// Files that may be longer than the limit, with their own limit. A ratchet: only downwards.
-    #[serde(default)]
-    pub(crate) long_files: BTreeMap<String, usize>,
-    /// Functions (`path::name`) that may be longer than the limit, with their own limit.
-    #[serde(default)]
-    pub(crate) long_functions: BTreeMap<String, usize>,
-    /// Files in import circles, by crate. A ratchet: only downwards.
-    #[serde(default)]
-    pub(crate) circles: BTreeMap<String, usize>,
-    /// Phrases to avoid, and their largest rate by directory. A ratchet: only downwards.
-    #[serde(default)]
-    pub(crate) prose: prose::Prose,
-}
+use crate::outcome::Outcome;
+use config::Config;
+use finding::{Finding, Findings};
 
 /// Prints every finding in the tree at `root`.
 pub(crate) fn run(root: &Path) -> anyhow::Result<Outcome> {

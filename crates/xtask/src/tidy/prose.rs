@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::finding::{Finding, Findings};
 use super::source::Source;
-use super::{Finding, Findings};
 
 /// A limit that exceeds the rate by more than this is reported as stale.
 const SLACK: f64 = 8.0;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::config::Config;
+use super::finding::{Finding, Findings};
 use super::source::{Source, words};
-use super::{Config, Finding, Findings};
 
 const FILE_LINES: usize = 500;
 const FUNCTION_LINES: usize = 70;

@@ -1,6 +1,6 @@
 //! Rules for every text file.
 
-use super::Findings;
+use super::finding::Findings;
 
 pub(crate) const COLUMNS: usize = 100;
 

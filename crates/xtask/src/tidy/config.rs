@@ -1,0 +1,34 @@
+//! `tidy.toml`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::prose::Prose;
+
+/// Facts and exceptions, each with its reason as a comment there.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Figures of the published tables; they belong into `experiments/` and nowhere else.
+    pub(crate) published_figures: Vec<String>,
+    /// Prefixes of the paths that may contain `unsafe`.
+    pub(crate) unsafe_places: Vec<String>,
+    /// Modules of `crates/sync/src` that are not locks and do not need a file card.
+    pub(crate) not_locks: Vec<String>,
+    /// Binary files.
+    #[serde(default)]
+    pub(crate) binary_files: Vec<String>,
+    /// Files that may be longer than the limit, with their own limit. A ratchet: only downwards.
+    #[serde(default)]
+    pub(crate) long_files: BTreeMap<String, usize>,
+    /// Functions (`path::name`) that may be longer than the limit, with their own limit.
+    #[serde(default)]
+    pub(crate) long_functions: BTreeMap<String, usize>,
+    /// Files in import circles, by crate. A ratchet: only downwards.
+    #[serde(default)]
+    pub(crate) circles: BTreeMap<String, usize>,
+    /// Phrases to avoid, and their largest rate by directory. A ratchet: only downwards.
+    #[serde(default)]
+    pub(crate) prose: Prose,
+}
