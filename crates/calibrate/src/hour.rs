@@ -8,7 +8,8 @@ use std::time::Duration;
 use convoy_host::clock;
 use convoy_machine::Guest;
 
-use crate::machine::{A_THREAD, INTERRUPT_NS, MachineError};
+use crate::machine::INTERRUPT_NS;
+use crate::probe::{A_THREAD, MachineError};
 pub use crate::wakeups::Quartiles;
 use crate::wakeups::{threads, wakeups};
 

@@ -7,6 +7,7 @@
 mod calls;
 pub mod hour;
 pub mod machine;
+mod probe;
 mod sched;
 pub mod units;
 mod wakeups;

@@ -6,21 +6,19 @@
 
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{Scope, ScopedJoinHandle};
-use std::time::Instant;
-
-use rustix::thread::CpuSet;
 
 use crate::calls::{self, CallsError, Cost, KERNEL};
+use crate::probe::{least, pin, read, start};
 use crate::sched;
 use crate::units::speed_beside;
 use crate::wakeups::{self, Threads, WAKEUPS, Wakeups};
 use convoy_host::clock;
 use convoy_host::describe_host;
 use convoy_workload::calibration::Calibration;
+
+pub use crate::probe::MachineError;
 
 /// Batches of one measurement.
 const BATCHES: usize = 400;
@@ -35,61 +33,6 @@ const GETPPID_NS: f64 = 103.0;
 const GUEST_SEND_NS: f64 = 1000.0;
 /// The largest chain of loads that is built, in bytes.
 const CHAIN_MAX: usize = 1 << 30;
-
-/// Why this machine cannot be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum MachineError {
-    /// A system call failed.
-    #[error("cannot measure {what}: {source}")]
-    Call {
-        /// The quantity to be measured.
-        what: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// Other programs used the CPUs.
-    #[error("other programs use the CPUs, so that nothing could be measured in {0} s")]
-    Busy(u64),
-    /// The units of user-mode work cannot be measured.
-    #[error(transparent)]
-    Units(#[from] crate::units::CalibrateError),
-    /// System calls cannot be measured.
-    #[error(transparent)]
-    Calls(#[from] calls::CallsError),
-}
-
-fn call<T>(what: &'static str, result: rustix::io::Result<T>) -> Result<T, MachineError> {
-    result.map_err(|errno| MachineError::Call { what, source: errno.into() })
-}
-
-/// Why a thread could not be started.
-pub(crate) const A_THREAD: &str =
-    "with a thread more than this process may have (ulimit -u, pids.max)";
-
-/// Starts a thread that ends with `scope`.
-pub(crate) fn start<'scope, T: Send + 'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    body: impl FnOnce() -> T + Send + 'scope,
-) -> Result<ScopedJoinHandle<'scope, T>, MachineError> {
-    let started = std::thread::Builder::new().spawn_scoped(scope, body);
-    started.map_err(|source| MachineError::Call { what: A_THREAD, source })
-}
-
-pub(crate) fn pin(cpu: usize) -> Result<(), MachineError> {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    call("pinning to a CPU", rustix::thread::sched_setaffinity(None, &set))
-}
-
-/// Least nanoseconds of one of `each` things that `batch` does.
-pub(crate) fn least(batches: usize, each: u64, mut batch: impl FnMut()) -> f64 {
-    let sample = |_| {
-        let start = Instant::now();
-        batch();
-        start.elapsed().as_nanos() as f64 / each as f64
-    };
-    (0..batches).map(sample).fold(f64::MAX, f64::min)
-}
 
 /// Returns the nanoseconds of a load that depends on the previous load, in a random cycle of
 /// `bytes`.
@@ -185,10 +128,6 @@ struct Cache {
     bytes: usize,
     ways: usize,
     cpus: usize,
-}
-
-pub(crate) fn read(path: &str) -> Option<String> {
-    Some(std::fs::read_to_string(Path::new(path)).ok()?.trim().to_owned())
 }
 
 /// CPUs in a list such as `0-3,8`.

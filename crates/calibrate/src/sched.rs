@@ -1,7 +1,7 @@
 //! Measures the costs of this machine's scheduler: a pass, a wakeup, and a switch to a thread with
 //! cold caches; and the time for which a hypervisor polls before it stops an idle CPU.
 
-use crate::machine::{MachineError, read};
+use crate::probe::{MachineError, read};
 use crate::wakeups::{Threads, ring};
 
 /// Memory operations of one pass of `schedule` and of one wakeup of the virtual kernel, which are

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use convoy_sync::{Native, Platform, Sleep};
 
-use crate::machine::{MachineError, least, pin, start};
+use crate::probe::{MachineError, least, pin, start};
 use convoy_host::clock::monotonic_ns;
 
 /// Repetitions of one batch: some ten microseconds.

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use convoy_workload::Errno;
 
-use super::limits::Shortage;
 use convoy_workload::jobs::JobError;
 use convoy_workload::record::Cause;
 use convoy_workload::users::counted;
@@ -20,6 +19,20 @@ pub struct At {
     pub call: Option<String>,
     /// The error.
     pub errno: Option<Errno>,
+}
+
+/// A limit that is too low.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} needs {need}, has {have} ({cure})")]
+pub struct Shortage {
+    /// What there is too little of.
+    pub what: &'static str,
+    /// The users' requirement.
+    pub need: u64,
+    /// What there is.
+    pub have: u64,
+    /// The command that cures it.
+    pub cure: String,
 }
 
 /// Why a run on the host ended without a result.
@@ -90,7 +103,7 @@ pub enum HostError {
         source: JobError,
     },
     /// A command around the measured window failed.
-    #[error("the command of {name} ended with status {status}; mend it or leave it out")]
+    #[error("the command of {name} ended with status {status}; correct it or leave it out")]
     Hook {
         /// The flag.
         name: &'static str,

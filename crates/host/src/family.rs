@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Runs `line` until it exits or times out, and kills all its descendants; the caller must not have
 /// other children. Returns `None` after a timeout.
 pub(super) fn run(line: &ShellLine<'_>) -> Sys<Option<Exit>> {
-    // What the command leaves behind comes to this process, and not to the supervisor.
+    // Orphans of the command become children of this process, not of the supervisor.
     adopt(true)?;
     let mut shell = Command::new("/bin/sh");
     shell.arg0("sh").args(["-c", line.line]).current_dir(line.directory);
@@ -65,7 +65,7 @@ fn wait_for(pid: i32, timeout: Duration) -> bool {
                 };
                 let _woken = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&left));
             }
-            // Kernels before 5.3 have no such descriptor.
+            // Kernels before 5.3 do not have such descriptors.
             Err(_) => std::thread::sleep(PAUSE),
         }
     }

@@ -1,6 +1,6 @@
 //! Commands around the measured window.
 
-use super::supervisor::Stop;
+use super::stop::Stop;
 
 /// Commands that a shell runs around the measured window of each execution, for profilers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::error::Shortage;
 use crate::groups::{Group, groups, statistic};
 use crate::workdir;
 use convoy_workload::fixture;
@@ -35,20 +36,6 @@ const FIXTURE_NAMES: u64 =
 
 /// Memory of run control, KB: program, supervisor, anchor, the table of results.
 const OWN_KB: u64 = 8192;
-
-/// A limit that is too low.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} needs {need}, has {have} ({cure})")]
-pub struct Shortage {
-    /// What there is too little of.
-    pub what: &'static str,
-    /// The users' requirement.
-    pub need: u64,
-    /// What there is.
-    pub have: u64,
-    /// The command that cures it.
-    pub cure: String,
-}
 
 /// Requirements of a load point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +137,7 @@ fn files_and_ports(need: &Need<'_>, have: &Have, found: &mut Vec<Shortage>) {
     let files = users * OPEN_FILES + own;
     lack(found, "open files", files, have.files, |n| format!("sysctl -w fs.file-max={}", 2 * n));
     if need.runs(&["tcp_test", "udp_test"]) {
-        // One of the pair has a port of its own; TCP's listener has one, too.
+        // One of the pair has a separate port; TCP's listener has one, too.
         let ports = have.ports.map(|(first, last)| (last + 1).saturating_sub(first));
         let cure = |_| "sysctl -w net.ipv4.ip_local_port_range='1024 65535'".to_owned();
         lack(found, "ports", users * 2, ports, cure);
@@ -306,7 +293,7 @@ const MEMORY: Controller = Controller {
     name: "memory",
     second: ["memory.max", "memory.current"],
     first: ["memory.limit_in_bytes", "memory.usage_in_bytes"],
-    // Pages of files; those of a tmpfs are not among them.
+    // Pages of files, without files of a tmpfs.
     reclaimable: [&["active_file", "inactive_file"], &["total_active_file", "total_inactive_file"]],
 };
 

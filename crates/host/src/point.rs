@@ -54,7 +54,7 @@ pub(super) fn run_plan(
 /// to be used again.
 fn wait_for(pid: i32, count: impl FnMut()) {
     let Some(id) = Pid::from_raw(pid) else { return };
-    // Kernels before 5.3 have no such descriptor: then nobody counts.
+    // Kernels before 5.3 do not have such descriptors: then nothing is counted.
     if let Ok(descriptor) = process::pidfd_open(id, PidfdFlags::empty()) {
         count_until_ended(&descriptor, count);
     }

@@ -64,7 +64,8 @@ impl Looks {
             return true;
         }
         let short = self.real_s < rule.min_duration.as_secs_f64();
-        // The time asked for is a wish of its own; the cap is one of the precision.
+        // The requested time and the requested precision are separate; the cap belongs to the
+        // precision.
         short || (count < rule.most && self.is_precise(rule) == Some(false))
     }
 

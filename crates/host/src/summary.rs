@@ -56,7 +56,7 @@ impl Execution {
         let mut begins: Vec<f64> =
             board.slots().filter_map(|slot| slot.begun_ns()).map(since).collect();
         begins.sort_by(f64::total_cmp);
-        // Of a shorter run nobody may do some of the jobs.
+        // In a shorter run, some of the jobs may not be executed at all.
         let done = jobs.iter().filter(|(job, _)| board.knows(*job));
         let jobs: Vec<JobSum> = done.map(|(job, _)| JobSum::new(board, *job)).collect();
         let done: u64 = jobs.iter().map(|job| job.runs - job.failures).sum();

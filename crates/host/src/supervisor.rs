@@ -1,7 +1,7 @@
 //! The process that runs one load point.
 //!
 //! ```text
-//! convoy ── supervisor ── anchor            (its process group is that of the users)
+//! convoy ── supervisor ── anchor            (its process group is the users')
 //!                      ├─ user 0 ── children of its jobs
 //!                      └─ user N−1
 //! ```
@@ -15,8 +15,8 @@
 //! *Start barrier.* Two pipes. A user writes nothing: it closes its end of the *ready* pipe, and
 //! the supervisor reads the end of file when all have (a user that dies closes it too). Then the
 //! supervisor stamps the start and closes its end of the *gate*, on which all users block in
-//! `read`: each gets the end of file whether it was already waiting or comes later. Wakeups cannot
-//! be lost, and there is no polling.
+//! `read`: each gets the end of file whether it was already waiting or arrives later. Wakeups
+//! cannot be lost, and there is no polling.
 //!
 //! *Death of the parents.* The supervisor gets SIGTERM when the process that started it dies,
 //! removes everything including the work directory, and ends; users are killed when the supervisor
@@ -40,6 +40,7 @@ use super::family;
 use super::hooks::Hooks;
 use super::inject::Fault;
 use super::kernel::Host;
+use super::stop::Stop;
 use super::sys::{self, Ended, Forked};
 use super::workdir::{USERS_FILE, remove_tree};
 use crate::clock;
@@ -120,17 +121,6 @@ impl Outcome {
         let told = board.get(Head::Outcome);
         all.into_iter().find(|outcome| *outcome as u64 == told).unwrap_or(Self::Unknown)
     }
-}
-
-/// Why a load point ended early.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    Interrupted,
-    Prepare(JobError),
-    Fork { user: u32, errno: Errno },
-    Limit { user: u32 },
-    System { call: &'static str, errno: Errno },
-    Hook { name: &'static str, status: i32 },
 }
 
 /// Runs the load point in the calling process, a fresh child of `parent`; stores the outcome in the
@@ -229,7 +219,7 @@ impl Barrier {
 
 impl<'a> Supervisor<'a> {
     fn new(plan: &'a Plan, board: &'a Rc<Board>, parent: Option<Pid>) -> Result<Self, Stop> {
-        // A group of its own: the terminal's interrupt reaches only the process that started it,
+        // A separate group: the terminal's interrupt reaches only the process that started it,
         // which passes it on.
         named("setpgid", process::setpgid(None, None))?;
         named("prctl", process::set_parent_process_death_signal(Some(Signal::TERM)))?;
@@ -277,7 +267,7 @@ impl<'a> Supervisor<'a> {
     fn leave_word(&self) {
         let pids: Vec<String> = self.users.keys().map(ToString::to_string).collect();
         let path = Path::new(&self.plan.directories[0]).join(USERS_FILE);
-        // Where there is no room for it, the jobs will tell.
+        // If there is no room for it, the jobs report it.
         let _best_effort = std::fs::write(path, pids.join("\n"));
     }
 
@@ -296,7 +286,7 @@ impl<'a> Supervisor<'a> {
             }
             Forked::Parent(pid) => {
                 let anchor = Pid::from_raw(pid).ok_or(Stop::Interrupted)?;
-                // Both sides set the group: whoever comes first, it exists before the first user.
+                // Both sides set the group, so that it exists before the first user.
                 let _child_was_first = process::setpgid(Some(anchor), Some(anchor));
                 self.anchor = Some(anchor);
                 self.board.set(Head::Group, pid as u64);
@@ -444,7 +434,7 @@ fn run_user(
         // A CPU that went offline since: the user runs unbound rather than not at all.
         let _unbound = rustix::thread::sched_setaffinity(None, &set);
     }
-    // Where memory runs out the kernel ends a user, and what runs it lives to say so.
+    // If memory runs out, the kernel kills a user, and its supervisor lives to report it.
     let _where_it_is_allowed = std::fs::write("/proc/self/oom_score_adj", "1000");
     barrier.pass();
     let slot = board.slot(user);

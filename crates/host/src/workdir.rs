@@ -151,7 +151,7 @@ fn fresh(parent: &Path) -> std::io::Result<(PathBuf, Option<OwnedFd>)> {
     if parent.to_str().is_none() {
         return Err(std::io::Error::other("its name is not UTF-8"));
     }
-    // While the parent is locked, nobody takes the new directory for an abandoned one.
+    // While the parent is locked, the new directory is not mistaken for an abandoned one.
     let _guard = lock(parent);
     for _ in 0..NAMES {
         // Ordering: only uniqueness counts.
@@ -185,7 +185,8 @@ pub(super) fn remove_abandoned(parents: &[PathBuf]) -> usize {
 }
 
 fn remove_abandoned_in(parent: &Path) -> usize {
-    // Whoever holds this lock is making or removing directories; what it leaves is for next time.
+    // Another process that makes or removes directories has the lock: the rest is for the next
+    // time.
     let Some(_guard) = lock(parent) else { return 0 };
     let Ok(entries) = std::fs::read_dir(parent) else { return 0 };
     let ours =

@@ -1,6 +1,6 @@
 //! The pages that a thread has at hand.
 
-use super::{Arena, Exhausted, misused};
+use super::{Arena, CacheSet, Exhausted, misused};
 use crate::frame::State;
 use crate::set::{PageSet, Temperature, Unlocked};
 use core::cell::Cell;
@@ -20,11 +20,23 @@ pub struct Cache<'a> {
     unshared: PhantomData<Cell<()>>,
 }
 
-impl<'a> Cache<'a> {
-    pub(super) fn new(arena: &'a Arena, set: Arc<PageSet<Unlocked>>) -> Self {
-        Self { arena, set, unshared: PhantomData }
+impl Arena {
+    /// A cache for a thread. Its pages are freed when it is dropped.
+    pub fn cache(&self) -> Cache<'_> {
+        let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = if let Some(cache) = caches.iter_mut().find(|cache| !cache.in_use) {
+            cache.in_use = true;
+            Arc::clone(&cache.set)
+        } else {
+            let set = Arc::new(PageSet::new(Unlocked));
+            caches.push(CacheSet { set: Arc::clone(&set), in_use: true });
+            set
+        };
+        Cache { arena: self, set, unshared: PhantomData }
     }
+}
 
+impl<'a> Cache<'a> {
     /// Returns the arena of these pages.
     pub fn arena(&self) -> &'a Arena {
         self.arena

@@ -128,20 +128,6 @@ impl Arena {
         })
     }
 
-    /// A cache for a thread. Its pages are freed when it is dropped.
-    pub fn cache(&self) -> Cache<'_> {
-        let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
-        let set = if let Some(cache) = caches.iter_mut().find(|cache| !cache.in_use) {
-            cache.in_use = true;
-            Arc::clone(&cache.set)
-        } else {
-            let set = Arc::new(PageSet::new(Unlocked));
-            caches.push(CacheSet { set: Arc::clone(&set), in_use: true });
-            set
-        };
-        Cache::new(self, set)
-    }
-
     /// Takes a page. Its content is what its last owner left, and zero if it had none.
     ///
     /// # Errors
