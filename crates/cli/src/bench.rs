@@ -1,10 +1,10 @@
-//! `convoy bench`: our locks beside those that people take today.
+//! `convoy bench`: Convoy's locks compared with the locks of other libraries.
 
 mod hogs;
 
 use self::hogs::BenchHogs;
 use crate::args::Common;
-use crate::experiment::{Files, carry_out};
+use crate::experiment::{Files, Kept, carry_out};
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::locks::{Loops, words};
@@ -22,7 +22,7 @@ const NAME: &str = "bench-locks";
 /// `convoy bench`.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// What is measured.
+    /// The benchmark.
     #[command(subcommand)]
     what: What,
 }
@@ -31,14 +31,14 @@ pub(crate) struct Bench {
 enum What {
     /// Locks of programs in interleaved rounds: sections, CPU time, fairness, waits
     Locks(Box<BenchLocks>),
-    /// Waits beside threads that release a lock and take it again at once
+    /// Waits while other threads release a lock and reacquire it immediately
     Hogs(Box<BenchHogs>),
 }
 
 /// `convoy bench locks`.
 #[derive(Debug, Args)]
 struct BenchLocks {
-    /// What the threads do.
+    /// The loop of the threads.
     #[command(flatten)]
     loops: Loops,
     /// Measure all locks with sections of 0.1, 1 and 10 us, on one CPU and on all, with 2 to 2000
@@ -48,7 +48,7 @@ struct BenchLocks {
     /// Numbers of CPUs that the threads are kept to [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Loop")]
     cpus: Option<Vec<u32>>,
-    /// Write the plot to FILE.svg or .png; its CSV goes beside it
+    /// Write the plot to FILE.svg or .png; also writes FILE.csv
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Where the record goes.
@@ -104,7 +104,7 @@ fn locks(args: &BenchLocks) -> Result<ExitCode, Failure> {
         }
     }
     let plan = Plan::new(&experiment, &changes).map_err(Failure::usage)?;
-    let kept = ("locks", args.loops.seed(), &args.store);
+    let kept = Kept { kind: "locks", seed: args.loops.seed(), store: &args.store };
     let files = Files { plot: args.plot.as_deref(), line: Some(line), ..Files::default() };
     carry_out(&plan, &args.common, None, kept, files)
 }

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// `convoy calibrate`.
 #[derive(Debug, Args)]
 pub(crate) struct Calibrate {
-    /// What is measured
+    /// The measured part
     #[arg(value_enum, default_value = "machine")]
     what: What,
     /// Keep the prices of this file and measure only the units that it lacks, on its scale
@@ -27,7 +27,7 @@ pub(crate) struct Calibrate {
     quiet: bool,
 }
 
-/// What is measured.
+/// The measured part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
     /// Caches, line transfers, switches, wakeups and system calls: a machine preset

@@ -23,7 +23,7 @@ pub(crate) struct Check {
     /// What to check: locks or families of --list, `all`, or `busted`
     #[arg(value_name = "LOCK", required_unless_present_any = ["list", "replay"])]
     locks: Vec<String>,
-    /// Show what can be checked and what it promises
+    /// List the locks that can be checked, and their guarantees
     #[arg(long, conflicts_with_all = ["locks", "replay", "budget", "seed"])]
     list: bool,
     /// Also print each property, and each violating interleaving step by step

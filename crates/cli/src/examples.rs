@@ -135,7 +135,7 @@ Examples:
 
 #[cfg(test)]
 mod tests {
-    use crate::args::Args;
+    use crate::command::Args;
     use clap::CommandFactory as _;
 
     /// The longest short help, in lines: a screen.
@@ -155,7 +155,8 @@ mod tests {
             let examples: Vec<&str> = examples.collect();
             assert!(help.contains("Examples:\n") && !examples.is_empty(), "{name}");
             for example in examples {
-                // What stands behind two blanks explains it; a pipe or file is the shell's.
+                // The text after two blanks is a comment; pipes and redirections belong to the
+                // shell.
                 let line = example.trim().split("   ").next().unwrap_or_default();
                 let line = line.split([' ']).take_while(|word| !["|", ">"].contains(word));
                 let line = line.collect::<Vec<_>>().join(" ");

@@ -1,19 +1,16 @@
 //! Failures and their exit codes, see docs/exit-codes.md.
 
-use crate::args::Args;
-use crate::{look, output};
-use clap::CommandFactory as _;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use crate::look;
 use convoy_lab::job::JobError;
 use convoy_lab::virtual_end::VirtualError;
 use convoy_measure::MeasureError;
 use convoy_store::StoreError;
 use std::fmt::Display;
-use std::process::ExitCode;
 
 /// The command worked and found what it looked for.
 pub(crate) const FINDING: u8 = 1;
-const USAGE: u8 = 2;
+/// The command line or an input is wrong.
+pub(crate) const USAGE: u8 = 2;
 const ENVIRONMENT: u8 = 3;
 
 /// Why a command ends without doing what it was asked.
@@ -43,20 +40,19 @@ impl Failure {
         })
     }
 
+    /// Exit code of the command.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
     /// The message.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// The message as it is printed.
+    /// The line that is printed.
     pub(crate) fn line(&self) -> String {
         look::plain(&format!("convoy: {}", one_line(&self.message))).into_owned()
-    }
-
-    /// Prints the message in one line and gives the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
-        output::say(&self.line());
-        ExitCode::from(self.code)
     }
 }
 
@@ -91,40 +87,6 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         MeasureError::from(error).into()
     }
-}
-
-/// What the parser of the command line has to say: help and version as it prints them, an error in
-/// one line.
-pub(crate) fn command_line(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // Nobody reads any more if this fails.
-        let _reader_gone = error.print();
-        return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
-    }
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    // What is wrong comes first, then where the flag is at home, then the usage.
-    let text = match elsewhere(error) {
-        Some(elsewhere) => text.replacen('\n', &format!("\n{elsewhere}\n"), 1),
-        None => text.to_owned(),
-    };
-    Failure::usage(text).report()
-}
-
-/// The commands that take a flag which the one at hand does not.
-fn elsewhere(error: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
-    let flag = flag.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
-    let all = Args::command();
-    let takes = |command: &&clap::Command| {
-        command.get_arguments().any(|argument| argument.get_long() == Some(flag))
-    };
-    let takers: Vec<String> = all
-        .get_subcommands()
-        .filter(takes)
-        .map(|command| format!("`convoy {}`", command.get_name()))
-        .collect();
-    (!takers.is_empty()).then(|| format!("--{flag} belongs to {}", takers.join(", ")))
 }
 
 /// The lines of a message as one, without the excerpts of the file that a parser draws.

@@ -1,4 +1,4 @@
-//! Keeping the record of a finished run: in the store, or at least beside it.
+//! Keeps the record of a finished run: in the store, or else in a file.
 
 use crate::args::Common;
 use crate::output;
@@ -24,7 +24,7 @@ pub(crate) struct StoreArgs {
     #[arg(long, conflicts_with_all = ["store", "tag"], hide_short_help = true)]
     #[arg(help_heading = "Output")]
     pub(crate) no_store: bool,
-    /// Name of the record (repeatable); `@NAME` stands for it later
+    /// Name of the record (repeatable); later commands take `@NAME`
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     pub(crate) tag: Vec<String>,
 }
@@ -62,8 +62,8 @@ impl StoreArgs {
         if self.no_store { None } else { self.store.clone().or_else(default_path) }
     }
 
-    /// Keeps the result `body` of a command of this `kind`. That it cannot be stored costs nothing
-    /// but a warning: the record is then written beside, and the result is printed all the same.
+    /// Keeps the result `body` of a command of this `kind`. If it cannot be stored, the record is
+    /// written to a file with a warning, and the result is still printed.
     pub(crate) fn keep(
         &self,
         common: &Common,
@@ -88,7 +88,7 @@ impl StoreArgs {
     }
 }
 
-/// The record of one command, which may grow while the command goes on.
+/// The record of one command, which may grow while the command runs.
 pub(crate) struct Keeper {
     path: Option<PathBuf>,
     entry: Entry,
@@ -101,7 +101,7 @@ impl Keeper {
         self.entry.command.truncate(left);
     }
 
-    /// Keeps `body` in place of what was kept before.
+    /// Replaces the kept body with `body`.
     pub(crate) fn update(&mut self, body: serde_json::Value) -> Result<i64, StoreError> {
         self.entry.set(body);
         let path = self.path.clone().ok_or(StoreError::NoPlace)?;
@@ -120,8 +120,8 @@ impl Keeper {
     }
 }
 
-/// Writes the record into a file of its own, here or in the directory for temporary files; says
-/// where, or the record itself if there is no room for it anywhere.
+/// Writes the record into a file, here or in the directory for temporary files; returns its path in
+/// a sentence, or the record itself if it cannot be written.
 fn beside(entry: &Entry) -> String {
     let text = serde_json::to_string(entry).unwrap_or_default();
     let name = format!("convoy-{}-{}.json", entry.kind, entry.uid.replace(['/', '.'], "-"));

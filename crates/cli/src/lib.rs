@@ -9,6 +9,7 @@ mod bisect;
 mod build;
 mod calibrate;
 mod check;
+mod command;
 mod compare;
 mod examples;
 mod experiment;
@@ -32,16 +33,16 @@ mod shell;
 mod sim;
 mod with;
 
-use args::{Args, Command};
 use clap::Parser as _;
+use command::{Args, Command};
 use fail::Failure;
 use std::process::ExitCode;
 
 /// Does what the command line of this process says.
 pub fn main() -> ExitCode {
     match Args::try_parse() {
-        Ok(args) => execute(&args).unwrap_or_else(|failure| failure.report()),
-        Err(error) => fail::command_line(&error),
+        Ok(args) => execute(&args).unwrap_or_else(|failure| output::failure(&failure)),
+        Err(error) => command::help_or_error(&error),
     }
 }
 

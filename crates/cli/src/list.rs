@@ -1,4 +1,4 @@
-//! `convoy list`: what other commands take by its name.
+//! `convoy list`: the names that other commands accept.
 
 use crate::args::Common;
 use crate::fail::Failure;
@@ -22,7 +22,7 @@ pub(crate) struct List {
     common: Common,
 }
 
-/// What has a name.
+/// Kinds of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// Virtual machines, for --machine

@@ -1,7 +1,7 @@
 //! `convoy locks`: locks in a loop, on this machine or a virtual one.
 
 use crate::args::Common;
-use crate::experiment::{Files, carry_out};
+use crate::experiment::{Files, Kept, carry_out};
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::output;
@@ -20,7 +20,7 @@ const NAME: &str = "locks";
 /// `convoy locks`.
 #[derive(Debug, Args)]
 pub(crate) struct Locks {
-    /// What the threads do.
+    /// The loop of the threads.
     #[command(flatten)]
     loops: Loops,
     /// Looks of a lock at its word before it sleeps, for locks that spin first
@@ -30,7 +30,7 @@ pub(crate) struct Locks {
     #[arg(long, help_heading = "Loop", value_name = "PERCENT", hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(..=100))]
     readers: Option<u32>,
-    /// Number of CPUs: the first of this machine, or those of the virtual one [default: all]
+    /// Number of CPUs of this machine, the first ones, or of the virtual one [default: all]
     #[arg(long, help_heading = "Loop", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     cpus: Option<u32>,
@@ -44,7 +44,7 @@ pub(crate) struct Locks {
     /// Start all threads from one gate and measure from its opening on, settled or not
     #[arg(long, requires = "kernel", help_heading = "Virtual machine", hide_short_help = true)]
     from_start: bool,
-    /// What is changed in the presets.
+    /// Changes of the presets.
     #[command(flatten)]
     sets: Sets,
     /// Draw throughput over threads, FILE.svg or .png
@@ -58,7 +58,7 @@ pub(crate) struct Locks {
     common: Common,
 }
 
-/// What the threads do. A list gives a row for each of its values.
+/// The loop of the threads. Each value of a list has a row.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Loop")]
 pub(crate) struct Loops {
@@ -95,7 +95,7 @@ pub(crate) struct Loops {
 }
 
 impl Loops {
-    /// What the flags change in the experiment.
+    /// The changes of the experiment by the flags.
     pub(crate) fn changes(&self) -> Changes {
         let text = |vary: Vary| Setting::Text(vary.name().to_owned());
         let section = self.exp_sections.then_some(Vary::Exponential);
@@ -128,7 +128,7 @@ impl Loops {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "what the parser maps with")]
+#[expect(clippy::needless_pass_by_value, reason = "the parser maps with it")]
 fn lock(name: String) -> Measured {
     Measured::named(&name).expect("the parser lets only these through")
 }
@@ -150,13 +150,13 @@ pub(crate) fn run(args: &Locks) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
     output::ready_to_draw(args.plot.as_deref())?;
     let plan = args.plan()?;
-    let kept = ("locks", args.loops.seed(), &args.store);
+    let kept = Kept { kind: "locks", seed: args.loops.seed(), store: &args.store };
     let files = Files { plot: args.plot.as_deref(), ..Files::default() };
     carry_out(&plan, &args.common, None, kept, files)
 }
 
 impl Locks {
-    /// The cells of the experiment [`NAME`], with what the flags say.
+    /// The cells of the experiment [`NAME`] with the changes of the flags.
     fn plan(&self) -> Result<Plan, Failure> {
         let sheet = Sheet::open(&EXPERIMENTS, NAME, None).map_err(Failure::usage)?;
         let mut experiment = sheet.read::<Experiment>(&[]).map_err(Failure::usage)?;

@@ -1,4 +1,4 @@
-//! How tables look where they are printed: the width of the terminal, its alphabet, colour.
+//! The format of printed tables: width of the terminal, alphabet, colour.
 
 use clap::ValueEnum;
 pub(crate) use convoy_report::plain;
@@ -28,7 +28,7 @@ struct Look {
 
 static LOOK: OnceLock<Look> = OnceLock::new();
 
-/// Looks at where standard output goes, once, before anything is printed.
+/// Detects the properties of standard output, once, before anything is printed.
 pub(crate) fn set(color: Color) {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let terminal = std::io::stdout().is_terminal();

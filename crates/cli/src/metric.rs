@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// Flags that choose the metric.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MetricArgs {
-    /// What is measured: seconds, bytes (rss) or a count (switches)
+    /// The measured value: seconds, bytes (rss) or a count (switches)
     #[arg(long, default_value = "wall", value_name = "NAME")]
     #[arg(value_parser = PossibleValuesParser::new(Resource::NAMES.map(|(name, _)| name))
         .map(|name| Resource::named(&name).unwrap_or_default()))]
@@ -26,7 +26,7 @@ pub(crate) struct MetricArgs {
 }
 
 impl MetricArgs {
-    /// What the flags mean.
+    /// The metric that the flags select.
     pub(crate) fn choice(&self) -> MetricChoice {
         MetricChoice {
             resource: self.metric,

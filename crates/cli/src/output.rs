@@ -6,14 +6,15 @@ use crate::look;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
-/// Writes a result where `common` says. A reader that has gone away is no failure.
+/// Writes a result to the output of `common`. A reader that has closed it is not a failure.
 pub(crate) fn result(common: &Common, text: &str) -> Result<(), Failure> {
     place(common, look::plain(text).into_owned())
 }
 
-/// Writes what may go to a terminal.
+/// Writes text that may contain escape sequences of a terminal.
 fn place(common: &Common, mut text: String) -> Result<(), Failure> {
     if !text.ends_with('\n') {
         text.push('\n');
@@ -34,7 +35,8 @@ pub(crate) fn ready_to_draw(path: Option<&Path>) -> Result<(), Failure> {
     ready(path)
 }
 
-/// Writes a plot, and its numbers as CSV beside it if there are some; says so.
+/// Writes a plot, and its numbers if there are any to a CSV file of the same name; prints both
+/// paths.
 pub(crate) fn plot(
     common: &Common,
     path: &Path,
@@ -52,7 +54,7 @@ pub(crate) fn plot(
     Ok(())
 }
 
-/// Writes a drawing as what its name says it is.
+/// Writes a drawing in the format of its file name.
 fn draw(path: &Path, svg: &str) -> Result<(), Failure> {
     let svg = &*look::plain(svg);
     if ends_in(path, "png") {
@@ -65,7 +67,7 @@ fn ends_in(path: &Path, format: &str) -> bool {
     path.extension().is_some_and(|found| found.eq_ignore_ascii_case(format))
 }
 
-/// Writes to standard output. A reader that has gone away is no failure.
+/// Writes to standard output. A reader that has closed it is not a failure.
 pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -107,7 +109,7 @@ pub(crate) fn can_write(path: &Path) -> Result<(), Failure> {
     made.map_err(|error| cannot_write(path, &error))
 }
 
-/// A name for what is written before it is whole.
+/// Returns the path of the temporary file that becomes `path`.
 fn beside(path: &Path) -> std::path::PathBuf {
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut part = path.into_os_string();
@@ -115,7 +117,7 @@ fn beside(path: &Path) -> std::path::PathBuf {
     part.into()
 }
 
-/// A new file, whatever lies there: no link of somebody else is followed.
+/// Creates a new file. Fails if the path exists, so that no symbolic link is followed.
 fn create(path: &Path, mode: u32) -> std::io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
@@ -126,8 +128,8 @@ pub(crate) fn private(path: &Path, content: &(impl AsRef<[u8]> + ?Sized)) -> Res
     write(path, content.as_ref(), 0o600)
 }
 
-/// Writes `content` to `path` completely or not at all: beside it first, then renamed. A device or
-/// a pipe is written to, never replaced.
+/// Writes `content` to `path` completely or not at all: to a temporary file, which is then renamed.
+/// A device or a pipe is written to, never replaced.
 pub(crate) fn file(path: &Path, content: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Failure> {
     write(path, content.as_ref(), 0o666)
 }
@@ -186,8 +188,7 @@ pub(crate) fn print(
     place(common, text)
 }
 
-/// A progress bar of `length` steps on standard error; hidden when that is no terminal, or by
-/// `--quiet`.
+/// A progress bar of `length` steps on standard error; hidden without a terminal, or by `--quiet`.
 pub(crate) fn progress(common: &Common, length: u64) -> ProgressBar {
     let target = if common.quiet {
         ProgressDrawTarget::hidden()
@@ -201,6 +202,12 @@ pub(crate) fn progress(common: &Common, length: u64) -> ProgressBar {
     bar
 }
 
+/// Prints why a command failed and returns its exit code.
+pub(crate) fn failure(failure: &Failure) -> ExitCode {
+    say(&failure.line());
+    ExitCode::from(failure.code())
+}
+
 /// A message for people.
 pub(crate) fn message(common: &Common, text: &str) {
     if !common.quiet {
@@ -208,8 +215,8 @@ pub(crate) fn message(common: &Common, text: &str) {
     }
 }
 
-/// A line on standard error. That nobody reads there, as after `2>&1 | head -1`, must not cost the
-/// result, the record or the cleaning up; `eprintln!` would end the program.
+/// Prints a line on standard error. If its reader has closed it, as after `2>&1 | head -1`, the
+/// line is lost; `eprintln!` would end the program without its result, its record and its cleanup.
 pub(crate) fn say(text: &str) {
-    let _nobody_reads = writeln!(std::io::stderr(), "{}", look::plain(text));
+    let _reader_has_closed_it = writeln!(std::io::stderr(), "{}", look::plain(text));
 }

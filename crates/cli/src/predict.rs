@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::experiment::apart;
-use crate::explain::recorded::{find, parser};
+use crate::explain::{find, parser};
 use crate::fail::Failure;
 use crate::keep::STORE_HELP;
 use crate::output;
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     let common = &args.replays.common;
     output::ready(common.output.as_deref())?;
     output::ready_to_draw(args.plot.as_deref())?;
-    plot::ready(args)?;
+    can_draw(args)?;
     let question = Question {
         cpus: args.cpus.clone(),
         threads: args.threads.clone(),
@@ -107,6 +107,16 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
         output::plot(common, path, &plot.to_svg(), Some(&plot.to_csv()))?;
     }
     complete(&prediction)
+}
+
+/// Refuses a plot that would be a point, before anything is simulated.
+fn can_draw(args: &Predict) -> Result<(), Failure> {
+    if args.plot.is_none() || args.cpus.len() > 1 || args.threads.len() > 1 {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        "--plot draws throughput over CPUs or threads; give several, such as --cpus 1,2,4,8",
+    ))
 }
 
 /// Returns the exit code of a prediction that is printed: an interrupt may have left rows out.

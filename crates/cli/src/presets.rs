@@ -24,12 +24,12 @@ impl Sets {
         Self { set: ms.map(set).into_iter().collect() }
     }
 
-    /// These, and those of `over` on top.
+    /// These changes, then the changes of `over`.
     pub(crate) fn with(&self, over: &Self) -> Self {
         Self { set: self.set.iter().chain(&over.set).cloned().collect() }
     }
 
-    /// The flags that give the same, for a shell.
+    /// The flags for the same changes, quoted for a shell.
     pub(crate) fn flags(&self) -> String {
         let flag = |set: &Set| {
             let text = set.to_string();
@@ -54,9 +54,8 @@ impl Sets {
         convoy_catalogue::load(name, &self.set).map_err(Failure::usage)
     }
 
-    /// The machine `name`, a preset or a file, with `cpus` CPUs instead of its own if that is
-    /// given, once everything it says is known to be sound: the steps of its `[kernel_ns]` are
-    /// names of the kernel, not of the machine.
+    /// Returns the machine `name`, a preset or a file, with `cpus` CPUs if given. Fails if a key is
+    /// wrong, also in `[kernel_ns]`, whose names belong to the kernel and not to the machine.
     pub(crate) fn machine(
         &self,
         name: &str,

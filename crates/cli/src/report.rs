@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::build::build;
-use crate::explain::{self, recorded};
+use crate::explain;
 use crate::fail::Failure;
 use crate::keep::{STORE_HELP, default_path};
 use crate::output;
@@ -84,7 +84,7 @@ impl ReportArgs {
 }
 
 fn page(args: &ReportArgs) -> Result<Page, Failure> {
-    let find = |name: &String| recorded::find(name, args.store.as_deref());
+    let find = |name: &String| explain::find(name, args.store.as_deref());
     let first = &args.runs[0];
     let Some(record) = find(first)? else {
         if let [_, second] = args.runs.as_slice() {

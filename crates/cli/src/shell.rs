@@ -1,7 +1,7 @@
 //! `convoy completions`, `convoy man` and `convoy schema`: for shells, for `man`, and for programs
 //! that read results.
 
-use crate::args::{Args, Completions, Man};
+use crate::command::{Args, Completions, Man};
 use crate::fail::Failure;
 use crate::output;
 use clap::CommandFactory as _;

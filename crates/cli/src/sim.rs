@@ -45,7 +45,7 @@ pub(crate) struct SimArgs {
     pub(crate) common: Common,
 }
 
-/// Where the load runs, and what is seen of it.
+/// The virtual machine of the load, and its output.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Virtual machine")]
 pub(crate) struct Place {
@@ -58,7 +58,7 @@ pub(crate) struct Place {
     /// Number of CPUs instead of the machine preset's
     #[arg(long, value_name = "N")]
     pub(crate) cpus: Option<usize>,
-    /// What is changed in the presets.
+    /// Changes of the presets.
     #[command(flatten)]
     pub(crate) sets: Sets,
     /// File system of the work directory
@@ -78,7 +78,7 @@ pub(crate) struct Place {
 /// How many work file systems there are, and how large.
 #[derive(Debug, Args)]
 pub(crate) struct DiskArgs {
-    /// Work file systems, each on a disk of its own; jobs take them in turn, and list /bin
+    /// Work file systems, each on a separate disk; jobs use them in turn, and list /bin
     #[arg(
         long,
         value_name = "N",
@@ -104,7 +104,7 @@ pub(crate) struct DiskArgs {
         value_parser = value_parser!(u32).range(2..=1024)
     )]
     pub(crate) journal_mib: u32,
-    /// Write commit records beside the blocks, not after them
+    /// Write commit records together with the blocks, not after them
     #[arg(long, hide_short_help = true)]
     pub(crate) journal_async: bool,
     /// Give files security labels that do not fit their inodes (ext4)
@@ -139,7 +139,7 @@ impl Place {
         Ok(())
     }
 
-    /// What the flags change in the presets.
+    /// The changes of the presets by the flags.
     pub(crate) fn sets(&self) -> Sets {
         self.sets.with(&Sets::disk(self.disk_ms))
     }
@@ -233,7 +233,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let record = record(&mix.name, &jobs, &outcomes, &report)?;
     let place = format!("{} on {}", kernel.name, machine.name);
     let files = load::Files::new(&args.results);
-    files.finish(&args.common, &report, || report.to_text(), (&place, ""), &record)?;
+    files.finish(&args.common, &report, || report.to_text(), &place, "", &record)?;
     if done.interrupted {
         return Err(Failure::interrupted(points.len()));
     }
@@ -263,7 +263,7 @@ fn report(run: &VirtualRun, inputs: Inputs, points: &[&VirtualPoint]) -> RunRepo
     }
 }
 
-/// What is kept: the content of the simulations, and the results as they are printed.
+/// The stored record: the content of the simulations, and the results as they are printed.
 fn record(
     name: &str,
     jobs: &[Job],
@@ -306,7 +306,7 @@ fn virtual_point(point: &VirtualPoint) -> RunPoint {
     }
 }
 
-/// What the machine saw of one load point and no column has.
+/// Notes on one load point that no column contains.
 fn note(point: &VirtualPoint) -> String {
     let bkl = point.bkl.map_or(String::new(), |bkl| {
         let BklUse { per_user, contended_percent, .. } = bkl;

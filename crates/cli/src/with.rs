@@ -1,4 +1,4 @@
-//! `convoy with`: an unmodified program under locks of ours.
+//! `convoy with`: runs an unmodified program with replacement locks.
 
 use crate::fail::Failure;
 use clap::{Args, ValueEnum};
@@ -9,30 +9,30 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-/// What stands in place of a mutex.
+/// Replacement policy for a mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mutex {
-    /// Free for whoever comes first; waiters look 100 times, then sleep.
+    /// Barging is allowed; waiters spin for 100 iterations, then sleep.
     Spin,
-    /// Free for whoever comes first; waiters sleep at once, as in glibc.
+    /// Barging is allowed; waiters sleep immediately, as in glibc.
     Sleep,
-    /// Free for whoever comes first; who has gone past others for long enough waits behind them.
+    /// Barging is allowed, but bounded in time.
     Fair,
-    /// The releaser makes it over to the one that waits longest.
+    /// The owner hands the lock to the thread that has waited longest.
     Handoff,
 }
 
-/// What stands in place of a semaphore.
+/// Replacement policy for a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Semaphore {
-    /// The poster makes its unit over to the one that waits longest.
+    /// The poster hands its unit to the thread that has waited longest.
     Handoff,
 }
 
-/// Heading of the flags below in a help.
-const HEADING: &str = "Locks in place of those of libc";
+/// Heading of the flags in the help.
+const HEADING: &str = "Locks instead of libc's";
 
-/// Locks in place of those of libc.
+/// Locks that replace libc's.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Policies {
     /// Mutexes, normal and adaptive ones of one process
@@ -60,7 +60,8 @@ fn chosen(text: &str) -> Result<(String, String), String> {
 }
 
 impl Policies {
-    /// Tells the object in the program, in whose files places are looked for.
+    /// Passes the policies to the object in `program`; places are found in the files of the
+    /// program.
     pub(crate) fn set(&self, command: &mut Command, program: &OsStr) -> Result<(), Failure> {
         let ranges = if self.lock.is_empty() {
             String::new()
@@ -79,17 +80,17 @@ impl Policies {
         Ok(())
     }
 
-    /// Places with a policy of their own.
+    /// Places with a separate policy.
     pub(crate) fn locks(&self) -> &[(String, String)] {
         &self.lock
     }
 
-    /// What stands in place of a mutex; empty: nothing.
+    /// Policy of mutexes; empty if they are not replaced.
     pub(crate) fn mutex(&self) -> String {
         name(self.mutex.as_ref())
     }
 
-    /// What stands in place of a semaphore; empty: nothing.
+    /// Policy of semaphores; empty if they are not replaced.
     pub(crate) fn sem(&self) -> String {
         name(self.sem.as_ref())
     }
@@ -103,7 +104,7 @@ fn name(value: Option<&impl ValueEnum>) -> String {
 /// `convoy with`.
 #[derive(Debug, Args)]
 pub(crate) struct With {
-    /// What stands in place of what.
+    /// The replacement policies.
     #[command(flatten)]
     policies: Policies,
     /// The program and its arguments, after `--`

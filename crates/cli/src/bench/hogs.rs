@@ -28,7 +28,7 @@ pub(crate) struct BenchHogs {
     /// Number of rounds, in each of which every lock has its turn
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Length of a window, in milliseconds [default: 700, or what a minute in total leaves]
+    /// Length of a window, in milliseconds [default: 700, or less so that the total is a minute]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     window_ms: Option<u64>,
     /// Flags of every command.
@@ -41,7 +41,7 @@ const WINDOW_MS_MAX: u64 = 700;
 /// Milliseconds of all default windows together.
 const TOTAL_MS: u64 = 60_000;
 
-/// What the rounds gave for one lock in one shape.
+/// Results of the rounds for one lock in one shape.
 #[derive(Clone)]
 struct Row {
     shape: Shape,
@@ -104,7 +104,7 @@ pub(super) fn run(args: &BenchHogs) -> Result<ExitCode, Failure> {
     done.map(|()| ExitCode::SUCCESS).ok_or_else(|| Failure::interrupted(rows.len()))
 }
 
-/// Adds each result to its row at once, for an interrupt.
+/// Adds each result to its row immediately, so that an interrupt loses none.
 fn measure(rows: &Mutex<Vec<Row>>, rounds: u32, window: Duration, bar: &ProgressBar) {
     let all: Vec<_> = locked(rows).iter().map(|row| (row.lock, row.shape)).collect();
     for _ in 0..rounds {
@@ -166,7 +166,7 @@ fn table(rows: &[Row]) -> Table {
         Column::number("Hogs", "1/s").key("hogs_per_s"),
         Column::number("All", "rel.").key("all_of_pthread"),
     ];
-    let mut table = Table::new("waits beside threads that take the lock again at once", columns);
+    let mut table = Table::new("waits while other threads reacquire the lock immediately", columns);
     let mut above = None;
     for row in rows {
         let first = above.replace(row.shape) != Some(row.shape);
@@ -190,6 +190,8 @@ fn table(rows: &[Row]) -> Table {
          of victims of all. All: acquisitions of all threads, relative to pthread in the same \
          round. Medians of the rounds, or the largest value of all.",
     );
-    table.note("Other programs on the CPUs make waits longer; they hardly change what passes.");
+    table.note(
+        "Other programs on the CPUs lengthen the waits, but change the number that passed little.",
+    );
     table
 }

@@ -28,7 +28,7 @@ pub(crate) struct Bisect {
     /// Shell command that builds a commit in its work tree; a non-zero exit status skips it
     #[arg(long, value_name = "CMD")]
     pub(crate) build: Option<String>,
-    /// What is measured.
+    /// The measured value.
     #[command(flatten)]
     pub(crate) metric: MetricArgs,
     /// Probability of the answer at which the search ends
@@ -79,7 +79,7 @@ pub(crate) struct Bisect {
     #[arg(long, value_name = "RUNS")]
     #[arg(hide_short_help = true)]
     pub(crate) build_cost: Option<f64>,
-    /// What building a commit again gives. same: the same program, whose layout may set it apart
+    /// Effect of rebuilding a commit. same: the same program; its layout may set it apart
     /// from the commits around it, which are run where that may pass for the change; shifts: the
     /// same where that is likely (more runs); new: a new layout, as a boot does; none: no shifts
     #[arg(long, value_name = "KIND", default_value = "same")]

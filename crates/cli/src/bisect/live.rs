@@ -81,7 +81,7 @@ impl Live {
         }
     }
 
-    /// The message of an interrupt, with what is known so far.
+    /// The message after an interrupt, with the result so far.
     pub(crate) fn with_latest(&self, message: &str) -> String {
         self.bar.iter().for_each(ProgressBar::finish_and_clear);
         if self.last.is_empty() {
@@ -100,7 +100,7 @@ impl Live {
     }
 }
 
-/// Runs and builds so far, how many commits are left, who leads, and how long it may take.
+/// Runs and builds so far, the number of commits left, the likeliest one, and the time left.
 fn summary(posterior: &[f64], commits: &Commits, [runs, builds]: [u32; 2], bits: f64) -> String {
     let mut order: Vec<usize> = (0..posterior.len()).collect();
     order.sort_by(|a, b| posterior[*b].total_cmp(&posterior[*a]).then(a.cmp(b)));

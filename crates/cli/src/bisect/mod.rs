@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     }
     let interrupts = Interrupts::catch();
     let (mut plan, journal) = begin(args)?;
-    // A budget may be raised when a search goes on; all else stays as it was.
+    // A continued search may have a larger budget; all other settings stay.
     plan.settings.max_runs = args.max_runs.or(plan.settings.max_runs);
     plan.settings.max_builds = args.max_builds.or(plan.settings.max_builds);
     announce(args, &plan);
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     })
 }
 
-/// A new search, or the one that goes on.
+/// A new search, or the continued one.
 fn begin(args: &Bisect) -> Result<(Plan, Journal), Failure> {
     let state = |git: &Git| -> Result<_, Failure> {
         let state = args.state.clone().map_or_else(|| state_of(git), Ok)?;

@@ -22,7 +22,7 @@ pub(crate) fn report(session: &mut Session<'_>, answer: &Answer) -> BisectReport
     let disturbed = !session.disturbance().reasons().is_empty();
     let failed = confirmation.as_ref().is_some_and(|made| !made.confirmed);
     let verdict = match answer.ending {
-        // Beside other load a name that its own pairs do not show is none.
+        // Under other load, a commit that its own pairs do not confirm is not named.
         Ending::Found if disturbed && failed => BisectVerdict::Set,
         Ending::Found => BisectVerdict::Found,
         Ending::NoRegression => BisectVerdict::NoRegression,
@@ -97,7 +97,7 @@ fn why(session: &Session<'_>, answer: &Answer) -> String {
 /// From this probability on it is said that builds differ, not that they may.
 const SURE: f64 = 0.95;
 
-/// How large the differences between builds are beside the change, and what helps.
+/// The size of the differences between builds relative to the change, and the remedy.
 fn of_shifts(answer: &Answer) -> String {
     let level = answer.estimates.good.mean.abs();
     let percent = |value: f64| 100.0 * value.abs() / level;
@@ -131,8 +131,8 @@ fn step(session: &Session<'_>, set: &[(usize, f64)]) -> String {
     }
 }
 
-/// The confidence of the search, or that of the comparison with the parent if that failed: who is
-/// shown both believes the smaller one.
+/// The confidence of the search, or of the comparison with the parent if the comparison failed: of
+/// two probabilities a reader believes the smaller one.
 fn confidence(answer: &Answer, confirmation: Option<&BisectConfirmation>) -> f64 {
     let failed = confirmation.filter(|made| !made.confirmed);
     failed.map_or(answer.confidence, |made| answer.confidence.min(1.0 - made.p))

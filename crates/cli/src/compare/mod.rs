@@ -77,7 +77,7 @@ fn operands(args: &Compare) -> Result<Operands, Failure> {
     })
 }
 
-/// What the flags ask for.
+/// The comparison that the flags select.
 fn request(args: &Compare, operands: &[(String, Operand)]) -> Request {
     Request {
         metric: args.metric.choice(),
@@ -119,9 +119,9 @@ fn measure(
     Ok(done?)
 }
 
-/// The seed if none is given. Simulations give the same numbers each time. On a real machine the
-/// order of the runs is the coin that the test rests upon: it must fall anew each time, or luck and
-/// whatever recurs on the machine would be the same in every repetition.
+/// The seed if none is given. Simulations return the same numbers each time. On a real machine the
+/// test depends on a random order of the runs: with a fixed order, an event that recurs on the
+/// machine would favour the same side in every repetition.
 fn default_seed(operands: &[(String, Operand)]) -> u64 {
     let simulated = |(_, operand): &(String, Operand)| match operand {
         Operand::Command(command) => command.ours,
@@ -134,7 +134,8 @@ fn default_seed(operands: &[(String, Operand)]) -> u64 {
     RandomState::new().build_hasher().finish() >> 32
 }
 
-/// The names of the sides: as given, else what they are, made different where they are not.
+/// The names of the sides: as given, else their commands or files, with numbers where two are
+/// equal.
 fn labels(args: &Compare, operands: &[Operand]) -> Vec<String> {
     let own = |operand: &Operand| match operand {
         Operand::Command(command) => command.text.trim().to_owned(),

@@ -3,7 +3,7 @@
 use convoy_measure::compare::{Row, Side};
 use convoy_report::{CompareReport, RowsLine, RowsPanel, RowsPlot, significant};
 
-/// Panels at most; a table tells more rows.
+/// Maximum number of panels; a table shows more rows.
 const PANELS: usize = 8;
 
 /// A panel for each benchmark, a row for each side.

@@ -9,7 +9,7 @@ use convoy_stats::{
 };
 use convoy_workload::disturbance::Disturbance;
 
-/// Chance to find what is there, of the number of runs that is proposed.
+/// Power of the proposed number of runs.
 const PLANNED_POWER: f64 = 0.8;
 
 /// Characters of a name in a sentence.
@@ -106,7 +106,7 @@ fn notes(
     notes
 }
 
-/// Test, level, correction and intervals, so that nobody must guess.
+/// Test, level, correction and intervals, so that a reader need not guess.
 fn method(case: Case<'_>, rows: &[Row<'_>]) -> String {
     let request = case.request;
     let paired = rows.iter().all(|row| row.comparison.question.design == Design::Paired);
@@ -177,7 +177,7 @@ fn missing(sides: &[Side]) -> Vec<String> {
     notes
 }
 
-/// What is wrong with the series that were measured here, which run it is, and what to do.
+/// Faults of the measured series: which run is affected, and the remedy.
 fn diagnoses(case: Case<'_>, sides: &[Side], warm_up: usize) -> Vec<String> {
     let mut notes = Vec::new();
     for (side, _) in sides.iter().zip(case.live).filter(|(_, live)| **live) {
@@ -331,7 +331,7 @@ fn side(label: &str, estimate: &Estimate, tail: Option<Tail>, number: usize) -> 
     }
 }
 
-/// What a row is of, for a sentence.
+/// The benchmark and metric of a row, for a sentence.
 fn name(row: &Row<'_>) -> String {
     let label = &row.candidate.0.label;
     let mut name: String = label.chars().take(LONGEST_NAME).collect();
@@ -344,7 +344,7 @@ fn name(row: &Row<'_>) -> String {
     }
 }
 
-/// What else went on on the machine, over all sides.
+/// Other activity of the machine, over all sides.
 fn disturbed(sides: &[Side]) -> Option<String> {
     let mut all = Disturbance::default();
     sides.iter().filter_map(|side| side.disturbance.as_ref()).for_each(|one| all.add(one));
@@ -411,7 +411,8 @@ fn typical(row: &Row<'_>) -> &'static str {
     }
 }
 
-/// What so few runs cannot have shown of a candidate that is called faster or the same.
+/// The collapses that this number of runs cannot exclude for a candidate that is called faster or
+/// the same.
 fn unseen(case: Case<'_>, rows: &[Row<'_>]) -> Option<String> {
     let called = |row: &&Row<'_>| matches!(row.verdict(), Verdict::Faster | Verdict::Same { .. });
     let few = rows.iter().filter(called).map(|row| row.comparison.candidate.n).min()?;

@@ -37,7 +37,7 @@ pub(crate) struct Which {
     /// Machine preset or file instead of the experiment's
     #[arg(long, value_name = "PRESET")]
     pub(crate) machine: Option<String>,
-    /// What is changed in the presets and in the experiment.
+    /// Changes of the presets and of the experiment.
     #[command(flatten)]
     pub(crate) sets: Sets,
     /// Simulations at a time; default one for each CPU
@@ -51,7 +51,7 @@ pub(crate) struct Reproduce {
     /// Which cells.
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Write the plot of an experiment that has one to FILE.svg or .png; its CSV goes beside it
+    /// Write the plot of an experiment that has one to FILE.svg or .png; also writes FILE.csv
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Write the table of one grid into a document, between the marks that name it
@@ -74,13 +74,13 @@ pub(crate) struct SweepArgs {
     /// Which cells.
     #[command(flatten)]
     pub(crate) which: Which,
-    /// The directory of the cells; what is there is not run again
+    /// The directory of the cells; existing cells are not run again
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: PathBuf,
     /// Run only the I-th of N parts of the cells
     #[arg(long, value_name = "I/N")]
     pub(crate) shard: Option<Shard>,
-    /// Take in the cells of another directory, and run what is missing nowhere else (repeatable)
+    /// Copy the cells of another directory, and run only those that are still missing (repeatable)
     #[arg(long, value_name = "DIR", conflicts_with = "shard")]
     pub(crate) merge: Vec<PathBuf>,
     /// Write the plot of an experiment that has one to FILE.svg or .png

@@ -1,6 +1,6 @@
 //! `--into FILE` of `convoy reproduce` and `sweep`: the report in a document, between the marks
-//! that name its grid. The command and the build stand above it, so a table never outlives what
-//! made it unnoticed.
+//! that name its grid. The command and the build are above it, so an outdated
+//! table is noticed.
 
 use crate::build::build;
 use crate::fail::Failure;
@@ -22,7 +22,7 @@ fn marks(plan: &Plan) -> Result<[String; 2], Failure> {
     Ok(["begin", "end"].map(|end| format!("<!-- {name}: {end} -->")))
 }
 
-/// What stands before the marked part of a document, and what after it.
+/// The parts of a document before and after the marks.
 fn around<'a>(text: &'a str, marks: &[String; 2]) -> Option<(&'a str, &'a str)> {
     let from = text.find(&marks[0])? + marks[0].len();
     let to = from + text[from..].find(&marks[1])?;

@@ -1,7 +1,8 @@
-//! `convoy reproduce host --measure FILE`: the same cells on this machine, in place of the
+//! `convoy reproduce host --measure FILE`: measures the same cells on this machine and replaces the
 //! published rows.
 
-use super::{Reproduce, Told, execute, incomplete};
+use super::args::Reproduce;
+use super::cells::{Told, execute, incomplete};
 use crate::fail::Failure;
 use crate::output;
 use convoy_lab::experiment::{Experiment, Plan, Published, Setting, View};
@@ -44,7 +45,7 @@ pub(super) fn run(args: &Reproduce, plan: &Plan, path: &Path) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// The experiment with what was measured as its published rows.
+/// The experiment with the measured values as its published rows.
 fn replaced(plan: &Plan, outcomes: &[Option<Outcome>]) -> Experiment {
     let mut experiment = plan.experiment.value.clone();
     let host = convoy_host::describe_host();
@@ -67,7 +68,7 @@ fn replaced(plan: &Plan, outcomes: &[Option<Outcome>]) -> Experiment {
                     (metric.clone(), all.map(rounded).collect::<Vec<f64>>())
                 };
                 let at: std::collections::BTreeMap<String, Setting> = before.at.clone();
-                // What was fitted to one machine is a prediction of another.
+                // A number that was fitted to one machine is a prediction for another.
                 Some(Published {
                     change: None,
                     summary: None,

@@ -1,9 +1,9 @@
-//! `convoy reproduce`: an experiment out of the mechanism, beside what was published.
+//! `convoy reproduce`: an experiment on the virtual machine, compared with the published results.
 
-use super::{
-    Done, Reproduce, Told, Which, can_draw, execute, incomplete, into, measure, plot, print,
-    threads,
-};
+use super::args::{Reproduce, Which};
+use super::cells::{Done, Told, execute, incomplete, threads};
+use super::print::{can_draw, plot, print};
+use super::{into, measure};
 use crate::args::Common;
 use crate::build::build;
 use crate::fail::Failure;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
         return measure::run(args, &plan, path);
     }
     let Which { threads, seed, .. } = args.which;
-    let kept = ("reproduce", seed, &args.store);
+    let kept = Kept { kind: "reproduce", seed, store: &args.store };
     if let Some(path) = &args.into {
         into::ready(&plan, path)?;
     }
@@ -36,7 +36,15 @@ pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
     carry_out(&plan, &args.common, threads, kept, files)
 }
 
-/// What is written beside the report.
+/// The record that a command keeps.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept<'a> {
+    pub(crate) kind: &'static str,
+    pub(crate) seed: u64,
+    pub(crate) store: &'a StoreArgs,
+}
+
+/// Additional outputs.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Files<'a> {
     /// Its plot.
@@ -47,16 +55,16 @@ pub(crate) struct Files<'a> {
     pub(crate) line: Option<Line>,
 }
 
-/// Tells the outcome of a cell in a line, by the number of its job in the plan.
+/// Formats the outcome of a cell as one line, from the number of its job in the plan.
 pub(crate) type Line = fn(&Plan, usize, &Outcome) -> Option<String>;
 
-/// Runs all cells of a plan, prints its report and keeps its record under a kind, with its seed.
-/// An interrupt leaves the report and the record of the cells that are there.
+/// Runs all cells of a plan, prints its report and keeps its record. An interrupt leaves the report
+/// and the record of the cells that are there.
 pub(crate) fn carry_out(
     plan: &Plan,
     common: &Common,
     at_a_time: Option<u16>,
-    (kind, seed, store): (&str, u64, &StoreArgs),
+    kept: Kept,
     files: Files,
 ) -> Result<ExitCode, Failure> {
     can_draw(plan, files.plot)?;
@@ -77,7 +85,7 @@ pub(crate) fn carry_out(
         output::message(common, &format!("wrote {}", path.display()));
     }
     let mut body = serde_json::to_value(&record).map_err(Failure::environment)?;
-    // The report as it was printed is kept beside what it was made of.
+    // The record contains the outcomes and the printed report.
     let printed = serde_json::from_str(&report.to_json()).map_err(Failure::environment)?;
     let tables = serde_json::to_value(report.tables()).map_err(Failure::environment)?;
     if let (Some(body), Value::Object(mut printed)) = (body.as_object_mut(), printed) {
@@ -86,7 +94,7 @@ pub(crate) fn carry_out(
         printed.extend(plot.map(|plot| ("plot".to_owned(), plot)));
         body.insert("report".to_owned(), Value::Object(printed));
     }
-    store.keep(common, kind, Some(seed), body);
+    kept.store.keep(common, kept.kind, Some(kept.seed), body);
     incomplete(&done)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,9 @@
 //! `convoy sweep`: the cells of an experiment, kept one by one, in as many parts as one likes.
 
-use super::{Done, SweepArgs, Told, can_draw, execute, incomplete, into, plot, print, threads};
+use super::args::SweepArgs;
+use super::cells::{Done, Told, execute, incomplete, threads};
+use super::into;
+use super::print::{can_draw, plot, print};
 use crate::build::build;
 use crate::fail::Failure;
 use crate::output;

@@ -1,8 +1,9 @@
 //! Which workload, or which loop of pages, of an experiment is explained.
 
+use super::args::{Explain, Proc};
 use super::choose::{Candidate, choose, push};
+use super::files::{INTERVALS, details, stacks};
 use super::target::{flags_of_point, plan_of};
-use super::{Explain, INTERVALS, Proc, details, stacks};
 use crate::experiment::apart;
 use crate::fail::Failure;
 use crate::output;
@@ -17,13 +18,13 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-/// One cell of an experiment whose target is `work` or `zone`.
+/// One cell of an experiment with the target `work` or `zone`.
 pub(super) struct Cell {
     name: String,
     /// Its labels, in the order of the axes.
     labels: Vec<String>,
     job: Job,
-    /// RUN and the flags that give the same simulation.
+    /// RUN and the flags that select this simulation.
     flags: String,
 }
 
@@ -58,7 +59,7 @@ impl Cell {
         Ok(Some(Self { name, labels, job: found.job, flags: flags + &args.sets.flags() }))
     }
 
-    /// Runs it with `recorder`, which comes back with what it saw.
+    /// Runs it with `recorder`, and returns the recorder.
     fn execute<R: Recorder + Send + 'static>(&self, recorder: R) -> Result<(Recorded, R), Failure> {
         let job = self.job.clone();
         apart(move || {
@@ -92,7 +93,7 @@ impl Cell {
                 let (recorded, detail) = self.execute(detail)?;
                 Ok((hash(&recorded), detail))
             };
-            report.notes.extend(details(args, (&report.hash, self.cpus()), &analysis, again)?);
+            report.notes.extend(details(args, &report.hash, self.cpus(), &analysis, again)?);
         }
         bar.finish_and_clear();
         report.notes.extend(stacks(args, &report.title, &analysis)?);

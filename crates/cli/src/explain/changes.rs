@@ -1,6 +1,6 @@
 //! `convoy explain EXPERIMENT --only GRID`, without a cell: why its large changes are as they are.
 
-use super::Explain;
+use super::args::Explain;
 use crate::args::Format;
 use crate::experiment::{Told, execute, plan, run_all, threads};
 use crate::fail::Failure;

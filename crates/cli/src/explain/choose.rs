@@ -1,6 +1,6 @@
 //! Which cell of an experiment or a stored run the flags leave.
 
-use super::Explain;
+use super::args::Explain;
 use crate::fail::Failure;
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct Candidate<J> {
     pub(super) hash: Option<String>,
 }
 
-/// The one cell that the flags leave.
+/// Returns the only cell that matches the flags.
 pub(super) fn choose<J>(
     args: &Explain,
     what: &str,

@@ -3,7 +3,7 @@
 //! A stored run is made of its record alone, content by content; neither its command line nor the
 //! files of today have a say.
 
-use super::Explain;
+use super::args::Explain;
 use super::choose::{Candidate, choose, push};
 use crate::build::build;
 use crate::experiment;
@@ -18,12 +18,12 @@ use convoy_lab::virtual_run::VirtualRun;
 use convoy_store::{Store, StoreError};
 use serde::Deserialize;
 
-/// One simulation and where it comes from.
+/// One simulation and its source.
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) run: VirtualRun,
     pub(super) inputs: Inputs,
-    /// RUN and the flags that give the same simulation.
+    /// RUN and the flags that select this simulation.
     flags: String,
     /// The schedule hash that the stored run had, and the build that ran it.
     pub(super) before: Option<(String, String)>,
@@ -148,7 +148,7 @@ impl Target {
     }
 }
 
-/// The experiment, one seed of each cell, with what the flags change.
+/// The experiment with one seed of each cell and the changes of the flags.
 pub(super) fn plan_of(args: &Explain) -> Result<Plan, Failure> {
     let mut changes = Changes {
         scale: Some(1),
@@ -221,7 +221,7 @@ fn flags(args: &Explain, plan: &Plan, found: &Candidate<SimJob>, users: u32) -> 
     flags + &args.sets.flags()
 }
 
-/// A preset of a stored run, or another one, with what the flags change.
+/// A preset of a stored run, or another one, with the changes of the flags.
 fn changed_part<T: Entry>(
     job: &SimJob,
     shelf: &'static Shelf,

@@ -46,7 +46,7 @@ pub(crate) fn config(args: &Load) -> Result<ReaimConfig, Failure> {
     config.transpose().map(Option::unwrap_or_default).map_err(Failure::usage)
 }
 
-/// The mix, or the mix of one job, with its sizes. What is odd about the configuration is said.
+/// The mix, or the mix of one job, with its sizes. Warns about an unusual configuration.
 pub(crate) fn mix(args: &Load, config: &ReaimConfig, default: &str) -> Result<Mix, Failure> {
     config.notes.iter().for_each(|note| warn(note));
     let mut mix = if let Some(name) = &args.job {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 pub(crate) use results::{Files, check};
 
-/// What the users run.
+/// The load of the users.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct Load {
@@ -22,10 +22,10 @@ pub(crate) struct Load {
     #[arg(long, value_name = "N", hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) jobs: Option<u32>,
-    /// Whose jobs and sizes: 1996 (AIM7) or re-aim [default: 1996]
+    /// Jobs and sizes of 1996 (AIM7) or of re-aim [default: 1996]
     #[arg(long, value_name = "WHOSE")]
     pub(crate) dialect: Option<String>,
-    /// Whose file sizes: those of the workfile, of 1996, or re-aim's 10K and 1M
+    /// File sizes of the workfile, of 1996, or of re-aim (10K and 1M)
     #[arg(long, value_name = "WHOSE", hide_short_help = true)]
     pub(crate) sizes: Option<String>,
     /// Size of a user's file, such as 10K, plus its share of the pool
@@ -46,8 +46,8 @@ pub(crate) struct Load {
     /// Each user does only its first N jobs: the same mix, shorter
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) first: Option<u32>,
-    /// Divide the loop counts of the jobs by this: another mix, since what has no loop (processes,
-    /// names) stays
+    /// Divide the loop counts of the jobs by this. The mix changes, because work without a loop
+    /// (processes, names) stays
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) shrink: u32,
@@ -77,7 +77,7 @@ pub(crate) struct Points {
     pub(crate) increment: Option<u32>,
 }
 
-/// Files that a load writes beside what it prints.
+/// Files that a load writes in addition to its output.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct Results {

@@ -44,7 +44,8 @@ impl<'a> Files<'a> {
     pub(crate) fn write(
         &self,
         report: &RunReport,
-        (machine, date): (&str, &str),
+        machine: &str,
+        date: &str,
         record: &serde_json::Value,
     ) -> Result<(), Failure> {
         for (path, before) in self.asked.export.iter().zip(&self.before) {
@@ -69,11 +70,12 @@ impl<'a> Files<'a> {
         common: &Common,
         report: &RunReport,
         text: impl FnOnce() -> String,
-        (machine, date): (&str, &str),
+        machine: &str,
+        date: &str,
         record: &serde_json::Value,
     ) -> Result<(), Failure> {
         output::print(common, text, || report.to_json(), || report.to_csv())?;
-        self.write(report, (machine, date), record)?;
+        self.write(report, machine, date, record)?;
         for (path, _) in self.asked.export.iter().zip(&self.before).filter(|(_, b)| b.is_none()) {
             match export_of(path)? {
                 Export::Suite7 => output::append(path, &report.to_suite7(machine, date))?,

@@ -1,7 +1,5 @@
 //! The plots of a prediction: throughput over CPUs or threads, and what each change gives.
 
-use super::Predict;
-use crate::fail::Failure;
 use convoy_predict::{Prediction, Row};
 use convoy_report::{Axis, Panel, Plot, Point, RowsLine, RowsPanel, RowsPlot, Scale, Series};
 
@@ -22,16 +20,6 @@ impl Across {
             Self::Threads => row.threads,
         })
     }
-}
-
-/// Refuses a plot that would be a point, before anything is simulated.
-pub(super) fn ready(args: &Predict) -> Result<(), Failure> {
-    if args.plot.is_none() || args.cpus.len() > 1 || args.threads.len() > 1 {
-        return Ok(());
-    }
-    Err(Failure::usage(
-        "--plot draws throughput over CPUs or threads; give several, such as --cpus 1,2,4,8",
-    ))
 }
 
 /// The throughput over CPUs, or over threads if these vary, a line for each lock.

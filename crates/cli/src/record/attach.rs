@@ -1,6 +1,6 @@
 //! Recording of running processes from outside.
 
-use super::RecordArgs;
+use super::args::RecordArgs;
 use super::keep::{keep, redact};
 use crate::fail::Failure;
 use convoy_host::{Interrupts, Surroundings, describe_host};

@@ -1,6 +1,6 @@
 //! The program, from its start to its exit: its signals, and its background processes.
 
-use super::RecordArgs;
+use super::args::RecordArgs;
 use crate::fail::Failure;
 use crate::output;
 use crate::with::cannot_start;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// How long the program may take to end by itself after a signal to terminate.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the program is left alone, with new processes to be looked at and without.
+/// Interval of checks on the program: while kernel events are recorded, and otherwise.
 const LOOK: Duration = Duration::from_millis(10);
 const SLOW_LOOK: Duration = Duration::from_millis(100);
 
@@ -27,20 +27,20 @@ pub(super) struct Ran {
     pub(super) status: ExitStatus,
     pub(super) usage: ChildUsage,
     pub(super) wall: Duration,
-    /// Processes in the background that went on.
+    /// Background processes that continued.
     pub(super) background: usize,
-    /// As long as it lives a signal does not end this process, which has a record to keep.
+    /// While it exists, a signal does not end this process, which has a record to keep.
     pub(super) _relay: Relay,
 }
 
-/// Runs the command to its end, and waits for what it left in the background. It gets the signals
-/// of the terminal itself; those that come to this process alone are passed on.
+/// Runs the command to its end, and waits for its background processes. It receives signals of the
+/// terminal directly; signals to this process alone are forwarded.
 pub(super) fn execute(
     mut command: Command,
     args: &RecordArgs,
     beside: &mut Beside<'_>,
 ) -> Result<Ran, Failure> {
-    // What leaves its parent behind becomes a child of this process, and can be waited for.
+    // A process that outlives its parent becomes a child of this process, which can wait for it.
     let _older_kernel = set_child_subreaper(Some(rustix::process::getpid()));
     as_started(&mut command);
     let (relay, begin) = (Relay::catch(), Instant::now());
@@ -54,11 +54,11 @@ pub(super) fn execute(
     let waited = wait_with_usage(&child);
     let (status, usage) = waited
         .map_err(|error| Failure::environment(format!("cannot wait for the program: {error}")))?;
-    let background = background(&relay, beside, (terminated, args.quiet));
+    let background = background(&relay, beside, terminated, args.quiet);
     Ok(Ran { status, usage, wall: begin.elapsed(), background, _relay: relay })
 }
 
-/// What looks at the program while it runs.
+/// The observers of the program while it runs.
 pub(super) struct Beside<'a> {
     pub(super) watching: &'a mut Option<Watching>,
     pub(super) looks: &'a mut Looks,
@@ -80,8 +80,8 @@ impl Beside<'_> {
     }
 }
 
-/// Waits until the child has ended, and passes on what signals come; whether it was told to
-/// terminate, by a signal or because the time was over. One that does not is killed.
+/// Waits until the child has exited, and forwards signals. Returns whether the child was asked to
+/// terminate, by a signal or because the time was over; if it does not, it is killed.
 fn attend(child: &Child, relay: &Relay, most: Option<Duration>, beside: &mut Beside<'_>) -> bool {
     let (pid, begin) = (Pid::from_child(child), Instant::now());
     let mut told: Option<Instant> = None;
@@ -114,14 +114,15 @@ fn attend(child: &Child, relay: &Relay, most: Option<Duration>, beside: &mut Bes
     }
 }
 
-/// Waits for daemons of the program: processes that left its session behind. A signal to terminate
-/// is passed on to them; an interrupt ends the recording alone. How many go on.
+/// Waits for daemons of the program, which are processes that left its session. A signal to
+/// terminate is forwarded to them; an interrupt ends only the recording. Returns how many continue.
 fn background(
     relay: &Relay,
     beside: &mut Beside<'_>,
-    (mut terminated, is_quiet): (bool, bool),
+    mut terminated: bool,
+    is_quiet: bool,
 ) -> usize {
-    /// How long a process that its parent has left takes to begin a session of its own.
+    /// Maximum time until an orphaned process starts a new session.
     const GRACE: Duration = Duration::from_millis(100);
     let (mut is_said, begin) = (is_quiet, Instant::now());
     loop {
@@ -163,7 +164,7 @@ fn background(
     }
 }
 
-/// Children of this process, including those whose parent ended.
+/// Children of this process, including adopted ones.
 fn children() -> Vec<(Pid, Stat)> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,7 +1,7 @@
 //! Keeping a record: what can be refused is refused before the program starts; what fails
 //! afterwards goes to the next place.
 
-use super::RecordArgs;
+use super::args::RecordArgs;
 use crate::args::Common;
 use crate::fail::Failure;
 use crate::keep::{self, warn};
@@ -72,7 +72,7 @@ pub(super) fn redact(processes: &mut [Process]) {
     }
 }
 
-/// Says the first sentence of the record and where it is; `false` if there is no place for it.
+/// Prints the first sentence of the record and its path; returns `false` if it cannot be written.
 pub(super) fn keep(args: &RecordArgs, record: &Record) -> bool {
     let common = Common::plain(None, args.quiet);
     let say = |text: &str| output::message(&common, &format!("convoy: {text}"));
@@ -128,7 +128,7 @@ fn stored(args: &RecordArgs, common: &Common, body: &serde_json::Value) -> bool 
     false
 }
 
-/// Says that there was no place at all.
+/// Prints that the record could not be written anywhere.
 pub(super) fn nowhere(left: &Path) {
     warn(&format!(
         "the record could be written nowhere; what was recorded is in {}: make room, then convoy \

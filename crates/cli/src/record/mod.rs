@@ -1,5 +1,6 @@
-//! `convoy record`: an unmodified program, and what its locks do meanwhile.
+//! `convoy record`: runs an unmodified program and records its locks.
 
+mod args;
 mod attach;
 mod execute;
 mod keep;
@@ -7,13 +8,9 @@ mod recover;
 mod unseen;
 
 use crate::fail::Failure;
-use crate::keep::StoreArgs;
-use crate::with::Policies;
 use attach::attach;
-use clap::{Args, ValueEnum};
 use convoy_host::{Surroundings, describe_host};
 use convoy_record::bound::Others;
-use convoy_record::bpf::Watching;
 use convoy_record::place::{Place, programs_lost};
 use convoy_record::ready::Ready;
 use convoy_record::{
@@ -22,132 +19,13 @@ use convoy_record::{
 use convoy_record::{launch, raw};
 use execute::{Beside, Ran, execute};
 use keep::keep;
-use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 
-/// What a shell adds to the number of the signal that ended a program.
+pub(crate) use args::RecordArgs;
+
+/// Exit codes of a shell are this plus the number of the signal that ended the program.
 const BY_SIGNAL: i32 = 128;
-
-/// `convoy record`.
-#[derive(Clone, Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct RecordArgs {
-    /// The program and its arguments, after `--`
-    #[arg(
-        value_name = "CMD",
-        required_unless_present_any = ["pid", "cgroup", "recover"],
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    words: Vec<OsString>,
-    /// Look at a running process from outside instead, until it ends or Ctrl-C
-    #[arg(long, value_name = "PID", conflicts_with = "words")]
-    pid: Option<u32>,
-    /// The same for all processes of a control group in /sys/fs/cgroup
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["words", "pid"])]
-    cgroup: Option<PathBuf>,
-    /// Keep what recordings left whose `convoy record` was killed
-    #[arg(long, conflicts_with_all = ["words", "pid", "cgroup"])]
-    recover: bool,
-    /// Directory for the recorder's files [default: memory, then a disk]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["pid", "cgroup"])]
-    buffer: Option<PathBuf>,
-    /// Most that all processes write there, such as 64M [default: all of DIR, or 3/4 elsewhere]
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["pid", "cgroup"])]
-    #[arg(value_parser = size, hide_short_help = true)]
-    buffer_size: Option<u64>,
-    /// Leave the arguments of commands out of the record
-    #[arg(long, hide_short_help = true)]
-    redact: bool,
-    /// Stop recording after this many seconds; a program that was started here is ended then
-    #[arg(long, value_name = "SECONDS")]
-    #[arg(value_parser = seconds)]
-    seconds: Option<f64>,
-    /// Record only acquisitions that had to wait, which `predict` and `fix` cannot replay
-    #[arg(long, conflicts_with_all = ["pid", "cgroup"])]
-    contended: bool,
-    /// What the kernel sees, too: waits in futex(2), locks of the kernel, lost CPUs; it wants root
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Kernel::Auto)]
-    kernel: Kernel,
-    /// Write the record to a file instead of the store
-    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
-    output: Option<PathBuf>,
-    /// No messages on standard error
-    #[arg(long, short, help_heading = "Output")]
-    quiet: bool,
-    /// Where the record is kept.
-    #[command(flatten)]
-    store: StoreArgs,
-    /// Locks in place of those of libc.
-    #[command(flatten)]
-    policies: Policies,
-}
-
-/// Whether the kernel is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kernel {
-    /// If it is permitted, and not with `--contended`
-    Auto,
-    /// Or end with an error
-    On,
-    /// Not
-    Off,
-}
-
-impl Kernel {
-    /// Whoever wants contended acquisitions alone wants a recording that costs little. Asking the
-    /// kernel costs more, so then it is done only by request.
-    fn unless(self, contended: bool, unseen: &mut Vec<String>) -> Self {
-        if self != Self::Auto || !contended {
-            return self;
-        }
-        unseen.push("What the kernel sees was not recorded; --kernel on adds it.".to_owned());
-        Self::Off
-    }
-
-    /// Begins to look, if that is wanted; in a sentence why not, if it cannot.
-    fn watch(self, unseen: &mut Vec<String>) -> Result<Option<Watching>, Failure> {
-        if self == Self::Off {
-            return Ok(None);
-        }
-        match Watching::new() {
-            Ok(watching) => Ok(Some(watching)),
-            Err(error) if self == Self::On => Err(Failure::environment(error)),
-            Err(error) => {
-                unseen.push(format!(
-                    "What the kernel sees was not recorded (its own locks, futex calls of the \
-                     program itself, why owners were off CPU): {error}."
-                ));
-                Ok(None)
-            }
-        }
-    }
-}
-
-/// A number of bytes, with K, M or G.
-fn size(text: &str) -> Result<u64, String> {
-    /// What a process with some threads takes, and more than any machine has.
-    const RANGE: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
-    let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
-        Some(digits) if text.ends_with('K') => (digits, 10),
-        Some(digits) if text.ends_with('M') => (digits, 20),
-        Some(digits) => (digits, 30),
-        None => (text, 0),
-    };
-    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    let bytes = bytes.filter(|bytes| RANGE.contains(bytes));
-    bytes.ok_or_else(|| "not a size between 1M and 1024G, such as 64M".to_owned())
-}
-
-/// A length of time.
-fn seconds(text: &str) -> Result<f64, String> {
-    /// A day.
-    const MOST: f64 = 86_400.0;
-    let value = text.parse().ok().filter(|value| (0.01..=MOST).contains(value));
-    value.ok_or_else(|| format!("not a time between 0.01 and {MOST} s"))
-}
 
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Self {
@@ -158,7 +36,7 @@ impl From<RecordError> for Failure {
     }
 }
 
-/// The command. Its exit code is that of the program.
+/// The command. It exits with the code of the program.
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     if args.recover {
         return recover::recover(args);
@@ -176,9 +54,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     unseen.extend(sampling.refused.as_ref().map(|reason| {
         format!("Where threads spent CPU time was not sampled: perf_event_open(2): {reason}.")
     }));
-    let seen = (watching.is_some(), sampling.refused.is_none());
+    let (is_watched, is_sampled) = (watching.is_some(), sampling.refused.is_none());
     let mut place = Place::new(args.buffer.as_deref(), args.buffer_size)?;
-    let mut command = command(args, &mut place, seen, &mut unseen)?;
+    let mut command = command(args, &mut place, is_watched, is_sampled, &mut unseen)?;
     args.policies.set(&mut command, &args.words[0])?;
     let mut program = program(args);
     let _no_help_later = place.note(&recover::note(&program, args.redact));
@@ -189,9 +67,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let mut beside =
         Beside { watching: &mut watching, looks: &mut looks, ready: &mut ready, others };
     let ran = execute(command, args, &mut beside)?;
-    // From here on the program has run: whatever fails, its exit code is that of this command.
+    // From here on the program has run: whatever fails, this command exits with its code.
     let mut processes = raw::read_with(place.files(), &mut looks).unwrap_or_else(|error| {
-        unseen.push(format!("What the processes wrote cannot be read: {error}."));
+        unseen.push(format!("The files of the processes cannot be read: {error}."));
         Vec::new()
     });
     ready.finish(&mut processes);
@@ -214,7 +92,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     if ran.background > 0 {
         unseen.push(format!(
-            "{} processes in the background went on when the recording ended.",
+            "{} background processes continued when the recording ended.",
             ran.background
         ));
     }
@@ -228,18 +106,19 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     Ok(exit_code(ran.status))
 }
 
-/// The exit code of a program, as a shell gives it.
+/// The exit code of a program, as a shell returns it.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let by_signal = || BY_SIGNAL + status.signal().unwrap_or(0);
     ExitCode::from(status.code().unwrap_or_else(by_signal) as u8)
 }
 
-/// The command with the object before it; without, if the program would not bear it and the kernel
-/// is asked or CPU time is sampled.
+/// The command with the object preloaded; without it, if the program cannot load it and kernel
+/// events or CPU time are recorded.
 fn command(
     args: &RecordArgs,
     place: &mut Place,
-    (is_watched, is_sampled): (bool, bool),
+    is_watched: bool,
+    is_sampled: bool,
     unseen: &mut Vec<String>,
 ) -> Result<Command, Failure> {
     if let Some(reason) = launch::refusal(&args.words[0]) {
@@ -248,7 +127,7 @@ fn command(
         }
         let (what, cure) = reason.split_once(';').unwrap_or((&reason, ""));
         unseen.push(if is_watched {
-            format!("Only what the kernel sees was recorded: {what}.")
+            format!("Only kernel events were recorded: {what}.")
         } else {
             format!("{ONLY_SAMPLES} {what};{cure}.")
         });
@@ -268,7 +147,7 @@ fn command(
     Ok(command)
 }
 
-/// What is known of the program before it starts.
+/// The description of the program before it starts.
 fn program(args: &RecordArgs) -> Program {
     let host = describe_host();
     let words = if args.redact { &args.words[..1] } else { &args.words };
@@ -286,9 +165,9 @@ fn program(args: &RecordArgs) -> Program {
     }
 }
 
-/// Adds how it ended.
+/// Adds the result of the program.
 fn describe(program: &mut Program, ran: &Ran, processes: &[convoy_record::Process]) {
-    // Nobody waits for those of a daemon.
+    // Children of a daemon are not waited for.
     let known: f64 = processes.iter().map(|process| process.cpu_s).sum();
     program.cpu_s = (ran.usage.user + ran.usage.system).as_secs_f64().max(known);
     program.ending = ending(ran.status);

@@ -1,7 +1,8 @@
-//! What recorders left that were killed: it is kept, and cleared away.
+//! Recovers and removes the files of recorders that were killed.
 
+use super::args::RecordArgs;
 use super::keep::{keep, redact};
-use super::{RecordArgs, unseen};
+use super::unseen;
 use crate::fail::Failure;
 use crate::keep::warn;
 use convoy_host::describe_host;
@@ -41,7 +42,7 @@ pub(super) fn tidy(args: &RecordArgs) {
 /// Key of a note: whether the arguments of commands are to be left out.
 const REDACTED: &str = "redacted";
 
-/// What is being recorded, and whether its arguments are to be left out, for [`keep_left`].
+/// The recorded program, and whether its arguments are left out, for [`keep_left`].
 pub(super) fn note(program: &Program, is_redacted: bool) -> String {
     let mut note = serde_json::to_value(program).expect("a program has string keys");
     note[REDACTED] = is_redacted.into();
@@ -74,7 +75,7 @@ fn keep_left(args: &RecordArgs, left: Left) -> bool {
         ..program
     };
     let mut sentences = vec![format!(
-        "The recorder was killed; this was recovered from {}: what the kernel saw is lost.",
+        "The recorder was killed; this was recovered from {}: kernel events are lost.",
         left.path().display()
     )];
     sentences.extend(unseen::not_seen(&processes, program.programs_lost, (0, false)));

@@ -1,4 +1,4 @@
-//! What a record does not hold, in sentences, and what this hour's wakeups cost.
+//! The gaps of a record, in sentences, and the present price of wakeups.
 
 use convoy_calibrate::hour::Quartiles;
 use convoy_record::{JAVA, Process, UNNAMED, Why};
@@ -28,7 +28,7 @@ pub(super) fn prices(
     })
 }
 
-/// Whether this process runs before all that have no such priority.
+/// Whether this process has a real-time or deadline policy.
 fn is_real_time() -> bool {
     /// The policy behind the name of the program, and its numbers: FIFO, round robin, deadline.
     const FIELD: usize = 38;
@@ -38,13 +38,13 @@ fn is_real_time() -> bool {
     policy.is_some_and(|policy| POLICIES.contains(&policy))
 }
 
-/// What the record does not hold, in sentences.
+/// The gaps of the record, in sentences.
 pub(super) fn not_seen(
     processes: &[Process],
     programs_lost: [u64; 4],
     (switches, is_watched): (u64, bool),
 ) -> Vec<String> {
-    /// Switches that need no explanation: those of starting and of output.
+    /// Switches that need no explanation: startup and output.
     const FEW: u64 = 1000;
     let mut all = Vec::new();
     if processes.is_empty() && programs_lost == [0; 4] && !is_watched {
@@ -104,7 +104,7 @@ pub(super) fn not_seen(
     all
 }
 
-/// Files whose names would be wanted and that are gone, or are others now.
+/// Files that are needed for symbol names and that were deleted or replaced.
 fn gone(processes: &[Process]) -> Vec<String> {
     let wanted = |process: &Process, file: &str| {
         let mark = format!("{file}+0x");
@@ -153,7 +153,10 @@ fn without_room(processes: &[Process]) -> Vec<String> {
         ));
     }
     if lost(&free) > unroomed {
-        all.push(format!("{}: too many lived at once.", of(&free, lost(&free) - unroomed)));
+        all.push(format!(
+            "{}: the limit of live threads was reached.",
+            of(&free, lost(&free) - unroomed)
+        ));
     }
     if lost(&sandboxed) > 0 || sandboxed.iter().any(|one| one.unrecorded.acquisitions > 0) {
         all.push(format!(

@@ -40,7 +40,7 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Repetition")]
 pub(crate) struct RepeatArgs {
-    /// Runs of each point, whose means are shown [default: 1, with --precise 3]
+    /// Runs of each point; their means are shown [default: 1, with --precise 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) repeat: Option<u32>,
     /// Number of warm-up runs of each point
@@ -52,14 +52,14 @@ pub(crate) struct RepeatArgs {
     /// Repeat each point until Jobs/Min is known to within this, such as 1%
     #[arg(long, value_name = "PERCENT")]
     pub(crate) precise: Option<String>,
-    /// Number of runs of a point after which --precise gives up
+    /// Maximum number of runs of a point with --precise
     #[arg(long, value_name = "N", default_value_t = convoy_host::repeat::MOST_REPEATS)]
     #[arg(requires = "precise", value_parser = clap::value_parser!(u32).range(2..=100_000))]
     #[arg(hide_short_help = true)]
     pub(crate) max_repeats: u32,
 }
 
-/// What a run does when a load point fails.
+/// Reaction to a load point that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnError {
     /// The points after it do not run.
@@ -107,7 +107,7 @@ pub(crate) struct HostArgs {
     pub(crate) no_predict: bool,
 }
 
-/// Whose output is printed.
+/// The columns that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColumnsOf {
     /// AIM7's.
@@ -116,7 +116,7 @@ pub(crate) enum ColumnsOf {
     Reaim,
 }
 
-/// What a run prints and writes.
+/// The output of a run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct HostResults {

@@ -61,7 +61,7 @@ pub(super) fn run(
     }
 }
 
-/// What is kept of a run while it goes on: whatever ends it later, its finished points are there.
+/// The finished points of a run, which are kept whatever ends it.
 struct Kept<'a> {
     args: &'a Run,
     files: Files<'a>,
@@ -78,7 +78,7 @@ impl<'a> Kept<'a> {
     fn point(&mut self, record: &RunRecord) {
         let Ok(body) = serde_json::to_value(record) else { return };
         let (report, machine) = (report(self.args, record), machine(record));
-        let _said_at_the_end = self.files.write(&report, (&machine, &record.host.date), &body);
+        let _said_at_the_end = self.files.write(&report, &machine, &record.host.date, &body);
         if let Some(store) = &mut self.store {
             let _said_at_the_end = store.update(body);
         }
@@ -88,13 +88,13 @@ impl<'a> Kept<'a> {
     fn finish(self, record: &RunRecord) -> Result<(), Failure> {
         let body = serde_json::to_value(record).map_err(Failure::environment)?;
         let (report, machine) = (report(self.args, record), machine(record));
-        let place = (machine.as_str(), record.host.date.as_str());
+        let date = &record.host.date;
         let text = || match self.args.results.columns {
             None => report.to_text(),
-            Some(ColumnsOf::Aim7) => report.to_aim7_output(&record.host.date),
+            Some(ColumnsOf::Aim7) => report.to_aim7_output(date),
             Some(ColumnsOf::Reaim) => report.to_reaim_output(),
         };
-        self.files.finish(&self.args.common, &report, text, place, &body)?;
+        self.files.finish(&self.args.common, &report, text, &machine, date, &body)?;
         if let Some(store) = self.store {
             store.finish(&self.args.common, body);
         }
@@ -151,7 +151,7 @@ fn report(args: &Run, record: &RunRecord) -> RunReport {
 }
 
 fn report_point(args: &Run, point: &Point) -> RunPoint {
-    // What was not measured is unknown, not zero.
+    // A value that was not measured is unknown, not zero.
     let known = point.real_s > 0.0;
     let number = |value: f64| if known { value } else { f64::NAN };
     let some = |value: f64| known.then_some(value);
@@ -197,7 +197,7 @@ fn report_point(args: &Run, point: &Point) -> RunPoint {
     }
 }
 
-/// What a reader of the figures must know.
+/// Notes for a reader of the figures.
 fn notes(record: &RunRecord) -> Vec<String> {
     let mut notes = record.notes.clone();
     if let (Some(wall_s), Some(passes)) = (record.predict_wall_s, record.predict_passes) {

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     load::check(&args.common, &args.results.files)?;
     let config = control::config(&args.load)?;
-    // AIM9's list of jobs is the one that the single-user mode is for.
+    // The single-user mode is for AIM9's list of jobs.
     let mix = control::mix(&args.load, &config, if args.host.aim9 { "aim9" } else { "shared" })?;
     if args.host.aim9 {
         return single::run(args, mix, &config);

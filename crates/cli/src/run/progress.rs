@@ -95,7 +95,7 @@ impl<'a> Live<'a> {
         self.bar.set_position(jobs);
     }
 
-    /// A line every so often, where there is no bar.
+    /// Prints a line now and then if there is no progress bar.
     fn working(&mut self, users: u32, done: u64, of: u64) {
         if self.line.elapsed() < LINE_EVERY || done == 0 {
             return;

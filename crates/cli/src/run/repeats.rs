@@ -6,7 +6,7 @@ use convoy_host::inject::{self, Fault};
 use convoy_host::repeat::Repeats;
 use std::time::Duration;
 
-/// Runs before the interval of `--precise` is first looked at: two are too few to tell.
+/// Runs before the interval of `--precise` is first computed: two are too few.
 const LEAST_FOR_PRECISION: u32 = 3;
 /// Longest time that a flag may ask for, seconds.
 const LONGEST_S: f64 = 1e6;

@@ -1,39 +1,12 @@
 //! Removing records, on purpose only.
 
-use super::{Where, table};
-use crate::args::{Common, Format};
+use super::args::Prune;
+use super::table::table;
+use crate::args::Format;
 use crate::fail::Failure;
 use crate::keep::warn;
 use crate::output;
-use clap::Args;
 use convoy_store::{Filter, StoreError};
-
-/// `convoy runs prune`.
-#[derive(Debug, Args)]
-pub(super) struct Prune {
-    /// Only these numbers (repeatable)
-    #[arg(long, value_name = "RUN")]
-    id: Vec<i64>,
-    /// Only runs that ended longer ago than so many days
-    #[arg(long, value_name = "DAYS")]
-    older_than: Option<f64>,
-    /// Keep the newest so many
-    #[arg(long, value_name = "N")]
-    keep: Option<usize>,
-    /// Only this kind: run, reproduce, compare, bisect
-    #[arg(long)]
-    kind: Option<String>,
-    /// Runs with a tag, too
-    #[arg(long)]
-    tagged: bool,
-    /// Only say what would be removed
-    #[arg(long)]
-    dry_run: bool,
-    #[command(flatten)]
-    place: Where,
-    #[command(flatten)]
-    common: Common,
-}
 
 /// Milliseconds of a day.
 const DAY_MS: f64 = 86_400_000.0;
@@ -64,7 +37,7 @@ pub(super) fn run(args: &Prune) -> Result<(), Failure> {
     let mut ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
     for error in damaged {
         match error {
-            // Named, it goes; else somebody may want to look at it first.
+            // A damaged record is removed only by its number: it may still be of use.
             StoreError::Damaged { id, .. } if !args.id.is_empty() => ids.push(id),
             error => warn(&error.to_string()),
         }

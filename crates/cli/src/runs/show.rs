@@ -1,14 +1,12 @@
 //! One stored run: its source, and its result as it was printed.
 
-use super::{Show, time};
+use super::args::Show;
+use super::table::{time, typed};
 use crate::args::Format;
 use crate::fail::Failure;
 use crate::output;
-use convoy_explain::diagnose;
-use convoy_record::Record;
-use convoy_report::{BisectReport, CompareLayout, CompareReport, Table, fixed, page_wrap};
+use convoy_report::{BisectReport, CompareLayout, CompareReport, Table, page_wrap};
 use convoy_store::{Entry, Stored};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// `convoy runs show`.
@@ -57,11 +55,6 @@ fn tables(body: &Value) -> Option<Vec<Table>> {
     typed(&body["report"]["tables"])
 }
 
-/// A part of a record as what it was; `None` if it is something else.
-fn typed<T: DeserializeOwned>(body: &Value) -> Option<T> {
-    T::deserialize(body).ok()
-}
-
 fn csv(run: &Stored) -> Result<String, Failure> {
     let body = &run.entry.body;
     let text = match run.entry.kind.as_str() {
@@ -74,43 +67,4 @@ fn csv(run: &Stored) -> Result<String, Failure> {
         let kind = &run.entry.kind;
         Failure::usage(format!("run {} is a {kind} record; use --format json", run.id))
     })
-}
-
-/// The result in a few words.
-pub(super) fn result(entry: &Entry) -> String {
-    let body = &entry.body;
-    match entry.kind.as_str() {
-        "compare" => typed::<CompareReport>(&body["report"]).map_or_else(String::new, |report| {
-            let speedup = report.deciding().and_then(|row| row.speedup);
-            let speedup = speedup.map_or(String::new(), |s| format!(" {}", fixed(s, 3)));
-            format!("{}{speedup}", report.verdict())
-        }),
-        "run" | "sim" => {
-            let results = body.get("results").unwrap_or(body);
-            let points = results["points"].as_array().into_iter().flatten();
-            let jobs = points.filter_map(|point| point["jobs_per_min"].as_f64());
-            let best = jobs.fold(f64::NAN, f64::max);
-            if best.is_nan() { String::new() } else { format!("{} jobs/min", fixed(best, 1)) }
-        }
-        "bisect" => match body["first_bad"].as_str() {
-            Some(commit) => commit.chars().take(12).collect(),
-            None => body["verdict"].as_str().unwrap_or_default().to_owned(),
-        },
-        "record" => typed::<Record>(body).map_or_else(String::new, |record| {
-            let found = diagnose(&record);
-            found.iter().find(|one| one.is_much()).map_or("no lock limits it".to_owned(), |first| {
-                let share = first.share.map_or(String::new(), |s| format!("{:.0} % ", 100.0 * s));
-                format!("{share}waiting for {}", first.lock).chars().take(30).collect()
-            })
-        }),
-        "reproduce" | "locks" => {
-            let grids = body["grids"].as_array().into_iter().flatten();
-            let cells: usize =
-                grids.filter_map(|grid| grid["cells"].as_array()).map(Vec::len).sum();
-            format!("{}: {cells} cells", body["name"].as_str().unwrap_or_default())
-        }
-        _ => {
-            body.get("title").and_then(Value::as_str).unwrap_or_default().chars().take(30).collect()
-        }
-    }
 }

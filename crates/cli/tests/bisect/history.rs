@@ -189,7 +189,7 @@ fn a_command_that_fails_sometimes_is_repeated() {
 fn a_time_limit_makes_a_hang_a_slow_run() {
     let repo = line("hang", 30, 19, ["0", "1000"]);
     let [good, bad] = [repo.id(1), repo.id(30)];
-    // Far beyond what a good commit takes on a busy machine.
+    // Far beyond the time of a good commit on a busy machine.
     let args = ["--good", good, "--bad", bad, "--timeout", "3", "--confirm", "0"];
     let more = ["--format", "json", "--quiet", "--", "sleep $(cat level)"];
     let answer = json(repo.bisect(&[args.as_slice(), &more].concat()), FINDING);

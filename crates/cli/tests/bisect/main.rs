@@ -29,8 +29,8 @@ fn json(command: Command, expected: i32) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON on standard output")
 }
 
-/// A history of `n` commits in one line; file `level` holds what the command prints, which is
-/// `good` before commit `culprit` and `bad` from it on.
+/// A history of `n` commits in one line; file `level` contains the output of the command: `good`
+/// before commit `culprit` and `bad` from it on.
 fn line(test: &str, n: usize, culprit: usize, [good, bad]: [&str; 2]) -> Repo {
     let mut repo = Repo::new(test);
     for number in 1..=n {
@@ -44,5 +44,5 @@ fn line(test: &str, n: usize, culprit: usize, [good, bad]: [&str; 2]) -> Repo {
 }
 
 /// A command that prints the level of the commit with a noise of up to 4, the same in each search:
-/// it comes from the random size of the environment.
+/// its source is the random size of the environment.
 const NOISY: &str = "echo value: $(( $(cat level) + ${#CONVOY_PAD} / 1000 ))";

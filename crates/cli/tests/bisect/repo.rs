@@ -102,13 +102,13 @@ impl Repo {
         let mut command = Command::new(env!("CARGO_BIN_EXE_convoy"));
         command.arg("bisect").arg("--repo").arg(self.directory());
         command.arg("--state").arg(self.state()).args(args);
-        // Not into the store of whoever runs the tests.
+        // Not into the store of the user of the tests.
         command.env("CONVOY_STORE", "none");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    /// `git status` and the list of work trees: what a search must not change.
+    /// `git status` and the list of work trees, which a search must not change.
     pub(crate) fn footprint(&self) -> String {
         let status = self.git(&["status", "--porcelain", "--branch"]);
         let trees = self.git(&["worktree", "list", "--porcelain"]);

@@ -8,7 +8,7 @@ use common::{interrupt, wait_until, with_default_signals};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// What was measured, in order: a killed search must not differ in it.
+/// The measurements in order, in which a killed search must not differ.
 fn runs(log: &[Value]) -> Vec<String> {
     let runs = log.iter().filter(|event| event["event"] == "run");
     runs.map(|run| format!("{} {} {}", run["commit"], run["purpose"], run["value"])).collect()
@@ -55,7 +55,7 @@ fn a_search_that_is_killed_again_and_again_is_the_same_search() {
         child = repo.bisect(&["--resume", "--quiet"]).spawn().expect("starts");
     }
     assert!(kills >= 2, "killed {kills} times");
-    // Beside other load the confirmation takes more pairs: the load of the two may differ.
+    // Under other load the confirmation takes more pairs: the load of the two may differ.
     let (killed, whole) = (runs(&repo.log()), runs(&whole.log()));
     let short = killed.len().min(whole.len());
     assert_eq!(killed[..short], whole[..short], "killed {kills} times");
@@ -67,8 +67,8 @@ fn a_search_that_is_killed_again_and_again_is_the_same_search() {
     assert_eq!(answer["runs"].as_u64(), Some(killed.len() as u64));
 }
 
-/// A search that was killed after some runs, whose log then says of each that it took 1000 s and
-/// that others used `others` CPUs meanwhile: what comes later weighs nothing beside that.
+/// A search that was killed after some runs. Its log says that each of them took 1000 s while other
+/// programs used `others` CPUs, so later runs have no weight.
 fn killed_beside(test: &str, others: f64) -> Repo {
     let repo = line(test, 60, 41, ["100", "106"]);
     let mut child = repo.bisect(&args(repo.id(1), repo.id(60), NOISY)).spawn().expect("starts");
@@ -145,7 +145,7 @@ fn an_interrupt_leaves_the_log_and_nothing_else() {
 #[test]
 fn a_full_disk_loses_no_finished_run() {
     let repo = line("full", 20, 9, ["100", "120"]);
-    // A limit on the size of files stands for the disk: the log stops in the middle of a line.
+    // A limit on the size of files acts as a full disk: the log stops in the middle of a line.
     let command = repo.bisect(&args(repo.id(1), repo.id(20), NOISY));
     let words: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())

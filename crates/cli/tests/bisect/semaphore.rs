@@ -13,7 +13,7 @@ const HANDOFF: &str = include_str!("semaphore/handoff.c");
 const CULPRIT: usize = 138;
 const COMMITS: usize = 200;
 
-/// Blocks of ten commits: six in the main line, three beside it, a merge.
+/// Blocks of ten commits: six in the main line, three in a branch, a merge.
 fn repository() -> Repo {
     let mut repo = Repo::new("semaphore");
     let mut last = 0;
@@ -56,7 +56,7 @@ fn repository() -> Repo {
     repo.make()
 }
 
-/// The number of a commit beside the main line.
+/// The number of a commit in a branch.
 fn repo_position(block: usize, step: usize) -> usize {
     10 * block + 7 + step
 }

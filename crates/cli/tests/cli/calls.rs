@@ -47,7 +47,7 @@ fn add(calls: &mut BTreeMap<String, i64>, log: &str, sign: i64) {
     }
 }
 
-/// What `strace` logs of one user who runs `job` so many times.
+/// The log of `strace` for one user that runs `job` this many times.
 fn traced(job: &str, dialect: &str, times: u32) -> String {
     let log = directory("calls").join(format!("{job}-{dialect}-{times}"));
     let times = times.to_string();
@@ -63,7 +63,7 @@ fn traced(job: &str, dialect: &str, times: u32) -> String {
     std::fs::read_to_string(log).expect("a log")
 }
 
-/// The calls of one run of `job`: of three runs less those of two.
+/// The calls of one run of `job`: the calls of three runs less the calls of two.
 fn counted(job: &str, dialect: &str) -> BTreeMap<String, i64> {
     let mut calls = BTreeMap::new();
     add(&mut calls, &traced(job, dialect, 3), 1);

@@ -35,7 +35,7 @@ fn refused(args: &[&str], expected: i32, words: &[&str]) {
     }
 }
 
-/// A command whose numbers are pseudo-random about `mean` with a standard deviation of 1 % and the
+/// A command that prints pseudo-random numbers about `mean` with a standard deviation of 1 %, the
 /// same each time: its state is a file.
 pub(crate) fn noisy(directory: &Path, name: &str, seed: u64, mean: f64) -> String {
     let state = directory.join(name);
@@ -72,7 +72,7 @@ fn what_cannot_be_claimed_is_not() {
     let five = compared(&["-r", "5", "echo 10", "echo 20"], SAME);
     assert_eq!((&five["verdict"], &five["rows"][0]["stars"]), (&"unsure".into(), &0.into()));
     assert!(five["notes"].to_string().contains("smallest p is 0.0625"), "{}", five["notes"]);
-    // Zero has no ratio; the difference is judged all the same.
+    // Zero has no ratio, but the difference is still judged.
     let zero = compared(&["-r", "8", "echo 0", "echo 3"], FINDING);
     assert_eq!((&zero["verdict"], &zero["speedup"]), (&"slower".into(), &Value::Null));
 }
@@ -234,7 +234,7 @@ fn files_of_other_tools_are_compared() {
 
     let one = file("one.json", &format!("{{\"results\": [{}]}}", result("old", 1.0)));
     refused(&with(&[&one, &old]), USAGE, &["in common", "ns/op", "wall time"]);
-    // A file and a command: the command is run, the two are no pairs.
+    // A file and a command: the command is run, but the values are not paired.
     let args =
         ["compare", "-r", "4", "-w", "0", "--quiet", "--format", "json", &one, "sleep 0.001"];
     let output = run(&args);
@@ -263,7 +263,7 @@ fn runs_of_this_program_are_sides_with_a_row_for_each_load_point() {
     assert_eq!(rows[0]["higher_is_better"], true);
     // Other seeds in other blocks, the same in both sides of one.
     let sd = rows[1]["baseline"]["sd"].as_f64().expect("two values");
-    assert!(sd > 0.0, "each block has a seed of its own: {report}");
+    assert!(sd > 0.0, "each block has a different seed: {report}");
 }
 
 #[test]

@@ -9,13 +9,13 @@ const SOURCE: &str = "../record/tests/programs/laws.c";
 /// Threads of each program.
 const THREADS: u32 = 16;
 
-/// A program that takes a CPU until this is dropped, in a session of its own as a neighbour is.
+/// A program that takes a CPU until this is dropped, in a separate session as a neighbour is.
 struct Neighbour(Child);
 
 impl Neighbour {
     fn new() -> Self {
         let mut sh = Command::new("setsid");
-        // No group of its own: setsid(1) would fork, and the neighbour outlive this.
+        // Not in a separate group: setsid(1) would fork, and the neighbour outlive this.
         sh.args(["sh", "-c", "while :; do :; done"]);
         Self(sh.spawn().expect("setsid(1)"))
     }
@@ -48,9 +48,9 @@ fn predicted(program: &Path, mode: &str, cpus: &[u32]) -> Result<Vec<f64>, Strin
     Ok(rows.iter().map(ratio).collect())
 }
 
-/// Records and predicts a program alone and beside a neighbour; each record has to say what `law`
+/// Records and predicts a program alone and with a neighbour; each record has to say what `law`
 /// says of the number of CPUs, within 10 %, or be refused. Both may be only where `may_refuse`:
-/// where threads wait for a lock, a record beside other programs may contradict its replay.
+/// where threads wait for a lock, a record with other programs may contradict its replay.
 fn obeys(mode: &str, cpus: &[u32], may_refuse: bool, law: impl Fn(f64) -> [f64; 2]) {
     let place = directory(&format!("laws-{mode}"));
     let program = place.join("laws");

@@ -96,7 +96,7 @@ fn sweeps_repeat_and_precision_are_as_asked() {
         point["repeats"].as_array().is_some_and(|repeats| repeats.len() == 2)
             && point["jobs_per_min_ci95"].is_array()
     }));
-    // Far above any rate: the crossover is at once.
+    // Far above any rate: the crossover is immediate.
     let args = ["--crossover", "1e15", "--format", "json"];
     assert_eq!(json(&small(&args), 0)["points"].as_array().map(Vec::len), Some(1));
     let args = ["--job", "sieve", "--users", "1", "--precise", "50%", "--format", "json"];

@@ -37,7 +37,7 @@ fn a_virtual_machine_has_any_number_of_cpus_and_repeats() {
     let fixed = locks(&[&loops[..4], &["--think", "fixed:3000"], &VIRTUAL, &machine]);
     assert_ne!(once["grids"], json(&fixed, 0)["grids"], "the draws do something");
     let other = locks(&[&loops, &VIRTUAL, &machine, &["--seed", "2"]]);
-    assert_ne!(once["grids"], json(&other, 0)["grids"], "each seed has draws of its own");
+    assert_ne!(once["grids"], json(&other, 0)["grids"], "each seed has different draws");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn locks_of_libraries_stand_side_by_side() {
     assert!(rows.iter().any(|row| number(row, "of_fastest") <= 1.0));
     assert!(rows[0]["samples"]["alone_ns"].as_array().is_some_and(|rounds| rounds.len() == 2));
     let verdict = report["verdict"].as_str().expect("a verdict");
-    // Which of the two depends on what other programs did meanwhile.
+    // Which of the two depends on other programs.
     let sentences = [
         "times the sections of the fastest other lock",
         "only the CPU time of a section can be compared",

@@ -38,7 +38,7 @@ use std::process::{Command, Output, Stdio};
 fn convoy(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_convoy"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Not into the store of whoever runs the tests.
+    // Not into the store of the user of the tests.
     command.env("CONVOY_STORE", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("runs.sqlite3"));
     command
 }

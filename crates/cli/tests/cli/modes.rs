@@ -1,5 +1,5 @@
 //! All modes of the program of odd ways: under the recorder and under every policy they end as
-//! without, with the same output, and the record is complete or says what it lacks.
+//! without, with the same output, and the record is complete or names its gaps.
 
 use crate::safe::{acquisitions, program, read};
 use crate::{code, directory};
@@ -20,8 +20,8 @@ use Count::{AtLeast, Exactly};
 /// Acquisitions of a worker of the program.
 const N: u64 = 20_000;
 
-/// All modes of the program, and their acquisitions; those that end by what the shell may not say
-/// again are left out.
+/// The modes of the program, and their acquisitions, without modes whose ending a shell cannot
+/// repeat.
 const MODES: [(&str, Count); 57] = [
     ("exit_", Exactly(2 * N)),
     ("abort", Exactly(2 * N)),
@@ -84,8 +84,8 @@ const MODES: [(&str, Count); 57] = [
 
 /// The ways to run a mode under the recorder.
 fn ways(mode: &str) -> Vec<Vec<&'static str>> {
-    /// A lock that its thread takes twice, gives up twice, or that is copied while it is held has
-    /// no meaning that a policy must keep.
+    /// A lock that its thread acquires twice, releases twice, or that is copied while it is held
+    /// has no meaning that a policy must keep.
     const UNDEFINED: [&str; 5] = ["unown", "unlocked", "garbage", "memcpy", "destlocked"];
     let mut ways = vec![vec!["--kernel", "off"], vec!["--kernel", "off", "--contended"]];
     if rustix::process::geteuid().is_root() {
@@ -142,7 +142,7 @@ fn run(place: &Path, around: &[String], words: &[&str]) -> Output {
     command.env("CONVOY_STORE", "none").output().expect("it starts")
 }
 
-/// Runs a mode alone and in some ways in a directory of its own. Returns the ways that ended
+/// Runs a mode alone and in some ways in a separate directory. Returns the ways that ended
 /// differently, or with a record that lacks something without saying so.
 fn wrong_ways(
     (mode, count): (&str, Count),
@@ -185,7 +185,7 @@ fn lacks(file: &Path, count: Count) -> Option<String> {
     (!is_right).then(|| format!("{found} acquisitions recorded, {unseen}"))
 }
 
-/// Tries all modes, several at a time; what was wrong.
+/// Tries all modes, several at a time; returns the failures.
 fn every_mode(place: &Path, try_one: impl Fn((&str, Count)) -> Vec<String> + Sync) {
     /// Modes that run at a time: most of them wait for something.
     const WORKERS: usize = 4;

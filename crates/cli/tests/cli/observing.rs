@@ -1,4 +1,4 @@
-//! Looking at a simulated run does not change it: each option that only observes leaves the
+//! Observing a simulated run does not change it: each option that only observes leaves the
 //! schedule hash, and with it every number, as it was.
 
 use crate::{code, directory, json, run, stderr, stdout};

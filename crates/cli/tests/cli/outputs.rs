@@ -1,4 +1,4 @@
-//! What is printed for terminals of 80 columns, for pull requests and for other programs.
+//! The output for terminals of 80 columns, for pull requests and for other programs.
 
 use crate::compare::{NUMBER, noisy};
 use crate::hostile::record_of;
@@ -47,7 +47,8 @@ fn problems(value: &Value, schema: &Value, all: &Value, at: &str, found: &mut Ve
 
 const AS_JSON: [&str; 3] = ["--format", "json", "--quiet"];
 
-/// A command whose number is larger by a third from the third commit of [`history`] on.
+/// A command that prints a number which is larger by a third from the third commit of [`history`]
+/// on.
 const MEASURE: [&str; 4] =
     ["--", "sh", "-c", "echo $(($(cat level) + $(od -An -N1 -tu1 /dev/urandom) % 5))"];
 
@@ -131,14 +132,14 @@ fn the_json_of_commands_is_that_of_the_schema() {
         // What follows a command to measure would be of that command.
         let flags: &[&str] = if name == "bisect" { &[] } else { &AS_JSON };
         let output = run(&[args, flags].concat());
-        // Whether `true` is slower than itself is no matter here.
+        // Whether `true` is slower than itself does not matter here.
         let known = name == "compare" || code(&output) == Some(expected);
         assert!(known, "{args:?}: {}", stderr(&output));
         let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let mut found = Vec::new();
         problems(&value, &all["$defs"][name], &all, name, &mut found);
         assert!(found.is_empty(), "{args:?}: {found:#?}");
-        // The schema says something: another document is not that of this command.
+        // The schema is not trivial: it refuses the document of another command.
         let mut other = Vec::new();
         problems(&Value::from("text"), &all["$defs"][name], &all, name, &mut other);
         assert!(!other.is_empty(), "{name}");

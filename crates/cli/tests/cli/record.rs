@@ -50,14 +50,14 @@ fn a_program_is_recorded_and_explained() {
     // The last one has no other programs.
     let (recorded, alone) = (rate(&points[0]), rate(&points[points.len() - 1]));
     assert!((0.7..2.5).contains(&(alone / recorded)), "{predicted}");
-    // Threads wait for nothing but this lock: after a split, more of them sleep at once. Next to
-    // other programs, a record without the events of the kernel is refused.
+    // Threads wait for nothing but this lock: after a split, more of them sleep at the same time.
+    // Next to other programs, a record without the events of the kernel is refused.
     if predicted["doubt"].is_null() {
         let row = &predicted["rows"][2];
         assert_eq!(row["split"], 8, "{predicted}");
         assert!(row["low_percent"].as_f64().expect("a number") > 50.0, "{predicted}");
     }
-    // Who sleeps in a section gains nothing from another lock, and fix says so.
+    // A thread that sleeps in a section gains nothing from another lock, and fix says so.
     let advice = stdout(&run(&["fix", file, "--rounds", "1", "--split", "8"]));
     let advice = advice.replace("\n  ", " ");
     // On a machine that is busy with something else it may not be sure of anything.
@@ -168,7 +168,8 @@ fn what_perf_printed_is_explained_and_not_replayed() {
     std::fs::remove_dir_all(place).expect("it goes away");
 }
 
-/// Who may not ask the kernel is told what it takes, or refused before anything starts.
+/// A user without the rights to record kernel events is told which rights are needed, or refused
+/// before anything starts.
 #[test]
 fn whoever_may_not_ask_the_kernel_is_told_what_it_takes() {
     const NOBODY: u32 = 65_534;
@@ -189,10 +190,10 @@ fn whoever_may_not_ask_the_kernel_is_told_what_it_takes() {
         command.args(words).env("XDG_CACHE_HOME", &place).current_dir("/");
         std::os::unix::process::CommandExt::uid(&mut command, NOBODY).output()
     };
-    // The tree may lie where nobody else comes.
+    // The tree may be in a directory that other users cannot enter.
     let Ok(auto) = as_nobody("auto", &["true"]) else { return };
     assert_eq!(code(&auto), Some(0), "{auto:?}");
-    assert!(stderr(&auto).contains("What the kernel sees was not recorded"), "{auto:?}");
+    assert!(stderr(&auto).contains("Kernel events were not recorded"), "{auto:?}");
     let mark = file("started");
     let on = as_nobody("on", &["touch", &mark]).expect("as before");
     assert_eq!(code(&on), Some(3), "{on:?}");

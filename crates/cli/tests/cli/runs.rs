@@ -16,7 +16,7 @@ fn runs(store: &Path, args: &[&str]) -> Output {
     convoy(&[&["runs"], args].concat()).env("CONVOY_STORE", store).output().expect("starts")
 }
 
-/// The record that was written beside an unusable store.
+/// The record that was written to a file because the store was unusable.
 fn beside(place: &Path) -> Option<PathBuf> {
     let files = std::fs::read_dir(place).expect("readable").flatten().map(|entry| entry.path());
     files.into_iter().find(|path| {

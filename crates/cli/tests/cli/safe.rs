@@ -174,7 +174,7 @@ fn no_object_of_others_is_loaded_and_none_is_left_where_they_write() {
     assert!(!object.contains(temporary.to_str().expect("UTF-8")), "{object}");
     let rest = std::fs::read_dir(&temporary).expect("it is there").count();
     assert_eq!(rest, 0, "nothing is left in {}", temporary.display());
-    // Root trusts no HOME, which may be that of the user who became root.
+    // Root does not use HOME, which may belong to the user that became root.
     if rustix::process::geteuid().is_root() {
         let mut command =
             convoy(&["record", "--kernel", "off", "-o", file, "--", &program, "maps"]);
@@ -238,7 +238,7 @@ fn what_can_be_refused_is_refused_before_the_program_starts() {
         assert!(stderr(&output).contains(expected), "{output:?}");
         assert!(!mark.exists(), "{limit}");
     }
-    // Without a place of its own the record goes to the next one, and the last line says where.
+    // Without its own place the record goes to the next one, and the last line names it.
     let mut command = convoy(&["record", "--kernel", "off", "--", "sh", "-c", "exit 7"]);
     command.env_remove("CONVOY_STORE").env_remove("HOME").env_remove("XDG_DATA_HOME");
     let output = command.current_dir(&place).env("TMPDIR", &place).output().expect("it starts");
@@ -318,7 +318,7 @@ fn what_a_killed_recorder_leaves_is_recovered() {
     let left = || std::fs::read_dir(buffer).expect("it is there").count();
     assert_eq!(left(), 1);
     let file = file.to_str().expect("UTF-8");
-    // The program goes on for a second or, on a busy machine, for some.
+    // The program continues for a second or, on a busy machine, for some seconds.
     let begin = std::time::Instant::now();
     let output = loop {
         let mut recover = convoy(&["record", "--recover", "--buffer", buffer, "-o", file]);
@@ -377,7 +377,7 @@ fn nothing_stays_in_memory_when_a_recording_is_over() {
     record(&place.join("r.json"), &[&program, "plain"]);
     let mode = std::fs::metadata(place.join("r.json")).expect("a record").permissions();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
-    // Other tests record at the same time: what is left belongs to a living process.
+    // Other tests record at the same time: the remaining files belong to a living process.
     for path in left() {
         let name = path.display().to_string();
         let lock = std::fs::File::open(path.join("lock"));

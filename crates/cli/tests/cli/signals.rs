@@ -35,7 +35,7 @@ fn an_interrupt_ends_a_reproduction_in_order() {
 
 #[test]
 fn an_interrupt_ends_a_check_and_a_lock_experiment_in_order() {
-    // Neither can have finished: the one has a budget for days, the other takes a minute.
+    // Neither can have finished: one has a budget for days, the other takes a minute.
     let check = ["check", "handoff", "--budget", "1000000000000"];
     for args in [check.as_slice(), &["reproduce", "semaphore-native"]] {
         for signal in [Signal::INT, Signal::TERM] {
@@ -128,8 +128,8 @@ fn children(parent: u32) -> Vec<u32> {
     pids.filter(|&pid| parent_of(pid) == Some(parent)).collect()
 }
 
-/// The second field after the name, which stands in parentheses and may hold blanks; `None` for a
-/// process that is gone.
+/// The second field after the name, which is in parentheses and may contain blanks; `None` for a
+/// process that has exited.
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()

@@ -169,7 +169,7 @@ fn all_processes_of_a_control_group_are_looked_at() {
         named(&program, prefix);
         let mut child = Command::new(&program).arg("long").spawn().expect("it starts");
         wait_until(&mut child, |_| true);
-        // What the kernel lists in a control group.
+        // The kernel lists the processes of a control group in this file.
         std::fs::write(list.join("cgroup.procs"), format!("{}\n", child.id())).expect("written");
         children.push(child);
     }

@@ -41,7 +41,7 @@ impl Place {
         self.directory.join(name).to_string_lossy().into_owned()
     }
 
-    /// Runs a sweep into the directory `name`, and says what it printed.
+    /// Runs a sweep into the directory `name`, and returns its output.
     fn sweep(&self, name: &str, more: &[&str]) -> String {
         let dir = self.path(name);
         let args = [&["sweep", &self.experiment, "--dir", &dir, "--quiet"], more].concat();
@@ -108,7 +108,7 @@ fn killed_twice_divided_or_whole_it_is_the_same_bytes() {
 }
 
 /// Seeds that the spread of the first asks for: the same whether one process runs them or another
-/// goes on.
+/// continues.
 #[test]
 fn a_sweep_runs_the_seeds_that_its_changes_ask_for() {
     let place = Place::new("staged");
@@ -146,7 +146,7 @@ fn what_does_not_belong_together_is_refused() {
 }
 
 /// A copy of an experiment printed the numbers of its kernels under the labels of the shipped one,
-/// and a kernel file was no case.
+/// and a kernel file was not a separate case.
 #[test]
 fn labels_are_those_of_what_ran() {
     let place = Place::new("labels");

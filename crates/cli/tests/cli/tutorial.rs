@@ -7,7 +7,7 @@ use std::process::Command;
 const PAGE: &str = include_str!("../../../../docs/tutorial.md");
 const PROGRAM: &str = "../../examples/slow-program/orders.c";
 
-/// The commands of the page, each with what the page says that it prints.
+/// The commands of the page, each with its output on the page.
 fn commands() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut found = Vec::<(&str, Vec<&str>)>::new();
     for block in PAGE.split("```console\n").skip(1) {
@@ -15,15 +15,15 @@ fn commands() -> Vec<(&'static str, Vec<&'static str>)> {
             match (line.strip_prefix("$ "), found.last_mut()) {
                 (Some(command), _) => found.push((command, Vec::new())),
                 (None, Some((_, printed))) => printed.push(line),
-                (None, None) => panic!("`{line}` stands before the first command"),
+                (None, None) => panic!("`{line}` is before the first command"),
             }
         }
     }
     found
 }
 
-/// Whether `text` has the words of `line` one after the other. Any number stands for any other, as
-/// they differ from run to run, and `…` for what the page leaves out.
+/// Whether `text` has the words of `line` one after the other. Any number matches any other, since
+/// they differ from run to run, and `…` matches the text that the page leaves out.
 fn says(text: &str, line: &str) -> bool {
     let number = |word: &str| word.contains(|letter: char| letter.is_ascii_digit());
     let same = |(one, other): (&&str, &&str)| one == other || number(one) && number(other);

@@ -37,7 +37,7 @@ int main(void)
     struct timespec pause = { .tv_nsec = 1000000L };
     struct timespec time = { .tv_nsec = MILLISECONDS * 1000000L };
 
-    /* A thread that wakes another one goes on: else it would lie outside the queue. */
+    /* A thread that wakes another one keeps running; otherwise it would be outside the queue. */
     sched_setscheduler(0, SCHED_BATCH, &plain);
     /* All queue up behind the first owner before the clock runs. */
     sem_start(&sem);

@@ -1,4 +1,4 @@
-/* The releaser frees the semaphore and wakes a waiter; whoever comes first takes it. */
+/* The releaser frees the semaphore and wakes a waiter; the first thread that asks acquires it. */
 #include "sem.h"
 
 void sem_start(struct sem *sem)

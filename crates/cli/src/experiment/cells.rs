@@ -1,0 +1,157 @@
+//! Running cells, with their progress, until they end or an interrupt arrives.
+
+use crate::args::Common;
+use crate::fail::Failure;
+use crate::output;
+use convoy_host::Interrupts;
+use convoy_lab::experiment::Plan;
+use convoy_lab::figures::metric;
+use convoy_lab::job::{JobError, Outcome};
+use convoy_lab::pool::{Answer, LOOK, News, Results, Watch};
+use std::fmt::Display;
+use std::sync::mpsc;
+
+/// Environment variable with the number of simulations at a time, where no flag says it.
+const THREADS: &str = "CONVOY_THREADS";
+
+/// Number of simulations at a time.
+pub(crate) fn threads(asked: Option<u16>) -> Result<usize, Failure> {
+    let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let default = match std::env::var(THREADS) {
+        Ok(text) => text.parse().ok().filter(|&threads| threads > 0).ok_or_else(|| {
+            Failure::usage(format!("{THREADS}={text} is no count of threads; unset it or give one"))
+        })?,
+        Err(_) => available,
+    };
+    Ok(asked.map_or(default, usize::from))
+}
+
+/// Results of some cells.
+pub(crate) struct Done<T> {
+    /// One for each cell, in their order; `None` where an interrupt came first or it failed.
+    pub(crate) outcomes: Vec<Option<T>>,
+    /// Whether an interrupt came.
+    pub(crate) interrupted: bool,
+    /// Why cells have no outcome.
+    pub(crate) failures: Vec<JobError>,
+}
+
+/// The messages about an outcome.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// A line that stays.
+    pub(crate) line: Option<String>,
+    /// The latest result, shown with the progress.
+    pub(crate) latest: Option<String>,
+}
+
+impl Told {
+    /// The main metric of a cell of a plan.
+    pub(crate) fn of(plan: &Plan, index: usize, outcome: &Outcome) -> Self {
+        let latest = || {
+            let (grid, point) = plan.cell(index)?;
+            let compared = grid.grid.compare.iter().map(|compare| compare.metric.as_str());
+            let named = grid.grid.metrics.iter().map(String::as_str);
+            let usual = grid.grid.target.metrics().iter().copied();
+            let found = |key| Some((metric(key)?, outcome.metric(key)?));
+            let (metric, value) = compared.chain(named).chain(usual).find_map(found)?;
+            let (labels, places) = (grid.labels(point).join(", "), metric.decimals);
+            Some(format!("{labels}: {} {value:.places$} {}", metric.title, metric.head))
+        };
+        Self { line: None, latest: latest() }
+    }
+}
+
+/// Runs `count` cells by `start`. `keep` receives each outcome as soon as it is there; it returns
+/// text to print, or ends the run with a failure.
+pub(crate) fn execute<T>(
+    common: &Common,
+    what: &str,
+    count: usize,
+    start: impl FnOnce(&mut Watch<T>) -> Results<T>,
+    mut keep: impl FnMut(usize, &T) -> Result<Told, Failure>,
+) -> Result<Done<T>, Failure> {
+    let interrupts = Interrupts::catch();
+    let bar = output::progress(common, count as u64);
+    bar.set_message(what.to_owned());
+    let (mut interrupted, mut stopped) = (false, None);
+    let results = start(&mut |news| {
+        if let News::Done(index, result) = news {
+            bar.inc(1);
+            match result.as_ref().map(|outcome| keep(index, outcome)) {
+                Ok(Ok(Told { line, latest })) => {
+                    if let Some(line) = line {
+                        bar.suspend(|| output::message(common, &line));
+                    }
+                    if let Some(latest) = latest {
+                        bar.set_message(latest);
+                    }
+                }
+                Ok(Err(failure)) => {
+                    stopped = Some(failure);
+                    return Answer::Stop;
+                }
+                Err(_) => {}
+            }
+        }
+        interrupted |= interrupts.pending();
+        if interrupted { Answer::Stop } else { Answer::Continue }
+    });
+    bar.finish_and_clear();
+    if let Some(failure) = stopped {
+        return Err(failure);
+    }
+    let mut done = Done { outcomes: Vec::new(), interrupted, failures: Vec::new() };
+    for result in results {
+        match result {
+            Some(Ok(outcome)) => done.outcomes.push(Some(outcome)),
+            Some(Err(error)) => {
+                done.failures.push(error);
+                done.outcomes.push(None);
+            }
+            None => done.outcomes.push(None),
+        }
+    }
+    let finished = done.outcomes.iter().flatten().count() + done.failures.len();
+    if !interrupted && finished < count {
+        return Err(Failure::environment("a simulation ended without a result; see above"));
+    }
+    Ok(done)
+}
+
+/// Runs `work` on a separate thread, so that an interrupt ends the command immediately; then it
+/// returns `None`.
+pub(crate) fn apart<T: Send + 'static, E: Display + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<Option<T>, Failure> {
+    let interrupts = Interrupts::catch();
+    let (sender, receiver) = mpsc::channel();
+    // Detached: an interrupt does not wait for it, and then the result has no receiver.
+    let started = std::thread::Builder::new().spawn(move || sender.send(work()).is_ok());
+    started.map_err(|error| {
+        Failure::environment(format!("cannot start a thread: {error}; see ulimit -u, ulimit -v"))
+    })?;
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(result) => return result.map(Some).map_err(Failure::environment),
+            Err(mpsc::RecvTimeoutError::Timeout) if interrupts.pending() => {
+                return Ok(None);
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                let text = "a simulation ended without a result; see above";
+                return Err(Failure::environment(text));
+            }
+        }
+    }
+}
+
+/// The failure of an experiment that is not complete.
+pub(super) fn incomplete(done: &Done<Outcome>) -> Result<(), Failure> {
+    let finished = done.outcomes.iter().flatten().count();
+    if let Some(error) = done.failures.first() {
+        let count = done.failures.len();
+        return Err(Failure::environment(format!("{count} cells failed; the first: {error}")));
+    }
+    if done.interrupted { Err(Failure::interrupted(finished)) } else { Ok(()) }
+}

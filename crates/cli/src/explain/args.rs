@@ -1,0 +1,159 @@
+//! Flags of `convoy explain`, and the files that they ask for.
+
+use super::find::parser;
+use crate::args::{Common, Format};
+use crate::fail::Failure;
+use crate::keep::STORE_HELP;
+use crate::output;
+use crate::presets::Sets;
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+
+/// `convoy explain`.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// A file of convoy record or of perf, an experiment, the number of a stored run, or `@TAG`
+    #[arg(value_name = "RUN", value_parser = parser())]
+    pub(super) run: String,
+    /// Of a record: every lock, call site and cause, not the first screen alone
+    #[arg(long)]
+    pub(super) all: bool,
+    /// Only this grid of the experiment
+    #[arg(long, value_name = "GRID")]
+    pub(super) only: Option<String>,
+    /// Explain each change above this instead of one cell, percent; default 5
+    #[arg(long, value_name = "PERCENT", requires = "only")]
+    pub(super) changes: Option<f64>,
+    /// With the quick form of the grid
+    #[arg(long, requires = "only")]
+    pub(super) quick: bool,
+    /// Only the cells with this label on this axis (repeatable)
+    #[arg(long, value_name = "AXIS=LABEL")]
+    pub(super) at: Vec<String>,
+    /// Changes of the presets, in addition to the changes of the run.
+    #[command(flatten)]
+    pub(super) sets: Sets,
+    /// Kernel preset; of a stored run only if it has several
+    #[arg(long, value_name = "PRESET")]
+    pub(super) kernel: Option<String>,
+    /// Number of users [default: as in the experiment or the stored run]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) users: Option<u32>,
+    /// Number of CPUs instead of the machine preset's
+    #[arg(long, value_name = "N")]
+    pub(super) cpus: Option<usize>,
+    /// Machine preset instead of the run's
+    #[arg(long, value_name = "PRESET")]
+    pub(super) machine: Option<String>,
+    /// Seed instead of the run's
+    #[arg(long, hide_short_help = true)]
+    pub(super) seed: Option<u64>,
+    /// Divide the loop counts of the jobs by this
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(hide_short_help = true)]
+    pub(super) shrink: Option<u32>,
+    /// Write a Perfetto trace: threads, releases and the waits that they ended
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    pub(super) trace: Option<PathBuf>,
+    /// Largest size of the trace
+    #[arg(long, value_name = "MB", default_value_t = 50, help_heading = "Files")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4000))]
+    #[arg(hide_short_help = true)]
+    pub(super) trace_limit: u32,
+    /// Of a record: write a profile for the Firefox Profiler
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    pub(super) firefox: Option<PathBuf>,
+    /// Write the time that tasks waited as folded stacks, microseconds
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    pub(super) folded: Option<PathBuf>,
+    /// Write them as a flame graph, FILE.svg or FILE.html
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    pub(super) flame: Option<PathBuf>,
+    /// Write the events around the longest convoy as ftrace prints them
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    pub(super) ftrace: Option<PathBuf>,
+    /// Print what this file of the kernel would say instead of the report
+    #[arg(long, value_enum, value_name = "FILE")]
+    pub(super) proc: Option<Proc>,
+    /// Name places of files that were gone by their copies or debug data: in a directory, or from
+    /// the servers in `DEBUGINFOD_URLS` (`debuginfod`, which calls debuginfod-find)
+    #[arg(long, value_name = "DIR", help_heading = "Files", hide_short_help = true)]
+    pub(super) symbols: Option<PathBuf>,
+    /// The store of a stored run.
+    #[arg(long, value_name = "FILE", help = STORE_HELP)]
+    #[arg(hide_short_help = true)]
+    pub(super) store: Option<PathBuf>,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// Files of the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(super) enum Proc {
+    /// `/proc/buddyinfo`
+    Buddyinfo,
+    /// `/proc/loadavg`
+    Loadavg,
+    /// `/proc/lock_stat`
+    LockStat,
+    /// `rcu/rcu_pending` of debugfs
+    RcuPending,
+    /// `rcu/rcuboost` of debugfs
+    Rcuboost,
+    /// `rcu/rcudata` of debugfs
+    Rcudata,
+    /// `rcu/rcugp` of debugfs
+    Rcugp,
+    /// `rcu/rcuhier` of debugfs
+    Rcuhier,
+    /// `/proc/schedstat`
+    Schedstat,
+    /// `/proc/softirqs`
+    Softirqs,
+    /// `/proc/stat`
+    Stat,
+    /// `/proc/zoneinfo`
+    Zoneinfo,
+}
+
+impl Explain {
+    /// Only records of programs have a profile.
+    pub(super) fn fits_simulations(&self) -> Result<(), Failure> {
+        let Some(path) = &self.firefox else { return Ok(()) };
+        Err(Failure::usage(format!(
+            "--firefox {}: only records of programs have a profile; use --trace or --flame",
+            path.display()
+        )))
+    }
+
+    /// Every file that is to be written can be, asked before the run.
+    pub(super) fn ready(&self) -> Result<(), Failure> {
+        output::ready(self.common.output.as_deref())?;
+        if self.proc.is_some() && self.common.format != Format::Table {
+            return Err(Failure::usage(
+                "--proc prints the kernel's own format; leave out --format or use the report",
+            ));
+        }
+        if let Some(path) = &self.flame {
+            picture(path)?;
+        }
+        for path in [&self.trace, &self.firefox, &self.folded, &self.flame, &self.ftrace] {
+            output::ready(path.as_deref())?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the name says HTML; it must say that or SVG.
+pub(super) fn picture(path: &Path) -> Result<bool, Failure> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => Ok(false),
+        Some("html") => Ok(true),
+        _ => Err(Failure::usage(format!(
+            "--flame {}: the name says no format; end it with .svg or .html",
+            path.display()
+        ))),
+    }
+}

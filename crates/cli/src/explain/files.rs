@@ -1,0 +1,68 @@
+//! The files of an explained simulation: traces, stacks and flame graphs.
+
+use super::args::{Explain, picture};
+use crate::fail::Failure;
+use crate::output;
+use convoy_explain::{Analysis, Detail, folded};
+use convoy_report::{flame_html, flame_svg};
+
+/// Intervals of the run in the curves of a page.
+pub(super) const INTERVALS: usize = 300;
+
+/// Writes the files that need every event of a part of the run, which is run `again`; returns a
+/// note on each.
+pub(super) fn details(
+    args: &Explain,
+    hash: &str,
+    cpus: usize,
+    analysis: &Analysis,
+    again: impl FnOnce(Detail) -> Result<(String, Detail), Failure>,
+) -> Result<Vec<String>, Failure> {
+    let (repeated, mut detail) = again(Detail::new(cpus, analysis.window()))?;
+    if repeated != hash {
+        return Err(Failure::environment(format!(
+            "the run did not repeat: schedule hash {hash}, then {repeated}; this is a defect of \
+             the model"
+        )));
+    }
+    let mut notes = Vec::new();
+    if let Some(path) = &args.trace {
+        let limit = args.trace_limit as usize * 1_000_000;
+        let bytes = detail.perfetto(limit);
+        output::file(path, &bytes)?;
+        notes.push(format!(
+            "trace {}: {:.1} MB (limit {} MB, --trace-limit); {}; the whole run as counters; open \
+             it in ui.perfetto.dev",
+            path.display(),
+            bytes.len() as f64 / 1e6,
+            args.trace_limit,
+            detail.sentence()
+        ));
+    }
+    if let Some(path) = &args.ftrace {
+        output::file(path, &detail.ftrace())?;
+        notes.push(format!("ftrace events {}: {}", path.display(), detail.sentence()));
+    }
+    Ok(notes)
+}
+
+/// Writes the folded stacks and the flame graph; returns a note on each file.
+pub(super) fn stacks(
+    args: &Explain,
+    title: &str,
+    analysis: &Analysis,
+) -> Result<Vec<String>, Failure> {
+    let stacks = analysis.stacks();
+    let mut notes = Vec::new();
+    if let Some(path) = &args.folded {
+        output::file(path, &folded(&stacks))?;
+        notes.push(format!("folded stacks {}: {} stacks", path.display(), stacks.len()));
+    }
+    if let Some(path) = &args.flame {
+        let html = picture(path)?;
+        let text = if html { flame_html(title, &stacks) } else { flame_svg(title, &stacks) };
+        output::file(path, &text)?;
+        notes.push(format!("flame graph {}", path.display()));
+    }
+    Ok(notes)
+}

@@ -1,0 +1,109 @@
+//! Stored runs in a table: when each was run, and its result in a few words.
+
+use convoy_explain::diagnose;
+use convoy_record::Record;
+use convoy_report::{Cell, Column, CompareReport, Table, fixed};
+use convoy_store::{Entry, Stored};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The records in a table; for people a long command is cut.
+pub(super) fn table(runs: &[Stored], for_people: bool) -> Table {
+    let columns = vec![
+        Column::number("Run", "").key("id"),
+        Column::text("When (UTC)").key("time"),
+        Column::text("Kind").key("kind"),
+        Column::text("Result").key("result"),
+        Column::text("Tags").key("tags"),
+        Column::text("Command").key("command"),
+    ];
+    let mut table = Table::new("", columns);
+    for run in runs {
+        let entry = &run.entry;
+        let command = entry.command.join(" ").replace('\n', " ");
+        let room = if for_people { 60 } else { usize::MAX };
+        let short: String = command.chars().take(room).collect();
+        let more = if short.len() < command.len() { "…" } else { "" };
+        table.row(vec![
+            Cell::count(run.id.unsigned_abs()),
+            Cell::text(time(entry.time_ms)),
+            Cell::text(&entry.kind),
+            Cell::text(result(entry)),
+            Cell::text(entry.tags.join(" ")),
+            Cell::text(short + more),
+        ]);
+    }
+    table
+}
+
+/// The result in a few words.
+fn result(entry: &Entry) -> String {
+    let body = &entry.body;
+    match entry.kind.as_str() {
+        "compare" => typed::<CompareReport>(&body["report"]).map_or_else(String::new, |report| {
+            let speedup = report.deciding().and_then(|row| row.speedup);
+            let speedup = speedup.map_or(String::new(), |s| format!(" {}", fixed(s, 3)));
+            format!("{}{speedup}", report.verdict())
+        }),
+        "run" | "sim" => {
+            let results = body.get("results").unwrap_or(body);
+            let points = results["points"].as_array().into_iter().flatten();
+            let jobs = points.filter_map(|point| point["jobs_per_min"].as_f64());
+            let best = jobs.fold(f64::NAN, f64::max);
+            if best.is_nan() { String::new() } else { format!("{} jobs/min", fixed(best, 1)) }
+        }
+        "bisect" => match body["first_bad"].as_str() {
+            Some(commit) => commit.chars().take(12).collect(),
+            None => body["verdict"].as_str().unwrap_or_default().to_owned(),
+        },
+        "record" => typed::<Record>(body).map_or_else(String::new, |record| {
+            let found = diagnose(&record);
+            found.iter().find(|one| one.is_much()).map_or("no lock limits it".to_owned(), |first| {
+                let share = first.share.map_or(String::new(), |s| format!("{:.0} % ", 100.0 * s));
+                format!("{share}waiting for {}", first.lock).chars().take(30).collect()
+            })
+        }),
+        "reproduce" | "locks" => {
+            let grids = body["grids"].as_array().into_iter().flatten();
+            let cells: usize =
+                grids.filter_map(|grid| grid["cells"].as_array()).map(Vec::len).sum();
+            format!("{}: {cells} cells", body["name"].as_str().unwrap_or_default())
+        }
+        _ => {
+            body.get("title").and_then(Value::as_str).unwrap_or_default().chars().take(30).collect()
+        }
+    }
+}
+
+/// A part of a record as a value of its type; `None` if it has another type.
+pub(super) fn typed<T: DeserializeOwned>(body: &Value) -> Option<T> {
+    T::deserialize(body).ok()
+}
+
+/// Milliseconds since 1970 as `2026-01-31 23:59:59`, by the civil calendar (H. Hinnant, 2013).
+pub(super) fn time(ms: i64) -> String {
+    let seconds = ms.div_euclid(1000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day = shifted.rem_euclid(146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let rest = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * rest + 2) / 153;
+    let day = rest - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}", second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(super::time(0), "1970-01-01 00:00:00");
+        assert_eq!(super::time(951_782_400_000), "2000-02-29 00:00:00");
+        assert_eq!(super::time(1_767_225_599_999), "2025-12-31 23:59:59");
+        assert_eq!(super::time(-1), "1969-12-31 23:59:59");
+    }
+}
