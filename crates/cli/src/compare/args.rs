@@ -101,7 +101,7 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "LIST", default_value = "10-100,200-1000,1100-2000")]
     #[arg(hide_short_help = true)]
     pub(crate) ranges: String,
-    /// Exit with 1 only if a candidate is slower by at least this: slower:3%
+    /// Exit with 1 only if a candidate is slower by this much: slower:3%
     #[arg(long, value_name = "slower:PERCENT", value_parser = fail_if)]
     pub(crate) fail_if: Option<f64>,
     /// Draw the distributions of all sides, FILE.svg or .png
