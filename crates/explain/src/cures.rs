@@ -63,6 +63,23 @@ pub(crate) fn of_call(call: &str) -> String {
     }
 }
 
+/// Whether an owner that sleeps in this system call waits for input of any of several sources, as
+/// an event loop does that has no work.
+pub(crate) fn waits_for_input(call: &str) -> bool {
+    let call = call.trim_end_matches("(2)");
+    ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6"]
+        .contains(&call)
+}
+
+/// What to do about an event loop that keeps a lock under which the waiting threads do nothing:
+/// some programs park idle threads so.
+pub(crate) fn of_parking(call: &str) -> String {
+    format!(
+        "If the program parks them there until it has work, this costs nothing; if not, release \
+         the lock before it calls {call}. Another lock will not help."
+    )
+}
+
 /// Threads wait for a lock that they hold themselves, until a time limit.
 pub(crate) fn itself(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;

@@ -189,7 +189,12 @@ fn asleep(subject: &Subject<'_>) -> Option<Reason> {
     if !is_off || is_chain && holder.asleep < holder.waited {
         return None;
     }
-    let why = format!("{} while {}", holds(subject, holder), doing(call));
+    let mut why = format!("{} while {}", holds(subject, holder), doing(call));
+    let waits_for_input = call.doing != Doing::Idles && cures::waits_for_input(&call.what);
+    if waits_for_input && subject.is_released_at_once() {
+        why += "; the waiting threads release it at once";
+        return Some((Ill::OwnerAsleep, why, cures::of_parking(&call.what)));
+    }
     let cure = match call.doing {
         Doing::Idles => cures::of_call("waits for another thread"),
         _ => cures::of_call(&call.what),

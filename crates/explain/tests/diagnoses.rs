@@ -67,6 +67,22 @@ fn an_owner_that_sleeps_is_named_with_its_call() {
 }
 
 #[test]
+fn threads_that_an_event_loop_parks_are_told_from_threads_that_it_keeps_from_work() {
+    let said = |section_s: f64, call: &str| {
+        let mut lock = mutex();
+        lock.sites[0].hold_on = times(2000, section_s);
+        let owners = vec![seen(Doing::Sleeps, call, 40), seen(Doing::Runs, "", 60)];
+        verdict(&record(process(lock, cause(0.05, owners))))
+    };
+    let parked = said(40e-9, "epoll_wait(2)");
+    assert!(parked.contains("release it at once. If the program parks them there"), "{parked}");
+    for (section_s, call) in [(40e-6, "epoll_wait(2)"), (40e-9, "fdatasync(2)")] {
+        let other = said(section_s, call);
+        assert!(other.contains(call) && !other.contains("parks"), "{other}");
+    }
+}
+
+#[test]
 fn an_owner_that_lost_its_cpu_makes_a_convoy() {
     let convoy = |ran: f64| {
         // All threads do the same.

@@ -67,7 +67,8 @@ fn the_tutorial_prints_what_it_says() {
         let text = text.concat();
         assert!(output.status.success(), "`{command}`: {text}");
         // On a machine that is busy with something else `fix` may not be sure of anything.
-        let unsure = command.starts_with("convoy fix") && text.starts_with("No advice");
+        let refuses = ["No advice", "No prediction"].iter().any(|words| text.contains(words));
+        let unsure = command.starts_with("convoy fix") && refuses;
         for line in lines.into_iter().filter(|_| !unsure) {
             assert!(says(&text, line), "`{command}` does not print\n{line}\nbut\n{text}");
         }
