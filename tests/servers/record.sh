@@ -13,10 +13,10 @@ bad=0
 wrong() { echo "  WRONG: $*"; bad=1; }
 
 # traces NAME PROGRAM: prints the directories of a recording, and processes of a server, that are
-# left.
+# left. Those that have ended stay until init has asked for their exit code.
 traces() {
   for path in $(sort -u "$work/$1.places"); do [ ! -e "$path" ] || echo "$path"; done
-  pgrep -l "$2"
+  ps -C "$2" -o stat=,pid=,comm= | grep -v '^Z'
 }
 
 # The command behind ExecStart= of a unit, for a shell.
@@ -108,6 +108,8 @@ postgresql() {
     wrong "pgbench: $(tail -n 2 "$work/load")"
   as pgbench -i -I d -q postgres >>"$work/load" 2>&1
   seen postgresql postgres
+  # The start ends with a test of the server, which must not have been stopped.
+  wait_for sh -c '! pgrep -x pg_ctlcluster'
   pg_ctlcluster --skip-systemctl-redirect -m fast "$version-main" stop
   finish postgresql postgres
 }

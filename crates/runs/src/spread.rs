@@ -81,7 +81,9 @@ impl Spread {
     pub(crate) fn draw(&self, rng: &mut Rng) -> f64 {
         let Some(&(_, all)) = self.buckets.last() else { return 0.0 };
         let rank = (rng.uniform() * all as f64) as u64;
+        // Counts beyond 2^53, of a damaged record, round the rank up to all.
         let at = self.buckets.partition_point(|bucket| bucket.1 <= rank);
+        let at = at.min(self.buckets.len() - 1);
         Self::middle(self.buckets[at].0, rng.uniform()) * self.scale
     }
 }
@@ -117,6 +119,14 @@ mod tests {
 
     fn spread(ns: f64) -> Spread {
         Spread::new(&[(ns / 2.0, 3), (ns * 4.0, 1)], ns)
+    }
+
+    #[test]
+    fn counts_that_no_number_holds_are_drawn_from() {
+        let mut rng = Rng::new(1);
+        for count in [0, u64::MAX] {
+            assert!(Spread::new(&[(500.0, count)], 500.0).draw(&mut rng) < 1000.0);
+        }
     }
 
     #[test]
