@@ -453,7 +453,12 @@ impl Bench {
         command.args(["--rounds", &self.rounds, "--format", "json"]);
         let found = match output(&mut command) {
             Ok(found) => found,
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => {
+                // Without the command and its files, which are places of this machine.
+                let text = error.to_string();
+                let why = text.rsplit_once(".json: ").map_or(text.as_str(), |(_, why)| why);
+                return Ok(Err(why.to_owned()));
+            }
         };
         let prediction: serde_json::Value = serde_json::from_str(&found)?;
         if let Some(doubt) = prediction["doubt"].as_str() {
