@@ -77,7 +77,10 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     program.disturbance = before.since(program.cpu_s);
     program.programs_lost = programs_lost(place.files());
     let seen = (ran.usage.switches, watching.is_some());
-    unseen.extend(unseen::not_seen(&processes, program.programs_lost, seen));
+    // A program that cannot load the object needs no other reason for what is missing.
+    if !unseen.iter().any(|sentence| sentence.starts_with(ONLY_SAMPLES)) {
+        unseen.extend(unseen::not_seen(&processes, program.programs_lost, seen));
+    }
     if let Some(watching) = watching {
         unseen.extend(watching.finish(&mut processes));
     }

@@ -359,6 +359,7 @@ fn programs_that_would_not_bear_the_object_are_told_beforehand() {
         // Where CPU time may be sampled the program runs without the object, if it can be started.
         let says = |words| stderr(&output).contains(words);
         assert!(says("cannot start") || says(words) && says("--pid"), "{output:?}");
+        assert!(!says("No process took"), "one reason is enough: {output:?}");
         let with = convoy(&["with", "--mutex", "fair", "--", &program]).output();
         assert_eq!(code(&with.expect("it starts")), Some(2));
     }
