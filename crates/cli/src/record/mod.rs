@@ -61,13 +61,12 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let mut program = program(args);
     let _no_help_later = place.note(&recover::note(&program, args.redact));
     let before = Surroundings::now();
+    let (mut ready, others) = (Ready::at(place.files()), Others::at(place.files()));
     let mut looks = Looks::at(place.files()).with(sampling);
-    let mut ready = Ready::at(place.files());
-    let others = Others::at(place.files());
     let mut beside =
         Beside { watching: &mut watching, looks: &mut looks, ready: &mut ready, others };
+    // When this returns, the program has run: whatever fails, this command exits with its code.
     let ran = execute(command, args, &mut beside)?;
-    // From here on the program has run: whatever fails, this command exits with its code.
     let mut processes = raw::read_with(place.files(), &mut looks).unwrap_or_else(|error| {
         unseen.push(format!("The files of the processes cannot be read: {error}."));
         Vec::new()
@@ -76,9 +75,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     describe(&mut program, &ran, &processes);
     program.disturbance = before.since(program.cpu_s);
     program.programs_lost = programs_lost(place.files());
-    let seen = (ran.usage.switches, watching.is_some());
     // A program that cannot load the object needs no other reason for what is missing.
     if !unseen.iter().any(|sentence| sentence.starts_with(ONLY_SAMPLES)) {
+        let seen = (ran.usage.switches, watching.is_some());
         unseen.extend(unseen::not_seen(&processes, program.programs_lost, seen));
     }
     if let Some(watching) = watching {
