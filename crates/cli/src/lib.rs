@@ -38,8 +38,11 @@ use command::{Args, Command};
 use fail::Failure;
 use std::process::ExitCode;
 
-/// Does what the command line of this process says.
+/// Runs the command of this process's command line, and returns its exit code.
 pub fn main() -> ExitCode {
+    if let Err(failure) = check_stack() {
+        return output::failure(&failure);
+    }
     match Args::try_parse() {
         Ok(args) => execute(&args).unwrap_or_else(|failure| output::failure(&failure)),
         Err(error) => command::help_or_error(&error),
@@ -54,6 +57,21 @@ pub fn main() -> ExitCode {
 pub fn attempt(words: impl IntoIterator<Item = String>) -> Result<ExitCode, String> {
     let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
     execute(&args).map_err(|failure| failure.line())
+}
+
+/// Fails if the stack is too small for this program, which would end by a signal.
+fn check_stack() -> Result<(), Failure> {
+    /// Bytes; with half of it the parser of the command line overflows the stack.
+    const LEAST: u64 = 512 << 10;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
+    match limit.filter(|limit| *limit < LEAST) {
+        Some(limit) => Err(Failure::environment(format!(
+            "the stack may have {} KB, and {} KB are needed; raise the limit (ulimit -s 8192)",
+            limit >> 10,
+            LEAST >> 10
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn execute(args: &Args) -> Result<ExitCode, Failure> {

@@ -63,16 +63,16 @@ pub(crate) fn of_call(call: &str) -> String {
     }
 }
 
-/// Whether an owner that sleeps in this system call waits for input of any of several sources, as
-/// an event loop does that has no work.
+/// Whether an owner that sleeps in this system call waits for input from any of several sources,
+/// like an idle event loop.
 pub(crate) fn waits_for_input(call: &str) -> bool {
     let call = call.trim_end_matches("(2)");
     ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6"]
         .contains(&call)
 }
 
-/// What to do about an event loop that keeps a lock under which the waiting threads do nothing:
-/// some programs park idle threads so.
+/// The cure where an event loop holds a lock while it is idle, and the waiting threads release the
+/// lock immediately: some programs park idle threads this way.
 pub(crate) fn of_parking(call: &str) -> String {
     format!(
         "If the program parks them there until it has work, this costs nothing; if not, release \

@@ -12,7 +12,7 @@ const LOOKS: u64 = 20;
 /// Part of the waiting whose places count the waiting threads.
 const MOST: f64 = 0.9;
 
-/// What an owner does that gave up its CPU itself.
+/// The activities of an owner that gave up its CPU itself.
 const ASLEEP: [Doing; 3] = [Doing::Sleeps, Doing::Faults, Doing::Idles];
 /// Part of the looks at owners that shows that their sections contain a sleep.
 const SEEN: f64 = 0.05;

@@ -1,6 +1,5 @@
-//! Carries the variables of the recorder over an exec with an environment that lacks them: `env
-//! -i`,
-//! `su -`, Perl, Python, servers and their scripts clear it.
+//! Carries the variables of the recorder over an exec with an environment that lacks them: `su -`,
+//! `env -i`, Perl, Python, servers and their scripts clear it.
 //!
 //! The new program gets the variables, and a mark that lists them. Its object removes them from the
 //! environment before `main`, and keeps them here for later execs. The object is also removed from
@@ -161,7 +160,7 @@ fn hide(environment: Environment) {
     unsafe { place.write(core::ptr::null()) };
 }
 
-/// What an environment has of the recorder.
+/// Which variables of the recorder an environment contains.
 #[derive(PartialEq, Eq)]
 enum Has {
     All,

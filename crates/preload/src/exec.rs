@@ -29,7 +29,7 @@ fn own() -> Environment {
     unsafe { environ }
 }
 
-/// What is said of the file that libc finds for a name.
+/// Whether the file that libc finds for a name can load the object, as [`image::look`] returns it.
 fn search(file: usize) -> Option<Result<(), u64>> {
     const ACCESS: usize = 21;
     const EXECUTE: usize = 1;

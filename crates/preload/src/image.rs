@@ -209,8 +209,8 @@ impl File {
         })
     }
 
-    /// Whether whoever starts it gets rights that it does not have: then the loader takes in
-    /// nothing that its user chooses.
+    /// Whether the program gets rights that the process which starts it lacks: the loader then
+    /// ignores the objects that its user chooses.
     fn adds_rights(&self) -> bool {
         const SET_USER: u32 = 0o4000;
         const SET_GROUP: u32 = 0o2010;

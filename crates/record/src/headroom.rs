@@ -38,7 +38,7 @@ fn within(groups: &str, mount: &Path) -> Option<u64> {
     least
 }
 
-/// What one group still permits.
+/// The memory that one group still permits.
 fn left(directory: &Path, [most, used, reclaimable]: [&str; 3]) -> Option<u64> {
     /// Larger limits are none: the first version has no word for that.
     const NONE: u64 = 1 << 60;

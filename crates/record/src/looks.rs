@@ -240,7 +240,7 @@ impl Peek {
         }
         self.owners(&mut waits, &slots, &states);
         let is_long = waits.values().any(|wait| wait.is_for_lock() && wait.seen_s > LONG_S);
-        // A process that is being killed is what it was.
+        // While a process is being killed the answer stays as it was.
         self.look.is_stuck = is_long && is_stuck(self.pid).unwrap_or(self.look.is_stuck);
         self.look.seconds = self.begin.elapsed().as_secs_f64();
         self.look.waits = waits.into_values().collect();

@@ -1,4 +1,4 @@
-//! What a look at a thread shows: its state, and the wait that it is in.
+//! The state of a thread at a look, and its wait.
 
 use crate::futex::Call;
 use crate::holders::Found;

@@ -28,6 +28,7 @@ impl RecordedReport {
         let lines = |text: &str| text.lines().count();
         let more = |left_out: usize| match left_out {
             0 => "--all shows every lock, call site and cause.".to_owned(),
+            1 => "--all shows every lock, call site and cause, and 1 more remark.".to_owned(),
             count => {
                 format!("--all shows every lock, call site and cause, and {count} more remarks.")
             }

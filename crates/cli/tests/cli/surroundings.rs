@@ -225,3 +225,12 @@ fn servers_of_debug_data_name_a_program_that_is_gone() {
     assert!(stderr(&output).contains("DEBUGINFOD_URLS"), "{output:?}");
     std::fs::remove_dir_all(place).expect("it goes away");
 }
+
+#[test]
+fn too_small_a_stack_is_refused_before_the_program_starts() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -s 256; exec \"$0\" record -- echo started", CONVOY]);
+    let output = shell.output().expect("a shell");
+    assert_eq!((code(&output), stdout(&output).as_str()), (Some(3), ""));
+    assert!(stderr(&output).contains("ulimit -s 8192"), "{output:?}");
+}

@@ -6,7 +6,7 @@ use std::io::{BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a flight recording begins with.
+/// The first bytes of a flight recording.
 const HEAD: &[u8] = b"FLR\0";
 /// Frames of each stack: between a method and `park` are about eight.
 const DEPTH: &str = "64";
