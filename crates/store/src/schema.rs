@@ -33,18 +33,20 @@ const STEPS: &[&str] = &[
 /// The newest schema this program knows.
 pub const VERSION: i64 = STEPS.len() as i64;
 
+/// Bytes of a database that hold its version and the program it belongs to.
+const HEADER: u64 = 72;
+
 /// Checks the first bytes of the file before the database library can modify it: the library would
 /// roll back a transaction that a crash left open.
 pub(crate) fn look(path: &Path) -> Result<(), StoreError> {
-    let mut header = [0; 72];
-    match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
-        Ok(()) => {}
-        // No file, or one without content: a new store.
-        Err(_) if std::fs::metadata(path).map_or(true, |data| data.len() == 0) => return Ok(()),
-        Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
-            return Err(StoreError::Io { path: path.to_owned(), error });
-        }
-        Err(_) => header.fill(0),
+    // One open and one read decide: another process may create the database between two looks.
+    let mut header = Vec::new();
+    match File::open(path).and_then(|file| file.take(HEADER).read_to_end(&mut header)) {
+        // No content yet: a new store.
+        Ok(0) => return Ok(()),
+        Ok(_) => header.resize(HEADER as usize, 0),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(StoreError::Io { path: path.to_owned(), error }),
     }
     if !header.starts_with(b"SQLite format 3\0") {
         let reason = "no SQLite database".to_owned();
@@ -72,11 +74,14 @@ pub(crate) fn inspect(connection: &Connection, path: &Path) -> Result<i64, Store
         Some(rusqlite::ErrorCode::DatabaseCorrupt) => foreign("a damaged database".to_owned()),
         _ => StoreError::Database { path: path.to_owned(), error },
     };
+    // One transaction, so that all three come from before or from after another's migration.
+    let transaction = connection.unchecked_transaction().map_err(read)?;
     let version = pragma("user_version").map_err(read)?;
     let application = pragma("application_id").map_err(read)?;
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(read)?;
+    transaction.finish().map_err(read)?;
     if application != APPLICATION && (tables > 0 || version > 0 || application != 0) {
         return Err(foreign("a database of another program".to_owned()));
     }

@@ -93,6 +93,20 @@ fn eight_writers_lose_nothing_and_double_nothing() {
     std::fs::remove_dir_all(directory).expect("removed");
 }
 
+/// Found in CI: a writer took a database that another one was about to create for a foreign file.
+#[test]
+fn writers_that_create_one_store_at_once_all_succeed() {
+    for round in 0..20 {
+        let directory = directory(&format!("creators-{round}"));
+        let path = directory.join("runs.sqlite3");
+        let writers: Vec<Child> =
+            (0..8).map(|w| start_writer(&path, w * 1000, 1).spawn().expect("starts")).collect();
+        let said: Vec<u64> = writers.into_iter().flat_map(stored).collect();
+        assert_eq!(said.len(), 8, "every writer opens the store");
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+}
+
 #[test]
 fn killed_writers_lose_no_acknowledged_record() {
     let directory = directory("killed");
