@@ -81,6 +81,9 @@ pub(crate) enum Command {
     /// Find the commit that changed a measured value, in spite of noise
     #[command(after_help = examples::BISECT)]
     Bisect(Box<crate::bisect::Bisect>),
+    /// Check whether programs can be recorded here, and list missing requirements
+    #[command(after_help = examples::DOCTOR)]
+    Doctor(crate::doctor::Doctor),
     /// List machines, kernels, mixes, jobs, locks and experiments
     #[command(after_help = examples::LIST)]
     List(crate::list::List),

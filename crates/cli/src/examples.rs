@@ -96,6 +96,12 @@ Examples:
   convoy explain semaphore-2008 --kernel 2.6.26-rc1 --flame run.html
   convoy explain 12 --trace run.pftrace";
 
+pub(crate) const DOCTOR: &str = "\
+Examples:
+  convoy doctor
+  convoy doctor ./server                  can this program be recorded?
+  convoy doctor --format json             for a bug report";
+
 pub(crate) const LIST: &str = "\
 Examples:
   convoy list

@@ -11,6 +11,7 @@ mod calibrate;
 mod check;
 mod command;
 mod compare;
+mod doctor;
 mod examples;
 mod experiment;
 mod explain;
@@ -94,6 +95,7 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
         Command::Bisect(bisect) => bisect::run(bisect),
         Command::Calibrate(calibrate) => calibrate::run(calibrate),
         Command::Completions(completions) => shell::completions(completions),
+        Command::Doctor(doctor) => doctor::run(doctor),
         Command::List(list) => list::run(list),
         Command::Man(man) => shell::man(man),
         Command::Schema => shell::schema(),

@@ -212,7 +212,7 @@ pub fn forbidden(object: &Path, files: &Path) -> Option<String> {
 }
 
 /// The file that the shell would start.
-pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
+pub fn find(program: &OsStr) -> Option<PathBuf> {
     if program.to_string_lossy().contains('/') {
         return Some(PathBuf::from(program));
     }

@@ -35,7 +35,7 @@ pub(super) fn ready(args: &RecordArgs) -> Result<(), Failure> {
 }
 
 /// Refuses limits under which nothing could be recorded: the program would have the same.
-pub(super) fn limits() -> Result<(), Failure> {
+pub(crate) fn limits() -> Result<(), Failure> {
     /// Descriptors that the recorder has open at a time (seven for its directories and signals),
     /// and as many again for files of symbols and what libraries open.
     const DESCRIPTORS: usize = 16;

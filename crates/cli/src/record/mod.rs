@@ -19,6 +19,7 @@ use convoy_record::{
 use convoy_record::{launch, raw};
 use execute::{Beside, Ran, execute};
 use keep::keep;
+pub(crate) use keep::limits;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitCode, ExitStatus};
 
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     if args.pid.is_some() || args.cgroup.is_some() {
         return attach(args);
     }
-    keep::limits()?;
+    limits()?;
     recover::tidy(args);
     let mut unseen = Vec::new();
     let kernel = args.kernel.unless(args.contended, &mut unseen);

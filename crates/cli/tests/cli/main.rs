@@ -6,6 +6,7 @@ mod check;
 #[path = "../common/signals.rs"]
 mod common;
 mod compare;
+mod doctor;
 mod explain;
 mod hardship;
 mod hostile;
