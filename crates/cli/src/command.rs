@@ -33,63 +33,63 @@ pub(crate) struct Args {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run an AIM7 mix on this machine
-    #[command(after_help = examples::RUN)]
-    Run(Box<Run>),
-    /// Run an AIM7 mix on a virtual machine
-    #[command(after_help = examples::SIM)]
-    Sim(Box<SimArgs>),
-    /// Measure locks in a loop, on this machine or a virtual one
-    #[command(after_help = examples::LOCKS)]
-    Locks(Box<Locks>),
-    /// Benchmark Convoy's locks against other libraries on this machine
-    #[command(after_help = examples::BENCH)]
-    Bench(Box<crate::bench::Bench>),
-    /// Run a published experiment on the virtual machine and compare the results
-    #[command(after_help = examples::REPRODUCE)]
-    Reproduce(Box<Reproduce>),
-    /// Run the cells of an experiment in parts, each kept as soon as it is done
-    #[command(after_help = examples::SWEEP)]
-    Sweep(Box<SweepArgs>),
-    /// Check a lock by exploring interleavings of its source
-    #[command(after_help = examples::CHECK)]
-    Check(crate::check::Check),
-    /// Compare commands, stored runs or files of measurements
-    #[command(after_help = examples::COMPARE)]
-    Compare(Box<Compare>),
     /// Run a program unchanged and record its locks
     #[command(after_help = examples::RECORD)]
     Record(Box<crate::record::RecordArgs>),
+    /// Explain a recorded program or a simulated run: where time went, locks, longest convoy
+    #[command(after_help = examples::EXPLAIN)]
+    Explain(crate::explain::Explain),
     /// Predict a recorded program with other CPUs, threads and locks
     #[command(after_help = examples::PREDICT)]
     Predict(Box<crate::predict::Predict>),
-    /// Recommend a lock replacement for a recorded program, and print the commands that test it
+    /// Recommend a change for a recorded program, and print the commands that test it
     #[command(after_help = examples::FIX)]
     Fix(Box<crate::fix::Fix>),
     /// Run a program unchanged with other locks instead of libc's
     #[command(after_help = examples::WITH)]
     With(Box<crate::with::With>),
-    /// List, show, tag, export and prune stored runs
-    #[command(after_help = examples::RUNS)]
-    Runs(Runs),
-    /// Explain a recorded program or a simulated run: where time went, locks, longest convoy
-    #[command(after_help = examples::EXPLAIN)]
-    Explain(crate::explain::Explain),
+    /// Compare commands, stored runs or files of measurements
+    #[command(after_help = examples::COMPARE)]
+    Compare(Box<Compare>),
     /// Write a report as one HTML page: diagnosis, timeline, locks, flame graph
     #[command(after_help = examples::REPORT)]
     Report(Box<crate::report::ReportArgs>),
+    /// List, show, tag, export and prune stored runs
+    #[command(after_help = examples::RUNS)]
+    Runs(Runs),
     /// Find the commit that changed a measured value, in spite of noise
     #[command(after_help = examples::BISECT)]
     Bisect(Box<crate::bisect::Bisect>),
     /// Check whether programs can be recorded here, and list missing requirements
     #[command(after_help = examples::DOCTOR)]
     Doctor(crate::doctor::Doctor),
-    /// List machines, kernels, mixes, jobs, locks and experiments
-    #[command(after_help = examples::LIST)]
-    List(crate::list::List),
+    /// Check a lock by exploring interleavings of its source
+    #[command(after_help = examples::CHECK)]
+    Check(crate::check::Check),
+    /// Measure locks in a loop, on this machine or a virtual one
+    #[command(after_help = examples::LOCKS)]
+    Locks(Box<Locks>),
+    /// Benchmark Convoy's locks against other libraries on this machine
+    #[command(after_help = examples::BENCH)]
+    Bench(Box<crate::bench::Bench>),
+    /// Run an AIM7 mix on this machine
+    #[command(after_help = examples::RUN)]
+    Run(Box<Run>),
+    /// Run an AIM7 mix on a virtual machine
+    #[command(after_help = examples::SIM)]
+    Sim(Box<SimArgs>),
+    /// Run a published experiment on the virtual machine and compare the results
+    #[command(after_help = examples::REPRODUCE)]
+    Reproduce(Box<Reproduce>),
+    /// Run the cells of an experiment in parts, each kept as soon as it is done
+    #[command(after_help = examples::SWEEP)]
+    Sweep(Box<SweepArgs>),
     /// Measure this machine for the virtual one
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(crate::calibrate::Calibrate),
+    /// List machines, kernels, mixes, jobs, locks and experiments
+    #[command(after_help = examples::LIST)]
+    List(crate::list::List),
     /// Print the JSON schema of the results that `--format json` prints
     #[command(after_help = examples::SCHEMA)]
     Schema,

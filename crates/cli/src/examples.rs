@@ -3,9 +3,9 @@
 /// Of `convoy` itself.
 pub(crate) const CONVOY: &str = "\
 Examples:
-  convoy reproduce                        the semaphore convoy of 2008, from its mechanism
-  convoy run --users 1,2,10               AIM7 on this machine
+  convoy record ./server                  then convoy explain: which lock, which owner, which cure
   convoy compare './old' './new'          is it faster, slower or the same?
+  convoy reproduce                        the semaphore convoy of 2008, from its mechanism
 
 Exit codes: 0 done, 1 a finding, 2 usage, 3 environment. Results go to standard output, progress
 and messages to standard error.";
