@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-/// Bytes; `None`: no group has a limit.
-pub(crate) fn of_groups() -> Option<u64> {
+/// Returns the bytes that the control groups of this process still permit; `None`: no limit.
+pub fn of_groups() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     within(&groups, Path::new("/sys/fs/cgroup"))
 }

@@ -17,7 +17,7 @@ mod ended;
 mod found;
 mod futex;
 mod futexes;
-mod headroom;
+pub mod headroom;
 mod holders;
 mod holding;
 mod hot;

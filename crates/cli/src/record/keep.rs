@@ -7,7 +7,7 @@ use crate::fail::Failure;
 use crate::keep::{self, warn};
 use crate::output;
 use convoy_record::layout::FILE_WORDS;
-use convoy_record::{Process, Record};
+use convoy_record::{Process, Record, headroom};
 use convoy_store::Store;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -41,6 +41,16 @@ pub(crate) fn limits() -> Result<(), Failure> {
     const DESCRIPTORS: usize = 16;
     /// Bytes of the file of a process, which is sparse.
     const FILE: u64 = FILE_WORDS as u64 * 8;
+    /// Bytes of the recorder after the program has ended: with 16 MB the kernel kills it then.
+    const MEMORY: u64 = 32 << 20;
+    if let Some(bytes) = headroom::of_groups().filter(|bytes| *bytes < MEMORY) {
+        return Err(Failure::environment(format!(
+            "a recording needs {} MB of memory, and the control group permits {} MB more; raise \
+             its limit (memory.max), or record from outside of it with --pid or --cgroup",
+            MEMORY >> 20,
+            bytes >> 20
+        )));
+    }
     let open = |_| std::fs::File::open("/dev/null");
     let opened: Result<Vec<_>, _> = (0..DESCRIPTORS).map(open).collect();
     if opened.is_err_and(|error| error.raw_os_error() == Some(Errno::MFILE.raw_os_error())) {

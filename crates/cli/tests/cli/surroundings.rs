@@ -234,3 +234,42 @@ fn too_small_a_stack_is_refused_before_the_program_starts() {
     assert_eq!((code(&output), stdout(&output).as_str()), (Some(3), ""));
     assert!(stderr(&output).contains("ulimit -s 8192"), "{output:?}");
 }
+
+/// The recorder was killed in control groups of 64 to 80 MB with kernel events, and in those of 16
+/// MB without.
+#[test]
+fn memory_limits_of_control_groups_are_respected_before_the_program_starts() {
+    let place = directory("surroundings-memory");
+    let file = place.join("r.json");
+    for (limit_mb, kernel, starts, sentence) in [
+        (16, "auto", false, "a recording needs 32 MB of memory, and the control group permits 16"),
+        (64, "auto", true, "permits 64 MB more memory, and kernel events need 96 MB"),
+        (64, "on", false, "permits 64 MB more memory, and kernel events need 96 MB"),
+        (64, "off", true, ""),
+    ] {
+        // Files with the names of both versions of control groups, in the place of the real ones.
+        let script = format!(
+            "mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/memory && cd \
+             /sys/fs/cgroup && echo {0} | tee memory.max memory/memory.limit_in_bytes >/dev/null \
+             && echo 0 | tee memory.current memory/memory.usage_in_bytes >/dev/null && cd {1} && \
+             exec {CONVOY} record --kernel {kernel} -o {2} -- bash -c 'echo it runs; exit \
+             7'",
+            limit_mb << 20,
+            place.display(),
+            file.display()
+        );
+        let Some(mut shell) = in_namespace(&script) else { return };
+        let output = shell.env("CONVOY_STORE", "none").output().expect("it starts");
+        let messages = stderr(&output);
+        assert_eq!(
+            code(&output),
+            Some(if starts { 7 } else { 3 }),
+            "{limit_mb} {kernel}: {messages}"
+        );
+        assert_eq!(file.exists(), starts, "{limit_mb} {kernel}: {messages}");
+        assert!(messages.contains(sentence), "{limit_mb} {kernel}: {messages}");
+        assert_eq!(stdout(&output).is_empty(), !starts, "{limit_mb} {kernel}: {output:?}");
+        let _not_there = std::fs::remove_file(&file);
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}

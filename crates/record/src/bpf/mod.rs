@@ -36,6 +36,10 @@ const SHARE: f64 = 0.02;
 /// How long what a process has mapped counts as known.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// Memory of the maps, and of the names of the kernel's functions afterwards: a recording of a small
+/// program under a limit (memory.limit_in_bytes) needs 84 to 95 MB, and 26 MB without.
+const MEMORY: u64 = 96 << 20;
+
 /// Why the kernel cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
@@ -50,6 +54,13 @@ pub enum BpfError {
          data in /sys/kernel/btf/vmlinux, and x86-64"
     )]
     Missing(String),
+    /// The memory limit of the control group: the kernel would kill a process of the group.
+    #[error(
+        "the control group permits {0} MB more memory, and kernel events need {needed} MB; raise its \
+         limit (memory.max), or record from outside of it with --pid or --cgroup",
+        needed = MEMORY >> 20
+    )]
+    Memory(u64),
     /// Numbers of threads mean something else to the kernel.
     #[error(
         "threads have other numbers for the kernel than here: this is a container with a PID \
@@ -128,6 +139,9 @@ impl Watching {
         };
         if cfg!(not(target_arch = "x86_64")) {
             return Err(BpfError::Missing("another kind of machine".to_owned()));
+        }
+        if let Some(bytes) = crate::headroom::of_groups().filter(|bytes| *bytes < MEMORY) {
+            return Err(BpfError::Memory(bytes >> 20));
         }
         convoy_host::bpf::check().map_err(|error| BpfError::Missing(error.to_string()))?;
         let tables = Tables::new().map_err(refused)?;
