@@ -36,8 +36,8 @@ const SHARE: f64 = 0.02;
 /// How long what a process has mapped counts as known.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Memory of the maps, and of the names of the kernel's functions afterwards: a recording of a small
-/// program under a limit (memory.limit_in_bytes) needs 84 to 95 MB, and 26 MB without.
+/// Bytes of the maps, and of the names of the kernel's functions afterwards: a recording of a small
+/// program under a limit (`memory.limit_in_bytes`) needs 84 to 95 MB, and 26 MB without.
 const MEMORY: u64 = 96 << 20;
 
 /// Why the kernel cannot be asked.
@@ -56,8 +56,8 @@ pub enum BpfError {
     Missing(String),
     /// The memory limit of the control group: the kernel would kill a process of the group.
     #[error(
-        "the control group permits {0} MB more memory, and kernel events need {needed} MB; raise its \
-         limit (memory.max), or record from outside of it with --pid or --cgroup",
+        "the control group permits {0} MB more memory, and kernel events need {needed} MB; raise \
+         its limit (memory.max), or record from outside of it with --pid or --cgroup",
         needed = MEMORY >> 20
     )]
     Memory(u64),
