@@ -14,6 +14,7 @@ pub(crate) type Environment = *const *const c_char;
 const FILTERS: &[u8] = b"CONVOY_RECORD_FILTERS=";
 const LIMITS: usize = 302;
 const LIMIT_OF_FILES: usize = 1;
+const LIMIT_OF_SPACE: usize = 9;
 
 /// What stands behind `name`, which ends with `=`.
 pub(crate) fn value(environment: Environment, name: &[u8]) -> Option<&'static [u8]> {
@@ -50,10 +51,17 @@ pub(crate) fn is_filtered(environment: Environment) -> bool {
     digits.fold(0, number) > known
 }
 
-/// Whether the process may not make a file so long: to try would end it.
+/// Whether the limits of the process forbid the file of the recorder: a process that exceeds the
+/// size of a file is killed, and address space that the recorder maps is missing to the program.
 pub(crate) fn is_limited() -> bool {
+    let size = FILE_WORDS as u64 * 8;
+    limit(LIMIT_OF_FILES) < size || limit(LIMIT_OF_SPACE) / SPACE_SHARE < size
+}
+
+/// Returns a limit of the process, or the largest number if there is none.
+fn limit(resource: usize) -> u64 {
     let mut limits = [u64::MAX; 2];
     let place = (&raw mut limits) as usize;
-    call(LIMITS, [0, LIMIT_OF_FILES, 0, place, 0, 0]);
-    limits[0] < FILE_WORDS as u64 * 8
+    call(LIMITS, [0, resource, 0, place, 0, 0]);
+    limits[0]
 }

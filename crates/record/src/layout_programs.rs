@@ -42,3 +42,7 @@ pub const BY_LIBC: u64 = 9;
 
 /// Words of the command line.
 pub const COMMAND_WORDS: usize = PROGRAMS - H_COMMAND;
+
+/// The part of a limited address space (`ulimit -v`) that the file may take is one divided by this
+/// number: the program must not run short of it.
+pub const SPACE_SHARE: u64 = 16;

@@ -6,7 +6,7 @@ use crate::args::Common;
 use crate::fail::Failure;
 use crate::keep::{self, warn};
 use crate::output;
-use convoy_record::layout::FILE_WORDS;
+use convoy_record::layout::{FILE_WORDS, SPACE_SHARE};
 use convoy_record::{Process, Record, headroom};
 use convoy_store::Store;
 use rustix::io::Errno;
@@ -58,11 +58,21 @@ pub(crate) fn limits() -> Result<(), Failure> {
             "a recording needs {DESCRIPTORS} more descriptors than may be open here (ulimit -n)"
         )));
     }
-    match getrlimit(Resource::Fsize).current.filter(|most| *most < FILE) {
+    let megabytes = FILE / 1_000_000;
+    if let Some(most) = getrlimit(Resource::Fsize).current.filter(|most| *most < FILE) {
+        return Err(Failure::environment(format!(
+            "files may have {most} bytes at most here (ulimit -f), and the recorder's have \
+             {megabytes} MB"
+        )));
+    }
+    match getrlimit(Resource::As).current.filter(|most| most / SPACE_SHARE < FILE) {
         None => Ok(()),
         Some(most) => Err(Failure::environment(format!(
-            "files may have {most} bytes at most here (ulimit -f), and the recorder's have {} MB",
-            FILE / 1_000_000
+            "programs may have {} MB of address space here (ulimit -v), and the recorder maps \
+             {megabytes} MB in each; raise the limit to {} MB, or record from outside of it with \
+             --pid",
+            most / 1_000_000,
+            FILE * SPACE_SHARE / 1_000_000
         ))),
     }
 }

@@ -187,16 +187,19 @@ fn programs_without_room_or_memory_are_counted() {
     assert!(lost + recorded >= 400, "{lost} and {recorded}");
     let sentence = format!("{lost} programs that were started were not recorded");
     assert!(stderr(&output).contains(&sentence), "{output:?}");
-    // Too little room for addresses.
-    let script = format!(
-        "$CONVOY record --kernel off -o $FILE -- bash -c 'ulimit -s 256; ulimit -v 200000; \
-         exec {program} threads 50'"
-    );
-    let output = shell(&place, &script);
-    assert_eq!(code(&output), Some(0), "{output:?}");
-    let messages = stderr(&output);
-    assert!(messages.contains("A program that was started was not recorded"), "{messages}");
-    assert!(messages.contains("ulimit -n, -f, -v"), "{messages}");
+    // Too little address space for the recorder's file, and enough for it, but then the program
+    // would run short.
+    for limit in [200_000, 1_000_000] {
+        let script = format!(
+            "$CONVOY record --kernel off -o $FILE -- bash -c 'ulimit -s 256; ulimit -v {limit}; \
+             exec {program} threads 50'"
+        );
+        let output = shell(&place, &script);
+        assert_eq!(code(&output), Some(0), "{output:?}");
+        let messages = stderr(&output);
+        assert!(messages.contains("A program that was started was not recorded"), "{messages}");
+        assert!(messages.contains("ulimit -n, -f, -v"), "{messages}");
+    }
     std::fs::remove_dir_all(place).expect("it goes away");
 }
 

@@ -227,7 +227,9 @@ fn what_can_be_refused_is_refused_before_the_program_starts() {
         assert_eq!(code(&output), Some(expected), "{output:?}");
         assert!(!mark.exists(), "{words:?}");
     }
-    for (limit, expected) in [("-n 8", "descriptors"), ("-f 0", "(ulimit -f)")] {
+    for (limit, expected) in
+        [("-n 8", "descriptors"), ("-f 0", "(ulimit -f)"), ("-v 3000000", "(ulimit -v)")]
+    {
         let script = format!(
             "ulimit {limit} && exec {} record --kernel off -- touch {}",
             env!("CARGO_BIN_EXE_convoy"),
