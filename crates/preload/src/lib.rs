@@ -48,6 +48,7 @@ mod stack;
 mod thread;
 mod trace;
 mod turn;
+mod unit;
 mod waiters;
 mod wakes;
 

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fs::{self as sys, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
 use rustix::process::geteuid;
 
-use crate::layout::BUDGET;
+use crate::layout::{BUDGET, UNIT_PAD, UNIT_VARIABLES};
 use crate::place::{Directory, Place, is_own, is_safe, open_directory};
 use crate::{DIRECTORY, OBJECT, RecordError};
 
@@ -178,6 +178,12 @@ pub fn command(words: &[OsString], object: &Path) -> Command {
         list.push(others);
     }
     command.env(PRELOAD, list).env(FILTERS, filters().to_string());
+    let own = std::process::id().to_string();
+    for name in UNIT_VARIABLES {
+        if std::env::var_os(name).is_some_and(|number| number == *own) {
+            command.env(name, own.clone() + &String::from_utf8_lossy(UNIT_PAD));
+        }
+    }
     command
 }
 

@@ -46,3 +46,8 @@ pub const COMMAND_WORDS: usize = PROGRAMS - H_COMMAND;
 /// The part of a limited address space (`ulimit -v`) that the file may take is one divided by this
 /// number: the program must not run short of it.
 pub const SPACE_SHARE: u64 = 16;
+
+/// Variables of a service manager with the number of the process that they are for.
+pub const UNIT_VARIABLES: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
+/// Follows the recorder's own number there, so that the program's number has room.
+pub const UNIT_PAD: &[u8] = b"          ";

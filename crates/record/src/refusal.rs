@@ -56,6 +56,10 @@ pub fn refusal(program: &OsStr) -> Option<String> {
             "{name} is a program for another kind of machine than x86-64; {FROM_OUTSIDE}"
         ));
     }
+    // The loader itself, which is started with a program.
+    if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"ld-linux")) {
+        return None;
+    }
     let elf = Headers { file, head };
     let Some(interpreter) = elf.segment(INTERPRETER) else {
         let cure = if is_go(&elf.file) {

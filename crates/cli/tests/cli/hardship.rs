@@ -264,3 +264,24 @@ fn objects_of_the_user_stay_before_the_program() {
     assert_eq!((code(&output), stdout(&output).as_str()), (Some(7), "4711\n"), "{output:?}");
     std::fs::remove_dir_all(place).expect("it goes away");
 }
+
+#[test]
+fn sockets_of_a_service_manager_are_for_the_program_and_a_loader_is_recorded() {
+    let place = directory("hardship-unit");
+    let program = program(&place);
+    let script = "LISTEN_PID=$$ LISTEN_FDS=1 WATCHDOG_PID=1 exec $CONVOY record -q --kernel off \
+                  -o $FILE -- sh -c 'test \"$LISTEN_PID\" = $$ && test $WATCHDOG_PID = 1 && cat \
+                  <&3; sh -c \"test \\$LISTEN_PID = $$\"' 3< file";
+    std::fs::write(place.join("file"), "passed on\n").expect("written");
+    let output = shell(&place, script);
+    assert_eq!((code(&output), stdout(&output).as_str()), (Some(0), "passed on\n"), "{output:?}");
+    let loader = "/lib64/ld-linux-x86-64.so.2";
+    if std::path::Path::new(loader).exists() {
+        let script =
+            format!("$CONVOY record -q --kernel off -o $FILE -- {loader} {program} threads");
+        let output = shell(&place, &script);
+        assert_eq!(code(&output), Some(0), "{output:?}");
+        assert_eq!(read(&place.join("r.json"))["processes"][0]["threads"], 50, "{output:?}");
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}

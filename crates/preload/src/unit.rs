@@ -1,0 +1,33 @@
+//! Variables by which the service manager names the process that they are for: the recorder pads
+//! its own number there, and the program that it started puts in its own.
+
+use crate::around::{Environment, entries};
+use crate::layout::{UNIT_PAD, UNIT_VARIABLES};
+use crate::process::{GETPID, GETPPID, call};
+
+/// Writes the number of this process into the variables that the recorder has padded.
+pub(crate) fn name_this_process(environment: Environment) {
+    let parent = call(GETPPID, [0; 6]) as u64;
+    for text in entries(environment) {
+        let value = UNIT_VARIABLES.iter().find_map(|name| {
+            text.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
+        });
+        let Some(digits) = value.and_then(|value| value.strip_suffix(UNIT_PAD)) else { continue };
+        let number =
+            |sum: u64, digit: &u8| sum.wrapping_mul(10) + u64::from(digit.wrapping_sub(b'0'));
+        if digits.iter().fold(0, number) != parent {
+            continue;
+        }
+        let (mut own, mut reversed, mut length) = (call(GETPID, [0; 6]) as u64, [0; 20], 0);
+        while length == 0 || own > 0 {
+            reversed[length] = b'0' + (own % 10) as u8;
+            (own, length) = (own / 10, length + 1);
+        }
+        let place = digits.as_ptr().cast_mut();
+        for (at, digit) in reversed[..length].iter().rev().chain(&[0]).enumerate() {
+            // SAFETY: the number and the zero take at most as much as the padded number, whose
+            // place in the environment belongs to the program; nothing has read it before `main`.
+            unsafe { place.add(at).write(*digit) };
+        }
+    }
+}
