@@ -25,9 +25,10 @@ pub(crate) fn name_this_process(environment: Environment) {
         }
         let place = digits.as_ptr().cast_mut();
         for (at, digit) in reversed[..length].iter().rev().chain(&[0]).enumerate() {
-            // SAFETY: the number and the zero take at most as much as the padded number, whose
-            // place in the environment belongs to the program; nothing has read it before `main`.
-            unsafe { place.add(at).write(*digit) };
+            // SAFETY: the number and the zero take at most as much as the padded number.
+            let byte = unsafe { place.add(at) };
+            // SAFETY: a part of the environment, which nothing has read before `main`.
+            unsafe { byte.write(*digit) };
         }
     }
 }

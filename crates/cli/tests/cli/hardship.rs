@@ -278,7 +278,7 @@ fn sockets_of_a_service_manager_are_for_the_program_and_a_loader_is_recorded() {
     let loader = "/lib64/ld-linux-x86-64.so.2";
     if std::path::Path::new(loader).exists() {
         let script =
-            format!("$CONVOY record -q --kernel off -o $FILE -- {loader} {program} threads");
+            format!("$CONVOY record -q --kernel off -o $FILE -- {loader} {program} threads 50");
         let output = shell(&place, &script);
         assert_eq!(code(&output), Some(0), "{output:?}");
         assert_eq!(read(&place.join("r.json"))["processes"][0]["threads"], 50, "{output:?}");
