@@ -51,6 +51,9 @@ pub enum AttachError {
          start the program with convoy record"
     )]
     Refused(u32),
+    /// It has no memory.
+    #[error("process {0} is a thread of the kernel, or it has ended; see ps")]
+    NoMemory(u32),
     /// The kernel does not tell.
     #[error(
         "the kernel does not tell what threads wait for ({0}); start the program with convoy record"
@@ -161,6 +164,9 @@ impl Attached {
         };
         let file = |name: &str| format!("/proc/{pid}/{name}");
         let maps = std::fs::read_to_string(file("maps")).map_err(refused)?;
+        if maps.is_empty() {
+            return Err(AttachError::NoMemory(pid));
+        }
         let memory = File::open(file("mem")).map_err(refused)?;
         let silent = |error: std::io::Error| match error.kind() {
             ErrorKind::NotFound => AttachError::Silent(error),

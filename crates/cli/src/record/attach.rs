@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 /// interrupt arrives.
 pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let refused = |error: AttachError| match error {
-        AttachError::None(_) | AttachError::NoGroup(_) => Failure::usage(error),
+        AttachError::None(_) | AttachError::NoMemory(_) | AttachError::NoGroup(_) => {
+            Failure::usage(error)
+        }
         _ => Failure::environment(error),
     };
     let outside = match (args.pid, &args.cgroup) {

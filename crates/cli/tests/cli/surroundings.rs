@@ -273,3 +273,21 @@ fn memory_limits_of_control_groups_are_respected_before_the_program_starts() {
     }
     std::fs::remove_dir_all(place).expect("it goes away");
 }
+
+#[test]
+fn a_process_that_has_ended_is_not_taken_for_one_that_hides_its_waits() {
+    let mut child = Command::new("true").spawn().expect("it starts");
+    let pid = child.id();
+    // It is not waited for, so its number stays.
+    let is_over = || {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a state");
+        state.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
+    };
+    while !is_over() {
+        std::thread::yield_now();
+    }
+    let output = convoy(&["record", "--pid", &pid.to_string()]).output().expect("it starts");
+    child.wait().expect("it is over");
+    assert_eq!(code(&output), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("or it has ended"), "{output:?}");
+}
