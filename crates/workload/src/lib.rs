@@ -17,6 +17,7 @@ pub mod draw;
 mod errno;
 pub mod fixture;
 pub mod jobs;
+pub mod load;
 pub mod mix;
 pub mod reaim_config;
 pub mod record;

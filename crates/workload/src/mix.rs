@@ -1,12 +1,11 @@
 //! Mixes: which jobs a user runs and how often, and how large its files are.
 
-use convoy_catalogue::{CatalogueError, MIXES, Source, Text};
+use convoy_catalogue::{MIXES, Source};
 use serde::{Deserialize, Serialize};
 
 use crate::dialect::Dialect;
 use crate::jobs::Job;
 use crate::sizes::{Convention, SizeError, Sizes, Stated};
-use crate::workfile::{self, WorkfileError};
 
 /// Jobs per user before rounding; AIM7's and re-aim's default.
 pub const JOBS_PER_USER: u32 = 100;
@@ -51,33 +50,10 @@ pub struct Mix {
     pub notes: Vec<String>,
 }
 
-/// Errors of loading a mix.
-#[derive(Debug, thiserror::Error)]
-pub enum MixError {
-    /// Neither a shipped mix nor a file that can be read.
-    #[error(transparent)]
-    Catalogue(#[from] CatalogueError),
-    /// The workfile is wrong.
-    #[error(transparent)]
-    Workfile(#[from] WorkfileError),
-}
-
 impl Mix {
     /// Names of the shipped mixes.
     pub fn shipped() -> impl Iterator<Item = &'static str> {
         MIXES.names()
-    }
-
-    /// The shipped mix of that name, else the workfile at that path.
-    ///
-    /// # Errors
-    /// [`MixError`], a usage error: the text names the cure.
-    pub fn load(name_or_path: &str) -> Result<Self, MixError> {
-        let Text { text, source } = Text::open(&MIXES, name_or_path)?;
-        let mut mix = workfile::parse(name_or_path, &text)?;
-        mix.name = source.label();
-        mix.source = source;
-        Ok(mix)
     }
 
     /// A mix of one job, for measuring it by itself.
@@ -185,6 +161,7 @@ impl Mix {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workfile;
 
     fn shared() -> Mix {
         Mix::load("shared").expect("shipped")

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use convoy_catalogue::{CatalogueError, Source};
 use convoy_machine::Recorder;
-use convoy_workload::mix::MixError;
+use convoy_workload::load::MixError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{finish, list, start};
+use super::steps::{finish, list, start};
 use crate::api::{Kernel, Open};
 use crate::draw::Lcg;
 use crate::jobs::{JobError, call};

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{finish, start, write_file};
+use super::steps::{finish, start, write_file};
 use crate::api::Kernel;
 use crate::errno::Errno;
 use crate::jobs::{JobError, call};

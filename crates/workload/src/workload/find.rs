@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
+use super::steps::{
     LARGE_BUFFER, Start, execute, finish, image, list, make_program, read_in, start, work,
     write_file,
 };

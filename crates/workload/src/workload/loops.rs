@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Start, execute, finish, image, make_program, read_file, start, write_file};
+use super::steps::{Start, execute, finish, image, make_program, read_file, start, write_file};
 use crate::api::{Fd, Kernel, Open, Signal};
 use crate::jobs::{JobError, call, check, write_all};
 

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BUFFER, Start, execute, finish, image, make_program, read_file, start, work};
+use super::steps::{BUFFER, Start, execute, finish, image, make_program, read_file, start, work};
 use crate::api::{Fd, Kernel};
 use crate::jobs::{JobError, call, write_all};
 
@@ -41,7 +41,7 @@ impl Pipeline {
     pub(super) fn prepare<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {
         make_program(k, directory, "objdump", self.writer)?;
         make_program(k, directory, "grep", self.search)?;
-        super::write_file(k, &format!("{directory}/file"), self.file_bytes)
+        super::steps::write_file(k, &format!("{directory}/file"), self.file_bytes)
     }
 
     pub(super) fn run<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {

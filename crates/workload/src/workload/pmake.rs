@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
+use super::steps::{
     LARGE_BUFFER, Start, execute, finish, image, make_program, read_file, read_in, read_whole,
     start, work, write_file,
 };

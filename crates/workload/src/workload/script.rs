@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BUFFER, Start, execute, finish, image, list, make_program, read_file, start, work};
+use super::steps::{
+    BUFFER, Start, execute, finish, image, list, make_program, read_file, start, work,
+};
 use crate::api::{Kernel, Open};
 use crate::errno::Errno;
 use crate::jobs::{JobError, call, check, write_all};
@@ -100,7 +102,7 @@ impl Script {
             }
         }
         (0..self.sources).try_for_each(|source| {
-            super::write_file(k, &format!("{directory}/f{source}"), self.source_bytes)
+            super::steps::write_file(k, &format!("{directory}/f{source}"), self.source_bytes)
         })
     }
 
