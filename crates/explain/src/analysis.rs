@@ -3,9 +3,10 @@
 use crate::chain::{Hop, Path, Via};
 use crate::cpu::{Cpu, State, VECTORS};
 use crate::flame::{Flame, How};
+use crate::label::Label;
 use crate::locks::Locks;
 use crate::stall::Stalls;
-use crate::task::{Label, Place, Since, Task, Tasks};
+use crate::task::{Place, Since, Task, Tasks};
 use crate::timeline::{OverTime, Timeline};
 use convoy_machine::{Event, Leave, Mode, Record, Recorder};
 use convoy_sync::TaskId;

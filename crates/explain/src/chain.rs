@@ -5,7 +5,7 @@
 //! wakes keeps its own. So the path of the task that ends last is the longest chain of dependences
 //! of the run, found in one pass and constant memory.
 
-use crate::task::Label;
+use crate::label::Label;
 
 /// Hops that a path remembers; its sums cover all.
 pub(crate) const HOPS: usize = 12;

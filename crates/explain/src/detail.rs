@@ -5,7 +5,8 @@
 
 use crate::analysis::Analysis;
 use crate::cpu::State;
-use crate::task::{Label, Place};
+use crate::label::Label;
+use crate::task::Place;
 use convoy_machine::{Event, Leave, Mode, Record, Recorder};
 use convoy_sync::{LockEvent, TaskId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -17,6 +17,7 @@ mod flame;
 mod ftrace;
 mod herds;
 mod ill;
+mod label;
 mod lanes;
 mod lanes_trace;
 mod locks;
@@ -39,12 +40,12 @@ pub use diagnoses::{diagnose, verdict};
 pub use firefox::Named;
 pub use flame::folded;
 pub use ill::{Diagnosis, Ill, LITTLE};
+pub use label::Label;
 pub use lanes::{Act, Handover, Lane, Lanes, LongWait, Span, Tag};
 pub use proc::ProcFile;
 pub use proto::Trace;
 pub use summary::{
     Cause, ChainSummary, Convoy, HopSummary, LockSummary, Share, Spread, StallSummary, Summary,
 };
-pub use task::Label;
 pub use timeline::OverTime;
 pub use waiting::{Owner, owners};

@@ -2,7 +2,7 @@
 //! unless the owner sleeps for another lock: then the stall of that one is the cause.
 
 use crate::chain::Hop;
-use crate::task::Label;
+use crate::label::Label;
 use convoy_sync::TaskId;
 
 /// Why the owner was on no CPU when the stall began.
