@@ -189,6 +189,11 @@ impl Subject {
         Self { is_one_object: false, ..self }
     }
 
+    /// Whether no order is followed beyond a state that was met before.
+    pub fn remembers_states(&self) -> bool {
+        self.is_one_object
+    }
+
     /// A lock that is broken on purpose.
     pub(crate) fn busted<T: Lock>(
         name: &'static str,

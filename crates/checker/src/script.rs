@@ -3,7 +3,6 @@
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_sync::{Cancel, Lock, Promise, TaskId};
 use std::cell::Cell;
-use std::rc::Rc;
 
 /// One call of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +70,8 @@ struct Ledger<T> {
     lock: T,
     /// What the lock is called in the story.
     name: &'static str,
+    /// What each task calls.
+    tasks: &'static [&'static [Step]],
     /// Units there were and units that came: a release counts from its call.
     given: Cell<u32>,
     /// Units taken, from the return of the call that took them.
@@ -100,11 +101,10 @@ impl<T: Lock> Ledger<T> {
         self.lock.release();
     }
 
-    fn play(&self, task: usize, steps: &[Step]) {
+    fn play(&self, task: usize) {
         let mut taken = false;
-        Model::shares(self);
         Model::name(&self.lock, self.name, T::parts);
-        for &step in steps {
+        for &step in self.tasks[task] {
             Model::call(step.name(self.name == "semaphore"));
             self.steps[task].set(Some(step));
             let unless = |cancel| self.lock.acquire_unless(cancel).is_ok();
@@ -206,22 +206,18 @@ impl Step {
 pub fn script<T: Lock>(name: String, lock: &'static str, shape: &Shape) -> Scenario {
     let Shape { units, owned, tasks, .. } = *shape;
     let build = move || {
-        let ledger = Rc::new(Ledger {
+        let ledger = Ledger {
             lock: T::with_units(units),
             name: lock,
+            tasks,
             given: Cell::new(units),
             taken: Cell::new(owned),
             steps: [const { Cell::new(None) }; TASKS],
             interrupted: Cell::new(0),
             killed: Cell::new(0),
-        });
-        (0..owned).for_each(|_| ledger.lock.acquire());
-        let body = |(task, steps): (usize, &'static &'static [Step])| -> Box<dyn FnOnce()> {
-            let ledger = Rc::clone(&ledger);
-            Box::new(move || ledger.play(task, steps))
         };
-        let tasks = tasks.iter().enumerate().map(body).collect();
-        Instance { tasks, verdict: Box::new(move |end| ledger.verdict(end)) }
+        (0..owned).for_each(|_| ledger.lock.acquire());
+        Instance::of(ledger, tasks.len(), Ledger::play, Ledger::verdict)
     };
     Scenario { name, checks: shape.checks(), build: Box::new(build) }
 }

@@ -1,9 +1,8 @@
 //! Whether a task that waits is passed without end.
 
-use crate::model::{End, Instance, Model, Property, Scenario};
+use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_sync::Lock;
 use std::cell::Cell;
-use std::rc::Rc;
 
 /// Visits of the task that comes again and again, beyond those that the bound allows.
 const MORE: u32 = 3;
@@ -23,6 +22,10 @@ struct Room<T> {
 }
 
 impl<T: Lock> Room<T> {
+    fn task(&self, task: usize) {
+        if task == WAITS as usize { self.wait_once() } else { self.come_again() }
+    }
+
     /// What the other task sees when it has taken the lock, and before it gives it back.
     fn look(&self) {
         if !self.enters.get() {
@@ -40,7 +43,6 @@ impl<T: Lock> Room<T> {
     }
 
     fn wait_once(&self) {
-        Model::shares(self);
         Model::name(&self.lock, self.name, T::parts);
         Model::call("lock");
         self.enters.set(true);
@@ -51,7 +53,6 @@ impl<T: Lock> Room<T> {
     }
 
     fn come_again(&self) {
-        Model::shares(self);
         Model::name(&self.lock, self.name, T::parts);
         for _ in 0..self.bound + MORE {
             Model::call("lock");
@@ -66,27 +67,26 @@ impl<T: Lock> Room<T> {
     }
 }
 
+/// Every acquisition ends.
+fn nobody_sleeps(end: &End) -> Result<(), Failure> {
+    let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
+    if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }
+}
+
 /// A task that comes once and one that comes again and again. The first is woken at most `bound`
 /// times without getting the lock: a policy that lets anybody take it, for good, has no such bound.
 /// The scenario is `name`, the lock `lock` in its story.
 pub fn starvation<T: Lock>(name: String, lock: &'static str, bound: u32) -> Scenario {
     let build = move || {
-        let room = Rc::new(Room {
+        let room = Room {
             lock: T::unlocked(),
             name: lock,
             enters: Cell::new(false),
             blocked: Cell::new((false, false)),
             failed: Cell::new(0),
             bound,
-        });
-        let again = Rc::clone(&room);
-        let tasks: Vec<Box<dyn FnOnce()>> =
-            vec![Box::new(move || room.wait_once()), Box::new(move || again.come_again())];
-        let verdict = |end: &End| {
-            let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
-            if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }
         };
-        Instance { tasks, verdict: Box::new(verdict) }
+        Instance::of(room, 2, Room::task, |_, end| nobody_sleeps(end))
     };
     let checks = vec![Property::NoStarvation, Property::NoLostWakeup];
     Scenario { name, checks, build: Box::new(build) }
@@ -104,8 +104,11 @@ struct Hogs<T> {
 }
 
 impl<T: Lock> Hogs<T> {
+    fn task(&self, task: usize) {
+        if task == WAITS as usize { self.wait_once() } else { self.come_again() }
+    }
+
     fn wait_once(&self) {
-        Model::shares(self);
         Model::name(&self.lock, self.name, T::parts);
         Model::hurry();
         Model::call("lock");
@@ -123,7 +126,6 @@ impl<T: Lock> Hogs<T> {
     }
 
     fn come_again(&self) {
-        Model::shares(self);
         Model::name(&self.lock, self.name, T::parts);
         for _ in 0..self.bound + MORE {
             Model::call("lock");
@@ -149,24 +151,14 @@ impl<T: Lock> Hogs<T> {
 /// others passes it at most once. The scenario is `name`, the lock `lock` in its story.
 pub(crate) fn passes<T: Lock>(name: String, lock: &'static str, hogs: u32) -> Scenario {
     let build = move || {
-        let room = Rc::new(Hogs {
+        let room = Hogs {
             lock: T::unlocked(),
             name: lock,
             waits: Cell::default(),
             passed: Cell::new(0),
             bound: hogs,
-        });
-        let hog = |_| -> Box<dyn FnOnce()> {
-            let room = Rc::clone(&room);
-            Box::new(move || room.come_again())
         };
-        let mut tasks: Vec<Box<dyn FnOnce()>> = (0..hogs).map(hog).collect();
-        tasks.insert(WAITS as usize, Box::new(move || room.wait_once()));
-        let verdict = |end: &End| {
-            let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
-            if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }
-        };
-        Instance { tasks, verdict: Box::new(verdict) }
+        Instance::of(room, 1 + hogs as usize, Hogs::task, |_, end| nobody_sleeps(end))
     };
     let checks = vec![Property::NoStarvation, Property::NoLostWakeup];
     Scenario { name, checks, build: Box::new(build) }

@@ -4,7 +4,6 @@ use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_sync::{Atomic, Cancel, Lock, Platform, Promise, RawLock, TaskId, WaitError};
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// Three tasks, the first of which comes twice.
@@ -38,6 +37,11 @@ impl<P: Platform<IrqFlags = ()>, L: RawLock<P> + Default> Lock for Irq<P, L> {
 struct Room<T> {
     lock: T,
     name: &'static str,
+    /// For each visit of each task: whether it shares the lock.
+    visits: &'static [&'static [bool]],
+    fifo: bool,
+    /// Whether the lock has readers.
+    shares: bool,
     owners: Cell<u32>,
     readers: Cell<u32>,
     /// For each task, a bit for each that was blocked in `acquire` when it came, and has not
@@ -51,11 +55,14 @@ struct Room<T> {
 const TASKS: usize = 8;
 
 impl<T: Lock> Room<T> {
-    fn visit(&self, task: usize, shared: bool, fifo: bool) {
-        Model::shares(self);
+    fn task(&self, task: usize) {
+        self.visits[task].iter().for_each(|&reader| self.visit(task, reader && self.shares));
+    }
+
+    fn visit(&self, task: usize, shared: bool) {
         Model::name(&self.lock, self.name, T::parts);
         Model::call(if shared { "read" } else { "lock" });
-        if fifo {
+        if self.fifo {
             // Readers in a row enter together, in any order.
             let before =
                 |&other: &usize| self.entering[other].get().is_some_and(|other| !(other && shared));
@@ -112,21 +119,19 @@ pub fn visits<T: Lock>(
     let fifo = promises.contains(&Promise::Fifo);
     let shares = promises.contains(&Promise::Shared);
     let build = move || {
-        let room = Rc::new(Room {
+        let room = Room {
             lock: T::unlocked(),
             name: lock,
+            visits,
+            fifo,
+            shares,
             owners: Cell::new(0),
             readers: Cell::new(0),
             ahead: [const { Cell::new(0) }; TASKS],
             entering: [const { Cell::new(None) }; TASKS],
-        });
-        let body = |task: usize, visits: &'static [bool]| -> Box<dyn FnOnce()> {
-            let room = Rc::clone(&room);
-            let visit = move |&reader: &bool| room.visit(task, reader && shares, fifo);
-            Box::new(move || visits.iter().for_each(visit))
         };
-        let tasks = visits.iter().enumerate().map(|(task, visits)| body(task, visits)).collect();
-        Instance { tasks, verdict: Box::new(move |end| everybody_left(end, &room.lock)) }
+        let verdict = |room: &Room<T>, end: &End| everybody_left(end, &room.lock);
+        Instance::of(room, visits.len(), Room::task, verdict)
     };
     let mut checks = vec![
         Property::Exclusion,
@@ -138,35 +143,48 @@ pub fn visits<T: Lock>(
     Scenario { name, checks, build: Box::new(build) }
 }
 
+/// Readers of [`together`].
+const ALL: u32 = 3;
+
+type Word = <Model as Platform>::AtomicU32;
+
+/// What the tasks of [`together`] share.
+struct Hall<T> {
+    lock: T,
+    name: &'static str,
+    /// Whether the writer has come.
+    written: Word,
+    /// Readers that have entered.
+    entered: Word,
+}
+
+impl<T: Lock> Hall<T> {
+    /// The first task is the writer.
+    fn task(&self, task: usize) {
+        let Self { lock, written, entered, .. } = self;
+        Model::name(lock, self.name, T::parts);
+        if task == 0 {
+            lock.acquire();
+            written.store(1, SeqCst);
+            lock.release();
+        } else {
+            Model::spin_until(written, |written| written == 1);
+            lock.acquire_shared();
+            entered.fetch_add(1, SeqCst);
+            Model::spin_until(entered, |entered| entered == ALL);
+            lock.release_shared();
+        }
+    }
+}
+
 /// Three readers that wait for a writer, and of which none leaves before all are inside. The
 /// scenario is `name`, the lock `lock` in its story.
 pub fn together<T: Lock>(name: String, lock: &'static str) -> Scenario {
-    const ALL: u32 = 3;
-    type Word = <Model as Platform>::AtomicU32;
     let build = move || {
-        // The lock, whether the writer has come, and how many readers have entered.
-        let room = Rc::new((T::unlocked(), Word::new(0), Word::new(0)));
-        let body = |reader: bool| -> Box<dyn FnOnce()> {
-            let room = Rc::clone(&room);
-            Box::new(move || {
-                let (shared, written, entered) = &*room;
-                Model::shares(&*room);
-                Model::name(shared, lock, T::parts);
-                if reader {
-                    Model::spin_until(written, |written| written == 1);
-                    shared.acquire_shared();
-                    entered.fetch_add(1, SeqCst);
-                    Model::spin_until(entered, |entered| entered == ALL);
-                    shared.release_shared();
-                } else {
-                    shared.acquire();
-                    written.store(1, SeqCst);
-                    shared.release();
-                }
-            })
-        };
-        let tasks = [false, true, true, true].map(body).into();
-        Instance { tasks, verdict: Box::new(move |end| everybody_left(end, &room.0)) }
+        let (written, entered) = (Word::new(0), Word::new(0));
+        let hall = Hall { lock: T::unlocked(), name: lock, written, entered };
+        let verdict = |hall: &Hall<T>, end: &End| everybody_left(end, &hall.lock);
+        Instance::of(hall, 1 + ALL as usize, Hall::task, verdict)
     };
     let checks = vec![Property::NoLostWakeup, Property::NoDeadlock, Property::UnitsKept];
     Scenario { name, checks, build: Box::new(build) }

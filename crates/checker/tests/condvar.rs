@@ -1,10 +1,9 @@
 //! The condition variable of glibc from 2.25 to 2.40 (bug 25847), written as a user's own: a signal
 //! is lost. Reported in 2020, found with TLA+ in 2021, repaired in 2.41 (2025).
 
-use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use convoy_checker::model::{End, Instance, Model, Scenario, Word, explore_states, replay};
+use convoy_checker::model::{Instance, Model, Scenario, Word, explore_states, replay};
 use convoy_checker::{Budget, Property};
 use convoy_sync::{Atomic, Platform, Sleep};
 
@@ -190,8 +189,14 @@ struct Buffer<const REPAIRED: bool> {
 }
 
 impl<const REPAIRED: bool> Buffer<REPAIRED> {
+    fn task(&self, task: usize) {
+        match CONSUMERS.get(task) {
+            Some(&items) => self.consume(items),
+            None => self.produce(),
+        }
+    }
+
     fn produce(&self) {
-        Model::shares(self);
         for _ in 0..CONSUMERS.iter().sum() {
             Model::spin_until_is(&self.items, 0);
             self.mutex.lock();
@@ -202,7 +207,6 @@ impl<const REPAIRED: bool> Buffer<REPAIRED> {
     }
 
     fn consume(&self, items: u32) {
-        Model::shares(self);
         for _ in 0..items {
             self.mutex.lock();
             while self.items.load(SeqCst) == 0 {
@@ -217,22 +221,15 @@ impl<const REPAIRED: bool> Buffer<REPAIRED> {
 /// A buffer of one item, a producer and three consumers.
 fn buffer<const REPAIRED: bool>() -> Scenario {
     let build = || {
-        let buffer = Rc::new(Buffer::<REPAIRED> {
+        let buffer = Buffer::<REPAIRED> {
             mutex: Mutex(Word::new(0)),
             filled: Condition::new(),
             items: Word::new(0),
-        });
-        let mut tasks: Vec<Box<dyn FnOnce()>> = Vec::new();
-        for items in CONSUMERS {
-            let buffer = Rc::clone(&buffer);
-            tasks.push(Box::new(move || buffer.consume(items)));
-        }
-        tasks.push(Box::new(move || buffer.produce()));
-        let verdict = |end: &End| {
+        };
+        Instance::of(buffer, CONSUMERS.len() + 1, Buffer::task, |_, end| {
             let text = format!("tasks {:?} sleep although there is an item", end.asleep);
             if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }
-        };
-        Instance { tasks, verdict: Box::new(verdict) }
+        })
     };
     let checks = vec![Property::NoLostWakeup];
     Scenario { name: "condition/buffer".to_owned(), checks, build: Box::new(build) }

@@ -11,8 +11,10 @@ use convoy_lab::pool::{Watch, simulate};
 use convoy_report::{Cell, CheckReport, CheckRow, Column, Table};
 use std::process::ExitCode;
 
-/// Executions of a scenario, unless a flag says otherwise.
-const EXECUTIONS: u64 = 20_000;
+/// Executions of a scenario, unless a flag says otherwise: 1 to 10 s of CPU time for a lock.
+const EXECUTIONS: u64 = 200_000;
+/// The same where each interleaving is followed from its beginning to its end, which takes longer.
+const WHOLE_EXECUTIONS: u64 = 20_000;
 
 /// Environment variable by which `cargo xtask nightly` raises every budget.
 const BUDGET: &str = "CONVOY_BUDGET";
@@ -29,12 +31,12 @@ pub(crate) struct Check {
     /// Also print each property, and each violating interleaving step by step
     #[arg(long, conflicts_with_all = ["list", "replay"])]
     details: bool,
-    /// Executions to explore for each scenario [default: 20000]
+    /// Executions of each scenario [default: 200000; zone, rcu and with --every-order: 20000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
-    /// Explore each state of a lock once: larger bounds, but other counts in each process
+    /// Follow each interleaving to its end, even from a state that was met before
     #[arg(long, conflicts_with_all = ["list", "replay"])]
-    states: bool,
+    every_order: bool,
     /// Seed of the random part, which begins where the systematic search has used its share
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -59,12 +61,20 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode, Failure> {
 }
 
 fn explore(args: &Check) -> Result<ExitCode, Failure> {
-    let budget = budget(args)?;
     let subjects = convoy_checker::select(&args.locks).map_err(Failure::usage)?;
     let (count, threads) = (subjects.len(), threads(None)?);
-    let of = |subject: Subject| if args.states { subject } else { subject.in_every_order() };
-    let subjects = subjects.into_iter().map(of).enumerate().collect();
-    let check = move |subject: &Subject| Ok::<_, JobError>(subject.check(budget));
+    let of = |subject: Subject| if args.every_order { subject.in_every_order() } else { subject };
+    let subjects: Vec<_> = subjects.into_iter().map(of).enumerate().collect();
+    let [states, whole] = executions(args)?;
+    let of = move |subject: &Subject| if subject.remembers_states() { states } else { whole };
+    let most = subjects.iter().map(|(_, subject)| of(subject)).max().unwrap_or(states);
+    let fewer = subjects.iter().any(|(_, subject)| of(subject) < most);
+    let fewer = if fewer { format!(", {whole} of zone and rcu") } else { String::new() };
+    let seed = args.seed;
+    let check = move |subject: &Subject| {
+        let budget = Budget { executions: of(subject), seed, ..Budget::default() };
+        Ok::<_, JobError>(subject.check(budget))
+    };
     let start = |watch: &mut Watch<Vec<Row>>| simulate(subjects, threads, check, watch);
     let tell = |_, rows: &Vec<Row>| {
         let latest = rows.last().map(|row| format!("{}: {} explored", row.name, row.explored));
@@ -76,7 +86,7 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
         return Err(Failure::interrupted(0));
     }
     let report = CheckReport {
-        title: format!("at most {} interleavings of each scenario", budget.executions),
+        title: format!("at most {most} interleavings of each scenario{fewer}"),
         rows,
         notes: vec![
             "explored with sequentially consistent memory: signals and deadlines may come at any \
@@ -92,17 +102,18 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     Ok(if report.violation() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
 }
 
-fn budget(args: &Check) -> Result<Budget, Failure> {
-    let mut budget = Budget { executions: EXECUTIONS, seed: args.seed, ..Budget::default() };
+/// Executions of a scenario, where states are remembered and where they are not.
+fn executions(args: &Check) -> Result<[u64; 2], Failure> {
     if let Some(executions) = args.budget {
-        budget.executions = executions;
-    } else if let Ok(factor) = std::env::var(BUDGET) {
-        let factor: u64 = factor.parse().map_err(|_| {
-            Failure::usage(format!("{BUDGET}={factor} is no whole number; unset it or give one"))
-        })?;
-        budget.executions = budget.executions.saturating_mul(factor.max(1));
+        return Ok([executions; 2]);
     }
-    Ok(budget)
+    let factor: u64 = match std::env::var(BUDGET) {
+        Err(_) => 1,
+        Ok(factor) => factor.parse().map_err(|_| {
+            Failure::usage(format!("{BUDGET}={factor} is no whole number; unset it or give one"))
+        })?,
+    };
+    Ok([EXECUTIONS, WHOLE_EXECUTIONS].map(|usual| usual.saturating_mul(factor.max(1))))
 }
 
 fn row(row: Row) -> CheckRow {

@@ -144,6 +144,7 @@ impl CheckReport {
     pub fn verdict(&self) -> String {
         let mut findings = Vec::new();
         let (mut exhaustive, mut partly) = (0, 0);
+        let mut bound = Some(u32::MAX);
         for rows in self.locks() {
             let mut violated: Vec<String> = Vec::new();
             for property in rows.iter().filter_map(|row| row.violated.as_ref()) {
@@ -157,15 +158,20 @@ impl CheckReport {
                 exhaustive += 1;
             } else {
                 partly += 1;
+                let part = rows.iter().filter(|row| !row.exhaustive);
+                bound = part.fold(bound, |least, row| least.min(row.preemptions));
             }
         }
         if exhaustive + partly > 0 {
             let other = if findings.is_empty() { "" } else { "other " };
             let locks = if exhaustive + partly == 1 { "lock" } else { "locks" };
+            let all = exhaustive + partly;
+            let far = bound.filter(|_| partly > 0).map_or(String::new(), |bound| {
+                format!(", in every interleaving of at most {bound} preemptions")
+            });
             findings.push(format!(
-                "no violation in {} {other}{locks}, {exhaustive} searched exhaustively and \
-                 {partly} as far as the budget went",
-                exhaustive + partly
+                "no violation in {all} {other}{locks}, {exhaustive} searched exhaustively and \
+                 {partly} as far as the budget went{far}"
             ));
         }
         let sentence = findings.join("; ");

@@ -1,22 +1,26 @@
 //! One execution of a scenario: tasks as coroutines, one step at a time, in an order that a chooser
 //! decides.
 
+pub(super) mod place;
 mod questions;
-pub(super) mod state;
+pub(super) mod run;
+pub(super) mod saved;
+mod state;
 
 use super::footprint::Footprint;
-use super::narrative::Narrative;
-use super::scenario::{Body, End, Failure, Property, Scenario};
+use super::narrative::{Narrative, Parts};
+use super::scenario::{Failure, Property};
 use super::schedule::Choice;
-use convoy_sync::{LockEvent, Sleep, TaskId, TellPart, Wake};
+use convoy_sync::{LockEvent, Sleep, TaskId, Wake};
 use core::cell::{Cell, RefCell};
-use corosensei::stack::{DefaultStack, Stack};
-use corosensei::{Coroutine, CoroutineResult, Yielder};
-use state::{Named, Shared};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, Yielder};
+use place::Placed;
 
 /// Bytes of a task's stack: formatting a panic message needs the most.
 const STACK: usize = 128 << 10;
+
+type Routine = Coroutine<(), (), (), DefaultStack>;
 
 /// What a task does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,7 @@ enum Status {
     Done,
 }
 
+#[derive(Clone)]
 pub(super) struct Task {
     status: Cell<Status>,
     /// Valid while `Spinning`: it lives on the task's own, suspended stack.
@@ -56,9 +61,6 @@ pub(super) struct Task {
     frame: Cell<usize>,
 }
 
-/// Tells the names of the parts of an object.
-pub(super) type Parts = fn(&mut TellPart<'_>);
-
 pub(super) struct Execution {
     tasks: Vec<Task>,
     current: Cell<Option<usize>>,
@@ -70,15 +72,14 @@ pub(super) struct Execution {
     asked: Cell<bool>,
     /// Every limit of time that a lock sets itself has passed.
     pub(super) hurries: Cell<bool>,
-    shared: RefCell<Shared>,
-    named: Named,
+    /// The object that the tasks share, if that is all they share.
+    placed: Option<Placed>,
     below: usize,
     log: Option<RefCell<Narrative>>,
 }
 
 thread_local! {
     static EXECUTION: Cell<*const Execution> = const { Cell::new(core::ptr::null()) };
-    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs `action` on the running execution; `None` outside of one. Leaves nothing of the checker on
@@ -121,6 +122,15 @@ impl Task {
             stack,
             frame: Cell::new(stack.1),
         }
+    }
+
+    /// Makes it what `saved` was.
+    fn put(&self, saved: &Self) {
+        macro_rules! put {
+            ($($field:ident)+) => { $(self.$field.set(saved.$field.get());)+ };
+        }
+        put!(status predicate yielder next asleep_on asleep_since sleep deadline wake interrupted);
+        put!(killed unwanted disabled call frame);
     }
 
     fn pending(&self, sleep: Sleep) -> bool {
@@ -345,156 +355,5 @@ impl Execution {
             task.status.get() == Status::Asleep && task.deadline.get()
         };
         into.extend(all.filter(timed).map(Choice::deadline));
-    }
-}
-
-/// What an execution has shown.
-pub(super) struct Outcome {
-    pub(super) failure: Option<Failure>,
-    pub(super) lines: Vec<String>,
-}
-
-/// Picks the next step, see [`run`].
-pub(super) type Chooser<'a> =
-    dyn FnMut(&[Choice], &[Footprint], Option<usize>) -> Option<Choice> + 'a;
-
-type Routine = Coroutine<(), (), (), DefaultStack>;
-
-/// Stacks for so many tasks, the lowest first: each task has the same one in each execution.
-fn stacks(count: usize) -> Vec<DefaultStack> {
-    let new = || DefaultStack::new(STACK).expect("memory for a stack of 128 KiB");
-    STACKS.with(|stacks| {
-        let mut pool = stacks.borrow_mut();
-        while pool.len() < count {
-            pool.push(new());
-        }
-        pool.sort_unstable_by_key(DefaultStack::base);
-        pool.drain(..count).collect()
-    })
-}
-
-fn routine(task: usize, body: Body, stack: DefaultStack) -> Routine {
-    Coroutine::with_stack(stack, move |yielder, ()| {
-        with(|execution| execution.tasks[task].yielder.set(Some(core::ptr::from_ref(yielder))));
-        body();
-    })
-}
-
-/// Executes `scenario`. `choose` gets the choices of each step, what each touches, and the task
-/// that ran last; it gives up the execution by returning `None`.
-pub(super) fn run(
-    scenario: &Scenario,
-    steps: usize,
-    narrate: bool,
-    choose: &mut Chooser<'_>,
-) -> Outcome {
-    let mut execution = Execution {
-        tasks: Vec::new(),
-        current: Cell::new(None),
-        sequence: Cell::new(0),
-        failure: RefCell::new(None),
-        aborting: Cell::new(false),
-        asked: Cell::new(false),
-        hurries: Cell::new(false),
-        shared: RefCell::default(),
-        named: Cell::new(None),
-        below: state::below(),
-        log: narrate.then(RefCell::default),
-    };
-    // Words are made outside of any execution; names are given once there is one.
-    let instance = (scenario.build)();
-    let mut routines = Vec::with_capacity(instance.tasks.len());
-    let stacks = stacks(instance.tasks.len());
-    for ((task, body), stack) in instance.tasks.into_iter().enumerate().zip(stacks) {
-        let range = (stack.limit().get(), stack.base().get());
-        Task::clear(range);
-        execution.tasks.push(Task::new(range));
-        routines.push(Some(routine(task, body, stack)));
-    }
-    EXECUTION.set(&raw const execution);
-    // What a task does before its first visible operation concerns nobody else.
-    for task in 0..routines.len() {
-        advance(&execution, &mut routines, task);
-    }
-    let ended = drive(&execution, &mut routines, steps, choose);
-    execution.current.set(None);
-    if ended && execution.failure.borrow().is_none() {
-        let verdict = instance.verdict;
-        let end = execution.end();
-        let result =
-            catch_unwind(AssertUnwindSafe(|| verdict(&end).and_then(|()| execution.balanced())));
-        *execution.failure.borrow_mut() = result.unwrap_or_else(|_| stuck(&end)).err();
-    }
-    execution.aborting.set(true);
-    for (task, routine) in routines.iter_mut().enumerate() {
-        if let Some(mut routine) = routine.take() {
-            execution.current.set(Some(task));
-            routine.force_unwind();
-            STACKS.with(|stacks| stacks.borrow_mut().push(routine.into_stack()));
-        }
-    }
-    EXECUTION.set(core::ptr::null());
-    let lines = execution.log.take().map_or_else(Vec::new, |log| log.into_inner().tell());
-    Outcome { failure: execution.failure.into_inner(), lines }
-}
-
-/// The verdict could not look at the lock, because its inner lock is held forever.
-fn stuck(end: &End) -> Result<(), Failure> {
-    let text = format!("tasks {:?} spin and {:?} sleep forever", end.spinning, end.asleep);
-    Err((Property::NoDeadlock, text))
-}
-
-/// Steps until no task can go on; returns whether that point was reached.
-fn drive(
-    execution: &Execution,
-    routines: &mut [Option<Routine>],
-    steps: usize,
-    choose: &mut Chooser<'_>,
-) -> bool {
-    let mut last = None;
-    let (mut choices, mut footprints) = (Vec::new(), Vec::new());
-    for _ in 0..steps {
-        if execution.failure.borrow().is_some() {
-            return true;
-        }
-        execution.choices(last, &mut choices);
-        if choices.is_empty() {
-            return true;
-        }
-        footprints.clear();
-        footprints.extend(choices.iter().map(|choice| execution.tasks[choice.task()].next.get()));
-        let Some(choice) = choose(&choices, &footprints, last) else { return false };
-        let task = choice.task();
-        if choice.is_deadline() {
-            execution.tasks[task].rouse(Wake::TimedOut);
-            execution.current.set(Some(task));
-            execution.log(|_| "its deadline fires".to_owned());
-        }
-        advance(execution, routines, task);
-        last = Some(task);
-    }
-    let text = format!("no end after {steps} steps");
-    execution.failure.borrow_mut().get_or_insert((Property::NoLivelock, text));
-    true
-}
-
-/// Runs `task` up to its next scheduling point.
-fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize) {
-    let Some(routine) = &mut routines[task] else { return };
-    execution.current.set(Some(task));
-    execution.sequence.set(execution.sequence.get() + 1);
-    match catch_unwind(AssertUnwindSafe(|| routine.resume(()))) {
-        Ok(CoroutineResult::Yield(())) => return execution.suspended(task),
-        Ok(CoroutineResult::Return(())) => {}
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&s| s.to_owned()));
-            let text = text.unwrap_or_else(|| "a panic without a message".to_owned());
-            execution.failure.borrow_mut().get_or_insert((Property::Assertions, text));
-        }
-    }
-    execution.tasks[task].status.set(Status::Done);
-    if let Some(routine) = routines[task].take() {
-        STACKS.with(|stacks| stacks.borrow_mut().push(routine.into_stack()));
     }
 }

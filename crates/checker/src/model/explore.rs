@@ -1,12 +1,10 @@
 //! The search for an order that violates a property.
 
-use super::execution::{Execution, Outcome, run, state, with};
-use super::footprint::{Asleep, Footprint};
+use super::execution::run::run;
 use super::scenario::{Failure, Property, Scenario};
-use super::schedule::{Choice, Follower, Recorder, Run, Schedule, ScheduleError, default_choice};
+use super::schedule::{Choice, Follower, Recorder, Run, Schedule, ScheduleError};
+use super::search::{Found, Search};
 use super::shorten::shorten;
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 /// Bounds on preemptions that are searched first: most errors need no more.
 const FIRST_BOUNDS: [u32; 3] = [0, 1, 2];
@@ -69,204 +67,14 @@ pub struct Report {
     pub violation: Option<Violation>,
 }
 
-/// A point of an execution with more than one choice.
-struct Node {
-    choices: Vec<Choice>,
-    at: usize,
-    /// The state there, if states are remembered.
-    state: Option<u128>,
-    /// The sleep set there, where it is another one because the state was met before.
-    asleep: Option<Asleep>,
-}
-
-/// How a state was met first, of which everything that can follow is executed.
-struct Met {
-    /// Except for what begins with these.
-    asleep: Asleep,
-    /// Within the bound that so many preemptions left.
-    used: u32,
-}
-
-/// Depth-first search: the first `bound` preemptions, or one order of each class.
-struct Search {
-    nodes: Vec<Node>,
-    /// Preemptions allowed; `None` leaves out orders that only exchange independent steps instead.
-    bound: Option<u32>,
-    /// The bound left something out.
-    cut: bool,
-    /// States that were met at points with a choice, if states are remembered.
-    met: Option<BTreeMap<u128, Met>>,
-}
-
-impl Search {
-    fn new(bound: Option<u32>, remembers: bool) -> Self {
-        let met = remembers.then(BTreeMap::new);
-        Self { nodes: Vec::new(), bound, cut: false, met }
-    }
-
-    /// Whether taking `choice` preempts the task that ran last.
-    fn preempts(choices: &[Choice], last: Option<usize>, choice: Choice) -> bool {
-        let on = last.map(Choice::run);
-        on.is_some_and(|on| choice != on && choices.contains(&on))
-    }
-
-    /// Puts the default choice first and takes away what is beyond the bound.
-    fn admissible(
-        &mut self,
-        mut awake: Vec<Choice>,
-        last: Option<usize>,
-        used: u32,
-    ) -> Vec<Choice> {
-        if awake.is_empty() {
-            return awake;
-        }
-        let first = default_choice(&awake, last);
-        if self.bound.is_some_and(|bound| used >= bound) {
-            let all = awake.clone();
-            awake.retain(|&choice| !Self::preempts(&all, last, choice));
-            self.cut |= awake.len() < all.len();
-        }
-        let place = awake.iter().position(|&choice| choice == first);
-        awake[..=place.expect("the default choice preempts nobody")].rotate_right(1);
-        awake
-    }
-
-    /// The node of a point that no execution of this search has come to in this order; `None` where
-    /// the state was met before, and everything that follows is executed from there. A state with
-    /// another sleep set is left only by what was asleep and is not now (Godefroid, 1996).
-    fn node(
-        &mut self,
-        mut choices: Vec<Choice>,
-        asleep: Asleep,
-        last: Option<usize>,
-        used: u32,
-    ) -> Option<Node> {
-        let bounded = self.bound.is_some();
-        let matters = |execution: &Execution| bounded || execution.has_pause();
-        let state = || with(|e| e.state(last.filter(|_| matters(e)))).flatten();
-        let known = self.met.as_mut().and_then(|met| Some((met, state()?)));
-        let state = known.as_ref().map(|&(_, state)| state);
-        let mut other = None;
-        match known.map(|(met, state)| met.entry(state)) {
-            None => {}
-            Some(Entry::Vacant(place)) => {
-                place.insert(Met { asleep, used });
-            }
-            // A circle: it is followed until the steps of an execution run out.
-            Some(Entry::Occupied(_)) if self.nodes.iter().any(|node| node.state == state) => {}
-            Some(Entry::Occupied(met)) if bounded => {
-                let met = met.into_mut();
-                if met.used <= used {
-                    return None;
-                }
-                met.used = used;
-            }
-            Some(Entry::Occupied(met)) => {
-                let met = met.into_mut();
-                choices.retain(|&choice| met.asleep.contains(choice));
-                if choices.is_empty() {
-                    return None;
-                }
-                met.asleep = met.asleep.and(asleep);
-                other = Some(met.asleep);
-            }
-        }
-        Some(Node { choices, at: 0, state, asleep: other })
-    }
-
-    /// One execution, up to its end or to where nothing new can follow.
-    fn execute(&mut self, scenario: &Scenario, steps: usize) -> (Outcome, Recorder) {
-        let (mut depth, mut used) = (0, 0);
-        let mut asleep = Asleep::default();
-        let mut recorder = Recorder::default();
-        let mut choose = |choices: &[Choice], touched: &[Footprint], last: Option<usize>| {
-            let admissible = self.admissible(asleep.awake(choices), last, used);
-            let mut choice = *admissible.first()?;
-            let mut done: &[Choice] = &[];
-            if admissible.len() > 1 {
-                if depth == self.nodes.len() {
-                    let node = self.node(admissible, asleep, last, used)?;
-                    self.nodes.push(node);
-                } else {
-                    let node = &self.nodes[depth];
-                    let same = node.asleep.is_some() || node.choices == admissible;
-                    assert!(same, "`{}` differs between two executions", scenario.name);
-                }
-                let node = &self.nodes[depth];
-                asleep = node.asleep.unwrap_or(asleep);
-                choice = node.choices[node.at];
-                done = &node.choices[..node.at];
-                depth += 1;
-            }
-            if self.bound.is_none() {
-                asleep.step(done, choice, choices, touched);
-            }
-            used += u32::from(Self::preempts(choices, last, choice));
-            recorder.record(choices, last, choice);
-            Some(choice)
-        };
-        let outcome = run(scenario, steps, false, &mut choose);
-        (outcome, recorder)
-    }
-
-    /// Moves on to the next order; returns whether there is one.
-    fn advance(&mut self) -> bool {
-        while let Some(node) = self.nodes.last_mut() {
-            node.at += 1;
-            if node.at < node.choices.len() {
-                return true;
-            }
-            self.nodes.pop();
-        }
-        false
-    }
-
-    /// The part of the tree that lies before the present order, see [`Report::share`].
-    fn share(&self) -> f64 {
-        let (mut share, mut width) = (0.0, 1.0);
-        for node in &self.nodes {
-            width /= node.choices.len() as f64;
-            share += node.at as f64 * width;
-        }
-        share
-    }
-
-    /// Executes until something fails, nothing is left, or `limit` executions were made.
-    fn run(&mut self, scenario: &Scenario, steps: usize, limit: u64, explored: &mut u64) -> Found {
-        while *explored < limit {
-            *explored += 1;
-            let (outcome, recorder) = self.execute(scenario, steps);
-            if let Some((property, _)) = outcome.failure {
-                return Found::Violation(property, recorder.runs());
-            }
-            if !self.advance() {
-                return if self.cut { Found::Bound } else { Found::Everything };
-            }
-        }
-        Found::Limit
-    }
-}
-
-/// How a search ended.
-enum Found {
-    Violation(Property, Vec<Run>),
-    /// Everything within the bound was executed, and something lies beyond.
-    Bound,
-    /// Nothing is left.
-    Everything,
-    /// The budget.
-    Limit,
-}
-
 /// Looks for a violation of `scenario` within `budget`.
 pub fn explore(scenario: &Scenario, budget: Budget) -> Report {
     search(scenario, budget, false)
 }
 
-/// [`explore`] that follows no order beyond a state that was met before. The tasks of `scenario`
-/// share only objects named with [`Model::shares`](super::Model::shares).
+/// [`explore`] that follows no order beyond a state that was met before, if the instances of
+/// `scenario` are made with [`Instance::of`](super::Instance::of).
 pub fn explore_states(scenario: &Scenario, budget: Budget) -> Report {
-    state::begins();
     search(scenario, budget, true)
 }
 
@@ -331,7 +139,7 @@ fn random(scenario: &Scenario, budget: Budget, mut report: Report) -> Report {
         let changes: Vec<usize> = (0..draw.below(4)).map(|_| draw.below(length)).collect();
         let (mut step, mut lowest) = (0, usize::MAX / 2);
         let mut recorder = Recorder::default();
-        let mut choose = |choices: &[Choice], _: &[Footprint], last: Option<usize>| {
+        let mut choose = |choices: &[Choice], last: Option<usize>| {
             let tasks = choices.iter().map(|choice| choice.task() + 1).max().unwrap_or(0);
             while priorities.len() < tasks {
                 priorities.push(usize::MAX / 2 + 1 + draw.below(1 << 20));
@@ -381,7 +189,7 @@ pub type Told = (Vec<String>, Option<Failure>);
 fn follow(scenario: &Scenario, schedule: &Schedule, steps: usize) -> Result<Told, ScheduleError> {
     let mut follower = Follower::new(&schedule.runs, false);
     let outcome =
-        run(scenario, steps, true, &mut |choices, _, last| follower.choose(choices, last));
+        run(scenario, steps, true, &mut |choices: &[Choice], last| follower.choose(choices, last));
     match follower.impossible {
         Some(run) => Err(ScheduleError::Impossible(run + 1)),
         None => Ok((outcome.lines, outcome.failure)),

@@ -23,10 +23,10 @@
 //! 4. Randomly prioritised schedules (PCT: Burckhardt and others, ASPLOS 2010), which reach deep
 //!    orders that are left over.
 //!
-//! Where all memory that tasks share is known ([`Model::shares`]), an order is given up at a state
-//! from which everything was executed. A state is that memory and the stacks of the tasks. With a
-//! bound, it was met with as many preemptions left; without one, what was asleep then and is not
-//! now is executed (Godefroid, 1996), since the sleep set says what other orders cover.
+//! Where the tasks share one object and nothing else ([`Instance::of`]), an order is abandoned at a
+//! state from which everything was executed. A state is that object and the stacks of the tasks.
+//! With a bound, it was met with as many preemptions left; without one, what was asleep then and is
+//! not now is executed (Godefroid, 1996), since the sleep set says what other orders cover.
 //!
 //! # What is found
 //!
@@ -35,10 +35,12 @@
 mod execution;
 mod explore;
 mod footprint;
+mod instance;
 mod narrative;
 mod platform;
 mod scenario;
 mod schedule;
+mod search;
 mod shorten;
 
 pub use explore::{Budget, Report, Told, Violation, explore, explore_states, replay};

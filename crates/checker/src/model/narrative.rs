@@ -1,6 +1,9 @@
 //! What happened in one execution, one line for each step and each event of a named lock.
 
-use convoy_sync::{LockEvent, TaskId};
+use convoy_sync::{LockEvent, TaskId, TellPart};
+
+/// Tells the names of the parts of an object.
+pub(super) type Parts = fn(&mut TellPart<'_>);
 
 /// An object with a name.
 struct Named {
@@ -59,13 +62,7 @@ pub(super) struct Narrative {
 
 impl Narrative {
     /// Names an object and its words. The first name stays.
-    pub(super) fn name(
-        &mut self,
-        start: usize,
-        bytes: usize,
-        name: &'static str,
-        tell: super::execution::Parts,
-    ) {
+    pub(super) fn name(&mut self, start: usize, bytes: usize, name: &'static str, tell: Parts) {
         if self.named.iter().all(|known| known.start != start) {
             let (owners, waiting, mut parts) = (Vec::new(), Vec::new(), Vec::new());
             tell(&mut |at, name| parts.push((at, name.to_string())));

@@ -124,14 +124,6 @@ impl Model {
         with(|execution| execution.name(start, size_of::<T>(), name, parts));
     }
 
-    /// All that the tasks of the scenario share lies in `object` and others that were named so, and
-    /// nothing of it elsewhere on the heap; called by a task before its first step. No task changes
-    /// a variable that its closure has captured. Then orders that lead to a state that was met
-    /// before are given up there.
-    pub fn shares<T>(object: &T) {
-        with(|execution| execution.shares(object));
-    }
-
     /// Whether `task` sleeps.
     pub fn is_asleep(task: TaskId) -> bool {
         with(|execution| execution.is_asleep(task)).unwrap_or(false)

@@ -62,8 +62,8 @@ pub struct End {
 
 /// The body of a task.
 pub(super) type Body = Box<dyn FnOnce()>;
-/// What [`Instance::verdict`] is asked at the end.
-pub type Verdict = Box<dyn FnOnce(&End) -> Result<(), Failure>>;
+/// Judges the end of an execution.
+pub type Verdict = Box<dyn Fn(&End) -> Result<(), Failure>>;
 
 /// The state of a scenario, created for each execution.
 pub struct Instance {

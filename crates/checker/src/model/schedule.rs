@@ -197,6 +197,20 @@ impl Recorder {
         }
     }
 
+    /// The steps so far, for [`Self::back_to`].
+    pub(super) fn mark(&self) -> (usize, u32) {
+        (self.runs.len(), self.steps)
+    }
+
+    /// Forgets the steps after `mark`.
+    pub(super) fn back_to(&mut self, mark: (usize, u32)) {
+        self.runs.truncate(mark.0);
+        if let Some(run) = self.runs.last_mut() {
+            run.steps = None;
+        }
+        self.steps = mark.1;
+    }
+
     pub(super) fn runs(mut self) -> Vec<Run> {
         self.finish(false);
         self.runs

@@ -1,9 +1,9 @@
 //! Makes a failing order shorter: fewer runs first, then fewer runs that are cut off, then fewer
 //! steps.
 
-use super::execution::run;
+use super::execution::run::run;
 use super::scenario::{Property, Scenario};
-use super::schedule::{Follower, Recorder, Run};
+use super::schedule::{Choice, Follower, Recorder, Run};
 
 /// Length of an order, the most important part first.
 fn length(runs: &[Run]) -> (usize, usize, u32) {
@@ -20,7 +20,7 @@ fn attempt(
 ) -> Option<Vec<Run>> {
     let mut follower = Follower::new(runs, true);
     let mut recorder = Recorder::default();
-    let outcome = run(scenario, steps, false, &mut |choices, _, last| {
+    let outcome = run(scenario, steps, false, &mut |choices: &[Choice], last| {
         let choice = follower.choose(choices, last)?;
         recorder.record(choices, last, choice);
         Some(choice)

@@ -1,0 +1,120 @@
+//! The object that the tasks of an instance share. It has the same address in each execution of a
+//! thread, as the stacks of the tasks do, so that equal states are equal bytes.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::RefCell;
+use std::ptr;
+
+/// Bytes of the place, more than any object has.
+const BYTES: usize = 64 << 10;
+/// Its alignment: two cache lines, as the locks pad.
+const ALIGNMENT: usize = 128;
+
+/// The memory for the object of a thread's executions.
+struct Place(*mut u8);
+
+impl Place {
+    const LAYOUT: Layout = match Layout::from_size_align(BYTES, ALIGNMENT) {
+        Ok(layout) => layout,
+        Err(_) => unreachable!(),
+    };
+
+    fn new() -> Self {
+        // SAFETY: the layout has a size.
+        let start = unsafe { alloc_zeroed(Self::LAYOUT) };
+        if start.is_null() {
+            handle_alloc_error(Self::LAYOUT);
+        }
+        Self(start)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.0, Self::LAYOUT) };
+    }
+}
+
+/// The word of memory at `address`, which is mapped and aligned.
+pub(super) fn word(address: usize) -> u64 {
+    // SAFETY: the callers give addresses in a stack or the object of the running execution, whose
+    // tasks are all suspended. Volatile, since some words were never written.
+    unsafe { ptr::read_volatile(ptr::with_exposed_provenance::<u64>(address)) }
+}
+
+/// Writes such a word.
+pub(super) fn put_word(address: usize, word: u64) {
+    // SAFETY: as above.
+    unsafe { ptr::write_volatile(ptr::with_exposed_provenance_mut::<u64>(address), word) };
+}
+
+/// An object in its place; dropped there.
+pub(super) struct Placed {
+    pub(super) start: *mut u8,
+    drop: unsafe fn(*mut u8),
+    /// Its words before the first step.
+    before: Vec<u64>,
+}
+
+impl Placed {
+    /// The words of the object.
+    pub(super) fn now(&self) -> impl Iterator<Item = u64> {
+        let start = self.start.expose_provenance();
+        (start..).step_by(8).map(word).take(self.before.len())
+    }
+
+    /// Makes them `words`.
+    pub(super) fn put(&self, words: impl Iterator<Item = u64>) {
+        let start = self.start.expose_provenance();
+        let places = (start..).step_by(8).take(self.before.len());
+        places.zip(words).for_each(|(place, word)| put_word(place, word));
+    }
+
+    /// The words of the object, those that have not changed as 0: bytes between two fields are
+    /// those of the memory from which the object was moved.
+    pub(super) fn changes(&self) -> impl Iterator<Item = u64> {
+        self.before.iter().zip(self.now()).map(|(before, now)| before ^ now)
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        // SAFETY: the object was put there, and its tasks have ended.
+        unsafe { (self.drop)(self.start) };
+    }
+}
+
+thread_local! {
+    static PLACE: Place = Place::new();
+    /// The object of the instance that was built last and is not executed yet.
+    static PLACED: RefCell<Option<Placed>> = const { RefCell::new(None) };
+}
+
+/// Puts `object` into the place of this thread, for the next execution, and returns its address.
+///
+/// # Panics
+///
+/// If it is larger than the place.
+pub(in crate::model) fn put<T: 'static>(object: T) -> *mut T {
+    let layout = Layout::new::<T>();
+    assert!(layout.size() <= BYTES && layout.align() <= ALIGNMENT, "the object is too large");
+    // One that was never executed.
+    drop(take());
+    let start = PLACE.with(|place| place.0);
+    // SAFETY: the place is large enough, aligned, and empty: an execution drops its object.
+    unsafe { start.cast::<T>().write(object) };
+    let words = (start.expose_provenance()..).step_by(8).take(layout.size().div_ceil(8));
+    PLACED.set(Some(Placed {
+        start,
+        // SAFETY: called with the address of a `T`.
+        drop: |start| unsafe { start.cast::<T>().drop_in_place() },
+        before: words.map(word).collect(),
+    }));
+    start.cast()
+}
+
+/// The object of the instance that was just built, if its tasks share one.
+pub(super) fn take() -> Option<Placed> {
+    PLACED.take()
+}

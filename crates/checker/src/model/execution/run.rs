@@ -1,0 +1,236 @@
+//! Runs the tasks of an execution, one step at a time.
+
+use super::place;
+use super::saved::Saved;
+use super::state;
+use super::{EXECUTION, Execution, Routine, STACK, Status, Task, with};
+use crate::model::footprint::Footprint;
+use crate::model::scenario::{Body, End, Failure, Property, Scenario, Verdict};
+use crate::model::schedule::Choice;
+use convoy_sync::Wake;
+use core::cell::{Cell, RefCell};
+use corosensei::stack::{DefaultStack, Stack};
+use corosensei::{Coroutine, CoroutineResult};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What an execution has shown.
+pub(in crate::model) struct Outcome {
+    pub(in crate::model) failure: Option<Failure>,
+    pub(in crate::model) lines: Vec<String>,
+}
+
+/// A moment of an execution in which the next step is chosen.
+pub(in crate::model) struct Point<'a> {
+    pub(in crate::model) choices: &'a [Choice],
+    /// What each of them touches.
+    pub(in crate::model) touched: &'a [Footprint],
+    /// The task that ran last.
+    pub(in crate::model) last: Option<usize>,
+    pub(in crate::model) execution: &'a Execution,
+    routines: &'a [Option<Routine>],
+    step: usize,
+}
+
+impl Point<'_> {
+    /// The execution as it is, to return to; `None` if its tasks share more than one object.
+    pub(in crate::model) fn save(&self) -> Option<Saved> {
+        Saved::of(self.execution, self.routines, self.last, self.step)
+    }
+}
+
+/// Decides the order of the steps.
+pub(in crate::model) trait Guide {
+    /// The next step; `None` abandons the execution.
+    fn choose(&mut self, point: &Point<'_>) -> Option<Choice>;
+
+    /// The execution has ended or was abandoned. The moment to return to, if there is one.
+    fn again(&mut self, _: Option<&Failure>) -> Option<&Saved> {
+        None
+    }
+}
+
+impl<F: FnMut(&[Choice], Option<usize>) -> Option<Choice>> Guide for F {
+    fn choose(&mut self, point: &Point<'_>) -> Option<Choice> {
+        self(point.choices, point.last)
+    }
+}
+
+thread_local! {
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool::new()) };
+}
+
+/// Memory for the tasks of an execution. The next one reuses it, since its addresses lie on the
+/// stacks, see [`state`].
+struct Pool {
+    tasks: Vec<Task>,
+    routines: Vec<Option<Routine>>,
+}
+
+impl Pool {
+    const fn new() -> Self {
+        Self { tasks: Vec::new(), routines: Vec::new() }
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Stacks for so many tasks, the lowest first: each task has the same one in each execution.
+fn stacks(count: usize) -> Vec<DefaultStack> {
+    let new = || DefaultStack::new(STACK).expect("memory for a stack of 128 KiB");
+    STACKS.with(|stacks| {
+        let mut pool = stacks.borrow_mut();
+        while pool.len() < count {
+            pool.push(new());
+        }
+        pool.sort_unstable_by_key(DefaultStack::base);
+        pool.drain(..count).collect()
+    })
+}
+
+fn routine(task: usize, body: Body, stack: DefaultStack) -> Routine {
+    Coroutine::with_stack(stack, move |yielder, ()| {
+        with(|execution| execution.tasks[task].yielder.set(Some(core::ptr::from_ref(yielder))));
+        body();
+    })
+}
+
+/// Executes `scenario` in the order that `guide` decides, and again from each moment to which
+/// `guide` returns. The outcome is the one of the last execution.
+pub(in crate::model) fn run(
+    scenario: &Scenario,
+    steps: usize,
+    narrate: bool,
+    guide: &mut dyn Guide,
+) -> Outcome {
+    // Words are made outside of any execution; names are given once there is one.
+    let instance = (scenario.build)();
+    let Pool { mut tasks, mut routines } = POOL.take();
+    let stacks = stacks(instance.tasks.len());
+    for ((task, body), stack) in instance.tasks.into_iter().enumerate().zip(stacks) {
+        let range = (stack.limit().get(), stack.base().get());
+        Task::clear(range);
+        tasks.push(Task::new(range));
+        routines.push(Some(routine(task, body, stack)));
+    }
+    let mut execution = Execution {
+        tasks,
+        current: Cell::new(None),
+        sequence: Cell::new(0),
+        failure: RefCell::new(None),
+        aborting: Cell::new(false),
+        asked: Cell::new(false),
+        hurries: Cell::new(false),
+        placed: place::take(),
+        below: state::below(),
+        log: narrate.then(RefCell::default),
+    };
+    EXECUTION.set(&raw const execution);
+    // What a task does before its first visible operation concerns nobody else.
+    for task in 0..routines.len() {
+        advance(&execution, &mut routines, task);
+    }
+    let mut from = (None, 0);
+    loop {
+        if drive(&execution, &mut routines, from, steps, guide) {
+            judge(&execution, &instance.verdict);
+        }
+        let again = guide.again(execution.failure.borrow().as_ref());
+        let Some(saved) = again else { break };
+        from = saved.restore(&execution, &mut routines);
+    }
+    execution.aborting.set(true);
+    for (task, routine) in routines.iter_mut().enumerate() {
+        if let Some(mut routine) = routine.take() {
+            execution.current.set(Some(task));
+            routine.force_unwind();
+            STACKS.with(|stacks| stacks.borrow_mut().push(routine.into_stack()));
+        }
+    }
+    EXECUTION.set(core::ptr::null());
+    let lines = execution.log.take().map_or_else(Vec::new, |log| log.into_inner().tell());
+    let Execution { mut tasks, failure, .. } = execution;
+    tasks.clear();
+    routines.clear();
+    POOL.set(Pool { tasks, routines });
+    Outcome { failure: failure.into_inner(), lines }
+}
+
+/// Asks for the verdict on an execution that has ended.
+fn judge(execution: &Execution, verdict: &Verdict) {
+    execution.current.set(None);
+    if execution.failure.borrow().is_some() {
+        return;
+    }
+    let end = execution.end();
+    let result =
+        catch_unwind(AssertUnwindSafe(|| verdict(&end).and_then(|()| execution.balanced())));
+    *execution.failure.borrow_mut() = result.unwrap_or_else(|_| stuck(&end)).err();
+}
+
+/// The verdict could not look at the lock, because its inner lock is held forever.
+fn stuck(end: &End) -> Result<(), Failure> {
+    let text = format!("tasks {:?} spin and {:?} sleep forever", end.spinning, end.asleep);
+    Err((Property::NoDeadlock, text))
+}
+
+/// Steps until no task can go on, `from` after this task and step; returns whether that point was
+/// reached.
+fn drive(
+    execution: &Execution,
+    routines: &mut [Option<Routine>],
+    from: (Option<usize>, usize),
+    steps: usize,
+    guide: &mut dyn Guide,
+) -> bool {
+    let (mut last, first) = from;
+    let (mut choices, mut footprints) = (Vec::new(), Vec::new());
+    for step in first..steps {
+        if execution.failure.borrow().is_some() {
+            return true;
+        }
+        execution.choices(last, &mut choices);
+        if choices.is_empty() {
+            return true;
+        }
+        footprints.clear();
+        footprints.extend(choices.iter().map(|choice| execution.tasks[choice.task()].next.get()));
+        let (choices, touched) = (choices.as_slice(), footprints.as_slice());
+        let point = Point { choices, touched, last, execution, routines, step };
+        let Some(choice) = guide.choose(&point) else { return false };
+        let task = choice.task();
+        if choice.is_deadline() {
+            execution.tasks[task].rouse(Wake::TimedOut);
+            execution.current.set(Some(task));
+            execution.log(|_| "its deadline fires".to_owned());
+        }
+        advance(execution, routines, task);
+        last = Some(task);
+    }
+    let text = format!("no end after {steps} steps");
+    execution.failure.borrow_mut().get_or_insert((Property::NoLivelock, text));
+    true
+}
+
+/// Runs `task` up to its next scheduling point. A coroutine that has ended keeps its stack, because
+/// a search may return to a moment before.
+fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize) {
+    let Some(routine) = &mut routines[task] else { return };
+    execution.current.set(Some(task));
+    execution.sequence.set(execution.sequence.get() + 1);
+    match catch_unwind(AssertUnwindSafe(|| routine.resume(()))) {
+        Ok(CoroutineResult::Yield(())) => return execution.suspended(task),
+        Ok(CoroutineResult::Return(())) => {}
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&s| s.to_owned()));
+            let text = text.unwrap_or_else(|| "a panic without a message".to_owned());
+            execution.failure.borrow_mut().get_or_insert((Property::Assertions, text));
+        }
+    }
+    execution.tasks[task].status.set(Status::Done);
+}

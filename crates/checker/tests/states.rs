@@ -1,0 +1,47 @@
+//! Exploring each state once: it depends on nothing but the program, and skips no violation.
+
+use convoy_checker::{Budget, Row, Subject, select};
+use std::hint::black_box;
+
+/// Locks of each family whose waiters leave much on their stacks.
+const LOCKS: [&str; 6] =
+    ["mutex-spin-low-load", "quota", "glibc-semaphore", "quota-rwlock", "rwsem-spin", "adaptive"];
+
+fn subjects() -> Vec<Subject> {
+    select(&LOCKS).expect("locks of the list")
+}
+
+fn rows(subjects: &[Subject]) -> Vec<Row> {
+    let budget = Budget { executions: 2000, ..Budget::default() };
+    subjects.iter().flat_map(|subject| subject.check(budget)).collect()
+}
+
+#[test]
+fn neither_the_heap_nor_the_thread_makes_a_difference() {
+    let first = rows(&subjects());
+    assert!(subjects().iter().all(Subject::remembers_states));
+    for blocks in [3, 1000] {
+        // Other addresses for the allocations of the search.
+        let kept: Vec<Vec<u8>> = (0..blocks).map(|block| vec![1; 16 + block * 37 % 4096]).collect();
+        let again = std::thread::spawn(|| rows(&subjects())).join().expect("no panic");
+        black_box(kept);
+        assert_eq!(again, first);
+    }
+}
+
+#[test]
+fn every_order_and_every_state_lead_to_the_same_result() {
+    let remembered = rows(&subjects());
+    let whole: Vec<_> = subjects().into_iter().map(Subject::in_every_order).collect();
+    let whole = rows(&whole);
+    let ended = |row: &&Row| row.exhaustive;
+    // States need fewer executions, so what ends without them ends with them.
+    assert!(whole.iter().filter(ended).count() < remembered.iter().filter(ended).count());
+    for (one, other) in remembered.iter().zip(&whole) {
+        let name = (one.name, one.scenario);
+        assert_eq!(name, (other.name, other.scenario));
+        assert_eq!(one.violated, other.violated, "{name:?}");
+        assert!(one.exhaustive >= other.exhaustive, "{name:?}");
+        assert!(one.preemptions >= other.preemptions, "{name:?}");
+    }
+}
