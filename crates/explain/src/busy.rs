@@ -333,17 +333,23 @@ fn sleeps_in_futex(record: &Record) -> bool {
 
 /// Waits that are much together, although no lock has much of them.
 fn spread(record: &Record, account: &Account) -> Option<String> {
-    let part = account.wait_s / convoy_record::busy_s(record);
-    let first = account.locks.iter().find(|one| one.lock.is_lock())?;
+    /// Part of it beyond which one lock is the place, which was weighed alone.
+    const MOST: f64 = 0.6;
+    // What the kernel's locks cost depends on what other programs do, too.
+    let own = || account.locks.iter().filter(|one| one.pid != 0 && one.lock.is_lock());
+    let first = own().next()?;
+    let wait_s: f64 = own().map(|one| one.lock.wait_s()).sum();
+    let part = wait_s / convoy_record::busy_s(record);
+    let is_spread = first.lock.wait_s() < MOST * wait_s;
     let site = first.lock.sites.first()?;
     let is_named = first.lock.name.contains(&site.place);
     let at = if is_named { String::new() } else { format!(" in {}", site.place) };
-    (part.is_finite() && part >= LITTLE).then(|| {
+    (is_spread && part.is_finite() && part >= LITTLE).then(|| {
         format!(
             "Threads spent {} of their time waiting for locks, {} in all, at many places; most for \
              `{}`{at}, {}.",
             percent(part.min(1.0)),
-            seconds(account.wait_s),
+            seconds(wait_s),
             first.lock.name,
             seconds(first.lock.wait_s())
         )
@@ -406,7 +412,25 @@ fn activity(record: &Record) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_record::Seen;
+    use convoy_record::{Seen, Site};
+
+    #[test]
+    fn one_lock_that_has_most_of_the_waiting_is_not_many_places() {
+        let said = |others: usize| {
+            let lock = |at: usize| {
+                let wait = Times { count: 50, total_s: 0.1, ..Times::default() };
+                let site = Site { place: format!("f{at}"), wait, ..Site::default() };
+                let name = format!("m{at}");
+                Lock { name, kind: Kind::Mutex, sites: vec![site], ..Lock::default() }
+            };
+            let locks = (0..=others).map(lock).collect();
+            let process = Process { seconds: 1.0, threads: 4, locks, ..Process::default() };
+            let record = Record { processes: vec![process], ..Record::default() };
+            spread(&record, &Account::new(&record))
+        };
+        assert_eq!(said(0), None);
+        assert!(said(3).is_some_and(|said| said.contains("at many places")));
+    }
 
     #[test]
     fn a_thread_that_joins_others_waits_for_no_lock() {

@@ -56,7 +56,8 @@ fn is_signal(process: &Process, wait: &Pending) -> bool {
 pub(crate) fn stuck(process: &Process) -> Vec<&Pending> {
     let is_lock = |one: &&Pending| {
         let kinds = [Kind::Mutex, Kind::Rwlock, Kind::Spinlock, Kind::Semaphore];
-        kinds.contains(&one.kind) && one.act != "wait" && one.wait_s > LONG_S && !one.timed
+        let is_lock = kinds.contains(&one.kind) && one.act != "wait" || one.kind == Kind::Futex;
+        is_lock && one.wait_s > LONG_S && !one.timed
     };
     let waits = process.pending.iter().filter(is_lock);
     if process.is_stuck { waits.collect() } else { Vec::new() }
@@ -130,5 +131,8 @@ mod tests {
         assert!(stuck(&process).is_empty());
         process.is_stuck = true;
         assert_eq!(stuck(&process).len(), 1);
+        // A lock of the program's own, which calls futex(2).
+        process.pending[1].kind = Kind::Futex;
+        assert_eq!(stuck(&process).len(), 2);
     }
 }

@@ -96,17 +96,24 @@ impl Call {
 }
 
 /// Whether a thread waits in futex(2) without a timeout, by the text of its file `syscall`: for a
-/// word that only its own process wakes, or for the end of one of these threads.
-pub(crate) fn waits_for_good(text: &str, threads: &[u32]) -> bool {
+/// word that only its own process wakes, or for the end of one of these threads. Programs that call
+/// futex(2) themselves may leave out that the word is private, although its memory is.
+pub(crate) fn waits_for_good(
+    text: &str,
+    threads: &[u32],
+    is_private: &dyn Fn(u64) -> bool,
+) -> bool {
     const PRIVATE: u64 = 128;
     const FLAGS: u64 = PRIVATE | 256;
     let mut words = text.split_ascii_whitespace();
     let is_futex = words.next() == Some("202");
     let mut hex = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-    let (Some(_), Some(operation), Some(value), Some(time)) = (hex(), hex(), hex(), hex()) else {
+    let (Some(word), Some(operation), Some(value), Some(time)) = (hex(), hex(), hex(), hex()) else {
         return false;
     };
-    let is_own = operation & PRIVATE != 0 || threads.iter().any(|one| u64::from(*one) == value);
+    let is_own = operation & PRIVATE != 0
+        || threads.iter().any(|one| u64::from(*one) == value)
+        || is_private(word);
     is_futex && time == 0 && is_own && [0, 6, 9, 13].contains(&(operation & !FLAGS))
 }
 
@@ -167,13 +174,14 @@ mod tests {
 
     #[test]
     fn waits_with_timeouts_and_for_other_processes_may_end() {
-        let of = |line: &str| waits_for_good(line, &[77]);
+        let of = |line: &str| waits_for_good(line, &[77], &|word| word == 0x2000);
         assert!(of("202 0x1000 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n"));
         // pthread_join waits for the number of a thread.
         assert!(of("202 0x1000 0x109 0x4d 0x0 0x0 0xffffffff 0x7ffd10 0x7f00\n"));
         assert!(!of("202 0x1000 0x109 0x2 0x0 0x0 0xffffffff 0x7ffd10 0x7f00\n"));
         assert!(!of("202 0x1000 0x80 0x2 0x7ffd00 0x0 0x0 0x7ffd10 0x7f00\n"));
         assert!(!of("202 0x1000 0x81 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n"));
+        assert!(of("202 0x2000 0x0 0x0 0x0 0x0 0x0 0x7ffd10 0x7f00\n"));
         assert!(!of("230 0x1000 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n") && !of("running\n"));
     }
 

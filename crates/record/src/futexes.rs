@@ -2,14 +2,16 @@
 //! locks of Rust's standard library, `parking_lot`, folly and the like. What they are is told by
 //! the functions on the call stack; of others, by which thread wakes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::join::sorted;
-use crate::layout::{BROADCAST, CONTEXT, FUTEX, KIND_SHIFT};
+use crate::layout::{
+    BROADCAST, CONTEXT, E_HELD, E_LOCK, EDGE_WORDS, FUTEX, KIND_SHIFT,
+};
 use crate::names::{Names, named_after};
 use crate::parked::{Context, Waits, name, only_waits};
 use crate::raw::Seen;
-use crate::record::{Kind, Lock, Site};
+use crate::record::{Kind, Lock, Site, total};
 use crate::wrappers::{is_of_locks, passes_on};
 
 /// The bit of the number of a call stack that says that the wait was one in futex(2).
@@ -33,6 +35,22 @@ pub(crate) struct Use {
     pub(crate) kind: Kind,
     pub(crate) act: &'static str,
     pub(crate) place: String,
+    /// Where the functions on its stack begin, from the first that does not only wait or wake.
+    functions: Vec<u64>,
+}
+
+/// The call stacks of the wakeups of each word, by its address.
+pub(crate) type Wakers = BTreeMap<u64, BTreeSet<u64>>;
+
+/// Those of the causes of waits, as the words of the file have them.
+pub(crate) fn wakers(edges: &[u64]) -> Wakers {
+    let low = |word: u64| word << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+    let mut found = Wakers::new();
+    let of_words = |edge: &&[u64]| edge[E_LOCK] >> KIND_SHIFT == FUTEX && edge[E_HELD] & CONTEXT != 0;
+    for edge in edges.chunks_exact(EDGE_WORDS).filter(of_words) {
+        found.entry(low(edge[E_LOCK])).or_default().insert(low(edge[E_HELD]));
+    }
+    found
 }
 
 /// Call stacks of calls of futex(2) with what they do, and the locks that they do it with.
@@ -93,7 +111,10 @@ impl Use {
             Some(begin) => names.place(begin + 1, &[]),
             None => names.under(names.place(frames[at], callers), frames[at], callers),
         };
-        Self { kind, act, place }
+        let passing = |name: &&String| is_inside(name) || passes_on(name);
+        let from = named.iter().take_while(passing).count();
+        let functions = frames[from..].iter().filter_map(|frame| names.begin(*frame)).collect();
+        Self { kind, act, place, functions }
     }
 }
 
@@ -104,7 +125,7 @@ impl Futexes {
         waits: &mut Waits,
         contexts: &BTreeMap<u64, Context>,
         names: &Names,
-        seen: &BTreeMap<u64, Seen>,
+        (seen, wakers): (&BTreeMap<u64, Seen>, &Wakers),
         locks: &mut Vec<Lock>,
     ) -> Self {
         let all = contexts.iter().map(|(number, one)| (*number, Use::of(one, names)));
@@ -122,6 +143,8 @@ impl Futexes {
         });
         let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
         for (address, sites) in found {
+            let woken_by = wakers.get(&address);
+            let seen = seen.get(&address).map(|seen| this.given(seen, &sites, woken_by));
             let Some(mut lock) = this.lock(address, &sites, names, seen) else { continue };
             let wakes = wakes.remove(&address).filter(|_| lock.kind == Kind::Condition);
             for (number, site) in wakes.unwrap_or_default() {
@@ -141,18 +164,37 @@ impl Futexes {
         this
     }
 
+    /// Who gave a word up. A thread that acquires it without waiting is not known to own it, but
+    /// functions that acquire a lock and release it are on the stacks of those that wait for it,
+    /// whereas that of a queue's producer is not.
+    fn given(&self, seen: &Seen, waits: &[(u64, Site)], woken_by: Option<&BTreeSet<u64>>) -> Seen {
+        let stacks = || waits.iter().filter_map(|(number, _)| self.uses.get(number));
+        let functions = woken_by.into_iter().flatten().filter_map(|number| self.uses.get(number));
+        let mut functions = functions.filter_map(|one| one.functions.first());
+        let is_around = |function: &u64| stacks().any(|wait| wait.functions.contains(function));
+        let given = total(seen.given);
+        let waits = total(waits.iter().map(|(_, site)| site.wait.count));
+        // The last thread at a barrier wakes all others there.
+        let wakes_one = waits <= total([given, given]);
+        let mut seen = *seen;
+        if wakes_one && functions.any(is_around) {
+            seen.given = [given, 0];
+        }
+        seen
+    }
+
     /// The lock at this address.
     fn lock(
         &self,
         address: u64,
         sites: &[(u64, Site)],
         names: &Names,
-        seen: &BTreeMap<u64, Seen>,
+        seen: Option<Seen>,
     ) -> Option<Lock> {
         let most = sites.iter().max_by(|a, b| a.1.wait.total_s.total_cmp(&b.1.wait.total_s))?;
         let first = self.uses.get(&most.0)?;
         let mut lock = Lock { kind: first.kind, instances: 1, ..Lock::default() };
-        if let Some(seen) = seen.get(&address) {
+        if let Some(seen) = seen {
             lock.waiters = seen.waiters;
             if lock.kind == Kind::Futex {
                 [lock.given_by_owner, lock.given_by_others] = seen.given;
@@ -166,7 +208,7 @@ impl Futexes {
                 (site.hold_on, site.hold_off) = Default::default();
             }
             match lock.sites.iter_mut().find(|one| one.place == *place && one.act == *act) {
-                Some(known) => known.add(&site),
+                Some(known) => known.add_stack(&site),
                 None => lock.sites.push(site),
             }
         }

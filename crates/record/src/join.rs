@@ -54,6 +54,15 @@ impl Site {
     }
 }
 
+impl Site {
+    /// Adds what happened at the same place under another call stack, which the same threads have.
+    pub(crate) fn add_stack(&mut self, other: &Self) {
+        let threads = self.threads.max(other.threads);
+        self.add(other);
+        self.threads = threads;
+    }
+}
+
 impl Waiters {
     pub(crate) fn add(&mut self, other: &Self) {
         if other.longest_s > self.longest_s {

@@ -374,10 +374,12 @@ impl Peek {
         any.map(State::from)
     }
 
-    /// Whether a lock past libc has an owner. A word of zero is free: its waiter has been woken and
-    /// has not run yet.
+    /// Whether a lock past libc has an owner. A word of zero is free, and its waiter has been woken
+    /// and has not run yet, unless that waits for zero to change, as at a semaphore.
     fn is_held(&self, wait: &Wait) -> bool {
-        self.source.of_lock(wait.edge.lock, 0) != Some(0)
+        let call = || call(&format!("/proc/{}/task/{}/syscall", self.pid, wait.thread));
+        let waits_for_more = || call()?.sleep().map(|sleep| sleep.asks.value == 0);
+        self.source.of_lock(wait.edge.lock, 0) != Some(0) || waits_for_more() == Some(true)
     }
 }
 
@@ -400,7 +402,22 @@ fn is_stuck(pid: u32) -> Option<bool> {
     let call = |thread: &u32| std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall"));
     let calls: Vec<String> =
         threads.iter().map(|thread| call(thread).ok()).collect::<Option<_>>()?;
-    (!calls.is_empty()).then(|| calls.iter().all(|text| waits_for_good(text, &threads)))
+    let maps = std::cell::LazyCell::new(|| std::fs::read_to_string(format!("/proc/{pid}/maps")));
+    let is_private = |word| maps.as_ref().is_ok_and(|maps| is_private(maps, word));
+    let lasts = |text: &String| waits_for_good(text, &threads, &is_private);
+    (!calls.is_empty()).then(|| calls.iter().all(lasts))
+}
+
+/// Whether only its own process can write at an address, by the text of its file `maps`.
+fn is_private(maps: &str, address: u64) -> bool {
+    let covers = |line: &&str| {
+        let (begin, rest) = line.split_once('-')?;
+        let end = rest.split(' ').next()?;
+        let [begin, end] = [begin, end].map(|hex| u64::from_str_radix(hex, 16).ok());
+        Some((begin?..end?).contains(&address))
+    };
+    let line = maps.lines().find(|line| covers(line) == Some(true));
+    line.and_then(|line| line.split(' ').nth(1)).is_some_and(|rights| rights.ends_with('p'))
 }
 
 /// Where the thread with this file is.
@@ -423,6 +440,13 @@ fn lives(pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn memory_is_private_as_its_mapping_says() {
+        let maps = "1000-2000 rw-p 00000000 00:00 0\n2000-3000 rw-s 00000000 00:01 7 /dev/shm/a\n";
+        let of = |address| super::is_private(maps, address);
+        assert_eq!([0x0fff, 0x1000, 0x1fff, 0x2000].map(of), [false, true, true, false]);
+    }
+
     #[test]
     fn switches_are_read_by_their_names() {
         let status = "Name:\ta\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";

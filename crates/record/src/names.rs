@@ -185,6 +185,12 @@ impl Names {
         self.function(address).map(|(name, ..)| name)
     }
 
+    /// Where the function around a call begins, which others may have been inlined into.
+    pub(crate) fn begin(&self, site: u64) -> Option<u64> {
+        let symbol = self.find(&self.functions, site.saturating_sub(1), false)?;
+        (site - 1).checked_sub(symbol.offset as u64)
+    }
+
     /// The object that an address belongs to; its variables of value zero follow its last part.
     fn object(&self, address: u64) -> Option<&Object> {
         /// Room that such variables may take.

@@ -222,7 +222,7 @@ pub(crate) fn locks(
         let mut own = Site { place: place.clone(), act, ..site.clone() };
         (own.count, own.contended) = (site.wait.count, site.wait.count);
         match lock.sites.iter_mut().find(|one| one.place == *place) {
-            Some(known) => known.add(&own),
+            Some(known) => known.add_stack(&own),
             None => lock.sites.push(own),
         }
         false

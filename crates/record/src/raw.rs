@@ -76,6 +76,7 @@ struct Found {
 }
 
 /// What is known of a lock that threads waited for.
+#[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) waiters: Waiters,
     /// How often its owner gave it up, and others did.
@@ -185,7 +186,9 @@ impl Raw {
             all
         });
         let seen = self.waiters()?;
-        let futexes = Futexes::take(&mut waits, &contexts, &names, &seen, &mut process.futexes);
+        let wakers = crate::futexes::wakers(&self.words(EDGES, EDGE_COUNT * EDGE_WORDS)?);
+        let known = (&seen, &wakers);
+        let futexes = Futexes::take(&mut waits, &contexts, &names, known, &mut process.futexes);
         let used;
         (process.runtime_locks, used) = parked::locks(&mut waits, &contexts, &names, &jit);
         for ((number, address), site) in waits {

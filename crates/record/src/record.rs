@@ -442,8 +442,6 @@ impl Lock {
             Kind::Mutex | Kind::Rwlock | Kind::Spinlock => true,
             Kind::Barrier => false,
             Kind::Condition => {
-                let waits = total(self.sites.iter().map(|site| site.wait.count));
-                let failed = total(self.sites.iter().map(|site| site.failed));
                 let is_again = self.given_by_owner / AGAIN >= self.instances;
                 // A timer that looks at its work from time to time waits alone.
                 let waiting = self.sites.iter().filter(|site| site.wait.count > 0);
@@ -451,7 +449,7 @@ impl Lock {
                 is_again
                     && is_owned
                     && threads / 2 >= self.instances
-                    && self.given_by_owner >= waits.saturating_sub(failed).div_ceil(2)
+                    && self.given_by_owner >= self.woken().div_ceil(2)
             }
             Kind::Semaphore if self.held_for_good => false,
             Kind::Futex => is_owned,
@@ -463,6 +461,12 @@ impl Lock {
                 held > 0 && held >= self.contended().div_ceil(2)
             }
         }
+    }
+
+    /// Waits that a wakeup ended.
+    fn woken(&self) -> u64 {
+        let waits = total(self.sites.iter().map(|site| site.wait.count));
+        waits.saturating_sub(total(self.sites.iter().map(|site| site.failed)))
     }
 
     /// Whether it is a lock that the program has built from a mutex and a condition.

@@ -178,7 +178,9 @@ impl Word {
             let site = *callers.get(from)?;
             let times = times(value, giver::TIMES, None);
             let slept = value[giver::SLEPT] as f64 / 1e9 / times.total_s.max(f64::MIN_POSITIVE);
-            let slept = (times.count as f64 * slept.min(1.0)) as u64;
+            // Parts are of the time, as if it had been looked at once a millisecond.
+            let looks = (1e3 * times.total_s).ceil() as u64;
+            let slept = (looks as f64 * slept.min(1.0)) as u64;
             let seen = |doing, what: &str, count| Seen {
                 doing,
                 what: what.to_owned(),
@@ -187,7 +189,7 @@ impl Word {
             };
             let owners = vec![
                 seen(Doing::Sleeps, sleeps_in, slept),
-                seen(Doing::Runs, "", times.count - slept),
+                seen(Doing::Runs, "", looks - slept),
             ];
             Some(Cause {
                 lock: lock.name.clone(),
