@@ -4,7 +4,7 @@
 use convoy_record::account::seconds;
 use convoy_record::runtimes::runtime;
 use convoy_record::{
-    Account, Doing, Hot, Kind, Lock, Process, Record, Times, runnable, threads, total,
+    Account, Doing, Hot, Kind, Lock, Process, Record, Times, Why, runnable, threads, total,
 };
 use std::collections::BTreeMap;
 
@@ -359,8 +359,20 @@ fn spread(record: &Record, account: &Account) -> Option<String> {
 /// What to do about a program whose locks could not be recorded at all.
 fn unreached(record: &Record) -> Option<String> {
     let only = |line: &String| line.strip_prefix(convoy_record::ONLY_SAMPLES).map(str::to_owned);
-    let reason = record.unseen.iter().find_map(only)?;
-    Some(format!("What locks cost is not known: {}", reason.trim_start()))
+    if let Some(reason) = record.unseen.iter().find_map(only) {
+        return Some(format!("What locks cost is not known: {}", reason.trim_start()));
+    }
+    // The kernel sees the waits of any program.
+    if record.processes.iter().any(|process| process.scheduling.is_some()) {
+        return None;
+    }
+    let mut started = record.processes.iter().flat_map(|process| &process.unloaded);
+    let program = &started.find(|one| one.why == Why::Static)?.program;
+    Some(format!(
+        "What locks cost is not known: `{program}`, which was started, is linked statically, so \
+         libc's functions in it cannot be reached; record it as root with kernel events, or give \
+         convoy explain the mutex profile of a program in Go (/debug/pprof/mutex)."
+    ))
 }
 
 /// Samples of CPU time.
@@ -368,37 +380,42 @@ fn samples(record: &Record) -> u64 {
     total(record.processes.iter().map(|process| process.samples))
 }
 
-/// How threads spent their time, by samples.
+/// How the threads of all processes spent their time, by samples.
 fn activity(record: &Record) -> Option<String> {
     /// Looks that are enough.
     const LOOKS: u64 = 10;
-    let process = record.processes.iter().max_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s))?;
-    let all = total(process.activity.iter().map(|seen| seen.count));
-    if process.looks < LOOKS || all == 0 {
+    let known = record.processes.iter().filter(|process| process.looks >= LOOKS);
+    // Processes of several lengths are looked at as often.
+    let mut spent: BTreeMap<(Doing, &str), f64> = BTreeMap::new();
+    for process in known {
+        let look_s = process.seconds / process.looks as f64;
+        for seen in &process.activity {
+            let what = if seen.doing == Doing::Sleeps { seen.what.as_str() } else { "" };
+            *spent.entry((seen.doing, what)).or_default() += seen.count as f64 * look_s;
+        }
+    }
+    let all_s: f64 = spent.values().sum();
+    if all_s <= 0.0 {
         return None;
     }
-    let part = |of: &dyn Fn(Doing) -> bool| {
-        let seen = process.activity.iter().filter(|seen| of(seen.doing));
-        total(seen.map(|seen| seen.count)) as f64 / all as f64
-    };
-    let (runs, idles) = (part(&|doing| doing == Doing::Runs), part(&|doing| doing == Doing::Idles));
-    let mut words = vec![format!("ran or waited for a CPU during {}", percent(runs))];
-    let sleeps = process.activity.iter().filter(|seen| seen.doing == Doing::Sleeps);
-    for seen in sleeps.take(2).filter(|seen| seen.count as f64 > 0.05 * all as f64) {
-        words.push(format!(
-            "slept in {} during {}",
-            seen.what,
-            percent(seen.count as f64 / all as f64)
-        ));
-    }
+    let of = |doing| spent.get(&(doing, "")).copied().unwrap_or(0.0);
+    let (runs_s, idles) = (of(Doing::Runs), of(Doing::Idles) / all_s);
+    let mut words = vec![format!("ran or waited for a CPU during {}", percent(runs_s / all_s))];
+    let mut sleeps: Vec<(&str, f64)> = spent
+        .iter()
+        .filter(|((doing, _), _)| *doing == Doing::Sleeps)
+        .map(|((_, what), time_s)| (*what, time_s / all_s))
+        .collect();
+    sleeps.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let slept = sleeps.into_iter().take(2).filter(|(_, part)| *part > 0.05);
+    words.extend(slept.map(|(what, part)| format!("slept in {what} during {}", percent(part))));
     if idles > 0.05 {
         words.push(format!("waited for conditions during {}", percent(idles)));
     }
-    let cpus = f64::from(record.program.cpus.max(1));
-    let full = if threads(process) * runs > 1.5 * cpus {
+    let running = runs_s / record.program.wall_s.max(f64::MIN_POSITIVE);
+    let full = if running > 1.5 * f64::from(record.program.cpus.max(1)) {
         format!(
-            " On average {:.1} threads could run on {} CPUs: they wait for CPUs.",
-            threads(process) * runs,
+            " On average {running:.1} threads could run on {} CPUs: they wait for CPUs.",
             record.program.cpus
         )
     } else {
@@ -424,7 +441,7 @@ mod tests {
                 Lock { name, kind: Kind::Mutex, sites: vec![site], ..Lock::default() }
             };
             let locks = (0..=others).map(lock).collect();
-            let process = Process { seconds: 1.0, threads: 4, locks, ..Process::default() };
+            let process = Process { pid: 1, seconds: 1.0, threads: 4, locks, ..Process::default() };
             let record = Record { processes: vec![process], ..Record::default() };
             spread(&record, &Account::new(&record))
         };

@@ -5,6 +5,7 @@ use convoy_record::{Kind, Lock, Pending, Process, Record};
 
 use crate::evidence::Subject;
 use crate::ill::{Diagnosis, Ill, Reason, percent};
+use crate::runtimes::is_of_python;
 
 /// The part of their time that threads waited, in words.
 pub(crate) fn part(subject: &Subject<'_>) -> String {
@@ -18,7 +19,9 @@ pub(crate) fn part(subject: &Subject<'_>) -> String {
 pub(crate) fn cost(subject: &Subject<'_>) -> String {
     /// Part of the waiting that makes one place the place.
     const MOST: f64 = 0.6;
-    let is_named = !subject.place.is_empty() && subject.place != convoy_record::UNNAMED;
+    let is_named = !subject.place.is_empty()
+        && subject.place != convoy_record::UNNAMED
+        && !is_of_python(subject.process, subject.lock);
     let is_unnamed = subject.lock.name.starts_with(convoy_record::LOCK_OF);
     let at = match () {
         () if subject.there > MOST && is_named => format!(" in {}", subject.place),
@@ -45,6 +48,11 @@ pub(crate) fn of_call(call: &str) -> String {
             "Note under the lock what must reach the disk, and call {call} outside of the critical \
              section; another lock will not help."
         ),
+        convoy_record::PARKED => {
+            "Release the lock before it sleeps or waits there; another lock will \
+                                  not help."
+                .to_owned()
+        }
         "a system call" => "Make system calls outside of the critical section; another lock will \
                             not help."
             .to_owned(),

@@ -10,7 +10,7 @@ use convoy_record::{
 use crate::deadlock::{cycles, stuck};
 use crate::evidence::{Holder, Subject};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
-use crate::runtimes::{MONITOR, interpreter, libc, other_runtime};
+use crate::runtimes::{MONITOR, PYTHON, interpreter, is_of_python, libc, other_runtime};
 use crate::{busy, cures, processes};
 
 /// Part of the time that threads waited which makes what the owner did the reason.
@@ -120,7 +120,10 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
     let hands_over = record.program.policy(lock.kind) == HANDOFF;
     let handed = if hands_over { handed_over(&subject) } else { None };
     let found = handed.or_else(|| rules.iter().find_map(|rule| rule(&subject)));
-    let (ill, why, cure) = found.unwrap_or_else(|| contended(&subject));
+    let (ill, why, mut cure) = found.unwrap_or_else(|| contended(&subject));
+    if is_of_python(process, lock) {
+        cure += PYTHON;
+    }
     let sentence = format!("{}{}.", cures::cost(&subject), why);
     Some(Diagnosis {
         ill,
@@ -345,6 +348,18 @@ fn long_by_waits(subject: &Subject<'_>) -> Option<Reason> {
     if holder.could_run < 1.0 - REASON || holder.samples < FEW || mean_s < LONG_S {
         return None;
     }
+    let sum = |of: fn(&convoy_record::Site) -> u64| total(subject.lock.sites.iter().map(of));
+    let (waits, futile) = (sum(|site| site.wait.count), sum(|site| site.futile));
+    if holder.place != subject.place && 2 * futile > waits {
+        let why = format!(
+            "{} and acquires again as soon as it has released it, before a thread that waits has \
+             woken up: {futile} of {waits} wakeups were in vain",
+            holds(subject, holder)
+        );
+        let cure = "Release the lock for some time between two sections or hand it over \
+                    (`unlock_fair` of parking_lot).";
+        return Some((Ill::Hog, why, cure.to_owned()));
+    }
     let why = format!(
         "{} while it works: others wait {} at a time",
         holds(subject, holder),
@@ -421,6 +436,9 @@ fn held(subject: &Subject<'_>) -> String {
 /// `, which Wal::sync (wal.cc:16) holds`.
 fn holds(subject: &Subject<'_>, holder: &Holder<'_>) -> String {
     match holder.place {
+        _ if is_of_python(subject.process, subject.lock) => {
+            ", which another thread holds".to_owned()
+        }
         "" => ", which another thread holds".to_owned(),
         place if place == subject.place => format!(", which another thread in {place} holds"),
         place => format!(", which {place} holds"),

@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 
 use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen, Times, threads};
 
+use crate::runtimes::is_of_python;
+
 /// Samples of owners that are enough to say what they did.
 const FEW: u64 = 5;
 /// Samples that tell which place held a lock for how much of the waiting.
@@ -117,6 +119,9 @@ impl<'a> Subject<'a> {
     /// The lock, in words: its name, or what it is.
     pub(crate) fn what(&self) -> String {
         let Lock { name, kind, instances, .. } = self.lock;
+        if is_of_python(self.process, self.lock) {
+            return "a lock of Python (`threading.Lock`)".to_owned();
+        }
         let kind = match kind {
             Kind::Futex => "lock",
             kind => kind.name(),

@@ -12,6 +12,10 @@ const FEW: u64 = 100;
 /// Of the wakeups of processes by others, those that are answered: a process that only ever waits
 /// for another one has asked it for something.
 const MUTUAL: f64 = 0.3;
+/// Part of the mean number of wakeups, or waits, of a process that makes one of those concerned.
+const CONCERNED: f64 = 0.2;
+/// Minimum number of processes without the kernel's events.
+const MANY: usize = 3;
 /// Part of the sleeps that makes a system call worth a word.
 const WORTH: f64 = 0.1;
 
@@ -27,20 +31,31 @@ pub(crate) fn between(record: &Record) -> Option<Diagnosis> {
     if by_pid.is_empty() { semaphores(record) } else { wakeups(&by_pid) }
 }
 
-/// What to say of a program whose processes wait for each other in calls in which they wait for
-/// clients, too, if the kernel's events do not tell these waits apart.
+/// What to say of processes that wait for each other at semaphores, seldom, and sleep otherwise, if
+/// the kernel's events do not tell for what.
 pub(crate) fn unknown(record: &Record) -> Option<String> {
-    /// Processes that are enough.
-    const FEW: usize = 3;
+    /// Waits of a process on average: one begins or ends together with others.
+    const SOME: u64 = 3;
     if record.processes.iter().any(|one| one.scheduling.is_some()) {
         return None;
     }
-    let of = |program: &str| record.processes.iter().filter(|one| name(one) == program).count();
-    let (program, view) = VIEWS.iter().find(|(program, _)| of(program) >= FEW)?;
+    let (place, found) = most_posted(record)?;
+    let processes: Vec<&Process> = found.iter().map(|one| one.process).collect();
+    let waits = total(found.iter().map(|one| one.waits));
+    if processes.len() < MANY || waits < SOME * processes.len() as u64 {
+        return None;
+    }
+    let program = name(processes[0]);
+    let view = VIEWS.iter().find(|(known, _)| *known == program);
+    let view = view.map_or_else(String::new, |(_, view)| {
+        format!(" The program's own views name their waits, too ({view}).")
+    });
     Some(format!(
-        "What waits cost is not known: processes of {program} wait for each other in the same \
-         system call as for clients, and only kernel events, as root, tell these waits apart. The \
-         program's own views name them ({view})."
+        "What waits cost is not known: {} processes of {program} wait for each other in {place}, \
+         at semaphores ({waits} times){}. Only kernel events, as root, tell whether they sleep for \
+         each other there, too.{view}",
+        processes.len(),
+        sleeping(&processes)
     ))
 }
 
@@ -51,7 +66,7 @@ fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Diagnosis> 
     let mutual = total(by_pid.values().map(|one| answered(&one)));
     let part = |one: &(&Process, Scheduling)| one.1.woken_by_others as f64 / woken.max(1) as f64;
     let concerned: Vec<&(&Process, Scheduling)> =
-        by_pid.values().filter(|one| part(one) > 0.2 / by_pid.len() as f64).collect();
+        by_pid.values().filter(|one| part(one) > CONCERNED / by_pid.len() as f64).collect();
     if woken < FEW || (mutual as f64) < MUTUAL * woken as f64 || concerned.len() < 2 {
         return None;
     }
@@ -76,24 +91,40 @@ fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Diagnosis> 
     Some(diagnosis(&processes, share, cost_s, sentence))
 }
 
-/// By semaphores at which several processes wait, without an owner.
-fn semaphores(record: &Record) -> Option<Diagnosis> {
-    let mut places: BTreeMap<&str, (u64, f64, Vec<&Process>)> = BTreeMap::new();
-    for process in &record.processes {
-        for lock in process.locks.iter().filter(|one| one.kind == Kind::Semaphore) {
-            for site in lock.sites.iter().filter(|_| !lock.is_lock()) {
-                let found = places.entry(&site.place).or_default();
-                found.0 = total([found.0, site.wait.count]);
-                found.1 += site.wait.total_s;
-                found.2.push(process);
-            }
+/// The waits of a process at semaphores that others post.
+struct Posted<'a> {
+    process: &'a Process,
+    waits: u64,
+    wait_s: f64,
+}
+
+/// The place where processes wait longest for others to post a semaphore: those with one thread,
+/// which does not post it meanwhile.
+fn most_posted(record: &Record) -> Option<(&str, Vec<Posted<'_>>)> {
+    let mut places: BTreeMap<&str, Vec<Posted<'_>>> = BTreeMap::new();
+    for process in record.processes.iter().filter(|one| one.threads <= 1) {
+        let semaphores = process.locks.iter().filter(|one| one.kind == Kind::Semaphore);
+        for site in semaphores.filter(|one| !one.is_lock()).flat_map(|lock| &lock.sites) {
+            let (waits, wait_s) = (site.wait.count, site.wait.total_s);
+            places.entry(&site.place).or_default().push(Posted { process, waits, wait_s });
         }
     }
-    let most = places.into_iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1));
-    let (place, (waits, cost_s, processes)) = most?;
-    if processes.len() < 3 || waits < FEW * processes.len() as u64 {
+    let sum_s = |all: &[Posted<'_>]| all.iter().map(|one| one.wait_s).sum::<f64>();
+    places.into_iter().max_by(|a, b| sum_s(&a.1).total_cmp(&sum_s(&b.1)))
+}
+
+/// By semaphores at which several processes wait, without an owner.
+fn semaphores(record: &Record) -> Option<Diagnosis> {
+    let (place, mut found) = most_posted(record)?;
+    let waits = total(found.iter().map(|one| one.waits));
+    // Those that came for a moment are not concerned.
+    let least = CONCERNED * waits as f64 / found.len() as f64;
+    found.retain(|one| one.waits as f64 > least);
+    let processes: Vec<&Process> = found.iter().map(|one| one.process).collect();
+    if processes.len() < MANY || waits < FEW * processes.len() as u64 {
         return None;
     }
+    let cost_s: f64 = found.iter().map(|one| one.wait_s).sum();
     let time_s: f64 = processes.iter().map(|one| one.seconds).sum();
     let share = (cost_s / time_s.max(f64::MIN_POSITIVE)).min(1.0);
     let sentence = format!(

@@ -1,11 +1,11 @@
 //! Locks that the program has not written: those of libc, of Java and of Python.
 
-use convoy_record::JAVA;
 use convoy_record::runtimes::runtime;
+use convoy_record::{JAVA, Kind, Lock, Process};
 
 use crate::cures;
 use crate::evidence::Subject;
-use crate::ill::{Diagnosis, Ill, Reason};
+use crate::ill::{Diagnosis, Ill, Reason, percent};
 
 /// What to do about a monitor of Java.
 pub(crate) const MONITOR: &str = "Make the monitor's section shorter, or read without it: a \
@@ -17,10 +17,40 @@ pub(crate) const FLIGHT: &str = "Class and method: `java -XX:StartFlightRecordin
                                  settings=profile,locking-threshold=0ms ...`, then `convoy explain \
                                  run.jfr`.";
 
+/// Part of the time that a lock of libc is held which its owner sleeps if that is the reason.
+const ASLEEP: f64 = 0.5;
+
+/// How to name the functions of Python that hold a lock.
+pub(crate) const PYTHON: &str = " `py-spy dump` shows the functions of Python while it runs.";
+
+/// Whether it is one of the locks of Python's `threading`, which all wait in one function of the
+/// interpreter, by the place of a wait.
+pub(crate) fn is_of_python(process: &Process, lock: &Lock) -> bool {
+    let program = process.command.first().and_then(|program| program.rsplit('/').next());
+    let is_interpreter = |name: &str| name.starts_with("python") || name.starts_with("libpython");
+    let is_there = lock
+        .sites
+        .first()
+        .is_some_and(|site| site.place.contains("(_threadmodule.c") || is_interpreter(&site.place));
+    // By whichever of a semaphore or a condition the interpreter was built with.
+    let is_built = matches!(lock.kind, Kind::Semaphore | Kind::Condition);
+    program.is_some_and(is_interpreter) && is_there && is_built
+}
+
 /// A lock of libc, which it takes in a function that the program calls.
 pub(crate) fn libc(subject: &Subject<'_>) -> Option<Reason> {
     let function = &subject.lock.runtime;
     let known = runtime(function)?;
+    let held = subject.lock.held.unwrap_or_default();
+    let asleep = (held.asleep_s + held.woken_s) / held.total_s.max(f64::MIN_POSITIVE);
+    if asleep >= ASLEEP {
+        let why = format!(
+            ", which {function}() takes; its owner sleeps during {} of the time that it holds it",
+            percent(asleep)
+        );
+        let cure = ["Make the call in which it sleeps without that lock. ", known.advice].concat();
+        return Some((Ill::LibcLock, why, cure));
+    }
     let why = format!(", which {function}() takes");
     Some((Ill::LibcLock, why, known.advice.to_owned()))
 }

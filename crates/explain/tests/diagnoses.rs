@@ -218,17 +218,22 @@ fn what_has_no_names_or_no_locks_comes_with_what_to_do() {
         assert!(said.contains(words), "{said}");
     }
     let mut servers = record(Process::default());
+    let waits = Site { wait: times(9, 1e-3), ..site("LWLockAcquire", "lock", 9) };
+    let (name, kind) = ("condition of LWLockAcquire".to_owned(), Kind::Semaphore);
+    let semaphore = Lock { name, kind, instances: 1, sites: vec![waits], ..Lock::default() };
     let server = |pid| Process {
         pid,
         command: vec!["/usr/bin/postgres".to_owned()],
         seconds: 1.0,
+        threads: 1,
+        locks: vec![semaphore.clone()],
         ..Process::default()
     };
     servers.processes = (1..=2).map(server).collect();
     assert!(!verdict(&servers).contains("pg_stat_activity"));
     servers.processes = (1..=3).map(server).collect();
     let said = verdict(&servers);
-    assert!(said.starts_with("What waits cost is not known: processes of postgres"), "{said}");
+    assert!(said.starts_with("What waits cost is not known: 3 processes of postgres"), "{said}");
     let mut record = record(Process::default());
     record.unseen =
         vec![format!("{ONLY_SAMPLES} ./server is linked statically; record it as root.")];

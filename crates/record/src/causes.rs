@@ -62,6 +62,9 @@ pub struct Seen {
     pub count: u64,
 }
 
+/// What stands for the call of a goroutine that sleeps in no system call.
+pub const PARKED: &str = "Go's runtime (a timer, a channel, input or output)";
+
 /// Activity of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -108,7 +108,8 @@ pub(crate) fn waits_for_good(
     let mut words = text.split_ascii_whitespace();
     let is_futex = words.next() == Some("202");
     let mut hex = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-    let (Some(word), Some(operation), Some(value), Some(time)) = (hex(), hex(), hex(), hex()) else {
+    let (Some(word), Some(operation), Some(value), Some(time)) = (hex(), hex(), hex(), hex())
+    else {
         return false;
     };
     let is_own = operation & PRIVATE != 0

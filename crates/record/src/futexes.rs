@@ -5,9 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::join::sorted;
-use crate::layout::{
-    BROADCAST, CONTEXT, E_HELD, E_LOCK, EDGE_WORDS, FUTEX, KIND_SHIFT,
-};
+use crate::layout::{BROADCAST, CONTEXT, E_HELD, E_LOCK, EDGE_WORDS, FUTEX, KIND_SHIFT};
 use crate::names::{Names, named_after};
 use crate::parked::{Context, Waits, name, only_waits};
 use crate::raw::Seen;
@@ -46,7 +44,8 @@ pub(crate) type Wakers = BTreeMap<u64, BTreeSet<u64>>;
 pub(crate) fn wakers(edges: &[u64]) -> Wakers {
     let low = |word: u64| word << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
     let mut found = Wakers::new();
-    let of_words = |edge: &&[u64]| edge[E_LOCK] >> KIND_SHIFT == FUTEX && edge[E_HELD] & CONTEXT != 0;
+    let of_words =
+        |edge: &&[u64]| edge[E_LOCK] >> KIND_SHIFT == FUTEX && edge[E_HELD] & CONTEXT != 0;
     for edge in edges.chunks_exact(EDGE_WORDS).filter(of_words) {
         found.entry(low(edge[E_LOCK])).or_default().insert(low(edge[E_HELD]));
     }

@@ -54,7 +54,7 @@ mod weight;
 mod wrappers;
 
 pub use account::Account;
-pub use causes::{Cause, Counted, Doing, Event, Pending, Seen};
+pub use causes::{Cause, Counted, Doing, Event, PARKED, Pending, Seen};
 pub use hot::{Hot, Sampling};
 pub use looks::Looks;
 pub use names::{CONDITION_OF, LOCK_OF};

@@ -136,7 +136,16 @@ impl Watching {
             }
             let lock = word.lock(pid, address, &mut stacks, &self.tables, self.begin_ns);
             let Some(lock) = lock else { continue };
-            process.causes.extend(word.causes(&lock, &stacks, &self.tables, &seen.sleeps_in()));
+            let waited = process.scheduling.map_or(0.0, |all| all.preempted_s + all.woken_s);
+            let could_run_s = process.cpu_s + waited;
+            let sleeps_in = seen.sleeps_in();
+            process.causes.extend(word.causes(
+                &lock,
+                &stacks,
+                &self.tables,
+                &sleeps_in,
+                could_run_s,
+            ));
             let key = (lock.name.clone(), lock.kind, lock.is_lock());
             match all.get_mut(&key) {
                 Some(known) => known.join(lock),

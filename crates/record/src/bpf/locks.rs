@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::programs::{MUTEX, PER_CPU, READ, REAL_TIME, SPIN, WRITE};
 use super::symbols::Symbols;
 use super::tables::{Tables, all, giver, half, lock, threads, times, wait, word};
-use crate::causes::{Cause, Doing, Seen};
+use crate::causes::{Cause, Doing, PARKED, Seen};
 use crate::futex::Asks;
 use crate::join::sorted;
 use crate::names::{LOCK_OF, named_after, named_inside};
@@ -161,6 +161,7 @@ impl Word {
         stacks: &Stacks,
         tables: &Tables,
         sleeps_in: &str,
+        could_run_s: f64,
     ) -> Vec<Cause> {
         let act = "lock".to_owned();
         let waited = lock.sites.iter().max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s));
@@ -178,6 +179,13 @@ impl Word {
             let site = *callers.get(from)?;
             let times = times(value, giver::TIMES, None);
             let slept = value[giver::SLEPT] as f64 / 1e9 / times.total_s.max(f64::MIN_POSITIVE);
+            // A goroutine may sleep without a thread. Then no thread runs for it.
+            let parked = 1.0 - could_run_s / lock.waiters.seconds.max(f64::MIN_POSITIVE);
+            let (slept, sleeps_in) = if parked > 2.0 * slept {
+                (parked, PARKED)
+            } else {
+                (slept.max(parked), sleeps_in)
+            };
             // Parts are of the time, as if it had been looked at once a millisecond.
             let looks = (1e3 * times.total_s).ceil() as u64;
             let slept = (looks as f64 * slept.min(1.0)) as u64;
@@ -187,10 +195,8 @@ impl Word {
                 place: String::new(),
                 count,
             };
-            let owners = vec![
-                seen(Doing::Sleeps, sleeps_in, slept),
-                seen(Doing::Runs, "", looks - slept),
-            ];
+            let owners =
+                vec![seen(Doing::Sleeps, sleeps_in, slept), seen(Doing::Runs, "", looks - slept)];
             Some(Cause {
                 lock: lock.name.clone(),
                 kind: lock.kind,
