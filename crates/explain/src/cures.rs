@@ -3,9 +3,8 @@
 use convoy_record::runtimes::runtime;
 use convoy_record::{Kind, Lock, Pending, Process, Record};
 
-use crate::evidence::Subject;
+use crate::evidence::{Subject, is_of_python};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
-use crate::runtimes::is_of_python;
 
 /// The part of their time that threads waited, in words.
 pub(crate) fn part(subject: &Subject<'_>) -> String {

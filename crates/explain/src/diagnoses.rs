@@ -8,9 +8,9 @@ use convoy_record::{
 };
 
 use crate::deadlock::{cycles, stuck};
-use crate::evidence::{Holder, Subject};
+use crate::evidence::{Holder, Subject, is_of_python};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
-use crate::runtimes::{MONITOR, PYTHON, interpreter, is_of_python, libc, other_runtime};
+use crate::runtimes::{MONITOR, PYTHON, interpreter, libc, other_runtime};
 use crate::{busy, cures, processes};
 
 /// Part of the time that threads waited which makes what the owner did the reason.

@@ -5,8 +5,6 @@ use std::sync::LazyLock;
 
 use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen, Times, threads};
 
-use crate::runtimes::is_of_python;
-
 /// Samples of owners that are enough to say what they did.
 const FEW: u64 = 5;
 /// Samples that tell which place held a lock for how much of the waiting.
@@ -25,6 +23,20 @@ static SOME_CALL: LazyLock<Seen> = LazyLock::new(|| Seen {
     what: "a system call".to_owned(),
     ..Seen::default()
 });
+
+/// Whether it is one of the locks of Python's `threading`, which all wait in one function of the
+/// interpreter, by the place of a wait.
+pub(crate) fn is_of_python(process: &Process, lock: &Lock) -> bool {
+    let program = process.command.first().and_then(|program| program.rsplit('/').next());
+    let is_interpreter = |name: &str| name.starts_with("python") || name.starts_with("libpython");
+    let is_there = lock
+        .sites
+        .first()
+        .is_some_and(|site| site.place.contains("(_threadmodule.c") || is_interpreter(&site.place));
+    // By whichever of a semaphore or a condition the interpreter was built with.
+    let is_built = matches!(lock.kind, Kind::Semaphore | Kind::Condition);
+    program.is_some_and(is_interpreter) && is_there && is_built
+}
 
 /// One lock of a process, and why threads waited for it.
 #[derive(Debug)]

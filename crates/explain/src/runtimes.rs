@@ -1,7 +1,7 @@
 //! Locks that the program has not written: those of libc, of Java and of Python.
 
+use convoy_record::JAVA;
 use convoy_record::runtimes::runtime;
-use convoy_record::{JAVA, Kind, Lock, Process};
 
 use crate::cures;
 use crate::evidence::Subject;
@@ -22,20 +22,6 @@ const ASLEEP: f64 = 0.5;
 
 /// How to name the functions of Python that hold a lock.
 pub(crate) const PYTHON: &str = " `py-spy dump` shows the functions of Python while it runs.";
-
-/// Whether it is one of the locks of Python's `threading`, which all wait in one function of the
-/// interpreter, by the place of a wait.
-pub(crate) fn is_of_python(process: &Process, lock: &Lock) -> bool {
-    let program = process.command.first().and_then(|program| program.rsplit('/').next());
-    let is_interpreter = |name: &str| name.starts_with("python") || name.starts_with("libpython");
-    let is_there = lock
-        .sites
-        .first()
-        .is_some_and(|site| site.place.contains("(_threadmodule.c") || is_interpreter(&site.place));
-    // By whichever of a semaphore or a condition the interpreter was built with.
-    let is_built = matches!(lock.kind, Kind::Semaphore | Kind::Condition);
-    program.is_some_and(is_interpreter) && is_there && is_built
-}
 
 /// A lock of libc, which it takes in a function that the program calls.
 pub(crate) fn libc(subject: &Subject<'_>) -> Option<Reason> {

@@ -83,6 +83,8 @@ struct Peek {
     ended: (Ended, BTreeMap<u64, usize>),
     /// Voluntary and involuntary switches of each thread that was seen to own a lock.
     switches: BTreeMap<u64, [u64; 2]>,
+    /// The waits when all threads last waited for each other: each thread, and since when.
+    stuck: Option<Vec<(u64, u64)>>,
     has_ended: bool,
 }
 
@@ -190,7 +192,8 @@ impl Peek {
         let (since, switches) = (BTreeMap::new(), BTreeMap::new());
         let begin = Instant::now();
         let ended = Default::default();
-        Some(Self { source, pid, look, begin, since, ended, switches, has_ended: false })
+        let stuck = None;
+        Some(Self { source, pid, look, begin, since, ended, switches, stuck, has_ended: false })
     }
 
     /// Samples all threads once; returns `None` if the process has exited.
@@ -240,11 +243,22 @@ impl Peek {
         }
         self.owners(&mut waits, &slots, &states);
         let is_long = waits.values().any(|wait| wait.is_for_lock() && wait.seen_s > LONG_S);
-        // While a process is being killed the answer stays as it was.
-        self.look.is_stuck = is_long && is_stuck(self.pid).unwrap_or(self.look.is_stuck);
+        self.look.is_stuck = is_long && self.is_stuck(&waits);
         self.look.seconds = self.begin.elapsed().as_secs_f64();
         self.look.waits = waits.into_values().collect();
         Some(())
+    }
+
+    /// Whether all threads wait for each other. While a process is being killed its threads run, but
+    /// none of their waits ends.
+    fn is_stuck(&mut self, waits: &BTreeMap<u64, Wait>) -> bool {
+        let now: Vec<(u64, u64)> = waits.values().map(|wait| (wait.thread, wait.since)).collect();
+        if is_stuck(self.pid) == Some(true) {
+            self.stuck = Some(now);
+        } else if self.stuck.as_ref() != Some(&now) {
+            self.stuck = None;
+        }
+        self.stuck.is_some()
     }
 
     /// Counts what the owners of locks do while threads wait for them.
