@@ -47,7 +47,8 @@ attach() {
 # only then a sentence about a full machine is right.
 look_around() {
   local idle all idle_now all_now
-  cpu() { awk '/^cpu / { print $5 + $6, $2 + $3 + $4 + $5 + $6 + $7 + $8 + $9 }' /proc/stat; }
+  # Idle ticks, and all.
+  cpu() { awk '/^cpu / { for (i = 2; i < 10; i++) n += $i; print $5 + $6, n }' /proc/stat; }
   read -r idle all < <(cpu)
   sleep 0.5
   read -r idle_now all_now < <(cpu)
@@ -55,7 +56,8 @@ look_around() {
   [ "$full" = yes ]
 }
 
-# ended EXPECTED [ON_A_FULL_MACHINE]: waits for the end, and checks the first sentence against an expression.
+# ended EXPECTED [ON_A_FULL_MACHINE]: waits for the end, and checks the first sentence against an
+# expression.
 ended() {
   [ "$mode" = pid ] && wait "$attached"
   for _ in $(seq 1200); do kill -0 "$server" 2>/dev/null || break; sleep 0.1; done
@@ -195,7 +197,8 @@ readrandom() {
   place nobody
   as nobody db_bench --benchmarks=fillrandom --num=100000 --db="$data/db" >/dev/null 2>&1
   # Owners of a lock of the heap lose their CPUs, too, where other programs use these.
-  db_bench_with LRUCacheShard "libc's lock of the heap" --use_existing_db=1 --benchmarks=readrandom --cache_numshardbits=0 \
+  db_bench_with LRUCacheShard "libc's lock of the heap" \
+    --use_existing_db=1 --benchmarks=readrandom --cache_numshardbits=0 \
     --cache_size=1000000
 }
 fillrandom() {

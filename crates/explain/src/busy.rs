@@ -384,10 +384,15 @@ fn samples(record: &Record) -> u64 {
 fn activity(record: &Record) -> Option<String> {
     /// Looks that are enough.
     const LOOKS: u64 = 10;
-    let known = record.processes.iter().filter(|process| process.looks >= LOOKS);
+    let known = || record.processes.iter().filter(|process| process.looks >= LOOKS);
+    // A process that has locks only at its end is not looked at before.
+    let cpu_s = |all: &mut dyn Iterator<Item = &Process>| all.map(|one| one.cpu_s).sum::<f64>();
+    if cpu_s(&mut known()) < 0.5 * cpu_s(&mut record.processes.iter()) {
+        return None;
+    }
     // Processes of several lengths are looked at as often.
     let mut spent: BTreeMap<(Doing, &str), f64> = BTreeMap::new();
-    for process in known {
+    for process in known() {
         let look_s = process.seconds / process.looks as f64;
         for seen in &process.activity {
             let what = if seen.doing == Doing::Sleeps { seen.what.as_str() } else { "" };

@@ -249,8 +249,8 @@ impl Peek {
         Some(())
     }
 
-    /// Whether all threads wait for each other. While a process is being killed its threads run, but
-    /// none of their waits ends.
+    /// Whether all threads wait for each other. While a process is being killed its threads run,
+    /// but none of their waits ends.
     fn is_stuck(&mut self, waits: &BTreeMap<u64, Wait>) -> bool {
         let now: Vec<(u64, u64)> = waits.values().map(|wait| (wait.thread, wait.since)).collect();
         if is_stuck(self.pid) == Some(true) {
