@@ -182,7 +182,7 @@ CONF
   wrk -t 2 -c 32 -d "$load_s" http://127.0.0.1:8099/ | grep -E 'Requests/sec'
   curl -s http://127.0.0.1:8099/status | sed -n 3p
   kill -QUIT "$(cat "$data/pid")"
-  ended 'Locks cost little|Nothing was recorded'
+  ended 'Locks cost little|Nothing was recorded' "kernel's spinlock in exit_to_user_mode_loop"
 }
 
 db_bench_with() { # EXPECTED ON_A_FULL_MACHINE OPTIONS...

@@ -197,6 +197,15 @@ pub(crate) fn stuck(process: &Process, waits: &[&Pending]) -> Option<Diagnosis> 
     })
 }
 
+/// Whether the kernel is there to change threads, after an interrupt or a sleep, and not in a
+/// system call.
+fn is_of_scheduler(place: &str) -> bool {
+    let function = place.split([' ', ',']).next().unwrap_or(place).trim_start_matches('_');
+    ["exit_to_user_mode", "schedule", "irqentry_exit", "preempt_schedule"]
+        .iter()
+        .any(|begin| function.starts_with(begin))
+}
+
 /// Waits for a lock of the kernel.
 pub(crate) fn kernel(lock: &Lock, process: &Process, record: &Record) -> Option<Diagnosis> {
     /// Minimum number of waits.
@@ -227,8 +236,12 @@ pub(crate) fn kernel(lock: &Lock, process: &Process, record: &Record) -> Option<
             lock.kernel,
             site.place
         ),
-        cure: "No lock in the program can help: make that system call less often, or let fewer \
-               threads share what it works on (a directory, an address space, a file)."
-            .to_owned(),
+        cure: if is_of_scheduler(&site.place) {
+            "It is the scheduler's: let threads wake each other less often, or run fewer."
+        } else {
+            "No lock in the program can help: make that system call less often, or let fewer \
+             threads share what it works on (a directory, an address space, a file)."
+        }
+        .to_owned(),
     })
 }

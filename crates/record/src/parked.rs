@@ -199,7 +199,7 @@ pub(crate) fn locks(
     jit: &Jit,
 ) -> (Vec<Lock>, BTreeMap<u64, String>) {
     let mut found: BTreeMap<(String, String), Lock> = BTreeMap::new();
-    let mut used = BTreeMap::new();
+    let (mut used, mut threads) = (BTreeMap::new(), BTreeMap::new());
     let purposes: BTreeMap<u64, Option<Purpose>> =
         contexts.iter().map(|(number, one)| (*number, one.purpose(names, jit))).collect();
     waits.retain(|(number, address), site| {
@@ -221,8 +221,16 @@ pub(crate) fn locks(
         let act = "lock".to_owned();
         let mut own = Site { place: place.clone(), act, ..site.clone() };
         (own.count, own.contended) = (site.wait.count, site.wait.count);
+        // Each thread sleeps at an address of its own, under several stacks.
+        let threads: &mut BTreeMap<u64, u64> =
+            threads.entry((lock.name.clone(), runtime.clone(), place.clone())).or_default();
+        *threads.entry(*number).or_default() += own.threads;
+        let most = threads.values().copied().max().unwrap_or(0);
         match lock.sites.iter_mut().find(|one| one.place == *place) {
-            Some(known) => known.add_stack(&own),
+            Some(known) => {
+                known.add(&own);
+                known.threads = most;
+            }
             None => lock.sites.push(own),
         }
         false
