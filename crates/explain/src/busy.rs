@@ -335,7 +335,7 @@ fn sleeps_in_futex(record: &Record) -> bool {
 fn spread(record: &Record, account: &Account) -> Option<String> {
     /// Part of it beyond which one lock is the place, which was weighed alone.
     const MOST: f64 = 0.6;
-    // What the kernel's locks cost depends on what other programs do, too.
+    // Waits for the kernel's locks depend on other programs, too.
     let own = || account.locks.iter().filter(|one| one.pid != 0 && one.lock.is_lock());
     let first = own().next()?;
     let wait_s: f64 = own().map(|one| one.lock.wait_s()).sum();
@@ -385,12 +385,12 @@ fn activity(record: &Record) -> Option<String> {
     /// Looks that are enough.
     const LOOKS: u64 = 10;
     let known = || record.processes.iter().filter(|process| process.looks >= LOOKS);
-    // A process that has locks only at its end is not looked at before.
+    // A process is sampled only from its first lock on.
     let cpu_s = |all: &mut dyn Iterator<Item = &Process>| all.map(|one| one.cpu_s).sum::<f64>();
     if cpu_s(&mut known()) < 0.5 * cpu_s(&mut record.processes.iter()) {
         return None;
     }
-    // Processes of several lengths are looked at as often.
+    // Samples become seconds, because processes are sampled at different rates.
     let mut spent: BTreeMap<(Doing, &str), f64> = BTreeMap::new();
     for process in known() {
         let look_s = process.seconds / process.looks as f64;

@@ -31,8 +31,8 @@ pub(crate) fn between(record: &Record) -> Option<Diagnosis> {
     if by_pid.is_empty() { semaphores(record) } else { wakeups(&by_pid) }
 }
 
-/// What to say of processes that wait for each other at semaphores, seldom, and sleep otherwise, if
-/// the kernel's events do not tell for what.
+/// Returns the sentence about processes that seldom wait for each other at semaphores and sleep
+/// otherwise, if no kernel events say why.
 pub(crate) fn unknown(record: &Record) -> Option<String> {
     /// Waits of a process on average: one begins or ends together with others.
     const SOME: u64 = 3;
@@ -98,8 +98,8 @@ struct Posted<'a> {
     wait_s: f64,
 }
 
-/// The place where processes wait longest for others to post a semaphore: those with one thread,
-/// which does not post it meanwhile.
+/// Returns the place where processes wait longest until others post a semaphore. Only processes
+/// with one thread count: that thread cannot post the semaphore itself.
 fn most_posted(record: &Record) -> Option<(&str, Vec<Posted<'_>>)> {
     let mut places: BTreeMap<&str, Vec<Posted<'_>>> = BTreeMap::new();
     for process in record.processes.iter().filter(|one| one.threads <= 1) {

@@ -62,7 +62,7 @@ pub struct Seen {
     pub count: u64,
 }
 
-/// What stands for the call of a goroutine that sleeps in no system call.
+/// The call of a goroutine that sleeps without a system call.
 pub const PARKED: &str = "Go's runtime (a timer, a channel, input or output)";
 
 /// Activity of a thread.

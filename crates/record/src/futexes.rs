@@ -40,7 +40,7 @@ pub(crate) struct Use {
 /// The call stacks of the wakeups of each word, by its address.
 pub(crate) type Wakers = BTreeMap<u64, BTreeSet<u64>>;
 
-/// Those of the causes of waits, as the words of the file have them.
+/// Returns the wakers in the causes of waits, which are words of the file.
 pub(crate) fn wakers(edges: &[u64]) -> Wakers {
     let low = |word: u64| word << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
     let mut found = Wakers::new();
@@ -163,9 +163,9 @@ impl Futexes {
         this
     }
 
-    /// Who gave a word up. A thread that acquires it without waiting is not known to own it, but
-    /// functions that acquire a lock and release it are on the stacks of those that wait for it,
-    /// whereas that of a queue's producer is not.
+    /// Returns how often owners released a word, and other threads woke its waiters. The recorder
+    /// does not see a thread acquire a word without waiting. But the function that acquires and
+    /// releases a lock is on the stacks of its waiters; the producer of a queue is not.
     fn given(&self, seen: &Seen, waits: &[(u64, Site)], woken_by: Option<&BTreeSet<u64>>) -> Seen {
         let stacks = || waits.iter().filter_map(|(number, _)| self.uses.get(number));
         let functions = woken_by.into_iter().flatten().filter_map(|number| self.uses.get(number));

@@ -221,7 +221,7 @@ pub(crate) fn locks(
         let act = "lock".to_owned();
         let mut own = Site { place: place.clone(), act, ..site.clone() };
         (own.count, own.contended) = (site.wait.count, site.wait.count);
-        // Each thread sleeps at an address of its own, under several stacks.
+        // Each thread sleeps at its own address, under several stacks.
         let threads: &mut BTreeMap<u64, u64> =
             threads.entry((lock.name.clone(), runtime.clone(), place.clone())).or_default();
         *threads.entry(*number).or_default() += own.threads;

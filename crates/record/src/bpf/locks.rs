@@ -186,7 +186,7 @@ impl Word {
             } else {
                 (slept.max(parked), sleeps_in)
             };
-            // Parts are of the time, as if it had been looked at once a millisecond.
+            // One sample for each millisecond of waiting.
             let looks = (1e3 * times.total_s).ceil() as u64;
             let slept = (looks as f64 * slept.min(1.0)) as u64;
             let seen = |doing, what: &str, count| Seen {
