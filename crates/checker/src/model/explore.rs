@@ -14,7 +14,7 @@ const LAST_BOUNDS: [u32; 6] = [3, 4, 5, 6, 7, 8];
 
 /// Per cent of the executions after which the first bounded searches, that of one order of each
 /// class, and the last bounded searches end.
-const SHARES: [u64; 3] = [40, 75, 90];
+const SHARES: [u64; 3] = [70, 85, 95];
 
 /// What the random part starts from with seed 1; an odd multiple of it with others.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;

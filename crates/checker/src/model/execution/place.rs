@@ -3,6 +3,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 /// Bytes of the place, more than any object has.
@@ -43,10 +44,29 @@ pub(super) fn word(address: usize) -> u64 {
     unsafe { ptr::read_volatile(ptr::with_exposed_provenance::<u64>(address)) }
 }
 
-/// Writes such a word.
-pub(super) fn put_word(address: usize, word: u64) {
+/// Words that were copied and are not looked at.
+pub(super) type Words = Vec<MaybeUninit<u64>>;
+
+/// Appends the `count` words from `address` on to `words`.
+pub(super) fn copy_from(address: usize, count: usize, words: &mut Words) {
+    words.reserve(count);
+    let (from, len) = (ptr::with_exposed_provenance(address), words.len());
+    // SAFETY: as above; the place was reserved, and a copy does not look at what it copies.
+    unsafe { ptr::copy_nonoverlapping(from, words.as_mut_ptr().add(len), count) };
+    // SAFETY: these words were just copied.
+    unsafe { words.set_len(len + count) };
+}
+
+/// Copies `words` to `address` and the words that follow it.
+pub(super) fn copy_to(address: usize, words: &[MaybeUninit<u64>]) {
     // SAFETY: as above.
-    unsafe { ptr::write_volatile(ptr::with_exposed_provenance_mut::<u64>(address), word) };
+    unsafe {
+        ptr::copy_nonoverlapping(
+            words.as_ptr(),
+            ptr::with_exposed_provenance_mut(address),
+            words.len(),
+        );
+    }
 }
 
 /// An object in its place; dropped there.
@@ -59,16 +79,21 @@ pub(super) struct Placed {
 
 impl Placed {
     /// The words of the object.
-    pub(super) fn now(&self) -> impl Iterator<Item = u64> {
+    fn now(&self) -> impl Iterator<Item = u64> {
         let start = self.start.expose_provenance();
         (start..).step_by(8).map(word).take(self.before.len())
     }
 
-    /// Makes them `words`.
-    pub(super) fn put(&self, words: impl Iterator<Item = u64>) {
-        let start = self.start.expose_provenance();
-        let places = (start..).step_by(8).take(self.before.len());
-        places.zip(words).for_each(|(place, word)| put_word(place, word));
+    /// Appends them to `words`.
+    pub(super) fn save(&self, words: &mut Words) {
+        copy_from(self.start.expose_provenance(), self.before.len(), words);
+    }
+
+    /// Makes them the first of `words`; returns the rest.
+    pub(super) fn put<'a>(&self, words: &'a [MaybeUninit<u64>]) -> &'a [MaybeUninit<u64>] {
+        let (own, rest) = words.split_at(self.before.len());
+        copy_to(self.start.expose_provenance(), own);
+        rest
     }
 
     /// The words of the object, those that have not changed as 0: bytes between two fields are

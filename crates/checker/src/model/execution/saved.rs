@@ -7,6 +7,7 @@
 //!
 //! [`Instance::of`]: crate::model::Instance::of
 
+use super::place::Words;
 use super::{Execution, Routine, Status, Task};
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -21,7 +22,7 @@ pub(in crate::model) struct Saved {
     /// The bits of each coroutine. They own nothing: the coroutine does.
     routines: Vec<MaybeUninit<Option<Routine>>>,
     /// The object, then the stacks of the tasks that have not ended.
-    words: Vec<u64>,
+    words: Words,
 }
 
 impl Saved {
@@ -34,9 +35,9 @@ impl Saved {
     ) -> Option<Self> {
         let placed = execution.placed.as_ref()?;
         let mut words = Vec::with_capacity(1024);
-        words.extend(placed.now());
+        placed.save(&mut words);
         for task in execution.tasks.iter().filter(|task| task.status.get() != Status::Done) {
-            words.extend(execution.stack(task));
+            execution.save_stack(task, &mut words);
         }
         // SAFETY: bits that are not used as a coroutine are copied.
         let bits = |routine: &Option<Routine>| unsafe {
@@ -63,12 +64,11 @@ impl Saved {
         execution.hurries.set(self.hurries);
         execution.current.set(self.last);
         let placed = execution.placed.as_ref().expect("a moment of this execution");
-        let mut words = self.words.iter().copied();
-        placed.put(&mut words);
+        let mut words = placed.put(&self.words);
         for (task, saved) in execution.tasks.iter().zip(&self.tasks) {
             task.put(saved);
             if saved.status.get() != Status::Done {
-                execution.put_stack(task, &mut words);
+                words = execution.put_stack(task, words);
             }
         }
         for (routine, saved) in routines.iter_mut().zip(&self.routines) {

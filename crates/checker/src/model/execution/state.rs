@@ -13,11 +13,12 @@
 //!
 //! [`Instance::of`]: crate::model::Instance::of
 
-use super::place::{put_word, word};
+use super::place::{Words, copy_from, copy_to, word};
 use super::{Execution, STACK, Status, Task};
 use core::cell::Cell;
 use corosensei::stack::{DefaultStack, Stack as _};
 use corosensei::{Coroutine, Yielder};
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -31,6 +32,7 @@ const USED: usize = 8 << 10;
 struct Digest([u64; 2]);
 
 impl Digest {
+    #[inline]
     fn add(&mut self, word: u64) {
         let [one, other] = self.0;
         self.0 = [
@@ -128,16 +130,27 @@ impl Execution {
         (task.frame.get() & !15) - self.below
     }
 
-    /// The words on the stack of the suspended task.
-    pub(super) fn stack(&self, task: &Task) -> impl Iterator<Item = u64> {
-        (self.low(task)..task.stack.1).step_by(8).map(word)
+    /// The number of words on the stack of the suspended task.
+    fn height(&self, task: &Task) -> usize {
+        (task.stack.1 - self.low(task)) / 8
     }
 
-    /// Makes them `words`, and clears the stack below as when the task was suspended.
-    pub(super) fn put_stack(&self, task: &Task, words: &mut impl Iterator<Item = u64>) {
-        let low = self.low(task);
-        clear(low - CLEARED, CLEARED);
-        (low..task.stack.1).step_by(8).zip(words).for_each(|(place, word)| put_word(place, word));
+    /// Appends them to `words`.
+    pub(super) fn save_stack(&self, task: &Task, words: &mut Words) {
+        copy_from(self.low(task), self.height(task), words);
+    }
+
+    /// Makes them the first of `words`, and clears the stack below as when the task was suspended;
+    /// returns the rest.
+    pub(super) fn put_stack<'a>(
+        &self,
+        task: &Task,
+        words: &'a [MaybeUninit<u64>],
+    ) -> &'a [MaybeUninit<u64>] {
+        let (own, rest) = words.split_at(self.height(task));
+        clear(self.low(task) - CLEARED, CLEARED);
+        copy_to(self.low(task), own);
+        rest
     }
 
     /// The address of the object that the tasks share.
@@ -174,7 +187,7 @@ impl Execution {
                 digest.add(task.asleep_on.get() as u64);
                 digest.add(self.tasks.iter().filter(asleep).filter(earlier).count() as u64);
             }
-            self.stack(task).for_each(|word| digest.add(word));
+            (self.low(task)..task.stack.1).step_by(8).for_each(|at| digest.add(word(at)));
         }
         let [one, other] = digest.0;
         Some(u128::from(one) << 64 | u128::from(other))
