@@ -1,6 +1,6 @@
 //! Why the mutex of Linux got HANDOFF in 4.10: without it a waiter may be passed by for good.
 
-use convoy_checker::model::{Model, explore, replay};
+use convoy_checker::model::{Model, explore_states, replay};
 use convoy_checker::{Budget, Property, select, starvation};
 use convoy_sync::{Handoff, Lock, NoSpin, Opportunistic, TicketLock, kernel};
 
@@ -10,7 +10,7 @@ const BOUND: u32 = 1;
 /// What an order violates, if one does; that order again gives the same.
 fn found<T: Lock>(name: &str) -> Option<Property> {
     let scenario = starvation::<T>(name.to_owned(), "mutex", BOUND);
-    let violation = explore(&scenario, Budget::default()).violation?;
+    let violation = explore_states(&scenario, Budget::default()).violation?;
     let (_, again) = replay(&scenario, &violation.schedule).expect("its own schedule");
     assert_eq!(again.map(|(property, _)| property), Some(violation.property));
     Some(violation.property)
