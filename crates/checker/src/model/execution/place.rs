@@ -50,11 +50,12 @@ pub(super) type Words = Vec<MaybeUninit<u64>>;
 /// Appends the `count` words from `address` on to `words`.
 pub(super) fn copy_from(address: usize, count: usize, words: &mut Words) {
     words.reserve(count);
-    let (from, len) = (ptr::with_exposed_provenance(address), words.len());
+    let from = ptr::with_exposed_provenance(address);
+    let to = words.spare_capacity_mut().as_mut_ptr().cast();
     // SAFETY: as above; the place was reserved, and a copy does not look at what it copies.
-    unsafe { ptr::copy_nonoverlapping(from, words.as_mut_ptr().add(len), count) };
+    unsafe { ptr::copy_nonoverlapping::<MaybeUninit<u64>>(from, to, count) };
     // SAFETY: these words were just copied.
-    unsafe { words.set_len(len + count) };
+    unsafe { words.set_len(words.len() + count) };
 }
 
 /// Copies `words` to `address` and the words that follow it.
