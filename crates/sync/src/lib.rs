@@ -8,7 +8,7 @@
 //!
 //! | lock | for |
 //! |---|---|
-//! | [`TasLock`], [`TicketLock`] ([`SpinLock`]), [`QueuedLock`] | short sections of a kernel |
+//! | [`TasLock`], [`TicketLock`] ([`SpinLock`]), [`QueuedLock`], [`ReciprocatingLock`] | short sections of a kernel |
 //! | [`AdaptiveLock`] | short sections of user space |
 //! | [`FutexHandoff`] | programs that are to show what handing over costs |
 //! | [`kernel::Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
@@ -79,6 +79,7 @@ mod queued;
 mod quota;
 #[cfg(feature = "std")]
 pub mod rcu;
+mod reciprocating;
 mod rwlock;
 mod rwlock_queued;
 mod rwsem;
@@ -121,6 +122,7 @@ pub use queued::QueuedLock;
 #[cfg(feature = "std")]
 pub use quota::{Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock};
 pub use quota::{ByPackage, Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
+pub use reciprocating::ReciprocatingLock;
 pub use rwlock_queued::QueuedRwLock;
 pub use rwsem::RwSemaphore;
 pub use rwsem_spin::{Spin50, Spin316, SpinRwSemaphore, WriterQueue, WriterSpin};

@@ -9,6 +9,7 @@ use crate::mutex::{HandoffMutex, Mutex, SpinPolicy};
 use crate::platform::{Platform, Sleep};
 use crate::queued::QueuedLock;
 use crate::quota::{QuotaRwLock, Room};
+use crate::reciprocating::ReciprocatingLock;
 use crate::rwlock::RwLock;
 use crate::semaphore::RawSemaphore;
 use crate::spin::{TasLock, TicketLock};
@@ -28,6 +29,8 @@ macro_rules! every_lock {
                 "The spinlock of x86 from 2.6.25 on, in order.";
             Queued = "queued", "spinlock", $crate::QueuedLock<P>, [],
                 "The spinlock of 4.2, whose waiters queue.";
+            Reciprocating = "reciprocating", "spinlock", $crate::ReciprocatingLock<P>, [],
+                "Of 2025: waiters push themselves on a stack.";
             Adaptive = "adaptive", "mutex", $crate::AdaptiveLock<P, $crate::AtMost>, [SpinLimit],
                 "The futex mutex of one word: spins, then sleeps.";
             Mutex = "mutex", "mutex", $crate::kernel::Mutex<P, $crate::NoSpin, L>, [Signals],
@@ -319,6 +322,7 @@ spinlocks!(
     TasLock<P>,
     TicketLock<P>,
     QueuedLock<P>,
+    ReciprocatingLock<P>,
     AdaptiveLock < P,
     AtMost > {
         fn spin_limit(self, looks: u32) -> Self {
