@@ -185,7 +185,10 @@ fn starvation(subject: &Subject<'_>) -> Option<Reason> {
 /// The owner sleeps in a system call.
 fn asleep(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
-    let call = holder.call.filter(|_| holder.asleep >= ASLEEP)?;
+    // An owner that waits in futex(2) may just be waiting for this lock again.
+    let is_vague = holder.call.is_some_and(|call| call.what == "futex(2)");
+    let least = if is_vague { REASON } else { ASLEEP };
+    let call = holder.call.filter(|_| holder.asleep >= least)?;
     let is_off = holder.ran.is_none_or(|ran| ran < 1.0 - REASON);
     // Locks of one name may wait for each other, and the last one of them sleeps.
     let is_chain = holder.other.is_some_and(|other| other.what != subject.lock.name);

@@ -144,8 +144,12 @@ impl Futexes {
         for (address, sites) in found {
             let woken_by = wakers.get(&address);
             let seen = seen.get(&address).map(|seen| this.given(seen, &sites, woken_by));
-            let Some(mut lock) = this.lock(address, &sites, names, seen) else { continue };
-            let wakes = wakes.remove(&address).filter(|_| lock.kind == Kind::Condition);
+            let wakes = wakes.remove(&address);
+            let is_barrier = wakes.as_ref().is_some_and(|wakes| this.is_barrier(&sites, wakes));
+            let kind = is_barrier.then_some(Kind::Barrier);
+            let lock = this.lock((address, kind), &sites, names, seen);
+            let Some(mut lock) = lock else { continue };
+            let wakes = wakes.filter(|_| lock.kind == Kind::Condition);
             for (number, site) in wakes.unwrap_or_default() {
                 let Some(Use { place, .. }) = this.uses.get(&number) else { continue };
                 let act = "signal".to_owned();
@@ -182,17 +186,32 @@ impl Futexes {
         seen
     }
 
-    /// The lock at this address.
+    /// Returns whether the function that waits for a word wakes all other threads there, unlike
+    /// the function that releases a lock.
+    fn is_barrier(&self, waits: &[(u64, Site)], wakes: &[(u64, Site)]) -> bool {
+        let function = |number: &u64| {
+            let one = self.uses.get(number).filter(|one| one.kind == Kind::Futex)?;
+            one.place.split(" (").next()
+        };
+        let waiting: BTreeSet<_> =
+            waits.iter().filter_map(|(number, _)| function(number)).collect();
+        let is_same = |one: &&(u64, Site)| function(&one.0).is_some_and(|at| waiting.contains(at));
+        let woken = total(wakes.iter().filter(is_same).map(|(_, site)| site.contended));
+        2 * woken > total(waits.iter().map(|(_, site)| site.wait.count))
+    }
+
+    /// The lock at this address, of this kind if that is known.
     fn lock(
         &self,
-        address: u64,
+        (address, kind): (u64, Option<Kind>),
         sites: &[(u64, Site)],
         names: &Names,
         seen: Option<Seen>,
     ) -> Option<Lock> {
         let most = sites.iter().max_by(|a, b| a.1.wait.total_s.total_cmp(&b.1.wait.total_s))?;
         let first = self.uses.get(&most.0)?;
-        let mut lock = Lock { kind: first.kind, instances: 1, ..Lock::default() };
+        let kind = kind.unwrap_or(first.kind);
+        let mut lock = Lock { kind, instances: 1, ..Lock::default() };
         if let Some(seen) = seen {
             lock.waiters = seen.waiters;
             if lock.kind == Kind::Futex {
@@ -251,6 +270,37 @@ impl Use {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_locks_if_a_function_on_the_stacks_of_waiters_wakes_one() {
+        let one = |place: &str, functions: &[u64]| Use {
+            kind: Kind::Futex,
+            act: "wait",
+            place: place.to_owned(),
+            functions: functions.to_vec(),
+        };
+        let uses = [
+            (1, one("take (a.cc:1)", &[10, 20])),
+            (2, one("job (a.cc:2)", &[20])),
+            (3, one("put (a.cc:3)", &[30])),
+        ];
+        let words = Futexes { uses: uses.into(), ..Futexes::default() };
+        let site = |count| {
+            let wait = crate::record::Times { count, ..Default::default() };
+            Site { contended: count, wait, ..Site::default() }
+        };
+        let waits = [(1, site(10))];
+        let given = |by, count| {
+            let seen = Seen { given: [0, count], ..Seen::default() };
+            words.given(&seen, &waits, Some(&BTreeSet::from([by]))).given
+        };
+        assert_eq!(given(2, 10), [10, 0]);
+        assert_eq!(given(3, 10), [0, 10], "the producer of a queue");
+        assert_eq!(given(2, 2), [0, 2], "one wakeup for many");
+        assert!(words.is_barrier(&waits, &[(1, site(9))]));
+        assert!(!words.is_barrier(&waits, &[(2, site(9))]));
+        assert!(!words.is_barrier(&waits, &[(1, site(2))]));
+    }
 
     #[test]
     fn functions_tell_what_is_waited_for() {

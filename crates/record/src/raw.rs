@@ -76,7 +76,7 @@ struct Found {
 }
 
 /// What is known of a lock that threads waited for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Seen {
     pub(crate) waiters: Waiters,
     /// How often its owner gave it up, and others did.

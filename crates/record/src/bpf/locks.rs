@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::programs::{MUTEX, PER_CPU, READ, REAL_TIME, SPIN, WRITE};
 use super::symbols::Symbols;
 use super::tables::{Tables, all, giver, half, lock, threads, times, wait, word};
-use crate::causes::{Cause, Doing, PARKED, Seen};
+use crate::causes::{Cause, Doing, Seen};
 use crate::futex::Asks;
 use crate::join::sorted;
 use crate::names::{LOCK_OF, named_after, named_inside};
@@ -181,11 +181,7 @@ impl Word {
             let slept = value[giver::SLEPT] as f64 / 1e9 / times.total_s.max(f64::MIN_POSITIVE);
             // A goroutine may sleep without a thread. Then no thread runs for it.
             let parked = 1.0 - could_run_s / lock.waiters.seconds.max(f64::MIN_POSITIVE);
-            let (slept, sleeps_in) = if parked > 2.0 * slept {
-                (parked, PARKED)
-            } else {
-                (slept.max(parked), sleeps_in)
-            };
+            let slept = slept.max(parked);
             // One sample for each millisecond of waiting.
             let looks = (1e3 * times.total_s).ceil() as u64;
             let slept = (looks as f64 * slept.min(1.0)) as u64;

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::causes::PARKED;
 use crate::futex::Call;
 use btf::Offsets;
 use golang::Golang;
@@ -99,8 +100,12 @@ impl Seen {
         }
     }
 
-    /// The system call in which its threads sleep, if that is nearly always the same.
+    /// The system call in which its threads sleep, if that is nearly always the same. If they sleep
+    /// in none, goroutines sleep without a thread.
     fn sleeps_in(&self) -> String {
+        if self.calls.is_empty() {
+            return PARKED.to_owned();
+        }
         /// Of all that were seen.
         const MOST: f64 = 0.8;
         let all: u64 = self.calls.values().sum();
