@@ -159,8 +159,12 @@ fn starvation(subject: &Subject<'_>) -> Option<Reason> {
     let reads = total(reads.map(|site| site.count));
     let hold_s = subject.hold_s(holder.place);
     let mean_s = holder.wait_s / holder.count.max(1) as f64;
+    let writers = subject.lock.sites.iter().filter(|site| site.act == "write");
+    let writers_s: f64 = writers.map(|site| site.wait.total_s).sum();
+    // A lock that prefers writers makes readers wait instead.
     let is_read = subject.lock.kind == Kind::Rwlock
         && holder.wanted == "write"
+        && 2.0 * writers_s >= subject.lock.wait_s()
         && (holder.act == "read" || holder.place.is_empty() && reads > 0);
     let is_long = holder.again >= OVERTAKEN || hold_s > 0.0 && mean_s > OVERTAKEN * hold_s;
     if !is_read || !is_long {

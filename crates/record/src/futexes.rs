@@ -291,7 +291,8 @@ mod tests {
         };
         let waits = [(1, site(10))];
         let given = |by, count| {
-            let seen = Seen { given: [0, count], ..Seen::default() };
+            let mut seen = Seen::default();
+            seen.given = [0, count];
             words.given(&seen, &waits, Some(&BTreeSet::from([by]))).given
         };
         assert_eq!(given(2, 10), [10, 0]);

@@ -103,11 +103,11 @@ impl Seen {
     /// The system call in which its threads sleep, if that is nearly always the same. If they sleep
     /// in none, goroutines sleep without a thread.
     fn sleeps_in(&self) -> String {
+        /// Of all that were seen.
+        const MOST: f64 = 0.8;
         if self.calls.is_empty() {
             return PARKED.to_owned();
         }
-        /// Of all that were seen.
-        const MOST: f64 = 0.8;
         let all: u64 = self.calls.values().sum();
         let first = self.calls.iter().max_by_key(|(_, count)| **count);
         let first = first.filter(|(_, count)| **count as f64 >= MOST * all as f64);
