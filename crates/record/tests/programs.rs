@@ -87,8 +87,7 @@ fn a_convoy_is_told_with_lock_site_and_owner() {
     assert_eq!(cache.sites.len(), 1);
     assert_eq!(cache.sites[0].place, "use_cache (convoy.c:10)");
     assert_eq!(cache.sites[0].threads, 8);
-    // An owner that acquires it again before the others wake up makes each of them wait only once.
-    assert!(cache.contended() >= 4, "{}", cache.contended());
+    assert!(cache.contended() >= 4, "each thread waits at least once: {}", cache.contended());
     assert!(cache.waiters.most >= 4 && cache.waiters.longest_s > 0.05, "{:?}", cache.waiters);
     let (held, off) = cache.held_s(process.cpu_s);
     let wall_s = process.seconds;
