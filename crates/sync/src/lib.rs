@@ -8,7 +8,7 @@
 //!
 //! | lock | for |
 //! |---|---|
-//! | [`TasLock`], [`TicketLock`] ([`SpinLock`]), [`QueuedLock`], [`ReciprocatingLock`] | short sections of a kernel |
+//! | [`TasLock`], [`TicketLock`] ([`SpinLock`]), [`QueuedLock`], [`ReciprocatingLock`], [`CnaLock`] | short sections of a kernel |
 //! | [`AdaptiveLock`] | short sections of user space |
 //! | [`FutexHandoff`] | programs that are to show what handing over costs |
 //! | [`kernel::Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
@@ -40,6 +40,7 @@
 
 mod adaptive;
 mod barrier;
+mod cna;
 mod event;
 #[cfg(feature = "std")]
 mod face;
@@ -96,6 +97,7 @@ pub use adaptive::{AdaptiveLock, AtMost, SpinLimit};
 #[cfg(feature = "std")]
 pub use barrier::Barrier;
 pub use barrier::RawBarrier;
+pub use cna::CnaLock;
 pub use event::LockEvent;
 #[cfg(feature = "std")]
 pub use face::{

@@ -4,6 +4,7 @@
 //! platform and benchmarks from it. A new lock is its module and one line of that list.
 
 use crate::adaptive::{AdaptiveLock, AtMost};
+use crate::cna::CnaLock;
 use crate::lock::{RawLock, TellPart, WaitError};
 use crate::mutex::{HandoffMutex, Mutex, SpinPolicy};
 use crate::platform::{Platform, Sleep};
@@ -31,6 +32,8 @@ macro_rules! every_lock {
                 "The spinlock of 4.2, whose waiters queue.";
             Reciprocating = "reciprocating", "spinlock", $crate::ReciprocatingLock<P>, [],
                 "Of 2025: waiters push themselves on a stack.";
+            Cna = "cna", "spinlock", $crate::CnaLock<P>, [],
+                "Of 2019: its queue stays on a package for a while.";
             Adaptive = "adaptive", "mutex", $crate::AdaptiveLock<P, $crate::AtMost>, [SpinLimit],
                 "The futex mutex of one word: spins, then sleeps.";
             Mutex = "mutex", "mutex", $crate::kernel::Mutex<P, $crate::NoSpin, L>, [Signals],
@@ -323,6 +326,7 @@ spinlocks!(
     TicketLock<P>,
     QueuedLock<P>,
     ReciprocatingLock<P>,
+    CnaLock<P>,
     AdaptiveLock < P,
     AtMost > {
         fn spin_limit(self, looks: u32) -> Self {
