@@ -1,7 +1,8 @@
 //! `cargo xtask predictions`: compares predictions by `convoy predict` for small programs, or with
 //! `--real` for third-party programs, with measurements in the same minutes. Every row is printed,
-//! good or bad.
+//! good or bad. The prediction comes first, so that no measurement decides which rows are refused.
 
+mod load;
 mod page;
 mod programs;
 
@@ -13,6 +14,7 @@ use anyhow::Context;
 use crate::outcome::Outcome;
 use crate::peers::output;
 use crate::stage::cargo;
+use load::Load;
 use page::Lines;
 use programs::{LOOPS, Program, REAL, Split};
 
@@ -156,6 +158,20 @@ struct Predicted {
     recorded: Option<f64>,
 }
 
+/// Rows that were refused before they were measured.
+struct Refused {
+    what: String,
+    why: String,
+    rows: usize,
+}
+
+/// Rates of each policy and of the split lock, and the CPUs that other programs used.
+struct Measured {
+    rates: Vec<Vec<f64>>,
+    parts: Vec<f64>,
+    beside: f64,
+}
+
 /// The tools of all rows.
 struct Bench {
     convoy: PathBuf,
@@ -165,46 +181,6 @@ struct Bench {
     pairs: usize,
     rounds: String,
     nice: String,
-}
-
-/// What ran on the first CPUs: all of it, and children of this program that have ended, in ticks of
-/// the kernel (10 ms).
-struct Load {
-    begin: std::time::Instant,
-    busy: f64,
-    own: f64,
-}
-
-impl Load {
-    fn now(cpus: u32) -> anyhow::Result<Self> {
-        let numbers = |text: &str| -> Vec<f64> {
-            text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
-        };
-        let begin = std::time::Instant::now();
-        let stat = std::fs::read_to_string("/proc/stat")?;
-        // user, nice, system, idle, iowait, irq, softirq.
-        let busy = |line: &str| -> f64 {
-            // After the number of the CPU.
-            let all = &numbers(line)[1..];
-            all.iter().take(7).sum::<f64>() - all.iter().skip(3).take(2).sum::<f64>()
-        };
-        let lines = stat.lines().filter_map(|line| line.strip_prefix("cpu"));
-        let first = lines.filter(|line| !line.starts_with(' '));
-        let busy = first.take(cpus as usize).map(busy).sum();
-        let own = std::fs::read_to_string("/proc/self/stat")?;
-        let own = numbers(own.rsplit_once(')').context("a name in parentheses")?.1);
-        // cutime and cstime; the state before the numbers is none.
-        let own = own.iter().skip(12).take(2).sum();
-        Ok(Self { begin, busy, own })
-    }
-
-    /// CPUs that others have used since.
-    fn others(&self, cpus: u32) -> anyhow::Result<f64> {
-        const TICKS_PER_S: f64 = 100.0;
-        let (now, seconds) = (Self::now(cpus)?, self.begin.elapsed().as_secs_f64());
-        let others = (now.busy - self.busy) - (now.own - self.own);
-        Ok((others / TICKS_PER_S / seconds).max(0.0))
-    }
 }
 
 /// Measures and predicts.
@@ -248,7 +224,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Outcome> {
     lines.say(format!(
         "{what:<52}{predicted:>10}{measured:>10}{from:>8}{to:>8}{error:>8}{beyond:>8}{others:>8}"
     ));
-    let mut rows = Vec::new();
+    let (mut rows, mut refused) = (Vec::new(), 0);
     for &cpus in &wanted.cpus {
         for program in wanted.programs() {
             if !program.is_installed(&bench.place) {
@@ -260,11 +236,14 @@ pub(crate) fn run(root: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Outcome> {
                     lines.say(shown(&row));
                     rows.push(row);
                 }
-                Err(why) => lines.say(why),
+                Err(none) => {
+                    lines.say(format!("{}: refused: {}", none.what, none.why));
+                    refused += none.rows;
+                }
             })?;
         }
     }
-    summary(&rows, &mut lines);
+    summary(&rows, refused, &mut lines);
     if wanted.write {
         lines.write(root)?;
     }
@@ -288,10 +267,11 @@ fn shown(row: &Row) -> String {
     )
 }
 
-fn summary(rows: &[Row], lines: &mut Lines) {
+fn summary(rows: &[Row], refused: usize, lines: &mut Lines) {
     let count = |of: fn(&Row) -> bool| rows.iter().filter(|row| of(row)).count();
     lines.say(format!(
-        "{} rows: {} disturbed by other programs, {} bistable",
+        "{} rows: {} disturbed by other programs, {} bistable; {refused} more were refused before \
+         they were measured",
         rows.len(),
         count(Row::is_disturbed),
         count(Row::is_bistable)
@@ -303,6 +283,9 @@ fn summary(rows: &[Row], lines: &mut Lines) {
 
 /// How good the predictions of some rows are.
 fn judge(what: &str, rows: &[&Row]) -> String {
+    if rows.is_empty() {
+        return format!("{what}: none");
+    }
     let kept: Vec<_> = rows.iter().filter(|row| !row.is_bistable()).collect();
     let middle = |of: fn(&Row) -> f64| {
         let mut all: Vec<f64> = kept.iter().map(|row| of(row)).collect();
@@ -324,63 +307,80 @@ fn judge(what: &str, rows: &[&Row]) -> String {
 }
 
 impl Bench {
-    /// Measures all rows of a program on this number of CPUs.
+    /// Predicts all rows of a program on this number of CPUs, and measures those not refused.
     fn rows(
         &self,
         cpus: u32,
         program: &Program,
-        row: &mut impl FnMut(Result<Row, String>),
+        row: &mut impl FnMut(Result<Row, Refused>),
     ) -> anyhow::Result<()> {
-        let (base, others) = (program.policies[0], &program.policies[1..]);
-        let (mut bases, mut disturbed) = (Vec::<Vec<f64>>::new(), Vec::new());
-        let mut more = None;
-        let few = self.threads[0];
+        let (base, others, few) = (program.policies[0], &program.policies[1..], self.threads[0]);
         let many = self.threads.get(THREADS.len() - 1).or(self.threads.last());
         let many = *many.unwrap_or(&few);
+        let growth = format!("{}, {cpus} CPU, {base}: {few} to {many} threads", program.name);
+        let (mut more, mut ends) = (None, Vec::new());
         for &threads in &self.threads {
-            let mut rates = vec![Vec::new(); program.policies.len()];
-            let mut parts = Vec::new();
-            let load = Load::now(cpus)?;
-            for _ in 0..self.pairs {
-                for (rates, policy) in rates.iter_mut().zip(program.policies) {
-                    rates.push(self.rate(cpus, program, threads, policy, None)?);
-                }
-                if let Some(split) = &program.split {
-                    parts.push(self.rate(cpus, program, threads, base, Some(split))?);
+            let at = format!("{}, {cpus} CPU, {threads} threads", program.name);
+            let name = |what: &str| format!("{at}: {what}");
+            self.record(cpus, program, threads, base)?;
+            if threads == few && many != few {
+                let flags = ["--policy", base, "--threads", &many.to_string()];
+                match self.predict(program, &flags)? {
+                    Ok(found) => more = found.first().copied(),
+                    Err(why) => row(Err(Refused { what: growth.clone(), why, rows: 1 })),
                 }
             }
-            let beside = load.others(cpus)?;
-            self.record(cpus, program, threads, base)?;
             let policies = others.join(",");
             let mut flags = vec!["--policy", &policies];
             flags.extend(program.split.iter().flat_map(|split| ["--split", split.ways]));
-            let name =
-                |what: &str| format!("{}, {cpus} CPU, {threads} threads: {what}", program.name);
             let predicted = self.predict(program, &flags)?.unwrap_or_else(|why| {
-                row(Err(name(&format!("refused: {why}"))));
+                let rows = others.len() + usize::from(program.split.is_some());
+                row(Err(Refused { what: at.clone(), why, rows }));
                 Vec::new()
             });
+            let is_end = more.is_some() && [few, many].contains(&threads);
+            let Measured { mut rates, parts, beside } = match (predicted.is_empty(), is_end) {
+                (false, _) => self.measure(cpus, program, threads, program.policies)?,
+                (true, true) => self.measure(cpus, program, threads, &program.policies[..1])?,
+                (true, false) => continue,
+            };
             for ((policy, after), &predicted) in others.iter().zip(&rates[1..]).zip(&predicted) {
                 row(Ok(Row::new(name(policy), predicted, &rates[0], after).beside(beside)));
             }
             if let (Some(split), Some(&predicted)) = (&program.split, predicted.get(others.len())) {
                 row(Ok(Row::new(name(split.what), predicted, &rates[0], &parts).beside(beside)));
             }
-            if threads == few && many != few {
-                let flags = ["--policy", base, "--threads", &many.to_string()];
-                more = self.predict(program, &flags)?.unwrap_or_default().first().copied();
+            if is_end {
+                ends.push((rates.swap_remove(0), beside));
             }
-            disturbed.push(beside);
-            bases.push(rates.swap_remove(0));
         }
-        let at = |threads| self.threads.iter().position(|&one| one == threads);
-        let of = |threads| at(threads).and_then(|at| bases.get(at));
-        if let (Some(predicted), Some(before), Some(after)) = (more, of(few), of(many)) {
-            let what = format!("{}, {cpus} CPU, {base}: {few} to {many} threads", program.name);
-            let beside = disturbed.iter().copied().fold(0.0, f64::max);
-            row(Ok(Row::new(what, predicted, before, after).beside(beside)));
+        if let (Some(predicted), [(before, first), (after, last)]) = (more, &ends[..]) {
+            row(Ok(Row::new(growth, predicted, before, after).beside(first.max(*last))));
         }
         Ok(())
+    }
+
+    /// Measures these policies, and the lock in parts unless only the recorded policy is measured.
+    fn measure(
+        &self,
+        cpus: u32,
+        program: &Program,
+        threads: u32,
+        policies: &[&str],
+    ) -> anyhow::Result<Measured> {
+        let mut rates = vec![Vec::new(); policies.len()];
+        let mut parts = Vec::new();
+        let split = program.split.as_ref().filter(|_| policies.len() > 1);
+        let load = Load::now(cpus)?;
+        for _ in 0..self.pairs {
+            for (rates, policy) in rates.iter_mut().zip(policies) {
+                rates.push(self.rate(cpus, program, threads, policy, None)?);
+            }
+            if split.is_some() {
+                parts.push(self.rate(cpus, program, threads, policies[0], split)?);
+            }
+        }
+        Ok(Measured { rates, parts, beside: load.others(cpus)? })
     }
 
     /// Returns a command pinned to this number of CPUs, at the requested priority: also of its
