@@ -14,7 +14,7 @@ fn main() {
     let object = set("OUT_DIR") + "/libconvoy_record.so";
     println!("cargo::rustc-env=CONVOY_OBJECT={object}");
     let here = (set("CARGO_CFG_TARGET_ARCH"), set("CARGO_CFG_TARGET_OS"));
-    if here != ("x86_64".to_owned(), "linux".to_owned()) {
+    if here.1 != "linux" || !["x86_64", "aarch64"].contains(&here.0.as_str()) {
         // Recording says that it is not built for this kind of machine.
         std::fs::write(&object, []).expect("the build directory can be written");
         return;

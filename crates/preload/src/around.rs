@@ -4,6 +4,7 @@ use core::ffi::c_char;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::arch::number::PRLIMIT64 as LIMITS;
 use crate::layout::*;
 use crate::process::{call, read};
 
@@ -12,7 +13,6 @@ pub(crate) type Environment = *const *const c_char;
 
 /// The environment variable with the number of filters that are known to let the recorder be.
 const FILTERS: &[u8] = b"CONVOY_RECORD_FILTERS=";
-const LIMITS: usize = 302;
 const LIMIT_OF_FILES: usize = 1;
 const LIMIT_OF_SPACE: usize = 9;
 

@@ -3,10 +3,10 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use crate::arch::number::FUTEX;
 use crate::process::{BEGINNING, FORKED, GETTID, call};
 
 /// The number of futex(2), and its operation: wait, within the process.
-const FUTEX: usize = 202;
 const WAIT_PRIVATE: usize = 128;
 /// Seconds and nanoseconds of a look, and how many there are at most: 20 ms.
 const LOOK: [u64; 2] = [0, 500_000];

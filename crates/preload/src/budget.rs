@@ -10,6 +10,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
+use crate::arch::number::MMAP;
 use crate::layout::{BUDGET, BUDGET_LOST, BUDGET_OTHERS, PAGE};
 use crate::paths;
 use crate::process::{self, call};
@@ -21,7 +22,6 @@ pub(crate) const NO_WAY: usize = 1;
 pub(crate) const LIMITED: usize = 2;
 pub(crate) const FILTERED: usize = 3;
 
-const MMAP: usize = 9;
 const PAGE_BYTES: usize = PAGE * 8;
 const READ_WRITE: usize = 0o2;
 const PROTECT_READ: usize = 1;

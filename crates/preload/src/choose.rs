@@ -96,12 +96,12 @@ fn hex(text: &[u8]) -> u64 {
 
 /// Takes in the ranges, and puts functions that tell mutexes apart in place of libc's.
 pub(crate) fn install(text: &[u8], others: &[u8]) {
-    const READLINK: usize = 89;
+    const AT_FDCWD: usize = -100_isize as usize;
     let mut path = [0_u8; 4096];
     let arguments =
-        [c"/proc/self/exe".as_ptr() as usize, (&raw mut path) as usize, path.len(), 0, 0, 0];
+        [AT_FDCWD, c"/proc/self/exe".as_ptr() as usize, (&raw mut path) as usize, path.len(), 0, 0];
     // SAFETY: the kernel reads a path and writes no more than there is room for.
-    let length = unsafe { arch::call(READLINK, arguments) };
+    let length = unsafe { arch::call(arch::number::READLINKAT, arguments) };
     PROGRAM.store(hash(&path[..length.max(0) as usize]), Relaxed);
     let others = policy(others);
     OTHERS.store(others as usize, Relaxed);

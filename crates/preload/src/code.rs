@@ -4,11 +4,11 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
+use crate::arch::number::PROCESS_VM_READV as READ_MEMORY;
 use crate::layout::*;
 use crate::process::{self, GETPID, Map, READ_CALL, call};
 use crate::room;
 
-const READ_MEMORY: usize = 310;
 /// Ranges of code of which the memory map is known.
 static CODE: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }; 256];
 /// The bit of an end, below a page, that says that the code is of no file.

@@ -9,6 +9,7 @@
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int};
 
+use crate::arch::number::FACCESSAT;
 use crate::around::{Environment, value};
 use crate::image::{self, AT_FDCWD};
 use crate::layout::BY_LIBC;
@@ -31,7 +32,6 @@ fn own() -> Environment {
 
 /// Whether the file that libc finds for a name can load the object, as [`image::look`] returns it.
 fn search(file: usize) -> Option<Result<(), u64>> {
-    const ACCESS: usize = 21;
     const EXECUTE: usize = 1;
     // SAFETY: a C string, by the contract of the function.
     let name = unsafe { CStr::from_ptr(file as *const _) }.to_bytes_with_nul();
@@ -48,7 +48,7 @@ fn search(file: usize) -> Option<Result<(), u64>> {
             length += part.len();
         }
         let path = place.as_ptr() as usize;
-        let may_start = call(ACCESS, [path, EXECUTE, 0, 0, 0, 0]) == 0;
+        let may_start = call(FACCESSAT, [AT_FDCWD, path, EXECUTE, 0, 0, 0]) == 0;
         if may_start { image::look(AT_FDCWD, path) } else { None }
     })
 }
@@ -156,6 +156,7 @@ macro_rules! lists {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub(crate) unsafe extern "C" fn $name() {
+            #[cfg(target_arch = "x86_64")]
             naked_asm!(
                 "pop r11",
                 "push r9", "push r8", "push rcx", "push rdx", "push rsi",
@@ -167,7 +168,20 @@ macro_rules! lists {
                 "add rsp, 40",
                 "jmp r11",
                 to = sym $to,
-            )
+            );
+            // A frame, and below the parameters on the stack those in registers.
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                "stp x29, x30, [sp, #-80]!",
+                "mov x29, sp",
+                "str x1, [sp, #24]", "stp x2, x3, [sp, #32]", "stp x4, x5, [sp, #48]",
+                "stp x6, x7, [sp, #64]",
+                "add x1, sp, #24",
+                "bl {to}",
+                "ldp x29, x30, [sp], #80",
+                "ret",
+                to = sym $to,
+            );
         }
     )*};
 }

@@ -19,6 +19,7 @@ use convoy_sync::{
 };
 
 use crate::arch;
+use crate::arch::number::{MMAP, MUNMAP};
 use crate::conditions;
 use crate::native::{self, Deadline, Slept};
 use crate::own::{self, EBUSY, ETIMEDOUT};
@@ -139,9 +140,8 @@ impl Platform for Threads {
     }
 
     fn give_way(word: &Word, until: u64, done: impl Fn(u32) -> bool) -> u32 {
-        const SCHED_YIELD: usize = 24;
         // SAFETY: the call has no arguments and no effect on memory.
-        let yield_now = || _ = unsafe { arch::call(SCHED_YIELD, [0; 6]) };
+        let yield_now = || _ = unsafe { arch::call(arch::number::SCHED_YIELD, [0; 6]) };
         yield_by_clock::<Self>(word, until, done, yield_now)
     }
 
@@ -246,8 +246,6 @@ const PROBES: usize = 16;
 /// More than memory has room for.
 static ROWS: [AtomicPtr<Entry>; 28] = [const { AtomicPtr::new(null_mut()) }; 28];
 
-const MMAP: usize = 9;
-const MUNMAP: usize = 11;
 const READ_WRITE: usize = 3;
 const PRIVATE_ANONYMOUS: usize = 0x22;
 

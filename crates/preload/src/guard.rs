@@ -8,11 +8,10 @@ use core::arch::naked_asm;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicUsize};
 
+use crate::arch::number::{PRCTL, SECCOMP};
 use crate::layout::H_SANDBOXED;
 use crate::{arch, process, real, room};
 
-const PRCTL: usize = 157;
-const SECCOMP: usize = 317;
 const SET_SECCOMP: usize = 22;
 const SET_TSC: usize = 26;
 /// Modes of the first, and what the third parameter of the other may be.
@@ -122,6 +121,7 @@ macro_rules! passing {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub(crate) unsafe extern "C" fn $name() {
+            #[cfg(target_arch = "x86_64")]
             naked_asm!(
                 $(concat!("cmp edi, ", $number), "je 2f",)*
                 $(concat!("cmp edi, ", $other), "je 3f",)?
@@ -143,10 +143,43 @@ macro_rules! passing {
                 )?
                 real = sym $real,
                 before = sym $before,
-            )
+            );
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                $(concat!("cmp w0, #", $number), "b.eq 2f",)*
+                $(concat!("cmp w0, #", $other), "b.eq 3f",)?
+                "adrp x16, {real}",
+                "ldr x16, [x16, :lo12:{real}]",
+                "cbz x16, 2f",
+                "br x16",
+                "2:",
+                "stp x29, x30, [sp, #-80]!",
+                "mov x29, sp",
+                "stp x0, x1, [sp, #16]", "stp x2, x3, [sp, #32]", "stp x4, x5, [sp, #48]",
+                "stp x6, x7, [sp, #64]",
+                "bl {before}",
+                "mov x16, x0",
+                "ldp x6, x7, [sp, #64]", "ldp x4, x5, [sp, #48]", "ldp x2, x3, [sp, #32]",
+                "ldp x0, x1, [sp, #16]",
+                "ldp x29, x30, [sp], #80",
+                "br x16",
+                $(
+                    "3:",
+                    concat!("// ", $other),
+                    "mov x0, x30",
+                    "b {to}",
+                    to = sym $to,
+                )?
+                real = sym $real,
+                before = sym $before,
+            );
         }
     };
 }
 
 passing!(prctl, [22, 26], before_prctl, REAL_PRCTL);
+// The numbers of prctl(2), seccomp(2) and futex(2).
+#[cfg(target_arch = "x86_64")]
 passing!(syscall, [157, 317], before_syscall, REAL_SYSCALL, 202 crate::futex::called);
+#[cfg(target_arch = "aarch64")]
+passing!(syscall, [167, 277], before_syscall, REAL_SYSCALL, 98 crate::futex::called);

@@ -3,17 +3,14 @@
 //!
 //! This runs in children of vfork(2) and in signal handlers: no memory but the stack.
 
+use crate::arch::number::{FGETXATTR, GETEGID, GETEUID, NEWFSTAT as FSTAT, PREAD};
+use crate::arch::{ELF_MACHINE, STAT_WORDS};
 use crate::layout::{FOREIGN, MUSL, NO_FILE, RIGHTS, SANITIZED, STATIC};
 use crate::process::{OPENAT, call, close};
 
 pub(crate) const AT_FDCWD: usize = -100_isize as usize;
 /// Not a terminal of the process, not a wait for a pipe, closed by the exec.
 const HOW: usize = 0o2_004_400;
-const PREAD: usize = 17;
-const FSTAT: usize = 5;
-const GETEUID: usize = 107;
-const GETEGID: usize = 108;
-const FGETXATTR: usize = 193;
 const EACCES: isize = -13;
 
 /// Most scripts that are interpreters of each other, as in the kernel.
@@ -145,7 +142,7 @@ impl File {
         if self.adds_rights() {
             return Some(Err(RIGHTS));
         }
-        if head[4] != 2 || head[18] != 62 {
+        if head[4] != 2 || head[18] != ELF_MACHINE {
             return Some(Err(FOREIGN));
         }
         let (table, count) = (number(&head, 32, 8), number(&head, 56, 2).min(SEGMENTS));
@@ -214,11 +211,10 @@ impl File {
     fn adds_rights(&self) -> bool {
         const SET_USER: u32 = 0o4000;
         const SET_GROUP: u32 = 0o2010;
-        // Mode, user and group are the words 6 to 8 of a `stat`.
         let mut stat = [0_u32; 36];
         let found = call(FSTAT, [self.0, stat.as_mut_ptr() as usize, 0, 0, 0, 0]);
         let own = |number: usize| call(number, [0; 6]) as u32;
-        let [mode, user, group] = [stat[6], stat[7], stat[8]];
+        let [mode, user, group] = STAT_WORDS.map(|word| stat[word]);
         if found != 0 || mode & SET_USER != 0 && user != own(GETEUID) {
             return true;
         }

@@ -9,7 +9,7 @@
 //! glibc's own users (stdio, malloc, the loader) bypass the names, and so do programs that call
 //! futex(2) themselves or are linked statically.
 #![expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")]
-#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#![cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux"))]
 
 mod alone;
 mod arch;
@@ -76,7 +76,7 @@ static SEM: How = How { kind: layout::SEMAPHORE, attempt: &real::SEM_TRYWAIT, bu
 /// The body of an exported name: `$hook` with the arguments of the call and, after them, the
 /// address that it returns to; or what stands in the `ENTRY` of the module of that name.
 macro_rules! export {
-    ($($name:ident $register:literal ($($argument:ident),*) $hook:expr;)*) => {$(
+    ($($name:ident $register:tt ($($argument:ident),*) $hook:expr;)*) => {$(
         pub(crate) mod $name {
             use super::*;
 
@@ -96,11 +96,20 @@ macro_rules! export {
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
             // The stack pointer still points at the return address.
+            #[cfg(target_arch = "x86_64")]
             naked_asm!(
                 concat!("mov ", $register, ", qword ptr [rsp]"),
                 "jmp qword ptr [rip + {entry}]",
                 entry = sym $name::ENTRY,
-            )
+            );
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                concat!("mov ", arch::register!($register), ", x30"),
+                "adrp x16, {entry}",
+                "ldr x16, [x16, :lo12:{entry}]",
+                "br x16",
+                entry = sym $name::ENTRY,
+            );
         }
     )*};
 }

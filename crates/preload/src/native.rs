@@ -4,11 +4,11 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
+pub(crate) use crate::arch::number::FUTEX;
 use crate::thread::Thread;
 use crate::{arch, process, real};
 use convoy_sync::{Platform, Sleep, TaskId, Wake, user_space};
 
-pub(crate) const FUTEX: usize = 202;
 const WAIT_BITSET: usize = 9;
 const WAKE: usize = 1;
 const ANY: usize = 0xffff_ffff;

@@ -68,11 +68,10 @@ pub(crate) fn may_spin() -> bool {
 
 /// Whether this thread has a priority of real time.
 pub(crate) fn is_real_time() -> bool {
-    const SCHED_GETSCHEDULER: usize = 145;
     /// FIFO, round robin and deadline.
     const REAL_TIME: [isize; 3] = [1, 2, 6];
     // SAFETY: the call takes the number of a task, 0 for the calling one.
-    REAL_TIME.contains(&unsafe { arch::call(SCHED_GETSCHEDULER, [0; 6]) })
+    REAL_TIME.contains(&unsafe { arch::call(arch::number::SCHED_GETSCHEDULER, [0; 6]) })
 }
 
 pub(crate) type Word = AdaptiveLock<Native, Looks>;
@@ -244,10 +243,9 @@ pub(crate) fn install(policy: impl Fn(&CStr) -> Option<&'static [u8]>) {
 
 /// CPUs that this process may use.
 pub(crate) fn cpus() -> u32 {
-    const SCHED_GETAFFINITY: usize = 204;
     let mut mask = [0_u64; 128];
     let place = (&raw mut mask) as usize;
     // SAFETY: the kernel writes at most as many bytes as the mask has.
-    unsafe { arch::call(SCHED_GETAFFINITY, [0, size_of_val(&mask), place, 0, 0, 0]) };
+    unsafe { arch::call(arch::number::SCHED_GETAFFINITY, [0, size_of_val(&mask), place, 0, 0, 0]) };
     mask.iter().map(|word| word.count_ones()).sum()
 }

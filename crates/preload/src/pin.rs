@@ -6,13 +6,11 @@
 
 use core::ffi::c_int;
 
+use crate::arch::number::{CAPGET, MLOCK, PRLIMIT64 as LIMITS};
 use crate::layout::FILE_WORDS;
 use crate::process::{self, READ_CALL, call};
 use crate::{guard, real};
 
-const MLOCK: usize = 149;
-const CAPGET: usize = 125;
-const LIMITS: usize = 302;
 const LIMIT_OF_LOCKED: usize = 8;
 // What mlockall(2) is asked for.
 const CURRENT: usize = 1;

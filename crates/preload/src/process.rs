@@ -35,18 +35,12 @@ static PARENT: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
 static TURN: AtomicUsize = AtomicUsize::new(0);
 /// From the thread's control block to its `rseq_cs`; the least number: it has none.
 static RSEQ: AtomicIsize = AtomicIsize::new(isize::MIN);
-// System calls of x86-64 and what they are given.
-pub(crate) const READ_CALL: usize = 0;
-const CLOSE: usize = 3;
-pub(crate) const MMAP: usize = 9;
-const MUNMAP: usize = 11;
-pub(crate) const GETPID: usize = 39;
-const FTRUNCATE: usize = 77;
-pub(crate) const GETPPID: usize = 110;
-pub(crate) const GETTID: usize = 186;
-pub(crate) const CLOCK_GETTIME: usize = 228;
-const TGKILL: usize = 234;
-pub(crate) const OPENAT: usize = 257;
+pub(crate) use crate::arch::number::{
+    CLOCK_GETTIME, GETPID, GETPPID, GETTID, MMAP, OPENAT, READ as READ_CALL,
+};
+use crate::arch::number::{CLOSE, FTRUNCATE, MUNMAP, TGKILL};
+
+// What system calls are given.
 const AT_FDCWD: usize = -100_isize as usize;
 const READ_WRITE: usize = 0o2;
 const CREATE_NEW: usize = 0o300;

@@ -9,13 +9,13 @@ use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use crate::arch::number::FUTEX;
 use crate::process::{GETTID, call};
 
 /// The mutex cannot be used any more.
 const ENOTRECOVERABLE: c_int = 131;
 /// Bits of the word that hold the owner.
 const OWNER: u32 = 0x3fff_ffff;
-const FUTEX: usize = 202;
 /// Robust mutexes use futexes that processes share.
 const WAKE: usize = 1;
 

@@ -7,6 +7,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::arch::number::{FALLOCATE, MADVISE};
 use crate::layout::*;
 use crate::process::{self, Map, call};
 use crate::{budget, guard};
@@ -17,8 +18,6 @@ const PAGE_BYTES: usize = PAGE * 8;
 /// Slots that have room before the process gives up the right to ask for more.
 const AHEAD: usize = 64;
 
-const MADVISE: usize = 28;
-const FALLOCATE: usize = 285;
 /// Has pages written to be there, or fails where a write would (Linux 5.14).
 const POPULATE_WRITE: usize = 23;
 const EINVAL: isize = -22;

@@ -6,6 +6,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
+use crate::arch::number::MREMAP as REMAP;
 use crate::layout::*;
 use crate::process::{self, GETPID, Map, call};
 use crate::real;
@@ -15,7 +16,6 @@ const COUNT: usize = 32;
 /// Number of the first one; a process uses the numbers below for its own files.
 const TURNS: usize = 1000;
 const PAGE_BYTES: usize = PAGE * 8;
-const REMAP: usize = 25;
 const MAY_MOVE: usize = 1;
 
 type First = [AtomicU64; PAGE];

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::layout::*;
 use crate::process::{self, Map};
-use crate::{code, room};
+use crate::{arch, code, room};
 
 /// What a step of a walk answers.
 const GO_ON: c_int = 0;
@@ -217,19 +217,9 @@ fn returns(file: &Map, first: Frame, mark: usize, found: &mut [Frame; C_FOREIGN]
 
 /// Whether the instruction before an address in readable code is a call.
 fn is_after_call(address: u64) -> bool {
-    const CALL: u8 = 0xe8;
-    const BY_WORD: u8 = 0xff;
-    /// The three bits of such an instruction that make it a call.
-    const KIND: u8 = 0o070;
-    const OF_CALL: u8 = 0o020;
     // By the kernel: code that a program compiles may be gone since its map was read.
     let mut word = [0];
-    if code::peek(address as usize - 8, &mut word) == 0 {
-        return false;
-    }
-    let bytes = word[0].to_le_bytes();
-    let by_word = |at: usize| bytes[at] == BY_WORD && bytes[at + 1] & KIND == OF_CALL;
-    bytes[3] == CALL || by_word(6) || by_word(5) || by_word(2)
+    code::peek(address as usize - 8, &mut word) != 0 && arch::ends_in_call(word[0].to_le_bytes())
 }
 
 extern "C" fn whole_frame(context: *mut c_void, whole: *mut c_void) -> c_int {

@@ -21,6 +21,9 @@ const SANITIZERS: [(&str, &str); 5] = [
 const FROM_OUTSIDE: &str =
     "record it from outside with --pid, or as root: the kernel sees its locks";
 
+/// The number of this machine in the header of an ELF file.
+const MACHINE: u8 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+
 /// How a record says that it holds nothing but samples of CPU time; the reason follows.
 pub const ONLY_SAMPLES: &str = "Only samples of CPU time were recorded:";
 
@@ -51,9 +54,10 @@ pub fn refusal(program: &OsStr) -> Option<String> {
     if !head.starts_with(b"\x7fELF") || head.len() < 64 {
         return None;
     }
-    if head[4] != 2 || head[18] != 62 {
+    if head[4] != 2 || head[18] != MACHINE {
         return Some(format!(
-            "{name} is a program for another kind of machine than x86-64; {FROM_OUTSIDE}"
+            "{name} is a program for another kind of machine than {}; {FROM_OUTSIDE}",
+            std::env::consts::ARCH
         ));
     }
     // The loader itself, which is started with a program.

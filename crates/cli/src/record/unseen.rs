@@ -265,7 +265,7 @@ fn without_object(processes: &[Process], is_watched: bool) -> Vec<String> {
 fn reason(why: Why) -> &'static str {
     match why {
         Why::Static => "statically linked",
-        Why::Foreign => "for another kind of machine than x86-64",
+        Why::Foreign => "for another kind of machine",
         Why::Musl => "linked to musl, and the recorder to glibc",
         Why::Sanitizer => "built with a sanitizer, which wants to be loaded first",
         Why::Rights => "more rights than the user that started it",

@@ -20,6 +20,7 @@
 #include <linux/seccomp.h>
 #include <linux/filter.h>
 #include <linux/audit.h>
+#include <sys/stat.h>
 static pthread_mutex_t mut = PTHREAD_MUTEX_INITIALIZER, mut2 = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cnd = PTHREAD_COND_INITIALIZER;
 volatile long cnt;
@@ -246,7 +247,8 @@ int main(int c, char **v)
     }
 
     IS("rawfork") {
-        int p = syscall(SYS_fork);
+        /* No other system call forks on newer machines. */
+        int p = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
         if (!p) {
             work(1);
             _exit(6);
@@ -362,10 +364,16 @@ int main(int c, char **v)
         struct sock_fprog p = { sizeof f / sizeof *f, f };
         work(2);
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+#ifdef __x86_64__
         register long flags asm("r10") = 0;
         long r;
         asm volatile("syscall" : "=a"(r) : "a"(SYS_seccomp), "D"(1), "S"(0), "d"(&p), "r"(flags)
                      : "rcx", "r11", "memory");
+#else
+        register long r asm("x0") = 1, number asm("x8") = SYS_seccomp, flags asm("x1") = 0;
+        register void *filter asm("x2") = &p;
+        asm volatile("svc 0" : "+r"(r) : "r"(number), "r"(flags), "r"(filter) : "memory");
+#endif
         if (r)
             return 77;
         work(20);

@@ -1,5 +1,4 @@
-//! Code that needs machine instructions: the thread's word, ticks, system calls that do not change
-//! `errno`, and the critical section that detects whether a thread was switched out.
+//! x86-64.
 
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
 use core::arch::{asm, global_asm};
@@ -157,17 +156,6 @@ pub(crate) unsafe fn same(numbers: *const u32, wanted: u32) -> u32 {
     found
 }
 
-/// Ticks between two looks with nothing between them.
-pub(crate) fn stamp() -> u64 {
-    /// So many that none of the others interrupts all.
-    const TRIES: usize = 64;
-    let apart = |_| {
-        let begin = ticks();
-        ticks().saturating_sub(begin)
-    };
-    (0..TRIES).map(apart).min().unwrap_or(0)
-}
-
 /// Has the lines of the cache with these places fetched; nothing waits for them.
 #[inline(always)]
 pub(crate) fn fetch<const N: usize>(places: [usize; N]) {
@@ -197,14 +185,53 @@ pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// The word at `address`.
-///
-/// # Safety
-/// It is there as long as the thread, and aligned.
-#[inline(always)]
-pub(crate) unsafe fn word(address: u64) -> &'static AtomicU64 {
-    // SAFETY: by the caller.
-    unsafe { AtomicU64::from_ptr(address as *mut u64) }
+/// Whether the last of these bytes of code are a call.
+pub(crate) fn ends_in_call(bytes: [u8; 8]) -> bool {
+    const CALL: u8 = 0xe8;
+    const BY_WORD: u8 = 0xff;
+    /// The three bits of such an instruction that make it a call.
+    const KIND: u8 = 0o070;
+    const OF_CALL: u8 = 0o020;
+    let by_word = |at: usize| bytes[at] == BY_WORD && bytes[at + 1] & KIND == OF_CALL;
+    bytes[3] == CALL || by_word(6) || by_word(5) || by_word(2)
 }
 
-const _: () = assert!(OWN_WORDS * 8 == 512, "as much as is set aside above");
+/// Words of 32 bits of a `struct stat` with mode, user and group.
+pub(crate) const STAT_WORDS: [usize; 3] = [6, 7, 8];
+/// The number of the machine in the header of an ELF file.
+pub(crate) const ELF_MACHINE: u8 = 62;
+
+/// Numbers of system calls.
+pub(crate) mod number {
+    pub(crate) const READ: usize = 0;
+    pub(crate) const CLOSE: usize = 3;
+    pub(crate) const MMAP: usize = 9;
+    pub(crate) const MUNMAP: usize = 11;
+    pub(crate) const PREAD: usize = 17;
+    pub(crate) const SCHED_YIELD: usize = 24;
+    pub(crate) const MREMAP: usize = 25;
+    pub(crate) const MADVISE: usize = 28;
+    pub(crate) const GETPID: usize = 39;
+    pub(crate) const FTRUNCATE: usize = 77;
+    pub(crate) const GETEUID: usize = 107;
+    pub(crate) const GETEGID: usize = 108;
+    pub(crate) const GETPPID: usize = 110;
+    pub(crate) const CAPGET: usize = 125;
+    pub(crate) const SCHED_GETSCHEDULER: usize = 145;
+    pub(crate) const MLOCK: usize = 149;
+    pub(crate) const PRCTL: usize = 157;
+    pub(crate) const GETTID: usize = 186;
+    pub(crate) const FGETXATTR: usize = 193;
+    pub(crate) const FUTEX: usize = 202;
+    pub(crate) const SCHED_GETAFFINITY: usize = 204;
+    pub(crate) const CLOCK_GETTIME: usize = 228;
+    pub(crate) const TGKILL: usize = 234;
+    pub(crate) const OPENAT: usize = 257;
+    pub(crate) const READLINKAT: usize = 267;
+    pub(crate) const FACCESSAT: usize = 269;
+    pub(crate) const NEWFSTAT: usize = 5;
+    pub(crate) const FALLOCATE: usize = 285;
+    pub(crate) const PRLIMIT64: usize = 302;
+    pub(crate) const PROCESS_VM_READV: usize = 310;
+    pub(crate) const SECCOMP: usize = 317;
+}

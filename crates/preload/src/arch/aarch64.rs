@@ -1,0 +1,233 @@
+//! aarch64.
+
+use core::arch::{asm, global_asm};
+use core::sync::atomic::AtomicU64;
+
+use crate::local::OWN_WORDS;
+
+// As on x86-64: words of thread-local storage by the initial-exec model.
+global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".balign 64",
+    ".globl convoy_thread",
+    ".hidden convoy_thread",
+    ".type convoy_thread,@tls_object",
+    ".size convoy_thread,512",
+    "convoy_thread: .zero 512",
+    ".popsection",
+);
+
+// As on x86-64: a restartable sequence of one instruction, with glibc's signature before the abort
+// address (`RSEQ_SIG` of rseq(2): `brk #0x45e0`).
+global_asm!(
+    ".pushsection .text.convoy_section,\"ax\",@progbits",
+    ".balign 4",
+    "convoy_section_start: nop",
+    "brk #1",
+    ".inst 0xd428bc00",
+    "convoy_section_abort: brk #1",
+    ".popsection",
+    ".pushsection .data.rel.ro.convoy_section,\"aw\",@progbits",
+    ".balign 32",
+    ".globl convoy_section",
+    ".hidden convoy_section",
+    "convoy_section: .long 0, 0",
+    ".quad convoy_section_start, 4, convoy_section_abort",
+    ".popsection",
+);
+
+/// Address of the words of this thread.
+#[inline(always)]
+fn base() -> usize {
+    let address: usize;
+    // SAFETY: computes the address of the words of this thread.
+    unsafe {
+        asm!(
+            "mrs {pointer}, tpidr_el0",
+            "adrp {address}, :gottprel:convoy_thread",
+            "ldr {address}, [{address}, :gottprel_lo12:convoy_thread]",
+            "add {address}, {address}, {pointer}",
+            pointer = out(reg) _, address = out(reg) address,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    address
+}
+
+/// The thread's word; 0 at first.
+#[inline(always)]
+pub(crate) fn thread_word() -> usize {
+    own_word::<0>() as usize
+}
+
+/// Sets it.
+#[inline]
+pub(crate) fn set_thread_word(word: usize) {
+    own()[0].store(word as u64, core::sync::atomic::Ordering::Relaxed);
+}
+
+/// One of the words of this thread, as fast as can be.
+#[inline(always)]
+pub(crate) fn own_word<const AT: usize>() -> u64 {
+    const { assert!(AT < OWN_WORDS, "a word of the thread") };
+    own()[AT].load(core::sync::atomic::Ordering::Relaxed)
+}
+
+/// The words of this thread.
+#[inline(always)]
+pub(crate) fn own() -> &'static [AtomicU64; OWN_WORDS] {
+    // SAFETY: so many words, aligned; they are there as long as the thread, which alone has them.
+    unsafe { &*(base() as *const [AtomicU64; OWN_WORDS]) }
+}
+
+/// Address of the description of the section.
+#[inline]
+pub(crate) fn section() -> u64 {
+    let address;
+    // SAFETY: computes an address.
+    unsafe {
+        asm!(
+            "adrp {0}, convoy_section",
+            "add {0}, {0}, :lo12:convoy_section",
+            out(reg) address, options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    address
+}
+
+/// Start of the thread's control block, to which glibc's `__rseq_offset` is relative.
+pub(crate) fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(pure, nomem, nostack, preserves_flags));
+    }
+    pointer
+}
+
+/// The virtual counter, which counts at 1 MHz to 1 GHz, in units of 0.5 to 1 ns: the constants of
+/// the layout are for such ticks.
+#[inline(always)]
+pub(crate) fn ticks() -> u64 {
+    /// A tick is a second over this power of two, or less.
+    const POWER: u32 = 30;
+    let (count, hertz): (u64, u64);
+    // SAFETY: both registers can be read in user mode, and Linux lets it.
+    unsafe {
+        asm!(
+            "mrs {count}, cntvct_el0",
+            "mrs {hertz}, cntfrq_el0",
+            count = out(reg) count, hertz = out(reg) hertz,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    count << POWER.saturating_sub((hertz | 1).ilog2())
+}
+
+/// Which of eight numbers are `wanted`: two bits for each.
+///
+/// # Safety
+/// They are there, on a boundary of 16 bytes, and nobody writes them meanwhile.
+#[inline(always)]
+pub(crate) unsafe fn same(numbers: *const u32, wanted: u32) -> u32 {
+    // SAFETY: by the caller.
+    let numbers = unsafe { &*numbers.cast::<[u32; 8]>() };
+    numbers.iter().rev().fold(0, |found, number| found << 2 | u32::from(*number == wanted) * 3)
+}
+
+/// Has the lines of the cache with these places fetched; nothing waits for them.
+#[inline(always)]
+pub(crate) fn fetch<const N: usize>(places: [usize; N]) {
+    for place in places {
+        // SAFETY: a hint about an address, whatever is there.
+        unsafe {
+            asm!("prfm pldl1keep, [{}]", in(reg) place, options(nostack, preserves_flags));
+        }
+    }
+}
+
+/// A system call that is no cancellation point and leaves `errno` alone.
+///
+/// # Safety
+/// The arguments are what the call demands.
+pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+    let result;
+    let [one, two, three, four, five, six] = arguments;
+    // SAFETY: by the caller.
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number, inlateout("x0") one => result,
+            in("x1") two, in("x2") three, in("x3") four, in("x4") five, in("x5") six,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Whether the last of these bytes of code are a call: `bl`, or `blr` with a register.
+pub(crate) fn ends_in_call(bytes: [u8; 8]) -> bool {
+    let [.., one, two, three, four] = bytes;
+    let instruction = u32::from_le_bytes([one, two, three, four]);
+    instruction & 0xfc00_0000 == 0x9400_0000 || instruction & 0xffff_fc1f == 0xd63f_0000
+}
+
+/// The name of the register with a parameter, by its name on x86-64.
+macro_rules! register {
+    ("rdi") => {
+        "x0"
+    };
+    ("rsi") => {
+        "x1"
+    };
+    ("rdx") => {
+        "x2"
+    };
+    ("rcx") => {
+        "x3"
+    };
+    ("r8") => {
+        "x4"
+    };
+}
+pub(crate) use register;
+
+/// Words of 32 bits of a `struct stat` with mode, user and group.
+pub(crate) const STAT_WORDS: [usize; 3] = [4, 6, 7];
+/// The number of the machine in the header of an ELF file.
+pub(crate) const ELF_MACHINE: u8 = 183;
+
+/// Numbers of system calls.
+pub(crate) mod number {
+    pub(crate) const READ: usize = 63;
+    pub(crate) const CLOSE: usize = 57;
+    pub(crate) const MMAP: usize = 222;
+    pub(crate) const MUNMAP: usize = 215;
+    pub(crate) const PREAD: usize = 67;
+    pub(crate) const SCHED_YIELD: usize = 124;
+    pub(crate) const MREMAP: usize = 216;
+    pub(crate) const MADVISE: usize = 233;
+    pub(crate) const GETPID: usize = 172;
+    pub(crate) const FTRUNCATE: usize = 46;
+    pub(crate) const GETEUID: usize = 175;
+    pub(crate) const GETEGID: usize = 177;
+    pub(crate) const GETPPID: usize = 173;
+    pub(crate) const CAPGET: usize = 90;
+    pub(crate) const SCHED_GETSCHEDULER: usize = 120;
+    pub(crate) const MLOCK: usize = 228;
+    pub(crate) const PRCTL: usize = 167;
+    pub(crate) const GETTID: usize = 178;
+    pub(crate) const FGETXATTR: usize = 10;
+    pub(crate) const FUTEX: usize = 98;
+    pub(crate) const SCHED_GETAFFINITY: usize = 123;
+    pub(crate) const CLOCK_GETTIME: usize = 113;
+    pub(crate) const TGKILL: usize = 131;
+    pub(crate) const OPENAT: usize = 56;
+    pub(crate) const READLINKAT: usize = 78;
+    pub(crate) const FACCESSAT: usize = 48;
+    pub(crate) const NEWFSTAT: usize = 80;
+    pub(crate) const FALLOCATE: usize = 47;
+    pub(crate) const PRLIMIT64: usize = 261;
+    pub(crate) const PROCESS_VM_READV: usize = 270;
+    pub(crate) const SECCOMP: usize = 277;
+}
