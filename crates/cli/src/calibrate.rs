@@ -1,6 +1,7 @@
 //! `convoy calibrate`: measures this machine, as data that the virtual one is made from.
 
 use crate::args::Common;
+use crate::experiment::apart;
 use crate::fail::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
@@ -9,6 +10,7 @@ use convoy_host::{Surroundings, clock};
 use convoy_workload::calibration::Calibration;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// `convoy calibrate`.
 #[derive(Debug, Args)]
@@ -44,27 +46,62 @@ pub(crate) fn run(args: &Calibrate) -> Result<ExitCode, Failure> {
     }
     let common = Common::plain(output.clone(), *quiet);
     output::ready(output.as_deref())?;
-    let tell = |what: &str, unit: &str, value: f64| {
-        output::message(&common, &format!("{what:<28} {value:>14.3}{unit}"));
-    };
-    let ns = |unit: &'static str, value: f64| tell(unit, " ns", value);
     let (before, children_ns) = (Surroundings::now(), clock::children_cpu_ns());
-    let text = match (what, add) {
-        (What::Machine, _) => {
-            let calibration = Calibration::embedded().map_err(Failure::environment)?;
-            let tell = |what: &str, value: f64| tell(what, "", value);
-            machine::describe(&calibration, &scratch(), tell).map_err(Failure::environment)?
-        }
-        (What::Units, None) => units::calibrate(ns).map_err(Failure::environment)?.to_toml(),
-        (What::Units, Some(path)) => {
-            let old = Calibration::load_incomplete(path).map_err(Failure::usage)?;
-            units::complete(&old, ns).map_err(Failure::environment)?.to_toml()
-        }
+    let told = Told { common: common.clone(), lines: Arc::default() };
+    let Some(text) = measured(*what, add.as_deref(), &told)? else {
+        return Err(told.interrupted());
     };
     let children_s = (clock::children_cpu_ns() - children_ns) as f64 / 1e9;
     let text = with_doubt(&common, text, before.since(children_s).sentence());
     output::result(&common, &text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Measures on a separate thread; after an interrupt returns `None` immediately.
+fn measured(what: What, add: Option<&Path>, told: &Told) -> Result<Option<String>, Failure> {
+    let told = told.clone();
+    let ns = |told: Told| move |what: &'static str, value: f64| told.tell(what, " ns", value);
+    match (what, add) {
+        (What::Machine, _) => {
+            let calibration = Calibration::embedded().map_err(Failure::environment)?;
+            let tell = move |what: &str, value: f64| told.tell(what, "", value);
+            apart(move || machine::describe(&calibration, &scratch(), tell))
+        }
+        (What::Units, None) => apart(move || units::calibrate(ns(told)).map(|all| all.to_toml())),
+        (What::Units, Some(path)) => {
+            let old = Calibration::load_incomplete(path).map_err(Failure::usage)?;
+            apart(move || units::complete(&old, ns(told)).map(|all| all.to_toml()))
+        }
+    }
+}
+
+/// The results so far: on standard error as soon as they are measured, after an interrupt on
+/// standard output.
+#[derive(Clone)]
+struct Told {
+    common: Common,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Told {
+    fn tell(&self, what: &str, unit: &str, value: f64) {
+        let line = format!("{what:<28} {value:>14.3}{unit}");
+        output::message(&self.common, &line);
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    /// Prints the results so far as comments: a file with some of the prices describes no machine,
+    /// and `--output` is left as it was. The thread that measures ends with the process, so its
+    /// files are removed here.
+    fn interrupted(&self) -> Failure {
+        for directory in [scratch(), std::env::temp_dir().join(directory_name())] {
+            let _best_effort = std::fs::remove_dir_all(directory);
+        }
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = lines.iter().fold(String::new(), |text, line| text + "# " + line + "\n");
+        let printed = output::result(&Common::plain(None, self.common.quiet), &text);
+        printed.err().unwrap_or_else(|| Failure::interrupted(lines.len()))
+    }
 }
 
 /// The file `text` below the sentence that doubts its numbers, if there is one.
@@ -77,8 +114,13 @@ fn with_doubt(common: &Common, text: String, doubt: Option<String>) -> String {
 /// A new directory for the calls that are measured: in memory where there is one, as AIM7's is.
 fn scratch() -> PathBuf {
     let memory = Path::new("/dev/shm");
-    let name = format!("convoy-calibrate-{}", std::process::id());
-    if memory.is_dir() { memory.join(name) } else { std::env::temp_dir().join(name) }
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    parent.join(directory_name())
+}
+
+/// The name that the directories of a calibration have.
+fn directory_name() -> String {
+    format!("convoy-calibrate-{}", std::process::id())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use convoy_lab::job::{JobError, Outcome};
 use convoy_lab::pool::{Answer, LOOK, News, Results, Watch};
 use std::fmt::Display;
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 /// Environment variable with the number of simulations at a time, where no flag says it.
 const THREADS: &str = "CONVOY_THREADS";
@@ -32,6 +33,8 @@ pub(crate) struct Done<T> {
     pub(crate) outcomes: Vec<Option<T>>,
     /// Whether an interrupt came.
     pub(crate) interrupted: bool,
+    /// How long the cells were run.
+    ran: Duration,
     /// Why cells have no outcome.
     pub(crate) failures: Vec<JobError>,
 }
@@ -72,6 +75,7 @@ pub(crate) fn execute<T>(
     mut keep: impl FnMut(usize, &T) -> Result<Told, Failure>,
 ) -> Result<Done<T>, Failure> {
     let interrupts = Interrupts::catch();
+    let began = Instant::now();
     let bar = output::progress(common, count as u64);
     bar.set_message(what.to_owned());
     let (mut interrupted, mut stopped) = (false, None);
@@ -101,7 +105,8 @@ pub(crate) fn execute<T>(
     if let Some(failure) = stopped {
         return Err(failure);
     }
-    let mut done = Done { outcomes: Vec::new(), interrupted, failures: Vec::new() };
+    let (outcomes, failures, ran) = (Vec::new(), Vec::new(), began.elapsed());
+    let mut done = Done { outcomes, interrupted, ran, failures };
     for result in results {
         match result {
             Some(Ok(outcome)) => done.outcomes.push(Some(outcome)),
@@ -153,5 +158,16 @@ pub(super) fn incomplete(done: &Done<Outcome>) -> Result<(), Failure> {
         let count = done.failures.len();
         return Err(Failure::environment(format!("{count} cells failed; the first: {error}")));
     }
-    if done.interrupted { Err(Failure::interrupted(finished)) } else { Ok(()) }
+    if !done.interrupted {
+        return Ok(());
+    }
+    if finished > 0 {
+        return Err(Failure::interrupted(finished));
+    }
+    let (count, ran) = (done.outcomes.len(), done.ran.as_secs_f64());
+    let cells =
+        if count == 1 { "the only cell".to_owned() } else { format!("any of {count} cells") };
+    Err(Failure::environment(format!(
+        "interrupted after {ran:.1} s, before {cells} had finished; start it again"
+    )))
 }

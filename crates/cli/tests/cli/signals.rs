@@ -53,6 +53,22 @@ fn an_interrupt_ends_a_check_and_a_lock_experiment_in_order() {
 }
 
 #[test]
+fn an_interrupt_ends_a_calibration_with_the_prices_so_far() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut child = start(&["calibrate", "machine", "--quiet"]);
+        wait_until(&mut child, catches_interrupts);
+        let id = child.id();
+        let output = interrupt(child, signal);
+        assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stdout(&output));
+        assert!(stderr(&output).starts_with("convoy: interrupted"), "{}", stderr(&output));
+        assert!(stdout(&output).lines().all(|line| line.starts_with("# ")), "{}", stdout(&output));
+        for parent in ["/dev/shm".into(), std::env::temp_dir()] {
+            assert!(!parent.join(format!("convoy-calibrate-{id}")).exists());
+        }
+    }
+}
+
+#[test]
 fn an_interrupt_before_the_first_point_is_one_sentence() {
     let kernel = ["--kernel", "2.6.26-rc1", "--users", "2000"];
     let explain = [&["explain", "semaphore-2008"], &kernel[..]].concat();
