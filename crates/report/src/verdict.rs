@@ -161,6 +161,8 @@ pub(crate) struct LockCell {
     /// Critical sections relative to the baseline; `None` without a baseline, and for the baseline
     /// itself.
     pub(crate) ratio: Option<f64>,
+    /// Whether the interval of the ratio contains 1; one round has no interval.
+    pub(crate) unsure: bool,
     /// Threads without a section in the window.
     pub(crate) starved: Option<f64>,
 }
@@ -179,7 +181,11 @@ impl LockCell {
 /// Lock loops: the largest difference from the baseline with its starved threads, and locks that
 /// starve more threads; `None` without loops.
 pub(crate) fn locks(cells: &[LockCell], baseline: &str) -> Option<String> {
-    let far = |cell: &&LockCell| cell.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+    // Any ratio that is shown counts more than one that is not.
+    let far = |cell: &&LockCell| match cell.ratio {
+        Some(_) if cell.unsure => f64::MIN_POSITIVE,
+        ratio => ratio.map_or(0.0, |ratio| ratio.ln().abs()),
+    };
     let main = cells.iter().max_by(|a, b| far(a).total_cmp(&far(b)))?;
     let speed = match main.ratio {
         None => format!("does {} sections a second", fixed(main.per_s, 0)),
@@ -192,10 +198,15 @@ pub(crate) fn locks(cells: &[LockCell], baseline: &str) -> Option<String> {
         }
     };
     let both = [Some(speed), main.starves()].into_iter().flatten().collect::<Vec<_>>();
-    let sentence = format!("{} {}{}", main.lock, both.join(" and "), main.place());
+    let sentence = if main.unsure {
+        format!("no lock is shown to be faster or slower than {baseline}")
+    } else {
+        format!("{} {}{}", main.lock, both.join(" and "), main.place())
+    };
     let share = |cell: &LockCell| cell.starved.unwrap_or(0.0) / f64::from(cell.threads.max(1));
     let worst = cells.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
-    let worse = worst.starves().filter(|_| share(worst) > share(main));
+    let said = if main.unsure { 0.0 } else { share(main) };
+    let worse = worst.starves().filter(|_| share(worst) > said);
     let worse = worse.map(|starves| format!("; {} {starves}{}", worst.lock, worst.place()));
     Some(sentence + &worse.unwrap_or_default())
 }
@@ -262,6 +273,7 @@ mod tests {
             threads: 2000,
             per_s: 1e5,
             ratio,
+            unsure: false,
             starved,
         };
         let base = cell("handoff", None, Some(0.0));
@@ -276,6 +288,15 @@ mod tests {
         assert_eq!(
             two,
             "mutex does 75.0 % fewer sections than handoff; ticket starves 5 of 2000 threads"
+        );
+        let unsure = |lock, ratio, starved| LockCell { unsure: true, ..cell(lock, ratio, starved) };
+        assert_eq!(
+            of(&[unsure("mutex", Some(9.0), None), cell("ticket", Some(1.1), None)]),
+            "ticket is 1.10 times as fast as handoff"
+        );
+        assert_eq!(
+            of(&[unsure("mutex", Some(9.0), Some(5.0))]),
+            "no lock is shown to be faster or slower than handoff; mutex starves 5 of 2000 threads"
         );
         let placed = LockCell { place: "threads 2000".to_owned(), ..base.clone() };
         assert_eq!(

@@ -285,6 +285,8 @@ fn lock_cells(results: Results) -> Vec<LockCell> {
             threads: job.threads(),
             per_s: mean("acquisitions_per_s")?,
             ratio: ratio.map(|ratio| ratio.mean),
+            unsure: ratio
+                .is_some_and(|r| r.lo.is_finite() && r.lo < r.hi && r.lo <= 1.0 && r.hi >= 1.0),
             starved: mean("starved_threads"),
         })
     };
