@@ -20,15 +20,24 @@ pub(crate) fn limit(behaviour: &Behaviour, (process, locks): (&Process, &[&Lock]
     };
     let most = locks.iter().max_by(|a, b| a.wait_s().total_cmp(&b.wait_s()));
     if let Some(lock) = most.filter(|_| wait_s > WEIGHT * time_s) {
+        let waited = 100.0 * (lock.wait_s() / time_s).min(1.0);
+        if holds(behaviour, locks, lock).is_some_and(|(_, is_shared)| is_shared) {
+            return format!(
+                "Threads spent {waited:.0} % of their time waiting for `{}`{}. Readers hold it \
+                 together, so only the rows below show whether it limits the program.",
+                lock.name,
+                of(lock)
+            );
+        }
         let rate = rate(behaviour, locks, lock);
         let allows = rate.filter(|rate| rate.is_finite()).map(|rate| {
             format!(" Held as long as it was, it allows at most {rate:.0} acquisitions per second.")
         });
         return format!(
-            "`{}`{} limits the program: threads spent {:.0} % of their time waiting for it.{}",
+            "`{}`{} limits the program: threads spent {waited:.0} % of their time waiting for \
+             it.{}",
             lock.name,
             of(lock),
-            100.0 * (lock.wait_s() / time_s).min(1.0),
             allows.unwrap_or_default()
         );
     }
@@ -70,16 +79,22 @@ fn share(locks: &[&Lock], lock: &Lock) -> f64 {
 /// Returns how many acquisitions per second the locks of a name allow in all, held as long as they
 /// were; `None` for a lock with overlapping or untimed holds.
 fn rate(behaviour: &Behaviour, locks: &[&Lock], lock: &Lock) -> Option<f64> {
-    let index = locks.iter().position(|one| std::ptr::eq(*one, lock))?;
-    let (ns, is_shared) = behaviour.held_ns(index);
+    let (ns, is_shared) = holds(behaviour, locks, lock)?;
     (ns > 0.0 && !is_shared).then(|| lock.instances.max(1) as f64 * 1e9 / ns)
+}
+
+/// Returns how long an acquisition holds the locks of a name, nanoseconds, and whether holds
+/// overlap.
+fn holds(behaviour: &Behaviour, locks: &[&Lock], lock: &Lock) -> Option<(f64, bool)> {
+    let index = locks.iter().position(|one| std::ptr::eq(*one, lock))?;
+    Some(behaviour.held_ns(index))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use convoy_record::{Site, Times};
-    use convoy_runs::replay::{Section, Span, Spread};
+    use convoy_runs::replay::{Mode, Section, Span, Spread};
 
     fn lock(name: &str, wait_s: f64) -> Lock {
         let wait = Times { count: 10, total_s: wait_s, ..Times::default() };
@@ -136,5 +151,17 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("at most 1000000 acquisitions per second"), "{text}");
+    }
+
+    /// A program whose readers scaled was said to be limited by the lock that its writer waits for.
+    #[test]
+    fn a_lock_that_readers_hold_together_limits_nothing_by_its_waits_alone() {
+        let section = Section { count: 1000, threads: 2, mode: Mode::Read, ..Section::default() };
+        let behaviour =
+            Behaviour { sections: vec![section], threads: 2, cpus: 2, ..Behaviour::default() };
+        let process = Process { seconds: 1.0, ..Process::default() };
+        let text = limit(&behaviour, (&process, &[&lock("graph", 0.5)]));
+        assert!(text.starts_with("Threads spent 25 % of their time waiting for `graph`"), "{text}");
+        assert!(!text.contains("limits the program:"), "{text}");
     }
 }

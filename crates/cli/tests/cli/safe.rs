@@ -138,11 +138,19 @@ fn a_small_place_ends_the_recording_and_not_the_program() {
         let Some(mut shell) = in_namespace(&script) else { return };
         let output = shell.output().expect("it starts");
         assert_eq!((code(&output), stdout(&output).as_str()), (Some(0), "10000\n"), "{output:?}");
-        // Times of waits, of which there are more on a busy machine, may find no room in either.
-        assert_eq!(stderr(&output).contains("acquisitions"), lost, "{output:?}");
-        assert!(!stderr(&output).contains("768 locks"), "it is room that is missing: {output:?}");
+        let messages = stderr(&output);
+        assert!(!messages.contains("768 locks"), "it is room that is missing: {output:?}");
         let count = acquisitions(&read(&file));
-        assert!(if lost { count < 10_000 } else { count == 10_000 }, "{count}");
+        if lost {
+            assert!(messages.contains("acquisitions") && count < 10_000, "{count}: {messages}");
+            continue;
+        }
+        // On a busy machine there are more waits, which take room for their times, so that some
+        // acquisitions find none: they are counted as missing.
+        let missing = messages.split(" acquisitions were not counted").next().unwrap_or_default();
+        let missing = missing.rsplit(' ').next().and_then(|number| number.parse().ok());
+        assert_eq!(count + missing.unwrap_or(0), 10_000, "{messages}");
+        assert!(count > 9_000, "{messages}");
     }
     let script = format!(
         "mount -t tmpfs -o size=64m none /dev/shm && {convoy} record --kernel off --buffer \
