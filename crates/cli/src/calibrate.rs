@@ -90,9 +90,9 @@ impl Told {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
-    /// Prints the results so far as comments: a file with some of the prices describes no machine,
-    /// and `--output` is left as it was. The thread that measures ends with the process, so its
-    /// files are removed here.
+    /// Prints the results so far as comments, since a file with some of the prices describes no
+    /// machine, and leaves `--output` unchanged. The thread that measures ends with the process, so
+    /// its files are removed here.
     fn interrupted(&self) -> Failure {
         for directory in [scratch(), std::env::temp_dir().join(directory_name())] {
             let _best_effort = std::fs::remove_dir_all(directory);

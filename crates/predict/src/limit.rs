@@ -153,7 +153,8 @@ mod tests {
         assert!(text.contains("at most 1000000 acquisitions per second"), "{text}");
     }
 
-    /// A program whose readers scaled was said to be limited by the lock that its writer waits for.
+    /// The lock for which the writer of a program waits was named as its limit, though readers
+    /// scaled.
     #[test]
     fn a_lock_that_readers_hold_together_limits_nothing_by_its_waits_alone() {
         let section = Section { count: 1000, threads: 2, mode: Mode::Read, ..Section::default() };

@@ -1,5 +1,6 @@
-//! Variables by which the service manager names the process that they are for: the recorder pads
-//! its own number there, and the program that it started puts in its own.
+//! The variables `LISTEN_PID` and `WATCHDOG_PID` of a unit: a program ignores its sockets unless
+//! they contain its process ID. The recorder pads its own ID there, and the program that it starts
+//! replaces it before `main`.
 
 use crate::around::{Environment, entries};
 use crate::layout::{UNIT_PAD, UNIT_VARIABLES};

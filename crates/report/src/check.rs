@@ -166,8 +166,9 @@ impl CheckReport {
             let other = if findings.is_empty() { "" } else { "other " };
             let locks = if exhaustive + partly == 1 { "lock" } else { "locks" };
             let all = exhaustive + partly;
+            let preemptions = if bound == Some(1) { "preemption" } else { "preemptions" };
             let far = bound.filter(|_| partly > 0).map_or(String::new(), |bound| {
-                format!(", in every interleaving of at most {bound} preemptions")
+                format!(", in every interleaving of at most {bound} {preemptions}")
             });
             findings.push(format!(
                 "no violation in {all} {other}{locks}, {exhaustive} searched exhaustively and \

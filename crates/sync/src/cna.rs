@@ -89,7 +89,7 @@ unsafe impl<P: Platform> Sync for CnaLock<P> where P::AtomicU32: Sync {}
 // SAFETY: what can be moved has no waiters, so `aside` is empty.
 unsafe impl<P: Platform> Send for CnaLock<P> where P::AtomicU32: Send {}
 
-/// A waiter; a line of its own.
+/// A waiter, on a separate cache line.
 #[repr(C, align(64))]
 struct Node<P: Platform> {
     /// Whether it is the head.

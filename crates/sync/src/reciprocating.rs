@@ -1,9 +1,9 @@
 //! [`ReciprocatingLock`]: a spinlock whose waiters push themselves on a stack, and are served a
 //! stack at a time.
 //!
-//! Use it as [`QueuedLock`](crate::QueuedLock), where many CPUs wait: each waiter spins on a line
-//! of its own, an arrival is one exchange, and a release writes one line. Not where waiters must be
-//! served in order of arrival, and not where a waiter may lose its CPU: those behind it wait for
+//! Use it as [`QueuedLock`](crate::QueuedLock), where many CPUs wait: each waiter spins on a
+//! separate line, an arrival is one exchange, and a release writes one line. Not where waiters must
+//! be served in order of arrival, and not where a waiter may lose its CPU: those behind it wait for
 //! its next turn on one.
 //!
 //! ## States

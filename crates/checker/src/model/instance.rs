@@ -9,7 +9,7 @@ struct Held<T> {
     body: fn(&T, usize),
 }
 
-/// The body of each task. It has no variables of its own, so it takes no memory on the heap.
+/// The body of each task. It captures no variables, so it needs no memory on the heap.
 fn body<T>() {
     let (start, task) = with(|execution| (execution.object(), execution.current()))
         .expect("a task runs in an execution");

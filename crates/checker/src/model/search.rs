@@ -37,7 +37,7 @@ struct Course {
 struct Met {
     /// Except for what begins with these.
     asleep: Asleep,
-    /// Within the bound that so many preemptions left.
+    /// Number of preemptions with which these choices are within the bound.
     used: u32,
 }
 
@@ -64,7 +64,7 @@ impl Search {
         on.is_some_and(|on| choice != on && choices.contains(&on))
     }
 
-    /// Puts the default choice first and takes away what is beyond the bound.
+    /// Puts the default choice first and removes the choices beyond the bound.
     fn admissible(
         &mut self,
         mut awake: Vec<Choice>,
@@ -175,7 +175,7 @@ impl Search {
     }
 }
 
-/// Executions of a search, up to one that has to begin anew.
+/// Executions of a search, up to one that must start from the beginning.
 struct Walk<'a> {
     search: &'a mut Search,
     scenario: &'a Scenario,

@@ -44,7 +44,7 @@ pub(super) fn word(address: usize) -> u64 {
     unsafe { ptr::read_volatile(ptr::with_exposed_provenance::<u64>(address)) }
 }
 
-/// Words that were copied and are not looked at.
+/// Copied words, which may be uninitialised.
 pub(super) type Words = Vec<MaybeUninit<u64>>;
 
 /// Appends the `count` words from `address` on to `words`.
@@ -52,7 +52,7 @@ pub(super) fn copy_from(address: usize, count: usize, words: &mut Words) {
     words.reserve(count);
     let from = ptr::with_exposed_provenance(address);
     let to = words.spare_capacity_mut().as_mut_ptr().cast();
-    // SAFETY: as above; the place was reserved, and a copy does not look at what it copies.
+    // SAFETY: as above; the memory was reserved, and a copy may include uninitialised words.
     unsafe { ptr::copy_nonoverlapping::<MaybeUninit<u64>>(from, to, count) };
     // SAFETY: these words were just copied.
     unsafe { words.set_len(words.len() + count) };
@@ -125,7 +125,7 @@ thread_local! {
 pub(in crate::model) fn put<T: 'static>(object: T) -> *mut T {
     let layout = Layout::new::<T>();
     assert!(layout.size() <= BYTES && layout.align() <= ALIGNMENT, "the object is too large");
-    // One that was never executed.
+    // The remains of an instance that was never executed.
     drop(take());
     let start = PLACE.with(|place| place.0);
     // SAFETY: the place is large enough, aligned, and empty: an execution drops its object.

@@ -79,7 +79,7 @@ impl Default for Pool {
     }
 }
 
-/// Stacks for so many tasks, the lowest first: each task has the same one in each execution.
+/// Returns stacks for `count` tasks, the lowest first: a task has the same one in each execution.
 fn stacks(count: usize) -> Vec<DefaultStack> {
     let new = || DefaultStack::new(STACK).expect("memory for a stack of 128 KiB");
     STACKS.with(|stacks| {

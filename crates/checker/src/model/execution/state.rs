@@ -3,8 +3,8 @@
 //! A suspended task is its stack, and the tasks of [`Instance::of`] share nothing but the stacks
 //! and one object. So the state is the memory of both, and what the execution itself knows of its
 //! tasks. Words that nothing reads any more make two states of one, which costs executions and
-//! hides none; what a task has left below its stack is cleared after each step, since the frames of
-//! its next calls would keep it.
+//! hides none. The memory below the stack of a task is cleared after each step, since the frames of
+//! its next calls would keep its contents.
 //!
 //! Stacks, object and tasks have the same addresses in all executions of a search, and the
 //! operations of the checker leave nothing on the stacks. So equal states are equal bytes, wherever
