@@ -3,20 +3,20 @@
 
 mod mutex;
 mod rwlock;
+mod word;
 
 use self::mutex::{AsleepBehindSpinner, SilentWaiter};
 use self::rwlock::{BlindThief, LateReader};
-use crate::check::Subject;
+use self::word::{WRITER, Word, sleep};
 use crate::model::Model;
+use crate::subject::Subject;
 use convoy_mm::{self as mm, Bulk, HoldAll};
 use convoy_sync::rcu::Steps;
 use convoy_sync::{
-    AdaptiveLock, AtMost, Atomic, Cancel, Lock, Platform, Promise, RawLock, Sleep, WaitError, Wake,
+    AdaptiveLock, AtMost, Atomic, Cancel, Lock, Platform, Promise, RawLock, WaitError,
     kernel::Mutex,
 };
 use std::sync::atomic::Ordering::SeqCst;
-
-type Word = <Model as Platform>::AtomicU32;
 
 /// Everything that is broken on purpose.
 pub(crate) fn subjects() -> Vec<Subject> {
@@ -293,21 +293,6 @@ fn take(count: &Word) -> bool {
     false
 }
 
-/// Sleeps while `word` holds `value`, in a wait that `cancel` may end.
-fn sleep(word: &Word, value: u32, cancel: Option<Cancel>) -> Result<(), WaitError> {
-    let (sleep, deadline) = match cancel {
-        None => (Sleep::Uninterruptible, None),
-        Some(Cancel::Signal) => (Sleep::Interruptible, None),
-        Some(Cancel::Kill) => (Sleep::Killable, None),
-        Some(Cancel::After(timeout)) => (Sleep::Uninterruptible, Some(timeout)),
-    };
-    match Model::wait(word, value, sleep, deadline) {
-        Wake::Woken => Ok(()),
-        Wake::Interrupted => Err(WaitError::Interrupted),
-        Wake::TimedOut => Err(WaitError::TimedOut),
-    }
-}
-
 /// A semaphore that counts its waiter too late: a release may find no waiter just before the waiter
 /// sleeps.
 struct LostWakeup {
@@ -383,8 +368,6 @@ impl<const LOSES: bool, const DEAF: bool> Lock for Cancelled<LOSES, DEAF> {
         Model::wake(&raw const self.0, usize::MAX);
     }
 }
-
-const WRITER: u32 = 1 << 31;
 
 /// A reader/writer spinlock with a writer that checks for readers first and excludes them
 /// afterwards.

@@ -1,6 +1,6 @@
 //! Reader/writer locks that are broken on purpose, in addition to those in the parent module.
 
-use super::{WRITER, Word, sleep};
+use super::word::{WRITER, Word, sleep};
 use crate::model::Model;
 use convoy_sync::{Atomic, Lock, Platform};
 use std::sync::atomic::Ordering::SeqCst;

@@ -5,6 +5,7 @@ pub(super) mod place;
 mod questions;
 pub(super) mod run;
 pub(super) mod saved;
+mod stack;
 mod state;
 
 use super::footprint::Footprint;
@@ -16,9 +17,6 @@ use core::cell::{Cell, RefCell};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 use place::Placed;
-
-/// Bytes of a task's stack: formatting a panic message needs the most.
-const STACK: usize = 128 << 10;
 
 type Routine = Coroutine<(), (), (), DefaultStack>;
 
@@ -87,7 +85,7 @@ thread_local! {
 #[inline(always)]
 pub(super) fn with<R>(action: impl FnOnce(&Execution) -> R) -> Option<R> {
     let result = within(action);
-    state::clear_below();
+    stack::clear_below();
     result
 }
 
@@ -161,7 +159,7 @@ impl Execution {
         task.next.set(next);
         let yielder = task.yielder.get().expect("a running task has set its yielder");
         // SAFETY: the yielder lives as long as the coroutine's body, which is running.
-        state::suspend(unsafe { &*yielder }, &task.frame);
+        stack::suspend(unsafe { &*yielder }, &task.frame);
     }
 
     /// Blocks the running task until `ready` holds, then goes on as its next step.

@@ -2,8 +2,8 @@
 
 use super::place;
 use super::saved::Saved;
-use super::state;
-use super::{EXECUTION, Execution, Routine, STACK, Status, Task, with};
+use super::stack::{self, STACK};
+use super::{EXECUTION, Execution, Routine, Status, Task, with};
 use crate::model::footprint::Footprint;
 use crate::model::scenario::{Body, End, Failure, Property, Scenario, Verdict};
 use crate::model::schedule::Choice;
@@ -113,7 +113,7 @@ pub(in crate::model) fn run(
     let stacks = stacks(instance.tasks.len());
     for ((task, body), stack) in instance.tasks.into_iter().enumerate().zip(stacks) {
         let range = (stack.limit().get(), stack.base().get());
-        Task::clear(range);
+        stack::clear_used(range);
         tasks.push(Task::new(range));
         routines.push(Some(routine(task, body, stack)));
     }
@@ -126,7 +126,7 @@ pub(in crate::model) fn run(
         asked: Cell::new(false),
         hurries: Cell::new(false),
         placed: place::take(),
-        below: state::below(),
+        below: stack::below(),
         log: narrate.then(RefCell::default),
     };
     EXECUTION.set(&raw const execution);

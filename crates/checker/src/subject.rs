@@ -1,0 +1,315 @@
+//! A subject of `convoy check`: its scenarios, the search for a violation in each of them, and the
+//! replay of one order.
+
+use crate::model::{
+    Budget, Failure, Model, Property, Report, Scenario, Schedule, ScheduleError, Violation,
+    explore, explore_states,
+};
+use crate::rcu::{RCU_SHAPES, rcu_scenario};
+use crate::script::script;
+use crate::shapes::SHAPES;
+use crate::starvation::passes;
+use crate::visits::{READERS, WRITERS, together, visits};
+use crate::zone::{ZONE_SHAPES, zone_scenario};
+use convoy_mm::{self as mm, Bulk};
+use convoy_sync::rcu::Steps;
+use convoy_sync::{Lock, Promise, TicketLock};
+
+/// The word for everything that ships.
+const ALL: &str = "all";
+/// The word for everything that is broken on purpose.
+const BUSTED: &str = "busted";
+
+/// Something that can be checked.
+#[derive(Clone, Copy)]
+pub struct Subject {
+    /// Its name: on the command line, and the first part of a schedule's scenario.
+    pub name: &'static str,
+    /// What it is a kind of.
+    pub family: &'static str,
+    /// One sentence.
+    pub about: &'static str,
+    /// What it promises beside what all do.
+    pub promises: &'static [Promise],
+    /// It is broken on purpose: a checker that does not catch it proves nothing about the others.
+    pub busted: bool,
+    /// Whether all its memory lies in the lock, so that states can be remembered.
+    is_one_object: bool,
+    scenarios: fn(&Subject) -> Vec<Case>,
+}
+
+/// A scenario and what it looks at.
+struct Case {
+    shape: &'static str,
+    about: &'static str,
+    scenario: Scenario,
+}
+
+/// What was found about one subject in one scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The subject's family.
+    pub family: &'static str,
+    /// The subject.
+    pub name: &'static str,
+    /// The scenario.
+    pub scenario: &'static str,
+    /// What it looks at, in words.
+    pub about: &'static str,
+    /// What it checks.
+    pub checks: Vec<Property>,
+    /// What an order violates.
+    pub violated: Option<Property>,
+    /// The order that does, as the string that replays it.
+    pub schedule: Option<String>,
+    /// Executions made.
+    pub explored: u64,
+    /// Whether these were all there are.
+    pub exhaustive: bool,
+    /// The largest number of preemptions up to which all orders were executed.
+    pub preemptions: Option<u32>,
+    /// How far the search of everything came, 0 to 1; see [`Report::share`].
+    pub share: f64,
+    /// The violating order, one line for each step, and what was seen at its end.
+    pub narrative: Vec<String>,
+}
+
+/// Why nothing was checked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CheckError {
+    /// Nothing of that name.
+    #[error(
+        "there is no lock `{0}` to check; name a lock or a family of `convoy check --list`, `all`, \
+         or `busted` for those that are broken on purpose"
+    )]
+    Name(String),
+    /// The schedule names no scenario of ours.
+    #[error(
+        "there is no scenario `{0}`; a schedule names one as <lock>/<scenario>: copy one that a \
+         check of this version printed"
+    )]
+    Scenario(String),
+    /// The schedule cannot be read or does not fit.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+}
+
+/// An order in which a lock breaks a promise.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name} violates {}:\n{}\nThis order again: Subject::replay(\"{schedule}\")",
+    .property.name(),
+    .steps.join("\n")
+)]
+pub struct Broken {
+    /// The lock.
+    pub name: &'static str,
+    /// What it promised.
+    pub property: Property,
+    /// The order, one line for each step, and what was seen at its end.
+    pub steps: Vec<String>,
+    /// The order, as the string that replays it.
+    pub schedule: String,
+}
+
+/// What a replayed order did.
+#[derive(Clone)]
+pub struct Replay {
+    /// What was checked.
+    pub subject: Subject,
+    /// One line for each step.
+    pub steps: Vec<String>,
+    /// The property that the order violates, if it does, and what was seen.
+    pub violation: Option<Failure>,
+}
+
+impl Subject {
+    /// A lock of yours: `name` is what its schedules begin with, without `/` and `:`.
+    pub fn of<T: Lock>(name: &'static str, promises: &'static [Promise]) -> Self {
+        let about = "A lock from elsewhere.";
+        let scenarios = lock::<T>;
+        let (family, busted, is_one_object) = ("lock", false, false);
+        Self { name, family, about, promises, busted, is_one_object, scenarios }
+    }
+
+    /// The lock of yours has nothing elsewhere on the heap and in no `static`: all its memory lies
+    /// in itself and in the stacks of its callers. Then each state is explored once, however many
+    /// orders lead to it.
+    #[must_use]
+    pub fn is_one_object(self) -> Self {
+        Self { is_one_object: true, ..self }
+    }
+
+    /// The same, but orders are followed beyond states that were met before. That takes longer; how
+    /// many orders are executed then does not depend on how the lock was compiled.
+    #[must_use]
+    pub fn in_every_order(self) -> Self {
+        Self { is_one_object: false, ..self }
+    }
+
+    /// Whether no order is followed beyond a state that was met before.
+    pub fn remembers_states(&self) -> bool {
+        self.is_one_object
+    }
+
+    /// A lock that ships.
+    pub(crate) fn shipped<T: Lock>(
+        name: &'static str,
+        family: &'static str,
+        promises: &'static [Promise],
+        about: &'static str,
+    ) -> Self {
+        let (busted, is_one_object, scenarios) = (false, true, lock::<T>);
+        Self { name, family, about, promises, busted, is_one_object, scenarios }
+    }
+
+    /// A lock that is broken on purpose.
+    pub(crate) fn busted<T: Lock>(
+        name: &'static str,
+        family: &'static str,
+        promises: &'static [Promise],
+        about: &'static str,
+    ) -> Self {
+        Self { busted: true, ..Self::shipped::<T>(name, family, promises, about) }
+    }
+
+    /// A policy of the zone lock, or a zone, that is.
+    pub(crate) fn busted_zone<B, R>(name: &'static str, about: &'static str) -> Self
+    where
+        B: Bulk<Model, TicketLock<Model>> + Copy + Default,
+        R: mm::Steps,
+    {
+        Self { busted: true, ..zone_subject::<B, R>(name, about) }
+    }
+
+    /// RCU that is.
+    pub(crate) fn busted_rcu<S: Steps>(name: &'static str, about: &'static str) -> Self {
+        Self { busted: true, ..rcu_subject::<S>(name, about) }
+    }
+
+    /// Whether `word` names it: its name, its family, `all` or `busted`.
+    pub fn is(&self, word: &str) -> bool {
+        self.name == word
+            || (if self.busted { word == BUSTED } else { word == ALL || self.family == word })
+    }
+
+    /// Searches each scenario for a violation, each within `budget`.
+    pub fn check(&self, budget: Budget) -> Vec<Row> {
+        let cases = (self.scenarios)(self);
+        let search = if self.is_one_object { explore_states } else { explore };
+        cases.iter().map(|case| self.row(case, search(&case.scenario, budget))).collect()
+    }
+
+    /// [`Self::check`], for tests of a lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Broken`] has the first order found in which the lock breaks a promise.
+    pub fn sound(&self, budget: Budget) -> Result<Vec<Row>, Broken> {
+        let rows = self.check(budget);
+        match rows.iter().find_map(|row| row.violated.zip(row.schedule.clone()).zip(Some(row))) {
+            None => Ok(rows),
+            Some(((property, schedule), row)) => {
+                Err(Broken { name: self.name, property, steps: row.narrative.clone(), schedule })
+            }
+        }
+    }
+
+    /// Executes the order of a schedule string of this subject once.
+    ///
+    /// # Errors
+    ///
+    /// When the string cannot be read, names no scenario of this subject, or does not fit it.
+    pub fn replay(&self, schedule: &str) -> Result<Replay, CheckError> {
+        let schedule: Schedule = schedule.parse()?;
+        let unknown = || CheckError::Scenario(schedule.scenario.clone());
+        let (name, shape) = schedule.scenario.split_once('/').ok_or_else(unknown)?;
+        let cases = (self.scenarios)(self);
+        let case = cases.iter().find(|case| name == self.name && case.shape == shape);
+        let case = case.ok_or_else(unknown)?;
+        let (steps, violation) = crate::model::replay(&case.scenario, &schedule)?;
+        Ok(Replay { subject: *self, steps, violation })
+    }
+
+    fn row(&self, case: &Case, report: Report) -> Row {
+        let Report { explored, complete: exhaustive, preemptions, share, violation } = report;
+        let mut row = Row {
+            family: self.family,
+            name: self.name,
+            scenario: case.shape,
+            about: case.about,
+            checks: case.scenario.checks.clone(),
+            violated: None,
+            schedule: None,
+            explored,
+            exhaustive,
+            preemptions,
+            share,
+            narrative: Vec::new(),
+        };
+        if let Some(Violation { property, text, schedule, narrative }) = violation {
+            row.violated = Some(property);
+            row.schedule = Some(schedule.to_string());
+            row.narrative = narrative;
+            row.narrative.push(text);
+        }
+        row
+    }
+}
+
+fn lock<T: Lock>(subject: &Subject) -> Vec<Case> {
+    let Subject { name, family, promises, .. } = *subject;
+    let case = |shape, about, scenario| Case { shape, about, scenario };
+    let visit = |shape, about, who| {
+        case(shape, about, visits::<T>(format!("{name}/{shape}"), family, who, promises))
+    };
+    let mut all = vec![visit("turns", "three tasks take turns", WRITERS)];
+    if promises.contains(&Promise::Shared) {
+        all.push(visit("readers", "two readers among the tasks", READERS));
+        let scenario = together::<T>(format!("{name}/together"), family);
+        all.push(case("together", "readers that wait for each other inside", scenario));
+    }
+    if promises.contains(&Promise::Bounded) {
+        let hogs = |shape, about, hogs| {
+            case(shape, about, passes::<T>(format!("{name}/{shape}"), family, hogs))
+        };
+        all.push(hogs("hog", "an owner that takes it again at once", 1));
+        all.push(hogs("two-hogs", "two owners that take it again at once", 2));
+    }
+    let played = SHAPES.iter().filter(|shape| shape.suits(promises)).map(|shape| {
+        let scenario = script::<T>(format!("{name}/{}", shape.name), family, shape);
+        case(shape.name, shape.about, scenario)
+    });
+    all.extend(played);
+    all
+}
+
+/// A policy of the zone lock, or a zone.
+pub(crate) fn zone_subject<B, R>(name: &'static str, about: &'static str) -> Subject
+where
+    B: Bulk<Model, TicketLock<Model>> + Copy + Default,
+    R: mm::Steps,
+{
+    let scenarios = |subject: &Subject| {
+        let case = |shape| {
+            let scenario = zone_scenario::<B, R>(subject.name, B::default(), shape);
+            Case { shape: shape.name, about: shape.about, scenario }
+        };
+        ZONE_SHAPES.iter().map(case).collect()
+    };
+    let (family, busted, is_one_object) = ("zone", false, false);
+    Subject { name, family, about, promises: &[], busted, is_one_object, scenarios }
+}
+
+/// RCU with these steps.
+pub(crate) fn rcu_subject<S: Steps>(name: &'static str, about: &'static str) -> Subject {
+    let scenarios = |subject: &Subject| {
+        let case = |shape| {
+            let scenario = rcu_scenario::<S>(subject.name, shape);
+            Case { shape: shape.name, about: shape.about, scenario }
+        };
+        RCU_SHAPES.iter().map(case).collect()
+    };
+    let (family, busted, is_one_object) = ("rcu", false, false);
+    Subject { name, family, about, promises: &[], busted, is_one_object, scenarios }
+}
