@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::behaviour::{busiest, is_alone};
 use crate::choice::{PREFER_WRITERS, SIGNAL};
-use crate::mix::{Part, in_place};
+use crate::mix::in_place;
+use crate::row::Part;
 use crate::{Choice, FAIR, HANDOFF, Prediction, Row, SLEEP, SPIN};
 
 /// What to do about the locks of a recorded program.

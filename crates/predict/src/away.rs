@@ -7,7 +7,7 @@
 use convoy_record::{Lock, Process, Program, Times};
 use convoy_runs::replay::{Span, Spread};
 
-use crate::doubt::others_cpus;
+use crate::others::{others_cpus, others_per_s};
 
 /// CPU use by all programs, of the CPUs there were, below which an absence from the CPU was sleep.
 const BUSY: f64 = 0.9;
@@ -125,14 +125,6 @@ impl Away {
     }
 }
 
-/// CPUs that other programs had.
-pub(crate) fn others_per_s(program: &Program) -> f64 {
-    let seen = &program.disturbance;
-    // Records of older versions do not tell for how long others were watched.
-    let seconds = if seen.seconds > 0.0 { seen.seconds } else { program.wall_s };
-    seen.others_s / seconds.max(1e-9)
-}
-
 /// Share of the times in which a thread was switched away.
 fn share(on: &Times, off: &Times) -> f64 {
     off.count as f64 / (on.count + off.count).max(1) as f64
@@ -215,14 +207,5 @@ mod tests {
         let span = away.span(&site.hold_on, &site.hold_off);
         assert!((span.work.mean() - 50_000.0).abs() < 1000.0, "{}", span.work.mean());
         assert!((span.sleeps - 0.999).abs() < 1e-9);
-    }
-
-    #[test]
-    fn others_are_counted_for_as_long_as_they_were_watched() {
-        let mut program = Program { wall_s: 1.0, ..Program::default() };
-        program.disturbance.others_s = 3.0;
-        assert!((others_per_s(&program) - 3.0).abs() < 1e-9);
-        program.disturbance.seconds = 2.0;
-        assert!((others_per_s(&program) - 1.5).abs() < 1e-9);
     }
 }

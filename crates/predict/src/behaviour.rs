@@ -1,11 +1,11 @@
 //! The behaviour of a recorded program, the input of its replay.
 
 use crate::away::Away;
-use crate::doubt::others_cpus;
 use crate::moving::moved;
-use crate::script::{Written, script};
+use crate::others::others_cpus;
+use crate::script::{Written, mode, script};
 use convoy_record::{Kind, LOCK_OF, Lock, Process, Record, Site, is_passing};
-use convoy_runs::replay::{self, Behaviour, Mode, Script, Section};
+use convoy_runs::replay::{self, Behaviour, Script, Section};
 use std::sync::Arc;
 
 /// Share of acquisitions, and of waiting, below which a lock is left out.
@@ -135,15 +135,6 @@ fn replayed(kind: Kind) -> replay::Kind {
         Kind::Spinlock => replay::Kind::Spinlock,
         Kind::Semaphore => replay::Kind::Semaphore { units: 1 },
         Kind::Mutex | Kind::Condition | Kind::Barrier | Kind::Futex => replay::Kind::Mutex,
-    }
-}
-
-/// How a site with this act holds its lock.
-pub(crate) fn mode(act: &str) -> Mode {
-    match act {
-        "read" => Mode::Read,
-        "write" => Mode::Write,
-        _ => Mode::Exclusive,
     }
 }
 

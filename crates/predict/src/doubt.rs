@@ -5,8 +5,8 @@ use convoy_record::{Process, Program};
 use convoy_runs::replay::{Behaviour, Gates};
 use serde::Serialize;
 
-use crate::Point;
-use crate::away::others_per_s;
+use crate::others::others_cpus;
+use crate::point::Point;
 use crate::target::is_unmeasured;
 
 /// One reason for doubt.
@@ -26,16 +26,6 @@ impl Doubt {
     pub(crate) fn refusal(text: impl Into<String>) -> Self {
         Self { text: text.into(), refuses: true }
     }
-}
-
-/// Share of the CPUs that other programs used, from which on the recorded throughput differs from
-/// the throughput of the program alone.
-const MUCH: f64 = 0.1;
-
-/// Returns the CPUs that other programs had while the program was recorded, if that matters.
-pub(crate) fn others_cpus(program: &Program) -> Option<f64> {
-    let cpus = others_per_s(program);
-    (cpus > MUCH * f64::from(program.cpus)).then_some(cpus)
 }
 
 /// Returns the doubts that follow from the record itself.

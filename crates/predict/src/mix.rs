@@ -7,24 +7,12 @@
 
 use convoy_runs::replay::Behaviour;
 use convoy_runs::virtual_locks::VirtualLocksPoint;
-use serde::Serialize;
 
 use crate::doubt::Doubt;
-use crate::row::Row;
+use crate::row::{Part, Row};
 
 /// Largest change of the share of a class at which the sum still measures the same work.
 const SHIFT: f64 = 0.1;
-
-/// Throughput of one class of threads.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Part {
-    /// Where its threads acquire locks most often.
-    pub place: String,
-    /// Acquisitions per second in the simulations of the row.
-    pub acquisitions_per_s: f64,
-    /// Acquisitions per second in the record.
-    pub recorded_per_s: f64,
-}
 
 /// Classes of threads that acquire locks at one place.
 struct Group {

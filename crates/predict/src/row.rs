@@ -2,7 +2,16 @@
 
 use serde::Serialize;
 
-use crate::mix::Part;
+/// Throughput of one class of threads.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// Where its threads acquire locks most often.
+    pub place: String,
+    /// Acquisitions per second in the simulations of the row.
+    pub acquisitions_per_s: f64,
+    /// Acquisitions per second in the record.
+    pub recorded_per_s: f64,
+}
 
 /// One prediction. Its interval is the range of the seeds, widened by the error of the replay of
 /// the record.

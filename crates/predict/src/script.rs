@@ -1,14 +1,14 @@
 //! The steps of threads in order, from the trace of a record, for the replay.
 
 use crate::away::Away;
-use crate::behaviour::mode;
+use condition::Use;
 use convoy_record::trace::{Place, Strip, Trace, What};
 use convoy_record::{Kind, Lock, Process, Site, trace};
 use convoy_runs::replay::{Condition, Mode, Script};
 use std::collections::{BTreeMap, BTreeSet};
-use uses::Use;
 
 mod classes;
+mod condition;
 mod uses;
 
 /// Locks of one name that are distinguished.
@@ -129,6 +129,15 @@ pub(crate) fn script(process: &Process, kept: &[&Lock], away: Away) -> Written {
     writer.tell(&script, &strips, &mut written);
     written.script = (!written.has.is_empty()).then_some(script);
     written
+}
+
+/// How a site with this act holds its lock.
+pub(crate) fn mode(act: &str) -> Mode {
+    match act {
+        "read" => Mode::Read,
+        "write" => Mode::Write,
+        _ => Mode::Exclusive,
+    }
 }
 
 impl<'a> Writer<'a> {

@@ -1,7 +1,6 @@
 //! The classes of threads with their strips: pieces that begin and end at one place.
 
-use super::{Act, Event, Role, Seen, Writer, starts_as};
-use crate::behaviour::mode;
+use super::{Act, Event, Role, Seen, Writer, mode, starts_as};
 use convoy_record::trace::Place;
 use convoy_record::{Times, trace};
 use convoy_runs::replay::{Class, Condition, Mode, Step};

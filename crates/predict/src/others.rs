@@ -1,0 +1,35 @@
+//! CPUs that other programs used while the program was recorded.
+
+use convoy_record::Program;
+
+/// Share of the CPUs that other programs used, from which on the recorded throughput differs from
+/// the throughput of the program alone.
+const MUCH: f64 = 0.1;
+
+/// Returns the CPUs that other programs had while the program was recorded, if that matters.
+pub(crate) fn others_cpus(program: &Program) -> Option<f64> {
+    let cpus = others_per_s(program);
+    (cpus > MUCH * f64::from(program.cpus)).then_some(cpus)
+}
+
+/// CPUs that other programs had.
+pub(crate) fn others_per_s(program: &Program) -> f64 {
+    let seen = &program.disturbance;
+    // Records of older versions do not tell for how long others were watched.
+    let seconds = if seen.seconds > 0.0 { seen.seconds } else { program.wall_s };
+    seen.others_s / seconds.max(1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_counted_for_as_long_as_they_were_watched() {
+        let mut program = Program { wall_s: 1.0, ..Program::default() };
+        program.disturbance.others_s = 3.0;
+        assert!((others_per_s(&program) - 3.0).abs() < 1e-9);
+        program.disturbance.seconds = 2.0;
+        assert!((others_per_s(&program) - 1.5).abs() < 1e-9);
+    }
+}
