@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Bench) -> Result<ExitCode, Failure> {
 
 fn locks(args: &BenchLocks) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
-    output::ready_to_draw(args.plot.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref(), true)?;
     let sheet = Sheet::open(&EXPERIMENTS, NAME, None).map_err(Failure::usage)?;
     let experiment = sheet.read::<Experiment>(&[]).map_err(Failure::usage)?;
     let mut changes = args.loops.changes();

@@ -28,7 +28,7 @@ pub(crate) struct Fix {
 pub(crate) fn run(args: &Fix) -> Result<ExitCode, Failure> {
     let common = &args.replays.common;
     output::ready(common.output.as_deref())?;
-    output::ready_to_draw(args.plot.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref(), false)?;
     let record = Arc::new(args.replays.record()?);
     let question = Question {
         cpus: Vec::new(),

@@ -148,7 +148,7 @@ fn think(text: &str) -> Result<(Vary, u32), String> {
 /// The command.
 pub(crate) fn run(args: &Locks) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
-    output::ready_to_draw(args.plot.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref(), true)?;
     let plan = args.plan()?;
     let kept = Kept { kind: "locks", seed: args.loops.seed(), store: &args.store };
     let files = Files { plot: args.plot.as_deref(), ..Files::default() };

@@ -26,13 +26,16 @@ fn place(common: &Common, mut text: String) -> Result<(), Failure> {
 }
 
 /// Whether `path` can be a drawing to write, asked before the work is done: an SVG or a PNG.
-pub(crate) fn ready_to_draw(path: Option<&Path>) -> Result<(), Failure> {
+/// `numbers`: whether a CSV file of the same name is written, too.
+pub(crate) fn ready_to_draw(path: Option<&Path>, numbers: bool) -> Result<(), Failure> {
     if let Some(path) = path.filter(|path| !ends_in(path, "svg") && !ends_in(path, "png")) {
         let name = path.display();
         let text = format!("--plot {name}: the name says no format; end it with .svg or .png");
         return Err(Failure::usage(text));
     }
-    ready(path)
+    ready(path)?;
+    let csv = path.filter(|_| numbers).map(|path| path.with_extension("csv"));
+    ready(csv.as_deref())
 }
 
 /// Writes a plot, and its numbers if there are any to a CSV file of the same name; prints both
@@ -93,7 +96,7 @@ pub(crate) fn ready(path: Option<&Path>) -> Result<(), Failure> {
             "cannot write {name}: there is no directory {}; make it or name another file",
             parent.display()
         ))),
-        _ => Ok(()),
+        _ => can_write(path),
     }
 }
 

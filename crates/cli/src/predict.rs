@@ -88,7 +88,7 @@ pub(crate) struct Replays {
 pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     let common = &args.replays.common;
     output::ready(common.output.as_deref())?;
-    output::ready_to_draw(args.plot.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref(), true)?;
     can_draw(args)?;
     let question = Question {
         cpus: args.cpus.clone(),

@@ -15,7 +15,7 @@ pub(crate) fn completions(args: &Completions) -> Result<ExitCode, Failure> {
 }
 
 /// Prints the page of `convoy`, or writes the pages of all commands into a directory, which is
-/// created.
+/// created with its parents.
 pub(crate) fn man(args: &Man) -> Result<ExitCode, Failure> {
     let Some(directory) = &args.directory else {
         let mut text = Vec::new();
@@ -23,10 +23,7 @@ pub(crate) fn man(args: &Man) -> Result<ExitCode, Failure> {
         page.render(&mut text).map_err(Failure::environment)?;
         return output::bytes(&text).map(|()| ExitCode::SUCCESS);
     };
-    let made = match std::fs::create_dir(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    };
+    let made = std::fs::create_dir_all(directory);
     made.and_then(|()| clap_mangen::generate_to(Args::command(), directory)).map_err(|error| {
         let name = directory.display();
         Failure::environment(format!("cannot write into {name}: {error}; name a directory"))

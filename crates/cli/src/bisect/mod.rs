@@ -19,7 +19,7 @@ use std::process::ExitCode;
 /// The command.
 pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
-    output::ready_to_draw(args.plot.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref(), false)?;
     if args.dry_run {
         return dry_run::run(args);
     }

@@ -24,7 +24,7 @@ const SCHEMA: u32 = 1;
 pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let common = Common { format: Format::Table, output: args.output.clone(), quiet: args.quiet };
     output::ready(args.output.as_deref())?;
-    output::ready_to_draw(args.plot.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref(), false)?;
     let ranges = args::ranges(&args.ranges).ok_or_else(|| {
         Failure::usage(format!("--ranges {}: a list such as 10-100,200-1000", args.ranges))
     })?;

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 /// The command.
 pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
-    output::ready_to_draw(args.plot.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref(), true)?;
     let plan = args.which.plan()?;
     if let Some(path) = &args.measure {
         return measure::run(args, &plan, path);

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 /// The command.
 pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
-    output::ready_to_draw(args.plot.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref(), true)?;
     let plan = args.which.plan()?;
     can_draw(&plan, args.plot.as_deref())?;
     if let Some(path) = &args.into {

@@ -248,6 +248,60 @@ fn a_plot_that_cannot_be_drawn_is_refused_before_anything_runs() {
     assert!(plot.contains(">ticket</text>") && plot.contains(">threads</text>"), "{plot}");
 }
 
+/// Files in a place that takes none, also for root, are refused before the command does anything.
+#[test]
+fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
+    let place = directory("unwritable");
+    let record = place.join("r.json");
+    std::fs::write(&record, record_of("\"m\"")).expect("written");
+    let record = record.to_str().expect("UTF-8");
+    let ran = place.join("ran");
+    let touch = format!("touch {}", ran.display());
+    let [svg, any] = ["/proc/convoy.svg", "/proc/convoy"];
+    let bisect = ["bisect", "--good", "a", "--bad", "b", "--plot", svg, "--", "true"];
+    let cases: [&[&str]; 22] = [
+        &["compare", &touch, &touch, "--plot", svg],
+        &["compare", &touch, &touch, "--output", any],
+        &["record", "--output", any, "--", "sh", "-c", &touch],
+        &["predict", record, "--cpus", "1,2", "--plot", svg],
+        &["predict", record, "--output", any],
+        &["fix", record, "--plot", svg],
+        &["report", record, "--output", any],
+        &["explain", record, "--trace", any],
+        &["explain", record, "--firefox", any],
+        &["explain", record, "--folded", any],
+        &["explain", record, "--flame", svg],
+        &["explain", "semaphore-2008", "--ftrace", any],
+        &["locks", "--threads", "2,4", "--plot", svg],
+        &["bench", "locks", "--plot", svg],
+        &["bench", "hogs", "--output", any],
+        &bisect,
+        &["check", "semaphore", "--output", any],
+        &["run", "--plot", svg],
+        &["sim", "--kernel", "6.18", "--plot", svg],
+        &["sim", "--kernel", "6.18", "--record", any],
+        &["reproduce", "scaling", "--plot", svg],
+        &["calibrate", "--output", any],
+    ];
+    for args in cases {
+        let output = run(args);
+        assert_eq!(code(&output), Some(3), "{args:?}: {}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.starts_with("convoy: cannot write /proc/convoy"), "{args:?}: {said}");
+        assert!(said.lines().count() == 1 && stdout(&output).is_empty(), "{args:?}: {said}");
+    }
+    assert!(!ran.exists(), "a command ran");
+    // The numbers of a plot go to a file of the same name, and it is left as it is.
+    let (plot, numbers) = (place.join("plot.svg"), place.join("plot.csv"));
+    std::fs::create_dir(&numbers).expect("made");
+    let plot = plot.to_str().expect("UTF-8");
+    let output = run(&["locks", "--threads", "2,4", "--plot", plot]);
+    assert_eq!(code(&output), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("plot.csv: it is a directory"), "{output:?}");
+    let left = std::fs::read_dir(&place).expect("listed").count();
+    assert_eq!(left, 2, "the record and the directory; no temporary file");
+}
+
 #[test]
 fn timelines_of_a_record_need_times() {
     let place = directory("timelines");

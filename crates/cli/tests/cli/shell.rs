@@ -10,12 +10,13 @@ fn completions_and_manual_pages_are_made_from_the_flags() {
         assert!(stdout(&output).contains("spin-limit"), "{shell}");
     }
     assert!(stdout(&run(&["man"])).starts_with(".ie"));
-    let place = directory("man").join("made");
+    let place = directory("man").join("made/nested");
     let name = place.to_str().expect("UTF-8");
     assert_eq!(code(&run(&["man", name])), Some(0));
     let page = std::fs::read_to_string(place.join("convoy-locks.1")).expect("a page");
     assert!(page.contains("spin\\-limit") && page.contains("Examples"), "{page}");
-    assert_eq!(code(&run(&["man", "/nonexistent/place"])), Some(3));
+    let file = place.join("convoy-locks.1/below");
+    assert_eq!(code(&run(&["man", file.to_str().expect("UTF-8")])), Some(3), "below a file");
     std::fs::remove_dir_all(place).expect("removed");
 }
 
