@@ -6,13 +6,13 @@
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-use convoy_machine::{Fifo, Here, Outcome, Sim, Smp, Word};
+use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp, Word};
 use convoy_stats::LogHistogram;
 use convoy_sync::{Lock, TicketLock, with_lock};
 
-use crate::lock_loop::{Door, Ground, LoopResult, Measured, Trace, Works};
+use crate::board::VirtualLocksPoint;
+use crate::lock_loop::{Door, Ground, Loop, LoopResult, Measured, Trace, Works};
 use crate::virtual_end::VirtualError;
-use crate::virtual_locks::{VirtualLocks, VirtualLocksPoint};
 
 /// Time in which every CPU gets its thread, nanoseconds.
 const START_NS: u64 = 1_000_000;
@@ -46,18 +46,20 @@ fn index(cpu: usize, cpus: usize, threads_per_core: usize, threads: usize) -> Op
     (index < threads).then_some(index)
 }
 
-/// Runs the loop of `cell`.
+/// Runs the loop `what` on `preset`.
 ///
 /// # Errors
 /// [`VirtualError`].
-pub(crate) fn run(cell: &VirtualLocks) -> Result<VirtualLocksPoint, VirtualError> {
-    let cpus = cell.machine.topology.cpus;
-    if cell.measured.threads as usize > cpus {
-        let what = format!("each is kept to a CPU of its own, and there are {cpus}");
-        return Err(VirtualError::Setup { users: cell.measured.threads, what });
+pub(crate) fn run(what: &Loop, preset: &Preset) -> Result<VirtualLocksPoint, VirtualError> {
+    let cpus = preset.topology.cpus;
+    if what.threads as usize > cpus {
+        let problem = format!("each is kept to a CPU of its own, and there are {cpus}");
+        return Err(VirtualError::Setup { users: what.threads, what: problem });
     }
-    match cell.measured.lock {
-        Measured::Generic(lock) => with_lock!(lock, Smp, TicketLock<Smp>, T => execute::<T>(cell)),
+    match what.lock {
+        Measured::Generic(lock) => {
+            with_lock!(lock, Smp, TicketLock<Smp>, T => execute::<T>(what, preset))
+        }
         Measured::Library(lock) => Err(VirtualError::HostOnly {
             job: lock.name(),
             reason: "its source knows no machine but this one",
@@ -68,25 +70,22 @@ pub(crate) fn run(cell: &VirtualLocks) -> Result<VirtualLocksPoint, VirtualError
 /// The locks of a run, which its first task makes.
 type Doors<C> = Rc<OnceCell<Vec<Sim<Door<Smp, C>>>>>;
 
-fn execute<C: Lock>(cell: &VirtualLocks) -> Result<VirtualLocksPoint, VirtualError> {
-    let what = &cell.measured;
-    let topology = &cell.machine.topology;
+fn execute<C: Lock>(what: &Loop, preset: &Preset) -> Result<VirtualLocksPoint, VirtualError> {
+    let topology = preset.topology.clone();
     let begin = START_NS + u64::from(what.warmup_ms) * 1_000_000;
     let window = Window { begin, end: begin + u64::from(what.window_ms) * 1_000_000 };
     let doors: Doors<C> = Rc::default();
     let traces: Rc<RefCell<Vec<Trace>>> = Rc::default();
     let bodies = (0..topology.cpus).map(|_| {
         let (doors, traces) = (Rc::clone(&doors), Rc::clone(&traces));
-        let (cell, window) = (cell.clone(), window);
+        let (what, topology) = (what.clone(), topology.clone());
         let body = move || {
             // Until every CPU has a thread.
             Here::compute((START_NS / 2).saturating_sub(Here::now_ns()) * 1000);
-            let topology = &cell.machine.topology;
-            let threads = cell.measured.threads as usize;
+            let threads = what.threads as usize;
             let per_core = topology.threads_per_core;
             let own = index(Here::cpu(), topology.cpus, per_core, threads);
             let Some(own) = own else { return };
-            let what = &cell.measured;
             let place = |_| Here::place(Door::new(what.spin_limit, what.lines));
             let doors = doors.get_or_init(|| (0..what.locks).map(place).collect());
             let mut work = what.work(own as u32, |ns| ns);
@@ -96,7 +95,7 @@ fn execute<C: Lock>(cell: &VirtualLocks) -> Result<VirtualLocksPoint, VirtualErr
         Box::new(body) as Box<dyn FnOnce()>
     });
     let limit = window.end + DRAIN_NS;
-    let (outcome, machine) = Fifo::run(&cell.machine, what.seed, limit, bodies.collect())
+    let (outcome, machine) = Fifo::run(preset, what.seed, limit, bodies.collect())
         .map_err(|source| VirtualError::AddressSpace { tasks: topology.cpus, source })?;
     if outcome != Outcome::Stopped {
         return Err(VirtualError::NoEnd {
@@ -150,9 +149,9 @@ fn turns<C: Lock>(door: &Door<Smp, C>, window: Window, work: &mut Works) -> Trac
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock_loop::{Loop, Policy, Vary};
+    use crate::lock_loop::{Policy, Vary};
+    use crate::virtual_locks::VirtualLocks;
     use convoy_kernel::KernelPreset;
-    use convoy_machine::Preset;
 
     fn cell(policy: Policy, threads: u32) -> VirtualLocks {
         let measured = Loop {

@@ -4,12 +4,14 @@
 //! All of it is hot, and most of it is generic over the lock, so this crate is optimised as one
 //! unit; what plans and judges runs is in `convoy-lab`.
 
+mod board;
 mod bound_locks;
 pub mod bulk;
 pub mod idle_rules;
 pub mod lock_loop;
 pub mod native;
 pub mod replay;
+mod snapshot;
 mod spread;
 pub mod steady;
 pub mod virtual_end;

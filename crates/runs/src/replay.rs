@@ -1,225 +1,47 @@
 //! A recorded program on the virtual machine: threads that work, sleep and hold locks for times
 //! drawn from what was recorded, anchored to what was measured then.
 
-use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use convoy_kernel::{KernelPreset, Options, Process, World};
-use convoy_machine::{Here, Machine, Preset, Sim, Smp, User};
+use convoy_kernel::{Options, Process, World};
+use convoy_machine::{Here, Machine, User};
 use convoy_stats::{LogHistogram, Rng};
 use convoy_sync::{Atomic, Platform, Sleep};
 use convoy_workload::api::Kernel;
 use convoy_workload::calibration::Calibration;
 
-use crate::lock_loop::{PHASE_OVER, PHASE_WARMUP, PHASE_WINDOW, Policy, Trace};
+use crate::board::{Board, TASKS_BESIDE, VirtualLocksPoint};
+use crate::lock_loop::{PHASE_OVER, Trace};
 pub use crate::spread::{Span, Spread};
 use crate::virtual_end::{VirtualError, run_to_end};
-use crate::virtual_locks::{Board, Snapshot, TASKS_BESIDE, VirtualLocksPoint};
 use actor::Actor;
 pub use anchor::Anchor;
-use doors::Doors;
+pub use behaviour::{Behaviour, Kind, Mode, Moved, Section};
 pub use effort::Effort;
-use locks::Taken;
-pub use locks::{Kind, Mode};
-pub use moved::Moved;
-use moved::Owners;
+use field::{FOOTPRINT, Field, POLL_NS, SHUT, Visit, rest};
+pub use request::Replay;
 pub use script::{Class, Condition, Gates, Pace, Script, Step};
-use tally::Counts;
 pub use tally::{ClassTally, PlaceTally, Tally};
 
 mod actor;
 mod anchor;
+mod behaviour;
 mod doors;
 mod effort;
+mod field;
+mod fit;
 mod locks;
 mod moved;
+mod named;
 mod others;
+mod request;
 pub mod script;
 mod tally;
 mod window;
 
-/// Part of the first-level caches that a thread uses again after it was away. Not recorded: a
-/// program touches more than a lock loop does.
-const FOOTPRINT: f64 = 0.25;
-/// Of the gate.
-const SHUT: u32 = 0;
-const OPEN: u32 = 1;
-/// How often the coordinator looks whether threads are gone, nanoseconds.
-const POLL_NS: u64 = 1_000_000;
 /// Virtual time after the window in which threads have to end, nanoseconds.
 const DRAIN_NS: u64 = 100_000_000_000;
-
-/// One place that takes a lock.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Section {
-    /// Which lock, an index of [`Behaviour::locks`].
-    pub lock: usize,
-    /// How it is held.
-    pub mode: Mode,
-    /// Acquisitions.
-    pub count: u64,
-    /// Threads that do it: the first ones.
-    pub threads: u32,
-    /// While it is held.
-    pub hold: Span,
-    /// From the release before to the request.
-    pub think: Span,
-}
-
-/// What a program did.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Behaviour {
-    /// How many locks there are of each name.
-    pub locks: Vec<u32>,
-    /// What the locks of each name are; those beyond the end are mutexes.
-    pub kinds: Vec<Kind>,
-    /// Names whose locks are of another kind than those that are replaced: they stay libc's.
-    pub others: BTreeSet<usize>,
-    /// Names of many locks that hardly anybody waits for: each thread has its own, since who holds
-    /// one for long would else hold up threads that never meet it.
-    pub private: BTreeSet<usize>,
-    /// The places.
-    pub sections: Vec<Section>,
-    /// Threads.
-    pub threads: u32,
-    /// CPUs that it could use.
-    pub cpus: u32,
-    /// Acquisitions in all.
-    pub total: u64,
-    /// Acquisitions a second.
-    pub rate: f64,
-    /// CPU time of an acquisition and the work before it, nanoseconds.
-    pub cpu_ns: f64,
-    /// Mean wait for a lock, nanoseconds: what a thread waited it did not sleep elsewhere.
-    pub wait_ns: f64,
-    /// Share of the time in which a lock was on its way from a release to the next owner.
-    pub passing: f64,
-    /// How many locks of each name there were; empty: as many as now.
-    pub before: Vec<u32>,
-    /// What its threads did in order, if that is known and matters: then sections and their times
-    /// are not used.
-    pub script: Option<Arc<Script>>,
-    /// Mean wait at conditions for each acquisition, nanoseconds.
-    pub idle_ns: f64,
-    /// Returns from waits at conditions for each acquisition, with those that found nothing and
-    /// began again.
-    pub returns: f64,
-    /// Time for which threads could run but had no CPU, of each acquisition, nanoseconds; `None`:
-    /// not recorded.
-    pub ready_ns: Option<f64>,
-    /// Time for which threads were switched away while they worked, of each acquisition,
-    /// nanoseconds: sleep, and waits for a CPU; `None`: not recorded.
-    pub away_ns: Option<f64>,
-    /// What sections cost more after another CPU, for each name; those beyond the end: nothing.
-    pub moved: Vec<Moved>,
-    /// Price of a line between two CPUs of the recorded machine, nanoseconds.
-    pub transfer_ns: f64,
-    /// Whether other programs took so much of the CPUs that the throughput is not that of the
-    /// program alone.
-    pub is_disturbed: bool,
-}
-
-impl Behaviour {
-    /// How many locks of a name there were.
-    fn recorded(&self, lock: usize) -> usize {
-        self.before.get(lock).map_or(1, |count| *count as usize).max(1)
-    }
-
-    /// Mean work of a critical section and before it, nanoseconds.
-    pub fn work_ns(&self) -> f64 {
-        let work = |one: &Section| one.think.work.mean() + one.hold.work.mean();
-        self.mean(work, |_| true)
-    }
-
-    /// Mean work before a critical section, nanoseconds.
-    fn think_ns(&self) -> f64 {
-        self.mean(|one| one.think.work.mean(), |_| true)
-    }
-
-    /// Mean time for which the locks of a name are held, nanoseconds, and whether some holds
-    /// overlap: those of readers.
-    pub fn held_ns(&self, lock: usize) -> (f64, bool) {
-        let own = |one: &Section| one.lock == lock;
-        let is_shared = self.sections.iter().any(|one| own(one) && one.mode == Mode::Read);
-        (self.mean(|one| one.hold.work.mean(), own), is_shared)
-    }
-
-    /// A mean over acquisitions.
-    fn mean(&self, of: impl Fn(&Section) -> f64, which: impl Fn(&Section) -> bool) -> f64 {
-        let own = || self.sections.iter().filter(|one| which(one));
-        let count: u64 = own().map(|one| one.count).sum();
-        own().map(|one| of(one) * one.count as f64).sum::<f64>() / count.max(1) as f64
-    }
-
-    /// What the locks of a name are.
-    fn kind(&self, lock: usize) -> Kind {
-        self.kinds.get(lock).copied().unwrap_or_default()
-    }
-}
-
-/// One run of the replay.
-#[derive(Clone, Debug)]
-pub struct Replay {
-    /// What is replayed.
-    pub behaviour: Arc<Behaviour>,
-    /// Its anchor.
-    pub anchor: Anchor,
-    /// Threads.
-    pub threads: u32,
-    /// The lock in place of all of them.
-    pub policy: Policy,
-    /// Whether only the first lock has the policy, and the others are libc's.
-    pub alone: bool,
-    /// Looks before it sleeps, instead of its own number.
-    pub looks: Option<u32>,
-    /// Whether a program of few acquisitions is replayed from its beginning to its end: a convoy
-    /// that begins by chance sooner or later bounds a part of such a run, and the rest of a long
-    /// one.
-    pub whole: bool,
-    /// CPUs that other programs take from it.
-    pub others_cpus: f64,
-    /// How much of the host's time it may take.
-    pub effort: Effort,
-    /// Seed of the draws and of the machine.
-    pub seed: u64,
-    /// The kernel.
-    pub kernel: KernelPreset,
-    /// The machine with its CPUs.
-    pub machine: Preset,
-}
-
-/// What all threads see.
-struct Field {
-    /// The locks of each name.
-    locks: Vec<Vec<Box<dyn Taken>>>,
-    /// Of a whole run, open once all threads are there. Else open from the beginning: the threads
-    /// of a recorded program have run for long, each placed as a new thread is.
-    gate: Sim<<User as Platform>::AtomicU32>,
-    phase: Sim<<User as Platform>::AtomicU32>,
-    gone: Sim<<User as Platform>::AtomicU32>,
-    /// Acquisitions after which the window ends, of a run that is whole.
-    left: Cell<u64>,
-    /// The end of the window. Read after the phase.
-    end: Cell<Snapshot>,
-    /// Conditions.
-    doors: Doors,
-    /// What is counted in the window.
-    counts: Counts,
-    /// CPU time of other programs, nanoseconds.
-    others_ns: Cell<f64>,
-    /// Where the last owner of each lock ran.
-    owners: Owners,
-}
-
-/// A value in simulated memory under a name.
-fn named<T>(value: T, name: &'static str) -> Sim<T> {
-    let placed = Here::place(value);
-    Here::name(&*placed, name);
-    placed
-}
 
 impl Replay {
     /// Runs it.
@@ -256,31 +78,13 @@ impl Replay {
         Ok(point)
     }
 
-    /// What all threads see, made by a task of the machine.
-    fn field(&self) -> Field {
-        let locks: Vec<Vec<Box<dyn Taken>>> =
-            (0..self.behaviour.locks.len()).map(|name| self.locks(name)).collect();
-        Field {
-            owners: Owners::new(locks.iter().map(Vec::len)),
-            locks,
-            gate: named(Atomic::new(if self.is_whole() { SHUT } else { OPEN }), "the gate"),
-            phase: named(Atomic::new(PHASE_WARMUP), "the phase"),
-            gone: named(Atomic::new(0), "the count of threads"),
-            left: Cell::new(if self.is_whole() { self.behaviour.total } else { u64::MAX }),
-            end: Cell::new(Snapshot::default()),
-            doors: Doors::new(self.behaviour.script.as_deref(), self.threads),
-            counts: Counts::new(self),
-            others_ns: Cell::new(0.0),
-        }
-    }
-
     fn coordinate(
         &self,
         k: &mut Process,
         world: &Rc<World>,
         board: &Rc<Board>,
     ) -> Result<(), String> {
-        let field = Rc::new(self.field());
+        let field = Rc::new(Field::new(self));
         self.start_others(k, world, &field)?;
         for index in 0..self.threads {
             let (field, board, replay) = (Rc::clone(&field), Rc::clone(board), self.clone());
@@ -307,20 +111,10 @@ impl Replay {
                 return Err("the threads did not leave the lock".to_owned());
             }
             field.doors.open();
-            self.free_semaphores(&field);
+            field.free_semaphores(&self.behaviour);
             k.sleep(POLL_NS);
         }
         Ok(())
-    }
-
-    /// Frees a unit of each semaphore that has none.
-    fn free_semaphores(&self, field: &Field) {
-        let is_semaphore = |name| matches!(self.behaviour.kind(name), Kind::Semaphore { .. });
-        let names = (0..field.locks.len()).filter(|&name| is_semaphore(name));
-        for lock in names.flat_map(|name| &field.locks[name]) {
-            lock.try_take();
-            lock.give(Mode::Exclusive);
-        }
     }
 
     /// One thread from its start to its end.
@@ -365,79 +159,6 @@ impl Replay {
             }
         }
         trace
-    }
-}
-
-/// One pass of a thread through a section.
-struct Visit<'a> {
-    thread: u32,
-    place: usize,
-    section: &'a Section,
-    lock: &'a dyn Taken,
-    /// Work that the section has more, nanoseconds.
-    moves: &'a dyn Fn() -> f64,
-}
-
-/// Works, then sleeps.
-fn rest(world: &World, work_ns: f64, sleep_ns: f64) {
-    Here::compute((work_ns * 1e3) as u64);
-    if sleep_ns >= 1.0 {
-        world.sched().nap_until(User::now() + sleep_ns as u64);
-    }
-}
-
-impl Field {
-    /// Lets the threads begin.
-    fn open(&self) {
-        // Release: they begin after all that was done before.
-        self.gate.store(OPEN, Release);
-        User::wake(&raw const *self.gate, usize::MAX);
-    }
-
-    /// Ends the window.
-    fn ends(&self, world: &World) {
-        let end = Snapshot::take(world, Smp::cpus() as usize);
-        self.end.set(end);
-        self.counts.ends(end.now_ns);
-        self.phase.store(PHASE_OVER, Release);
-        User::wake(&raw const *self.phase, usize::MAX);
-    }
-
-    /// An acquisition in the window has ended.
-    fn count(&self, world: &World, trace: &mut Trace) {
-        let left = self.left.get();
-        if left > 0 {
-            trace.acquisitions += 1;
-            self.left.set(left - 1);
-        }
-        if left == 1 {
-            self.ends(world);
-        }
-    }
-
-    /// Passes through a section; returns whether the run goes on.
-    fn pass(&self, visit: &Visit<'_>, world: &World, rng: &mut Rng, trace: &mut Trace) -> bool {
-        let Visit { thread, place, section, lock, moves } = *visit;
-        let asked = User::now();
-        self.counts.asks(thread, place, asked);
-        lock.take(section.mode);
-        let got = User::now();
-        self.counts.has(thread);
-        let phase = self.phase.load(Acquire);
-        if phase == PHASE_OVER {
-            lock.give(section.mode);
-            trace.waiting = asked < self.end.get().now_ns;
-            return false;
-        }
-        let (work, sleep) = section.hold.draw(rng);
-        rest(world, moved::with(work, moves()), sleep);
-        lock.give(section.mode);
-        if phase == PHASE_WINDOW {
-            trace.waits.record(got - asked);
-            self.counts.counts(thread, place, got - asked);
-            self.count(world, trace);
-        }
-        true
     }
 }
 

@@ -11,7 +11,7 @@
 use convoy_kernel::{Process, World};
 use convoy_machine::Here;
 
-use crate::virtual_locks::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// Length of a batch, nanoseconds: at least one tick of a kernel with 250 Hz.
 pub(crate) const BATCH_NS: u64 = 4_000_000;

@@ -1,27 +1,25 @@
 //! Lock experiments on the virtual kernel: threads of one process run the loop of
 //! [`crate::lock_loop`], with the unchanged source of the loop and the locks.
 
-use std::cell::{self, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use convoy_kernel::{KernelPreset, Options, Process, World};
-use convoy_machine::{Here, Machine, Mode, Preset, Sim, User, Word};
-use convoy_stats::LogHistogram;
+use convoy_machine::{Here, Machine, Preset, Sim, User, Word};
 use convoy_sync::{AdaptiveLock, Atomic, Lock, with_lock};
 use convoy_workload::api::Kernel;
 
+pub use crate::board::VirtualLocksPoint;
+use crate::board::{Board, TASKS_BESIDE};
+use crate::bound_locks;
 use crate::lock_loop::{
-    Contest, Door, Ground, Loop, LoopResult, Measured, PHASE_OVER, PHASE_WINDOW, Shared, Stage,
-    Trace, Works,
+    Contest, Door, Ground, Loop, Measured, PHASE_OVER, PHASE_WINDOW, Shared, Stage, Trace, Works,
 };
-use crate::replay::{Gates, Tally};
-use crate::steady::{BATCH_NS, Settling, Watch};
+use crate::snapshot::Snapshot;
+use crate::steady::{BATCH_NS, Watch};
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 
-/// Additional tasks of the machine.
-pub(crate) const TASKS_BESIDE: usize = 16;
 /// Part of the first-level caches that a thread of the loop uses again after it was away: its
 /// stack, its record and its share of the histogram, some 32 lines of 768.
 const FOOTPRINT: f64 = 0.04;
@@ -55,66 +53,6 @@ pub struct VirtualLocks {
     pub kernel: KernelPreset,
     /// The machine.
     pub machine: Preset,
-}
-
-/// The result.
-#[derive(Clone, Debug, Default)]
-pub struct VirtualLocksPoint {
-    /// Measurements of the threads.
-    pub result: LoopResult,
-    /// Simulated memory operations.
-    pub operations: u64,
-    /// Schedule hash of the whole run.
-    pub hash: u64,
-    /// Waits at conditions; of replays.
-    pub gates: Gates,
-    /// Counts for each call site and class, for replays.
-    pub tally: Tally,
-    /// Half of the 95 % interval of the throughput of this run, as a part of it, or its drift
-    /// before the window if that is larger; 0 if it is known closely enough; of replays.
-    pub uncertainty: f64,
-}
-
-/// CPU time and switches at one moment.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Snapshot {
-    pub(crate) now_ns: u64,
-    pub(crate) busy_ps: u64,
-    /// CPU time that tasks which waited could have had on CPUs that idled, picoseconds.
-    pub(crate) usable_ps: u64,
-    voluntary: u64,
-}
-
-/// Returns the busy time of a CPU, in picoseconds.
-fn busy_ps(cpu: usize) -> u64 {
-    let times = Here::times(cpu);
-    times.iter().sum::<u64>() - times[Mode::Idle as usize]
-}
-
-impl Snapshot {
-    pub(crate) fn take(world: &World, cpus: usize) -> Self {
-        Self {
-            now_ns: Here::now_ns(),
-            // Not what is left of idle time: that of a CPU which still idles is not booked yet.
-            busy_ps: (0..cpus).map(busy_ps).sum(),
-            usable_ps: world.sched().idle_usable_ps(),
-            voluntary: world.sched().stats().voluntary,
-        }
-    }
-}
-
-/// Results of the threads and the coordinator.
-#[derive(Default)]
-pub(crate) struct Board {
-    pub(crate) traces: RefCell<Vec<Trace>>,
-    pub(crate) window: RefCell<(Snapshot, Snapshot)>,
-    pub(crate) broken: RefCell<Option<String>>,
-    pub(crate) gates: RefCell<Gates>,
-    pub(crate) tally: RefCell<Tally>,
-    pub(crate) uncertainty: cell::Cell<f64>,
-    /// CPU time of other programs in the window, nanoseconds.
-    pub(crate) others_ns: cell::Cell<f64>,
-    pub(crate) settling: cell::Cell<Option<Settling>>,
 }
 
 /// A cell with locks of its kind in simulated memory.
@@ -153,7 +91,7 @@ impl VirtualLocks {
     /// [`VirtualError`].
     pub fn run(&self) -> Result<VirtualLocksPoint, VirtualError> {
         if self.measured.bound {
-            return crate::bound_locks::run(self);
+            return bound_locks::run(&self.measured, &self.machine);
         }
         match self.measured.lock {
             Measured::Generic(lock) => {
@@ -268,39 +206,10 @@ impl VirtualLocks {
     }
 }
 
-impl VirtualLocksPoint {
-    pub(crate) fn of(board: &Board, machine: &Machine) -> Self {
-        let (begin, end) = *board.window.borrow();
-        let span_s = (end.now_ns - begin.now_ns) as f64 / 1e9;
-        let mut waits = LogHistogram::new();
-        let traces = board.traces.borrow();
-        traces.iter().for_each(|trace| waits.merge(&trace.waits));
-        Self {
-            result: LoopResult {
-                window_s: span_s,
-                acquisitions: traces.iter().map(|trace| trace.acquisitions).collect(),
-                locks: 1,
-                cpus_used: (end.busy_ps - begin.busy_ps) as f64 / 1e12 / span_s,
-                others_cpus: None,
-                alone_ns: None,
-                voluntary_switches: end.voluntary - begin.voluntary,
-                settling: board.settling.get(),
-                waiting_threads: traces.iter().filter(|trace| trace.waiting).count() as u32,
-                waits,
-            },
-            operations: machine.operations(),
-            hash: machine.hash(),
-            gates: *board.gates.borrow(),
-            tally: board.tally.borrow().clone(),
-            uncertainty: board.uncertainty.get(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock_loop::{Policy, Vary};
+    use crate::lock_loop::{LoopResult, Policy, Vary};
     use convoy_machine::ColdSwitch;
     use convoy_stats::jain;
 

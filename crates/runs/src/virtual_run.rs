@@ -18,8 +18,8 @@ use convoy_kernel::{
 };
 use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
 use convoy_workload::api::{Fd, Kernel, Sys};
-use serde::{Deserialize, Serialize};
 
+pub use self::board::Sample;
 use self::board::{Board, Goal};
 use self::snapshot::Snapshot;
 use crate::bulk::BulkUse;
@@ -83,25 +83,6 @@ pub struct VirtualRun {
     pub pinned: bool,
     /// Interval of [`VirtualPoint::samples`] in nanoseconds; 0 takes none.
     pub sample_ns: u64,
-}
-
-/// One interval of a run: the activity of the machine and the big kernel lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
-    /// End of the interval, seconds from the release of the users.
-    pub at_s: f64,
-    /// Idle time, percent of all CPUs.
-    pub idle_percent: f64,
-    /// Context switches per second.
-    pub switches_per_s: f64,
-    /// Acquisitions of the big kernel lock per second; 0, as what follows, without one.
-    pub acquisitions_per_s: f64,
-    /// Of these, those given to a sleeping waiter.
-    pub handoffs_per_s: f64,
-    /// Share of the interval with an owner that was not on a CPU.
-    pub owner_not_running_percent: f64,
-    /// Tasks that were queued on a run queue or running at its end.
-    pub runnable: u64,
 }
 
 /// The result.

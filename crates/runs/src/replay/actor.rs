@@ -7,9 +7,12 @@ use convoy_machine::{Here, User};
 use convoy_stats::Rng;
 use convoy_sync::{Atomic, Platform, Sleep};
 
+use super::behaviour::{Kind, Mode};
+use super::field::{Field, rest};
+use super::moved;
+use super::request::Replay;
 use super::script::{Script, Step};
 use super::tally::place_of;
-use super::{Field, Kind, Mode, Replay, moved, rest};
 use crate::lock_loop::{PHASE_OVER, PHASE_WINDOW, Trace};
 
 /// Units of semaphores that remain free: more have the same effect.

@@ -1,105 +1,17 @@
-//! Fits a replay to the record: at the recorded numbers of CPUs and threads, under the recorded
-//! policy, one parameter is changed until an acquisition takes the recorded CPU time. If the
-//! handoff of a lock bounded the throughput, it is the cost of switches and wakeups, and the
-//! throughput follows; else it is the work between critical sections, and sleep is added until the
-//! replay has the recorded throughput. The waits are not fitted: their agreement shows the quality
-//! of the replay.
+//! The anchor of a replay: the parameters that are fitted to the record.
 
 use convoy_machine::Preset;
 use convoy_stats::Rng;
 
-use super::{Behaviour, Replay};
-use crate::virtual_end::VirtualError;
-use crate::virtual_locks::VirtualLocksPoint;
+use super::behaviour::Behaviour;
 
-/// Sum of what throughput and CPU time are off by at which the anchor is found.
-const CLOSE: f64 = 0.01;
-/// Share of the time in which a lock was on its way to the next owner that bounds the throughput,
-/// and the CPU use below which it is not the CPUs that do.
-const PASSING: f64 = 0.3;
-const BUSY: f64 = 0.9;
-/// Of the CPU time of an acquisition, below which the threads' own work does not matter.
-const OWN: f64 = 0.5;
-/// Weight of an error of CPU time relative to an error of the throughput if CPUs idle.
-const IDLE_CPU: f64 = 0.25;
 /// Largest factor between the work before critical sections and the record.
 const WORK: f64 = 2.0;
 /// Mean of the sleeps, nanoseconds, below which they are fewer instead: the slack of timers
 /// (`PR_SET_TIMERSLACK` of prctl(2)).
 const SLEEP_LEAST_NS: f64 = 50_000.0;
-/// Of a turn, the sleep below which it is noise of the clocks.
-const SLEEP_NOISE: f64 = 0.05;
 /// Largest factor between the price of wakeups and the machine's.
 const WAKEUPS: f64 = 8.0;
-
-impl Behaviour {
-    /// Whether CPUs idle while threads mostly wait for each other.
-    fn waits_for_threads(&self) -> bool {
-        let cpus_used = self.rate * self.cpu_ns / 1e9;
-        self.is_waiting() && cpus_used < BUSY * f64::from(self.cpus)
-    }
-
-    /// Whether threads mostly wait for each other.
-    fn is_waiting(&self) -> bool {
-        let turn_ns = f64::from(self.threads) * 1e9 / self.rate;
-        self.script.is_some() && self.idle_ns > PASSING * turn_ns
-    }
-
-    /// Whether the way of locks from owner to owner bounds the throughput: a lock is often on that
-    /// way, and CPUs idle, or most of their time is none of the threads' own work.
-    pub(super) fn is_bound_by_wakeups(&self) -> bool {
-        let cpus_used = self.rate * self.cpu_ns / 1e9;
-        let (is_idle, own_ns) = (cpus_used < BUSY * f64::from(self.cpus), self.work_ns());
-        self.passing > PASSING && (is_idle || own_ns < OWN * self.cpu_ns)
-    }
-}
-
-impl Behaviour {
-    /// Work for an acquisition where each class of threads acquires a lock so often, nanoseconds;
-    /// `None` where classes are not known.
-    fn shared_work_ns(&self, rate: impl Fn(usize) -> f64) -> Option<f64> {
-        let classes = self.script.as_ref()?.classes.iter().enumerate();
-        let of = classes.filter(|(_, class)| !class.is_rare);
-        let (work, all) = of.fold((0.0, 0.0), |(work, all), (at, class)| {
-            (work + class.work_ns() * rate(at), all + rate(at))
-        });
-        Some(work / all).filter(|work_ns| work_ns.is_finite() && *work_ns > 0.0)
-    }
-
-    /// Work for an acquisition at the shares of the record, and at those of `points`, nanoseconds.
-    fn shares_work_ns(&self, points: &[VirtualLocksPoint]) -> Option<[f64; 2]> {
-        let script = self.script.as_ref()?;
-        let acquired = |at: usize| {
-            let classes = points.iter().filter_map(|point| point.tally.classes.get(at));
-            classes.flat_map(|class| &class.acquisitions).sum::<u64>() as f64
-        };
-        let recorded = self.shared_work_ns(|at| script.classes[at].acquired_per_s)?;
-        Some([recorded, self.shared_work_ns(acquired)?])
-    }
-
-    /// How many times the work of a recorded acquisition one takes in `points`, since the classes
-    /// of threads have other shares there.
-    pub fn other_work(&self, points: &[VirtualLocksPoint]) -> f64 {
-        self.shares_work_ns(points).map_or(1.0, |[before, now]| now / before)
-    }
-
-    /// CPU time that an acquisition takes in `points`, going by the record, nanoseconds. Beside
-    /// other programs the classes of threads had other shares, and another number of threads were
-    /// woken in vain: what a thread works itself follows its class, and the rest of the CPU time
-    /// the number of returns from waits.
-    pub fn expected_cpu_ns(&self, points: &[VirtualLocksPoint]) -> f64 {
-        let Some([before, now]) = self.shares_work_ns(points) else { return self.cpu_ns };
-        if before >= self.cpu_ns {
-            return self.cpu_ns * now / before;
-        }
-        let all: f64 =
-            points.iter().flat_map(|point| &point.result.acquisitions).sum::<u64>() as f64;
-        let returns = points.iter().map(|point| point.gates.returns).sum::<u64>() as f64 / all;
-        let times = returns / self.returns;
-        let times = if times.is_finite() && times > 0.0 { times } else { 1.0 };
-        now + (self.cpu_ns - before) * times
-    }
-}
 
 /// Result of the fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -118,13 +30,13 @@ impl Anchor {
 
     /// Adds `more` nanoseconds of work to each acquisition. Sections keep their length, and threads
     /// that work little keep working little.
-    fn work_more(&mut self, more: f64, known: &Behaviour) {
+    pub(super) fn work_more(&mut self, more: f64, known: &Behaviour) {
         let think_ns = known.think_ns().max(1.0);
         self.work = (self.work + more / think_ns).clamp(1.0 / WORK, WORK);
     }
 
     /// Multiplies the price of wakeups, by two at most.
-    fn wakeups_times(&mut self, factor: f64) {
+    pub(super) fn wakeups_times(&mut self, factor: f64) {
         self.wakeups = (self.wakeups * factor.clamp(0.5, 2.0)).clamp(1.0 / WAKEUPS, WAKEUPS);
     }
 
@@ -152,137 +64,5 @@ impl Anchor {
             *ns *= self.wakeups;
         }
         machine
-    }
-}
-
-impl Behaviour {
-    /// Sleep of an acquisition that was seen, nanoseconds.
-    fn slept_ns(&self) -> f64 {
-        match &self.script {
-            Some(script) => script.slept_ns(),
-            None => self.mean(|one| one.think.slept_ns() + one.hold.slept_ns(), |_| true),
-        }
-    }
-
-    /// Time of an acquisition in which a thread may have slept unseen: it neither ran, nor waited
-    /// for a CPU, a lock or another thread, nor slept as far as that was seen; nanoseconds. Beside
-    /// other programs it is no more than the time for which threads were switched away: they may
-    /// also have been absent since they began late or ended early.
-    fn sleep_ns_max(&self, threads: u32) -> f64 {
-        let turn_ns = f64::from(threads) * 1e9 / self.rate;
-        let ready_ns = self.ready_ns.map_or(0.0, |ready_ns| ready_ns + self.cpu_ns);
-        let sleep_ns = turn_ns - self.wait_ns - self.idle_ns - self.slept_ns() - ready_ns;
-        let away_ns = self.away_ns.filter(|_| self.is_disturbed).unwrap_or(f64::INFINITY);
-        let sleep_ns = sleep_ns.min(away_ns - self.slept_ns() - self.ready_ns.unwrap_or(0.0));
-        if sleep_ns > SLEEP_NOISE * turn_ns { sleep_ns } else { 0.0 }
-    }
-}
-
-impl Replay {
-    /// Returns the anchor if other programs used CPUs, so that the throughput is not the program's
-    /// alone: threads sleep for the otherwise unexplained time. The CPU time of an acquisition
-    /// determines the price of wakeups if threads wait for each other most of the time, and else
-    /// the work.
-    fn anchored_by_cpu(&self, sleep_ns: f64) -> Result<Anchor, VirtualError> {
-        let known = &self.behaviour;
-        let by_wakeups = known.is_waiting() || known.passing > PASSING;
-        let mut replay = Self { whole: false, ..self.clone() };
-        replay.anchor.sleep_ns = sleep_ns;
-        let mut best = (f64::INFINITY, replay.anchor);
-        for _ in 0..self.effort.steps {
-            let (point, tried) = (replay.run()?, replay.anchor);
-            let rate = point.result.acquisitions_per_s();
-            if rate <= 0.0 {
-                break;
-            }
-            let cpu_ns = point.result.cpus_used * 1e9 / rate;
-            let expected = known.expected_cpu_ns(std::slice::from_ref(&point));
-            let more = expected - cpu_ns;
-            let wrong = more.abs() / expected.max(1.0);
-            if wrong < best.0 {
-                best = (wrong, replay.anchor);
-            }
-            if wrong < CLOSE {
-                break;
-            }
-            if by_wakeups {
-                let rest = |cpu_ns: f64| (cpu_ns - known.work_ns()).max(1.0);
-                let factor = rest(expected) / rest(cpu_ns);
-                replay.anchor.wakeups_times(libm::sqrt(factor));
-            } else {
-                replay.anchor.work_more(more, known);
-            }
-            if replay.anchor == tried {
-                break;
-            }
-        }
-        Ok(best.1)
-    }
-
-    /// Returns the anchor of `self`, which has the machine and threads of the record.
-    ///
-    /// # Errors
-    /// [`VirtualError`].
-    pub fn anchored(&self) -> Result<Anchor, VirtualError> {
-        let (known, mut replay) = (&*self.behaviour, Self { whole: false, ..self.clone() });
-        let cycle = |rate: f64| f64::from(self.threads) * 1e9 / rate;
-        let longest = known.sleep_ns_max(self.threads);
-        if known.is_disturbed {
-            return self.anchored_by_cpu(longest);
-        }
-        let (bound, service_ns) = (known.is_bound_by_wakeups(), known.work_ns());
-        let waits = known.waits_for_threads();
-        let bound = bound && !waits;
-        let mut best = (f64::INFINITY, self.anchor);
-        let (mut gain, mut late) = (1.0_f64, 0.0_f64);
-        for _ in 0..self.effort.steps {
-            let (found, anchor) = (replay.run()?.result, replay.anchor);
-            let rate = found.acquisitions_per_s();
-            if rate <= 0.0 {
-                break;
-            }
-            let cpu_ns = found.cpus_used * 1e9 / rate;
-            // Where threads wait for each other and CPUs idle, CPU time does not bound the
-            // throughput.
-            let share = if waits { IDLE_CPU } else { 1.0 };
-            let wrong = libm::log(rate / known.rate).abs()
-                + share * libm::log(cpu_ns / known.cpu_ns.max(1.0)).abs();
-            if wrong < best.0 {
-                best = (wrong, anchor);
-            }
-            if wrong < CLOSE {
-                break;
-            }
-            let more = known.cpu_ns - cpu_ns;
-            // What is late because of work is not late because of sleep.
-            let before = std::mem::replace(&mut late, cycle(known.rate) - cycle(rate) - more);
-            // Threads that wait for a lock hide sleep: as long as more is missing, go faster.
-            gain = (gain * if before * late > 0.0 { 2.0 } else { 0.5 }).clamp(0.125, 4.0);
-            let next = &mut replay.anchor;
-            if bound {
-                let beside = |cpu_ns: f64| (cpu_ns - service_ns).max(1.0);
-                // Both follow the price: the CPU time goes up with it, the throughput down.
-                let factor = beside(known.cpu_ns) / beside(cpu_ns) * rate / known.rate;
-                next.wakeups_times(libm::pow(factor, 0.25));
-            } else if waits {
-                // Threads wait for each other: what is late comes from how long the way takes, and
-                // CPU time that is missing was not on that way if the throughput is too low.
-                let is_beside = more > 0.0 && rate < known.rate;
-                if is_beside {
-                    next.work = 1.0 + (anchor.work - 1.0) / 2.0;
-                } else {
-                    next.work_more(more, known);
-                }
-                next.wakeups_times(libm::sqrt(rate / known.rate));
-            } else {
-                next.work_more(more, known);
-                next.sleep_ns = (anchor.sleep_ns + gain * late).clamp(0.0, longest);
-            }
-            // All that can be fitted is at its limit: the run would be the same.
-            if *next == anchor {
-                break;
-            }
-        }
-        Ok(best.1)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Release;
 use convoy_machine::{Sim, User};
 use convoy_sync::{Atomic, Platform};
 
-use super::named;
+use super::named::named;
 use super::script::{Condition, Gates, Script};
 
 /// The conditions of a run. What is in cells costs nothing on the virtual machine; the words that

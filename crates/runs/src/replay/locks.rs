@@ -4,40 +4,9 @@ use convoy_machine::{Here, Sim, User};
 use convoy_sync::{AdaptiveLock, AtMost, Lock, NoSignals, Promise, QuotaRwLock, Within};
 use convoy_sync::{glibc, with_lock};
 
-use super::Replay;
+use super::behaviour::{Kind, Mode};
+use super::request::Replay;
 use crate::lock_loop::Policy;
-
-/// How a critical section holds its lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
-    /// Alone.
-    #[default]
-    Exclusive,
-    /// Together with other readers, if the lock is a reader/writer lock.
-    Read,
-    /// Alone, of a reader/writer lock.
-    Write,
-}
-
-/// What the locks of one name are in the program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// `pthread_mutex_t`, and any lock that acts like it.
-    #[default]
-    Mutex,
-    /// `pthread_rwlock_t`.
-    RwLock {
-        /// Whether its attribute is `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`.
-        prefers_writers: bool,
-    },
-    /// `pthread_spinlock_t`.
-    Spinlock,
-    /// `sem_t`.
-    Semaphore {
-        /// Free units at the beginning.
-        units: u32,
-    },
-}
 
 /// The inner lock of locks that queue. No signal interrupts it, as in locks that are put in place
 /// of libc's.

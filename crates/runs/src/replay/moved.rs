@@ -5,19 +5,10 @@ use std::cell::Cell;
 
 use convoy_machine::{Here, Preset};
 
-use super::Replay;
+use super::request::Replay;
 
 /// Least part of the work of a section that is left without the lines of another CPU.
 const LEAST: f64 = 0.2;
-
-/// Additional cost of a critical section after an owner on another CPU, as recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Moved {
-    /// Time by which it takes longer, nanoseconds.
-    pub extra_ns: f64,
-    /// Share of the recorded sections that took longer.
-    pub share: f64,
-}
 
 /// Where the last owner of each lock ran, which costs nothing on the virtual machine.
 pub(super) struct Owners(Vec<Vec<Cell<Option<u32>>>>);

@@ -14,7 +14,8 @@ use convoy_machine::{Here, User};
 use convoy_stats::Rng;
 use convoy_sync::{Atomic, Platform};
 
-use super::{FOOTPRINT, Field, Replay};
+use super::field::{FOOTPRINT, Field};
+use super::request::Replay;
 use crate::lock_loop::PHASE_OVER;
 
 /// Mean turn on a CPU, in nanoseconds: the time slice of a task that competes with one or two

@@ -5,7 +5,8 @@ use std::cell::{Cell, RefCell};
 use convoy_machine::Here;
 use convoy_stats::{LogHistogram, jain};
 
-use super::{Behaviour, Mode, Replay};
+use super::behaviour::{Behaviour, Mode};
+use super::request::Replay;
 
 /// One place: a section of a behaviour, or of a script the acquisitions of one name in one mode.
 #[derive(Clone, Debug, Default)]

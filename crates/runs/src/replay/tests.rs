@@ -1,5 +1,12 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use convoy_kernel::KernelPreset;
+use convoy_machine::Preset;
+
 use super::window::CLOSE;
 use super::*;
+use crate::lock_loop::Policy;
 
 mod kinds;
 

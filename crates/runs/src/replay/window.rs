@@ -10,10 +10,12 @@ use convoy_sync::{Atomic, Platform, Sleep};
 use convoy_workload::api::Kernel;
 
 use super::effort::{BATCH_MAX_NS, BATCHES};
-use super::{Field, POLL_NS, Replay};
+use super::field::{Field, POLL_NS};
+use super::request::Replay;
+use crate::board::Board;
 use crate::lock_loop::PHASE_WINDOW;
+use crate::snapshot::Snapshot;
 use crate::steady::{BATCH_NS, Watch, work};
-use crate::virtual_locks::{Board, Snapshot};
 
 /// Acquisitions that a batch should hold of those by which a run is judged to have settled, and its
 /// throughput to be known.
@@ -23,8 +25,6 @@ const ENOUGH_OF_BATCH: f64 = 40.0;
 /// Hz, so that the batches of a window have seen many turns.
 const BATCH_LEAST_NS: u64 = 250_000;
 const BATCH_SHARED_NS: u64 = BATCH_NS / 2;
-/// Most acquisitions of a program that is replayed from its beginning to its end.
-const WHOLE: u64 = 100_000;
 /// How much longer than the record such a replay may take.
 const SLOWEST: f64 = 100.0;
 /// Time without a step after which the replay releases a thread that waits, nanoseconds.
@@ -51,7 +51,7 @@ impl Replay {
         field.doors.slip();
         if field.doors.asleep() + field.counts.waiting() >= self.threads {
             // Semaphores of which steps drawn at random have freed too few units.
-            self.free_semaphores(field);
+            field.free_semaphores(&self.behaviour);
         }
     }
 
@@ -66,11 +66,6 @@ impl Replay {
             k.sleep(STUCK_NS.min(end - Here::now_ns()));
             self.slip_if_stuck(field, steps);
         }
-    }
-
-    /// Whether the window is all that the program did.
-    pub(super) fn is_whole(&self) -> bool {
-        self.whole && (1..=WHOLE).contains(&self.behaviour.total)
     }
 
     /// Replays the program from its beginning to its end; returns when it began.

@@ -9,10 +9,29 @@ use convoy_workload::api::{Fd, Kernel};
 use convoy_workload::jobs::{Job, JobEnv};
 use convoy_workload::rotation::Rotation;
 use convoy_workload::user::{Next, user_main};
+use serde::{Deserialize, Serialize};
 
-use super::Sample;
 use super::snapshot::Snapshot;
 use crate::bulk::{self, BulkUse};
+
+/// One interval of a run: the activity of the machine and the big kernel lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// End of the interval, seconds from the release of the users.
+    pub at_s: f64,
+    /// Idle time, percent of all CPUs.
+    pub idle_percent: f64,
+    /// Context switches per second.
+    pub switches_per_s: f64,
+    /// Acquisitions of the big kernel lock per second; 0, as what follows, without one.
+    pub acquisitions_per_s: f64,
+    /// Of these, those given to a sleeping waiter.
+    pub handoffs_per_s: f64,
+    /// Share of the interval with an owner that was not on a CPU.
+    pub owner_not_running_percent: f64,
+    /// Tasks that were queued on a run queue or running at its end.
+    pub runnable: u64,
+}
 
 /// What ends a run while all users are still at work.
 pub(super) struct Goal {
