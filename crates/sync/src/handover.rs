@@ -56,8 +56,8 @@
 //! futex instead of a spinlock and a list, so that it fits into libc's mutex.
 
 use crate::event::LockEvent;
-use crate::list::{Cancel, Lock};
 use crate::lock::WaitError;
+use crate::lock::{Cancel, Lock};
 use crate::platform::{Atomic, Platform, Sleep, Wake};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 

@@ -105,8 +105,8 @@ pub use face::{
     poison,
 };
 pub use handover::{FutexHandoff, Handover};
-pub use list::{Cancel, Lock, LockName, Promise};
-pub use lock::{Guard, IrqGuard, RawLock, TellPart, WaitError};
+pub use list::{LockName, Promise};
+pub use lock::{Cancel, Guard, IrqGuard, Lock, RawLock, TellPart, WaitError};
 pub use mcs::{McsQueue, OneSpinner, SpinQueue, Unqueued};
 pub use mutex::{
     NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinOne, SpinPolicy, SpinReadFirst,

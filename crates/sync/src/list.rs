@@ -1,11 +1,11 @@
-//! The list of locks, and what all of them do: [`Lock`].
+//! The list of locks, and how each of them implements [`Lock`].
 //!
 //! [`every_lock!`](crate::every_lock) makes names, searches of `convoy check`, tests on every
 //! platform and benchmarks from it. A new lock is its module and one line of that list.
 
 use crate::adaptive::{AdaptiveLock, AtMost};
 use crate::cna::CnaLock;
-use crate::lock::{RawLock, TellPart, WaitError};
+use crate::lock::{Cancel, Lock, RawLock, TellPart, WaitError};
 use crate::mutex::{HandoffMutex, Mutex, SpinPolicy};
 use crate::platform::{Platform, Sleep};
 use crate::queued::QueuedLock;
@@ -213,87 +213,6 @@ macro_rules! with_lock {
     ($name:expr, $platform:ty, $inner:ty, $lock:ident => $body:expr) => {
         $crate::every_lock! { $crate::with_lock { $name, $platform, $inner, $lock, $body } }
     };
-}
-
-/// What may end a wait before the lock does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancel {
-    /// Any signal.
-    Signal,
-    /// A fatal signal.
-    Kill,
-    /// That time, in nanoseconds.
-    After(u64),
-}
-
-/// What every lock does, whatever its own functions are called: an exclusive lock is a semaphore of
-/// one unit, and a reader/writer lock is taken shared as well.
-pub trait Lock: 'static {
-    /// A lock with `units` free units.
-    ///
-    /// # Panics
-    ///
-    /// When the lock has one unit and `units` is another number.
-    fn with_units(units: u32) -> Self;
-
-    /// A free lock.
-    fn unlocked() -> Self
-    where
-        Self: Sized,
-    {
-        Self::with_units(1)
-    }
-
-    /// The same lock, which looks `looks` times before it sleeps if it promises a spin limit.
-    #[must_use]
-    fn spin_limit(self, _looks: u32) -> Self
-    where
-        Self: Sized,
-    {
-        self
-    }
-
-    /// Takes the lock; returns when it has it.
-    fn acquire(&self);
-
-    /// Takes the lock again after a wait at a condition that has given it back.
-    fn acquire_again(&self) {
-        self.acquire();
-    }
-
-    /// Takes the lock if it is free; returns whether it was.
-    fn try_acquire(&self) -> bool;
-
-    /// Takes the lock unless something that the lock promises to admit ends the wait.
-    ///
-    /// # Errors
-    ///
-    /// [`WaitError`]: what ended the wait.
-    fn acquire_unless(&self, _cancel: Cancel) -> Result<(), WaitError> {
-        self.acquire();
-        Ok(())
-    }
-
-    /// Gives the lock back.
-    fn release(&self);
-
-    /// Takes the lock beside other readers, if it promises that; else alone.
-    fn acquire_shared(&self) {
-        self.acquire();
-    }
-
-    /// Gives back what [`Self::acquire_shared`] took.
-    fn release_shared(&self) {
-        self.release();
-    }
-
-    /// Tasks in the queue; a snapshot. 0 where there is none to look at.
-    fn waiters(&self) -> usize {
-        0
-    }
-
-    /// Tells the names of its words.
-    fn parts(_tell: &mut TellPart<'_>) {}
 }
 
 macro_rules! spinlocks {

@@ -47,7 +47,7 @@
 //! everybody; the unlock of a writer is a locked operation, not a store of one byte.
 
 use crate::event::LockEvent;
-use crate::list::Lock;
+use crate::lock::Lock;
 use crate::lock::RawLock;
 use crate::platform::{Atomic, Platform};
 use crate::spin::TicketLock;

@@ -55,7 +55,7 @@
 //! transient states.
 
 use crate::event::LockEvent;
-use crate::list::Lock;
+use crate::lock::Lock;
 use crate::lock::RawLock;
 use crate::platform::{Access, Atomic, Platform};
 use crate::queue::{Queue, Waiter};
@@ -263,7 +263,7 @@ impl<P: Platform, L: RawLock<P> + Default> Lock for RwSemaphore<P, L> {
 pub(crate) mod tests {
     use super::*;
     use crate::AdaptiveLock;
-    use crate::list::Lock;
+    use crate::lock::Lock;
     use crate::native::Native;
     use std::sync::atomic::{AtomicU32, Ordering};
 

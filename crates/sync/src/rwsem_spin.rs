@@ -72,7 +72,7 @@
 mod rules;
 
 use crate::event::LockEvent;
-use crate::list::Lock;
+use crate::lock::Lock;
 use crate::lock::RawLock;
 use crate::platform::{Access, Atomic, Platform, Sleep, TaskId};
 use crate::queue::{Queue, Waiter};

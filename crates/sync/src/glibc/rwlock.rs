@@ -72,7 +72,7 @@
 //! description. Differences: no deadlines, no check for recursion, no priority protection.
 
 use crate::event::LockEvent;
-use crate::list::Lock;
+use crate::lock::Lock;
 use crate::platform::{Atomic, Platform, Sleep};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

@@ -44,8 +44,8 @@
 //! that comes at the same time makes a task look once more before it sleeps.
 
 use crate::event::LockEvent;
-use crate::list::{Cancel, Lock};
 use crate::lock::WaitError;
+use crate::lock::{Cancel, Lock};
 use crate::platform::{Atomic, Platform, Sleep, Wake};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

@@ -39,7 +39,7 @@
 //! [`TasLock`](crate::TasLock) is that it spins on in user mode, where that one yields.
 
 use crate::event::LockEvent;
-use crate::list::Lock;
+use crate::lock::Lock;
 use crate::platform::{Atomic, Platform};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

@@ -156,7 +156,9 @@ mod room;
 mod rwlock;
 mod settle;
 mod spin;
+mod time;
 mod turn;
+mod word;
 
 #[cfg(feature = "std")]
 pub use beside::Beside;
@@ -168,9 +170,12 @@ pub use room::{Room, Within};
 #[cfg(feature = "std")]
 pub use rwlock::NativeQuotaRwLock;
 pub use rwlock::QuotaRwLock;
-use settle::{Cause, Entry, stamp};
+use settle::{Cause, Entry};
 use spin::SPIN_NS;
+use time::stamp;
 pub use turn::Turn;
+pub use word::Quota;
+use word::{FLAGS, OPEN, SHORT, UNIT, UNITS_END};
 
 use crate::event::LockEvent;
 use crate::lock::{RawLock as _, TellPart, WaitError};
@@ -179,51 +184,13 @@ use crate::native::Native;
 use crate::platform::{Atomic, Platform, Sleep, Wake};
 use crate::queue::Waiter;
 use crate::semaphore::RawSemaphore;
-use crate::spin::TicketLock;
 use core::mem::offset_of;
+#[cfg(feature = "std")]
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-
-const QUEUED: u32 = 1;
-const SHORT: u32 = 2;
-const CLOSED: u32 = 4;
-const FLAGS: u32 = QUEUED | SHORT | CLOSED;
-/// The flags under which a task may take a unit past the queue.
-const OPEN: u32 = QUEUED | SHORT;
-const UNIT: u32 = 8;
-const UNITS_END: u32 = 1 << 29;
-
-/// Waiters that are summoned at a time: one on its way for each CPU of a small machine, and as many
-/// to spare. With 1 a CPU idles between two turns; from 8 on waiters are woken without acquiring.
-const SUMMONED: u32 = 4;
-
-/// Nanoseconds of turns in a row in which each waiter has one.
-const ROUND_NS: u64 = 200_000_000;
-
-/// Nanoseconds of the shortest turn: below, switches cost more than a sixth.
-const TURN_NS_MIN: u64 = 60_000;
-
-/// Nanoseconds of the turn of a task that is new to the queue: the shortest. Tasks that come
-/// together see few wait as yet and would keep those out for a long turn each; with 2000 threads
-/// that start at a time on two CPUs the first then waits for 220 ms instead of 85.
-const ARRIVAL_NS: u64 = TURN_NS_MIN;
-
-/// Nanoseconds of the longest turn: eight times a slow wakeup, so that handing the lock to a task
-/// that sleeps once in such a time costs at most an eighth of it.
-const TURN_NS_MAX: u64 = 400_000;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Nanoseconds between two looks of a task that must not queue.
 const POLL_NS: u64 = 50_000;
-
-/// The lock. See the module documentation.
-///
-/// Its queue is in `R`; at most `S` waiters are summoned at a time.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Quota<P: Platform, R: Room<P> = Within<P, TicketLock<P>>, const S: u32 = SUMMONED> {
-    word: P::AtomicU32,
-    room: R,
-}
 
 /// The lock of user space.
 #[cfg(feature = "std")]
@@ -238,38 +205,7 @@ impl NativeQuota {
     }
 }
 
-impl<P: Platform<AtomicU32 = AtomicU32>> Quota<P> {
-    /// A lock with `units` free units, fewer than 2^29, and its queue inside: for a `static`.
-    pub const fn new(units: u32) -> Self {
-        assert!(units < UNITS_END);
-        Self { word: AtomicU32::new(units * UNIT), room: Within::empty() }
-    }
-}
-
-/// The longest time in which the lock is handed over once, and the quota of a turn, in nanoseconds,
-/// while `waiting` tasks wait.
-fn turn_ns(waiting: u32) -> u64 {
-    (ROUND_NS / u64::from(waiting.max(1))).clamp(TURN_NS_MIN, TURN_NS_MAX)
-}
-
 impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
-    /// Takes a free unit if the word shows at most `allowed` of the flags. `seen` is the expected
-    /// value of the word.
-    #[inline]
-    fn take(&self, mut seen: u32, allowed: u32) -> bool {
-        while seen >= UNIT && seen & FLAGS & !allowed == 0 {
-            // Acquire pairs with the release in `up`.
-            match self.word.compare_exchange(seen, seen - UNIT, Acquire, Relaxed) {
-                Ok(_) => {
-                    P::happened(LockEvent::Acquired, self);
-                    return true;
-                }
-                Err(now) => seen = now,
-            }
-        }
-        false
-    }
-
     /// Takes a free unit if there are no waiters; returns whether it did.
     #[inline]
     pub fn down_at_once(&self) -> bool {

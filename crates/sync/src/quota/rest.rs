@@ -1,8 +1,9 @@
 //! How long the releases of a [`Quota`](super::Quota) wake no waiter, after one was woken in vain.
 
 use super::room::Within;
-use super::settle::{PATIENCE_NS, is_past, ns_between, stamp};
-use super::turn_ns;
+use super::settle::PATIENCE_NS;
+use super::time::{is_past, ns_between, stamp};
+use super::word::turn_ns;
 use crate::lock::RawLock;
 use crate::platform::{Atomic, Platform};
 use crate::queue::Waiter;

@@ -1,6 +1,6 @@
 //! Where a [`Quota`](super::Quota) has its queue: [`Within`] itself, or elsewhere.
 
-use super::settle::{Sleeper, stamp};
+use super::time::stamp;
 use crate::lock::{RawLock, TellPart, inner_parts};
 use crate::platform::{Atomic, Platform};
 use crate::queue::{Queue, Waiter};
@@ -9,6 +9,9 @@ use core::cell::Cell;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
+
+/// The task to wake once the inner lock is free.
+pub(super) type Sleeper<P> = Option<*const <P as Platform>::AtomicU32>;
 
 /// Where a lock has its queue.
 pub trait Room<P: Platform>: 'static {

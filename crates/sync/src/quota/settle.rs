@@ -1,9 +1,10 @@
 //! When a task passes the queue of a [`Quota`], and the end of an inner section: the flags, which
 //! waiter is summoned, and when the lock is closed for all but the first.
 
-use super::room::{Room, Within};
+use super::room::{Room, Sleeper, Within};
+use super::time::{is_past, ns_between, stamp};
 use super::turn::Phase;
-use super::{ARRIVAL_NS, CLOSED, FLAGS, QUEUED, Quota, SHORT, UNIT, turn_ns};
+use super::word::{ARRIVAL_NS, CLOSED, FLAGS, QUEUED, Quota, SHORT, UNIT, turn_ns};
 use crate::event::LockEvent;
 use crate::lock::RawLock as _;
 use crate::platform::{Atomic, Platform};
@@ -18,9 +19,6 @@ pub(super) const PATIENCE_NS: u64 = 100_000;
 /// was woken and only waits for a CPU: more than a turn on each place of a small machine.
 const OVERDUE_NS: u64 = 1_000_000;
 
-/// The task to wake once the inner lock is free.
-pub(super) type Sleeper<P> = Option<*const <P as Platform>::AtomicU32>;
-
 /// Why an inner section ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
@@ -34,21 +32,6 @@ pub(super) enum Cause {
     InVain,
     /// The first waiter is overdue, whether it sleeps or not.
     Overdue,
-}
-
-/// The time in units of 1024 ns, modulo 73 minutes.
-pub(super) fn stamp<P: Platform>() -> u32 {
-    (P::now() >> 10) as u32
-}
-
-/// Whether such a time, at most 36 minutes away, has come.
-pub(super) fn is_past(end: u32, now: u32) -> bool {
-    now.wrapping_sub(end).cast_signed() >= 0
-}
-
-/// Nanoseconds between two such times.
-pub(super) fn ns_between(then: u32, now: u32) -> u64 {
-    u64::from(now.wrapping_sub(then)) << 10
 }
 
 /// Action of a task that finds the lock held or the queue not empty.

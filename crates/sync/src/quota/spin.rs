@@ -2,7 +2,7 @@
 
 use super::room::{Room, Within};
 use super::settle::Cause;
-use super::{CLOSED, FLAGS, Quota, UNIT};
+use super::word::{CLOSED, FLAGS, Quota, UNIT};
 use crate::lock::RawLock as _;
 use crate::platform::{Atomic, Platform};
 use crate::queue::Waiter;

@@ -1,6 +1,7 @@
 //! Tests of the lock with turns.
 
-use super::settle::{PATIENCE_NS, stamp};
+use super::settle::PATIENCE_NS;
+use super::word::{CLOSED, QUEUED, SUMMONED};
 use super::*;
 use std::sync::atomic::AtomicUsize;
 

@@ -69,22 +69,26 @@
 //! implemented: hotplug; forcing at a `call` that is due.
 
 mod barrier;
+mod blocked;
 mod debugfs;
 mod expedited;
+mod grace;
 mod polled;
 mod readers;
 mod segments;
 mod stall;
 mod stats;
+mod steps;
 mod tree;
 pub mod user;
 mod work;
 
 pub use barrier::{Barrier, Expedited};
+pub use blocked::Reader;
 pub use polled::Ticket;
-pub use readers::Reader;
 pub use stall::Stall;
 pub use stats::RcuStats;
+pub use steps::{Sound, Steps};
 pub use work::Work;
 
 use crate::{Access, Atomic, Platform, TicketLock};
@@ -93,7 +97,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 use segments::Segments;
 use std::collections::VecDeque;
-use tree::Tree;
+use tree::{Line, Tree};
 
 /// Ticks after which CPUs without a reported quiescent state are checked
 /// (`RCU_JIFFIES_TILL_FORCE_QS`).
@@ -107,37 +111,6 @@ const BATCH: usize = 10;
 const HIGH_MARK: usize = 10_000;
 /// until it is as short as this again (`qlowmark`).
 const LOW_MARK: usize = 100;
-
-/// The steps that a checker leaves out, one at a time, to see that it would notice. All other code
-/// uses [`Sound`].
-pub trait Steps: 'static {
-    /// A noted quiescent state carries the number of its grace period.
-    const TAGS: bool = true;
-    /// A CPU looks again under its leaf's lock before it reports.
-    const LOOKS_AGAIN: bool = true;
-    /// A grace period has ended only when the root owes nothing.
-    const ENDS_LAST: bool = true;
-    /// A callback waits for a grace period that begins after it was queued.
-    const WAITS_WHOLE: bool = true;
-    /// Numbers of grace periods are compared by their difference, so that they may wrap.
-    const WRAPS: bool = true;
-    /// A grace period waits for readers that left their CPU in a section.
-    const READERS: bool = true;
-    /// An expedited grace period waits for readers that left their CPU in a section.
-    const EXPEDITES: bool = true;
-    /// A thread takes the flag that says it has work before it does the work.
-    const TAKES_FIRST: bool = true;
-}
-
-/// RCU as it ships.
-#[derive(Clone, Copy, Debug)]
-pub struct Sound;
-
-impl Steps for Sound {}
-
-/// A separate cache line.
-#[repr(C, align(64))]
-struct Line<T>(T);
 
 /// One CPU's part: `rcu_data` and `rcu_dynticks`. Only its CPU uses it, except for the last two,
 /// which the check for late CPUs reads under the leaf's lock.

@@ -1,8 +1,7 @@
 //! Callbacks: a list for each CPU, and the thread that runs them after a grace period.
 
 use super::super::Barrier;
-use super::registry::MINE;
-use super::{PROCESS, SPIN_NS};
+use super::registry::{MINE, PROCESS, SPIN_NS};
 use crate::{Mutex, Native, Platform, Sleep};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
@@ -111,15 +110,18 @@ impl List {
 }
 
 /// The lists, and the thread.
-pub(super) struct Work {
+struct Work {
     lists: [List; LISTS],
     limit: AtomicUsize,
     /// The thread sleeps, or is about to.
     asleep: AtomicU32,
 }
 
+/// Callbacks of this process.
+static WORK: Work = Work::new();
+
 impl Work {
-    pub(super) const fn new() -> Self {
+    const fn new() -> Self {
         let lists = [const { List::new() }; LISTS];
         Self { lists, limit: AtomicUsize::new(LIMIT), asleep: AtomicU32::new(0) }
     }
@@ -198,24 +200,24 @@ impl Work {
 /// as [`super::synchronize`] does; unless it is in a section itself, in a callback or a
 /// [`super::Quiescent`] reader.
 pub fn call(body: impl FnOnce() + Send + 'static) {
-    PROCESS.work.add(Callback::new(body));
+    WORK.add(Callback::new(body));
 }
 
 /// Sees to a grace period; waits for nothing.
 pub(super) fn ask() {
-    PROCESS.work.add_within(Callback::new(|| ()), usize::MAX);
+    WORK.add_within(Callback::new(|| ()), usize::MAX);
 }
 
 /// Drops `value` after a grace period (`kfree_rcu`); as [`call`], without allocating memory.
 pub fn free<T: Send + 'static>(value: Box<T>) {
-    PROCESS.work.add(Callback::free(value));
+    WORK.add(Callback::free(value));
 }
 
 /// Lets at most about `callbacks` wait, in equal parts on each CPU; 65 536 to begin with. Callers
 /// that wait already go by the old number until there is room.
 pub fn limit(callbacks: usize) {
     // Relaxed: a number by itself.
-    PROCESS.work.limit.store(callbacks, Relaxed);
+    WORK.limit.store(callbacks, Relaxed);
 }
 
 /// Waits until all callbacks have run that were queued before (`rcu_barrier`).
@@ -234,12 +236,12 @@ pub fn barrier() {
         );
     });
     let barrier = Arc::new(Barrier::<Native>::default());
-    for list in &PROCESS.work.lists {
+    for list in &WORK.lists {
         barrier.join();
         let mine = Arc::clone(&barrier);
         list.add(Callback::new(move || mine.leave()), usize::MAX);
     }
-    PROCESS.work.rouse();
+    WORK.rouse();
     barrier.leave();
     barrier.wait();
 }

@@ -95,46 +95,10 @@ pub use registry::{
 };
 pub use shared::{Inside, Shared};
 
-use crate::{Mutex, Native};
-use callbacks::Work;
-use registry::{MINE, Registry};
+use registry::{MINE, PROCESS, SPIN_NS};
 
-/// Time to spin before sleeping, longer than most critical sections: a running reader is done by
-/// then, and a preempted one may wait for this very CPU,
-const SPIN_NS: u64 = 4_000;
-/// or for a time slice.
+/// Time to spin for an expedited grace period: a time slice.
 const SPIN_EXPEDITED_NS: u64 = 3_000_000;
-
-/// RCU of this process.
-struct Process {
-    periods: Periods<Native, Membarrier>,
-    /// Held during a grace period.
-    drive: Mutex<Vec<&'static registry::Record>>,
-    registry: Mutex<Registry>,
-    work: Work,
-}
-
-static PROCESS: Process = Process {
-    periods: Periods::native(),
-    drive: Mutex::new(Vec::new()),
-    registry: Mutex::new(Registry::new()),
-    work: Work::new(),
-};
-
-impl Process {
-    /// Waits for a grace period that begins from now on.
-    fn synchronize(&self, spin_ns: u64) {
-        let ticket = self.periods.ticket();
-        let mut list = self.drive.lock();
-        if self.periods.poll(ticket) {
-            return;
-        }
-        let patience = Patience { spin_ns, stall_ns: Some(registry::stall_ns()) };
-        let empty = core::mem::take(&mut *list);
-        let readers = || self.registry.lock().readers(empty);
-        *list = self.periods.run(readers, patience, registry::report);
-    }
-}
 
 /// Waits until every section has ended that runs now (`synchronize_rcu`).
 ///

@@ -1,6 +1,7 @@
 //! Readers of this process: their records, their sections, and those that are late.
 
-use super::{Membarrier, PROCESS, Reader};
+use super::membarrier::Membarrier;
+use super::periods::{Patience, Periods, Reader};
 use crate::{Mutex, Native};
 use core::cell::Cell;
 use core::fmt;
@@ -13,6 +14,10 @@ use core::time::Duration;
 
 /// A grace period is reported as late after this time (`CONFIG_RCU_CPU_STALL_TIMEOUT`).
 const STALL_NS: u64 = 21_000_000_000;
+
+/// Time to spin before sleeping, longer than most critical sections: a running reader is done by
+/// then, and a preempted one may wait for this very CPU.
+pub(super) const SPIN_NS: u64 = 4_000;
 
 /// One reader. Lives as long as the program, and is used again by other threads.
 #[repr(C, align(128))]
@@ -81,6 +86,35 @@ impl Registry {
         self.entering.retain(others);
         self.quiescent.retain(others);
         self.unused.push(record);
+    }
+}
+
+/// Grace periods and readers of this process.
+pub(super) struct Process {
+    pub(super) periods: Periods<Native, Membarrier>,
+    /// Held during a grace period.
+    drive: Mutex<Vec<&'static Record>>,
+    registry: Mutex<Registry>,
+}
+
+pub(super) static PROCESS: Process = Process {
+    periods: Periods::native(),
+    drive: Mutex::new(Vec::new()),
+    registry: Mutex::new(Registry::new()),
+};
+
+impl Process {
+    /// Waits for a grace period that begins from now on.
+    pub(super) fn synchronize(&self, spin_ns: u64) {
+        let ticket = self.periods.ticket();
+        let mut list = self.drive.lock();
+        if self.periods.poll(ticket) {
+            return;
+        }
+        let patience = Patience { spin_ns, stall_ns: Some(stall_ns()) };
+        let empty = core::mem::take(&mut *list);
+        let readers = || self.registry.lock().readers(empty);
+        *list = self.periods.run(readers, patience, report);
     }
 }
 

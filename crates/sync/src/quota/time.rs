@@ -1,0 +1,18 @@
+//! Times in the 32 bits of a word.
+
+use crate::platform::Platform;
+
+/// The time in units of 1024 ns, modulo 73 minutes.
+pub(super) fn stamp<P: Platform>() -> u32 {
+    (P::now() >> 10) as u32
+}
+
+/// Whether such a time, at most 36 minutes away, has come.
+pub(super) fn is_past(end: u32, now: u32) -> bool {
+    now.wrapping_sub(end).cast_signed() >= 0
+}
+
+/// Nanoseconds between two such times.
+pub(super) fn ns_between(then: u32, now: u32) -> u64 {
+    u64::from(now.wrapping_sub(then)) << 10
+}

@@ -1,0 +1,159 @@
+//! Readers as tasks, and those that were preempted in a critical section, by leaf.
+
+use crate::TaskId;
+use core::cell::Cell;
+use std::rc::Rc;
+
+/// A task as a reader. Its task uses it, and others under the lock of the leaf where it is queued.
+#[derive(Debug)]
+pub struct Reader {
+    task: TaskId,
+    /// Sections that it is in, one inside the other (`rcu_read_lock_nesting`).
+    pub(super) depth: Cell<u32>,
+    /// The leaf at which it is queued.
+    pub(super) queued: Cell<Option<usize>>,
+    /// A tick found it in a section on a CPU that owes a quiescent state.
+    pub(super) hurried: Cell<bool>,
+    /// An expedited grace period waits for it.
+    pub(super) expedited: Cell<bool>,
+    pub(super) boosted: Cell<bool>,
+}
+
+impl Reader {
+    /// `task`, in no section.
+    #[must_use]
+    pub fn new(task: TaskId) -> Rc<Self> {
+        Rc::new(Self {
+            task,
+            depth: Cell::new(0),
+            queued: Cell::new(None),
+            hurried: Cell::new(false),
+            expedited: Cell::new(false),
+            boosted: Cell::new(false),
+        })
+    }
+
+    /// Returns its task.
+    #[must_use]
+    pub fn task(&self) -> TaskId {
+        self.task
+    }
+
+    /// Whether it is in a section.
+    #[must_use]
+    pub fn is_inside(&self) -> bool {
+        self.depth.get() > 0
+    }
+
+    /// Whether it was named to be hurried, and has not ended its section since.
+    #[must_use]
+    pub fn is_boosted(&self) -> bool {
+        self.boosted.get()
+    }
+
+    /// Ends its boost.
+    pub fn end_boost(&self) {
+        self.boosted.set(false);
+    }
+
+    /// A section begins.
+    pub fn enter(&self) {
+        self.depth.set(self.depth.get() + 1);
+    }
+}
+
+/// Readers of a leaf that were preempted in a critical section. Guarded by its lock.
+#[derive(Debug, Default)]
+pub(super) struct Blocked {
+    /// The present grace period waits for these, the oldest first (`gp_tasks`).
+    pub(super) owed: Vec<Rc<Reader>>,
+    /// The next one will.
+    pub(super) later: Vec<Rc<Reader>>,
+    /// How many of both an expedited grace period waits for (`exp_tasks`).
+    expedited: usize,
+    /// When `owed` may be hurried, and whether they are.
+    boost_at: u64,
+    pub(super) boosting: bool,
+    /// Boosted readers, and those of them that delayed an expedited grace period.
+    pub(super) boosts: u64,
+    pub(super) expedited_boosts: u64,
+}
+
+/// The grace periods for which a leaving reader was the last of its leaf.
+pub(super) struct Last {
+    pub(super) owed: bool,
+    pub(super) expedited: bool,
+}
+
+impl Blocked {
+    /// A grace period begins.
+    pub(super) fn begin(&mut self, boost_at: u64) {
+        self.owed.append(&mut self.later);
+        self.boost_at = boost_at;
+        self.boosting = false;
+    }
+
+    pub(super) fn is_owed(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// An expedited grace period waits for all that are queued now. Whether there are any.
+    pub(super) fn expedite(&mut self) -> bool {
+        for reader in self.owed.iter().chain(&self.later) {
+            reader.expedited.set(true);
+        }
+        self.expedited = self.owed.len() + self.later.len();
+        self.expedited > 0
+    }
+
+    /// Whether an expedited grace period waits for any.
+    pub(super) fn is_expedited(&self) -> bool {
+        self.expedited > 0
+    }
+
+    /// Whether any is queued, and whether those that hold a grace period up are hurried.
+    pub(super) fn state(&self) -> (bool, bool) {
+        (self.is_owed() || !self.later.is_empty(), self.boosting)
+    }
+
+    /// Returns the next reader to boost: readers of an expedited grace period immediately and
+    /// first.
+    pub(super) fn next_boost(&self) -> Option<&Rc<Reader>> {
+        let mut all = self.owed.iter().chain(&self.later);
+        let expedited = all.find(|reader| reader.expedited.get());
+        expedited.or_else(|| self.owed.first().filter(|_| self.boosting))
+    }
+
+    /// When those that hold a grace period up are hurried, in ticks.
+    pub(super) fn boost_at(&self) -> u64 {
+        self.boost_at
+    }
+
+    /// The leaf's CPUs have all passed. Whether its readers are to be hurried from now on.
+    pub(super) fn boosts_at(&mut self, jiffies: u64) -> bool {
+        let begins = self.is_owed() && !self.boosting && jiffies >= self.boost_at;
+        self.boosting |= begins;
+        begins
+    }
+
+    /// Those that the grace period waits for.
+    pub(super) fn owing(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.owed.iter().map(|reader| reader.task)
+    }
+
+    /// Removes `reader`; returns the grace periods for which it was the last.
+    pub(super) fn remove(&mut self, reader: &Rc<Reader>) -> Last {
+        let mine = |other: &Rc<Reader>| Rc::ptr_eq(other, reader);
+        let expedited = reader.expedited.take();
+        self.expedited -= usize::from(expedited);
+        let place = self.owed.iter().position(mine);
+        match place {
+            Some(place) => drop(self.owed.remove(place)),
+            None => self.later.retain(|other| !mine(other)),
+        }
+        Last {
+            owed: place.is_some() && self.owed.is_empty(),
+            expedited: expedited && self.expedited == 0,
+        }
+    }
+}
