@@ -3,7 +3,7 @@
 use convoy_record::runtimes::runtime;
 use convoy_record::{Kind, Lock, Pending, Process, Record};
 
-use crate::evidence::{Subject, is_of_python};
+use crate::evidence::{PYTHON, Subject, is_of_python, is_python};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
 
 /// The part of their time that threads waited, in words.
@@ -104,6 +104,10 @@ pub(crate) fn itself(subject: &Subject<'_>) -> Option<Reason> {
 
 /// A cycle of waits.
 pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
+    // The places are the interpreter's.
+    if cycle.iter().all(|wait| is_python(process, &wait.place, wait.kind)) {
+        return deadlock_of_python(process, cycle);
+    }
     let one = |wait: &&Pending| {
         let held = cycle.iter().find(|other| other.owner == wait.thread);
         let holds = match held {
@@ -113,7 +117,6 @@ pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
         };
         format!("thread {} waits in {} for `{}`{holds}", wait.thread, wait.place, wait.lock)
     };
-    let first = cycle[0];
     let (sentence, cure) = match cycle {
         [wait] if wait.owner_ended => (
             format!(
@@ -142,20 +145,52 @@ pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
             "Acquire these locks in one order everywhere.",
         ),
     };
-    let others = process.pending.iter().filter(|one| one.act != "wait").count() - cycle.len();
-    let others = match others {
+    of_cycle(process, cycle, sentence + &behind(process, cycle), cure)
+}
+
+/// The waits that are not in the cycle, in words.
+fn behind(process: &Process, cycle: &[&Pending]) -> String {
+    let all = process.pending.iter().filter(|one| one.act != "wait").count();
+    match all.saturating_sub(cycle.len()) {
         0 => String::new(),
         1 => " One more thread waits behind them.".to_owned(),
         many => format!(" {many} more threads wait behind them."),
+    }
+}
+
+/// A cycle of waits for locks of Python.
+fn deadlock_of_python(process: &Process, cycle: &[&Pending]) -> Diagnosis {
+    let (sentence, cure) = match cycle {
+        [wait] => (
+            format!(
+                "Deadlock: thread {} waits for a lock of Python (`threading.Lock`) that it holds \
+                 itself.",
+                wait.thread
+            ),
+            "Release it before, or take a `threading.RLock`.",
+        ),
+        all => {
+            let threads: Vec<String> = all.iter().map(|wait| wait.thread.to_string()).collect();
+            let sentence = format!(
+                "Deadlock: the threads {} wait for each other: each of them holds a lock of Python \
+                 (`threading.Lock`) that another one waits for.",
+                threads.join(", ")
+            );
+            (sentence, "Acquire these locks in one order everywhere.")
+        }
     };
+    of_cycle(process, cycle, sentence + &behind(process, cycle), &[cure, PYTHON].concat())
+}
+
+fn of_cycle(process: &Process, cycle: &[&Pending], sentence: String, cure: &str) -> Diagnosis {
     Diagnosis {
         ill: Ill::Deadlock,
         pid: process.pid,
-        lock: first.lock.clone(),
+        lock: cycle[0].lock.clone(),
         share: None,
         weight: None,
         cost_s: cycle.iter().map(|one| one.wait_s).sum(),
-        sentence: sentence + &others,
+        sentence,
         cure: cure.to_owned(),
     }
 }
@@ -210,12 +245,18 @@ fn is_of_scheduler(place: &str) -> bool {
 pub(crate) fn kernel(lock: &Lock, process: &Process, record: &Record) -> Option<Diagnosis> {
     /// Minimum number of waits.
     const FEW: u64 = 20;
+    /// Part of the time that waits for a spinlock are at least: they include interrupts and the
+    /// time that a hypervisor takes from the owner. Servers whose limit is another one had 2 %.
+    const SPINS: f64 = 0.05;
     let time_s = convoy_record::busy_s(record);
     let (wait_s, site) = (lock.wait_s(), lock.sites.first()?);
     if lock.count() < FEW || wait_s <= 0.0 || time_s <= 0.0 {
         return None;
     }
     let share = (wait_s / time_s).min(1.0);
+    if lock.kernel == "spinlock" && share < SPINS {
+        return None;
+    }
     let known = lock.owners_known_s;
     let off = lock.owners_off_s / known.max(f64::MIN_POSITIVE);
     let owner = match () {

@@ -8,9 +8,9 @@ use convoy_record::{
 };
 
 use crate::deadlock::{cycles, stuck};
-use crate::evidence::{Holder, Subject, is_of_python};
+use crate::evidence::{Holder, PYTHON, Subject, is_of_python};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
-use crate::runtimes::{MONITOR, PYTHON, interpreter, libc, other_runtime};
+use crate::runtimes::{MONITOR, interpreter, libc, other_runtime};
 use crate::{busy, cures, processes};
 
 /// Part of the time that threads waited which makes what the owner did the reason.
@@ -191,6 +191,10 @@ fn asleep(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     // An owner that waits in futex(2) may just be waiting for this lock again.
     let is_vague = holder.call.is_some_and(|call| call.what == "futex(2)");
+    // And the reader that is known is one of several: it has left, and waits for the lock again.
+    if is_vague && subject.lock.kind == Kind::Rwlock && holder.act != "write" {
+        return None;
+    }
     let least = if is_vague { REASON } else { ASLEEP };
     let call = holder.call.filter(|_| holder.asleep >= least)?;
     let is_off = holder.ran.is_none_or(|ran| ran < 1.0 - REASON);
@@ -277,7 +281,8 @@ fn spins(subject: &Subject<'_>) -> Option<Reason> {
 /// The owner had lost its CPU.
 fn preempted(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
-    if holder.free >= REASON && holder.free > holder.preempted && holder.ran.is_some() {
+    let is_known = holder.ran.is_some() || holder.samples >= FEW;
+    if holder.free >= REASON && holder.free > holder.preempted && is_known {
         let why = format!(
             "; during {} of that time it was free, but the thread that was to have it next had no \
              CPU yet: a lock convoy",

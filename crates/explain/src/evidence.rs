@@ -24,17 +24,22 @@ static SOME_CALL: LazyLock<Seen> = LazyLock::new(|| Seen {
     ..Seen::default()
 });
 
-/// Whether it is one of the locks of Python's `threading`, which all wait in one function of the
-/// interpreter, by the place of a wait.
+/// How to name the functions of Python that hold a lock.
+pub(crate) const PYTHON: &str = " `py-spy dump` shows the functions of Python while it runs.";
+
+/// Whether it is one of the locks of Python's `threading`.
 pub(crate) fn is_of_python(process: &Process, lock: &Lock) -> bool {
+    lock.sites.first().is_some_and(|site| is_python(process, &site.place, lock.kind))
+}
+
+/// The same by a place and what the lock is made of: they all wait in one function of the
+/// interpreter.
+pub(crate) fn is_python(process: &Process, place: &str, kind: Kind) -> bool {
     let program = process.command.first().and_then(|program| program.rsplit('/').next());
     let is_interpreter = |name: &str| name.starts_with("python") || name.starts_with("libpython");
-    let is_there = lock
-        .sites
-        .first()
-        .is_some_and(|site| site.place.contains("(_threadmodule.c") || is_interpreter(&site.place));
+    let is_there = place.contains("(_threadmodule.c") || is_interpreter(place);
     // By whichever of a semaphore or a condition the interpreter was built with.
-    let is_built = matches!(lock.kind, Kind::Semaphore | Kind::Condition);
+    let is_built = matches!(kind, Kind::Semaphore | Kind::Condition);
     program.is_some_and(is_interpreter) && is_there && is_built
 }
 

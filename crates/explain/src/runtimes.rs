@@ -20,9 +20,6 @@ pub(crate) const FLIGHT: &str = "Class and method: `java -XX:StartFlightRecordin
 /// Part of the time that a lock of libc is held which its owner sleeps if that is the reason.
 const ASLEEP: f64 = 0.5;
 
-/// How to name the functions of Python that hold a lock.
-pub(crate) const PYTHON: &str = " `py-spy dump` shows the functions of Python while it runs.";
-
 /// A lock of libc, which it takes in a function that the program calls.
 pub(crate) fn libc(subject: &Subject<'_>) -> Option<Reason> {
     let function = &subject.lock.runtime;

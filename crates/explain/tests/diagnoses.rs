@@ -1,54 +1,14 @@
 //! The diagnoses of records that are made up: one that shows the ill, and one that looks like it
 //! and is not.
 
+mod made;
+
 use convoy_explain::{Diagnosis, Ill, diagnose, verdict};
 use convoy_record::{
-    Cause, Counted, Doing, Hot, JAVA, Kind, Lock, ONLY_SAMPLES, Pending, Process, Program, Record,
+    Cause, Counted, Doing, Hot, JAVA, Kind, Lock, ONLY_SAMPLES, Pending, Process, Record,
     Scheduling, Seen, Site, Times, UNNAMED,
 };
-
-/// So many times of this length each, seconds.
-fn times(count: u64, each_s: f64) -> Times {
-    let total_s = count as f64 * each_s;
-    Times { count, total_s, max_s: each_s, buckets: vec![(each_s * 0.8e9, count)] }
-}
-
-fn site(place: &str, act: &str, count: u64) -> Site {
-    let threads = 4;
-    Site { place: place.to_owned(), act: act.to_owned(), count, threads, ..Site::default() }
-}
-
-/// A mutex that `append` waits for 1000 times, 2 ms each, and that `sync` holds for 3 ms.
-fn mutex() -> Lock {
-    let append = Site { contended: 1000, wait: times(1000, 2e-3), ..site("append", "lock", 2000) };
-    let sync = Site { hold_off: times(300, 3e-3), threads: 1, ..site("sync", "lock", 300) };
-    let sites = vec![append, sync];
-    Lock { name: "log".to_owned(), kind: Kind::Mutex, instances: 1, sites, ..Lock::default() }
-}
-
-fn seen(doing: Doing, what: &str, count: u64) -> Seen {
-    Seen { doing, what: what.to_owned(), count, ..Seen::default() }
-}
-
-/// Why `append` waits: the part of the time that the owner ran, and what it was seen doing.
-fn cause(ran: f64, owners: Vec<Seen>) -> Cause {
-    let of = |text: &str| text.to_owned();
-    let (wait_s, measured_s) = (2.0, 1.0);
-    let (place, held_at) = (of("append"), of("sync"));
-    let (lock, act, held_act) = (of("log"), of("lock"), of("lock"));
-    let cause = Cause { lock, place, act, held_at, held_act, count: 1000, ..Cause::default() };
-    Cause { wait_s, max_s: 2e-3, measured_s, ran_s: ran, owners, ..cause }
-}
-
-fn process(lock: Lock, cause: Cause) -> Process {
-    let (locks, causes) = (vec![lock], vec![cause]);
-    Process { pid: 7, seconds: 1.0, cpu_s: 1.0, threads: 4, locks, causes, ..Process::default() }
-}
-
-fn record(process: Process) -> Record {
-    let program = Program { wall_s: 1.0, cpus: 2, ..Program::default() };
-    Record { program, processes: vec![process], ..Record::default() }
-}
+use made::{cause, mutex, process, record, seen, site, times};
 
 fn ill(process: Process) -> Option<Ill> {
     diagnose(&record(process)).into_iter().find(Diagnosis::is_much).map(|one| one.ill)
@@ -94,6 +54,11 @@ fn an_owner_that_lost_its_cpu_makes_a_convoy() {
     };
     assert_eq!(ill(convoy(0.1)), Some(Ill::OwnerPreempted));
     assert_eq!(ill(convoy(0.95)), Some(Ill::LongSection));
+    // The time of holds is not known, but looks found the lock free.
+    let mut free = convoy(0.1);
+    free.causes[0].measured_s = 0.0;
+    free.causes[0].owners = vec![seen(Doing::Free, "", 6)];
+    assert!(verdict(&record(free)).contains("was to have it next had no CPU yet"));
 }
 
 #[test]
@@ -320,6 +285,10 @@ fn readers_that_move_a_counter_are_told_without_waits() {
     assert_eq!(ill(readers(90e-9, 4)), Some(Ill::ReaderCounter));
     assert_eq!(ill(readers(12e-9, 4)), None);
     assert_eq!(ill(readers(90e-9, 1)), None);
+    // The line stays in one cache, but a large part of the CPU time is spent there.
+    assert_eq!(ill(readers(24e-9, 4)), Some(Ill::ReaderCounter));
+    let said = verdict(&record(readers(24e-9, 4)));
+    assert!(said.contains("would move if they ran"), "{said}");
 }
 
 #[test]
@@ -381,6 +350,14 @@ fn a_deadlock_comes_first_with_both_places() {
                     transfer; thread 2 waits in refund for `a` and holds `b`, acquired in refund. \
                     Acquire these locks in one order everywhere.";
     assert_eq!(said, expected);
+    let mut python = process.clone();
+    python.command = vec!["/usr/bin/python3".to_owned()];
+    for wait in &mut python.pending {
+        (wait.kind, wait.place) = (Kind::Semaphore, "python3.11+0x5899af".to_owned());
+    }
+    let said = verdict(&record(python));
+    assert!(said.contains("the threads 1, 2 wait for each other"), "{said}");
+    assert!(said.contains("py-spy dump") && !said.contains("+0x"), "{said}");
     // A queue behind an owner that works is none.
     process.pending.truncate(1);
     assert_ne!(ill(process), Some(Ill::Deadlock));
