@@ -93,6 +93,28 @@ fn without_templates(name: &str) -> String {
         .collect()
 }
 
+/// A function of C++ without its arguments.
+pub(crate) fn without_arguments(name: &str) -> &str {
+    let mut depth = 0;
+    for (at, one) in name.char_indices() {
+        match one {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            // Not of `(anonymous namespace)::f`, `operator()` or `<impl of (A, B)>::f`.
+            '(' if at > 0 && depth == 0 => {
+                let before = &name[..at];
+                // Nor of Go's `p.(*T).f`.
+                let is_part = before.ends_with("operator") || before.ends_with('.');
+                if !is_part && !name[at..].contains(")::") {
+                    return before;
+                }
+            }
+            _ => {}
+        }
+    }
+    name
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::causes::{self, Cause, Doing, Event, Pending, Seen};
 use crate::futexes::Futexes;
 use crate::layout::*;
-use crate::looks::Look;
+use crate::look::Look;
 use crate::names::{CONDITION_OF, LOCK_OF, Names};
 use crate::raw::Raw;
 use crate::record::{Kind, Process, total};
@@ -63,7 +63,7 @@ impl Book<'_> {
         let (lock, kind) = self.lock(edge.lock, edge.site, edge.detail);
         let act = |site: u64, kind: u64| match self.futexes.at(site) {
             Some(known) => known.act.to_owned(),
-            None => crate::raw::act(kind).to_owned(),
+            None => crate::keys::act(kind).to_owned(),
         };
         let held_act = match edge.held >> KIND_SHIFT {
             0 => String::new(),
@@ -305,18 +305,4 @@ fn signals(process: &mut Process) {
     for lock in process.locks.iter_mut().filter(|lock| lock.kind == Kind::Semaphore) {
         lock.held_for_good |= waits.get(&lock.name).is_some_and(|sums| is_signal(*sums));
     }
-}
-
-/// Locks of different names on one line of the cache.
-pub(crate) fn neighbours(known: &BTreeMap<u64, Known>) -> Vec<Vec<String>> {
-    /// Bytes of a line.
-    const LINE: u64 = 64;
-    let mut lines: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
-    for (address, known) in known.iter().filter(|(_, known)| known.is_lock) {
-        lines.entry(address / LINE).or_default().insert(&known.name);
-    }
-    let shared = lines.into_values().filter(|names| names.len() > 1);
-    let all: BTreeSet<Vec<String>> =
-        shared.map(|names| names.into_iter().map(str::to_owned).collect()).collect();
-    all.into_iter().collect()
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::layout::{ENDED_WORDS, FUTEX, KIND_SHIFT, N_HELD, N_LOCK, N_OWNER, N_SINCE, N_UNTIL};
-use crate::looks::Look;
+use crate::look::Look;
 use crate::states::{Edge, State, Wait};
 
 /// Looks at a lock between two releases that are kept.

@@ -8,8 +8,8 @@ use crate::join::sorted;
 use crate::layout::{BROADCAST, CONTEXT, E_HELD, E_LOCK, EDGE_WORDS, FUTEX, KIND_SHIFT};
 use crate::names::{Names, named_after};
 use crate::parked::{Context, Waits, name, only_waits};
-use crate::raw::Seen;
 use crate::record::{Kind, Lock, Site, total};
+use crate::seen::Seen;
 use crate::wrappers::{is_of_locks, passes_on};
 
 /// The bit of the number of a call stack that says that the wait was one in futex(2).
@@ -291,8 +291,7 @@ mod tests {
         };
         let waits = [(1, site(10))];
         let given = |by, count| {
-            let mut seen = Seen::default();
-            seen.given = [0, count];
+            let seen = Seen { given: [0, count], ..Seen::default() };
             words.given(&seen, &waits, Some(&BTreeSet::from([by]))).given
         };
         assert_eq!(given(2, 10), [10, 0]);

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use convoy_host::samples::{Sample, Samples};
-use serde::{Deserialize, Serialize};
 
 use crate::elf::Elf;
+use crate::hotspot::Hot;
 use crate::names::Names;
 use crate::record::Process;
 use crate::waits::{only_reads, operands};
@@ -20,28 +20,6 @@ const MOST: usize = 20_000;
 const KEPT: usize = 30;
 /// Bytes around a place in which instructions are sought.
 const AROUND: u64 = 24;
-
-/// A function, and the samples in it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Hot {
-    /// The function, with the line that had most samples.
-    pub place: String,
-    /// The function that called it most; empty: not known.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub caller: String,
-    /// The file name of the library that it is in; empty: the program itself.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub library: String,
-    /// Samples.
-    pub count: u64,
-    /// Of these, in loops that wait: at `pause`, after an exchange that found the word taken, or in
-    /// a loop that only reads and compares.
-    #[serde(default)]
-    pub spins: u64,
-    /// Of these, at atomic additions and the like.
-    #[serde(default)]
-    pub atomics: u64,
-}
 
 /// What was sampled of a process.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Adding up locks that have one name.
 
-use crate::record::{Lock, Site, Times, Waiters};
+use crate::record::{Lock, Site, Times, Waiters, total};
 
 impl Lock {
     /// Whether it is held, each time, for much of the run of this many seconds.
@@ -107,12 +107,6 @@ impl Times {
             self.buckets = joined.collect();
         }
     }
-}
-
-/// Returns the sum of counts, or the largest number if it is larger: a program that overwrites its
-/// counts can leave any number.
-pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
-    counts.into_iter().fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

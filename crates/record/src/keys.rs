@@ -1,8 +1,9 @@
 //! Reading the keys of a slot: what its threads called, where, and how often.
 
 use crate::layout::{
-    F_KEYS, GROWN, K_DETAIL, K_LOCK, K_SITE, KEY_COUNT, KEY_WORDS, KIND_SHIFT, LINE_COUNT,
-    LINE_COUNTS, LINE_KEYS, LINE_WORDS, S_GROWN, S_KEYS, S_LINES, Told,
+    BARRIER, CONDITION, F_KEYS, GROWN, K_DETAIL, K_LOCK, K_SITE, KEY_COUNT, KEY_WORDS, KIND_SHIFT,
+    LINE_COUNT, LINE_COUNTS, LINE_KEYS, LINE_WORDS, READ, S_GROWN, S_KEYS, S_LINES, SIGNAL, Told,
+    WRITE,
 };
 use crate::record::total;
 
@@ -92,6 +93,17 @@ impl Comers {
     pub(crate) fn regulars(&self) -> u64 {
         let even = (self.roots.powi(2) / self.count.max(1) as f64).round();
         (even as u64).clamp(1, self.threads.max(1))
+    }
+}
+
+/// What is done at a site of this kind.
+pub(crate) fn act(kind: u64) -> &'static str {
+    match kind {
+        READ => "read",
+        WRITE => "write",
+        BARRIER | CONDITION => "wait",
+        SIGNAL => "signal",
+        _ => "lock",
     }
 }
 

@@ -15,16 +15,16 @@ use crate::attach::Attached;
 use crate::ended::Ended;
 use crate::futex::{Call, waits_for_good};
 use crate::holders::{Found, Source};
-use crate::holding::Holding;
-use crate::hot::{Hot, Sampling};
+use crate::hot::Sampling;
 use crate::layout::{
     ENDED_COUNT, ENDED_WORDS, H_BASE, H_MAGIC, H_PID, H_SLOTS, MAGIC, S_ENDED, S_THREAD, S_WAITS,
     S_WAITS_HELD_DETAIL, SLOT_COUNT, SLOT_WORDS, SLOTS,
 };
+use crate::look::Look;
 use crate::names::Names;
 use crate::place::open_file;
 use crate::record::Process;
-use crate::states::{Edge, State, Wait};
+use crate::states::{State, Wait};
 
 /// Looks a second at most.
 const RATE: f64 = 250.0;
@@ -44,32 +44,6 @@ const LONG_S: f64 = 0.1;
 const BRIEF: Duration = Duration::from_millis(1);
 /// Words of a slot up to what its thread waits for.
 const WORDS: usize = S_WAITS_HELD_DETAIL + 1;
-
-/// Observations of one process.
-#[derive(Default)]
-pub(crate) struct Look {
-    /// What owners did while others waited, and how often that was seen.
-    pub(crate) owners: BTreeMap<(Edge, State), u64>,
-    /// The same while no thread waited.
-    pub(crate) held: Holding,
-    /// What all threads did.
-    pub(crate) threads: BTreeMap<State, u64>,
-    /// Waits at the last look.
-    pub(crate) waits: Vec<Wait>,
-    /// Waits that their threads have left by a jump, each with its begin.
-    pub(crate) left: BTreeSet<(u64, u64)>,
-    /// Whether no thread could run at the last look: all waited without a timeout, one of them for
-    /// long.
-    pub(crate) is_stuck: bool,
-    /// Number of samples.
-    pub(crate) count: u64,
-    /// From the first look to the last one, seconds.
-    pub(crate) seconds: f64,
-    /// Waits past the recorded functions.
-    pub(crate) outside: Option<Attached>,
-    /// Where its threads spent CPU time, and all samples of that.
-    pub(crate) hot: (Vec<Hot>, u64),
-}
 
 /// One process.
 struct Peek {

@@ -5,7 +5,7 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::cxx;
+use crate::cxx::{self, without_arguments};
 use crate::identity::{self, FIXED, Identity, Mapped};
 use crate::launch::RECORDER;
 use crate::wrappers::{is_in_locks, is_wrapper, passes_on};
@@ -316,28 +316,6 @@ pub(crate) fn demangled(name: &str) -> String {
         _ => None,
     };
     own.unwrap_or_else(|| name.to_owned())
-}
-
-/// A function of C++ without its arguments.
-pub(crate) fn without_arguments(name: &str) -> &str {
-    let mut depth = 0;
-    for (at, one) in name.char_indices() {
-        match one {
-            '<' => depth += 1,
-            '>' => depth -= 1,
-            // Not of `(anonymous namespace)::f`, `operator()` or `<impl of (A, B)>::f`.
-            '(' if at > 0 && depth == 0 => {
-                let before = &name[..at];
-                // Nor of Go's `p.(*T).f`.
-                let is_part = before.ends_with("operator") || before.ends_with('.');
-                if !is_part && !name[at..].contains(")::") {
-                    return before;
-                }
-            }
-            _ => {}
-        }
-    }
-    name
 }
 
 /// File and line.

@@ -1,7 +1,7 @@
 //! When threads waited: all the time, or in one stretch of the run.
 
-use crate::account::{percent, seconds};
 use crate::record::{Lock, Process, Record};
+use crate::text::{percent, seconds};
 
 /// Returns the finished waits for it, in seconds, without waits that last for much of the run of
 /// `wall_s` seconds, since these are waits for work or for the exit of others.

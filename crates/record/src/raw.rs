@@ -15,16 +15,18 @@ use std::path::Path;
 
 use crate::RecordError;
 use crate::causes::Counted;
-use crate::edges::neighbours;
 use crate::futexes::{self, Futexes};
 use crate::join::sorted;
-use crate::keys::{self, Comers, Key};
+use crate::keys::{self, Comers, Key, act};
 use crate::layout::*;
-use crate::looks::{Look, Looks};
+use crate::look::Look;
+use crate::looks::Looks;
 use crate::names::{Names, named_after};
+use crate::neighbours::neighbours;
 use crate::parked::{self, Context, Jit, Waits};
 use crate::place::open_file;
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
+use crate::seen::Seen;
 use crate::steps::{Clock, Known, Traces};
 use crate::unrecorded::{Unloaded, Unrecorded};
 
@@ -73,16 +75,6 @@ struct Found {
     sites: BTreeMap<Called, Site>,
     /// Who calls at each site, by its kind.
     callers: BTreeMap<(u64, u64), Comers>,
-}
-
-/// What is known of a lock that threads waited for.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Seen {
-    pub(crate) waiters: Waiters,
-    /// How often its owner gave it up, and others did.
-    pub(crate) given: [u64; 2],
-    /// The mutex of a condition; 0: none.
-    mutex: u64,
 }
 
 /// The middle of a bucket of half a power of two, by its least.
@@ -485,15 +477,4 @@ fn most_waited(locks: &BTreeMap<u64, Found>) -> BTreeMap<u64, (f64, [u64; CALLER
         }
     }
     most
-}
-
-/// What is done at a site of this kind.
-pub(crate) fn act(kind: u64) -> &'static str {
-    match kind {
-        READ => "read",
-        WRITE => "write",
-        BARRIER | CONDITION => "wait",
-        SIGNAL => "signal",
-        _ => "lock",
-    }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::layout::{E_HELD, E_LOCK, E_SITE, E_TICKS, EDGE_WORDS, FUTEX, KIND_SHIFT};
-use crate::looks::Look;
+use crate::look::Look;
 use crate::states::Edge;
 
 /// Looks from which shares are taken: with fewer, an owner that holds the lock for a tenth of the

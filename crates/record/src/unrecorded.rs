@@ -1,14 +1,12 @@
-//! Unrecorded parts of a process, with reasons; and the text for a record with almost no waits.
+//! Unrecorded parts of a process, with reasons.
 
 use serde::{Deserialize, Serialize};
 
-use crate::account::{Account, seconds};
 use crate::layout::{
-    BY_LIBC, FOREIGN, GROWN, H_CHILDREN_LOST, H_PROGRAMS_MORE, H_SANDBOXED, H_SHORT,
-    H_THREADS_UNROOMED, H_UNRECORDED, MUSL, NO_FILE, NO_OBJECT, NO_ROOM, P_COUNT, P_NAME, P_WHY,
-    PROGRAM_COUNT, PROGRAM_WORDS, PROGRAMS, RIGHTS, SANITIZED, STATIC,
+    BY_LIBC, FOREIGN, H_CHILDREN_LOST, H_PROGRAMS_MORE, H_SANDBOXED, H_SHORT, H_THREADS_UNROOMED,
+    H_UNRECORDED, MUSL, NO_FILE, NO_OBJECT, NO_ROOM, P_COUNT, P_NAME, P_WHY, PROGRAM_COUNT,
+    PROGRAM_WORDS, PROGRAMS, RIGHTS, SANITIZED, STATIC,
 };
-use crate::record::{Process, Record, total};
 
 /// Threads, acquisitions and forked processes that a record lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,68 +117,4 @@ impl Unloaded {
         let all = words.chunks(PROGRAM_WORDS).map(of).chain([more]);
         all.filter(|one| one.count > 0).collect()
     }
-}
-
-impl Process {
-    /// Adds acquisitions that a thread did not count: either its table of locks and places was
-    /// full, or there was no room for one.
-    pub(crate) fn add_lost(&mut self, grown: u64, count: u64) {
-        let lost = match grown {
-            GROWN => &mut self.acquisitions_lost,
-            _ => &mut self.unrecorded.uncounted,
-        };
-        *lost = total([*lost, count]);
-    }
-}
-
-impl Account {
-    /// Returns the first sentence if locks cost little.
-    pub fn elsewhere(&self, record: &Record) -> String {
-        if let Some(doubt) = doubt(record) {
-            return doubt;
-        }
-        let calls = total(self.locks.iter().map(|one| one.lock.count()));
-        match self.condition(record.program.wall_s) {
-            _ if calls == 0 => {
-                "Nothing was recorded: no thread used a lock that could be seen.".to_owned()
-            }
-            Some(one) => format!(
-                "Locks cost little: threads waited {} for them. They waited longer for work or for \
-                 each other, {} on {}, {} times.",
-                seconds(self.wait_s),
-                seconds(one.lock.wait_s()),
-                one.place(),
-                one.lock.count()
-            ),
-            None => format!(
-                "Locks cost little: threads waited {} for them in {calls} acquisitions.",
-                seconds(self.wait_s)
-            ),
-        }
-    }
-}
-
-/// Returns the limits of a record with almost no waits, because much was not recorded.
-fn doubt(record: &Record) -> Option<String> {
-    /// The unrecorded share, in percent, beyond which the record is not conclusive.
-    const MUCH: u64 = 10;
-    let all = &record.processes;
-    let is_much = |lost: u64, of: u64| lost > 0 && lost.saturating_mul(100) >= of * MUCH;
-    let lost = all.iter().map(|one| one.threads_lost).sum();
-    let threads = all.iter().map(|one| one.threads).sum();
-    if is_much(lost, threads) {
-        let all = if lost == threads { "none" } else { "not all" };
-        return Some(format!(
-            "What locks cost is not known: {all} of the {threads} threads were recorded ({lost} \
-             were not)."
-        ));
-    }
-    let children = all.iter().flat_map(|one| one.unrecorded.children);
-    let children = total(children.chain(record.program.programs_lost));
-    let processes = (all.len() as u64).saturating_add(children);
-    is_much(children, processes).then(|| {
-        format!(
-            "What locks cost is not known: {children} of {processes} processes were not recorded."
-        )
-    })
 }

@@ -3,7 +3,7 @@
 use blazesym::symbolize::CodeInfo;
 use std::path::Path;
 
-use crate::names::without_arguments;
+use crate::cxx::without_arguments;
 
 /// Whether a function is, by its name, one of a class of mutexes or the like: it only takes locks
 /// for others, and serves many of them.

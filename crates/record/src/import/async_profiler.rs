@@ -1,7 +1,7 @@
 //! Stacks of Java that waited for locks, as `asprof -e lock -o collapsed --total` writes them: the
 //! outermost method first, the class of the lock last, then nanoseconds.
 
-use super::{Refused, Waits, number};
+use super::waits::{Refused, Waits, number};
 use crate::record::{Kind, Times};
 
 /// A sum of waits that is less than this, nanoseconds, is a number of waits instead.

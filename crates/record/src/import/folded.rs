@@ -1,7 +1,7 @@
 //! Folded stacks of sleeping threads, outermost function first, with microseconds: the output of
 //! `offcputime -f`.
 
-use super::{Refused, Waits, number};
+use super::waits::{Refused, Waits, number};
 use crate::record::{Kind, Times};
 
 /// Functions in which a thread waits for a lock: the prefix of their names without leading

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::flight::{Class, Frame, Method, Printed};
-use super::{Refused, Waits, number};
+use super::waits::{Refused, Waits, number};
 use crate::record::{Kind, Times, total};
 
 /// Events that are waits for locks, and what is waited for.

@@ -1,6 +1,6 @@
 //! `/proc/lock_stat`: microseconds by class of locks, and the places that waited most.
 
-use super::{Refused, Waits, number};
+use super::waits::{Refused, Waits, number};
 use crate::record::{Kind, Times, total};
 
 /// Whether a line is the first one.

@@ -1,6 +1,6 @@
 //! `perf lock contention`, as text and with `-x`.
 
-use super::{Refused, Waits, kind, number};
+use super::waits::{Refused, Waits, kind, number};
 use crate::record::Kind;
 
 /// What begins the first line that `-x` gives.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Refused, Waits, folded, kind, number};
+use super::folded;
+use super::waits::{Refused, Waits, kind, number};
 use crate::record::{Kind, Times};
 
 /// Events that are read.

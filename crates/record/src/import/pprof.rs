@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Waits;
+use super::waits::Waits;
 use crate::causes::Cause;
 use crate::record::{Kind, Times};
 

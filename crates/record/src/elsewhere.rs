@@ -1,0 +1,57 @@
+//! The first sentence about a record with almost no waits.
+
+use crate::account::Account;
+use crate::record::{Record, total};
+use crate::text::seconds;
+
+impl Account {
+    /// Returns the first sentence if locks cost little.
+    pub fn elsewhere(&self, record: &Record) -> String {
+        if let Some(doubt) = doubt(record) {
+            return doubt;
+        }
+        let calls = total(self.locks.iter().map(|one| one.lock.count()));
+        match self.condition(record.program.wall_s) {
+            _ if calls == 0 => {
+                "Nothing was recorded: no thread used a lock that could be seen.".to_owned()
+            }
+            Some(one) => format!(
+                "Locks cost little: threads waited {} for them. They waited longer for work or for \
+                 each other, {} on {}, {} times.",
+                seconds(self.wait_s),
+                seconds(one.lock.wait_s()),
+                one.place(),
+                one.lock.count()
+            ),
+            None => format!(
+                "Locks cost little: threads waited {} for them in {calls} acquisitions.",
+                seconds(self.wait_s)
+            ),
+        }
+    }
+}
+
+/// Returns the limits of a record with almost no waits, because much was not recorded.
+fn doubt(record: &Record) -> Option<String> {
+    /// The unrecorded share, in percent, beyond which the record is not conclusive.
+    const MUCH: u64 = 10;
+    let all = &record.processes;
+    let is_much = |lost: u64, of: u64| lost > 0 && lost.saturating_mul(100) >= of * MUCH;
+    let lost = all.iter().map(|one| one.threads_lost).sum();
+    let threads = all.iter().map(|one| one.threads).sum();
+    if is_much(lost, threads) {
+        let all = if lost == threads { "none" } else { "not all" };
+        return Some(format!(
+            "What locks cost is not known: {all} of the {threads} threads were recorded ({lost} \
+             were not)."
+        ));
+    }
+    let children = all.iter().flat_map(|one| one.unrecorded.children);
+    let children = total(children.chain(record.program.programs_lost));
+    let processes = (all.len() as u64).saturating_add(children);
+    is_much(children, processes).then(|| {
+        format!(
+            "What locks cost is not known: {children} of {processes} processes were not recorded."
+        )
+    })
+}
