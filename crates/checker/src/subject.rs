@@ -193,11 +193,21 @@ impl Subject {
             || (if self.busted { word == BUSTED } else { word == ALL || self.family == word })
     }
 
+    /// Number of scenarios.
+    pub fn count(&self) -> usize {
+        (self.scenarios)(self).len()
+    }
+
     /// Searches each scenario for a violation, each within `budget`.
     pub fn check(&self, budget: Budget) -> Vec<Row> {
-        let cases = (self.scenarios)(self);
+        (0..self.count()).filter_map(|place| self.check_one(place, budget)).collect()
+    }
+
+    /// Searches the scenario at `place` for a violation within `budget`; `None` if there are fewer.
+    pub fn check_one(&self, place: usize, budget: Budget) -> Option<Row> {
         let search = if self.is_one_object { explore_states } else { explore };
-        cases.iter().map(|case| self.row(case, search(&case.scenario, budget))).collect()
+        let case = (self.scenarios)(self).into_iter().nth(place)?;
+        Some(self.row(&case, search(&case.scenario, budget)))
     }
 
     /// [`Self::check`], for tests of a lock.

@@ -5,7 +5,7 @@ use convoy_checker::{Budget, CheckError, Property, replay, select, subjects};
 use std::collections::BTreeSet;
 
 /// The same for those that must be caught and those that must not.
-const BUDGET: Budget = Budget { executions: 5000, steps: 3000, seed: 1 };
+const BUDGET: Budget = Budget { executions: 5000, few_preemptions: 0, steps: 3000, seed: 1 };
 
 #[test]
 fn every_busted_lock_is_caught_and_its_schedule_replays() {

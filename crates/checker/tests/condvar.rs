@@ -236,7 +236,7 @@ fn buffer<const REPAIRED: bool>() -> Scenario {
 }
 
 /// Ten times as many executions as the broken one needs.
-const BUDGET: Budget = Budget { executions: 100_000, steps: 3000, seed: 1 };
+const BUDGET: Budget = Budget { executions: 100_000, few_preemptions: 0, steps: 3000, seed: 1 };
 
 #[test]
 fn a_signal_of_the_condition_variable_of_glibc_is_lost() {

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-const BUDGET: Budget = Budget { executions: 4000, steps: 3000, seed: 1 };
+const BUDGET: Budget = Budget { executions: 4000, few_preemptions: 0, steps: 3000, seed: 1 };
 
 #[test]
 fn what_ships_keeps_its_promises() {

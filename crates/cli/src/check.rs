@@ -16,6 +16,10 @@ const EXECUTIONS: u64 = 200_000;
 /// The same where each interleaving is followed from its beginning to its end, which takes longer.
 const WHOLE_EXECUTIONS: u64 = 20_000;
 
+/// Executions of a scenario with at most two preemptions, where they need so many: the most that a
+/// lock needs are 127,000 (`arch/timeouts`), and the most of zone and rcu 90,000.
+const FEW_PREEMPTIONS: u64 = 200_000;
+
 /// Environment variable by which `cargo xtask nightly` raises every budget.
 const BUDGET: &str = "CONVOY_BUDGET";
 
@@ -31,7 +35,8 @@ pub(crate) struct Check {
     /// Also print each property, and each violating interleaving step by step
     #[arg(long, conflicts_with_all = ["list", "replay"])]
     details: bool,
-    /// Executions of each scenario [default: 200000; zone, rcu and with --every-order: 20000]
+    /// Executions of each scenario [default: 200000 for two preemptions and 60000 others; zone, rcu
+    /// and with --every-order: 6000 others]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
     /// Follow each interleaving to its end, even from a state that was met before
@@ -62,25 +67,25 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode, Failure> {
 
 fn explore(args: &Check) -> Result<ExitCode, Failure> {
     let subjects = convoy_checker::select(&args.locks).map_err(Failure::usage)?;
-    let (count, threads) = (subjects.len(), threads(None)?);
     let of = |subject: Subject| if args.every_order { subject.in_every_order() } else { subject };
-    let subjects: Vec<_> = subjects.into_iter().map(of).enumerate().collect();
-    let [states, whole] = executions(args)?;
+    let subjects: Vec<_> = subjects.into_iter().map(of).collect();
+    let [states, whole] = budgets(args)?;
     let of = move |subject: &Subject| if subject.remembers_states() { states } else { whole };
-    let most = subjects.iter().map(|(_, subject)| of(subject)).max().unwrap_or(states);
-    let fewer = subjects.iter().any(|(_, subject)| of(subject) < most);
-    let fewer = if fewer { format!(", {whole} of zone and rcu") } else { String::new() };
-    let seed = args.seed;
-    let check = move |subject: &Subject| {
-        let budget = Budget { executions: of(subject), seed, ..Budget::default() };
-        Ok::<_, JobError>(subject.check(budget))
+    let most = subjects.iter().map(|subject| of(subject).most()).max().unwrap_or(0);
+    let fewer = subjects.iter().any(|subject| of(subject).most() < most);
+    let fewer = if fewer { format!(", {} of zone and rcu", whole.most()) } else { String::new() };
+    let cases = |subject: Subject| (0..subject.count()).map(move |place| (subject, place));
+    let cells: Vec<_> = subjects.into_iter().flat_map(cases).enumerate().collect();
+    let (count, threads) = (cells.len(), threads(None)?);
+    let check = move |&(subject, place): &(Subject, usize)| {
+        Ok::<_, JobError>(subject.check_one(place, of(&subject)))
     };
-    let start = |watch: &mut Watch<Vec<Row>>| simulate(subjects, threads, check, watch);
-    let tell = |_, rows: &Vec<Row>| {
-        let latest = rows.last().map(|row| format!("{}: {} explored", row.name, row.explored));
-        Ok(Told { latest, ..Told::default() })
+    let start = |watch: &mut Watch<Option<Row>>| simulate(cells, threads, check, watch);
+    let tell = |_, row: &Option<Row>| {
+        let told = |row: &Row| format!("{}/{}: {} explored", row.name, row.scenario, row.explored);
+        Ok(Told { latest: row.as_ref().map(told), ..Told::default() })
     };
-    let done = execute(&args.common, "locks", count, start, tell)?;
+    let done = execute(&args.common, "scenarios", count, start, tell)?;
     let rows: Vec<_> = done.outcomes.into_iter().flatten().flatten().map(row).collect();
     if done.interrupted && rows.is_empty() {
         return Err(Failure::interrupted(0));
@@ -102,10 +107,11 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     Ok(if report.violation() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
 }
 
-/// Executions of a scenario, where states are remembered and where they are not.
-fn executions(args: &Check) -> Result<[u64; 2], Failure> {
+/// Budgets of a scenario, where states are remembered and where they are not.
+fn budgets(args: &Check) -> Result<[Budget; 2], Failure> {
+    let usual = Budget { seed: args.seed, ..Budget::default() };
     if let Some(executions) = args.budget {
-        return Ok([executions; 2]);
+        return Ok([Budget { executions, ..usual }; 2]);
     }
     let factor: u64 = match std::env::var(BUDGET) {
         Err(_) => 1,
@@ -113,7 +119,10 @@ fn executions(args: &Check) -> Result<[u64; 2], Failure> {
             Failure::usage(format!("{BUDGET}={factor} is no whole number; unset it or give one"))
         })?,
     };
-    Ok([EXECUTIONS, WHOLE_EXECUTIONS].map(|usual| usual.saturating_mul(factor.max(1))))
+    let times = |usual: u64| usual.saturating_mul(factor.max(1));
+    let few_preemptions = times(FEW_PREEMPTIONS);
+    let of = |executions| Budget { executions: times(executions), few_preemptions, ..usual };
+    Ok([EXECUTIONS, WHOLE_EXECUTIONS].map(of))
 }
 
 fn row(row: Row) -> CheckRow {

@@ -5,7 +5,7 @@ use convoy_sync::{Lock, Native};
 use own_lock::OwnLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-const BUDGET: Budget = Budget { executions: 4000, steps: 2000, seed: 1 };
+const BUDGET: Budget = Budget { executions: 4000, few_preemptions: 0, steps: 2000, seed: 1 };
 
 #[test]
 fn the_lock_keeps_its_promises() {

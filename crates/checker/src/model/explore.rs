@@ -24,16 +24,27 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct Budget {
     /// Executions of the scenario.
     pub executions: u64,
+    /// Executions with at most two preemptions, where these may be more than their share of
+    /// `executions`. The others keep their shares.
+    pub few_preemptions: u64,
     /// Steps of one execution before it counts as a livelock.
     pub steps: usize,
     /// Seed of the random part; the same seed gives the same answer every time.
     pub seed: u64,
 }
 
+impl Budget {
+    /// Most executions of the scenario.
+    pub fn most(&self) -> u64 {
+        let share = self.executions / 100 * SHARES[0];
+        self.executions + self.few_preemptions.saturating_sub(share)
+    }
+}
+
 impl Default for Budget {
     /// 20,000 executions of at most 3,000 steps: 0.1 to 0.2 seconds for a scenario of three tasks.
     fn default() -> Self {
-        Self { executions: 20_000, steps: 3000, seed: 1 }
+        Self { executions: 20_000, few_preemptions: 0, steps: 3000, seed: 1 }
     }
 }
 
@@ -81,17 +92,21 @@ pub fn explore_states(scenario: &Scenario, budget: Budget) -> Report {
 fn search(scenario: &Scenario, budget: Budget, remembers: bool) -> Report {
     let mut report =
         Report { explored: 0, complete: false, preemptions: None, share: 0.0, violation: None };
-    let Budget { executions, steps, .. } = budget;
-    let limits = SHARES.map(|share| (executions / 100 * share).max(1));
+    let Budget { executions, few_preemptions, steps, .. } = budget;
+    let [first, classes, last] = SHARES.map(|share| (executions / 100 * share).max(1));
     let bounded = |bounds: &'static [u32], limit| bounds.iter().map(move |&b| (Some(b), limit));
-    let first = bounded(&FIRST_BOUNDS, limits[0]);
-    let last = bounded(&LAST_BOUNDS, limits[2]);
-    let mut out = false;
-    for (bound, limit) in first.chain([(None, limits[1])]).chain(last) {
+    let parts = bounded(&FIRST_BOUNDS, first.max(few_preemptions));
+    let parts = parts.chain([(None, classes)]).chain(bounded(&LAST_BOUNDS, last));
+    let (mut out, mut beyond) = (false, 0);
+    for (part, (bound, limit)) in parts.enumerate() {
         // A bound that did not end leaves nothing to the higher ones.
         if out && bound.is_some() {
             continue;
         }
+        if part == FIRST_BOUNDS.len() {
+            beyond = report.explored.saturating_sub(first);
+        }
+        let limit = limit + beyond;
         let mut search = Search::new(bound, remembers);
         match search.run(scenario, steps, limit, &mut report.explored) {
             Found::Violation(property, runs) => {
@@ -112,7 +127,8 @@ fn search(scenario: &Scenario, budget: Budget, remembers: bool) -> Report {
             }
         }
     }
-    random(scenario, budget, report)
+    let executions = executions + beyond;
+    random(scenario, Budget { executions, ..budget }, report)
 }
 
 /// Random numbers: xorshift64*.

@@ -1,6 +1,5 @@
 //! Depth-first search: each order with a bounded number of preemptions, or one order of each class.
 
-use super::execution::Execution;
 use super::execution::run::{Guide, Point, run};
 use super::execution::saved::Saved;
 use super::footprint::Asleep;
@@ -96,8 +95,10 @@ impl Search {
     ) -> Option<Node> {
         let bounded = self.bound.is_some();
         let Course { asleep, used, .. } = course;
-        let matters = |execution: &Execution| bounded || execution.has_pause();
-        let state = || point.execution.state(point.last.filter(|_| matters(point.execution)));
+        // Only a task that can continue is preempted by another one.
+        let goes_on = |last| bounded && point.choices.contains(&Choice::run(last));
+        let matters = |&last: &usize| goes_on(last) || point.execution.has_pause();
+        let state = || point.execution.state(point.last.filter(matters));
         let known = self.met.as_mut().and_then(|met| Some((met, state()?)));
         let state = known.as_ref().map(|&(_, state)| state);
         let mut other = None;
