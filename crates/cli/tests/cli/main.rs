@@ -19,6 +19,7 @@ mod modes;
 mod named;
 mod observing;
 mod outputs;
+mod profile;
 mod record;
 mod report;
 mod runs;

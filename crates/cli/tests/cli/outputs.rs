@@ -53,7 +53,7 @@ const MEASURE: [&str; 4] =
     ["--", "sh", "-c", "echo $(($(cat level) + $(od -An -N1 -tu1 /dev/urandom) % 5))"];
 
 /// The example of the tutorial and its record.
-fn record_orders(place: &Path, record: &str) {
+pub(crate) fn record_orders(place: &Path, record: &str) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slow-program/orders.c");
     let program = place.join("orders");
     let mut cc = Command::new("cc");
