@@ -285,14 +285,18 @@ impl BisectReport {
         if let Some(check) = &self.confirmation {
             let [lo, hi] = check.difference.ci95;
             lines.push(format!(
-                "{} its parent {} in {} pairs: {} ({} to {}), signed-rank p = {}",
+                "{} its parent {} in {} pairs: {} ({} to {}), signed-rank p {}",
                 if check.confirmed { "confirmed against" } else { "NOT confirmed against" },
                 short(&check.parent),
                 check.pairs,
                 number(check.difference.mean),
                 number(lo),
                 number(hi),
-                significant(check.p)
+                if check.p < 0.001 {
+                    "< 0.001".to_owned()
+                } else {
+                    format!("= {}", significant(check.p))
+                }
             ));
         }
         lines.push(format!(

@@ -4,6 +4,7 @@ use core::fmt::Write;
 
 use crate::bisect::{BisectReport, quantity};
 use crate::range::round_step;
+use crate::rows_plot::tick_label;
 use crate::svg::{escape, text};
 
 const WIDTH: f64 = 900.0;
@@ -79,7 +80,7 @@ impl BisectReport {
             let y = up(value);
             let width = WIDTH - LEFT - RIGHT;
             let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}h{width}\" stroke=\"#e4e4e4\"/>");
-            let label = quantity(value, &self.unit);
+            let label = at_tick(value, step, &self.unit);
             text(svg, (LEFT - 8.0, y + 4.5), "text-anchor=\"end\"", &label);
         }
         self.draw_levels(svg, &up);
@@ -105,7 +106,8 @@ impl BisectReport {
             }
         }
         frame(svg, top, height);
-        let name = format!("{}: each dot a run, crosses skipped", self.metric);
+        let crosses = if self.skipped.is_empty() { "" } else { ", each cross a skipped commit" };
+        let name = format!("{}: each dot a run{crosses}", self.metric);
         text(svg, (LEFT, top - 10.0), "font-weight=\"bold\"", &name);
     }
 
@@ -140,8 +142,9 @@ impl BisectReport {
                     "<path d=\"M{from:.1} {y:.1}H{to:.1}\" stroke=\"#333\" stroke-width=\"1.3\"/>"
                 );
                 let (said, anchor, x) = match name {
-                    "good" => ("mean of good commits", "", from + 6.0),
-                    _ => ("mean of bad commits", "text-anchor=\"end\"", to - 6.0),
+                    // Right of the dots of the good end.
+                    "good" => ("mean of good commits", "", from + 22.0),
+                    _ => ("mean of bad commits", "text-anchor=\"end\"", to - 22.0),
                 };
                 let style = format!("fill=\"#333\" font-size=\"12\" {anchor}");
                 text(svg, (x, y - 5.0), &style, said);
@@ -179,6 +182,16 @@ impl BisectReport {
         let axis = "commits in history order (0 is the good end)";
         text(svg, middle, "text-anchor=\"middle\"", axis);
     }
+}
+
+/// A value at a tick: with the unit of the table, or with the decimals that distinguish it from its
+/// neighbours.
+fn at_tick(value: f64, step: f64, unit: &str) -> String {
+    if ["s", "bytes"].contains(&unit) {
+        return quantity(value, unit);
+    }
+    let text = tick_label(value, step);
+    if unit.is_empty() { text } else { format!("{text} {unit}") }
 }
 
 fn frame(svg: &mut String, top: f64, height: f64) {

@@ -82,6 +82,9 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = 18.0;
 /// Room under it for tick labels and the label of the axis.
 const FOOT: f64 = 58.0;
+/// Distance of the points of neighbouring series at one place, and of the last from the place.
+const ASIDE: f64 = 5.0;
+const ASIDE_MOST: f64 = 8.0;
 /// Smallest blank between two tick labels on the horizontal axis.
 const LABEL_GAP: f64 = 7.0;
 
@@ -160,20 +163,25 @@ impl Plot {
     }
 
     /// The range of a vertical axis: panels with the same one share it, so that they can be
-    /// compared by eye. Intervals may extend a linear axis by a quarter of the points' range at
-    /// each end; wider intervals are cut, since the interval of two seeds would flatten all others.
+    /// compared by eye. Intervals may extend the axis by a quarter of the points' range at each
+    /// end; wider intervals are cut, since the interval of two seeds would flatten all others.
     fn heights(&self, axis: &Axis) -> Range {
         let panels = self.panels.iter().filter(|panel| panel.y == *axis);
         let points = panels.flat_map(|panel| &panel.series).flat_map(|series| &series.points);
         let span = Range::new(axis.scale, points.clone().map(|point| point.y));
-        let room = match axis.scale {
-            Scale::Linear => (span.high - span.low) / 4.0,
-            Scale::Log | Scale::Decades => f64::INFINITY,
-        };
         let ends = |point: &Point| [point.y, point.lo, point.hi];
-        // An interval of a quantity that is never negative need not show that it might be.
-        let least = if span.low >= 0.0 { 0.0 } else { span.low - room };
-        let within = |value: f64| value.clamp(least, span.high + room);
+        let [least, most] = match axis.scale {
+            Scale::Linear => {
+                let room = (span.high - span.low) / 4.0;
+                // An interval of a quantity that is never negative need not show that it might be.
+                [if span.low >= 0.0 { 0.0 } else { span.low - room }, span.high + room]
+            }
+            Scale::Log | Scale::Decades => {
+                let factor = (span.high / span.low).powf(0.25);
+                [span.low / factor, span.high * factor]
+            }
+        };
+        let within = |value: f64| value.clamp(least, most);
         Range::new(axis.scale, points.flat_map(ends).filter(|end| end.is_finite()).map(within))
     }
 
@@ -245,7 +253,7 @@ impl<'a> Frame<'a> {
             let shown = |point: &&Point| self.x.shows(point.x) && self.y.shows(point.y);
             let last = series.points.iter().filter(shown).max_by(|a, b| a.x.total_cmp(&b.x))?;
             let style = names.iter().position(|name| *name == series.name).unwrap_or(0);
-            let end = (self.across(last.x), self.up(last.y));
+            let end = (self.across(last.x) + self.aside(series), self.up(last.y));
             Some(Label { end, style, name: series.name.clone() })
         };
         let labels = self.panel.series.iter().filter_map(label).collect();
@@ -274,8 +282,23 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// How far the points of a series are beside their place, so that intervals at one place do not
+    /// hide each other.
+    fn aside(&self, series: &Series) -> f64 {
+        let all = self.panel.series.iter().filter(|series| series.name != IDEAL);
+        let all: Vec<&str> = all.map(|series| series.name.as_str()).collect();
+        let has_bar = |point: &Point| point.lo < point.hi;
+        let bars = self.panel.series.iter().flat_map(|series| &series.points).any(has_bar);
+        let Some(at) = all.iter().position(|name| *name == series.name).filter(|_| bars) else {
+            return 0.0;
+        };
+        let middle = (all.len() - 1) as f64 / 2.0;
+        (at as f64 - middle) * ASIDE.min(ASIDE_MOST / middle.max(1.0))
+    }
+
     fn draw_series(&self, svg: &mut String, series: &Series, style: usize) {
         let is_ideal = series.name == IDEAL;
+        let aside = self.aside(series);
         let colour = if is_ideal { "#999".to_owned() } else { colour(style) };
         let shown: Vec<&Point> = series
             .points
@@ -284,7 +307,7 @@ impl<'a> Frame<'a> {
             .collect();
         let corners: Vec<String> = shown
             .iter()
-            .map(|point| format!("{:.1},{:.1}", self.across(point.x), self.up(point.y)))
+            .map(|point| format!("{:.1},{:.1}", self.across(point.x) + aside, self.up(point.y)))
             .collect();
         let _ = writeln!(
             svg,
@@ -301,8 +324,8 @@ impl<'a> Frame<'a> {
             return;
         }
         for point in shown {
-            let (x, y) = (self.across(point.x), self.up(point.y));
-            if self.y.shows(point.lo) && self.y.shows(point.hi) {
+            let (x, y) = (self.across(point.x) + aside, self.up(point.y));
+            if point.lo.is_finite() && point.hi.is_finite() {
                 let [below, above] = self.y.cut(point.lo, point.hi);
                 let low = self.up(point.lo.max(self.y.low));
                 let high = self.up(point.hi.min(self.y.high));

@@ -7,9 +7,12 @@ pub enum Scale {
     Linear,
     /// By logarithm, with a tick at each value measured. Values that are not positive are left out.
     Log,
-    /// By logarithm from one power of ten to another. Values that are not positive are left out.
+    /// By logarithm, between round numbers. Values that are not positive are left out.
     Decades,
 }
+
+/// Powers of ten below which an axis has ticks at 2 and 5, too: nine labels at most.
+const CLOSE: f64 = 2.5;
 
 /// Share of the axis left free at its ends, so that markers do not sit on the frame.
 const PAD: f64 = 0.04;
@@ -36,11 +39,7 @@ impl Range {
         let (low, high) = match scale {
             Scale::Linear => (smallest.min(0.0), largest.max(0.0)),
             Scale::Log => (smallest, largest),
-            Scale::Decades => (decade(smallest).floor(), decade(largest).ceil()),
-        };
-        let (low, high) = match scale {
-            Scale::Decades => (10_f64.powf(low), 10_f64.powf(high)),
-            Scale::Linear | Scale::Log => (low, high),
+            Scale::Decades => (round_below(smallest), round_step(largest)),
         };
         let high = if high > low { high } else { low + 1.0 };
         let step = round_step((high - low) / 6.0);
@@ -53,10 +52,9 @@ impl Range {
         value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
     }
 
-    /// Returns whether an interval extends below and above a linear axis.
+    /// Returns whether an interval extends below and above the axis.
     pub(crate) fn cut(&self, lo: f64, hi: f64) -> [bool; 2] {
-        let linear = self.scale == Scale::Linear;
-        [linear && lo.is_finite() && lo < self.low, linear && hi.is_finite() && hi > self.high]
+        [lo.is_finite() && lo < self.low, hi.is_finite() && hi > self.high]
     }
 
     /// Position of `value` on the axis, 0 to 1, with the padding inside.
@@ -73,8 +71,14 @@ impl Range {
         match self.scale {
             Scale::Log => self.measured.clone(),
             Scale::Decades => {
-                let ends = [self.low, self.high].map(|end| decade(end).round() as i32);
-                (ends[0]..=ends[1]).map(|power| 10_f64.powi(power)).collect()
+                let ends = [self.low, self.high].map(decade);
+                let powers = ends[0].floor() as i32..=ends[1].ceil() as i32;
+                // Over few powers of ten there is room for the numbers between them.
+                let factors = if ends[1] - ends[0] < CLOSE { &[1.0, 2.0, 5.0][..] } else { &[1.0] };
+                let all = powers.flat_map(|power| factors.iter().map(move |f| f * ten(power)));
+                let slack = 1e-9;
+                let (low, high) = (self.low * (1.0 - slack), self.high * (1.0 + slack));
+                all.filter(|tick| (low..=high).contains(tick)).collect()
             }
             Scale::Linear => {
                 let first = (self.low / step).ceil() as i64;
@@ -97,6 +101,17 @@ pub(crate) fn round_step(rough: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
+/// The largest of 1, 2 and 5 times a power of ten that is at most `value`.
+fn round_below(value: f64) -> f64 {
+    let power = ten(decade(value).floor() as i32);
+    let factor = [5.0, 2.0].into_iter().find(|factor| factor * power <= value);
+    factor.unwrap_or(1.0) * power
+}
+
+fn ten(power: i32) -> f64 {
+    10_f64.powi(power)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,5 +120,18 @@ mod tests {
     fn steps_are_round() {
         assert!((round_step(0.3) - 0.5).abs() < 1e-12);
         assert!((round_step(18.6) - 20.0).abs() < 1e-12);
+        assert!((round_below(0.3) - 0.2).abs() < 1e-12);
+        assert!((round_below(100.0) - 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_axis_of_powers_ends_at_round_numbers() {
+        let ticks = |least: f64, most: f64| -> Vec<String> {
+            let range = Range::new(Scale::Decades, [least, most].into_iter());
+            range.ticks().into_iter().map(|tick| format!("{tick}")).collect()
+        };
+        assert_eq!(ticks(160.0, 900.0), ["100", "200", "500", "1000"]);
+        assert_eq!(ticks(2.0, 3e4), ["10", "100", "1000", "10000"], "no room for 2 and 5");
+        assert_eq!(ticks(10.0, 10.0), ["10"]);
     }
 }

@@ -141,7 +141,7 @@ impl RowsPanel {
 }
 
 /// A value at a tick, with the decimals that distinguish it from its neighbours.
-fn tick_label(value: f64, step: f64) -> String {
+pub(crate) fn tick_label(value: f64, step: f64) -> String {
     let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
     crate::format::fixed(value, decimals).replace('-', "−")
 }

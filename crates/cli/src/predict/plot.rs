@@ -43,7 +43,7 @@ pub(crate) fn curves(prediction: &Prediction) -> Plot {
         panel.series.extend(ideal);
     }
     Plot {
-        title: prediction.verdict.clone(),
+        title: prediction.verdict.replace('`', ""),
         subtitle: "predicted; bars: range of the simulations, widened by the error of the replay; \
                    ideal: as many times the first point as there are CPUs"
             .to_owned(),
@@ -122,7 +122,7 @@ pub(crate) fn changes(prediction: &Prediction, title: &str) -> RowsPlot {
         lines: prediction.rows.iter().map(line).collect(),
     };
     RowsPlot {
-        title: title.to_owned(),
+        title: title.replace('`', ""),
         subtitle: "predicted, against the recorded machine without other programs; bars: range of \
                    the simulations, widened by the error of the replay"
             .to_owned(),

@@ -5,7 +5,7 @@ use convoy_lab::experiment::{Change, Plan, PlannedGrid, View};
 use super::beside::change;
 use super::results::Results;
 use super::sentence;
-use crate::format::fixed;
+use crate::format::{capital, fixed};
 use crate::metric::metric;
 use crate::plot::{Axis, Panel, Plot, Point, Series};
 use crate::range::Scale;
@@ -68,7 +68,7 @@ pub(super) fn of_locks(results: Results) -> Vec<Panel> {
         let titles: Vec<String> = others
             .map(|at| format!("{} {}", axes[at].name, axes[at].levels[point.at[at]].label))
             .collect();
-        let title = titles.join(", ");
+        let title = in_words(&titles.join(", "));
         if panels.iter().all(|panel| panel.title != title) {
             panels.push(Panel {
                 title: title.clone(),
@@ -87,6 +87,16 @@ pub(super) fn of_locks(results: Results) -> Vec<Panel> {
         }
     }
     panels
+}
+
+/// The points of axes as a reader says them: the length of sections has a unit.
+pub(super) fn in_words(place: &str) -> String {
+    let word = |point: &str| match point.split_once(' ') {
+        Some(("section" | "section_ns", ns)) => format!("sections of {ns} ns"),
+        Some(("CPUs", count)) => format!("{count} CPUs"),
+        _ => point.replace('_', " "),
+    };
+    place.split(", ").map(word).collect::<Vec<_>>().join(", ")
 }
 
 /// Between which values the first of `panels` goes, and where these are.
@@ -154,8 +164,12 @@ pub(super) fn plot(plan: &Plan, panels: Vec<Panel>) -> Option<Plot> {
     let grid = plan.grids.iter().find(|grid| horizontal(grid).is_some())?;
     let compare = grid.grid.compare.as_ref().filter(|_| grid.grid.view == View::Plot);
     let against = compare.map(|compare| format!("; baseline {}", compare.baseline));
-    let subtitle = format!("{}{}", sentence::setup(grid), against.unwrap_or_default());
-    let title = format!("{}: {}", plan.name, plan.experiment.title);
+    let setup = match grid.grid.view {
+        View::Peers => format!("medians of {} rounds; bars: their range", grid.seeds.len()),
+        _ => sentence::setup(grid),
+    };
+    let subtitle = format!("{setup}{}", against.unwrap_or_default());
+    let title = capital(&plan.experiment.title);
     (!panels.is_empty()).then_some(Plot { title, subtitle, panels })
 }
 

@@ -6,11 +6,11 @@ use convoy_lab::job::Job;
 use convoy_lab::lock_loop::Library;
 use convoy_stats::Sample;
 
+use super::panel::in_words;
 use super::published::ending;
 use super::results::Results;
 use super::rows::{disturbance, label_cell, shown};
 use crate::format::{distinct, duration, fixed, significant};
-use crate::metric::metric;
 use crate::plot::{Axis, Panel, Point as At, Series};
 use crate::range::Scale;
 use crate::table::{Cell, Column, Table};
@@ -190,22 +190,24 @@ fn alone(results: Results, rows: &[Row]) -> String {
 
 /// A panel for each place but for the threads, which go across.
 fn panels(results: Results, rows: &[Row]) -> Vec<Panel> {
-    let title = metric(SECTIONS).map_or(SECTIONS, |metric| metric.title);
     let mut panels: Vec<Panel> = Vec::new();
     for row in rows {
         let place = row.place(results);
         let name = place.split(", threads").next().unwrap_or_default();
-        if panels.last().is_none_or(|panel| panel.title != name) {
+        let title = if place.starts_with("threads") { String::new() } else { in_words(name) };
+        if panels.last().is_none_or(|panel| panel.title != title) {
             panels.push(Panel {
-                title: name.to_owned(),
+                title: title.clone(),
                 x: Axis { label: "threads".to_owned(), scale: Scale::Log },
-                y: Axis { label: format!("{title}, 1/s"), scale: Scale::Decades },
+                y: Axis { label: "sections per second".to_owned(), scale: Scale::Decades },
                 series: Vec::new(),
             });
         }
         let Some(panel) = panels.last_mut() else { continue };
         let (x, y) = (f64::from(row.threads), row.sections);
-        let at = At { x, y, lo: f64::NAN, hi: f64::NAN };
+        let rounds = values(results, row.index, SECTIONS).unwrap_or_default();
+        let lo = rounds.iter().copied().fold(f64::NAN, f64::min);
+        let at = At { x, y, lo, hi: rounds.into_iter().fold(f64::NAN, f64::max) };
         match panel.series.iter_mut().find(|series| series.name == row.lock) {
             Some(series) => series.points.push(at),
             None => panel.series.push(Series { name: row.lock.to_owned(), points: vec![at] }),
