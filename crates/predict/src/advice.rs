@@ -8,6 +8,7 @@ use crate::behaviour::{busiest, is_alone};
 use crate::choice::{PREFER_WRITERS, SIGNAL};
 use crate::mix::in_place;
 use crate::row::Part;
+use crate::units::duration;
 use crate::{Choice, FAIR, HANDOFF, Prediction, Row, SLEEP, SPIN};
 
 /// What to do about the locks of a recorded program.
@@ -293,15 +294,6 @@ fn change_of(row: &Row) -> String {
         "{:.0} % {more} acquisitions per second ({low_percent:+.0} to {high_percent:+.0} %)",
         change_percent.abs()
     )
-}
-
-/// Microseconds as people say them.
-fn duration(us: f64) -> String {
-    match us {
-        us if us >= 1e6 => format!("{:.1} s", us / 1e6),
-        us if us >= 1e3 => format!("{:.0} ms", us / 1e3),
-        us => format!("{us:.0} us"),
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::others::others_cpus;
 use crate::point::Point;
 use crate::target::is_unmeasured;
+use crate::units::{self, duration};
 
 /// One reason for doubt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -139,15 +140,19 @@ pub(crate) fn differs_beside(
     let is_much = (rate * cpu_us).max(all * found_us) / 1e6 > USED * cpus;
     if is_much && cpu_us.max(found_us) > CPU * cpu_us.min(found_us) {
         return Some(Doubt::refusal(format!(
-            "The replay is not this program: an acquisition takes {found_us:.2} us of CPU time \
-             where {cpu_us:.2} were recorded, and other programs had too much of the CPUs for the \
-             throughput to tell more."
+            "The replay is not this program: an acquisition takes {} of CPU time where {} were \
+             recorded, and other programs had too much of the CPUs for the throughput to tell more.",
+            duration(found_us),
+            duration(cpu_us)
         )));
     }
     (rate * RATE < left.min(beside) || rate > all.max(beside) * RATE).then(|| {
         Doubt::refusal(format!(
-            "The replay is not this program: {rate:.0} acquisitions per second were recorded, and \
-             the replay has {all:.0} alone and {beside:.0} beside the other programs."
+            "The replay is not this program: {:.0} acquisitions per second were recorded, and the \
+             replay has {:.0} alone and {:.0} beside the other programs.",
+            units::rate(rate),
+            units::rate(all),
+            units::rate(beside)
         ))
     })
 }
@@ -166,23 +171,22 @@ pub(crate) fn differs(recorded: &Point, replayed: &Point, turn_us: f64) -> Optio
     let other = |of: fn(&Point) -> f64| {
         (of(recorded) - of(replayed)).abs() > LITTLE * turn_us && off(of) > WAIT
     };
-    let (what, [one, two], unit) = match () {
+    let times = |of: fn(&Point) -> f64| [duration(of(recorded)), duration(of(replayed))];
+    let (what, [one, two]) = match () {
         () if off(|one| one.acquisitions_per_s) > RATE => {
-            let of = |point: &Point| point.acquisitions_per_s;
-            ("throughput", [of(recorded), of(replayed)], "acquisitions per second")
+            let of = |point: &Point| format!("{:.0}", units::rate(point.acquisitions_per_s));
+            let [one, two] = [recorded, replayed].map(of);
+            ("throughput", [one, two + " acquisitions per second"])
         }
-        () if other(|one| one.wait_mean_us) => {
-            ("mean wait", [recorded.wait_mean_us, replayed.wait_mean_us], "us")
-        }
+        () if other(|one| one.wait_mean_us) => ("mean wait", times(|one| one.wait_mean_us)),
         () if other(|one| one.idle_mean_us) => {
-            let of = [recorded.idle_mean_us, replayed.idle_mean_us];
-            ("mean wait for other threads", of, "us")
+            ("mean wait for other threads", times(|one| one.idle_mean_us))
         }
         () => return None,
     };
     Some(Doubt::refusal(format!(
-        "The replay is not this program: its {what} is {two:.0} {unit} where {one:.0} were \
-         recorded, so nothing follows from it."
+        "The replay is not this program: its {what} is {two} where {one} were recorded, so nothing \
+         follows from it."
     )))
 }
 

@@ -24,6 +24,7 @@ mod row;
 mod run;
 mod script;
 mod target;
+mod units;
 mod unsteady;
 
 pub use advice::{Advice, policies};
@@ -38,3 +39,4 @@ pub use prediction::Prediction;
 pub use row::{Part, Row};
 pub use run::Known;
 pub use target::Machines;
+pub use units::{duration, rate};

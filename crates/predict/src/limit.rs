@@ -4,6 +4,7 @@ use convoy_record::{Lock, Process};
 use convoy_runs::replay::Behaviour;
 
 use crate::behaviour::busy_s;
+use crate::units;
 
 /// Share of the threads' time below which waits limit nothing.
 pub(crate) const WEIGHT: f64 = 0.02;
@@ -31,7 +32,10 @@ pub(crate) fn limit(behaviour: &Behaviour, (process, locks): (&Process, &[&Lock]
         }
         let rate = rate(behaviour, locks, lock);
         let allows = rate.filter(|rate| rate.is_finite()).map(|rate| {
-            format!(" Held as long as it was, it allows at most {rate:.0} acquisitions per second.")
+            format!(
+                " Held as long as it was, it allows at most {:.0} acquisitions per second.",
+                units::rate(rate)
+            )
         });
         return format!(
             "`{}`{} limits the program: threads spent {waited:.0} % of their time waiting for \
@@ -42,11 +46,13 @@ pub(crate) fn limit(behaviour: &Behaviour, (process, locks): (&Process, &[&Lock]
         );
     }
     let none = format!(
-        "No lock limits this program on {} {}: threads spent {:.1} % of their time waiting for \
-         locks.",
+        "No lock limits this program on {} {}: threads spent {} % of their time waiting for locks.",
         behaviour.cpus,
         if behaviour.cpus == 1 { "CPU" } else { "CPUs" },
-        100.0 * wait_s / time_s
+        match 100.0 * wait_s / time_s {
+            ..0.05 => "less than 0.1".to_owned(),
+            share => format!("{share:.1}"),
+        }
     );
     let first = (0..locks.len())
         .filter(|index| !behaviour.private.contains(index) && is_shared(locks[*index]))

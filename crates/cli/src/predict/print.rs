@@ -1,6 +1,6 @@
 //! How a prediction is printed.
 
-use convoy_predict::{Point, Prediction, Row};
+use convoy_predict::{Point, Prediction, Row, duration, rate};
 use convoy_report::{Cell, Column, Table, page_wrap};
 use std::collections::BTreeSet;
 
@@ -53,9 +53,11 @@ pub(crate) fn foot(one: &Prediction) -> String {
     // After an interrupt the record may not have been replayed.
     if one.anchor.len() > 1 {
         said.push(format!(
-            "fitted to the record: wakeups x {:.2}, work between critical sections x {:.2}, {:.1} \
-             us of sleep before each",
-            one.anchor_wakeups, one.anchor_work, one.anchor_sleep_us
+            "fitted to the record: wakeups x {:.2}, work between critical sections x {:.2}, {} of \
+             sleep before each",
+            one.anchor_wakeups,
+            one.anchor_work,
+            duration(one.anchor_sleep_us)
         ));
     }
     if !one.order.is_empty() {
@@ -73,11 +75,14 @@ fn line(point: &Point, one: &Prediction) -> String {
     let idle = if one.order.is_empty() {
         String::new()
     } else {
-        format!(", {:.1} us for other threads", point.idle_mean_us)
+        format!(", {} for other threads", duration(point.idle_mean_us))
     };
     format!(
-        "{}: {:.0} acquisitions per second, {:.2} us of CPU each, mean wait {:.1} us{idle}",
-        point.what, point.acquisitions_per_s, point.cpu_us, point.wait_mean_us
+        "{}: {:.0} acquisitions per second, {} of CPU each, mean wait {}{idle}",
+        point.what,
+        rate(point.acquisitions_per_s),
+        duration(point.cpu_us),
+        duration(point.wait_mean_us)
     )
 }
 
@@ -127,7 +132,7 @@ fn table_of(one: &Prediction, columns: &Columns) -> Table {
             Cell::count(u64::from(row.threads)),
             Cell::text(row.policy.clone()),
             Cell::count(u64::from(row.split)),
-            Cell::number(row.acquisitions_per_s, 0),
+            Cell::shown(format!("{:.0}", rate(row.acquisitions_per_s)), row.acquisitions_per_s),
             Cell::number(row.change_percent, 0),
             Cell::number(row.low_percent, 0),
             Cell::number(row.high_percent, 0),
