@@ -140,6 +140,8 @@ pub struct Lanes {
     pub seconds: f64,
     /// Threads, the one that waited longest first.
     pub threads: Vec<Lane>,
+    /// Threads of the record of which nothing is known over time.
+    pub unseen: u64,
     /// What spans are about.
     pub tags: Vec<Tag>,
     /// Ends of waits whose owner is known.
@@ -179,6 +181,8 @@ impl Lanes {
             Some(Handover { lanes, released_ns, at_ns, tag: tag? })
         };
         lanes.handovers = book.ends.iter().filter_map(handover).collect();
+        let count = record.processes.iter().map(|process| process.threads);
+        lanes.unseen = count.fold(0, u64::saturating_add).saturating_sub(all.len() as u64);
         lanes.threads = all;
         let mut tags: Vec<(Tag, usize)> = book.tags.into_iter().collect();
         tags.sort_by_key(|tag| tag.1);

@@ -157,6 +157,7 @@
     const few = 24;
     let all = lanes.length <= few + 4;
     let marked = null;
+    const shown = () => (all ? lanes.length : few);
 
     const box = make(parent, "div", null, { class: "strip" });
     if (block.longest) make(box, "p", block.longest.text + ".");
@@ -189,6 +190,7 @@
     if (!all) tool("All " + lanes.length + " threads", "Show all threads", (event) => {
       all = !all;
       event.target.textContent = all ? "First " + few + " threads" : "All " + lanes.length + " threads";
+      rest.textContent = folded();
       later();
     });
     const range = make(tools, "span", "", { class: "soft", "aria-live": "polite" });
@@ -202,11 +204,21 @@
     const top = make(box, "canvas", null, { role: "img", "aria-label":
       "Time that threads waited for locks, by when the waits ended, over the whole run" });
     const holder = make(box, "div", null, { class: "lanes" });
-    const label = "What " + lanes.length + " threads did over time. Plus and minus zoom, arrow "
+    const label = "What " + lanes.length + (block.unseen ? " of " + (lanes.length + block.unseen) : "")
+      + " threads did over time. Plus and minus zoom, arrow "
       + "keys move, 0 shows the whole run; a table of the same follows.";
     const inner = make(holder, "div");
     const canvas = make(inner, "canvas", label, { role: "img", tabindex: "0", "aria-label": label });
     const foot = make(box, "canvas", null, { "aria-hidden": "true" });
+    // Threads without a row are counted: a reader must not take the rows for the whole program.
+    const folded = () => {
+      const less = lanes.length - shown();
+      const parts = [];
+      if (less > 0) parts.push(less + " that waited less");
+      if (block.unseen) parts.push(block.unseen + " of which no step was recorded");
+      return parts.length ? "\u2026 and " + (less + (block.unseen || 0)) + " more threads: " + parts.join(", ") + "." : "";
+    };
+    const rest = make(box, "p", folded(), { class: "rest" });
     make(box, "p", "Drag over a part to zoom into it; with Ctrl, the wheel zooms. A double click "
       + "shows the whole run.", { class: "notes screen" });
     notes(box, block.notes);
@@ -214,7 +226,6 @@
     const LEFT = 92;
     const MOST = 540;
     const row = () => (all && lanes.length > 200 ? 4 : all && lanes.length > 60 ? 8 : 18);
-    const shown = () => (all ? lanes.length : few);
     function size(target, height) {
       const width = target.clientWidth || 300;
       const ratio = Math.min(devicePixelRatio || 1, 30000 / Math.max(height, 1));

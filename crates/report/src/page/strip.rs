@@ -69,6 +69,7 @@ impl Block {
             "unit": unit,
             "acts": Act::ALL.map(Act::name),
             "lanes": rows,
+            "unseen": lanes.unseen,
             "tags": tags.collect::<Vec<_>>(),
             "waiting": waiting.collect::<Vec<_>>(),
             "phase": lanes.phase_s,

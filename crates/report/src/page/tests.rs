@@ -124,6 +124,16 @@ fn a_large_record_makes_a_page_that_can_be_sent() {
 }
 
 #[test]
+fn threads_without_a_row_are_counted() {
+    let page = page(&record("f", 1000, 300));
+    let strip = &data(&page)["sections"][0]["blocks"][0];
+    let rows = strip["lanes"].as_array().map_or(0, Vec::len);
+    assert!((300..400).contains(&rows), "{rows} threads waited");
+    assert_eq!(strip["unseen"].as_u64(), Some(1000 - rows as u64));
+    assert!(SCRIPT.contains("of which no step was recorded"));
+}
+
+#[test]
 fn a_record_without_times_says_so() {
     let mut record = record("f", 2, 0);
     record.processes[0].events.clear();
