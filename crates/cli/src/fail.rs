@@ -34,9 +34,9 @@ impl Failure {
     /// An interrupt came when `done` parts of the work had finished and been printed.
     pub(crate) fn interrupted(done: usize) -> Self {
         Self::environment(if done == 0 {
-            "interrupted before anything had finished; start it again"
+            format!("interrupted before anything had finished{}; start it again", so_far())
         } else {
-            "interrupted; what had finished is printed, start it again for all"
+            "interrupted; what had finished is printed, start it again for all".to_owned()
         })
     }
 
@@ -87,6 +87,12 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         MeasureError::from(error).into()
     }
+}
+
+/// What the running simulations know, for a message about their interruption.
+pub(crate) fn so_far() -> String {
+    let known = convoy_lab::live::estimates();
+    if known.is_empty() { String::new() } else { format!("; so far {}", known.join(" and ")) }
 }
 
 /// The lines of a message as one, without the excerpts of the file that a parser draws.

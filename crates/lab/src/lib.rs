@@ -11,6 +11,6 @@ pub mod record;
 pub mod sweep;
 
 pub use convoy_runs::{
-    bulk, idle_rules, lock_loop, native, replay, virtual_end, virtual_locks, virtual_run,
+    bulk, idle_rules, live, lock_loop, native, replay, virtual_end, virtual_locks, virtual_run,
     virtual_work, zone_loop,
 };

@@ -8,6 +8,7 @@ mod board;
 mod bound_locks;
 pub mod bulk;
 pub mod idle_rules;
+pub mod live;
 pub mod lock_loop;
 pub mod native;
 pub mod replay;

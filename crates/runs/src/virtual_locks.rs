@@ -12,6 +12,7 @@ use convoy_workload::api::Kernel;
 pub use crate::board::VirtualLocksPoint;
 use crate::board::{Board, TASKS_BESIDE};
 use crate::bound_locks;
+use crate::live;
 use crate::lock_loop::{
     Contest, Door, Ground, Loop, Measured, PHASE_OVER, PHASE_WINDOW, Shared, Stage, Trace, Works,
 };
@@ -190,6 +191,7 @@ impl VirtualLocks {
             board.settling.set(Some(watch.settle(k, passed, Process::sleep).0));
         }
         let begin = Snapshot::take(world, cpus);
+        live::watch(&self.measured, Rc::clone(&contest), begin.now_ns);
         shared.phase.store(PHASE_WINDOW, Relaxed);
         k.sleep(u64::from(self.measured.window_ms) * 1_000_000);
         let end = Snapshot::take(world, cpus);

@@ -328,13 +328,13 @@ impl VirtualRun {
             let env = self.env(user);
             let order = self.mix.order(self.seed, user);
             let (board, gate, places) = (Rc::clone(board), Rc::clone(&gate), Rc::clone(&places));
-            let (goal, world) = (goal.clone(), Rc::clone(world));
+            let (goal, world, users) = (goal.clone(), Rc::clone(world), self.users);
             let child = move |k: &mut Process| {
                 if k.write(ready_write, &[1; 4]).is_err() {
                     return 1;
                 }
                 k.pause_at(&gate);
-                if board.user(k, env, &order, &places, goal.as_deref()) {
+                if board.user(k, users, env, &order, &places, goal.as_deref()) {
                     board.end(&world, cpus);
                     return goal.map_or(0, |goal| i32::from(k.write(goal.told, &[1]).is_err()));
                 }

@@ -1,12 +1,13 @@
 //! Running cells, with their progress, until they end or an interrupt arrives.
 
 use crate::args::Common;
-use crate::fail::Failure;
+use crate::fail::{Failure, so_far};
 use crate::output;
 use convoy_host::Interrupts;
 use convoy_lab::experiment::Plan;
 use convoy_lab::figures::metric;
 use convoy_lab::job::{JobError, Outcome};
+use convoy_lab::live;
 use convoy_lab::pool::{Answer, LOOK, News, Results, Watch};
 use std::fmt::Display;
 use std::sync::mpsc;
@@ -35,6 +36,8 @@ pub(crate) struct Done<T> {
     pub(crate) interrupted: bool,
     /// How long the cells were run.
     ran: Duration,
+    /// What those that were running knew when the interrupt came.
+    so_far: String,
     /// Why cells have no outcome.
     pub(crate) failures: Vec<JobError>,
 }
@@ -80,9 +83,9 @@ pub(crate) fn execute<T>(
     bar.set_message(what.to_owned());
     let (mut interrupted, mut stopped) = (false, None);
     let results = start(&mut |news| {
-        if let News::Done(index, result) = news {
+        if let News::Done(index, result) = &news {
             bar.inc(1);
-            match result.as_ref().map(|outcome| keep(index, outcome)) {
+            match result.as_ref().map(|outcome| keep(*index, outcome)) {
                 Ok(Ok(Told { line, latest })) => {
                     if let Some(line) = line {
                         bar.suspend(|| output::message(common, &line));
@@ -98,6 +101,9 @@ pub(crate) fn execute<T>(
                 Err(_) => {}
             }
         }
+        if let (News::Nothing, Some(latest)) = (&news, live::estimates().first()) {
+            bar.set_message(latest.clone());
+        }
         interrupted |= interrupts.pending();
         if interrupted { Answer::Stop } else { Answer::Continue }
     });
@@ -106,7 +112,7 @@ pub(crate) fn execute<T>(
         return Err(failure);
     }
     let (outcomes, failures, ran) = (Vec::new(), Vec::new(), began.elapsed());
-    let mut done = Done { outcomes, interrupted, ran, failures };
+    let mut done = Done { outcomes, interrupted, ran, so_far: so_far(), failures };
     for result in results {
         match result {
             Some(Ok(outcome)) => done.outcomes.push(Some(outcome)),
@@ -168,6 +174,7 @@ pub(super) fn incomplete(done: &Done<Outcome>) -> Result<(), Failure> {
     let cells =
         if count == 1 { "the only cell".to_owned() } else { format!("any of {count} cells") };
     Err(Failure::environment(format!(
-        "interrupted after {ran:.1} s, before {cells} had finished; start it again"
+        "interrupted after {ran:.1} s, before {cells} had finished{}; start it again",
+        done.so_far
     )))
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::snapshot::Snapshot;
 use crate::bulk::{self, BulkUse};
+use crate::live::Live;
 
 /// One interval of a run: the activity of the machine and the big kernel lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,7 @@ pub(super) struct Board {
     pub(super) proc_files: RefCell<[String; 3]>,
     pub(super) rcu_files: RefCell<[String; 5]>,
     pub(super) samples: RefCell<Vec<Sample>>,
+    live: Live,
 }
 
 impl Board {
@@ -106,11 +108,22 @@ impl Board {
         }
     }
 
-    /// Runs a user with jobs that each work in one of `places`. Returns whether it reached `goal`,
+    /// Says how far the run is: jobs done, and their rate so far in AIM7's unit.
+    fn tell(&self, users: u32, jobs_per_user: usize) {
+        let (done, all) = (self.done.get(), u64::from(users) * jobs_per_user as u64);
+        let seconds = Here::now_ns().saturating_sub(self.t0.get()) as f64 / 1e9;
+        let per_min = done as f64 / seconds * 60.0;
+        self.live.say(format!(
+            "{users} users: {done} of {all} jobs in {seconds:.1} virtual s, {per_min:.0} jobs/min"
+        ));
+    }
+
+    /// Runs one of `users` with jobs that each work in one of `places`. Returns whether it reached `goal`,
     /// whose end it takes; the other ends are the parent's.
     pub(super) fn user<K: Kernel>(
         &self,
         k: &mut K,
+        users: u32,
         mut env: JobEnv,
         order: &[Job],
         places: &[String],
@@ -131,6 +144,7 @@ impl Board {
                 return false;
             }
             self.done.set(self.done.get() + done);
+            self.tell(users, order.len());
             if let Some(text) = failed {
                 self.failed.set(self.failed.get() + 1);
                 self.first_failure.borrow_mut().get_or_insert(text);
