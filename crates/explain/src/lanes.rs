@@ -197,13 +197,12 @@ impl Lanes {
         self.threads.is_empty() && self.waiting.iter().all(|waiting| *waiting <= 0.0)
     }
 
-    /// The waits of all processes, in phases of the longest one.
+    /// The waits of all processes, in phases of the longest one that has some: a shell or `timeout`
+    /// lasts longer than the program that it starts, and waits for no lock.
     fn phases(&mut self, record: &Record) {
         let by_length = |a: &&Process, b: &&Process| a.seconds.total_cmp(&b.seconds);
-        let Some(first) = record.processes.iter().max_by(by_length) else { return };
-        if first.phase_s <= 0.0 {
-            return;
-        }
+        let waits = record.processes.iter().filter(|process| process.phase_s > 0.0);
+        let Some(first) = waits.max_by(by_length) else { return };
         self.phase_s = first.phase_s;
         for process in &record.processes {
             let phases = match process.phases_lock_s.as_slice() {

@@ -43,6 +43,15 @@ pub(crate) fn record() -> Record {
 }
 
 #[test]
+fn a_longer_process_without_waits_hides_no_bars() {
+    let mut record = record();
+    let before = Lanes::new(&record).waiting;
+    assert!(before.iter().any(|waited| *waited > 0.0), "{before:?}");
+    record.processes.insert(0, Process { pid: 5, seconds: 2.0, ..Process::default() });
+    assert_eq!(Lanes::new(&record).waiting, before);
+}
+
+#[test]
 fn steps_and_waits_become_spans_that_do_not_overlap() {
     let lanes = Lanes::new(&record());
     let of = |thread| lanes.threads.iter().find(|lane| lane.thread == thread).expect("its lane");

@@ -662,6 +662,8 @@
   }
 
   const draws = { text: (parent, block) => make(parent, "p", block.text),
+    // What can be done on a screen only.
+    hint: (parent, block) => make(parent, "p", block.text, { class: "screen" }),
     command: (parent, block) => make(parent, "pre", block.text, { class: "command" }),
     table, strip, flame, plot };
   for (const section of data.sections) {

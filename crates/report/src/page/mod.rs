@@ -105,6 +105,11 @@ impl Block {
         Self(json!({ "kind": "text", "text": text.into() }))
     }
 
+    /// What a reader can do on a screen; it is not printed.
+    pub(super) fn hint(text: impl Into<String>) -> Self {
+        Self(json!({ "kind": "hint", "text": text.into() }))
+    }
+
     /// A command to copy.
     pub fn command(text: impl Into<String>) -> Self {
         Self(json!({ "kind": "command", "text": text.into() }))

@@ -151,7 +151,7 @@ fn causes(report: &RecordedReport) -> Vec<Block> {
          what it did",
     );
     let text = "Choose a row to mark its waits in the strip.";
-    vec![Block::text(text), Block::linked(&table, &links)]
+    vec![Block::hint(text), Block::linked(&table, &links)]
 }
 
 /// Locks, then conditions and barriers.
