@@ -141,7 +141,8 @@ pub(crate) fn differs_beside(
     if is_much && cpu_us.max(found_us) > CPU * cpu_us.min(found_us) {
         return Some(Doubt::refusal(format!(
             "The replay is not this program: an acquisition takes {} of CPU time where {} were \
-             recorded, and other programs had too much of the CPUs for the throughput to tell more.",
+             recorded, and other programs had too much of the CPUs for the throughput to tell \
+             more.",
             duration(found_us),
             duration(cpu_us)
         )));

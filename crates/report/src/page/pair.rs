@@ -12,6 +12,8 @@ use crate::table::{Cell, Column, Table};
 
 /// Locks that are compared.
 const LOCKS: usize = 12;
+/// Share of all waiting below which a lock has no row.
+const LEAST: f64 = 0.01;
 
 /// Figures of a record that are compared.
 struct Figures {
@@ -118,12 +120,15 @@ fn by_lock(reports: &[RecordedReport; 2]) -> Table {
     rows.retain(|(_, waits)| waits[0] + waits[1] > 0.0);
     rows.sort_by(|a, b| (b.1[0] + b.1[1]).total_cmp(&(a.1[0] + a.1[1])));
     let mut table = Table::new("Waiting by lock", columns("Lock"));
-    for (name, [before, after]) in rows.iter().take(LOCKS) {
+    // Locks of the kernel that both programs met once are no difference.
+    let all: f64 = rows.iter().map(|row| row.1[0] + row.1[1]).sum();
+    let shown = rows.iter().filter(|row| row.1[0] + row.1[1] >= LEAST * all).count().min(LOCKS);
+    for (name, [before, after]) in &rows[..shown] {
         let [old, new] = [before, after].map(|time| Cell::shown(seconds(*time), time * 1e6));
         table.row(vec![Cell::text(*name), old, new, change(*before, *after)]);
     }
-    if rows.len() > LOCKS {
-        table.note(format!("and {} more", rows.len() - LOCKS));
+    if rows.len() > shown {
+        table.note(format!("and {} with less", rows.len() - shown));
     }
     table
 }

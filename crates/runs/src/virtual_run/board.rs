@@ -118,8 +118,8 @@ impl Board {
         ));
     }
 
-    /// Runs one of `users` with jobs that each work in one of `places`. Returns whether it reached `goal`,
-    /// whose end it takes; the other ends are the parent's.
+    /// Runs one of `users` with jobs that each work in one of `places`. Returns whether it reached
+    /// `goal`, whose end it takes; the other ends are the parent's.
     pub(super) fn user<K: Kernel>(
         &self,
         k: &mut K,
