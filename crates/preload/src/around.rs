@@ -5,8 +5,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::number::PRLIMIT64 as LIMITS;
+use crate::calls::{call, read};
 use crate::layout::*;
-use crate::process::{call, read};
 
 /// The environment as the loader gives it.
 pub(crate) type Environment = *const *const c_char;

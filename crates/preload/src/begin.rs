@@ -4,7 +4,14 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::arch::number::FUTEX;
-use crate::process::{BEGINNING, FORKED, GETTID, call};
+use crate::calls::{GETTID, call};
+
+// What a process is.
+pub(crate) const LOADING: u32 = 0;
+pub(crate) const FORKED: u32 = 1;
+pub(crate) const BEGINNING: u32 = 2;
+pub(crate) const RECORDS: u32 = 3;
+pub(crate) const OFF: u32 = 4;
 
 /// The number of futex(2), and its operation: wait, within the process.
 const WAIT_PRIVATE: usize = 128;

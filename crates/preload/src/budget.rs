@@ -11,9 +11,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
 use crate::arch::number::MMAP;
+use crate::calls::{self, call};
 use crate::layout::{BUDGET, BUDGET_LOST, BUDGET_OTHERS, PAGE};
 use crate::paths;
-use crate::process::{self, call};
 
 // Why a process is not recorded: no room, no way to the directory, a limit of the process, a filter
 // of its system calls.
@@ -41,17 +41,17 @@ static OWN: AtomicPtr<Words> = AtomicPtr::new(core::ptr::null_mut());
 /// Maps the file in the directory of the recording.
 pub(crate) fn find() {
     let path = paths::shared(BUDGET);
-    let mut descriptor = process::open(&path, READ_WRITE);
+    let mut descriptor = calls::open(&path, READ_WRITE);
     let is_written = descriptor >= 0;
     if !is_written {
-        descriptor = process::open(&path, 0);
+        descriptor = calls::open(&path, 0);
     }
     if descriptor < 0 {
         return;
     }
     let protection = if is_written { PROTECT_READ_WRITE } else { PROTECT_READ };
     let file = map(protection, MAP_SHARED, descriptor as usize);
-    process::close(descriptor);
+    calls::close(descriptor);
     let Some(file) = file else { return };
     if !is_written {
         let Some(own) = map(PROTECT_READ_WRITE, MAP_SHARED | MAP_ANONYMOUS, NONE) else { return };

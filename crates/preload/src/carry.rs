@@ -13,8 +13,8 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::around::{Environment, entries, value};
+use crate::calls::{MMAP, PROTECT_READ_WRITE, call};
 use crate::layout::{FOREIGN, MUSL, NO_OBJECT, NO_ROOM, SANITIZED};
-use crate::process::{MMAP, PROTECT_READ_WRITE, call};
 use crate::{image, missing, real};
 
 /// The variable of the loader, the first of [`NAMES`].

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::layout::H_CHOSEN;
 use crate::own::{self, MUTEX_MARK};
 use crate::real::{self, three, two};
-use crate::{arch, fair, handoff, process, stack};
+use crate::{arch, fair, handoff, map, stack};
 
 // What stands in a mark, and what a range means.
 const LIBC: u32 = 1;
@@ -286,7 +286,7 @@ fn mark(mutex: usize, before: u32, chosen: u32) -> u32 {
     // Relaxed: the mark stands for nothing but itself.
     match word.compare_exchange(before, MARK | policy, Relaxed, Relaxed) {
         Ok(_) => {
-            if let Some(file) = process::file().filter(|_| ![0, LIBC].contains(&chosen)) {
+            if let Some(file) = map::file().filter(|_| ![0, LIBC].contains(&chosen)) {
                 file[H_CHOSEN].fetch_add(1, Relaxed);
             }
             policy

@@ -5,8 +5,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::arch::number::PROCESS_VM_READV as READ_MEMORY;
+use crate::calls::{self, GETPID, READ_CALL, call};
 use crate::layout::*;
-use crate::process::{self, GETPID, Map, READ_CALL, call};
+use crate::map::Map;
 use crate::room;
 
 /// Ranges of code of which the memory map is known.
@@ -90,7 +91,7 @@ pub(crate) fn learn_all(file: &Map) {
 
 /// Reads it to the words from `first` on, as far as there is room; how many bytes.
 fn read_map(file: &Map, first: usize) -> usize {
-    let descriptor = process::open(b"/proc/self/maps\0", 0);
+    let descriptor = calls::open(b"/proc/self/maps\0", 0);
     let (mut length, words) = (0, MAP + MAP_WORDS - first);
     while descriptor >= 0 && length < words * 8 {
         // The next page, or what is left of this one.
@@ -108,7 +109,7 @@ fn read_map(file: &Map, first: usize) -> usize {
         length += got as usize;
     }
     if descriptor >= 0 {
-        process::close(descriptor);
+        calls::close(descriptor);
     }
     length
 }

@@ -5,59 +5,25 @@
 //! one instruction; if a thread moves to another CPU in the middle of adding, one number may miss
 //! one.
 
+use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU64, AtomicUsize};
 
-use crate::keys::Key;
+use crate::detail::{Detail, callers, cpu, store_callers, words_of};
+use crate::index::{KNOWN, SHARED};
 use crate::layout::*;
+use crate::lines::Key;
 use crate::local::*;
-use crate::process::{self, Map, Slot};
-use crate::thread::{Thread, add};
-use crate::{arch, code, own, room, stack};
+use crate::map::{self, Map, Slot, add};
+use crate::thread::Thread;
+use crate::{code, own, room};
 
 /// Details that threads share for one key at most, a power of two.
 const SHARDS: usize = 64;
-/// Shared details that are found again, and places that are looked at for one.
-const SHARED: usize = 1024;
+/// Places that are looked at for shared details.
 const PROBES: usize = 16;
 
-/// Hashes of keys with their callers, each above the first of their details.
-static KNOWN: [AtomicU64; SHARED] = [const { AtomicU64::new(0) }; SHARED];
 /// Details of a key that are shared; 0: not counted yet.
 static SHARD_COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// The file is a new one.
-pub(crate) fn forget() {
-    for word in &KNOWN {
-        word.store(0, Relaxed);
-    }
-}
-
-/// The callers of a place, as [`D_CALLERS`] has them; zeros: nobody has looked.
-type Callers = [u64; CALLERS];
-
-/// The distributions of a key.
-#[derive(Clone, Copy)]
-pub(crate) struct Detail {
-    file: &'static Map,
-    /// The only one, or the first of those that threads share.
-    first: usize,
-}
-
-fn words_of(file: &'static Map, index: usize) -> &'static [AtomicU64] {
-    &file[DETAILS + index * DETAIL_WORDS..][..DETAIL_WORDS]
-}
-
-/// The CPU that this thread runs on as far as that is known without a call; else any number.
-#[inline]
-fn cpu() -> usize {
-    let own = arch::own();
-    match own[O_RSEQ].load(Relaxed) {
-        0 => own[O_SLOT].load(Relaxed) as usize,
-        // SAFETY: before `rseq_cs` are two numbers of the CPU, of 32 bits each.
-        rseq => unsafe { arch::word(rseq - 8) }.load(Relaxed) as usize & 0xffff_ffff,
-    }
-}
 
 impl Thread {
     /// Whether it shares with others what it adds to.
@@ -90,7 +56,7 @@ impl Thread {
             add(&self.0[S_UNTOLD], 1);
             return None;
         };
-        let file = process::file()?;
+        let file = map::file()?;
         let told = Told(key[K_DETAIL].load(Relaxed));
         let mut index = told.detail();
         let is_known = index != 0
@@ -119,13 +85,13 @@ impl Thread {
 
     /// Books a wait that ended at `now` to the phases of the run.
     pub(crate) fn phase(self, wait: u64, now: u64, for_lock: bool) {
-        let Some(file) = process::file() else { return };
+        let Some(file) = map::file() else { return };
         let since = now.saturating_sub(file[H_TICKS_BEGIN].load(Relaxed));
         let here = cpu() % PRIVATE;
         if self.shares() && !room::is_there(SLOTS + here * SLOT_WORDS) {
             return;
         }
-        let slot = if self.shares() { process::slot(file, here) } else { self.0 };
+        let slot = if self.shares() { map::slot(file, here) } else { self.0 };
         book(slot, (wait, since), (S_PHASES, PHASE_COUNT, S_PHASE_SHIFT));
         if for_lock {
             book(slot, (wait, since), (S_LOCK_PHASES, LOCK_PHASE_COUNT, S_LOCK_PHASE_SHIFT));
@@ -158,75 +124,6 @@ fn fold(slot: &Slot, (from, count, shift): (usize, usize, usize)) {
         slot[from + phase].store(sum, Relaxed);
     }
     add(&slot[shift], 1);
-}
-
-impl Detail {
-    pub(crate) fn at(file: &'static Map, index: u64) -> Option<Self> {
-        (index != 0).then_some(Self { file, first: index as usize })
-    }
-
-    /// Its number.
-    pub(crate) fn index(self) -> u64 {
-        self.first as u64
-    }
-
-    /// That of this CPU, if threads share it.
-    #[inline]
-    fn here(self) -> &'static [AtomicU64] {
-        let first = words_of(self.file, self.first);
-        match first[D_SHARDS].load(Relaxed) as usize {
-            0 => first,
-            shards => words_of(self.file, self.first + cpu() % shards),
-        }
-    }
-
-    /// Notes who called, the first time.
-    pub(crate) fn learn_callers(self) {
-        let words = words_of(self.file, self.first);
-        if words[D_CALLERS].load(Relaxed) != 0 {
-            return;
-        }
-        // Before: the unwinder may wait for a mutex of its own.
-        words[D_CALLERS].store(1, Relaxed);
-        store_callers(words, &callers(words[D_SITE].load(Relaxed)));
-    }
-
-    /// Adds one to one of its plain numbers.
-    pub(crate) fn add(self, word: usize) {
-        self.add_many(word, 1);
-    }
-
-    /// The same of more.
-    pub(crate) fn add_many(self, word: usize, many: u64) {
-        add(&self.here()[word], many);
-    }
-
-    /// Adds a time that stands for `weight` of them.
-    #[inline(never)]
-    pub(crate) fn record(self, list: usize, ticks: u64, weight: u64) {
-        let list = &self.here()[D_LISTS + list * LIST_WORDS..][..LIST_WORDS];
-        add(&list[0], weight);
-        add(&list[1], ticks * weight);
-        if ticks > list[2].load(Relaxed) {
-            list[2].store(ticks, Relaxed);
-        }
-        add(&list[4 + bucket(ticks)], weight);
-    }
-}
-
-/// The callers of the function around `site`; 1 and zeros if it has none.
-fn callers(site: u64) -> Callers {
-    let mut frames = [0; CALLERS];
-    if stack::callers(site as usize, &mut frames) == 0 {
-        frames[0] = 1;
-    }
-    frames
-}
-
-fn store_callers(words: &[AtomicU64], callers: &Callers) {
-    for (place, frame) in words[D_CALLERS..].iter().zip(callers) {
-        place.store(*frame, Relaxed);
-    }
 }
 
 /// The details that threads share for a key, the callers known or not; 0 if there are none.

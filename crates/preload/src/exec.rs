@@ -11,9 +11,9 @@ use core::ffi::{CStr, c_int};
 
 use crate::arch::number::FACCESSAT;
 use crate::around::{Environment, value};
+use crate::calls::call;
 use crate::image::{self, AT_FDCWD};
 use crate::layout::BY_LIBC;
-use crate::process::call;
 use crate::{carry, missing, real};
 
 /// The path that libc searches without `PATH`.

@@ -10,7 +10,7 @@ use crate::owners::Cause;
 use crate::real;
 use crate::thread::Thread;
 use crate::waiters::Waiters;
-use crate::{native, process, stack, wakes};
+use crate::{map, native, stack, wakes};
 
 /// Operations of futex(2), without their flags: those that wait, and those that wake.
 const WAITS: [usize; 4] = [0, 6, 9, 13];
@@ -116,7 +116,7 @@ fn wake(arguments: &Arguments, site: usize) -> isize {
     // An owner that was faster than the threads that it woke has waited for the lock some time.
     let has_waited = thread.own(O_WAITED_ON) == word as u64;
     let had_it = all.gives(thread.id()) || hold.is_some() || has_waited;
-    process::file().inspect(|file| thread.passes_on(file, all));
+    map::file().inspect(|file| thread.passes_on(file, all));
     let result = real::syscall(arguments);
     all.gave(had_it);
     let wakes_all = arguments[3] as u32 > 1 && result > 0;

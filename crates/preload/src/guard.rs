@@ -5,11 +5,15 @@
 //! or of the one that waits and wakes ([`futex`](crate::futex)).
 
 use core::arch::naked_asm;
+use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 use crate::arch::number::{PRCTL, SECCOMP};
+use crate::calls::call;
+use crate::clock::look;
 use crate::layout::H_SANDBOXED;
+use crate::map::file;
+use crate::quiet::{IS_QUIET, NO_TICKS, is_quiet};
 use crate::{arch, process, real, room};
 
 const SET_SECCOMP: usize = 22;
@@ -22,29 +26,14 @@ const TSC_FAULTS: usize = 2;
 const OP_STRICT: usize = 0;
 const OP_FILTER: usize = 1;
 
-/// Whether the process asks the kernel for nothing any more.
-static IS_QUIET: AtomicBool = AtomicBool::new(false);
-/// Whether its time stamp counter must not be read any more: new threads are not recorded.
-static NO_TICKS: AtomicBool = AtomicBool::new(false);
 static REAL_PRCTL: AtomicUsize = AtomicUsize::new(0);
 static REAL_SYSCALL: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether the kernel may be asked.
-#[inline]
-pub(crate) fn is_quiet() -> bool {
-    IS_QUIET.load(Relaxed)
-}
-
-/// Whether the counter of ticks may not be read by new threads.
-pub(crate) fn has_no_ticks() -> bool {
-    NO_TICKS.load(Relaxed)
-}
 
 /// Whether this process inherits that its counter cannot be read.
 pub(crate) fn counter_is_forbidden() -> bool {
     const GET_TSC: usize = 25;
     let mut mode = 0_u32;
-    process::call(PRCTL, [GET_TSC, (&raw mut mode) as usize, 0, 0, 0, 0]);
+    call(PRCTL, [GET_TSC, (&raw mut mode) as usize, 0, 0, 0, 0]);
     mode as usize == TSC_FAULTS
 }
 
@@ -67,7 +56,7 @@ fn gives_up(option: usize, first: usize, second: usize) {
 /// starts; in strict mode it may only read, write and end.
 fn strict() {
     NO_TICKS.store(true, Relaxed);
-    if let Some(file) = process::file() {
+    if let Some(file) = file() {
         file[H_SANDBOXED].store(1, Relaxed);
     }
     process::leave();
@@ -75,22 +64,12 @@ fn strict() {
 
 /// A filter on the calls of the process, or of this thread and its children.
 fn filter() {
-    if let Some(file) = process::file().filter(|_| !is_quiet()) {
+    if let Some(file) = file().filter(|_| !is_quiet()) {
         room::reserve_ahead(file);
-        process::look(file, arch::ticks());
+        look(file, arch::ticks());
         file[H_SANDBOXED].store(1, Relaxed);
     }
     IS_QUIET.store(true, Relaxed);
-}
-
-/// A system call was refused as by a filter; there is no room without it.
-#[cold]
-pub(crate) fn refused() -> bool {
-    if let Some(file) = process::file() {
-        file[H_SANDBOXED].store(1, Relaxed);
-        IS_QUIET.store(true, Relaxed);
-    }
-    false
 }
 
 extern "C" fn before_prctl(option: usize, first: usize, second: usize) -> usize {

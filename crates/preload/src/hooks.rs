@@ -3,9 +3,9 @@
 use core::ffi::c_int;
 
 use crate::arch::ticks;
-use crate::details::Detail;
-use crate::keys::Key;
+use crate::detail::Detail;
 use crate::layout::*;
+use crate::lines::Key;
 use crate::local::*;
 use crate::owners::Cause;
 use crate::process;
@@ -14,7 +14,7 @@ use crate::robust;
 use crate::stack;
 use crate::thread::{Monitor, Packed, Thread, Turn};
 use crate::waiters::Waiters;
-use crate::{alone, handoff};
+use crate::{alone, handoff, map};
 
 /// The owner of a robust mutex died; whoever reads this has it.
 const EOWNERDEAD: c_int = 130;
@@ -326,7 +326,7 @@ pub(crate) fn settle(thread: Thread) {
 
 #[inline(never)]
 fn settled(thread: Thread, packed: Packed) {
-    let Some(detail) = process::file().and_then(|file| Detail::at(file, packed.detail())) else {
+    let Some(detail) = map::file().and_then(|file| Detail::at(file, packed.detail())) else {
         return;
     };
     let [asked, got, passed] =

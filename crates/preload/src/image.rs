@@ -5,8 +5,8 @@
 
 use crate::arch::number::{FGETXATTR, GETEGID, GETEUID, NEWFSTAT as FSTAT, PREAD};
 use crate::arch::{ELF_MACHINE, STAT_WORDS};
+use crate::calls::{OPENAT, call, close};
 use crate::layout::{FOREIGN, MUSL, NO_FILE, RIGHTS, SANITIZED, STATIC};
-use crate::process::{OPENAT, call, close};
 
 pub(crate) const AT_FDCWD: usize = -100_isize as usize;
 /// Not a terminal of the process, not a wait for a pipe, closed by the exec.

@@ -8,128 +8,21 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::arch;
 use crate::layout::*;
+use crate::lines::{Key, LINE, Line, TABLE, few, line_at};
 use crate::local::*;
-use crate::process::{self, Map, Slot};
+use crate::map::{self, add};
 use crate::room;
-use crate::thread::{Thread, add};
+use crate::thread::Thread;
 
 /// Keys of a table beyond which only locks that are waited for, and places, get one.
 const KEYS_FREE: u64 = KEY_COUNT as u64 * 3 / 4;
-/// Bytes of a line.
-const LINE: usize = LINE_WORDS * 8;
-/// Beside the address of the lines: they are those of a table.
-const TABLE: usize = 1;
 /// Bits of the address that choose a line of a table.
 const CHOICE: usize = (LINE_COUNT - 1) * LINE;
-
-/// A key of the thread.
-#[derive(Clone, Copy)]
-pub(crate) struct Key {
-    /// Its count.
-    count: &'static AtomicU32,
-    /// Whether every hold of it is timed.
-    pub(crate) is_due: bool,
-}
-
-/// A line of the layout, which only its thread writes.
-#[repr(C, align(64))]
-struct Line {
-    tags: [AtomicU32; LINE_KEYS],
-    counts: [AtomicU32; LINE_KEYS],
-}
-
-const _: () = assert!(size_of::<Line>() == LINE && LINE_COUNTS * 8 == LINE / 2);
-
-/// The line at an address.
-///
-/// # Safety
-/// One of the file.
-#[inline(always)]
-unsafe fn line_at(address: usize) -> &'static Line {
-    // SAFETY: by the caller; lines are aligned, and words of the file stay.
-    unsafe { &*(address as *const Line) }
-}
-
-impl Line {
-    /// The key with this tag.
-    #[inline(always)]
-    fn find(&'static self, tag: u32) -> Option<&'static AtomicU32> {
-        // SAFETY: eight tags, aligned; only this thread writes them, or its signal handler.
-        let found = unsafe { arch::same((&raw const self.tags).cast(), tag) };
-        if found == 0 {
-            return None;
-        }
-        // SAFETY: at most 15 of 16 bits are below the lowest that is set.
-        Some(unsafe { self.counts.get_unchecked(found.trailing_zeros() as usize / 2) })
-    }
-
-    /// The line beside, in a table, which begins where a page does.
-    #[inline(always)]
-    fn beside(&'static self) -> &'static Self {
-        // SAFETY: the lines of a table are an even number.
-        unsafe { line_at(core::ptr::from_ref(self) as usize ^ LINE) }
-    }
-
-    fn free(&self) -> Option<usize> {
-        self.tags.iter().position(|tag| tag.load(Relaxed) == 0)
-    }
-}
-
-impl Key {
-    pub(crate) fn address(self) -> usize {
-        core::ptr::from_ref(self.count) as usize
-    }
-
-    /// Its number in its line.
-    fn in_line(self) -> usize {
-        (self.address() % LINE - LINE / 2) / 4
-    }
-
-    pub(crate) fn is_slow(self) -> bool {
-        self.count.load(Relaxed) & SLOW != 0
-    }
-}
 
 /// What is counted of a lock that has no key: its kind.
 #[inline(always)]
 fn other(lock: u64) -> u64 {
     lock >> KIND_SHIFT << KIND_SHIFT
-}
-
-/// The first keys of a slot.
-fn few(file: &'static Map, slot: usize) -> &'static [AtomicU64] {
-    &file[FEW + slot * FEW_WORDS..][..FEW_WORDS]
-}
-
-/// Where a thread finds the lines of its slot.
-pub(crate) fn lines(file: &'static Map, slot: &'static Slot, number: usize) -> usize {
-    match slot[S_GROWN].load(Relaxed) {
-        GROWN => core::ptr::from_ref(&slot[S_LINES]) as usize | TABLE,
-        _ => few(file, number).as_ptr() as usize,
-    }
-}
-
-/// What else is known of the key at this address, one of this slot, and its count.
-pub(crate) fn at(
-    file: &'static Map,
-    number: usize,
-    slot: &'static Slot,
-    address: usize,
-) -> Option<(&'static [AtomicU64], &'static AtomicU32)> {
-    let few = few(file, number);
-    let in_line = |line: usize| ((address - line) % LINE).checked_sub(LINE / 2).map(|at| at / 4);
-    let first = few.as_ptr() as usize;
-    let table = core::ptr::from_ref(&slot[S_LINES]) as usize;
-    let (words, at) = match (address.checked_sub(first), address.checked_sub(table)) {
-        (Some(0..LINE), _) => (&few[F_KEYS..], in_line(first)?),
-        (_, Some(far)) if far < LINE_COUNT * LINE => {
-            (&slot[S_KEYS..], far / LINE * LINE_KEYS + in_line(table)?)
-        }
-        _ => return None,
-    };
-    // SAFETY: a count of a line of the file, aligned; words of the file stay.
-    let count = unsafe { AtomicU32::from_ptr((address & !3) as *mut u32) };
-    Some((words.get(at * KEY_WORDS..(at + 1) * KEY_WORDS)?, count))
 }
 
 impl Thread {
@@ -299,7 +192,7 @@ impl Thread {
     /// Moves the first few keys to a table; whether there is room for one.
     #[cold]
     fn grow(self) -> bool {
-        let (Some(file), number) = (process::file(), self.own(O_SLOT) as usize) else {
+        let (Some(file), number) = (map::file(), self.own(O_SLOT) as usize) else {
             return false;
         };
         let words = SLOT_WORDS - S_LINES;
@@ -350,7 +243,7 @@ impl Thread {
     /// The key of a number.
     pub(crate) fn key(self, number: usize) -> Option<Key> {
         let line = match number.checked_sub(LINE_KEYS) {
-            None => few(process::file()?, self.own(O_SLOT) as usize).as_ptr() as usize,
+            None => few(map::file()?, self.own(O_SLOT) as usize).as_ptr() as usize,
             Some(far) => {
                 let line = self.table();
                 line + far / LINE_KEYS % LINE_COUNT * LINE
@@ -364,7 +257,7 @@ impl Thread {
     /// What else is known of a key.
     pub(crate) fn key_words(self, number: usize) -> Option<&'static [AtomicU64]> {
         let all = match number.checked_sub(LINE_KEYS) {
-            None => &few(process::file()?, self.own(O_SLOT) as usize)[F_KEYS..],
+            None => &few(map::file()?, self.own(O_SLOT) as usize)[F_KEYS..],
             Some(_) => &self.0[S_KEYS..],
         };
         let at = number.checked_sub(LINE_KEYS).unwrap_or(number);

@@ -4,7 +4,7 @@
 use core::ffi::{c_char, c_int};
 
 use crate::around::{Environment, is_filtered, value};
-use crate::{alone, budget, carry, guard, own, paths, process, real, unit};
+use crate::{alone, budget, carry, guard, install, paths, process, real, unit};
 
 /// The environment variable that is there if only acquisitions that wait are recorded.
 const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
@@ -19,7 +19,7 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment
     real::find_all();
     guard::find();
     alone::find();
-    own::install(|name| value(environment, name.to_bytes()));
+    install::install(|name| value(environment, name.to_bytes()));
     let (is_recorded, is_filtered) = (paths::learn(environment), is_filtered(environment));
     let [only_contended, probes] =
         [CONTENDED, PROBE].map(|name| value(environment, name).is_some());

@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::layout::*;
-use crate::process;
+use crate::map;
 
 /// Calls `run`, which starts a program without the object. It is not counted if it does not start:
 /// then `run` returns another value than 0.
@@ -21,7 +21,7 @@ pub(crate) fn unless(why: u64, path: usize, run: impl FnOnce() -> c_int) -> c_in
 
 /// Notes one, and returns its count.
 pub(crate) fn note(why: u64, path: usize) -> Option<&'static AtomicU64> {
-    let file = process::nearest_file()?;
+    let file = map::nearest_file()?;
     // SAFETY: a C string, by the contract of libc's function.
     let path = unsafe { CStr::from_ptr(path as *const _) }.to_bytes();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 pub(crate) use crate::arch::number::FUTEX;
 use crate::thread::Thread;
-use crate::{arch, process, real};
+use crate::{arch, map, real};
 use convoy_sync::{Platform, Sleep, TaskId, Wake, user_space};
 
 const WAIT_BITSET: usize = 9;
@@ -78,7 +78,7 @@ pub(crate) fn sleep(word: &AtomicU32, value: u32, deadline: Option<Deadline>) ->
     // Where many threads take turns, the stack of one that goes on is in no cache.
     let here = (&raw const result) as usize;
     arch::fetch([64, 128, 192, 256, 320, 384].map(|above| here + above));
-    if process::file().is_some() {
+    if map::file().is_some() {
         Thread::wakes();
         arch::fetch([448, 512, 576].map(|above| here + above));
     }

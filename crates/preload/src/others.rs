@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 use crate::arch::ticks;
-use crate::details::Detail;
+use crate::detail::Detail;
 use crate::hooks::{settle, waited};
 use crate::layout::*;
 use crate::real::Real;

@@ -13,18 +13,15 @@
 //!
 //! All mutexes have one policy, or some are [chosen](crate::choose) and have another one.
 
-use core::ffi::{CStr, c_int};
+use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use convoy_sync::{AdaptiveLock, RawLock as _, SpinLimit};
 
 use crate::arch;
-use crate::choose;
-use crate::fair;
-use crate::handoff;
 use crate::native::Native;
-use crate::real::{self, one, two};
+use crate::real;
 
 pub(crate) const EBUSY: c_int = 16;
 pub(crate) const ETIMEDOUT: c_int = 110;
@@ -48,7 +45,7 @@ const ADAPTIVE: u32 = 3;
 
 /// Looks of the spinning lock before it sleeps; what `AdaptiveLock` has by default.
 const LOOKS: u32 = 100;
-static MOST_LOOKS: AtomicU32 = AtomicU32::new(LOOKS);
+pub(crate) static MOST_LOOKS: AtomicU32 = AtomicU32::new(LOOKS);
 
 /// How often a lock looks before it sleeps: not at all with one CPU. A real-time task that keeps
 /// the owner off its CPU meanwhile does so for some microseconds.
@@ -161,39 +158,6 @@ pub(crate) fn c11(result: c_int) -> c_int {
     }
 }
 
-// The functions of C11 do in libc what those of pthread do, without their names.
-
-extern "C" fn mtx_lock(mutex: usize) -> c_int {
-    c11(real::MUTEX_LOCK.call([mutex, 0, 0, 0]))
-}
-
-extern "C" fn mtx_trylock(mutex: usize) -> c_int {
-    c11(real::MUTEX_TRYLOCK.call([mutex, 0, 0, 0]))
-}
-
-extern "C" fn mtx_attempt(mutex: usize) -> c_int {
-    c11(real::MUTEX_ATTEMPT.call([mutex, 0, 0, 0]))
-}
-
-extern "C" fn mtx_timedlock(mutex: usize, time: usize) -> c_int {
-    c11(real::MUTEX_TIMEDLOCK.call([mutex, time, 0, 0]))
-}
-
-extern "C" fn mtx_unlock(mutex: usize) -> c_int {
-    c11(real::MUTEX_UNLOCK.call([mutex, 0, 0, 0]))
-}
-
-/// A mutex that is taken is not destroyed, as in libc, which knows only its own owners.
-extern "C" fn destroy(mutex: usize) -> c_int {
-    if is_ours(mutex) {
-        if real::MUTEX_TRYLOCK.call([mutex, 0, 0, 0]) != 0 {
-            return EBUSY;
-        }
-        real::MUTEX_UNLOCK.call([mutex, 0, 0, 0]);
-    }
-    real::MUTEX_DESTROY.libc([mutex, 0, 0, 0])
-}
-
 /// Puts functions in place of those of libc that lock a mutex, try to, try before a recorder waits,
 /// and unlock it; and of those with a time limit, by the clock that people set or by a named one.
 pub(crate) fn replace_mutexes(
@@ -206,39 +170,6 @@ pub(crate) fn replace_mutexes(
     real::MUTEX_TIMEDLOCK.replace(timedlock);
     real::MUTEX_CLOCKLOCK.replace(clocklock);
     real::MUTEX_UNLOCK.replace(unlock);
-}
-
-/// Puts the locks that the environment asks for in place of libc's.
-pub(crate) fn install(policy: impl Fn(&CStr) -> Option<&'static [u8]>) {
-    let (mutex, chosen) = (policy(c"CONVOY_MUTEX="), policy(c"CONVOY_LOCKS="));
-    let ours = mutex.is_some() || chosen.is_some();
-    if ours && cpus() < 2 {
-        MOST_LOOKS.store(0, Relaxed);
-    }
-    match (chosen, mutex) {
-        (Some(chosen), mutex) => choose::install(chosen, mutex.unwrap_or_default()),
-        (None, Some(b"spin" | b"sleep")) => {
-            if mutex == Some(b"sleep") {
-                MOST_LOOKS.store(0, Relaxed);
-            }
-            real::MUTEX_LOCK.replace(one(spin_lock));
-            real::MUTEX_UNLOCK.replace(one(word_unlock));
-        }
-        (None, Some(b"handoff")) => handoff::install(),
-        (None, Some(b"fair")) => fair::install(),
-        _ => {}
-    }
-    if ours {
-        real::MUTEX_DESTROY.replace(one(destroy));
-        real::MTX_LOCK.replace(one(mtx_lock));
-        real::MTX_TRYLOCK.replace(one(mtx_trylock));
-        real::MTX_ATTEMPT.replace(one(mtx_attempt));
-        real::MTX_TIMEDLOCK.replace(two(mtx_timedlock));
-        real::MTX_UNLOCK.replace(one(mtx_unlock));
-    }
-    if policy(c"CONVOY_SEM=") == Some(b"handoff") {
-        handoff::install_semaphores();
-    }
 }
 
 /// CPUs that this process may use.

@@ -4,15 +4,18 @@
 //! there ([`Thread::takes`]).
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::calls::{self, CLOCK_GETTIME};
+use crate::index::{EVENTS_MAKING, EVENTS_NONE, EVENTS_READY, EVENTS_STATE, SLOT_OF};
 use crate::layout::*;
+use crate::lines::{self, Key};
 use crate::local::*;
+use crate::map::{self, Map, Slot};
 use crate::own::words;
-use crate::process::{self, CLOCK_GETTIME, Map, Slot};
+use crate::room;
 use crate::thread::Thread;
 use crate::waiters::Waiters;
-use crate::{keys, room};
 
 // Where glibc keeps the owner's number, in words of 32 bits: of a mutex, and of a reader/writer
 // lock that a writer has.
@@ -31,26 +34,8 @@ const ALL_APART: u64 = 1 << 17;
 /// Slots in which readers of a lock are sought.
 const READERS: usize = PRIVATE;
 
-/// The slot of each thread, plus 1, by the lowest bits of its number for the kernel.
-static SLOT_OF: [AtomicU16; 8192] = [const { AtomicU16::new(0) }; 8192];
 /// When the CPU time of an owner may be read again.
 static MEASURES_NEXT: AtomicU64 = AtomicU64::new(0);
-/// Whether there is room for events.
-static EVENTS_STATE: AtomicU32 = AtomicU32::new(EVENTS_NONE);
-const EVENTS_NONE: u32 = 0;
-const EVENTS_MAKING: u32 = 1;
-const EVENTS_READY: u32 = 2;
-
-/// A file has begun.
-pub(crate) fn begin() {
-    EVENTS_STATE.store(EVENTS_NONE, Relaxed);
-}
-
-/// A thread has been given this slot.
-pub(crate) fn attached(thread: u64, number: usize) {
-    SLOT_OF[thread as usize % SLOT_OF.len()].store(number as u16 + 1, Relaxed);
-}
-
 /// The thread that a wait is for.
 struct Owner {
     /// Its number for the kernel.
@@ -92,7 +77,7 @@ pub(crate) struct Cause {
 impl Thread {
     /// Notes that the thread acquires this lock, which has that key.
     #[inline(always)]
-    pub(crate) fn takes(self, kind: u64, lock: usize, key: Option<keys::Key>) {
+    pub(crate) fn takes(self, kind: u64, lock: usize, key: Option<Key>) {
         if let Some(key) = key {
             self.0[taken(kind, lock)].store(key.address() as u64, Relaxed);
         }
@@ -168,7 +153,7 @@ impl Cause {
         site: usize,
         (detail, now): (u64, u64),
     ) -> Option<Self> {
-        let file = process::file()?;
+        let file = map::file()?;
         thread.shows(kind, lock, site, (detail, now));
         let owner = find(file, thread, kind, lock, now);
         let held = owner.as_ref().and_then(|owner| owner.held.as_ref());
@@ -195,7 +180,7 @@ impl Cause {
         (detail, [begin, now]): (u64, [u64; 2]),
         woken: Option<(u64, u64)>,
     ) {
-        let Some(file) = process::file() else { return };
+        let Some(file) = map::file() else { return };
         let owner = woken.map(|(thread, site)| {
             let held = Held { site: site | FUTEX << KIND_SHIFT, detail: 0, count: None };
             Owner { thread: thread as u32, held: Some(held) }
@@ -210,7 +195,7 @@ impl Cause {
     /// The wait has ended.
     pub(crate) fn end(self, now: u64) {
         self.thread.shows_nothing();
-        let Some(file) = process::file() else { return };
+        let Some(file) = map::file() else { return };
         let ran_ns = self.ran_ns.and_then(|before| {
             let after = cpu_ns(self.owner.as_ref()?.thread)?;
             Some(after.saturating_sub(before))
@@ -318,7 +303,7 @@ fn find(file: &'static Map, me: Thread, kind: u64, lock: usize, now: u64) -> Opt
 fn owner_of_unit(file: &'static Map, all: Waiters) -> u32 {
     let number = (all.owner() as usize).checked_sub(1).filter(|number| *number < SLOT_COUNT);
     let number = number.filter(|number| room::is_there(SLOTS + number * SLOT_WORDS));
-    number.map_or(0, |number| process::slot(file, number)[S_THREAD].load(Relaxed) as u32)
+    number.map_or(0, |number| map::slot(file, number)[S_THREAD].load(Relaxed) as u32)
 }
 
 /// One of the threads that read under a lock; which one is left to chance.
@@ -327,7 +312,7 @@ fn reader(file: &'static Map, me: Thread, lock: usize, now: u64) -> Option<Owner
     let first = (now >> 8) as usize;
     let there = |number: &usize| room::is_there(SLOTS + number * SLOT_WORDS);
     (0..used).map(|at| (first + at) % used).filter(there).find_map(|number| {
-        let slot = process::slot(file, number);
+        let slot = map::slot(file, number);
         // What a thread waits for it has noted, too.
         let waits = slot[S_WAITS].load(Relaxed) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
         if core::ptr::eq(slot, me.0) || waits == lock as u64 {
@@ -347,7 +332,7 @@ fn held(
     (kind, lock): (u64, usize),
 ) -> Option<Held> {
     let address = slot[taken(kind, lock)].load(Relaxed) as usize;
-    let (words, count) = keys::at(file, number, slot, address)?;
+    let (words, count) = lines::at(file, number, slot, address)?;
     let known = words[K_LOCK].load(Relaxed);
     let kind = known >> KIND_SHIFT;
     (known == lock as u64 | kind << KIND_SHIFT).then(|| Held {
@@ -400,7 +385,7 @@ fn cpu_clock(thread: u32) -> usize {
 fn slot_of(file: &'static Map, thread: u32) -> Option<(usize, &'static Slot)> {
     let known = SLOT_OF[thread as usize % SLOT_OF.len()].load(Relaxed);
     let number = usize::from(known).checked_sub(1)?;
-    let slot = process::slot(file, number);
+    let slot = map::slot(file, number);
     (slot[S_THREAD].load(Relaxed) == u64::from(thread)).then_some((number, slot))
 }
 
@@ -409,7 +394,7 @@ fn cpu_ns(thread: u32) -> Option<u64> {
     let mut time = [0_u64; 2];
     let clock = cpu_clock(thread);
     let place = (&raw mut time) as usize;
-    let result = process::call(CLOCK_GETTIME, [clock, place, 0, 0, 0, 0]);
+    let result = calls::call(CLOCK_GETTIME, [clock, place, 0, 0, 0, 0]);
     (result == 0).then(|| time[0] * 1_000_000_000 + time[1])
 }
 

@@ -1,13 +1,14 @@
-//! Names of files in the directory of the recording.
+//! Names of files in the directory of the recording, by which they are created.
 
-use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicUsize};
 
 use crate::around::{Environment, value};
-use crate::process::{GETPID, call};
+use crate::calls::{GETPID, READ_WRITE, call, open};
 
 /// The environment variable that names the directory of the files.
 const VARIABLE: &[u8] = b"CONVOY_RECORD_DIR=";
+const CREATE_NEW: usize = 0o300;
 /// Longest path, with process ID and number.
 pub(crate) const PATH: usize = 512;
 /// Room for the name of a file.
@@ -16,6 +17,8 @@ const NAME: usize = 32;
 /// A path with zeros at its end.
 pub(crate) type Path = [u8; PATH];
 
+/// Which file of this process number it is.
+pub(crate) static TURN: AtomicUsize = AtomicUsize::new(0);
 static DIRECTORY: [AtomicU8; PATH] = [const { AtomicU8::new(0) }; PATH];
 
 /// Copies the name of the directory, since programs overwrite their environment. Returns whether
@@ -37,6 +40,16 @@ pub(crate) fn own(turn: usize) -> Path {
         length = digits(&mut path, length + 1, number);
     }
     path
+}
+
+/// Creates a file of this process.
+pub(crate) fn create(turn: usize) -> isize {
+    open(&own(turn), READ_WRITE | CREATE_NEW)
+}
+
+/// The file once more, for a kernel that makes room by descriptors only.
+pub(crate) fn open_again() -> isize {
+    open(&own(TURN.load(Relaxed)), READ_WRITE)
 }
 
 /// A file of all processes; its name is shorter than 32 bytes.

@@ -7,9 +7,9 @@
 use core::ffi::c_int;
 
 use crate::arch::number::{CAPGET, MLOCK, PRLIMIT64 as LIMITS};
+use crate::calls::{self, READ_CALL, call};
 use crate::layout::FILE_WORDS;
-use crate::process::{self, READ_CALL, call};
-use crate::{guard, real};
+use crate::{map, quiet, real};
 
 const LIMIT_OF_LOCKED: usize = 8;
 // What mlockall(2) is asked for.
@@ -18,7 +18,7 @@ const FUTURE: usize = 2;
 
 /// Locks the memory of the program.
 pub(crate) fn lock_all(flags: usize) -> c_int {
-    let file = process::file().filter(|_| flags & !FUTURE == CURRENT && !guard::is_quiet());
+    let file = map::file().filter(|_| flags & !FUTURE == CURRENT && !quiet::is_quiet());
     let Some(file) = file else { return real::MLOCKALL.call([flags, 0, 0, 0]) };
     let own = core::ptr::from_ref(file) as usize;
     let own = own..own + FILE_WORDS * 8;
@@ -56,7 +56,7 @@ fn is_permitted(bytes: usize) -> bool {
 fn each_mapping(mut each: impl FnMut(usize, usize)) -> bool {
     /// Addresses from here on are the kernel's: `[vsyscall]`.
     const KERNEL: usize = 1 << 63;
-    let descriptor = process::open(b"/proc/self/maps\0", 0);
+    let descriptor = calls::open(b"/proc/self/maps\0", 0);
     if descriptor < 0 {
         return false;
     }
@@ -88,6 +88,6 @@ fn each_mapping(mut each: impl FnMut(usize, usize)) -> bool {
             }
         }
     }
-    process::close(descriptor);
+    calls::close(descriptor);
     true
 }

@@ -1,81 +1,42 @@
 //! The file of this process: made when it starts or first locks after a fork; grown by [`room`].
 
+use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32};
 
-use crate::around;
+use crate::arch::number::{MUNMAP, TGKILL};
+use crate::begin::{BEGINNING, FORKED, LOADING, OFF, RECORDS, done};
 use crate::budget::{self, LIMITED, NO_ROOM, NO_WAY};
+use crate::calls::{GETPID, GETPPID, GETTID, call, read};
+use crate::clock::{look, look_sometimes};
 use crate::layout::*;
 use crate::local::*;
-use crate::{arch, begin, code, details, guard, keys, paths, room, spare, waiters};
-
-/// The words of the file.
-pub(crate) type Map = [AtomicU64; FILE_WORDS];
-/// Those of one thread.
-pub(crate) type Slot = [AtomicU64; SLOT_WORDS];
+use crate::map::{FILE, Map, PARENT, Slot, file, slot};
+use crate::pages::map;
+use crate::paths::{TURN, create};
+use crate::quiet::{has_no_ticks, is_quiet};
+use crate::{arch, around, code, index, lines, real, room, spare};
 
 /// Ticks until the first window of traces: some 4 ms.
 const WINDOW_FIRST: u64 = 1 << 23;
-
-// What a process is.
-const LOADING: u32 = 0;
-pub(crate) const FORKED: u32 = 1;
-pub(crate) const BEGINNING: u32 = 2;
-const RECORDS: u32 = 3;
-const OFF: u32 = 4;
 
 static STATE: AtomicU32 = AtomicU32::new(LOADING);
 /// The thread that makes the file.
 static BEGINNER: AtomicU32 = AtomicU32::new(0);
 static ONLY_CONTENDED: AtomicBool = AtomicBool::new(false);
-static FILE: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
-/// The file of the process that this one was forked from; null: none.
-static PARENT: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
-/// Which file of this process number it is.
-static TURN: AtomicUsize = AtomicUsize::new(0);
 /// From the thread's control block to its `rseq_cs`; the least number: it has none.
 static RSEQ: AtomicIsize = AtomicIsize::new(isize::MIN);
-pub(crate) use crate::arch::number::{
-    CLOCK_GETTIME, GETPID, GETPPID, GETTID, MMAP, OPENAT, READ as READ_CALL,
-};
-use crate::arch::number::{CLOSE, FTRUNCATE, MUNMAP, TGKILL};
-
-// What system calls are given.
-const AT_FDCWD: usize = -100_isize as usize;
-const READ_WRITE: usize = 0o2;
-const CREATE_NEW: usize = 0o300;
-const CLOSE_ON_EXEC: usize = 0o2_000_000;
-pub(crate) const PROTECT_READ_WRITE: usize = 3;
-const MAP_SHARED: usize = 1;
 const EEXIST: isize = -17;
 const ESRCH: isize = -3;
 const ENOSPC: isize = -28;
-const ENOMEM: isize = -12;
 const ENFILE: isize = -23;
 const EMFILE: isize = -24;
-const EFBIG: isize = -27;
 const EDQUOT: isize = -122;
-const CLOCK_MONOTONIC: usize = 1;
-const CLOCK_PROCESS: usize = 2;
 
 // What `exit` calls after `main`.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = ended;
-
-pub(crate) fn call(number: usize, arguments: [usize; 6]) -> isize {
-    /// As if the kernel had no such call.
-    const ENOSYS: isize = -38;
-    if guard::is_quiet() {
-        return ENOSYS;
-    }
-    // SAFETY: every use below passes descriptors, numbers, and memory that outlives the call.
-    unsafe { arch::call(number, arguments) }
-}
-
-pub(crate) fn close(descriptor: isize) {
-    call(CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]);
-}
 
 /// This process is not recorded.
 pub(crate) fn off() {
@@ -86,7 +47,7 @@ pub(crate) fn off() {
 pub(crate) fn start(only_contended: bool) {
     find_rseq();
     ONLY_CONTENDED.store(only_contended, Relaxed);
-    crate::real::in_children(forked);
+    real::in_children(forked);
     STATE.store(BEGINNING, Relaxed);
     begin();
 }
@@ -119,7 +80,7 @@ extern "C" fn forked() {
 extern "C" fn ended() {
     if let Some(file) = file() {
         // The thread that calls exit(3) may be one that must not read the counter.
-        if !guard::has_no_ticks() {
+        if !has_no_ticks() {
             look(file, arch::ticks());
         }
         file[H_ENDED].store(1, Relaxed);
@@ -133,27 +94,17 @@ pub(crate) fn only_contended() -> bool {
     ONLY_CONTENDED.load(Relaxed)
 }
 
-/// The file, if this process is recorded.
-#[inline(always)]
-pub(crate) fn file() -> Option<&'static Map> {
-    // Acquire: pairs with the release store of `begin`.
-    let file = FILE.load(Acquire);
-    // SAFETY: a mapping of that size, which only a forked child gives back.
-    (!file.is_null()).then(|| unsafe { &*file })
-}
-
-/// The same; of a forked process that has not locked yet, its parent's.
-pub(crate) fn nearest_file() -> Option<&'static Map> {
-    // SAFETY: a mapping of that size, which is unmapped only after this process has created a file.
-    file().or_else(|| unsafe { PARENT.load(Relaxed).as_ref() })
-}
-
-pub(crate) fn open(path: &[u8], flags: usize) -> isize {
-    call(OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0o600, 0, 0])
+/// Calls libc's chroot(2), after it has created files for processes that are forked behind it.
+pub(crate) fn change_root(path: usize) -> c_int {
+    begin_after_fork();
+    if file().is_some() {
+        spare::create();
+    }
+    real::CHROOT.call([path, 0, 0, 0])
 }
 
 /// Creates the file of a forked process that has not locked yet.
-pub(crate) fn begin_after_fork() {
+fn begin_after_fork() {
     if STATE.compare_exchange(FORKED, BEGINNING, AcqRel, Relaxed).is_ok() {
         begin();
     }
@@ -162,8 +113,7 @@ pub(crate) fn begin_after_fork() {
 fn begin() {
     BEGINNER.store(call(GETTID, [0; 6]) as u32, Relaxed);
     room::forget();
-    waiters::forget();
-    details::forget();
+    index::forget();
     let known = code::forget();
     let parent = PARENT.swap(core::ptr::null_mut(), Relaxed);
     // SAFETY: the mapping of the parent, which nobody but this function gives back.
@@ -189,7 +139,7 @@ fn begin() {
 }
 
 fn make() -> Result<&'static Map, usize> {
-    if around::is_limited() || guard::has_no_ticks() {
+    if around::is_limited() || has_no_ticks() {
         return Err(LIMITED);
     }
     let mut descriptor = EEXIST;
@@ -226,109 +176,8 @@ fn make() -> Result<&'static Map, usize> {
     file[H_TICKS_BEGIN].store(begin, Relaxed);
     file[H_WINDOW_NEXT].store(begin + WINDOW_FIRST, Relaxed);
     file[H_NS_BEGIN].store(file[H_NS_LAST].load(Relaxed), Relaxed);
-    crate::owners::begin();
     file[H_MAGIC].store(MAGIC, Relaxed);
     Ok(file)
-}
-
-/// Creates a file of this process.
-fn create(turn: usize) -> isize {
-    open(&paths::own(turn), READ_WRITE | CREATE_NEW)
-}
-
-/// Maps a new file, and closes its descriptor.
-fn map(descriptor: isize) -> Result<&'static Map, usize> {
-    let address = map_words(descriptor, FILE_WORDS)?;
-    // SAFETY: a shared mapping of that many zeros, which stays.
-    Ok(unsafe { &*(address as *const Map) })
-}
-
-/// Creates a file, reserves and maps its first page, and returns the address.
-pub(crate) fn first_page(turn: usize) -> Option<usize> {
-    let descriptor = create(turn);
-    let address = if descriptor < 0 { None } else { map_words(descriptor, PAGE).ok() }?;
-    let is_there = room::take_first(address);
-    if !is_there {
-        call(MUNMAP, [address, PAGE * 8, 0, 0, 0, 0]);
-    }
-    is_there.then_some(address)
-}
-
-fn map_words(descriptor: isize, words: usize) -> Result<usize, usize> {
-    let descriptor = descriptor as usize;
-    let made = call(FTRUNCATE, [descriptor, FILE_WORDS * 8, 0, 0, 0, 0]);
-    let how = [0, words * 8, PROTECT_READ_WRITE, MAP_SHARED, descriptor, 0];
-    let address = if made == 0 { call(MMAP, how) } else { made };
-    close(descriptor as isize);
-    match address {
-        1.. => Ok(address as usize),
-        _ if made != 0 && made != EFBIG => Err(NO_ROOM),
-        EFBIG | ENOMEM => Err(LIMITED),
-        _ => Err(NO_WAY),
-    }
-}
-
-/// The file once more, for a kernel that makes room by descriptors only.
-pub(crate) fn open_again() -> isize {
-    open(&paths::own(TURN.load(Relaxed)), READ_WRITE)
-}
-
-/// Reads the beginning of a file into words; how many bytes.
-pub(crate) fn read(path: &[u8], words: &[AtomicU64]) -> usize {
-    let descriptor = open(path, 0);
-    let mut length = 0;
-    while descriptor >= 0 && length < words.len() * 8 {
-        let place = words.as_ptr() as usize + length;
-        let room = words.len() * 8 - length;
-        let got = call(READ_CALL, [descriptor as usize, place, room, 0, 0, 0]);
-        if got <= 0 {
-            break;
-        }
-        length += got as usize;
-    }
-    if descriptor >= 0 {
-        close(descriptor);
-    }
-    length
-}
-
-/// Notes what the clocks say, so that ticks have a length even if the process is killed.
-#[cold]
-pub(crate) fn look(file: &Map, ticks: u64) {
-    if guard::is_quiet() {
-        return guess(file, ticks);
-    }
-    for (clock, word) in [(CLOCK_PROCESS, H_CPU_NS), (CLOCK_MONOTONIC, H_NS_LAST)] {
-        let mut time = [0_u64; 2];
-        call(CLOCK_GETTIME, [clock, (&raw mut time) as usize, 0, 0, 0, 0]);
-        file[word].store(time[0] * 1_000_000_000 + time[1], Relaxed);
-    }
-    file[H_TICKS_LAST].store(ticks, Relaxed);
-}
-
-/// The same without a clock: ticks are as long as they were.
-fn guess(file: &Map, ticks: u64) {
-    let of = |word: usize| file[word].load(Relaxed);
-    let known = of(H_TICKS_LAST).saturating_sub(of(H_TICKS_BEGIN)).max(1);
-    let ns = of(H_NS_LAST).saturating_sub(of(H_NS_BEGIN));
-    let since = ticks.saturating_sub(of(H_TICKS_LAST));
-    let more = (u128::from(since) * u128::from(ns) / u128::from(known)) as u64;
-    file[H_NS_LAST].fetch_add(more, Relaxed);
-    file[H_TICKS_LAST].store(ticks, Relaxed);
-}
-
-/// The same if the last look was some time ago: the more threads there are, the longer it takes.
-#[inline]
-pub(crate) fn look_sometimes(file: &Map, ticks: u64) {
-    /// Some 26 ms, with so many threads that there have been; and about a second.
-    const LOOK: u64 = 1 << 26;
-    const FEW: u64 = 64;
-    const LONGEST: u64 = 1 << 31;
-    let threads = file[H_THREADS].load(Relaxed);
-    let apart = (LOOK + LOOK / FEW * threads).min(LONGEST);
-    if ticks.wrapping_sub(file[H_TICKS_LAST].load(Relaxed)) > apart {
-        look(file, ticks);
-    }
 }
 
 /// A slot for this thread: one whose thread has ended, or a new one.
@@ -339,7 +188,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
     match STATE.load(Acquire) {
         RECORDS => {}
         FORKED if STATE.compare_exchange(FORKED, BEGINNING, AcqRel, Relaxed).is_ok() => begin(),
-        BEGINNING | FORKED if begin::done(&STATE, &BEGINNER) == RECORDS => {}
+        BEGINNING | FORKED if done(&STATE, &BEGINNER) == RECORDS => {}
         LOADING | BEGINNING | FORKED => return None,
         _ => {
             arch::set_thread_word(1);
@@ -348,7 +197,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
     }
     let file = file()?;
     file[H_THREADS].fetch_add(1, Relaxed);
-    let slot = if guard::has_no_ticks() {
+    let slot = if has_no_ticks() {
         None
     } else {
         look_sometimes(file, arch::ticks());
@@ -382,7 +231,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         (O_GENERATION, generation),
         (O_RSEQ, rseq),
         (O_SLOT, number as u64),
-        (O_LINES, keys::lines(file, slot, number) as u64),
+        (O_LINES, lines::lines(file, slot, number) as u64),
         (O_DUE, core::ptr::from_ref(due) as u64),
         (O_COUNTDOWN, slot[S_COUNTDOWN].load(Relaxed).max(1)),
     ] {
@@ -394,7 +243,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         unsafe { arch::word(rseq) }.store(arch::section(), Relaxed);
     }
     file[H_SEES_SWITCHES].store(u64::from(rseq != 0), Relaxed);
-    crate::owners::attached(own[O_THREAD].load(Relaxed), number);
+    index::attached(own[O_THREAD].load(Relaxed), number);
     arch::set_thread_word(core::ptr::from_ref(slot) as usize);
     Some(slot)
 }
@@ -409,8 +258,8 @@ pub(crate) fn leave() {
 
 /// Sees where libc has registered the structure that the kernel tells a thread through.
 fn find_rseq() {
-    let offset = crate::real::exported::<isize>(c"__rseq_offset");
-    let size = crate::real::exported::<u32>(c"__rseq_size").unwrap_or(0);
+    let offset = real::exported::<isize>(c"__rseq_offset");
+    let size = real::exported::<u32>(c"__rseq_size").unwrap_or(0);
     if let Some(offset) = offset.filter(|_| size > 0) {
         // `rseq_cs` stands eight bytes into the structure.
         RSEQ.store(offset + 8, Relaxed);
@@ -423,14 +272,9 @@ fn number(file: &Map, slot: &Slot) -> usize {
     (start / 8 - SLOTS) / SLOT_WORDS
 }
 
-pub(crate) fn slot(file: &'static Map, index: usize) -> &'static Slot {
-    let words = &file[SLOTS + index * SLOT_WORDS..][..SLOT_WORDS];
-    words.try_into().expect("as long as a slot")
-}
-
 /// A slot of which the thread has ended, among the next `count`.
 fn reused(file: &'static Map, count: usize) -> Option<&'static Slot> {
-    if guard::is_quiet() {
+    if is_quiet() {
         return None;
     }
     let used = (file[H_SLOTS].load(Relaxed) as usize).min(SLOT_COUNT);

@@ -10,7 +10,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::arch::number::FUTEX;
-use crate::process::{GETTID, call};
+use crate::calls::{GETTID, call};
 
 /// The mutex cannot be used any more.
 const ENOTRECOVERABLE: c_int = 131;

@@ -8,9 +8,10 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::arch::number::{FALLOCATE, MADVISE};
+use crate::calls::{self, call};
 use crate::layout::*;
-use crate::process::{self, Map, call};
-use crate::{budget, guard};
+use crate::map::{self, Map};
+use crate::{budget, paths, quiet};
 
 /// Pages of the file.
 const PAGES: usize = FILE_WORDS.div_ceil(PAGE);
@@ -65,7 +66,7 @@ pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
     if !failed.is_multiple_of(SELDOM) || !take(file, (first, last + 1 - first), missing) {
         FAILED.store(failed + 1, Relaxed);
         // The header is there before anything else.
-        if first > 0 && !guard::is_quiet() {
+        if first > 0 && !quiet::is_quiet() {
             file[H_SHORT].fetch_add(1, Relaxed);
         }
         return false;
@@ -82,7 +83,7 @@ fn take(file: &Map, (page, pages): (usize, usize), missing: usize) -> bool {
     let populate = || match populate(address, pages) {
         // An older kernel: by the file. One without such calls is taken at its word.
         EINVAL => allocate(page, pages),
-        EPERM | EACCES | ENOSYS => guard::refused(),
+        EPERM | EACCES | ENOSYS => quiet::refused(),
         result => result == 0,
     };
     budget::take(missing) && (populate() || budget::put_back(missing))
@@ -99,13 +100,13 @@ pub(crate) fn take_first(address: usize) -> bool {
 }
 
 fn allocate(page: usize, pages: usize) -> bool {
-    let descriptor = process::open_again();
+    let descriptor = paths::open_again();
     if descriptor < 0 {
         return false;
     }
     let place = [descriptor as usize, 0, page * PAGE_BYTES, pages * PAGE_BYTES, 0, 0];
     let result = call(FALLOCATE, place);
-    process::close(descriptor);
+    calls::close(descriptor);
     ![ENOSPC, EDQUOT, EFBIG].contains(&result)
 }
 
@@ -129,7 +130,7 @@ pub(crate) fn has(file: &Map, word: usize, words: usize) -> bool {
 
 /// A thread that is not recorded has counted so many acquisitions more.
 pub(crate) fn unrecorded(count: u64) {
-    if let Some(file) = process::file() {
+    if let Some(file) = map::file() {
         // Not an acquire: nothing else depends on the number.
         file[H_UNRECORDED].fetch_add(count, AcqRel);
     }

@@ -4,9 +4,9 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::details::Detail;
+use crate::detail::Detail;
 use crate::layout::*;
-use crate::process::{self, Map};
+use crate::map::{self, Map};
 use crate::room;
 use crate::thread::Thread;
 use crate::waiters::Waiters;
@@ -72,7 +72,7 @@ impl Thread {
         if number >= SLOT_COUNT || !room::is_there(SLOTS + number * SLOT_WORDS) {
             return;
         }
-        let waits = process::slot(file, number)[S_WAITS_SITE].load(Relaxed);
+        let waits = map::slot(file, number)[S_WAITS_SITE].load(Relaxed);
         let here = ROUNDS.into_iter().find(|at| waits != 0 && self.get(at + PLACE) == waits);
         let detail = here.filter(|at| self.get(at + END) != 0).map(|at| self.get(at + DETAIL));
         if let Some(detail) = detail.and_then(|index| Detail::at(file, index)) {

@@ -2,14 +2,14 @@
 //! of reach: they are created before, and forked processes inherit a mapping of the first page of
 //! each. The process that takes a file maps the rest through that page.
 
-use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
 use crate::arch::number::MREMAP as REMAP;
+use crate::calls::{GETPID, call};
 use crate::layout::*;
-use crate::process::{self, GETPID, Map, call};
-use crate::real;
+use crate::map::Map;
+use crate::pages::first_page;
 
 /// Number of files, and so of processes that are recorded behind a chroot(2).
 const COUNT: usize = 32;
@@ -21,18 +21,12 @@ const MAY_MOVE: usize = 1;
 type First = [AtomicU64; PAGE];
 static SPARES: [AtomicPtr<First>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
 
-/// Calls libc's chroot(2), after it has created missing files.
-pub(crate) fn change_root(path: usize) -> c_int {
-    process::begin_after_fork();
-    if process::file().is_some() {
-        for (index, place) in
-            SPARES.iter().enumerate().filter(|(_, one)| one.load(Relaxed).is_null())
-        {
-            let Some(page) = process::first_page(TURNS + index) else { break };
-            place.store(page as *mut First, Release);
-        }
+/// Creates missing files.
+pub(crate) fn create() {
+    for (index, place) in SPARES.iter().enumerate().filter(|(_, one)| one.load(Relaxed).is_null()) {
+        let Some(page) = first_page(TURNS + index) else { break };
+        place.store(page as *mut First, Release);
     }
-    real::CHROOT.call([path, 0, 0, 0])
 }
 
 /// Takes a file that no process has taken, and maps all of it.

@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::layout::*;
-use crate::process::{self, Map};
+use crate::map::{self, Map};
 use crate::{arch, code, room};
 
 /// What a step of a walk answers.
@@ -89,7 +89,7 @@ struct Whole {
 /// The unwinder needs microseconds. But a function that calls from one place has a frame of one
 /// size, so a stack that was walked once is known again by the words at the same distances.
 pub(crate) fn context(site: usize, mark: *const usize) -> Option<usize> {
-    let (file, mark) = (process::file()?, mark as usize);
+    let (file, mark) = (map::file()?, mark as usize);
     if !room::reserve(file, CONTEXTS, CONTEXT_COUNT * CONTEXT_WORDS) {
         return None;
     }

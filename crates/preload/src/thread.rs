@@ -8,12 +8,13 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch;
-use crate::details::Detail;
-use crate::keys::Key;
+use crate::clock::look_sometimes;
+use crate::detail::Detail;
 use crate::layout::*;
+use crate::lines::Key;
 use crate::local::*;
-use crate::process::{self, Slot};
-use crate::room;
+use crate::map::{self, Slot};
+use crate::{process, room};
 
 /// The word of a thread that is not recorded.
 const UNRECORDED: usize = 1;
@@ -89,10 +90,6 @@ fn unrecorded() -> Option<Thread> {
         room::unrecorded(TOGETHER);
     }
     None
-}
-
-pub(crate) fn add(word: &AtomicU64, value: u64) {
-    word.store(word.load(Relaxed) + value, Relaxed);
 }
 
 impl Thread {
@@ -366,7 +363,7 @@ impl Thread {
 
     /// A hold ended at `now`, in which the thread kept its CPU or did not.
     pub(crate) fn held(self, hold: &Hold, kept: bool, now: u64) {
-        let Some(file) = process::file() else { return };
+        let Some(file) = map::file() else { return };
         let list = if kept { HOLD_ON } else { HOLD_OFF };
         let ticks = now.saturating_sub(hold.begin);
         if (ticks > LONG) != (hold.key.0 & Packed::SLOW != 0) {
@@ -375,7 +372,7 @@ impl Thread {
         if let Some(detail) = Detail::at(file, hold.key.detail()) {
             detail.record(list, ticks, hold.weight);
         }
-        process::look_sometimes(file, now);
+        look_sometimes(file, now);
     }
 
     /// The lock is free: from now on the thread thinks.

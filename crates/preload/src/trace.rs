@@ -10,10 +10,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch;
 use crate::details;
-use crate::keys::Key;
 use crate::layout::*;
+use crate::lines::Key;
 use crate::local::*;
-use crate::process::{self, Map};
+use crate::map::{self, Map};
 use crate::room;
 use crate::thread::Thread;
 
@@ -33,7 +33,7 @@ impl Thread {
 
     /// Opens a window if it is time, and begins a trace if there is one.
     pub(crate) fn look_at_window(self, now: u64) {
-        let Some(file) = process::file() else { return };
+        let Some(file) = map::file() else { return };
         let next = file[H_WINDOW_NEXT].load(Relaxed);
         if now >= next {
             let run = now.saturating_sub(file[H_TICKS_BEGIN].load(Relaxed));
@@ -96,7 +96,7 @@ impl Thread {
         if !self.traces() {
             return;
         }
-        let (Some(file), at) = (process::file(), self.get(S_TRACE) as usize) else { return };
+        let (Some(file), at) = (map::file(), self.get(S_TRACE) as usize) else { return };
         let off = self.own(O_TRACE_OFF);
         file[at].store(begin, Relaxed);
         file[at + 1].store(end, Relaxed);

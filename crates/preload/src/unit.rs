@@ -3,8 +3,8 @@
 //! replaces it before `main`.
 
 use crate::around::{Environment, entries};
+use crate::calls::{GETPID, GETPPID, call};
 use crate::layout::{UNIT_PAD, UNIT_VARIABLES};
-use crate::process::{GETPID, GETPPID, call};
 
 /// Writes the number of this process into the variables that the recorder has padded.
 pub(crate) fn name_this_process(environment: Environment) {

@@ -5,26 +5,13 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::index::taken;
 use crate::layout::*;
 use crate::thread::Thread;
-use crate::{arch, native, process, room};
+use crate::{arch, map, native, room};
 
 /// Places that are looked at before the table counts as full.
 const PROBES: usize = 16;
-
-/// Which places are taken, a bit for each: most locks are sought in vain.
-static TAKEN: [AtomicU64; LOCK_COUNT / 64] = [const { AtomicU64::new(0) }; LOCK_COUNT / 64];
-
-fn taken(at: usize) -> (&'static AtomicU64, u64) {
-    (&TAKEN[at / 64], 1 << (at % 64))
-}
-
-/// The file is a new one.
-pub(crate) fn forget() {
-    for word in &TAKEN {
-        word.store(0, Relaxed);
-    }
-}
 
 /// The waiters of one lock.
 #[derive(Clone, Copy)]
@@ -47,7 +34,7 @@ impl Waiters {
         if !make && bits.load(Relaxed) & bit == 0 {
             return None;
         }
-        let file = process::file()?;
+        let file = map::file()?;
         for at in (first..first + PROBES).map(|at| at % LOCK_COUNT) {
             if !room::has(file, LOCKS + at * LOCK_WORDS, LOCK_WORDS) {
                 return None;

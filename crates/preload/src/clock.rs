@@ -1,0 +1,50 @@
+//! Readings of the clocks in the file, which give ticks a length.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::calls::{CLOCK_GETTIME, call};
+use crate::layout::*;
+use crate::map::Map;
+use crate::quiet::is_quiet;
+
+const CLOCK_MONOTONIC: usize = 1;
+const CLOCK_PROCESS: usize = 2;
+
+/// Notes what the clocks say, so that ticks have a length even if the process is killed.
+#[cold]
+pub(crate) fn look(file: &Map, ticks: u64) {
+    if is_quiet() {
+        return guess(file, ticks);
+    }
+    for (clock, word) in [(CLOCK_PROCESS, H_CPU_NS), (CLOCK_MONOTONIC, H_NS_LAST)] {
+        let mut time = [0_u64; 2];
+        call(CLOCK_GETTIME, [clock, (&raw mut time) as usize, 0, 0, 0, 0]);
+        file[word].store(time[0] * 1_000_000_000 + time[1], Relaxed);
+    }
+    file[H_TICKS_LAST].store(ticks, Relaxed);
+}
+
+/// The same without a clock: ticks are as long as they were.
+fn guess(file: &Map, ticks: u64) {
+    let of = |word: usize| file[word].load(Relaxed);
+    let known = of(H_TICKS_LAST).saturating_sub(of(H_TICKS_BEGIN)).max(1);
+    let ns = of(H_NS_LAST).saturating_sub(of(H_NS_BEGIN));
+    let since = ticks.saturating_sub(of(H_TICKS_LAST));
+    let more = (u128::from(since) * u128::from(ns) / u128::from(known)) as u64;
+    file[H_NS_LAST].fetch_add(more, Relaxed);
+    file[H_TICKS_LAST].store(ticks, Relaxed);
+}
+
+/// The same if the last look was some time ago: the more threads there are, the longer it takes.
+#[inline]
+pub(crate) fn look_sometimes(file: &Map, ticks: u64) {
+    /// Some 26 ms, with so many threads that there have been; and about a second.
+    const LOOK: u64 = 1 << 26;
+    const FEW: u64 = 64;
+    const LONGEST: u64 = 1 << 31;
+    let threads = file[H_THREADS].load(Relaxed);
+    let apart = (LOOK + LOOK / FEW * threads).min(LONGEST);
+    if ticks.wrapping_sub(file[H_TICKS_LAST].load(Relaxed)) > apart {
+        look(file, ticks);
+    }
+}

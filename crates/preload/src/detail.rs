@@ -1,0 +1,104 @@
+//! The distributions of a key in the file.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::layout::*;
+use crate::local::*;
+use crate::map::{Map, add};
+use crate::{arch, stack};
+
+/// The callers of a place, as [`D_CALLERS`] has them; zeros: nobody has looked.
+pub(crate) type Callers = [u64; CALLERS];
+
+/// The distributions of a key.
+#[derive(Clone, Copy)]
+pub(crate) struct Detail {
+    file: &'static Map,
+    /// The only one, or the first of those that threads share.
+    first: usize,
+}
+
+pub(crate) fn words_of(file: &'static Map, index: usize) -> &'static [AtomicU64] {
+    &file[DETAILS + index * DETAIL_WORDS..][..DETAIL_WORDS]
+}
+
+/// The CPU that this thread runs on as far as that is known without a call; else any number.
+#[inline]
+pub(crate) fn cpu() -> usize {
+    let own = arch::own();
+    match own[O_RSEQ].load(Relaxed) {
+        0 => own[O_SLOT].load(Relaxed) as usize,
+        // SAFETY: before `rseq_cs` are two numbers of the CPU, of 32 bits each.
+        rseq => unsafe { arch::word(rseq - 8) }.load(Relaxed) as usize & 0xffff_ffff,
+    }
+}
+
+impl Detail {
+    pub(crate) fn at(file: &'static Map, index: u64) -> Option<Self> {
+        (index != 0).then_some(Self { file, first: index as usize })
+    }
+
+    /// Its number.
+    pub(crate) fn index(self) -> u64 {
+        self.first as u64
+    }
+
+    /// That of this CPU, if threads share it.
+    #[inline]
+    fn here(self) -> &'static [AtomicU64] {
+        let first = words_of(self.file, self.first);
+        match first[D_SHARDS].load(Relaxed) as usize {
+            0 => first,
+            shards => words_of(self.file, self.first + cpu() % shards),
+        }
+    }
+
+    /// Notes who called, the first time.
+    pub(crate) fn learn_callers(self) {
+        let words = words_of(self.file, self.first);
+        if words[D_CALLERS].load(Relaxed) != 0 {
+            return;
+        }
+        // Before: the unwinder may wait for a mutex of its own.
+        words[D_CALLERS].store(1, Relaxed);
+        store_callers(words, &callers(words[D_SITE].load(Relaxed)));
+    }
+
+    /// Adds one to one of its plain numbers.
+    pub(crate) fn add(self, word: usize) {
+        self.add_many(word, 1);
+    }
+
+    /// The same of more.
+    pub(crate) fn add_many(self, word: usize, many: u64) {
+        add(&self.here()[word], many);
+    }
+
+    /// Adds a time that stands for `weight` of them.
+    #[inline(never)]
+    pub(crate) fn record(self, list: usize, ticks: u64, weight: u64) {
+        let list = &self.here()[D_LISTS + list * LIST_WORDS..][..LIST_WORDS];
+        add(&list[0], weight);
+        add(&list[1], ticks * weight);
+        if ticks > list[2].load(Relaxed) {
+            list[2].store(ticks, Relaxed);
+        }
+        add(&list[4 + bucket(ticks)], weight);
+    }
+}
+
+/// The callers of the function around `site`; 1 and zeros if it has none.
+pub(crate) fn callers(site: u64) -> Callers {
+    let mut frames = [0; CALLERS];
+    if stack::callers(site as usize, &mut frames) == 0 {
+        frames[0] = 1;
+    }
+    frames
+}
+
+pub(crate) fn store_callers(words: &[AtomicU64], callers: &Callers) {
+    for (place, frame) in words[D_CALLERS..].iter().zip(callers) {
+        place.store(*frame, Relaxed);
+    }
+}

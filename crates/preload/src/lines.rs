@@ -1,0 +1,117 @@
+//! Lines of keys in the file, and a key in its line.
+
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::arch;
+use crate::layout::*;
+use crate::map::{Map, Slot};
+
+/// Bytes of a line.
+pub(crate) const LINE: usize = LINE_WORDS * 8;
+/// Beside the address of the lines: they are those of a table.
+pub(crate) const TABLE: usize = 1;
+
+/// A key of the thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Key {
+    /// Its count.
+    pub(crate) count: &'static AtomicU32,
+    /// Whether every hold of it is timed.
+    pub(crate) is_due: bool,
+}
+
+/// A line of the layout, which only its thread writes.
+#[repr(C, align(64))]
+pub(crate) struct Line {
+    pub(crate) tags: [AtomicU32; LINE_KEYS],
+    pub(crate) counts: [AtomicU32; LINE_KEYS],
+}
+
+const _: () = assert!(size_of::<Line>() == LINE && LINE_COUNTS * 8 == LINE / 2);
+
+/// The line at an address.
+///
+/// # Safety
+/// One of the file.
+#[inline(always)]
+pub(crate) unsafe fn line_at(address: usize) -> &'static Line {
+    // SAFETY: by the caller; lines are aligned, and words of the file stay.
+    unsafe { &*(address as *const Line) }
+}
+
+impl Line {
+    /// The key with this tag.
+    #[inline(always)]
+    pub(crate) fn find(&'static self, tag: u32) -> Option<&'static AtomicU32> {
+        // SAFETY: eight tags, aligned; only this thread writes them, or its signal handler.
+        let found = unsafe { arch::same((&raw const self.tags).cast(), tag) };
+        if found == 0 {
+            return None;
+        }
+        // SAFETY: at most 15 of 16 bits are below the lowest that is set.
+        Some(unsafe { self.counts.get_unchecked(found.trailing_zeros() as usize / 2) })
+    }
+
+    /// The line beside, in a table, which begins where a page does.
+    #[inline(always)]
+    pub(crate) fn beside(&'static self) -> &'static Self {
+        // SAFETY: the lines of a table are an even number.
+        unsafe { line_at(core::ptr::from_ref(self) as usize ^ LINE) }
+    }
+
+    pub(crate) fn free(&self) -> Option<usize> {
+        self.tags.iter().position(|tag| tag.load(Relaxed) == 0)
+    }
+}
+
+impl Key {
+    pub(crate) fn address(self) -> usize {
+        core::ptr::from_ref(self.count) as usize
+    }
+
+    /// Its number in its line.
+    pub(crate) fn in_line(self) -> usize {
+        (self.address() % LINE - LINE / 2) / 4
+    }
+
+    pub(crate) fn is_slow(self) -> bool {
+        self.count.load(Relaxed) & SLOW != 0
+    }
+}
+
+/// The first keys of a slot.
+pub(crate) fn few(file: &'static Map, slot: usize) -> &'static [AtomicU64] {
+    &file[FEW + slot * FEW_WORDS..][..FEW_WORDS]
+}
+
+/// Where a thread finds the lines of its slot.
+pub(crate) fn lines(file: &'static Map, slot: &'static Slot, number: usize) -> usize {
+    match slot[S_GROWN].load(Relaxed) {
+        GROWN => core::ptr::from_ref(&slot[S_LINES]) as usize | TABLE,
+        _ => few(file, number).as_ptr() as usize,
+    }
+}
+
+/// What else is known of the key at this address, one of this slot, and its count.
+pub(crate) fn at(
+    file: &'static Map,
+    number: usize,
+    slot: &'static Slot,
+    address: usize,
+) -> Option<(&'static [AtomicU64], &'static AtomicU32)> {
+    let few = few(file, number);
+    let in_line = |line: usize| ((address - line) % LINE).checked_sub(LINE / 2).map(|at| at / 4);
+    let first = few.as_ptr() as usize;
+    let table = core::ptr::from_ref(&slot[S_LINES]) as usize;
+    let (words, at) = match (address.checked_sub(first), address.checked_sub(table)) {
+        (Some(0..LINE), _) => (&few[F_KEYS..], in_line(first)?),
+        (_, Some(far)) if far < LINE_COUNT * LINE => {
+            (&slot[S_KEYS..], far / LINE * LINE_KEYS + in_line(table)?)
+        }
+        _ => return None,
+    };
+    // SAFETY: a count of a line of the file, aligned; words of the file stay.
+    let count = unsafe { AtomicU32::from_ptr((address & !3) as *mut u32) };
+    Some((words.get(at * KEY_WORDS..(at + 1) * KEY_WORDS)?, count))
+}
