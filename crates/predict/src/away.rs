@@ -13,6 +13,9 @@ use crate::others::{others_cpus, others_per_s};
 const BUSY: f64 = 0.9;
 /// Share of the time away that has to be sleep if kernel events tell.
 const MOSTLY: f64 = 0.5;
+/// Greatest factor between the work of threads that lost their CPU and of the others: exponential
+/// times of 2 ms, of which the longer half is switched away, have 4.
+const LONGER: f64 = 8.0;
 /// Least part of a sleep that remains without the wait for a CPU after it.
 const LEAST: f64 = 0.1;
 
@@ -25,6 +28,8 @@ pub(crate) struct Away {
     late_ns: f64,
     /// Factor on the work of a thread that was switched away meanwhile.
     work: f64,
+    /// The same for a thread that lost its CPU, which happens more often to longer work.
+    longer: f64,
 }
 
 /// Sums of the times that threads spent between calls.
@@ -60,12 +65,13 @@ impl Away {
     pub(crate) fn new(program: &Program, process: &Process, locks: &[&Lock]) -> Self {
         let sums = Sums::of(locks);
         let over = |[certain, more]: [f64; 2]| (process.cpu_s - certain) / more.max(1e-12);
-        let work = if process.cpu_s > 0.0 { over(sums.work_s).clamp(0.0, 1.0) } else { 1.0 };
+        let longer = if process.cpu_s > 0.0 { over(sums.work_s).clamp(0.0, LONGER) } else { 1.0 };
+        let work = longer.min(1.0);
         let cpus = f64::from(program.cpus.max(1));
         let others_s = others_per_s(program) * process.seconds;
         let spare = process.cpu_s + others_s < BUSY * process.seconds * cpus;
         if others_cpus(program).is_none() {
-            return Self { spare, late_ns: 0.0, work };
+            return Self { spare, late_ns: 0.0, work, longer };
         }
         let all = || process.locks.iter().flat_map(|lock| &lock.sites);
         let waits = all().map(|site| site.wait.count).sum::<u64>() as f64;
@@ -74,12 +80,13 @@ impl Away {
         let late = |seconds: f64, count: f64| (seconds - handoff_s).max(0.0) * 1e9 / count.max(1.0);
         let Some(seen) = process.scheduling else {
             let late_ns = late(process.ready_s.unwrap_or(0.0), waits + sums.count);
-            return Self { spare, late_ns, work };
+            return Self { spare, late_ns, work, longer };
         };
         Self {
             spare: seen.asleep_s - wait_s > MOSTLY * sums.total_s,
             late_ns: late(seen.woken_s, (seen.sleeps as f64 - waits).max(sums.count)),
             work,
+            longer,
         }
     }
 
@@ -97,9 +104,10 @@ impl Away {
     pub(crate) fn span(&self, on: &Times, off: &Times) -> Span {
         let spread = |times: &Times| Spread::new(&times.buckets, times.mean_s() * 1e9);
         let part = share(on, off);
-        let slept = on.count == 0 || self.is_sleep(part, on.mean_s() * 1e9);
+        let slept = self.is_sleep(on.count, off.count, on.mean_s() * 1e9);
         // How long a thread worked that was switched away is bounded by the CPU time of all.
-        let work_ns = on.mean_s() * 1e9 * (1.0 - part + part * self.work);
+        let factor = if slept { self.work } else { self.longer };
+        let work_ns = on.mean_s() * 1e9 * (1.0 - part + part * factor);
         Span {
             work: spread(on).with_mean(work_ns),
             sleeps: if slept { part } else { 0.0 },
@@ -118,10 +126,10 @@ impl Away {
         self.work * work_ns
     }
 
-    /// Whether work that takes so long on a CPU, and is switched away from it in this share of all
-    /// times, gives the CPU up by itself.
-    pub(crate) fn is_sleep(&self, share: f64, work_ns: f64) -> bool {
-        self.spare || gives_up(share, work_ns * self.work)
+    /// Whether work that takes so long on a CPU gives the CPU up by itself, given how often it kept
+    /// the CPU and how often it was switched away.
+    pub(crate) fn is_sleep(&self, on: u64, off: u64, work_ns: f64) -> bool {
+        self.spare || gives_up(on, off, work_ns * self.work)
     }
 }
 
@@ -130,14 +138,22 @@ fn share(on: &Times, off: &Times) -> f64 {
     off.count as f64 / (on.count + off.count).max(1) as f64
 }
 
-/// Whether work is switched away more often than it can have lost its CPU.
-fn gives_up(share: f64, work_ns: f64) -> bool {
+/// Whether work is switched away more often than it can have lost its CPU, and not by chance: a
+/// place that was timed ten times and preempted in three of them would sleep in every replay.
+fn gives_up(on: u64, off: u64, work_ns: f64) -> bool {
     /// A thread keeps its CPU at least that long among others: the least time slice of kernels from
     /// 2.6.23 on (`sched_min_granularity_ns`, 0.75 ms; 0.7 ms of `base_slice_ns`).
     const SLICE_NS: f64 = 700_000.0;
     /// Switches that tell nothing: wakeups of others that preempt.
     const SOME: f64 = 0.1;
-    share > SOME + work_ns / SLICE_NS
+    /// Probability with which chance may pass for sleep: the usual level of a strict test.
+    const CHANCE: f64 = 0.01;
+    let lost = SOME + work_ns / SLICE_NS;
+    let all = (on + off) as f64;
+    let share = off as f64 / all.max(1.0);
+    // Chernoff's bound of the probability that so many of all lose their CPU.
+    let term = |share: f64, lost: f64| if share > 0.0 { share * (share / lost).ln() } else { 0.0 };
+    share > lost && all * (term(share, lost) + term(1.0 - share, 1.0 - lost)) > -CHANCE.ln()
 }
 
 #[cfg(test)]
@@ -172,9 +188,12 @@ mod tests {
 
     #[test]
     fn short_work_that_is_always_switched_away_sleeps() {
-        assert!(gives_up(0.9, 300.0), "usleep after 0.3 us of work");
-        assert!(!gives_up(0.002, 5000.0), "5 us beside other programs");
-        assert!(!gives_up(0.9, 800_000.0), "a time slice of work");
+        assert!(gives_up(10, 90, 300.0), "usleep after 0.3 us of work");
+        assert!(gives_up(0, 3, 300.0), "always");
+        assert!(!gives_up(998, 2, 5000.0), "5 us beside other programs");
+        assert!(!gives_up(10, 90, 800_000.0), "a time slice of work");
+        assert!(!gives_up(7, 3, 34_000.0), "by chance");
+        assert!(!gives_up(0, 2, 300.0) && !gives_up(0, 0, 0.0), "by chance");
     }
 
     #[test]
@@ -207,5 +226,24 @@ mod tests {
         let span = away.span(&site.hold_on, &site.hold_off);
         assert!((span.work.mean() - 50_000.0).abs() < 1000.0, "{}", span.work.mean());
         assert!((span.sleeps - 0.999).abs() < 1e-9);
+    }
+
+    #[test]
+    fn work_that_lost_its_cpu_was_longer_by_the_cpu_time() {
+        // 500 holds of 1 ms, and 500 that lost their CPU, within 2 s of CPU time in all.
+        let site = Site {
+            count: 1000,
+            hold_on: times(500, 1000.0),
+            hold_off: times(500, 9000.0),
+            ..Site::default()
+        };
+        let mut program = Program { wall_s: 1.0, cpus: 2, ..Program::default() };
+        (program.disturbance.others_s, program.disturbance.seconds) = (1.8, 1.0);
+        let lock = Lock { sites: vec![site.clone()], ..Lock::default() };
+        let process = Process { cpu_s: 2.0, ..process(0.0, 0.0) };
+        let away = Away::new(&program, &process, &[&lock]);
+        let span = away.span(&site.hold_on, &site.hold_off);
+        assert!((span.work.mean() - 2e6).abs() < 1e4, "{}", span.work.mean());
+        assert!(span.sleeps.abs() < 1e-9);
     }
 }

@@ -1,7 +1,7 @@
 //! The behaviour of a recorded program, the input of its replay.
 
 use crate::away::Away;
-use crate::moving::moved;
+use crate::moving::{moved, together};
 use crate::others::others_cpus;
 use crate::script::{Written, mode, script};
 use convoy_record::{Kind, LOCK_OF, Lock, Process, Record, Site, is_passing};
@@ -76,7 +76,7 @@ pub(crate) fn behaviour(
         if !is_replaced(lock, locks[0].kind) {
             behaviour.others.insert(index);
         }
-        behaviour.kinds.push(replayed(lock.kind));
+        behaviour.kinds.push(replayed(process, lock));
         let sites = lock.sites.iter().filter(|site| site.act != "signal" && site.count > 0);
         behaviour.sections.extend(sites.map(|site| Section {
             lock: index,
@@ -121,19 +121,22 @@ pub(crate) fn behaviour(
 }
 
 /// Time that threads waited for a CPU although they could run, seconds, summed over threads;
-/// `None`: not recorded.
+/// `None`: not recorded. The time from a wakeup to the next lock is part of the wait for that lock.
 fn ready_s(process: &Process) -> Option<f64> {
-    let seen = process.scheduling.map(|seen| seen.preempted_s);
+    let sites = process.locks.iter().flat_map(|lock| &lock.sites);
+    let handoff_s: f64 = sites.map(|site| site.handoff.total_s).sum();
+    let late_s = |woken_s: f64| (woken_s - handoff_s).max(0.0);
+    let seen = process.scheduling.map(|seen| seen.preempted_s + late_s(seen.woken_s));
     seen.or(process.ready_s)
 }
 
-/// Returns the kind of a recorded lock for the replay. A semaphore that is used as a lock has one
-/// unit.
-fn replayed(kind: Kind) -> replay::Kind {
-    match kind {
+/// Returns the kind of a recorded lock for the replay. A semaphore that is used as a lock has as
+/// many units as were held at once.
+fn replayed(process: &Process, lock: &Lock) -> replay::Kind {
+    match lock.kind {
         Kind::Rwlock => replay::Kind::RwLock { prefers_writers: false },
         Kind::Spinlock => replay::Kind::Spinlock,
-        Kind::Semaphore => replay::Kind::Semaphore { units: 1 },
+        Kind::Semaphore => replay::Kind::Semaphore { units: together(process, lock) },
         Kind::Mutex | Kind::Condition | Kind::Barrier | Kind::Futex => replay::Kind::Mutex,
     }
 }

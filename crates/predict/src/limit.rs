@@ -1,6 +1,6 @@
 //! Which lock limits a program, in a sentence.
 
-use convoy_record::{Lock, Process};
+use convoy_record::{Kind, Lock, Process};
 use convoy_runs::replay::Behaviour;
 
 use crate::behaviour::busy_s;
@@ -24,10 +24,11 @@ pub(crate) fn limit(behaviour: &Behaviour, (process, locks): (&Process, &[&Lock]
         let waited = 100.0 * (lock.wait_s() / time_s).min(1.0);
         if holds(behaviour, locks, lock).is_some_and(|(_, is_shared)| is_shared) {
             return format!(
-                "Threads spent {waited:.0} % of their time waiting for `{}`{}. Readers hold it \
+                "Threads spent {waited:.0} % of their time waiting for `{}`{}. {} hold it \
                  together, so only the rows below show whether it limits the program.",
                 lock.name,
-                of(lock)
+                of(lock),
+                if lock.kind == Kind::Semaphore { "Several threads" } else { "Readers" }
             );
         }
         let rate = rate(behaviour, locks, lock);

@@ -1,4 +1,5 @@
-//! The price of moving data: a critical section takes longer after another thread held the lock.
+//! What the order of holds tells: the price of moving data, as a critical section takes longer
+//! after another thread held the lock, and how many threads hold a semaphore at once.
 //!
 //! The recorded windows cover all threads at the same time, so the previous owner of each owner is
 //! known there, and holds are separated by whether it was the same thread.
@@ -21,6 +22,12 @@ struct Hold {
     kept_cpu: bool,
 }
 
+impl Hold {
+    fn end_ns(&self) -> f64 {
+        self.begin_ns + self.length_ns
+    }
+}
+
 /// Returns the price of moved data for each of the kept locks, in their order; 0 where the windows
 /// have too few holds.
 pub(crate) fn moved(process: &Process, kept: &[&Lock]) -> Vec<Moved> {
@@ -30,13 +37,38 @@ pub(crate) fn moved(process: &Process, kept: &[&Lock]) -> Vec<Moved> {
         .collect()
 }
 
-fn of_lock(trace: &Trace, lock: u64) -> Moved {
+/// Returns the largest number of threads that held a lock of this name at once, as far as windows
+/// show; at least 1.
+pub(crate) fn together(process: &Process, lock: &Lock) -> u32 {
+    let number = process.locks.iter().position(|one| std::ptr::eq(one, lock));
+    let most = number.and_then(|at| held_at_once(&process.trace, at as u64));
+    most.unwrap_or(0).max(1) as u32
+}
+
+fn held_at_once(trace: &Trace, lock: u64) -> Option<usize> {
+    let of_window = |strips: Vec<&Strip>| {
+        let all = holds(trace, &strips, lock).into_values();
+        all.filter_map(|holds| {
+            let now = |at: f64| move |one: &&Hold| one.begin_ns <= at && at < one.end_ns();
+            holds.iter().map(|one| holds.iter().filter(now(one.begin_ns)).count()).max()
+        })
+        .max()
+    };
+    windows(trace).into_values().filter_map(of_window).max()
+}
+
+/// The strips of each window.
+fn windows(trace: &Trace) -> BTreeMap<u64, Vec<&Strip>> {
     let mut windows: BTreeMap<u64, Vec<&Strip>> = BTreeMap::new();
     for strip in &trace.strips {
         windows.entry(strip.window).or_default().push(strip);
     }
+    windows
+}
+
+fn of_lock(trace: &Trace, lock: u64) -> Moved {
     let (mut own, mut moved) = (Vec::new(), Vec::new());
-    for strips in windows.values() {
+    for strips in windows(trace).values() {
         for holds in holds(trace, strips, lock).into_values() {
             for pair in holds.windows(2).filter(|pair| pair[1].kept_cpu) {
                 let same = pair[0].thread == pair[1].thread;
@@ -103,6 +135,28 @@ fn median(values: &mut [f64]) -> f64 {
 mod tests {
     use super::*;
     use convoy_record::trace::{Place, Step};
+
+    #[test]
+    fn holds_of_several_threads_at_once_are_counted() {
+        let step = |what, gap_ns| Step { what, gap_ns, ..Step::default() };
+        // Each thread holds for 300 of 1000 ns, and each begins 100 ns after the one before.
+        let strip = |thread: u64| {
+            let round = [step(What::Lock, 700), step(What::Unlock, 300)];
+            let begin_s = thread as f64 * 100e-9;
+            Strip { thread, window: 1, begin_s, steps: round.repeat(20), ..Strip::default() }
+        };
+        let trace = |threads: u64| Trace {
+            places: vec![Place::default()],
+            strips: (0..threads).map(strip).collect(),
+            ..Trace::default()
+        };
+        assert_eq!(
+            [1, 2, 3, 7].map(|threads| held_at_once(&trace(threads), 0)),
+            [1, 2, 3, 3].map(Some)
+        );
+        assert_eq!(held_at_once(&trace(2), 1), None);
+        assert_eq!(together(&Process::default(), &Lock::default()), 1);
+    }
 
     /// Two threads that hold a lock for 100 ns, and for 300 after the other one; each takes it
     /// twice in turn.

@@ -234,17 +234,14 @@ impl<'a> Writer<'a> {
         };
         let usual = gaps.into_iter().map(median).collect();
         // Of each place: work without a switch, how often that was, and how often there was one.
-        let mut seen: BTreeMap<(u64, usize), [f64; 3]> = BTreeMap::new();
+        let mut seen: BTreeMap<(u64, usize), (f64, [u64; 2])> = BTreeMap::new();
         for (at, step) in steps() {
-            let one = seen.entry(at).or_default();
-            if step.off {
-                one[2] += 1.0;
-            } else {
-                *one = [one[0] + step.gap_ns as f64, one[1] + 1.0, one[2]];
-            }
+            let (work_ns, counts) = seen.entry(at).or_default();
+            counts[usize::from(step.off)] += 1;
+            *work_ns += if step.off { 0.0 } else { step.gap_ns as f64 };
         }
-        let sleeps = |[work_ns, on, off]: [f64; 3]| {
-            self.away.is_sleep(off / (on + off), work_ns / on.max(1.0))
+        let sleeps = |(work_ns, [on, off]): (f64, [u64; 2])| {
+            self.away.is_sleep(on, off, work_ns / on.max(1) as f64)
         };
         let sleeping = seen.into_iter().filter(|(_, seen)| sleeps(*seen));
         self.sleeping = sleeping.map(|(at, _)| at).collect();

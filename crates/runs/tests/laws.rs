@@ -4,6 +4,7 @@
 //! | law | throughput |
 //! |---|---|
 //! | private locks | grows as `n` |
+//! | locks in stripes | grows as `n`: 1 % of the time of a thread are waits |
 //! | Amdahl | at most `n` cycles in the time of one, and one section at a time |
 //! | saturated lock | one for each section and hand-over, and never more than one for each section |
 //! | machine repairman | the result of mean value analysis |
@@ -178,6 +179,19 @@ fn private_locks_scale_to_the_cpus_that_threads_can_use() {
             let known = place.used_by(threads) * 1e9 / (100.0 * US);
             within(&place, place.rate(&program, known), known, [0.97, 1.01]);
         }
+    }
+}
+
+#[test]
+fn locks_in_stripes_are_seldom_waited_for() {
+    const STRIPES: usize = 64;
+    let mut program = program(16, work(even(20.0 * US)), work(even(1.0 * US)));
+    program.sections =
+        (0..STRIPES).map(|lock| Section { lock, ..program.sections[0].clone() }).collect();
+    program.locks = vec![1; STRIPES];
+    for place in Place::each() {
+        let known = place.used_by(16) * 1e9 / (21.0 * US);
+        within(&place, place.rate(&program, known), known, [0.9, 1.01]);
     }
 }
 

@@ -135,10 +135,12 @@ impl Behaviour {
     }
 
     /// Mean time for which the locks of a name are held, nanoseconds, and whether some holds
-    /// overlap: those of readers.
+    /// overlap: those of readers, and of a semaphore with several units.
     pub fn held_ns(&self, lock: usize) -> (f64, bool) {
         let own = |one: &Section| one.lock == lock;
-        let is_shared = self.sections.iter().any(|one| own(one) && one.mode == Mode::Read);
+        let is_read = self.sections.iter().any(|one| own(one) && one.mode == Mode::Read);
+        let is_shared =
+            is_read || matches!(self.kind(lock), Kind::Semaphore { units } if units != 1);
         (self.mean(|one| one.hold.work.mean(), own), is_shared)
     }
 
