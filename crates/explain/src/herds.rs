@@ -8,6 +8,8 @@ use crate::ill::{Diagnosis, Ill};
 const WAKEUP_S: f64 = 5e-6;
 /// Wakeups in vain, of all, that make a herd.
 const HERD: f64 = 0.4;
+/// Where threads of Java wait in `Object.wait`.
+const OBJECT_WAIT: &str = "ObjectMonitor::wait";
 /// Events that are enough to speak of.
 const FEW: u64 = 100;
 
@@ -20,8 +22,13 @@ pub(crate) fn of_cpu(process: &Process, cost_s: f64) -> Option<f64> {
 pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let waiting = || lock.sites.iter().filter(|site| site.act == "wait");
     let sum = |of: fn(&Site) -> u64| total(waiting().map(of));
-    let (failed, futile, passed) =
-        (sum(|site| site.failed), sum(|site| site.futile), sum(|site| site.passed));
+    let (failed, futile) = (sum(|site| site.failed), sum(|site| site.futile));
+    let waiter = waiting().max_by_key(|site| site.wait.count)?;
+    // Threads that each have a condition of their own may also wake each other in a circle. Java's
+    // `notify` wakes one thread, and only `notifyAll` makes each thread wake the next one.
+    let is_of_libc = process.locks.iter().any(|own| std::ptr::eq(own, lock));
+    let is_of_java = is_of_libc && waiter.place.starts_with(OBJECT_WAIT);
+    let passed = if is_of_libc && !is_of_java { 0 } else { sum(|site| site.passed) };
     let signalling = || lock.sites.iter().filter(|site| site.act == "signal");
     let from = signalling().max_by_key(|site| site.count);
     let signals = total(signalling().map(|site| site.count));
@@ -41,7 +48,6 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
         return None;
     }
     let price = record.program.prices_ns.get("wakeup").map_or(WAKEUP_S, |price| price[1] / 1e9);
-    let waiter = waiting().max_by_key(|site| site.wait.count)?;
     let wakeups_s = futile as f64 * price.max(1e-6);
     // They all want the mutex then.
     let cost_s = wakeups_s + wants_mutex_s(process, &waiter.place);
@@ -50,6 +56,10 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
     } else {
         format!("`{}`", lock.name)
     };
+    if is_of_java {
+        let found = (wakeups_s, format!("{futile} of {woken} times"));
+        return Some(of_java(process, lock, found));
+    }
     let calls = match from {
         Some(from) => {
             let each = (if is_past_libc { by_broadcasts } else { woken }) as f64 / signals as f64;
@@ -74,6 +84,24 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
         ),
         cure: "Call pthread_cond_signal (notify_one) once for each item instead.".to_owned(),
     })
+}
+
+/// `notifyAll` of Java: threads that it wakes cost this many seconds, in vain so often.
+fn of_java(process: &Process, lock: &Lock, (cost_s, often): (f64, String)) -> Diagnosis {
+    Diagnosis {
+        ill: Ill::ThunderingHerd,
+        pid: process.pid,
+        lock: lock.name.clone(),
+        share: of_cpu(process, cost_s),
+        weight: None,
+        cost_s,
+        sentence: format!(
+            "Java's notifyAll() wakes all threads that wait for an object (Object.wait), and most \
+             find next to nothing to do and wait again ({often}): a thundering herd."
+        ),
+        cure: "Call notify() once for each item, or use a queue of java.util.concurrent."
+            .to_owned(),
+    }
 }
 
 /// Waits for mutexes of which most are in the function that waits for a condition, seconds.

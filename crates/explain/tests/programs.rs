@@ -117,6 +117,22 @@ fn herds_and_locks_of_libc_are_told_from_others() {
     );
 }
 
+/// `notifyAll` of Java makes each thread wake the next one. A ring does the same on purpose.
+#[test]
+fn a_thread_that_wakes_the_next_one_is_counted_and_is_no_herd() {
+    let place = Place::new("ring");
+    let program = place.ills();
+    let record = record(&place, &[program.to_str().expect("a path"), "ring", "0.5"]);
+    let locks = record.processes.iter().flat_map(|process| &process.locks);
+    let waits: Vec<_> =
+        locks.flat_map(|lock| &lock.sites).filter(|one| one.act == "wait").collect();
+    let passed: u64 = waits.iter().map(|site| site.passed).sum();
+    let woken: u64 = waits.iter().map(|site| site.wait.count).sum();
+    assert!(woken > 100 && 4 * passed > woken, "{passed} of {woken}: {waits:#?}");
+    let herd = diagnose(&record).into_iter().find(|one| one.ill == Ill::ThunderingHerd);
+    assert!(herd.is_none(), "{herd:?}");
+}
+
 #[test]
 fn deadlocks_are_told_from_long_waits() {
     check(

@@ -32,3 +32,25 @@ fn a_spinlock_of_the_kernel_needs_more_weight() {
     assert!(!said("spinlock", Kind::Spinlock).contains("kernel's"));
     assert!(said("rwsem", Kind::Rwlock).contains("the kernel's rwsem"));
 }
+
+#[test]
+fn notify_all_of_java_is_told_from_threads_that_wake_each_other() {
+    let said = |place: &str, passed: u64| {
+        let wait = Site {
+            futile: 18_000,
+            passed,
+            wait: times(20_000, 1e-3),
+            ..site(place, "wait", 20_000)
+        };
+        let signal = site("ObjectMonitor::ExitEpilog", "signal", 20_000);
+        let (kind, sites) = (Kind::Condition, vec![wait, signal]);
+        let lock = Lock { name: "condition of a".to_owned(), kind, sites, ..Lock::default() };
+        let java = Process { pid: 7, seconds: 1.0, cpu_s: 1.0, threads: 16, ..Process::default() };
+        verdict(&record(Process { locks: vec![lock], ..java }))
+    };
+    let herd = said("ObjectMonitor::wait+0x905 (libjvm.so)", 15_000);
+    assert!(herd.contains("notifyAll()") && herd.contains("Call notify()"), "{herd}");
+    for (place, passed) in [("ObjectMonitor::wait+0x905 (libjvm.so)", 300), ("ring.c:7", 19_000)] {
+        assert!(!said(place, passed).contains("herd"), "{}", said(place, passed));
+    }
+}

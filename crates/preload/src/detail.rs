@@ -44,6 +44,11 @@ impl Detail {
         self.first as u64
     }
 
+    /// Where the lock or condition was acquired or waited for.
+    pub(crate) fn site(self) -> u64 {
+        words_of(self.file, self.first)[D_SITE].load(Relaxed)
+    }
+
     /// That of this CPU, if threads share it.
     #[inline]
     fn here(self) -> &'static [AtomicU64] {

@@ -430,13 +430,14 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let waiters = Waiters::of(condition);
     let is_own = waiters.is_some_and(|all| all.is_own_of(thread.id()));
     let stack = if is_own { stack::context(site, core::ptr::from_ref(&condition)) } else { None };
-    let wait = thread.count(CONDITION, condition, stack.unwrap_or(site));
+    let place = stack.unwrap_or(site);
+    let wait = thread.count(CONDITION, condition, place);
     let detail = if stack.is_none() { thread.detail_of_wait(wait) } else { thread.detail(wait) };
     let key = thread.count(MUTEX, mutex, site);
     thread.takes(MUTEX, mutex, key);
     let before = thread.end_monitor(condition);
     // C++ has conditions for any lock, which take a mutex of their own each time.
-    let is_futile = before.is_some_and(|one| !one.again) || thread.did_little(site, asked);
+    let is_futile = before.is_some_and(|one| !one.again) || thread.did_little(place, asked);
     detail.filter(|_| is_futile).inspect(|detail| detail.add(D_FUTILE));
     waiters.inspect(|all| {
         all.gives_up(mutex);
@@ -451,7 +452,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
         all.leave(got);
         all.took(thread.id());
     });
-    thread.waited_at(site, [asked, got], detail.filter(|_| result == 0));
+    thread.waited_at(place, [asked, got], detail.filter(|_| result == 0));
     if let Some(detail) = detail {
         waited(thread, detail, asked, got, false);
         if result != 0 {
@@ -478,6 +479,7 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
     if let Some(thread) = thread
         && let Some(all) = Waiters::known(condition)
     {
+        map::file().inspect(|file| thread.passes_on(file, all));
         match thread.end_monitor(condition) {
             None => all.passed(thread.id()),
             Some(Monitor { again: false, .. }) => all.told(),

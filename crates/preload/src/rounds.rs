@@ -72,7 +72,12 @@ impl Thread {
         if number >= SLOT_COUNT || !room::is_there(SLOTS + number * SLOT_WORDS) {
             return;
         }
-        let waits = map::slot(file, number)[S_WAITS_SITE].load(Relaxed);
+        let slot = map::slot(file, number);
+        // Of a wait for a condition of its own the detail knows the call stack.
+        let waits = match Detail::at(file, slot[S_WAITS_DETAIL].load(Relaxed)) {
+            Some(detail) => detail.site(),
+            None => slot[S_WAITS_SITE].load(Relaxed),
+        };
         let here = ROUNDS.into_iter().find(|at| waits != 0 && self.get(at + PLACE) == waits);
         let detail = here.filter(|at| self.get(at + END) != 0).map(|at| self.get(at + DETAIL));
         if let Some(detail) = detail.and_then(|index| Detail::at(file, index)) {

@@ -206,6 +206,29 @@ static void *holds_long(void *a) {
     return a;
 }
 
+static struct member {
+    pthread_mutex_t gate;
+    pthread_cond_t told;
+    int has;
+} ring[8];
+
+/* Each thread waits on a condition of its own, and wakes the next one. */
+static void *goes_round(void *a) {
+    struct member *own = a, *next = own == &ring[7] ? ring : own + 1;
+    for (int ends = 0; !ends;) {
+        pthread_mutex_lock(&own->gate);
+        while (!own->has) pthread_cond_wait(&own->told, &own->gate);
+        own->has = 0;
+        pthread_mutex_unlock(&own->gate);
+        ends = seconds_of(CLOCK_MONOTONIC) > end;
+        pthread_mutex_lock(&next->gate);
+        next->has = 1;
+        pthread_cond_signal(&next->told);
+        pthread_mutex_unlock(&next->gate);
+    }
+    return a;
+}
+
 static pthread_t threads[64];
 static int many;
 
@@ -230,6 +253,14 @@ int main(int count, char **words) {
     IS("not-starves") { start(1, scans_rarely, 0); start(1, changes, 0); }
     IS("herd") { to_all = 1; start(16, workers, 0); start(1, dispatches, 0); }
     IS("not-herd") { start(16, workers, 0); start(1, dispatches, 0); }
+    IS("ring") {
+        for (int i = 0; i < 8; i++) {
+            pthread_mutex_init(&ring[i].gate, 0);
+            pthread_cond_init(&ring[i].told, 0);
+            ring[i].has = !i;
+            start(1, goes_round, &ring[i]);
+        }
+    }
     IS("stdio") start(4, reports, 0);
     IS("zone") start(4, stamps, 0);
     IS("short") start(8, shorts, 0);
