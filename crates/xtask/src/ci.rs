@@ -8,7 +8,7 @@ use crate::closing::ClosingLines;
 use crate::mutants::{Ended, ended};
 use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, built, cargo, run as show, run_filtered, shown};
-use crate::{golden, tidy};
+use crate::{aarch64, dask, golden, tidy};
 
 /// Features with code of this workspace. Not `peers` of `convoy-mm`: building other allocators
 /// takes minutes.
@@ -59,9 +59,10 @@ pub(crate) fn run(root: &Path) -> Outcome {
         let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
         show(cargo(root, &arguments).env("RUSTDOCFLAGS", "-D warnings"))
     });
+    pipeline.stage("aarch64", || aarch64::run(root, false));
     let convoy = built(root, "debug", "convoy");
     pipeline.stage("golden", || Ok(golden::with(root, golden::Mode::Compare, &convoy)?.ending()));
-    pipeline.stage("dask", || dask(root, &convoy));
+    pipeline.stage("dask", || dask::run(root, &convoy, &[]));
     pipeline.print_summary();
     println!();
     closing.print();
@@ -105,26 +106,4 @@ fn miri(root: &Path) -> anyhow::Result<Ending> {
         Ended::Failed => Ending::Failed,
         Ended::Hung => Ending::Skipped("more time: it was ended after ten minutes"),
     })
-}
-
-/// A sweep on two Dask workers, one of them killed, with `convoy`. Dask is installed in the build
-/// directory; a machine that cannot install it skips the stage with a message, since the program
-/// does not need it.
-fn dask(root: &Path, convoy: &Path) -> anyhow::Result<Ending> {
-    let place = root.join("target/python");
-    let python = place.join("bin/python3");
-    let quiet = |command: &mut Command| {
-        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
-    let has = |python: &Path| quiet(Command::new(python).args(["-c", "import distributed"]));
-    if !has(&python) {
-        let made = quiet(Command::new("python3").args(["-m", "venv"]).arg(&place));
-        let install = ["-m", "pip", "install", "--timeout", "20", "distributed==2026.8.0"];
-        if !made || !quiet(Command::new(&python).args(install)) || !has(&python) {
-            return Ok(Ending::Skipped("python3 with venv and pip, and a package index"));
-        }
-    }
-    let test = root.join("python/test_dask.py");
-    show(Command::new(&python).arg(test).arg(convoy))
 }

@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
-//! pictures | predictions | races | skew | dist | nightly`.
+//! pictures | predictions | aarch64 | races | skew | dist | nightly`.
 //!
 //! `ci` is the only entry point: it accepts a change exactly if the CI server does, because the
 //! server runs nothing else (see `.ci/run`).
@@ -9,9 +9,12 @@
     reason = "names of this tree are spelt one way"
 )]
 
+mod aarch64;
 mod ci;
 mod closing;
+mod dask;
 mod dist;
+mod emulator;
 mod fuzz;
 mod golden;
 mod mutants;
@@ -45,12 +48,14 @@ usage: cargo xtask COMMAND
                     [--nice N] [--write] [CONVOY]: convoy predict beside measurements of loops,
                     or of programs of packages, with a release build or that program; --write:
                     into docs/predictions.md
+  aarch64           locks, checker and recorder on aarch64, under qemu
   races             the recorder and the locks of convoy with, under ThreadSanitizer
   skew              what running ahead changes and saves: loads with and without it
   dist [--machine NAME [--binary FILE]]
                     the files of a release in target/dist, for x86_64 or aarch64; FILE: a built one
-  dist --check [--root DIR]
-                    installs and uses them where there is nothing but glibc, or in the system DIR
+  dist --check [--machine NAME] [--root DIR]
+                    installs and uses them where there is nothing but glibc, or in the system DIR;
+                    programs of another kind of machine run under qemu
   dist crates       packs the crates for the registry and uses them outside this tree
   nightly           the long variants: bigger checker budget, full-size reproduction, benches";
 
@@ -93,6 +98,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
             Some(wanted) => predictions::run(root, &wanted),
             None => Ok(usage()),
         },
+        ["aarch64"] => Ok(aarch64::run(root, true)?.into()),
         ["races"] => Ok(races::run(root)?.into()),
         ["dist", rest @ ..] => Ok(dist::run(root, rest)?.map_or_else(usage, Outcome::from)),
         ["skew"] => skew(root),

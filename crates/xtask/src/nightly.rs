@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, built, cargo, run as show};
-use crate::{dist, fuzz, golden, mutants, races};
+use crate::{aarch64, dask, dist, fuzz, golden, mutants, races};
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
 const BUDGET: &str = "100";
@@ -105,6 +105,11 @@ pub(crate) fn run(root: &Path) -> Outcome {
     for arguments in [&[][..], &["--check"], &["crates"]] {
         pipeline.stage("dist", || Ok(dist::run(root, arguments)?.unwrap_or(Ending::Failed)));
     }
+    pipeline.stage("aarch64", || aarch64::run(root, true));
+    pipeline.stage("dist-aarch64", || aarch64::release(root));
+    pipeline.stage("dask", || {
+        dask::run(root, &built(root, "release", "convoy"), &["--cells", "1000", "--workers", "4"])
+    });
     pipeline.stage("pipelines", || {
         let build = show(&mut cargo(root, &["build", "--release", "-p", "convoy"]))?;
         let test = root.join("ci/test.sh");

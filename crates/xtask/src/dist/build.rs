@@ -38,7 +38,7 @@ pub(super) fn build(
     let mut command = cargo(release.root, &[&flags[..], &place].concat());
     must(command.env("PATH", path))?;
     let place = release.root.join("target/zig").join(machine.triple).join("dist");
-    Ok(Built { binary: place.join("convoy"), object: newest_object(&place)? })
+    Ok(Built { binary: place.join("convoy"), object: Some(newest_object(&place)?) })
 }
 
 /// Returns a `PATH` with zig and its front end, which are installed in the build directory if they
@@ -62,9 +62,8 @@ pub(super) fn tools(root: &Path) -> anyhow::Result<String> {
     Ok(path)
 }
 
-/// The preload object of the last build under `place`. Other kinds of machine than x86-64 have an
-/// empty one.
-fn newest_object(place: &Path) -> anyhow::Result<Option<PathBuf>> {
+/// The preload object of the last build under `place`.
+fn newest_object(place: &Path) -> anyhow::Result<PathBuf> {
     let mut objects = Vec::new();
     for entry in std::fs::read_dir(place.join("build"))? {
         let object = entry?.path().join("out/libconvoy_record.so");
@@ -74,7 +73,8 @@ fn newest_object(place: &Path) -> anyhow::Result<Option<PathBuf>> {
     }
     let (_, bytes, object) =
         objects.into_iter().max().context("crates/record has built no object")?;
-    Ok((bytes > 0).then_some(object))
+    ensure!(bytes > 0, "crates/record has built an empty object: is this machine supported?");
+    Ok(object)
 }
 
 /// Fails if a file of the release needs symbols of a newer glibc or other libraries, or if the

@@ -4,22 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 
 use super::build::{Built, check_symbols};
-use super::release::{MACHINES, Machine, Release, fresh, must};
+use super::release::{Machine, Release, fresh, must};
 use super::tutorial::{Room, follow, programs};
 
-/// The kind of machine that this program runs on.
-fn native() -> anyhow::Result<&'static Machine> {
-    let machine = MACHINES.iter().find(|machine| machine.name == std::env::consts::ARCH);
-    machine.context("releases are made for x86-64 and aarch64")
-}
-
-/// Checks the release of this machine where there is nothing but glibc: installed by the script, by
-/// the Debian package, and by the wheel.
-pub(super) fn bare(release: &Release) -> anyhow::Result<()> {
-    let machine = native()?;
+/// Checks the release of `machine` where there is nothing but glibc: installed by the script, by
+/// the Debian package, and by the wheel. Programs of another kind of machine run under qemu.
+pub(super) fn bare(release: &Release, machine: &Machine) -> anyhow::Result<()> {
     let finished = release.finished();
     must(Command::new("sha256sum").current_dir(&finished).args([
         "--check",
@@ -30,38 +23,51 @@ pub(super) fn bare(release: &Release) -> anyhow::Result<()> {
     let place = fresh(release.root.join("target/dist-check"))?;
 
     let prefix = place.join("by-script/usr/local");
-    install(&finished, &prefix)?;
-    refuses_damage(release, machine, &place)?;
+    if machine.is_here() {
+        install(&finished, &prefix)?;
+        refuses_damage(release, machine, &place)?;
+    } else {
+        unpack(release, machine, &prefix)?;
+    }
     let [binary, object] =
         ["bin/convoy", "lib/convoy/libconvoy_record.so"].map(|name| prefix.join(name));
     check_symbols(&Built { binary: binary.clone(), object: object.exists().then_some(object) })?;
     let needs = [binary.as_path(), &programs[0]];
-    let room = Room::bare(&place.join("by-script"), &needs)?;
+    let room = Room::bare(&place.join("by-script"), machine, &needs)?;
     follow(&room, "/usr/local/bin/convoy", &programs)?;
 
     let root = place.join("by-package");
     must(
         Command::new("dpkg-deb").arg("-x").arg(finished.join(release.package(machine))).arg(&root),
     )?;
-    let room = Room::bare(&root, &needs)?;
+    let room = Room::bare(&root, machine, &needs)?;
     follow(&room, "/usr/bin/convoy", &programs)?;
 
+    let wheel = finished.join(release.wheel(machine));
     let python = place.join("python");
     must(Command::new("python3").args(["-m", "venv"]).arg(&python))?;
     let mut pip = Command::new(python.join("bin/pip"));
     pip.args(["install", "--quiet", "--no-index", "--no-deps"]);
-    must(pip.arg(finished.join(release.wheel(machine))))?;
-    let test = release.root.join("python/tests/installed.py");
-    must(Command::new(python.join("bin/python")).arg(test).arg(&programs[0]))?;
+    if machine.is_here() {
+        must(pip.arg(wheel))?;
+        let test = release.root.join("python/tests/installed.py");
+        must(Command::new(python.join("bin/python")).arg(test).arg(&programs[0]))?;
+    } else {
+        // Python itself would have to be a program of that machine: `--root` has one.
+        let root = place.join("by-wheel");
+        pip.args(["--only-binary", ":all:", "--platform", machine.wheel, "--target"]);
+        must(pip.arg(root.join("opt")).arg(wheel))?;
+        let room = Room::bare(&root, machine, &needs)?;
+        follow(&room, "/opt/bin/convoy", &programs)?;
+    }
     println!("checked: archive, Debian package and wheel for {}", machine.name);
     Ok(())
 }
 
 /// Checks the release inside the system at `root`, which has dpkg, a shell, and Python with venv.
-pub(super) fn system(release: &Release, root: &Path) -> anyhow::Result<()> {
-    let machine = native()?;
+pub(super) fn system(release: &Release, machine: &Machine, root: &Path) -> anyhow::Result<()> {
     let programs = programs(release, machine.triple)?;
-    let room = Room::of(root)?;
+    let room = Room::of(root, machine)?;
     for entry in fs::read_dir(release.finished())? {
         let entry = entry?;
         room.put(&entry.path(), &format!("/tmp/dist/{}", entry.file_name().to_string_lossy()))?;
@@ -89,6 +95,14 @@ pub(super) fn system(release: &Release, root: &Path) -> anyhow::Result<()> {
 fn install(finished: &Path, prefix: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(prefix)?;
     must(Command::new("sh").arg(finished.join("install.sh")).arg("--prefix").arg(prefix))
+}
+
+/// Unpacks the archive below `prefix`, as the script does on a machine of that kind.
+fn unpack(release: &Release, machine: &Machine, prefix: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(prefix)?;
+    let archive = release.finished().join(release.archive(machine) + ".tar.gz");
+    let mut tar = Command::new("tar");
+    must(tar.arg("-C").arg(prefix).args(["--strip-components", "1", "-xzf"]).arg(archive))
 }
 
 /// The installer must refuse an archive with one changed byte, and install nothing of it.

@@ -14,25 +14,62 @@ mod tutorial;
 use std::path::Path;
 
 use crate::stage::Ending;
-use release::{MACHINES, Machine, Release};
+use release::{Machine, Release};
 
 /// Runs `cargo xtask dist` with `arguments`; `None` if they make no sense.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Option<Ending>> {
     let release = Release::of(root)?;
-    match arguments {
-        [] => make(&release, &MACHINES[0], None)?,
-        ["--machine", name] | ["--machine", name, "--binary", _] => {
-            let Some(machine) = MACHINES.iter().find(|machine| machine.name == *name) else {
-                return Ok(None);
-            };
-            make(&release, machine, arguments.get(3).map(Path::new))?;
-        }
-        ["--check"] => check::bare(&release)?,
-        ["--check", "--root", system] => check::system(&release, Path::new(system))?,
-        ["crates"] => crates::check(&release)?,
-        _ => return Ok(None),
+    if let ["crates"] = arguments {
+        crates::check(&release)?;
+        return Ok(Some(Ending::Passed));
+    }
+    let Some(wanted) = Wanted::of(arguments) else { return Ok(None) };
+    match (wanted.check, wanted.root) {
+        (true, Some(system)) => check::system(&release, wanted.machine, system)?,
+        (true, None) => check::bare(&release, wanted.machine)?,
+        (false, _) => make(&release, wanted.machine, wanted.binary)?,
     }
     Ok(Some(Ending::Passed))
+}
+
+/// The flags of making and checking a release.
+struct Wanted<'a> {
+    machine: &'static Machine,
+    check: bool,
+    binary: Option<&'a Path>,
+    root: Option<&'a Path>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Reads the flags; `None` if they make no sense.
+    fn of(mut arguments: &'a [&'a str]) -> Option<Self> {
+        let machine = Machine::named(std::env::consts::ARCH)?;
+        let mut wanted = Self { machine, check: false, binary: None, root: None };
+        loop {
+            arguments = match arguments {
+                [] => break,
+                ["--check", rest @ ..] => {
+                    wanted.check = true;
+                    rest
+                }
+                ["--machine" | "--target", name, rest @ ..] => {
+                    wanted.machine = Machine::named(name)?;
+                    rest
+                }
+                ["--binary", file, rest @ ..] => {
+                    wanted.binary = Some(Path::new(file));
+                    rest
+                }
+                ["--root", directory, rest @ ..] => {
+                    wanted.root = Some(Path::new(directory));
+                    rest
+                }
+                _ => return None,
+            };
+        }
+        let unused = if wanted.check { wanted.binary } else { wanted.root };
+        unused.is_none().then_some(wanted)
+    }
 }
 
 /// Builds and packs everything for `machine`, from a finished `binary` if there is one.
@@ -49,4 +86,21 @@ fn make(release: &Release, machine: &Machine, binary: Option<&Path>) -> anyhow::
     bundle::sums(release)?;
     println!("{}", release.finished().display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read_in_any_order_and_contradictions_are_refused() {
+        let wanted = Wanted::of(&["--target", "aarch64-unknown-linux-gnu", "--check"]).unwrap();
+        assert!(wanted.check && wanted.machine.name == "aarch64" && wanted.root.is_none());
+        let wanted = Wanted::of(&["--check", "--root", "/sid", "--machine", "x86_64"]).unwrap();
+        assert_eq!((wanted.machine.debian, wanted.root), ("amd64", Some(Path::new("/sid"))));
+        for wrong in [&["--machine"][..], &["--machine", "vax"], &["--root", "/sid"], &["check"]] {
+            assert!(Wanted::of(wrong).is_none(), "{wrong:?}");
+        }
+        assert!(Wanted::of(&["--check", "--binary", "convoy"]).is_none());
+    }
 }

@@ -33,6 +33,18 @@ pub(super) const MACHINES: [Machine; 2] = [
     },
 ];
 
+impl Machine {
+    /// Returns the kind called `name`: as `uname -m` prints it, or its Rust target.
+    pub(super) fn named(name: &str) -> Option<&'static Self> {
+        MACHINES.iter().find(|machine| machine.name == name || machine.triple == name)
+    }
+
+    /// Whether this machine runs programs of that kind itself.
+    pub(super) fn is_here(&self) -> bool {
+        self.name == std::env::consts::ARCH
+    }
+}
+
 /// A release under construction: paths, version and time.
 pub(super) struct Release<'a> {
     pub(super) root: &'a Path,
