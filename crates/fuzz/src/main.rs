@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 use convoy_fuzz::mutate::Mutator;
 use convoy_fuzz::targets::{ALL, Target, find};
 use convoy_fuzz::{commands, inputs, root};
+use convoy_record::layout::{FNV, fnv};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
@@ -112,7 +113,7 @@ fn run(target: &Target, numbers: [u64; 3]) -> anyhow::Result<bool> {
     }
     let kept = root().join("fuzz/crashes");
     std::fs::create_dir_all(&kept)?;
-    let path = kept.join(format!("{}-{:016x}", target.name, digest(&input)));
+    let path = kept.join(format!("{}-{:016x}", target.name, fnv(FNV, &input)));
     std::fs::write(&path, &input)?;
     println!("{}: {status}; the input is kept; again with:", target.name);
     println!("  cargo xtask fuzz {}", path.display());
@@ -218,10 +219,4 @@ fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0) * PAGE
-}
-
-/// FNV-1a: a name for an input.
-fn digest(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }

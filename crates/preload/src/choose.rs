@@ -15,7 +15,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
-use crate::layout::H_CHOSEN;
+use crate::layout::{FNV, H_CHOSEN, fnv};
 use crate::own::{self, MUTEX_MARK};
 use crate::real::{self, three, two};
 use crate::{arch, fair, handoff, map, stack};
@@ -80,12 +80,10 @@ fn policy(name: &[u8]) -> u32 {
     }
 }
 
-/// FNV-1a of what stands behind the last slash.
+/// Returns the hash of the file name.
 fn hash(path: &[u8]) -> u64 {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    fnv(FNV, name)
 }
 
 fn hex(text: &[u8]) -> u64 {

@@ -26,9 +26,7 @@ pub(crate) fn note(why: u64, path: usize) -> Option<&'static AtomicU64> {
     let path = unsafe { CStr::from_ptr(path as *const _) }.to_bytes();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let name = &name[..name.len().min(P_NAME_BYTES)];
-    // FNV-1a: distinguishes programs.
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let mark = name.iter().fold(0xcbf2_9ce4_8422_2325 ^ why, step) | 1;
+    let mark = fnv(FNV ^ why, name) | 1;
     let program = |index: usize| &file[PROGRAMS + index * PROGRAM_WORDS..][..PROGRAM_WORDS];
     let place = (0..PROGRAM_COUNT).map(program).find(|program| {
         let taken = program[P_MARK].compare_exchange(0, mark, AcqRel, Acquire);

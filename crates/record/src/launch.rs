@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fs::{self as sys, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
 use rustix::process::geteuid;
 
-use crate::layout::{BUDGET, UNIT_PAD, UNIT_VARIABLES};
+use crate::layout::{BUDGET, FNV, UNIT_PAD, UNIT_VARIABLES, fnv};
 use crate::place::{Directory, Place, is_own, is_safe, open_directory};
 use crate::{DIRECTORY, OBJECT, RecordError};
 
@@ -108,7 +108,7 @@ fn object_within(directory: &Path) -> std::io::Result<PathBuf> {
     if directory.as_os_str().as_encoded_bytes().iter().any(|byte| b": \t\n".contains(byte)) {
         return Err(refused("the loader takes no such name"));
     }
-    let name = format!("{RECORDER}-{:016x}.so", checksum(OBJECT));
+    let name = format!("{RECORDER}-{:016x}.so", fnv(FNV, OBJECT));
     let path = directory.join(&name);
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     if let Ok(there) = sys::openat(&opened, &name, read, Mode::empty())
@@ -159,13 +159,6 @@ fn in_memory(inherited: bool) -> Result<PathBuf, RecordError> {
     sys::fcntl_add_seals(&file, seals).map_err(|error| refused(error.into()))?;
     let number = file.into_raw_fd();
     Ok(PathBuf::from(format!("/proc/{}/fd/{number}", std::process::id())))
-}
-
-/// FNV-1a: tells versions of the object apart.
-fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 /// `words` as a command that loads `object` before everything it starts.

@@ -40,6 +40,15 @@ pub const NO_ROOM: u64 = 8;
 /// It was started within libc, with an environment that lacked them.
 pub const BY_LIBC: u64 = 9;
 
+/// Where [`fnv`] begins.
+pub const FNV: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Returns the FNV-1a hash of `bytes` (Fowler, Noll and Vo), continued from `hash`.
+#[must_use]
+pub fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// Words of the command line.
 pub const COMMAND_WORDS: usize = PROGRAMS - H_COMMAND;
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::RecordError;
+use crate::layout::{FNV, fnv};
 use crate::record::{Process, Record, VERSION};
 
 impl Record {
@@ -48,9 +49,7 @@ fn shorten(name: &mut String) {
     if name.len() <= MOST {
         return;
     }
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = fnv(FNV, name.as_bytes());
     let head: String = name.chars().take(PART).collect();
     *name = format!("{head}…{hash:016x}");
 }
