@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::arch::number::FUTEX;
 use crate::calls::{GETTID, call};
 
-// What a process is.
+// States of a process.
 pub(crate) const LOADING: u32 = 0;
 pub(crate) const FORKED: u32 = 1;
 pub(crate) const BEGINNING: u32 = 2;

@@ -20,7 +20,7 @@ use crate::own::{self, MUTEX_MARK};
 use crate::real::{self, three, two};
 use crate::{arch, fair, handoff, map, stack};
 
-// What stands in a mark, and what a range means.
+// Values of a mark, and meanings of a range.
 const LIBC: u32 = 1;
 const SLEEP: u32 = 2;
 const SPIN: u32 = 3;
@@ -41,7 +41,7 @@ struct Range {
     file: AtomicU64,
     begin: AtomicU64,
     end: AtomicU64,
-    /// What is added to its own addresses, plus one; 0: it is not in memory.
+    /// Offset of its addresses in memory, plus one; 0: it is not in memory.
     base: AtomicU64,
 }
 
@@ -194,7 +194,7 @@ extern "C" fn place_object(object: *const Object, _: usize, code: *mut c_void) -
     0
 }
 
-/// What the ranges say of an address.
+/// Returns the policy of an address by the ranges.
 fn find(address: u64) -> Option<u32> {
     let ranges = &RANGES[..RANGE_COUNT.load(Relaxed)];
     let found = ranges.iter().find(|range| {

@@ -10,7 +10,7 @@ use crate::quiet::is_quiet;
 const CLOCK_MONOTONIC: usize = 1;
 const CLOCK_PROCESS: usize = 2;
 
-/// Notes what the clocks say, so that ticks have a length even if the process is killed.
+/// Records the clocks, so that ticks have a length even if the process is killed.
 #[cold]
 pub(crate) fn look(file: &Map, ticks: u64) {
     if is_quiet() {

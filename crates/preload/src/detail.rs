@@ -59,7 +59,7 @@ impl Detail {
         }
     }
 
-    /// Notes who called, the first time.
+    /// Records the callers, the first time.
     pub(crate) fn learn_callers(self) {
         let words = words_of(self.file, self.first);
         if words[D_CALLERS].load(Relaxed) != 0 {

@@ -26,7 +26,7 @@ const PROBES: usize = 16;
 static SHARD_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Thread {
-    /// Whether it shares with others what it adds to.
+    /// Returns whether it shares details and phases with other threads.
     fn shares(self) -> bool {
         self.own(O_SLOT) >= PRIVATE as u64
     }
@@ -36,14 +36,14 @@ impl Thread {
         self.find_detail(key, false)
     }
 
-    /// The same with who called, before a wait.
+    /// Returns the same with the callers, before a wait.
     pub(crate) fn detail_of_wait(self, key: Option<Key>) -> Option<Detail> {
         let detail = self.find_detail(key, true)?;
         detail.learn_callers();
         Some(detail)
     }
 
-    /// Notes who called at a hold; where threads share details, only waits are told by callers.
+    /// Records the callers at a hold; threads that share details distinguish only waits by callers.
     pub(crate) fn learn_callers(self, detail: Detail) {
         if !self.shares() {
             detail.learn_callers();

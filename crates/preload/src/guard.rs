@@ -37,7 +37,7 @@ pub(crate) fn counter_is_forbidden() -> bool {
     mode as usize == TSC_FAULTS
 }
 
-/// Finds what is behind the names, before a signal handler may call them.
+/// Finds the functions of these names, before a signal handler may call them.
 pub(crate) fn find() {
     REAL_PRCTL.store(real::PRCTL.address().unwrap_or(0), Relaxed);
     REAL_SYSCALL.store(real::SYSCALL.address().unwrap_or(0), Relaxed);

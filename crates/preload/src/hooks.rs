@@ -1,4 +1,4 @@
-//! What is done around the functions of libc.
+//! Recording before and after the functions of libc.
 
 use core::ffi::c_int;
 

@@ -19,7 +19,7 @@ const KEYS_FREE: u64 = KEY_COUNT as u64 * 3 / 4;
 /// Bits of the address that choose a line of a table.
 const CHOICE: usize = (LINE_COUNT - 1) * LINE;
 
-/// What is counted of a lock that has no key: its kind.
+/// Returns the kind, under which a lock without a key is counted.
 #[inline(always)]
 fn other(lock: u64) -> u64 {
     lock >> KIND_SHIFT << KIND_SHIFT

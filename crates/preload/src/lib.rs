@@ -93,7 +93,7 @@ macro_rules! export {
                 $hook
             }
 
-            /// What the name jumps to.
+            /// The target of the jump.
             pub(crate) static ENTRY: AtomicPtr<()> = AtomicPtr::new(hook as *mut ());
         }
 

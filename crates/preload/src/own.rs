@@ -25,7 +25,7 @@ use crate::real;
 
 pub(crate) const EBUSY: c_int = 16;
 pub(crate) const ETIMEDOUT: c_int = 110;
-/// What a function of C11 gives for them, and for any other error.
+/// Return values of C11 functions for them, and for any other error.
 const THRD_BUSY: c_int = 1;
 const THRD_ERROR: c_int = 2;
 const THRD_TIMEDOUT: c_int = 4;

@@ -23,7 +23,7 @@ pub(crate) struct Real {
     name: &'static CStr,
     /// Condition variables had another form before glibc 2.3.2, and `dlsym` may find that.
     version: Option<&'static CStr>,
-    /// What is called: libc's function, or one in its place.
+    /// The called function: libc's, or its replacement.
     address: AtomicUsize,
     /// libc's function where another one is in its place.
     behind: AtomicUsize,

@@ -20,7 +20,7 @@ use place::Placed;
 
 type Routine = Coroutine<(), (), (), DefaultStack>;
 
-/// What a task does.
+/// State of a task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Status {
     Ready,
@@ -52,7 +52,7 @@ pub(super) struct Task {
     unwanted: Cell<bool>,
     /// How often it has disabled preemption and not enabled it again, and interrupts likewise.
     disabled: Cell<(i32, i32)>,
-    /// What the task is in the middle of, for the narrative.
+    /// The call that the task is executing, for the narrative.
     call: Cell<&'static str>,
     stack: (usize, usize),
     /// Where on the stack it was suspended.
@@ -162,7 +162,7 @@ impl Execution {
         stack::suspend(unsafe { &*yielder }, &task.frame);
     }
 
-    /// Blocks the running task until `ready` holds, then goes on as its next step.
+    /// Blocks the running task until `ready` holds; it then continues with its next step.
     pub(super) fn spin(&self, word: usize, ready: &dyn Fn() -> bool) {
         let Some(task) = self.here() else {
             assert!(ready(), "the lock is held by a task that will not run again");
@@ -248,7 +248,7 @@ impl Execution {
         self.here().is_some_and(|task| task.pending(sleep))
     }
 
-    /// The scheduler wants the CPU of the running task for another one, from now on.
+    /// From now on the scheduler wants the CPU of `task` for another task.
     pub(super) fn want_cpu_of(&self, task: TaskId) {
         self.tasks[task as usize].unwanted.set(true);
     }
@@ -270,13 +270,13 @@ impl Execution {
         self.current.get().unwrap_or(self.tasks.len()) as TaskId
     }
 
-    /// The condition of a spin looks at something beside its word: it says so each time, before
-    /// anything can cut it short.
+    /// Records that the condition of a spin depends on more than its word; called each time before
+    /// the condition can return early.
     pub(super) fn ask(&self) {
         self.asked.set(true);
     }
 
-    /// Records a failure and never goes on.
+    /// Records a failure and does not return.
     pub(super) fn fail(&self, property: Property, text: String) {
         self.failure.borrow_mut().get_or_insert((property, text));
         while !self.aborting.get() && self.current.get().is_some() {
@@ -310,7 +310,7 @@ impl Execution {
         }
     }
 
-    /// What the memory at `address` is, for the narrative.
+    /// Returns the name of the object at `address`, for the narrative.
     pub(super) fn place(&self, address: usize) -> String {
         let named = self.log.as_ref().and_then(|log| log.borrow().place(address));
         let owner = self.tasks.iter().position(|task| {
@@ -344,7 +344,7 @@ impl Execution {
         let all = 0..self.tasks.len();
         into.extend(all.clone().filter(|&task| self.can_run(task, last)).map(Choice::run));
         if into.is_empty() {
-            // Only pausing tasks are left: nobody else can go first.
+            // Only pausing tasks are left: no other task can go first.
             let pausing = |&task: &usize| self.tasks[task].status.get() == Status::Pausing;
             into.extend(all.clone().filter(pausing).map(Choice::run));
         }

@@ -51,9 +51,9 @@ impl Default for Budget {
 /// A violated property with the order that shows it.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// What was violated.
+    /// The violated property.
     pub property: Property,
-    /// What was seen.
+    /// The observation, as a sentence.
     pub text: String,
     /// The order, as short as it could be made.
     pub schedule: Schedule,
@@ -61,7 +61,7 @@ pub struct Violation {
     pub narrative: Vec<String>,
 }
 
-/// What an exploration found.
+/// Result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Executions made, those that shortened the violation included.
@@ -199,7 +199,7 @@ fn found(
     report
 }
 
-/// The steps of an order, and what it violates.
+/// The steps of an order, and the property that it violates.
 pub type Told = (Vec<String>, Option<Failure>);
 
 fn follow(scenario: &Scenario, schedule: &Schedule, steps: usize) -> Result<Told, ScheduleError> {
@@ -232,7 +232,7 @@ mod tests {
 
     type Words = Rc<[Word<u32>; 2]>;
 
-    /// Executions of the search by classes, and what it found.
+    /// Executions of the search by classes, and its result.
     fn classes(body: fn(&Words, usize)) -> (u64, Found) {
         let build = move || {
             let words: Words = Rc::new([Word::new(0), Word::new(0)]);

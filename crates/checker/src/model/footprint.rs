@@ -1,4 +1,4 @@
-//! What a step touches, and which orders need not be told apart.
+//! The memory that a step accesses, and the orders that are equivalent.
 //!
 //! Two neighbouring steps of different tasks that touch different words, or only read the same one,
 //! lead to the same state in either order. [`Asleep`] keeps the search from executing both: a
@@ -9,7 +9,7 @@
 
 use super::schedule::Choice;
 
-/// What a step touches.
+/// The memory that a step accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Footprint {
     word: usize,
@@ -52,7 +52,7 @@ impl Asleep {
         self.0 & Self::bit(choice) != 0
     }
 
-    /// What is asleep in both.
+    /// Steps that are asleep in both.
     pub(super) fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }

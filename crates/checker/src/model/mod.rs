@@ -4,7 +4,7 @@
 //! again, each time in another order, and looks for a violated property; [`replay`] runs it once in
 //! the order that a schedule string names and tells every step.
 //!
-//! # What is explored
+//! # Explored orders
 //!
 //! Tasks are coroutines of one thread, and memory is sequentially consistent: what the memory
 //! orderings of a lock allow beyond that is not seen here. A scheduling point lies before each
@@ -28,7 +28,7 @@
 //! With a bound, it was met with as many preemptions left; without one, what was asleep then and is
 //! not now is executed (Godefroid, 1996), since the sleep set says what other orders cover.
 //!
-//! # What is found
+//! # Properties
 //!
 //! [`Property`] lists it. A failing order is shortened before it is reported.
 

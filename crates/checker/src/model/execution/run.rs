@@ -13,7 +13,7 @@ use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What an execution has shown.
+/// Result of an execution.
 pub(in crate::model) struct Outcome {
     pub(in crate::model) failure: Option<Failure>,
     pub(in crate::model) lines: Vec<String>,
@@ -130,7 +130,7 @@ pub(in crate::model) fn run(
         log: narrate.then(RefCell::default),
     };
     EXECUTION.set(&raw const execution);
-    // What a task does before its first visible operation concerns nobody else.
+    // No other task sees the steps of a task before its first visible operation.
     for task in 0..routines.len() {
         advance(&execution, &mut routines, task);
     }

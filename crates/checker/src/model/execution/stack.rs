@@ -21,7 +21,7 @@ fn byte(address: usize) -> u8 {
     unsafe { ptr::read_volatile(ptr::with_exposed_provenance(address)) }
 }
 
-/// Clears what earlier executions have left on the stack that ends at `base`.
+/// Clears the part of the stack that ends at `base` which earlier executions used.
 pub(super) fn clear_used((limit, base): (usize, usize)) {
     assert!(base - limit > USED);
     clear(base - USED, USED);
@@ -34,7 +34,7 @@ pub(super) fn clear(start: usize, bytes: usize) {
     unsafe { ptr::write_bytes(start, 0, bytes) };
 }
 
-/// Clears what returned calls have left below the frame of the caller.
+/// Clears the frames of returned calls below the frame of the caller.
 #[inline(never)]
 pub(super) fn clear_below() {
     std::hint::black_box(&[0_u8; CLEARED]);

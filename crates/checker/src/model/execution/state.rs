@@ -34,7 +34,7 @@ impl Digest {
 }
 
 impl Execution {
-    /// Clears what the task that was just suspended has left.
+    /// Clears the memory below the stack of the task that was just suspended.
     pub(super) fn suspended(&self, task: usize) {
         clear(self.low(&self.tasks[task]) - CLEARED, CLEARED);
     }
