@@ -59,8 +59,9 @@ fn result(entry: &Entry) -> String {
         "record" => typed::<Record>(body).map_or_else(String::new, |record| {
             let found = diagnose(&record);
             found.iter().find(|one| one.is_much()).map_or("no lock limits it".to_owned(), |first| {
-                let share = first.share.map_or(String::new(), |s| format!("{:.0} % ", 100.0 * s));
-                format!("{share}waiting for {}", first.lock).chars().take(30).collect()
+                // The share comes first: a narrow terminal cuts the name of the lock.
+                let share = first.share.map_or(String::new(), |s| format!(" {:.0} %", 100.0 * s));
+                format!("waits{share}: {}", first.lock).chars().take(60).collect()
             })
         }),
         "reproduce" | "locks" => {

@@ -52,14 +52,19 @@ const AS_JSON: [&str; 3] = ["--format", "json", "--quiet"];
 const MEASURE: [&str; 4] =
     ["--", "sh", "-c", "echo $(($(cat level) + $(od -An -N1 -tu1 /dev/urandom) % 5))"];
 
-/// The example of the tutorial and its record.
-pub(crate) fn record_orders(place: &Path, record: &str) {
+/// The example of the tutorial, compiled.
+pub(crate) fn compile_orders(place: &Path) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slow-program/orders.c");
     let program = place.join("orders");
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-g", "-pthread"]).arg(source).arg("-o").arg(&program);
     assert!(cc.status().expect("a compiler").success());
-    let program = program.to_str().expect("UTF-8");
+    program.into_os_string().into_string().expect("UTF-8")
+}
+
+/// A record of the example of the tutorial.
+pub(crate) fn record_orders(place: &Path, record: &str) {
+    let program = &compile_orders(place);
     let words = ["record", "--quiet", "--kernel", "off", "--no-store", "-o", record, "--", program];
     let output = run(&words);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));

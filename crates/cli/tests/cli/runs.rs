@@ -199,3 +199,20 @@ fn no_store_keeps_nothing() {
     assert_eq!(code(&run(&["compare", "--no-store", "--tag", "x", "true", "true"])), Some(2));
     std::fs::remove_dir_all(place).expect("removed");
 }
+
+#[test]
+fn records_are_listed_with_their_result() {
+    let place = directory("records");
+    let store = place.join("runs.sqlite3");
+    let store = store.to_str().expect("UTF-8");
+    let program = crate::outputs::compile_orders(&place);
+    let record = ["record", "--quiet", "--kernel", "off", "--store", store, "--"];
+    assert_eq!(code(&run(&[&record[..], &[&program]].concat())), Some(0));
+    assert_eq!(code(&run(&[&record[..], &["true"]].concat())), Some(0));
+    let list = ["runs", "--kind", "record", "--store", store];
+    let list = stdout(&run(&[&list[..], &["--format", "csv"]].concat()));
+    let rows: Vec<&str> = list.lines().skip(1).collect();
+    assert_eq!(rows.len(), 2, "{list}");
+    assert!(rows[0].contains("waits ") && rows[0].contains(" %: journals"), "{list}");
+    assert!(rows[1].contains("no lock limits it"), "{list}");
+}
