@@ -35,6 +35,9 @@ pub struct RcuThreads {
 
 /// The lock of one priority in the vectors of CPUs by their highest real-time task.
 const VECTOR_LOCK: &str = "cpupri_vec->lock";
+/// Locks of the first screen, and the share of all waiting below which one is not on it.
+const SCREEN_LOCKS: usize = 6;
+const LEAST: f64 = 0.01;
 /// A lock for which CPUs spin less than this percentage of their time is not a cause.
 const SPIN_PERCENT: f64 = 1.0;
 
@@ -136,45 +139,106 @@ fn indented(line: &str) -> String {
     format!("    {}\n", lines.join("\n    "))
 }
 
+fn paragraph(title: &str, sentences: &[String]) -> String {
+    let lines = wrap(&sentences.join(" "), page_width() - 2);
+    let lines: Vec<String> = lines.iter().map(|line| format!("  {}", line.trim_start())).collect();
+    format!("\n{title}\n{}\n", lines.join("\n"))
+}
+
 /// A command, continued in the next line as a shell does where the page is too narrow.
 fn command(words: &str) -> String {
     format!("  {}\n", wrap(words, page_width() - 4).join(" \\\n  "))
 }
 
 impl ExplainReport {
-    /// For people.
+    /// For people: one screen of it.
+    pub fn to_screen(&self) -> String {
+        let mut text = self.head();
+        text.extend(self.screen_locks().map(|table| format!("\n{}", table.to_text())));
+        text.extend(self.story());
+        let command = command(&self.replay);
+        text + "\n"
+            + &self.remarks()
+            + &page_wrap(
+                "--all shows CPU time by state, idle time by cause, every column of the locks and \
+                 the critical chain.",
+            )
+            + &format!("schedule hash {}; replay:\n", self.hash)
+            + &command
+    }
+
+    /// For people: all of it.
     pub fn to_text(&self) -> String {
-        let mut text = page_wrap(&self.verdict()) + "\n";
-        text += &page_wrap(&self.title);
-        text.extend(self.explained.figures());
-        let paragraph = |title: &str, sentences: &[String]| {
-            let lines = wrap(&sentences.join(" "), page_width() - 2);
-            let lines: Vec<String> =
-                lines.iter().map(|line| format!("  {}", line.trim_start())).collect();
-            format!("\n{title}\n{}\n", lines.join("\n"))
-        };
-        let cause = explain_text::cause(&self.summary);
-        if !cause.is_empty() {
-            text.push_str(&paragraph("Cause", &cause));
-        }
+        let mut text = self.head();
         let pages = Some(self.pages()).filter(|_| !self.bulk.is_empty());
         let tables = [self.states(), self.idle(), self.locks(LOCKS_SHOWN)];
         for table in tables.into_iter().chain(pages) {
             text.push('\n');
             text.push_str(&table.to_text());
         }
-        if let Some(convoy) = &self.summary.longest {
-            text.push_str(&paragraph("The longest convoy", &explain_text::narrate(convoy)));
+        if let (Some(story), Some(convoy)) = (self.story(), &self.summary.longest) {
+            text.push_str(&story);
             text.push_str("  The wakeups that led to its end:\n");
             text.extend(convoy.chain.iter().map(|hop| indented(&explain_text::hop(hop))));
         }
         text.push_str(&paragraph("The critical chain", &explain_text::chain(&self.summary)));
         text.extend(self.summary.chain.last.iter().map(|hop| indented(&explain_text::hop(hop))));
         text.push('\n');
-        for note in &self.notes {
-            text.extend(wrap(note, page_width()).into_iter().map(|line| line + "\n"));
-        }
+        text += &self.remarks();
         text + &format!("schedule hash {}; replay:\n", self.hash) + &command(&self.replay)
+    }
+
+    /// The verdict, what ran, and the cause.
+    fn head(&self) -> String {
+        let mut text = page_wrap(&self.verdict()) + "\n";
+        text += &page_wrap(&self.title);
+        text.extend(self.explained.figures());
+        let cause = explain_text::cause(&self.summary);
+        if !cause.is_empty() {
+            text.push_str(&paragraph("Cause", &cause));
+        }
+        text
+    }
+
+    /// The longest convoy.
+    fn story(&self) -> Option<String> {
+        let convoy = self.summary.longest.as_ref()?;
+        Some(paragraph("The longest convoy", &explain_text::narrate(convoy)))
+    }
+
+    fn remarks(&self) -> String {
+        let lines = self.notes.iter().flat_map(|note| wrap(note, page_width()));
+        lines.map(|line| line + "\n").collect()
+    }
+
+    /// The locks that tasks waited for longest, in the columns that a person needs first.
+    fn screen_locks(&self) -> Option<Table> {
+        let columns = vec![
+            Column::text("Lock"),
+            Column::number("waited for", ""),
+            Column::number("share", "%"),
+            Column::number("longest", ""),
+            Column::number("taken", ""),
+            Column::number("waited", "%"),
+            Column::number("owned", "%"),
+            Column::number("off CPU", "%"),
+        ];
+        let mut table = Table::new("", columns);
+        let all: f64 = self.summary.locks.iter().map(|lock| lock.wait_s).sum();
+        let is_much = |lock: &&LockSummary| lock.wait_s > 0.0 && lock.wait_s >= LEAST * all;
+        let shown: Vec<_> = self.summary.locks.iter().filter(is_much).take(SCREEN_LOCKS).collect();
+        for lock in &shown {
+            let [name, total, _, _, longest, taken, waited, _, _, owned, off, ..] =
+                <[Cell; 16]>::try_from(self.lock_row(lock)).expect("a cell for each column");
+            let share = Cell::number(100.0 * lock.wait_s / all, 0);
+            table.row(vec![name, total, share, longest, taken, waited, owned, off]);
+        }
+        table.note(
+            "waited: acquisitions that had to wait; owned, off CPU: of the time, with an owner, \
+             and with an owner on no CPU",
+        );
+        table.note(format!("and {} locks more", self.summary.locks.len() - shown.len()));
+        (!shown.is_empty()).then_some(table)
     }
 
     /// What took the CPUs from the work, in one sentence.

@@ -7,7 +7,9 @@ use crate::keep::STORE_HELP;
 use crate::output;
 use crate::presets::Sets;
 use clap::{Args, ValueEnum};
+use convoy_report::ExplainReport;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// `convoy explain`.
 #[derive(Debug, Args)]
@@ -15,7 +17,7 @@ pub(crate) struct Explain {
     /// A file of convoy record or of perf, an experiment, the number of a stored run, or `@TAG`
     #[arg(value_name = "RUN", value_parser = parser())]
     pub(super) run: String,
-    /// Of a record: every lock, call site and cause, not the first screen alone
+    /// Every lock, call site, cause and table, not the first screen alone
     #[arg(long)]
     pub(super) all: bool,
     /// Only this grid of the experiment
@@ -126,6 +128,13 @@ impl Explain {
             "--firefox {}: only records of programs have a profile; use --trace or --flame",
             path.display()
         )))
+    }
+
+    /// Prints one screen of the report of a simulation, or all of it.
+    pub(super) fn print(&self, report: &ExplainReport) -> Result<ExitCode, Failure> {
+        let text = || if self.all { report.to_text() } else { report.to_screen() };
+        output::print(&self.common, text, || report.to_json(), || report.to_csv())?;
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Every file that is to be written can be, asked before the run.

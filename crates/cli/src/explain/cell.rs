@@ -107,8 +107,7 @@ impl Cell {
             output::result(&args.common, &analysis.proc(file, &[]))?;
             return Ok(ExitCode::SUCCESS);
         }
-        output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
-        Ok(ExitCode::SUCCESS)
+        args.print(&report)
     }
 
     fn cpus(&self) -> usize {

@@ -99,8 +99,7 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
         output::result(&args.common, &text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    output::print(&args.common, || report.to_text(), || report.to_json(), || report.to_csv())?;
-    Ok(ExitCode::SUCCESS)
+    args.print(&report)
 }
 
 /// `convoy explain` without the other commands.

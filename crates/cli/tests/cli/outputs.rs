@@ -211,6 +211,23 @@ fn no_line_is_wider_than_the_terminal() {
 }
 
 #[test]
+fn an_explained_run_is_one_screen() {
+    /// Lines of a screen.
+    const SCREEN: usize = 40;
+    let args = ["explain", "semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "25", "--quiet"];
+    let lines = |more: &[&str]| {
+        let command = [&args[..], more].concat();
+        let output = convoy(&command).env("COLUMNS", "80").output().expect("starts");
+        stdout(&output)
+    };
+    let [screen, all] = [lines(&[]), lines(&["--all"])];
+    assert!(screen.lines().count() <= SCREEN, "{screen}");
+    assert!(all.lines().count() > 2 * SCREEN, "{all}");
+    assert!(screen.contains("BKL") && screen.contains("--all shows"), "{screen}");
+    assert!(all.contains("The critical chain") && !screen.contains("The critical chain"));
+}
+
+#[test]
 fn a_pipeline_fails_only_beyond_its_limit() {
     let place = directory("fail-if");
     let [old, new] = [("old", 1.0), ("new", 1.1)].map(|(name, mean)| noisy(&place, name, 7, mean));
