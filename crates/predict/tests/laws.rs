@@ -1,0 +1,176 @@
+//! Laws on records that were written by hand: of programs whose throughput follows from arithmetic,
+//! alone and beside other programs that have one of two CPUs. Each is answered, and both records of
+//! a program have the same answer.
+
+use convoy_kernel::KernelPreset;
+use convoy_predict::{Choice, Effort, Machines, Prediction, Question, SLEEP, predict};
+use convoy_record::{Kind, Lock, Process, Program, Record, Scheduling, Site, Times};
+
+/// The run, seconds, and the CPUs that it was recorded on.
+const SECONDS: f64 = 2.0;
+const RECORDED: f64 = 2.0;
+const THREADS: u64 = 16;
+const CPUS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// A time slice, after which a thread loses its CPU, seconds (`base_slice_ns`, 2.8 ms).
+const SLICE_S: f64 = 2.8e-3;
+
+fn times(count: u64, each_us: f64) -> Times {
+    let each_s = each_us / 1e6;
+    let buckets = if count > 0 { vec![(each_us * 1e3, count)] } else { Vec::new() };
+    Times { count, total_s: count as f64 * each_s, max_s: each_s, buckets }
+}
+
+/// A program whose threads hold a lock and work outside of it, then sleep.
+#[derive(Clone, Copy)]
+struct Law {
+    kind: Kind,
+    act: &'static str,
+    /// Locks of its name.
+    locks: u64,
+    /// Microseconds.
+    hold_us: f64,
+    think_us: f64,
+    sleep_us: f64,
+}
+
+impl Law {
+    /// Cycles per second with these CPUs.
+    fn rate(&self, cpus: f64) -> f64 {
+        let work_us = self.hold_us + self.think_us;
+        let threads = THREADS as f64 / (work_us + self.sleep_us);
+        1e6 * threads.min(cpus / work_us)
+    }
+
+    /// The record with the CPUs that other programs left.
+    fn record(&self, others: f64) -> Record {
+        let rate = self.rate(RECORDED - others);
+        let count = (rate * SECONDS) as u64;
+        let cpu_s = rate * SECONDS * (self.hold_us + self.think_us) / 1e6;
+        let slept_s = rate * SECONDS * self.sleep_us / 1e6;
+        // Threads that do not run or sleep wait for a CPU, after each slice.
+        let waiting_s = THREADS as f64 * SECONDS - cpu_s - slept_s;
+        let lost = (cpu_s / SLICE_S) as u64;
+        let lost_us = 1e6 * waiting_s / lost.max(1) as f64;
+        let hold = |part: f64| (lost as f64 * part) as u64;
+        let in_hold = hold(self.hold_us / (self.hold_us + self.think_us));
+        let sleeps = self.sleep_us > 0.0;
+        let (think_on, think_off) = if sleeps {
+            (Times::default(), times(count, self.think_us + self.sleep_us))
+        } else {
+            let away = lost - in_hold;
+            (times(count - away, self.think_us), times(away, self.think_us + lost_us))
+        };
+        let site = Site {
+            place: "cycle (laws.c:9)".to_owned(),
+            act: self.act.to_owned(),
+            count,
+            threads: THREADS,
+            regulars: THREADS,
+            hold_on: times(count - in_hold, self.hold_us),
+            hold_off: times(in_hold, self.hold_us + lost_us),
+            think_on,
+            think_off,
+            ..Site::default()
+        };
+        let lock = Lock {
+            name: "own".to_owned(),
+            kind: self.kind,
+            instances: self.locks,
+            sites: vec![site],
+            ..Lock::default()
+        };
+        let scheduling = Scheduling {
+            preemptions: lost,
+            preempted_s: waiting_s,
+            sleeps: if sleeps { count } else { 0 },
+            asleep_s: slept_s,
+            ..Scheduling::default()
+        };
+        let process = Process {
+            seconds: SECONDS,
+            cpu_s,
+            threads: THREADS,
+            sees_switches: true,
+            scheduling: Some(scheduling),
+            locks: vec![lock],
+            ..Process::default()
+        };
+        let mut program = Program { cpus: RECORDED as u32, wall_s: SECONDS, ..Program::default() };
+        program.disturbance.seconds = SECONDS;
+        program.disturbance.others_s = others * SECONDS;
+        Record { program, processes: vec![process], ..Record::default() }
+    }
+
+    /// Tests the record with and without other programs, each after `change`.
+    fn holds(&self, change: impl Fn(&mut Record)) {
+        for others in [0.0, 1.0] {
+            let mut record = self.record(others);
+            change(&mut record);
+            let found = prediction(&record);
+            assert_eq!(found.doubt, None, "{others}: {found:#?}");
+            assert_eq!(found.rows.len(), CPUS.len(), "{others}: {found:#?}");
+            for row in &found.rows {
+                let known = self.rate(f64::from(row.cpus)) / self.rate(RECORDED);
+                let part = (1.0 + row.change_percent / 100.0) / known;
+                assert!((0.9..1.1).contains(&part), "{others}: {part} of {known}: {row:#?}");
+            }
+        }
+    }
+}
+
+fn prediction(record: &Record) -> Prediction {
+    let kernel =
+        convoy_catalogue::load::<KernelPreset>("6.18", &[]).expect("a shipped preset").value;
+    let machines = Machines { kernel, machine: None, sets: Vec::new() };
+    let question = Question {
+        cpus: CPUS.to_vec(),
+        threads: Vec::new(),
+        policies: vec![Choice::new(SLEEP)],
+        split: None,
+        rounds: 2,
+        effort: Effort::FULL,
+    };
+    predict(record, &machines, &question).expect("a record with a lock")
+}
+
+const PRIVATE: Law = Law {
+    kind: Kind::Mutex,
+    act: "lock",
+    locks: THREADS,
+    hold_us: 5.0,
+    think_us: 20.0,
+    sleep_us: 0.0,
+};
+
+#[test]
+fn private_locks_scale_with_and_without_other_programs() {
+    PRIVATE.holds(|_| {});
+}
+
+#[test]
+fn readers_scale_with_and_without_other_programs() {
+    Law { kind: Kind::Rwlock, act: "read", locks: 1, hold_us: 20.0, ..PRIVATE }.holds(|_| {});
+}
+
+#[test]
+fn sleepers_do_as_much_on_any_number_of_cpus() {
+    Law { sleep_us: 2000.0, ..PRIVATE }.holds(|_| {});
+}
+
+#[test]
+fn a_place_that_was_seldom_timed_and_lost_its_cpu_by_chance_does_not_sleep() {
+    // A thousandth of the acquisitions, of which ten were timed; three lost the CPU for 190 ms.
+    PRIVATE.holds(|record| {
+        if record.program.disturbance.others_s <= 0.0 {
+            return;
+        }
+        let locks = &mut record.processes[0].locks;
+        let mut seldom = locks[0].clone();
+        let site = &mut seldom.sites[0];
+        site.count /= 1000;
+        (site.hold_on, site.hold_off) = (times(10, 1.0), Times::default());
+        (site.think_on, site.think_off) = (times(7, 34.0), times(3, 190_000.0));
+        seldom.name = "seldom".to_owned();
+        locks.push(seldom);
+    });
+}
