@@ -195,9 +195,25 @@ fn ordered(
 /// Returns how many waits at conditions released a mutex of this name.
 fn waits_within(process: &Process, lock: &Lock) -> u64 {
     let is_mutex = lock.kind == Kind::Mutex && lock.is_lock();
-    let of = |one: &&Lock| is_mutex && one.kind == Kind::Condition && one.mutex == lock.name;
-    let sites = process.locks.iter().filter(of).flat_map(|one| &one.sites);
-    sites.filter(|site| site.act == "wait").map(|site| site.wait.count).sum()
+    let of = |one: &&Lock| is_mutex && is_condition_of(one, lock);
+    process.locks.iter().filter(of).map(waits_at).sum()
+}
+
+/// Returns the condition at which most waits released a mutex of this name, if there were many.
+pub(crate) fn waiting_within<'a>(process: &'a Process, lock: &Lock) -> Option<&'a Lock> {
+    let own = process.locks.iter().filter(|one| is_condition_of(one, lock));
+    let most = own.max_by_key(|one| waits_at(one))?;
+    (waits_at(most) as f64 > LITTLE * lock.count() as f64).then_some(most)
+}
+
+fn is_condition_of(condition: &Lock, lock: &Lock) -> bool {
+    condition.kind == Kind::Condition && condition.mutex == lock.name
+}
+
+/// Returns how many waits at a condition were recorded.
+fn waits_at(condition: &Lock) -> u64 {
+    let waits = condition.sites.iter().filter(|site| site.act == "wait");
+    waits.map(|site| site.wait.count).sum()
 }
 
 /// Returns whether a name has several locks, which threads hardly wait for.

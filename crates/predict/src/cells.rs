@@ -6,7 +6,7 @@ use convoy_kernel::KernelPreset;
 use convoy_record::{Account, Lock, Process, Record};
 use convoy_runs::replay::{Anchor, Behaviour, Effort, Kind, Pace, Replay, Step};
 
-use crate::behaviour::{behaviour, busiest, busy_s};
+use crate::behaviour::{behaviour, busiest, busy_s, waiting_within};
 use crate::choice::Change;
 use crate::damage::is_damaged;
 use crate::doubt::{Doubt, of_record};
@@ -75,6 +75,8 @@ pub fn predict_aloud(
     if locks.is_empty() {
         return Err(nothing(record));
     }
+    let (question, whole_lock) = splittable(question, process, locks[0]);
+    let question = &question;
     let replayed = |in_order: bool| -> Result<(Prediction, u32), PredictError> {
         let (mut behaviour, written) = behaviour(record, process, &locks, in_order);
         behaviour.transfer_ns = machines.recorded(&record.program, (1, 1))?.price_ns.llc;
@@ -87,6 +89,7 @@ pub fn predict_aloud(
             prediction.doubts.splice(0..0, of_record(&record.program, process, &behaviour, most));
             prediction.doubts.extend(absent(&behaviour, written.absent));
             prediction.doubts.extend(unknown.clone());
+            prediction.doubts.extend(whole_lock.clone());
             prediction.doubts.extend(written.leaves_out.iter().cloned().map(Doubt::note));
             prediction.order.clone_from(&written.has);
             prediction.beyond = beyond(record, process, &behaviour);
@@ -122,6 +125,18 @@ pub fn predict_aloud(
         ordered.doubt.unwrap_or_default()
     )));
     Ok(plain)
+}
+
+/// Leaves out rows that split a lock with which threads wait at a condition: all threads that wait
+/// at one condition must use the same mutex.
+fn splittable(question: &Question, process: &Process, lock: &Lock) -> (Question, Option<Doubt>) {
+    let condition = waiting_within(process, lock).filter(|_| question.split.is_some());
+    let Some(condition) = condition else { return (question.clone(), None) };
+    let doubt = Doubt::note(format!(
+        "No row splits `{}`: threads wait at `{}` with it, so they must share it.",
+        lock.name, condition.name
+    ));
+    (Question { split: None, ..question.clone() }, Some(doubt))
 }
 
 /// Refuses a replay without threads that work: other programs had the CPUs while their steps should

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 mod classes;
 mod condition;
+mod cycle;
+mod marking;
 mod uses;
 
 /// Locks of one name that are distinguished.
@@ -71,8 +73,18 @@ enum Act {
     Yield,
 }
 
-/// A strip: class, window, begin in seconds, and its events.
-type Seen = (u64, u64, f64, Vec<Event>);
+/// The events of a strip.
+struct Seen {
+    class: u64,
+    window: u64,
+    /// When the strip begins, nanoseconds after the process.
+    begin_ns: f64,
+    /// Events before the first one at which it is known which locks are held: the end of a critical
+    /// section that began before the strip.
+    early: Vec<Event>,
+    /// Events from there on.
+    events: Vec<Event>,
+}
 
 struct Writer<'a> {
     trace: &'a Trace,
@@ -105,14 +117,9 @@ pub(crate) fn script(process: &Process, kept: &[&Lock], away: Away) -> Written {
         return written;
     }
     let mut writer = Writer::new(process, kept, away);
-    let strips: Vec<Seen> = process
-        .trace
-        .strips
-        .iter()
-        .map(|strip| (strip.class, strip.window, strip.begin_s, writer.events(strip)))
-        .collect();
-    for (class, _, _, events) in &strips {
-        writer.count(*class, events);
+    let strips: Vec<Seen> = process.trace.strips.iter().map(|strip| writer.seen(strip)).collect();
+    for strip in &strips {
+        writer.count(strip.class, &strip.events);
     }
     written.absent = writer.absent(&strips);
     let mut conditions: Vec<Condition> = writer.conditions(&strips);
@@ -272,10 +279,11 @@ impl<'a> Writer<'a> {
         (usual, if sleeps { self.away.sleep_ns(gap - usual) } else { 0.0 })
     }
 
-    /// The steps of a strip that matter, from the first on at which it is known that no lock of an
-    /// earlier one is held.
-    fn events(&self, strip: &Strip) -> Vec<Event> {
+    /// The steps of a strip that matter, apart up to the last one of a critical section that began
+    /// before the strip.
+    fn seen(&self, strip: &Strip) -> Seen {
         let mut events: Vec<Event> = Vec::new();
+        let mut early = Vec::new();
         let mut held: Vec<(usize, u32, usize)> = Vec::new();
         let mut seen = BTreeSet::new();
         let (mut gap, mut clock) = ((0.0, 0.0), 0.0);
@@ -307,7 +315,7 @@ impl<'a> Writer<'a> {
                         }
                         None if seen.insert((lock, of)) => {
                             // Taken before the strip began: nothing before is complete.
-                            events.clear();
+                            early.append(&mut events);
                             held.clear();
                             None
                         }
@@ -337,7 +345,8 @@ impl<'a> Writer<'a> {
                 None => gap.0 += step.took_ns.min(1000) as f64,
             }
         }
-        events
+        let (class, window, begin_ns) = (strip.class, strip.window, strip.begin_s * 1e9);
+        Seen { class, window, begin_ns, early, events }
     }
 
     /// A wait on a condition, within the section of its mutex.
@@ -355,10 +364,10 @@ impl<'a> Writer<'a> {
     fn tell(&self, script: &Script, strips: &[Seen], written: &mut Written) {
         /// Of the locks taken, what matters.
         const LITTLE: f64 = 0.01;
-        let all = || strips.iter().flat_map(|strip| &strip.3);
+        let all = || strips.iter().flat_map(|strip| &strip.events);
         let count = |is: fn(&Act) -> bool| all().filter(|event| is(&event.act)).count() as f64;
         let locks = count(|act| matches!(act, Act::Lock(..) | Act::Read(..))).max(1.0);
-        let nested: usize = strips.iter().map(|strip| nested(&strip.3)).sum();
+        let nested: usize = strips.iter().map(|strip| nested(&strip.events)).sum();
         let mut has = |share: f64, what: &str| {
             if share > LITTLE {
                 written.has.push(what.to_owned());

@@ -1,5 +1,6 @@
 //! The classes of threads with their strips: pieces that begin and end at one place.
 
+use super::cycle::{Anchors, free, key};
 use super::{Act, Event, Role, Seen, Writer, mode, starts_as};
 use convoy_record::trace::Place;
 use convoy_record::{Times, trace};
@@ -77,12 +78,12 @@ impl Writer<'_> {
 
     /// The windows in which a class makes steps.
     fn windows(strips: &[Seen], class: u64) -> BTreeSet<u64> {
-        let own = strips.iter().filter(|strip| strip.0 == class && !strip.3.is_empty());
-        own.map(|strip| strip.1).collect()
+        let own = strips.iter().filter(|strip| strip.class == class && !strip.events.is_empty());
+        own.map(|strip| strip.window).collect()
     }
 
-    /// The classes with their strips; what locks that the program has built have at the beginning
-    /// depends on where the strips begin.
+    /// The classes with their strips; the tokens of conditions at the beginning depend on where the
+    /// strips begin.
     pub(super) fn classes(
         &self,
         strips: &[Seen],
@@ -93,6 +94,7 @@ impl Writer<'_> {
         let calls: u64 = self.trace.classes.iter().map(|class| class.calls).sum();
         let mean = calls as f64 / threads.max(1) as f64;
         let mut classes = Vec::new();
+        let mut anchors = Anchors::new();
         for condition in (0..conditions.len()).filter(|&at| self.uses[at].is_lock) {
             conditions[condition].tokens = 1.0;
         }
@@ -107,8 +109,8 @@ impl Writer<'_> {
                 continue;
             }
             let all = strips;
-            let own = strips.iter().filter(|strip| strip.0 == number as u64);
-            let own: Vec<&Vec<Event>> = own.map(|strip| &strip.3).collect();
+            let own = strips.iter().filter(|strip| strip.class == number as u64);
+            let own: Vec<&Vec<Event>> = own.map(|strip| &strip.events).collect();
             let Some(anchor) = Self::anchor(&own) else {
                 if class.calls as f64 > SMALL * calls as f64 {
                     return None;
@@ -129,6 +131,7 @@ impl Writer<'_> {
                 continue;
             }
             let (strips, counts): (Vec<Vec<Step>>, Vec<_>) = found.into_iter().unzip();
+            anchors.insert(number as u64, anchor);
             self.borrow(&strips, class.threads, conditions);
             let weights = self.weights(&counts);
             let threads = class.threads as u32;
@@ -137,6 +140,10 @@ impl Writer<'_> {
             let class_of =
                 Class { threads, strips, weights, place, acquired_per_s, ..Class::default() };
             classes.push((class.calls as f64, class_of));
+        }
+        let is_counted = |at: &usize| self.uses[*at].is_counted() && !self.uses[*at].is_lock;
+        for at in (0..conditions.len()).filter(is_counted) {
+            conditions[at].tokens = self.marking(at, strips, &anchors).unwrap_or(0.0);
         }
         self.balance(&mut classes);
         let classes: Vec<Class> = classes.into_iter().map(|one| one.1).collect();
@@ -151,7 +158,7 @@ impl Writer<'_> {
         }
         // By site: acquisitions of this class, and of all.
         let mut seen: BTreeMap<usize, [f64; 2]> = BTreeMap::new();
-        for (of, _, _, events) in strips {
+        for Seen { class: of, events, .. } in strips {
             let locks = |event: &&Event| matches!(event.act, Act::Lock(..) | Act::Read(..));
             for event in events.iter().filter(locks) {
                 let [own, all] = seen.entry(event.site).or_default();
@@ -318,7 +325,11 @@ impl Writer<'_> {
         let event = &events[number];
         let (work_ns, sleep_ns) = event.gap;
         let mut steps = Vec::new();
-        if work_ns + sleep_ns > 0.0 {
+        // A thread that is woken in vain looks and waits again, which the replay does by itself.
+        let is_again = matches!(event.act, Act::Wait(condition, Some(_), _)
+            if self.uses[condition].is_counted())
+            && number.checked_sub(1).is_some_and(|before| events[before].act == event.act);
+        if work_ns + sleep_ns > 0.0 && !is_again {
             steps.push(Step::Rest { work_ns, sleep_ns });
         }
         match event.act {
@@ -382,32 +393,4 @@ impl Writer<'_> {
             }
         }
     }
-}
-
-/// What an event is, wherever its lock lies.
-fn key(event: &Event) -> (u8, usize) {
-    let what = match event.act {
-        Act::Lock(..) | Act::Read(..) => 0,
-        Act::Wait(_, None, _) => 1,
-        Act::Signal(..) => 2,
-        Act::Yield => 3,
-        Act::Barrier(..) => 5,
-        Act::Unlock(..) | Act::Wait(..) => 4,
-    };
-    (what, event.site)
-}
-
-/// The events at which no lock is held.
-fn free(events: &[Event]) -> impl Iterator<Item = usize> {
-    let mut held = 0_i32;
-    let free = events.iter().enumerate().filter_map(move |(at, event)| {
-        let before = held;
-        held += match event.act {
-            Act::Lock(..) | Act::Read(..) => 1,
-            Act::Unlock(..) => -1,
-            _ => 0,
-        };
-        (before == 0 && !matches!(event.act, Act::Unlock(..))).then_some(at)
-    });
-    free.collect::<Vec<_>>().into_iter()
 }

@@ -39,10 +39,9 @@ impl Writer<'_> {
         }
     }
 
-    /// The conditions, with what they have at the beginning: what they have on average above what
-    /// they have when a thread waits.
+    /// The conditions, without the tokens that they have at the beginning.
     pub(super) fn conditions(&mut self, strips: &[Seen]) -> Vec<Condition> {
-        for (class, _, _, events) in strips {
+        for Seen { class, events, .. } in strips {
             for event in events.iter().filter(|event| matches!(event.act, Act::Lock(..))) {
                 let of = |one: &&mut Use| one.sites.contains(&(*class, event.site));
                 self.uses.iter_mut().filter(of).for_each(|one| one.passes += 1);
@@ -55,8 +54,7 @@ impl Writer<'_> {
             // Signals to nobody are lost: of what is told once, or mostly finds nobody.
             let often = one.signals as f64 > 1.5 * one.waits as f64 || one.passes > 0;
             if one.is_counted() {
-                let tokens = self.level(condition, strips).unwrap_or(0.0);
-                return Condition { tokens, room: f64::INFINITY };
+                return Condition { tokens: 0.0, room: f64::INFINITY };
             }
             Condition { tokens: 0.0, room: if often { 0.0 } else { 1e6 } }
         });
@@ -82,7 +80,7 @@ impl Writer<'_> {
 
     /// Counts how often a thread signals what it has passed before it passes again.
     pub(super) fn count_turns(&mut self, strips: &[Seen]) {
-        for (class, _, _, events) in strips {
+        for Seen { class, events, .. } in strips {
             for (number, one) in self.uses.iter_mut().enumerate() {
                 let mut last = None;
                 for event in events {
@@ -108,60 +106,6 @@ impl Writer<'_> {
         let one = &self.uses[condition];
         let share = one.share();
         if one.is_lock || AS_MANY.contains(&share) { 1.0 } else { share }
-    }
-
-    /// Mean of the tokens of a condition above their least, over the windows in which a thread
-    /// waited for it.
-    pub(super) fn level(&self, condition: usize, strips: &[Seen]) -> Option<f64> {
-        let one = &self.uses[condition];
-        let price = self.price(condition);
-        let mut windows: BTreeMap<u64, Vec<&Seen>> = BTreeMap::new();
-        for strip in strips {
-            windows.entry(strip.1).or_default().push(strip);
-        }
-        let (mut sum, mut count) = (0.0, 0.0);
-        for window in windows.values() {
-            let ends =
-                window.iter().filter_map(|strip| Some(strip.2 * 1e9 + strip.3.last()?.end_ns));
-            let end = ends.fold(f64::MAX, f64::min);
-            let mut changes: Vec<(f64, f64)> = Vec::new();
-            let mut waits = false;
-            for strip in window {
-                let mut passed = BTreeSet::new();
-                for (at, event) in strip.3.iter().enumerate() {
-                    let when = strip.2 * 1e9 + event.end_ns;
-                    match event.act {
-                        Act::Lock(..) if one.sites.contains(&(strip.0, event.site)) => {
-                            // A pass that waits takes its tokens after the wait.
-                            let waiting = strip.3[at..].iter().take(4).rfind(|later| {
-                                matches!(later.act, Act::Wait(c, Some(w), _)
-                                    if c == condition && w == at)
-                            });
-                            waits |= waiting.is_some();
-                            passed.insert(at);
-                            let when = waiting.map_or(when, |later| strip.2 * 1e9 + later.end_ns);
-                            changes.push((when, -price));
-                        }
-                        Act::Signal(c, _) if c == condition => changes.push((when, 1.0)),
-                        _ => {}
-                    }
-                }
-            }
-            changes.retain(|change| change.0 <= end);
-            changes.sort_by(|a, b| a.0.total_cmp(&b.0));
-            if !waits || changes.len() < 4 {
-                continue;
-            }
-            let (mut level, mut least, mut all) = (0.0_f64, 0.0_f64, 0.0);
-            for change in &changes {
-                level += change.1;
-                least = least.min(level);
-                all += level;
-            }
-            sum += all / changes.len() as f64 - least;
-            count += 1.0;
-        }
-        (count > 0.0).then(|| (sum / count).round())
     }
 }
 

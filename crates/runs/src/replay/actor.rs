@@ -85,6 +85,8 @@ impl<'a> Actor<'a> {
         if !starts.is_empty() {
             from = starts[self.rng.below(starts.len())];
         }
+        // The tokens of conditions are those where all threads are at the begin of a strip.
+        first[..from].iter().for_each(|step| self.field.doors.passes_over(step));
         let mut strip = &first[from..];
         'run: loop {
             let mut due = (0.0, 0.0);

@@ -7,7 +7,7 @@ use convoy_machine::{Sim, User};
 use convoy_sync::{Atomic, Platform};
 
 use super::named::named;
-use super::script::{Condition, Gates, Script};
+use super::script::{Condition, Gates, Script, Step};
 
 /// The conditions of a run. What is in cells costs nothing on the virtual machine; the words that
 /// threads sleep on do.
@@ -125,6 +125,19 @@ impl Doors {
         } else if let Some(at) = most(&self.barriers) {
             self.pass_on(at);
             self.change(|gates| gates.slips += 1);
+        }
+    }
+
+    /// Counts a step that a thread has done before the run.
+    pub(super) fn passes_over(&self, step: &Step) {
+        let (condition, brings) = match *step {
+            Step::Signal { condition, .. } => (condition, 1.0),
+            Step::Wait { condition, tokens, .. } => (condition, -tokens),
+            _ => return,
+        };
+        let door = &self.all[condition];
+        if door.what.room.is_infinite() {
+            door.tokens.set(door.tokens.get() + brings);
         }
     }
 
