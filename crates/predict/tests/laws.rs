@@ -174,3 +174,38 @@ fn a_place_that_was_seldom_timed_and_lost_its_cpu_by_chance_does_not_sleep() {
         locks.push(seldom);
     });
 }
+
+/// Recorded on two CPUs of no server: 64 CPUs are those of a server that exists.
+#[test]
+fn each_row_names_the_machine_that_it_simulates() {
+    let found = prediction(&PRIVATE.record(0.0));
+    for row in found.rows.iter().filter(|row| f64::from(row.cpus) != RECORDED) {
+        let begin = format!("{} CPU", row.cpus);
+        assert!(row.machine.starts_with(&begin) && row.machine.contains(" of "), "{row:#?}");
+    }
+}
+
+/// Microseconds of waiting for a lock of the kernel, in seconds of a run, limit nothing, and the
+/// lock that is named is the one that threads wait for.
+#[test]
+fn a_lock_that_is_hardly_waited_for_is_not_the_limit() {
+    let mut record = Law { locks: 1, think_us: 5.0, ..PRIVATE }.record(0.0);
+    let kernel = |name: &str, kernel: &str, wait_us| {
+        let site = Site { count: 9000, contended: 10, wait: times(10, wait_us), ..Site::default() };
+        Lock {
+            name: name.to_owned(),
+            kind: Kind::Spinlock,
+            kernel: kernel.to_owned(),
+            instances: 1,
+            sites: vec![site],
+            ..Lock::default()
+        }
+    };
+    let process = &mut record.processes[0];
+    let own = &mut process.locks[0].sites[0];
+    (own.contended, own.wait) = (10_000, times(10_000, 500.0));
+    process.kernel_locks.push(kernel("lock of fallocate", "spinlock", 1.0));
+    let found = prediction(&record);
+    assert_eq!(found.beyond, None);
+    assert!(found.verdict.contains("`own`"), "{}", found.verdict);
+}

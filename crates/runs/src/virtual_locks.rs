@@ -274,6 +274,17 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_start_at_one_gate_have_spread_when_the_window_begins() {
+        for name in ["server-2x64", "westmere-ex-80-2013"] {
+            let machine = Preset::named(name).unwrap().with_cpus(64);
+            let mut cell = VirtualLocks { machine, ..cell(Policy::Ticket, 64, false) };
+            (cell.measured.section_ns, cell.measured.outside_ns) = (100, 20_000);
+            let used = cell.run().unwrap().result.cpus_used;
+            assert!((60.0..64.5).contains(&used), "{name}: {used}");
+        }
+    }
+
+    #[test]
     fn a_handoff_costs_switches_that_a_mutex_saves() {
         let (handoff, mutex) = (long(Policy::Handoff, 16), long(Policy::Mutex, 16));
         let sections: u64 = handoff.acquisitions.iter().sum();
