@@ -7,19 +7,20 @@
 //! | word | meaning |
 //! |---|---|
 //! | 0 | unlocked |
-//! | n < 2^31 | n readers, or tasks that are about to find out that they are none |
-//! | 2^31 + n | one writer, and n readers about to step back |
+//! | n < 2^20 | n readers, some of which may be about to undo a failed attempt |
+//! | k 2^20 + n | also k writers: at most one owns the lock, the others undo their attempts |
 //!
 //! ## Transitions
 //!
 //! ```text
-//! read     += 1; writer there: -= 1, spin until no writer, again      unlock: -= 1
-//! write    0 -> 2^31; otherwise spin until 0, again                   unlock: -= 2^31
+//! read     += 1;    a writer was there: -= 1,    spin until no writer, again   unlock: -= 1
+//! write    += 2^20; it was not 0:       -= 2^20, spin until 0, again           unlock: -= 2^20
 //! ```
 //!
 //! ## Invariants
 //!
-//! - I1 While a task is between `write` and `write_unlock`, no other is between any pair.
+//! - I1 While a task is between `write` and `write_unlock`, no other is between any pair: the
+//!   writer has found 0, and until it subtracts its 2^20 every other attempt finds it and fails.
 //!
 //! ## Memory ordering
 //!
@@ -28,24 +29,32 @@
 //!
 //! ## Progress and fairness
 //!
-//! None for writers while readers overlap; some task always proceeds.
+//! None for writers while readers overlap. A failed attempt can make others fail: a reader that
+//! adds between the two steps of a failing writer steps back although only readers own the lock.
+//! Some task always proceeds, because tasks try again only once they have seen no writer, or 0, and
+//! the first that then adds succeeds.
 //!
 //! ## Cost
 //!
 //! 4 bytes. Uncontended: one locked operation each to acquire and release; every reader moves the
-//! line.
+//! line. A failed attempt takes two locked operations, which move the line as well.
 //!
 //! ## Lineage
 //!
-//! Linux 2.6.25 x86 `rwlock_t`. Difference: a writer that fails changes nothing, where the kernel's
-//! subtracts its bias and adds it back.
+//! x86 `rwlock_t` of Linux 2.6.25 to 3.x (`arch/x86/include/asm/spinlock.h`,
+//! `arch/x86/lib/rwlock.S`), which counts down from its bias where this one counts up from 0:
+//! `read_lock` is `lock dec`, and `lock inc` after a failure; `write_lock` is `lock sub`, and `lock
+//! add` after a failure. The bias is 2^20, as in 3.x for up to 2048 CPUs; it was 2^24 before.
 
 use crate::event::LockEvent;
 use crate::platform::{Atomic, Platform};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-const WRITER: u32 = 1 << 31;
+/// Added by a writer, see Lineage: readers fit below it, and 2^12 - 1 writers together above.
+const WRITER: u32 = 1 << 20;
+/// Set while a writer owns the lock, or undoes its attempt.
+const WRITERS: u32 = !(WRITER - 1);
 
 /// The spinning reader/writer lock. See the module documentation.
 #[derive(Debug)]
@@ -78,10 +87,10 @@ impl<P: Platform> RwLock<P> {
     pub fn read(&self) {
         P::preempt_disable();
         // += 1. Acquire pairs with the release in `write_unlock`.
-        while self.state.fetch_add(1, Acquire) & WRITER != 0 {
-            // -= 1, back to what it was. Relaxed: nothing was done under the lock.
+        while self.state.fetch_add(1, Acquire) & WRITERS != 0 {
+            // Undo. Relaxed: nothing was done under the lock.
             self.state.fetch_sub(1, Relaxed);
-            P::spin_until(&self.state, |state| state & WRITER == 0);
+            P::spin_until(&self.state, |state| state & WRITERS == 0);
         }
         P::happened(LockEvent::Acquired, self);
     }
@@ -92,15 +101,14 @@ impl<P: Platform> RwLock<P> {
         P::happened(LockEvent::Released, self);
         // -= 1. Release pairs with the acquire in `write`.
         let state = self.state.fetch_sub(1, Release);
-        debug_assert!(state & !WRITER != 0, "a read lock that nobody holds was given back");
+        debug_assert!(state & !WRITERS != 0, "a read lock was released that is not held");
         P::preempt_enable();
     }
 
     /// Takes the lock for writing if it is free; returns whether it was.
     pub fn try_write(&self) -> bool {
         P::preempt_disable();
-        // 0 -> 2^31. Acquire pairs with the release in both unlocks.
-        let taken = self.state.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok();
+        let taken = self.attempt_write();
         if taken {
             P::happened(LockEvent::Acquired, self);
         } else {
@@ -113,21 +121,32 @@ impl<P: Platform> RwLock<P> {
     #[inline]
     pub fn write(&self) {
         P::preempt_disable();
-        // 0 -> 2^31. Acquire pairs with the release in both unlocks.
-        while self.state.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
+        while !self.attempt_write() {
             P::spin_until(&self.state, |state| state == 0);
         }
         P::happened(LockEvent::Acquired, self);
+    }
+
+    /// One attempt to write; a failed one leaves the word as it was, after two changes.
+    #[inline]
+    fn attempt_write(&self) -> bool {
+        // += 2^20. Acquire pairs with the release in both unlocks.
+        let free = self.state.fetch_add(WRITER, Acquire) == 0;
+        if !free {
+            // Undo. Relaxed: nothing was done under the lock.
+            self.state.fetch_sub(WRITER, Relaxed);
+        }
+        free
     }
 
     /// Releases the write lock.
     #[inline]
     pub fn write_unlock(&self) {
         P::happened(LockEvent::Released, self);
-        // -= 2^31; readers may be stepping back at this moment. Release pairs with the acquire in
+        // -= 2^20; others may undo their attempts at this moment. Release pairs with the acquire in
         // `read` and `write`.
         let state = self.state.fetch_sub(WRITER, Release);
-        debug_assert!(state & WRITER != 0, "a write lock that nobody holds was given back");
+        debug_assert!(state & WRITERS != 0, "a write lock was released that is not held");
         P::preempt_enable();
     }
 

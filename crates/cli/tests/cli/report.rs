@@ -34,7 +34,7 @@ fn the_page_of_a_record_has_its_diagnosis_and_names_are_text() {
 
 #[test]
 fn the_page_of_a_simulated_run_tells_its_convoy() {
-    let args = ["semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "10", "--quiet"];
+    let args = ["semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "25", "--quiet"];
     let page = page("report-simulated", &args);
     assert!(page.contains("The longest convoy") && page.contains("Schedule hash"));
     for kind in ["flame", "strip", "plot"] {
