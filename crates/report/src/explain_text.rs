@@ -173,6 +173,11 @@ fn idle_meanwhile(idle_ms: &[f64], ms: f64) -> String {
     let idle = || idle_ms.iter().enumerate().filter(|(_, idle)| **idle > 0.0);
     match idle().count() {
         0 => "Meanwhile no CPU idles.".to_owned(),
+        2..=MOST if idle().all(|(_, idle)| share(*idle) == "100") => {
+            let all: Vec<String> = idle().map(|(cpu, _)| cpu.to_string()).collect();
+            let (last, others) = all.split_last().expect("two or more");
+            format!("Meanwhile CPUs {} and {last} idle.", others.join(", "))
+        }
         1..=MOST => {
             let each: Vec<String> =
                 idle().map(|(cpu, idle)| format!("CPU {cpu} for {} %", share(*idle))).collect();
@@ -239,6 +244,8 @@ mod tests {
         assert_eq!(idle_meanwhile(&[0.0; 4], 2.0), "Meanwhile no CPU idles.");
         let two = "Meanwhile these CPUs idle: CPU 1 for 50 %, CPU 2 for 100 %.";
         assert_eq!(idle_meanwhile(&[0.0, 1.0, 2.0], 2.0), two);
+        let all = "Meanwhile CPUs 0, 1 and 3 idle.";
+        assert_eq!(idle_meanwhile(&[2.0, 2.0, 0.0, 2.0], 2.0), all);
         let many = "Meanwhile 79 of 80 CPUs idle, for 25 % of it on average.";
         let idle: Vec<f64> = (0..80).map(|cpu| if cpu == 7 { 0.0 } else { 0.5 }).collect();
         assert_eq!(idle_meanwhile(&idle, 2.0), many);
