@@ -1,4 +1,5 @@
-//! What surrounds a process when it starts: its environment, its limits, filters of its calls.
+//! The surroundings of a process when it starts: its environment, its limits, and the filters on
+//! its system calls.
 
 use core::ffi::c_char;
 use core::sync::atomic::AtomicU64;
@@ -8,35 +9,36 @@ use crate::arch::number::PRLIMIT64 as LIMITS;
 use crate::calls::{call, read};
 use crate::layout::*;
 
-/// The environment as the loader gives it.
+/// The environment as the loader passes it.
 pub(crate) type Environment = *const *const c_char;
 
-/// The environment variable with the number of filters that are known to let the recorder be.
+/// Environment variable with the number of filters that are known not to affect the recorder.
 const FILTERS: &[u8] = b"CONVOY_RECORD_FILTERS=";
 const LIMIT_OF_FILES: usize = 1;
 const LIMIT_OF_SPACE: usize = 9;
 
-/// What stands behind `name`, which ends with `=`.
+/// Returns the value of the variable `name`, which ends with `=`.
 pub(crate) fn value(environment: Environment, name: &[u8]) -> Option<&'static [u8]> {
     entries(environment).find_map(|text| text.strip_prefix(name))
 }
 
-/// The variables, each with its name and its value, before the zero that ends it.
+/// Returns the variables, each with its name and its value, before the terminating zero.
 pub(crate) fn entries(environment: Environment) -> impl Iterator<Item = &'static [u8]> {
     (0..).map_while(move |index| variable(environment, index))
 }
 
 fn variable(environment: Environment, index: usize) -> Option<&'static [u8]> {
-    // SAFETY: the loader gives the environment, and a null pointer before ends the search.
+    // SAFETY: the loader passes the environment, and a null pointer before this entry ends the
+    // search.
     let place = unsafe { environment.add(index) };
     // SAFETY: within the environment.
     let text = unsafe { *place };
-    // SAFETY: a C string, read at once.
+    // SAFETY: a C string, which is read immediately.
     (!text.is_null()).then(|| unsafe { core::ffi::CStr::from_ptr(text) }.to_bytes())
 }
 
-/// Whether somebody has set filters on the calls of this process that were not there when the
-/// recording began: nobody knows what they do to calls that a program does not make itself.
+/// Returns whether filters were added to the system calls of this process after the recording
+/// began. Their effect on calls that the program does not make itself is unknown.
 pub(crate) fn is_filtered(environment: Environment) -> bool {
     const NAME: &[u8] = b"Seccomp_filters:\t";
     let known = value(environment, FILTERS);
@@ -51,8 +53,9 @@ pub(crate) fn is_filtered(environment: Environment) -> bool {
     digits.fold(0, number) > known
 }
 
-/// Whether the limits of the process forbid the file of the recorder: a process that exceeds the
-/// size of a file is killed, and address space that the recorder maps is missing to the program.
+/// Returns whether the limits of the process forbid the file of the recorder: a process that
+/// exceeds the file size limit is killed, and address space that the recorder maps is not available
+/// to the program.
 pub(crate) fn is_limited() -> bool {
     let size = FILE_WORDS as u64 * 8;
     limit(LIMIT_OF_FILES) < size || limit(LIMIT_OF_SPACE) / SPACE_SHARE < size

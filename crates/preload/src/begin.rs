@@ -1,4 +1,4 @@
-//! Waiting for the thread that makes the file of the process.
+//! Waits for the thread that creates the file of the process.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -15,13 +15,13 @@ pub(crate) const OFF: u32 = 4;
 
 /// The number of futex(2), and its operation: wait, within the process.
 const WAIT_PRIVATE: usize = 128;
-/// Seconds and nanoseconds of a look, and how many there are at most: 20 ms.
+/// Seconds and nanoseconds of one wait, and the maximum number of waits: 20 ms in all.
 const LOOK: [u64; 2] = [0, 500_000];
 const LOOKS: u32 = 40;
 
-/// Waits until another thread has made the file, and returns what the process is then: otherwise
-/// acquisitions of that time would be missing without a word. The thread that makes the file, or a
-/// signal handler in it, does not wait for itself.
+/// Waits until another thread has created the file, and returns the resulting state of the process.
+/// Without the wait, acquisitions of that time would be missing from the record unnoticed. The
+/// thread that creates the file, or a signal handler in it, does not wait for itself.
 #[cold]
 pub(crate) fn done(state: &AtomicU32, beginner: &AtomicU32) -> u32 {
     let own = call(GETTID, [0; 6]) as u32;

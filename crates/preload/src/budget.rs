@@ -15,8 +15,8 @@ use crate::calls::{self, call};
 use crate::layout::{BUDGET, BUDGET_LOST, BUDGET_OTHERS, PAGE};
 use crate::paths;
 
-// Why a process is not recorded: no room, no way to the directory, a limit of the process, a filter
-// of its system calls.
+// Reasons why a process is not recorded: no room, no way to the directory, a limit of the process,
+// a filter on its system calls.
 pub(crate) const NO_ROOM: usize = 0;
 pub(crate) const NO_WAY: usize = 1;
 pub(crate) const LIMITED: usize = 2;

@@ -1,4 +1,4 @@
-//! System calls of the recorder, which change no `errno` and end where the process has given up
+//! System calls of the recorder. They do not change `errno`, and stop once the process has given up
 //! rights.
 
 use core::sync::atomic::AtomicU64;
@@ -16,7 +16,7 @@ const CLOSE_ON_EXEC: usize = 0o2_000_000;
 pub(crate) const PROTECT_READ_WRITE: usize = 3;
 
 pub(crate) fn call(number: usize, arguments: [usize; 6]) -> isize {
-    /// As if the kernel had no such call.
+    /// Returned as if the kernel lacked the call.
     const ENOSYS: isize = -38;
     if is_quiet() {
         return ENOSYS;
@@ -33,7 +33,7 @@ pub(crate) fn open(path: &[u8], flags: usize) -> isize {
     call(OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0o600, 0, 0])
 }
 
-/// Reads the beginning of a file into words; how many bytes.
+/// Reads the beginning of a file into words, and returns the number of bytes read.
 pub(crate) fn read(path: &[u8], words: &[AtomicU64]) -> usize {
     let descriptor = open(path, 0);
     let mut length = 0;

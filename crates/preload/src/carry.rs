@@ -29,27 +29,27 @@ const NAMES: [&[u8]; 7] = [
     b"CONVOY_SEM=",
     b"CONVOY_LOCKS=",
 ];
-/// The place of the directory of the recording among them.
+/// Index of the directory of the recording in [`NAMES`].
 const DIRECTORY: usize = 1;
 /// The variable that says which of them the program must not see: a digit for each.
 const MARK: &[u8] = b"CONVOY_RECORD_CARRIED=";
 /// The digits.
 const DIGITS: [&[u8]; NAMES.len()] = [b"0", b"1", b"2", b"3", b"4", b"5", b"6"];
-/// How the files of all recorders are called.
+/// Common prefix of the file names of all recorders.
 const RECORDER: &[u8] = b"libconvoy_record";
 
-/// Variables of an environment that is changed, at most; most have some fifty. With the text they
-/// take 4 KiB of the stack, as much as a path in libc's own search.
+/// Maximum number of variables in an environment that is changed; most have about fifty. With the
+/// text they take 4 KiB of the stack, as much as a path in libc's own search.
 const LIST: usize = 384;
-/// Bytes of the list of objects, with those that the program has loaded itself.
+/// Bytes for the list of objects, including those that the program loads itself.
 const TEXT: usize = 768;
 
-/// The variables of this process, each a C string; the first one names this object alone.
+/// The variables of this process, each a C string. The first one names this object alone.
 static KEPT: [AtomicPtr<c_char>; NAMES.len()] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; NAMES.len()];
 
-/// Keeps the variables of this process, if the kernel may be asked for memory, and takes those out
-/// of its environment that were carried.
+/// Copies the variables of this process, if it may ask the kernel for memory, and removes the
+/// carried ones from its environment.
 pub(crate) fn learn(environment: Environment, may_ask: bool) {
     if may_ask && let Some(own) = own_path() {
         keep(environment, own);
@@ -57,7 +57,7 @@ pub(crate) fn learn(environment: Environment, may_ask: bool) {
     hide(environment);
 }
 
-/// Where the loader has this object from.
+/// Returns the path from which the loader loaded this object.
 fn own_path() -> Option<&'static [u8]> {
     unsafe extern "C" {
         fn dladdr(address: *const c_void, found: *mut [*const c_char; 4]) -> c_int;
@@ -103,25 +103,25 @@ fn keep(environment: Environment, own: &'static [u8]) {
     }
 }
 
-/// A variable that is kept, if this process has it.
+/// Returns a copied variable, if this process has it.
 fn kept(index: usize) -> Option<&'static [u8]> {
     let text = KEPT[index].load(Acquire);
-    // SAFETY: a C string that stays as it is.
+    // SAFETY: a C string that never changes.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// The path of this object, if the variables are carried.
+/// Returns the path of this object, if the variables are carried.
 fn own() -> Option<&'static [u8]> {
     kept(0)?.strip_prefix(PRELOAD)
 }
 
-/// The objects in the value of [`PRELOAD`].
+/// Returns the objects in the value of [`PRELOAD`].
 fn objects(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|byte| b": ".contains(byte)).filter(|one| !one.is_empty())
 }
 
-/// Removes the carried variables from the environment. The list and its texts are where the
-/// kernel has put them, and nothing but the loader has read them.
+/// Removes the carried variables from the environment. The list and its texts are where the kernel
+/// has put them, and only the loader has read them.
 fn hide(environment: Environment) {
     let Some(mark) = value(environment, MARK) else { return };
     let is_carried = |index: usize| mark.contains(&(b'0' + index as u8));
@@ -150,7 +150,7 @@ fn hide(environment: Environment) {
         }
         // SAFETY: not beyond the entry that was read.
         let place = unsafe { list.add(left) };
-        // SAFETY: the list can be written, and its begin has been read.
+        // SAFETY: the list is writable, and this part of it has been read.
         unsafe { place.write(entry) };
         left += 1;
     }
@@ -184,15 +184,15 @@ fn has(list: Environment, own: &[u8]) -> Has {
     }
 }
 
-/// Whether what this process starts with its own environment by functions that libc calls inside
-/// itself is without the object.
+/// Returns whether programs that libc starts internally, with the environment of this process,
+/// would run without the object.
 pub(crate) fn is_lost(list: Environment) -> bool {
     own().is_some_and(|own| has(list, own) == Has::NotAll)
 }
 
-/// Starts a program with the environment that it is to get: `run` calls libc with it, and returns
-/// only if the start fails, or when another process has started. What `look` sees is said about
-/// the file, which is called `path`.
+/// Starts a program with the right environment: `run` calls libc with it, and returns only if the
+/// start fails or another process has been started. `look` inspects the program file, which is
+/// called `path`, and returns whether it can load the object.
 pub(crate) fn pass(
     look: impl FnOnce() -> Option<Result<(), u64>>,
     path: usize,
@@ -226,13 +226,13 @@ pub(crate) fn pass(
     }
 }
 
-/// Whether a program did not start because its environment is too long now.
+/// Returns whether a program did not start because its environment has become too long.
 fn is_too_long(result: c_int) -> bool {
     const E2BIG: c_int = 7;
     result == E2BIG || result == -1 && real::errno() == E2BIG
 }
 
-/// An environment that is made on the stack.
+/// An environment that is built on the stack.
 struct Made {
     list: [usize; LIST],
     length: usize,
@@ -258,7 +258,7 @@ impl Made {
             self.text.get_mut(self.used..end)?.copy_from_slice(part);
             self.used = end;
         }
-        // The zero at its end is there already.
+        // The terminating zero is already there.
         self.used += 1;
         let place = self.text.get(start..self.used)?.as_ptr() as usize;
         self.add(place)

@@ -1,10 +1,10 @@
 //! Mutexes with an individual policy: those initialised or first acquired at certain call sites, or
 //! located in certain variables.
 //!
-//! `convoy with` finds these places in the files of the program before it starts, and hands over
-//! ranges of addresses, a line each: what, begin, end, and the file. *What* is a policy, or `skip`
-//! for a lock wrapper, whose caller is the call site. Here the ranges get the addresses at which
-//! the files lie in memory.
+//! `convoy with` finds these places in the files of the program before it starts, and passes ranges
+//! of addresses, one per line: what, begin, end, and the file. *What* is a policy, or `skip` for a
+//! lock wrapper, in which case the call site is that of its caller. This module adds the addresses
+//! at which the files are mapped.
 //!
 //! A mutex is checked once, when it is initialised or first acquired, and marked with its policy in
 //! a word that libc does not use. The mark then selects the functions of the policy. A mutex that
@@ -20,18 +20,18 @@ use crate::own::{self, MUTEX_MARK};
 use crate::real::{self, three, two};
 use crate::{arch, fair, handoff, map, stack};
 
-// Values of a mark, and meanings of a range.
+// Values of a mark and of a range.
 const LIBC: u32 = 1;
 const SLEEP: u32 = 2;
 const SPIN: u32 = 3;
 const FAIR: u32 = 4;
 const HANDOFF: u32 = 5;
 const SKIP: u32 = 6;
-/// The upper bits of a mark, so that it is not taken for something else.
+/// Upper bits of a mark, which distinguish it from other values.
 const MARK: u32 = 0x00c0_4a40;
 const POLICY_BITS: u32 = 7;
 
-/// Frames that are looked at behind a function that only takes locks for others.
+/// Maximum number of frames that are searched for the caller of a lock wrapper.
 const FRAMES: usize = 16;
 
 /// A range of addresses in a file.
@@ -41,7 +41,7 @@ struct Range {
     file: AtomicU64,
     begin: AtomicU64,
     end: AtomicU64,
-    /// Offset of its addresses in memory, plus one; 0: it is not in memory.
+    /// Load address of the file, plus one; 0 if the file is not mapped.
     base: AtomicU64,
 }
 
@@ -55,17 +55,17 @@ static RANGES: [Range; 1024] = [const {
     }
 }; 1024];
 static RANGE_COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Code that was in memory when the ranges were last placed.
+/// Mapped code when the ranges were last placed.
 static CODE: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }; 256];
 static CODE_COUNT: AtomicUsize = AtomicUsize::new(0);
 static CHOOSES: AtomicBool = AtomicBool::new(false);
-/// The policy of all others.
+/// Policy of all other mutexes.
 static OTHERS: AtomicUsize = AtomicUsize::new(LIBC as usize);
-/// Hash of the name of the program, which the loader does not tell.
+/// Hash of the name of the program, which the loader does not report.
 static PROGRAM: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    // It has no destructor, and lies in the memory that a thread begins with.
+    // It has no destructor, and is part of the thread's initial memory.
     static LOOKS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -92,7 +92,8 @@ fn hex(text: &[u8]) -> u64 {
     })
 }
 
-/// Takes in the ranges, and puts functions that tell mutexes apart in place of libc's.
+/// Parses the ranges, and replaces libc's mutex functions with ones that choose the policy of each
+/// mutex.
 pub(crate) fn install(text: &[u8], others: &[u8]) {
     const AT_FDCWD: usize = -100_isize as usize;
     let mut path = [0_u8; 4096];
@@ -129,7 +130,7 @@ pub(crate) fn install(text: &[u8], others: &[u8]) {
     own::replace_mutexes([two(lock), two(trylock), two(attempt), two(unlock)], timed);
 }
 
-/// What `dl_iterate_phdr` tells of an object, as far as it is read.
+/// The fields of a `dl_iterate_phdr` entry that are read here.
 #[repr(C)]
 struct Object {
     base: u64,
@@ -151,7 +152,7 @@ struct Part {
     align: u64,
 }
 
-/// Sees where the files of the ranges are in memory.
+/// Finds the addresses at which the files of the ranges are mapped.
 fn place_ranges() {
     unsafe extern "C" {
         fn dl_iterate_phdr(
@@ -162,14 +163,14 @@ fn place_ranges() {
     let mut code = 0_usize;
     // SAFETY: the function may be called at any time; the argument outlives the call.
     unsafe { dl_iterate_phdr(place_object, (&raw mut code).cast()) };
-    // Release: whoever sees so many reads what was written of them.
+    // Release: pairs with the acquire of `find_site`, which then reads that many entries of `CODE`.
     CODE_COUNT.store(code.min(CODE.len()), Release);
 }
 
 extern "C" fn place_object(object: *const Object, _: usize, code: *mut c_void) -> c_int {
     const LOAD: u32 = 1;
     const EXECUTABLE: u32 = 1;
-    // SAFETY: the loader gives an object, for the time of this call.
+    // SAFETY: the loader passes an object that is valid during this call.
     let object = unsafe { &*object };
     // SAFETY: its name is a C string.
     let name = unsafe { CStr::from_ptr(object.name) }.to_bytes();
@@ -179,9 +180,9 @@ extern "C" fn place_object(object: *const Object, _: usize, code: *mut c_void) -
             range.base.store(object.base + 1, Relaxed);
         }
     }
-    // SAFETY: so many headers are there, and stay.
+    // SAFETY: the object has that many headers, and they stay.
     let parts = unsafe { core::slice::from_raw_parts(object.parts, object.count.into()) };
-    // SAFETY: the counter of the caller, which nobody else uses.
+    // SAFETY: the counter of the caller, to which there is no other reference.
     let count = unsafe { &mut *code.cast::<usize>() };
     for part in parts.iter().filter(|part| part.kind == LOAD && part.flags & EXECUTABLE != 0) {
         if let Some(place) = CODE.get(*count) {
@@ -207,14 +208,14 @@ fn find(address: u64) -> Option<u32> {
     found.map(|range| range.what.load(Relaxed) as u32)
 }
 
-/// The policy that a call which returns to `site` gives a mutex.
+/// Returns the policy that a call which returns to `site` assigns to a mutex.
 fn find_site(site: usize) -> Option<u32> {
     let known = &CODE[..CODE_COUNT.load(Acquire)];
     let within = |range: &[AtomicU64; 2]| {
         (range[0].load(Relaxed)..range[1].load(Relaxed)).contains(&(site as u64))
     };
     if !known.iter().any(within) {
-        // An object was loaded meanwhile.
+        // An object was loaded since the last look.
         place_ranges();
     }
     match find(site as u64 - 1) {
@@ -223,7 +224,7 @@ fn find_site(site: usize) -> Option<u32> {
     }
 }
 
-/// The same by the first caller that takes a lock for itself.
+/// Returns the policy for the nearest caller that is not a lock wrapper.
 fn find_caller(site: usize) -> Option<u32> {
     let mut frames = [0; FRAMES];
     let count = stack::callers(site, &mut frames);
@@ -231,7 +232,7 @@ fn find_caller(site: usize) -> Option<u32> {
     found.take_while(Option::is_some).flatten().find(|&what| what != SKIP)
 }
 
-/// Sees that a mutex has its policy before a call that returns to `site` takes it.
+/// Ensures that a mutex has its policy before a call that returns to `site` acquires it.
 #[inline(always)]
 pub(crate) fn meet(mutex: usize, site: usize) {
     if CHOOSES.load(Relaxed) {
@@ -239,10 +240,10 @@ pub(crate) fn meet(mutex: usize, site: usize) {
     }
 }
 
-/// A mutex was made by a call that returns to `site`.
+/// Called after a mutex was initialised by a call that returns to `site`.
 pub(crate) fn made(mutex: usize, site: usize) {
     if CHOOSES.load(Relaxed) && own::is_ours(mutex) && !LOOKS.replace(true) {
-        // By its variable it is found when it is taken.
+        // A policy that depends on the variable is found at the first acquisition.
         if let Some(policy) = find_site(site) {
             mark(mutex, own::words(mutex)[MUTEX_MARK].load(Relaxed), policy);
         }
@@ -250,7 +251,7 @@ pub(crate) fn made(mutex: usize, site: usize) {
     }
 }
 
-/// The policy of a mutex, which a call that returns to `site` uses.
+/// Returns the policy of a mutex that a call which returns to `site` uses.
 #[inline(always)]
 fn of(mutex: usize, site: usize) -> u32 {
     let mark = own::words(mutex)[MUTEX_MARK].load(Relaxed);
@@ -264,7 +265,7 @@ fn decide(mutex: usize, site: usize, before: u32) -> u32 {
         return LIBC;
     }
     if LOOKS.replace(true) {
-        // The unwinder takes a mutex of its own.
+        // The unwinder itself acquires a mutex.
         return mark(mutex, before, LIBC);
     }
     let is_libcs = own::words(mutex)[0].load(Relaxed) != 0;
@@ -277,11 +278,12 @@ fn decide(mutex: usize, site: usize, before: u32) -> u32 {
     mark(mutex, before, policy)
 }
 
-/// Marks a mutex, unless somebody was first; its policy. 0: that of all that are not chosen.
+/// Marks a mutex, unless another thread has done so, and returns its policy. 0 stands for the
+/// policy of all mutexes that are not chosen.
 fn mark(mutex: usize, before: u32, chosen: u32) -> u32 {
     let policy = if chosen == 0 { OTHERS.load(Relaxed) as u32 } else { chosen };
     let word = &own::words(mutex)[MUTEX_MARK];
-    // Relaxed: the mark stands for nothing but itself.
+    // Relaxed: the mark publishes no other data.
     match word.compare_exchange(before, MARK | policy, Relaxed, Relaxed) {
         Ok(_) => {
             if let Some(file) = map::file().filter(|_| ![0, LIBC].contains(&chosen)) {

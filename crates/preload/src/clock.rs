@@ -1,4 +1,4 @@
-//! Readings of the clocks in the file, which give ticks a length.
+//! Clock readings in the file, which give the length of a tick.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -24,7 +24,7 @@ pub(crate) fn look(file: &Map, ticks: u64) {
     file[H_TICKS_LAST].store(ticks, Relaxed);
 }
 
-/// The same without a clock: ticks are as long as they were.
+/// Extrapolates without a clock, assuming that the length of a tick has not changed.
 fn guess(file: &Map, ticks: u64) {
     let of = |word: usize| file[word].load(Relaxed);
     let known = of(H_TICKS_LAST).saturating_sub(of(H_TICKS_BEGIN)).max(1);
@@ -35,10 +35,11 @@ fn guess(file: &Map, ticks: u64) {
     file[H_TICKS_LAST].store(ticks, Relaxed);
 }
 
-/// The same if the last look was some time ago: the more threads there are, the longer it takes.
+/// Records the clocks if the last reading is old enough. The more threads there are, the longer the
+/// interval.
 #[inline]
 pub(crate) fn look_sometimes(file: &Map, ticks: u64) {
-    /// Some 26 ms, with so many threads that there have been; and about a second.
+    /// About 26 ms; the number of threads that doubles it; and about a second, the maximum.
     const LOOK: u64 = 1 << 26;
     const FEW: u64 = 64;
     const LONGEST: u64 = 1 << 31;

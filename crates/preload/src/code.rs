@@ -1,5 +1,5 @@
-//! Which addresses are code, and of which files: the memory map of the process, which goes to the
-//! file for those who name addresses later.
+//! Addresses that are code, and their files: copies the memory map of the process to the file of
+//! the recording, so that addresses can be symbolized later.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
@@ -10,9 +10,9 @@ use crate::layout::*;
 use crate::map::Map;
 use crate::room;
 
-/// Ranges of code of which the memory map is known.
+/// Ranges of code that the copied memory map covers.
 static CODE: [[AtomicU64; 2]; 256] = [const { [const { AtomicU64::new(0) }; 2] }; 256];
-/// The bit of an end, below a page, that says that the code is of no file.
+/// Low bit of the end of a range: the code belongs to no file.
 const NO_FILE: u64 = 1;
 static CODE_RANGES: AtomicUsize = AtomicUsize::new(0);
 
@@ -36,7 +36,7 @@ pub(crate) fn inherit(file: &Map, parent: &Map, ranges: usize) {
     CODE_RANGES.store(ranges, Release);
 }
 
-/// Reads memory of which nobody knows where it ends; how many words.
+/// Reads memory whose extent is unknown, and returns the number of words read.
 pub(crate) fn peek(address: usize, words: &mut [u64]) -> usize {
     let length = size_of_val(words);
     let (own, other) = ([words.as_mut_ptr() as usize, length], [address, length]);
@@ -46,14 +46,14 @@ pub(crate) fn peek(address: usize, words: &mut [u64]) -> usize {
     read.max(0) as usize / 8
 }
 
-/// Sees to it that the memory map has an address, and tells whether that is in code without a file,
-/// with eight bytes before it.
+/// Copies the memory map unless it covers the address. Returns whether the address is in code
+/// without a file, with eight bytes before it.
 pub(crate) fn is_compiled(file: &Map, address: u64) -> bool {
     learn(file, address);
     compiled(address)
 }
 
-/// The same as far as it is known.
+/// Returns the same for the ranges that are already known.
 pub(crate) fn compiled(address: u64) -> bool {
     let known = CODE_RANGES.load(Acquire).min(CODE.len());
     CODE[..known].iter().any(|[from, to]| {
@@ -62,7 +62,7 @@ pub(crate) fn compiled(address: u64) -> bool {
     })
 }
 
-/// Sees to it that the memory map says where `site` is.
+/// Copies the memory map unless it covers `site`.
 pub(crate) fn learn(file: &Map, site: u64) {
     let known = CODE_RANGES.load(Acquire).min(CODE.len());
     let within =
@@ -72,14 +72,14 @@ pub(crate) fn learn(file: &Map, site: u64) {
     }
 }
 
-/// Reads the memory map as it is now.
+/// Reads the current memory map.
 pub(crate) fn learn_all(file: &Map) {
     if file[H_MAP_BUSY].swap(1, AcqRel) == 1 {
         return;
     }
     let begin = file[H_MAP_BYTES].load(Relaxed) as usize;
     let first = (MAP + begin.div_ceil(8)).min(MAP + MAP_WORDS);
-    // Whoever reads goes to the next word, too: a line feed stands before each copy.
+    // The reader also skips to the next word: each copy follows a line feed.
     let length = read_map(file, first);
     if length > 0 {
         ranges(&file[first..MAP + MAP_WORDS], length);
@@ -89,12 +89,13 @@ pub(crate) fn learn_all(file: &Map) {
     file[H_MAP_BUSY].store(0, Release);
 }
 
-/// Reads it to the words from `first` on, as far as there is room; how many bytes.
+/// Reads the memory map to the words from `first` on, as far as there is room, and returns the
+/// number of bytes.
 fn read_map(file: &Map, first: usize) -> usize {
     let descriptor = calls::open(b"/proc/self/maps\0", 0);
     let (mut length, words) = (0, MAP + MAP_WORDS - first);
     while descriptor >= 0 && length < words * 8 {
-        // The next page, or what is left of this one.
+        // The next page, or the rest of this one.
         let at = first + length / 8;
         let end = (at + 1).next_multiple_of(PAGE).min(first + words);
         if !room::reserve(file, at, end - at) {
@@ -114,7 +115,7 @@ fn read_map(file: &Map, first: usize) -> usize {
     length
 }
 
-/// Notes the ranges of code that can be read in a memory map: lines such as `55e0-55f0 r-xp ...`.
+/// Notes the ranges of readable code in a memory map: lines such as `55e0-55f0 r-xp ...`.
 fn ranges(words: &[AtomicU64], length: usize) {
     let byte = |at: usize| words[at / 8].load(Relaxed).to_le_bytes()[at % 8];
     let (mut at, mut count) = (0, 0);
@@ -145,8 +146,8 @@ fn ranges(words: &[AtomicU64], length: usize) {
     CODE_RANGES.store(count, Release);
 }
 
-/// Adds a line for each object that has a build-id, or no file by whose number it could be known:
-/// its address, its kind and its build-id. How long the text is then.
+/// Adds a line for each object that is mapped from a file: its address, its ELF class and its
+/// build-id, if it has one. Returns the new length of the text.
 fn identities(file: &Map, first: usize, length: usize) -> usize {
     let words = &file[first..MAP + MAP_WORDS];
     let mut text = Text { file, words, first, length };
@@ -204,9 +205,9 @@ impl Text<'_> {
     }
 }
 
-/// Adds the line of one object, whose header is at `start`.
+/// Adds the line of the object whose header is at `start`.
 fn identity(text: &mut Text<'_>, start: u64) {
-    /// The header, and the kind of segment and of note.
+    /// Words of the header, the type of a note segment, and the type of a build-id note.
     const HEAD: usize = 8;
     const NOTE: u64 = 4;
     const BUILD_ID: u64 = 3;
@@ -217,7 +218,7 @@ fn identity(text: &mut Text<'_>, start: u64) {
     text.put_hex(start.to_be_bytes().into_iter());
     text.put(b"-id ");
     text.put(&[b'0' + (head[2] & 0xf) as u8, b' ']);
-    // The table of segments, and how many of 56 bytes it has.
+    // The table of segments, and its number of entries of 56 bytes.
     let (table, count) = (start + head[4], head[7] & 0xffff);
     for index in 0..count.min(64) {
         let mut entry = [0_u64; 7];

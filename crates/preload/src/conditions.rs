@@ -1,6 +1,7 @@
-//! Condition variables in the memory of libc's, for mutexes that have not glibc's values: a number
-//! that each signal changes, in the first word, and how many threads wait, in the second. glibc's
-//! word of flags says whether processes share it and which clock it goes by; it stays as it is.
+//! Condition variables in the memory of libc's, for mutexes whose values differ from glibc's. The
+//! first word is a sequence number that each signal changes, the second the number of waiters.
+//! glibc's word of flags says whether processes share the condition variable and which clock it
+//! uses; it is not changed.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU32;
@@ -11,11 +12,11 @@ use crate::own::{ETIMEDOUT, c11, words};
 use crate::real::{self, Real, four, one, three, two};
 use crate::turn;
 
-// Places in a `pthread_cond_t`, in words of 32 bits.
+// Offsets in a `pthread_cond_t`, in words of 32 bits.
 const SEQUENCE: usize = 0;
 const WAITERS: usize = 1;
 const FLAGS: usize = 9;
-/// Beside the number of waiters: the condition variable is being destroyed.
+/// Set in the word of waiters: the condition variable is being destroyed.
 const ENDS: u32 = 1 << 31;
 const SHARED: u32 = 1;
 const MONOTONIC: u32 = 2;
@@ -47,11 +48,11 @@ fn wait_for(condition: usize, mutex: usize, deadline: Option<Deadline>) -> c_int
     if let Some(error) = deadline.and_then(Deadline::error) {
         return error;
     }
-    // SeqCst, both: a signal that sees nobody has changed the number before it is read here. Read
-    // under the mutex: a signal after its release changes it, and the sleep does not begin.
+    // SeqCst, both: a signal that sees no waiters has changed the number before it is read here. It
+    // is read under the mutex: a signal after its release changes it, and the sleep does not begin.
     words[WAITERS].fetch_add(1, SeqCst);
     let sequence = words[SEQUENCE].load(SeqCst);
-    // Whoever does not own a mutex that checks it has nothing to wait with.
+    // A thread that does not own an error-checking mutex must not wait.
     let refused = real::MUTEX_UNLOCK.call([mutex, 0, 0, 0]);
     if refused != 0 {
         leave(&words[WAITERS]);
@@ -61,7 +62,7 @@ fn wait_for(condition: usize, mutex: usize, deadline: Option<Deadline>) -> c_int
     let slept = cancellable(&waiter, || native::sleep(&words[SEQUENCE], sequence, deadline));
     leave(&words[WAITERS]);
     turn::was_away();
-    // The owner of a robust mutex may have died meanwhile.
+    // The owner of a robust mutex may have died during the wait.
     match real::MUTEX_LOCK.call([mutex, 0, 0, 0]) {
         0 if slept == Slept::Late => ETIMEDOUT,
         result => result,
@@ -74,19 +75,19 @@ struct Waiter<'a> {
     waiters: &'a AtomicU32,
 }
 
-/// The thread looks at the condition variable no more.
+/// Called when the thread no longer accesses the condition variable, apart from the count.
 fn leave(waiters: &AtomicU32) {
-    // Release: whoever destroys it sees the last look, and is woken by the last one.
+    // Release: pairs with the acquires of `cond_destroy`. The last thread that leaves wakes it.
     if waiters.fetch_sub(1, Release) == ENDS | 1 {
         native::wake(waiters, 1);
     }
 }
 
-/// Sleeps so that the thread can be cancelled meanwhile; it then takes the mutex first, as its
-/// cleanup handlers expect.
+/// Sleeps with cancellation enabled. A cancelled thread acquires the mutex first, as its cleanup
+/// handlers expect.
 fn cancellable(waiter: &Waiter<'_>, sleep: impl Fn() -> Slept) -> Slept {
     extern "C" fn relock(waiter: *mut c_void) {
-        // SAFETY: that of the frame below, which is there until the handlers have run.
+        // SAFETY: the waiter of the frame below, which stays until the handlers have run.
         let waiter = unsafe { &*waiter.cast::<Waiter<'_>>() };
         leave(waiter.waiters);
         turn::was_away();
@@ -116,12 +117,12 @@ fn notify(condition: usize, count: usize, libc: &Real) -> c_int {
     0
 }
 
-/// Who was woken may still be on its way to sleep, and must not do so on other memory.
+/// A woken thread may still be about to sleep, and must not do so on reused memory.
 extern "C" fn cond_destroy(condition: usize) -> c_int {
     let words = words(condition);
     if words[FLAGS].load(Relaxed) & SHARED == 0 {
         let waiters = &words[WAITERS];
-        // Acquire, both: pairs with the release of the last one that leaves.
+        // Acquire, both: pairs with the release of the last thread that leaves.
         let mut left = waiters.fetch_or(ENDS, Acquire) | ENDS;
         while left != ENDS {
             native::sleep(waiters, left, None);
@@ -135,7 +136,7 @@ extern "C" fn cnd_timedwait(condition: usize, mutex: usize, time: usize) -> c_in
     c11(cond_timedwait(condition, mutex, time))
 }
 
-/// Puts them in place of libc's.
+/// Replaces libc's condition variables.
 pub(crate) fn install() {
     for name in [&real::COND_WAIT, &real::CND_WAIT] {
         name.replace(two(cond_wait));

@@ -8,14 +8,14 @@ use crate::local::*;
 use crate::map::{Map, add};
 use crate::{arch, stack};
 
-/// The callers of a place, as [`D_CALLERS`] has them; zeros: nobody has looked.
+/// The callers of a call site, as [`D_CALLERS`] stores them; zeros if they were not determined.
 pub(crate) type Callers = [u64; CALLERS];
 
 /// The distributions of a key.
 #[derive(Clone, Copy)]
 pub(crate) struct Detail {
     file: &'static Map,
-    /// The only one, or the first of those that threads share.
+    /// The only detail, or the first of those that threads share.
     first: usize,
 }
 
@@ -23,13 +23,13 @@ pub(crate) fn words_of(file: &'static Map, index: usize) -> &'static [AtomicU64]
     &file[DETAILS + index * DETAIL_WORDS..][..DETAIL_WORDS]
 }
 
-/// The CPU that this thread runs on as far as that is known without a call; else any number.
+/// Returns the CPU of this thread if that is known without a system call, otherwise any number.
 #[inline]
 pub(crate) fn cpu() -> usize {
     let own = arch::own();
     match own[O_RSEQ].load(Relaxed) {
         0 => own[O_SLOT].load(Relaxed) as usize,
-        // SAFETY: before `rseq_cs` are two numbers of the CPU, of 32 bits each.
+        // SAFETY: `rseq_cs` follows two CPU numbers of 32 bits each.
         rseq => unsafe { arch::word(rseq - 8) }.load(Relaxed) as usize & 0xffff_ffff,
     }
 }
@@ -44,12 +44,12 @@ impl Detail {
         self.first as u64
     }
 
-    /// Where the lock or condition was acquired or waited for.
+    /// Returns the address at which the lock was acquired or the condition was waited for.
     pub(crate) fn site(self) -> u64 {
         words_of(self.file, self.first)[D_SITE].load(Relaxed)
     }
 
-    /// That of this CPU, if threads share it.
+    /// Returns the detail of this CPU if threads share it.
     #[inline]
     fn here(self) -> &'static [AtomicU64] {
         let first = words_of(self.file, self.first);
@@ -59,28 +59,28 @@ impl Detail {
         }
     }
 
-    /// Records the callers, the first time.
+    /// Records the callers, unless they are known.
     pub(crate) fn learn_callers(self) {
         let words = words_of(self.file, self.first);
         if words[D_CALLERS].load(Relaxed) != 0 {
             return;
         }
-        // Before: the unwinder may wait for a mutex of its own.
+        // Set first: the unwinder may itself wait for a mutex.
         words[D_CALLERS].store(1, Relaxed);
         store_callers(words, &callers(words[D_SITE].load(Relaxed)));
     }
 
-    /// Adds one to one of its plain numbers.
+    /// Increments one of the plain counters.
     pub(crate) fn add(self, word: usize) {
         self.add_many(word, 1);
     }
 
-    /// The same of more.
+    /// Adds `many` to one of the plain counters.
     pub(crate) fn add_many(self, word: usize, many: u64) {
         add(&self.here()[word], many);
     }
 
-    /// Adds a time that stands for `weight` of them.
+    /// Records a time that represents `weight` samples.
     #[inline(never)]
     pub(crate) fn record(self, list: usize, ticks: u64, weight: u64) {
         let list = &self.here()[D_LISTS + list * LIST_WORDS..][..LIST_WORDS];
@@ -93,7 +93,7 @@ impl Detail {
     }
 }
 
-/// The callers of the function around `site`; 1 and zeros if it has none.
+/// Returns the callers of the function that contains `site`; 1 and zeros if there are none.
 pub(crate) fn callers(site: u64) -> Callers {
     let mut frames = [0; CALLERS];
     if stack::callers(site as usize, &mut frames) == 0 {

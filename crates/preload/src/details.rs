@@ -1,9 +1,9 @@
-//! Where times go. Each of the first [`PRIVATE`] threads has separate details for each key, and
-//! separate phases. All others share theirs, one for each CPU: if thousands of threads take turns,
-//! data of a single thread is not in any cache when it resumes, and fetching it would take longer
-//! than all other recording. What two threads of one CPU add is added whole, since each addition is
-//! one instruction; if a thread moves to another CPU in the middle of adding, one number may miss
-//! one.
+//! Distributions of times. Each of the first [`PRIVATE`] threads has separate details for each key,
+//! and separate phases. All other threads share theirs, one for each CPU: if thousands of threads
+//! take turns, data of a single thread is not in any cache when it resumes, and fetching it would
+//! take longer than all other recording. Two threads on one CPU do not lose each other's additions,
+//! since each addition is one instruction; if a thread migrates in the middle of an addition, a
+//! counter may miss one.
 
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,26 +17,26 @@ use crate::map::{self, Map, Slot, add};
 use crate::thread::Thread;
 use crate::{code, own, room};
 
-/// Details that threads share for one key at most, a power of two.
+/// Maximum number of shared details per key, a power of two.
 const SHARDS: usize = 64;
-/// Places that are looked at for shared details.
+/// Number of table entries that are probed for shared details.
 const PROBES: usize = 16;
 
-/// Details of a key that are shared; 0: not counted yet.
+/// Number of shared details per key; 0 until it is computed.
 static SHARD_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Thread {
-    /// Returns whether it shares details and phases with other threads.
+    /// Returns whether this thread shares details and phases with other threads.
     fn shares(self) -> bool {
         self.own(O_SLOT) >= PRIVATE as u64
     }
 
-    /// The distributions of a key, made when first asked for.
+    /// Returns the distributions of a key, and allocates them the first time.
     pub(crate) fn detail(self, key: Option<Key>) -> Option<Detail> {
         self.find_detail(key, false)
     }
 
-    /// Returns the same with the callers, before a wait.
+    /// Returns the same, with the callers recorded, before a wait.
     pub(crate) fn detail_of_wait(self, key: Option<Key>) -> Option<Detail> {
         let detail = self.find_detail(key, true)?;
         detail.learn_callers();
@@ -83,7 +83,7 @@ impl Thread {
         Detail::at(file, index)
     }
 
-    /// Books a wait that ended at `now` to the phases of the run.
+    /// Adds a wait that ended at `now` to the phases of the run.
     pub(crate) fn phase(self, wait: u64, now: u64, for_lock: bool) {
         let Some(file) = map::file() else { return };
         let since = now.saturating_sub(file[H_TICKS_BEGIN].load(Relaxed));
@@ -99,12 +99,11 @@ impl Thread {
     }
 }
 
-/// Books a wait that ended so long after the begin to phases that lie at `from`, of which there
-/// are `count`.
+/// Adds a wait that ended `since` ticks after the begin of the run to the `count` phases at `from`.
 fn book(slot: &Slot, (wait, since): (u64, u64), (from, count, shift): (usize, usize, usize)) {
     while since >> slot[shift].load(Relaxed) >= count as u64 {
         if slot[S_FOLDS].swap(1, Acquire) == 1 {
-            // Another thread, which this one must not wait for.
+            // Another thread is folding, and this one must not wait for it.
             return;
         }
         if since >> slot[shift].load(Relaxed) >= count as u64 {
@@ -115,7 +114,7 @@ fn book(slot: &Slot, (wait, since): (u64, u64), (from, count, shift): (usize, us
     add(&slot[from + (since >> slot[shift].load(Relaxed)) as usize], wait);
 }
 
-/// Makes one of each two phases.
+/// Merges each two adjacent phases.
 #[cold]
 fn fold(slot: &Slot, (from, count, shift): (usize, usize, usize)) {
     for phase in 0..count {
@@ -126,7 +125,7 @@ fn fold(slot: &Slot, (from, count, shift): (usize, usize, usize)) {
     add(&slot[shift], 1);
 }
 
-/// The details that threads share for a key, the callers known or not; 0 if there are none.
+/// Returns the shared details of a key, with or without callers; 0 if there are none.
 #[cold]
 fn find_shared(file: &'static Map, (lock, site): (u64, u64), with_callers: bool) -> u64 {
     let callers = if with_callers && site & CONTEXT == 0 { callers(site) } else { [0; CALLERS] };
@@ -136,7 +135,7 @@ fn find_shared(file: &'static Map, (lock, site): (u64, u64), with_callers: bool)
     let hash = mixed >> Told::DETAIL_BITS | 1;
     let probes = (0..PROBES).map(|at| &KNOWN[(hash as usize + at) % SHARED]);
     for known in probes {
-        // Acquire: pairs with the release of whoever has made them.
+        // Acquire: pairs with the release of the thread that made the details.
         let mut found = known.load(Acquire);
         if found == 0 {
             let made = make(file, (lock, site), shards());
@@ -147,7 +146,7 @@ fn find_shared(file: &'static Map, (lock, site): (u64, u64), with_callers: bool)
             let own = hash << Told::DETAIL_BITS | made;
             found = match known.compare_exchange(0, own, Release, Acquire) {
                 Ok(_) => own,
-                // Another thread was first; what was made here stays empty.
+                // Another thread was first; the details made here stay empty.
                 Err(other) => other,
             };
         }
@@ -168,8 +167,8 @@ fn shards() -> usize {
     count
 }
 
-/// Details for a new key, so many that threads share or one that they do not: the first of them; 0
-/// if none are left.
+/// Allocates `shards` shared details for a new key, or one that is not shared. Returns the index of
+/// the first, 0 if none are left.
 #[cold]
 fn make(file: &'static Map, (lock, site): (u64, u64), shards: usize) -> u64 {
     let count = shards.max(1);
@@ -194,7 +193,7 @@ fn make(file: &'static Map, (lock, site): (u64, u64), shards: usize) -> u64 {
     index
 }
 
-/// A free trace.
+/// Allocates a trace, and returns its first word.
 #[cold]
 pub(crate) fn trace(file: &Map) -> Option<usize> {
     if file[H_TRACES].load(Relaxed) >= TRACE_COUNT as u64 {

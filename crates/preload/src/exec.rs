@@ -3,8 +3,8 @@
 //! [`carry`](crate::carry).
 //!
 //! system(3) and popen(3) start the shell inside libc, with the environment of the process. If that
-//! lacks the variables, the shell is noted as not recorded: to change the environment of a process
-//! for a moment would not be safe with threads.
+//! lacks the variables, the shell is noted as not recorded: changing the environment of a process
+//! temporarily would not be safe with threads.
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int};
@@ -16,21 +16,22 @@ use crate::image::{self, AT_FDCWD};
 use crate::layout::BY_LIBC;
 use crate::{carry, missing, real};
 
-/// The path that libc searches without `PATH`.
+/// The search path of libc if `PATH` is not set.
 const USUAL_PATH: &[u8] = b"/bin:/usr/bin";
-/// Longest path of a file that is found by `PATH`; the recorder is not carried to others.
+/// Maximum length of a path that is found by `PATH`; the variables are not carried to others.
 const LONGEST: usize = 512;
 
-/// The environment of this process now.
+/// Returns the current environment of this process.
 fn own() -> Environment {
     unsafe extern "C" {
         static environ: Environment;
     }
-    // SAFETY: libc's variable; libc's own functions have the same race with a change of it.
+    // SAFETY: libc's variable. libc's own functions have the same race with a change of it.
     unsafe { environ }
 }
 
-/// Whether the file that libc finds for a name can load the object, as [`image::look`] returns it.
+/// Returns whether the file that libc finds for a name can load the object, as [`image::look`]
+/// does.
 fn search(file: usize) -> Option<Result<(), u64>> {
     const EXECUTE: usize = 1;
     // SAFETY: a C string, by the contract of the function.
@@ -76,7 +77,7 @@ fn opened(descriptor: usize, arguments: usize, environment: usize) -> c_int {
     })
 }
 
-/// Functions with the name and the arguments of libc's.
+/// Defines functions with the names and the arguments of libc's.
 macro_rules! starts {
     ($($name:ident ($($argument:ident),*) $body:expr;)*) => {$(
         /// libc's function of this name.
@@ -115,7 +116,7 @@ starts! {
     popen(command, how) inside(&real::POPEN, command, how);
 }
 
-/// A shell that libc starts itself.
+/// Called before libc starts a shell itself.
 fn inside(function: &real::Real, command: usize, how: usize) -> usize {
     if command != 0 && carry::is_lost(own()) {
         missing::note(BY_LIBC, c"/bin/sh".as_ptr() as usize);
@@ -138,15 +139,15 @@ extern "C" fn list_with(path: usize, arguments: usize) -> c_int {
         // SAFETY: not beyond its end.
         place = unsafe { place.add(1) };
     }
-    // SAFETY: the environment is the parameter behind it.
+    // SAFETY: the environment is the parameter after the list.
     let place = unsafe { place.add(1) };
     // SAFETY: as above.
     at(path, arguments, unsafe { *place })
 }
 
-/// Functions that take the words of the program as parameters. Those in registers are put before
-/// those on the stack, above the return address: then all of them are the list that the
-/// other functions take.
+/// Functions that take the arguments of the program as parameters. The parameters in registers are
+/// stored before those on the stack, above the return address, so that all of them form the list
+/// that the other functions take.
 macro_rules! lists {
     ($($name:ident $to:ident;)*) => {$(
         /// libc's function of this name.
@@ -161,7 +162,7 @@ macro_rules! lists {
                 "pop r11",
                 "push r9", "push r8", "push rcx", "push rdx", "push rsi",
                 "mov rsi, rsp",
-                // On a boundary of 16 bytes again.
+                // Restores the alignment to 16 bytes.
                 "push r11",
                 "call {to}",
                 "pop r11",
@@ -169,7 +170,7 @@ macro_rules! lists {
                 "jmp r11",
                 to = sym $to,
             );
-            // A frame, and below the parameters on the stack those in registers.
+            // Creates a frame, with the register parameters below those on the stack.
             #[cfg(target_arch = "aarch64")]
             naked_asm!(
                 "stp x29, x30, [sp, #-80]!",
