@@ -1,8 +1,9 @@
-//! `fair`: the lock of user space of `convoy-sync` in the memory of libc's mutex.
+//! `fair`: the user-space lock of `convoy-sync` in the memory of libc's mutex.
 //!
-//! [`Quota`] with one unit is one word, the first of the mutex. Its queue lies in a table, found by
-//! the address of the mutex, from the first wait on. glibc's condition variables would release and
-//! take the mutex by glibc's values, so it is used with those of [`conditions`](crate::conditions).
+//! [`Quota`] with one unit is one word, the first of the mutex. Its queue is in a table, where it
+//! is found by the address of the mutex from the first wait on. glibc's condition variables would
+//! release and acquire the mutex by glibc's values, so the lock is used with those of
+//! [`conditions`](crate::conditions).
 //!
 //! A deadline on the realtime clock is converted to a duration when the wait starts: setting the
 //! clock during the wait does not move it.
@@ -35,12 +36,12 @@ const NS_PER_S: i64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug)]
 struct Threads;
 
-/// A word that holds [`FREE`] less than it stands for.
+/// A word that stores its value minus [`FREE`].
 #[derive(Debug)]
 #[repr(transparent)]
 struct Word(AtomicU32);
 
-/// The word of a lock with one unit that is free, and zero in a mutex of libc.
+/// Value of a free lock with one unit, which libc's mutex stores as zero.
 const FREE: u32 = 8;
 
 impl Atomic<u32> for Word {
@@ -60,7 +61,7 @@ impl Atomic<u32> for Word {
 
     fn modify(&self, order: Ordering, change: impl Fn(u32) -> u32) -> u32 {
         let change = |held: u32| Some(change(held.wrapping_add(FREE)).wrapping_sub(FREE));
-        // Relaxed: what a failed attempt has seen is not used. The change is never refused.
+        // Relaxed: the value that a failed attempt loads is not used. The change is never refused.
         let (Ok(held) | Err(held)) = self.0.fetch_update(order, Relaxed, change);
         held.wrapping_add(FREE)
     }
@@ -85,10 +86,10 @@ impl Atomic<u32> for Word {
 }
 
 thread_local! {
-    // They have no destructors, and lie in the memory that a thread begins with.
-    /// Whether the thread is in a section of a queue, which a handler may interrupt.
+    // They have no destructors, and are part of the thread's initial memory.
+    /// Whether the thread is in a critical section of a queue, which a handler may interrupt.
     static IN_QUEUE: Cell<bool> = const { Cell::new(false) };
-    /// A handler that interrupted such a section gave a mutex back for which others may wait.
+    /// A handler that interrupted such a critical section released a mutex that may have waiters.
     static POSTPONED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -120,7 +121,7 @@ impl Platform for Threads {
 
     fn spin_until(word: &Word, done: impl Fn(u32) -> bool) -> u32 {
         loop {
-            // Acquire: pairs with the release of whoever made `done` true.
+            // Acquire: pairs with the release of the thread that made `done` true.
             let value = word.load(Acquire);
             if done(value) {
                 return value;
@@ -130,10 +131,10 @@ impl Platform for Threads {
     }
 
     fn spin_for(word: &Word, until: u64, done: impl Fn(u32) -> bool) -> u32 {
-        /// Looks between two looks at the clock, which costs as much as ten of them.
+        /// Loads of the word between two readings of the clock, which costs as much as ten of them.
         const LOOKS_PER_CLOCK: u32 = 32;
         if !own::may_spin() {
-            // Relaxed: the caller orders.
+            // Relaxed: the caller provides the ordering.
             return word.load(Relaxed);
         }
         spin_by_clock::<Self>(LOOKS_PER_CLOCK, word, until, done)
@@ -157,11 +158,11 @@ impl Platform for Threads {
         own::is_real_time()
     }
 
-    /// A handler may run in the section: it sees the mark, and keeps away from queues. To block
-    /// signals would take two system calls for each section.
+    /// A handler may run in the critical section: it sees the mark, and does not access queues.
+    /// Blocking signals would take two system calls for each critical section.
     fn keep_signals() -> u64 {
         IN_QUEUE.set(true);
-        // The mark is set before anything in the section is done.
+        // The mark is set before anything in the critical section is done.
         compiler_fence(Ordering::SeqCst);
         0
     }
@@ -184,7 +185,7 @@ impl Platform for Threads {
     }
 
     fn wait(word: &Word, expected: u32, _: Sleep, deadline: Option<u64>) -> Wake {
-        // The kernel refuses a time below zero, and the wait would be none.
+        // The kernel refuses a negative time, and there would be no wait.
         let time = deadline.map(|ns| ns.min(i64::MAX as u64) as i64);
         let time = time.map(|ns| [ns / NS_PER_S, ns % NS_PER_S]);
         let end = time
@@ -223,51 +224,51 @@ impl Platform for Threads {
 /// the thread that it interrupts: it polls instead.
 type Inner = NoSignals<Threads, AdaptiveLock<Threads, own::Short>>;
 
-/// The queue of a mutex, by its address: a mutex has no room for it that libc would not use.
+/// The queue of a mutex, found by its address: libc uses all of the room in a mutex.
 #[derive(Debug)]
 struct ByAddress;
 
 type Queue = Within<Threads, Inner>;
 
-/// A line of its own.
+/// Fills a cache line.
 #[repr(C, align(64))]
 struct Entry {
-    /// Its address plus one word, where the lock has its room; 0: nobody's. It never changes again:
-    /// a mutex that is made where another one was has its queue.
+    /// Address of the mutex plus one word, the place of its [`ByAddress`]; 0 if the entry is free.
+    /// Never changes once set: a new mutex at the address of an old one uses the same queue.
     owner: AtomicUsize,
     queue: Queue,
 }
 
 /// Entries of the first row; each row has twice as many as the one before.
 const FIRST_ROW: usize = 256;
-/// Places of a row that are looked at before the next one.
+/// Entries of a row that are probed before the next row.
 const PROBES: usize = 16;
 
-/// More than memory has room for.
+/// The rows together are larger than any memory.
 static ROWS: [AtomicPtr<Entry>; 28] = [const { AtomicPtr::new(null_mut()) }; 28];
 
 const READ_WRITE: usize = 3;
 const PRIVATE_ANONYMOUS: usize = 0x22;
 
-/// The entries of a row, made at its first use.
+/// Returns the entries of a row, which is allocated at its first use.
 fn entries(row: usize) -> *mut Entry {
-    // Acquire pairs with the release below: whoever finds a row finds it filled.
+    // Acquire: pairs with the release below, so a thread that finds a row finds it filled.
     let found = ROWS[row].load(Acquire);
     if !found.is_null() {
         return found;
     }
     let count = FIRST_ROW << row;
     let bytes = count * size_of::<Entry>();
-    // SAFETY: the kernel chooses the place, so nothing that exists is touched.
+    // SAFETY: the kernel chooses the address, so no existing mapping is touched.
     let made =
         unsafe { arch::call(MMAP, [0, bytes, READ_WRITE, PRIVATE_ANONYMOUS, usize::MAX, 0]) };
     if made < 0 {
-        // Nowhere to wait, and nothing may be printed here.
+        // There is no queue to wait in, and nothing may be printed here.
         std::process::abort();
     }
     let made = made as *mut Entry;
     for at in 0..count {
-        // SAFETY: within the new mapping, which nobody else knows.
+        // SAFETY: within the new mapping, which no other thread knows.
         let place = unsafe { made.add(at) };
         let entry = Entry { owner: AtomicUsize::new(0), queue: Queue::new() };
         // SAFETY: as above, and aligned, as the mapping is to a page.
@@ -276,7 +277,7 @@ fn entries(row: usize) -> *mut Entry {
     match ROWS[row].compare_exchange(null_mut(), made, AcqRel, Acquire) {
         Ok(_) => made,
         Err(other) => {
-            // SAFETY: nobody has seen this mapping.
+            // SAFETY: no other thread has seen this mapping.
             unsafe { arch::call(MUNMAP, [made as usize, bytes, 0, 0, 0, 0]) };
             other
         }
@@ -299,13 +300,14 @@ impl Room<Threads> for ByAddress {
             for probe in 0..PROBES {
                 // SAFETY: within the row.
                 let place = unsafe { entries.add((hash as usize + probe) & (count - 1)) };
-                // SAFETY: rows stay, and what they hold is only shared.
+                // SAFETY: rows stay, and their entries are only shared.
                 let entry = unsafe { &*place };
-                // Everybody looks in the same order, and an entry keeps its owner, so a mutex has
+                // All threads probe in the same order, and an entry keeps its owner, so a mutex has
                 // one entry. Relaxed: an entry was filled before its row was seen.
                 let mut found = entry.owner.load(Relaxed);
                 if found == 0 {
-                    // Only then, because an exchange takes the line of the queue from its user.
+                    // Only if it was free, because an exchange takes the cache line from the user
+                    // of the queue.
                     let taken = entry.owner.compare_exchange(0, owner, Relaxed, Relaxed);
                     found = taken.err().unwrap_or(owner);
                 }
@@ -318,17 +320,17 @@ impl Room<Threads> for ByAddress {
     }
 }
 
-/// A handler gave mutexes back while its thread was in a section of a queue: waiters of every mutex
-/// are looked at, since it could not say which.
+/// Wakes waiters after a handler released mutexes while its thread was in a critical section of a
+/// queue. All mutexes are checked, since the handler could not say which it released.
 #[cold]
 fn wake_postponed() {
     for (row, entries) in ROWS.iter().enumerate() {
-        // Acquire pairs with the release in `entries`.
+        // Acquire: pairs with the release in `entries`.
         let entries = entries.load(Acquire);
         for at in 0..if entries.is_null() { 0 } else { FIRST_ROW << row } {
             // SAFETY: within the row.
             let entry = unsafe { entries.add(at) };
-            // SAFETY: rows stay, and what they hold is only shared.
+            // SAFETY: rows stay, and their entries are only shared.
             let owner = unsafe { &(*entry).owner }.load(Relaxed);
             if owner != 0 {
                 of(owner - size_of::<Word>()).pass_on();
@@ -337,7 +339,8 @@ fn wake_postponed() {
     }
 }
 
-/// The child of a fork has one thread: nobody waits in it, whoever waited in its parent.
+/// Clears all queues in the child of a fork: its only thread waits for nothing, and the waiters of
+/// the parent do not exist in it.
 extern "C" fn forked() {
     for (row, entries) in ROWS.iter().enumerate() {
         // Relaxed: there is one thread.
@@ -357,7 +360,7 @@ type Mutex = Quota<Threads, ByAddress>;
 
 fn of(mutex: usize) -> &'static Mutex {
     const { assert!(size_of::<Mutex>() == 4) };
-    // SAFETY: the lock is the first word of the program's mutex, and zero is a free one.
+    // SAFETY: the lock is the first word of the program's mutex, and zero means free.
     unsafe { &*(mutex as *const Mutex) }
 }
 
@@ -377,7 +380,8 @@ pub(crate) extern "C" fn trylock(mutex: usize) -> c_int {
     }
 }
 
-/// What a recorder tries first: a thread that may not go past the queue must come to [`lock`].
+/// The attempt that a recorder makes first. A thread that must not bypass the queue has to call
+/// [`lock`].
 pub(crate) extern "C" fn attempt(mutex: usize) -> c_int {
     match own::is_ours(mutex) {
         true if of(mutex).down_at_once() => 0,
@@ -391,7 +395,7 @@ fn lock_until(mutex: usize, clock_id: c_int, time: usize) -> c_int {
     if lock.down_at_once() {
         return 0;
     }
-    // SAFETY: the program gives a time, and it is looked at only if the mutex is not free.
+    // SAFETY: the program passes a time, which is read only if the mutex is not free.
     let [seconds, ns] = unsafe { *(time as *const [i64; 2]) };
     if !(0..NS_PER_S).contains(&ns) {
         return EINVAL;
@@ -425,13 +429,13 @@ pub(crate) extern "C" fn unlock(mutex: usize) -> c_int {
     0
 }
 
-/// What these mutexes need beside them, whichever they are.
+/// Prepares everything else that these mutexes need, whether all or some mutexes use them.
 pub(crate) fn prepare() {
     real::in_children(forked);
     conditions::install();
 }
 
-/// Puts the lock in place of libc's mutexes.
+/// Replaces libc's mutexes.
 pub(crate) fn install() {
     prepare();
     let timed = [two(timedlock), three(clocklock)];

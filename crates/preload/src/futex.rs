@@ -1,6 +1,6 @@
-//! Calls of futex(2) that go through libc's `syscall`: how Rust's standard library, `parking_lot`
-//! and folly wait, whose locks have no function of libc. What waits for what is told by the call
-//! stack; the owner of such a lock is known once it wakes the thread that waits.
+//! Calls of futex(2) through libc's `syscall`: Rust's standard library, `parking_lot` and folly
+//! wait this way, for locks without functions in libc. The call stack identifies the waiting code;
+//! the owner of such a lock is known once it wakes the waiting thread.
 
 use crate::arch::ticks;
 use crate::hooks::{settle, waited};
@@ -15,11 +15,11 @@ use crate::{map, native, stack, wakes};
 /// Operations of futex(2), without their flags: those that wait, and those that wake.
 const WAITS: [usize; 4] = [0, 6, 9, 13];
 const WAKES: [usize; 6] = [1, 3, 4, 5, 7, 10];
-/// A private word, and the clock that people set.
+/// The flags of a private word and of the realtime clock.
 const FLAGS: usize = 128 | 256;
-/// The value with which a lock of three values has waiters.
+/// Value of a three-state lock word that has waiters.
 const CONTENDED: usize = 2;
-/// Values with which a thread waits on a word of its own: `parking_lot`'s, and that of
+/// Values with which a thread waits on a word that only it waits on: of `parking_lot`, and of
 /// `std::thread::park`.
 const PARKED: [u32; 2] = [1, u32::MAX];
 const EAGAIN: i32 = 11;
@@ -27,8 +27,8 @@ const EAGAIN: i32 = 11;
 /// The parameters of `syscall`.
 type Arguments = [usize; 7];
 
-/// What `syscall` does when it is given the number of futex(2). In place of the number is the
-/// address that the call returns to; the rest is where the program has put it.
+/// Called instead of `syscall` for futex(2). The first argument is the return address of the call,
+/// which replaces the number of futex(2); the others are where the program has put them.
 pub(crate) extern "C" fn called(
     site: usize,
     word: usize,
@@ -49,13 +49,13 @@ pub(crate) extern "C" fn called(
     }
 }
 
-/// Waits. A call that finds another value than the one to wait with has not waited.
+/// Waits. A call that finds another value than the expected one has not waited.
 #[inline(never)]
 fn wait(arguments: &Arguments, site: usize) -> isize {
     let Some(thread) = Thread::current() else { return real::syscall(arguments) };
     let word = arguments[1];
     settle(thread);
-    // Whatever it was woken for before, it has not got or has released.
+    // The thread has released the lock for which it was woken before, or has not acquired it.
     let _hold = thread.take(word);
     thread.forget();
     let place = stack::context(site, core::ptr::from_ref(&site)).unwrap_or(site);
@@ -97,7 +97,7 @@ fn wait(arguments: &Arguments, site: usize) -> isize {
     result
 }
 
-/// Wakes. Of a lock, its owner does so when it releases it.
+/// Wakes. The owner of a lock calls this when it releases the lock.
 #[inline(never)]
 fn wake(arguments: &Arguments, site: usize) -> isize {
     let word = arguments[1];
@@ -107,13 +107,14 @@ fn wake(arguments: &Arguments, site: usize) -> isize {
     let now = ticks();
     let hold = thread.take(word);
     let kept = hold.as_ref().is_some_and(|hold| thread.kept(hold));
-    // Where it has waited for the lock says more than where it releases it.
+    // The place where the thread waited for the lock says more than the place of the release.
     let place = match &hold {
         Some(_) if thread.own(O_WAITED_ON) == word as u64 => thread.own(O_WAITED_AT) as usize,
         _ => stack::context(site, core::ptr::from_ref(&site)).unwrap_or(site),
     };
     wakes::wakes(thread, word, place, now);
-    // An owner that was faster than the threads that it woke has waited for the lock some time.
+    // An owner that reacquired the lock before the woken threads did has waited for it at some
+    // time.
     let has_waited = thread.own(O_WAITED_ON) == word as u64;
     let had_it = all.gives(thread.id()) || hold.is_some() || has_waited;
     map::file().inspect(|file| thread.passes_on(file, all));

@@ -1,8 +1,8 @@
-//! What a process says before it gives up rights: from then on the recorder asks the kernel for
-//! nothing, because a call that is forbidden may end the process.
+//! Calls with which a process gives up rights. After such a call the recorder makes no system
+//! calls, because a forbidden one may end the process.
 //!
-//! prctl(2) and syscall(2) pass through here; a few comparisons tell whether a call is of the kind,
-//! or of the one that waits and wakes ([`futex`](crate::futex)).
+//! prctl(2) and syscall(2) pass through here. A few comparisons distinguish calls that give up
+//! rights, and those that wait and wake ([`futex`](crate::futex)), from all others.
 
 use core::arch::naked_asm;
 use core::sync::atomic::AtomicUsize;
@@ -18,7 +18,7 @@ use crate::{arch, process, real, room};
 
 const SET_SECCOMP: usize = 22;
 const SET_TSC: usize = 26;
-/// Modes of the first, and what the third parameter of the other may be.
+/// Modes of [`SET_SECCOMP`], and the argument of [`SET_TSC`] that makes reads of the counter fault.
 const STRICT: usize = 1;
 const FILTER: usize = 2;
 const TSC_FAULTS: usize = 2;
@@ -29,7 +29,7 @@ const OP_FILTER: usize = 1;
 static REAL_PRCTL: AtomicUsize = AtomicUsize::new(0);
 static REAL_SYSCALL: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether this process inherits that its counter cannot be read.
+/// Returns whether this process has inherited a counter that it cannot read.
 pub(crate) fn counter_is_forbidden() -> bool {
     const GET_TSC: usize = 25;
     let mut mode = 0_u32;
@@ -43,7 +43,7 @@ pub(crate) fn find() {
     REAL_SYSCALL.store(real::SYSCALL.address().unwrap_or(0), Relaxed);
 }
 
-/// The rights that a call of prctl(2) gives up.
+/// Handles a call of prctl(2), which may give up rights.
 fn gives_up(option: usize, first: usize, second: usize) {
     match (option, first) {
         (SET_SECCOMP, STRICT) | (SET_TSC, TSC_FAULTS) => strict(),
@@ -52,8 +52,8 @@ fn gives_up(option: usize, first: usize, second: usize) {
     }
 }
 
-/// The counter cannot be read any more by the calling thread, nor by threads and processes that it
-/// starts; in strict mode it may only read, write and end.
+/// Handles the loss of the counter: the calling thread, and threads and processes that it starts,
+/// cannot read it any more. In strict mode the thread may only read, write and exit.
 fn strict() {
     NO_TICKS.store(true, Relaxed);
     if let Some(file) = file() {
@@ -62,7 +62,7 @@ fn strict() {
     process::leave();
 }
 
-/// A filter on the calls of the process, or of this thread and its children.
+/// Handles a filter on the system calls of the process, or of this thread and its children.
 fn filter() {
     if let Some(file) = file().filter(|_| !is_quiet()) {
         room::reserve_ahead(file);
@@ -87,9 +87,9 @@ extern "C" fn before_syscall(number: usize, one: usize, two: usize, three: usize
     real::SYSCALL.address().unwrap_or(0)
 }
 
-/// The parameters stay in place, those on the stack too: then the call goes on as if it had never
-/// come by. Calls with the number `$other` go elsewhere, with the address that they return to in
-/// place of the number.
+/// The parameters stay in place, including those on the stack, so the call continues as if it had
+/// not been intercepted. Calls with the number `$other` are redirected, and their number is
+/// replaced by the address to which they return.
 macro_rules! passing {
     ($name:ident, [$($number:expr),*], $before:ident, $real:ident $(, $other:literal $to:path)?)
     => {

@@ -16,23 +16,24 @@ const EAGAIN: c_int = 11;
 const EOVERFLOW: c_int = 75;
 const SEM_VALUE_MAX: u32 = i32::MAX as u32;
 
-/// Place in a `sem_t`, in words of 32 bits, of what is 128 if processes share it.
+/// Offset in a `sem_t`, in words of 32 bits, of a value that is 128 if processes share it.
 const SEM_SHARED: usize = 2;
-/// Unused.
+/// Unused by libc.
 const SEM_NUMBER: usize = 3;
 
-/// [`FutexHandoff`](convoy_sync::FutexHandoff) in the memory of an object of libc, and for
-/// semaphores what it has in common with them.
+/// [`FutexHandoff`](convoy_sync::FutexHandoff) in the memory of an object of libc; for semaphores,
+/// the part that they have in common with it.
 ///
-/// The child of a fork is another generation, which the highest bits of a state tell. It has none
-/// of the threads that waited, so whoever finds a state of its parent first goes on with what is
-/// left of it.
+/// The child of a fork is a new generation, which the highest bits of a state contain. The waiting
+/// threads of the parent do not exist in the child, so the first thread that finds a state of the
+/// parent continues with the rest of it.
 type Handoff<const SEMAPHORE: bool> = Handover<'static, Native, State<SEMAPHORE>>;
 
 const ONE_GRANT: u64 = 1 << 32;
 
-/// Which fork this process comes from, counted from the program on; modulo 4 in a semaphore: four
-/// forks deep, one that nobody touched since its waiters came is taken for one of this process.
+/// Number of forks from the start of the program to this process; modulo 4 in a semaphore. After
+/// four forks, a semaphore that was not accessed since its waiters came is taken for one of this
+/// process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn forked() {
@@ -40,7 +41,7 @@ extern "C" fn forked() {
     GENERATION.fetch_add(1, Relaxed);
 }
 
-/// Has forks counted, each once: a state has room for few generations.
+/// Registers the counter of forks, only once: a state has room for few generations.
 fn count_forks() {
     static COUNTS: AtomicBool = AtomicBool::new(false);
     // Relaxed: done before the program has threads.
@@ -49,26 +50,27 @@ fn count_forks() {
     }
 }
 
-/// The state of a mutex or of a semaphore, as the lock sees it: without its generation.
+/// The state of a mutex or of a semaphore as the lock sees it: without its generation.
 #[repr(transparent)]
 struct State<const SEMAPHORE: bool>(AtomicU64);
 
 impl<const SEMAPHORE: bool> State<SEMAPHORE> {
-    /// The lowest bit of the generation, which goes up to the highest of the state.
+    /// Lowest bit of the generation, which extends to the highest bit of the state.
     const GENERATION: u32 = if SEMAPHORE { 62 } else { 48 };
 
     fn now() -> u64 {
         u64::from(GENERATION.load(Relaxed)) << Self::GENERATION
     }
 
-    /// The state without its generation, as it holds in this process.
+    /// Returns the state without its generation, as it applies in this process.
     fn read(state: u64) -> u64 {
         let plain = state & ((1 << Self::GENERATION) - 1);
         match state - plain == Self::now() {
             true => plain,
-            // Units that waiters did not come for are free.
+            // Units that were granted but not taken are free.
             false if SEMAPHORE => (plain & u64::from(u32::MAX)) + granted(plain as usize) as u64,
-            // Granted to a waiter: free, since there is none. Else somebody owns it, or nobody.
+            // Granted to a waiter: free, since the waiter does not exist. Otherwise owned or free,
+            // as before.
             false if plain >= ONE_GRANT => 0,
             false => (plain as u32).min(1).into(),
         }
@@ -91,7 +93,7 @@ impl<const SEMAPHORE: bool> Atomic<usize> for State<SEMAPHORE> {
 
     fn modify(&self, order: Ordering, change: impl Fn(usize) -> usize) -> usize {
         let change = |held| Some(change(Self::read(held) as usize) as u64 | Self::now());
-        // Relaxed: what a failed attempt has seen is not used. The change is never refused.
+        // Relaxed: the value that a failed attempt loads is not used. The change is never refused.
         let (Ok(held) | Err(held)) = self.0.fetch_update(order, Relaxed, change);
         Self::read(held) as usize
     }
@@ -104,7 +106,7 @@ impl<const SEMAPHORE: bool> Atomic<usize> for State<SEMAPHORE> {
         success: Ordering,
         failure: Ordering,
     ) -> Result<usize, usize> {
-        // Of this generation as a rule: then nothing has to be read first.
+        // The state is usually of this generation; then it need not be loaded first.
         let (mut held, new) = (current as u64 | Self::now(), new as u64 | Self::now());
         loop {
             match self.0.compare_exchange(held, new, success, failure) {
@@ -116,7 +118,7 @@ impl<const SEMAPHORE: bool> Atomic<usize> for State<SEMAPHORE> {
     }
 }
 
-/// With its number in word `place` of `object`.
+/// Returns the lock of `object`, whose number is in word `place`.
 fn of<const SEMAPHORE: bool>(object: usize, place: usize) -> Handoff<SEMAPHORE> {
     // SAFETY: the first eight bytes of a mutex or a semaphore, aligned to eight.
     let state = unsafe { &*(object as *const State<SEMAPHORE>) };
@@ -189,7 +191,7 @@ pub(crate) extern "C" fn unlock(mutex: usize) -> c_int {
 }
 
 // A semaphore that hands over. Its first word is the value, as in glibc, so that `sem_getvalue`
-// works; the second has waiters in its low and grants in its high half.
+// works; the second contains waiters in its low and grants in its high half.
 
 const ONE_WAITER: usize = 1 << 32;
 const ONE_UNIT: usize = 1 << 47;
@@ -235,13 +237,13 @@ extern "C" fn sem_clockwait(semaphore: usize, clock: usize, time: usize) -> c_in
     }
 }
 
-/// What a function of semaphores gives with this `errno`.
+/// Sets `errno`, and returns the result of a semaphore function that fails.
 fn failed(error: c_int) -> c_int {
     real::set_errno(error);
     -1
 }
 
-/// Takes the unit that a waiter was granted.
+/// Takes the unit that was granted to a waiter.
 fn take_unit(state: usize) -> Option<usize> {
     (granted(state) > 0).then(|| state - ONE_UNIT - ONE_WAITER)
 }
@@ -250,7 +252,7 @@ fn sem_until(semaphore: usize, deadline: Option<Deadline>, libc: impl Fn() -> c_
     if is_shared(semaphore) {
         return libc();
     }
-    // Whether it waits or not, a thread that is to end does so here.
+    // Whether or not it waits, this call is a cancellation point.
     real::TESTCANCEL.call([0; 4]);
     if let Some(error) = deadline.and_then(Deadline::error) {
         return failed(error);
@@ -273,7 +275,7 @@ fn sem_until(semaphore: usize, deadline: Option<Deadline>, libc: impl Fn() -> c_
     }
 }
 
-/// A thread that waits is cancelled: it leaves, and a unit that it was granted is another one's.
+/// Called when a waiting thread is cancelled: it leaves, and posts a unit that it was granted.
 extern "C" fn abandon(semaphore: *mut c_void) {
     let semaphore = semaphore as usize;
     let leave = |state| take_unit(state).or(Some(state - ONE_WAITER));
@@ -305,19 +307,19 @@ extern "C" fn sem_post(semaphore: usize) -> c_int {
 /// Whether all mutexes, and all semaphores, hand over.
 static HAND_OVER: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 
-/// Whether all locks of this kind hand over.
+/// Returns whether all locks of this kind hand over.
 pub(crate) fn hands_over(is_semaphore: bool) -> bool {
     // Relaxed: set before the program has threads.
     HAND_OVER[usize::from(is_semaphore)].load(Relaxed)
 }
 
-/// What mutexes that hand over need beside them, whichever these are.
+/// Prepares everything else that mutexes which hand over need, whether all or some of them do.
 pub(crate) fn prepare() {
     count_forks();
     conditions::install();
 }
 
-/// Puts them in place of libc's mutexes.
+/// Replaces libc's mutexes.
 pub(crate) fn install() {
     prepare();
     HAND_OVER[0].store(true, Relaxed);
@@ -325,7 +327,7 @@ pub(crate) fn install() {
     own::replace_mutexes([one(lock), one(trylock), one(trylock), one(unlock)], timed);
 }
 
-/// Puts them in place of libc's semaphores.
+/// Replaces libc's semaphores.
 pub(crate) fn install_semaphores() {
     count_forks();
     HAND_OVER[1].store(true, Relaxed);

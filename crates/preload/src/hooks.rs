@@ -1,4 +1,4 @@
-//! Recording before and after the functions of libc.
+//! Recording before and after calls of libc's functions.
 
 use core::ffi::c_int;
 
@@ -16,17 +16,17 @@ use crate::thread::{Monitor, Packed, Thread, Turn};
 use crate::waiters::Waiters;
 use crate::{alone, handoff, map};
 
-/// The owner of a robust mutex died; whoever reads this has it.
+/// The owner of a robust mutex died; the caller has acquired it.
 const EOWNERDEAD: c_int = 130;
 
-/// How a kind of lock is taken.
+/// How locks of a kind are acquired.
 #[derive(Clone, Copy)]
 pub(crate) struct How {
     /// Its kind in the record.
     pub(crate) kind: u64,
-    /// Takes it if nobody has it.
+    /// Acquires the lock if it is free.
     pub(crate) attempt: &'static Real,
-    /// What that gives if somebody has.
+    /// Result of the attempt if the lock is not free.
     pub(crate) busy: c_int,
 }
 
@@ -34,8 +34,8 @@ fn is_owned(result: c_int) -> bool {
     result == 0 || result == EOWNERDEAD
 }
 
-/// Takes a lock with `block`, after an attempt that tells whether it must wait. Here is what nearly
-/// every acquisition needs, in few instructions; whatever else is due is done elsewhere.
+/// Acquires a lock with `block`, after an attempt that shows whether it must wait. This is the
+/// short path of nearly every acquisition; everything else that may be due is out of line.
 #[inline(always)]
 pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: usize) -> c_int {
     let Some(thread) = Thread::known().filter(|_| !process::only_contended()) else {
@@ -62,7 +62,7 @@ pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: u
     tried(how, block, lock, (site, key, result))
 }
 
-// What is passed in memory is put there elsewhere, too.
+// Arguments that are passed in memory are stored out of line, too.
 
 #[cold]
 #[inline(never)]
@@ -83,7 +83,7 @@ fn go_on_one(
     go_on(how, thread, block, (lock, site), (key, is_turn))
 }
 
-/// The same for locks that are taken in another way.
+/// Acquires a lock on the long path.
 #[inline(never)]
 pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
     let Some(thread) = Thread::acquiring() else { return block.call(*arguments) };
@@ -96,7 +96,7 @@ pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usi
     go_on(how, thread, block, (lock, site), (key, thread.is_turn()))
 }
 
-/// Takes it after it was counted.
+/// Acquires a lock whose acquisition has been counted.
 #[inline(always)]
 fn go_on(
     how: &How,
@@ -130,7 +130,7 @@ fn go_on(
     result
 }
 
-/// An attempt did not just succeed, or the lock is a semaphore.
+/// Continues after an attempt that did not return 0, or after one on a semaphore.
 #[cold]
 #[inline(never)]
 fn tried(
@@ -149,7 +149,7 @@ fn tried(
     result
 }
 
-/// Takes a lock; only if it must wait, that is recorded.
+/// Acquires a lock, and records the acquisition only if it must wait.
 #[inline]
 fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
     let lock = arguments[0];
@@ -169,14 +169,15 @@ fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site
     wait(how, thread, key, || block.call(*arguments), (lock, site))
 }
 
-/// Takes a lock if nobody has it.
+/// Acquires a lock if it is free.
 #[inline(always)]
 pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     let result = how.attempt.call([lock, 0, 0, 0]);
     let thread = if is_owned(result) { Thread::acquiring() } else { Thread::current() };
     let Some(thread) = thread else { return result };
     if !is_owned(result) {
-        // A loop of attempts is one request, whenever it ends; how often it fails is counted apart.
+        // A loop of attempts is one request, however long it takes; failures are counted
+        // separately.
         if !process::only_contended() {
             thread.count(YIELD, lock, site);
         }
@@ -206,7 +207,7 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     result
 }
 
-/// A lock that was free took so long to acquire: its cache line was elsewhere.
+/// Records how long it took to acquire a free lock, whose cache line was elsewhere.
 #[cold]
 #[inline(never)]
 fn acquired(thread: Thread, key: Option<Key>, took: u64) {
@@ -220,7 +221,7 @@ fn think(thread: Thread, key: Option<Key>) {
     thread.thought(thread.detail(key), ticks());
 }
 
-/// Times the hold of a lock that nobody had, if it is its turn.
+/// Times the critical section of an uncontended acquisition, if it is due.
 #[inline(always)]
 fn begin(how: &How, thread: Thread, key: Option<Key>, lock: usize, sampled: bool, result: c_int) {
     if how.kind == SEMAPHORE && result == 0 {
@@ -233,8 +234,8 @@ fn begin(how: &How, thread: Thread, key: Option<Key>, lock: usize, sampled: bool
     }
 }
 
-/// Notes who has a semaphore, if threads ever wait for it: who gives it up tells whether it is a
-/// lock or a signal.
+/// Notes the owner of a semaphore that threads have waited for: posts by its owner show that it is
+/// a lock, posts by other threads that it is a signal.
 #[inline(never)]
 fn took(thread: Thread, lock: usize) {
     if let Some(all) = Waiters::known(lock) {
@@ -246,7 +247,7 @@ fn took(thread: Thread, lock: usize) {
 #[inline(never)]
 fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
     if let Some(detail) = thread.detail(Some(key)) {
-        // Others that wait for the lock name the callers of its owner.
+        // Waiters of the lock record the callers of its owner.
         if Waiters::known(lock).is_some() {
             thread.learn_callers(detail);
         }
@@ -254,7 +255,7 @@ fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
     }
 }
 
-/// Somebody has the lock.
+/// Waits for a lock that has an owner.
 #[inline(always)]
 fn wait(
     how: &How,
@@ -300,8 +301,8 @@ fn wait(
     thread.put(O_WAITED_FROM, asked);
     thread.put(O_WAITED_TO, got);
     thread.put(O_WAITED_HANDOFF, passed);
-    // Where locks hand over, all others wait for what this thread has now: unless it is to be told
-    // in order, or the thread might keep it, the wait is recorded when it has given it up.
+    // With handoff locks, all other waiters now wait for this thread, so the wait is recorded after
+    // the release, unless the thread has a trace, whose steps are in order, or might keep the lock.
     let is_semaphore = how.kind == SEMAPHORE;
     let gives_up = handoff::hands_over(is_semaphore)
         && (!is_semaphore || waiters.is_some_and(Waiters::is_owned));
@@ -309,12 +310,12 @@ fn wait(
         settle(thread);
         thread.step_at(STEP_LOCK, Some(key), asked, got);
     }
-    // Read again: what was done since is no part of the section.
+    // Reads the clock again: the time of recording is not part of the critical section.
     thread.hold(lock, packed, 1);
     result
 }
 
-/// Records the wait that was left for later.
+/// Records the wait that was deferred.
 #[inline]
 pub(crate) fn settle(thread: Thread) {
     let packed = thread.own(O_WAITED);
@@ -346,12 +347,12 @@ pub(crate) fn waited(thread: Thread, detail: Detail, asked: u64, got: u64, for_l
     thread.phase(got.saturating_sub(asked), got, for_lock);
 }
 
-/// Gives a lock up with `give`. The hold ends before, thinking begins after: a wakeup in between is
-/// neither.
+/// Releases a lock with `give`. The critical section ends before the call and the think time begins
+/// after it: a wakeup in between belongs to neither.
 #[inline(always)]
 pub(crate) fn release(give: &Real, lock: usize) -> c_int {
-    // Of a thread that is not recorded yet the word is 0; the child of a fork may have that of its
-    // parent.
+    // The word is 0 in a thread that is not recorded yet. The child of a fork may have inherited
+    // the word of its parent.
     if Thread::times()
         && let Some(thread) = Thread::current()
     {
@@ -360,7 +361,7 @@ pub(crate) fn release(give: &Real, lock: usize) -> c_int {
     give.call([lock, 0, 0, 0])
 }
 
-/// Gives up a reader/writer lock, whose readers nothing else names.
+/// Releases a reader/writer lock. Only the slot of the thread names it as a reader.
 #[inline(always)]
 pub(crate) fn leave(give: &Real, lock: usize) -> c_int {
     if let Some(thread) = Thread::known() {
@@ -369,12 +370,12 @@ pub(crate) fn leave(give: &Real, lock: usize) -> c_int {
     release(give, lock)
 }
 
-/// Posts a semaphore: its owner gives it up, or somebody signals with it.
+/// Posts a semaphore: its owner releases it, or another thread signals with it.
 pub(crate) fn post(give: &Real, lock: usize) -> c_int {
     let Some(thread) = Thread::current() else { return give.call([lock, 0, 0, 0]) };
     thread.leaves(SEMAPHORE, lock);
     let Some(all) = Waiters::known(lock) else { return release(give, lock) };
-    // In a handler of a signal that interrupted its wait, the thread has nothing.
+    // In a signal handler that interrupted its wait, the thread has not acquired it.
     let waits = thread.get(S_WAITS) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
     let is_waiting = waits == lock as u64;
     let had_it = !is_waiting && (all.gives(thread.id()) || thread.is_timed(lock));
@@ -398,7 +399,7 @@ fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
     if is_traced {
         thread.step(STEP_UNLOCK, lock as u64, now, ticks());
     }
-    // Nobody waits for this thread any more.
+    // The lock is released: no thread waits for this one any more.
     if let Some(hold) = &hold {
         thread.goes_on(hold);
         thread.held(hold, kept, now);
@@ -407,14 +408,14 @@ fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
         }
     }
     settle(thread);
-    // The way to the next request is not timed if requests are not.
+    // The think time is not recorded if uncontended requests are not.
     if let Some(hold) = hold.as_ref().filter(|_| !process::only_contended()) {
         thread.released(hold);
     }
     result
 }
 
-/// Waits on a condition variable: the mutex is given up and taken again inside.
+/// Waits on a condition variable, which releases the mutex and reacquires it.
 pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_int {
     let Some(thread) = Thread::current() else { return block.call(arguments) };
     let [condition, mutex, ..] = arguments;
@@ -436,7 +437,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let key = thread.count(MUTEX, mutex, site);
     thread.takes(MUTEX, mutex, key);
     let before = thread.end_monitor(condition);
-    // C++ has conditions for any lock, which take a mutex of their own each time.
+    // C++ condition variables for any lock acquire an internal mutex each time.
     let is_futile = before.is_some_and(|one| !one.again) || thread.did_little(place, asked);
     detail.filter(|_| is_futile).inspect(|detail| detail.add(D_FUTILE));
     waiters.inspect(|all| {
@@ -470,9 +471,9 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     result
 }
 
-/// Wakes one or all that wait on a condition variable. If that is done by the thread whose wait
-/// ended last, and it has taken the mutex again since, the condition is part of a lock: what it
-/// waited for it gives up now.
+/// Wakes one or all waiters of a condition variable. If the thread whose wait ended last signals,
+/// and has reacquired the mutex since, the condition is part of a lock, which the thread releases
+/// now.
 pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c_int {
     let thread = Thread::current();
     let key = thread.and_then(|thread| thread.count(SIGNAL, condition, site));

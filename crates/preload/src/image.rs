@@ -1,7 +1,7 @@
-//! Reads from the file of a program, before it starts, whether it can take the object in. Compare
+//! Determines from the file of a program, before it starts, whether it can load the object. Compare
 //! `crates/record/src/refusal.rs`, which does the same for the first program.
 //!
-//! This runs in children of vfork(2) and in signal handlers: no memory but the stack.
+//! This code runs in children of vfork(2) and in signal handlers: it uses no memory but the stack.
 
 use crate::arch::number::{FGETXATTR, GETEGID, GETEUID, NEWFSTAT as FSTAT, PREAD};
 use crate::arch::{ELF_MACHINE, STAT_WORDS};
@@ -9,18 +9,18 @@ use crate::calls::{OPENAT, call, close};
 use crate::layout::{FOREIGN, MUSL, NO_FILE, RIGHTS, SANITIZED, STATIC};
 
 pub(crate) const AT_FDCWD: usize = -100_isize as usize;
-/// Not a terminal of the process, not a wait for a pipe, closed by the exec.
+/// Flags: no controlling terminal, no wait for a pipe, close on exec.
 const HOW: usize = 0o2_004_400;
 const EACCES: isize = -13;
 
-/// Most scripts that are interpreters of each other, as in the kernel.
+/// Maximum depth of scripts that are interpreters of each other, as in the kernel.
 const SCRIPTS: usize = 5;
-/// Longest first line of a script, bytes, as in the kernel.
+/// Maximum length of the first line of a script, bytes, as in the kernel.
 const LINE: usize = 256;
 /// Bytes of one read. The stack of a signal handler may have 8 KiB.
 const PART: usize = 1024;
 
-// Of ELF files of 64 bits.
+// Constants of 64-bit ELF files.
 const SEGMENT: usize = 56;
 const LOAD: u64 = 1;
 const DYNAMIC: u64 = 2;
@@ -28,7 +28,7 @@ const INTERPRETER: u64 = 3;
 const STRINGS: u64 = 5;
 const STRINGS_SIZE: u64 = 10;
 
-/// Names in a program that is built with a sanitizer, which refuses to be loaded second.
+/// Names in a program that is built with a sanitizer, which must be loaded first.
 const SANITIZERS: [&[u8]; 10] = [
     b"\0libasan.so",
     b"\0__asan_init\0",
@@ -41,11 +41,11 @@ const SANITIZERS: [&[u8]; 10] = [
     b"\0liblsan.so",
     b"\0__lsan_init\0",
 ];
-/// The longest of them.
+/// No name is longer.
 const NAME: usize = 16;
 
-/// Whether a program can take the object in, and why not. `None` if the file does not exist, or if
-/// system calls are forbidden.
+/// Returns whether a program can load the object, and the reason if it cannot. `None` if the file
+/// does not exist, or if system calls are forbidden.
 pub(crate) fn look(directory: usize, path: usize) -> Option<Result<(), u64>> {
     let mut line = [0; LINE];
     let (mut directory, mut path) = (directory, path);
@@ -53,7 +53,7 @@ pub(crate) fn look(directory: usize, path: usize) -> Option<Result<(), u64>> {
         let descriptor = call(OPENAT, [directory, path, HOW, 0, 0, 0]);
         let file = match descriptor {
             0.. => File(descriptor as usize),
-            // There may be a right to execute it without one to read it.
+            // The file may be executable but not readable.
             EACCES => return Some(Err(NO_FILE)),
             _ => return None,
         };
@@ -74,7 +74,7 @@ pub(crate) fn look(directory: usize, path: usize) -> Option<Result<(), u64>> {
     None
 }
 
-/// The same for the program of a descriptor.
+/// Returns the same for the program of a descriptor.
 pub(crate) fn look_again(descriptor: usize) -> Option<Result<(), u64>> {
     let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
     let digits = 1 + descriptor.checked_ilog10().unwrap_or(0) as usize;
@@ -86,14 +86,15 @@ pub(crate) fn look_again(descriptor: usize) -> Option<Result<(), u64>> {
     look(AT_FDCWD, path.as_ptr() as usize)
 }
 
-/// The same for a path from a directory; an empty one denotes the descriptor itself.
+/// Returns the same for a path relative to a directory. An empty path denotes the descriptor
+/// itself.
 pub(crate) fn look_from(directory: usize, path: usize) -> Option<Result<(), u64>> {
     // SAFETY: a C string, by the contract of the function.
     let is_empty = unsafe { *(path as *const u8) } == 0;
     if is_empty { look_again(directory) } else { look(directory, path) }
 }
 
-/// Whether this process can open a file, such as the object, to read it.
+/// Returns whether this process can open a file, such as the object, for reading.
 pub(crate) fn can_open(path: usize) -> bool {
     let descriptor = call(OPENAT, [AT_FDCWD, path, HOW, 0, 0, 0]);
     if descriptor >= 0 {
@@ -102,7 +103,7 @@ pub(crate) fn can_open(path: usize) -> bool {
     descriptor >= 0
 }
 
-/// A descriptor, which is closed in the end.
+/// A descriptor that is closed when dropped.
 struct File(usize);
 
 impl Drop for File {
@@ -111,7 +112,7 @@ impl Drop for File {
     }
 }
 
-/// Kind, offset, address and size in the file of a segment.
+/// Type, offset, address and size in the file of a segment.
 type Segment = [u64; 4];
 
 fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
@@ -131,7 +132,7 @@ impl File {
     }
 
     fn takes(&self) -> Option<Result<(), u64>> {
-        /// Segments of a program are fewer.
+        /// Programs have fewer segments.
         const SEGMENTS: u64 = 64;
         let mut head = [0; 64];
         self.read(0, &mut head)?;
@@ -174,7 +175,7 @@ impl File {
         })
     }
 
-    /// Address and size of the names that the loader needs.
+    /// Returns the address and the size of the loader's string table.
     fn strings(&self, [_, offset, _, size]: &Segment) -> Option<(u64, u64)> {
         const ENTRY: usize = 16;
         let (mut address, mut length, mut bytes) = (None, None, [0; PART]);
@@ -191,23 +192,22 @@ impl File {
         address.zip(length)
     }
 
-    /// Whether a name of a sanitizer is among the names. Of programs with very many names only the
-    /// first are read: this takes time at each start.
+    /// Returns whether the name of a sanitizer is in the string table. Of a very large table only
+    /// the beginning is read: this takes time at each start.
     fn has_sanitizer(&self, offset: u64, size: u64) -> bool {
         const MOST: u64 = 4 << 20;
         let mut bytes = [0; PART];
         let mut parts = (0..size.min(MOST)).step_by(PART - NAME);
         parts.any(|start| {
             let got = self.read(offset.wrapping_add(start), &mut bytes).unwrap_or(0);
-            // All have two underscores or begin with "lib" and end with "san", so the rest need not
-            // be compared.
+            // All names contain "san", so parts without it need not be compared.
             let part = &bytes[..got];
             contains(part, b"san") && SANITIZERS.iter().any(|name| contains(part, name))
         })
     }
 
-    /// Whether the program gets rights that the process which starts it lacks: the loader then
-    /// ignores the objects that its user chooses.
+    /// Returns whether the program gets rights that the process which starts it lacks: the loader
+    /// then ignores the objects that its user chooses.
     fn adds_rights(&self) -> bool {
         const SET_USER: u32 = 0o4000;
         const SET_GROUP: u32 = 0o2010;

@@ -1,4 +1,4 @@
-//! The choice of the locks that replace libc's, by the environment.
+//! Installs the locks that replace libc's, chosen by the environment.
 
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::Ordering::Relaxed;
@@ -9,7 +9,7 @@ use crate::handoff;
 use crate::own::{EBUSY, MOST_LOOKS, c11, cpus, is_ours, spin_lock, word_unlock};
 use crate::real::{self, one, two};
 
-// The functions of C11 do in libc what those of pthread do, without their names.
+// libc's C11 functions do the same as its pthread functions, but do not call them by name.
 
 extern "C" fn mtx_lock(mutex: usize) -> c_int {
     c11(real::MUTEX_LOCK.call([mutex, 0, 0, 0]))
@@ -31,7 +31,7 @@ extern "C" fn mtx_unlock(mutex: usize) -> c_int {
     c11(real::MUTEX_UNLOCK.call([mutex, 0, 0, 0]))
 }
 
-/// A mutex that is taken is not destroyed, as in libc, which knows only its own owners.
+/// A locked mutex is not destroyed, as in libc, which knows only the owners that it has set.
 extern "C" fn destroy(mutex: usize) -> c_int {
     if is_ours(mutex) {
         if real::MUTEX_TRYLOCK.call([mutex, 0, 0, 0]) != 0 {
@@ -42,7 +42,7 @@ extern "C" fn destroy(mutex: usize) -> c_int {
     real::MUTEX_DESTROY.libc([mutex, 0, 0, 0])
 }
 
-/// Puts the locks that the environment asks for in place of libc's.
+/// Replaces libc's locks with those that the environment names.
 pub(crate) fn install(policy: impl Fn(&CStr) -> Option<&'static [u8]>) {
     let (mutex, chosen) = (policy(c"CONVOY_MUTEX="), policy(c"CONVOY_LOCKS="));
     let ours = mutex.is_some() || chosen.is_some();

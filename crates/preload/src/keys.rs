@@ -1,7 +1,7 @@
-//! Keys of a thread: a lock and where it is taken from, and how often that was. Counting uses one
-//! cache line, in which tags distinguish eight keys; other data of a key is stored elsewhere. The
-//! first keys of all threads lie close together; a thread that needs more has a table. Locks beyond
-//! that have one key for each place.
+//! Keys of a thread: a lock, the call site that acquires it, and the number of acquisitions.
+//! Counting uses one cache line, in which tags distinguish eight keys; other data of a key is
+//! stored elsewhere. The first keys of all threads are close together; a thread that needs more has
+//! a table. Locks beyond that share one key for each place.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -14,19 +14,19 @@ use crate::map::{self, add};
 use crate::room;
 use crate::thread::Thread;
 
-/// Keys of a table beyond which only locks that are waited for, and places, get one.
+/// Number of keys in a table from which on only contended locks, and places, get one.
 const KEYS_FREE: u64 = KEY_COUNT as u64 * 3 / 4;
-/// Bits of the address that choose a line of a table.
+/// Bits of the address that select a line of a table.
 const CHOICE: usize = (LINE_COUNT - 1) * LINE;
 
-/// Returns the kind, under which a lock without a key is counted.
+/// Returns the kind under which a lock without a key is counted.
 #[inline(always)]
 fn other(lock: u64) -> u64 {
     lock >> KIND_SHIFT << KIND_SHIFT
 }
 
 impl Thread {
-    /// Counts a call; the key of this lock and site.
+    /// Counts a call, and returns the key of this lock and site.
     #[inline(always)]
     pub(crate) fn count(self, kind: u64, lock: usize, site: usize) -> Option<Key> {
         let lock = lock as u64 | kind << KIND_SHIFT;
@@ -38,19 +38,19 @@ impl Thread {
         }
     }
 
-    /// One more.
+    /// Increments a count.
     #[inline(always)]
     fn counted(self, count: &'static AtomicU32) -> Key {
-        /// Below are those of which every one is timed.
+        /// Below this count, every acquisition is timed.
         const FEWEST: u32 = FIRST as u32 + 1;
         let now = count.load(Relaxed).wrapping_add(1);
         count.store(now, Relaxed);
-        // Those below wrap around, and slow ones are above.
+        // Smaller counts wrap around; counts with the slow bit are above.
         let key = Key { count, is_due: now.wrapping_sub(FEWEST) >= SLOW - FEWEST };
         if key.is_due { self.round(key) } else { key }
     }
 
-    /// The line in which a key is sought first.
+    /// Returns the line in which a key is looked up first.
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     fn line(self, mixed: u64) -> &'static Line {
@@ -66,7 +66,7 @@ impl Thread {
         arch::own_word::<O_LINES>() as usize & TABLE != 0
     }
 
-    /// The same, of a key that is not where it is sought first.
+    /// Counts a call whose key is not in the first line.
     #[inline(never)]
     fn count_elsewhere(
         self,
@@ -79,7 +79,7 @@ impl Thread {
         {
             return Some(self.counted(count));
         }
-        // Only once there is no room for keys of locks.
+        // Set only once there is no room for keys of locks.
         if arch::own_word::<O_OTHER>() == other(lock) | site {
             // SAFETY: a count of a table, which stays where it is.
             let count =
@@ -89,29 +89,29 @@ impl Thread {
         self.count_first(lock, site)
     }
 
-    /// The same, of a key that there is not.
+    /// Counts the first call with a key.
     #[inline(never)]
     fn count_first(self, lock: u64, site: u64) -> Option<Key> {
         let own = if self.has_room() { self.insert(lock, site) } else { None };
         own.or_else(|| self.count_other(other(lock), site))
     }
 
-    /// Where its table is, or will be.
+    /// Returns the address at which the table is, or will be.
     fn table(self) -> usize {
         core::ptr::from_ref(&self.0[S_LINES]) as usize
     }
 
-    /// Whether any lock is given a key.
+    /// Returns whether any lock gets a key.
     fn has_room(self) -> bool {
         !self.has_table() || self.get(S_USED) < KEYS_FREE
     }
 
-    /// Counts a call under what all locks share that are taken there and have no key. It is sought
-    /// in one pair of lines after the other, until one has room.
+    /// Counts a call under the key that all locks without a key share at this place. The pairs of
+    /// lines are searched one after the other, until one has room.
     fn count_other(self, lock: u64, site: u64) -> Option<Key> {
         let mixed = mixed(lock, site);
         let mut line = self.line(mixed);
-        // Without room for a table nothing is beside.
+        // Without room for a table there is no adjacent line.
         let pairs = if self.has_table() { LINE_COUNT / 2 } else { 0 };
         for _ in 0..pairs {
             let found = line.find(tag(mixed)).or_else(|| line.beside().find(tag(mixed)));
@@ -132,7 +132,7 @@ impl Thread {
         None
     }
 
-    /// The line of the next pair of a table.
+    /// Returns the line of the next pair of a table.
     fn after(self, line: &'static Line) -> &'static Line {
         let table = self.table();
         let far = core::ptr::from_ref(line) as usize - table + 2 * LINE;
@@ -140,7 +140,7 @@ impl Thread {
         unsafe { line_at(table + far % (LINE_COUNT * LINE)) }
     }
 
-    /// A key for a lock that is waited for and may have none, or a part of one.
+    /// Returns the key of a contended lock: a separate one if it had none, as far as there is room.
     pub(crate) fn key_of_wait(self, kind: u64, lock: usize, site: usize, key: Key) -> Key {
         if !self.is_other(key) {
             return key;
@@ -152,7 +152,7 @@ impl Thread {
         own
     }
 
-    /// Whether the key is that of all locks without one.
+    /// Returns whether the key is shared by all locks that have none.
     pub(crate) fn is_other(self, key: Key) -> bool {
         self.has_table()
             && self
@@ -170,7 +170,7 @@ impl Thread {
         if self.grow() { self.insert(lock, site) } else { None }
     }
 
-    /// In this line, or the one beside.
+    /// Inserts a key in this line, or in the adjacent one.
     #[cold]
     fn insert_at(self, mut line: &'static Line, (lock, site): (u64, u64)) -> Option<Key> {
         let mut free = line.free();
@@ -189,14 +189,14 @@ impl Thread {
         Some(key)
     }
 
-    /// Moves the first few keys to a table; whether there is room for one.
+    /// Moves the first few keys to a table. Returns whether there is room for one.
     #[cold]
     fn grow(self) -> bool {
         let (Some(file), number) = (map::file(), self.own(O_SLOT) as usize) else {
             return false;
         };
         let words = SLOT_WORDS - S_LINES;
-        // A signal handler that comes in between has no keys but those that there are.
+        // A signal handler that interrupts this can only use existing keys.
         let table = SLOTS + number * SLOT_WORDS + S_LINES;
         if self.get(S_GROWN) != 0 {
             return false;
@@ -212,7 +212,7 @@ impl Thread {
         for (at, words) in old[F_KEYS..].chunks_exact(KEY_WORDS).enumerate() {
             let of = |word: usize| words[word].load(Relaxed);
             let mixed = mixed(of(K_LOCK), of(K_SITE));
-            // SAFETY: a line of the table, which is empty but for up to seven keys.
+            // SAFETY: a line of the table, which is empty except for up to seven keys.
             let to = unsafe { line_at(table + line(mixed) * LINE) };
             let Some(free) = to.free() else { continue };
             let key = line(mixed) * LINE_KEYS + free;
@@ -222,13 +222,13 @@ impl Thread {
             to.counts[free].store(from.counts[at].load(Relaxed), Relaxed);
             to.tags[free].store(tag(mixed), Relaxed);
         }
-        // Release: from now on a reader counts these, which are as they were there.
+        // Release: a reader that sees this reads the counts here, which equal the old ones.
         self.0[S_GROWN].store(GROWN, Release);
         self.put(O_LINES, (table | TABLE) as u64);
         true
     }
 
-    /// The number of a key: the first few have the first ones, whatever becomes of them.
+    /// Returns the number of a key. The lowest numbers are reserved for the first few keys.
     pub(crate) fn number(self, key: Key) -> usize {
         let table = self.table();
         let line = key.address() & !(LINE - 1);
@@ -240,7 +240,7 @@ impl Thread {
         }
     }
 
-    /// The key of a number.
+    /// Returns the key with this number.
     pub(crate) fn key(self, number: usize) -> Option<Key> {
         let line = match number.checked_sub(LINE_KEYS) {
             None => few(map::file()?, self.own(O_SLOT) as usize).as_ptr() as usize,
@@ -254,7 +254,7 @@ impl Thread {
         Some(Key { count: &line.counts[number % LINE_KEYS], is_due: false })
     }
 
-    /// What else is known of a key.
+    /// Returns the other words of a key.
     pub(crate) fn key_words(self, number: usize) -> Option<&'static [AtomicU64]> {
         let all = match number.checked_sub(LINE_KEYS) {
             None => &few(map::file()?, self.own(O_SLOT) as usize)[F_KEYS..],
@@ -264,14 +264,15 @@ impl Thread {
         all.get(at * KEY_WORDS..(at + 1) * KEY_WORDS)
     }
 
-    /// Begins a count anew that has become too large for its bits.
+    /// Restarts a count that has become too large for its bits.
     #[cold]
     #[inline(never)]
     fn round(self, key: Key) -> Key {
         if key.count.load(Relaxed) & !SLOW != 0 {
             return key;
         }
-        // Of one that was not slow the last bit became that of those that are, and the other way.
+        // Undoes the carry, which has set the slow bit of a key that was not slow, or cleared that
+        // bit of a slow one.
         key.count.fetch_xor(SLOW, Relaxed);
         if let Some(words) = self.key_words(self.number(key)) {
             let told = Told(words[K_DETAIL].load(Relaxed));
@@ -280,7 +281,7 @@ impl Thread {
         key
     }
 
-    /// From now on every hold of this key is timed, or not.
+    /// Sets whether every hold of this key is timed from now on.
     pub(crate) fn set_slow(self, number: usize, slow: bool) {
         if let Some(Key { count, .. }) = self.key(number) {
             let now = count.load(Relaxed);
