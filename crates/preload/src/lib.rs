@@ -1,10 +1,10 @@
-//! The object that is loaded before an unmodified program, records what its locks do, and puts
-//! others in their place if asked to.
+//! The object that is loaded before an unmodified program. It records the locks of the program, and
+//! replaces them if asked to.
 //!
 //! It defines the locking functions of libc without a version, which satisfies every version that a
 //! program may ask for, and calls the real ones. Each definition is a few instructions that add the
-//! call site to the arguments. Rules of everything that runs here: no allocation, no printing, no
-//! destructor of a thread, no change of `errno`, no lock. [`layout`] says what is written.
+//! call site to the arguments. Code that runs here must not allocate, print, register a thread
+//! destructor, change `errno`, or acquire a lock. [`layout`] describes the data that is written.
 //!
 //! glibc's own users (stdio, malloc, the loader) bypass the names, and so do programs that call
 //! futex(2) themselves or are linked statically.
@@ -72,7 +72,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use hooks::How;
 
 const EBUSY: c_int = 16;
-/// What C11's `mtx_trylock` gives for it.
+/// Value that C11's `mtx_trylock` returns for it.
 const THRD_BUSY: c_int = 1;
 
 static MUTEX: How = How { kind: layout::MUTEX, attempt: &real::MUTEX_ATTEMPT, busy: EBUSY };
@@ -82,8 +82,8 @@ static WRITE: How = How { kind: layout::WRITE, attempt: &real::RWLOCK_TRYWRLOCK,
 static SPIN: How = How { kind: layout::SPIN, attempt: &real::SPIN_TRYLOCK, busy: EBUSY };
 static SEM: How = How { kind: layout::SEMAPHORE, attempt: &real::SEM_TRYWAIT, busy: -1 };
 
-/// The body of an exported name: `$hook` with the arguments of the call and, after them, the
-/// address that it returns to; or what stands in the `ENTRY` of the module of that name.
+/// The body of an exported name: calls `$hook` with the arguments of the call, followed by its
+/// return address, or jumps to the function that `ENTRY` in the module of that name points to.
 macro_rules! export {
     ($($name:ident $register:tt ($($argument:ident),*) $hook:expr;)*) => {$(
         pub(crate) mod $name {
@@ -191,8 +191,8 @@ export! {
     sem_post "rsi" (s, _site) hooks::post(&real::SEM_POST, s);
 }
 
-/// With nothing to record the names that programs call most lead without a detour to what the hooks
-/// would call.
+/// Called if nothing is recorded: lets the names that programs call most jump to the real functions
+/// without a hook.
 pub(crate) fn lead() {
     let names = [
         (&pthread_mutex_lock::ENTRY, &real::MUTEX_LOCK),
@@ -206,7 +206,7 @@ pub(crate) fn lead() {
     }
 }
 
-/// A mutex that is taken at `site`, with its policy.
+/// Gives a mutex its policy before it is acquired at `site`, and returns the mutex.
 #[inline(always)]
 fn met(mutex: usize, site: usize) -> usize {
     choose::meet(mutex, site);

@@ -1,4 +1,4 @@
-//! Lines of keys in the file, and a key in its line.
+//! Cache lines of keys in the file, and keys in their lines.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -9,15 +9,15 @@ use crate::map::{Map, Slot};
 
 /// Bytes of a line.
 pub(crate) const LINE: usize = LINE_WORDS * 8;
-/// Beside the address of the lines: they are those of a table.
+/// Flag in the address of the lines: they are the lines of a table.
 pub(crate) const TABLE: usize = 1;
 
 /// A key of the thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
-    /// Its count.
+    /// Number of acquisitions.
     pub(crate) count: &'static AtomicU32,
-    /// Whether every hold of it is timed.
+    /// Whether every hold of the key is timed.
     pub(crate) is_due: bool,
 }
 
@@ -30,10 +30,10 @@ pub(crate) struct Line {
 
 const _: () = assert!(size_of::<Line>() == LINE && LINE_COUNTS * 8 == LINE / 2);
 
-/// The line at an address.
+/// Returns the line at an address.
 ///
 /// # Safety
-/// One of the file.
+/// The address is that of a line of the file.
 #[inline(always)]
 pub(crate) unsafe fn line_at(address: usize) -> &'static Line {
     // SAFETY: by the caller; lines are aligned, and words of the file stay.
@@ -41,10 +41,10 @@ pub(crate) unsafe fn line_at(address: usize) -> &'static Line {
 }
 
 impl Line {
-    /// The key with this tag.
+    /// Returns the count of the key with this tag.
     #[inline(always)]
     pub(crate) fn find(&'static self, tag: u32) -> Option<&'static AtomicU32> {
-        // SAFETY: eight tags, aligned; only this thread writes them, or its signal handler.
+        // SAFETY: eight tags, aligned; only this thread, or its signal handler, writes them.
         let found = unsafe { arch::same((&raw const self.tags).cast(), tag) };
         if found == 0 {
             return None;
@@ -53,7 +53,7 @@ impl Line {
         Some(unsafe { self.counts.get_unchecked(found.trailing_zeros() as usize / 2) })
     }
 
-    /// The line beside, in a table, which begins where a page does.
+    /// Returns the adjacent line in a table, which begins on a page boundary.
     #[inline(always)]
     pub(crate) fn beside(&'static self) -> &'static Self {
         // SAFETY: the lines of a table are an even number.
@@ -70,7 +70,7 @@ impl Key {
         core::ptr::from_ref(self.count) as usize
     }
 
-    /// Its number in its line.
+    /// Returns the index of the key in its line.
     pub(crate) fn in_line(self) -> usize {
         (self.address() % LINE - LINE / 2) / 4
     }
@@ -80,12 +80,12 @@ impl Key {
     }
 }
 
-/// The first keys of a slot.
+/// Returns the first keys of a slot.
 pub(crate) fn few(file: &'static Map, slot: usize) -> &'static [AtomicU64] {
     &file[FEW + slot * FEW_WORDS..][..FEW_WORDS]
 }
 
-/// Where a thread finds the lines of its slot.
+/// Returns the address of a thread's lines, with [`TABLE`] if they are those of a table.
 pub(crate) fn lines(file: &'static Map, slot: &'static Slot, number: usize) -> usize {
     match slot[S_GROWN].load(Relaxed) {
         GROWN => core::ptr::from_ref(&slot[S_LINES]) as usize | TABLE,
@@ -93,7 +93,7 @@ pub(crate) fn lines(file: &'static Map, slot: &'static Slot, number: usize) -> u
     }
 }
 
-/// What else is known of the key at this address, one of this slot, and its count.
+/// Returns the other words and the count of the key at this address, if it belongs to this slot.
 pub(crate) fn at(
     file: &'static Map,
     number: usize,

@@ -1,14 +1,13 @@
-//! What happens before `main`: the object finds libc's functions, puts its locks in place, and
-//! begins to record.
+//! Runs before `main`: the object finds libc's functions, installs its locks, and begins to record.
 
 use core::ffi::{c_char, c_int};
 
 use crate::around::{Environment, is_filtered, value};
 use crate::{alone, budget, carry, guard, install, paths, process, real, unit};
 
-/// The environment variable that is there if only acquisitions that wait are recorded.
+/// Environment variable that is set if only contended acquisitions are recorded.
 const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
-/// The environment variable of a process that finds out whether recording is permitted.
+/// Environment variable of a process that tests whether recording is permitted.
 const PROBE: &[u8] = b"CONVOY_RECORD_PROBE=";
 
 #[used]
@@ -24,7 +23,7 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment
     let [only_contended, probes] =
         [CONTENDED, PROBE].map(|name| value(environment, name).is_some());
     unit::name_this_process(environment);
-    // Last: it takes variables out of the environment.
+    // Last: it removes variables from the environment.
     carry::learn(environment, !is_filtered);
     if is_recorded {
         budget::find();

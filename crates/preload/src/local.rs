@@ -1,87 +1,87 @@
-//! What only the thread itself uses lies with its stack, and not in its slot of the file. Where
-//! many threads take turns, the slot of one that goes on is in no cache, and a lock is held for
-//! longer by each line of it that must be fetched. The kernel has just used the memory beside,
-//! through which it tells the thread where it runs.
+//! Data that only the thread itself uses is stored with its stack, and not in its slot of the file.
+//! Where many threads take turns, the slot of a thread that resumes is in no cache, and a critical
+//! section becomes longer by each cache line of it that must be fetched. The kernel has just
+//! accessed the adjacent memory, in which it reports the CPU of the thread.
 
-/// Threads, by their slot, for which others open windows of traces, and that share no details.
+/// Number of threads, by slot, in which others open windows of traces, and that share no details.
 pub(crate) const PRIVATE: usize = 64;
-/// Words of it; the first one is that of [`arch`](crate::arch).
+/// Words of the data; the first one is the thread word of [`arch`](crate::arch).
 pub(crate) const OWN_WORDS: usize = 64;
-/// Holds that are being timed.
+/// Number of holds that are being timed.
 pub(crate) const O_HOLDS: usize = 1;
-/// Switches that were seen.
+/// Number of switches that were detected.
 pub(crate) const O_SWITCHES: usize = 2;
 /// Address of the `rseq_cs` word of the thread; 0: none.
 pub(crate) const O_RSEQ: usize = 3;
-/// The holds that are being timed. With one of them, what is needed when a wait ends fills a line
-/// of the cache.
+/// The holds that are being timed. With one of them, the data that the end of a wait needs fills a
+/// cache line.
 pub(crate) const O_HOLD: usize = 4;
-/// Of them.
+/// Maximum number of holds that are timed.
 pub(crate) const HOLD_COUNT: usize = 7;
 /// Words of each: lock, key and detail, ticks, switches and weight.
 pub(crate) const HOLD_WORDS: usize = 4;
-/// End of the last hold that was timed, ticks; 0: the last hold was not. What is needed at the next
-/// request fills another line.
+/// End of the last hold that was timed, ticks; 0 if the last hold was not timed. The data that the
+/// next request needs fills another cache line.
 pub(crate) const O_RELEASED: usize = 32;
-/// Switches until then and, in the lowest byte, for how many holds that one stands.
+/// Switches until then and, in the lowest byte, the number of holds that the timed one represents.
 pub(crate) const O_RELEASED_LAST: usize = 33;
-/// Acquisitions until something is due, if [`O_DUE`] says so.
+/// Acquisitions until something is due, if [`O_DUE`] points here.
 pub(crate) const O_COUNTDOWN: usize = 34;
-/// The lines with its keys, see [`keys`](crate::keys).
+/// Address of the lines with the thread's keys, see [`keys`](crate::keys).
 pub(crate) const O_LINES: usize = 35;
-/// The mutex of the condition that the thread waited for last, until it signals it; 0: none.
+/// Mutex of the condition that the thread waited for last, until it signals that; 0: none.
 pub(crate) const O_MONITOR_MUTEX: usize = 36;
-/// Which thread of its slot it is.
+/// Generation of the thread among the threads of its slot.
 pub(crate) const O_GENERATION: usize = 37;
-/// The number of its slot.
+/// Number of its slot.
 pub(crate) const O_SLOT: usize = 38;
-/// Address of the number of acquisitions until something is due: in the slot, where others can
-/// change it, or here.
+/// Address of the number of acquisitions until something is due: in the slot, where other threads
+/// can change it, or here.
 pub(crate) const O_DUE: usize = 39;
-/// That condition.
+/// The condition of that mutex.
 pub(crate) const O_MONITOR: usize = 40;
-/// 1 once the thread has taken that mutex again.
+/// 1 once the thread has reacquired that mutex.
 pub(crate) const O_MONITOR_AGAIN: usize = 41;
-/// The key of the wait, with its detail.
+/// Key and detail of the wait for the condition.
 pub(crate) const O_MONITOR_KEY: usize = 42;
-/// When it ended, ticks.
+/// End of that wait, ticks.
 pub(crate) const O_MONITOR_BEGIN: usize = 43;
-/// Switches until then.
+/// Switches until the end of that wait.
 pub(crate) const O_MONITOR_SWITCHES: usize = 44;
-/// The end of its trace.
+/// End of the thread's trace.
 pub(crate) const O_TRACE_END: usize = 45;
-/// Switches until the last step.
+/// Switches until the last step of the trace.
 pub(crate) const O_TRACE_SWITCHES: usize = 46;
 /// [`STEP_OFF`](crate::layout::STEP_OFF) of the step that has begun.
 pub(crate) const O_TRACE_OFF: usize = 47;
-/// Its number for the kernel.
+/// Thread ID in the kernel.
 pub(crate) const O_THREAD: usize = 48;
-/// The key of a wait that is not recorded yet, with its detail; 0: none.
+/// Key and detail of a wait that is not recorded yet; 0: none.
 pub(crate) const O_WAITED: usize = 49;
-/// When it began and ended, ticks.
+/// Begin and end of that wait, ticks.
 pub(crate) const O_WAITED_FROM: usize = 50;
 pub(crate) const O_WAITED_TO: usize = 51;
-/// Ticks since the release before; 0: not known.
+/// Ticks from the previous release to the end of that wait; 0: not known.
 pub(crate) const O_WAITED_HANDOFF: usize = 52;
-/// The last window in which it had a trace.
+/// The last window in which the thread had a trace.
 pub(crate) const O_WINDOW: usize = 53;
-/// The last place at which a lock without a key of its own was taken, with the kind; and its count.
+/// Last call site at which a lock without a key was acquired, with the kind; and its count.
 pub(crate) const O_OTHER: usize = 54;
 pub(crate) const O_OTHER_COUNT: usize = 55;
-/// When the CPU time of an owner is read again, ticks.
+/// Time at which the CPU time of an owner is read again, ticks.
 pub(crate) const O_MEASURES_NEXT: usize = 56;
-/// Of the last wait in futex(2): the word, where, its end in ticks, the thread that it was for, by
-/// its number for the kernel, and where that woke others; see [`wakes`](crate::wakes).
+/// The last wait in futex(2): the word, the call site, the end in ticks, the ID of the thread that
+/// was waited for, and the place where that thread woke others; see [`wakes`](crate::wakes).
 pub(crate) const O_WAITED_ON: usize = 57;
 pub(crate) const O_WAITED_AT: usize = 58;
 pub(crate) const O_WOKEN: usize = 59;
 pub(crate) const O_BLAMED: usize = 60;
 pub(crate) const O_BLAMED_FROM: usize = 61;
-/// Waits in futex(2) that have ended.
+/// Number of waits in futex(2) that have ended.
 pub(crate) const O_ENDED: usize = 62;
-/// Acquisitions of a thread that is not recorded, which has none of the others.
+/// Acquisitions of a thread that is not recorded, which uses none of the other words.
 pub(crate) const O_UNRECORDED: usize = O_OTHER_COUNT;
-/// Beside [`O_HOLDS`]: the thread has a trace.
+/// Flag in [`O_HOLDS`]: the thread has a trace.
 pub(crate) const TRACED: u64 = 1 << 8;
 
 const _: () = {

@@ -1,4 +1,4 @@
-//! The file of this process in memory, and that of the process it was forked from.
+//! The mapped file of this process, and that of the process it was forked from.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
@@ -7,23 +7,23 @@ use crate::layout::*;
 
 /// The words of the file.
 pub(crate) type Map = [AtomicU64; FILE_WORDS];
-/// Those of one thread.
+/// The words of one thread.
 pub(crate) type Slot = [AtomicU64; SLOT_WORDS];
 
 pub(crate) static FILE: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
-/// The file of the process that this one was forked from; null: none.
+/// The file of the process from which this one was forked; null: none.
 pub(crate) static PARENT: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The file, if this process is recorded.
+/// Returns the file, if this process is recorded.
 #[inline(always)]
 pub(crate) fn file() -> Option<&'static Map> {
     // Acquire: pairs with the release store of `begin`.
     let file = FILE.load(Acquire);
-    // SAFETY: a mapping of that size, which only a forked child gives back.
+    // SAFETY: a mapping of that size, which only a forked child unmaps.
     (!file.is_null()).then(|| unsafe { &*file })
 }
 
-/// The same; of a forked process that has not locked yet, its parent's.
+/// Returns the same, or the parent's file in a forked process that has not locked yet.
 pub(crate) fn nearest_file() -> Option<&'static Map> {
     // SAFETY: a mapping of that size, which is unmapped only after this process has created a file.
     file().or_else(|| unsafe { PARENT.load(Relaxed).as_ref() })

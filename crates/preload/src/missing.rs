@@ -1,5 +1,5 @@
-//! Programs that run without the object, noted in the file of the process that starts them: each
-//! with the reason, in the header, which is there before anything else.
+//! Programs that run without the object. The process that starts such a program notes it in its
+//! file, with the reason. The notes are in the header, which exists before all other pages.
 
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::AtomicU64;
@@ -8,8 +8,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::layout::*;
 use crate::map;
 
-/// Calls `run`, which starts a program without the object. It is not counted if it does not start:
-/// then `run` returns another value than 0.
+/// Calls `run`, which starts a program without the object. The program is not counted if it does
+/// not start, which `run` reports by a value other than 0.
 pub(crate) fn unless(why: u64, path: usize, run: impl FnOnce() -> c_int) -> c_int {
     let count = note(why, path);
     let result = run();
@@ -19,7 +19,7 @@ pub(crate) fn unless(why: u64, path: usize, run: impl FnOnce() -> c_int) -> c_in
     result
 }
 
-/// Notes one, and returns its count.
+/// Notes a program, and returns its count.
 pub(crate) fn note(why: u64, path: usize) -> Option<&'static AtomicU64> {
     let file = map::nearest_file()?;
     // SAFETY: a C string, by the contract of libc's function.

@@ -1,5 +1,5 @@
-//! The platform of a program that does not know of us: futex calls that leave `errno` alone, and
-//! nothing that allocates.
+//! The platform of an unmodified program: futex calls that do not change `errno`, and nothing that
+//! allocates.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -12,9 +12,9 @@ use convoy_sync::{Platform, Sleep, TaskId, Wake, user_space};
 const WAIT_BITSET: usize = 9;
 const WAKE: usize = 1;
 const ANY: usize = 0xffff_ffff;
-/// The futex is one of this process only.
+/// Flag: the futex is private to this process.
 const PRIVATE: usize = 128;
-/// The deadline is one of the clock that people set.
+/// Flag: the deadline is on the realtime clock.
 const REALTIME: usize = 256;
 const ETIMEDOUT: isize = -110;
 const EINTR: isize = -4;
@@ -23,7 +23,7 @@ const NS_PER_S: i64 = 1_000_000_000;
 const CLOCK_REALTIME: c_int = 0;
 const CLOCK_MONOTONIC: c_int = 1;
 
-/// A point in time: a `struct timespec` of the program, and whether people set its clock.
+/// A point in time: a `struct timespec` of the program, and whether it is on the realtime clock.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     pub(crate) time: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// By one of the two clocks that libc takes, or its error.
+    /// Returns a deadline on one of the two clocks that libc accepts, or libc's error.
     pub(crate) fn by(clock: usize, time: usize) -> Result<Self, c_int> {
         match clock as c_int {
             CLOCK_REALTIME => Ok(Self { time, is_realtime: true }),
@@ -40,13 +40,13 @@ impl Deadline {
         }
     }
 
-    /// Seconds and nanoseconds.
+    /// Returns seconds and nanoseconds.
     fn parts(self) -> [i64; 2] {
-        // SAFETY: the program gives a time to wait until.
+        // SAFETY: the program passes the time at which the wait ends.
         unsafe { *(self.time as *const [i64; 2]) }
     }
 
-    /// What libc says if it has to wait until a time that is none.
+    /// Returns the error of libc for a wait until an invalid time.
     pub(crate) fn error(self) -> Option<c_int> {
         (!(0..NS_PER_S).contains(&self.parts()[1])).then_some(EINVAL)
     }
@@ -55,7 +55,7 @@ impl Deadline {
 /// How a sleep ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slept {
-    /// The word has another value, or somebody woke.
+    /// The word has another value, or another thread woke this one.
     Woken,
     /// A handler has run.
     Interrupted,
@@ -63,10 +63,10 @@ pub(crate) enum Slept {
     Late,
 }
 
-/// Sleeps while `word` has the value.
+/// Sleeps while `word` has the value, until the deadline or a wakeup.
 pub(crate) fn sleep(word: &AtomicU32, value: u32, deadline: Option<Deadline>) -> Slept {
     if deadline.is_some_and(|end| end.parts()[0] < 0) {
-        // The kernel refuses a time before its first one.
+        // The kernel refuses a negative time.
         return Slept::Late;
     }
     let clock = deadline.map_or(0, |end| if end.is_realtime { REALTIME } else { 0 });
@@ -75,7 +75,7 @@ pub(crate) fn sleep(word: &AtomicU32, value: u32, deadline: Option<Deadline>) ->
     let place = word.as_ptr() as usize;
     // SAFETY: the kernel reads the word and, if there is one, the program's time.
     let result = unsafe { arch::call(FUTEX, [place, operation, value as usize, time, 0, ANY]) };
-    // Where many threads take turns, the stack of one that goes on is in no cache.
+    // Where many threads take turns, the stack of a thread that resumes is in no cache.
     let here = (&raw const result) as usize;
     arch::fetch([64, 128, 192, 256, 320, 384].map(|above| here + above));
     if map::file().is_some() {
@@ -89,7 +89,7 @@ pub(crate) fn sleep(word: &AtomicU32, value: u32, deadline: Option<Deadline>) ->
     }
 }
 
-/// Sleeps so that the thread can be cancelled meanwhile; `undo` is then called first, with
+/// Sleeps with cancellation enabled. If the thread is cancelled, `undo` is called first, with
 /// `argument`.
 pub(crate) fn cancellable(
     undo: extern "C" fn(*mut c_void),
@@ -106,7 +106,7 @@ pub(crate) fn cancellable(
     })
 }
 
-/// Does `what`, in which the thread may be cancelled; `undo` is then called with `argument`.
+/// Calls `what`, in which the thread may be cancelled; `undo` is then called with `argument`.
 pub(crate) fn undone_by<T>(
     undo: extern "C" fn(*mut c_void),
     argument: usize,
@@ -122,9 +122,9 @@ pub(crate) fn undone_by<T>(
     result
 }
 
-/// Wakes so many that sleep on `word`.
+/// Wakes up to `count` threads that sleep on `word`.
 pub(crate) fn wake(word: *const AtomicU32, count: usize) {
-    // SAFETY: the address is a key; nothing is read.
+    // SAFETY: the address is only a key; nothing is read.
     unsafe { arch::call(FUTEX, [word as usize, WAKE | PRIVATE, count, 0, 0, 0]) };
 }
 
@@ -150,7 +150,7 @@ impl Platform for Native {
 
     fn spin_until(word: &AtomicU32, done: impl Fn(u32) -> bool) -> u32 {
         loop {
-            // Acquire: pairs with the release of whoever made `done` true.
+            // Acquire: pairs with the release of the thread that made `done` true.
             let value = word.load(Ordering::Acquire);
             if done(value) {
                 return value;

@@ -9,7 +9,7 @@ use crate::layout::*;
 use crate::real::Real;
 use crate::thread::Thread;
 
-/// Lets others run first.
+/// Yields the CPU.
 pub(crate) fn pause(others: &Real, site: usize) -> c_int {
     let thread = Thread::current();
     if let Some(thread) = thread {

@@ -1,6 +1,6 @@
 //! Replacements of libc's locks, in the memory of libc's locks.
 //!
-//! A mutex is taken over by kind: normal and adaptive ones of one process. Recursive, checking,
+//! Normal and adaptive mutexes that one process uses are replaced. Recursive, error-checking,
 //! robust, priority-inheriting and process-shared ones stay libc's, and so do semaphores that
 //! processes share.
 //!
@@ -25,30 +25,30 @@ use crate::real;
 
 pub(crate) const EBUSY: c_int = 16;
 pub(crate) const ETIMEDOUT: c_int = 110;
-/// Return values of C11 functions for them, and for any other error.
+/// Return values of C11 functions for these errors, and for any other.
 const THRD_BUSY: c_int = 1;
 const THRD_ERROR: c_int = 2;
 const THRD_TIMEDOUT: c_int = 4;
 
-// Places in a `pthread_mutex_t` of x86-64, in words of 32 bits.
+// Offsets in a `pthread_mutex_t` of x86-64, in words of 32 bits.
 const OWNER: usize = 2;
 const USERS: usize = 3;
 const KIND: usize = 4;
-/// Words 6 to 9 are those of the list of robust mutexes, which these are not: the number of a lock
-/// that hands over is in 6, the mark of one that is chosen in 7.
+/// Words 6 to 9 belong to the list of robust mutexes, which replaced mutexes are not on. Word 6
+/// contains the number of a lock that hands over, word 7 the mark of a chosen mutex.
 pub(crate) const MUTEX_NUMBER: usize = 6;
 pub(crate) const MUTEX_MARK: usize = 7;
-/// Bits of the kind that decide who handles it; the others are about lock elision.
+/// Bits of the kind that decide whether a mutex is replaced; the others are about lock elision.
 const KIND_BITS: u32 = 0xff;
 const NORMAL: u32 = 0;
 const ADAPTIVE: u32 = 3;
 
-/// Looks of the spinning lock before it sleeps; what `AdaptiveLock` has by default.
+/// Number of times that the spinning lock polls before it sleeps, the default of `AdaptiveLock`.
 const LOOKS: u32 = 100;
 pub(crate) static MOST_LOOKS: AtomicU32 = AtomicU32::new(LOOKS);
 
-/// How often a lock looks before it sleeps: not at all with one CPU. A real-time task that keeps
-/// the owner off its CPU meanwhile does so for some microseconds.
+/// Number of times that a lock polls before it sleeps: 0 with one CPU. A real-time task that keeps
+/// the owner off its CPU while it polls does so for some microseconds.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Looks;
 
@@ -58,12 +58,12 @@ impl SpinLimit for Looks {
     }
 }
 
-/// Whether a thread may look at a lock in a loop.
+/// Returns whether a thread may poll a lock.
 pub(crate) fn may_spin() -> bool {
     MOST_LOOKS.load(Relaxed) > 0
 }
 
-/// Whether this thread has a priority of real time.
+/// Returns whether this thread has a real-time priority.
 pub(crate) fn is_real_time() -> bool {
     /// FIFO, round robin and deadline.
     const REAL_TIME: [isize; 3] = [1, 2, 6];
@@ -73,7 +73,7 @@ pub(crate) fn is_real_time() -> bool {
 
 pub(crate) type Word = AdaptiveLock<Native, Looks>;
 
-/// The same for the lock of a queue, whose sections are short: it wakes two sleepers.
+/// The same for the lock of a queue, whose critical sections are short: it wakes two sleepers.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Short(Looks);
 
@@ -85,7 +85,7 @@ impl SpinLimit for Short {
     }
 }
 
-/// Waiters sleep at once.
+/// Waiters sleep without polling.
 #[derive(Clone, Copy, Default)]
 struct Never;
 
@@ -96,11 +96,11 @@ impl SpinLimit for Never {
 }
 
 pub(crate) fn words(object: usize) -> &'static [AtomicU32; 10] {
-    // SAFETY: the program gives a mutex or a condition variable, which have ten words, aligned.
+    // SAFETY: the program passes a mutex or a condition variable, which have ten words, aligned.
     unsafe { &*(object as *const [AtomicU32; 10]) }
 }
 
-/// Whether a mutex is one that is taken over.
+/// Returns whether a mutex is replaced.
 pub(crate) fn is_ours(mutex: usize) -> bool {
     let kind = words(mutex)[KIND].load(Relaxed) & KIND_BITS;
     kind == NORMAL || kind == ADAPTIVE
@@ -111,8 +111,9 @@ fn word(mutex: usize) -> &'static Word {
     unsafe { &*(mutex as *const Word) }
 }
 
-/// glibc took the mutex, before this object was there, with a time limit, or after a wait on a
-/// condition variable; that does not count its user, the others do.
+/// Clears the owner that glibc has set. glibc acquired the mutex before this object was loaded,
+/// with a time limit, or after a wait on a condition variable; only the last does not count the
+/// mutex's user.
 pub(crate) fn forget_owner(mutex: usize) {
     let words = words(mutex);
     if words[OWNER].load(Relaxed) != 0 {
@@ -129,12 +130,12 @@ pub(crate) extern "C" fn spin_lock(mutex: usize) -> c_int {
     0
 }
 
-/// Where others spin.
+/// Acquires a mutex that sleeps, where other mutexes spin.
 pub(crate) fn sleep_lock(mutex: usize) -> c_int {
     if !is_ours(mutex) {
         return real::MUTEX_LOCK.libc([mutex, 0, 0, 0]);
     }
-    // SAFETY: as for `word`; how often a lock looks is no part of it.
+    // SAFETY: as for `word`; the limit of polls is not part of the lock.
     let word = unsafe { &*(mutex as *const AdaptiveLock<Native, Never>) };
     word.lock();
     0
@@ -158,8 +159,8 @@ pub(crate) fn c11(result: c_int) -> c_int {
     }
 }
 
-/// Puts functions in place of those of libc that lock a mutex, try to, try before a recorder waits,
-/// and unlock it; and of those with a time limit, by the clock that people set or by a named one.
+/// Replaces the functions of libc that lock a mutex, try to lock it, try before a recorder waits,
+/// and unlock it; and those with a time limit, on the realtime clock or on a given clock.
 pub(crate) fn replace_mutexes(
     [lock, trylock, attempt, unlock]: [usize; 4],
     [timedlock, clocklock]: [usize; 2],
@@ -172,7 +173,7 @@ pub(crate) fn replace_mutexes(
     real::MUTEX_UNLOCK.replace(unlock);
 }
 
-/// CPUs that this process may use.
+/// Returns the number of CPUs that this process may use.
 pub(crate) fn cpus() -> u32 {
     let mut mask = [0_u64; 128];
     let place = (&raw mut mask) as usize;

@@ -1,7 +1,7 @@
 //! The cause of a wait: which thread owns the lock, where it acquired it, and for how much of the
-//! wait it ran. Only threads that wait come here. The owner stands in libc's lock; where it
-//! acquired the lock stands in its slot, because each thread notes the key of its last acquisitions
-//! there ([`Thread::takes`]).
+//! wait it ran. Only waiting threads run this code. libc's lock contains the owner; the slot of the
+//! owner contains the place of the acquisition, because each thread notes the keys of its last
+//! acquisitions there ([`Thread::takes`]).
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -17,28 +17,28 @@ use crate::room;
 use crate::thread::Thread;
 use crate::waiters::Waiters;
 
-// Where glibc keeps the owner's number, in words of 32 bits: of a mutex, and of a reader/writer
-// lock that a writer has.
+// Offsets of the owner's thread ID in glibc, in words of 32 bits: in a mutex, and in a
+// reader/writer lock that a writer owns.
 const MUTEX_OWNER: usize = 2;
 const CURRENT_WRITER: usize = 6;
 
-/// Places of the table of edges that are looked at.
+/// Entries of the table of edges that are probed.
 const PROBES: usize = 16;
-/// An edge that another thread is making.
+/// Marks an edge that another thread is making.
 const MAKING: u64 = u64::MAX;
 /// Ticks between two waits of a thread during which the CPU time of the owner is read: some 100 us.
 const APART: u64 = 1 << 18;
 /// The same for all threads of the process, some 50 us. The two system calls of a reading take a
-/// tenth of a passage through a mutex for which 32 threads wait.
+/// tenth of the time of a passage through a mutex for which 32 threads wait.
 const ALL_APART: u64 = 1 << 17;
-/// Slots in which readers of a lock are sought.
+/// Number of slots that are searched for readers of a lock.
 const READERS: usize = PRIVATE;
 
-/// When the CPU time of an owner may be read again.
+/// Time at which the CPU time of an owner may be read again.
 static MEASURES_NEXT: AtomicU64 = AtomicU64::new(0);
 /// The thread that a wait is for.
 struct Owner {
-    /// Its number for the kernel.
+    /// Its thread ID.
     thread: u32,
     /// Where it acquired the lock.
     held: Option<Held>,
@@ -46,10 +46,10 @@ struct Owner {
 
 /// Where an owner acquired a lock.
 struct Held {
-    /// The call, with its kind.
+    /// The call site, with its kind.
     site: u64,
     detail: u64,
-    /// How often it has, if that is counted.
+    /// Number of acquisitions there, if they are counted.
     count: Option<&'static AtomicU32>,
 }
 
@@ -62,20 +62,20 @@ impl Held {
 /// A wait whose cause is being recorded.
 pub(crate) struct Cause {
     thread: Thread,
-    /// The lock with the kind of the call, its place, and the detail of both.
+    /// The lock with the kind of the call, the call site, and the detail of both.
     lock: u64,
     site: u64,
     detail: u64,
     owner: Option<Owner>,
     /// Acquisitions by the owner when the wait began.
     counted: u32,
-    /// CPU time of the owner then, nanoseconds; none: not measured.
+    /// CPU time of the owner at that time, nanoseconds; none: not measured.
     ran_ns: Option<u64>,
     begin: u64,
 }
 
 impl Thread {
-    /// Notes that the thread acquires this lock, which has that key.
+    /// Notes that the thread acquires this lock under this key.
     #[inline(always)]
     pub(crate) fn takes(self, kind: u64, lock: usize, key: Option<Key>) {
         if let Some(key) = key {
@@ -83,14 +83,13 @@ impl Thread {
         }
     }
 
-    /// Notes that the thread releases this lock, of which nothing else names its readers.
+    /// Notes that the thread releases this lock. Its readers are found only by this note.
     #[inline(always)]
     pub(crate) fn leaves(self, kind: u64, lock: usize) {
         self.0[taken(kind, lock)].store(0, Relaxed);
     }
 
-    /// Shows to those that look at the process that the thread waits for something without an
-    /// owner.
+    /// Publishes that the thread waits for something without an owner.
     pub(crate) fn shows(self, kind: u64, word: usize, site: usize, (detail, now): (u64, u64)) {
         for (at, value) in [
             (S_WAITS_SITE, site as u64),
@@ -106,18 +105,18 @@ impl Thread {
         self.0[S_WAITS].store(word as u64 | kind << KIND_SHIFT, Release);
     }
 
-    /// Shows that it waits no more.
+    /// Publishes that the thread no longer waits.
     #[inline]
     pub(crate) fn shows_nothing(self) {
         self.0[S_WAITS].store(0, Relaxed);
     }
 
-    /// Shows to those that look at the process which thread a wait from `since` to `until` was for.
+    /// Publishes which thread a wait from `since` to `until` was for.
     fn ended(self, [since, until]: [u64; 2], lock: u64, owner: Option<&Owner>) {
         let number = self.own(O_ENDED);
         self.put(O_ENDED, number.wrapping_add(1));
         let at = S_ENDED + number as usize % ENDED_COUNT * ENDED_WORDS;
-        // Whoever reads it meanwhile sees no wait.
+        // A concurrent reader sees no wait.
         self.0[at + N_SINCE].store(0, Relaxed);
         let held = owner.and_then(|owner| owner.held.as_ref()).map_or(0, |held| held.site);
         self.0[at + N_OWNER].store(owner.map_or(0, |owner| owner.thread.into()), Relaxed);
@@ -128,13 +127,14 @@ impl Thread {
         self.0[at + N_SINCE].store(since, Release);
     }
 
-    /// Whether the owner's CPU time is read during a wait that begins now.
+    /// Returns whether the owner's CPU time is read during a wait that begins now.
     fn measures(self, now: u64) -> bool {
         let next = MEASURES_NEXT.load(Relaxed);
         if now < self.own(O_MEASURES_NEXT) || now < next {
             return false;
         }
-        // From half to one and a half of the mean, so that no loop falls into step.
+        // From half to one and a half of the mean, so that the readings do not synchronize with a
+        // loop.
         let spread = now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let all_next = now + ALL_APART / 2 + spread % ALL_APART;
         if MEASURES_NEXT.compare_exchange(next, all_next, Relaxed, Relaxed).is_err() {
@@ -146,7 +146,7 @@ impl Thread {
 }
 
 impl Cause {
-    /// Of a wait for `lock` that begins now.
+    /// Begins to record the cause of a wait for `lock`.
     pub(crate) fn begin(
         thread: Thread,
         (kind, lock): (u64, usize),
@@ -172,8 +172,8 @@ impl Cause {
         Some(Self { thread, lock, site, detail, owner, counted, ran_ns, begin: now })
     }
 
-    /// Records a wait in futex(2) for `lock`, 0 for a word of the thread, of which nothing was
-    /// known but the thread that ended it, and where that called from.
+    /// Records a wait in futex(2) for `lock`, 0 for a word that only the thread waits on. Only the
+    /// thread that ended the wait and the place from which it did so are known.
     pub(crate) fn of_wake(
         thread: Thread,
         (lock, site): (usize, usize),
@@ -192,7 +192,7 @@ impl Cause {
         this.book(file, now, None);
     }
 
-    /// The wait has ended.
+    /// Records the wait, which has ended.
     pub(crate) fn end(self, now: u64) {
         self.thread.shows_nothing();
         let Some(file) = map::file() else { return };
@@ -221,7 +221,7 @@ impl Cause {
         }
         if let Some(owner) = &self.owner {
             let again = owner.held.as_ref().map_or(0, |held| {
-                // A count that began anew says nothing.
+                // A count that was restarted says nothing.
                 held.counted().saturating_sub(self.counted)
             });
             add(E_AGAIN, again.into());
@@ -234,8 +234,8 @@ impl Cause {
         }
     }
 
-    /// The edge of the wait, made when it is the first one; the second try is that of all locks of
-    /// the place.
+    /// Returns the edge of the wait, which is created for the first such wait. If there is no room,
+    /// the edge of all locks of the place is used.
     fn edge(&self, file: &'static Map) -> Option<&'static [AtomicU64]> {
         let callers = |detail: u64| match detail {
             0 => 0,
@@ -253,11 +253,11 @@ impl Cause {
         })
     }
 
-    /// Keeps the wait as one of the sample.
+    /// Keeps the wait as part of the sample.
     fn event(&self, file: &'static Map, now: u64, ran_ns: u64) {
         let number = file[H_EVENTS].fetch_add(1, Relaxed);
-        // The n-th wait takes a place with a probability of the number of places over n, so that
-        // each one has the same chance in the end.
+        // The n-th wait gets a place with a probability of the number of places over n, so that in
+        // the end each wait has the same chance.
         let spread = now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         let at = if number < EVENT_COUNT as u64 { number } else { spread % (number + 1) };
         if at >= EVENT_COUNT as u64 || !has_events(file) {
@@ -282,7 +282,7 @@ impl Cause {
     }
 }
 
-/// The owner of a lock, as far as it can be seen.
+/// Returns the owner of a lock, if it can be determined.
 fn find(file: &'static Map, me: Thread, kind: u64, lock: usize, now: u64) -> Option<Owner> {
     let thread = match kind {
         MUTEX => words(lock)[MUTEX_OWNER].load(Relaxed),
@@ -299,21 +299,21 @@ fn find(file: &'static Map, me: Thread, kind: u64, lock: usize, now: u64) -> Opt
     Some(Owner { thread, held })
 }
 
-/// The thread that got a unit of the semaphore last.
+/// Returns the thread that acquired a unit of the semaphore last.
 fn owner_of_unit(file: &'static Map, all: Waiters) -> u32 {
     let number = (all.owner() as usize).checked_sub(1).filter(|number| *number < SLOT_COUNT);
     let number = number.filter(|number| room::is_there(SLOTS + number * SLOT_WORDS));
     number.map_or(0, |number| map::slot(file, number)[S_THREAD].load(Relaxed) as u32)
 }
 
-/// One of the threads that read under a lock; which one is left to chance.
+/// Returns one of the threads that hold a lock for reading, chosen at random.
 fn reader(file: &'static Map, me: Thread, lock: usize, now: u64) -> Option<Owner> {
     let used = (file[H_SLOTS].load(Relaxed) as usize).min(READERS);
     let first = (now >> 8) as usize;
     let there = |number: &usize| room::is_there(SLOTS + number * SLOT_WORDS);
     (0..used).map(|at| (first + at) % used).filter(there).find_map(|number| {
         let slot = map::slot(file, number);
-        // What a thread waits for it has noted, too.
+        // A thread has also noted the lock that it waits for.
         let waits = slot[S_WAITS].load(Relaxed) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
         if core::ptr::eq(slot, me.0) || waits == lock as u64 {
             return None;
@@ -324,7 +324,7 @@ fn reader(file: &'static Map, me: Thread, lock: usize, now: u64) -> Option<Owner
     })
 }
 
-/// Where the thread of a slot acquired the lock last.
+/// Returns where the thread of a slot acquired the lock last.
 fn held(
     file: &'static Map,
     number: usize,
@@ -342,7 +342,7 @@ fn held(
     })
 }
 
-/// The edge with these words from [`E_LOCK`] on.
+/// Returns the edge with these words from [`E_LOCK`] on, which is created if it is missing.
 fn edge_of(file: &'static Map, of: [u64; 5], details: [u64; 2]) -> Option<&'static [AtomicU64]> {
     let first = edge(of[0], of[1], of[2]);
     for at in (first..first + PROBES).map(|at| at % EDGE_COUNT) {
@@ -351,7 +351,7 @@ fn edge_of(file: &'static Map, of: [u64; 5], details: [u64; 2]) -> Option<&'stat
         }
         let words = &file[EDGES + at * EDGE_WORDS..][..EDGE_WORDS];
         let own = &words[E_LOCK];
-        // Acquire: pairs with the release of the thread that has made it.
+        // Acquire: pairs with the release of the thread that made the edge.
         let mut found = own.load(Acquire);
         if found == 0 {
             match own.compare_exchange(0, MAKING, Relaxed, Acquire) {
@@ -374,14 +374,14 @@ fn edge_of(file: &'static Map, of: [u64; 5], details: [u64; 2]) -> Option<&'stat
     None
 }
 
-/// The clock of the CPU time of a thread.
+/// Returns the clock of the CPU time of a thread.
 fn cpu_clock(thread: u32) -> usize {
-    /// A clock of one thread, by what the scheduler has counted.
+    /// A clock of one thread that counts the time it was scheduled.
     const THREAD_SCHED: i32 = 6;
     ((!(thread as i32)) << 3 | THREAD_SCHED) as isize as usize
 }
 
-/// The slot of a thread, with its number.
+/// Returns the slot of a thread, with its number.
 fn slot_of(file: &'static Map, thread: u32) -> Option<(usize, &'static Slot)> {
     let known = SLOT_OF[thread as usize % SLOT_OF.len()].load(Relaxed);
     let number = usize::from(known).checked_sub(1)?;
@@ -389,7 +389,7 @@ fn slot_of(file: &'static Map, thread: u32) -> Option<(usize, &'static Slot)> {
     (slot[S_THREAD].load(Relaxed) == u64::from(thread)).then_some((number, slot))
 }
 
-/// CPU time of a thread of this process, nanoseconds; none if it has ended.
+/// Returns the CPU time of a thread of this process, nanoseconds; none if it has ended.
 fn cpu_ns(thread: u32) -> Option<u64> {
     let mut time = [0_u64; 2];
     let clock = cpu_clock(thread);
@@ -398,7 +398,7 @@ fn cpu_ns(thread: u32) -> Option<u64> {
     (result == 0).then(|| time[0] * 1_000_000_000 + time[1])
 }
 
-/// Whether there is room for events, which is made when it is first asked for.
+/// Returns whether there is room for events, which is made the first time.
 fn has_events(file: &Map) -> bool {
     let state = EVENTS_STATE.load(Acquire);
     let begins = state == EVENTS_NONE

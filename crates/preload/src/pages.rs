@@ -1,4 +1,4 @@
-//! New files in memory.
+//! Creates and maps new files.
 
 use crate::arch::number::{FTRUNCATE, MUNMAP};
 use crate::budget::{LIMITED, NO_ROOM, NO_WAY};

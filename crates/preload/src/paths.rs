@@ -9,7 +9,7 @@ use crate::calls::{GETPID, READ_WRITE, call, open};
 /// The environment variable that names the directory of the files.
 const VARIABLE: &[u8] = b"CONVOY_RECORD_DIR=";
 const CREATE_NEW: usize = 0o300;
-/// Longest path, with process ID and number.
+/// Maximum length of a path, with process ID and number.
 pub(crate) const PATH: usize = 512;
 /// Room for the name of a file.
 const NAME: usize = 32;
@@ -17,7 +17,7 @@ const NAME: usize = 32;
 /// A path with zeros at its end.
 pub(crate) type Path = [u8; PATH];
 
-/// Which file of this process number it is.
+/// Number of the file among those of this process ID.
 pub(crate) static TURN: AtomicUsize = AtomicUsize::new(0);
 static DIRECTORY: [AtomicU8; PATH] = [const { AtomicU8::new(0) }; PATH];
 
@@ -31,7 +31,7 @@ pub(crate) fn learn(environment: Environment) -> bool {
     value.len() < PATH - NAME
 }
 
-/// A file of this process.
+/// Returns the path of a file of this process.
 pub(crate) fn own(turn: usize) -> Path {
     let (mut path, mut length) = directory();
     let pid = call(GETPID, [0; 6]) as usize;
@@ -42,17 +42,17 @@ pub(crate) fn own(turn: usize) -> Path {
     path
 }
 
-/// Creates a file of this process.
+/// Creates a file of this process, and returns its descriptor.
 pub(crate) fn create(turn: usize) -> isize {
     open(&own(turn), READ_WRITE | CREATE_NEW)
 }
 
-/// The file once more, for a kernel that makes room by descriptors only.
+/// Opens the file again, for a kernel that reserves pages only by descriptor.
 pub(crate) fn open_again() -> isize {
     open(&own(TURN.load(Relaxed)), READ_WRITE)
 }
 
-/// A file of all processes; its name is shorter than 32 bytes.
+/// Returns the path of a file of all processes; its name is shorter than 32 bytes.
 pub(crate) fn shared(name: &[u8]) -> Path {
     let (mut path, length) = directory();
     path[length] = b'/';

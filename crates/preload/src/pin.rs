@@ -1,7 +1,7 @@
-//! mlockall(2) for all memory of the program, but not for the file of the recording: it is long and
-//! sparse, and the kernel would fill it, or refuse to lock so much.
+//! mlockall(2) for all memory of the program, but not for the file of the recording, which is large
+//! and sparse: the kernel would fill it, or refuse to lock that much memory.
 //!
-//! Each mapping is locked by itself. The kernel's check of the limit is done here, without the
+//! Each mapping is locked separately. The kernel's check of the limit is done here, without the
 //! file; if the limit would be exceeded, libc is called, and the kernel refuses.
 
 use core::ffi::c_int;
@@ -12,7 +12,7 @@ use crate::layout::FILE_WORDS;
 use crate::{map, quiet, real};
 
 const LIMIT_OF_LOCKED: usize = 8;
-// What mlockall(2) is asked for.
+// Flags of mlockall(2).
 const CURRENT: usize = 1;
 const FUTURE: usize = 2;
 
@@ -33,14 +33,14 @@ pub(crate) fn lock_all(flags: usize) -> c_int {
     }
     each_mapping(|begin, end| {
         if !own.contains(&begin) {
-            // As in the kernel, memory that cannot be read in is no failure of the whole.
+            // As in the kernel, a mapping that cannot be read in is not an error.
             call(MLOCK, [begin, end - begin, 0, 0, 0, 0]);
         }
     });
     if flags & FUTURE == 0 { 0 } else { real::MLOCKALL.call([FUTURE, 0, 0, 0]) }
 }
 
-/// Whether the process may lock so many bytes.
+/// Returns whether the process may lock this number of bytes.
 fn is_permitted(bytes: usize) -> bool {
     /// Version 3 of the structures of capget(2), and the capability, a bit of the first set.
     const VERSION: u32 = 0x2008_0522;
@@ -54,14 +54,14 @@ fn is_permitted(bytes: usize) -> bool {
 /// Calls `each` with the begin and the end of each mapping of the process. Returns whether they
 /// could be read.
 fn each_mapping(mut each: impl FnMut(usize, usize)) -> bool {
-    /// Addresses from here on are the kernel's: `[vsyscall]`.
+    /// Addresses from here on belong to the kernel: `[vsyscall]`.
     const KERNEL: usize = 1 << 63;
     let descriptor = calls::open(b"/proc/self/maps\0", 0);
     if descriptor < 0 {
         return false;
     }
     let mut bytes = [0_u8; 512];
-    // The two numbers of a line, and which one is being read; 2: neither.
+    // The two numbers of a line, and the index of the one that is being read; 2: neither.
     let (mut numbers, mut which) = ([0_usize; 2], 0);
     loop {
         let place = (&raw mut bytes) as usize;

@@ -1,4 +1,4 @@
-//! The file of this process: made when it starts or first locks after a fork; grown by [`room`].
+//! The file of this process: created when it starts or first locks after a fork; grown by [`room`].
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -21,10 +21,10 @@ use crate::{arch, around, code, index, lines, real, room, spare};
 const WINDOW_FIRST: u64 = 1 << 23;
 
 static STATE: AtomicU32 = AtomicU32::new(LOADING);
-/// The thread that makes the file.
+/// The thread that creates the file.
 static BEGINNER: AtomicU32 = AtomicU32::new(0);
 static ONLY_CONTENDED: AtomicBool = AtomicBool::new(false);
-/// From the thread's control block to its `rseq_cs`; the least number: it has none.
+/// Offset from the thread's control block to its `rseq_cs`; the minimum if it has none.
 static RSEQ: AtomicIsize = AtomicIsize::new(isize::MIN);
 const EEXIST: isize = -17;
 const ESRCH: isize = -3;
@@ -33,12 +33,12 @@ const ENFILE: isize = -23;
 const EMFILE: isize = -24;
 const EDQUOT: isize = -122;
 
-// What `exit` calls after `main`.
+// Called by `exit` after `main`.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = ended;
 
-/// This process is not recorded.
+/// Marks this process as not recorded.
 pub(crate) fn off() {
     STATE.store(OFF, Relaxed);
 }
@@ -52,8 +52,8 @@ pub(crate) fn start(only_contended: bool) {
     begin();
 }
 
-/// Calls whatever recording calls, so that a filter that forbids it ends a process which nobody
-/// needs.
+/// Makes all system calls that recording makes, so that a filter which forbids one of them ends a
+/// process that is not needed.
 pub(crate) fn probe() {
     attach();
     if let Some(file) = file() {
@@ -71,7 +71,7 @@ extern "C" fn forked() {
     arch::set_thread_word(0);
     let file = FILE.swap(core::ptr::null_mut(), AcqRel);
     if !file.is_null() {
-        // Until this process has a file of its own, or has none.
+        // Until this process has its own file, or is found to have none.
         PARENT.store(file, Relaxed);
         STATE.store(FORKED, Relaxed);
     }
@@ -79,7 +79,7 @@ extern "C" fn forked() {
 
 extern "C" fn ended() {
     if let Some(file) = file() {
-        // The thread that calls exit(3) may be one that must not read the counter.
+        // The thread that calls exit(3) may be forbidden to read the counter.
         if !has_no_ticks() {
             look(file, arch::ticks());
         }
@@ -87,14 +87,14 @@ extern "C" fn ended() {
     }
 }
 
-/// Whether acquisitions that need not wait are not even counted.
+/// Returns whether uncontended acquisitions are not even counted.
 #[inline(always)]
 pub(crate) fn only_contended() -> bool {
     // Relaxed: set before the program has threads.
     ONLY_CONTENDED.load(Relaxed)
 }
 
-/// Calls libc's chroot(2), after it has created files for processes that are forked behind it.
+/// Calls libc's chroot(2), after it has created files for processes that are forked later.
 pub(crate) fn change_root(path: usize) -> c_int {
     begin_after_fork();
     if file().is_some() {
@@ -116,7 +116,7 @@ fn begin() {
     index::forget();
     let known = code::forget();
     let parent = PARENT.swap(core::ptr::null_mut(), Relaxed);
-    // SAFETY: the mapping of the parent, which nobody but this function gives back.
+    // SAFETY: the mapping of the parent, which only this function unmaps.
     let parent = (!parent.is_null()).then(|| unsafe { &*parent });
     let made = make();
     match (made, parent) {
@@ -127,7 +127,7 @@ fn begin() {
             }
             FILE.store(core::ptr::from_ref(file).cast_mut(), Release);
         }
-        // Its pages stay those of a file, and its header is one of them.
+        // The parent's pages remain part of its file, and its header is one of them.
         (Err(why), Some(parent)) => drop(parent[H_CHILDREN_LOST + why].fetch_add(1, Relaxed)),
         (Err(why), None) => budget::lost(why),
     }
@@ -180,7 +180,7 @@ fn make() -> Result<&'static Map, usize> {
     Ok(file)
 }
 
-/// A slot for this thread: one whose thread has ended, or a new one.
+/// Returns a slot for this thread: one whose thread has ended, or a new one.
 #[cold]
 #[inline(never)]
 pub(crate) fn attach() -> Option<&'static Slot> {
@@ -238,7 +238,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         own[word].store(value, Relaxed);
     }
     if rseq != 0 {
-        // From now on a switch shows, see `Thread::switches`.
+        // From now on switches are detected, see `Thread::switches`.
         // SAFETY: the `rseq_cs` word of this thread.
         unsafe { arch::word(rseq) }.store(arch::section(), Relaxed);
     }
@@ -248,7 +248,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// From now on this thread is not recorded.
+/// Stops recording this thread.
 pub(crate) fn leave() {
     for word in &arch::own()[1..] {
         word.store(0, Relaxed);
@@ -256,23 +256,23 @@ pub(crate) fn leave() {
     arch::set_thread_word(1);
 }
 
-/// Sees where libc has registered the structure that the kernel tells a thread through.
+/// Finds where libc has registered the structure that the kernel shares with each thread.
 fn find_rseq() {
     let offset = real::exported::<isize>(c"__rseq_offset");
     let size = real::exported::<u32>(c"__rseq_size").unwrap_or(0);
     if let Some(offset) = offset.filter(|_| size > 0) {
-        // `rseq_cs` stands eight bytes into the structure.
+        // `rseq_cs` is at offset 8 of the structure.
         RSEQ.store(offset + 8, Relaxed);
     }
 }
 
-/// The number of a slot.
+/// Returns the number of a slot.
 fn number(file: &Map, slot: &Slot) -> usize {
     let start = core::ptr::from_ref(slot) as usize - core::ptr::from_ref(file) as usize;
     (start / 8 - SLOTS) / SLOT_WORDS
 }
 
-/// A slot of which the thread has ended, among the next `count`.
+/// Returns a slot whose thread has ended, among the next `count`.
 fn reused(file: &'static Map, count: usize) -> Option<&'static Slot> {
     if is_quiet() {
         return None;
@@ -281,7 +281,7 @@ fn reused(file: &'static Map, count: usize) -> Option<&'static Slot> {
     let (pid, own) = (file[H_PID].load(Relaxed) as usize, call(GETTID, [0; 6]) as u64);
     (0..count.min(used)).find_map(|_| {
         let index = file[H_CURSOR].fetch_add(1, Relaxed) as usize % used;
-        // One for which there was no room, or is not yet.
+        // There was no room for this slot, or it is not reserved yet.
         if !room::is_there(SLOTS + index * SLOT_WORDS) || !room::is_there(FEW + index * FEW_WORDS) {
             return None;
         }
@@ -314,7 +314,7 @@ fn fresh(file: &'static Map) -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// The number of this thread, or what stands for it where the kernel may not be asked.
+/// Returns the ID of this thread, or a substitute where system calls are forbidden.
 fn thread(index: usize) -> u64 {
     const NONE: u64 = 1 << 40;
     match call(GETTID, [0; 6]) {
