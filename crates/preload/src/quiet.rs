@@ -6,23 +6,24 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::layout::H_SANDBOXED;
 use crate::map::file;
 
-/// Whether the process asks the kernel for nothing any more.
+/// Whether the process makes no more system calls for the recorder.
 pub(crate) static IS_QUIET: AtomicBool = AtomicBool::new(false);
 /// Whether its time stamp counter must not be read any more: new threads are not recorded.
 pub(crate) static NO_TICKS: AtomicBool = AtomicBool::new(false);
 
-/// Whether the kernel may be asked.
+/// Returns whether the kernel must not be called.
 #[inline]
 pub(crate) fn is_quiet() -> bool {
     IS_QUIET.load(Relaxed)
 }
 
-/// Whether the counter of ticks may not be read by new threads.
+/// Returns whether new threads must not read the time stamp counter.
 pub(crate) fn has_no_ticks() -> bool {
     NO_TICKS.load(Relaxed)
 }
 
-/// A system call was refused as by a filter; there is no room without it.
+/// Notes that a system call was refused as if by a filter. Returns `false`: without it there is no
+/// room.
 #[cold]
 pub(crate) fn refused() -> bool {
     if let Some(file) = file() {

@@ -1,4 +1,4 @@
-//! The functions of libc behind ours.
+//! libc's functions, which the exported functions of this object hide.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::NonNull;
@@ -10,22 +10,23 @@ unsafe extern "C" {
     fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
 }
 
-/// The next object that has the name.
+/// The next object that defines the name.
 const NEXT: *mut c_void = usize::MAX as *mut c_void;
-/// No such function: libc is older than the program.
+/// Returned if libc lacks the function because it is older than the program.
 const ENOSYS: c_int = 38;
 
-/// Any of the functions: none takes more, and registers that it does not read cost nothing.
+/// Type of all functions: none takes more arguments, and registers that it does not read are free.
 type Function = unsafe extern "C" fn(usize, usize, usize, usize) -> c_int;
 
 /// One function of libc, found when it is first called.
 pub(crate) struct Real {
     name: &'static CStr,
-    /// Condition variables had another form before glibc 2.3.2, and `dlsym` may find that.
+    /// Condition variables had another layout before glibc 2.3.2, and `dlsym` may find those
+    /// functions.
     version: Option<&'static CStr>,
-    /// The called function: libc's, or its replacement.
+    /// The function that is called: libc's, or its replacement.
     address: AtomicUsize,
-    /// libc's function where another one is in its place.
+    /// libc's function, which is kept if the function is replaced.
     behind: AtomicUsize,
 }
 
@@ -46,13 +47,13 @@ impl Real {
         Self::with(name, Some(c"GLIBC_2.2.5"))
     }
 
-    /// From now on `address` is called instead.
+    /// Replaces the function by the one at `address`.
     pub(crate) fn replace(&self, address: usize) {
         // Relaxed: done before the program has threads.
         self.address.store(address, Relaxed);
     }
 
-    /// Calls what stands in its place.
+    /// Calls the replacement, or libc's function if there is none.
     #[inline(always)]
     pub(crate) fn call(&self, arguments: [usize; 4]) -> c_int {
         Self::call_at(&self.address, self, arguments)
@@ -63,14 +64,14 @@ impl Real {
         Self::call_at(&self.behind, self, arguments)
     }
 
-    /// Calls libc's function with six parameters, and returns all of its register.
+    /// Calls the function with six parameters, and returns the whole register.
     pub(crate) fn call_six(&self, arguments: [usize; 6]) -> usize {
         type Six = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
         let Some(address) = self.address() else { return ENOSYS as usize };
         // SAFETY: libc's function of this name, which takes integers and pointers.
         let function = unsafe { core::mem::transmute::<usize, Six>(address) };
         let [one, two, three, four, five, six] = arguments;
-        // SAFETY: with the arguments that the program gave to its namesake.
+        // SAFETY: with the arguments that the program passed to its namesake.
         unsafe { function(one, two, three, four, five, six) }
     }
 
@@ -80,11 +81,11 @@ impl Real {
         // SAFETY: libc's function of this name, which takes integers and pointers.
         let function = unsafe { core::mem::transmute::<usize, Function>(address) };
         let [a, b, c, d] = arguments;
-        // SAFETY: with the arguments that the program gave to its namesake.
+        // SAFETY: with the arguments that the program passed to its namesake.
         unsafe { function(a, b, c, d) }
     }
 
-    /// What stands in its place.
+    /// Returns the address of the replacement, or of libc's function if there is none.
     pub(crate) fn address(&self) -> Option<usize> {
         Self::found(&self.address, self)
     }
@@ -94,7 +95,7 @@ impl Real {
         let mut address = place.load(Relaxed);
         if address == 0 {
             address = real.find();
-            // Relaxed: everybody finds the same.
+            // Relaxed: all threads find the same address.
             place.store(address, Relaxed);
         }
         (address != 0).then_some(address)
@@ -103,7 +104,8 @@ impl Real {
     fn find_both(&self) {
         let found = self.find();
         for place in [&self.address, &self.behind] {
-            // Relaxed: everybody finds the same. Another function may be in its place already.
+            // Relaxed: all threads find the same address. The function may have been replaced
+            // already.
             let _other = place.compare_exchange(0, found, Relaxed, Relaxed);
         }
     }
@@ -124,7 +126,7 @@ impl Real {
     }
 }
 
-/// The address of a function of ours with so many arguments.
+/// Returns the address of a function of this object with one argument.
 pub(crate) fn one(function: extern "C" fn(usize) -> c_int) -> usize {
     function as *const () as usize
 }
@@ -144,8 +146,8 @@ pub(crate) fn four(function: extern "C" fn(usize, usize, usize, usize) -> c_int)
     function as *const () as usize
 }
 
-/// Has `handler`, a function of this object, which is never unloaded, called in each child of a
-/// fork.
+/// Registers `handler`, a function of this object, which is never unloaded, to be called in each
+/// child of a fork.
 pub(crate) fn in_children(handler: extern "C" fn()) {
     unsafe extern "C" {
         fn pthread_atfork(
@@ -154,11 +156,11 @@ pub(crate) fn in_children(handler: extern "C" fn()) {
             child: Option<extern "C" fn()>,
         ) -> c_int;
     }
-    // SAFETY: the handler may be called as long as there is a program.
+    // SAFETY: the handler may be called as long as the program runs.
     unsafe { pthread_atfork(None, None, Some(handler)) };
 }
 
-/// The thread's `errno`.
+/// Returns the address of the thread's `errno`.
 fn errno_place() -> *mut c_int {
     unsafe extern "C" {
         fn __errno_location() -> *mut c_int;
@@ -173,33 +175,33 @@ pub(crate) fn set_errno(error: c_int) {
     unsafe { *errno_place() = error };
 }
 
-/// The thread's `errno`.
+/// Returns the thread's `errno`.
 pub(crate) fn errno() -> c_int {
     // SAFETY: as above.
     unsafe { *errno_place() }
 }
 
-/// libc's `syscall` with its number and six more parameters, of which the call takes some.
+/// Calls libc's `syscall` with a number and six parameters, of which the system call uses some.
 pub(crate) fn syscall(arguments: &[usize; 7]) -> isize {
     type Call = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize, usize) -> isize;
     let Some(address) = SYSCALL.address() else {
         set_errno(ENOSYS);
         return -1;
     };
-    // SAFETY: libc's function, which takes as many integers and pointers as a call has.
+    // SAFETY: libc's function, which takes as many integers and pointers as a system call has.
     let call = unsafe { core::mem::transmute::<usize, Call>(address) };
     let [number, one, two, three, four, five, six] = *arguments;
-    // SAFETY: with the arguments that the program gave to its namesake.
+    // SAFETY: with the arguments that the program passed to its namesake.
     unsafe { call(number, one, two, three, four, five, six) }
 }
 
-/// The value of an integer that libc exports, if it does.
+/// Returns the value of an integer that libc exports, if it does.
 pub(crate) fn exported<T: Copy>(name: &CStr) -> Option<T> {
     // SAFETY: libc exports an integer of this type under the name.
     place(name).map(|found| unsafe { *found.as_ptr() })
 }
 
-/// Where it is.
+/// Returns the address of an object that libc exports, if it does.
 pub(crate) fn place<T: Copy>(name: &CStr) -> Option<NonNull<T>> {
     // SAFETY: a C string; the default scope.
     NonNull::new(unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.cast::<T>())
@@ -209,8 +211,8 @@ macro_rules! reals {
     ($($constant:ident $how:ident $name:literal;)*) => {
         $(pub(crate) static $constant: Real = Real::$how($name);)*
 
-        /// Finds all of them: a signal handler may be the first to call one while its thread is
-        /// within the loader, whose lock `dlsym` takes.
+        /// Finds all functions: a signal handler may be the first to call one while its thread is
+        /// in the loader, whose lock `dlsym` acquires.
         pub(crate) fn find_all() {
             $($constant.find_both();)*
         }

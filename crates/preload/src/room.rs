@@ -1,8 +1,8 @@
-//! Room in the file: a page of the mapping is touched only once the kernel has set it aside, so
+//! Room in the file: a page of the mapping is accessed only once the kernel has reserved it, so
 //! that a full file system ends the recording and never the program.
 //!
-//! The kernel makes room through the mapping alone. So it works when the process has changed its
-//! user or its root, has closed every descriptor, and may open no more.
+//! The kernel reserves pages by their mapping alone. So this works when the process has changed its
+//! user or its root, has closed every descriptor, and cannot open any more.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -13,32 +13,32 @@ use crate::layout::*;
 use crate::map::{self, Map};
 use crate::{budget, paths, quiet};
 
-/// Pages of the file.
+/// Number of pages of the file.
 const PAGES: usize = FILE_WORDS.div_ceil(PAGE);
 const PAGE_BYTES: usize = PAGE * 8;
-/// Slots that have room before the process gives up the right to ask for more.
+/// Slots that are reserved before the process gives up the right to ask for more.
 const AHEAD: usize = 64;
 
-/// Has pages written to be there, or fails where a write would (Linux 5.14).
+/// Makes madvise(2) reserve pages as if they were written, or fail (Linux 5.14).
 const POPULATE_WRITE: usize = 23;
 const EINVAL: isize = -22;
 const ENOSPC: isize = -28;
 const EDQUOT: isize = -122;
 const EFBIG: isize = -27;
-// No file system answers so: the process has limited its system calls in a way that was not seen.
+// No file system returns these: system calls are restricted in a way that was not noticed.
 const EPERM: isize = -1;
 const EACCES: isize = -13;
 const ENOSYS: isize = -38;
 
-/// Pages that are there, a bit each.
+/// Reserved pages, one bit each.
 static THERE: [AtomicU64; PAGES.div_ceil(64)] = [const { AtomicU64::new(0) }; PAGES.div_ceil(64)];
 
-/// Turns in which there was no room.
+/// Number of attempts that found no room, including those that were skipped.
 static FAILED: AtomicU64 = AtomicU64::new(0);
-/// Turns after which it is asked again.
+/// Number of failures after which the kernel is asked again.
 const SELDOM: u64 = 256;
 
-/// The file is a new one: none of its pages is there.
+/// Clears the state for a new file, of which no page is reserved.
 pub(crate) fn forget() {
     FAILED.store(0, Relaxed);
     for word in &THERE {
@@ -46,26 +46,26 @@ pub(crate) fn forget() {
     }
 }
 
-/// Whether the page of a word is there.
+/// Returns whether the page of a word is reserved.
 #[inline(always)]
 pub(crate) fn is_there(word: usize) -> bool {
     let page = word / PAGE;
-    // Acquire: pairs with the release of who has made room.
+    // Acquire: pairs with the release of the thread that has reserved it.
     THERE[page / 64].load(Acquire) & (1 << (page % 64)) != 0
 }
 
-/// Whether these words may be touched; makes room for them, if there is any.
+/// Returns whether these words may be accessed. Reserves their pages if there is room.
 pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
     let (first, last) = (word / PAGE, (word + words - 1) / PAGE);
     let missing = (first..=last).filter(|page| !is_there(page * PAGE)).count();
     if missing == 0 {
         return true;
     }
-    // Where there was none, there rarely is some later.
+    // If there was no room before, there rarely is some later.
     let failed = FAILED.load(Relaxed);
     if !failed.is_multiple_of(SELDOM) || !take(file, (first, last + 1 - first), missing) {
         FAILED.store(failed + 1, Relaxed);
-        // The header is there before anything else.
+        // The header is reserved before anything else.
         if first > 0 && !quiet::is_quiet() {
             file[H_SHORT].fetch_add(1, Relaxed);
         }
@@ -81,7 +81,8 @@ pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
 fn take(file: &Map, (page, pages): (usize, usize), missing: usize) -> bool {
     let address = core::ptr::from_ref(file) as usize + page * PAGE_BYTES;
     let populate = || match populate(address, pages) {
-        // An older kernel: by the file. One without such calls is taken at its word.
+        // An older kernel: reserve by descriptor. If it cannot do that either, assume that there is
+        // room.
         EINVAL => allocate(page, pages),
         EPERM | EACCES | ENOSYS => quiet::refused(),
         result => result == 0,
@@ -110,7 +111,7 @@ fn allocate(page: usize, pages: usize) -> bool {
     ![ENOSPC, EDQUOT, EFBIG].contains(&result)
 }
 
-/// Makes room for the threads to come: soon nothing can be asked of the kernel.
+/// Reserves pages for future threads, because system calls will soon be forbidden.
 pub(crate) fn reserve_ahead(file: &Map) {
     let used = (file[H_SLOTS].load(Relaxed) as usize).min(SLOT_COUNT);
     for slot in used..(used + AHEAD).min(SLOT_COUNT) {
@@ -122,13 +123,13 @@ pub(crate) fn reserve_ahead(file: &Map) {
     reserve(file, LOCKS, LOCK_COUNT * LOCK_WORDS);
 }
 
-/// The word of a table whose pages come one by one, if there is room for it.
+/// Returns whether the words of a table are reserved, one page at a time. Reserves them if not.
 #[inline]
 pub(crate) fn has(file: &Map, word: usize, words: usize) -> bool {
     is_there(word) && is_there(word + words - 1) || reserve(file, word, words)
 }
 
-/// A thread that is not recorded has counted so many acquisitions more.
+/// Adds to the number of acquisitions by threads that are not recorded.
 pub(crate) fn unrecorded(count: u64) {
     if let Some(file) = map::file() {
         // Not an acquire: nothing else depends on the number.

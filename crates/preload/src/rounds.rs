@@ -1,6 +1,7 @@
-//! Whether a wakeup was in vain where calls do not tell: the thread waits at the same place again,
-//! after it has done less than a wakeup costs; and whether a thread that was woken wakes the next
-//! one that waits there, as libraries do which let the threads of a broadcast go on one by one.
+//! Futile wakeups, where the calls do not show them: the thread waits at the same place again after
+//! it has done less than a wakeup costs. And wakeups that are passed on: a woken thread wakes the
+//! next thread that waits there, as in libraries that release the threads of a broadcast one by
+//! one.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -11,9 +12,10 @@ use crate::room;
 use crate::thread::Thread;
 use crate::waiters::Waiters;
 
-/// Ticks between a wakeup and the next wait, without other waits, of a thread that found little to
-/// do: some 20 us. It takes the mutex, for which Rust's spin up to 5 us before they sleep and again
-/// afterwards, looks, and releases it with a call that wakes the next thread.
+/// Maximum ticks between a wakeup and the next wait, without other waits, of a thread that found
+/// little to do: some 20 us. It acquires the mutex, for which Rust's spin up to 5 us before they
+/// sleep and again afterwards, checks the condition, and releases the mutex with a call that wakes
+/// the next thread.
 const BRIEF: u64 = 1 << 16;
 
 const PLACE: usize = 0;
@@ -25,8 +27,8 @@ const DETAIL: usize = 3;
 const ROUNDS: [usize; 2] = [S_ROUNDS, S_ROUNDS + ROUND_WORDS];
 
 impl Thread {
-    /// Whether the thread, which waits at `place` from `asked` on, has done little since its last
-    /// wait there.
+    /// Returns whether the thread, which waits at `place` from `asked` on, has done little since
+    /// its last wait there.
     pub(crate) fn did_little(self, place: usize, asked: u64) -> bool {
         let known = ROUNDS.into_iter().find(|at| self.get(at + PLACE) == place as u64);
         known.is_some_and(|at| {
@@ -35,11 +37,11 @@ impl Thread {
         })
     }
 
-    /// Such a wait has ended: by a wakeup, or else not.
+    /// Notes the end of such a wait, and its detail if a wakeup ended it.
     pub(crate) fn waited_at(self, place: usize, [asked, got]: [u64; 2], by: Option<Detail>) {
         let is_here = |at: &usize| self.get(at + PLACE) == place as u64;
         let here = ROUNDS.into_iter().find(is_here);
-        // The older one makes room.
+        // The older place is replaced.
         let here = here.unwrap_or_else(|| {
             let [one, other] = ROUNDS;
             if self.get(one + END) <= self.get(other + END) { one } else { other }
@@ -56,15 +58,15 @@ impl Thread {
         }
     }
 
-    /// The thread has waited for something else from `asked` until `got`.
+    /// Notes that the thread has waited for something else from `asked` until `got`.
     pub(crate) fn was_away(self, [asked, got]: [u64; 2]) {
         for at in ROUNDS {
             self.set(at + AWAY, self.get(at + AWAY) + got.saturating_sub(asked));
         }
     }
 
-    /// The thread is about to wake the one that `all` are: if that waits where this one did, the
-    /// wakeup is given on.
+    /// Called before the thread wakes the waiter of `all`: if that thread waits where this one did,
+    /// the wakeup is counted as passed on.
     pub(crate) fn passes_on(self, file: &'static Map, all: Waiters) {
         let Some(number) = all.only_waiter().and_then(|id| (id as usize).checked_sub(1)) else {
             return;
@@ -73,7 +75,7 @@ impl Thread {
             return;
         }
         let slot = map::slot(file, number);
-        // Of a wait for a condition of its own the detail knows the call stack.
+        // If only one thread waits for the condition, the detail contains the call stack.
         let waits = match Detail::at(file, slot[S_WAITS_DETAIL].load(Relaxed)) {
             Some(detail) => detail.site(),
             None => slot[S_WAITS_SITE].load(Relaxed),

@@ -1,5 +1,5 @@
-//! Files for processes that are forked after chroot(2), when the directory of the recording is out
-//! of reach: they are created before, and forked processes inherit a mapping of the first page of
+//! Files for processes that are forked after chroot(2), when the directory of the recording cannot
+//! be reached: they are created before, and forked processes inherit a mapping of the first page of
 //! each. The process that takes a file maps the rest through that page.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -11,7 +11,7 @@ use crate::layout::*;
 use crate::map::Map;
 use crate::pages::first_page;
 
-/// Number of files, and so of processes that are recorded behind a chroot(2).
+/// Number of files, and so of processes that are recorded after a chroot(2).
 const COUNT: usize = 32;
 /// Number of the first one; a process uses the numbers below for its own files.
 const TURNS: usize = 1000;

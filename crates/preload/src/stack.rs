@@ -1,5 +1,5 @@
-//! Who called: by the unwind tables of the program, which allocates nothing. Rarely done, since it
-//! takes a microsecond a frame.
+//! Call stacks, by the unwind tables of the program. Unwinding does not allocate, but takes a
+//! microsecond per frame, so it is rare.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU64;
@@ -9,7 +9,7 @@ use crate::layout::*;
 use crate::map::{self, Map};
 use crate::{arch, code, room};
 
-/// What a step of a walk answers.
+/// Results of a step of a walk.
 const GO_ON: c_int = 0;
 const END: c_int = 4;
 
@@ -17,7 +17,7 @@ type Each = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
 /// A walk up the stack.
 struct Walk<'a> {
-    /// Where it begins.
+    /// Return address at which the walk begins.
     site: usize,
     is_past: bool,
     count: usize,
@@ -28,12 +28,12 @@ fn unwind(each: Each, walk: *mut c_void) {
     unsafe extern "C" {
         fn _Unwind_Backtrace(each: Each, argument: *mut c_void) -> c_int;
     }
-    // SAFETY: it reads the stack of this thread by its unwind tables; what `walk` points at
-    // outlives it.
+    // SAFETY: reads the stack of this thread by its unwind tables; the target of `walk` outlives
+    // the call.
     unsafe { _Unwind_Backtrace(each, walk) };
 }
 
-/// What a frame of the unwinder returns to.
+/// Returns the return address of a frame of the unwinder.
 fn address(context: *mut c_void) -> usize {
     unsafe extern "C" {
         fn _Unwind_GetIP(context: *mut c_void) -> usize;
@@ -42,8 +42,9 @@ fn address(context: *mut c_void) -> usize {
     unsafe { _Unwind_GetIP(context) }
 }
 
-/// Fills `frames` with what the callers of the function around `site` return to, the nearest first;
-/// how many. `site` is what a function of ours, which is being called, returns to.
+/// Fills `frames` with the return addresses of the callers of the function that contains `site`,
+/// the nearest first, and returns their number. `site` is the return address of a function of this
+/// object that is being called.
 pub(crate) fn callers(site: usize, frames: &mut [u64]) -> usize {
     let mut walk = Walk { site, is_past: false, count: 0, frames };
     unwind(frame, (&raw mut walk).cast());
@@ -52,7 +53,7 @@ pub(crate) fn callers(site: usize, frames: &mut [u64]) -> usize {
 
 extern "C" fn frame(context: *mut c_void, walk: *mut c_void) -> c_int {
     let address = address(context);
-    // SAFETY: the walk of `callers`, which nobody else uses meanwhile.
+    // SAFETY: the walk of `callers`, to which there is no other reference.
     let walk = unsafe { &mut *walk.cast::<Walk<'_>>() };
     if !walk.is_past {
         walk.is_past = address == walk.site;
@@ -64,30 +65,30 @@ extern "C" fn frame(context: *mut c_void, walk: *mut c_void) -> c_int {
     GO_ON
 }
 
-/// Words above the last known frame that are looked at for calls of code without unwind tables.
+/// Words above the last known frame that are searched for calls by code without unwind tables.
 const SCANNED: usize = 160;
-/// Places of the table of call stacks that are looked at: so many different ones of one site.
+/// Entries of the table of call stacks that are probed, and so the most call stacks of one site.
 const PROBES: usize = 128;
 
-/// A word of the stack and how far from the mark it lies.
+/// A word of the stack and its distance from the mark.
 type Frame = [u64; 2];
 
-/// The whole stack of a wait.
+/// The whole call stack of a wait.
 struct Whole {
     site: usize,
     mark: usize,
     is_past: bool,
     count: usize,
     frames: [Frame; C_NATIVE],
-    /// Code that no table describes, and the stack when it goes on.
+    /// Return address in code that no table describes, and its distance from the mark.
     foreign: Option<Frame>,
 }
 
-/// The number of the call stack that leads to `site`, with [`CONTEXT`]; nothing if the table is
-/// full. `mark` lies in the frame of the function that is being called.
+/// Returns the number of the call stack that leads to `site`, with [`CONTEXT`]; `None` if the table
+/// is full. `mark` is in the frame of the function that is being called.
 ///
 /// The unwinder needs microseconds. But a function that calls from one place has a frame of one
-/// size, so a stack that was walked once is known again by the words at the same distances.
+/// size, so a stack that was walked once is recognized by the words at the same distances.
 pub(crate) fn context(site: usize, mark: *const usize) -> Option<usize> {
     let (file, mark) = (map::file()?, mark as usize);
     if !room::reserve(file, CONTEXTS, CONTEXT_COUNT * CONTEXT_WORDS) {
@@ -108,7 +109,7 @@ pub(crate) fn context(site: usize, mark: *const usize) -> Option<usize> {
         }
     }
     if is_full {
-        // Who calls is not told apart any more, only how.
+        // Call stacks are now distinguished only by their frames with unwind tables.
         let like = |at: &usize| {
             let known = entry(file, *at);
             known[C_SITE].load(Relaxed) == site as u64 && is_there(known, mark, false)
@@ -142,7 +143,7 @@ fn entry(file: &'static Map, at: usize) -> &'static [AtomicU64] {
     &file[CONTEXTS + at * CONTEXT_WORDS..][..CONTEXT_WORDS]
 }
 
-/// The callers of a stack, and what is left of code without tables.
+/// Returns the frames with unwind tables, and those without, of a call stack.
 fn parts(words: &[AtomicU64]) -> Option<(&[AtomicU64], &[AtomicU64])> {
     // Acquire: pairs with the release store of `write`.
     let is_ready = words[C_READY].load(Acquire) == 1;
@@ -152,18 +153,18 @@ fn parts(words: &[AtomicU64]) -> Option<(&[AtomicU64], &[AtomicU64])> {
     is_ready.then(|| (&frames[..2 * native], &frames[2 * C_NATIVE..][..2 * foreign]))
 }
 
-/// Whether the stack is the one that is known, with the nearest callers without tables or without
-/// those.
+/// Returns whether the current stack is the known one, with or without the nearest callers that
+/// have no unwind tables.
 fn is_there(words: &[AtomicU64], mark: usize, with_foreign: bool) -> bool {
-    /// What calls, and who calls that; further words may be left from earlier calls.
+    /// The function that calls and its caller; further words may be left from earlier calls.
     const NEAREST: usize = 2;
     let Some((native, foreign)) = parts(words) else { return false };
     let foreign = &foreign[..foreign.len().min(if with_foreign { 2 * NEAREST } else { 0 })];
     let mut frames = native.chunks_exact(2).chain(foreign.chunks_exact(2));
     frames.all(|frame| {
         let at = mark + frame[1].load(Relaxed) as usize;
-        // SAFETY: on this stack: the frame below is that of the same function at the same place, so
-        // what called it is above; beyond code without tables there are at least the frames in
+        // SAFETY: on this stack: the frame below belongs to the same function at the same place, so
+        // its callers are above it; above code without tables there are at least the frames in
         // which the thread began.
         frame[0].load(Relaxed) == unsafe { *(at as *const u64) }
     })
@@ -187,12 +188,12 @@ fn write(file: &'static Map, words: &[AtomicU64], native: &[Frame], foreign: &[F
     }
     words[C_COUNT].store(native.len() as u64, Relaxed);
     words[C_FOREIGN_COUNT].store(foreign.len() as u64, Relaxed);
-    // Release: whoever sees it sees the frames.
+    // Release: a reader that sees this sees the frames.
     words[C_READY].store(1, Release);
 }
 
-/// Fills `found` with the code that the unwinder ended in, if it is of no file, and what that may
-/// have been called by: words in such code that stand behind a call there; how many.
+/// Fills `found` with the code in which the unwinder ended, if it belongs to no file, and its
+/// possible callers: words that point behind a call in such code. Returns their number.
 fn returns(file: &Map, first: Frame, mark: usize, found: &mut [Frame; C_FOREIGN]) -> usize {
     let [code, distance] = first;
     if !code::is_compiled(file, code) {
@@ -215,9 +216,9 @@ fn returns(file: &Map, first: Frame, mark: usize, found: &mut [Frame; C_FOREIGN]
     count
 }
 
-/// Whether the instruction before an address in readable code is a call.
+/// Returns whether the instruction before an address in readable code is a call.
 fn is_after_call(address: u64) -> bool {
-    // By the kernel: code that a program compiles may be gone since its map was read.
+    // Read by the kernel: code that a program compiles may be gone since its map was read.
     let mut word = [0];
     code::peek(address as usize - 8, &mut word) != 0 && arch::ends_in_call(word[0].to_le_bytes())
 }
@@ -227,7 +228,7 @@ extern "C" fn whole_frame(context: *mut c_void, whole: *mut c_void) -> c_int {
         fn _Unwind_GetCFA(context: *mut c_void) -> usize;
     }
     let address = address(context);
-    // SAFETY: the walk of `context`, which nobody else uses meanwhile.
+    // SAFETY: the walk of `context`, to which there is no other reference.
     let whole = unsafe { &mut *whole.cast::<Whole>() };
     if !whole.is_past {
         whole.is_past = address == whole.site;
@@ -237,9 +238,9 @@ extern "C" fn whole_frame(context: *mut c_void, whole: *mut c_void) -> c_int {
         whole.foreign = None;
         return END;
     }
-    // SAFETY: the unwinder gives the context of a frame.
+    // SAFETY: the unwinder passes the context of a frame.
     let end = unsafe { _Unwind_GetCFA(context) };
-    // What was called returns by the last word of its frame.
+    // The return address of the called function is the last word of its frame.
     let found = [address as u64, end.wrapping_sub(8 + whole.mark) as u64];
     if let Some(before) = whole.foreign.replace(found) {
         let Some(place) = whole.frames.get_mut(whole.count) else {

@@ -1,8 +1,9 @@
-//! What a thread keeps: counts by lock and call site, and times of the few acquisitions that are
+//! The data of a thread: counts by lock and call site, and times of the few acquisitions that are
 //! timed.
 //!
-//! All words are atomic because a reader and a signal handler may look at any moment; only their
-//! thread writes them. A handler that locks in the middle of an update can spoil a number, no more.
+//! All words are atomic because a reader and a signal handler may access them at any time; only
+//! their thread writes them. A handler that locks in the middle of an update can spoil a number,
+//! but nothing else.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -16,14 +17,14 @@ use crate::local::*;
 use crate::map::{self, Slot};
 use crate::{process, room};
 
-/// The word of a thread that is not recorded.
+/// The thread word of a thread that is not recorded.
 const UNRECORDED: usize = 1;
 
 /// The calling thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Thread(pub(crate) &'static Slot);
 
-/// The number of a key in one word with its detail, and whether it is [`SLOW`].
+/// The number of a key and its detail in one word, and whether the key is [`SLOW`].
 #[derive(Clone, Copy)]
 pub(crate) struct Packed(u64);
 
@@ -48,9 +49,9 @@ impl Packed {
     }
 }
 
-/// What is due at an acquisition: one in [`SAMPLED`] on average, at irregular distances, so that no
-/// loop falls into step, is timed although nobody waits; and while the thread has a trace, it is a
-/// step of that.
+/// The work that is due at an acquisition. One in [`SAMPLED`] on average, at irregular distances so
+/// that no loop synchronizes with them, is timed although it does not wait. While the thread has a
+/// trace, each is a step of the trace.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
     pub(crate) is_sampled: bool,
@@ -69,17 +70,18 @@ pub(crate) struct Hold {
     weight: u64,
 }
 
-/// What a thread does with a condition that it waited for, until it signals it.
+/// The state of a condition that a thread waited for, until the thread signals it.
 pub(crate) struct Monitor {
-    /// Whether it has taken the mutex again since.
+    /// Whether the thread has reacquired the mutex since.
     pub(crate) again: bool,
-    /// The time since.
+    /// The time since the wait.
     pub(crate) hold: Hold,
 }
 
-/// An acquisition of a thread that is not recorded: counted, and told now and then.
+/// Counts an acquisition of a thread that is not recorded, and adds the count to the file
+/// sometimes.
 fn unrecorded() -> Option<Thread> {
-    /// The first few are told one by one, for threads that take few.
+    /// The first few are added one by one, for threads that acquire few locks.
     const TOGETHER: u64 = 64;
     let word = &arch::own()[O_UNRECORDED];
     let count = word.load(Relaxed) + 1;
@@ -93,7 +95,7 @@ fn unrecorded() -> Option<Thread> {
 }
 
 impl Thread {
-    /// The thread, if it is recorded.
+    /// Returns the calling thread, if it is recorded.
     #[inline(always)]
     pub(crate) fn current() -> Option<Self> {
         let word = arch::thread_word();
@@ -104,13 +106,13 @@ impl Thread {
         if word == UNRECORDED { None } else { process::attach().map(Self) }
     }
 
-    /// The same for an acquisition, which is counted if the thread is not recorded.
+    /// Returns the same for an acquisition, which is counted if the thread is not recorded.
     #[inline(always)]
     pub(crate) fn acquiring() -> Option<Self> {
         if arch::thread_word() == UNRECORDED { unrecorded() } else { Self::current() }
     }
 
-    /// The thread, if it is known already that it is recorded.
+    /// Returns the calling thread, if it is already known to be recorded.
     #[inline(always)]
     pub(crate) fn known() -> Option<Self> {
         let word = arch::own_word::<0>() as usize;
@@ -126,7 +128,7 @@ impl Thread {
         self.0[word].store(value, Relaxed);
     }
 
-    /// A word of [`local`](crate::local).
+    /// Returns a word of [`local`](crate::local).
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     pub(crate) fn own(self, word: usize) -> u64 {
@@ -139,7 +141,7 @@ impl Thread {
         arch::own()[word].store(value, Relaxed);
     }
 
-    /// Acquisitions until something is due.
+    /// Returns the number of acquisitions until something is due.
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     pub(crate) fn due(self) -> &'static AtomicU64 {
@@ -147,7 +149,7 @@ impl Thread {
         unsafe { arch::word(arch::own_word::<O_DUE>()) }
     }
 
-    /// Whether something is due at this acquisition, see [`Turn`].
+    /// Returns whether something is due at this acquisition, see [`Turn`].
     #[inline(always)]
     pub(crate) fn is_turn(self) -> bool {
         let due = self.due();
@@ -156,7 +158,7 @@ impl Thread {
         left == 0
     }
 
-    /// What it is.
+    /// Returns the work that is due.
     #[cold]
     pub(crate) fn draw(self) -> Turn {
         let is_poked = self.get(S_POKED) == 1;
@@ -177,7 +179,7 @@ impl Thread {
         }
         self.set(S_LEFT, left);
         self.due().store(left, Relaxed);
-        // Else it looks when it has given up the lock of which the hold is timed.
+        // Otherwise it checks after it has released the lock whose hold is timed.
         if is_poked {
             self.look_at_window(arch::ticks());
         }
@@ -188,14 +190,16 @@ impl Thread {
         Turn { is_sampled, is_traced }
     }
 
-    /// Whether the last release was timed, so that the way to this request can be.
+    /// Returns whether the last release was timed, so that the think time before this request can
+    /// be.
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     pub(crate) fn was_timed(self) -> bool {
         arch::own_word::<O_RELEASED>() != 0
     }
 
-    /// Notes that the kernel has switched this thread away since it was last asked, and asks again.
+    /// Counts a switch of this thread by the kernel since the last call. Returns the number of
+    /// switches.
     pub(crate) fn switches(self) -> u64 {
         let rseq = self.own(O_RSEQ);
         if rseq == 0 {
@@ -211,7 +215,7 @@ impl Thread {
         self.own(O_SWITCHES)
     }
 
-    /// The thread is about to sleep: that it was switched away needs no telling, which would cost
+    /// Called before the thread sleeps: it needs no notice of being switched away, which would cost
     /// the kernel some time.
     pub(crate) fn sleeps(self) {
         let rseq = self.own(O_RSEQ);
@@ -221,7 +225,7 @@ impl Thread {
         }
     }
 
-    /// The way from the last release to a request, which ends now.
+    /// Records the think time from the last release to a request, which ends now.
     pub(crate) fn thought(self, detail: Option<Detail>, now: u64) {
         let released = self.own(O_RELEASED);
         self.put(O_RELEASED, 0);
@@ -232,18 +236,19 @@ impl Thread {
         detail.record(list, now.saturating_sub(released), last & 0xff);
     }
 
-    /// A key and its detail in one word, for later.
+    /// Packs a key and its detail into one word, for later.
     pub(crate) fn pack(self, key: Key, detail: Detail) -> Packed {
         let slow = if key.is_slow() { Packed::SLOW } else { 0 };
         Packed(slow | detail.index() << Packed::BITS | self.number(key) as u64)
     }
 
-    /// Begins to time a hold that stands for `weight` of them.
+    /// Begins to time a hold that represents `weight` samples.
     pub(crate) fn hold(self, lock: usize, key: Packed, weight: u64) {
         let switches = self.switches();
         let count = self.holds();
         let holds = (0..count.min(HOLD_COUNT)).map(|index| O_HOLD + index * HOLD_WORDS);
-        // A semaphore that another thread posts leaves its hold behind: the place is used again.
+        // The hold of a semaphore that another thread posts is left behind: its place is used
+        // again.
         let same = holds.into_iter().find(|&at| self.own(at) == lock as u64);
         let at = same.unwrap_or(O_HOLD + count % HOLD_COUNT * HOLD_WORDS);
         if same.is_none() {
@@ -255,17 +260,17 @@ impl Thread {
         self.put(at + 2, arch::ticks());
     }
 
-    /// The thread, as no other one that lives is called; never 0.
+    /// Returns a number of the thread that is unique among live threads, and never 0.
     pub(crate) fn id(self) -> u64 {
         self.own(O_SLOT) + 1
     }
 
-    /// Its number for the kernel.
+    /// Returns the thread ID in the kernel.
     pub(crate) fn kernel_id(self) -> u64 {
         self.own(O_THREAD)
     }
 
-    /// A wait has ended: what the thread uses next may be in no cache.
+    /// Prefetches data that the thread uses after a wait, which may be in no cache.
     #[inline(always)]
     pub(crate) fn wakes() {
         let own = arch::own();
@@ -273,7 +278,7 @@ impl Thread {
         arch::fetch([O_HOLDS, O_RELEASED, O_WAITED].map(|word| of(&own[word])));
     }
 
-    /// A hold after a wait has ended, and the same place may take the next lock.
+    /// Prefetches the key of a hold that has ended, since the same place may acquire the next lock.
     #[inline(always)]
     pub(crate) fn goes_on(self, hold: &Hold) {
         let number = hold.key.key();
@@ -282,27 +287,27 @@ impl Thread {
         }
     }
 
-    /// Whether the hold of `lock` is being timed.
+    /// Returns whether the hold of `lock` is being timed.
     pub(crate) fn is_timed(self, lock: usize) -> bool {
         let count = self.holds();
         (0..count).any(|index| self.own(O_HOLD + index * HOLD_WORDS) == lock as u64)
     }
 
-    /// Whether `lock` is the mutex of the condition that the thread waited for last.
+    /// Returns whether `lock` is the mutex of the condition that the thread waited for last.
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     pub(crate) fn is_monitor(self, lock: usize) -> bool {
         arch::own_word::<O_MONITOR_MUTEX>() == lock as u64
     }
 
-    /// It takes that mutex again.
+    /// Notes that the thread has reacquired that mutex.
     #[cold]
     pub(crate) fn monitor_again(self) {
         self.put(O_MONITOR_AGAIN, 1);
     }
 
-    /// Begins to look whether the condition is part of a lock, which the thread has from `now` on;
-    /// `key` is that of its wait.
+    /// Begins to determine whether the condition is part of a lock, which the thread then owns from
+    /// `now` on; `key` is the key of its wait.
     pub(crate) fn begin_monitor(self, condition: usize, mutex: usize, key: Packed, now: u64) {
         for (word, value) in [
             (O_MONITOR, condition as u64),
@@ -316,7 +321,7 @@ impl Thread {
         }
     }
 
-    /// Ends that, if it was this condition.
+    /// Ends that for this condition. Returns `None` if it was another one.
     pub(crate) fn end_monitor(self, condition: usize) -> Option<Monitor> {
         if self.own(O_MONITOR) != condition as u64 {
             return None;
@@ -337,13 +342,13 @@ impl Thread {
         self.put(O_HOLDS, self.own(O_HOLDS) & TRACED | count as u64);
     }
 
-    /// Whether any hold is being timed, or a release is a step of a trace.
+    /// Returns whether any hold is being timed, or a release is a step of a trace.
     #[inline(always)]
     pub(crate) fn times() -> bool {
         arch::own_word::<O_HOLDS>() != 0
     }
 
-    /// Takes out the hold of `lock`, if it is being timed.
+    /// Removes and returns the hold of `lock`, if it is being timed.
     pub(crate) fn take(self, lock: usize) -> Option<Hold> {
         let count = self.holds();
         let at = |index: usize| O_HOLD + index * HOLD_WORDS;
@@ -356,12 +361,12 @@ impl Thread {
         Some(Hold { key: Packed(key), begin, switches: last >> 8, weight: last & 0xff })
     }
 
-    /// Whether the thread kept its CPU since the hold began.
+    /// Returns whether the thread has kept its CPU since the hold began.
     pub(crate) fn kept(self, hold: &Hold) -> bool {
         self.switches() == hold.switches
     }
 
-    /// A hold ended at `now`, in which the thread kept its CPU or did not.
+    /// Records a hold that ended at `now`, in which the thread kept its CPU or did not.
     pub(crate) fn held(self, hold: &Hold, kept: bool, now: u64) {
         let Some(file) = map::file() else { return };
         let list = if kept { HOLD_ON } else { HOLD_OFF };
@@ -375,13 +380,13 @@ impl Thread {
         look_sometimes(file, now);
     }
 
-    /// The lock is free: from now on the thread thinks.
+    /// Begins the think time: the lock is released.
     pub(crate) fn released(self, hold: &Hold) {
         self.put(O_RELEASED_LAST, self.switches() << 8 | hold.weight);
         self.put(O_RELEASED, arch::ticks());
     }
 
-    /// Whatever the thread does next, it is no thinking.
+    /// Cancels the think time, whatever the thread does next.
     pub(crate) fn forget(self) {
         self.put(O_RELEASED, 0);
     }

@@ -1,6 +1,6 @@
 //! Traces: in windows that open some 25 ms and later an eighth of the run apart, each thread
-//! records its steps until its trace is full. So the order of its steps is known, unlike from
-//! counts by call site: nested locks, signalling threads, and frequencies.
+//! records its steps until its trace is full. Unlike counts by call site, a trace contains the
+//! order of the steps: nested locks, signalling threads, and frequencies.
 //!
 //! A thread checks for a window when it releases a lock with a timed hold, and after a wait. The
 //! thread that opens a window makes a draw of timed acquisitions due in all others, so that other
@@ -17,21 +17,21 @@ use crate::map::{self, Map};
 use crate::room;
 use crate::thread::Thread;
 
-/// Ticks between two windows at least: some 25 ms.
+/// Minimum number of ticks between two windows: some 25 ms.
 const APART: u64 = 1 << 26;
-/// The same as a part of the run until then.
+/// The same as a part of the run so far: an eighth.
 const PART: u64 = 8;
-/// Traces of a window at most, while there is room for all, for half of them, and less.
+/// Maximum number of traces in a window, by quarters of the traces that are in use.
 const MOST: [usize; 4] = [48, 48, 24, 12];
 
 impl Thread {
-    /// Whether it has a trace.
+    /// Returns whether the thread has a trace.
     #[inline(always)]
     pub(crate) fn traces(self) -> bool {
         self.own(O_HOLDS) & TRACED != 0
     }
 
-    /// Opens a window if it is time, and begins a trace if there is one.
+    /// Opens a window if it is time, and begins a trace in a window that is new to the thread.
     pub(crate) fn look_at_window(self, now: u64) {
         let Some(file) = map::file() else { return };
         let next = file[H_WINDOW_NEXT].load(Relaxed);
@@ -66,7 +66,7 @@ impl Thread {
         self.put(O_HOLDS, self.own(O_HOLDS) | TRACED);
         self.put(O_TRACE_SWITCHES, self.switches());
         self.put(O_TRACE_OFF, 0);
-        // What is due at the next acquisition is the next step.
+        // From now on, each acquisition is a step and therefore due.
         if self.get(S_POKED) == 0 {
             self.set(S_LEFT, self.due().load(Relaxed).max(1));
         }
@@ -81,7 +81,7 @@ impl Thread {
         }
     }
 
-    /// A step begins: whatever switches the thread away from now on belongs to it. When.
+    /// Begins a step, which includes any switch from now on. Returns the current time.
     #[cold]
     pub(crate) fn begin_step(self) -> u64 {
         let switched = self.switches() != self.own(O_TRACE_SWITCHES);
@@ -116,7 +116,7 @@ impl Thread {
         if !self.traces() {
             return;
         }
-        // Of a lock without a key of its own nobody knows which one it is.
+        // The lock is unknown if its key is shared by all locks without one.
         if let Some(key) = key.filter(|key| !self.is_other(*key)) {
             self.step(kind, self.number(key) as u64, begin, end);
         }
@@ -133,7 +133,7 @@ fn open(file: &'static Map) {
         if slot[S_TRACE].load(Relaxed) == 0 && left > 1 {
             slot[S_LEFT].store(left, Relaxed);
             slot[S_POKED].store(1, Relaxed);
-            // The thread may overwrite it: then it sees the window when it draws next.
+            // The thread may overwrite it: then it notices the window at its next draw.
             slot[S_COUNTDOWN].store(1, Relaxed);
         }
     }

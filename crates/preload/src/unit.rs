@@ -6,7 +6,7 @@ use crate::around::{Environment, entries};
 use crate::calls::{GETPID, GETPPID, call};
 use crate::layout::{UNIT_PAD, UNIT_VARIABLES};
 
-/// Writes the number of this process into the variables that the recorder has padded.
+/// Writes the ID of this process into the variables that the recorder has padded.
 pub(crate) fn name_this_process(environment: Environment) {
     let parent = call(GETPPID, [0; 6]) as u64;
     for text in entries(environment) {

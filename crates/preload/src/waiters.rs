@@ -1,5 +1,6 @@
-//! Locks with waiters: their number, their start, and the time of the last release. Only waits come
-//! here, so that an uncontended lock costs no shared cache line.
+//! Locks with waiters: the number of waiters, the time since which there are any, and the time of
+//! the last release. Only waits access this data, so that an uncontended lock costs no shared cache
+//! line.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU64;
@@ -10,7 +11,7 @@ use crate::layout::*;
 use crate::thread::Thread;
 use crate::{arch, map, native, room};
 
-/// Places that are looked at before the table counts as full.
+/// Entries that are probed before the table counts as full.
 const PROBES: usize = 16;
 
 /// The waiters of one lock.
@@ -18,12 +19,12 @@ const PROBES: usize = 16;
 pub(crate) struct Waiters(&'static [AtomicU64]);
 
 impl Waiters {
-    /// Those of `lock`, if the table has room for them.
+    /// Returns the waiters of `lock`, if the table has room for them.
     pub(crate) fn of(lock: usize) -> Option<Self> {
         Self::find(lock as u64, true)
     }
 
-    /// Those of `lock`, if it ever had any.
+    /// Returns the waiters of `lock`, if it ever had any.
     pub(crate) fn known(lock: usize) -> Option<Self> {
         Self::find(lock as u64, false)
     }
@@ -57,7 +58,7 @@ impl Waiters {
         None
     }
 
-    /// Waits with `block`, in which the thread may be cancelled: then it waits no more.
+    /// Waits with `block`, in which the thread may be cancelled: then it stops waiting.
     pub(crate) fn until(this: Option<Self>, block: impl FnOnce() -> c_int) -> c_int {
         extern "C" fn cancelled(words: *mut c_void) {
             // SAFETY: the words of a lock in the file, which stays mapped.
@@ -73,7 +74,7 @@ impl Waiters {
         }
     }
 
-    /// A thread begins to wait.
+    /// Notes that a thread begins to wait.
     pub(crate) fn enter(self, now: u64) {
         let waiters = self.0[L_WAITERS].fetch_add(1, Relaxed) + 1;
         if waiters == 1 {
@@ -84,7 +85,7 @@ impl Waiters {
         }
     }
 
-    /// A thread waits no more.
+    /// Notes that a thread stops waiting.
     pub(crate) fn leave(self, now: u64) {
         if self.0[L_WAITERS].fetch_sub(1, Relaxed) != 1 {
             return;
@@ -99,20 +100,20 @@ impl Waiters {
         }
     }
 
-    /// The owner is about to give the lock up; noted if somebody waits.
+    /// Notes that the owner is about to release the lock, if threads wait for it.
     pub(crate) fn release(self, now: u64) {
         if self.0[L_WAITERS].load(Relaxed) != 0 {
             self.0[L_RELEASED].store(now, Relaxed);
         }
     }
 
-    /// Threads that wait for this condition give up `mutex`.
+    /// Notes that threads which wait for this condition release `mutex`.
     pub(crate) fn gives_up(self, mutex: usize) {
         self.0[L_MUTEX].store(mutex as u64, Relaxed);
     }
 
-    /// A thread begins to wait for this condition; whether nobody else ever does, so that it is
-    /// what the thread is woken by and not what it waits for.
+    /// Notes that a thread begins to wait for this condition. Returns whether no other thread ever
+    /// does: then the condition is the thread's means of wakeup, not the cause of its wait.
     pub(crate) fn is_own_of(self, thread: u64) -> bool {
         let known = self.0[L_WAITER].load(Relaxed);
         if known == MANY {
@@ -121,9 +122,9 @@ impl Waiters {
         let (owner, waits) = (known & ((1 << WAITS_SHIFT) - 1), known >> WAITS_SHIFT);
         let next = match owner {
             0 => thread | 1 << WAITS_SHIFT,
-            // Far from the end of its bits: more says nothing.
+            // Limited far below the maximum of the field: a higher number says nothing more.
             _ if owner == thread => thread | (waits + 1).min(1 << 16) << WAITS_SHIFT,
-            // One that was given on to another thread, for the other one has ended.
+            // The condition was passed on to another thread because the first one has ended.
             _ if waits > 2 * OWN_AFTER => thread | 1 << WAITS_SHIFT,
             _ => MANY,
         };
@@ -131,25 +132,25 @@ impl Waiters {
         owner == thread && waits >= OWN_AFTER
     }
 
-    /// The one thread that waits for it, by its [`id`](crate::thread::Thread::id).
+    /// Returns the only thread that waits for it, by its [`id`](crate::thread::Thread::id).
     pub(crate) fn only_waiter(self) -> Option<u64> {
         let known = self.0[L_WAITER].load(Relaxed);
         (known != MANY).then_some(known & ((1 << WAITS_SHIFT) - 1))
     }
 
-    /// A thread has it now.
+    /// Notes the thread that has acquired it.
     pub(crate) fn took(self, thread: u64) {
         self.0[L_OWNER].store(thread, Relaxed);
     }
 
-    /// A thread that `took` it waits for it again, so it did not have it.
+    /// Notes that a thread waits for it again: a thread that `took` it did not get it.
     pub(crate) fn went_on(self, thread: u64) {
         if self.0[L_OWNER].load(Relaxed) == thread {
             self.0[L_OWNER].store(0, Relaxed);
         }
     }
 
-    /// A thread is about to give it up; whether it has it.
+    /// Called when a thread is about to release it. Returns whether the thread owns it.
     pub(crate) fn gives(self, thread: u64) -> bool {
         let is_owner = self.0[L_OWNER].load(Relaxed) == thread;
         if is_owner {
@@ -158,39 +159,39 @@ impl Waiters {
         is_owner
     }
 
-    /// A thread gave it up that had it, or did not.
+    /// Counts a release by its owner, or by another thread.
     pub(crate) fn gave(self, had_it: bool) {
         let word = if had_it { L_OWN } else { L_OTHER };
         self.0[word].fetch_add(1, Relaxed);
     }
 
-    /// Whether those that have it give it up: so it was often, and seldom otherwise.
+    /// Returns whether its owners release it: they mostly have, and often enough.
     pub(crate) fn is_owned(self) -> bool {
-        /// Times that tell.
+        /// Number of releases that are needed for a decision.
         const OFTEN: u64 = 16;
         let [own, other] = [L_OWN, L_OTHER].map(|word| self.0[word].load(Relaxed));
         own > OFTEN + 2 * other
     }
 
-    /// A thread signals what it waited for without having left the section in between: it had
-    /// nothing.
+    /// Counts a signal by a thread that waited for the condition and has not left the critical
+    /// section since: it owned nothing.
     pub(crate) fn told(self) {
         self.0[L_OTHER].fetch_add(1, Relaxed);
     }
 
-    /// A thread gives up what it never waited for: that tells only if somebody has it.
+    /// Counts a signal by a thread that never waited for the condition, if another thread owns it.
     pub(crate) fn passed(self, thread: u64) {
         if ![0, thread].contains(&self.0[L_OWNER].load(Relaxed)) {
             self.0[L_OTHER].fetch_add(1, Relaxed);
         }
     }
 
-    /// The thread that has it, by its [`id`](crate::thread::Thread::id); 0: none.
+    /// Returns its owner, by its [`id`](crate::thread::Thread::id); 0: none.
     pub(crate) fn owner(self) -> u64 {
         self.0[L_OWNER].load(Relaxed)
     }
 
-    /// When it was last given up, ticks.
+    /// Returns the time of the last release, ticks.
     pub(crate) fn released(self) -> u64 {
         self.0[L_RELEASED].load(Relaxed)
     }

@@ -54,33 +54,34 @@ fn base() -> usize {
     address
 }
 
-/// The thread's word; 0 at first.
+/// Returns the thread's word; 0 at first.
 #[inline(always)]
 pub(crate) fn thread_word() -> usize {
     own_word::<0>() as usize
 }
 
-/// Sets it.
+/// Sets the thread's word.
 #[inline]
 pub(crate) fn set_thread_word(word: usize) {
     own()[0].store(word as u64, core::sync::atomic::Ordering::Relaxed);
 }
 
-/// One of the words of this thread, as fast as can be.
+/// Returns a word of this thread, in as few instructions as possible.
 #[inline(always)]
 pub(crate) fn own_word<const AT: usize>() -> u64 {
     const { assert!(AT < OWN_WORDS, "a word of the thread") };
     own()[AT].load(core::sync::atomic::Ordering::Relaxed)
 }
 
-/// The words of this thread.
+/// Returns the words of this thread.
 #[inline(always)]
 pub(crate) fn own() -> &'static [AtomicU64; OWN_WORDS] {
-    // SAFETY: so many words, aligned; they are there as long as the thread, which alone has them.
+    // SAFETY: that many words, aligned; they exist as long as the thread, which alone accesses
+    // them.
     unsafe { &*(base() as *const [AtomicU64; OWN_WORDS]) }
 }
 
-/// Address of the description of the section.
+/// Returns the address of the description of the critical section.
 #[inline]
 pub(crate) fn section() -> u64 {
     let address;
@@ -95,7 +96,7 @@ pub(crate) fn section() -> u64 {
     address
 }
 
-/// Start of the thread's control block, to which glibc's `__rseq_offset` is relative.
+/// Returns the start of the thread's control block, to which glibc's `__rseq_offset` is relative.
 pub(crate) fn thread_pointer() -> usize {
     let pointer;
     // SAFETY: reads a register.
@@ -105,14 +106,14 @@ pub(crate) fn thread_pointer() -> usize {
     pointer
 }
 
-/// The virtual counter, which counts at 1 MHz to 1 GHz, in units of 0.5 to 1 ns: the constants of
-/// the layout are for such ticks.
+/// Returns the virtual counter, which counts at 1 MHz to 1 GHz, in units of 0.5 to 1 ns: the
+/// constants of the layout are for such ticks.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
-    /// A tick is a second over this power of two, or less.
+    /// A tick is at most one second divided by this power of two.
     const POWER: u32 = 30;
     let (count, hertz): (u64, u64);
-    // SAFETY: both registers can be read in user mode, and Linux lets it.
+    // SAFETY: both registers can be read in user mode, which Linux permits.
     unsafe {
         asm!(
             "mrs {count}, cntvct_el0",
@@ -124,10 +125,10 @@ pub(crate) fn ticks() -> u64 {
     count << POWER.saturating_sub((hertz | 1).ilog2())
 }
 
-/// Which of eight numbers are `wanted`: two bits for each.
+/// Returns a mask of those of the eight numbers that equal `wanted`: two bits for each.
 ///
 /// # Safety
-/// They are there, on a boundary of 16 bytes, and nobody writes them meanwhile.
+/// The numbers are valid and aligned to 16 bytes, and no other thread writes them during the call.
 #[inline(always)]
 pub(crate) unsafe fn same(numbers: *const u32, wanted: u32) -> u32 {
     // SAFETY: by the caller.
@@ -135,21 +136,21 @@ pub(crate) unsafe fn same(numbers: *const u32, wanted: u32) -> u32 {
     numbers.iter().rev().fold(0, |found, number| found << 2 | u32::from(*number == wanted) * 3)
 }
 
-/// Has the lines of the cache with these places fetched; nothing waits for them.
+/// Prefetches the cache lines of these addresses, without waiting for them.
 #[inline(always)]
 pub(crate) fn fetch<const N: usize>(places: [usize; N]) {
     for place in places {
-        // SAFETY: a hint about an address, whatever is there.
+        // SAFETY: a hint about an address, which need not be valid.
         unsafe {
             asm!("prfm pldl1keep, [{}]", in(reg) place, options(nostack, preserves_flags));
         }
     }
 }
 
-/// A system call that is no cancellation point and leaves `errno` alone.
+/// Makes a system call that is not a cancellation point and does not change `errno`.
 ///
 /// # Safety
-/// The arguments are what the call demands.
+/// The arguments are valid for the call.
 pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     let result;
     let [one, two, three, four, five, six] = arguments;
@@ -165,14 +166,14 @@ pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// Whether the last of these bytes of code are a call: `bl`, or `blr` with a register.
+/// Returns whether these bytes of code end in a call: `bl`, or `blr` with a register.
 pub(crate) fn ends_in_call(bytes: [u8; 8]) -> bool {
     let [.., one, two, three, four] = bytes;
     let instruction = u32::from_le_bytes([one, two, three, four]);
     instruction & 0xfc00_0000 == 0x9400_0000 || instruction & 0xffff_fc1f == 0xd63f_0000
 }
 
-/// The name of the register with a parameter, by its name on x86-64.
+/// Maps the x86-64 name of a parameter register to the name of the register here.
 macro_rules! register {
     ("rdi") => {
         "x0"
@@ -192,7 +193,7 @@ macro_rules! register {
 }
 pub(crate) use register;
 
-/// Words of 32 bits of a `struct stat` with mode, user and group.
+/// Indexes of mode, user and group in a `struct stat`, in words of 32 bits.
 pub(crate) const STAT_WORDS: [usize; 3] = [4, 6, 7];
 /// The number of the machine in the header of an ELF file.
 pub(crate) const ELF_MACHINE: u8 = 183;

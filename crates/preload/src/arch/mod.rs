@@ -15,9 +15,9 @@ pub(crate) use aarch64::*;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;
 
-/// Ticks between two looks with nothing between them.
+/// Returns the number of ticks between two consecutive readings.
 pub(crate) fn stamp() -> u64 {
-    /// So many that none of the others interrupts all.
+    /// Large enough that at least one try is not interrupted.
     const TRIES: usize = 64;
     let apart = |_| {
         let begin = ticks();
@@ -26,10 +26,10 @@ pub(crate) fn stamp() -> u64 {
     (0..TRIES).map(apart).min().unwrap_or(0)
 }
 
-/// The word at `address`.
+/// Returns the word at `address`.
 ///
 /// # Safety
-/// It is there as long as the thread, and aligned.
+/// The word is aligned, and exists as long as the thread.
 #[inline(always)]
 pub(crate) unsafe fn word(address: u64) -> &'static AtomicU64 {
     // SAFETY: by the caller.

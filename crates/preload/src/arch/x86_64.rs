@@ -6,9 +6,9 @@ use core::sync::atomic::AtomicU64;
 
 use crate::local::OWN_WORDS;
 
-// Words of thread-local storage, reached without a call: the initial-exec model, which a loaded
-// object may use because it comes with the program. The first is the thread's word, the others are
-// those of `local`.
+// Words of thread-local storage, accessed without a call: the initial-exec model, which this object
+// may use because it is loaded with the program. The first is the thread's word, the others belong
+// to `local`.
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".balign 64",
@@ -20,9 +20,9 @@ global_asm!(
     ".popsection",
 );
 
-// A restartable sequence of one byte that nobody executes. While a thread's `rseq_cs` points at its
-// description, the kernel clears that word when it switches the thread away (rseq(2)). It demands
-// glibc's signature before the abort address.
+// A restartable sequence of one byte that is never executed. While a thread's `rseq_cs` points at
+// its description, the kernel clears that word when it switches the thread away (rseq(2)). It
+// requires glibc's signature before the abort address.
 global_asm!(
     ".pushsection .text.convoy_section,\"ax\",@progbits",
     "convoy_section_start: nop",
@@ -39,7 +39,7 @@ global_asm!(
     ".popsection",
 );
 
-/// The thread's word; 0 at first.
+/// Returns the thread's word; 0 at first.
 #[inline(always)]
 pub(crate) fn thread_word() -> usize {
     let word;
@@ -54,10 +54,10 @@ pub(crate) fn thread_word() -> usize {
     word
 }
 
-/// Sets it.
+/// Sets the thread's word.
 #[inline]
 pub(crate) fn set_thread_word(word: usize) {
-    // SAFETY: writes the word of this thread; nobody has a reference to it.
+    // SAFETY: writes the word of this thread, to which there is no reference.
     unsafe {
         asm!(
             "mov {place}, qword ptr [rip + convoy_thread@GOTTPOFF]",
@@ -67,7 +67,7 @@ pub(crate) fn set_thread_word(word: usize) {
     }
 }
 
-/// One of the words of this thread, as fast as can be.
+/// Returns a word of this thread, in as few instructions as possible.
 #[inline(always)]
 pub(crate) fn own_word<const AT: usize>() -> u64 {
     const { assert!(AT < OWN_WORDS, "a word of the thread") };
@@ -84,7 +84,7 @@ pub(crate) fn own_word<const AT: usize>() -> u64 {
     word
 }
 
-/// The words of this thread.
+/// Returns the words of this thread.
 #[inline(always)]
 pub(crate) fn own() -> &'static [AtomicU64; OWN_WORDS] {
     let address: usize;
@@ -96,11 +96,12 @@ pub(crate) fn own() -> &'static [AtomicU64; OWN_WORDS] {
             address = out(reg) address, options(pure, nomem, nostack),
         );
     }
-    // SAFETY: so many words, aligned; they are there as long as the thread, which alone has them.
+    // SAFETY: that many words, aligned; they exist as long as the thread, which alone accesses
+    // them.
     unsafe { &*(address as *const [AtomicU64; OWN_WORDS]) }
 }
 
-/// Address of the description of the section.
+/// Returns the address of the description of the critical section.
 #[inline]
 pub(crate) fn section() -> u64 {
     let address;
@@ -114,7 +115,7 @@ pub(crate) fn section() -> u64 {
     address
 }
 
-/// Start of the thread's control block, to which glibc's `__rseq_offset` is relative.
+/// Returns the start of the thread's control block, to which glibc's `__rseq_offset` is relative.
 pub(crate) fn thread_pointer() -> usize {
     let pointer;
     // SAFETY: the first word of the control block is its own address.
@@ -124,17 +125,17 @@ pub(crate) fn thread_pointer() -> usize {
     pointer
 }
 
-/// The time stamp counter.
+/// Returns the time stamp counter.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 has it.
     unsafe { _rdtsc() }
 }
 
-/// Which of eight numbers are `wanted`: two bits for each.
+/// Returns a mask of those of the eight numbers that equal `wanted`: two bits for each.
 ///
 /// # Safety
-/// They are there, on a boundary of 16 bytes, and nobody writes them meanwhile.
+/// The numbers are valid and aligned to 16 bytes, and no other thread writes them during the call.
 #[inline(always)]
 pub(crate) unsafe fn same(numbers: *const u32, wanted: u32) -> u32 {
     let found;
@@ -156,19 +157,19 @@ pub(crate) unsafe fn same(numbers: *const u32, wanted: u32) -> u32 {
     found
 }
 
-/// Has the lines of the cache with these places fetched; nothing waits for them.
+/// Prefetches the cache lines of these addresses, without waiting for them.
 #[inline(always)]
 pub(crate) fn fetch<const N: usize>(places: [usize; N]) {
     for place in places {
-        // SAFETY: a hint about an address, whatever is there.
+        // SAFETY: a hint about an address, which need not be valid.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place as *const i8) };
     }
 }
 
-/// A system call that is no cancellation point and leaves `errno` alone.
+/// Makes a system call that is not a cancellation point and does not change `errno`.
 ///
 /// # Safety
-/// The arguments are what the call demands.
+/// The arguments are valid for the call.
 pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     let result;
     let [one, two, three, four, five, six] = arguments;
@@ -185,7 +186,7 @@ pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// Whether the last of these bytes of code are a call.
+/// Returns whether these bytes of code end in a call.
 pub(crate) fn ends_in_call(bytes: [u8; 8]) -> bool {
     const CALL: u8 = 0xe8;
     const BY_WORD: u8 = 0xff;
@@ -196,7 +197,7 @@ pub(crate) fn ends_in_call(bytes: [u8; 8]) -> bool {
     bytes[3] == CALL || by_word(6) || by_word(5) || by_word(2)
 }
 
-/// Words of 32 bits of a `struct stat` with mode, user and group.
+/// Indexes of mode, user and group in a `struct stat`, in words of 32 bits.
 pub(crate) const STAT_WORDS: [usize; 3] = [6, 7, 8];
 /// The number of the machine in the header of an ELF file.
 pub(crate) const ELF_MACHINE: u8 = 62;
