@@ -13,7 +13,7 @@ pub(crate) const BEGINNING: u32 = 2;
 pub(crate) const RECORDS: u32 = 3;
 pub(crate) const OFF: u32 = 4;
 
-/// The number of futex(2), and its operation: wait, within the process.
+/// Operation of futex(2): wait on a word of this process only.
 const WAIT_PRIVATE: usize = 128;
 /// Seconds and nanoseconds of one wait, and the maximum number of waits: 20 ms in all.
 const LOOK: [u64; 2] = [0, 500_000];

@@ -3,12 +3,12 @@
 //!
 //! `convoy with` finds these places in the files of the program before it starts, and passes ranges
 //! of addresses, one per line: what, begin, end, and the file. *What* is a policy, or `skip` for a
-//! lock wrapper, in which case the call site is that of its caller. This module adds the addresses
-//! at which the files are mapped.
+//! lock wrapper, in which case its caller is the call site. This module adds the addresses at which
+//! the files are mapped.
 //!
 //! A mutex is checked once, when it is initialised or first acquired, and marked with its policy in
 //! a word that libc does not use. The mark then selects the functions of the policy. A mutex that
-//! libc took before stays with libc.
+//! libc acquired before stays with libc.
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};

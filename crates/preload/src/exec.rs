@@ -116,7 +116,7 @@ starts! {
     popen(command, how) inside(&real::POPEN, command, how);
 }
 
-/// Called before libc starts a shell itself.
+/// Calls a function of libc that starts a shell, and notes the shell if it is not recorded.
 fn inside(function: &real::Real, command: usize, how: usize) -> usize {
     if command != 0 && carry::is_lost(own()) {
         missing::note(BY_LIBC, c"/bin/sh".as_ptr() as usize);

@@ -206,7 +206,7 @@ pub(crate) fn lead() {
     }
 }
 
-/// Gives a mutex its policy before it is acquired at `site`, and returns the mutex.
+/// Sets the policy of a mutex before it is acquired at `site`, and returns the mutex.
 #[inline(always)]
 fn met(mutex: usize, site: usize) -> usize {
     choose::meet(mutex, site);

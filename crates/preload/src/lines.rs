@@ -15,7 +15,7 @@ pub(crate) const TABLE: usize = 1;
 /// A key of the thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
-    /// Number of acquisitions.
+    /// Its count, with [`SLOW`].
     pub(crate) count: &'static AtomicU32,
     /// Whether every hold of the key is timed.
     pub(crate) is_due: bool,

@@ -3,7 +3,7 @@
 //! section becomes longer by each cache line of it that must be fetched. The kernel has just
 //! accessed the adjacent memory, in which it reports the CPU of the thread.
 
-/// Number of threads, by slot, in which others open windows of traces, and that share no details.
+/// Number of threads, by slot, for which others open windows of traces, and that share no details.
 pub(crate) const PRIVATE: usize = 64;
 /// Words of the data; the first one is the thread word of [`arch`](crate::arch).
 pub(crate) const OWN_WORDS: usize = 64;

@@ -9,7 +9,7 @@
 //!   thread's number as owner, which the release must clear.
 //! - `fair`: see [`fair`](crate::fair).
 //! - `handoff`: see [`handoff`](crate::handoff), with separate condition variables, because glibc's
-//!   would release and take the mutex by glibc's values.
+//!   would release and acquire the mutex by glibc's values.
 //!
 //! All mutexes have one policy, or some are [chosen](crate::choose) and have another one.
 

@@ -17,7 +17,7 @@ const NAME: usize = 32;
 /// A path with zeros at its end.
 pub(crate) type Path = [u8; PATH];
 
-/// Number of the file among those of this process ID.
+/// Number of the file among the files of this process ID.
 pub(crate) static TURN: AtomicUsize = AtomicUsize::new(0);
 static DIRECTORY: [AtomicU8; PATH] = [const { AtomicU8::new(0) }; PATH];
 

@@ -18,7 +18,7 @@ const ENOSYS: c_int = 38;
 /// Type of all functions: none takes more arguments, and registers that it does not read are free.
 type Function = unsafe extern "C" fn(usize, usize, usize, usize) -> c_int;
 
-/// One function of libc, found when it is first called.
+/// One function of libc, found by [`find_all`] or when it is first called.
 pub(crate) struct Real {
     name: &'static CStr,
     /// Condition variables had another layout before glibc 2.3.2, and `dlsym` may find those

@@ -16,7 +16,7 @@ use crate::{budget, paths, quiet};
 /// Number of pages of the file.
 const PAGES: usize = FILE_WORDS.div_ceil(PAGE);
 const PAGE_BYTES: usize = PAGE * 8;
-/// Slots that are reserved before the process gives up the right to ask for more.
+/// Slots that are reserved before the process loses the right to ask for more.
 const AHEAD: usize = 64;
 
 /// Makes madvise(2) reserve pages as if they were written, or fail (Linux 5.14).
@@ -132,7 +132,7 @@ pub(crate) fn has(file: &Map, word: usize, words: usize) -> bool {
 /// Adds to the number of acquisitions by threads that are not recorded.
 pub(crate) fn unrecorded(count: u64) {
     if let Some(file) = map::file() {
-        // Not an acquire: nothing else depends on the number.
+        // No other data depends on the number.
         file[H_UNRECORDED].fetch_add(count, AcqRel);
     }
 }

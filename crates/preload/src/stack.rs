@@ -38,7 +38,7 @@ fn address(context: *mut c_void) -> usize {
     unsafe extern "C" {
         fn _Unwind_GetIP(context: *mut c_void) -> usize;
     }
-    // SAFETY: the unwinder gives the context of a frame.
+    // SAFETY: the unwinder passes the context of a frame.
     unsafe { _Unwind_GetIP(context) }
 }
 
