@@ -2,7 +2,7 @@
 //! located in certain variables.
 //!
 //! `convoy with` finds these places in the files of the program before it starts, and passes ranges
-//! of addresses, one per line: what, begin, end, and the file. *What* is a policy, or `skip` for a
+//! of addresses, one per line: what, start, end, and the file. *What* is a policy, or `skip` for a
 //! lock wrapper, in which case its caller is the call site. This module adds the addresses at which
 //! the files are mapped.
 //!

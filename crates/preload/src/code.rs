@@ -79,7 +79,7 @@ pub(crate) fn learn_all(file: &Map) {
     }
     let begin = file[H_MAP_BYTES].load(Relaxed) as usize;
     let first = (MAP + begin.div_ceil(8)).min(MAP + MAP_WORDS);
-    // The reader also skips to the next word: each copy follows a line feed.
+    // The reader also rounds up to the next word; a line feed precedes each copy.
     let length = read_map(file, first);
     if length > 0 {
         ranges(&file[first..MAP + MAP_WORDS], length);

@@ -99,7 +99,7 @@ impl Thread {
     }
 }
 
-/// Adds a wait that ended `since` ticks after the begin of the run to the `count` phases at `from`.
+/// Adds a wait that ended `since` ticks after the start of the run to the `count` phases at `from`.
 fn book(slot: &Slot, (wait, since): (u64, u64), (from, count, shift): (usize, usize, usize)) {
     while since >> slot[shift].load(Relaxed) >= count as u64 {
         if slot[S_FOLDS].swap(1, Acquire) == 1 {

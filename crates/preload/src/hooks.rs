@@ -19,7 +19,7 @@ use crate::{alone, handoff, map};
 /// The owner of a robust mutex died; the caller has acquired it.
 const EOWNERDEAD: c_int = 130;
 
-/// How locks of a kind are acquired.
+/// How a kind of lock is acquired.
 #[derive(Clone, Copy)]
 pub(crate) struct How {
     /// Its kind in the record.

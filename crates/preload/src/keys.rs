@@ -14,7 +14,7 @@ use crate::map::{self, add};
 use crate::room;
 use crate::thread::Thread;
 
-/// Number of keys in a table from which on only contended locks, and places, get one.
+/// Number of keys in a table above which only contended locks, and places, get one.
 const KEYS_FREE: u64 = KEY_COUNT as u64 * 3 / 4;
 /// Bits of the address that select a line of a table.
 const CHOICE: usize = (LINE_COUNT - 1) * LINE;

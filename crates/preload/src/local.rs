@@ -58,12 +58,12 @@ pub(crate) const O_TRACE_OFF: usize = 47;
 pub(crate) const O_THREAD: usize = 48;
 /// Key and detail of a wait that is not recorded yet; 0: none.
 pub(crate) const O_WAITED: usize = 49;
-/// Begin and end of that wait, ticks.
+/// Start and end of that wait, ticks.
 pub(crate) const O_WAITED_FROM: usize = 50;
 pub(crate) const O_WAITED_TO: usize = 51;
 /// Ticks from the previous release to the end of that wait; 0: not known.
 pub(crate) const O_WAITED_HANDOFF: usize = 52;
-/// The last window in which the thread had a trace.
+/// The last window that the thread has noticed.
 pub(crate) const O_WINDOW: usize = 53;
 /// Last call site at which a lock without a key was acquired, with the kind; and its count.
 pub(crate) const O_OTHER: usize = 54;

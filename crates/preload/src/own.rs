@@ -48,7 +48,7 @@ const LOOKS: u32 = 100;
 pub(crate) static MOST_LOOKS: AtomicU32 = AtomicU32::new(LOOKS);
 
 /// Number of times that a lock polls before it sleeps: 0 with one CPU. A real-time task that keeps
-/// the owner off its CPU while it polls does so for some microseconds.
+/// the owner off its CPU while it polls does so only for some microseconds.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Looks;
 

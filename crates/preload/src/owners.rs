@@ -123,7 +123,7 @@ impl Thread {
         self.0[at + N_UNTIL].store(until, Relaxed);
         self.0[at + N_LOCK].store(lock, Relaxed);
         self.0[at + N_HELD].store(held, Relaxed);
-        // Release: a reader that sees the begin sees the rest.
+        // Release: a reader that sees the start sees the rest.
         self.0[at + N_SINCE].store(since, Release);
     }
 
@@ -342,7 +342,8 @@ fn held(
     })
 }
 
-/// Returns the edge with these words from [`E_LOCK`] on, which is created if it is missing.
+/// Returns the edge with these words from [`E_LOCK`] on, which is created if it is missing;
+/// none if there is no room.
 fn edge_of(file: &'static Map, of: [u64; 5], details: [u64; 2]) -> Option<&'static [AtomicU64]> {
     let first = edge(of[0], of[1], of[2]);
     for at in (first..first + PROBES).map(|at| at % EDGE_COUNT) {

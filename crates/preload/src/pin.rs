@@ -51,7 +51,7 @@ fn is_permitted(bytes: usize) -> bool {
     bytes as u64 <= limits[0] || sets[0] & 1 << IPC_LOCK != 0
 }
 
-/// Calls `each` with the begin and the end of each mapping of the process. Returns whether they
+/// Calls `each` with the start and the end of each mapping of the process. Returns whether they
 /// could be read.
 fn each_mapping(mut each: impl FnMut(usize, usize)) -> bool {
     /// Addresses from here on belong to the kernel: `[vsyscall]`.

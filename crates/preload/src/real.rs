@@ -15,7 +15,8 @@ const NEXT: *mut c_void = usize::MAX as *mut c_void;
 /// Returned if libc lacks the function because it is older than the program.
 const ENOSYS: c_int = 38;
 
-/// Type of all functions: none takes more arguments, and registers that it does not read are free.
+/// Type of the functions with up to four parameters; registers that a function does not read cost
+/// nothing.
 type Function = unsafe extern "C" fn(usize, usize, usize, usize) -> c_int;
 
 /// One function of libc, found by [`find_all`] or when it is first called.

@@ -21,7 +21,8 @@ use crate::thread::Thread;
 const APART: u64 = 1 << 26;
 /// The same as a part of the run so far: an eighth.
 const PART: u64 = 8;
-/// Maximum number of traces in a window, by quarters of the traces that are in use.
+/// Maximum number of traces in a window while the first, second, third and last quarter of all
+/// traces is being used.
 const MOST: [usize; 4] = [48, 48, 24, 12];
 
 impl Thread {

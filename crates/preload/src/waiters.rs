@@ -165,7 +165,7 @@ impl Waiters {
         self.0[word].fetch_add(1, Relaxed);
     }
 
-    /// Returns whether its owners release it: they mostly have, and often enough.
+    /// Returns whether its owner usually releases it, judged after enough releases.
     pub(crate) fn is_owned(self) -> bool {
         /// Number of releases that are needed for a decision.
         const OFTEN: u64 = 16;
