@@ -1,4 +1,4 @@
-//! The account of a record: the waits of threads, and their causes.
+//! Summary of a record: how long threads waited, and why.
 
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -11,44 +11,47 @@ use crate::text::percent;
 pub use crate::text::seconds;
 use crate::weight::busy_s;
 
-/// Share of the time that owners hold a lock beyond which their being switched away is the cause.
+/// Share of hold time with the owner off CPU from which the verdict is a lock convoy.
 const OFF_CPU: f64 = 0.10;
-/// Share of the run below which a lock is so seldom held that its sections are not the cause.
+/// Share of the run below which a lock is held too rarely for its critical sections to be the
+/// cause.
 const SELDOM: f64 = 0.10;
-/// Waiting of a thread, of the time of the program, below which no lock is to blame.
+/// Wait time for locks, as a share of the run, below which no lock is blamed.
 const LITTLE: f64 = 0.01;
-/// The same of the time that working threads waited for a condition.
+/// The same threshold, as a share of the time that working threads waited for a condition.
 const FEW: f64 = 0.05;
 
-/// The waits of a program's threads.
+/// Summary of the waits of a program's threads.
 #[derive(Clone, Debug, Serialize)]
 pub struct Account {
     /// The first sentence.
     pub verdict: String,
     /// Time that threads waited for locks, seconds, summed over threads.
     pub wait_s: f64,
-    /// The same on condition variables and at barriers, where waiting may be intended.
+    /// Time that threads waited on condition variables and at barriers, where waiting may be
+    /// intended, in seconds.
     pub idle_s: f64,
     /// The locks of all processes, in descending order of wait time.
     pub locks: Vec<LockAccount>,
     /// Further sentences: the longest convoy, owners, phases.
     pub findings: Vec<String>,
-    /// What could not be seen.
+    /// Limits of the record: what could not be observed.
     pub unseen: Vec<String>,
 }
 
-/// One lock in the account. Times in seconds.
+/// Summary of one lock. Times are in seconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct LockAccount {
-    /// Its process; 0: the kernel.
+    /// The process that the lock belongs to; 0 for the kernel.
     pub pid: u64,
-    /// Of all waiting for locks, percent; of a condition variable, of that on such.
+    /// Share of all lock wait time, in percent; for a condition variable, share of all condition
+    /// wait time.
     pub wait_percent: f64,
-    /// Share of acquisitions that had to wait, percent; none if only waits were seen.
+    /// Share of acquisitions that had to wait, in percent; NaN if only waits were recorded.
     pub contended_percent: f64,
-    /// Time that it was held, by samples.
+    /// Time that it was held, from samples.
     pub held_s: f64,
-    /// The part of it in which its owner was on no CPU, percent.
+    /// Share of that time with the owner off CPU, in percent.
     pub owner_off_cpu_percent: f64,
     /// The lock.
     #[serde(flatten)]
@@ -56,8 +59,8 @@ pub struct LockAccount {
 }
 
 impl LockAccount {
-    /// Returns the account of a lock; a lock that `hands_over` already has its owner while that is
-    /// woken.
+    /// Returns the account of a lock. With `hands_over`, the woken thread owns the lock already
+    /// while it wakes up, so that time counts as held and off CPU.
     fn new(process: &Process, lock: &Lock, hands_over: bool, all_s: f64) -> Self {
         let only_waits =
             !lock.kernel.is_empty() || !lock.runtime.is_empty() || process.futexes.contains(lock);
@@ -82,7 +85,8 @@ impl LockAccount {
         }
     }
 
-    /// Of a lock of the kernel, whether its owners ran; nothing if that is not known of most waits.
+    /// Returns whether the owners of a kernel lock were running, as a clause; empty unless that is
+    /// known for at least half of the wait time.
     fn owners(&self) -> String {
         let Lock { owners_known_s: known_s, owners_off_s: off_s, .. } = self.lock;
         if known_s <= 0.0 || known_s < self.lock.wait_s() / 2.0 {
@@ -93,7 +97,8 @@ impl LockAccount {
         format!("; its owner was off CPU when waits began that make {} of it{convoy}", percent(off))
     }
 
-    /// Of a lock of a runtime, which serves many: how much of the waiting was at its first place.
+    /// Returns, for a lock of a language runtime, how much of the waiting was at its first place:
+    /// such a lock serves many users.
     fn mostly(&self) -> String {
         let Some(site) = self.lock.sites.first().filter(|_| !self.lock.runtime.is_empty()) else {
             return String::new();
@@ -102,7 +107,7 @@ impl LockAccount {
         if part == percent(100.0) { String::new() } else { format!(" ({part} of it)") }
     }
 
-    /// Why owners were off CPU, where the kernel saw it.
+    /// Returns why owners were off CPU, if kernel events were recorded.
     fn off_cpu(&self) -> Option<String> {
         let held = self.lock.held.filter(|held| held.off_s() > 0.0)?;
         let part = |part: f64| percent(100.0 * part / held.off_s());
@@ -145,9 +150,9 @@ impl Account {
     /// Returns a sentence if threads waited mostly for locks that cannot be replaced: the kernel's,
     /// or those implemented by the program or its runtime.
     pub fn beyond(&self, record: &Record) -> Option<String> {
-        /// Of all waiting for locks, percent.
+        /// Minimum share of all lock wait time, in percent.
         const MOST: f64 = 50.0;
-        /// Part of the busy time below which waits are irrelevant.
+        /// Share of the busy time below which waits are irrelevant.
         const WEIGHT: f64 = 0.02;
         let is_beyond = |one: &&LockAccount| one.lock.is_lock() && one.contended_percent.is_nan();
         let others = || self.locks.iter().filter(is_beyond);
@@ -168,7 +173,7 @@ impl Account {
         ))
     }
 
-    /// Of a record.
+    /// Returns the account of a record.
     pub fn new(record: &Record) -> Self {
         let common = kernel_locks(record);
         let every = || {
@@ -187,7 +192,7 @@ impl Account {
                 LockAccount::new(process, lock, hands_over, all)
             })
             .collect();
-        // Locks first: waiting for a condition may be all that a thread has to do.
+        // Locks come first: a thread may have nothing to do but wait for a condition.
         locks.sort_by(|a, b| {
             let by_kind = b.lock.is_lock().cmp(&a.lock.is_lock());
             by_kind.then(b.lock.wait_s().total_cmp(&a.lock.wait_s()))
@@ -205,7 +210,8 @@ impl Account {
         account
     }
 
-    /// The lock that threads waited for most; of a mutex inside of a lock, that lock.
+    /// Returns the most contended lock; if that is the mutex inside a program-built lock, returns
+    /// the program-built lock.
     fn first(&self) -> Option<&LockAccount> {
         let first = self.locks.first()?;
         let around = self
@@ -215,8 +221,8 @@ impl Account {
         Some(around.unwrap_or(first)).filter(|one| one.lock.is_lock() && one.lock.wait_s() > 0.0)
     }
 
-    /// Returns the longest waits other than for locks, if they are relevant. A wait for much of the
-    /// run belongs to an idle thread, and counts only if there are several.
+    /// Returns the condition or barrier with the longest waits, if they are relevant. A wait that
+    /// lasts for much of the run belongs to an idle thread, and counts only if there are several.
     pub(crate) fn condition(&self, wall_s: f64) -> Option<&LockAccount> {
         let others = || self.locks.iter().filter(|one| !one.lock.is_lock());
         let much = wall_s.max(self.wait_s);
@@ -228,7 +234,7 @@ impl Account {
         most(working_s).or_else(|| most(|lock, _| lock.wait_s() - longest_s(lock)))
     }
 
-    /// The mutex inside of a lock that the program has built from it and a condition.
+    /// Returns the mutex inside a lock that the program has built from a mutex and a condition.
     fn inner(&self, built: &LockAccount) -> Option<&LockAccount> {
         let of = |one: &&LockAccount| {
             one.pid == built.pid
@@ -239,7 +245,7 @@ impl Account {
     }
 
     /// Returns whether the sum of all waits is finite; a misbehaving program may have overwritten
-    /// them.
+    /// the recorded numbers.
     pub fn is_finite(&self) -> bool {
         self.wait_s.is_finite() && self.idle_s.is_finite()
     }
@@ -273,7 +279,8 @@ impl Account {
             );
         } else if first.held_s > 0.0 && wall_s > 0.0 {
             let busy = 100.0 * first.held_s / wall_s.max(f64::MIN_POSITIVE);
-            // Of these, holds are known of threads that had waited, and few of a futex may have.
+            // Here, holds are known only for threads that had waited; on a futex there may be few
+            // of them.
             let only_waits = first.contended_percent.is_nan();
             let is_partly = first.lock.is_built() || only_waits;
             if only_waits && busy < 100.0 * SELDOM {
@@ -367,7 +374,7 @@ fn kernel_locks(record: &Record) -> Process {
     Process { locks: all, ..Process::default() }
 }
 
-/// How threads got CPUs, where the kernel was asked.
+/// Returns how threads got CPUs, if kernel events were recorded.
 fn scheduling(record: &Record) -> Option<String> {
     let mut all = record.processes.iter().filter_map(|process| process.scheduling.as_ref());
     let first = *all.next()?;
@@ -391,7 +398,7 @@ fn scheduling(record: &Record) -> Option<String> {
 }
 
 impl Held {
-    /// Time in which the owner was on no CPU, seconds.
+    /// Returns the time that the owner was off CPU, in seconds.
     pub fn off_s(&self) -> f64 {
         self.preempted_s + self.asleep_s + self.woken_s
     }

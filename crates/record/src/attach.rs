@@ -1,9 +1,11 @@
-//! A running process, looked at from outside: which of its threads wait for what, many times a
-//! second, by what the kernel tells whoever may trace it. Nothing is stopped or changed.
+//! Observes a running process from outside: samples many times a second which of its threads wait
+//! and for which lock, from the information that the kernel gives to a process with tracing
+//! permission. Nothing is stopped or changed.
 //!
-//! A thread that sleeps in futex(2) shows the word that it waits on, and its stack the call that
-//! led there: the first word on it that a call of a locking function returns to. The owner stands
-//! in libc's mutex, and its state in `/proc`. What happens while nobody waits is not seen.
+//! For a thread that sleeps in futex(2), the kernel shows the word that it waits on. The thread's
+//! stack shows the call that led there: the first word that is a return address of a call of a
+//! locking function. The owner's thread ID is stored in libc's mutex, and its state is in `/proc`.
+//! Activity while no thread waits is not observed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -18,43 +20,43 @@ use crate::identity::with_identities;
 use crate::launch::RECORDER;
 use crate::record::{Process, Site, Times, Waiters};
 
-/// What [`Program::source`](crate::Program::source) says of such a record.
+/// [`Program::source`](crate::Program::source) of such a record.
 pub const SOURCE: &str = "a look from outside";
 
-/// Rounds a second at most.
+/// Maximum number of rounds per second.
 pub(crate) const RATE: f64 = 500.0;
-/// Of the time, what looking may take.
+/// Maximum share of the time that sampling may take.
 pub(crate) const SHARE: f64 = 0.03;
-/// Time between two lists of the threads.
+/// Time between two listings of the threads.
 const LIST: Duration = Duration::from_millis(50);
-/// Files that are kept open.
+/// Maximum number of files that are kept open.
 pub(crate) const KEPT_OPEN: usize = 400;
-/// Bytes of a stack that are read.
+/// Number of bytes of a stack that are read.
 const STACK: usize = 4096;
-/// Words of it that are kept: those that point into code.
+/// Maximum number of stack words that are kept: those that point into code.
 const WORDS: usize = 48;
-/// Different waits that are kept, and places in which owners slept.
+/// Maximum number of distinct waits that are kept, and of places where owners slept.
 pub(crate) const MOST: usize = 4096;
-/// When it is looked again at what the process has mapped, after the begin; then twice as late.
+/// Time after which the memory map is first read again; this interval doubles each time.
 const MAPS: Duration = Duration::from_millis(100);
 
-/// Why a process cannot be looked at.
+/// Reasons why a process cannot be observed.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// There is none.
+    /// There is no such process.
     #[error("there is no process {0}; see ps")]
     None(u32),
-    /// It is not ours to look at.
+    /// Permission to trace the process was denied.
     #[error(
         "process {0} may not be looked at: it is another user's, or the kernel lets programs be \
          traced by their parents only; run this as root, set kernel.yama.ptrace_scope to 0, or \
          start the program with convoy record"
     )]
     Refused(u32),
-    /// It has no memory.
+    /// The process has no memory map.
     #[error("process {0} is a thread of the kernel, or it has ended; see ps")]
     NoMemory(u32),
-    /// The kernel does not tell.
+    /// The kernel does not report system calls.
     #[error(
         "the kernel does not tell what threads wait for ({0}); start the program with convoy record"
     )]
@@ -72,13 +74,13 @@ pub enum AttachError {
 
 /// A thread.
 struct Thread {
-    /// Kept open, unless there are too many.
+    /// The thread's `syscall` file; kept open unless there are too many.
     syscall: Option<File>,
-    /// What it waits on, which place that is, and for how many seconds it was seen there.
+    /// The sleep, the index of its place, and for how many seconds it was seen there.
     waits: Option<(Sleep, usize, f64)>,
 }
 
-/// A wait for a word, by the words of its stack that point into code.
+/// A wait for a word, identified by the stack words that point into code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) word: u64,
@@ -86,21 +88,21 @@ pub(crate) struct Place {
     pub(crate) codes: Vec<u64>,
 }
 
-/// What was seen of a word.
+/// Observations of a word.
 #[derive(Default)]
 pub(crate) struct Word {
     pub(crate) waiters: Waiters,
-    /// Since when some thread waits, and until when that was seen, seconds.
+    /// Begin of the current period with waiting threads, and when it was last observed, in seconds.
     since: Option<(f64, f64)>,
-    /// Time in which its owner ran, and in which it did not, while others waited, seconds.
+    /// Time that its owner ran, and time that it did not, while others waited, in seconds.
     pub(crate) held: [f64; 2],
 }
 
-/// What the owner of a word did while a thread waited at a place: the place, the owner's system
-/// call, none if it ran, and the words of its stack by their number in [`Attached::sleeps`].
+/// Activity of the owner of a word while a thread waited at a place: the place, the owner's system
+/// call (`None` if it was running), and the index of its stack words in [`Attached::sleeps`].
 pub(crate) type Owned = (usize, Option<i64>, Option<usize>);
 
-/// A process that is being looked at.
+/// A process that is observed from outside.
 pub struct Attached {
     pub(crate) pid: u32,
     memory: File,
@@ -109,7 +111,7 @@ pub struct Attached {
     mapped: Option<(Instant, Duration)>,
     /// Begin and end of its code.
     code: Vec<(u64, u64)>,
-    /// The recorder's code in it.
+    /// Address range of the recorder's code in the process.
     recorder: Range<u64>,
     threads: BTreeMap<u32, Thread>,
     kept_open: usize,
@@ -120,7 +122,7 @@ pub struct Attached {
     pub(crate) rounds: u64,
     pub(crate) sites: Vec<(Place, Site)>,
     known: BTreeMap<Place, usize>,
-    /// Which threads were seen at which place.
+    /// Pairs of a place and a thread that was seen there.
     seen: BTreeSet<(usize, u32)>,
     pub(crate) words: BTreeMap<u64, Word>,
     pub(crate) owned: BTreeMap<Owned, u64>,
@@ -129,13 +131,13 @@ pub struct Attached {
     phases: Phases,
 }
 
-/// Time that threads waited, by when, in parts that become longer with the look.
+/// Wait time of all threads by phase; phases become longer as the recording does.
 struct Phases {
     length_s: f64,
     waits_s: [f64; PHASES],
 }
 
-/// Of them; two become one when the last is over.
+/// Number of phases. When the last one is over, neighbouring phases are merged in pairs.
 const PHASES: usize = 128;
 
 impl Phases {
@@ -152,10 +154,11 @@ impl Phases {
 }
 
 impl Attached {
-    /// To a process.
+    /// Attaches to a process.
     ///
     /// # Errors
-    /// [`AttachError`].
+    /// Returns an [`AttachError`] if the process does not exist, may not be traced or has no
+    /// memory, or if the kernel does not report its system calls.
     pub fn new(pid: u32) -> Result<Self, AttachError> {
         let refused = |error: std::io::Error| match error.kind() {
             ErrorKind::NotFound => AttachError::None(pid),
@@ -209,8 +212,8 @@ impl Attached {
         }
     }
 
-    /// Looks once at all threads but those of which `is_known` says that their wait is known
-    /// otherwise; what they do. `None`: the process has ended.
+    /// Samples all threads once, except those for which `is_known` says that their wait is recorded
+    /// otherwise. Returns the state of each sampled thread, or `None` if the process has ended.
     pub(crate) fn look_past(&mut self, is_known: impl Fn(u32) -> bool) -> Option<Vec<(u32, Call)>> {
         let begin = Instant::now();
         if self.listed.is_none_or(|listed| listed.elapsed() > LIST) {
@@ -254,7 +257,7 @@ impl Attached {
         File::open(format!("/proc/{}/task/{id}/syscall", self.pid)).ok()
     }
 
-    /// Sees which threads there are.
+    /// Updates the list of threads. Returns `None` if the process has ended.
     fn list(&mut self) -> Option<()> {
         let mut there = BTreeSet::new();
         for entry in std::fs::read_dir(format!("/proc/{}/task", self.pid)).ok()? {
@@ -274,11 +277,11 @@ impl Attached {
         }
         self.most = self.most.max(there.len());
         self.listed = Some(Instant::now());
-        // The main thread may have ended before others; a process without any has ended.
+        // The main thread may have exited before others. A process without threads has ended.
         (!there.is_empty() && state(self.pid, self.pid) != Some('Z')).then_some(())
     }
 
-    /// Sees what it has mapped since: objects that it loaded later.
+    /// Reads the memory map again to find objects that were loaded later.
     fn map_again(&mut self) {
         let now = Instant::now();
         let (last, apart) = self.mapped.unwrap_or((self.begin, MAPS));
@@ -294,7 +297,7 @@ impl Attached {
         }
     }
 
-    /// Books what a thread waits on now, after it was seen `span` seconds ago; its word and place.
+    /// Records the sleep of a thread, last sampled `span` seconds ago. Returns its word and place.
     fn follow(&mut self, id: u32, sleep: Option<Sleep>, span: f64) -> Option<(u64, usize)> {
         let before = self.threads.get_mut(&id)?.waits.take();
         let (site, seconds) = match (before, sleep) {
@@ -313,7 +316,7 @@ impl Attached {
         Some((sleep.word, site))
     }
 
-    /// The place that a sleep is for: an index.
+    /// Returns the index of the place of a sleep, and adds the place if it is new.
     fn site(&mut self, sleep: Sleep) -> Option<usize> {
         let codes = self.codes(sleep.stack)?;
         let place = Place { word: sleep.word, asks: sleep.asks, codes };
@@ -328,7 +331,7 @@ impl Attached {
         Some(self.sites.len() - 1)
     }
 
-    /// The words of a stack that point into code.
+    /// Returns the words of a stack that point into code.
     fn codes(&self, stack: u64) -> Option<Vec<u64>> {
         let mut bytes = vec![0; STACK];
         let length = self.memory.read_at(&mut bytes, stack).ok()?;
@@ -341,9 +344,9 @@ impl Attached {
         Some(words.filter(is_code).take(WORDS).collect())
     }
 
-    /// Books what the owner of a word does, if that stands where libc's mutex has it.
+    /// Records the activity of the owner of a word, if the word is that of a libc mutex.
     fn held(&mut self, word: u64, site: usize, span: f64) {
-        /// Where the owner stands in libc's mutex.
+        /// Offset of the owner in libc's mutex.
         const OWNER: u64 = 8;
         let mut owner = [0; 4];
         if self.memory.read_exact_at(&mut owner, word + OWNER).is_err() {
@@ -364,7 +367,7 @@ impl Attached {
         held[usize::from(call != Call::Running)] += span;
     }
 
-    /// The place in which an owner sleeps: an index.
+    /// Returns the index of the place where an owner sleeps.
     fn asleep(&mut self, stack: u64) -> Option<usize> {
         let codes = self.codes(stack)?;
         let known = self.asleep.get(&codes).copied();
@@ -376,8 +379,8 @@ impl Attached {
         Some(self.sleeps.len() - 1)
     }
 
-    /// Waits that are going on: thread, place, for how many seconds, and the owner, if it stands
-    /// where libc's mutex has it.
+    /// Returns the waits that have not ended: thread, place, seconds waited so far, and the owner,
+    /// or 0 if the word is not that of a libc mutex.
     pub(crate) fn waiting(&self) -> Vec<(u64, usize, f64, u64)> {
         let waiting = |(id, thread): (&u32, &Thread)| {
             let (sleep, site, seconds) = thread.waits?;
@@ -390,7 +393,7 @@ impl Attached {
         self.threads.iter().filter_map(waiting).collect()
     }
 
-    /// Ends the look; what was seen, and in sentences what was not.
+    /// Stops observing. Returns the recorded process, and sentences about the limits of the record.
     pub fn finish(mut self) -> (Process, Vec<String>) {
         let waiting = self.waiting();
         self.end_waits();
@@ -419,7 +422,7 @@ impl Attached {
         (process, vec![sentence])
     }
 
-    /// Books waits that have not ended.
+    /// Records waits that have not ended.
     pub(crate) fn end_waits(&mut self) {
         let ids: Vec<u32> = self.threads.keys().copied().collect();
         for id in ids {
@@ -435,7 +438,7 @@ pub(crate) fn command(pid: u32) -> Vec<String> {
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
-/// Begin and end of the code in a memory map, in ascending order.
+/// Returns begin and end of each code range in a memory map, in ascending order.
 fn code(maps: &str) -> Vec<(u64, u64)> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let range = |line: &str| {
@@ -449,7 +452,7 @@ fn code(maps: &str) -> Vec<(u64, u64)> {
     all
 }
 
-/// The recorder's code in a memory map.
+/// Returns the address range of the recorder's code in a memory map.
 fn recorder(maps: &str) -> Range<u64> {
     let lines: Vec<&str> = maps.lines().filter(|line| line.contains(RECORDER)).collect();
     code(&lines.join("\n")).first().map_or(0..0, |(begin, end)| *begin..*end)
@@ -469,7 +472,7 @@ impl Word {
 }
 
 impl Times {
-    /// Adds one that was seen for so many seconds.
+    /// Adds a wait that was seen for this many seconds.
     fn seen(&mut self, seconds: f64) {
         let ns = seconds * 1e9;
         let least = if ns < 1.0 { 0.0 } else { f64::powi(2.0, ns.log2().floor() as i32) };

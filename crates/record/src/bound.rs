@@ -1,4 +1,4 @@
-//! The file with the number of pages that the processes of a recording may still write, see
+//! The file with the number of pages that the recorded processes may still write, see
 //! `crates/preload/src/budget.rs`.
 
 use std::ffi::OsStr;
@@ -13,27 +13,28 @@ use rustix::process::geteuid;
 
 use crate::layout::{BUDGET, BUDGET_LOST, BUDGET_OTHERS, PAGE};
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 const PAGE_BYTES: u64 = PAGE as u64 * 8;
 
-/// The file of a directory of files.
+/// Returns the path of the file in a directory of recordings.
 pub(crate) fn path(files: &Path) -> PathBuf {
     files.join(OsStr::from_bytes(BUDGET))
 }
 
-/// Creates the file. Other users may read it if `others`: root's programs become others.
+/// Creates the file. With `others`, other users may read it: a program started by root may change
+/// its user.
 pub(crate) fn create(files: &Path, bytes: u64, others: bool) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     let mode = if others { 0o644 } else { 0o600 };
     let file = options.write(true).create_new(true).mode(mode).open(path(files))?;
-    // Not as the file mode creation mask has it.
+    // The umask may have cleared bits of the mode.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))?;
     let mut words = [0; PAGE_BYTES as usize];
     words[..8].copy_from_slice(&(bytes / PAGE_BYTES).to_le_bytes());
     file.write_all_at(&words, 0)
 }
 
-/// Reads the numbers of programs that were started and not recorded.
+/// Reads the numbers of programs that were started but not recorded, by reason.
 pub(crate) fn lost(file: &File) -> [u64; 4] {
     [0, 1, 2, 3].map(|why| {
         let mut word = [0; 8];
@@ -42,27 +43,28 @@ pub(crate) fn lost(file: &File) -> [u64; 4] {
     })
 }
 
-/// Counts the pages of programs that other users started: they may not write the file.
+/// Counts the pages written by programs that run as other users, because those cannot write the
+/// file.
 #[derive(Debug, Default)]
 pub struct Others {
     files: PathBuf,
-    /// None: this user starts no programs of others.
+    /// `None` unless run by root: other users cannot start programs as another user.
     bound: Option<File>,
     next: Option<Instant>,
 }
 
 impl Others {
-    /// Of the processes that leave a file in `files`.
+    /// Returns a counter for the processes that create a file in `files`.
     pub fn at(files: &Path) -> Self {
         let open = || std::fs::OpenOptions::new().write(true).open(path(files)).ok();
         let bound = if geteuid().is_root() { open() } else { None };
         Self { files: files.to_owned(), bound, next: None }
     }
 
-    /// Adds the sizes of their files, if it is time.
+    /// Sums up the sizes of their files, unless the last pass was too recent.
     pub fn look(&mut self) {
-        /// Time between two looks at least, and how many times as long as a look: of a CPU they
-        /// take at most this part.
+        /// Minimum time between two passes, and the pause as a multiple of the CPU time of a pass:
+        /// passes take at most 1/`REST` of a CPU.
         const LEAST: Duration = Duration::from_millis(20);
         const REST: u32 = 200;
         let Some(bound) = &self.bound else { return };

@@ -1,4 +1,5 @@
-//! Causes of waits: waiting and holding call sites, and the activity of the owners.
+//! Causes of waits: where threads waited, where the owner had acquired the lock, and the activity
+//! of the owner.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use crate::record::{Kind, total};
 /// Waits at one place for a lock that its owners had acquired at one place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
-    /// The lock, by its name.
+    /// Name of the lock.
     pub lock: String,
     /// Its kind.
     pub kind: Kind,
@@ -15,34 +16,35 @@ pub struct Cause {
     pub place: String,
     /// The operation there: `lock`, `read`, `write`.
     pub act: String,
-    /// Where the owner had acquired the lock; empty: not known.
+    /// Where the owner had acquired the lock; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub held_at: String,
     /// The operation there; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub held_act: String,
-    /// Waits.
+    /// Number of waits.
     pub count: u64,
-    /// Their time, seconds.
+    /// Total time of the waits, in seconds.
     pub wait_s: f64,
-    /// The longest, seconds.
+    /// The longest wait, in seconds.
     pub max_s: f64,
-    /// Time of those waits during which the CPU time of the owner was read, seconds.
+    /// Time of those waits during which the CPU time of the owner was read, in seconds.
     #[serde(default)]
     pub measured_s: f64,
-    /// That CPU time, seconds.
+    /// That CPU time, in seconds.
     #[serde(default)]
     pub ran_s: f64,
-    /// How often owners had acquired the lock again by the end of the waits.
+    /// Number of times that owners had acquired the lock again by the end of the waits.
     #[serde(default)]
     pub again: u64,
-    /// Waits of a thread for itself.
+    /// Number of waits of a thread for itself.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub own: u64,
-    /// What owners were seen doing while threads waited, most often first; from samples.
+    /// Activities of owners while threads waited, most frequent first; from samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<Seen>,
-    /// What owners that had acquired the lock at this place were seen doing while no thread waited.
+    /// Activities of owners that had acquired the lock at this place while no thread waited; from
+    /// samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alone: Vec<Seen>,
 }
@@ -50,19 +52,19 @@ pub struct Cause {
 /// Observed activities of threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
-    /// What.
+    /// The activity.
     pub doing: Doing,
-    /// The system call, or the lock or condition, by its name; empty: none.
+    /// Name of the system call, or of the lock or condition; empty if there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub what: String,
-    /// Where; empty: not known.
+    /// Where; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub place: String,
-    /// How often.
+    /// Number of observations.
     pub count: u64,
 }
 
-/// The call of a goroutine that sleeps without a system call.
+/// System call shown for a goroutine that is parked without one.
 pub const PARKED: &str = "Go's runtime (a timer, a channel, input or output)";
 
 /// Activity of a thread.
@@ -72,27 +74,27 @@ pub enum Doing {
     /// Runs, or could run if it had a CPU.
     #[default]
     Runs,
-    /// As `Runs`, of an owner that slept and was woken since the look before, and was not
+    /// As `Runs`, for an owner that slept, has been woken since the previous sample, and was not
     /// preempted.
     Woken,
     /// Sleeps in a system call.
     Sleeps,
     /// Waits for a lock.
     Waits,
-    /// Waits for a condition variable, a barrier or a semaphore that is none.
+    /// Waits for a condition variable, a barrier, or a semaphore that is used as a signal.
     Idles,
-    /// Sleeps outside of system calls: its memory is being read in.
+    /// Sleeps outside of system calls: one of its pages is being read in.
     Faults,
-    /// Of an owner: there is none, because the lock is free and its waiter has not run yet.
+    /// No owner: the lock is free and its waiter has not run yet.
     Free,
 }
 
-/// A wait that had not ended when the recording did.
+/// A wait that had not ended when the recording ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
     /// The thread.
     pub thread: u64,
-    /// The lock, by its name and its address, which distinguishes locks of one name.
+    /// Name of the lock. The address distinguishes locks with the same name.
     pub lock: String,
     /// See `lock`.
     pub address: u64,
@@ -102,34 +104,34 @@ pub struct Pending {
     pub place: String,
     /// The operation there: `lock`, `read`, `write`, `wait`.
     pub act: String,
-    /// For how long, seconds.
+    /// Time waited so far, in seconds.
     pub wait_s: f64,
-    /// The thread that owns the lock; 0: not known.
+    /// The thread that owns the lock; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub owner: u64,
-    /// Where that had acquired it; empty: not known.
+    /// Where the owner had acquired it; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub held_at: String,
-    /// Whether the owner has ended without releasing it.
+    /// Whether the owner has exited without releasing the lock.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub owner_ended: bool,
-    /// Whether the wait ends at a time limit.
+    /// Whether the wait has a time limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed: bool,
 }
 
-/// One wait of the sample.
+/// One sampled wait.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When it began, seconds after the process.
+    /// When it began, in seconds since the process started.
     pub begin_s: f64,
-    /// How long it took, seconds.
+    /// Duration of the wait, in seconds.
     pub wait_s: f64,
-    /// The cause that it counts under: an index.
+    /// Index of the cause that it belongs to.
     pub cause: usize,
     /// The thread that waited.
     pub thread: u64,
-    /// The owner; 0: not known.
+    /// The owner; 0 if unknown.
     pub owner: u64,
     /// CPU time of the owner during the wait, in seconds.
     pub ran_s: f64,
@@ -140,7 +142,7 @@ pub struct Event {
 pub struct Counted {
     /// Where.
     pub place: String,
-    /// How often.
+    /// Number of times.
     pub count: u64,
 }
 
@@ -150,13 +152,13 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Cause {
-    /// Whether it is about the same lock and places.
+    /// Returns whether both are about the same lock and places.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let of = |one: &Self| (one.lock.clone(), one.kind, one.place.clone(), one.act.clone());
         of(self) == of(other) && self.held_at == other.held_at && self.held_act == other.held_act
     }
 
-    /// Adds another one of the same lock and places.
+    /// Adds the numbers of another cause with the same lock and places.
     pub(crate) fn join(&mut self, other: Self) {
         self.count = total([self.count, other.count]);
         self.wait_s += other.wait_s;
@@ -173,13 +175,13 @@ impl Cause {
         }
     }
 
-    /// Samples of its owners.
+    /// Returns the number of samples of its owners.
     pub fn samples(&self) -> u64 {
         total(self.owners.iter().map(|seen| seen.count))
     }
 }
 
-/// Adds an observation to all others.
+/// Adds an observation to those of a cause or process.
 pub(crate) fn add(all: &mut Vec<Seen>, seen: Seen) {
     let same = |one: &&mut Seen| {
         one.doing == seen.doing && one.what == seen.what && one.place == seen.place
@@ -190,7 +192,7 @@ pub(crate) fn add(all: &mut Vec<Seen>, seen: Seen) {
     }
 }
 
-/// The most frequent first.
+/// Sorts by frequency, most frequent first.
 pub(crate) fn sort(all: &mut [Seen]) {
     all.sort_by_key(|seen| std::cmp::Reverse(seen.count));
 }

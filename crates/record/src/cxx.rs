@@ -1,8 +1,8 @@
-//! Names of C++ functions that debug data do not have: those of templates have only their last part
-//! there, and those of lambdas none. The table of symbols has them, with all types in them.
+//! Names of C++ functions that are incomplete in debug data: those of templates consist of their
+//! last part, and lambdas have none. The symbol table has the full names, with all types.
 
-/// The whole name of a function by its name in the table of symbols, if debug data have only the
-/// last part of it, without the arguments of templates.
+/// Returns the full name of a function from its name in the symbol table, if debug data have only
+/// the last part of the name. Template arguments are removed.
 pub(crate) fn whole(part: &str, full: &str) -> Option<String> {
     let (base, template) = part.split_once('<').map_or((part, false), |(base, _)| (base, true));
     if let Some(lambda) = closure(part, full) {
@@ -13,13 +13,13 @@ pub(crate) fn whole(part: &str, full: &str) -> Option<String> {
     }
     let plain = without_templates(full);
     let plain = plain.split('(').next().unwrap_or(&plain);
-    // A template begins with the type that it returns.
+    // The name of a template instance begins with its return type.
     let name = plain.rsplit(' ').next().unwrap_or(plain);
     (name.rsplit("::").next() == Some(base)).then(|| name.to_owned())
 }
 
-/// The name of a lambda of C++: `main::{lambda#2}`, from the symbol of the function that it is part
-/// of.
+/// Returns the name of a C++ lambda, as `main::{lambda#2}`, from the symbol of the enclosing
+/// function.
 pub(crate) fn closure(part: &str, full: &str) -> Option<String> {
     const LAMBDA: &str = "::{lambda(";
     if !part.starts_with("operator()") {
@@ -32,8 +32,7 @@ pub(crate) fn closure(part: &str, full: &str) -> Option<String> {
     Some(format!("{}::{{lambda#{number}}}", before.split('(').next().unwrap_or(before)))
 }
 
-/// The part of a name that the last name in it belongs to: what follows the last bracket that is
-/// open, or a space.
+/// Returns the end of a name, after its last open bracket, space or comma.
 fn without_templates_before(name: &str) -> &str {
     let mut depth = 0_usize;
     for (at, one) in name.char_indices().rev() {
@@ -47,18 +46,17 @@ fn without_templates_before(name: &str) -> &str {
     name
 }
 
-/// The name of a function without the type that it returns, which the names of templates begin
-/// with:
-/// `f` of `void f<int>(int)`.
+/// Returns the name of a function without its return type, which the symbols of templates begin
+/// with: `f(int)` for `void f<int>(int)`, but with the template arguments kept.
 pub(crate) fn without_result(name: &str) -> &str {
-    // `operator new`, and the names of Rust's implementations of traits.
+    // `operator new`, and the names of Rust trait implementations.
     if name.contains("operator") || name.starts_with('<') {
         return name;
     }
     let (mut depth, mut from) = (0_usize, 0);
     for (at, one) in name.char_indices() {
         match one {
-            // Its arguments.
+            // Begin of the arguments.
             '(' if depth == 0 && at > from && !name[at..].contains(")::") => break,
             // `f [clone .cold]`.
             '[' if depth == 0 => return name,
@@ -71,7 +69,7 @@ pub(crate) fn without_result(name: &str) -> &str {
     &name[from..]
 }
 
-/// A name without the arguments of its templates.
+/// Returns a name without template arguments.
 fn without_templates(name: &str) -> String {
     let mut depth = 0_usize;
     let keep = |one: char| {
@@ -93,17 +91,17 @@ fn without_templates(name: &str) -> String {
         .collect()
 }
 
-/// A function of C++ without its arguments.
+/// Returns the name of a C++ function without its arguments.
 pub(crate) fn without_arguments(name: &str) -> &str {
     let mut depth = 0;
     for (at, one) in name.char_indices() {
         match one {
             '<' => depth += 1,
             '>' => depth -= 1,
-            // Not of `(anonymous namespace)::f`, `operator()` or `<impl of (A, B)>::f`.
+            // Except in `(anonymous namespace)::f`, `operator()` or `<impl of (A, B)>::f`.
             '(' if at > 0 && depth == 0 => {
                 let before = &name[..at];
-                // Nor of Go's `p.(*T).f`.
+                // And except in Go's `p.(*T).f`.
                 let is_part = before.ends_with("operator") || before.ends_with('.');
                 if !is_part && !name[at..].contains(")::") {
                     return before;

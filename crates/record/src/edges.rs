@@ -1,5 +1,5 @@
-//! Reading the causes of waits that a process left in its file, with the samples of those that
-//! looked at it meanwhile.
+//! Reads the causes of waits from the file of a process, and adds the samples that the recorder
+//! took while the process ran.
 #![cfg_attr(
     not(test),
     expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")
@@ -19,15 +19,15 @@ use crate::states::{Edge, State, Wait};
 use crate::steps::{Clock, Known};
 use crate::syscalls;
 
-/// Events that a record keeps of a process.
+/// Maximum number of events that are kept of a process.
 const EVENTS_KEPT: usize = 500;
 
-/// What names the words of a file.
+/// Resolves the words of a file to names.
 pub(crate) struct Book<'a> {
     pub(crate) names: &'a Names,
     pub(crate) known: &'a BTreeMap<u64, Known>,
     pub(crate) futexes: &'a Futexes,
-    /// The callers of a detail.
+    /// Returns the callers of a detail.
     pub(crate) callers: Box<dyn Fn(u64) -> [u64; CALLERS] + 'a>,
     pub(crate) clock: Clock,
 }
@@ -103,7 +103,7 @@ impl Book<'_> {
         }
     }
 
-    /// Fills in what the words of the edges and the samples say.
+    /// Adds the causes from the recorded edges and from the samples to a process.
     pub(crate) fn causes(&self, words: &[u64], look: &Look, process: &mut Process) -> Index {
         let mut index = Index::default();
         let mut shares = Shares::of(words, look);
@@ -157,7 +157,8 @@ impl Book<'_> {
         index
     }
 
-    /// The waits of the sample.
+    /// Returns the sampled waits, at most about `EVENTS_KEPT` of them, in the order in which they
+    /// began.
     pub(crate) fn events(&self, words: &[u64], index: &Index) -> Vec<Event> {
         let used = words.chunks_exact(EVENT_WORDS).filter(|words| words[V_BEGIN] != 0);
         let every = used.clone().count().div_ceil(EVENTS_KEPT).max(1);
@@ -175,13 +176,13 @@ impl Book<'_> {
                 ran_s: words[V_RAN_NS].saturating_sub(1) as f64 / 1e9,
             })
         };
-        // Any of a fair sample are one.
+        // Every n-th event of a fair sample is a fair sample, too.
         let mut all: Vec<Event> = used.step_by(every).filter_map(event).collect();
         all.sort_by(|a, b| a.begin_s.total_cmp(&b.begin_s));
         all
     }
 
-    /// Waits that have not ended.
+    /// Returns the waits that have not ended.
     pub(crate) fn pending(&self, waits: &[Wait], now: u64) -> Vec<Pending> {
         let pending = |wait: &Wait| {
             let Edge { lock, site, detail, .. } = wait.edge;
@@ -204,7 +205,7 @@ impl Book<'_> {
     }
 }
 
-/// Where causes are, by lock, waiting place and holding place.
+/// Indices of causes by lock, waiting place and holding place.
 #[derive(Default)]
 pub(crate) struct Index(BTreeMap<(u64, u64, u64), usize>);
 
@@ -222,7 +223,7 @@ impl Index {
 }
 
 impl Wait {
-    /// What the words of a slot say, if its thread waits.
+    /// Reads a wait from the words of a slot, if its thread is waiting.
     pub(crate) fn of(words: &[u64]) -> Option<Self> {
         (words[S_WAITS] != 0 && words[S_THREAD] != 0).then(|| Self {
             thread: words[S_THREAD],
@@ -239,14 +240,14 @@ impl Wait {
         })
     }
 
-    /// Whether what it waits for has an owner.
+    /// Returns whether the wait is for something with an owner.
     pub(crate) fn is_for_lock(&self) -> bool {
         ![CONDITION, BARRIER].contains(&(self.edge.lock >> KIND_SHIFT))
     }
 }
 
 impl Raw {
-    /// Adds why threads waited.
+    /// Adds the causes of waits.
     pub(crate) fn explain(
         &self,
         process: &mut Process,
@@ -267,7 +268,7 @@ impl Raw {
         for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
             let words = self.words(SLOTS + slot * SLOT_WORDS, S_PHASES)?;
             let wait = Wait::of(&words);
-            // The one that was seen last has the owner of then.
+            // The wait in the last sample includes its owner at that time.
             let seen = |wait: &Wait| {
                 let same = |one: &&Wait| one.thread == wait.thread && one.since == wait.since;
                 look.waits.iter().find(same).copied().unwrap_or(*wait)
@@ -279,7 +280,7 @@ impl Raw {
         process.looks = look.count;
         process.is_stuck = look.is_stuck;
         if !process.ended {
-            // The process looks at the clock only while its locks are busy.
+            // The process reads the clock only while its locks are busy.
             process.seconds = process.seconds.max(look.seconds);
         }
         process.pending = book.pending(&waits, header[H_TICKS_LAST]);
@@ -292,9 +293,9 @@ impl Raw {
     }
 }
 
-/// Semaphores for which threads wait that got the last unit themselves: they are signals.
+/// Marks semaphores as signals if the waiting thread often took the last unit itself.
 fn signals(process: &mut Process) {
-    /// Of all waits.
+    /// Minimum share of such waits among all waits.
     const OWN: f64 = 0.25;
     let mut waits: BTreeMap<String, [u64; 2]> = BTreeMap::new();
     for cause in process.causes.iter().filter(|cause| cause.kind == Kind::Semaphore) {

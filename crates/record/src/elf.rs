@@ -1,10 +1,9 @@
-//! Parts of an object file that show its calls of libc's functions: sections, symbols, and PLT and
-//! GOT slots. ELF of 64 bits, little endian; whatever is cut off or out of range counts as not
-//! there.
+//! Parts of an object file that show its calls of libc functions: sections, symbols, and PLT and
+//! GOT slots. Supports 64-bit little-endian ELF; truncated or out-of-range data counts as absent.
 
 use std::collections::BTreeMap;
 
-// Kinds of sections, flags and relocations of x86-64.
+// Section types, flags and relocation types of x86-64.
 const SYMBOLS: u32 = 2;
 const RELOCATIONS: u32 = 4;
 const DYNAMIC_SYMBOLS: u32 = 11;
@@ -40,7 +39,7 @@ pub(crate) struct Elf {
 }
 
 impl Elf {
-    /// Of the bytes of a file, if it is one.
+    /// Parses an object file. Returns `None` if the bytes are not a 64-bit little-endian ELF file.
     pub(crate) fn new(bytes: Vec<u8>) -> Option<Self> {
         // 64 bits, little endian.
         if !bytes.starts_with(b"\x7fELF\x02\x01") {
@@ -68,7 +67,8 @@ impl Elf {
         Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// The entries of the sections of a kind, with the section that theirs is linked to.
+    /// Returns the offsets of all entries in sections of a kind, each with the section that its own
+    /// is linked to.
     fn entries(&self, kind: u32, size: usize) -> impl Iterator<Item = (usize, Section)> {
         let sections = self.sections.iter().filter(move |one| one.kind == kind);
         sections.flat_map(move |section| {
@@ -84,7 +84,7 @@ impl Elf {
         std::str::from_utf8(bytes.split(|byte| *byte == 0).next()?).ok()
     }
 
-    /// The name of the file with its debug data, if it says one.
+    /// Returns the name of the file with its debug data, if it has a debug link.
     pub(crate) fn debug_link(&self) -> Option<String> {
         let names = *self.sections.get(self.number(62, 2)? as usize)?;
         let is_link = |one: &&Section| self.text(names, one.name) == Some(".gnu_debuglink");
@@ -92,7 +92,7 @@ impl Elf {
         Some(self.text(*link, 0)?.to_owned())
     }
 
-    /// Where in the file the byte with this address is.
+    /// Returns the file offset of the byte with this address, if it is in an executable section.
     pub(crate) fn offset(&self, address: u64) -> Option<u64> {
         let inside = |one: &&Section| {
             one.kind != NO_BITS && one.flags & EXECUTABLE != 0 && address >= one.address
@@ -102,7 +102,7 @@ impl Elf {
         Some(section.offset as u64 + (address - section.address))
     }
 
-    /// Functions and variables that are defined here.
+    /// Returns the functions and variables that the file defines.
     pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol<'_>> {
         const SIZE: usize = 24;
         let all = [SYMBOLS, DYNAMIC_SYMBOLS].into_iter().flat_map(|kind| self.entries(kind, SIZE));
@@ -115,7 +115,7 @@ impl Elf {
         })
     }
 
-    /// Returns the addresses of slots, with the names of the symbols that the loader puts there.
+    /// Returns the addresses of slots, with the names of the symbols that the loader stores there.
     pub(crate) fn slots(&self) -> BTreeMap<u64, &str> {
         const SIZE: usize = 24;
         const SYMBOL_SIZE: usize = 24;
@@ -132,7 +132,7 @@ impl Elf {
         self.entries(RELOCATIONS, SIZE).filter_map(slot).collect()
     }
 
-    /// Code: where it lies, and its bytes.
+    /// Returns the executable sections: address and bytes.
     pub(crate) fn code(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let code = self.sections.iter();
         let code = code.filter(|one| one.flags & EXECUTABLE != 0 && one.kind != NO_BITS);

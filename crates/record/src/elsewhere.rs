@@ -31,9 +31,10 @@ impl Account {
     }
 }
 
-/// Returns the limits of a record with almost no waits, because much was not recorded.
+/// Returns a sentence if too much was not recorded to draw a conclusion from a record with almost
+/// no waits.
 fn doubt(record: &Record) -> Option<String> {
-    /// The unrecorded share, in percent, beyond which the record is not conclusive.
+    /// Unrecorded share, in percent, from which the record is not conclusive.
     const MUCH: u64 = 10;
     let all = &record.processes;
     let is_much = |lost: u64, of: u64| lost > 0 && lost.saturating_mul(100) >= of * MUCH;

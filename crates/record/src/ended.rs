@@ -1,9 +1,9 @@
-//! Waits in futex(2): which thread owns such a lock shows only when that thread wakes a waiter.
-//! Until then the states of all other threads are kept, and then the owner's are taken from them.
+//! Waits in futex(2): the owner of such a lock is known only when it wakes a waiter. Until then the
+//! states of all other threads are kept; the states of the owner are then selected from them.
 //!
-//! While threads wait, each release wakes one of them. So the owner at a look is the thread that
-//! ends the first wait for that lock after it, and not the one that ends the wait of a thread which
-//! stays in the queue.
+//! While threads wait, each release wakes one of them. So the owner at the time of a sample is the
+//! thread that ends the first wait for that lock after the sample, not the thread that ends the
+//! wait of a waiter that stays in the queue.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,10 +12,10 @@ use crate::layout::{ENDED_WORDS, FUTEX, KIND_SHIFT, N_HELD, N_LOCK, N_OWNER, N_S
 use crate::look::Look;
 use crate::states::{Edge, State, Wait};
 
-/// Looks at a lock between two releases that are kept.
+/// Maximum number of samples of a lock that are kept between two releases.
 const LOOKS: usize = 50;
 
-/// What threads did at one look.
+/// State of each thread at the time of one sample.
 type States = Rc<BTreeMap<u64, State>>;
 
 /// A wait that has ended.
@@ -30,8 +30,8 @@ struct End {
 }
 
 impl End {
-    /// Whether `state` is a wait for the same lock. Which lock a word of the thread belongs to is
-    /// not known, so such a wait may be one.
+    /// Returns whether `state` may be a wait for the same lock. It is not known which lock a
+    /// thread's word belongs to, so any wait at an unknown lock may be one.
     fn waits_too(&self, state: State) -> bool {
         let no_lock = FUTEX << KIND_SHIFT;
         let State::Waits(edge) = state else { return false };
@@ -39,23 +39,24 @@ impl End {
     }
 }
 
-/// Waits that had not ended at the last look.
+/// Waits that had not ended at the last sample.
 #[derive(Default)]
 pub(crate) struct Ended {
-    /// The word of each, by its thread and begin.
+    /// The word of each wait, by its thread and begin.
     waits: BTreeMap<(u64, u64), u64>,
-    /// Looks at each word since its lock was released last, with the places that waited.
+    /// Samples of each word since the last release of its lock, with the places where threads
+    /// waited.
     looks: BTreeMap<u64, Vec<(States, Vec<u64>)>>,
     ends: Vec<End>,
 }
 
 impl Ended {
-    /// Threads that waited.
+    /// Returns the threads that waited.
     pub(crate) fn threads(&self) -> impl Iterator<Item = u64> {
         self.waits.keys().map(|(thread, _)| *thread)
     }
 
-    /// Takes a thread's last waits that have ended, as its slot has them.
+    /// Takes from a thread's slot the waits that have ended.
     pub(crate) fn take(&mut self, thread: u64, words: &[u64]) {
         for words in words.chunks_exact(ENDED_WORDS).filter(|words| words[N_SINCE] != 0) {
             let Some(word) = self.waits.remove(&(thread, words[N_SINCE])) else { continue };
@@ -64,8 +65,9 @@ impl Ended {
         }
     }
 
-    /// Gives the looks before the first end of each lock to the thread that owned it then. A thread
-    /// that waited for the lock itself at the last look got it later.
+    /// Attributes the samples before the first end of a wait for each lock to the thread that owned
+    /// the lock then. A thread that was itself waiting for the lock at the last sample acquired it
+    /// later.
     pub(crate) fn settle(&mut self, look: &mut Look) {
         self.ends.sort_by_key(|end| (end.word, end.until));
         for ends in self.ends.chunk_by(|one, other| one.word == other.word) {
@@ -93,8 +95,9 @@ impl Ended {
         waits.values().filter(is_of)
     }
 
-    /// Adds what threads do now to these waits, and forgets all others. `lasts` is whether a wait
-    /// has not ended since: a lock with one that has may have another owner than at the look.
+    /// Stores the current states of threads for these waits, and drops all others. The flag of a
+    /// wait says that it has not ended since the sample. If a wait for a lock has ended, the lock
+    /// may have changed hands, so its sample is not kept.
     pub(crate) fn add(&mut self, waits: &[(Wait, bool)], states: &BTreeMap<u64, State>) {
         self.waits = BTreeMap::new();
         let mut sites: BTreeMap<u64, (bool, Vec<u64>)> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What a look from outside has found, with names.
+//! Waits that were observed from outside, with names.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::record::{Kind, Lock, Process, Site, Times};
 use crate::stacks::{JOIN, Stacks};
 use crate::syscalls;
 
-/// Waits for locks and the like, their causes, and those that had not ended.
+/// Locks with their waits, the causes of waits, and waits that had not ended.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) locks: Vec<Lock>,
@@ -24,17 +24,19 @@ struct Called {
     kind: Kind,
     act: &'static str,
     place: String,
-    /// The function of libc whose own lock it is.
+    /// The libc function that this lock is internal to.
     runtime: String,
 }
 
 impl Attached {
-    /// Names what was seen; `waiting` is what [`Attached::waiting`] says at the end.
+    /// Returns the observed waits with names. `waiting` is the result of [`Attached::waiting`] at
+    /// the end.
     pub(crate) fn found(&mut self, waiting: &[(u64, usize, f64, u64)]) -> Found {
         self.found_but(waiting, |_| false)
     }
 
-    /// The same without the words of which `is_known` says that they belong to recorded locks.
+    /// Like `found`, but without the words for which `is_known` says that they belong to recorded
+    /// locks.
     pub(crate) fn found_but(
         &mut self,
         waiting: &[(u64, usize, f64, u64)],
@@ -85,7 +87,7 @@ impl Attached {
         found
     }
 
-    /// The lock that lies at this word.
+    /// Returns the lock at this word.
     fn lock(&self, word: u64, mut sites: Vec<(Called, Site)>, stacks: &Stacks) -> Lock {
         sites.sort_by(|(_, a), (_, b)| b.wait.total_s.total_cmp(&a.wait.total_s));
         let first = sites[0].0.clone();
@@ -123,7 +125,7 @@ impl Attached {
         lock
     }
 
-    /// What owners did while others waited.
+    /// Returns the causes of waits, with the activity of the owners while others waited.
     fn causes(
         &self,
         called: &[Option<Called>],
@@ -173,13 +175,13 @@ impl Attached {
     }
 }
 
-/// The place of a wait; none of a wait for the end of a thread.
+/// Returns the place of a wait, or `None` if it is a wait for the exit of a thread.
 fn name(stacks: &mut Stacks, place: &Place) -> Option<Called> {
     let waiting = stacks.scan(place.codes.iter().copied(), place.asks)?;
     if waiting.act == JOIN {
         return None;
     }
-    // Which thread wakes which is not seen from outside.
+    // Wakeups are not visible from outside the process.
     let kind = if waiting.kind == Kind::Futex { Kind::Condition } else { waiting.kind };
     let site = *waiting.frames.first()?;
     let at = stacks.names.place(site, &waiting.frames[1..]);
@@ -187,18 +189,20 @@ fn name(stacks: &mut Stacks, place: &Place) -> Option<Called> {
     Some(Called { word: place.word, kind, act: waiting.act, place: at, runtime: waiting.runtime })
 }
 
-/// The place in the program from which a function was called that sleeps.
+/// Returns the place in the program that called the function in which a thread sleeps.
 fn sleeps_in(stacks: &mut Stacks, codes: &[u64]) -> Option<String> {
     let calls = stacks.calls(codes);
     Some(stacks.names.place(*calls.first()?, &calls[1..]))
 }
 
 impl Attached {
-    /// Adds waits past the recorded functions to what a process has recorded itself.
+    /// Adds the waits that did not go through the recorded functions to a process that recorded
+    /// itself.
     pub(crate) fn add_to(&mut self, process: &mut Process) {
-        /// Bytes in which a lock of libc has its words.
+        /// Number of bytes that contain the words of a libc lock.
         const LOCK_BYTES: u64 = 56;
-        /// A wait of this length, seconds, was going on between looks, too.
+        /// Minimum length of a pending wait, in seconds: one this long also lasted between two
+        /// samples.
         const LEFT_S: f64 = 0.5;
         let waiting = self.waiting();
         self.end_waits();
@@ -213,7 +217,7 @@ impl Attached {
         process.runtime_locks.extend(inside);
         process.futexes.extend(others);
         process.causes.extend(found.causes);
-        // One that ended by itself has left what it waited for at the last look.
+        // A process that ended by itself had left the waits of the last sample.
         let is_left = |one: &Pending| !process.ended && one.wait_s > LEFT_S;
         process.pending.extend(found.pending.into_iter().filter(is_left));
     }

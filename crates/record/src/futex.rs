@@ -1,4 +1,4 @@
-//! The state of a sleeping thread in `/proc`, and libc's functions that wait in futex(2).
+//! The state of a sleeping thread in `/proc`, and libc functions that wait in futex(2).
 
 use std::fs::File;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use crate::layout;
 use crate::record::Kind;
 
-/// The system call that waits for a word.
+/// Number of the system call futex(2).
 pub(crate) const FUTEX: i64 = 202;
 
 /// The futex wait of a thread.
@@ -18,7 +18,7 @@ pub(crate) struct Sleep {
     pub(crate) asks: Asks,
 }
 
-/// What futex(2) is asked for: the operation with its flags, and the value that the word must have.
+/// Arguments of futex(2): the operation with its flags, and the expected value of the word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Asks {
     pub(crate) operation: u32,
@@ -26,27 +26,27 @@ pub(crate) struct Asks {
 }
 
 impl Asks {
-    /// Whether the locks that libc has for itself wait in this way: for a private word to lose the
-    /// value of a lock with waiters.
+    /// Returns whether this may be a wait for a lock that libc uses internally: on a private word
+    /// that has the value of a lock with waiters.
     pub(crate) fn may_be_of_libc(self) -> bool {
         self == Self { operation: 128, value: 2 } || self == Self::default()
     }
 }
 
-/// Where a thread is, for the kernel.
+/// State of a thread as reported by the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// It runs, or could if it had a CPU.
+    /// It runs, or could run if it had a CPU.
     Running,
-    /// It sleeps in a system call with these first arguments, made by the instruction before
-    /// `code`.
+    /// It sleeps in a system call with these first arguments. The instruction before `code` made
+    /// the call.
     Asleep { number: i64, arguments: [u64; 3], stack: u64, code: u64 },
     /// It sleeps outside of system calls.
     Faulting,
 }
 
 impl Call {
-    /// Of the file `syscall` of a thread.
+    /// Reads the file `syscall` of a thread.
     pub(crate) fn read(syscall: &File) -> Option<Self> {
         let mut bytes = [0; 256];
         let length = syscall.read_at(&mut bytes, 0).ok()?;
@@ -68,9 +68,9 @@ impl Call {
         Some(Self::Asleep { number, arguments, stack, code: hex()? })
     }
 
-    /// The same of a thread in whose program the recorder has this code. A system call of the
-    /// recorder, for memory of its own, counts as running; in futex(2) it waits for a lock that it
-    /// put in the place of libc's.
+    /// Returns the state of the thread, without the system calls of the recorder's code at this
+    /// address range. Those, for the recorder's own memory, count as running; but a recorder's call
+    /// of futex(2) is a wait for a lock that replaces one of libc, so it is kept.
     pub(crate) fn of_program(self, recorder: &Range<u64>) -> Self {
         match self {
             Self::Asleep { number, code, .. } if number != FUTEX && recorder.contains(&code) => {
@@ -95,9 +95,10 @@ impl Call {
     }
 }
 
-/// Whether a thread waits in futex(2) without a timeout, by the text of its file `syscall`: for a
-/// word that only its own process wakes, or for the end of one of these threads. Programs that call
-/// futex(2) themselves may leave out that the word is private, although its memory is.
+/// Returns whether a thread waits in futex(2) without a timeout, from the text of its file
+/// `syscall`: either for a word that only its own process wakes, or for the exit of one of
+/// `threads`. Programs that call futex(2) directly may omit the flag for private words, although
+/// their memory is private.
 pub(crate) fn waits_for_good(
     text: &str,
     threads: &[u32],
@@ -118,7 +119,7 @@ pub(crate) fn waits_for_good(
     is_futex && time == 0 && is_own && [0, 6, 9, 13].contains(&(operation & !FLAGS))
 }
 
-/// The state of a thread as one letter.
+/// Returns the state of a thread as one letter.
 pub(crate) fn state(pid: u32, thread: u32) -> Option<char> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
     text.rsplit_once(") ")?.1.chars().next()
@@ -177,7 +178,7 @@ mod tests {
     fn waits_with_timeouts_and_for_other_processes_may_end() {
         let of = |line: &str| waits_for_good(line, &[77], &|word| word == 0x2000);
         assert!(of("202 0x1000 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n"));
-        // pthread_join waits for the number of a thread.
+        // pthread_join waits for a thread ID.
         assert!(of("202 0x1000 0x109 0x4d 0x0 0x0 0xffffffff 0x7ffd10 0x7f00\n"));
         assert!(!of("202 0x1000 0x109 0x2 0x0 0x0 0xffffffff 0x7ffd10 0x7f00\n"));
         assert!(!of("202 0x1000 0x80 0x2 0x7ffd00 0x0 0x0 0x7ffd10 0x7f00\n"));
@@ -194,13 +195,13 @@ mod tests {
         let sleep = Call::parse(line).and_then(Call::sleep);
         let asks = Asks { operation: 128, value: 2 };
         assert!(sleep == Some(Sleep { word: 0x1000, stack: 0x007f_fd10, asks }));
-        // A wakeup, and another call.
+        // A wakeup, and a different system call.
         let line = "202 0x1000 0x81 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
         assert!(Call::parse(line).is_some_and(|call| call.sleep().is_none()));
         let line = "75 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
         let call = Call::parse(line);
         assert!(matches!(call, Some(Call::Asleep { number: 75, stack: 0x007f_fd10, .. })));
-        // A call of the recorder is none of the program, unless it waits for a lock there.
+        // System calls of the recorder are not the program's, except waits for a lock.
         let recorder = 0x7e00..0x8000;
         assert!(call.is_some_and(|call| call.of_program(&recorder) == Call::Running));
         assert!(call.is_some_and(|call| call.of_program(&(0..0)) == call));

@@ -1,6 +1,6 @@
 //! Waits in futex(2) that a process recorded itself, because they went through libc's `syscall`:
-//! locks of Rust's standard library, `parking_lot`, folly and the like. What they are is told by
-//! the functions on the call stack; of others, by which thread wakes.
+//! locks of Rust's standard library, `parking_lot`, folly and others. Their kind follows from the
+//! functions on the call stack, or else from the threads that wake the waiters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use crate::record::{Kind, Lock, Site, total};
 use crate::seen::Seen;
 use crate::wrappers::{is_of_locks, passes_on};
 
-/// The bit of the number of a call stack that says that the wait was one in futex(2).
+/// Bit in the number of a call stack that marks a wait in futex(2).
 const WORDS: u64 = 1 << 32;
-/// The same of a call that woke several threads.
+/// Bit that marks a call that woke several threads.
 const WAKES: u64 = 1 << 33;
 
-/// What stands in [`Waits`] for the call stack at a site.
+/// Returns the number that [`Waits`] uses for the call stack at a site.
 pub(crate) fn number(kind: u64, site: u64) -> u64 {
     let bit = match kind {
         FUTEX => WORDS,
@@ -27,20 +27,20 @@ pub(crate) fn number(kind: u64, site: u64) -> u64 {
     site & !CONTEXT | bit
 }
 
-/// What a call stack waits for or releases.
+/// The lock operation that a call stack performs.
 #[derive(Clone)]
 pub(crate) struct Use {
     pub(crate) kind: Kind,
     pub(crate) act: &'static str,
     pub(crate) place: String,
-    /// Where the functions on its stack begin, from the first that does not only wait or wake.
+    /// Begins of the functions on its stack, from the first that does more than wait or wake.
     functions: Vec<u64>,
 }
 
-/// The call stacks of the wakeups of each word, by its address.
+/// Call stacks of the wakeups of each word, by address of the word.
 pub(crate) type Wakers = BTreeMap<u64, BTreeSet<u64>>;
 
-/// Returns the wakers in the causes of waits, which are words of the file.
+/// Returns the wakers in the causes of waits, given as words of the file.
 pub(crate) fn wakers(edges: &[u64]) -> Wakers {
     let low = |word: u64| word << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
     let mut found = Wakers::new();
@@ -52,7 +52,7 @@ pub(crate) fn wakers(edges: &[u64]) -> Wakers {
     found
 }
 
-/// Call stacks of calls of futex(2) with what they do, and the locks that they do it with.
+/// Operations of the call stacks that call futex(2), and the locks that they operate on.
 #[derive(Default)]
 pub(crate) struct Futexes {
     uses: BTreeMap<u64, Use>,
@@ -60,10 +60,10 @@ pub(crate) struct Futexes {
     called: BTreeMap<(u64, u64), (String, Kind)>,
 }
 
-/// What functions do, by their names, the innermost first.
+/// Returns the kind of lock and the operation, from the names of functions, innermost first.
 fn of_names(inner: &[String]) -> (Kind, &'static str) {
     let low: Vec<String> = inner.iter().map(|name| name.to_ascii_lowercase()).collect();
-    // It is built of a mutex and a condition.
+    // Barriers are built from a mutex and a condition, so they are checked first.
     if low.iter().any(|name| name.contains("barrier")) {
         return (Kind::Barrier, "wait");
     }
@@ -87,7 +87,7 @@ fn of_names(inner: &[String]) -> (Kind, &'static str) {
     (Kind::Futex, "wait")
 }
 
-/// Whether a function waits or releases for others.
+/// Returns whether a function waits or releases on behalf of its caller.
 fn is_inside(name: &str) -> bool {
     is_of_locks(name) || only_waits(name)
 }
@@ -100,7 +100,7 @@ impl Use {
         let (kind, act) = of_names(&named[..inner]);
         let at = inner.min(frames.len() - 1);
         let callers = &frames[at + 1..];
-        // A function that ends with the call of another one, as guards do, is not on the stack.
+        // A function that ends in a tail call, as guards do, is not on the stack.
         let called = (inner == at && at > 0).then(|| names.target(frames[at])).flatten();
         let is_skipped = |begin: &u64| {
             let called = names.name(*begin).unwrap_or_default();
@@ -118,8 +118,7 @@ impl Use {
 }
 
 impl Futexes {
-    /// Takes the waits in futex(2) out of `waits`, and adds the locks that they were for to
-    /// `locks`.
+    /// Removes the waits in futex(2) from `waits`, and adds their locks to `locks`.
     pub(crate) fn take(
         waits: &mut Waits,
         contexts: &BTreeMap<u64, Context>,
@@ -167,9 +166,10 @@ impl Futexes {
         this
     }
 
-    /// Returns how often owners released a word, and other threads woke its waiters. The recorder
-    /// does not see a thread acquire a word without waiting. But the function that acquires and
-    /// releases a lock is on the stacks of its waiters; the producer of a queue is not.
+    /// Returns how often owners released a word, and how often other threads woke its waiters.
+    /// Acquisitions of a word without a wait are not visible to the recorder. But the function that
+    /// acquires and releases a lock is on the stacks of its waiters; the producer of a queue is
+    /// not.
     fn given(&self, seen: &Seen, waits: &[(u64, Site)], woken_by: Option<&BTreeSet<u64>>) -> Seen {
         let stacks = || waits.iter().filter_map(|(number, _)| self.uses.get(number));
         let functions = woken_by.into_iter().flatten().filter_map(|number| self.uses.get(number));
@@ -177,7 +177,7 @@ impl Futexes {
         let is_around = |function: &u64| stacks().any(|wait| wait.functions.contains(function));
         let given = total(seen.given);
         let waits = total(waits.iter().map(|(_, site)| site.wait.count));
-        // The last thread at a barrier wakes all others there.
+        // At a barrier, the last thread wakes all others.
         let wakes_one = waits <= total([given, given]);
         let mut seen = *seen;
         if wakes_one && functions.any(is_around) {
@@ -200,7 +200,7 @@ impl Futexes {
         2 * woken > total(waits.iter().map(|(_, site)| site.wait.count))
     }
 
-    /// The lock at this address, of this kind if that is known.
+    /// Returns the lock at this address. `kind`, if given, overrides the kind from the call stack.
     fn lock(
         &self,
         (address, kind): (u64, Option<Kind>),
@@ -235,13 +235,14 @@ impl Futexes {
         Some(lock)
     }
 
-    /// What is done at a site, if that stands for a call of futex(2) with a known stack.
+    /// Returns the operation at a site, if the site is a call of futex(2) with a known stack.
     pub(crate) fn at(&self, site: u64) -> Option<&Use> {
         let number = site << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
         if site & CONTEXT == 0 { None } else { self.uses.get(&number) }
     }
 
-    /// The lock that is waited for at a site, by its name; an address of 0: any of that site.
+    /// Returns name and kind of the lock that threads wait for at a site. An address of 0 matches
+    /// any lock of that site.
     pub(crate) fn lock_at(&self, lock: u64, site: u64) -> Option<&(String, Kind)> {
         let low = |word: u64| word << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
         if lock >> KIND_SHIFT != FUTEX || site & CONTEXT == 0 {
@@ -254,14 +255,14 @@ impl Futexes {
         }
     }
 
-    /// Addresses of the words, with the names of their locks.
+    /// Returns the addresses of the words, with the names and kinds of their locks.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (u64, (String, Kind))> {
         self.called.iter().map(|((_, address), name)| (*address, name.clone()))
     }
 }
 
 impl Use {
-    /// Whether it is about something that a thread owns until it wakes another one.
+    /// Returns whether a thread owns the lock until it wakes another one.
     pub(crate) fn has_owner(&self) -> bool {
         ![Kind::Condition, Kind::Barrier].contains(&self.kind)
     }
@@ -314,7 +315,7 @@ mod tests {
         let condition = "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout";
         assert_eq!(of(&[wait, mutex]), (Kind::Mutex, "lock"));
         assert_eq!(of(&[wait, condition]), (Kind::Condition, "wait"));
-        // The mutex is acquired again after a signal.
+        // The mutex is reacquired after a signal.
         assert_eq!(of(&[wait, mutex, condition]), (Kind::Mutex, "lock"));
         let lock = "std::sys::sync::rwlock::futex::RwLock::read_contended";
         assert_eq!(of(&[wait, lock]), (Kind::Rwlock, "read"));

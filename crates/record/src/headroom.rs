@@ -1,22 +1,23 @@
-//! Memory that the control groups of this process still permit: pages of a file system in memory
-//! count there, and the kernel kills a process of a group that exceeds its limit.
+//! Memory that the control groups of this process still permit. Pages of an in-memory file system
+//! count towards their limits, and the kernel kills a process of a group that exceeds its limit.
 
 use std::path::Path;
 
-/// Returns the bytes that the control groups of this process still permit; `None`: no limit.
+/// Returns the number of bytes that the control groups of this process still permit, or `None` if
+/// there is no limit.
 pub fn of_groups() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     within(&groups, Path::new("/sys/fs/cgroup"))
 }
 
-/// Names of the limit, of the used memory, and of the part of it that can be reclaimed, in both
-/// versions of control groups.
+/// File names of the limit and of the used memory, and the field with the part of it that can be
+/// reclaimed, in both versions of control groups.
 const NAMES: [[&str; 3]; 2] = [
     ["memory.max", "memory.current", "inactive_file "],
     ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "],
 ];
 
-/// The same with a list of groups and the directory where they are mounted.
+/// Like `of_groups`, for a list of groups and the directory where they are mounted.
 fn within(groups: &str, mount: &Path) -> Option<u64> {
     let mut least = None;
     for line in groups.lines() {
@@ -29,7 +30,7 @@ fn within(groups: &str, mount: &Path) -> Option<u64> {
             _ if kinds.split(',').any(|kind| kind == "memory") => (mount.join("memory"), NAMES[1]),
             _ => continue,
         };
-        // In a container the path may begin outside of it: then only the mounted part is there.
+        // In a container, the path may begin outside of it: then only the mounted part exists.
         let own = base.join(group.trim_start_matches('/'));
         for directory in own.ancestors().take_while(|directory| directory.starts_with(&base)) {
             least = least.into_iter().chain(left(directory, names)).min();
@@ -38,9 +39,9 @@ fn within(groups: &str, mount: &Path) -> Option<u64> {
     least
 }
 
-/// The memory that one group still permits.
+/// Returns the number of bytes that one group still permits.
 fn left(directory: &Path, [most, used, reclaimable]: [&str; 3]) -> Option<u64> {
-    /// Larger limits are none: the first version has no word for that.
+    /// Values from here on mean no limit: version 1 has no special value for that.
     const NONE: u64 = 1 << 60;
     let read = |name: &str| std::fs::read_to_string(directory.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();

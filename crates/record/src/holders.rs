@@ -1,5 +1,5 @@
-//! Owners of locks at a look, and where they acquired them: from the memory of a process and from
-//! its file.
+//! Owners of locks at the time of a sample, and where they acquired them, from the memory and the
+//! file of a process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,35 +12,35 @@ use crate::layout::{
     S_THREAD, SEMAPHORE, SLOT_COUNT, SLOT_WORDS, SLOTS, Told, WRITE, place, taken,
 };
 
-/// Bytes of a line of keys, and those before the counts in it.
+/// Size in bytes of a line of keys, and of the part before its counts.
 const LINE: u64 = LINE_WORDS as u64 * 8;
 const COUNTS: u64 = LINE / 2;
-/// Entries of the table of locks that are looked at, as the process does.
+/// Number of probed entries in the table of locks; the recorded process probes as many.
 const PROBES: usize = 16;
-/// Slots of another process in which an owner is sought: processes that share locks have few
-/// threads each.
+/// Number of slots of another process that are searched for an owner: processes that share locks
+/// have few threads each.
 const FEW_SLOTS: usize = 16;
 
 /// The file of a process and its memory.
 pub(crate) struct Source {
     file: File,
     memory: Option<File>,
-    /// Where the file lies in that memory.
+    /// Address of the file in that memory.
     base: u64,
     /// The first line of its memory map: children of a fork have that of their parent.
     image: String,
 }
 
-/// An owner at a look.
+/// The owner of a lock at the time of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// By its number for the kernel; 0: not known, or there is none.
+    /// Its thread ID; 0 if unknown or if there is no owner.
     pub(crate) thread: u64,
     /// Whether the lock has no owner.
     pub(crate) is_free: bool,
 }
 
-/// An owner, with where it acquired the lock and the detail of that.
+/// An owner, with the place where it acquired the lock and the detail of that place.
 pub(crate) type Found = (Owner, Option<[u64; 2]>);
 
 impl Source {
@@ -60,25 +60,25 @@ impl Source {
         Some(bytes.map(u64::from_le_bytes))
     }
 
-    /// The word of 32 bits so many bytes after the begin of a lock.
+    /// Returns the 32-bit word at this offset in a lock, in bytes.
     pub(crate) fn of_lock(&self, lock: u64, offset: u64) -> Option<u64> {
         let mut word = [0; 4];
         self.memory.as_ref()?.read_exact_at(&mut word, address(lock) + offset).ok()?;
         Some(u32::from_le_bytes(word).into())
     }
 
-    /// The owner of a lock; none if it does not show.
+    /// Returns the owner of a lock, or `None` if it cannot be determined.
     pub(crate) fn owner(&self, lock: u64) -> Option<Owner> {
         let kind = lock >> KIND_SHIFT;
         if kind == SEMAPHORE {
-            // Its last taker, until that posts it.
+            // The last taker owns the semaphore until it posts.
             let thread = self.last_taker(address(lock))?;
             let is_free = thread == 0 && self.of_lock(lock, 0).is_some_and(|units| units > 0);
             return Some(Owner { thread, is_free });
         }
         let thread = self.of_lock(lock, owner_at(kind)?)?;
         match thread {
-            // Readers do not stand in a lock.
+            // A lock does not store its readers.
             0 if kind != MUTEX => None,
             _ => Some(Owner { thread, is_free: thread == 0 }),
         }
@@ -101,10 +101,10 @@ impl Source {
         None
     }
 
-    /// Whether processes share a lock.
+    /// Returns whether processes share a lock.
     pub(crate) fn is_shared(&self, lock: u64) -> bool {
-        /// Where glibc keeps the kind of a mutex, with a bit for those that processes share, and
-        /// whether they share a reader/writer lock.
+        /// Offsets in glibc's locks: the kind of a mutex, in which one bit marks a mutex shared
+        /// between processes, and the flag that marks a shared reader/writer lock.
         const MUTEX_KIND: u64 = 16;
         const MUTEX_SHARED: u64 = 128;
         const RWLOCK_SHARED: u64 = 28;
@@ -115,7 +115,8 @@ impl Source {
         }
     }
 
-    /// Where the thread of a slot acquired a lock last, with the kind of the call; and its detail.
+    /// Returns the place where the thread of a slot last acquired a lock, with the kind of the
+    /// call, and the detail of that place.
     pub(crate) fn held(&self, slot: usize, lock: u64) -> Option<[u64; 2]> {
         let kind = lock >> KIND_SHIFT;
         let lock = address(lock);
@@ -136,9 +137,9 @@ impl Source {
         (address(known) == lock).then(|| [site | kind << KIND_SHIFT, Told(told).detail()])
     }
 
-    /// The one thread that has acquired a semaphore and not posted it since, apart from one that
-    /// waits for it: no other can own it. The last taker of a semaphore without waiters is not
-    /// noted.
+    /// Returns the only thread, apart from the waiting one, that has acquired a semaphore and not
+    /// posted it since: no other thread can own it. The last taker of a semaphore without waiters
+    /// is not recorded.
     pub(crate) fn only_taker(
         &self,
         lock: u64,
@@ -153,8 +154,8 @@ impl Source {
         all.next().is_none().then_some((owner, Some(held)))
     }
 
-    /// The slot of a thread, if the process is of the same program as `other`, so that its places
-    /// have the same names.
+    /// Returns the slot of a thread, if the process runs the same program as `other`, so that
+    /// places have the same names.
     pub(crate) fn slot_of(&self, thread: u64, other: &Self) -> Option<usize> {
         let is_it = |slot: &usize| {
             self.word(SLOTS + slot * SLOT_WORDS + S_THREAD).is_some_and(|known| known == thread)
@@ -167,7 +168,7 @@ fn address(lock: u64) -> u64 {
     lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT)
 }
 
-/// The number of a key in its line, by where its count lies in that.
+/// Returns the number of a key in its line, from the offset of its count.
 fn in_line(far: u64) -> Option<usize> {
     far.checked_sub(COUNTS).map(|at| at as usize / 4)
 }
@@ -176,7 +177,7 @@ fn in_line(far: u64) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A file with these words, in a memory where it begins at 0.
+    /// Returns a source that consists of these words, mapped at address `BASE`.
     fn source(words: &[(usize, u64)]) -> Source {
         let path = std::env::temp_dir().join(format!("convoy-holders-{}", std::process::id()));
         let file = File::create_new(&path).expect("a file");
@@ -193,7 +194,7 @@ mod tests {
         let lock = 0x7f00_1234_5640_u64;
         let slot = SLOTS + 3 * SLOT_WORDS;
         let semaphore = LOCKS + place(lock, 0, LOCK_COUNT) * LOCK_WORDS;
-        // The third key of the tenth line of its table, and the fifth of the first few.
+        // The third key of the tenth line of its table, and the fifth of the `FEW` keys.
         let table = BASE + (slot + S_LINES) as u64 * 8 + 9 * LINE + COUNTS + 2 * 4;
         let number = 9 * LINE_KEYS + 2;
         let few = BASE + (FEW + 3 * FEW_WORDS) as u64 * 8 + COUNTS + 4 * 4;

@@ -1,6 +1,6 @@
-//! What owners do while no thread waits for their locks. A look sees few waits where each is short,
-//! but it sees the same sections as often as they are long: what their owners sleep in, for
-//! example.
+//! Activities of owners while no thread waits for their locks. Samples catch few waits where each
+//! is short. But they catch the same critical sections in proportion to their length, which shows
+//! in which calls their owners sleep, for example.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,27 +8,28 @@ use crate::holders::Found;
 use crate::layout::{KIND_SHIFT, MUTEX, SEMAPHORE, WRITE};
 use crate::states::{Edge, State, Wait};
 
-/// Locks that are looked at: each takes a read of the memory of the program, some microseconds of
-/// the milliseconds between two looks.
+/// Maximum number of sampled locks. Each costs a read of the program's memory, which takes some
+/// microseconds of the milliseconds between two samples.
 const LOCKS: usize = 32;
 
-/// Owners of locks that threads waited for at an earlier look.
+/// Owners of locks that threads waited for at the time of an earlier sample.
 #[derive(Default)]
 pub(crate) struct Holding {
-    /// With the kind of the waiting call.
+    /// The locks, with the kind of the waiting call.
     locks: BTreeSet<u64>,
-    /// What owners were seen doing, by the lock and where they had acquired it; the waiting place
-    /// of these edges is not known.
+    /// Observed activities of owners, by lock and acquiring place. The waiting place of these edges
+    /// is not known.
     pub(crate) seen: BTreeMap<(Edge, State), u64>,
 }
 
-/// The locks that threads wait for, with the kind of the waiting call.
+/// Returns the locks that threads wait for, with the kind of the waiting call.
 fn wanted(waits: &BTreeMap<u64, Wait>) -> BTreeSet<u64> {
     waits.values().map(|wait| wait.edge.lock).collect()
 }
 
 impl Holding {
-    /// The owners of all locks but those that threads wait for, which count apart.
+    /// Returns the owners of all locks except those that threads wait for, which are counted
+    /// separately.
     pub(crate) fn owners(
         &self,
         waits: &BTreeMap<u64, Wait>,
@@ -39,7 +40,8 @@ impl Holding {
         others.filter_map(|lock| Some((*lock, owner(*lock)?))).collect()
     }
 
-    /// Counts what these owners do, if they are owners after that was read as well.
+    /// Counts the activities of these owners, provided that they still own the locks after their
+    /// states were read.
     pub(crate) fn add(
         &mut self,
         (waits, owners): (&BTreeMap<u64, Wait>, &[(u64, Found)]),

@@ -1,5 +1,5 @@
-//! Where threads spend CPU time, by samples, and whether they spin there: a loop that waits has
-//! `pause` or an atomic exchange in it, and samples lie at these instructions.
+//! Functions in which threads spend CPU time, from samples, and whether they spin there: a spin
+//! loop contains `pause` or an atomic exchange, and its samples are at these instructions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,35 +12,35 @@ use crate::names::Names;
 use crate::record::Process;
 use crate::waits::{only_reads, operands};
 
-/// Samples a second of CPU time.
+/// Samples per second of CPU time.
 const HERTZ: u64 = 250;
-/// Different places that are kept.
+/// Maximum number of distinct places that are kept.
 const MOST: usize = 20_000;
-/// Functions that a record keeps.
+/// Maximum number of functions in a record.
 const KEPT: usize = 30;
-/// Bytes around a place in which instructions are sought.
+/// Number of bytes around a place that are searched for instructions.
 const AROUND: u64 = 24;
 
-/// What was sampled of a process.
+/// Samples of a process.
 #[derive(Default)]
 struct Found {
-    /// By the place with its callers, and the registers.
+    /// Counts by the place with its callers, and the registers.
     places: BTreeMap<(Vec<u64>, Option<u32>), u64>,
     threads: BTreeSet<u32>,
-    /// What it had mapped when it was first seen.
+    /// Its memory map when it was first seen.
     maps: String,
 }
 
-/// The samples of a program while it runs.
+/// Samples of a program while it runs.
 pub struct Sampling {
     samples: Option<Samples>,
     found: BTreeMap<u32, Found>,
-    /// Why there are none.
+    /// The reason why no samples are taken, if so.
     pub refused: Option<String>,
 }
 
 impl Sampling {
-    /// Of the programs that this thread starts.
+    /// Starts to sample the programs that this thread starts.
     pub fn of_children() -> Self {
         let cpus = convoy_host::clock::usable_cpus();
         match Samples::of_children(&cpus, HERTZ) {
@@ -51,7 +51,7 @@ impl Sampling {
         }
     }
 
-    /// Takes what has come.
+    /// Reads the new samples.
     pub fn look(&mut self) {
         let found = &mut self.found;
         if let Some(samples) = &mut self.samples {
@@ -73,9 +73,9 @@ impl Sampling {
         }
     }
 
-    /// Adds the samples of processes that have left no file: those that are linked statically.
+    /// Adds the samples of processes that have left no file, as those that are linked statically.
     pub(crate) fn fill(&mut self, processes: &mut Vec<Process>) {
-        /// Samples that make a process worth an entry of its own.
+        /// Minimum number of samples for which a process gets a separate entry.
         const SOME: u64 = 10;
         self.look();
         for pid in self.found.keys().copied().collect::<Vec<_>>() {
@@ -97,11 +97,11 @@ impl Sampling {
         }
     }
 
-    /// The functions of a process, those with most samples first; and all its samples.
+    /// Returns the functions of a process, most samples first, and the number of all its samples.
     pub(crate) fn take(&mut self, pid: u32, names: &Names) -> (Vec<Hot>, u64) {
         self.look();
         let mut places = self.found.remove(&pid).unwrap_or_default().places;
-        // What recording costs is no work of the program.
+        // The overhead of recording is not work of the program.
         places.retain(|(chain, _), _| !names.is_recorder(chain[0]));
         let total = places.values().sum();
         let mut code = Code::default();
@@ -150,14 +150,14 @@ impl Sum {
     }
 }
 
-/// What is at a place.
+/// Kind of the instruction at a place.
 enum Kind {
     Spins,
     Atomic,
     Other,
 }
 
-/// The code of files.
+/// Code of files, by path.
 #[derive(Default)]
 struct Code(BTreeMap<PathBuf, Option<Elf>>);
 
@@ -178,14 +178,14 @@ impl Code {
     }
 }
 
-/// What the instruction is that ends before a place, or begins there.
+/// Returns the kind of the instruction that ends before a place or begins there.
 fn kind(before: &[u8], after: &[u8], registers: Option<u32>) -> Kind {
     const PAUSE: [u8; 2] = [0xf3, 0x90];
     let is_pause = before.ends_with(&PAUSE) || after.starts_with(&PAUSE);
     if is_pause || only_reads(before, after) {
         return Kind::Spins;
     }
-    // The sample lies after an instruction that took long.
+    // A slow instruction is sampled at the one after it.
     let ends = |length: &usize| Atomic::read(&before[before.len() - length..], *length);
     match (2..=before.len().min(12)).rev().find_map(|length| ends(&length)) {
         Some(Atomic::Adds) => Kind::Atomic,
@@ -198,9 +198,9 @@ fn kind(before: &[u8], after: &[u8], registers: Option<u32>) -> Kind {
     }
 }
 
-/// An atomic instruction with an operand in memory.
+/// An atomic instruction with a memory operand.
 enum Atomic {
-    /// An addition and the like.
+    /// An addition or a similar operation.
     Adds,
     /// An exchange with this register.
     Exchanges(u32),
@@ -209,7 +209,7 @@ enum Atomic {
 }
 
 impl Atomic {
-    /// The one that these bytes begin with, if it is that long.
+    /// Decodes the instruction at the start of these bytes, if it is atomic and of this length.
     fn read(bytes: &[u8], length: usize) -> Option<Self> {
         const LOCK: u8 = 0xf0;
         let is_locked = bytes.first() == Some(&LOCK);
@@ -218,7 +218,7 @@ impl Atomic {
         let wide = bytes.get(at).copied().filter(|prefix| (0x40..0x50).contains(prefix));
         at += usize::from(wide.is_some());
         let (found, operation, number) = match *bytes.get(at..)? {
-            // xchg is atomic with memory, with a prefix or without.
+            // xchg with memory is atomic, with or without a prefix.
             [0x86 | 0x87, mode, ..] => {
                 let high = u32::from(wide.unwrap_or(0) >> 2 & 1) << 3;
                 (Self::Exchanges(u32::from(mode >> 3 & 7) | high), 1, 0)
@@ -238,8 +238,8 @@ impl Atomic {
         (at + operation + operands + number == length).then_some(found)
     }
 
-    /// Returns whether another thread had acquired the word, by the registers after the
-    /// instruction. An exchange without a test of its result is a store.
+    /// Returns whether another thread had acquired the word, from the registers after the
+    /// instruction. An exchange whose result is not tested is a store.
     fn is_in_vain(&self, after: &[u8], registers: Option<u32>) -> bool {
         let Some(registers) = registers else { return false };
         match self {
@@ -252,7 +252,7 @@ impl Atomic {
     }
 }
 
-/// Whether an instruction compares a register, by the lower bits of its number, with something.
+/// Returns whether an instruction compares a register, given by the lower bits of its number.
 fn is_tested(bytes: &[u8], register: u32) -> bool {
     let bytes = match bytes {
         [prefix, rest @ ..] if (0x40..0x50).contains(prefix) => rest,
@@ -288,18 +288,18 @@ mod tests {
         assert!(spins(&exchange, &[0x85, 0xc0], Some(1)));
         assert!(!spins(&exchange, &[0x85, 0xc0], Some(0)));
         assert!(!spins(&exchange, &[0x85, 0xc0], None));
-        // A store: nothing looks at what was there.
+        // A store: the old value is not read.
         assert!(!spins(&exchange, &[0xc3], Some(1)));
-        // Another register is looked at, or counted down.
+        // Another register is tested, or this one is decremented.
         assert!(!spins(&exchange, &[0x85, 0xdb], Some(1)));
         assert!(!spins(&exchange, &[0x83, 0xe8, 0x01], Some(1)));
         // xchg [rdi],r9d; test r9d,r9d.
         assert!(spins(&[0x44, 0x87, 0x0f], &[0x45, 0x85, 0xc9], Some(1 << 9)));
-        // lock cmpxchg [rdi],ecx: it failed, or not.
+        // lock cmpxchg [rdi],ecx: failed or succeeded.
         let compare = [0xf0, 0x0f, 0xb1, 0x0f];
         assert!(spins(&compare, &[0x75, 0xf0], Some(0)));
         assert!(!spins(&compare, &[0x75, 0xf0], Some(1 << 16)));
-        // Registers are exchanged in any code.
+        // Any code exchanges registers.
         assert!(!spins(&[0x87, 0xd8], &[0x85, 0xc0], Some(1)));
         assert!(!spins(&[0x48, 0x0f, 0xaf, 0xc1], &[0x48, 0x01, 0xd0], Some(1)));
         let adds = |before: &[u8], after: &[u8]| matches!(kind(before, after, None), Kind::Atomic);

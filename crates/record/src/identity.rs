@@ -1,6 +1,6 @@
-//! Which file it was that a process had mapped. A path says little: it means something else in
-//! another mount namespace, and after an upgrade. The build-id lies in the memory of the process;
-//! where there is none, the number of the file must be the same.
+//! Identity of the files that a process had mapped. A path is not enough: it names a different file
+//! in another mount namespace, and after an upgrade. The build-id is in the memory of the process;
+//! if there is none, device and inode number must match.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, major, minor};
 
-/// Kind of an object that is linked to fixed addresses.
+/// ELF type of an object that is linked to fixed addresses.
 pub(crate) const FIXED: u16 = 2;
 /// Separator between the address of an object in a memory map and its identity.
 const MARK: &str = "-id ";
@@ -18,9 +18,9 @@ const MARK: &str = "-id ";
 /// The header of an object in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Its kind, a number of ELF.
+    /// Its ELF type.
     pub(crate) kind: u16,
-    /// Digits; empty: it has none.
+    /// Hexadecimal digits; empty if it has no build-id.
     pub(crate) build_id: String,
 }
 
@@ -29,12 +29,12 @@ pub(crate) struct Mapped<'a> {
     pub(crate) path: &'a Path,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Device and number of the file; zeros: not known.
+    /// Device and inode number of the file; zeros if unknown.
     pub(crate) file: (u32, u32, u64),
 }
 
 impl Identity {
-    /// Of a line that was added to a memory map: address, kind and build-id.
+    /// Parses a line that was added to a memory map: address, kind and build-id.
     pub(crate) fn parse(line: &str) -> Option<(u64, Self)> {
         let (start, rest) = line.split_once(MARK)?;
         let mut words = rest.split_ascii_whitespace();
@@ -43,10 +43,11 @@ impl Identity {
         Some((u64::from_str_radix(start, 16).ok()?, Self { kind, build_id }))
     }
 
-    /// Reads the identity of an object; `read` returns its bytes by their offset.
+    /// Reads the identity of an object. `read` reads bytes at an offset and returns whether it
+    /// succeeded.
     pub(crate) fn read(read: impl Fn(u64, &mut [u8]) -> bool) -> Option<Self> {
         const NOTE: u64 = 4;
-        /// No program has more.
+        /// More than any program has.
         const MOST: u64 = 128;
         let mut head = [0; 64];
         if !read(0, &mut head) || !head.starts_with(b"\x7fELF\x02\x01") {
@@ -69,10 +70,10 @@ impl Identity {
         Some(found)
     }
 
-    /// Whether this is the file of a mapping; only a regular file is opened.
+    /// Returns whether this is the file of a mapping. Only a regular file is opened.
     fn is(&self, path: &Path, mapped: &Mapped<'_>) -> bool {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        // Before: to open a device may do something.
+        // Checked before opening, because opening a device can have side effects.
         if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
             return false;
         }
@@ -89,7 +90,8 @@ impl Identity {
         own.is_some_and(|own| own.build_id == self.build_id)
     }
 
-    /// Where the file of a mapping can be opened: at its path, or through the process `pid`.
+    /// Returns a path where the file of a mapping can be opened: its own, or one through the
+    /// process `pid`.
     pub(crate) fn find(&self, mapped: &Mapped<'_>, pid: Option<u32>) -> Option<PathBuf> {
         let of = |pid: u32| {
             let inside = format!("/proc/{pid}/root{}", mapped.path.display());
@@ -100,7 +102,7 @@ impl Identity {
         all.into_iter().find(|path| self.is(path, mapped))
     }
 
-    /// A file in `directory`, or below it, with this build-id.
+    /// Returns a file in or below `directory` with this build-id.
     pub(crate) fn find_below(&self, directory: &Path) -> Option<PathBuf> {
         below(directory, 4).into_iter().find(|path| {
             let file = File::open(path).ok();
@@ -110,7 +112,8 @@ impl Identity {
     }
 }
 
-/// Regular files below a directory, as deep as collections of debug data go.
+/// Returns the regular files below a directory, to this depth, which suffices for collections of
+/// debug data.
 fn below(directory: &Path, depth: usize) -> Vec<PathBuf> {
     let (mut files, mut more) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -125,7 +128,7 @@ fn below(directory: &Path, depth: usize) -> Vec<PathBuf> {
     files
 }
 
-/// The text of a memory map of a process that lives, with a line for each object in it.
+/// Returns the memory map of a running process, with an added line for each object in it.
 pub(crate) fn with_identities(pid: u32, maps: &str) -> String {
     let mut text = maps.to_owned();
     let Ok(memory) = File::open(format!("/proc/{pid}/mem")) else { return text };
@@ -146,7 +149,7 @@ fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The build-id among notes.
+/// Returns the build-id in a list of notes; empty if there is none.
 fn build_id(notes: &[u8]) -> String {
     const BUILD_ID: u64 = 3;
     let mut rest = notes;
@@ -166,9 +169,9 @@ fn build_id(notes: &[u8]) -> String {
     String::new()
 }
 
-/// All of a file of a reasonable size; a pipe or a device is none.
+/// Reads a whole file of a reasonable size. Returns `None` for a pipe or a device.
 pub(crate) fn bytes(path: &Path) -> Option<Vec<u8>> {
-    /// Programs with all their debug data are smaller.
+    /// Larger than programs with all their debug data.
     const MOST: u64 = 8 << 30;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);

@@ -1,18 +1,18 @@
-//! Adding up locks that have one name.
+//! Merges locks that have the same name.
 
 use crate::record::{Lock, Site, Times, Waiters, total};
 
 impl Lock {
-    /// Whether it is held, each time, for much of the run of this many seconds.
+    /// Returns whether each hold takes much of a run of this many seconds.
     pub(crate) fn is_for_good(&self, seconds: f64) -> bool {
-        /// Of the run.
+        /// Minimum mean hold time, as a share of the run.
         const MUCH: f64 = 0.1;
         let mut holds = self.all(|site| &site.hold_on);
         holds.add(&self.all(|site| &site.hold_off));
         holds.mean_s() > MUCH * seconds
     }
 
-    /// Adds another one of the same name.
+    /// Adds the numbers of another lock with the same name.
     pub(crate) fn join(&mut self, other: Self) {
         self.instances = total([self.instances, other.instances]);
         self.waiters.add(&other.waiters);
@@ -35,7 +35,7 @@ impl Lock {
 }
 
 impl Site {
-    /// Adds what happened at the same place with another lock or in another thread.
+    /// Adds the numbers of the same place with another lock or in another thread.
     pub(crate) fn add(&mut self, other: &Self) {
         self.count = total([self.count, other.count]);
         self.contended = total([self.contended, other.contended]);
@@ -55,7 +55,7 @@ impl Site {
 }
 
 impl Site {
-    /// Adds what happened at the same place under another call stack, which the same threads have.
+    /// Adds the numbers of the same place under another call stack of the same threads.
     pub(crate) fn add_stack(&mut self, other: &Self) {
         let threads = self.threads.max(other.threads);
         self.add(other);
@@ -73,7 +73,7 @@ impl Waiters {
     }
 }
 
-/// Locks and their sites, those that were waited for longest first.
+/// Sorts locks and their sites by wait time, longest first.
 pub(crate) fn sorted(mut locks: Vec<Lock>) -> Vec<Lock> {
     for lock in &mut locks {
         lock.sites
@@ -84,9 +84,10 @@ pub(crate) fn sorted(mut locks: Vec<Lock>) -> Vec<Lock> {
     locks
 }
 
-/// Locks of a process with whole distributions: ten thousand of them would make a record too long.
+/// Number of locks of a process that keep their whole distributions: ten thousand of them would
+/// make a record too long.
 const WHOLE: usize = 1000;
-/// Buckets that a distribution of the others has at most.
+/// Maximum number of buckets in the distributions of the other locks.
 const COARSE: usize = 8;
 
 impl Site {
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
     use crate::record::{Process, Record};
 
-    /// All distributions have all buckets that an hour fills.
+    /// All distributions have every bucket that an hour fills.
     fn lock(at: u64) -> Lock {
         let buckets: Vec<(f64, u64)> =
             (0..45).map(|bucket| (f64::from(bucket) * 1234.5, 100_000 + at)).collect();
