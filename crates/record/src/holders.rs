@@ -27,7 +27,7 @@ pub(crate) struct Source {
     memory: Option<File>,
     /// Address of the file in that memory.
     base: u64,
-    /// The first line of its memory map: children of a fork have that of their parent.
+    /// First line of its memory map; children of a fork have the same one as their parent.
     image: String,
 }
 

@@ -1,4 +1,4 @@
-//! Reading the keys of a slot: what its threads called, where, and how often.
+//! Reads the keys of a slot: which operations its threads called, where, and how often.
 
 use crate::layout::{
     BARRIER, CONDITION, F_KEYS, GROWN, K_DETAIL, K_LOCK, K_SITE, KEY_COUNT, KEY_WORDS, KIND_SHIFT,
@@ -7,7 +7,7 @@ use crate::layout::{
 };
 use crate::record::total;
 
-/// The bit of the entry for all locks of a call site without keys; addresses do not have it.
+/// Bit of the entry for all locks of a call site without keys. Addresses do not have it.
 const OTHERS: u64 = 1 << (KIND_SHIFT - 1);
 
 /// A key.
@@ -15,16 +15,16 @@ const OTHERS: u64 = 1 << (KIND_SHIFT - 1);
 pub(crate) struct Key {
     /// The lock with its kind; 0 if the key is unused.
     pub(crate) lock: u64,
-    /// Where it was called from.
+    /// The call site.
     pub(crate) site: u64,
-    /// How often; 0 of keys that have moved elsewhere.
+    /// Number of calls; 0 if the key has moved to the table.
     pub(crate) count: u64,
     /// Detail and threads.
     pub(crate) told: Told,
 }
 
 impl Key {
-    /// Returns the keys of a slot by their numbers, from its words and the words of its first few
+    /// Returns the keys of a slot by their numbers, from the words of the slot and of its `FEW`
     /// keys.
     pub(crate) fn all(slot: &[u64], few: &[u64]) -> Vec<Self> {
         let mut all = Vec::new();
@@ -72,12 +72,12 @@ fn add(all: &mut Vec<Key>, lines: &[u64], keys: &[u64], count: usize) {
     }));
 }
 
-/// The threads that call at one site.
+/// Counts the threads that call at one site.
 #[derive(Default)]
 pub(crate) struct Comers {
     pub(crate) threads: u64,
     count: u64,
-    /// Sum of the square roots of how often each does.
+    /// Sum of the square roots of the number of calls of each thread.
     roots: f64,
 }
 
@@ -89,14 +89,15 @@ impl Comers {
         self.roots += (count as f64 * threads as f64).sqrt();
     }
 
-    /// As many threads as would have the same sum of roots if each called as often.
+    /// Returns the number of threads that would have the same sum of roots if all called equally
+    /// often.
     pub(crate) fn regulars(&self) -> u64 {
         let even = (self.roots.powi(2) / self.count.max(1) as f64).round();
         (even as u64).clamp(1, self.threads.max(1))
     }
 }
 
-/// What is done at a site of this kind.
+/// Returns the name of the operation at a site of this kind.
 pub(crate) fn act(kind: u64) -> &'static str {
     match kind {
         READ => "read",
@@ -124,7 +125,7 @@ mod tests {
         };
         assert_eq!(of(&slot, &few), [7, 9]);
         slot[S_GROWN] = GROWN;
-        // The tenth key of the table, with a count that has begun anew twice.
+        // The tenth key of the table, with a count that has wrapped around twice.
         slot[S_LINES + LINE_WORDS + LINE_COUNTS] = 3 << 32;
         slot[S_KEYS + 9 * KEY_WORDS + K_LOCK] = few[F_KEYS];
         slot[S_KEYS + 9 * KEY_WORDS + K_DETAIL] = Told(0).used(3, 1).round().round().0;
@@ -159,7 +160,7 @@ mod tests {
         let workers = [(100_000, 1), (90_000, 1), (110_000, 1), (100_000, 1)];
         assert_eq!(of(&workers), (4, 4));
         assert_eq!(of(&[&workers[..], &[(25, 1), (2, 1)]].concat()), (6, 4));
-        // 300 short threads one after the other, in 30 places.
+        // 300 short-lived threads one after the other, in 30 places.
         assert_eq!(of(&[(1000, 10); 30]), (300, 300));
         assert_eq!(of(&[]), (0, 1));
     }

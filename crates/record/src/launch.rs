@@ -1,4 +1,4 @@
-//! Starting a program with the object before it, and where that object is.
+//! Starts a program with the recorder's object preloaded, and decides where that object is stored.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Error, ErrorKind, Read as _, Write as _};
@@ -16,27 +16,28 @@ use crate::layout::{BUDGET, FNV, UNIT_PAD, UNIT_VARIABLES, fnv};
 use crate::place::{Directory, Place, is_own, is_safe, open_directory};
 use crate::{DIRECTORY, OBJECT, RecordError};
 
-/// How the name of the object begins, in a directory and in memory.
+/// Prefix of the name of the object, in a directory and in memory.
 pub(crate) const RECORDER: &str = "libconvoy_record";
-/// The environment variable with which the loader takes objects before a program.
+/// Environment variable that lists the objects that the loader loads before a program.
 const PRELOAD: &str = "LD_PRELOAD";
-/// The environment variable with the number of filters of system calls that are known.
+/// Environment variable with the number of system call filters that were active at the start.
 const FILTERS: &str = "CONVOY_RECORD_FILTERS";
-/// The environment variable of a process that tries what recording does.
+/// Environment variable of a process that tests whether recording works.
 const PROBE: &str = "CONVOY_RECORD_PROBE";
 
 pub use crate::refusal::refusal;
 
-/// Directory of root's own for the object, which all can read: programs drop their privileges.
+/// Root's directory for the object. All users can read it, because programs drop their privileges.
 const OF_ROOT: &str = "/run/convoy";
-/// The directory in which nobody but root makes files, and which is empty after each start.
+/// Directory that only root can write and that is empty after each boot.
 const RUN: &str = "/run";
 
-/// Puts the object where the loader finds it, for a program that this process becomes: in a
-/// directory of the user, checked for its owner, or in sealed memory.
+/// Stores the object where the loader finds it, for the program that this process becomes, and
+/// returns its path: in a directory of the user, after a check of the owner, or in sealed memory.
 ///
 /// # Errors
-/// [`RecordError::Machine`] where there is none; no place for it.
+/// Returns [`RecordError::Machine`] if the object was not built, and [`RecordError::Write`] if it
+/// cannot be stored.
 pub fn object() -> Result<PathBuf, RecordError> {
     if OBJECT.is_empty() {
         return Err(RecordError::Machine);
@@ -47,7 +48,8 @@ pub fn object() -> Result<PathBuf, RecordError> {
 }
 
 impl Place {
-    /// The same for programs that are recorded here; what is made for them goes with the place.
+    /// Like [`object`], for programs that are recorded from here. Files created for them are
+    /// removed with the place.
     ///
     /// # Errors
     /// As [`object`].
@@ -56,7 +58,7 @@ impl Place {
             return Err(RecordError::Machine);
         }
         if geteuid().is_root() {
-            // The HOME of root may be that of a user who became root.
+            // The HOME of root may be that of the user who became root.
             let name = self.directory().path.file_name().unwrap_or_default();
             let code = Some(RUN).filter(|run| is_safe(Path::new(run)) && self.base() != *run);
             self.code = code.and_then(|run| Directory::new(Path::new(run), name).ok());
@@ -73,7 +75,7 @@ impl Place {
     }
 }
 
-/// The folder of this user for what can be made again.
+/// Returns the directory for this user's cached files, which can be recreated.
 fn cache() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = set("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -81,7 +83,7 @@ fn cache() -> Option<PathBuf> {
     cache.or_else(home).map(|cache| cache.join("convoy"))
 }
 
-/// The object in a directory of its own, which is made if it is not there.
+/// Stores the object in a separate directory, which is created if necessary.
 fn object_in_own(directory: &Path) -> Option<PathBuf> {
     let above = directory.parent()?;
     std::fs::create_dir_all(above).ok()?;
@@ -93,7 +95,7 @@ fn object_in_own(directory: &Path) -> Option<PathBuf> {
     object_within(directory).ok()
 }
 
-/// The object in a directory that belongs to this user.
+/// Stores the object in a directory that belongs to this user.
 fn object_within(directory: &Path) -> std::io::Result<PathBuf> {
     static WRITES: AtomicU32 = AtomicU32::new(0);
     let refused = |text: &str| Error::new(ErrorKind::PermissionDenied, text);
@@ -104,7 +106,7 @@ fn object_within(directory: &Path) -> std::io::Result<PathBuf> {
     if sys::fstatvfs(&opened)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
         return Err(refused("its file system is mounted without the right to execute"));
     }
-    // What separates objects in the list of the loader.
+    // These bytes separate objects in the loader's list.
     if directory.as_os_str().as_encoded_bytes().iter().any(|byte| b": \t\n".contains(byte)) {
         return Err(refused("the loader takes no such name"));
     }
@@ -117,15 +119,15 @@ fn object_within(directory: &Path) -> std::io::Result<PathBuf> {
     {
         return Ok(path);
     }
-    // Another convoy, or another thread of this one, may write it at the same time: each has a file
-    // of its own, and whole files replace each other.
+    // Another convoy process, or another thread of this one, may write it at the same time. Each
+    // writes a separate file, and complete files replace each other.
     let number = WRITES.fetch_add(1, Relaxed);
     let part = format!("{name}.{}-{number}.part", std::process::id());
     let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = sys::openat(&opened, &part, write | OFlags::NOFOLLOW, Mode::from_raw_mode(0o600))?;
     let mut file = std::fs::File::from(file);
     let written = file.write_all(OBJECT);
-    // Programs that drop their privileges load it again when they start others.
+    // Programs that have dropped their privileges load it again when they start others.
     let written = written.and_then(|()| Ok(sys::fchmod(&file, Mode::from_raw_mode(0o555))?));
     let moved = written.and_then(|()| Ok(sys::renameat(&opened, &part, &opened, &name)?));
     if let Err(error) = moved {
@@ -141,8 +143,8 @@ fn is_object(file: std::fs::File) -> bool {
     read.is_ok() && there == OBJECT
 }
 
-/// The object in memory that cannot be changed any more, under a name that holds as long as this
-/// process has it; also when it has become another program, if it is `inherited`.
+/// Stores the object in memory that cannot be modified afterwards. The path is valid while this
+/// process has the file open; with `inherited`, also after it has become another program.
 fn in_memory(inherited: bool) -> Result<PathBuf, RecordError> {
     let refused = |source: std::io::Error| RecordError::Write {
         path: "memfd:libconvoy_record".into(),
@@ -161,7 +163,7 @@ fn in_memory(inherited: bool) -> Result<PathBuf, RecordError> {
     Ok(PathBuf::from(format!("/proc/{}/fd/{number}", std::process::id())))
 }
 
-/// `words` as a command that loads `object` before everything it starts.
+/// Returns `words` as a command that loads `object` into each program that it starts.
 pub fn command(words: &[OsString], object: &Path) -> Command {
     let mut command = Command::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
     command.args(words.get(1..).unwrap_or_default());
@@ -180,15 +182,15 @@ pub fn command(words: &[OsString], object: &Path) -> Command {
     command
 }
 
-/// Filters of system calls that this process has, and hands on.
+/// Returns the number of system call filters of this process, which its children inherit.
 pub(crate) fn filters() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Why a program would not bear the object here: under a filter of system calls, this program is
-/// tried with it first.
+/// Returns the reason why programs cannot run with the object here. If there are system call
+/// filters, this program is run with the object as a test.
 pub fn forbidden(object: &Path, files: &Path) -> Option<String> {
     if filters() == 0 {
         return None;
@@ -210,7 +212,7 @@ pub fn forbidden(object: &Path, files: &Path) -> Option<String> {
     })
 }
 
-/// The file that the shell would start.
+/// Returns the file that the shell would execute.
 pub fn find(program: &OsStr) -> Option<PathBuf> {
     if program.to_string_lossy().contains('/') {
         return Some(PathBuf::from(program));
@@ -257,7 +259,7 @@ mod tests {
         assert_eq!(object_within(&directory).expect("it can be written"), path);
         let opened = std::fs::File::open(&path).expect("it is there");
         assert!(is_own(&opened).expect("it has an owner"));
-        // What a symbolic link leads to stays as it is.
+        // The target of a symbolic link is not modified.
         let other = directory.join("other");
         std::fs::write(&other, "mine").expect("written");
         std::fs::remove_file(&path).expect("it goes away");

@@ -5,29 +5,29 @@ use super::{
     CONTEXT_COUNT, CONTEXT_WORDS, CONTEXTS, S_PHASES, SEMAPHORE, TRACE_COUNT, TRACE_WORDS, TRACES,
 };
 
-/// The thread's last acquisitions: addresses of keys in the memory of the process, a lock at
-/// [`taken`]. Entries of mutexes outlive the hold.
+/// The thread's last acquisitions: addresses of keys in the memory of the process, with the entry
+/// of a lock at [`taken`]. Entries of mutexes outlive the hold.
 pub const S_TAKEN: usize = 16;
-/// Of them.
+/// Number of them.
 pub const TAKEN_COUNT: usize = 8;
 /// The current wait of the thread: the lock with its kind; 0 if none.
 pub const S_WAITS: usize = 24;
-/// Where.
+/// The call site of the wait.
 pub const S_WAITS_SITE: usize = 25;
-/// Since when, ticks.
+/// When the wait began, ticks.
 pub const S_WAITS_SINCE: usize = 26;
-/// The owner then, by its number for the kernel; 0: not known.
+/// Thread ID of the owner at that time; 0 if unknown.
 pub const S_WAITS_OWNER: usize = 27;
-/// Where the owner had acquired it, with the kind of that call; 0: not known.
+/// Where the owner had acquired it, with the kind of that call; 0 if unknown.
 pub const S_WAITS_HELD: usize = 28;
 /// Details with the callers of both places.
 pub const S_WAITS_DETAIL: usize = 29;
 /// See [`S_WAITS_DETAIL`].
 pub const S_WAITS_HELD_DETAIL: usize = 30;
 
-/// Ends of the thread's last waits in futex(2), whose owners show only then: a ring.
+/// Ends of the thread's last waits in futex(2), a ring: only then are the owners known.
 pub const S_ENDED: usize = 32;
-/// Of them.
+/// Number of them.
 pub const ENDED_COUNT: usize = 12;
 /// Words of each.
 pub const ENDED_WORDS: usize = 5;
@@ -35,26 +35,26 @@ pub const ENDED_WORDS: usize = 5;
 pub const N_SINCE: usize = 0;
 /// When it ended, ticks.
 pub const N_UNTIL: usize = 1;
-/// The thread that it was for, by its number for the kernel; 0: not known.
+/// Thread ID of the owner during the wait; 0 if unknown.
 pub const N_OWNER: usize = 2;
 /// The lock with its kind, as in [`E_LOCK`].
 pub const N_LOCK: usize = 3;
 /// Where that thread woke others, with the kind of that call, as in [`E_HELD`].
 pub const N_HELD: usize = 4;
 
-/// The last two places at which the thread waited in futex(2).
+/// The last two places where the thread waited in futex(2).
 pub const S_ROUNDS: usize = 96;
-/// Words of each: the place, when the last wait there ended in ticks, how many of them the thread
-/// has waited elsewhere since, and the detail.
+/// Words of each: the place, the end of the last wait there in ticks, how many ticks the thread has
+/// waited elsewhere since then, and the detail.
 pub const ROUND_WORDS: usize = 4;
 
-/// Units of semaphores that the thread has got and not posted: keys, as in [`S_TAKEN`].
+/// Units of semaphores that the thread has acquired and not posted: keys, as in [`S_TAKEN`].
 pub const S_UNITS: usize = 104;
-/// Of them.
+/// Number of them.
 pub const UNIT_COUNT: usize = 16;
 
-/// The word of a slot for the thread's last acquisition of a lock of this kind: semaphores, whose
-/// owners nothing else names, lose none to mutexes.
+/// Word of a slot for the thread's last acquisition of a lock of this kind. Semaphores have
+/// separate entries, which mutexes do not overwrite, because nothing else names their owners.
 #[inline]
 pub const fn taken(kind: u64, lock: usize) -> usize {
     match kind {
@@ -63,9 +63,10 @@ pub const fn taken(kind: u64, lock: usize) -> usize {
     }
 }
 
-/// Edges: which place waited for which place, open addressing by [`edge`].
+/// Edges: a waiting place and the place where the owner had acquired the lock. Open addressing by
+/// [`edge`].
 pub const EDGES: usize = CONTEXTS + CONTEXT_COUNT * CONTEXT_WORDS;
-/// Of them.
+/// Number of them.
 pub const EDGE_COUNT: usize = 2048;
 /// Words of each.
 pub const EDGE_WORDS: usize = 16;
@@ -73,32 +74,32 @@ pub const EDGE_WORDS: usize = 16;
 pub const E_LOCK: usize = 0;
 /// Where threads waited.
 pub const E_SITE: usize = 1;
-/// Where the owner had acquired the lock, with the kind of that call; 0: not known.
+/// Where the owner had acquired the lock, with the kind of that call; 0 if unknown.
 pub const E_HELD: usize = 2;
-/// The caller of the function around the waiting place; 0 or 1: not known.
+/// Caller of the function around the waiting place; 0 or 1 if unknown.
 pub const E_FROM: usize = 3;
-/// The same of the owner's place.
+/// Caller of the function around the owner's place; 0 or 1 if unknown.
 pub const E_HELD_FROM: usize = 4;
 /// Details with the callers of both places; 0: none.
 pub const E_DETAIL: usize = 5;
 /// See [`E_DETAIL`].
 pub const E_HELD_DETAIL: usize = 6;
-/// Waits.
+/// Number of waits.
 pub const E_COUNT: usize = 7;
-/// Their time, ticks.
+/// Total time of the waits, ticks.
 pub const E_TICKS: usize = 8;
-/// The longest, ticks.
+/// The longest wait, ticks.
 pub const E_MOST: usize = 9;
 /// Time of those waits during which the CPU time of the owner was read, ticks.
 pub const E_MEASURED: usize = 10;
 /// That CPU time, nanoseconds.
 pub const E_RAN_NS: usize = 11;
-/// How often the owner had acquired the lock again when the wait was over.
+/// How often the owner had acquired the lock again when the wait ended.
 pub const E_AGAIN: usize = 12;
 /// Waits of a thread for itself.
 pub const E_SELF: usize = 13;
 
-/// Where the search for an edge begins.
+/// Start of the search for an edge.
 #[inline]
 pub const fn edge(lock: u64, site: u64, held: u64) -> usize {
     let mixed =
@@ -106,9 +107,9 @@ pub const fn edge(lock: u64, site: u64, held: u64) -> usize {
     (mixed >> 40) as usize & (EDGE_COUNT - 1)
 }
 
-/// Contended waits one by one: the first ones, then a fair sample of all.
+/// Single contended waits: the first ones, then a fair sample of all.
 pub const EVENTS: usize = TRACES + TRACE_COUNT * TRACE_WORDS;
-/// Of them.
+/// Number of them.
 pub const EVENT_COUNT: usize = 2048;
 /// Words of each.
 pub const EVENT_WORDS: usize = 8;
@@ -118,13 +119,13 @@ pub const V_BEGIN: usize = 0;
 pub const V_END: usize = 1;
 /// The lock with the kind of the call.
 pub const V_LOCK: usize = 2;
-/// Where.
+/// The call site.
 pub const V_SITE: usize = 3;
-/// Where the owner had acquired it; 0: not known.
+/// Where the owner had acquired it; 0 if unknown.
 pub const V_HELD: usize = 4;
 /// The thread that waited and, above `WAITS_SHIFT`, the owner.
 pub const V_THREADS: usize = 5;
-/// CPU time of the owner during the wait, in nanoseconds, plus 1; 0: not measured.
+/// CPU time of the owner during the wait, in nanoseconds, plus 1; 0 if not measured.
 pub const V_RAN_NS: usize = 6;
 /// Details with the callers of both places, as [`V_THREADS`].
 pub const V_DETAILS: usize = 7;

@@ -1,9 +1,9 @@
-//! What the locks of an unmodified program did: the object that records it, the record, and the
-//! account of it.
+//! Records how an unmodified program uses its locks: the object that records it, the record, and
+//! the account of the record.
 //!
-//! `crates/preload` runs inside the program and writes [`layout`]; [`raw`] reads that, names what
-//! it finds, and makes a [`Record`] of it, which is all that is kept. [`import`] makes one of what
-//! other tools print.
+//! `crates/preload` runs inside the program and writes [`layout`]. [`raw`] reads that, adds names,
+//! and produces a [`Record`], the only data that is kept. [`import`] produces one from the output
+//! of other tools.
 
 pub mod account;
 pub mod attach;
@@ -77,18 +77,18 @@ pub use unrecorded::{Unloaded, Unrecorded, Why};
 pub use weight::{busy_s, runnable, threads};
 pub use wrappers::is_passing;
 
-/// The object that is loaded before a program; empty where it is not built.
+/// The object that is loaded before a program; empty if it was not built.
 pub const OBJECT: &[u8] = include_bytes!(env!("CONVOY_OBJECT"));
 
-/// The environment variable that names the directory in which each process leaves a file.
+/// Environment variable with the directory in which each process creates a file.
 pub const DIRECTORY: &str = "CONVOY_RECORD_DIR";
-/// The environment variable that makes the object record only acquisitions that wait.
+/// Environment variable that makes the object record only contended acquisitions.
 pub const CONTENDED: &str = "CONVOY_RECORD_CONTENDED";
 
-/// Why a recording cannot be read.
+/// Reasons why a program cannot be recorded, or a record cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The file system refuses.
+    /// A file or directory cannot be read.
     #[error("cannot read {path}: {source}; name a file that convoy record wrote")]
     Read {
         /// The file or directory.
@@ -96,7 +96,7 @@ pub enum RecordError {
         /// Why not.
         source: std::io::Error,
     },
-    /// The object that is loaded before the program has no place.
+    /// The object that is loaded before the program cannot be stored.
     #[error("cannot write {path}: {source}; set XDG_CACHE_HOME to a directory of yours")]
     Write {
         /// The file or directory.
@@ -104,7 +104,7 @@ pub enum RecordError {
         /// Why not.
         source: std::io::Error,
     },
-    /// The files of the processes have no place.
+    /// The files of the processes cannot be stored.
     #[error("cannot record in {path}: {source}; name a directory with room: --buffer DIR")]
     Place {
         /// The directory that was tried last.
@@ -112,21 +112,21 @@ pub enum RecordError {
         /// Why not.
         source: std::io::Error,
     },
-    /// Convoy was built for another kind of machine.
+    /// Convoy was built for another architecture.
     #[error("programs can be recorded on x86-64 under Linux only; use perf lock here")]
     Machine,
-    /// The file holds no record.
+    /// The file does not contain a record.
     #[error("{path}: {reason}; name a file that convoy record wrote")]
     NoRecord {
         /// The file.
         path: std::path::PathBuf,
-        /// What is wrong with it, with its line.
+        /// The problem, with its line.
         reason: String,
     },
-    /// A record of another version.
+    /// The record has another version.
     #[error("the record has version {found}, this convoy reads {VERSION}; use a newer one")]
     Version {
-        /// What it says.
+        /// Version of the record.
         found: u64,
     },
 }

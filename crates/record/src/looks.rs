@@ -1,7 +1,8 @@
-//! Looks at a recorded program while it runs, many times a second: the file of each process shows
-//! which threads wait for which lock and who owns it, and `/proc` what the owner does, which the
-//! program cannot tell itself. Threads that wait past the recorded functions are looked at by their
-//! stacks, as from outside. All of it takes at most a hundredth of a CPU.
+//! Samples a recorded program many times a second. The file of each process shows which threads
+//! wait for which lock and who owns it. `/proc` shows the activity of the owner, which the program
+//! cannot observe itself. For threads that wait outside of the recorded functions, their stacks are
+//! read, as from outside. The pauses between samples limit the cost to about 2 % of a CPU, unless
+//! a sample takes so long that `LONGEST` caps the pause after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -26,38 +27,39 @@ use crate::place::open_file;
 use crate::record::Process;
 use crate::states::{State, Wait};
 
-/// Looks a second at most.
+/// Maximum number of samples per second.
 const RATE: f64 = 250.0;
-/// Of the CPU time of one CPU, what looking may take.
+/// Maximum share of the CPU time of one CPU that sampling may take.
 const SHARE: f64 = 0.02;
 /// Maximum time between two samples: the first sample takes long.
 const LONGEST: Duration = Duration::from_millis(25);
-/// Time between two lists of the processes.
+/// Time between two listings of the processes.
 const LIST: Duration = Duration::from_millis(20);
 /// Number of sampled processes, the most recent ones.
 const PROCESSES: usize = 16;
-/// Threads of a process that are sampled each time.
+/// Maximum number of threads of a process that are sampled each time.
 const THREADS: usize = 256;
-/// A wait of this length may never end, seconds.
+/// A wait of this length, in seconds, may never end.
 const LONG_S: f64 = 0.1;
-/// Time of a look within which an owner of a lock hardly releases and acquires it again.
+/// Time of a sample within which the owner of a lock rarely releases and reacquires it.
 const BRIEF: Duration = Duration::from_millis(1);
-/// Words of a slot up to what its thread waits for.
+/// Words of a slot up to the end of its current wait.
 const WORDS: usize = S_WAITS_HELD_DETAIL + 1;
 
-/// One process.
+/// One sampled process.
 struct Peek {
     source: Rc<Source>,
     pid: u32,
     look: Look,
     begin: Instant,
-    /// When each wait was seen first, by its thread and begin.
+    /// When each wait was first seen, by its thread and begin.
     since: BTreeMap<(u64, u64), Instant>,
-    /// Waits whose owner is not known yet, and the slots of threads.
+    /// Waits with an owner that is not known yet, and the slots of threads.
     ended: (Ended, BTreeMap<u64, usize>),
-    /// Voluntary and involuntary switches of each thread that was seen to own a lock.
+    /// Voluntary and involuntary context switches of each thread that was seen to own a lock.
     switches: BTreeMap<u64, [u64; 2]>,
-    /// The waits when all threads last waited for each other: each thread, and since when.
+    /// The waits when all threads last waited for each other: each thread, and the begin of its
+    /// wait.
     stuck: Option<Vec<(u64, u64)>>,
     has_ended: bool,
 }
@@ -73,14 +75,14 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// With samples of CPU time, which this thread has begun.
+    /// Adds samples of CPU time, which this thread has started.
     #[must_use]
     pub fn with(mut self, sampling: Sampling) -> Self {
         self.sampling = Some(sampling);
         self
     }
 
-    /// At the processes that leave their files in this directory.
+    /// Samples the processes that create their files in this directory.
     pub fn at(directory: &Path) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -92,7 +94,7 @@ impl Looks {
         }
     }
 
-    /// Looks once, if it is time; how long to wait until the next look.
+    /// Takes a sample, if it is time. Returns the time to wait until the next one.
     pub fn look(&mut self) -> Duration {
         let least = self.took.mul_f64(1.0 / SHARE).min(LONGEST);
         let least = least.max(Duration::from_secs_f64(1.0 / RATE));
@@ -117,7 +119,7 @@ impl Looks {
         least
     }
 
-    /// Sees which processes there are.
+    /// Updates the list of processes.
     fn list(&mut self) {
         let entries = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let new = entries.map(|entry| entry.path()).filter(|path| !self.peeks.contains_key(path));
@@ -155,7 +157,7 @@ impl Peek {
         let head = Source::new(file, 0, 0, "");
         let [magic, pid, base] = [head.word(H_MAGIC)?, head.word(H_PID)?, head.word(H_BASE)?];
         let pid = u32::try_from(pid).ok().filter(|_| magic == MAGIC)?;
-        // Another process than the one that writes it could have been named.
+        // The file may name another process than the one that writes it.
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
         if !maps.contains(&*path.to_string_lossy()) {
             return None;
@@ -198,7 +200,7 @@ impl Peek {
             states.extend(others.into_iter().map(of));
         }
         self.owners_at_ends(&slots);
-        // What is seen of an owner after the wait is of no use.
+        // Observations of an owner after the end of the wait are useless.
         let lasts = |wait: &Wait| {
             let thread = &wait.thread;
             let lasts = held.contains(thread) && self.is_held(wait);
@@ -206,7 +208,7 @@ impl Peek {
         };
         let lasting: Vec<(Wait, bool)> = Ended::of(&waits).map(lasts).collect();
         self.ended.0.add(&lasting, &states);
-        // A look that lost its CPU in between may have seen the next section.
+        // A sample that lost its CPU in between may show the owner's next critical section.
         holders.retain(|_| before.elapsed() < BRIEF);
         let mut held_now = std::mem::take(&mut self.look.held);
         held_now.add((&waits, &holders), |lock| self.owner(lock, &slots, &[]), &states);
@@ -223,8 +225,8 @@ impl Peek {
         Some(())
     }
 
-    /// Whether all threads wait for each other. While a process is being killed its threads run,
-    /// but none of their waits ends.
+    /// Returns whether all threads wait for each other. While a process is being killed, its
+    /// threads run, but none of their waits ends.
     fn is_stuck(&mut self, waits: &BTreeMap<u64, Wait>) -> bool {
         let now: Vec<(u64, u64)> = waits.values().map(|wait| (wait.thread, wait.since)).collect();
         if is_stuck(self.pid) == Some(true) {
@@ -235,7 +237,7 @@ impl Peek {
         self.stuck.is_some()
     }
 
-    /// Counts what the owners of locks do while threads wait for them.
+    /// Counts the activities of the owners of locks while threads wait for them.
     fn owners(
         &mut self,
         waits: &mut BTreeMap<u64, Wait>,
@@ -272,7 +274,7 @@ impl Peek {
         }
     }
 
-    /// The waits that are going on, and the slots of all threads, both by thread.
+    /// Returns the waits that have not ended, and the slots of all threads, both by thread.
     fn waits(&self) -> Option<(BTreeMap<u64, Wait>, BTreeMap<u64, usize>)> {
         let used = (self.source.word(H_SLOTS)? as usize).min(SLOT_COUNT).min(THREADS);
         let (mut waits, mut slots) = (BTreeMap::new(), BTreeMap::new());
@@ -284,7 +286,7 @@ impl Peek {
         Some((waits, slots))
     }
 
-    /// Sets for how long each wait was seen, and forgets those that were left by a jump.
+    /// Sets for how long each wait was seen, and drops those that were left by a jump.
     fn time(&mut self, waits: &mut BTreeMap<u64, Wait>) {
         self.since.retain(|(thread, since), _| {
             waits.get(thread).is_some_and(|wait| wait.since == *since)
@@ -305,7 +307,7 @@ impl Peek {
         waits.retain(|thread, wait| !self.look.left.contains(&(*thread, wait.since)));
     }
 
-    /// Takes the owners of waits that have ended since the last look.
+    /// Attributes earlier samples to the owners of waits that have ended since the last sample.
     fn owners_at_ends(&mut self, slots: &BTreeMap<u64, usize>) {
         const WORDS: usize = ENDED_COUNT * ENDED_WORDS;
         let (ended, known) = &mut self.ended;
@@ -320,7 +322,8 @@ impl Peek {
     }
 
     /// Returns whether `wait` has not ended and its lock has not changed hands since the slot was
-    /// read: a look that waited for a CPU itself would otherwise find the owner at its next work.
+    /// read. Otherwise, a sample that itself waited for a CPU would observe the owner after its
+    /// release.
     fn lasts(&self, slot: usize, wait: &Wait) -> bool {
         let words = self.source.words::<WORDS>(SLOTS + slot * SLOT_WORDS);
         let now = words.filter(|words| words[S_WAITS] != 0).and_then(|words| Wait::of(&words));
@@ -330,7 +333,7 @@ impl Peek {
         (now.owner, now.is_free) == (wait.owner, wait.is_free)
     }
 
-    /// Returns whether most switches of the thread since the last look at it were voluntary.
+    /// Returns whether most context switches of the thread since its last sample were voluntary.
     fn has_slept(&mut self, thread: u64) -> bool {
         let path = format!("/proc/{}/task/{thread}/status", self.pid);
         let Some(now) = std::fs::read_to_string(path).ok().and_then(|text| switches(&text)) else {
@@ -341,7 +344,7 @@ impl Peek {
         before.is_some_and(|before| since(before, 0) > since(before, 1))
     }
 
-    /// The owner of a lock, as far as it shows, and where it acquired that.
+    /// Returns the owner of a lock, if it can be determined, and where it acquired the lock.
     fn owner(&self, lock: u64, slots: &BTreeMap<u64, usize>, all: &[Rc<Source>]) -> Option<Found> {
         let owner = self.source.owner(lock)?;
         let held = match slots.get(&owner.thread) {
@@ -354,7 +357,8 @@ impl Peek {
         Some((owner, held))
     }
 
-    /// What a thread does that does not wait in this process: it may be one of another.
+    /// Returns the state of a thread that does not wait in this process; it may belong to another
+    /// one.
     fn state_of(&self, thread: u64, wait: &Wait) -> Option<State> {
         let own = call(&format!("/proc/{}/task/{thread}/syscall", self.pid));
         let is_other = || self.source.is_shared(wait.edge.lock);
@@ -362,8 +366,9 @@ impl Peek {
         any.map(State::from)
     }
 
-    /// Whether a lock past libc has an owner. A word of zero is free, and its waiter has been woken
-    /// and has not run yet, unless that waits for zero to change, as at a semaphore.
+    /// Returns whether a lock that bypasses libc has an owner. If the word is zero, the lock is
+    /// free, and its waiter has been woken but has not run yet, unless it waits for zero to change,
+    /// as at a semaphore.
     fn is_held(&self, wait: &Wait) -> bool {
         let call = || call(&format!("/proc/{}/task/{}/syscall", self.pid, wait.thread));
         let waits_for_more = || call()?.sleep().map(|sleep| sleep.asks.value == 0);
@@ -371,18 +376,19 @@ impl Peek {
     }
 }
 
-/// Whether the text of a thread's file `syscall` is that of a wait in futex(2) with a time limit.
+/// Returns whether the text of a thread's file `syscall` shows a wait in futex(2) with a time
+/// limit.
 fn is_timed(call: &str) -> bool {
     call.starts_with("202 ") && call.split(' ').nth(4).is_some_and(|time| time != "0x0")
 }
 
-/// Whether it is that of a thread which sleeps elsewhere.
+/// Returns whether it shows a thread that sleeps in another system call.
 fn is_elsewhere(call: &str) -> bool {
     let number = call.split(' ').next().and_then(|number| number.parse::<i64>().ok());
     number.is_some_and(|number| number >= 0 && number != crate::futex::FUTEX)
 }
 
-/// Whether all threads of a process wait for each other; none: it is ending.
+/// Returns whether all threads of a process wait for each other, or `None` if it is ending.
 fn is_stuck(pid: u32) -> Option<bool> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let threads: Vec<u32> =
@@ -396,7 +402,7 @@ fn is_stuck(pid: u32) -> Option<bool> {
     (!calls.is_empty()).then(|| calls.iter().all(lasts))
 }
 
-/// Whether only its own process can write at an address, by the text of its file `maps`.
+/// Returns whether only its own process can write at an address, from the text of its file `maps`.
 fn is_private(maps: &str, address: u64) -> bool {
     let covers = |line: &&str| {
         let (begin, rest) = line.split_once('-')?;
@@ -408,12 +414,12 @@ fn is_private(maps: &str, address: u64) -> bool {
     line.and_then(|line| line.split(' ').nth(1)).is_some_and(|rights| rights.ends_with('p'))
 }
 
-/// Where the thread with this file is.
+/// Reads the state of the thread with this file.
 fn call(path: &str) -> Option<Call> {
     Call::read(&File::open(path).ok()?)
 }
 
-/// The voluntary and involuntary switches in a thread's `/proc/PID/task/TID/status`.
+/// Returns the voluntary and involuntary switches in a thread's `/proc/PID/task/TID/status`.
 fn switches(status: &str) -> Option<[u64; 2]> {
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

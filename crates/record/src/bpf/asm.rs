@@ -1,8 +1,8 @@
-//! Instructions of BPF programs, written down one by one: no compiler for them need be there when
-//! this is built. Eight bytes each: operation, registers, offset, constant.
+//! Instructions of BPF programs, assembled here, so that no BPF compiler is needed at build time.
+//! Each has eight bytes: operation, registers, offset, constant.
 
-/// A register. The result of a call is in `R0`, its arguments in `R1` to `R5`; `R6` to `R9`
-/// outlive calls; `FP` is the end of the stack of 512 bytes.
+/// A register. A call takes its arguments in `R1` to `R5` and returns its result in `R0`. Calls
+/// preserve `R6` to `R9`. `Fp` is the end of the stack of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Reg {
@@ -19,7 +19,7 @@ pub(crate) enum Reg {
     Fp,
 }
 
-/// What arithmetic does, on 64 bits.
+/// Arithmetic operations on 64 bits.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Op {
@@ -44,7 +44,7 @@ pub(crate) enum If {
     Negative = 0xc0,
 }
 
-/// Functions of the kernel.
+/// Helper functions of the kernel.
 #[derive(Clone, Copy)]
 #[repr(i32)]
 pub(crate) enum Call {
@@ -58,7 +58,7 @@ pub(crate) enum Call {
     ReadKernel = 113,
 }
 
-/// A place to jump to.
+/// The target of a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
@@ -91,20 +91,20 @@ const EXIT: u8 = 0x95;
 const GOTO: u8 = 0x05;
 const ARITHMETIC: u8 = 0x07;
 const JUMP: u8 = 0x05;
-/// The bit of an operation with a register operand.
+/// Bit of an operation with a register operand.
 const BY_REGISTER: u8 = 0x08;
-/// The source of a wide constant that is the descriptor of a map.
+/// Source of a wide constant that is the descriptor of a map.
 const MAP: u8 = 1;
-/// The flag of an atomic operation that returns the previous value.
+/// Flag of an atomic operation that returns the previous value.
 const FETCH: i32 = 1;
 
 /// A program that is being written.
 #[derive(Default)]
 pub(crate) struct Asm {
     code: Vec<[u8; 8]>,
-    /// Where labels are.
+    /// Positions of the labels.
     labels: Vec<Option<usize>>,
-    /// Jumps that want to go to a label.
+    /// Jumps that need the position of a label.
     jumps: Vec<(usize, Label)>,
 }
 
@@ -144,7 +144,7 @@ impl Asm {
         self.put(LOAD | 0x18, to, base as u8, offset, 0)
     }
 
-    /// The same with 32 bits.
+    /// Like `load`, with 32 bits.
     pub(crate) fn load32(&mut self, to: Reg, base: Reg, offset: i16) -> &mut Self {
         self.put(LOAD, to, base as u8, offset, 0)
     }
@@ -157,17 +157,17 @@ impl Asm {
         }
     }
 
-    /// The same with 32 bits of a register.
+    /// Like `store`, with the lower 32 bits of a register.
     pub(crate) fn store32(&mut self, base: Reg, offset: i16, from: Reg) -> &mut Self {
         self.put(STORE, base, from as u8, offset, 0)
     }
 
-    /// `*(base + offset) += from`, in one step.
+    /// `*(base + offset) += from`, atomically.
     pub(crate) fn add(&mut self, base: Reg, offset: i16, from: Reg) -> &mut Self {
         self.put(ATOMIC, base, from as u8, offset, 0)
     }
 
-    /// The same; `from` receives the previous value.
+    /// Like `add`; `from` receives the previous value.
     pub(crate) fn fetch_add(&mut self, base: Reg, offset: i16, from: Reg) -> &mut Self {
         self.put(ATOMIC, base, from as u8, offset, FETCH)
     }
@@ -177,13 +177,13 @@ impl Asm {
         self.put(CALL, Reg::R0, 0, 0, call as i32)
     }
 
-    /// A label that is placed later.
+    /// Returns a label that is placed later.
     pub(crate) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// The label is here.
+    /// Places a label here.
     pub(crate) fn here(&mut self, label: Label) -> &mut Self {
         self.labels[label.0] = Some(self.code.len());
         self
@@ -210,15 +210,15 @@ impl Asm {
         self.put(GOTO, Reg::R0, 0, 0, 0)
     }
 
-    /// Ends the program with a result of 0.
+    /// Ends the program with the result 0.
     pub(crate) fn exit(&mut self) -> &mut Self {
         self.set(Reg::R0, 0).put(EXIT, Reg::R0, 0, 0, 0)
     }
 
-    /// The bytes.
+    /// Returns the bytes of the program.
     ///
     /// # Panics
-    /// A label that was not placed.
+    /// Panics if a label was not placed, or if a jump is too long.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         for (from, label) in self.jumps {
             let to = self.labels[label.0].expect("a label is placed");
@@ -236,8 +236,8 @@ mod tests {
 
     type Case = (&'static str, fn(&mut Asm), &'static str);
 
-    /// The text as LLVM's assembler takes it, and its bytes: those that `llvm-mc` makes of fourteen
-    /// of these forms, and of the others written by hand.
+    /// Instructions in the syntax of LLVM's assembler, and their bytes: for fourteen of these forms
+    /// from `llvm-mc`, for the others written by hand.
     const CASES: [Case; 20] = [
         ("r6 = r1", |a| _ = a.set(R6, R1), "bf16000000000000"),
         ("r0 = 7", |a| _ = a.set(R0, 7), "b700000007000000"),

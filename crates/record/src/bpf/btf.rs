@@ -3,7 +3,7 @@
 /// The kernel's type data.
 pub(crate) const FILE: &str = "/sys/kernel/btf/vmlinux";
 
-/// How much follows the three words of a type: bytes by themselves, and bytes of each of its parts.
+/// Bytes after the three words of a type, by kind: a fixed number, and a number for each part.
 const SIZES: [(usize, usize); 20] = [
     (0, 0),
     (4, 0),  // A number.
@@ -31,11 +31,11 @@ const STRUCTURE: usize = 4;
 /// Offsets in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offsets {
-    /// In a task: its number as a thread.
+    /// In a task: its thread ID.
     pub(crate) pid: i32,
     /// In a task: the ID of its process.
     pub(crate) tgid: i32,
-    /// In a task: whether it runs on some CPU now.
+    /// In a task: whether it is running on a CPU.
     pub(crate) on_cpu: i32,
     /// In a mutex: its owner.
     pub(crate) mutex_owner: i32,
@@ -44,7 +44,8 @@ pub(crate) struct Offsets {
 }
 
 impl Offsets {
-    /// From the types of a kernel; none if one of them is not there or is laid out otherwise.
+    /// Reads the offsets from the types of a kernel. Returns `None` if a type or member is missing
+    /// or has an unexpected layout.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let [mut task, mut mutex, mut rwsem] = [None, None, None];
         let types = Types::new(bytes)?;
@@ -107,7 +108,7 @@ impl<'a> Types<'a> {
             if kind == STRUCTURE && ["task_struct", "mutex", "rw_semaphore"].contains(&name) {
                 let member = |index: usize| {
                     let name = self.name(number(self.types, first + 12 * index)?);
-                    // Above are the bits of a field of bits.
+                    // The upper bits contain the size of a bit-field.
                     let bits = number(self.types, first + 12 * index + 8)? & 0xff_ffff;
                     Some((name.to_owned(), bits))
                 };

@@ -1,4 +1,4 @@
-//! The end: what was counted goes into the processes of a record.
+//! Adds the numbers from the kernel to the processes of a record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,12 @@ use crate::runtimes::runtime;
 use crate::scheduling::Scheduling;
 use crate::stacks::Stacks;
 
-/// Bytes in which a lock of libc has its words.
+/// Number of bytes that contain the words of a libc lock.
 const LOCK_BYTES: u64 = 56;
 
 impl Watching {
-    /// Ends it and adds what was seen to the processes; in sentences, what was not.
+    /// Stops recording and adds the results to the processes. Returns sentences about the limits of
+    /// the record.
     pub fn finish(mut self, processes: &mut Vec<Process>) -> Vec<String> {
         self.look();
         let now_ns = monotonic_ns();
@@ -27,7 +28,7 @@ impl Watching {
         self.golang.end();
         self.end_waits(now_ns);
         self.end_convoys(now_ns);
-        // They are long, and often nobody has waited in the kernel.
+        // The symbols take long to read, and often no thread has waited in the kernel.
         let symbols = (!self.tables.locks.keys().is_empty()).then(Symbols::read);
         let mut kernel =
             symbols.as_ref().map(|symbols| of_kernel(&self.tables, symbols)).unwrap_or_default();
@@ -58,7 +59,7 @@ impl Watching {
         self.unseen(symbols.as_ref())
     }
 
-    /// Books waits that are not over: the process runs on.
+    /// Records waits that have not ended, because the process is still running.
     fn end_waits(&self, now_ns: u64) {
         for (key, value) in all(&self.tables.threads) {
             let (pid, since) = (value[thread::PROCESS] as u32, value[thread::SINCE]);
@@ -91,7 +92,7 @@ impl Watching {
         }
     }
 
-    /// Books the time with waiters of words that have some now.
+    /// Records the time with waiters of words that have some now.
     fn end_convoys(&self, now_ns: u64) {
         for (key, mut value) in all(&self.tables.words) {
             let (waiters, since) = (value[word::WAITERS] as i64, value[word::SINCE]);
@@ -106,7 +107,7 @@ impl Watching {
         }
     }
 
-    /// Adds the words that threads waited for, but for those in locks that are known.
+    /// Adds the words that threads waited for, except those in known locks.
     fn futexes(
         &self,
         pid: u32,
@@ -116,7 +117,8 @@ impl Watching {
         is_known: bool,
     ) {
         let mut stacks = Stacks::new(pid, &seen.maps);
-        // Here every wait is counted, also those for locks of libc, of which samples were taken.
+        // Every wait is counted here, including those for libc's internal locks, which were only
+        // sampled before.
         process.runtime_locks.retain(|lock| runtime(&lock.runtime).is_none());
         let known = |lock: &Lock| (lock.name.clone(), lock.kind);
         let recorded: BTreeSet<_> = process.addresses.values().cloned().collect();
@@ -156,7 +158,7 @@ impl Watching {
         process.futexes = sorted(std::mem::take(&mut process.futexes));
     }
 
-    /// What did not fit.
+    /// Returns sentences about the data that was lost.
     fn unseen(&self, symbols: Option<&Symbols>) -> Vec<String> {
         let losses = self.tables.losses();
         let sentences = [
@@ -188,7 +190,7 @@ impl Watching {
     }
 }
 
-/// A process of which nothing else is known.
+/// Returns a process of which nothing else is known.
 fn new(pid: u32, seen: &Seen, value: &[u64], now_ns: u64) -> Process {
     let end = if value[process::END] == 0 { now_ns } else { value[process::END] };
     Process {

@@ -1,7 +1,7 @@
-//! Locks of programs in Go. They wait in the program: a goroutine is put aside, and its thread runs
-//! another one, so the kernel sees no wait for a lock. Two functions of Go's runtime tell, which
-//! the kernel can be asked to stop at: the one in which goroutines queue for a word, and the one
-//! that makes a goroutine of the queue runnable.
+//! Locks of programs in Go. Their waits are in the program: the goroutine is parked and its thread
+//! runs another one, so the kernel sees no wait for a lock. Probes in two functions of Go's runtime
+//! make these waits visible: in the function that queues a goroutine for a word, and in the function
+//! that makes a queued goroutine runnable.
 
 use convoy_host::bpf::{Link, Program, ProgramKind};
 use std::collections::BTreeMap;
@@ -18,28 +18,28 @@ use super::tables::{Tables, giver, lost, thread, word};
 use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, w};
 use crate::elf::Elf;
 
-/// Where goroutines queue.
+/// Function in which goroutines queue.
 const QUEUES: &str = "runtime.semacquire1";
-/// Where one of them is made runnable.
+/// Function in which a queued goroutine is made runnable.
 const READY: &str = "runtime.readyWithTime";
 
-/// First argument, and the running goroutine, in what the kernel hands over of the registers.
+/// Offsets of the first argument and of the running goroutine in the registers of a probe.
 const ARGUMENT: i16 = 80;
 const GOROUTINE: i16 = 8;
 
-/// The programs, and where they have been put.
+/// The programs, and the places that they are attached to.
 #[derive(Default)]
 pub(super) struct Golang {
     programs: Option<[Program; 2]>,
     links: Vec<Link>,
-    /// Files that were looked at, and whether they are watched.
+    /// Files that were checked, and whether they are programs in Go.
     files: BTreeMap<(u64, u64), bool>,
-    /// Why it did not work.
+    /// The first error.
     pub(super) failed: Option<io::Error>,
 }
 
 impl Golang {
-    /// Watches the locks of this program, if it is one in Go; whether it is.
+    /// Watches the locks of this program, if it is written in Go. Returns whether it is.
     pub(super) fn look_at(&mut self, path: &Path, tables: &Tables, offsets: Offsets) -> bool {
         let Ok(file) = path.metadata() else { return false };
         let file = (file.dev(), file.ino());
@@ -75,13 +75,13 @@ impl Golang {
         Ok(())
     }
 
-    /// Ends it.
+    /// Detaches the programs.
     pub(super) fn end(&mut self) {
         self.links.clear();
     }
 }
 
-/// Where the two functions are in the file of a program in Go.
+/// Returns the offsets of the two functions in the file of a program in Go.
 fn places(path: &Path) -> Option<[u64; 2]> {
     File::open(path).ok().filter(crate::refusal::is_go)?;
     let elf = Elf::new(std::fs::read(path).ok()?)?;
@@ -96,7 +96,7 @@ fn places(path: &Path) -> Option<[u64; 2]> {
     Some([found[0]?, found[1]?])
 }
 
-/// A goroutine comes to the queue of a word; it passes if the word says so.
+/// A goroutine reaches the queue of a word. If the word is not zero, it passes.
 fn waits(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.thread(out);
@@ -104,14 +104,14 @@ fn waits(p: &mut Writer<'_>) {
     p.a.jump(If::NotEqual, R0, 0, out).load32(R1, Fp, A).jump(If::NotEqual, R1, 0, out);
     p.a.load(R1, R7, w(thread::PROCESS)).store(Fp, KEY, R1).store(Fp, B, R1);
     p.a.load(R1, R6, GOROUTINE).store(Fp, KEY + 8, R1);
-    // It is booked as a thread of its own.
+    // It is recorded as a separate thread.
     p.entry(&tables.goroutines, lost::THREADS, out);
     p.a.set(R7, R9).load(R1, Fp, B).store(R7, w(thread::PROCESS), R1);
     p.a.call(Call::Now).set(R8, R0).load(R1, R6, ARGUMENT).store(Fp, KEY + 8, R1);
     wait_begins(p);
 }
 
-/// A goroutine of a queue is made runnable: the first word of what is handed over names it.
+/// A queued goroutine is made runnable: the first word behind the argument is its address.
 fn ready(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.thread(out);
@@ -123,18 +123,19 @@ fn ready(p: &mut Writer<'_>) {
     p.a.at(R1, Fp, i32::from(KEY + 8)).set(R2, 8).load(R3, R6, ARGUMENT).call(Call::ReadUser);
     p.lookup(&tables.goroutines, KEY);
     p.a.jump(If::Equal, R0, 0, out).set(R7, R0);
-    // Goroutines are counted as threads; they lie at multiples of 64.
+    // Goroutines are counted as threads; their addresses are multiples of 64.
     p.a.load(R1, Fp, KEY + 8).op(Op::Right, R1, 6).store32(Fp, ID, R1).store(Fp, B, 0);
     wait_ends(p);
     released(p);
 }
 
-/// How long the thread that releases a word slept last; when that ended is at `C`.
+/// Stack slot: length of the last sleep of the thread that releases a word. The end of it is at
+/// `C`.
 const SLEPT: i16 = ROOM - 8;
-/// Since when it held the word while this goroutine waited.
+/// Stack slot: since when it has held the word while this goroutine waited.
 const SINCE: i16 = ROOM - 16;
 
-/// Books the wait of the goroutine in `R7` under the stack at `D` of the goroutine that released
+/// Records the wait of the goroutine in `R7` under the stack at `D`, of the goroutine that released
 /// the word. The wait took the time in `R8` and ended at `A`. As in Go's mutex profile, each
 /// release is charged with the time since the previous release, multiplied by the waiters.
 fn released(p: &mut Writer<'_>) {
@@ -146,14 +147,14 @@ fn released(p: &mut Writer<'_>) {
     p.a.jump(If::Equal, R0, 0, out).load(R1, R0, w(word::RELEASED)).load(R2, Fp, A);
     p.a.store(R0, w(word::RELEASED), R2).set(R3, R2).op(Op::Sub, R3, R8);
     p.a.jump(If::Above, R3, R1, longer).set(R3, R1).here(longer).store(Fp, SINCE, R3);
-    // This one is not among those that wait any more.
+    // This goroutine does not count as a waiter any more.
     p.a.load(R4, R0, w(word::WAITERS)).op(Op::Add, R4, 1).op(Op::And, R4, 0xffff);
     p.a.store(Fp, B, R4).set(R8, R2).op(Op::Sub, R8, R3).op(Op::Mul, R8, R4);
     p.a.load(R1, R7, w(thread::PROCESS)).store32(Fp, KEY, R1);
     p.a.load(R1, Fp, D).store32(Fp, KEY + 4, R1);
     p.entry(&tables.givers, lost::WAITS, out);
     p.time(giver::TIMES, None, false);
-    // The part of that sleep which lies in this time.
+    // The part of that sleep within this time.
     p.a.load(R1, Fp, SINCE).load(R2, Fp, C).jump(If::Above, R1, R2, out);
     p.a.op(Op::Sub, R2, R1).load(R3, Fp, SLEPT).jump(If::Above, R3, R2, less).set(R2, R3);
     p.a.here(less).load(R1, Fp, B).op(Op::Mul, R2, R1).add(R9, w(giver::SLEPT), R2);

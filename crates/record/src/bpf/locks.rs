@@ -1,4 +1,4 @@
-//! Locks from what was counted in the kernel, with their names.
+//! Locks and their names, from the numbers that the kernel counted.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::scheduling::Held;
 use crate::stacks::{JOIN, Stacks, Waiting};
 use crate::wrappers::passes_on;
 
-/// What the kernel calls a lock with these flags, what it is, and what is done with it.
+/// Returns the kernel's name of a lock with these flags, its kind, and the operation.
 pub(super) fn kind(flags: i32) -> (&'static str, Kind, &'static str) {
     let act = match flags {
         _ if flags & READ != 0 => "read",
@@ -35,7 +35,7 @@ pub(super) fn kind(flags: i32) -> (&'static str, Kind, &'static str) {
     (name, kind, act)
 }
 
-/// Locks of the kernel by process.
+/// Returns the kernel locks by process.
 pub(super) fn of_kernel(tables: &Tables, symbols: &Symbols) -> BTreeMap<u32, Vec<Lock>> {
     let mut places: BTreeMap<u32, String> = BTreeMap::new();
     let mut found: BTreeMap<(u32, String, &str), Lock> = BTreeMap::new();
@@ -92,8 +92,9 @@ pub(super) fn of_kernel(tables: &Tables, symbols: &Symbols) -> BTreeMap<u32, Vec
     by_process.into_iter().map(|(pid, locks)| (pid, sorted(locks))).collect()
 }
 
-/// Whether the recorder waits there: it makes memory for its tables present, reads CPU clocks of
-/// threads, and samples by a timer of perf. A program that does so itself is rare.
+/// Returns whether this is a wait caused by the recorder, which makes its tables resident, reads
+/// the CPU clocks of threads, and samples with a perf timer. Programs that do so themselves are
+/// rare.
 fn is_of_recorder(place: &str) -> bool {
     let reads_clock =
         place.contains("task_sched_runtime") && place.ends_with("in clock_gettime(2)");
@@ -101,7 +102,7 @@ fn is_of_recorder(place: &str) -> bool {
     reads_clock || names.iter().any(|name| place.contains(name))
 }
 
-/// Times on the way from a wakeup to a CPU, of which only the sum is known.
+/// Returns times from a wakeup to a CPU, of which only the sum is known.
 fn way(count: u64, total_s: f64) -> Times {
     Times { count, total_s, max_s: 0.0, buckets: Vec::new() }
 }
@@ -111,12 +112,12 @@ fn way(count: u64, total_s: f64) -> Times {
 pub(super) struct Word {
     /// By the number of the stack.
     pub(super) waits: Vec<(u32, Vec<u64>)>,
-    /// Those that released it to a waiter, by the number of the stack.
+    /// Releases to a waiter, by the number of the stack.
     givers: Vec<(u32, Vec<u64>)>,
     counted: Vec<u64>,
 }
 
-/// Waits for words of a process.
+/// Returns the waits for words of each process.
 pub(super) fn words(tables: &Tables) -> BTreeMap<u32, BTreeMap<u64, Word>> {
     let mut found: BTreeMap<u32, BTreeMap<u64, Word>> = BTreeMap::new();
     let address = |key: &[u8]| u64::from_le_bytes(key[8..16].try_into().expect("eight bytes"));
@@ -140,7 +141,7 @@ pub(super) fn words(tables: &Tables) -> BTreeMap<u32, BTreeMap<u64, Word>> {
 }
 
 impl Word {
-    /// What its owners did.
+    /// Returns the activity of its owners, if there were holds.
     pub(super) fn held(&self) -> Option<Held> {
         let sum = |at: usize| self.waits.iter().map(|(_, value)| value[at]).sum::<u64>();
         let count = sum(wait::HOLD_ON) + sum(wait::HOLD_OFF);
@@ -154,7 +155,8 @@ impl Word {
         })
     }
 
-    /// Why threads waited for it as this lock: the places that released it to them.
+    /// Returns the causes of waits for this word, which is part of `lock`: the places that released
+    /// it to waiters.
     pub(super) fn causes(
         &self,
         lock: &Lock,
@@ -168,7 +170,7 @@ impl Word {
         let place = waited.map(|site| site.place.clone()).unwrap_or_default();
         let cause = |(number, value): &(u32, Vec<u64>)| {
             let chain = Tables::stack(&tables.stacks, *number);
-            // The function that makes a waiter runnable comes first, then its callers.
+            // The innermost function makes a waiter runnable; its callers follow.
             let callers = chain.get(1..).unwrap_or_default();
             let passes = |code: &&u64| {
                 let name = stacks.names.name(code.saturating_sub(1)).unwrap_or_default();
@@ -219,7 +221,8 @@ impl Word {
         all
     }
 
-    /// The word as a lock, if threads waited for it, and not in our own object.
+    /// Returns the word as a lock, or `None` if no thread waited for it or it belongs to the
+    /// recorder.
     pub(super) fn lock(
         &self,
         pid: u32,
@@ -287,7 +290,7 @@ impl Word {
     }
 }
 
-/// The name of the function of Go around a deferred call, which has a function of its own:
+/// Returns the name of the Go function around a deferred call. Such a call has a separate function:
 /// `f.deferwrap2 (x.go:5)`.
 fn without_defer(place: String) -> String {
     let Some((function, rest)) = place.split_once(".deferwrap") else { return place };
@@ -295,7 +298,7 @@ fn without_defer(place: String) -> String {
 }
 
 impl Lock {
-    /// Adds what was counted at one stack.
+    /// Adds the waits that were counted at one stack.
     fn add_wait(
         &mut self,
         value: &[u64],
@@ -304,7 +307,8 @@ impl Lock {
         seen: &mut BTreeMap<String, [u64; 4]>,
     ) {
         let Waiting { kind, act, frames, .. } = waiting;
-        // Functions of libc, and others by their names, say what it is; else who gives it up.
+        // The names of libc and other functions determine the kind; otherwise it follows from the
+        // releasing threads.
         self.kind = if self.kind == Kind::Futex { *kind } else { self.kind };
         let names = &stacks.names;
         let place = names.place(frames[0], &frames[1..]);
@@ -324,7 +328,7 @@ impl Lock {
             wait,
             ..Site::default()
         };
-        // Several stacks may lead to one place, and the same threads come there.
+        // Several stacks may lead to one place, with the same threads.
         let bits = seen.entry(site.place.clone()).or_default();
         for (bits, more) in bits.iter_mut().zip(&value[wait::THREADS..]) {
             *bits |= more;

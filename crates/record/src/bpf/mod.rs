@@ -1,9 +1,10 @@
-//! What the kernel sees of a program: waits in futex(2) whoever calls it, waits for locks of the
-//! kernel, and how threads lose and get CPUs. For whoever may load BPF programs.
+//! Kernel events of a program: waits in futex(2) by any caller, waits for kernel locks, and how
+//! threads lose and get CPUs. Needs the permission to load BPF programs.
 //!
-//! Nine small programs at raw tracepoints count in maps of fixed sizes; nothing is sent for each
-//! event. They follow threads by a list of them, which grows where a thread of the list makes
-//! another. All of it is gone with the descriptors of this process, however that ends.
+//! Nine small programs at raw tracepoints count in maps of fixed sizes; no data is sent for single
+//! events. They follow the threads in a list, to which a thread is added when one in the list
+//! creates it. All of it is released with the descriptors of this process, however the process
+//! ends.
 
 mod asm;
 mod btf;
@@ -28,41 +29,42 @@ use golang::Golang;
 use programs::{PROGRAMS, code};
 use tables::{Tables, half, process, thread, words};
 
-/// Looks at what new processes are, at most so often.
+/// Minimum time between two checks of new processes.
 const LEAST: Duration = Duration::from_millis(10);
-/// And at least so often.
+/// Maximum time between two of these checks.
 const MOST: Duration = Duration::from_millis(50);
-/// Of the time, what looking may take otherwise.
+/// Maximum share of the time that these checks may take otherwise.
 const SHARE: f64 = 0.02;
-/// How long what a process has mapped counts as known.
+/// Time for which the memory map of a process counts as known.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Bytes of the maps, and of the names of the kernel's functions afterwards: a recording of a small
-/// program under a limit (`memory.limit_in_bytes`) needs 84 to 95 MB, and 26 MB without.
+/// Bytes of the maps, and later of the kernel's symbol names: a recording of a small program under
+/// a limit (`memory.limit_in_bytes`) needs 84 to 95 MB, and 26 MB without kernel events.
 const MEMORY: u64 = 96 << 20;
 
-/// Why the kernel cannot be asked.
+/// Reasons why kernel events cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
-    /// This user may not.
+    /// This user lacks the permission.
     #[error(
         "bpf(2) is not permitted ({0}); run as root or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
     )]
     Refused(io::Error),
-    /// The kernel is too old, or was built without it.
+    /// The kernel is too old, or was built without the required options.
     #[error(
         "this kernel does not offer what is needed ({0}): Linux 5.19 or later with BPF, its type \
          data in /sys/kernel/btf/vmlinux, and x86-64"
     )]
     Missing(String),
-    /// The memory limit of the control group: the kernel would kill a process of the group.
+    /// The memory limit of the control group is too low: the kernel would kill a process of the
+    /// group.
     #[error(
         "the control group permits {0} MB more memory, and kernel events need {needed} MB; raise \
          its limit (memory.max), or record from outside of it with --pid or --cgroup",
         needed = MEMORY >> 20
     )]
     Memory(u64),
-    /// Numbers of threads mean something else to the kernel.
+    /// Thread IDs here differ from those in the kernel's events.
     #[error(
         "threads have other numbers for the kernel than here: this is a container with a PID \
          namespace of its own; record from outside of it with --pid"
@@ -70,22 +72,22 @@ pub enum BpfError {
     Numbers,
 }
 
-/// What is known of a process from outside.
+/// Data about a process, as observed from outside.
 #[derive(Default)]
 struct Seen {
     maps: String,
     command: Vec<String>,
-    /// How often it had become another program then.
+    /// Number of programs that it had executed at that time.
     programs: u64,
     at: Option<Instant>,
     is_go: bool,
-    /// System calls in which its threads were seen asleep, if it is a program in Go, whose threads
+    /// System calls in which its threads were seen asleep. Only for programs in Go: their threads
     /// do not show which goroutine sleeps.
     calls: BTreeMap<i64, u64>,
 }
 
 impl Seen {
-    /// Looks in which system calls its threads sleep, other than for want of work.
+    /// Samples the system calls in which its threads sleep, but not calls of idle threads.
     fn look(&mut self, pid: u32) {
         /// `nanosleep`, `pause`, `futex`, `clock_nanosleep`, and the family of `epoll_wait`.
         const IDLE: [i64; 7] = [35, 34, 202, 230, 232, 281, 441];
@@ -100,10 +102,10 @@ impl Seen {
         }
     }
 
-    /// The system call in which its threads sleep, if that is nearly always the same. If they sleep
-    /// in none, goroutines sleep without a thread.
+    /// Returns the system call in which its threads sleep, if it is nearly always the same. If they
+    /// sleep in none, goroutines sleep without a thread.
     fn sleeps_in(&self) -> String {
-        /// Of all that were seen.
+        /// Minimum share of the observations.
         const MOST: f64 = 0.8;
         if self.calls.is_empty() {
             return PARKED.to_owned();
@@ -115,12 +117,12 @@ impl Seen {
     }
 }
 
-/// A system call that is not known.
+/// Placeholder for an unknown system call.
 const A_CALL: &str = "a system call";
-/// Threads of a program in Go that are looked at each time.
+/// Maximum number of threads of a program in Go that are sampled each time.
 const THREADS: usize = 64;
 
-/// The programs in the kernel, until this is dropped.
+/// The programs in the kernel, which run until this is dropped.
 pub struct Watching {
     tables: Tables,
     links: Vec<Link>,
@@ -133,10 +135,11 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Puts the programs where they belong.
+    /// Loads and attaches the programs.
     ///
     /// # Errors
-    /// [`BpfError`].
+    /// Returns a [`BpfError`] if the user lacks the permission, the kernel or the memory limit does
+    /// not suffice, or thread IDs differ from the kernel's.
     pub fn new() -> Result<Self, BpfError> {
         let refused = |error: io::Error| match error.kind() {
             io::ErrorKind::PermissionDenied => BpfError::Refused(error),
@@ -181,7 +184,8 @@ impl Watching {
         Ok(watching)
     }
 
-    /// Sees whether the kernel's numbers of threads are ours: this one sleeps, and must be seen.
+    /// Checks that the kernel uses the same thread IDs: this thread sleeps, and the programs must
+    /// notice it.
     fn check(&self) -> Result<(), BpfError> {
         let Some((process, thread)) = me() else { return Err(BpfError::Numbers) };
         self.follow_thread(process, thread);
@@ -201,7 +205,8 @@ impl Watching {
         let _full = self.tables.threads.set(&thread.to_le_bytes(), &bytes(&value));
     }
 
-    /// Follows whatever this thread starts meanwhile, with all that comes of it.
+    /// Follows the threads and processes that this thread creates during the call, and their
+    /// descendants.
     pub fn with<T>(&self, start: impl FnOnce() -> T) -> T {
         let Some((process, thread)) = me() else { return start() };
         self.follow_thread(process, thread);
@@ -215,7 +220,8 @@ impl Watching {
         if self.tables.processes.get(&pid.to_le_bytes()).is_ok_and(|found| found.is_some()) {
             return;
         }
-        // Twice: a thread may begin between the list and being followed.
+        // Twice, because a thread may start after the list was read and before its creator is
+        // followed.
         let mut all = std::collections::BTreeSet::new();
         for _ in 0..2 {
             let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
@@ -233,7 +239,7 @@ impl Watching {
         let _full = self.tables.processes.set(&pid.to_le_bytes(), &bytes(&value));
     }
 
-    /// Looks at which processes there are, and what they have mapped: call it often.
+    /// Updates the data about all processes and their memory maps. To be called often.
     pub fn look(&mut self) {
         let least = self.took.mul_f64(1.0 / SHARE).clamp(LEAST, MOST);
         if self.last.is_some_and(|last| last.elapsed() < least) {
@@ -262,7 +268,7 @@ impl Watching {
             return;
         }
         let maps = crate::identity::with_identities(pid, &maps);
-        // By its file in `/proc`: the name may mean something else elsewhere.
+        // Its file in `/proc` is used: the path may name another file in this mount namespace.
         let program = std::path::PathBuf::from(format!("/proc/{pid}/exe"));
         let is_go = self.golang.look_at(&program, &self.tables, self.offsets);
         *seen = Seen {
@@ -276,7 +282,7 @@ impl Watching {
     }
 }
 
-/// The numbers of this process and this thread.
+/// Returns the IDs of this process and this thread.
 fn me() -> Option<(u32, u32)> {
     let path = std::fs::read_link("/proc/thread-self").ok()?;
     let mut words = path.to_str()?.split('/');

@@ -1,4 +1,5 @@
-//! What runs in the kernel: at futex(2), at waits for its locks, when threads come and go.
+//! The programs that run in the kernel: at futex(2), at waits for kernel locks, and when threads
+//! start, exit and switch.
 
 use std::ffi::CStr;
 
@@ -8,10 +9,10 @@ use super::btf::Offsets;
 use super::tables::{PIECE, Tables, lock, lost, process, thread, wait, waiting, word};
 use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, w};
 
-/// A program: its name, its tracepoint, and what writes it.
+/// A program: its name, its tracepoint, and the function that writes it.
 pub(super) type Program = (&'static str, &'static CStr, fn(&mut Writer<'_>));
 
-/// All of them.
+/// All programs.
 pub(super) const PROGRAMS: [Program; 9] = [
     ("convoy_fork", c"sched_process_fork", fork),
     ("convoy_exec", c"sched_process_exec", exec),
@@ -24,14 +25,14 @@ pub(super) const PROGRAMS: [Program; 9] = [
     ("convoy_leave", c"sys_exit", leave),
 ];
 
-/// The bytes of a program.
+/// Returns the bytes of a program.
 pub(super) fn code(write: fn(&mut Writer<'_>), tables: &Tables, offsets: Offsets) -> Vec<u8> {
     let mut writer = Writer::new(tables, offsets);
     write(&mut writer);
     writer.finish()
 }
 
-// Flags of the tracepoints of locks.
+// Flags of the lock tracepoints.
 pub(super) const SPIN: i32 = 1;
 pub(super) const READ: i32 = 2;
 pub(super) const WRITE: i32 = 4;
@@ -39,7 +40,7 @@ pub(super) const REAL_TIME: i32 = 8;
 pub(super) const PER_CPU: i32 = 16;
 pub(super) const MUTEX: i32 = 32;
 
-/// Where arguments and pointers are in what the kernel keeps of a thread's registers.
+/// Offsets of arguments and pointers in the kernel's copy of a thread's registers.
 mod registers {
     pub(super) const BYTES: i16 = 168;
     pub(super) const WORD: i16 = 112;
@@ -57,14 +58,13 @@ const WAITS: [i32; 5] = [0, 6, 9, 11, 13];
 const WAKES: [i32; 7] = [1, 3, 4, 5, 7, 10, 12];
 /// The operation without its flags.
 const OPERATION: i32 = 0x7f;
-/// The word has changed: nobody waited.
+/// The word has changed: the thread did not wait.
 const AGAIN: i32 = -11;
 const TIMED_OUT: i32 = -110;
 
-/// A wait for a lock of the kernel that is this long at most is short, nanoseconds: less than what
-/// a stack takes.
+/// Maximum length of a short wait for a kernel lock, in nanoseconds: less than the cost of a stack.
 const SHORT: i32 = 1000;
-/// How many short ones one stands for.
+/// Number of short waits represented by a recorded one.
 const SAMPLED: i32 = 16;
 
 const REGISTERS: i16 = ROOM - registers::BYTES;
@@ -92,7 +92,7 @@ fn enter(p: &mut Writer<'_>) {
     wake(p);
 }
 
-/// Notes that the thread, which may be a goroutine, waits for the word at `KEY + 8` since `R8`.
+/// Records that the thread, which may be a goroutine, waits for the word at `KEY + 8` since `R8`.
 pub(super) fn wait_begins(p: &mut Writer<'_>) {
     let tables = p.tables;
     p.a.load(R1, Fp, KEY + 8).store(R7, w(thread::WORD), R1).store(R7, w(thread::SINCE), R8);
@@ -109,7 +109,8 @@ pub(super) fn wait_begins(p: &mut Writer<'_>) {
     p.a.store(R9, w(word::MOST), R1).here(done);
 }
 
-/// The code and what it asks for, then the stack as it lies in memory, once for each place.
+/// Stores the code address and the arguments of the call, and a copy of the stack, once for each
+/// place.
 fn piece(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     key_of_wait(p, thread::STACK);
@@ -122,7 +123,7 @@ fn piece(p: &mut Writer<'_>) {
     p.a.load(R3, Fp, REGISTERS + registers::STACK).store(R9, 8, R3);
     let whole = p.a.label();
     p.a.at(R1, R9, 16).set(R2, PIECE as i32).call(Call::ReadUser).jump(If::Equal, R0, 0, whole);
-    // The stack of a thread that has just begun may be shorter.
+    // The stack of a new thread may be shorter.
     p.a.at(R1, R9, 16).set(R2, 256).load(R3, R9, 8).call(Call::ReadUser).here(whole);
     p.a.load(R1, Fp, REGISTERS + registers::OPERATION).op(Op::Left, R1, 32);
     p.a.load(R2, Fp, REGISTERS + registers::COUNT).op(Op::Left, R2, 32).op(Op::Right, R2, 32);
@@ -131,8 +132,9 @@ fn piece(p: &mut Writer<'_>) {
     p.update(&tables.pieces, KEY);
 }
 
-/// Whoever waited for the word last had it until now. Who has a lock may have got it without a
-/// wait, but has waited for it some time, and wakes one; who tells others something has not.
+/// A wakeup. If the thread's last wait was for this word, it has owned the word until now. The
+/// owner of a lock may have acquired it without a wait, but it has waited for the word at some
+/// time, and it wakes one thread. A thread that only signals others has never waited for the word.
 fn wake(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     let [told, woken, on] = [(); 3].map(|()| p.a.label());
@@ -187,8 +189,8 @@ fn leave(p: &mut Writer<'_>) {
     }
 }
 
-/// Books the wait of the thread, if it is in one, with the result at `B`; the time is at `A` then,
-/// and its value in `R9`.
+/// Records the wait of the thread, if it is in one, with the result at `B`. Afterwards the current
+/// time is at `A`, and `R9` points to the value of the wait.
 pub(super) fn wait_ends(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.a.load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, out);
@@ -200,7 +202,7 @@ pub(super) fn wait_ends(p: &mut Writer<'_>) {
     p.lookup(&tables.words, KEY);
     p.a.jump(If::Equal, R0, 0, booked).set(R9, R0);
     p.a.set(R1, -1).fetch_add(R9, w(word::WAITERS), R1).jump(If::NotEqual, R1, 1, booked);
-    // It was the last one: the time with waiters ends.
+    // It was the last waiter: the period with waiters ends.
     p.a.load(R1, Fp, A).load(R2, R9, w(word::SINCE)).op(Op::Sub, R1, R2);
     p.grow(R9, word::TOTAL, R1);
     p.a.load(R3, R9, w(word::LONGEST)).jump(If::Above, R3, R1, booked);
@@ -214,18 +216,18 @@ pub(super) fn wait_ends(p: &mut Writer<'_>) {
     p.a.add(R9, w(wait::RUNNABLE), R1);
 }
 
-/// The key of a word whose address is at `KEY + 8`.
+/// Completes the key of the word with its address at `KEY + 8`.
 fn key_of_word(p: &mut Writer<'_>) {
     p.a.load(R1, R7, w(thread::PROCESS)).store(Fp, KEY, R1);
 }
 
-/// The key of the waits for that word from a stack.
+/// Stores the key of the waits for that word from a stack.
 fn key_of_wait(p: &mut Writer<'_>, stack: usize) {
     p.a.load(R1, R7, w(thread::PROCESS)).store32(Fp, KEY, R1);
     p.a.load(R1, R7, w(stack)).store32(Fp, KEY + 4, R1);
 }
 
-/// A thread begins to wait for a lock of the kernel.
+/// A thread begins to wait for a kernel lock.
 fn lock_begins(p: &mut Writer<'_>) {
     let out = p.out;
     p.thread(out);
@@ -234,7 +236,7 @@ fn lock_begins(p: &mut Writer<'_>) {
     p.a.set(R1, R8).op(Op::And, R1, SPIN | MUTEX).jump(If::NotEqual, R1, SPIN, chosen);
     p.a.op(Op::Add, R9, i32::from(w(thread::SPINS - thread::SLEEPS))).here(chosen);
     p.a.load(R1, R9, w(waiting::SINCE)).jump(If::Equal, R1, 0, fresh);
-    // A mutex begins again when it has spun for long enough.
+    // A mutex reports a second begin after it has spun for long enough.
     p.a.load(R2, R9, w(waiting::LOCK)).load(R3, R6, 0).jump(If::Equal, R2, R3, out);
     p.lose(lost::NESTED);
     p.a.here(fresh).load(R1, R6, 0).store(R9, w(waiting::LOCK), R1);
@@ -252,7 +254,7 @@ fn lock_begins(p: &mut Writer<'_>) {
     p.a.set(R1, R8).op(Op::And, R1, READ | WRITE).jump(If::Equal, R1, 0, done);
     p.a.load(R3, R6, 0).op(Op::Add, R3, p.offsets.rwsem_owner);
     read(p, 8);
-    // The lowest bit says that readers have it, of whom the last one is named.
+    // The lowest bit is set if readers own it; only the last of them is known.
     p.a.load(R1, Fp, A).op(Op::And, R1, 1).jump(If::NotEqual, R1, 0, done).here(known);
     p.a.load(R3, Fp, A).op(Op::And, R3, -8).jump(If::Equal, R3, 0, done);
     p.a.op(Op::Add, R3, p.offsets.on_cpu);
@@ -263,7 +265,7 @@ fn lock_begins(p: &mut Writer<'_>) {
     p.a.call(Call::Now).store(R9, w(waiting::SINCE), R0);
 }
 
-/// The wait for a lock of the kernel is over.
+/// The wait for a kernel lock ends.
 fn lock_ends(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.thread(out);
@@ -276,7 +278,7 @@ fn lock_ends(p: &mut Writer<'_>) {
     p.a.load(R3, R9, w(waiting::LOCK)).jump(If::NotEqual, R3, R1, out).here(found);
     p.a.call(Call::Now).set(R8, R0).load(R1, R9, w(waiting::SINCE)).op(Op::Sub, R8, R1);
     p.a.store(R9, w(waiting::SINCE), 0);
-    // A stack takes longer than most waits do: of short ones one stands for many, by chance.
+    // A stack takes longer than most waits, so only a random sample of the short waits is recorded.
     p.a.store(Fp, D, 1).jump(If::Above, R8, SHORT, long).op(Op::Right, R0, 2);
     p.a.op(Op::And, R0, SAMPLED - 1)
         .jump(If::NotEqual, R0, 0, out)
@@ -303,7 +305,7 @@ fn lock_ends(p: &mut Writer<'_>) {
     p.a.jump(If::NotEqual, R2, 2, out).add(R9, w(lock::OFF), R8);
 }
 
-/// A CPU goes from one thread to another.
+/// A CPU switches from one thread to another.
 fn switch(p: &mut Writer<'_>) {
     let out = p.out;
     let [next, known, runnable, woken] = [(); 4].map(|()| p.a.label());
@@ -314,7 +316,7 @@ fn switch(p: &mut Writer<'_>) {
     p.grow(R7, thread::CPU, R2);
     p.a.here(known).store(R7, w(thread::OFF), R8).store(R7, w(thread::ON), 0);
     p.a.store(R7, w(thread::WOKEN), 0).store(R7, w(thread::WAS_RUNNABLE), 0).set(R2, 1);
-    // It was taken from its CPU, or gave it up without falling asleep.
+    // It was preempted, or yielded its CPU without falling asleep.
     p.a.load(R1, R6, 0).op(Op::And, R1, 1).jump(If::NotEqual, R1, 0, runnable);
     p.a.load(R1, R6, 24).op(Op::Left, R1, 32).jump(If::Equal, R1, 0, runnable);
     p.grow(R7, thread::SLEEPS_COUNT, R2);
@@ -336,8 +338,8 @@ fn switch(p: &mut Writer<'_>) {
     p.grow(R7, thread::RUNNABLE, R8);
 }
 
-/// A thread is woken. One of another process of the program may have done so; an interrupt wakes in
-/// the name of the thread that it interrupts, which is taken for the truth.
+/// A thread is woken, possibly by another process of the program. A wakeup by an interrupt counts
+/// as one by the interrupted thread.
 fn waking(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.thread_of(0);
@@ -356,9 +358,9 @@ fn waking(p: &mut Writer<'_>) {
     p.a.add(R0, w(process::ASLEEP_BY_OTHERS), R8);
 }
 
-/// A thread makes another one, or a process.
+/// A thread creates a thread or a process.
 fn fork(p: &mut Writer<'_>) {
-    /// Where a value is put together.
+    /// Where the value is assembled.
     const VALUE: i16 = ROOM - w(thread::WORDS);
     let (out, tables) = (p.out, p.tables);
     p.thread(out);
@@ -387,7 +389,7 @@ fn fork(p: &mut Writer<'_>) {
     p.lose(lost::PROCESSES);
 }
 
-/// A process becomes another program; the thread that does so takes the number of its process.
+/// A process executes another program. The thread that does so takes the ID of its process.
 fn exec(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.a.call(Call::CurrentThread).store32(Fp, A, R0).load(R1, R6, 8).store32(Fp, ID, R1);
@@ -402,7 +404,7 @@ fn exec(p: &mut Writer<'_>) {
     p.remove(&tables.threads, ID);
 }
 
-/// A thread ends.
+/// A thread exits.
 fn exit(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.thread(out);
@@ -419,7 +421,7 @@ fn exit(p: &mut Writer<'_>) {
     }
     p.a.set(R1, -1).fetch_add(R9, w(process::ALIVE), R1).jump(If::NotEqual, R1, 1, waits);
     p.a.store(R9, w(process::END), R8).here(waits);
-    // What it waits for when the process ends was a wait, too.
+    // A wait that has not ended when the process ends is recorded, too.
     p.a.load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, gone).store(Fp, B, 0);
     let end = std::mem::replace(&mut p.out, gone);
     wait_ends(p);
@@ -428,7 +430,7 @@ fn exit(p: &mut Writer<'_>) {
     p.remove(&tables.threads, ID);
 }
 
-/// Words of a thread, and those of its process that they are added to when it ends.
+/// Words of a thread, and the words of its process that they are added to when it exits.
 pub(super) const SUMS: [(usize, usize); 6] = [
     (thread::PREEMPTED, process::PREEMPTED),
     (thread::BLOCKED, process::BLOCKED),

@@ -8,16 +8,17 @@ const FILE: &str = "/proc/kallsyms";
 /// The kernel's functions and variables.
 pub(super) struct Symbols {
     text: String,
-    /// Beginnings, which the next one ends, and where in the text the names are.
+    /// Start addresses, each of which ends the previous symbol, and the positions of the names in
+    /// the text.
     all: Vec<(u64, usize, usize)>,
-    /// Where its functions lie that take locks and sleep.
+    /// Address ranges of the functions that acquire locks or sleep.
     locking: Vec<(u64, u64)>,
 }
 
-/// Innermost frames, which include the tracepoint's.
+/// Innermost frames, which include those of the tracepoint.
 const TRACING: usize = 6;
 
-/// How functions begin that take locks for others, wherever they lie; without underscores.
+/// Prefixes of functions that acquire locks for their callers, at any address; without underscores.
 const PASSING: [&str; 19] = [
     "mutex_",
     "ww_mutex",
@@ -45,7 +46,7 @@ impl Symbols {
         Self::new(std::fs::read_to_string(FILE).unwrap_or_default())
     }
 
-    /// From lines of an address, a letter, and a name, with `[module]` after some.
+    /// Parses lines with an address, a letter, a name, and for some `[module]`.
     fn new(text: String) -> Self {
         let mut all = Vec::new();
         let mut marks = BTreeMap::new();
@@ -56,7 +57,7 @@ impl Symbols {
             else {
                 continue;
             };
-            // The addresses are hidden from those who may not see them.
+            // The kernel hides addresses from users without the permission to see them.
             if address == 0 {
                 continue;
             }
@@ -71,19 +72,19 @@ impl Symbols {
             Some((mark("start")?, mark("end")?))
         };
         let locking = ["sched", "lock"].into_iter().filter_map(part).collect();
-        // Of names for one address the last one holds.
+        // If one address has several names, the last one is used.
         all.sort_by_key(|symbol| symbol.0);
         Self { text, all, locking }
     }
 
-    /// Whether there are any.
+    /// Returns whether there are no symbols.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The function or variable that an address is in, and how far.
+    /// Returns the function or variable that contains an address, and the offset in it.
     fn find(&self, address: u64) -> Option<(&str, u64)> {
-        /// Of a function.
+        /// Maximum length of a function.
         const LONGEST: u64 = 1 << 20;
         let next = self.all.partition_point(|symbol| symbol.0 <= address);
         let &(begin, at, length) = self.all.get(next.checked_sub(1)?)?;
@@ -91,13 +92,13 @@ impl Symbols {
         (address - begin < LONGEST).then(|| (plain(name), address - begin))
     }
 
-    /// The variable that begins here.
+    /// Returns the variable that begins here.
     pub(super) fn variable(&self, address: u64) -> Option<&str> {
         self.find(address).filter(|found| found.1 == 0).map(|found| found.0)
     }
 
-    /// The place that a stack waits in, the innermost frame first: the function that wanted the
-    /// lock, under which, and the system call.
+    /// Returns the place where a stack waits: the function that wanted the lock, its caller, and
+    /// the system call. The innermost frame comes first in `stack`.
     pub(super) fn place(&self, stack: &[u64]) -> String {
         let is_locking = |address: u64| {
             let inside = |part: &(u64, u64)| (part.0..part.1).contains(&address);
@@ -107,7 +108,8 @@ impl Symbols {
                     PASSING.iter().any(|prefix| name.starts_with(prefix))
                 })
         };
-        // First come the program that has noted this, which is gone, and what called it.
+        // The innermost frames are those of the recording program, which has been unloaded, and its
+        // callers.
         let is_tracing = |address: &u64| {
             let name = self.find(*address).map_or("", |found| found.0);
             let name = name.trim_start_matches('_');
@@ -142,14 +144,14 @@ fn plain(name: &str) -> &str {
     end.iter().fold(name, |name, suffix| name.split(suffix).next().unwrap_or(name))
 }
 
-/// The system call that a function is, as a name.
+/// Returns the name of the system call that a function implements.
 fn call(name: &str) -> Option<&str> {
     ["__x64_sys_", "__do_sys_", "__se_sys_", "__arm64_sys_"]
         .iter()
         .find_map(|prefix| name.strip_prefix(prefix))
 }
 
-/// Whether it is on every stack.
+/// Returns whether the function is on every stack.
 fn is_entry(name: &str) -> bool {
     ["do_syscall", "x64_sys", "entry_", "asm_", "ret_from"].iter().any(|one| name.starts_with(one))
 }

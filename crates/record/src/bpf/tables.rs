@@ -1,5 +1,5 @@
-//! What programs in the kernel count, as words of 64 bits in maps of fixed sizes: what does not fit
-//! is counted as lost.
+//! Data that the programs in the kernel count, as 64-bit words in maps of fixed sizes. Entries that
+//! do not fit are counted as lost.
 
 use convoy_host::bpf::{Map, MapKind};
 use std::io;
@@ -7,87 +7,87 @@ use std::io;
 use crate::layout::{BUCKETS, least};
 use crate::record::Times;
 
-/// Threads that can be followed at a time.
+/// Maximum number of threads that can be followed at the same time.
 const THREADS: u32 = 32_768;
-/// Processes that can be followed.
+/// Maximum number of processes that can be followed.
 const PROCESSES: u32 = 16_384;
-/// Pairs of a place and a word that threads wait for.
+/// Maximum number of pairs of a place and a word that threads wait for.
 const WAITS: u32 = 8_192;
-/// Words that they wait for.
+/// Maximum number of words that they wait for.
 const WORDS: u32 = 16_384;
-/// Places in the kernel that wait, of each process.
+/// Maximum number of pairs of a process and a place in the kernel where its threads wait.
 const LOCKS: u32 = 8_192;
-/// Different stacks of programs, and as many of the kernel.
+/// Maximum number of distinct stacks of programs; the same applies to the kernel.
 const STACKS: u32 = 16_384;
-/// Pieces of stacks as they lie in memory, for programs without frame pointers.
+/// Maximum number of copies of stack memory, for programs without frame pointers.
 const PIECES: u32 = 4_096;
-/// Frames of a stack.
+/// Maximum number of frames of a stack.
 pub(super) const FRAMES: usize = 32;
-/// Bytes of a piece.
+/// Size of a copy of stack memory, in bytes.
 pub(super) const PIECE: usize = 2048;
 
 /// A thread.
 pub(super) mod thread {
     /// Its process.
     pub(crate) const PROCESS: usize = 0;
-    /// Since when it is in futex(2); 0: it is not.
+    /// When its wait in futex(2) began; 0 if it is not in one.
     pub(crate) const SINCE: usize = 1;
-    /// For which word.
+    /// The word that it waits for.
     pub(crate) const WORD: usize = 2;
-    /// From which stack.
+    /// The stack of the wait.
     pub(crate) const STACK: usize = 3;
-    /// [`RUNNABLE`] then.
+    /// [`RUNNABLE`] at that time.
     pub(crate) const RUNNABLE_THEN: usize = 4;
-    /// The word that it waited for last, which it may own.
+    /// The word of its last wait, which it may own.
     pub(crate) const HELD: usize = 5;
-    /// Since when; 0: it has given it up.
+    /// Since when it has owned the word; 0 if it has released it.
     pub(crate) const HELD_SINCE: usize = 6;
-    /// From which stack it was waited for.
+    /// The stack of that wait.
     pub(crate) const HELD_STACK: usize = 7;
-    /// [`PREEMPTED`] then.
+    /// [`PREEMPTED`] at the begin of the hold.
     pub(crate) const HELD_PREEMPTED: usize = 8;
-    /// [`BLOCKED`] then.
+    /// [`BLOCKED`] at the begin of the hold.
     pub(crate) const HELD_BLOCKED: usize = 9;
-    /// [`RUNNABLE`] then.
+    /// [`RUNNABLE`] at the begin of the hold.
     pub(crate) const HELD_RUNNABLE: usize = 10;
-    /// A wait for a lock of the kernel: see [`super::waiting`].
+    /// A wait for a kernel lock: see [`super::waiting`].
     pub(crate) const SLEEPS: usize = 11;
-    /// One for a spinlock, which may come in the middle of the other.
+    /// A wait for a spinlock, which may occur during the other wait.
     pub(crate) const SPINS: usize = 16;
-    /// When it lost its CPU; 0: it has one, or nothing is known.
+    /// When it lost its CPU; 0 if it has one, or if this is unknown.
     pub(crate) const OFF: usize = 21;
-    /// Whether it could have gone on then.
+    /// Whether it was runnable then.
     pub(crate) const WAS_RUNNABLE: usize = 22;
-    /// When it was woken since; 0: it was not.
+    /// When it was woken since then; 0 if it was not.
     pub(crate) const WOKEN: usize = 23;
-    /// Time that it waited for a CPU after it had lost one, nanoseconds.
+    /// Time that it waited for a CPU after it had lost one, in nanoseconds.
     pub(crate) const PREEMPTED: usize = 24;
     /// Time asleep.
     pub(crate) const BLOCKED: usize = 25;
-    /// Time from wakeups to CPUs.
+    /// Time from wakeups until it got a CPU.
     pub(crate) const RUNNABLE: usize = 26;
-    /// Since when it runs; 0: not known.
+    /// Since when it has been running; 0 if unknown.
     pub(crate) const ON: usize = 27;
     /// Time on CPUs.
     pub(crate) const CPU: usize = 28;
-    /// How often it lost its CPU.
+    /// Number of times that it lost its CPU.
     pub(crate) const PREEMPTIONS: usize = 29;
-    /// How often it went to sleep.
+    /// Number of times that it went to sleep.
     pub(crate) const SLEEPS_COUNT: usize = 30;
-    /// How long its last sleep was, nanoseconds, and when that ended.
+    /// Length of its last sleep in nanoseconds, and the end of that sleep.
     pub(crate) const SLEPT: usize = 31;
     pub(crate) const SLEPT_END: usize = 32;
     pub(crate) const WORDS: usize = 33;
 }
 
-/// A wait for a lock of the kernel.
+/// A wait for a kernel lock.
 pub(super) mod waiting {
     pub(crate) const SINCE: usize = 0;
     pub(crate) const LOCK: usize = 1;
-    /// What the tracepoint says of the lock.
+    /// Flags of the lock from the tracepoint.
     pub(crate) const FLAGS: usize = 2;
     pub(crate) const RUNNABLE_THEN: usize = 3;
-    /// 0: the owner is not known; 1: it ran; 2: it did not.
+    /// 0: the owner is unknown; 1: it was running; 2: it was not.
     pub(crate) const OWNER: usize = 4;
 }
 
@@ -95,28 +95,28 @@ pub(super) mod waiting {
 pub(super) mod process {
     pub(crate) const PARENT: usize = 0;
     pub(crate) const BEGIN: usize = 1;
-    /// 0: it has not ended.
+    /// 0 if it has not ended.
     pub(crate) const END: usize = 2;
     pub(crate) const THREADS: usize = 3;
     pub(crate) const ALIVE: usize = 4;
-    /// How often it became another program.
+    /// Number of programs that it has executed.
     pub(crate) const PROGRAMS: usize = 5;
-    /// Those of threads that have ended: preempted, blocked, runnable, running.
+    /// Sums over threads that have exited: preempted, blocked, runnable, running.
     pub(crate) const PREEMPTED: usize = 6;
     pub(crate) const BLOCKED: usize = 7;
     pub(crate) const RUNNABLE: usize = 8;
     pub(crate) const CPU: usize = 9;
     pub(crate) const PREEMPTIONS: usize = 10;
     pub(crate) const SLEEPS: usize = 11;
-    /// Wakeups of its threads by another process, the sleep that they ended, and wakeups
-    /// of others by it.
+    /// Wakeups of its threads by another process, the sleep time that these ended, and its wakeups
+    /// of threads of other processes.
     pub(crate) const BY_OTHERS: usize = 12;
     pub(crate) const ASLEEP_BY_OTHERS: usize = 13;
     pub(crate) const WAKES_OTHERS: usize = 14;
     pub(crate) const WORDS: usize = 15;
 }
 
-/// A distribution in the middle of a value: three words, and buckets at its end.
+/// A distribution within a value: three words here, and its buckets at the end of the value.
 pub(super) mod times {
     pub(crate) const COUNT: usize = 0;
     pub(crate) const TOTAL: usize = 1;
@@ -129,16 +129,16 @@ pub(super) mod wait {
     /// Distribution.
     pub(crate) const TIMES: usize = 0;
     pub(crate) const FAILED: usize = 3;
-    /// Time from wakeups to CPUs.
+    /// Time from wakeups until the threads got a CPU.
     pub(crate) const RUNNABLE: usize = 4;
-    /// Which threads, a bit each, by their number.
+    /// The threads, with one bit for each thread ID.
     pub(crate) const THREADS: usize = 5;
     pub(crate) const BUCKETS_AT: usize = 9;
     /// Distribution of holds in which the owner kept its CPU.
     pub(crate) const HOLD_ON: usize = BUCKETS_AT + BUCKETS;
-    /// Of those in which it did not.
+    /// Distribution of holds in which the owner lost its CPU.
     pub(crate) const HOLD_OFF: usize = HOLD_ON + 3;
-    /// Time in them: waiting for a CPU that was lost, asleep, on the way to a CPU.
+    /// Time in these holds: preempted, asleep, and woken but waiting for a CPU.
     pub(crate) const PREEMPTED: usize = HOLD_OFF + 3;
     pub(crate) const BLOCKED: usize = PREEMPTED + 1;
     pub(crate) const HELD_RUNNABLE: usize = PREEMPTED + 2;
@@ -146,20 +146,20 @@ pub(super) mod wait {
     pub(crate) const WORDS: usize = HOLD_BUCKETS + BUCKETS;
 }
 
-/// What released a word to a goroutine that waited.
+/// Releases of a word to a waiting goroutine, by stack.
 pub(super) mod giver {
-    /// Distribution, without buckets, of the time since the release before, or since the wait
-    /// began, times the goroutines that waited.
+    /// Distribution, without buckets, of the time since the previous release or since the wait
+    /// began, multiplied by the number of waiting goroutines.
     pub(crate) const TIMES: usize = 0;
-    /// The part of it in which the thread that released it slept.
+    /// The part of it in which the releasing thread slept.
     pub(crate) const SLEPT: usize = 3;
     pub(crate) const WORDS: usize = 4;
 }
 
 /// A word.
 pub(super) mod word {
-    /// How often one that had waited for it, too, woke another one; and how often others woke
-    /// somebody, or all were woken.
+    /// Number of times that a thread which had also waited for it woke another one; and number of
+    /// times that other threads woke a waiter, or that all were woken.
     pub(crate) const OWN: usize = 0;
     pub(crate) const OTHER: usize = 1;
     pub(crate) const WAITERS: usize = 2;
@@ -168,9 +168,9 @@ pub(super) mod word {
     pub(crate) const TOTAL: usize = 5;
     pub(crate) const LONGEST: usize = 6;
     pub(crate) const LONGEST_AT: usize = 7;
-    /// Which threads have waited, a bit each, by their number.
+    /// The threads that have waited, with one bit for each thread ID.
     pub(crate) const THREADS: usize = 8;
-    /// When it was released to a goroutine that waited.
+    /// When it was released to a waiting goroutine.
     pub(crate) const RELEASED: usize = 12;
     pub(crate) const WORDS: usize = 13;
 }
@@ -181,11 +181,11 @@ pub(super) mod lock {
     /// Distribution.
     pub(crate) const TIMES: usize = 0;
     pub(crate) const RUNNABLE: usize = 3;
-    /// Time of waits whose owner was known when they began, and of those in which it was on no
-    /// CPU then.
+    /// Time of waits for a known owner, and the part with that owner off CPU at the begin of the
+    /// wait.
     pub(crate) const OWNED: usize = 4;
     pub(crate) const OFF: usize = 5;
-    /// Where the first of them is, and whether there are others.
+    /// Address of the first of these locks, and whether there are others.
     pub(crate) const ADDRESS: usize = 6;
     pub(crate) const MANY: usize = 7;
     pub(crate) const THREADS: usize = 8;
@@ -193,7 +193,7 @@ pub(super) mod lock {
     pub(crate) const WORDS: usize = BUCKETS_AT + BUCKETS;
 }
 
-/// What did not fit.
+/// Numbers of lost entries.
 pub(super) mod lost {
     pub(crate) const THREADS: usize = 0;
     pub(crate) const PROCESSES: usize = 1;
@@ -205,7 +205,8 @@ pub(super) mod lost {
     pub(crate) const COUNT: usize = 7;
 }
 
-/// Bytes of the key of a wait: process and stack, word. And of a lock: process and flags, stack.
+/// Size of a key in bytes. Key of a wait: process and stack, word. Key of a lock: process and
+/// flags, stack.
 pub(super) const KEY: usize = 16;
 
 /// The maps.
@@ -213,19 +214,19 @@ pub(super) const KEY: usize = 16;
 pub(super) struct Tables {
     pub(super) threads: Map,
     pub(super) processes: Map,
-    /// Goroutines, each as a thread.
+    /// Goroutines, each with the value of a thread.
     pub(super) goroutines: Map,
     pub(super) waits: Map,
     pub(super) words: Map,
-    /// Stacks that released a word of Go to goroutines that waited: see [`giver`].
+    /// Stacks that released a word of Go to waiting goroutines: see [`giver`].
     pub(super) givers: Map,
     pub(super) locks: Map,
     pub(super) stacks: Map,
     pub(super) kernel_stacks: Map,
     pub(super) pieces: Map,
-    /// Where a piece is put together.
+    /// Memory in which a copy of a stack is assembled.
     pub(super) room: Map,
-    /// A value of zeros for each kind.
+    /// A value of zeros, for new entries.
     pub(super) zeros: Map,
     pub(super) lost: Map,
 }
@@ -254,42 +255,42 @@ impl Tables {
         })
     }
 
-    /// What did not fit, by [`lost`].
+    /// Returns the numbers of lost entries, indexed by [`lost`].
     pub(super) fn losses(&self) -> Vec<u64> {
         let value = self.lost.get(&0_u32.to_le_bytes()).ok().flatten();
         value.map_or_else(|| vec![0; lost::COUNT], |value| words(&value))
     }
 
-    /// The addresses of a stack, the innermost first.
+    /// Returns the addresses of a stack, innermost first.
     pub(super) fn stack(map: &Map, number: u32) -> Vec<u64> {
         let value = map.get(&number.to_le_bytes()).ok().flatten().unwrap_or_default();
         words(&value).into_iter().take_while(|address| *address != 0).collect()
     }
 }
 
-/// Everything in a map.
+/// Returns all entries of a map.
 pub(super) fn all(map: &Map) -> impl Iterator<Item = (Vec<u8>, Vec<u64>)> {
     let value = |key: Vec<u8>| map.get(&key).ok().flatten().map(|value| (key, words(&value)));
     map.keys().into_iter().filter_map(value)
 }
 
-/// The words of a value.
+/// Returns the words of a value.
 pub(super) fn words(bytes: &[u8]) -> Vec<u64> {
     let words = bytes.chunks_exact(8);
     words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
 }
 
-/// A number of 32 bits in a key.
+/// Returns a 32-bit number in a key.
 pub(super) fn half(key: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(key[4 * at..4 * at + 4].try_into().expect("four bytes"))
 }
 
-/// Threads that have left their bit.
+/// Returns the number of threads that have set their bit.
 pub(super) fn threads(words: &[u64]) -> u64 {
     words.iter().map(|word| u64::from(word.count_ones())).sum()
 }
 
-/// A distribution whose buckets lie at `buckets`; nanoseconds.
+/// Returns a distribution with its buckets at `buckets`. The buckets are in nanoseconds.
 pub(super) fn times(value: &[u64], at: usize, buckets: Option<usize>) -> Times {
     let counts = buckets.map_or(&[][..], |first| &value[first..first + BUCKETS]);
     let filled = counts.iter().enumerate().filter(|(_, count)| **count > 0);

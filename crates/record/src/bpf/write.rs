@@ -1,7 +1,7 @@
-//! Pieces that several programs in the kernel have in common.
+//! Code sequences that several programs in the kernel share.
 //!
 //! In all of them `R6` is the tracepoint's context, `R7` the thread, `R8` a time, `R9` a value of a
-//! map. Places on the stack have names below.
+//! map. The stack slots are named below.
 
 use convoy_host::bpf::Map;
 
@@ -11,21 +11,21 @@ use super::btf::Offsets;
 use super::tables::{Tables, times};
 use crate::layout::BUCKETS;
 
-/// The key of maps with one value.
+/// Key of maps with one value.
 pub(super) const ZERO: i16 = -8;
 /// A key of 16 bytes.
 pub(super) const KEY: i16 = -24;
-/// The number of a thread, a key of four bytes.
+/// A thread ID, as a key of four bytes.
 pub(super) const ID: i16 = -32;
-/// Words that a program needs for a while.
+/// Temporary words of a program.
 pub(super) const A: i16 = -40;
 pub(super) const B: i16 = -48;
 pub(super) const C: i16 = -56;
 pub(super) const D: i16 = -64;
-/// Room for a structure or value ends here.
+/// Space for a structure or value ends here.
 pub(super) const ROOM: i16 = -64;
 
-/// Where a word of a value is.
+/// Returns the offset of a word in a value.
 pub(super) const fn w(index: usize) -> i16 {
     (index * 8) as i16
 }
@@ -35,7 +35,7 @@ pub(super) struct Writer<'a> {
     pub(super) a: Asm,
     pub(super) tables: &'a Tables,
     pub(super) offsets: Offsets,
-    /// Where the program ends.
+    /// Label at the end of the program.
     pub(super) out: Label,
 }
 
@@ -52,12 +52,12 @@ impl<'a> Writer<'a> {
         self.a.finish()
     }
 
-    /// `R0` is the value of the key at this place of the stack, or 0.
+    /// `R0` becomes the value of the key in this stack slot, or 0.
     pub(super) fn lookup(&mut self, map: &Map, key: i16) {
         self.a.map(R1, map.descriptor()).at(R2, Fp, key.into()).call(Call::Lookup);
     }
 
-    /// Sets the value of the key, to which `R3` points; `R0` is 0 on success.
+    /// Sets the value of the key to the one that `R3` points to; `R0` is 0 on success.
     pub(super) fn update(&mut self, map: &Map, key: i16) {
         self.a.map(R1, map.descriptor()).at(R2, Fp, key.into());
         self.a.set(R4, 0).call(Call::Update);
@@ -67,7 +67,7 @@ impl<'a> Writer<'a> {
         self.a.map(R1, map.descriptor()).at(R2, Fp, key.into()).call(Call::Delete);
     }
 
-    /// `R7` is the current thread; `none` if it is not followed.
+    /// `R7` becomes the current thread; jumps to `none` if it is not followed.
     pub(super) fn thread(&mut self, none: Label) {
         self.a.call(Call::CurrentThread).store32(Fp, ID, R0);
         let threads = &self.tables.threads;
@@ -85,7 +85,7 @@ impl<'a> Writer<'a> {
         self.a.jump(If::Equal, R0, 0, self.out).set(R7, R0);
     }
 
-    /// Counts something as lost; `R0` to `R5` are lost, too.
+    /// Counts a lost entry. Overwrites `R0` to `R5`.
     pub(super) fn lose(&mut self, what: usize) {
         let none = self.a.label();
         let lost = &self.tables.lost;
@@ -93,7 +93,8 @@ impl<'a> Writer<'a> {
         self.a.jump(If::Equal, R0, 0, none).set(R1, 1).add(R0, w(what), R1).here(none);
     }
 
-    /// `R9` is the value of the key at [`KEY`], made if it is not there; `none` without room.
+    /// `R9` becomes the value of the key at [`KEY`], which is created if necessary; jumps to `none`
+    /// if there is no room.
     pub(super) fn entry(&mut self, map: &Map, losses: usize, none: Label) {
         let found = self.a.label();
         self.lookup(map, KEY);
@@ -108,7 +109,7 @@ impl<'a> Writer<'a> {
         self.a.goto(none).here(found).set(R9, R0);
     }
 
-    /// `R0` is the number of the stack, of the program or the kernel, in 32 bits.
+    /// `R0` becomes the 32-bit number of the stack, of the program or the kernel.
     pub(super) fn stack(&mut self, of_program: bool, losses: usize) {
         /// Compare stacks by their checksums.
         const FAST: i32 = 1 << 9;
@@ -125,8 +126,8 @@ impl<'a> Writer<'a> {
         self.a.set(R0, -1).op(Op::Left, R0, 32).op(Op::Right, R0, 32).here(done);
     }
 
-    /// Adds the time in `R8`, once or as often as `D` says, to the distribution at these words of
-    /// `R9`.
+    /// Adds the time in `R8` to the distribution at these words of `R9`: once, or for a sample as
+    /// many times as `D` says.
     pub(super) fn time(&mut self, at: usize, buckets: Option<usize>, is_sample: bool) {
         let below = self.a.label();
         self.weight(is_sample);
@@ -148,7 +149,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Counts the time in `R8` in its bucket: `layout::bucket`, of nanoseconds.
+    /// Counts the time in `R8`, in nanoseconds, in its bucket as `layout::bucket` does.
     fn bucket(&mut self, first: usize, is_sample: bool) {
         let a = &mut self.a;
         a.set(R1, R8).set(R2, 0);
@@ -168,13 +169,13 @@ impl<'a> Writer<'a> {
         self.a.add(R3, w(first), R1);
     }
 
-    /// Notes in four words of `R9` that the thread at [`ID`] was here.
+    /// Sets the bit of the thread at [`ID`] in four words of `R9`.
     pub(super) fn note_thread(&mut self, at: usize) {
         self.bit();
         self.a.load(R5, R4, w(at)).op(Op::Or, R5, R3).store(R4, w(at), R5);
     }
 
-    /// `R0` is not 0 if the thread at [`ID`] is noted in four words of `R9`.
+    /// `R0` becomes nonzero if the bit of the thread at [`ID`] is set in four words of `R9`.
     pub(super) fn has_thread(&mut self, at: usize) {
         self.bit();
         self.a.load(R0, R4, w(at)).op(Op::And, R0, R3);
@@ -189,12 +190,12 @@ impl<'a> Writer<'a> {
         a.op(Op::Add, R4, R1);
     }
 
-    /// `R1` is how much a word of the thread has grown since another one was set to it.
+    /// `R1` becomes the growth of a word of the thread since another word was set to it.
     pub(super) fn since(&mut self, now: usize, then: usize) {
         self.a.load(R1, R7, w(now)).load(R2, R7, w(then)).op(Op::Sub, R1, R2);
     }
 
-    /// Adds `by` to a word of the thread, which this CPU alone changes.
+    /// Adds `by` to a word at `base` that only this CPU changes.
     pub(super) fn grow(&mut self, base: Reg, index: usize, by: Reg) {
         self.a.load(R5, base, w(index)).op(Op::Add, R5, by).store(base, w(index), R5);
     }
