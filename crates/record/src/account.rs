@@ -24,16 +24,16 @@ const FEW: f64 = 0.05;
 /// Summary of the waits of a program's threads.
 #[derive(Clone, Debug, Serialize)]
 pub struct Account {
-    /// The first sentence.
+    /// First sentence of the account.
     pub verdict: String,
-    /// Time that threads waited for locks, seconds, summed over threads.
+    /// Time that threads waited for locks, in seconds, summed over threads.
     pub wait_s: f64,
     /// Time that threads waited on condition variables and at barriers, where waiting may be
     /// intended, in seconds.
     pub idle_s: f64,
     /// The locks of all processes, in descending order of wait time.
     pub locks: Vec<LockAccount>,
-    /// Further sentences: the longest convoy, owners, phases.
+    /// Further sentences: the longest convoy, owners, scheduling, phases.
     pub findings: Vec<String>,
     /// Limits of the record: what could not be observed.
     pub unseen: Vec<String>,
@@ -124,7 +124,8 @@ impl LockAccount {
         ))
     }
 
-    /// `Cache::lock, taken in Cache::find (cache.cc:214)`.
+    /// Returns the name and the place of the lock, such as
+    /// ``` `Cache::lock` in Cache::find (cache.cc:214) ```.
     pub(crate) fn place(&self) -> String {
         let site = self.lock.sites.first();
         let name = &self.lock.name;

@@ -92,7 +92,7 @@ pub(crate) struct Place {
 #[derive(Default)]
 pub(crate) struct Word {
     pub(crate) waiters: Waiters,
-    /// Begin of the current period with waiting threads, and when it was last observed, in seconds.
+    /// Start of the current period with waiting threads, and when it was last observed, in seconds.
     since: Option<(f64, f64)>,
     /// Time that its owner ran, and time that it did not, while others waited, in seconds.
     pub(crate) held: [f64; 2],
@@ -109,7 +109,7 @@ pub struct Attached {
     command: Vec<String>,
     pub(crate) maps: String,
     mapped: Option<(Instant, Duration)>,
-    /// Begin and end of its code.
+    /// Start and end of its code.
     code: Vec<(u64, u64)>,
     /// Address range of the recorder's code in the process.
     recorder: Range<u64>,
@@ -438,7 +438,7 @@ pub(crate) fn command(pid: u32) -> Vec<String> {
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
-/// Returns begin and end of each code range in a memory map, in ascending order.
+/// Returns start and end of each code range in a memory map, in ascending order.
 fn code(maps: &str) -> Vec<(u64, u64)> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let range = |line: &str| {

@@ -56,7 +56,7 @@ pub(crate) fn without_result(name: &str) -> &str {
     let (mut depth, mut from) = (0_usize, 0);
     for (at, one) in name.char_indices() {
         match one {
-            // Begin of the arguments.
+            // Start of the arguments.
             '(' if depth == 0 && at > from && !name[at..].contains(")::") => break,
             // `f [clone .cold]`.
             '[' if depth == 0 => return name,

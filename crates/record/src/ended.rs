@@ -42,7 +42,7 @@ impl End {
 /// Waits that had not ended at the last sample.
 #[derive(Default)]
 pub(crate) struct Ended {
-    /// The word of each wait, by its thread and begin.
+    /// The word of each wait, by its thread and the start of the wait.
     waits: BTreeMap<(u64, u64), u64>,
     /// Samples of each word since the last release of its lock, with the places where threads
     /// waited.
@@ -89,7 +89,7 @@ impl Ended {
         self.ends.clear();
     }
 
-    /// Returns the waits whose owner is not known.
+    /// Returns the waits without a known owner.
     pub(crate) fn of(waits: &BTreeMap<u64, Wait>) -> impl Iterator<Item = &Wait> {
         let is_of = |wait: &&Wait| wait.edge.lock >> KIND_SHIFT == FUTEX && wait.owner == 0;
         waits.values().filter(is_of)

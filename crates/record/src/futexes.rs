@@ -33,7 +33,7 @@ pub(crate) struct Use {
     pub(crate) kind: Kind,
     pub(crate) act: &'static str,
     pub(crate) place: String,
-    /// Begins of the functions on its stack, from the first that does more than wait or wake.
+    /// Addresses of the functions on its stack, from the first that does more than wait or wake.
     functions: Vec<u64>,
 }
 

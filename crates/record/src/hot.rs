@@ -185,7 +185,7 @@ fn kind(before: &[u8], after: &[u8], registers: Option<u32>) -> Kind {
     if is_pause || only_reads(before, after) {
         return Kind::Spins;
     }
-    // A slow instruction is sampled at the one after it.
+    // The sample of a slow instruction is at the next instruction.
     let ends = |length: &usize| Atomic::read(&before[before.len() - length..], *length);
     match (2..=before.len().min(12)).rev().find_map(|length| ends(&length)) {
         Some(Atomic::Adds) => Kind::Atomic,

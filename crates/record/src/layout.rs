@@ -36,9 +36,9 @@ pub const PAGE: usize = 512;
 pub const H_MAGIC: usize = 0;
 /// [`VERSION`].
 pub const H_VERSION: usize = 1;
-/// The process.
+/// Process ID.
 pub const H_PID: usize = 2;
-/// Its parent.
+/// Process ID of its parent.
 pub const H_PARENT: usize = 3;
 /// Ticks when recording began.
 pub const H_TICKS_BEGIN: usize = 4;
@@ -96,7 +96,7 @@ pub const H_SHORT: usize = 40;
 pub const H_THREADS_UNROOMED: usize = 41;
 /// Acquisitions of threads that were not recorded.
 pub const H_UNRECORDED: usize = 42;
-/// Children that were not recorded for lack of room, for lack of the directory, and by a limit.
+/// Children that were not recorded: no room, directory out of reach, a limit.
 pub const H_CHILDREN_LOST: usize = 43;
 /// 1 once the process has limited its system calls: from then on, it gets no more room.
 pub const H_SANDBOXED: usize = 46;
@@ -422,7 +422,7 @@ pub const T_THREAD: usize = 1;
 pub const T_WINDOW: usize = 2;
 /// The first step.
 pub const T_STEPS: usize = 8;
-/// Words of a step: begin and end in ticks, and a word with one of the kinds below, the bits
+/// Words of a step: start and end in ticks, and a word with one of the kinds below, the bits
 /// [`STEP_OFF`] and [`STEP_FAILED`] and, from [`STEP_SHIFT`] on, the key (its number in the slot),
 /// or for [`STEP_UNLOCK`] the address.
 pub const STEP_WORDS: usize = 3;

@@ -60,7 +60,7 @@ impl Kind {
 pub struct Lock {
     /// The variable, or the function that waited longest for it.
     pub name: String,
-    /// What it is.
+    /// Kind of the lock.
     pub kind: Kind,
     /// Number of locks.
     pub instances: u64,

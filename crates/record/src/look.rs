@@ -18,7 +18,7 @@ pub(crate) struct Look {
     pub(crate) threads: BTreeMap<State, u64>,
     /// Waits at the time of the last sample.
     pub(crate) waits: Vec<Wait>,
-    /// Waits that their threads have left by a jump, each with its begin.
+    /// Waits that their threads have left by a jump, each with the start of the wait.
     pub(crate) left: BTreeSet<(u64, u64)>,
     /// Whether no thread could run at the time of the last sample: all waited without a timeout,
     /// one of them for long.

@@ -35,7 +35,7 @@ const SHARE: f64 = 0.02;
 const LONGEST: Duration = Duration::from_millis(25);
 /// Time between two listings of the processes.
 const LIST: Duration = Duration::from_millis(20);
-/// Number of sampled processes, the most recent ones.
+/// Maximum number of running processes that are sampled.
 const PROCESSES: usize = 16;
 /// Maximum number of threads of a process that are sampled each time.
 const THREADS: usize = 256;
@@ -52,13 +52,13 @@ struct Peek {
     pid: u32,
     look: Look,
     begin: Instant,
-    /// When each wait was first seen, by its thread and begin.
+    /// When each wait was first seen, by its thread and the start of the wait.
     since: BTreeMap<(u64, u64), Instant>,
     /// Waits with an owner that is not known yet, and the slots of threads.
     ended: (Ended, BTreeMap<u64, usize>),
     /// Voluntary and involuntary context switches of each thread that was seen to own a lock.
     switches: BTreeMap<u64, [u64; 2]>,
-    /// The waits when all threads last waited for each other: each thread, and the begin of its
+    /// The waits when all threads last waited for each other: each thread, and the start of its
     /// wait.
     stuck: Option<Vec<(u64, u64)>>,
     has_ended: bool,

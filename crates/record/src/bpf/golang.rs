@@ -1,7 +1,7 @@
 //! Locks of programs in Go. Their waits are in the program: the goroutine is parked and its thread
 //! runs another one, so the kernel sees no wait for a lock. Probes in two functions of Go's runtime
-//! make these waits visible: in the function that queues a goroutine for a word, and in the function
-//! that makes a queued goroutine runnable.
+//! make these waits visible: in the function that queues a goroutine for a word, and in the
+//! function that makes a queued goroutine runnable.
 
 use convoy_host::bpf::{Link, Program, ProgramKind};
 use std::collections::BTreeMap;

@@ -236,7 +236,7 @@ fn lock_begins(p: &mut Writer<'_>) {
     p.a.set(R1, R8).op(Op::And, R1, SPIN | MUTEX).jump(If::NotEqual, R1, SPIN, chosen);
     p.a.op(Op::Add, R9, i32::from(w(thread::SPINS - thread::SLEEPS))).here(chosen);
     p.a.load(R1, R9, w(waiting::SINCE)).jump(If::Equal, R1, 0, fresh);
-    // A mutex reports a second begin after it has spun for long enough.
+    // A mutex reports the start again after it has spun for long enough.
     p.a.load(R2, R9, w(waiting::LOCK)).load(R3, R6, 0).jump(If::Equal, R2, R3, out);
     p.lose(lost::NESTED);
     p.a.here(fresh).load(R1, R6, 0).store(R9, w(waiting::LOCK), R1);

@@ -44,11 +44,11 @@ pub(super) mod thread {
     pub(crate) const HELD_SINCE: usize = 6;
     /// The stack of that wait.
     pub(crate) const HELD_STACK: usize = 7;
-    /// [`PREEMPTED`] at the begin of the hold.
+    /// [`PREEMPTED`] at the start of the hold.
     pub(crate) const HELD_PREEMPTED: usize = 8;
-    /// [`BLOCKED`] at the begin of the hold.
+    /// [`BLOCKED`] at the start of the hold.
     pub(crate) const HELD_BLOCKED: usize = 9;
-    /// [`RUNNABLE`] at the begin of the hold.
+    /// [`RUNNABLE`] at the start of the hold.
     pub(crate) const HELD_RUNNABLE: usize = 10;
     /// A wait for a kernel lock: see [`super::waiting`].
     pub(crate) const SLEEPS: usize = 11;
@@ -181,7 +181,7 @@ pub(super) mod lock {
     /// Distribution.
     pub(crate) const TIMES: usize = 0;
     pub(crate) const RUNNABLE: usize = 3;
-    /// Time of waits for a known owner, and the part with that owner off CPU at the begin of the
+    /// Time of waits for a known owner, and the part with that owner off CPU at the start of the
     /// wait.
     pub(crate) const OWNED: usize = 4;
     pub(crate) const OFF: usize = 5;
