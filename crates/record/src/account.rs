@@ -11,7 +11,7 @@ use crate::text::percent;
 pub use crate::text::seconds;
 use crate::weight::busy_s;
 
-/// Share of hold time with the owner off CPU from which the verdict is a lock convoy.
+/// Minimum share of hold time with the owner off CPU for the verdict of a lock convoy.
 const OFF_CPU: f64 = 0.10;
 /// Share of the run below which a lock is held too rarely for its critical sections to be the
 /// cause.
@@ -124,8 +124,8 @@ impl LockAccount {
         ))
     }
 
-    /// Returns the name and the place of the lock, such as
-    /// ``` `Cache::lock` in Cache::find (cache.cc:214) ```.
+    /// Returns the name of the lock and the place with the longest waits for it, such as
+    /// `Cache::lock in Cache::find (cache.cc:214)`, with the name in backticks.
     pub(crate) fn place(&self) -> String {
         let site = self.lock.sites.first();
         let name = &self.lock.name;

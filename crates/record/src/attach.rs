@@ -344,7 +344,7 @@ impl Attached {
         Some(words.filter(is_code).take(WORDS).collect())
     }
 
-    /// Records the activity of the owner of a word, if the word is that of a libc mutex.
+    /// Records the activity of the owner of a word, if its thread ID is where libc's mutex has it.
     fn held(&mut self, word: u64, site: usize, span: f64) {
         /// Offset of the owner in libc's mutex.
         const OWNER: u64 = 8;
@@ -379,8 +379,8 @@ impl Attached {
         Some(self.sleeps.len() - 1)
     }
 
-    /// Returns the waits that have not ended: thread, place, seconds waited so far, and the owner,
-    /// or 0 if the word is not that of a libc mutex.
+    /// Returns the waits that have not ended: thread, place, seconds waited so far, and the owner
+    /// (0 if there is no thread ID where libc's mutex has it).
     pub(crate) fn waiting(&self) -> Vec<(u64, usize, f64, u64)> {
         let waiting = |(id, thread): (&u32, &Thread)| {
             let (sleep, site, seconds) = thread.waits?;

@@ -64,7 +64,7 @@ pub struct Seen {
     pub count: u64,
 }
 
-/// System call shown for a goroutine that is parked without one.
+/// Shown instead of a system call for a goroutine that sleeps without one.
 pub const PARKED: &str = "Go's runtime (a timer, a channel, input or output)";
 
 /// Activity of a thread.

@@ -2,7 +2,7 @@
 //! last part, and lambdas have none. The symbol table has the full names, with all types.
 
 /// Returns the full name of a function from its name in the symbol table, if debug data have only
-/// the last part of the name. Template arguments are removed.
+/// the last part of the name. In the name of a template, the template arguments are removed.
 pub(crate) fn whole(part: &str, full: &str) -> Option<String> {
     let (base, template) = part.split_once('<').map_or((part, false), |(base, _)| (base, true));
     if let Some(lambda) = closure(part, full) {
@@ -18,8 +18,8 @@ pub(crate) fn whole(part: &str, full: &str) -> Option<String> {
     (name.rsplit("::").next() == Some(base)).then(|| name.to_owned())
 }
 
-/// Returns the name of a C++ lambda, as `main::{lambda#2}`, from the symbol of the enclosing
-/// function.
+/// Returns the name of a C++ lambda, such as `main::{lambda#2}`, from the symbol of the function
+/// around it.
 pub(crate) fn closure(part: &str, full: &str) -> Option<String> {
     const LAMBDA: &str = "::{lambda(";
     if !part.starts_with("operator()") {
@@ -47,7 +47,7 @@ fn without_templates_before(name: &str) -> &str {
 }
 
 /// Returns the name of a function without its return type, which the symbols of templates begin
-/// with: `f(int)` for `void f<int>(int)`, but with the template arguments kept.
+/// with: `f<int>(int)` for `void f<int>(int)`.
 pub(crate) fn without_result(name: &str) -> &str {
     // `operator new`, and the names of Rust trait implementations.
     if name.contains("operator") || name.starts_with('<') {

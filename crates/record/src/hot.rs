@@ -35,7 +35,7 @@ struct Found {
 pub struct Sampling {
     samples: Option<Samples>,
     found: BTreeMap<u32, Found>,
-    /// The reason why no samples are taken, if so.
+    /// Why sampling could not start; `None` if it did.
     pub refused: Option<String>,
 }
 

@@ -125,7 +125,7 @@ pub const L_WAITED: usize = 5;
 pub const L_MOST: usize = 6;
 /// When the longest period with waiters began, ticks.
 pub const L_LONGEST_AT: usize = 7;
-/// For a semaphore or a condition: the last thread to acquire it, as slot + 1; 0: released.
+/// For a semaphore or a condition: the last thread to acquire it, as slot + 1; 0: none.
 pub const L_OWNER: usize = 8;
 /// How often that thread released it.
 pub const L_OWN: usize = 9;

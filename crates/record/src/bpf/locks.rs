@@ -155,8 +155,8 @@ impl Word {
         })
     }
 
-    /// Returns the causes of waits for this word, which is part of `lock`: the places that released
-    /// it to waiters.
+    /// Returns the causes of waits for this word, the word of `lock`: the places that released it
+    /// to waiters.
     pub(super) fn causes(
         &self,
         lock: &Lock,

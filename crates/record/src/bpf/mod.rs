@@ -33,7 +33,7 @@ use tables::{Tables, half, process, thread, words};
 const LEAST: Duration = Duration::from_millis(10);
 /// Maximum time between two of these checks.
 const MOST: Duration = Duration::from_millis(50);
-/// Maximum share of the time that these checks may take otherwise.
+/// Maximum share of the time that these checks take, within these limits.
 const SHARE: f64 = 0.02;
 /// Time for which the memory map of a process counts as known.
 const FRESH: Duration = Duration::from_secs(1);

@@ -62,7 +62,7 @@ const OPERATION: i32 = 0x7f;
 const AGAIN: i32 = -11;
 const TIMED_OUT: i32 = -110;
 
-/// Maximum length of a short wait for a kernel lock, in nanoseconds: less than the cost of a stack.
+/// Maximum length of a short wait for a kernel lock, in nanoseconds: reading a stack takes longer.
 const SHORT: i32 = 1000;
 /// Number of short waits represented by a recorded one.
 const SAMPLED: i32 = 16;
@@ -278,7 +278,8 @@ fn lock_ends(p: &mut Writer<'_>) {
     p.a.load(R3, R9, w(waiting::LOCK)).jump(If::NotEqual, R3, R1, out).here(found);
     p.a.call(Call::Now).set(R8, R0).load(R1, R9, w(waiting::SINCE)).op(Op::Sub, R8, R1);
     p.a.store(R9, w(waiting::SINCE), 0);
-    // A stack takes longer than most waits, so only a random sample of the short waits is recorded.
+    // Reading a stack takes longer than most waits, so only a random sample of the short waits is
+    // recorded.
     p.a.store(Fp, D, 1).jump(If::Above, R8, SHORT, long).op(Op::Right, R0, 2);
     p.a.op(Op::And, R0, SAMPLED - 1)
         .jump(If::NotEqual, R0, 0, out)
