@@ -10,59 +10,60 @@ use crate::identity::{self, FIXED, Identity, Mapped};
 use crate::launch::RECORDER;
 use crate::wrappers::{is_in_locks, is_wrapper, passes_on};
 
-/// How the name of a lock without a variable begins; its place follows.
+/// Prefix of the name of a lock without a variable. The place follows.
 pub const LOCK_OF: &str = "lock of ";
-/// The same of what has no owner.
+/// The same for something without an owner.
 pub const CONDITION_OF: &str = "condition of ";
-/// Between a place in a function without a name and the caller that has one.
+/// Separator between a place in a function without a name and its nearest caller with a name.
 const UNDER: &str = " under ";
 
-/// Whether it is a function in which every thread or program begins.
+/// Returns whether every thread or program begins in this function.
 fn is_start(name: &str) -> bool {
     ["start_thread", "clone", "clone3", "_start", "main"].contains(&name)
         || name.starts_with("__libc_start")
 }
 
-/// What a variable is, of programs that everybody has.
+/// Returns a description of a variable that occurs in many programs.
 pub(crate) fn known_as(name: &str) -> Option<&'static str> {
-    // CPython keeps no other mutex or condition in it: its other locks are allocated.
+    // CPython has no other mutex or condition in this variable: its other locks are allocated.
     let variable = name.split("+0x").next()?;
     (variable == "_PyRuntime").then_some("Python's interpreter lock, the GIL")
 }
 
-/// The name of something without a variable.
+/// Returns the name of a lock or condition that is not a named variable.
 pub(crate) fn named_after(place: &str, is_lock: bool) -> String {
     [if is_lock { LOCK_OF } else { CONDITION_OF }, place].concat()
 }
 
-/// The name of a lock that libc has for itself, by the function that takes it.
+/// Returns the name of a lock internal to libc, after the function that acquires it.
 pub(crate) fn named_inside(function: &str) -> String {
     format!("libc's lock in {function}()")
 }
 
-/// An object in the memory of a process.
+/// An object mapped into the memory of a process.
 struct Object {
     path: PathBuf,
-    /// Where it can be read; nothing: the file that was mapped is not there any more.
+    /// File from which it can be read. `None` if the mapped file is gone or has been replaced.
     file: Option<PathBuf>,
     build_id: String,
-    /// What is added to its own addresses.
+    /// Difference between addresses in the process and addresses in the file.
     base: u64,
-    /// End of its last part.
+    /// End of its last mapping.
     end: u64,
 }
 
-/// The names in one process.
+/// Names of the addresses in one process.
 pub(crate) struct Names {
     objects: BTreeMap<u64, Object>,
     functions: Symbolizer,
-    /// Debug data give the type of a variable for its name.
+    /// Used without debug data, with which a variable has the name of its type.
     variables: Symbolizer,
 }
 
 impl Names {
-    /// Of a process with this text of `/proc/self/maps` and of what was added to it; where it was
-    /// read twice, later lines hold. Files are also looked for through the process `pid`.
+    /// Creates the names of a process from the text of its `/proc/self/maps` and the lines added to
+    /// it. Where the maps were read twice, later lines take precedence. Files are also searched for
+    /// through the process `pid`.
     pub(crate) fn new(maps: &str, pid: Option<u32>) -> Self {
         let known: BTreeMap<u64, Identity> = maps.lines().filter_map(Identity::parse).collect();
         let mut objects: BTreeMap<u64, Object> = BTreeMap::new();
@@ -88,7 +89,7 @@ impl Names {
         Self { objects, functions: plain(), variables: plain() }
     }
 
-    /// Of a file that is not in memory, by its own addresses.
+    /// Creates the names of a file that is not mapped, by the addresses in the file.
     pub(crate) fn of_file(path: &Path) -> Self {
         let object = Object {
             path: path.to_owned(),
@@ -101,7 +102,7 @@ impl Names {
         Self { objects, functions: plain(), variables: plain() }
     }
 
-    /// Objects whose files are gone, or are other ones now: their names and build-ids.
+    /// Returns the names and build IDs of objects whose files are gone or have been replaced.
     pub(crate) fn gone(&self) -> Vec<(String, String)> {
         let gone = self.objects.values();
         let gone = gone.filter(|one| one.file.is_none() && !one.build_id.is_empty());
@@ -112,24 +113,26 @@ impl Names {
         all
     }
 
-    /// The file in which what is at an address can be read.
+    /// Returns the file from which the contents of an address can be read.
     pub(crate) fn readable(&self, address: u64) -> Option<&PathBuf> {
         self.object(address)?.file.as_ref()
     }
 
-    /// The file name of the library around an address; none: it is in the program itself.
+    /// Returns the file name of the library that contains an address, or `None` if no library does.
     pub(crate) fn library(&self, address: u64) -> Option<String> {
         self.own(address).map(|(path, _)| named(path)).filter(|name| name.contains(".so"))
     }
 
-    /// Where the function around a call begins, if it only takes locks for others.
+    /// Returns the start of the function around a call if that function only acquires locks for its
+    /// callers.
     pub(crate) fn passing(&self, site: u64) -> Option<u64> {
         let (name, _, offset) = self.function(site.saturating_sub(1))?;
         passes_on(&name).then(|| site.saturating_sub(1 + offset as u64))
     }
 
-    /// Whether the place that a call returns to has this name: all of what an account prints of it,
-    /// its function, or its file and line; those of an inlined function too.
+    /// Returns whether the place that a call returns to has this name: the full name that an
+    /// account prints, its function, or its file and line. The names of inlined functions count as
+    /// well.
     pub(crate) fn is_called(&self, site: u64, name: &str) -> bool {
         let name = name.strip_prefix(LOCK_OF).unwrap_or(name);
         let name = name.split(UNDER).next().unwrap_or(name);
@@ -153,13 +156,13 @@ impl Names {
         })
     }
 
-    /// The file that an address belongs to, and the address in it.
+    /// Returns the file that an address belongs to, and the address in that file.
     pub(crate) fn own(&self, address: u64) -> Option<(&PathBuf, u64)> {
         let object = self.object(address).filter(|object| address < object.end)?;
         Some((&object.path, address - object.base))
     }
 
-    /// The function that is called before the place that this call returns to, if it is called
+    /// Returns the start of the function that is called before this return address, if it is called
     /// directly and has a name.
     pub(crate) fn target(&self, site: u64) -> Option<u64> {
         const CALL: u8 = 0xe8;
@@ -174,32 +177,33 @@ impl Names {
         self.name(target).map(|_| target)
     }
 
-    /// Whether an address is in the object that is loaded before a program.
+    /// Returns whether an address is in the preloaded recorder.
     pub(crate) fn is_recorder(&self, address: u64) -> bool {
         let file = self.own(address).and_then(|(path, _)| path.file_name());
         file.is_some_and(|name| name.to_string_lossy().contains(RECORDER))
     }
 
-    /// The function around an address.
+    /// Returns the name of the function around an address.
     pub(crate) fn name(&self, address: u64) -> Option<String> {
         self.function(address).map(|(name, ..)| name)
     }
 
-    /// Where the function around a call begins, which others may have been inlined into.
+    /// Returns the start of the function around a call. Functions inlined into it are ignored.
     pub(crate) fn begin(&self, site: u64) -> Option<u64> {
         let symbol = self.find(&self.functions, site.saturating_sub(1), false)?;
         (site - 1).checked_sub(symbol.offset as u64)
     }
 
-    /// The object that an address belongs to; its variables of value zero follow its last part.
+    /// Returns the object that an address belongs to. Its zero-initialized variables follow its
+    /// last mapping.
     fn object(&self, address: u64) -> Option<&Object> {
-        /// Room that such variables may take.
+        /// Maximum size of these variables in bytes.
         const ZEROS: u64 = 64 << 20;
         let (_, object) = self.objects.range(..=address).next_back()?;
         (address < object.end + ZEROS).then_some(object)
     }
 
-    /// What `symbolizer` knows of an address.
+    /// Returns the symbol that `symbolizer` finds at an address.
     fn find<'a>(&self, symbolizer: &'a Symbolizer, address: u64, lines: bool) -> Option<Sym<'a>> {
         let object = self.object(address)?;
         let mut elf = Elf::new(object.file.as_ref()?);
@@ -208,15 +212,17 @@ impl Names {
         symbolizer.symbolize_single(&Source::Elf(elf), own).ok()?.into_sym()
     }
 
-    /// Name, file and line, offset from the function, of an address.
+    /// Returns the name of the function around an address, the file and line of the address, and
+    /// its offset in the function.
     fn function(&self, address: u64) -> Option<(String, Option<String>, usize)> {
         let symbol = self.find(&self.functions, address, true)?;
         let (mut name, mut code) = (demangled(&symbol.name), symbol.code_info.clone());
-        // Line tables alone have the last part of a name; the table of symbols has all of it.
+        // Line tables alone contain only the last part of a name. The symbol table contains the
+        // full name.
         let full = self.find(&self.functions, address, false).map(|other| demangled(&other.name));
         let full = full.unwrap_or_default();
         name = cxx::whole(&name, &full).unwrap_or(name);
-        // The innermost inlined function that is not the wrapper of a library.
+        // Prefer the innermost inlined function that is not a wrapper of a library.
         for inlined in &symbol.inlined {
             let inner = demangled(&inlined.name);
             let is_library = inlined.code_info.as_ref().is_some_and(is_in_locks);
@@ -232,8 +238,8 @@ impl Names {
         Some((name, code.as_deref().map(line), symbol.offset))
     }
 
-    /// The place that a call returns to, or, if that is in a function that only takes locks for
-    /// others, the one that this returns to.
+    /// Returns the name of the place that a call returns to. If its function only acquires locks
+    /// for its callers, returns the name of the nearest caller that does not.
     pub(crate) fn place(&self, site: u64, callers: &[u64]) -> String {
         let passes_on = |site: &u64| {
             let function = self.function(site.saturating_sub(1));
@@ -244,7 +250,7 @@ impl Names {
         self.place_of(*all.find(|site| !passes_on(site)).unwrap_or(&site))
     }
 
-    /// A place in a function without a name, with the nearest of its callers that has one.
+    /// Adds the nearest named caller to the name of a place in a function without a name.
     pub(crate) fn under(&self, place: String, site: u64, callers: &[u64]) -> String {
         if place != self.offset(site) {
             return place;
@@ -255,8 +261,8 @@ impl Names {
         caller.map_or_else(|| place.clone(), |name| format!("{place}{UNDER}{name}"))
     }
 
-    /// The files of those places that are in functions without names and whose files say where
-    /// their debug data are, with that.
+    /// Returns those files that contain places in functions without names and that name a file with
+    /// their debug data, each with that name.
     pub(crate) fn debug_links(&self, sites: impl Iterator<Item = u64>) -> Vec<(String, String)> {
         let unnamed = sites.filter(|site| self.function(site.saturating_sub(1)).is_none());
         let files: BTreeMap<&PathBuf, u64> =
@@ -276,9 +282,9 @@ impl Names {
         }
     }
 
-    /// The variable at an address, if it has a name.
+    /// Returns the name of the variable at an address, if it has one.
     pub(crate) fn variable(&self, address: u64) -> Option<String> {
-        // Something of a file that is gone can be named later.
+        // Addresses in a file that is gone can be named later.
         if self.object(address).is_some_and(|one| one.file.is_none() && !one.build_id.is_empty()) {
             return Some(self.offset(address)).filter(|name| !name.starts_with("0x"));
         }
@@ -299,13 +305,13 @@ impl Names {
     }
 }
 
-/// What finds names and leaves them as they are.
+/// Returns a symbolizer that does not demangle names.
 fn plain() -> Symbolizer {
     Symbolizer::builder().enable_demangling(false).build()
 }
 
-/// A name as people write it: of those that C++ and Rust have made, and of no others, for any name
-/// is that of a type to somebody.
+/// Demangles the names that C++ and Rust compilers generate. Other names stay as they are, because
+/// almost any short name is also a mangled type.
 pub(crate) fn demangled(name: &str) -> String {
     let own = match name.get(..2) {
         Some("_R") => rustc_demangle::try_demangle(name).map(|name| format!("{name:#}")).ok(),
@@ -318,13 +324,14 @@ pub(crate) fn demangled(name: &str) -> String {
     own.unwrap_or_else(|| name.to_owned())
 }
 
-/// File and line.
+/// Returns the file name and line.
 fn line(code: &CodeInfo<'_>) -> String {
     let file = Path::new(&code.file).file_name().unwrap_or(&code.file).to_string_lossy();
     code.line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"))
 }
 
-/// The name of a file without its directory, and without the mark of the kernel that it is gone.
+/// Returns the name of a file without its directory and without the kernel's suffix for deleted
+/// files.
 fn named(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned()
@@ -336,7 +343,7 @@ struct Line {
     end: u64,
     offset: u64,
     path: PathBuf,
-    /// Device and number of the file.
+    /// Device and inode number of the file.
     file: (u32, u32, u64),
 }
 
@@ -352,12 +359,12 @@ fn mapping(line: &str) -> Option<Line> {
     Some(Line { start: hex(start)?, end: hex(end)?, offset, path, file })
 }
 
-/// Whether a file is a program that is linked to fixed addresses.
+/// Returns whether a file is a program linked to fixed addresses.
 fn is_fixed(path: &Path) -> bool {
     use std::io::Read as _;
     let mut head = [0; 18];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    // ELF: the type stands at byte 16; 2 is an executable that cannot move.
+    // ELF: byte 16 is the type. 2 is an executable that cannot be relocated.
     read.is_ok() && head[..4] == *b"\x7fELF" && head[16] == 2
 }
 

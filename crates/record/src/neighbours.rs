@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::steps::Known;
 
-/// Locks of different names on one line of the cache.
+/// Returns the groups of differently named locks that share a cache line.
 pub(crate) fn neighbours(known: &BTreeMap<u64, Known>) -> Vec<Vec<String>> {
-    /// Bytes of a line.
+    /// Size of a cache line in bytes.
     const LINE: u64 = 64;
     let mut lines: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
     for (address, known) in known.iter().filter(|(_, known)| known.is_lock) {

@@ -10,11 +10,11 @@ use crate::record::Process;
 /// Mount points of control groups: version 2 alone, version 2 with version 1, and systemd with
 /// version 1.
 const MOUNTS: [&str; 3] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"];
-/// The file of a control group with the numbers of its processes.
+/// Name of the file that lists the process IDs of a control group.
 const MEMBERS: &str = "cgroup.procs";
-/// Time between two lists of the processes.
+/// Interval between two reads of the list of processes.
 const LIST: Duration = Duration::from_millis(100);
-/// Most processes, and most groups below the group, that are recorded.
+/// Maximum number of recorded processes, and of groups below the group.
 const MOST: usize = 512;
 
 /// The recorded processes.
@@ -25,10 +25,10 @@ pub struct Outside {
     /// Processes that this user may not trace.
     refused: BTreeSet<u32>,
     ended: Vec<(Process, Vec<String>)>,
-    /// Processes that started when [`MOST`] were recorded already.
+    /// Processes that started after [`MOST`] processes were recorded.
     left_out: BTreeSet<u32>,
     listed: Instant,
-    /// Processes since the last call of [`Outside::arrived`].
+    /// Processes that were added since the last call of [`Outside::arrived`].
     arrived: Vec<u32>,
 }
 
@@ -134,7 +134,7 @@ impl Outside {
             if self.members.len() + self.ended.len() >= MOST {
                 self.left_out.insert(pid);
             } else {
-                // A refusal is counted there.
+                // `attach` counts a refusal.
                 let _gone_already = self.attach(pid);
             }
         }

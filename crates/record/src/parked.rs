@@ -1,5 +1,5 @@
-//! Waits for conditions of which each thread has one of its own, on which it sleeps whatever it
-//! waits for: how runtimes build locks. What was waited for is told by the call stack.
+//! Waits on per-thread conditions. Runtimes build their locks this way: a thread sleeps on its own
+//! condition for every kind of wait, so only the call stack shows what it waits for.
 #![cfg_attr(
     not(test),
     expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")
@@ -18,33 +18,34 @@ use crate::place::open_file;
 use crate::record::{Kind, Lock, Site};
 use crate::wrappers::{passes_on, without_types};
 
-/// The place of a wait in code that was compiled while the program ran, if nothing names it.
+/// Place of a wait in code that was compiled while the program ran, if the code is not named.
 pub const UNNAMED: &str = "code without names";
-/// What such locks of Java are.
+/// Description of Java's monitors.
 pub const JAVA: &str = "Java's monitors, `synchronized`";
-/// The same of its classes.
+/// Description of the locks in Java's class library.
 const JAVA_LOCKS: &str = "Java's locks, java.util.concurrent";
 
 /// A call stack.
 pub(crate) struct Context {
-    /// Where libc was called.
+    /// Call site of the libc function.
     pub(crate) site: u64,
     callers: Vec<u64>,
-    /// Code that no table describes: what called these, and what may have called that.
+    /// Return addresses in code without unwind tables: the caller of the frames above, and
+    /// candidates for its callers.
     foreign: Vec<u64>,
 }
 
-/// What a thread waits for.
+/// The lock that a thread waits for.
 struct Purpose {
-    /// The function by which it waits; empty: the lock is called by its place.
+    /// The function that waits, which names the lock. If empty, the lock is named after its place.
     function: String,
-    /// What that is.
+    /// Description of the lock.
     runtime: String,
     place: String,
 }
 
 impl Context {
-    /// Of the words of the file, if they are one.
+    /// Creates it from the words of the file, if they contain a call stack.
     pub(crate) fn read(words: &[u64]) -> Option<Self> {
         let count = |at: usize, most: usize| (words[at] as usize).min(most);
         let frames = |from: usize, count: usize| {
@@ -58,12 +59,13 @@ impl Context {
         })
     }
 
-    /// The call sites from the one that waits outwards.
+    /// Returns the call sites, innermost first.
     pub(crate) fn frames(&self) -> impl Iterator<Item = u64> {
         std::iter::once(self.site).chain(self.callers.iter().copied())
     }
 
-    /// The nearest place that does not only wait for others, and its callers.
+    /// Returns the innermost place in a function that does more than wait or acquire locks for its
+    /// callers, and the callers of that place.
     pub(crate) fn outside(&self, names: &Names) -> (u64, [u64; CALLERS]) {
         let frames: Vec<u64> = self.frames().collect();
         let is_outside = |frame: &u64| !only_waits(&name(names, *frame));
@@ -75,7 +77,7 @@ impl Context {
         (frames[at], callers)
     }
 
-    /// What is waited for, if that is a lock.
+    /// Returns the lock that the thread waits for, or `None` if it waits for something else.
     fn purpose(&self, names: &Names, jit: &Jit) -> Option<Purpose> {
         let frames: Vec<(u64, String)> =
             self.frames().map(|frame| (frame, name(names, frame))).collect();
@@ -107,7 +109,7 @@ impl Context {
         })
     }
 
-    /// Whether the classes of Java that called are locks.
+    /// Returns whether the Java classes among the callers are locks.
     fn is_lock_of_java(&self, jit: &Jit) -> bool {
         let has = |parts: &[&str]| {
             let mut names = self.foreign.iter().filter_map(|code| jit.name(*code));
@@ -117,7 +119,8 @@ impl Context {
             && has(&["AbstractQueuedSynchronizer.acquire", "ReentrantLock", "StampedLock"])
     }
 
-    /// The nearest method of Java that is none of its own classes, else the nearest of all.
+    /// Returns the innermost Java method that does not belong to Java's own classes, or else the
+    /// innermost method.
     fn method(&self, jit: &Jit) -> Option<String> {
         let named = self.foreign.iter().filter_map(|code| jit.name(*code));
         let methods: Vec<String> = named.filter_map(method).collect();
@@ -129,34 +132,35 @@ impl Context {
     }
 }
 
-/// The function around a call.
+/// Returns the name of the function around a call, or an empty string.
 pub(crate) fn name(names: &Names, site: u64) -> String {
     names.name(site.saturating_sub(1)).unwrap_or_default()
 }
 
-/// Whether a function, by its name, only waits or takes locks for others.
+/// Returns whether a function, judging by its name, only waits or acquires locks for its callers.
 pub(crate) fn only_waits(name: &str) -> bool {
     let low = without_types(name).to_ascii_lowercase();
     passes_on(name) || ["park", "waiter", "perthreadsem"].iter().any(|part| low.contains(part))
 }
 
-/// `Ledger.book` of `void Ledger.book(int)`, as the Java machine writes it; other code has none.
+/// Returns `Ledger.book` for `void Ledger.book(int)`, the form that the JVM writes, and `None` for
+/// other code.
 fn method(name: &str) -> Option<String> {
     let (before, _) = name.split_once('(')?;
     let name = before.rsplit(' ').next()?;
     (name.contains('.') && !name.is_empty()).then(|| name.to_owned())
 }
 
-/// Names of code that a process compiled while it ran, as it wrote them for perf(1).
+/// Names of code that a process compiled while it ran, from the map that it wrote for perf(1).
 #[derive(Default)]
 pub(crate) struct Jit(BTreeMap<u64, (u64, String)>);
 
-/// Bytes of a map of code at most.
+/// Maximum size of a code map in bytes.
 const LARGEST: u64 = 1 << 28;
 
 impl Jit {
-    /// Of a process that began at this time of the monotonic clock; what an earlier one of the
-    /// same number has left is none.
+    /// Reads the code map of a process that began at this time of the monotonic clock. A map that
+    /// an earlier process with the same ID left behind is ignored.
     pub(crate) fn read(pid: u64, begin_ns: u64) -> Self {
         let path = format!("/tmp/perf-{pid}.map");
         let path = Path::new(&path);
@@ -166,12 +170,12 @@ impl Jit {
         if written.is_none() || written < begin {
             return Self::default();
         }
-        // In a folder that all can write: a pipe or a link of somebody else may lie there.
+        // The directory is world-writable, so another user may have placed a pipe or a link there.
         let text = open_file(path).map(|file| read_to_string(file.take(LARGEST)));
         Self::parse(&text.and_then(Result::ok).unwrap_or_default())
     }
 
-    /// Of lines such as `7f00 20 name`.
+    /// Parses lines such as `7f00 20 name`.
     fn parse(text: &str) -> Self {
         let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
         let line = |line: &str| {
@@ -188,10 +192,11 @@ impl Jit {
     }
 }
 
-/// Waits by the number of their call stack and the condition.
+/// Waits by the number of their call stack and the address of the condition.
 pub(crate) type Waits = BTreeMap<(u64, u64), Site>;
 
-/// Takes out of the waits those for locks: these, and the conditions that were used for them.
+/// Removes the waits for locks from `waits`. Returns these locks, and by address the conditions
+/// that were used for them with the names of the locks.
 pub(crate) fn locks(
     waits: &mut Waits,
     contexts: &BTreeMap<u64, Context>,
@@ -203,7 +208,7 @@ pub(crate) fn locks(
     let purposes: BTreeMap<u64, Option<Purpose>> =
         contexts.iter().map(|(number, one)| (*number, one.purpose(names, jit))).collect();
     waits.retain(|(number, address), site| {
-        // Of a wait in futex(2) there is no such number.
+        // A wait in futex(2) does not have such a number.
         let Some(Some(purpose)) = purposes.get(number) else { return true };
         let Purpose { function, runtime, place } = purpose;
         let name = match function.as_str() {
@@ -221,7 +226,7 @@ pub(crate) fn locks(
         let act = "lock".to_owned();
         let mut own = Site { place: place.clone(), act, ..site.clone() };
         (own.count, own.contended) = (site.wait.count, site.wait.count);
-        // Each thread sleeps at its own address, under several stacks.
+        // Each thread sleeps on its own address, with several stacks.
         let threads: &mut BTreeMap<u64, u64> =
             threads.entry((lock.name.clone(), runtime.clone(), place.clone())).or_default();
         *threads.entry(*number).or_default() += own.threads;

@@ -1,4 +1,4 @@
-//! A record from its text.
+//! Parses records.
 
 use std::path::Path;
 
@@ -7,10 +7,11 @@ use crate::layout::{FNV, fnv};
 use crate::record::{Process, Record, VERSION};
 
 impl Record {
-    /// Reads a record from its JSON.
+    /// Parses a record from its JSON.
     ///
     /// # Errors
-    /// JSON that is none, is cut off, or is of a newer version; `path` is named.
+    /// [`RecordError::NoRecord`] with `path` if the text is not a record or is truncated, and
+    /// [`RecordError::Version`] if a newer version wrote it.
     pub fn parse(text: &str, path: &Path) -> Result<Self, RecordError> {
         let refused = |error: serde_json::Error| RecordError::NoRecord {
             path: path.to_owned(),
@@ -23,8 +24,7 @@ impl Record {
         }
     }
 
-    /// The same with names truncated to a readable length, since names from other tools may be
-    /// long.
+    /// Truncates names to a readable length, since names from other tools may be long.
     #[must_use]
     pub fn with_short_names(mut self) -> Self {
         self.program.command.iter_mut().for_each(shorten);
@@ -42,7 +42,8 @@ impl Record {
     }
 }
 
-/// Leaves out the middle of a very long name; two that differ there stay two.
+/// Replaces the end of a very long name with a hash of the name, so that different names stay
+/// different.
 fn shorten(name: &mut String) {
     const MOST: usize = 1024;
     const PART: usize = 256;

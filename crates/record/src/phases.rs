@@ -1,14 +1,14 @@
-//! When threads waited: all the time, or in one stretch of the run.
+//! When threads waited: throughout the run, or mostly in one part of it.
 
 use crate::record::{Lock, Process, Record};
 use crate::text::{percent, seconds};
 
-/// Returns the finished waits for it, in seconds, without waits that last for much of the run of
-/// `wall_s` seconds, since these are waits for work or for the exit of others.
+/// Returns the total of the finished waits for a lock, in seconds, without waits that last for much
+/// of the run of `wall_s` seconds, since these are waits for work or for the exit of other threads.
 pub(crate) fn working_s(lock: &Lock, wall_s: f64) -> f64 {
-    /// Of the run.
+    /// Fraction of the run.
     const MUCH: f64 = 0.1;
-    /// From the least time of a bucket to its middle.
+    /// Ratio of the middle of a bucket to its lower bound.
     const MIDDLE: f64 = 1.25;
     let waits = lock.all(|site| &site.wait);
     let long = waits.buckets.iter().filter(|(ns, _)| ns / 1e9 >= MUCH * wall_s);
@@ -16,13 +16,13 @@ pub(crate) fn working_s(lock: &Lock, wall_s: f64) -> f64 {
     (waits.total_s - idle.sum::<f64>()).max(0.0)
 }
 
-/// The longest wait for it, seconds.
+/// Returns the longest wait for a lock, in seconds.
 pub(crate) fn longest_s(lock: &Lock) -> f64 {
     lock.all(|site| &site.wait).max_s
 }
 
-/// Whether threads waited for locks in one stretch of the run; with conditions, if a lock is built
-/// of one.
+/// Describes the part of the run in which threads waited for locks, if they waited mostly in one
+/// part. Waits for conditions count if a lock is built from one.
 pub(crate) fn phases(record: &Record, is_built: bool) -> Option<String> {
     /// The period's share of the wait time.
     const MOST: f64 = 0.8;

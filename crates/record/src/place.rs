@@ -1,12 +1,12 @@
-//! Where a run keeps what it needs until it ends: a directory that belongs to its user.
+//! The directory in which a run keeps its files until it ends. It belongs to the user of the run.
 //!
-//! Others cannot list it, and the part in which processes leave their files has a name that cannot
-//! be guessed. Processes that a recorded program starts under another user learn the name from
-//! their environment, and may add files there, but change none.
+//! Other users cannot list it, and the part in which processes leave their files has a name that
+//! cannot be guessed. Processes that a recorded program starts as another user learn the name from
+//! their environment. They may add files there, but cannot change existing ones.
 //!
 //! ```text
-//! convoy-record-UID-16 digits   0711  a lock while the recorder lives, what is being recorded,
-//! |                                   the object where no other place serves
+//! convoy-record-UID-16 digits   0711  a lock while the recorder runs, a description of the run,
+//! |                                   the object if no other directory can be used
 //! `- 32 digits                 01733  one file per process, and the number of remaining pages
 //! ```
 
@@ -22,21 +22,21 @@ use rustix::process::geteuid;
 
 use crate::{RecordError, bound, headroom};
 
-/// How the names of these directories begin.
+/// Prefix of the names of these directories.
 const PREFIX: &str = "convoy-record-";
-/// The file that the recorder has locked as long as it lives.
+/// Name of the file that the recorder keeps locked while it runs.
 const LOCK: &str = "lock";
-/// What is being recorded, for those who find the directory later.
+/// Description of the run, for a process that finds the directory later.
 const NOTE: &str = "run.json";
-/// Free bytes with which a place is taken at once: a program with many threads uses as many.
+/// Free bytes that suffice to choose a directory. A program with many threads uses this much.
 const ENOUGH: u64 = 128 << 20;
-/// Of the free bytes, what a recording may take where neither a bound nor a place is named: the
-/// program has its own use for the rest.
+/// Fraction of the free bytes that a recording may use if the user specifies neither a size nor a
+/// directory. The program may need the rest.
 const SHARE: (u64, u64) = (3, 4);
-/// Free bytes without which a place is none.
+/// A directory with fewer free bytes is not used.
 const LEAST: u64 = 64 << 10;
 
-/// A directory that goes away with this, and is known by its lock to belong to a living process.
+/// A directory that is removed on drop. Its lock shows that it belongs to a running process.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
@@ -45,13 +45,14 @@ pub(crate) struct Directory {
     stays: bool,
 }
 
-/// A file descriptor of a directory itself, not of what a link leads to.
+/// Opens a directory. Fails if the path is a symbolic link.
 pub(crate) fn open_directory(path: &Path) -> std::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(sys::open(path, flags, Mode::empty())?)
 }
 
-/// Whether what was opened belongs to this user, and others cannot write it.
+/// Returns whether an open file or directory belongs to this user and other users cannot write it.
+/// A file must also have a single hard link.
 pub(crate) fn is_own(opened: impl AsFd) -> std::io::Result<bool> {
     let found = sys::fstat(opened)?;
     let mode = Mode::from_raw_mode(found.st_mode);
@@ -61,9 +62,9 @@ pub(crate) fn is_own(opened: impl AsFd) -> std::io::Result<bool> {
     Ok(found.st_uid == geteuid().as_raw() && !mode.intersects(others) && is_alone)
 }
 
-/// Digits that cannot be guessed.
+/// Returns 16 hexadecimal digits that cannot be guessed.
 fn digits() -> String {
-    // The keys of such a hasher are random numbers of the system.
+    // The keys of such a hasher are random numbers from the system.
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 
@@ -72,7 +73,7 @@ fn foreign(path: &Path) -> Error {
 }
 
 impl Directory {
-    /// A new one in `base`.
+    /// Creates a directory in `base` and locks it.
     pub(crate) fn new(base: &Path, name: &OsStr) -> std::io::Result<Self> {
         let path = base.join(name);
         std::fs::DirBuilder::new().mode(0o711).create(&path)?;
@@ -87,7 +88,8 @@ impl Directory {
         Ok(Self { path, opened, _lock: lock, stays: false })
     }
 
-    /// One that a process left behind which lives no more.
+    /// Opens a directory that a process left behind. Returns `None` if that process is still
+    /// running.
     fn left(path: PathBuf) -> Option<Self> {
         let opened = open_directory(&path).ok()?;
         if !is_own(&opened).ok()? {
@@ -101,7 +103,7 @@ impl Directory {
 }
 
 impl Directory {
-    /// Removes it.
+    /// Removes the directory.
     fn go(mut self) {
         self.stays = false;
     }
@@ -115,22 +117,23 @@ impl Drop for Directory {
     }
 }
 
-/// The directory of a run; gone when this is dropped.
+/// Directory of a run. Removed when dropped.
 #[derive(Debug)]
 pub struct Place {
     directory: Directory,
     files: PathBuf,
-    /// Where the object is, if that is another one.
+    /// Directory of the object, if that is a separate one.
     pub(crate) code: Option<Directory>,
 }
 
 impl Place {
-    /// In `buffer`; else in memory where there is room for it, since pages of a disk are written
-    /// back while the program runs; else where there is most. All processes together write `size`
-    /// bytes at most; without it, all of `buffer`, or three quarters of the room elsewhere.
+    /// Creates the directory in `buffer`. Without it, prefers memory if that has enough room,
+    /// because pages of a disk are written back while the program runs, and otherwise takes the
+    /// directory with the most room. All processes together write at most `size` bytes. The default
+    /// is all free bytes of `buffer`, or three quarters of the free bytes elsewhere.
     ///
     /// # Errors
-    /// No directory can be made, or none has room for `size`.
+    /// No directory can be created, or none has room for `size` bytes.
     pub fn new(buffer: Option<&Path>, size: Option<u64>) -> Result<Self, RecordError> {
         let mut last = None;
         for (free, base) in order(buffer, size) {
@@ -164,30 +167,32 @@ impl Place {
         sys::mkdirat(&directory.opened, &secret, Mode::from_raw_mode(0o700))?;
         let files = directory.path.join(secret);
         bound::create(&files, most, geteuid().is_root())?;
-        // All may add files whose names they know, and only their owners change or remove them.
+        // All users may add files whose names they know. Only owners may change or remove them.
         sys::fchmod(open_directory(&files)?, Mode::from_raw_mode(0o1733))?;
         Ok(Self { directory, files, code: None })
     }
 
-    /// Where processes leave their files: the value of [`DIRECTORY`](crate::DIRECTORY).
+    /// Returns the directory in which processes leave their files: the value of
+    /// [`DIRECTORY`](crate::DIRECTORY).
     pub fn files(&self) -> &Path {
         &self.files
     }
 
-    /// The directory around it.
+    /// Returns the directory that contains it.
     pub(crate) fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// The file system that has it: the directory in which it was made.
+    /// Returns the directory in which the run's directory was created, which identifies the file
+    /// system.
     pub fn base(&self) -> &Path {
         self.directory.path.parent().unwrap_or(&self.directory.path)
     }
 
-    /// Writes down what is being recorded, for [`left`].
+    /// Writes a description of the run, for [`left`].
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The description cannot be written.
     pub fn note(&self, text: &str) -> std::io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
@@ -195,36 +200,36 @@ impl Place {
         std::fs::File::from(opened).write_all(text.as_bytes())
     }
 
-    /// Leaves it where it is for [`left`] to find.
+    /// Keeps the directory, so that [`left`] can find it, and returns its path.
     pub fn keep(mut self) -> PathBuf {
         self.directory.stays = true;
         self.directory.path.clone()
     }
 }
 
-/// What a recorder left that was killed.
+/// Directory of a recorder that was killed.
 #[derive(Debug)]
 pub struct Left(Place);
 
 impl Left {
-    /// Where its processes left their files.
+    /// Returns the directory in which its processes left their files.
     pub fn files(&self) -> &Path {
         &self.0.files
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0.directory.path
     }
 
-    /// What was being recorded, as it was noted.
+    /// Returns the description that [`Place::note`] wrote, or an empty string.
     pub fn note(&self) -> String {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = sys::openat(&self.0.directory.opened, NOTE, flags, Mode::empty());
         opened.ok().and_then(|opened| read_all(opened.into())).unwrap_or_default()
     }
 
-    /// Whether one of its processes still writes.
+    /// Returns whether one of its processes is still running and has its file mapped.
     pub fn is_in_use(&self) -> bool {
         let Ok(entries) = std::fs::read_dir(&self.0.files) else { return false };
         let own = self.0.files.to_string_lossy().into_owned();
@@ -236,36 +241,37 @@ impl Left {
         })
     }
 
-    /// Removes it.
+    /// Removes the directory.
     pub fn remove(self) {
         self.0.directory.go();
     }
 }
 
-/// A file of the directory of a recording. A process may have made anything there: no pipe is
-/// waited for, and no link is followed.
+/// Opens a file in the directory of a recording. Returns `None` unless it is a regular file. A
+/// process may have created anything there, so this neither waits for a pipe nor follows a link.
 pub(crate) fn open_file(path: &Path) -> Option<std::fs::File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = std::fs::File::from(sys::open(path, flags, Mode::empty()).ok()?);
     file.metadata().is_ok_and(|found| found.is_file()).then_some(file)
 }
 
-/// Numbers of programs that were started and not recorded: for want of room, of the directory, by a
-/// limit, by a filter of system calls.
+/// Returns the numbers of programs that were started but not recorded: because of a lack of room,
+/// because of the directory, by a limit, and by a filter of system calls.
 pub fn programs_lost(files: &Path) -> [u64; 4] {
     open_file(&bound::path(files)).map_or([0; 4], |file| bound::lost(&file))
 }
 
 fn read_all(file: std::fs::File) -> Option<String> {
     use std::io::Read as _;
-    /// More is no note of ours.
+    /// Maximum size of a description in bytes.
     const MOST: u64 = 16 << 20;
     let mut text = String::new();
     file.take(MOST).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-/// What recorders of this user that were killed have left, here or in `buffer`.
+/// Returns the directories that killed recorders of this user left behind, in the usual places or
+/// in `buffer`.
 pub fn left(buffer: Option<&Path>) -> Vec<Left> {
     let mut bases = usual();
     bases.extend(buffer.map(Path::to_owned));
@@ -279,7 +285,7 @@ pub fn left(buffer: Option<&Path>) -> Vec<Left> {
             let secret = |entry: &std::fs::DirEntry| entry.file_name().len() == 32;
             match entries.into_iter().find(secret).map(|entry| entry.path()) {
                 Some(files) => found.push(Left(Place { directory, files, code: None })),
-                // A directory of an object alone, or one that was cut off in the making.
+                // A directory for an object alone, or one whose creation was interrupted.
                 None => directory.go(),
             }
         }
@@ -287,7 +293,7 @@ pub fn left(buffer: Option<&Path>) -> Vec<Left> {
     found
 }
 
-/// Directories that serve, those in memory first.
+/// Returns the directories that can be used, those in memory first.
 fn usual() -> Vec<PathBuf> {
     let mut all = vec![PathBuf::from("/dev/shm")];
     if geteuid().is_root() {
@@ -306,10 +312,10 @@ fn short(free: u64, size: u64) -> Error {
     Error::new(ErrorKind::StorageFull, text)
 }
 
-/// In which order they are tried, with their free bytes: those with enough room, then those with
-/// most.
+/// Returns the directories in the order in which they are tried, with their free bytes: those with
+/// enough room first, then the others by decreasing room.
 fn order(buffer: Option<&Path>, size: Option<u64>) -> Vec<(u64, PathBuf)> {
-    /// The number of a file system in memory (tmpfs).
+    /// Magic number of a file system in memory (tmpfs).
     const MEMORY: sys::FsWord = 0x0102_1994;
     let permitted = headroom::of_groups().unwrap_or(u64::MAX);
     let free = |base: PathBuf| {
@@ -319,7 +325,7 @@ fn order(buffer: Option<&Path>, size: Option<u64>) -> Vec<(u64, PathBuf)> {
         Some((if is_memory { free.min(permitted) } else { free }, base))
     };
     if let Some(buffer) = buffer {
-        // That there is none is said when a directory is made there.
+        // If the directory does not exist, creating one in it fails with that error.
         return vec![free(buffer.to_owned()).unwrap_or((u64::MAX, buffer.to_owned()))];
     }
     let all = usual().into_iter().filter_map(free).filter(|(free, _)| *free >= LEAST);
@@ -330,19 +336,21 @@ fn order(buffer: Option<&Path>, size: Option<u64>) -> Vec<(u64, PathBuf)> {
     first
 }
 
-/// Mode bit: only owners rename and remove files in a directory.
+/// Mode bit: only owners may rename and remove files in a directory.
 const STICKY: u32 = 0o1000;
 
-/// Whether all users may rename and remove files in a directory.
+/// Returns whether all users may rename and remove files in a directory.
 fn is_everyones(path: &Path) -> std::io::Result<bool> {
-    /// Those that are neither the owner nor in the group, which is often the owner's own.
+    /// Write permission for users who are neither the owner nor in the group, which is often the
+    /// owner's private group.
     const ALL: u32 = 0o002;
     let mode = std::fs::metadata(path)?.permissions().mode();
     Ok(mode & ALL != 0 && mode & STICKY == 0)
 }
 
-/// Whether only this user and root can change what the path leads to: all directories above are
-/// theirs, and others can write none of them, or at least not what is not theirs.
+/// Returns whether only this user and root can change what the path leads to. They must own the
+/// path and all directories above it, and other users must not be able to write to these, or only
+/// to their own files (sticky bit).
 pub(crate) fn is_safe(path: &Path) -> bool {
     const OTHERS: u32 = 0o022;
     let Ok(path) = std::fs::canonicalize(path) else { return false };
@@ -403,7 +411,7 @@ mod tests {
     #[test]
     fn a_directory_that_others_can_write_is_not_safe() {
         let base = base("safe");
-        // That of temporary files is sticky.
+        // The directory for temporary files has the sticky bit.
         assert!(is_safe(&base));
         std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o777)).expect("set");
         assert!(!is_safe(&base) && !is_safe(&base.join("no such file")));

@@ -1,9 +1,9 @@
-//! How long the threads of a program could run but had no CPU, sampled from outside.
+//! Time for which the threads of a program were runnable but had no CPU, sampled from outside.
 //!
-//! The kernel counts for each thread the time that it ran and the time that it waited in a run
-//! queue (`/proc/PID/task/TID/schedstat`). The ratio of both over all threads and looks, times the
-//! CPU time of the process, is the time that it waited for CPUs: threads that end between two looks
-//! are taken to wait as the others did.
+//! For each thread, the kernel counts the time that it ran and the time that it waited in a run
+//! queue (`/proc/PID/task/TID/schedstat`). The ratio of the two over all threads and samples, times
+//! the CPU time of the process, is the time that it waited for CPUs. Threads that exit between two
+//! samples are assumed to have waited as much as the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,50 +13,53 @@ use convoy_host::clock;
 
 use crate::Process;
 
-/// Time between two looks at least.
+/// Minimum time between two samples.
 const LEAST: Duration = Duration::from_millis(10);
-/// How many times as long as a look the time to the next one is: looks take at most this part of a
-/// CPU.
+/// Time to the next sample, as a multiple of the CPU time of the last one. Its inverse is the
+/// largest fraction of a CPU that sampling uses.
 const REST: u32 = 200;
-/// CPU time, nanoseconds, below which nothing is said of a process.
+/// Minimum CPU time, in nanoseconds, to report a process.
 const ENOUGH_NS: u64 = 20_000_000;
 
-/// The looks at the processes of one recording.
+/// Samples of the processes of one recording.
 #[derive(Debug, Default)]
 pub struct Ready {
     directory: PathBuf,
-    /// Processes that have mapped their file. A process in another PID namespace calls itself by a
-    /// number that another process may have here.
+    /// Processes that have mapped their file. A process in another PID namespace uses an ID that
+    /// another process may have here.
     known: BTreeSet<u64>,
     threads: BTreeMap<(u64, u64), Seen>,
-    /// Time that threads of a process ran and waited for a CPU, nanoseconds.
+    /// Time that the threads of a process ran, and time that they waited for a CPU, in nanoseconds.
     sums: BTreeMap<u64, [u64; 2]>,
     next: Option<Instant>,
 }
 
-/// The last look at a thread.
+/// The last sample of a thread.
 #[derive(Debug)]
 struct Seen {
-    /// Time that it ran and waited for a CPU, nanoseconds, and since when both are what they are.
+    /// Time that it ran, and time that it waited for a CPU, in nanoseconds. Both are unchanged
+    /// since `since`.
     counts: [u64; 2],
     since: Instant,
-    /// Time for which it has waited since. The kernel adds that when the wait ends, which is never
-    /// for the last wait of each thread: beside other programs a large part of a short recording.
+    /// Time for which it has waited since then. The kernel adds the time of a wait when the wait
+    /// ends, which never happens for the last wait of each thread. While other programs run, this
+    /// is a large part of a short recording.
     waits_ns: u64,
 }
 
 impl Ready {
-    /// Of the processes that leave a file in `directory`.
+    /// Creates samples of the processes that leave a file in `directory`.
     pub fn at(directory: &Path) -> Self {
         Self { directory: directory.to_owned(), ..Self::default() }
     }
 
-    /// Looks at the processes, if it is time.
+    /// Samples the processes if the next sample is due.
     pub fn look(&mut self) {
         if self.next.is_some_and(|next| Instant::now() < next) {
             return;
         }
-        // CPU time: a look that waits for a CPU must not delay the next one by 200 times as much.
+        // CPU time: a sample that waits for a CPU must not delay the next one by 200 times that
+        // wait.
         let begin = clock::thread_cpu_ns();
         let files = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let pids = files.filter_map(|file| pid_of(file.file_name().to_str()?));
@@ -71,7 +74,7 @@ impl Ready {
         self.next = Some(Instant::now() + (took * REST).max(LEAST));
     }
 
-    /// Whether the process uses the directory, whose last name is a secret.
+    /// Returns whether the process uses the directory, whose last component is secret.
     fn has_mapped(&self, pid: u64) -> bool {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let name = self.directory.file_name().and_then(|name| name.to_str());
@@ -88,7 +91,7 @@ impl Ready {
             let mut numbers = text.split_whitespace().map_while(|word| word.parse::<u64>().ok());
             let (Some(ran), Some(ready)) = (numbers.next(), numbers.next()) else { continue };
             let (counts, now) = ([ran, ready], Instant::now());
-            // A first look counts from the start of the thread.
+            // The first sample counts from the start of the thread.
             let first = Seen { counts: [0; 2], since: now, waits_ns: 0 };
             let seen = self.threads.entry((pid, tid)).or_insert(first);
             let sums = self.sums.entry(pid).or_default();
@@ -102,14 +105,15 @@ impl Ready {
         }
     }
 
-    /// Time that threads of a process ran and waited for a CPU, nanoseconds.
+    /// Returns the time that the threads of a process ran, and the time that they waited for a CPU,
+    /// in nanoseconds.
     fn of(&self, pid: u64) -> Option<[u64; 2]> {
         let [ran, ready] = *self.sums.get(&pid)?;
         let threads = self.threads.iter().filter(|((of, _), _)| *of == pid);
         Some([ran, ready + threads.map(|(_, seen)| seen.waits_ns).sum::<u64>()])
     }
 
-    /// Writes what was seen into the processes.
+    /// Stores the results in the processes.
     pub fn finish(self, processes: &mut [Process]) {
         for process in processes {
             let sums = self.of(process.pid).filter(|sums| sums[0] >= ENOUGH_NS);
@@ -121,11 +125,11 @@ impl Ready {
 /// Returns whether the thread of this directory of `/proc` runs or could run (`R` in its `stat`).
 fn is_ready(task: &Path) -> bool {
     let text = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
-    // The name of the thread, in parentheses, may contain any of both.
+    // The name of the thread, in parentheses, may itself contain both characters.
     text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
 }
 
-/// The process of a file of a recording: its name begins with the number.
+/// Returns the process ID with which the name of a file of a recording begins.
 fn pid_of(name: &str) -> Option<u64> {
     let end = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
     name[..end].parse().ok()
@@ -147,7 +151,7 @@ mod tests {
         let mut ready = Ready::default();
         let pid = u64::from(std::process::id());
         let begin = Instant::now();
-        // More threads than CPUs, so that some are always ready.
+        // More threads than CPUs, so that some are always runnable.
         let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from) + 1;
         std::thread::scope(|scope| {
             for _ in 0..threads {
@@ -156,7 +160,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(200));
             ready.look_at(pid);
         });
-        // Waits that have not ended count as well, and those of threads that sleep do not.
+        // Waits that have not ended count as well. Those of sleeping threads do not.
         let since = Instant::now();
         let seen = |waits_ns| Seen { counts: [0; 2], since, waits_ns };
         let [ran, waited] = ready.of(pid).expect("it ran");

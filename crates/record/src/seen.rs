@@ -2,12 +2,12 @@
 
 use crate::record::Waiters;
 
-/// What is known of a lock that threads waited for.
+/// Observations of a lock for which threads waited.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Seen {
     pub(crate) waiters: Waiters,
-    /// How often its owner gave it up, and others did.
+    /// Number of releases by its owner, and by other threads.
     pub(crate) given: [u64; 2],
-    /// The mutex of a condition; 0: none.
+    /// Address of the mutex of a condition, or 0.
     pub(crate) mutex: u64,
 }
