@@ -1,7 +1,7 @@
-//! Reading what a process wrote, see [`layout`](crate::layout).
+//! Reads the files that processes wrote; see [`layout`](crate::layout).
 //!
-//! The process may have been killed at any moment, so every number is taken for what it is: an
-//! index out of range counts as none.
+//! The process may have been killed at any moment, so no number is trusted: an index out of range
+//! is ignored.
 #![cfg_attr(
     not(test),
     expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")
@@ -30,10 +30,11 @@ use crate::seen::Seen;
 use crate::steps::{Clock, Known, Traces};
 use crate::unrecorded::{Unloaded, Unrecorded};
 
-/// Phases of a process.
+/// Number of phases of a process.
 const PHASES: usize = 100;
 
-/// Reads the files that the processes of one program left in `directory`.
+/// Reads the files that the processes of one program left in `directory`. Returns the processes in
+/// the order in which they began.
 ///
 /// # Errors
 /// The directory or a file in it cannot be read.
@@ -41,10 +42,10 @@ pub fn read(directory: &Path) -> Result<Vec<Process>, RecordError> {
     read_with(directory, &mut Looks::at(directory))
 }
 
-/// The same with what was seen of them while they ran.
+/// Reads the files like [`read`] and adds the samples that were taken while the processes ran.
 ///
 /// # Errors
-/// As [`read`].
+/// As for [`read`].
 pub fn read_with(directory: &Path, looks: &mut Looks) -> Result<Vec<Process>, RecordError> {
     let refused = |source| RecordError::Read { path: directory.to_owned(), source };
     let mut found = Vec::new();
@@ -60,24 +61,24 @@ pub fn read_with(directory: &Path, looks: &mut Looks) -> Result<Vec<Process>, Re
     Ok(found.into_iter().map(|(_, process)| process).collect())
 }
 
-/// One file.
+/// The file of one process.
 pub(crate) struct Raw {
     file: File,
     pub(crate) header: Vec<u64>,
-    /// Nanoseconds of a tick.
+    /// Nanoseconds per tick.
     pub(crate) tick_ns: f64,
 }
 
-/// One lock of the process before it has a name.
+/// A lock of the process that is not named yet.
 #[derive(Default)]
 struct Found {
     kind: Kind,
     sites: BTreeMap<Called, Site>,
-    /// Who calls at each site, by its kind.
+    /// Threads that call at each site, by kind of call and call site.
     callers: BTreeMap<(u64, u64), Comers>,
 }
 
-/// The middle of a bucket of half a power of two, by its least.
+/// Ratio of the middle of a bucket, which spans half a power of two, to its lower bound.
 const MIDDLE: f64 = 1.0 + (std::f64::consts::SQRT_2 - 1.0) / 2.0;
 
 /// A call site with its kind and the callers of the function around it.
@@ -89,7 +90,8 @@ struct Called {
 }
 
 impl Raw {
-    /// The file, unless it is none or was cut off before recording began.
+    /// Opens a file. Returns `None` if it is not the file of a process or was cut off before
+    /// recording began.
     fn open(path: &Path) -> std::io::Result<Option<Self>> {
         let Some(file) = open_file(path) else { return Ok(None) };
         let mut raw = Self { file, header: Vec::new(), tick_ns: 0.0 };
@@ -126,7 +128,7 @@ impl Raw {
         ticks as f64 * self.tick_ns / 1e9
     }
 
-    /// What its header says of the process.
+    /// Returns the process with the fields that its header contains.
     fn head(&self) -> std::io::Result<Process> {
         let header = &self.header;
         let command = self.text(H_COMMAND, COMMAND_WORDS * 8)?;
@@ -213,14 +215,14 @@ impl Raw {
         Ok(process)
     }
 
-    /// The call stacks of waits for conditions that threads have of their own, by their numbers.
+    /// Returns the call stacks of waits on per-thread conditions, by number.
     fn contexts(&self) -> std::io::Result<BTreeMap<u64, Context>> {
         let words = self.words(CONTEXTS, CONTEXT_COUNT * CONTEXT_WORDS)?;
         let all = (0..).zip(words.chunks_exact(CONTEXT_WORDS));
         Ok(all.filter_map(|(number, words)| Some((number, Context::read(words)?))).collect())
     }
 
-    /// Adds what one slot counted.
+    /// Adds the counts of one slot.
     fn slot(
         &self,
         (words, keys): (&[u64], &[Key]),
@@ -264,8 +266,8 @@ impl Raw {
         Ok(())
     }
 
-    /// Adds the waits of one phase of a thread to those of the process, whose phases are a
-    /// hundredth of its time long.
+    /// Adds the wait time in one phase of a thread to the phases of the process, each of which is a
+    /// hundredth of its time.
     fn phase(&self, phases: &mut [f64], seconds: f64, (phase, shift): (usize, u64), ticks: u64) {
         if ticks > 0 {
             let middle = self.seconds((2 * phase as u64 + 1) << shift) / 2.0;
@@ -274,7 +276,7 @@ impl Raw {
         }
     }
 
-    /// Adds what threads share, which is not that of any of them.
+    /// Adds the distributions that threads share, which do not belong to any single thread.
     fn shared(&self, locks: &mut BTreeMap<u64, Found>, waits: &mut Waits) -> std::io::Result<()> {
         let mut index = 1;
         while index < (self.header[H_DETAILS] as usize).min(DETAIL_COUNT) {
@@ -303,8 +305,8 @@ impl Raw {
         Ok(())
     }
 
-    /// The distributions of a key, and callers; empty ones if it has none, or if threads share them
-    /// and what is `shared` is not wanted.
+    /// Returns the distributions of a key, and its callers. Both are empty if the key does not have
+    /// any. The distributions are also empty if threads share them and `shared` is false.
     fn detail(&self, index: usize, shared: bool) -> std::io::Result<(Site, [u64; CALLERS])> {
         if index == 0 || index >= DETAIL_COUNT {
             return Ok((Site::default(), [0; CALLERS]));
@@ -318,7 +320,7 @@ impl Raw {
             let list = &words[D_LISTS + list * LIST_WORDS..][..LIST_WORDS];
             let filled = list[4..].iter().enumerate().filter(|(_, count)| **count > 0);
             let stamp = self.header[H_STAMP];
-            // The bucket whose middle is that of this one less the look.
+            // The bucket whose middle is the middle of this one less the time of a clock reading.
             let ns = |bucket| {
                 let begin = least(bucket) as f64;
                 rounded((begin - stamp as f64 / MIDDLE).max(0.0) * self.tick_ns)
@@ -349,7 +351,8 @@ impl Raw {
         Ok((site, callers))
     }
 
-    /// Times with waiters, by lock; of semaphores and conditions also who gave them up.
+    /// Returns the observations of locks, by address: the times with waiters, and for semaphores
+    /// and conditions the releases by owners and by others.
     fn waiters(&self) -> std::io::Result<BTreeMap<u64, Seen>> {
         let words = self.words(LOCKS, LOCK_COUNT * LOCK_WORDS)?;
         let filled = words.chunks_exact(LOCK_WORDS).filter(|lock| lock[L_ADDRESS] != 0);
@@ -369,8 +372,9 @@ impl Raw {
     }
 }
 
-/// The locks with their names; locks without one of their own share that of the place which
-/// took them most.
+/// Names the locks and joins those of the same name. A lock without a name of its variable is named
+/// after the place that waited longest for it, or, if no place waited longer than the others, the
+/// place with the most calls.
 fn named(
     locks: BTreeMap<u64, Found>,
     names: &Names,
@@ -383,7 +387,7 @@ fn named(
     let most = most_waited(&locks);
     for (address, found) in locks.into_iter().flat_map(|(at, found)| apart(at, found)) {
         let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
-        // A place that several callers lead to has them once.
+        // The threads of a place that several callers lead to are counted once.
         let mut counted = BTreeSet::new();
         for (Called { kind, site: at, callers }, mut site) in found.sites {
             let place = places
@@ -391,7 +395,8 @@ fn named(
                 .or_insert_with(|| names.under(names.place(at, &callers), at, &most[&at].1));
             let place = place.clone();
             let is_first = counted.insert((kind, at, place.clone()));
-            // A thread is noted with the caller under which it first waited, but has others.
+            // A thread is recorded with the caller under which it first waited, but it also has
+            // others.
             let all = if is_first { found.callers.get(&(kind, at)) } else { None };
             (site.threads, site.regulars) = all.map_or((0, 0), |all| (all.threads, all.regulars()));
             sites.entry((place, act(kind).to_owned())).or_default().add(&site);
@@ -409,9 +414,10 @@ fn named(
             .iter()
             .max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s).then(a.count.cmp(&b.count)));
         let place = most.map_or_else(String::new, |site| site.place.clone());
-        // The same function may take semaphores that exclude and semaphores that signal.
+        // One function may take semaphores that are used as locks and semaphores that are used as
+        // signals.
         let is_lock = own.is_lock();
-        // Several of one name are what each of them is.
+        // Keeps this result when semaphores of the same name are joined.
         own.held_for_good |= own.kind == Kind::Semaphore && !is_lock;
         own.name = names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
         known.insert(address, Known { name: own.name.clone(), kind: own.kind, is_lock });
@@ -434,8 +440,8 @@ fn named(
     (sorted(all.into_values().collect()), known)
 }
 
-/// Splits the calls at one address by kind: memory of a stack may hold a mutex now, and a condition
-/// later.
+/// Splits the calls at one address by kind, since stack memory may first hold a mutex and later a
+/// condition.
 fn apart(address: u64, found: Found) -> impl Iterator<Item = (u64, Found)> {
     let of_condition = |kind: u64| [CONDITION, SIGNAL].contains(&kind);
     let (mut locks, mut conditions) = (Found::default(), Found::default());
@@ -452,13 +458,14 @@ fn apart(address: u64, found: Found) -> impl Iterator<Item = (u64, Found)> {
     parts.map(move |part| (address, part))
 }
 
-/// With six digits: more are neither known nor worth their room in a record of many locks.
+/// Rounds to six digits. More digits are neither known nor worth their size in a record of many
+/// locks.
 fn rounded(value: f64) -> f64 {
     if value <= 0.0 || !value.is_finite() {
         return value;
     }
     let digits = 5 - value.log10().floor() as i32;
-    // A power of ten below one is no exact number, its inverse is.
+    // A power of ten below one is not exact, but its inverse is.
     if digits < 0 {
         let unit = 10_f64.powi(-digits);
         return (value / unit).round() * unit;
@@ -467,7 +474,7 @@ fn rounded(value: f64) -> f64 {
     (value * scale).round() / scale
 }
 
-/// The callers under which threads waited longest at each call site.
+/// Returns the callers under which threads waited longest, by call site.
 fn most_waited(locks: &BTreeMap<u64, Found>) -> BTreeMap<u64, (f64, [u64; CALLERS])> {
     let mut most = BTreeMap::new();
     for (called, site) in locks.values().flat_map(|found| &found.sites) {

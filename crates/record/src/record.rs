@@ -1,4 +1,4 @@
-//! The record of a run: what is kept, and what every account, prediction and cure starts from.
+//! The record of a run, from which every account, prediction and cure starts.
 
 use std::collections::BTreeMap;
 
@@ -14,64 +14,65 @@ pub(crate) use crate::times::{Times, total};
 use crate::trace::Trace;
 use crate::unrecorded::{Unloaded, Unrecorded};
 
-/// Version of the record. Fields may be added; none changes its meaning.
+/// Version of the record format. Fields may be added, but existing fields keep their meaning.
 pub const VERSION: u64 = 1;
 
-/// What the locks of a program did.
+/// Recorded use of locks by a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// [`VERSION`].
     pub recorded: u64,
-    /// What was run.
+    /// The recorded program.
     pub program: Program,
-    /// Its processes that took part, in the order in which they began.
+    /// Processes of the program, in the order in which they began.
     pub processes: Vec<Process>,
-    /// What could not be seen, in sentences.
+    /// Sentences about data that could not be recorded.
     pub unseen: Vec<String>,
 }
 
 /// The program as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Program {
-    /// The command line.
+    /// Command line.
     pub command: Vec<String>,
-    /// How it ended.
+    /// How the program ended.
     pub ending: String,
-    /// From its start to its end, seconds.
+    /// Time from start to end, in seconds.
     pub wall_s: f64,
-    /// CPU time, its children included, seconds.
+    /// CPU time including children, in seconds.
     pub cpu_s: f64,
-    /// CPUs that it could use.
+    /// Number of CPUs that the program could use.
     pub cpus: u32,
-    /// Their model.
+    /// Model of these CPUs.
     pub cpu_model: String,
-    /// The kernel.
+    /// Kernel of the machine.
     pub kernel: String,
-    /// When, UTC.
+    /// Date and time in UTC.
     pub date: String,
-    /// What else went on.
+    /// Other activity of the machine during the run.
     pub disturbance: Disturbance,
-    /// What stood in place of libc's mutexes, as `convoy with` calls it; empty: nothing.
+    /// Replacement policy for `pthread_mutex_t`, by its name in `convoy with`. Empty if there was
+    /// none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub mutex: String,
-    /// The same of its semaphores.
+    /// Replacement policy for `sem_t`, likewise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sem: String,
-    /// Places whose mutexes had a policy of their own, each with that.
+    /// Places whose mutexes had a separate policy, each with that policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<(String, String)>,
-    /// Whether only acquisitions that had to wait were recorded.
+    /// Whether only contended acquisitions were recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_contended: bool,
-    /// Programs that were started and not recorded: for want of room, of the directory, by a limit,
-    /// by a filter of system calls.
+    /// Numbers of programs that were started but not recorded: because of a lack of room, because
+    /// of the directory, by a limit, and by a filter of system calls.
     #[serde(default, skip_serializing_if = "is_none_lost")]
     pub programs_lost: [u64; 4],
-    /// The tool whose output this was made from; empty: recorded.
+    /// Tool whose output was imported. Empty if Convoy recorded the program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// Lower quartile, median and upper quartile of what switches and wakeups took just afterwards,
-    /// nanoseconds, by the key of a machine preset.
+    /// Lower quartile, median and upper quartile of the cost of switches and wakeups, measured
+    /// right after the run, in nanoseconds, by the key of a machine preset.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prices_ns: BTreeMap<String, [f64; 3]>,
 }
@@ -80,11 +81,12 @@ fn is_none_lost(lost: &[u64; 4]) -> bool {
     *lost == [0; 4]
 }
 
-/// A lock that is made over by whoever releases it, and is never free while somebody waits.
+/// Policy under which a release passes the lock to a waiter, so that the lock is never free while
+/// threads wait.
 pub const HANDOFF: &str = "handoff";
 
 impl Program {
-    /// The lock in place of libc's of this kind; empty: none.
+    /// Returns the replacement policy for libc's locks of this kind, or an empty string.
     pub fn policy(&self, kind: Kind) -> &str {
         match kind {
             Kind::Mutex => &self.mutex,
@@ -94,116 +96,119 @@ impl Program {
     }
 }
 
-/// One process.
+/// A recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Process ID.
     pub pid: u64,
-    /// That of its parent.
+    /// Process ID of the parent.
     pub parent: u64,
-    /// Its command line.
+    /// Command line.
     pub command: Vec<String>,
-    /// From its start to the last look at the clock, seconds.
+    /// Time from start to the last clock reading, in seconds.
     pub seconds: f64,
-    /// CPU time until then, seconds.
+    /// CPU time until then, in seconds.
     pub cpu_s: f64,
-    /// Whether it ended by itself; if not, it was killed or called `_exit`.
+    /// Whether it exited normally. Otherwise it was killed or called `_exit`.
     pub ended: bool,
-    /// Threads that used a lock.
+    /// Number of threads that used a lock.
     pub threads: u64,
-    /// Threads that were not recorded because too many lived at once.
+    /// Threads that were not recorded because the limit of live threads was reached.
     pub threads_lost: u64,
-    /// What else was not recorded.
+    /// Other data that were not recorded.
     #[serde(default, skip_serializing_if = "Unrecorded::is_nothing")]
     pub unrecorded: Unrecorded,
     /// Programs that it started without the recorder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unloaded: Vec<Unloaded>,
-    /// Acquisitions for which the tables had no room.
+    /// Acquisitions that were dropped because the tables were full.
     pub acquisitions_lost: u64,
-    /// Mutexes that had a policy of their own.
+    /// Number of mutexes that had a separate policy.
     #[serde(default)]
     pub chosen: u64,
-    /// Whether switches of an owner were seen.
+    /// Whether context switches of owners were visible.
     pub sees_switches: bool,
-    /// Files with places in functions without names, and their debug data, which are not there.
+    /// Files that contain places in functions without names, and the names of their debug data,
+    /// which are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub debug_links: Vec<(String, String)>,
-    /// Files that it had mapped and that are gone or other ones now, with their build-ids.
+    /// Mapped files that are gone or have been replaced, with their build IDs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<(String, String)>,
-    /// Length of a phase, seconds.
+    /// Length of a phase, in seconds.
     pub phase_s: f64,
-    /// Time that threads waited in each phase, by when a wait ended, seconds.
+    /// Wait time of threads in each phase, by the end of each wait, in seconds.
     pub phases_wait_s: Vec<f64>,
-    /// The same of waits for locks alone, without conditions and barriers.
+    /// The same for waits for locks only, without conditions and barriers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases_lock_s: Vec<f64>,
-    /// Its locks, the one waited for longest first.
+    /// Locks by decreasing wait time.
     pub locks: Vec<Lock>,
-    /// What its threads did one after the other, in windows.
+    /// Steps of its threads in order, in windows of the run.
     #[serde(default, skip_serializing_if = "Trace::is_empty")]
     pub trace: Trace,
-    /// Which places waited for which places, and what the owners did; the most waiting first.
+    /// Waiting places with the places that held the lock, and the activity of the owners; by
+    /// decreasing wait time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// Waits one by one: a fair sample.
+    /// Individual waits: a fair sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
-    /// Waits that had not ended when the recording did.
+    /// Waits that had not ended when the recording ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Pending>,
-    /// Whether no thread could run then: all waited for each other without a timeout.
+    /// Whether no thread could run at that time, because all waited for each other without a
+    /// timeout.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_stuck: bool,
-    /// What its threads were seen doing, most often first; from samples.
+    /// Sampled activity of its threads, most frequent first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub activity: Vec<Seen>,
-    /// Where its threads spent CPU time, by samples; the most first.
+    /// Sampled places where its threads used CPU time, most samples first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<Hot>,
-    /// All samples of CPU time.
+    /// Number of samples of CPU time.
     #[serde(default)]
     pub samples: u64,
-    /// Locks that share a cache line with others, by their names.
+    /// Groups of locks that share a cache line, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<Vec<String>>,
-    /// Looks at its threads while it ran; see `activity`.
+    /// Number of times that its threads were sampled while it ran; see `activity`.
     #[serde(default)]
     pub looks: u64,
-    /// Attempts in vain to acquire a lock (`pthread_mutex_trylock`) by place.
+    /// Failed attempts to acquire a lock (`pthread_mutex_trylock`), by place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Counted>,
-    /// Calls of `sched_yield` by place.
+    /// Calls of `sched_yield`, by place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub yields: Vec<Counted>,
-    /// Words for which it waited in futex(2) itself, past the functions of libc that were recorded.
+    /// Words on which it waited in futex(2) directly, without the recorded functions of libc.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub futexes: Vec<Lock>,
-    /// Locks that a runtime in it builds of a condition for each thread: only waits are known.
+    /// Locks that a runtime builds from a condition per thread. Only their waits are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime_locks: Vec<Lock>,
-    /// Locks of the kernel that its threads waited for.
+    /// Kernel locks that its threads waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_locks: Vec<Lock>,
-    /// What the kernel saw of its threads; none if it did not look.
+    /// Scheduling of its threads by the kernel, or `None` if it was not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
-    /// Time for which its threads could run but had no CPU, seconds, summed over threads, as
-    /// sampled from outside; none if the kernel does not tell.
+    /// Time for which its threads were runnable but had no CPU, in seconds, summed over threads and
+    /// sampled from outside. `None` if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,
-    /// Where its locks are, with their names; only while it is being recorded.
+    /// Addresses of its locks, with their names. Not stored in the record.
     #[serde(skip)]
     pub addresses: Addresses,
 }
 
-/// Names and kinds of locks by where they are.
+/// Names and kinds of locks, by address.
 pub type Addresses = BTreeMap<u64, (String, Kind)>;
 
 impl Process {
-    /// Adds acquisitions that a thread did not count: either its table of locks and places was
-    /// full, or there was no room for one.
+    /// Adds acquisitions that a thread did not count, because its table of locks and places was
+    /// full or there was no room for one.
     pub(crate) fn add_lost(&mut self, grown: u64, count: u64) {
         let lost = match grown {
             GROWN => &mut self.acquisitions_lost,

@@ -1,4 +1,4 @@
-//! Programs that the object cannot or must not be put before, told by their files.
+//! Detects, from their files, programs into which the object cannot or must not be preloaded.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -10,7 +10,7 @@ use rustix::process::{getegid, geteuid};
 
 use crate::launch::find;
 
-/// What checkers of memory and races must come before, and how they are called.
+/// Short and full names of the sanitizers, which must be loaded first.
 const SANITIZERS: [(&str, &str); 5] = [
     ("asan", "AddressSanitizer"),
     ("hwasan", "HWAddressSanitizer"),
@@ -21,22 +21,24 @@ const SANITIZERS: [(&str, &str); 5] = [
 const FROM_OUTSIDE: &str =
     "record it from outside with --pid, or as root: the kernel sees its locks";
 
-/// The number of this machine in the header of an ELF file.
+/// Machine number of this architecture in the header of an ELF file.
 const MACHINE: u8 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
-/// How a record says that it holds nothing but samples of CPU time; the reason follows.
+/// Begin of the sentence for a record that contains only samples of CPU time. The reason follows.
 pub const ONLY_SAMPLES: &str = "Only samples of CPU time were recorded:";
 
-/// Whether this is a program in Go, by the note that its linker leaves near the begin.
+/// Returns whether this is a Go program, by the note that Go's linker places near the start of the
+/// file.
 pub(crate) fn is_go(file: &std::fs::File) -> bool {
-    /// What only programs in Go have in their first bytes: the type and the owner of a note.
+    /// Type and owner of the note, which only Go programs have in their first bytes.
     const MARK: &[u8] = b"\x04\0\0\0Go\0\0";
     let mut head = vec![0; 8192];
     let read = file.read_at(&mut head, 0).unwrap_or(0);
     contains(&head[..read], MARK)
 }
 
-/// Why the loader will not put anything before this program, or must not, if that is so.
+/// Returns the reason why the loader cannot, or must not, preload an object into this program, if
+/// there is one.
 pub fn refusal(program: &OsStr) -> Option<String> {
     let path = find(program)?;
     let name = path.display();
@@ -94,7 +96,7 @@ pub fn refusal(program: &OsStr) -> Option<String> {
     ))
 }
 
-/// The rights that a file gives to whoever starts it.
+/// Returns the rights that a file gives to every user that starts it.
 fn rights(path: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
     const SET_USER: u32 = 0o4000;
     const SET_GROUP: u32 = 0o2010;
@@ -113,14 +115,14 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|one| one == part)
 }
 
-// Kinds of segments and of entries of the dynamic one.
+// Kinds of segments, and of entries of the dynamic segment.
 const LOAD: u64 = 1;
 const DYNAMIC: u64 = 2;
 const INTERPRETER: u64 = 3;
 const STRINGS: u64 = 5;
 const STRINGS_SIZE: u64 = 10;
 
-/// The headers of an ELF file of 64 bits.
+/// Headers of a 64-bit ELF file.
 struct Headers {
     file: std::fs::File,
     head: Vec<u8>,
@@ -133,7 +135,7 @@ fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
 
 impl Headers {
     fn bytes(&self, offset: u64, length: u64) -> Option<Vec<u8>> {
-        /// More than any of these tables has.
+        /// Limit in bytes, larger than any of these tables.
         const MOST: u64 = 64 << 20;
         let mut bytes = vec![0; length.min(MOST) as usize];
         let read = self.file.read_at(&mut bytes, offset).ok()?;
@@ -141,7 +143,7 @@ impl Headers {
         Some(bytes)
     }
 
-    /// Kind, offset, address and size in the file of each segment.
+    /// Returns kind, offset, address and size in the file of each segment.
     fn segments(&self) -> Vec<[u64; 4]> {
         let (table, size) = (number(&self.head, 32, 8), number(&self.head, 54, 2));
         let count = number(&self.head, 56, 2);
@@ -152,13 +154,13 @@ impl Headers {
         all.chunks_exact((size as usize).max(56)).map(of).collect()
     }
 
-    /// What the first segment of a kind holds.
+    /// Returns the contents of the first segment of a kind.
     fn segment(&self, kind: u64) -> Option<Vec<u8>> {
         let [_, offset, _, size] = self.segments().into_iter().find(|[one, ..]| *one == kind)?;
         self.bytes(offset, size)
     }
 
-    /// The names that the loader needs: libraries and functions.
+    /// Returns the string table for the loader, with the names of libraries and functions.
     fn strings(&self) -> Option<Vec<u8>> {
         let dynamic = self.segment(DYNAMIC)?;
         let entries = || dynamic.chunks_exact(16).map(|one| [0, 8].map(|at| number(one, at, 8)));

@@ -12,7 +12,7 @@ pub struct Runtime {
     pub advice: &'static str,
 }
 
-/// All of them.
+/// All locks inside libc.
 const RUNTIMES: [Runtime; 14] = [
     Runtime {
         guards: "the random numbers",
@@ -207,7 +207,7 @@ const RUNTIMES: [Runtime; 14] = [
     },
 ];
 
-/// The lock that this function takes.
+/// Returns the lock that this function acquires.
 pub fn runtime(function: &str) -> Option<&'static Runtime> {
     let function = function.trim_start_matches('_');
     let is_it = |known: &&str| match known.strip_suffix('*') {

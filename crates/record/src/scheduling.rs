@@ -1,47 +1,50 @@
-//! How the kernel gave CPUs to threads.
+//! How the kernel scheduled threads.
 
 use serde::{Deserialize, Serialize};
 
-/// How the threads of a process got CPUs. Times are sums over threads.
+/// Scheduling of the threads of a process. Times are sums over threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scheduling {
-    /// How often one lost its CPU although it could have gone on.
+    /// Number of times that a thread lost its CPU while it was runnable.
     pub preemptions: u64,
-    /// Time until they had one again, seconds.
+    /// Time until these threads ran again, in seconds.
     pub preempted_s: f64,
-    /// How often one fell asleep.
+    /// Number of times that a thread went to sleep.
     pub sleeps: u64,
-    /// Time asleep, seconds.
+    /// Time asleep, in seconds.
     pub asleep_s: f64,
-    /// Time from wakeups to CPUs, seconds.
+    /// Time from wakeups until the threads ran, in seconds.
     pub woken_s: f64,
-    /// How often a thread of another process of the program woke one of this process.
+    /// Number of times that a thread of another process of the program woke a thread of this
+    /// process.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub woken_by_others: u64,
-    /// How often one of this process woke one of another process of the program.
+    /// Number of times that a thread of this process woke a thread of another process of the
+    /// program.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wakes_others: u64,
-    /// Time asleep until another process of the program ended the sleep, seconds.
+    /// Time asleep until another process of the program ended the sleep, in seconds.
     #[serde(default, skip_serializing_if = "is_none")]
     pub asleep_by_others_s: f64,
 }
 
-/// Holds that began with a wait and ended with a wakeup of others, as the kernel saw them.
+/// Critical sections that began with a wait and ended with a wakeup of other threads, as the kernel
+/// saw them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Held {
-    /// How many.
+    /// Number of critical sections.
     pub count: u64,
-    /// Their time, seconds.
+    /// Their total time, in seconds.
     pub total_s: f64,
-    /// Of it, after the owner had lost its CPU although it could have gone on, seconds.
+    /// Part of this time after the owner was preempted, in seconds.
     pub preempted_s: f64,
-    /// Of it, while the owner slept, seconds.
+    /// Part of this time while the owner slept, in seconds.
     pub asleep_s: f64,
-    /// Of it, from the end of that sleep until the owner had a CPU, seconds.
+    /// Part of this time from the end of that sleep until the owner had a CPU, in seconds.
     pub woken_s: f64,
 }
 
-/// Whether a number need not be written.
+/// Returns whether a count can be omitted.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 pub(crate) fn is_zero(count: &u64) -> bool {
     *count == 0

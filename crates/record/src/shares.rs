@@ -1,8 +1,8 @@
-//! How much of the waits in futex(2) each holding place caused.
+//! Attributes waits in futex(2) to the places that held the lock.
 //!
-//! The program knows only which thread ended a wait. A thread in a queue waits for all owners
-//! before that one, so the time of the waits of one place for one lock is divided by the looks at
-//! the owners, if there are enough.
+//! The program knows only which thread ended a wait. A queued thread waits for all owners before
+//! that one, so the wait time of a place for a lock is divided by the samples of the owners, if
+//! there are enough samples.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::layout::{E_HELD, E_LOCK, E_SITE, E_TICKS, EDGE_WORDS, FUTEX, KIND_SHI
 use crate::look::Look;
 use crate::states::Edge;
 
-/// Looks from which shares are taken: with fewer, an owner that holds the lock for a tenth of the
-/// time may not be among them.
+/// Minimum number of samples to divide the time: with fewer, an owner that holds the lock for a
+/// tenth of the time may be missing.
 const ENOUGH: u64 = 20;
 
 type Key = (u64, u64, u64);
@@ -19,9 +19,9 @@ type Key = (u64, u64, u64);
 /// Ticks of waits, by lock, waiting place and holding place.
 #[derive(Default)]
 pub(crate) struct Shares {
-    /// By which thread ended them.
+    /// By the thread that ended the waits.
     ended: BTreeMap<Key, u64>,
-    /// By the owner at the time of each look; empty where there are too few looks.
+    /// By the owner at the time of each sample; empty if there are too few samples.
     seen: BTreeMap<Key, u64>,
 }
 
@@ -55,7 +55,7 @@ impl Shares {
         Self { ended, seen }
     }
 
-    /// The ticks that count of `ticks` which `edge` ended.
+    /// Returns the ticks to attribute to `edge`, which ended waits of `ticks`.
     pub(crate) fn ticks(&self, edge: &Edge, ticks: u64) -> u64 {
         let key = (edge.lock, edge.site, edge.held);
         match (self.seen.get(&key), self.ended.get(&key)) {
@@ -66,7 +66,8 @@ impl Shares {
         }
     }
 
-    /// The ticks of `edge` if its owners were only seen and ended no wait. Zero the second time.
+    /// Returns the ticks of `edge` if its owners were only sampled and ended no wait. Returns zero
+    /// the second time.
     pub(crate) fn rest(&mut self, edge: &Edge) -> u64 {
         let key = (edge.lock, edge.site, edge.held);
         let is_known = self.ended.get(&key).is_some_and(|ticks| *ticks > 0);

@@ -1,9 +1,9 @@
-//! Places of a program by their names, found before it starts: where in its files mutexes are made
-//! or taken at a place, as an account names it. The object in the program compares addresses only.
+//! Finds, before a program starts, the places in its files that create or acquire mutexes, by the
+//! names that an account prints. The object in the program compares addresses only.
 //!
-//! The calls are found in the code: calls of libc's functions, and of lock wrappers (see `names`),
-//! whose callers are the call sites. A call is found by its bytes, so data between functions may be
-//! taken for one; it then has a name that is never requested.
+//! The calls are found in machine code: calls of libc's functions, and of lock wrappers (see
+//! `names`), whose callers are the call sites. A call is recognized by its bytes, so data between
+//! functions may be mistaken for a call. It then has a name that is never requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use crate::elf::Elf;
 use crate::identity;
 use crate::names::{LOCK_OF, Names, demangled};
 
-/// Functions that make or take a mutex.
+/// Functions that create or acquire a mutex.
 const TAKE: [&str; 8] = [
     "pthread_mutex_init",
     "pthread_mutex_lock",
@@ -25,24 +25,24 @@ const TAKE: [&str; 8] = [
     "mtx_trylock",
     "mtx_timedlock",
 ];
-/// Functions that take locks for functions that take locks for others.
+/// Maximum depth of functions that only acquire locks for their callers.
 const DEPTH: usize = 4;
 /// Files of libc itself: its internal use of mutexes bypasses the symbols.
 const LIBC: [&str; 5] = ["libc.so", "ld-linux", "libpthread.so", "libm.so", "linux-vdso"];
 
-/// The environment variable that hands the ranges over.
+/// Environment variable that passes the ranges to the object.
 pub const RANGES: &str = "CONVOY_LOCKS";
-/// What stands in a narrow table for the middle of a name.
+/// Character that replaces the middle of a name in a narrow table.
 const LEFT_OUT: char = '\u{2026}';
-/// Names that a refusal lists.
+/// Maximum number of names in an error.
 const NAMED: usize = 4;
-/// Ranges that the object has room for.
+/// Maximum number of ranges that fit into the object.
 const MOST: usize = 1024;
 
 /// Why a place cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
-    /// No file has it.
+    /// No file contains it.
     #[error(
         "no mutex is made or taken at `{site}` in {files}; name a place as convoy explain prints \
          it, such as `file.c:12`, a function, or a variable"
@@ -53,15 +53,15 @@ pub enum SiteError {
         /// The files that were searched.
         files: String,
     },
-    /// The program cannot be looked into.
+    /// The program cannot be searched.
     #[error("cannot look for places in {program}: {reason}; name the program itself, not a script")]
     Program {
         /// The program.
         program: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A shortened name is that of several.
+    /// A shortened name matches several names.
     #[error("`{site}` is short for {names}; name one of them")]
     Short {
         /// The shortened name.
@@ -72,7 +72,7 @@ pub enum SiteError {
     /// There are more calls than the object has room for.
     #[error("the places cover {count} calls, and at most {MOST} fit; name fewer")]
     Many {
-        /// How many.
+        /// Number of calls.
         count: usize,
     },
 }
@@ -85,9 +85,9 @@ pub(crate) struct Module {
     names: Names,
     /// Return addresses of calls with their targets, in ascending order.
     calls: Vec<(u64, Target)>,
-    /// Addresses of the functions that others can call by name, and the names.
+    /// Names of the functions that other files can call, by address.
     exports: BTreeMap<u64, Vec<String>>,
-    /// Names, begin and end of variables.
+    /// Name, begin and end of each variable.
     variables: Vec<(String, u64, u64)>,
 }
 
@@ -98,26 +98,27 @@ enum Target {
     Named(String),
 }
 
-/// A call of a function that takes or makes a mutex.
+/// A call that creates or acquires a mutex.
 struct Place {
     module: usize,
     /// Its return address.
     site: u64,
-    /// Whether it is in a function that only does so for others.
+    /// Whether it is in a function that only does so for its callers.
     passes_on: bool,
 }
 
-/// The places of a program at which mutexes are made or taken.
+/// Places at which a program creates or acquires mutexes.
 pub struct Sites {
     modules: Vec<Module>,
     places: Vec<Place>,
 }
 
 impl Sites {
-    /// Of a program as the shell would find it, and the libraries that it is linked with.
+    /// Finds the places in a program, which is looked up as a shell would, and in the libraries
+    /// that it is linked with.
     ///
     /// # Errors
-    /// [`SiteError::Program`].
+    /// [`SiteError::Program`] if the program is not found or cannot be read.
     pub fn of(program: &OsStr) -> Result<Self, SiteError> {
         let refused = |reason: String| SiteError::Program {
             program: program.to_string_lossy().into_owned(),
@@ -133,10 +134,11 @@ impl Sites {
         Ok(Self { modules, places })
     }
 
-    /// The ranges for places with their policies, as the object takes them.
+    /// Returns the address ranges of places with their policies, in the format that the object
+    /// reads.
     ///
     /// # Errors
-    /// [`SiteError::Unknown`], [`SiteError::Short`], [`SiteError::Many`].
+    /// [`SiteError::Unknown`], [`SiteError::Short`] or [`SiteError::Many`].
     pub fn ranges(&self, wanted: &[(String, String)]) -> Result<String, SiteError> {
         let mut lines = Vec::new();
         for (site, policy) in wanted {
@@ -167,12 +169,12 @@ impl Sites {
         }
     }
 
-    /// The whole of a name from which a narrow table left out the middle.
+    /// Returns the full name for one from which a narrow table left out the middle.
     fn whole(&self, site: &str) -> Result<String, SiteError> {
         let Some((head, tail)) = site.split_once(LEFT_OUT) else { return Ok(site.to_owned()) };
-        // Of `lock of f` a table may leave out all that follows the words.
+        // A table may leave out everything after the words `lock of`.
         let head = head.strip_prefix(LOCK_OF.trim_end()).map_or(head, str::trim_start);
-        // What lies at an offset in a variable, whose own name has none.
+        // An offset in a variable is not part of the variable's name.
         let (end, offset) = tail.rfind("+0x").map_or((tail, ""), |at| tail.split_at(at));
         let is_it = |name: &str, end: &str| {
             let rest = name.strip_prefix(head).unwrap_or_default();
@@ -200,7 +202,7 @@ impl Sites {
     }
 }
 
-/// Begin and end of the variable, or of what lies in it at an offset, if `site` names that.
+/// Returns begin and end of the variable, or of the address at an offset in it, if `site` names it.
 fn within((name, from, to): &(String, u64, u64), site: &str) -> Option<(u64, u64)> {
     match site.split_once("+0x") {
         None => (site == name).then_some((*from, *to)),
@@ -228,7 +230,7 @@ impl Module {
             let name = symbol.name.to_owned();
             if symbol.is_variable {
                 let (from, to) = (symbol.address, symbol.address + symbol.size);
-                // As an account prints it, and as it is in the file.
+                // Both as an account prints it and as it is in the file.
                 module.variables.push((demangled(&name), from, to));
                 module.variables.push((name, from, to));
             } else {
@@ -261,7 +263,7 @@ impl Module {
     }
 }
 
-/// The libraries that the loader would take in, by asking it; nothing of the program is run.
+/// Returns the libraries that the loader lists for a program. No code of the program is executed.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let mut command = Command::new("/lib64/ld-linux-x86-64.so.2");
     command.arg("--list").arg(program).env_remove("LD_PRELOAD");
@@ -278,7 +280,8 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.is_absolute() && !is_libc(path)).collect()
 }
 
-/// Every call, and every jump out of a function that may end one, by its bytes.
+/// Finds every call by its bytes. A jump through a slot is a stub: a call of the stub counts as a
+/// call of the function in the slot.
 fn calls(elf: &Elf) -> Vec<(u64, Target)> {
     const CALL: u8 = 0xe8;
     const BY_SLOT: u8 = 0xff;
@@ -308,7 +311,8 @@ fn calls(elf: &Elf) -> Vec<(u64, Target)> {
                 [BY_SLOT, JUMP_SLOT, ..] => {
                     let slot = (here + 6).wrapping_add_signed(distance(2));
                     let Some(name) = slots.get(&slot) else { continue };
-                    // A prefix, and the landing before it.
+                    // The stub may begin with a prefix, and with `endbr64` before the prefix or the
+                    // jump.
                     for back in [0, 1, 4, 5] {
                         let is_start = match back {
                             0 => true,
@@ -332,7 +336,8 @@ fn calls(elf: &Elf) -> Vec<(u64, Target)> {
     all
 }
 
-/// All calls of functions that make or take mutexes, for themselves or for others.
+/// Returns all calls of functions that create or acquire mutexes, for themselves or for their
+/// callers.
 fn places(modules: &[Module]) -> Vec<Place> {
     let mut found = Vec::new();
     let mut named: BTreeSet<String> = TAKE.iter().map(|name| (*name).to_owned()).collect();

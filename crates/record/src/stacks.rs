@@ -1,4 +1,4 @@
-//! Which call a thread waits in, by what lies on its stack.
+//! Finds the call in which a thread waits, from the words on its stack.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ const CALLERS: usize = 8;
 /// The operation of waiting for the exit of a thread.
 pub(crate) const JOIN: &str = "join";
 
-/// A wait.
+/// A wait of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    /// What for.
+    /// Kind of the lock or condition.
     pub(crate) kind: Kind,
     /// The operation.
     pub(crate) act: &'static str,
-    /// Return addresses, the innermost first.
+    /// Return addresses, innermost first.
     pub(crate) frames: Vec<u64>,
     /// The function of libc that waits for an internal lock; empty if none.
     pub(crate) runtime: String,
@@ -34,9 +34,9 @@ pub(crate) struct Waiting {
 enum Target {
     /// A lock or condition of the program.
     Lock(Kind, &'static str),
-    /// A lock of libc, for this function.
+    /// A lock internal to libc, with the function that waits for it.
     Runtime(String),
-    /// The end of a thread.
+    /// The exit of a thread.
     Join,
 }
 
@@ -49,7 +49,7 @@ impl Target {
         })
     }
 
-    /// Whether it waits in this way; else it is a word that was left on the stack.
+    /// Returns whether the thread waits in this way. Otherwise the word is a leftover on the stack.
     fn fits(&self, asks: Asks) -> bool {
         !matches!(self, Self::Runtime(_)) || asks.may_be_of_libc()
     }
@@ -64,7 +64,7 @@ impl Target {
     }
 }
 
-/// The name under which people know a function of libc.
+/// Returns the public name of a function of libc.
 fn plain(name: &str) -> String {
     let name = name.trim_start_matches('_');
     match name {
@@ -75,32 +75,34 @@ fn plain(name: &str) -> String {
     .to_owned()
 }
 
-/// The stacks of one process.
+/// Stacks of the threads of one process.
 pub(crate) struct Stacks {
     pub(crate) names: Names,
     modules: BTreeMap<PathBuf, Option<Module>>,
 }
 
 impl Stacks {
-    /// Of a process with this text of `/proc/self/maps`.
+    /// Creates it for a process with this text of `/proc/self/maps`.
     pub(crate) fn new(pid: u32, maps: &str) -> Self {
         Self { names: Names::new(maps, Some(pid)), modules: BTreeMap::new() }
     }
 
-    /// The wait that led to a stack with these words: its frames begin where a function that waits
-    /// is called, or else with the first call that is found.
+    /// Returns the wait of a thread with these words on its stack. The frames begin with the call
+    /// of a function that waits, or else with the first call found.
     pub(crate) fn scan(&mut self, words: impl Iterator<Item = u64>, asks: Asks) -> Option<Waiting> {
         let mut frames = Vec::new();
         let mut known = None;
         for (at, word) in words.enumerate() {
-            // A call by register is known by the function that it is in, which lies at the top.
+            // An indirect call is recognized by the function that contains it, at the top of the
+            // stack.
             let name = || self.names.name(word.saturating_sub(1));
             let is_first = at == 0 && name().is_some_and(|name| passes_on(&name));
             let target = self.target(word).or_else(|| is_first.then(Vec::new));
             let Some(target) = target else { continue };
             let found = Target::of(&target).filter(|found| found.fits(asks));
             if let Some(found) = found.filter(|_| known.is_none()) {
-                // Words before are of libc, or left behind by functions that have ended.
+                // Words before this one belong to libc, or were left behind by functions that have
+                // returned.
                 frames.clear();
                 known = Some(found);
             }
@@ -112,10 +114,10 @@ impl Stacks {
         Some(known.or_else(|| self.guess(&frames))?.waiting(frames))
     }
 
-    /// The same of a stack that the kernel has walked by frame pointers, beginning with the system
-    /// call, and of the words that lie on it. A program without frame pointers is recognised by a
-    /// broken chain; the function with the system call does not have a frame, and its caller is in
-    /// the first word.
+    /// Returns the wait from a stack that the kernel has walked by frame pointers, beginning with
+    /// the system call, and from the words on the stack. A program without frame pointers is
+    /// recognized by a broken chain. The function that makes the system call does not have a frame,
+    /// and its caller is in the first word.
     pub(crate) fn walk(&mut self, chain: &[u64], words: &[u64], asks: Asks) -> Option<Waiting> {
         let is_known = |this: &Self, address: u64| {
             this.names.own(address).is_some_and(|(path, _)| !is_libc(path))
@@ -124,7 +126,7 @@ impl Stacks {
         if !callers.peek().is_some_and(|first| is_known(self, *first)) {
             return self.scan(chain.first().into_iter().chain(words).copied(), asks);
         }
-        // A call by register is known by the function that it is in.
+        // An indirect call is recognized by the function that contains it.
         let first = words.first().copied().filter(|word| {
             let name = || self.names.name(word.saturating_sub(1));
             is_known(self, *word) && name().is_some_and(|name| passes_on(&name))
@@ -145,13 +147,13 @@ impl Stacks {
         Some(found.or_else(|| self.guess(&frames))?.waiting(frames))
     }
 
-    /// What calls return to, of the words of a stack.
+    /// Returns the words of a stack that are return addresses of calls, at most [`CALLERS`].
     pub(crate) fn calls(&mut self, words: &[u64]) -> Vec<u64> {
         let calls = words.iter().copied().filter(|word| self.target(*word).is_some());
         calls.take(CALLERS).collect()
     }
 
-    /// Whether an address is in the object that is loaded before a program.
+    /// Returns whether an address is in the preloaded recorder.
     pub(crate) fn is_ours(&self, address: u64) -> bool {
         self.names.is_recorder(address)
     }

@@ -1,9 +1,9 @@
-//! The state of a thread at a look, and its wait.
+//! The sampled state of a thread, and its wait.
 
 use crate::futex::Call;
 use crate::holders::Found;
 
-/// A waiting place and a holding place, as the words of the file have them.
+/// A waiting place and a holding place, as the words of the file encode them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Edge {
     /// The lock with the kind of the waiting call.
@@ -19,15 +19,15 @@ pub(crate) struct Edge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
     Runs,
-    /// As [`Self::Runs`], but it has given up its CPU itself since the last look, and has not lost
-    /// it: it slept, and was woken.
+    /// Like [`Self::Runs`], but since the last sample the thread has given up its CPU voluntarily
+    /// and was not preempted: it slept and was woken.
     Woken,
     Faults,
     /// In the system call of this number.
     Sleeps(i64),
     /// In a recorded wait.
     Waits(Edge),
-    /// No owner: the lock is free, and its waiter has not run yet.
+    /// The lock is free, and its waiter has not run yet.
     Free,
 }
 
@@ -46,7 +46,7 @@ impl From<Call> for State {
 pub(crate) struct Wait {
     pub(crate) thread: u64,
     pub(crate) edge: Edge,
-    /// Ticks.
+    /// Start of the wait, in ticks.
     pub(crate) since: u64,
     pub(crate) owner: u64,
     /// Whether the thread has exited.
@@ -55,12 +55,12 @@ pub(crate) struct Wait {
     pub(crate) is_free: bool,
     /// Observed duration, in seconds.
     pub(crate) seen_s: f64,
-    /// Whether it ends at a time limit.
+    /// Whether it has a timeout.
     pub(crate) is_timed: bool,
 }
 
 impl Wait {
-    /// Takes the owner of now.
+    /// Updates the owner to the current one.
     pub(crate) fn take(&mut self, found: Option<Found>) {
         let Some((owner, held)) = found else { return };
         self.is_free = owner.is_free;

@@ -1,4 +1,4 @@
-//! Reading the traces of threads, and which threads are of one class.
+//! Reads the traces of threads and groups similar threads into classes.
 #![cfg_attr(
     not(test),
     expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")
@@ -12,16 +12,16 @@ use crate::names::Names;
 use crate::record::{Kind, Lock};
 use crate::trace::{Class, Place, Step, Strip, Trace, What};
 
-/// Steps that a record keeps.
+/// Number of steps to which a record is thinned. It keeps at most twice as many.
 const STEPS: usize = 24_000;
-/// How alike the calls of two threads of a class are at least, as the cosine between their counts
-/// by lock and call site.
+/// Minimum similarity of two threads of one class: the cosine between their counts of calls by lock
+/// and call site.
 const ALIKE: f64 = 0.6;
 
-/// Of the calls of the busiest thread of a class, what each other one makes at least.
+/// Minimum number of calls of a thread in a class, relative to the busiest thread of the class.
 const FEW: f64 = 0.02;
 
-/// What a lock is called.
+/// Name and kind of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Known {
     pub(crate) name: String,
@@ -29,7 +29,7 @@ pub(crate) struct Known {
     pub(crate) is_lock: bool,
 }
 
-/// How ticks become times.
+/// Converts ticks to times.
 pub(crate) struct Clock {
     pub(crate) begin: u64,
     pub(crate) tick_ns: f64,
@@ -41,24 +41,25 @@ impl Clock {
     }
 }
 
-/// A lock by its name, and where it is called with.
+/// A lock by name, and the call site.
 type Call<'a> = (Option<&'a Known>, u64);
 
-/// What the file has.
+/// Contents of the file of a process.
 #[derive(Default)]
 pub(crate) struct Traces {
-    /// Keys of each slot, those with sites instead of call stacks.
+    /// Keys of each slot, with call sites instead of call stacks.
     slots: Vec<Vec<Key>>,
-    /// Calls by lock and site.
+    /// Number of calls, by lock and call site.
     calls: BTreeMap<(u64, u64), u64>,
     found: Vec<Vec<u64>>,
 }
 
 impl Traces {
-    /// Adds the keys of the next slot; `site` is where what stands for a call stack calls from.
+    /// Adds the keys of the next slot. `site` returns the call site for a key's site, which may be
+    /// a call stack.
     pub(crate) fn slot(&mut self, keys: &[Key], site: impl Fn(u64) -> u64) {
         let all = &mut self.calls;
-        // Yielding the CPU says nothing of what a thread is, and waits in futex(2) are no steps.
+        // Yielding the CPU does not characterize a thread, and waits in futex(2) are not steps.
         let is_call = |key: &Key| ![YIELD, FUTEX, BROADCAST].contains(&key.kind());
         let keys =
             keys.iter().map(|key| Key { lock: if is_call(key) { key.lock } else { 0 }, ..*key });
@@ -82,7 +83,7 @@ impl Traces {
         }
     }
 
-    /// Those that are kept: of whole windows, spread over the run.
+    /// Keeps the traces of some windows, spread over the run.
     fn thinned(&mut self) {
         let steps = |trace: &Vec<u64>| trace.len() / STEP_WORDS;
         let every = self.found.iter().map(steps).sum::<usize>().div_ceil(STEPS).max(1) as u64;
@@ -96,7 +97,8 @@ impl Traces {
         self.found.sort_by_key(|trace| (trace[T_WINDOW], trace[T_SLOT], trace[T_STEPS]));
     }
 
-    /// The class of each slot, and the classes: a slot belongs to the first one that it is like.
+    /// Returns the class of each slot, and the classes. A slot belongs to the first class that it
+    /// resembles.
     fn classes(&self, known: &BTreeMap<u64, Known>, names: &Names) -> (Vec<u64>, Vec<Class>) {
         let mut firsts: Vec<(BTreeMap<Call<'_>, u64>, Class)> = Vec::new();
         let (mut of_slots, mut sums) = (Vec::new(), Vec::<Vec<u64>>::new());
@@ -122,14 +124,15 @@ impl Traces {
             of_slots.push(class as u64);
         }
         for (first, sums) in firsts.iter_mut().zip(&sums) {
-            // One that only begins and ends with what the others do all the time is none of them.
+            // A thread that makes the calls of a class only when it begins and ends is not part of
+            // the class.
             let least = sums.iter().copied().max().unwrap_or(0) as f64 * FEW;
             first.1.threads = sums.iter().filter(|sum| **sum as f64 >= least).count() as u64;
         }
         (of_slots, firsts.into_iter().map(|first| first.1).collect())
     }
 
-    /// The trace of the process.
+    /// Returns the trace of the process.
     pub(crate) fn read(
         mut self,
         clock: &Clock,
@@ -164,7 +167,7 @@ impl Traces {
     }
 }
 
-/// Places as they come up.
+/// Collects places in the order in which steps refer to them.
 struct Book<'a> {
     known: &'a BTreeMap<u64, Known>,
     numbers: &'a BTreeMap<Known, u64>,
@@ -197,7 +200,7 @@ impl<'a> Book<'a> {
         }
     }
 
-    /// The number of a place, if the lock is known.
+    /// Returns the index of a place, if the lock is known.
     fn place(&mut self, address: u64, site: u64) -> Option<usize> {
         if let Some(&found) = self.of.get(&(address, site)) {
             return Some(found);
@@ -258,7 +261,7 @@ impl<'a> Book<'a> {
     }
 }
 
-/// The cosine between two counts.
+/// Returns the cosine between two vectors of counts.
 fn cosine<K: Ord>(one: &BTreeMap<K, u64>, other: &BTreeMap<K, u64>) -> f64 {
     let norm = |counts: &BTreeMap<K, u64>| {
         counts.values().map(|count| (*count as f64).powi(2)).sum::<f64>().sqrt()

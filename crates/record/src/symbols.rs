@@ -1,5 +1,5 @@
-//! Names for a record later: of files that were gone when it was made, from a directory that has
-//! them or their debug data.
+//! Adds names to a record later, for files that were gone when it was made, from a directory that
+//! contains these files or their debug data.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,15 @@ use crate::names::{LOCK_OF, Names};
 use crate::record::{Process, Record};
 
 impl Record {
-    /// Names places of files that were gone by the files of the same build-ids below `directory`;
-    /// how many of those files were found there, and how many there are.
+    /// Names the places in missing files, from files with the same build IDs below `directory`.
+    /// Returns the number of files found there and the number of missing files.
     pub fn name_from(&mut self, directory: &Path) -> (usize, usize) {
         let within = |id: &str| Identity { kind: 0, build_id: id.to_owned() }.find_below(directory);
         self.name_by(within)
     }
 
-    /// The same by the files that `find` gives for their build-ids, which are hexadecimal digits.
+    /// Like [`Self::name_from`], with the files that `find` returns for their build IDs, which are
+    /// hexadecimal digits.
     pub fn name_by(&mut self, find: impl Fn(&str) -> Option<PathBuf>) -> (usize, usize) {
         let (mut found, mut all) = (0, 0);
         for process in &mut self.processes {
@@ -34,7 +35,7 @@ impl Record {
     }
 }
 
-/// Names what a process has of one file.
+/// Names the locks and places of a process that are in one file.
 fn rename(process: &mut Process, file: &str, names: &Names) {
     let mark = format!("{file}+0x");
     let offset = |text: &str| {

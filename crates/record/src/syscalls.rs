@@ -1,6 +1,6 @@
-//! Names of system calls of x86-64 in which threads sleep.
+//! Names of the x86-64 system calls in which threads sleep.
 
-/// Numbers with names.
+/// Numbers and names, in ascending order.
 const NAMES: [(i64, &str); 86] = [
     (0, "read"),
     (1, "write"),
@@ -90,7 +90,7 @@ const NAMES: [(i64, &str); 86] = [
     (441, "epoll_pwait2"),
 ];
 
-/// The name of a system call, with its chapter: `fdatasync(2)`.
+/// Returns the name of a system call with its manual section, such as `fdatasync(2)`.
 pub(crate) fn name(number: i64) -> String {
     match NAMES.binary_search_by_key(&number, |(known, _)| *known) {
         Ok(at) => format!("{}(2)", NAMES[at].1),

@@ -1,11 +1,11 @@
-//! Numbers in sentences.
+//! Formats numbers for sentences.
 
-/// A part of all, in percent.
+/// Formats a share in percent.
 pub(crate) fn percent(value: f64) -> String {
     format!("{value:.0} %")
 }
 
-/// A time with three digits and its unit.
+/// Formats a time with three digits and its unit.
 pub fn seconds(value: f64) -> String {
     let (value, unit) = match value {
         _ if !value.is_finite() => return "an unknown time".to_owned(),

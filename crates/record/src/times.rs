@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 /// A distribution of times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// How many; of samples, how many they stand for.
+    /// Number of times. For samples, the number of times that they represent.
     pub count: u64,
-    /// Their sum, seconds.
+    /// Sum, in seconds.
     pub total_s: f64,
-    /// The longest, seconds.
+    /// Maximum, in seconds.
     pub max_s: f64,
-    /// Least time of a bucket in nanoseconds, and how many are in it; empty ones are left out.
+    /// Lower bound of each bucket in nanoseconds, and its count. Empty buckets are omitted.
     pub buckets: Vec<(f64, u64)>,
 }
 
 impl Times {
-    /// Adds those of another one with the same price of a tick.
+    /// Adds a distribution that was recorded with the same tick length.
     pub fn add(&mut self, other: &Self) {
         self.count = total([self.count, other.count]);
         self.total_s += other.total_s;
@@ -32,17 +32,18 @@ impl Times {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether the distribution is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Their mean, seconds; 0 without any.
+    /// Returns the mean in seconds, or 0 if the distribution is empty.
     pub fn mean_s(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total_s / self.count as f64 }
     }
 
-    /// The least time of the bucket that holds this percentile, seconds.
+    /// Returns the lower bound of the bucket that contains this percentile, in seconds. `None` if
+    /// there are no buckets.
     pub fn percentile_s(&self, percent: f64) -> Option<f64> {
         let rank = percent / 100.0 * self.count as f64;
         let mut below = 0.0;

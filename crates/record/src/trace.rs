@@ -1,5 +1,4 @@
-//! Steps of threads in order, in windows of the run: the order that counts by call site do not
-//! show.
+//! Steps of threads in order, in windows of the run. Counts by call site do not show this order.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,40 +7,40 @@ use serde::{Deserialize, Serialize};
 pub struct Trace {
     /// Classes of threads: threads of one class use the same call sites.
     pub classes: Vec<Class>,
-    /// Places that steps name by their number.
+    /// Places, to which steps refer by index.
     pub places: Vec<Place>,
     /// Steps of one thread in one window.
     pub strips: Vec<Strip>,
 }
 
 impl Trace {
-    /// Whether there is none.
+    /// Returns whether the trace is empty.
     pub fn is_empty(&self) -> bool {
         self.strips.is_empty()
     }
 }
 
-/// Threads that do the same.
+/// Threads with similar calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Class {
-    /// How many.
+    /// Number of threads.
     pub threads: u64,
-    /// Calls of locking functions of all of them.
+    /// Number of calls of locking functions by these threads.
     pub calls: u64,
-    /// The place that they called from most.
+    /// The call site that they used most.
     pub most: String,
 }
 
 /// A lock or condition, or a call of a locking function with it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Place {
-    /// The lock: its number in the process.
+    /// Index of the lock in the process.
     pub lock: u64,
-    /// Which of the locks of that name.
+    /// Index among the locks of that name.
     pub instance: u64,
-    /// The call site; empty where a lock is given up.
+    /// The call site. Empty for a release.
     pub site: String,
-    /// Calls in the whole run.
+    /// Number of calls in the whole run.
     #[serde(default)]
     pub calls: u64,
 }
@@ -53,50 +52,50 @@ pub struct Strip {
     pub class: u64,
     /// The thread.
     pub thread: u64,
-    /// The window; all threads write in the same ones.
+    /// The window. All threads record steps in the same windows.
     pub window: u64,
-    /// When it began, seconds after the process.
+    /// Start, in seconds after the start of the process.
     pub begin_s: f64,
-    /// The steps, in order.
+    /// Steps in order.
     pub steps: Vec<Step>,
 }
 
-/// One step: what, its place, nanoseconds since the end of the step before, and nanoseconds that it
-/// took. In a record it is these four numbers.
+/// One step: operation, place, nanoseconds since the end of the previous step, and duration in
+/// nanoseconds. A record stores it as these four numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u64, u64, u64, u64)", into = "(u64, u64, u64, u64)")]
 pub struct Step {
     /// The operation.
     pub what: What,
-    /// Whether the thread was switched away between the step before and this one.
+    /// Whether the thread was switched out between the previous step and this one.
     pub off: bool,
-    /// Whether a time limit ran out.
+    /// Whether the operation timed out.
     pub failed: bool,
-    /// Where: a number of [`Trace::places`].
+    /// Index into [`Trace::places`].
     pub place: usize,
-    /// Nanoseconds since the end of the step before.
+    /// Nanoseconds since the end of the previous step.
     pub gap_ns: u64,
-    /// Nanoseconds that it took: waits among them.
+    /// Duration in nanoseconds, including waits.
     pub took_ns: u64,
 }
 
 /// Operation of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// Something of a later version.
+    /// An operation of a later version.
     #[default]
     Other,
-    /// Takes a lock, or a unit of a semaphore.
+    /// Acquires a lock, or a unit of a semaphore.
     Lock,
     /// Releases a lock.
     Unlock,
     /// Waits on a condition variable.
     Wait,
-    /// Signals one, or posts a semaphore that is not a lock.
+    /// Signals a condition variable, or posts a semaphore that is not a lock.
     Signal,
-    /// Wakes all that wait on one.
+    /// Wakes all threads that wait on a condition variable.
     Broadcast,
-    /// Lets others run.
+    /// Yields the CPU.
     Yield,
     /// Waits at a barrier.
     Barrier,

@@ -23,8 +23,8 @@ pub struct Unrecorded {
     pub is_short: bool,
     /// Whether it limited its system calls while it was recorded.
     pub is_sandboxed: bool,
-    /// Processes that it forked and that were not recorded: for want of room, because they could
-    /// not open the directory, and by a limit on memory or files.
+    /// Processes that it forked and that were not recorded: because of a lack of room, because they
+    /// could not open the directory, and by a limit on memory or files.
     pub children: [u64; 3],
 }
 
@@ -41,7 +41,7 @@ impl Unrecorded {
         }
     }
 
-    /// Whether all was recorded.
+    /// Returns whether everything was recorded.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
@@ -88,7 +88,7 @@ pub struct Unloaded {
 }
 
 impl Unloaded {
-    /// Returns those in the header of a file.
+    /// Returns the programs in the header of a file.
     pub(crate) fn all(header: &[u64]) -> Vec<Self> {
         const WHYS: [(u64, Why); 9] = [
             (STATIC, Why::Static),

@@ -8,7 +8,7 @@ use crate::record::{Process, Record, total};
 
 /// Minimum number of samples to count the threads of a process.
 const FEW: u64 = 5;
-/// System calls in which a thread has nothing to do until a request or a time comes.
+/// System calls in which a thread is idle until a request arrives or a time is reached.
 const IDLE: [&str; 16] = [
     "accept",
     "accept4",
@@ -28,7 +28,7 @@ const IDLE: [&str; 16] = [
     "waitid",
 ];
 
-/// Threads of a process that live at the same time, on average.
+/// Returns the average number of threads of a process that live at the same time.
 pub fn threads(process: &Process) -> f64 {
     let seen = total(process.activity.iter().map(|seen| seen.count));
     if process.looks >= FEW {
@@ -38,16 +38,17 @@ pub fn threads(process: &Process) -> f64 {
     }
 }
 
-/// Threads of a process that run or could run, on average; none: not known.
+/// Returns the average number of threads of a process that run or are runnable, or `None` if it is
+/// not known.
 pub fn runnable(process: &Process) -> Option<f64> {
     let seen = process.activity.iter().filter(|seen| seen.doing == Doing::Runs);
     (process.looks >= FEW).then(|| total(seen.map(|seen| seen.count)) as f64 / process.looks as f64)
 }
 
-/// Time that all threads of a program had something to do, seconds: without waits for conditions,
-/// requests and times, as far as that was seen. Threads that wait for locks are among them.
+/// Returns the time, in seconds, that all threads of a program were busy: without waits for
+/// conditions, requests and times, as far as these were observed. Waits for locks count as busy.
 pub fn busy_s(record: &Record) -> f64 {
-    // A process that becomes another program has one entry for each.
+    // A process that executes another program has one entry for each program.
     let mut processes: BTreeMap<u64, f64> = BTreeMap::new();
     for process in &record.processes {
         let time_s = processes.entry(process.pid).or_default();
@@ -57,7 +58,7 @@ pub fn busy_s(record: &Record) -> f64 {
     processes.values().sum::<f64>().max(cpu_s)
 }
 
-/// The part of the time of its threads in which they had nothing to do.
+/// Returns the fraction of the time of its threads in which they were idle.
 fn idle(process: &Process) -> f64 {
     let all = total(process.activity.iter().map(|seen| seen.count));
     if process.looks < FEW || all == 0 {
@@ -65,7 +66,7 @@ fn idle(process: &Process) -> f64 {
     }
     let idle = process.activity.iter().filter(|seen| match seen.doing {
         Doing::Idles => true,
-        // A semaphore that is used as a signal.
+        // A semaphore used as a signal.
         Doing::Waits => seen.what.starts_with(&named_after("", false)),
         Doing::Sleeps => IDLE.contains(&seen.what.trim_end_matches("(2)")),
         _ => false,
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(runnable(&other), None);
         assert!((runnable(&process).unwrap_or(0.0) - 0.5).abs() < 1e-9);
         let mut record = Record { processes: vec![process, other], ..Record::default() };
-        // Ten threads for two seconds, a fifth of which they did something or waited for a lock.
+        // Ten threads for two seconds, a fifth of which they worked or waited for a lock.
         assert!((busy_s(&record) - 4.0).abs() < 1e-9, "{}", busy_s(&record));
         record.processes[0].looks = 0;
         assert!((busy_s(&record) - 18.0).abs() < 1e-9, "all of it, if nothing was seen");

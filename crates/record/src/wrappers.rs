@@ -1,14 +1,14 @@
-//! Functions that only take locks for others: of their calls the caller is the place.
+//! Functions that only acquire locks for their callers: the caller is the place of these calls.
 
 use blazesym::symbolize::CodeInfo;
 use std::path::Path;
 
 use crate::cxx::without_arguments;
 
-/// Whether a function is, by its name, one of a class of mutexes or the like: it only takes locks
-/// for others, and serves many of them.
+/// Returns whether a function, by its name, belongs to a class of mutexes or the like: it only
+/// acquires locks for its callers, and has many of them.
 pub(crate) fn passes_on(name: &str) -> bool {
-    /// What such classes and libraries have in their names.
+    /// Parts of the names of such classes and libraries.
     const KINDS: [&str; 13] = [
         "mutex",
         "futex",
@@ -24,10 +24,11 @@ pub(crate) fn passes_on(name: &str) -> bool {
         "pythread_acquire_lock",
         "crypto_thread_",
     ];
-    /// What such functions do; a constructor is named after its class.
+    /// Operations of such functions. A constructor is named after its class.
     const ACTS: [&str; 8] =
         ["lock", "mutex", "acquire", "wait", "enter", "init", "sem", "contended"];
-    /// Functions between a program and its heap, its counters, or what its library waits with.
+    /// Functions between a program and its heap, its counters, or the waiting functions of its
+    /// library.
     const OTHERS: [&str; 21] = [
         "operator new",
         "operator delete",
@@ -58,19 +59,19 @@ pub(crate) fn passes_on(name: &str) -> bool {
         || KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
 }
 
-/// A name without the arguments of a template, which name other classes.
+/// Returns a name without its template arguments, which name other classes.
 pub(crate) fn without_types(name: &str) -> &str {
     name.split_once('<').filter(|(class, _)| !class.is_empty()).map_or(name, |it| it.0)
 }
 
-/// Whether a place, as an account prints it, is in a function that only takes locks for others: of
-/// these calls the caller is not known, because no thread waited there.
+/// Returns whether a place, as an account prints it, is in a function that only acquires locks for
+/// its callers. The caller of these calls is not known, because no thread waited there.
 pub fn is_passing(place: &str) -> bool {
     let function = place.split(" (").next().unwrap_or(place);
     passes_on(function.split("+0x").next().unwrap_or(function))
 }
 
-/// Functions that only pass a lock on to pthread.
+/// Returns whether a function only passes a lock on to pthread or belongs to a lock library.
 pub(crate) fn is_wrapper(name: &str) -> bool {
     ["__gthread_", "std::mutex::", "std::unique_lock", "std::lock_guard", "std::scoped_lock"]
         .iter()
@@ -78,8 +79,8 @@ pub(crate) fn is_wrapper(name: &str) -> bool {
         || is_of_locks(name)
 }
 
-/// Whether a function belongs to a library of locks that call futex(2), or to what Rust does at the
-/// end of a guard.
+/// Returns whether a function belongs to a library of locks that call futex(2), or to the code that
+/// Rust runs when a guard is dropped.
 pub(crate) fn is_of_locks(name: &str) -> bool {
     const LIBRARIES: [&str; 9] = [
         "std::sys::sync::",
@@ -96,13 +97,13 @@ pub(crate) fn is_of_locks(name: &str) -> bool {
     LIBRARIES.iter().any(|library| name.starts_with(library))
 }
 
-/// Whether code is in a source file of such a library: where debug data are line tables alone, an
-/// inlined function has its last name only, `lock`.
+/// Returns whether code is in a source file of such a library. If the debug data are line tables
+/// alone, the name of an inlined function is only its last part, such as `lock`.
 pub(crate) fn is_in_locks(code: &CodeInfo<'_>) -> bool {
     const SOURCES: [&str; 7] = [
         "/library/std/src/sync/",
         "/library/std/src/sys/",
-        // Where guards end.
+        // Code that drops guards.
         "/library/core/src/mem/",
         "/library/core/src/ptr/",
         "/parking_lot",
