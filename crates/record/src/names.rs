@@ -102,7 +102,7 @@ impl Names {
         Self { objects, functions: plain(), variables: plain() }
     }
 
-    /// Returns the names and build IDs of objects whose files are gone or have been replaced.
+    /// Returns the names and build IDs of objects with files that are gone or have been replaced.
     pub(crate) fn gone(&self) -> Vec<(String, String)> {
         let gone = self.objects.values();
         let gone = gone.filter(|one| one.file.is_none() && !one.build_id.is_empty());

@@ -372,9 +372,9 @@ impl Raw {
     }
 }
 
-/// Names the locks and joins those of the same name. A lock without a name of its variable is named
-/// after the place that waited longest for it, or, if no place waited longer than the others, the
-/// place with the most calls.
+/// Names the locks and joins those of the same name. A lock that is not a named variable is named
+/// after the place that waited longest for it. Between places with equal waits, the number of calls
+/// decides.
 fn named(
     locks: BTreeMap<u64, Found>,
     names: &Names,

@@ -49,7 +49,7 @@ pub(crate) struct Wait {
     /// Start of the wait, in ticks.
     pub(crate) since: u64,
     pub(crate) owner: u64,
-    /// Whether the thread has exited.
+    /// Whether the owner has exited.
     pub(crate) owner_ended: bool,
     /// Whether the lock had no owner.
     pub(crate) is_free: bool,

@@ -42,8 +42,8 @@ impl Times {
         if self.count == 0 { 0.0 } else { self.total_s / self.count as f64 }
     }
 
-    /// Returns the lower bound of the bucket that contains this percentile, in seconds. `None` if
-    /// there are no buckets.
+    /// Returns the lower bound of the bucket that contains this percentile, in seconds. `None`
+    /// without buckets.
     pub fn percentile_s(&self, percent: f64) -> Option<f64> {
         let rank = percent / 100.0 * self.count as f64;
         let mut below = 0.0;

@@ -1,4 +1,4 @@
-//! A running process, looked at from outside.
+//! Recording of a running process from outside.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -55,7 +55,7 @@ fn who_waits_for_whom_is_seen_from_outside() {
 
 #[test]
 fn a_process_that_is_not_there_is_refused() {
-    // Numbers of processes end at four million.
+    // Process IDs are at most about four million.
     let error = Outside::process(u32::MAX / 2).err().expect("no process has that ID");
     assert!(matches!(error, AttachError::None(_)), "{error}");
 }

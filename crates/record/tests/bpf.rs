@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// The watch, or a word that the test is left out.
+/// Returns the watch, or reports that the test is skipped.
 fn watching() -> Option<Watching> {
     match Watching::new() {
         Ok(watching) => Some(watching),
@@ -41,7 +41,7 @@ fn compile(source: &str, place: &Path, flags: &[&str]) -> PathBuf {
     to
 }
 
-/// Looks until the program has ended; how long it ran.
+/// Samples until the program has exited. Returns for how long it ran.
 fn attend(watching: &mut Watching, mut child: Child) -> f64 {
     let begin = Instant::now();
     while child.try_wait().expect("it is ours").is_none() {
@@ -65,7 +65,7 @@ fn only<'a>(locks: &'a [Lock], name: &str) -> &'a Lock {
 
 #[test]
 fn a_program_that_calls_futex_itself_has_its_lock_named() {
-    // With frame pointers and without, with libc loaded and linked in.
+    // With and without frame pointers, with libc linked dynamically and statically.
     for flags in [&["-O1"][..], &["-O2"], &["-O1", "-fno-omit-frame-pointer"], &["-O1", "-static"]]
     {
         let Some(mut watching) = watching() else { return };

@@ -1,5 +1,5 @@
-//! Locks that call futex(2) through libc's `syscall`, as those of Rust do: this very program is
-//! recorded while it runs one of its tests. Nothing here needs more rights than a user has.
+//! Locks that call futex(2) through libc's `syscall`, as those in Rust do: this test program is
+//! recorded while it runs one of its tests. No test needs more rights than a user has.
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
@@ -21,8 +21,8 @@ static FILLED: Condvar = Condvar::new();
 static POOL: parking_lot::Mutex<u64> = parking_lot::Mutex::new(0);
 static ENDS: AtomicBool = AtomicBool::new(false);
 
-/// A call at the end of a function returns to the caller of the function, so that the function is
-/// not seen at its end.
+/// Prevents a tail call. A call at the end of a function returns to the caller of that function, so
+/// the function would not be on the stack.
 #[inline(always)]
 fn not_last() {
     std::hint::black_box(());
@@ -85,7 +85,7 @@ fn take_from_pool() {
     *POOL.lock() += 1;
 }
 
-/// One thread holds something for long, and three need it for a moment.
+/// One thread holds a lock for long, and three threads need it for a moment.
 fn contend(holds: fn(), needs: fn()) {
     scope(|all| {
         for _ in 0..3 {
@@ -157,8 +157,8 @@ fn find<'a>(process: &'a Process, name: &str) -> &'a Lock {
     found.unwrap_or_else(|| panic!("no {name} in {:#?}", process.futexes))
 }
 
-/// The lock with the name that `waits` waited for, and of the waits the part that is known to have
-/// ended because `holds` woke.
+/// Returns the lock with this name for which `waits` waited, and the part of these waits that is
+/// known to have ended because `holds` woke the thread.
 fn blamed<'a>(process: &'a Process, name: &str, waits: &str, holds: &str) -> (&'a Lock, f64) {
     let lock = find(process, name);
     assert!(lock.is_lock() && lock.instances >= 1, "{lock:#?}");

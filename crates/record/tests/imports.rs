@@ -1,5 +1,5 @@
-//! What other tools print, as records. The samples are in `tests/imports`: `perf` 6.1 on a 6.18
-//! kernel, `perf lock contention -x` and `/proc/lock_stat` as the kernel's documents show them.
+//! Records from the output of other tools. The samples are in `tests/imports`: `perf` 6.1 on a 6.18
+//! kernel, `perf lock contention -x` and `/proc/lock_stat` as in the documentation of the kernel.
 
 use convoy_record::{Account, Kind, Lock, Record, import};
 use std::path::Path;
@@ -32,7 +32,7 @@ fn perf_lock_contention_in_each_of_its_forms() {
     assert_eq!(rename.sites[0].act, "write");
     // `29.31 s`, `110.93 ms`: the unit varies from cell to cell.
     assert!(near(rename.wait_s(), 29.31) && near(rename.sites[0].wait.max_s, 0.11093));
-    // Two rows of one caller are one place.
+    // Two rows with the same caller are one place.
     assert_eq!(lock(&record, "lock of __legitimize_path+0x2a").count(), 1167 + 173);
     let verdict = Account::new(&record).verdict;
     let words = "of the time that threads waited for locks was for the lock of __x64_sys_rename";
@@ -55,7 +55,7 @@ fn perf_script_with_lock_events_stacks_and_wakeups() {
     assert!(semaphore.name.starts_with("lock 0xffff"), "{}", semaphore.name);
     let site = &semaphore.sites[0];
     assert!(!site.place.contains("rwsem") && !site.place.contains("down"), "{}", site.place);
-    // The last part of a wait is the way from the wakeup to running.
+    // The last part of a wait is the time from the wakeup until the thread runs.
     assert!(site.handoff.count > 0 && site.handoff.total_s < site.wait.total_s, "{site:#?}");
     assert!(record.program.wall_s > 0.0);
 }
@@ -81,8 +81,8 @@ prev_state=R ==> next_comm=worker next_pid=11 next_prio=120
     assert!(near(lock(&record, "lock of find").wait_s(), 2e-3), "{record:#?}");
 }
 
-/// The profiles and the recording are of programs that hold a mutex over fdatasync(2) (Go 1.24),
-/// and call a method that is `synchronized` from eight threads (Java 17).
+/// The profiles and the recording are of programs that hold a mutex during fdatasync(2) (Go 1.24),
+/// and call a `synchronized` method from eight threads (Java 17).
 #[test]
 fn profiles_of_go_name_the_holder_or_the_waiter() {
     let sample = |name: &str| {
@@ -116,7 +116,7 @@ fn flight_recordings_of_java_are_the_same_as_text_and_as_json() {
     assert!((seconds[0] - seconds[1]).abs() < 0.01 && seconds[0] > 0.1, "{seconds:?}");
 }
 
-/// As its documents show it.
+/// The sample is from the documentation of async-profiler.
 #[test]
 fn stacks_of_async_profiler_name_class_and_method() {
     let record = sample("async-profiler.txt");

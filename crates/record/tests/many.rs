@@ -6,7 +6,7 @@ use convoy_record::{DIRECTORY, Process, launch, raw};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs `many.c` with so many mutexes, taken in so many rounds.
+/// Records `many.c` with this number of mutexes and of rounds.
 fn record(mutexes: u64, rounds: u64) -> Process {
     let name = format!("many-{mutexes}-{}", std::process::id());
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -28,7 +28,7 @@ fn record(mutexes: u64, rounds: u64) -> Process {
     all.remove(0)
 }
 
-/// Acquisitions in a function, of all locks.
+/// Returns the number of acquisitions in a function, over all locks.
 fn count(process: &Process, function: &str) -> u64 {
     let sites = process.locks.iter().flat_map(|lock| &lock.sites);
     sites.filter(|site| site.place.starts_with(function)).map(|site| site.count).sum()

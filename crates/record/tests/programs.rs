@@ -22,7 +22,7 @@ fn directory(test: &str) -> PathBuf {
     path
 }
 
-/// Compiles a program of `tests/programs`; what it leaves is in the directory.
+/// Compiles a program of `tests/programs` in this directory.
 fn compile(source: &str, place: &Path, flags: &[&str]) -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
     let to = place.join("program");
@@ -32,7 +32,7 @@ fn compile(source: &str, place: &Path, flags: &[&str]) -> PathBuf {
     to
 }
 
-/// Runs a program with the object before it, under the policies, recorded or not; what it says.
+/// Returns the output of a program with the object preloaded and these policies, recorded or not.
 fn said(program: &Path, environment: &[(&str, &str)], recorded: bool) -> String {
     let files = program.with_extension("files");
     std::fs::create_dir_all(&files).expect("a directory for the files");
@@ -51,7 +51,7 @@ fn record(program: &Path, words: &[&str]) -> (Output, Vec<Process>) {
     record_with("", program, words)
 }
 
-/// The same with locks of ours in place: `mutex` or `sem`, an equal sign, the policy.
+/// Records with Convoy's locks: `mutex` or `sem`, an equal sign, and the policy.
 fn record_with(policies: &str, program: &Path, words: &[&str]) -> (Output, Vec<Process>) {
     let files = program.with_extension("files");
     std::fs::create_dir_all(&files).expect("a directory for the files");
@@ -103,7 +103,7 @@ fn a_convoy_is_told_with_lock_site_and_owner() {
     }
 }
 
-/// The steps of a program of `rate.c`, run for so long.
+/// Returns the steps and locks of `rate.c`, which runs for this many milliseconds.
 fn trace_of(kind: &str, ms: &str) -> (Trace, Vec<Lock>) {
     let program = compile("rate.c", &directory(kind), &[]);
     let (_, mut processes) = record(&program, &[kind, "8", ms]);
@@ -111,7 +111,7 @@ fn trace_of(kind: &str, ms: &str) -> (Trace, Vec<Lock>) {
     (process.trace, process.locks)
 }
 
-/// The steps of a kind, with the name of their lock.
+/// Returns the steps of one operation, each with its class and the name of its lock.
 fn steps<'a>(trace: &'a Trace, locks: &'a [Lock], what: What) -> Vec<(u64, &'a str)> {
     let all =
         trace.strips.iter().flat_map(|strip| strip.steps.iter().map(|one| (strip.class, one)));
@@ -126,14 +126,14 @@ fn steps<'a>(trace: &'a Trace, locks: &'a [Lock], what: What) -> Vec<(u64, &'a s
 #[test]
 fn steps_tell_who_waits_for_whom() {
     let (trace, locks) = trace_of("buffer", "300");
-    // Those that fill and those that empty: main hardly calls.
+    // Producers and consumers. The main thread makes only few calls.
     let many: Vec<u64> =
         trace.classes.iter().filter(|one| one.calls > 1000).map(|one| one.threads).collect();
     assert_eq!(many, [4, 4], "{:?}", trace.classes);
     let signals = steps(&trace, &locks, What::Signal);
     let waits = steps(&trace, &locks, What::Wait);
     assert!(signals.len() > 100 && !waits.is_empty(), "{} {}", signals.len(), waits.len());
-    // Each class waits for what the other one signals.
+    // Each class waits for the condition that the other class signals.
     for (class, name) in &waits {
         let other = signals.iter().find(|(_, signalled)| signalled == name).expect("somebody does");
         assert_ne!(other.0, *class, "{name}");
@@ -187,7 +187,7 @@ fn who_gives_it_up_makes_a_semaphore_or_a_condition_a_lock_or_a_signal() {
     }
     let flag = one("flag_free");
     assert!(flag.is_built() && flag.mutex == "flag_mutex", "{flag:#?}");
-    // Each turn gives it up once; those that had waited held it while they slept.
+    // Each turn releases it once. Threads that had waited held it while they slept.
     assert_eq!(flag.count(), 240, "{flag:#?}");
     let (held_s, off_s) = flag.held_s(0.0);
     assert!(held_s > 0.01 && off_s > 0.5 * held_s, "{held_s} {off_s}");
@@ -196,7 +196,8 @@ fn who_gives_it_up_makes_a_semaphore_or_a_condition_a_lock_or_a_signal() {
 #[test]
 fn owners_do_not_run_for_longer_than_their_process() {
     let of = |count, total_s| Times { count, total_s, ..Times::default() };
-    // 319 holds with a switch in them, and one of which nobody saw that the CPU was gone.
+    // 319 critical sections with a context switch, and one in which the loss of the CPU was not
+    // detected.
     let (hold_on, hold_off) = (of(1, 0.001), of(319, 0.247));
     let site = Site { hold_on, hold_off, ..Site::default() };
     let lock = Lock { sites: vec![site], ..Lock::default() };
@@ -384,7 +385,7 @@ fn every_way_to_take_a_mutex_excludes_every_other() {
 
 #[test]
 fn a_fair_mutex_starves_nobody() {
-    // Under libc's, hundreds of a thousand get no turn in a second.
+    // Under libc's policy, hundreds of a thousand threads get no turn in a second.
     let program = compile("shares.c", &directory("shares"), &[]);
     let (output, _) = record_with("mutex=fair", &program, &["1000"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0 starved, one at a time\n");
@@ -411,8 +412,9 @@ fn a_semaphore_that_hands_over_is_seen_as_one() {
         assert!(semaphore.is_lock(), "{semaphore:#?}");
         semaphore.contended() as f64 / semaphore.count() as f64
     };
-    // A thread that finds its own unit again does not wait; one that hands it over does. On a busy
-    // machine a run may lose its convoy: threads that are preempted outside do not wait either.
+    // A thread that reacquires its own unit does not wait, but a thread that hands it over does. On
+    // a busy machine a run may lose its convoy: threads that are preempted outside do not wait
+    // either.
     let libc = passed("sem=libc");
     let handoff = (0..4).map(|_| passed("sem=handoff")).fold(0.0, f64::max);
     // On a busy machine every unit may be waited for under both.

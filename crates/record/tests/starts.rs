@@ -20,7 +20,7 @@ fn directory(test: &str) -> PathBuf {
     path
 }
 
-/// Compiles the program, if this compiler can with these flags.
+/// Compiles the program, if this compiler supports these flags.
 fn compile(to: PathBuf, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/starts.c");
     let mut cc = Command::new(compiler);
@@ -28,7 +28,7 @@ fn compile(to: PathBuf, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     cc.output().is_ok_and(|output| output.status.success()).then_some(to)
 }
 
-/// Runs the program plainly and recorded, with the mode and the program that it starts.
+/// Runs the program plainly and recorded, with a mode and the program that it starts.
 fn both(program: &Path, mode: &str, target: &Path) -> (Output, Output, Vec<Process>) {
     let words: Vec<OsString> = vec![program.into(), mode.into(), target.into()];
     let plain = Command::new(program).args(&words[1..]).output().expect("it starts");
@@ -41,7 +41,7 @@ fn both(program: &Path, mode: &str, target: &Path) -> (Output, Output, Vec<Proce
     (plain, recorded, processes)
 }
 
-/// Acquisitions in the programs that were started.
+/// Returns the number of acquisitions in the programs that were started.
 fn acquisitions(processes: &[Process]) -> u64 {
     let locks = processes.iter().flat_map(|one| &one.locks).filter(|one| one.name == "in_child");
     locks.map(convoy_record::Lock::count).sum()
@@ -120,7 +120,7 @@ fn programs_that_cannot_take_the_object_do_not_get_it() {
         for mode in ["execve", "spawn", "execv", "inherit"] {
             let (plain, recorded, processes) = both(&program, mode, &path);
             if mode == "inherit" {
-                // It has what it inherits in its environment, as without the exec.
+                // Its environment contains the inherited variables, as without the exec.
                 assert_eq!(plain.status.code(), recorded.status.code(), "{name}: {recorded:?}");
             } else {
                 assert_same(&format!("{mode} {name}"), &plain, &recorded);
@@ -133,7 +133,7 @@ fn programs_that_cannot_take_the_object_do_not_get_it() {
     std::fs::remove_dir_all(place).expect("it goes away");
 }
 
-/// What clears the environment in daily use.
+/// Tools that clear the environment in daily use.
 #[test]
 fn tools_that_clear_the_environment_start_what_they_would() {
     let place = directory("tools");

@@ -5,7 +5,7 @@ use convoy_record::{DIRECTORY, Kind, launch, raw};
 use std::path::Path;
 use std::process::Command;
 
-/// The threads of the program, and the orders of each.
+/// Number of threads of the program, and of orders for each thread.
 const THREADS: u64 = 12;
 const ORDERS: u64 = 100;
 

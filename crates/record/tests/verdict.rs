@@ -1,8 +1,9 @@
-//! The first sentence of an account, of records that are made up.
+//! The first sentence of the account of constructed records.
 
 use convoy_record::{Account, Kind, Lock, Process, Program, Record, Site, Times};
 
-/// A condition: its name, threads that wait for it, and their waits, seconds and how often.
+/// Returns a condition with this name, this number of threads that wait for it, and these waits:
+/// seconds, and how often.
 fn condition(name: &str, threads: u64, waits: &[(f64, u64)]) -> Lock {
     let total_s = waits.iter().map(|(wait_s, count)| wait_s * *count as f64).sum();
     let wait = Times {
@@ -29,13 +30,13 @@ fn what_threads_wait_for_all_the_time_goes_before_the_wait_for_their_end() {
     let writers = condition("write_group", 16, &[(0.001, 5200)]);
     let said = verdict(vec![main.clone(), writers]);
     assert!(said.contains("for work or for each other, 5.20 s on `write_group`"), "{said}");
-    // A lock that costs a hundredth of the run, and of that wait.
+    // A lock that costs a hundredth of the run, and a hundredth of that wait.
     let little = Lock { kind: Kind::Mutex, ..condition("gate", 16, &[(0.001, 52)]) };
     let writers = condition("write_group", 16, &[(0.001, 5200)]);
     let said = verdict(vec![little.clone(), writers]);
     assert!(said.contains("for work or for each other"), "{said}");
     assert!(verdict(vec![little]).starts_with("100 % of the time that threads waited for locks"));
-    // A wait for the end alone says nothing; threads with nothing to do are named.
+    // A wait for the end alone is not mentioned. Idle threads are named.
     assert!(verdict(vec![main]).starts_with("Locks cost little"));
     let said = verdict(vec![condition("no_work", 8, &[(4.9, 8)])]);
     assert!(said.contains("on `no_work` in no_work.c:1, 8 times"), "{said}");

@@ -1,16 +1,16 @@
-//! Stacks of Java that waited for locks, as `asprof -e lock -o collapsed --total` writes them: the
-//! outermost method first, the class of the lock last, then nanoseconds.
+//! Stacks of Java threads that waited for locks, as `asprof -e lock -o collapsed --total` writes
+//! them: the outermost method first, the class of the lock last, then nanoseconds.
 
 use super::waits::{Refused, Waits, number};
 use crate::record::{Kind, Times};
 
-/// A sum of waits that is less than this, nanoseconds, is a number of waits instead.
+/// If the sum of the waits is less than this, in nanoseconds, the weights are numbers of waits.
 const LEAST_NS: f64 = 1e6;
 /// Suffixes of frames, which say how the method was compiled.
 const KINDS: [&str; 6] = ["_[i]", "_[j]", "_[k]", "_[0]", "_[1]", "_[p]"];
 
-/// Whether a line is such a stack: methods have slashes in the names of their classes and a dot
-/// before their own, and the class at the end has dots alone.
+/// Returns whether a line is such a stack: the class of a method is written with slashes and
+/// separated from the method by a dot, and the class at the end is written with dots only.
 pub(super) fn is_stack(line: &str) -> bool {
     let Some((stack, weight)) = line.trim().rsplit_once(' ') else { return false };
     let Some((callers, class)) = stack.rsplit_once(';') else { return false };
@@ -21,7 +21,7 @@ pub(super) fn is_stack(line: &str) -> bool {
     is_class && callers.contains('.') && weight.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A frame without the mark of its kind.
+/// Returns a frame without the suffix of its kind.
 fn plain(frame: &str) -> &str {
     KINDS.iter().find_map(|kind| frame.strip_suffix(kind)).unwrap_or(frame)
 }
@@ -39,7 +39,7 @@ pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
         let frames: Vec<&str> = stack.split(';').map(plain).collect();
         let Some((class, methods)) = frames.split_last() else { continue };
         let method = |name: &&&str| {
-            // A native function has no class.
+            // A native function does not have a class.
             name.contains('.') && !name.starts_with("java/") && !name.starts_with("jdk/")
         };
         let place = methods.iter().rev().find(method).or(methods.last());

@@ -1,5 +1,5 @@
-//! The events of a Java flight recording as `jfr print --json` writes them, and how to run it: only
-//! a JDK reads the binary format.
+//! Events of a Java flight recording as `jfr print --json` writes them, and how to run `jfr`: only
+//! a JDK can read the binary format.
 
 use serde::Deserialize;
 use std::io::{BufReader, Read as _};
@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 
 /// The first bytes of a flight recording.
 const HEAD: &[u8] = b"FLR\0";
-/// Frames of each stack: between a method and `park` are about eight.
+/// Maximum number of frames of each stack. About eight are between a method and `park`.
 const DEPTH: &str = "64";
-/// The events that are waits for locks.
+/// Events that are waits for locks.
 const EVENTS: &str = "jdk.JavaMonitorEnter,jdk.ThreadPark";
 
-/// The fields of a printed recording that are read: the others, such as class loaders, are most of
+/// The fields of a printed recording that are read. The others, such as class loaders, are most of
 /// the text.
 #[derive(Deserialize)]
 pub(super) struct Printed {
@@ -36,7 +36,7 @@ pub(super) struct Printable {
     pub(super) values: Values,
 }
 
-/// Its fields.
+/// Fields of an event.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Values {
@@ -85,7 +85,7 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// With dots, as in a program.
+    /// Returns the name with dots, as in a program.
     pub(super) fn name(&self) -> String {
         self.name.as_deref().unwrap_or_default().replace('/', ".")
     }
@@ -96,16 +96,17 @@ impl Method {
         self.class.as_ref().map(Class::name).unwrap_or_default()
     }
 
-    /// The class that it locks as its monitor, if it is both static and synchronized.
+    /// Returns the class that the method locks as its monitor, if the method is both static and
+    /// synchronized.
     pub(super) fn locks_class(&self) -> Option<String> {
-        /// Of the format of class files.
+        /// Both flags, as in the format of class files.
         const BOTH: u64 = 0x8 | 0x20;
         (self.modifiers? & BOTH == BOTH).then(|| self.class() + ".class")
     }
 }
 
 impl Frame {
-    /// `Broker.load (line 5)`.
+    /// Returns, for example, `Broker.load (line 5)`.
     pub(super) fn place(&self) -> String {
         let method = self.method.as_ref();
         let class = method.map(Method::class).unwrap_or_default();
@@ -119,7 +120,7 @@ pub fn is_flight(bytes: &[u8]) -> bool {
     bytes.starts_with(HEAD)
 }
 
-/// Reads the waits for locks in a flight recording, or returns the reason for which it cannot.
+/// Returns the waits for locks in a flight recording, or the reason why it cannot be read.
 pub(super) fn printed(path: &Path) -> Result<Printed, String> {
     let home = std::env::var_os("JAVA_HOME").map(|home| Path::new(&home).join("bin/jfr"));
     let program = home.filter(|program| program.exists()).unwrap_or_else(|| "jfr".into());
@@ -135,7 +136,7 @@ pub(super) fn printed(path: &Path) -> Result<Printed, String> {
         )
     })?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    // Its messages are short, so it does not wait for their reader.
+    // The messages of `jfr` are short, so it does not block until they are read.
     let printed = stdout.map(|stdout| serde_json::from_reader(BufReader::new(stdout)));
     let mut said = String::new();
     let _read = stderr.map(|mut stderr| stderr.read_to_string(&mut said));

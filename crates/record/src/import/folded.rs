@@ -5,7 +5,7 @@ use super::waits::{Refused, Waits, number};
 use crate::record::{Kind, Times};
 
 /// Functions in which a thread waits for a lock: the prefix of their names without leading
-/// underscores, the kind of the lock, and the operation. The first match holds.
+/// underscores, the kind of the lock, and the operation. The first match counts.
 const WAITS: [(&str, Kind, &str); 26] = [
     ("pthread_mutex_", Kind::Mutex, "lock"),
     ("pthread_rwlock_rd", Kind::Rwlock, "read"),
@@ -35,7 +35,7 @@ const WAITS: [(&str, Kind, &str); 26] = [
     ("queued_write_lock_slowpath", Kind::Rwlock, "write"),
 ];
 
-/// Whether a line is a stack with its weight.
+/// Returns whether a line is a stack with its weight.
 pub(super) fn is_stack(line: &str) -> bool {
     line.starts_with('#')
         || line.trim().rsplit_once(' ').is_some_and(|(stack, weight)| {
@@ -61,14 +61,15 @@ pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Adds the wait in which this stack ends, outermost function first; whether there is one.
+/// Adds the wait in which this stack ends. The outermost function comes first. Returns whether
+/// there is a wait.
 pub(super) fn add(frames: &[&str], seconds: f64, waits: &mut Waits) -> bool {
     let found = frames.iter().enumerate().find_map(|(at, frame)| {
         let frame = frame.trim_start_matches('_');
         WAITS.iter().find(|wait| frame.starts_with(wait.0)).map(|wait| (at, wait))
     });
     let Some((at, &(_, kind, act))) = found else { return false };
-    // A wrapper of a library takes the lock for somebody else.
+    // A wrapper of a library acquires the lock for its caller.
     let caller = frames[..at].iter().rev().find(|frame| !is_wrapper(frame));
     let place = caller.map_or("?", |frame| frame);
     let site = waits.site(&format!("lock of {place}"), kind, place, act);

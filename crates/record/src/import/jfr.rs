@@ -1,4 +1,4 @@
-//! What `jfr print --events jdk.JavaMonitorEnter,jdk.ThreadPark` says of a Java flight recording,
+//! Output of `jfr print --events jdk.JavaMonitorEnter,jdk.ThreadPark` for a Java flight recording,
 //! as text or with `--json`: one event after the other, each with its stack.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,18 +7,18 @@ use super::flight::{Class, Frame, Method, Printed};
 use super::waits::{Refused, Waits, number};
 use crate::record::{Kind, Times, total};
 
-/// Events that are waits for locks, and what is waited for.
+/// First lines of the events that are waits for locks.
 const EVENTS: [&str; 2] = ["jdk.JavaMonitorEnter {", "jdk.ThreadPark {"];
 
 /// The class of the monitors of static methods and of `synchronized (A.class)`.
 const CLASS: &str = "java.lang.Class";
 
-/// Whether a line begins an event.
+/// Returns whether a line begins an event.
 pub(super) fn is_event(line: &str) -> bool {
     EVENTS.contains(&line.trim())
 }
 
-/// Whether a line begins a recording that was printed as JSON.
+/// Returns whether a line begins a recording in JSON.
 pub(super) fn is_json(line: &str) -> bool {
     line.trim_start_matches(['{', ' ']).starts_with("\"recording\":")
 }
@@ -28,12 +28,12 @@ pub(super) fn is_json(line: &str) -> bool {
 struct Events {
     begin_s: Option<f64>,
     end_s: f64,
-    /// By lock, kind, place and act.
+    /// Threads by lock, kind, place and operation.
     threads: BTreeMap<(String, Kind, String, &'static str), BTreeSet<String>>,
 }
 
 impl Events {
-    /// Adds what is only known when all events have been read.
+    /// Stores the results that are known only after the last event.
     fn finish(self, waits: &mut Waits) {
         waits.seconds = self.begin_s.map_or(0.0, |begin_s| self.end_s - begin_s);
         waits.threads = total(self.threads.values().map(|threads| threads.len() as u64));
@@ -46,7 +46,7 @@ impl Events {
     fn happened(&mut self, at_s: f64, took_s: f64) {
         const DAY_S: f64 = 86_400.0;
         let begin_s = *self.begin_s.get_or_insert(at_s);
-        // Events come by their ends, or past midnight.
+        // Events are sorted by their ends, or continue past midnight.
         let at_s = if at_s < begin_s - DAY_S / 2.0 { at_s + DAY_S } else { at_s };
         self.begin_s = Some(begin_s.min(at_s));
         self.end_s = self.end_s.max(at_s + took_s);
@@ -88,13 +88,14 @@ pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Reads a recording in JSON. Refusals count events, not lines.
+/// Reads a recording in JSON. An invalid event is refused with its number, invalid JSON with its
+/// line.
 pub(super) fn read_json(text: &str, waits: &mut Waits) -> Result<(), Refused> {
     let wrong = |error: serde_json::Error| (error.line(), error.to_string());
     read_printed(serde_json::from_str(text).map_err(wrong)?, waits)
 }
 
-/// The same of one that `jfr` has printed.
+/// Reads a recording that `jfr` has printed.
 pub(super) fn read_printed(printed: Printed, waits: &mut Waits) -> Result<(), Refused> {
     let mut all = Events::default();
     for (index, event) in printed.recording.events.into_iter().enumerate() {
@@ -164,7 +165,7 @@ impl Event {
         };
         let place = self.frames.iter().find(|frame| !is_own(frame)).or(self.frames.first());
         let place = place.map_or("a place without a stack", String::as_str);
-        // A thread that waits for work parks, too.
+        // A thread that waits for work also parks.
         let is_lock = self.is_monitor
             || self.frames.iter().any(|frame| {
                 let is_sync = frame.contains("AbstractQueuedSynchronizer.acquire");
@@ -189,7 +190,8 @@ impl Event {
     }
 }
 
-/// Seconds of the day of `14:22:21.889`, with a letter for the time zone or without.
+/// Returns the seconds of the day for a time such as `14:22:21.889`, with or without a letter for
+/// the time zone.
 fn of_day(text: &str) -> Option<f64> {
     let end = text.find(|one: char| !one.is_ascii_digit() && one != ':' && one != '.');
     let mut parts = text[..end.unwrap_or(text.len())].split(':');
@@ -197,7 +199,7 @@ fn of_day(text: &str) -> Option<f64> {
     Some(3600.0 * next()? + 60.0 * next()? + next()?)
 }
 
-/// Seconds of `PT0.0838S` or `PT1M2.5S`.
+/// Returns the seconds of a duration such as `PT0.0838S` or `PT1M2.5S`.
 fn iso_seconds(text: &str) -> Option<f64> {
     let mut sum = 0.0;
     let mut rest = text.strip_prefix("PT")?;
@@ -213,7 +215,7 @@ fn iso_seconds(text: &str) -> Option<f64> {
     rest.is_empty().then_some(sum)
 }
 
-/// `Broker.serversToIgnore (5)` of `Broker.serversToIgnore() line: 5`.
+/// Returns `Broker.serversToIgnore (line 5)` for `Broker.serversToIgnore() line: 5`.
 fn frame(line: &str) -> String {
     let name = line.split('(').next().unwrap_or(line).trim();
     match line.split_once("line: ").and_then(|(_, rest)| rest.split_whitespace().next()) {
@@ -222,7 +224,7 @@ fn frame(line: &str) -> String {
     }
 }
 
-/// A length of time such as `12.3 ms`.
+/// Returns the seconds of a duration such as `12.3 ms`.
 fn seconds(text: &str) -> Result<f64, String> {
     let (value, unit) = text.trim().split_once(' ').unwrap_or((text, "s"));
     let scale = match unit.trim() {

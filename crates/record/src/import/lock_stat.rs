@@ -1,15 +1,15 @@
-//! `/proc/lock_stat`: microseconds by class of locks, and the places that waited most.
+//! `/proc/lock_stat`: times in microseconds by lock class, and the places that waited most often.
 
 use super::waits::{Refused, Waits, number};
 use crate::record::{Kind, Times, total};
 
-/// Whether a line is the first one.
+/// Returns whether a line is the first one.
 pub(super) fn is_head(line: &str) -> bool {
     line.trim_start().starts_with("lock_stat version")
 }
 
-/// Numbers of a class: bounces, contentions, four of waiting, bounces, acquisitions, four of
-/// holding. Version 0.3 does not have averages.
+/// Numbers of a class: bounces, contentions, four for waits, bounces, acquisitions, four for holds.
+/// Version 0.3 does not have averages.
 const COLUMNS: [usize; 2] = [12, 10];
 
 pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
@@ -25,7 +25,7 @@ pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
                 class = name.trim();
                 self::class(class, numbers, waits).map_err(refused)?;
             }
-            // A place: the class, how often, its address, the function.
+            // A place: the class, the number of waits, its address, and the function.
             None if line.contains("[<") && !class.is_empty() => {
                 place(class, line, waits).map_err(refused)?;
             }
@@ -61,7 +61,7 @@ fn class(class: &str, numbers: &str, waits: &mut Waits) -> Result<(), String> {
     Ok(())
 }
 
-/// The file does not have times by call site, only by class.
+/// Adds a note, since the file has times by class only, and not by call site.
 fn place(class: &str, line: &str, waits: &mut Waits) -> Result<(), String> {
     let (before, function) = line.split_once("[<").unwrap_or((line, ""));
     let count = before.split_ascii_whitespace().next_back().unwrap_or_default();

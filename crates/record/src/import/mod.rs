@@ -1,10 +1,10 @@
-//! What other tools tell of waits for locks, as a record: `perf lock contention`, `perf script` of
-//! lock and sched events, `/proc/lock_stat`, folded stacks of what threads slept in, mutex and
-//! block profiles of Go, flight recordings of Java and stacks of async-profiler.
+//! Imports waits for locks from the output of other tools as a record: `perf lock contention`,
+//! `perf script` of lock and sched events, `/proc/lock_stat`, folded stacks of sleeping threads,
+//! mutex and block profiles of Go, flight recordings of Java and stacks of async-profiler.
 //!
-//! Lines that belong to no table are passed over and counted; a line of a table that makes no sense
-//! is refused with its number. None of these formats has holds on the CPU or work between them, so
-//! an imported record can be explained and not replayed.
+//! Lines that belong to no table are skipped and counted. An invalid line of a table is refused
+//! with its number. None of these formats contains the CPU time of critical sections or the work
+//! between them, so an imported record can be explained but not replayed.
 
 mod async_profiler;
 mod flight;
@@ -25,12 +25,12 @@ use crate::RecordError;
 use crate::record::Record;
 use waits::{Refused, Waits};
 
-/// Lines in which a format shows itself.
+/// Number of lines from which a format is recognized.
 const HEAD: usize = 200;
 
 type Reader = fn(&str, &mut Waits) -> Result<(), Refused>;
 
-/// The record in `text`, the content of `path`; none if it is of no format that is known here.
+/// Returns the record in `text`, the content of `path`, or `None` if the format is not known.
 pub fn read(path: &Path, text: &str) -> Option<Result<Record, RecordError>> {
     let head: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(HEAD).collect();
     let any = |is: fn(&str) -> bool| head.iter().any(|line| is(line));
@@ -63,7 +63,7 @@ pub fn is_recording(text: &str) -> bool {
     text.lines().filter(|line| !line.trim().is_empty()).take(2).any(jfr::is_json)
 }
 
-/// The record in the bytes of `path`, if they are those of a profile of Go.
+/// Returns the record in `bytes`, the content of `path`, if they are a Go profile.
 pub fn read_bytes(path: &Path, bytes: &[u8]) -> Option<Record> {
     let bytes = pprof::unpacked(bytes).filter(|bytes| pprof::is_profile(bytes))?;
     let mut waits = Waits::default();
@@ -71,10 +71,10 @@ pub fn read_bytes(path: &Path, bytes: &[u8]) -> Option<Record> {
     Some(waits.record("a profile of Go", path))
 }
 
-/// The record in a flight recording of Java, as the `jfr` of a JDK reads it.
+/// Returns the record in a Java flight recording, which the `jfr` of a JDK reads.
 ///
 /// # Errors
-/// [`RecordError::NoRecord`]: there is no `jfr`, or it cannot read the file.
+/// [`RecordError::NoRecord`] if there is no `jfr`, or if it cannot read the file.
 pub fn read_flight(path: &Path) -> Result<Record, RecordError> {
     let mut waits = Waits::default();
     let read = flight::printed(path).and_then(|printed| {

@@ -3,15 +3,15 @@
 use super::waits::{Refused, Waits, kind, number};
 use crate::record::Kind;
 
-/// What begins the first line that `-x` gives.
+/// Prefix of the first line with `-x`.
 const SEPARATED: &str = "# output:";
 
-/// Whether a line names the columns.
+/// Returns whether a line names the columns.
 pub(super) fn is_head(line: &str) -> bool {
     line.starts_with(SEPARATED) || line.contains("total wait") && line.contains("contended")
 }
 
-/// Where a row has what.
+/// Columns of a row.
 #[derive(Default)]
 struct Columns {
     names: Vec<String>,
@@ -19,10 +19,10 @@ struct Columns {
 }
 
 impl Columns {
-    /// Of a line for which [`is_head`] holds.
+    /// Reads the columns from a line for which [`is_head`] holds.
     fn new(line: &str) -> Self {
         let Some(names) = line.strip_prefix(SEPARATED) else {
-            // Two words a column, except for a few; what follows the times is the rest.
+            // The names of these columns may have two words. The other columns follow.
             let names = ["contended", "total wait", "max wait", "avg wait"];
             let mut found: Vec<(usize, &str)> =
                 names.iter().filter_map(|name| line.find(name).map(|at| (at, *name))).collect();
@@ -33,7 +33,7 @@ impl Columns {
             });
             return Self { names: names.chain(last.map(str::to_owned)).collect(), separator: None };
         };
-        // The separator stands between the first two names; the names themselves have spaces.
+        // The separator follows the first name. It is not a space, since names contain spaces.
         let names = names.trim();
         let separator = names.strip_prefix("contended").and_then(|rest| rest.chars().next());
         let separator = separator.unwrap_or(',').to_string();
@@ -41,7 +41,7 @@ impl Columns {
         Self { names, separator: Some(separator) }
     }
 
-    /// The cells of a row by column; times in seconds.
+    /// Returns the cells of a row by column, with times in nanoseconds.
     fn cells(&self, line: &str) -> Result<Vec<String>, String> {
         if let Some(separator) = &self.separator {
             return Ok(line.split(separator).map(|cell| cell.trim().to_owned()).collect());
@@ -64,7 +64,7 @@ impl Columns {
     }
 }
 
-/// Nanoseconds of a unit; it varies from cell to cell.
+/// Returns the nanoseconds of a unit, which varies from cell to cell.
 fn unit_ns(unit: &str) -> Result<f64, String> {
     match unit {
         "ns" => Ok(1.0),

@@ -26,7 +26,7 @@ const FLAGS: [(u64, &str, &str); 5] = [
 ];
 const SPIN: u64 = 1;
 
-/// Whether a line is one of those events.
+/// Returns whether a line is one of these events.
 pub(super) fn is_event(line: &str) -> bool {
     Event::new(line).is_some()
 }
@@ -34,7 +34,7 @@ pub(super) fn is_event(line: &str) -> bool {
 /// The head of an event.
 struct Event<'a> {
     task: u64,
-    /// The time as it is written, seconds.
+    /// The time in seconds, as written.
     time: &'a str,
     name: &'a str,
     /// The arguments of the event.
@@ -42,7 +42,7 @@ struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// `comm pid/tid [cpu] time: event: what it says`; the name of a task may have spaces.
+    /// Parses `comm pid/tid [cpu] time: event: arguments`. The name of a task may contain spaces.
     fn new(line: &'a str) -> Option<Self> {
         let (name, at) = EVENTS.iter().find_map(|name| {
             let with = line.find(&format!("{name}:"))?;
@@ -55,7 +55,7 @@ impl<'a> Event<'a> {
         Some(Self { task, time, name, rest: line[at + name.len() + 1..].trim() })
     }
 
-    /// A field of a sched event: `prev_pid=12`.
+    /// Returns a field of a sched event, such as 12 for `prev_pid` in `prev_pid=12`.
     fn field(&self, key: &str) -> Option<&'a str> {
         let at = self.rest.find(&format!("{key}="))? + key.len() + 1;
         self.rest[at..].split([' ', '\t']).next()
@@ -65,27 +65,27 @@ impl<'a> Event<'a> {
 /// The current wait of a task.
 #[derive(Default)]
 struct Task {
-    /// The lock, its kind and since when, seconds.
+    /// The lock, its kind, and the start of the wait in seconds.
     lock: Option<(String, &'static str, f64)>,
-    /// Since when it sleeps.
+    /// Start of the current sleep, in seconds.
     asleep: Option<f64>,
-    /// When it was last woken.
+    /// Time of the last wakeup, in seconds.
     woken: Option<f64>,
-    /// The stack with which that began, innermost function first.
+    /// Stack at the start of the wait, innermost function first.
     stack: Vec<String>,
 }
 
 #[derive(Default)]
 struct Trace {
     tasks: BTreeMap<u64, Task>,
-    /// The task of the stack in the next lines.
+    /// The task to which the stack in the next lines belongs.
     stack_of: Option<u64>,
     first: Option<f64>,
     last: f64,
 }
 
 pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
-    // Where locks speak for themselves, sleep in their functions is the same wait again.
+    // With lock events, sleep in lock functions is the same wait a second time.
     let has_locks = text.contains(EVENTS[1]);
     let mut trace = Trace::default();
     for (index, line) in text.lines().enumerate() {
@@ -164,7 +164,7 @@ impl Trace {
         Ok(())
     }
 
-    /// A line of a stack: address, function with offset, object in brackets.
+    /// Adds a line of a stack: address, function with offset, object in brackets.
     fn frame(&mut self, line: &str) {
         let function = line.split_ascii_whitespace().nth(1).unwrap_or("?");
         let name = function.rsplit_once("+0x").map_or(function, |(name, _)| name);
@@ -182,7 +182,7 @@ impl Task {
         let place = caller.map_or("a place without a stack", String::as_str);
         let site = waits.site(&format!("lock {lock}"), kind, place, act);
         site.waited(1, seconds, seconds);
-        // Whoever was woken was woken by the release.
+        // If the waiter was woken, the release woke it.
         if let Some(woken) =
             self.woken.take().filter(|woken| *woken <= now && kind != Kind::Spinlock)
         {
@@ -191,7 +191,7 @@ impl Task {
     }
 }
 
-/// The kind of a lock by its flags, as a number or as words.
+/// Returns the kind of a lock for flags that are given as a number or as words.
 fn flagged(flags: &str) -> &'static str {
     let bits = flags
         .strip_prefix("0x")

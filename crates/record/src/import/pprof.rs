@@ -1,6 +1,6 @@
-//! Go's mutex and block profiles, as `go tool pprof` reads them: a message of protocol buffers,
-//! packed by gzip. The stack of a mutex profile is that of the goroutine that *releases* the lock,
-//! with the time that others waited for it; that of a block profile is the waiting one.
+//! Go's mutex and block profiles in the format of `go tool pprof`: a message of protocol buffers,
+//! compressed with gzip. A mutex profile has the stack of the goroutine that *releases* the lock,
+//! with the time that others waited for it. A block profile has the stack of the waiting goroutine.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,15 @@ use super::waits::Waits;
 use crate::causes::Cause;
 use crate::record::{Kind, Times};
 
-/// What gzip begins with.
+/// First bytes of gzip data.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// A profile is not larger than this, bytes.
+/// Maximum size of a profile in bytes.
 const MOST: usize = 256 << 20;
 
-/// The bytes of a profile, unpacked, if it is packed as profiles are.
+/// Returns the decompressed bytes of a profile, or `None` if `bytes` are not compressed like a
+/// profile.
 pub(super) fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
-    /// The flags that something follows the head: checksum, extra field, name, comment.
+    /// Flags of the parts that may follow the header: checksum, extra field, name, comment.
     const CHECKSUM: u8 = 2;
     const EXTRA: u8 = 4;
     const NAME: u8 = 8;
@@ -34,14 +35,14 @@ pub(super) fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
     miniz_oxide::inflate::decompress_to_vec_with_limit(bytes.get(at..)?, MOST).ok()
 }
 
-/// A field of a message: its number, and a number or bytes.
+/// Value of a field of a message: a number or bytes.
 #[derive(Clone, Copy)]
 enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, until something makes no sense.
+/// Fields of a message, up to the first invalid one.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -84,7 +85,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The numbers of a field that may be packed.
+/// Adds the numbers of a field, which may be packed.
 fn numbers(all: &mut Vec<u64>, value: Value<'_>) {
     match value {
         Value::Number(number) => all.push(number),
@@ -95,19 +96,19 @@ fn numbers(all: &mut Vec<u64>, value: Value<'_>) {
     }
 }
 
-/// A profile: what was counted, its stacks, and names.
+/// A profile: types of values, stacks and names.
 #[derive(Default)]
 struct Profile {
-    /// Types of the values, by the number of their name.
+    /// Types of the values, by the index of their name.
     kinds: Vec<u64>,
-    /// Locations, the innermost first, and values.
+    /// Locations, innermost first, and values of each sample.
     samples: Vec<(Vec<u64>, Vec<u64>)>,
-    /// Function and line of each frame of a location, the innermost first.
+    /// Function and line of each frame of a location, innermost first.
     locations: BTreeMap<u64, Vec<(u64, u64)>>,
-    /// Names of functions and files, by their numbers.
+    /// Names of functions and files, by the indices of these strings.
     functions: BTreeMap<u64, (u64, u64)>,
     strings: Vec<String>,
-    /// Nanoseconds.
+    /// Duration in nanoseconds.
     duration: u64,
 }
 
@@ -153,13 +154,13 @@ impl Profile {
         self.strings.get(number as usize).map_or("", String::as_str)
     }
 
-    /// The value of this name in a sample.
+    /// Returns the value with this name in a sample.
     fn value(&self, values: &[u64], name: &str) -> Option<u64> {
         let at = self.kinds.iter().position(|kind| self.text(*kind) == name)?;
         values.get(at).copied()
     }
 
-    /// Functions of a stack with their places, the innermost first.
+    /// Returns the functions of a stack with their places, innermost first.
     fn frames(&self, places: &[u64]) -> Vec<(String, String)> {
         let lines = places.iter().filter_map(|place| self.locations.get(place)).flatten();
         let frame = |(function, line): &(u64, u64)| {
@@ -173,7 +174,7 @@ impl Profile {
     }
 }
 
-/// The first number of a field.
+/// Returns the first number in a field, or 0.
 fn first(bytes: &[u8], field: u64) -> u64 {
     let mut found = Fields(bytes).filter_map(|(known, value)| match value {
         Value::Number(number) if known == field => Some(number),
@@ -182,7 +183,7 @@ fn first(bytes: &[u8], field: u64) -> u64 {
     found.next().unwrap_or(0)
 }
 
-/// Whether the unpacked bytes are a profile of waits.
+/// Returns whether decompressed bytes are a profile of waits.
 pub(super) fn is_profile(bytes: &[u8]) -> bool {
     let profile = Profile::read(bytes);
     profile.kinds.iter().any(|kind| profile.text(*kind) == "delay")

@@ -1,4 +1,5 @@
-//! Waits that a reader of another tool's output has found, as a record.
+//! Collects the waits that a reader finds in the output of another tool, and makes a record from
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,28 +8,28 @@ use crate::causes::Cause;
 use crate::layout;
 use crate::record::{Kind, Lock, Process, Program, Record, Site, Times, VERSION, total};
 
-/// A line that makes no sense: its number from 1, and why.
+/// An invalid line: its number, counted from 1, and the reason.
 pub(super) type Refused = (usize, String);
 
 /// The waits that a reader has found.
 #[derive(Default)]
 pub(super) struct Waits {
     pub(super) locks: BTreeMap<(String, Kind), Lock>,
-    /// Lines that were passed over, and the first of them.
+    /// Number of lines that were skipped, and the first of these lines.
     pub(super) passed_over: usize,
     pub(super) first_passed: usize,
-    /// What else the account must say.
+    /// Further sentences for the account.
     pub(super) notes: Vec<String>,
-    /// From the first to the last event, seconds; 0: not known.
+    /// Time from the first to the last event, in seconds. 0 if not known.
     pub(super) seconds: f64,
-    /// Threads that waited; 0: not known.
+    /// Number of threads that waited. 0 if not known.
     pub(super) threads: u64,
     /// Places that held locks.
     pub(super) causes: Vec<Cause>,
 }
 
 impl Waits {
-    /// The site at which a lock is taken, made when first asked for.
+    /// Returns the site at which a lock is acquired, and creates it on first use.
     pub(super) fn site(&mut self, lock: &str, kind: Kind, place: &str, act: &str) -> &mut Site {
         let key = (lock.to_owned(), kind);
         let lock = self.locks.entry(key).or_insert_with(|| Lock {
