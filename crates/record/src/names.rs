@@ -56,7 +56,7 @@ struct Object {
 pub(crate) struct Names {
     objects: BTreeMap<u64, Object>,
     functions: Symbolizer,
-    /// Used without debug data, with which a variable has the name of its type.
+    /// Symbolizer without debug data, since these give a variable the name of its type.
     variables: Symbolizer,
 }
 
@@ -261,8 +261,8 @@ impl Names {
         caller.map_or_else(|| place.clone(), |name| format!("{place}{UNDER}{name}"))
     }
 
-    /// Returns those files that contain places in functions without names and that name a file with
-    /// their debug data, each with that name.
+    /// Returns the files that contain places in functions without names and that have a debug link,
+    /// each with that link.
     pub(crate) fn debug_links(&self, sites: impl Iterator<Item = u64>) -> Vec<(String, String)> {
         let unnamed = sites.filter(|site| self.function(site.saturating_sub(1)).is_none());
         let files: BTreeMap<&PathBuf, u64> =

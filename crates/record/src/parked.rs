@@ -30,8 +30,8 @@ pub(crate) struct Context {
     /// Call site of the libc function.
     pub(crate) site: u64,
     callers: Vec<u64>,
-    /// Return addresses in code without unwind tables: the caller of the frames above, and
-    /// candidates for its callers.
+    /// Return addresses in code without unwind tables: the caller of `callers`, and candidates for
+    /// its callers.
     foreign: Vec<u64>,
 }
 
@@ -195,8 +195,8 @@ impl Jit {
 /// Waits by the number of their call stack and the address of the condition.
 pub(crate) type Waits = BTreeMap<(u64, u64), Site>;
 
-/// Removes the waits for locks from `waits`. Returns these locks, and by address the conditions
-/// that were used for them with the names of the locks.
+/// Removes the waits for locks from `waits`. Returns these locks, and their names by the address of
+/// the conditions on which threads waited for them.
 pub(crate) fn locks(
     waits: &mut Waits,
     contexts: &BTreeMap<u64, Context>,

@@ -22,7 +22,7 @@ pub(crate) fn longest_s(lock: &Lock) -> f64 {
 }
 
 /// Describes the part of the run in which threads waited for locks, if they waited mostly in one
-/// part. Waits for conditions count if a lock is built from one.
+/// part. Waits for conditions count if a lock is built from a condition (`is_built`).
 pub(crate) fn phases(record: &Record, is_built: bool) -> Option<String> {
     /// The period's share of the wait time.
     const MOST: f64 = 0.8;

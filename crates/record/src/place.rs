@@ -89,7 +89,7 @@ impl Directory {
     }
 
     /// Opens a directory that a process left behind. Returns `None` if that process is still
-    /// running.
+    /// running, or if the directory cannot be opened.
     fn left(path: PathBuf) -> Option<Self> {
         let opened = open_directory(&path).ok()?;
         if !is_own(&opened).ok()? {
@@ -255,8 +255,8 @@ pub(crate) fn open_file(path: &Path) -> Option<std::fs::File> {
     file.metadata().is_ok_and(|found| found.is_file()).then_some(file)
 }
 
-/// Returns the numbers of programs that were started but not recorded: because of a lack of room,
-/// because of the directory, by a limit, and by a filter of system calls.
+/// Returns the numbers of programs that were started but not recorded, by reason: lack of room, the
+/// directory, a limit, a filter of system calls.
 pub fn programs_lost(files: &Path) -> [u64; 4] {
     open_file(&bound::path(files)).map_or([0; 4], |file| bound::lost(&file))
 }
@@ -348,9 +348,9 @@ fn is_everyones(path: &Path) -> std::io::Result<bool> {
     Ok(mode & ALL != 0 && mode & STICKY == 0)
 }
 
-/// Returns whether only this user and root can change what the path leads to. They must own the
-/// path and all directories above it, and other users must not be able to write to these, or only
-/// to their own files (sticky bit).
+/// Returns whether only this user and root can change the file that a path leads to. They must own
+/// the path and all directories above it, and other users must not be able to write to these, or
+/// only to their own files (sticky bit).
 pub(crate) fn is_safe(path: &Path) -> bool {
     const OTHERS: u32 = 0o022;
     let Ok(path) = std::fs::canonicalize(path) else { return false };

@@ -64,8 +64,8 @@ pub struct Program {
     /// Whether only contended acquisitions were recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_contended: bool,
-    /// Numbers of programs that were started but not recorded: because of a lack of room, because
-    /// of the directory, by a limit, and by a filter of system calls.
+    /// Numbers of programs that were started but not recorded, by reason: lack of room, the
+    /// directory, a limit, a filter of system calls.
     #[serde(default, skip_serializing_if = "is_none_lost")]
     pub programs_lost: [u64; 4],
     /// Tool whose output was imported. Empty if Convoy recorded the program.
@@ -198,7 +198,7 @@ pub struct Process {
     /// sampled from outside. `None` if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,
-    /// Addresses of its locks, with their names. Not stored in the record.
+    /// Addresses of its locks, with their names. Not serialized.
     #[serde(skip)]
     pub addresses: Addresses,
 }

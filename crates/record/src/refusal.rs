@@ -24,7 +24,7 @@ const FROM_OUTSIDE: &str =
 /// Machine number of this architecture in the header of an ELF file.
 const MACHINE: u8 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
-/// Begin of the sentence for a record that contains only samples of CPU time. The reason follows.
+/// Start of the sentence for a record that contains only samples of CPU time. The reason follows.
 pub const ONLY_SAMPLES: &str = "Only samples of CPU time were recorded:";
 
 /// Returns whether this is a Go program, by the note that Go's linker places near the start of the

@@ -1,8 +1,8 @@
 //! Attributes waits in futex(2) to the places that held the lock.
 //!
 //! The program knows only which thread ended a wait. A queued thread waits for all owners before
-//! that one, so the wait time of a place for a lock is divided by the samples of the owners, if
-//! there are enough samples.
+//! that one, so the wait time of a place for a lock is divided in proportion to the samples of the
+//! owners, if there are enough samples.
 
 use std::collections::BTreeMap;
 

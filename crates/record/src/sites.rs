@@ -311,8 +311,7 @@ fn calls(elf: &Elf) -> Vec<(u64, Target)> {
                 [BY_SLOT, JUMP_SLOT, ..] => {
                     let slot = (here + 6).wrapping_add_signed(distance(2));
                     let Some(name) = slots.get(&slot) else { continue };
-                    // The stub may begin with a prefix, and with `endbr64` before the prefix or the
-                    // jump.
+                    // A prefix, `endbr64`, or both may precede the jump.
                     for back in [0, 1, 4, 5] {
                         let is_start = match back {
                             0 => true,

@@ -83,7 +83,7 @@ impl Traces {
         }
     }
 
-    /// Keeps the traces of some windows, spread over the run.
+    /// Thins out the traces: keeps whole windows, spread over the run.
     fn thinned(&mut self) {
         let steps = |trace: &Vec<u64>| trace.len() / STEP_WORDS;
         let every = self.found.iter().map(steps).sum::<usize>().div_ceil(STEPS).max(1) as u64;

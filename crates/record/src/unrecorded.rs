@@ -23,8 +23,8 @@ pub struct Unrecorded {
     pub is_short: bool,
     /// Whether it limited its system calls while it was recorded.
     pub is_sandboxed: bool,
-    /// Processes that it forked and that were not recorded: because of a lack of room, because they
-    /// could not open the directory, and by a limit on memory or files.
+    /// Processes that it forked and that were not recorded, by reason: lack of room, a directory
+    /// that they could not open, a limit on memory or files.
     pub children: [u64; 3],
 }
 

@@ -46,7 +46,8 @@ pub fn runnable(process: &Process) -> Option<f64> {
 }
 
 /// Returns the time, in seconds, that all threads of a program were busy: without waits for
-/// conditions, requests and times, as far as these were observed. Waits for locks count as busy.
+/// conditions, for requests and for points in time, as far as these were observed. Waits for locks
+/// count as busy.
 pub fn busy_s(record: &Record) -> f64 {
     // A process that executes another program has one entry for each program.
     let mut processes: BTreeMap<u64, f64> = BTreeMap::new();

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cxx::without_arguments;
 
 /// Returns whether a function, by its name, belongs to a class of mutexes or the like: it only
-/// acquires locks for its callers, and has many of them.
+/// acquires locks for its callers, and has many callers.
 pub(crate) fn passes_on(name: &str) -> bool {
     /// Parts of the names of such classes and libraries.
     const KINDS: [&str; 13] = [

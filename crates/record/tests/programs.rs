@@ -196,8 +196,7 @@ fn who_gives_it_up_makes_a_semaphore_or_a_condition_a_lock_or_a_signal() {
 #[test]
 fn owners_do_not_run_for_longer_than_their_process() {
     let of = |count, total_s| Times { count, total_s, ..Times::default() };
-    // 319 critical sections with a context switch, and one in which the loss of the CPU was not
-    // detected.
+    // 319 critical sections with a switch, and one in which the loss of the CPU was not seen.
     let (hold_on, hold_off) = (of(1, 0.001), of(319, 0.247));
     let site = Site { hold_on, hold_off, ..Site::default() };
     let lock = Lock { sites: vec![site], ..Lock::default() };
@@ -412,9 +411,8 @@ fn a_semaphore_that_hands_over_is_seen_as_one() {
         assert!(semaphore.is_lock(), "{semaphore:#?}");
         semaphore.contended() as f64 / semaphore.count() as f64
     };
-    // A thread that reacquires its own unit does not wait, but a thread that hands it over does. On
-    // a busy machine a run may lose its convoy: threads that are preempted outside do not wait
-    // either.
+    // A thread that reacquires its own unit does not wait; after a handoff it does. On a busy
+    // machine a run may lose its convoy: threads that are preempted outside do not wait either.
     let libc = passed("sem=libc");
     let handoff = (0..4).map(|_| passed("sem=handoff")).fold(0.0, f64::max);
     // On a busy machine every unit may be waited for under both.

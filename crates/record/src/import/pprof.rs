@@ -99,13 +99,13 @@ fn numbers(all: &mut Vec<u64>, value: Value<'_>) {
 /// A profile: types of values, stacks and names.
 #[derive(Default)]
 struct Profile {
-    /// Types of the values, by the index of their name.
+    /// Types of the values, as indices of their names.
     kinds: Vec<u64>,
     /// Locations, innermost first, and values of each sample.
     samples: Vec<(Vec<u64>, Vec<u64>)>,
     /// Function and line of each frame of a location, innermost first.
     locations: BTreeMap<u64, Vec<(u64, u64)>>,
-    /// Names of functions and files, by the indices of these strings.
+    /// Name and file of each function, as indices of strings.
     functions: BTreeMap<u64, (u64, u64)>,
     strings: Vec<String>,
     /// Duration in nanoseconds.
@@ -235,7 +235,7 @@ pub(super) fn read(bytes: &[u8], waits: &mut Waits) {
     }
 }
 
-/// Whether a function is one of Go's own that takes locks for others.
+/// Returns whether a function belongs to Go itself and acquires locks for its callers.
 pub(crate) fn is_of_go(name: &str) -> bool {
     ["sync.", "runtime.", "internal/sync.", "internal/poll."]
         .iter()

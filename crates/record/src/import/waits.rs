@@ -84,7 +84,7 @@ impl Waits {
 }
 
 impl Site {
-    /// Waits of which only these are known.
+    /// Adds waits of which only the number, the sum and the maximum are known.
     pub(super) fn waited(&mut self, count: u64, total_s: f64, max_s: f64) {
         self.count = total([self.count, count]);
         self.contended = total([self.contended, count]);
@@ -93,19 +93,20 @@ impl Site {
 }
 
 impl Times {
-    /// A time by itself.
+    /// Returns a distribution of a single time.
     pub(super) fn one(seconds: f64) -> Self {
         let least = layout::least(layout::bucket((seconds * 1e9) as u64)) as f64;
         Self { count: 1, total_s: seconds, max_s: seconds, buckets: vec![(least, 1)] }
     }
 
-    /// Times of which only these are known: they have no distribution.
+    /// Returns times of which only the number, the sum and the maximum are known. They do not have
+    /// a distribution.
     pub(super) fn summed(count: u64, total_s: f64, max_s: f64) -> Self {
         Self { count, total_s, max_s, buckets: Vec::new() }
     }
 }
 
-/// A kind and what is done with it, from the words that the kernel's tools have for them.
+/// Returns the kind and the operation for a word of the kernel's tools.
 pub(super) fn kind(word: &str) -> (Kind, &'static str) {
     let (name, side) = word.split_once(':').unwrap_or((word, ""));
     let kind = match name {
@@ -122,7 +123,7 @@ pub(super) fn kind(word: &str) -> (Kind, &'static str) {
     (kind, act)
 }
 
-/// A number of a column, or why not.
+/// Returns the number in a column, or an error.
 pub(super) fn number(word: &str, what: &str) -> Result<f64, String> {
     match word.trim().parse::<f64>() {
         Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
