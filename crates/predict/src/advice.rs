@@ -1,4 +1,4 @@
-//! The lock that pays for a recorded program, and the commands that check it.
+//! The lock replacement that pays for a recorded program, and the commands that check it.
 
 use convoy_record::trace::What;
 use convoy_record::{Kind, LOCK_OF, Lock, Process, Program, Record};
@@ -17,16 +17,17 @@ pub struct Advice {
     /// What to do, in sentences.
     #[serde(rename = "advice")]
     pub text: String,
-    /// The program under the lock that pays; none if none does.
+    /// The command that runs the program with the lock that pays; `None` if no lock pays.
     pub command: Option<String>,
-    /// The command that measures it.
+    /// The command that measures its effect.
     pub check: Option<String>,
     /// Every lock that was tried.
     #[serde(flatten)]
     pub prediction: Prediction,
 }
 
-/// Returns what `convoy fix` tries on the most contended lock of `record`, the recorded lock first.
+/// Returns the choices that `convoy fix` tries for the most contended lock of `record`, the
+/// recorded lock first.
 pub fn policies(record: &Record) -> Vec<Choice> {
     let (process, locks) = busiest(record);
     let kind = locks.first().map(|lock| lock.kind).unwrap_or_default();
@@ -47,30 +48,30 @@ fn policies_of(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// A wait, microseconds, that is starvation where another lock makes it shorter.
+/// Wait, microseconds, above which a waiter starves if another lock shortens the wait.
 const STARVES_US: f64 = 50_000.0;
-/// How many times shorter.
+/// Factor by which another lock must shorten the wait.
 const SHORTER: f64 = 5.0;
-/// Share of the throughput that a lock may cost which ends starvation; one that costs more is named
-/// and not advised.
+/// Largest share of the throughput that may be lost to end starvation. A lock that costs more is
+/// mentioned but not advised.
 const PRICE: f64 = 0.1;
 
-/// A lock is advised if it is sure to gain this: medians of a program against itself differ by as
-/// much (docs/record.md), and every lock has a price.
+/// Least certain gain of a lock that is advised: medians of a program against itself differ by as
+/// much (docs/record.md), and every lock replacement has a cost.
 const LEAST_PERCENT: f64 = 1.0;
-/// A change from which on it is said how many times as much there is.
+/// Change above which a factor is printed instead of a percentage.
 const TIMES_PERCENT: f64 = 100.0;
 
-/// Returns the name of a lock for `--lock`: its variable, or all call sites that acquire it, since
-/// the first acquisition counts.
+/// Returns the names of a lock for `--lock`: its variable, or all call sites that acquire it, since
+/// the first acquisition decides.
 fn sites(lock: &Lock) -> Vec<String> {
     let by_place = lock.name.starts_with(LOCK_OF);
     let places = lock.sites.iter().map(|site| site.place.clone());
     if by_place { places.collect() } else { vec![lock.name.clone()] }
 }
 
-/// The command line that runs the program under these locks, the mutex at some places alone if
-/// there are any; `sleep` is what libc does.
+/// Returns the command line that runs the program with these policies; `mutex` applies only to
+/// `sites` if there are any. `sleep` is libc's policy.
 fn command(program: &Program, sites: &[String], mutex: &str, sem: &str) -> String {
     let quoted = |site: &String| {
         let lock = format!("{site}={mutex}");
@@ -106,7 +107,7 @@ impl Advice {
         let mut gains: Vec<&Row> =
             others.iter().copied().filter(|row| row.low_percent >= LEAST_PERCENT).collect();
         gains.sort_by(|a, b| b.change_percent.total_cmp(&a.change_percent));
-        // A program that can be several times as fast is slow first, and unfair second.
+        // If a program can be several times as fast, that gain is mentioned before unfairness.
         let (large, small): (Vec<&Row>, Vec<&Row>) =
             gains.iter().partition(|row| row.split > 1 && row.change_percent >= TIMES_PERCENT);
         let gain = |row: &&Row| gain(row, (name, recorded), now);
@@ -152,17 +153,17 @@ impl Advice {
     }
 }
 
-/// The verdict, and how many rows an interrupt left out.
+/// Returns the verdict and the number of rows that were not simulated because of an interrupt.
 fn untried(prediction: &Prediction) -> String {
     format!("{} {} changes were not simulated.", prediction.verdict, prediction.missing)
 }
 
-/// Whether a lock that ends starvation is worth its price.
+/// Returns whether a lock that ends starvation is worth its cost.
 fn is_worth(row: &Row) -> bool {
     row.change_percent > -100.0 * PRICE
 }
 
-/// Says which lock ends starvation, and at which price.
+/// Returns a sentence that names the lock that ends starvation, and its cost.
 fn bounded(row: &Row, locks: (&str, &str), waited_us: f64) -> String {
     let [waited, bound] = [waited_us, row.wait_max_us].map(duration);
     let lock = means(row, locks);
@@ -177,14 +178,15 @@ fn bounded(row: &Row, locks: (&str, &str), waited_us: f64) -> String {
     )
 }
 
-/// The row that ends starvation at the least price.
+/// Returns the row that ends starvation at the lowest cost.
 fn fairest<'a>(
     (waited_us, is_passed): (f64, bool),
     now: &Row,
     others: &[&'a Row],
 ) -> Option<&'a Row> {
     let ends = |row: &&&Row| {
-        // How long a passed waiter starves is luck, which a replay may have: the record tells.
+        // How long a passed waiter starves is chance, and a replay may have less of it, so the
+        // recorded wait is used.
         let is_bounded = is_passed && [FAIR, HANDOFF].contains(&&*row.policy);
         let waited_us = if is_bounded { waited_us } else { now.wait_max_us.min(waited_us) };
         row.wait_max_us * SHORTER < waited_us
@@ -194,8 +196,8 @@ fn fairest<'a>(
     best.copied()
 }
 
-/// Starvation that the record itself shows: a thread waited for much longer than the others would
-/// take if each held the mutex once.
+/// Returns a sentence about starvation that the record itself shows: a thread waited for much
+/// longer than the other threads take if each of them holds the mutex once.
 fn starved(process: &Process, lock: &Lock) -> Option<String> {
     let holds = lock.sites.iter().flat_map(|site| [site.hold_on.max_s, site.hold_off.max_s]);
     let held_s = holds.fold(0.0, f64::max);
@@ -214,7 +216,7 @@ fn starved(process: &Process, lock: &Lock) -> Option<String> {
     })
 }
 
-/// What to do, as the subject of a sentence.
+/// Returns the change as the subject of a sentence.
 fn means(row: &Row, (name, recorded): (&str, &str)) -> String {
     match row.policy.as_str() {
         _ if row.split > 1 => format!("Splitting `{name}` into {} locks", row.split),
@@ -224,7 +226,7 @@ fn means(row: &Row, (name, recorded): (&str, &str)) -> String {
     }
 }
 
-/// A sentence of a row that pays.
+/// Returns a sentence about a row that pays.
 fn gain(row: &Row, locks: (&str, &str), now: Option<&Row>) -> String {
     let mut text = format!("{} gives {}", means(row, locks), change(row));
     if let Some([times, low, high]) = row.program_times {
@@ -234,7 +236,7 @@ fn gain(row: &Row, locks: (&str, &str), now: Option<&Row>) -> String {
         );
         text += &whole;
     }
-    // A longest wait is a single one, so it is a price only where it is many times as long.
+    // The longest wait is a single one, so it is mentioned only if it is many times as long.
     let longer = now.filter(|now| row.wait_max_us > SHORTER * now.wait_max_us.max(1000.0));
     text += &longer.map_or(String::new(), |now| {
         let [after, before] = [row, now].map(|row| duration(row.wait_max_us));
@@ -243,7 +245,7 @@ fn gain(row: &Row, locks: (&str, &str), now: Option<&Row>) -> String {
     text + "."
 }
 
-/// A sentence where nothing pays.
+/// Returns a sentence for the case that no change pays.
 fn nothing(others: &[&Row], kind: Kind) -> String {
     let locks = others.iter().filter(|row| row.split == 1);
     let best = locks.max_by(|a, b| a.change_percent.total_cmp(&b.change_percent));
@@ -264,7 +266,7 @@ fn nothing(others: &[&Row], kind: Kind) -> String {
     )
 }
 
-/// Change of the throughput: of the class of threads that leads, then of the others.
+/// Returns the change of the throughput: of the leading class of threads, then of the others.
 fn change(row: &Row) -> String {
     let Some((first, others)) = row.parts.split_first() else { return change_of(row) };
     let mut text = format!("{} {}", change_of(row), in_place(&first.place));
@@ -277,7 +279,7 @@ fn change(row: &Row) -> String {
     text
 }
 
-/// `12 % more acquisitions per second (10 to 15 %)`, or how many times as many.
+/// Returns `12 % more acquisitions per second (10 to 15 %)`, or the factor for large changes.
 fn change_of(row: &Row) -> String {
     let times = |percent: f64| 1.0 + percent / 100.0;
     let Row { change_percent, low_percent, high_percent, .. } = *row;
@@ -331,7 +333,7 @@ mod tests {
         let dear = row(HANDOFF, -50.0, 4000.0);
         assert!(fairest((5e5, false), &now, &[&dear]).is_some_and(|row| !is_worth(row)));
         assert!(fairest((5e5, false), &now, &[&row(FAIR, 0.0, 400_000.0)]).is_none(), "no shorter");
-        // The replay does not starve the waiter that the record shows as passed.
+        // The replay does not starve the waiter that was passed in the record.
         let lucky = row(SLEEP, 0.0, 300.0);
         let found = |is_passed| fairest((5e5, is_passed), &lucky, &[&spin, &fair]);
         assert_eq!(found(true).map(|row| row.policy.as_str()), Some(FAIR));

@@ -1,34 +1,35 @@
 //! Time for which threads were switched away while they worked: sleep, or a wait for a CPU.
 //!
 //! The recorder sees that a thread was switched away between two calls, and for how long, but not
-//! why. Next to other programs the difference decides how fast the program is alone, so the rest of
-//! the record is used: CPU time, kernel events, and waits for CPUs.
+//! the reason. If other programs used the CPUs, the reason decides how fast the program is alone,
+//! so it is derived from the rest of the record: CPU time, kernel events, and waits for CPUs.
 
 use convoy_record::{Lock, Process, Program, Times};
 use convoy_runs::replay::{Span, Spread};
 
 use crate::others::{others_cpus, others_per_s};
 
-/// CPU use by all programs, of the CPUs there were, below which an absence from the CPU was sleep.
+/// Share of the CPU time used by all programs below which a thread that was switched away slept.
 const BUSY: f64 = 0.9;
-/// Share of the time away that has to be sleep if kernel events tell.
+/// Share of the time away that must be sleep according to kernel events for all of it to count as
+/// sleep.
 const MOSTLY: f64 = 0.5;
-/// Greatest factor between the work of threads that lost their CPU and of the others: exponential
-/// times of 2 ms, of which the longer half is switched away, have 4.
+/// Largest ratio between the work of threads that lost their CPU and of the others. For exponential
+/// times of 2 ms, of which the longer half is switched away, the ratio is 4.
 const LONGER: f64 = 8.0;
-/// Least part of a sleep that remains without the wait for a CPU after it.
+/// Least share of a sleep that remains when the wait for a CPU after it is subtracted.
 const LEAST: f64 = 0.1;
 
-/// How the time away of a process is understood.
+/// Interpretation of the time away of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Away {
-    /// Whether it was sleep, whatever its share.
+    /// Whether all of it was sleep, regardless of its share.
     spare: bool,
     /// Wait for a CPU after a sleep, nanoseconds.
     late_ns: f64,
-    /// Factor on the work of a thread that was switched away meanwhile.
+    /// Factor applied to the work of a thread that was switched away during that work.
     work: f64,
-    /// The same for a thread that lost its CPU, which happens more often to longer work.
+    /// The same factor for a thread that lost its CPU, which is more likely during longer work.
     longer: f64,
 }
 
@@ -39,7 +40,8 @@ struct Sums {
     count: f64,
     /// Their length, seconds.
     total_s: f64,
-    /// Work of the other times, seconds, and the work of these if it is as long.
+    /// Work in the times without a switch, seconds, and work in the times with a switch if it takes
+    /// as long.
     work_s: [f64; 2],
 }
 
@@ -90,68 +92,70 @@ impl Away {
         }
     }
 
-    /// Returns the time for which threads were switched away while they worked, seconds, if any
-    /// time was recorded.
+    /// Returns the time for which threads were switched away while they worked, seconds; `None` if
+    /// no time was recorded.
     pub(crate) fn total_s(&self, locks: &[&Lock]) -> Option<f64> {
         let sums = Sums::of(locks);
         let is_timed = sums.count > 0.0 || sums.work_s[0] > 0.0;
         is_timed.then(|| (sums.total_s - self.work * sums.work_s[1]).max(0.0))
     }
 
-    /// Returns the work and sleep of a span of a program. Work with a switch in it slept if CPUs
-    /// were to be had, or if it is switched away more often than it can have lost its CPU.
-    /// Otherwise it was preempted, and the virtual machine preempts it, too.
+    /// Returns the work and sleep of a span of a program. Work with a switch slept if CPUs were
+    /// available, or if it was switched away more often than it can have lost its CPU. Otherwise it
+    /// was preempted, and the virtual machine preempts it, too.
     pub(crate) fn span(&self, on: &Times, off: &Times) -> Span {
         let spread = |times: &Times| Spread::new(&times.buckets, times.mean_s() * 1e9);
         let part = share(on, off);
         let slept = self.is_sleep(on.count, off.count, on.mean_s() * 1e9);
-        // How long a thread worked that was switched away is bounded by the CPU time of all.
+        // The work of a thread that was switched away is bounded by the CPU time of all threads.
         let factor = if slept { self.work } else { self.longer };
         let work_ns = on.mean_s() * 1e9 * (1.0 - part + part * factor);
         Span {
             work: spread(on).with_mean(work_ns),
             sleeps: if slept { part } else { 0.0 },
-            // Few of many sleeps end much too late.
+            // A few of many sleeps end much too late.
             sleep: spread(off).capped(self.sleep_ns(off.mean_s() * 1e9)),
         }
     }
 
-    /// Returns the sleep in a time away, nanoseconds.
+    /// Returns the part of a time away that was sleep, nanoseconds.
     pub(crate) fn sleep_ns(&self, away_ns: f64) -> f64 {
         (away_ns - self.late_ns).max(LEAST * away_ns)
     }
 
-    /// Returns the work of a thread that was switched away, nanoseconds, if others worked so long.
+    /// Returns the work of a thread that was switched away, nanoseconds, if `work_ns` is the work
+    /// of the other threads.
     pub(crate) fn work_ns(&self, work_ns: f64) -> f64 {
         self.work * work_ns
     }
 
-    /// Whether work that takes so long on a CPU gives the CPU up by itself, given how often it kept
-    /// the CPU and how often it was switched away.
+    /// Returns whether work that takes `work_ns` of CPU time sleeps, given how often it kept the
+    /// CPU and how often it was switched away.
     pub(crate) fn is_sleep(&self, on: u64, off: u64, work_ns: f64) -> bool {
         self.spare || gives_up(on, off, work_ns * self.work)
     }
 }
 
-/// Share of the times in which a thread was switched away.
+/// Returns the share of the times in which a thread was switched away.
 fn share(on: &Times, off: &Times) -> f64 {
     off.count as f64 / (on.count + off.count).max(1) as f64
 }
 
-/// Whether work is switched away more often than it can have lost its CPU, and not by chance: a
-/// place that was timed ten times and preempted in three of them would sleep in every replay.
+/// Returns whether work was switched away more often than it can have lost its CPU, and not by
+/// chance: otherwise a place that was timed ten times and preempted in three of them would sleep in
+/// every replay.
 fn gives_up(on: u64, off: u64, work_ns: f64) -> bool {
-    /// A thread keeps its CPU at least that long among others: the least time slice of kernels from
-    /// 2.6.23 on (`sched_min_granularity_ns`, 0.75 ms; 0.7 ms of `base_slice_ns`).
+    /// Least time for which a thread keeps its CPU among others: the least time slice of kernels
+    /// from 2.6.23 on (`sched_min_granularity_ns`, 0.75 ms; 0.7 ms of `base_slice_ns`).
     const SLICE_NS: f64 = 700_000.0;
-    /// Switches that tell nothing: wakeups of others that preempt.
+    /// Share of switches that are not evidence of sleep: preemptions by wakeups of other threads.
     const SOME: f64 = 0.1;
-    /// Probability with which chance may pass for sleep: the usual level of a strict test.
+    /// Probability of mistaking chance for sleep: the usual level of a strict test.
     const CHANCE: f64 = 0.01;
     let lost = SOME + work_ns / SLICE_NS;
     let all = (on + off) as f64;
     let share = off as f64 / all.max(1.0);
-    // Chernoff's bound of the probability that so many of all lose their CPU.
+    // Chernoff's bound of the probability that this share of all loses its CPU.
     let term = |share: f64, lost: f64| if share > 0.0 { share * (share / lost).ln() } else { 0.0 };
     share > lost && all * (term(share, lost) + term(1.0 - share, 1.0 - lost)) > -CHANCE.ln()
 }
@@ -166,8 +170,8 @@ mod tests {
         Times { count, total_s: count as f64 * us / 1e6, buckets, ..Times::default() }
     }
 
-    /// Work of 10 us in twelve threads beside other programs, with so many holds that were switched
-    /// away, for so long.
+    /// Twelve threads with work of 10 us while other programs run; `off` of 1000 holds were
+    /// switched away, for `us` each.
     fn away(off: u64, us: f64, process: &Process) -> (Away, Site) {
         let site = Site {
             count: 1000,

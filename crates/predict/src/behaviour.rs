@@ -8,23 +8,24 @@ use convoy_record::{Kind, LOCK_OF, Lock, Process, Record, Site, is_passing};
 use convoy_runs::replay::{self, Behaviour, Script, Section};
 use std::sync::Arc;
 
-/// Share of acquisitions, and of waiting, below which a lock is left out.
+/// Share of the acquisitions and of the waiting time below which a lock is left out.
 const LITTLE: f64 = 0.001;
-/// Locks of one name that are distinguished.
+/// Largest number of locks of one name that are distinguished.
 const INSTANCES: u64 = 64;
 
-/// Returns the process with the most contended locks, and its locks that matter.
+/// Returns the process with the most contended locks and its relevant locks, the most contended one
+/// first.
 pub fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
     let all = |one: &&Process| one.locks.iter().map(weight).sum::<u64>();
     let process = record.processes.iter().max_by_key(all);
     (process, process.map(kept).unwrap_or_default())
 }
 
-/// Whether the first lock is waited for so much more than all others that it limits alone, though
-/// there are others, and another lock can be put in its place alone: by its variable, or by its
-/// places if all of them are known, since the one that takes it first is what counts.
+/// Returns whether the first of several mutexes has such a large share of the waiting time that it
+/// alone limits the program, and can be replaced alone: by the name of its variable, or by its
+/// places if all of them are known, since the place of the first acquisition selects the lock.
 pub fn is_alone(record: &Record) -> bool {
-    /// Of all waiting.
+    /// Share of all waiting time.
     const MOST: f64 = 0.9;
     let (Some(process), locks) = busiest(record) else { return false };
     let all: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
@@ -37,13 +38,13 @@ pub fn is_alone(record: &Record) -> bool {
     mutexes > 1 && record.program.mutex.is_empty() && first
 }
 
-/// Nanoseconds that threads waited, and acquisitions.
+/// Returns the sum of the nanoseconds that threads waited and the number of acquisitions.
 fn weight(lock: &Lock) -> u64 {
     let weight = ((lock.wait_s() * 1e9) as u64).saturating_add(lock.count());
     if lock.is_lock() { weight } else { 0 }
 }
 
-/// Returns the locks that matter, the most contended one first.
+/// Returns the relevant locks, the most contended one first.
 fn kept(process: &Process) -> Vec<&Lock> {
     let all = || process.locks.iter().filter(|lock| lock.is_lock() && lock.count() > 0);
     let count = all().map(Lock::count).fold(0, u64::saturating_add);
@@ -56,8 +57,8 @@ fn kept(process: &Process) -> Vec<&Lock> {
     locks
 }
 
-/// Returns the behaviour of the process with these locks, and the result of writing its steps, if
-/// those are wanted.
+/// Returns the behaviour of the process with these locks, and, if `in_order` is set, the result of
+/// writing its steps.
 pub(crate) fn behaviour(
     record: &Record,
     process: &Process,
@@ -82,7 +83,8 @@ pub(crate) fn behaviour(
             lock: index,
             mode: mode(&site.act),
             count: site.count,
-            // Locks of one name have the same threads, and those that ended made room for others.
+            // Locks of one name share their threads, and threads that exited were replaced by
+            // others.
             threads: regulars(site).clamp(1, all) as u32,
             hold: away.span(&site.hold_on, &site.hold_off),
             think: away.span(&site.think_on, &site.think_off),
@@ -120,8 +122,9 @@ pub(crate) fn behaviour(
     (behaviour, written)
 }
 
-/// Time that threads waited for a CPU although they could run, seconds, summed over threads;
-/// `None`: not recorded. The time from a wakeup to the next lock is part of the wait for that lock.
+/// Returns the time for which threads waited for a CPU although they could run, seconds, summed
+/// over threads; `None` if it was not recorded. The time from a wakeup to the acquisition of a lock
+/// is part of the wait for that lock.
 fn ready_s(process: &Process) -> Option<f64> {
     let sites = process.locks.iter().flat_map(|lock| &lock.sites);
     let handoff_s: f64 = sites.map(|site| site.handoff.total_s).sum();
@@ -131,7 +134,7 @@ fn ready_s(process: &Process) -> Option<f64> {
 }
 
 /// Returns the kind of a recorded lock for the replay. A semaphore that is used as a lock has as
-/// many units as were held at once.
+/// many units as were held simultaneously.
 fn replayed(process: &Process, lock: &Lock) -> replay::Kind {
     match lock.kind {
         Kind::Rwlock => replay::Kind::RwLock { prefers_writers: false },
@@ -141,10 +144,10 @@ fn replayed(process: &Process, lock: &Lock) -> replay::Kind {
     }
 }
 
-/// How many threads are at work, going by the places of one lock that matter: of many locks each
-/// may have threads of its own.
+/// Returns the number of working threads, derived from the relevant places of locks that have their
+/// name alone: each of many locks of one name may have different threads.
 fn threads(process: &Process, locks: &[&Lock]) -> u64 {
-    /// Of all acquisitions.
+    /// Share of all acquisitions.
     const MUCH: f64 = 0.01;
     let count: u64 = locks.iter().map(|lock| lock.count()).sum();
     let single = locks.iter().filter(|lock| lock.instances <= 1);
@@ -155,8 +158,9 @@ fn threads(process: &Process, locks: &[&Lock]) -> u64 {
     most.unwrap_or(process.threads).clamp(1, process.threads.max(1))
 }
 
-/// Threads that come to a place regularly; all threads if the record does not tell. Where one
-/// waited there are two.
+/// Returns the number of threads that call a place regularly; all of its threads if that was not
+/// recorded. If a thread waited there, the number is at least two, unless only one thread called
+/// the place.
 fn regulars(site: &Site) -> u64 {
     match site.regulars {
         0 => site.threads,
@@ -165,16 +169,17 @@ fn regulars(site: &Site) -> u64 {
     }
 }
 
-/// Of a script the acquisitions are those of locks that it takes: a lock that the program has built
-/// is a mutex and a condition there.
+/// Sets the script of a behaviour. Its acquisitions are acquisitions of locks that the script
+/// takes: in a script, a lock that the program has built is a mutex and a condition.
 fn ordered(
     behaviour: &mut Behaviour,
     script: Script,
     (process, locks, seconds): (&Process, &[&Lock], f64),
 ) {
     let plain = || locks.iter().filter(|lock| !lock.is_built());
-    // A wait at a condition ends with its mutex acquired again, maybe in vain: no work is done by
-    // that, and how often it happens depends on how threads are woken.
+    // A wait at a condition ends with another acquisition of its mutex, perhaps after a useless
+    // wakeup. That acquisition does no work, and how often it happens depends on how threads are
+    // woken.
     let again = |lock: &Lock| waits_within(process, lock).min(lock.count());
     let count: u64 = plain().map(|lock| lock.count() - again(lock)).sum();
     behaviour.total = count;
@@ -199,7 +204,8 @@ fn waits_within(process: &Process, lock: &Lock) -> u64 {
     process.locks.iter().filter(of).map(waits_at).sum()
 }
 
-/// Returns the condition at which most waits released a mutex of this name, if there were many.
+/// Returns the condition at which most waits released a mutex of this name; `None` if there were
+/// few such waits.
 pub(crate) fn waiting_within<'a>(process: &'a Process, lock: &Lock) -> Option<&'a Lock> {
     let own = process.locks.iter().filter(|one| is_condition_of(one, lock));
     let most = own.max_by_key(|one| waits_at(one))?;
@@ -216,13 +222,13 @@ fn waits_at(condition: &Lock) -> u64 {
     waits.map(|site| site.wait.count).sum()
 }
 
-/// Returns whether a name has several locks, which threads hardly wait for.
+/// Returns whether a name has several locks that threads rarely wait for.
 fn is_private(lock: &Lock) -> bool {
     lock.instances > 1 && (lock.contended() as f64) < LITTLE * lock.count() as f64
 }
 
-/// Whether a lock in place of those of the `first` kind is in place of this one: `--mutex` and
-/// `--sem` are two flags, and no lock is put in place of one that the program has built.
+/// Returns whether a replacement of locks of the kind `first` also replaces this lock: `--mutex`
+/// and `--sem` are separate flags, and a lock that the program has built is not replaced.
 fn is_replaced(lock: &Lock, first: Kind) -> bool {
     match first {
         Kind::Condition => lock.kind == Kind::Mutex,
@@ -230,11 +236,12 @@ fn is_replaced(lock: &Lock, first: Kind) -> bool {
     }
 }
 
-/// How long the threads were at work: of a program whose threads often waited from the first to
-/// the last wait that ended, without what it did before and after. Waits for locks alone tell if
-/// there are enough: at a barrier threads also wait before they are at work.
+/// Returns the time for which the threads worked, seconds. For a program whose threads often
+/// waited, it is the time from the first to the last wait that ended, without startup and shutdown.
+/// Only waits for locks are used if there are enough of them: at a barrier threads also wait before
+/// they work.
 pub(crate) fn busy_s(process: &Process, locks: &[&Lock]) -> f64 {
-    /// Waits for each phase, on average, that tell.
+    /// Mean number of waits per phase above which waits are frequent enough.
     const OFTEN: u64 = 10;
     let waited = |wait_s: &f64| *wait_s > 0.0;
     let count = |is_built: bool| -> u64 {
@@ -258,7 +265,7 @@ mod tests {
     use super::*;
     use convoy_record::Times;
 
-    /// A mutex of this name that is waited for so long at its first place.
+    /// A mutex of this name. Threads waited `wait_s` for it at its first place.
     fn mutex(name: &str, wait_s: f64, places: &[&str]) -> Lock {
         let wait = |index| Times {
             count: 1,
@@ -286,7 +293,7 @@ mod tests {
         let alone = |lock, second_s| is_alone(&record(lock, second_s));
         assert!(alone(mutex("lock of find (cache.c:12)", 1.0, &places), 0.01));
         assert!(!alone(mutex("lock of find (cache.c:12)", 1.0, &places), 0.5));
-        // Somebody takes it whose caller nobody asked for.
+        // A caller that is not among the recorded places may also acquire it.
         let places = ["Shard::Lookup+0x2f (db)", "port::Mutex::Lock+0x8 (db)"];
         assert!(!alone(mutex("lock of Shard::Lookup+0x2f (db)", 1.0, &places), 0.01));
         assert!(alone(mutex("shard", 1.0, &places), 0.01), "its variable names it");

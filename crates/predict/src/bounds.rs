@@ -1,21 +1,22 @@
-//! What arithmetic allows: no throughput exceeds the CPUs, the threads, or a lock that is always
-//! held.
+//! Upper bounds of the throughput: it cannot exceed the capacity of the CPUs, of the threads, or of
+//! a lock that is always held.
 
 use convoy_runs::replay::{Anchor, Replay};
 
-/// Ratio by which a simulation may exceed a bound: draws of a short window differ from their mean.
+/// Ratio by which a simulation may exceed a bound: the random draws of a short window differ from
+/// their mean.
 const NOISE: f64 = 1.1;
 
-/// A bound of the throughput, acquisitions per second, and what sets it.
+/// An upper bound of the throughput, acquisitions per second, and the resource that sets it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bound {
     pub(crate) per_s: f64,
     pub(crate) by: &'static str,
 }
 
-/// Returns the least bound of a replay: its CPUs, its threads, or a lock that only one thread can
-/// hold. `None` for steps in order: how often each class of threads comes then depends on the
-/// locks.
+/// Returns the lowest bound of a replay: its CPUs, its threads, or a lock that only one thread can
+/// hold at a time. `None` for replays of steps in order, where the locks decide how often each
+/// class of threads calls.
 pub(crate) fn least(replay: &Replay) -> Option<Bound> {
     let behaviour = &replay.behaviour;
     if behaviour.script.is_some() {
@@ -41,7 +42,7 @@ pub(crate) fn least(replay: &Replay) -> Option<Bound> {
     bounds.into_iter().chain(locks).min_by(|a, b| a.per_s.total_cmp(&b.per_s))
 }
 
-/// Whether a throughput is more than a bound allows.
+/// Returns whether a throughput exceeds a bound.
 pub(crate) fn is_exceeded(bound: Bound, per_s: f64) -> bool {
     per_s > NOISE * bound.per_s
 }

@@ -1,4 +1,5 @@
-//! The cells of a prediction: the recorded point, and each question, in a number of rounds.
+//! The cells of a prediction: the recorded point and each question, each simulated in several
+//! rounds.
 
 use std::sync::Arc;
 
@@ -16,14 +17,14 @@ use crate::prediction::Prediction;
 use crate::run::{Cell, Cells, Known, run, unanchored};
 use crate::{Choice, Machines, PredictError, SLEEP};
 
-/// Share of a program's time without work of its lock-taking threads that makes the speed of the
-/// whole program another number than their throughput.
+/// Share of the run in which the threads that take locks do no work, above which the speed of the
+/// whole program differs from their throughput.
 const OUTSIDE: f64 = 0.05;
 
-/// Share of the threads without which a replay is another program.
+/// Share of the threads below which a replay no longer represents the program.
 const PRESENT: f64 = 2.0 / 3.0;
 
-/// The rows that are asked for. An empty list stands for the recorded value.
+/// The requested rows. An empty list means the recorded value.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Numbers of CPUs.
@@ -36,22 +37,23 @@ pub struct Question {
     pub split: Option<u32>,
     /// Simulations of each row.
     pub rounds: u64,
-    /// How much of the host's time each may take.
+    /// Limit of the host's time for each simulation.
     pub effort: Effort,
 }
 
 impl Question {
-    /// Number of rows.
+    /// Returns the number of rows.
     fn rows(&self) -> usize {
         let points = self.cpus.len().max(1) * self.threads.len().max(1);
         points * (self.policies.len() + usize::from(self.split.is_some()))
     }
 }
 
-/// Answers `question` for the program of `record`.
+/// Returns the prediction that answers `question` for the program of `record`.
 ///
 /// # Errors
-/// [`PredictError`].
+/// Returns a [`PredictError`] if the record cannot be replayed, a preset cannot be loaded, or a
+/// simulation fails.
 pub fn predict(
     record: &Record,
     machines: &Machines,
@@ -60,10 +62,11 @@ pub fn predict(
     predict_aloud(record, machines, question, &|_| {})
 }
 
-/// As [`predict`]; `told` is called from any thread after each simulation.
+/// Like [`predict`], and calls `told` after each simulation, from any thread.
 ///
 /// # Errors
-/// [`PredictError`].
+/// Returns a [`PredictError`] if the record cannot be replayed, a preset cannot be loaded, or a
+/// simulation fails.
 pub fn predict_aloud(
     record: &Record,
     machines: &Machines,
@@ -111,10 +114,10 @@ pub fn predict_aloud(
     if ordered.doubt.is_none() || ordered.order.is_empty() || waits_for_threads(&ordered) {
         return Ok(ordered);
     }
-    // A replay without the order of steps may match the record where that one does not.
+    // A replay without the order of steps may match the record although this one does not.
     let (mut plain, present) = replayed(false)?;
-    // Where classes of threads have places of their own, counts by place do not tell how many
-    // threads there are.
+    // If classes of threads acquire locks at different places, the number of threads does not
+    // follow from counts by place.
     if plain.doubt.is_some() || f64::from(present) < PRESENT * f64::from(threads) {
         return Ok(ordered);
     }
@@ -127,7 +130,7 @@ pub fn predict_aloud(
     Ok(plain)
 }
 
-/// Leaves out rows that split a lock with which threads wait at a condition: all threads that wait
+/// Removes the rows that split a lock if threads wait at a condition with it: all threads that wait
 /// at one condition must use the same mutex.
 fn splittable(question: &Question, process: &Process, lock: &Lock) -> (Question, Option<Doubt>) {
     let condition = waiting_within(process, lock).filter(|_| question.split.is_some());
@@ -139,8 +142,9 @@ fn splittable(question: &Question, process: &Process, lock: &Lock) -> (Question,
     (Question { split: None, ..question.clone() }, Some(doubt))
 }
 
-/// Refuses a replay without threads that work: other programs had the CPUs while their steps should
-/// have been recorded, and with fewer threads a program scales to fewer CPUs.
+/// Returns a refusal if working threads are missing from the replay: other programs used the CPUs
+/// while their steps should have been recorded, and with fewer threads a program scales to fewer
+/// CPUs.
 fn absent(behaviour: &Behaviour, [absent, all]: [u64; 2]) -> Option<Doubt> {
     (behaviour.is_disturbed && absent > 0).then(|| {
         Doubt::refusal(format!(
@@ -150,9 +154,10 @@ fn absent(behaviour: &Behaviour, [absent, all]: [u64; 2]) -> Option<Doubt> {
     })
 }
 
-/// Returns the question without other numbers of threads if threads wait for each other, and the
-/// doubt that names these. A replay with more threads repeats the recorded waits, but with more
-/// threads a program waits and wakes in another order: a queue of writers forms larger groups.
+/// Returns the question without other numbers of threads if threads wait for each other, and a
+/// doubt that lists these numbers. A replay with more threads repeats the recorded waits, but a
+/// program with more threads waits and wakes in another order: a queue of writers, for example,
+/// forms larger groups.
 fn answerable(question: &Question, behaviour: &Behaviour) -> (Question, Option<Doubt>) {
     let mut left = question.clone();
     let turn_ns = f64::from(behaviour.threads) * 1e9 / behaviour.rate;
@@ -172,8 +177,8 @@ fn answerable(question: &Question, behaviour: &Behaviour) -> (Question, Option<D
     (left, Some(doubt).filter(|_| !others.is_empty()))
 }
 
-/// Whether threads waited for each other for longer than they ran, so that a replay without these
-/// waits is another program.
+/// Returns whether threads waited for each other for longer than they ran, so that a replay without
+/// these waits does not represent the program.
 fn waits_for_threads(prediction: &Prediction) -> bool {
     prediction.anchor.first().is_some_and(|point| point.idle_mean_us > point.cpu_us)
 }
@@ -186,7 +191,7 @@ fn beyond(record: &Record, process: &Process, behaviour: &Behaviour) -> Option<S
     Account::new(record).beyond(record).filter(|_| wait_s > WEIGHT * time_s)
 }
 
-/// Refuses records without the work between acquisitions, and damaged ones.
+/// Returns an error for records without the work between acquisitions, and for damaged ones.
 fn check(record: &Record) -> Result<(), PredictError> {
     let program = &record.program;
     match program.source.as_str() {
@@ -210,7 +215,7 @@ fn whole(prediction: &mut Prediction, record: &Record, (process, busy_s): (&Proc
     }
 }
 
-/// The recorded point, and one cell for each row.
+/// Returns the recorded point and one cell per row.
 fn cells(
     record: &Record,
     machines: &Machines,
@@ -250,7 +255,7 @@ fn cells(
                 threads,
                 policy: choice.policy,
                 alone: choice.alone,
-                // `convoy with` has no thread spin where there is one CPU.
+                // `convoy with` never lets a thread spin on one CPU.
                 looks: if machine.topology.cpus == 1 { Some(0) } else { choice.looks },
                 whole: false,
                 others_cpus: 0.0,
@@ -278,8 +283,8 @@ fn cells(
     Ok(Cells { base, others_cpus: others_cpus(program), rows })
 }
 
-/// Returns the behaviour of a round. How often a thread comes that waited from its first call on is
-/// not known: it comes back at once in one round of three, and after a second in another.
+/// Returns the behaviour of a round. If a thread waited from its first call on, its rate of calls
+/// is unknown: in one round of three it calls again immediately, and in another after one second.
 fn paced(behaviour: &Arc<Behaviour>, round: u64) -> Arc<Behaviour> {
     const SELDOM_NS: f64 = 1e9;
     let mut behaviour = Arc::clone(behaviour);
@@ -296,9 +301,9 @@ fn paced(behaviour: &Arc<Behaviour>, round: u64) -> Arc<Behaviour> {
     behaviour
 }
 
-/// Returns the kernel of a round. Whether a guest sees which of its idle CPUs the hypervisor has
-/// halted, and wakes no thread there, is not recorded. Where threads mostly wait for each other
-/// that decides whether they gather on one CPU, so one round of three assumes the opposite.
+/// Returns the kernel of a round. The record does not contain whether a guest knows which of its
+/// idle CPUs the hypervisor has halted, and avoids wakeups there. If threads mostly wait for each
+/// other, this decides whether they gather on one CPU, so one round of three assumes the opposite.
 fn placing(kernel: &KernelPreset, behaviour: &Behaviour, round: u64) -> KernelPreset {
     let mut kernel = kernel.clone();
     let waits = behaviour.script.is_some() && behaviour.idle_ns > behaviour.cpu_ns;
@@ -308,7 +313,7 @@ fn placing(kernel: &KernelPreset, behaviour: &Behaviour, round: u64) -> KernelPr
     kernel
 }
 
-/// Changes the program.
+/// Applies a change to the program.
 fn apply(change: Change, behaviour: &mut Behaviour) {
     match change {
         Change::PreferWriters => {
@@ -345,7 +350,7 @@ mod tests {
                 rounds: 1,
                 effort: Effort::LEAST,
             };
-            // A turn of a thread takes 40 us.
+            // Each thread acquires a lock every 40 us.
             let behaviour = Behaviour { threads: 4, rate: 1e5, idle_ns, ..Behaviour::default() };
             let (left, doubt) = answerable(&question, &behaviour);
             (left.threads, doubt.map(|doubt| doubt.refuses))

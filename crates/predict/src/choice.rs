@@ -17,11 +17,11 @@ pub struct Choice {
     /// The name.
     pub name: String,
     pub(crate) policy: Policy,
-    /// Attempts before a waiter sleeps, if not the policy's own number.
+    /// Attempts before a waiter sleeps; `None` for the policy's default.
     pub(crate) looks: Option<u32>,
     /// Whether only the first lock gets the policy.
     pub(crate) alone: bool,
-    /// What changes in the program itself.
+    /// Change of the program itself.
     pub(crate) change: Option<Change>,
 }
 
@@ -38,7 +38,7 @@ impl Change {
     /// Every change.
     pub const ALL: [Self; 2] = [Self::Signal, Self::PreferWriters];
 
-    /// Its name in tables.
+    /// Returns the name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Signal => SIGNAL,
@@ -52,14 +52,14 @@ pub(crate) const SIGNAL: &str = "signal";
 /// Reader/writer locks that prefer writers.
 pub(crate) const PREFER_WRITERS: &str = "prefer-writers";
 
-/// Every name that [`Choice::new`] accepts.
+/// Returns every name that [`Choice::new`] accepts.
 pub fn names() -> Vec<&'static str> {
     let changes = Change::ALL.map(Change::name);
     [SLEEP, SPIN, FAIR].into_iter().chain(Policy::NAMES.iter().copied()).chain(changes).collect()
 }
 
 impl Choice {
-    /// Returns the policy of one of [`names`].
+    /// Returns the choice for one of [`names`].
     pub fn new(name: &str) -> Self {
         if let Some(change) = Change::ALL.into_iter().find(|change| change.name() == name) {
             return Self::changed(change);
@@ -78,7 +78,7 @@ impl Choice {
         Self { name: change.name().to_owned(), change: Some(change), ..Self::new(SLEEP) }
     }
 
-    /// Returns the same policy for the first lock alone.
+    /// Returns the same choice, applied to the first lock alone if `alone` is true.
     #[must_use]
     pub fn alone(self, alone: bool) -> Self {
         Self { alone, ..self }

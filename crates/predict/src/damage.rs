@@ -1,15 +1,15 @@
-//! What no recording can contain: counts and times of a damaged or made-up record, with which a
+//! Detects counts and times that no recording can contain. With such a damaged or made-up record, a
 //! replay would overflow or take hours.
 
 use convoy_record::{Process, Record, Times};
 use serde_json::Value;
 
-/// Larger than any count of a record: a thread that acquires a lock each nanosecond reaches it
+/// Larger than any count of a record: a thread that acquires a lock every nanosecond reaches it
 /// after a day and a half.
 const MOST: u64 = 1 << 47;
 
-/// Returns whether a process of `record` has a count that cannot be, or something that took longer
-/// than the recording.
+/// Returns whether a process of `record` has an impossible count, or a time that is longer than the
+/// recording.
 pub(crate) fn is_damaged(record: &Record) -> bool {
     let counts = serde_json::to_value(&record.processes);
     !counts.is_ok_and(|counts| counts_fit(&counts))
@@ -26,7 +26,7 @@ fn counts_fit(value: &Value) -> bool {
 }
 
 fn times_fit(process: &Process, wall_s: f64) -> bool {
-    // Both clocks begin at their own time, and buckets are rounded.
+    // The two clocks start at different times, and buckets are rounded.
     let most_ns = (2.0 * wall_s.max(process.seconds) + 1.0) * 1e9;
     let sites = process.locks.iter().flat_map(|lock| &lock.sites);
     let mut times = sites.flat_map(|site| {

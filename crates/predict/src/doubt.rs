@@ -1,4 +1,4 @@
-//! Reasons to doubt a prediction. A doubt that refuses removes the numbers; the others are printed
+//! Reasons to doubt a prediction. A doubt that refuses removes the rows; other doubts are printed
 //! with them.
 
 use convoy_record::{Process, Program};
@@ -15,7 +15,7 @@ use crate::units::{self, duration};
 pub struct Doubt {
     /// The reason, as a sentence.
     pub text: String,
-    /// Whether no number follows from the replay.
+    /// Whether the replay is refused, so that there are no rows.
     pub refuses: bool,
 }
 
@@ -75,13 +75,13 @@ pub(crate) fn of_record(
     doubts
 }
 
-/// Returns a doubt if recording kernel events cost the program much: another lock then changes a
-/// smaller part of what the program did.
+/// Returns a doubt if recording kernel events cost the program much: the effect of another lock is
+/// then a smaller part of the recorded times.
 fn watched(process: &Process) -> Option<Doubt> {
-    /// Seconds that a switch takes longer: `sysbench threads` with 16 threads on one CPU of a Xeon
-    /// at 2.3 GHz, beside `--kernel off`.
+    /// Seconds by which recording prolongs a switch: `sysbench threads` with 16 threads on one CPU
+    /// of a Xeon at 2.3 GHz, compared with `--kernel off`.
     const LONGER_S: f64 = 0.6e-6;
-    /// Of its CPU time.
+    /// Share of the CPU time of the program.
     const MUCH: f64 = 0.05;
     let seen = process.scheduling?;
     let switches = (seen.preemptions + seen.sleeps) as f64;
@@ -98,9 +98,9 @@ fn watched(process: &Process) -> Option<Doubt> {
 
 /// Returns a doubt if waits often ended only because no thread could run.
 pub(crate) fn slips(gates: &[Gates]) -> Option<Doubt> {
-    /// Of all waits.
+    /// Share of all waits.
     const OFTEN: f64 = 0.01;
-    /// Of all waits: the replay then stands still by itself.
+    /// Share of all waits above which the replay makes no progress by itself.
     const MOSTLY: f64 = 0.2;
     let sum = |of: fn(&Gates) -> u64| gates.iter().map(of).sum::<u64>() as f64;
     let share = sum(|one| one.slips) / sum(|one| one.waits).max(1.0);
@@ -114,20 +114,21 @@ pub(crate) fn slips(gates: &[Gates]) -> Option<Doubt> {
     })
 }
 
-/// Ratio by which the throughput of the replay may be off.
+/// Largest ratio between the recorded and the replayed throughput.
 const RATE: f64 = 1.15;
 
-/// Ratio by which the CPU time of an acquisition may be off where it is what the replay is fitted
-/// to.
+/// Largest ratio between the recorded and the replayed CPU time of an acquisition, if the replay is
+/// fitted to it.
 const CPU: f64 = 1.3;
-/// Share of the CPUs that the program used, below which its CPU time does not matter.
+/// Share of the CPUs used by the program below which its CPU time does not matter.
 const USED: f64 = 0.2;
 
-/// Returns a refusal if the record does not lie between the replay beside programs that are
-/// preferred to it, and the replay alone, on all CPUs or on the CPU time that the others
-/// left. Which CPUs other programs used when is not known, so their part is bounded and not fitted.
-/// Beside others a program may also be faster, if threads that are late are not woken in vain. The
-/// CPU time of `recorded` is that of the shares of the classes of threads in `alone`.
+/// Returns a refusal if the recorded throughput is not between two replays: with other programs
+/// that are preferred to this one (`beside`), and `alone`, on all CPUs or on the CPU time that the
+/// others left. The record does not contain when other programs used which CPUs, so their effect is
+/// bounded and not fitted. With others a program may also be faster, if late threads are not woken
+/// unnecessarily. The CPU time of `recorded` assumes the same shares of the classes of threads as
+/// in `alone`.
 pub(crate) fn differs_beside(
     recorded: &Point,
     (beside, alone): (&Point, &Point),
@@ -158,12 +159,12 @@ pub(crate) fn differs_beside(
     })
 }
 
-/// Returns a refusal if the replay differs from the record, whose threads acquire a lock every
-/// `turn_us`.
+/// Returns a refusal if the replay differs from the record, in which each thread acquires a lock
+/// every `turn_us`.
 pub(crate) fn differs(recorded: &Point, replayed: &Point, turn_us: f64) -> Option<Doubt> {
-    /// Ratio by which the mean wait may be off, which is not fitted.
+    /// Largest ratio between the recorded and the replayed mean wait, which is not fitted.
     const WAIT: f64 = 3.0;
-    /// Of a turn: a smaller difference of waits does not matter.
+    /// Share of a turn below which a difference between waits does not matter.
     const LITTLE: f64 = 0.3;
     let off = |of: fn(&Point) -> f64| {
         let (one, other) = (of(recorded), of(replayed));
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_program_beside_others_may_have_only_the_cpus_that_they_left() {
-        // 1000 per second alone with 2 CPUs, of which the others had one.
+        // 1000 per second alone with 2 CPUs, one of which the others used.
         let of = |rate, cpu_us| Point { cpu_us, ..point(rate, 0.0) };
         let points = (&of(3000.0, 700.0), &of(1000.0, 2000.0));
         let found = |rate, cpu_us| differs_beside(&of(rate, cpu_us), points, (2.0, 1.0)).is_some();
@@ -237,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_victim_that_starves_more_in_the_replay_is_the_same_program() {
-        // A hog whose sections take 400 us, and 2000 or no short ones of its victim per second.
+        // A hog with critical sections of 400 us, and its victim with 2000 short ones per second or
+        // none.
         let of = |rate, cpu_us| Point { cpu_us, ..point(rate, 0.0) };
         let (recorded, alone) = (of(4400.0, 213.0), of(2400.0, 390.0));
         let differs = |alone: &Point| differs_beside(&recorded, (alone, alone), (2.0, 1.0));

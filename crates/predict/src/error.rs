@@ -3,7 +3,7 @@
 use convoy_catalogue::CatalogueError;
 use convoy_runs::virtual_end::VirtualError;
 
-/// Why a record cannot be replayed.
+/// The reason why a record cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum PredictError {
     /// The record has several kinds of mutexes.
@@ -27,7 +27,7 @@ pub enum PredictError {
         /// The tool.
         tool: String,
     },
-    /// The record has counts or times that no recording has.
+    /// The record has counts or times that are impossible in a recording.
     #[error(
         "the record is damaged: it has more acquisitions than can be counted, or times longer than \
          the recording; record the program again"
@@ -36,10 +36,10 @@ pub enum PredictError {
     /// No lock was acquired.
     #[error("no lock was acquired, so no lock limits the program{}", because(.beyond.as_deref()))]
     NoLock {
-        /// The verdict of the account, if threads waited for something that is not a lock.
+        /// The verdict of the account, if threads waited for something other than a lock.
         beyond: Option<String>,
     },
-    /// The replay of the record has no throughput within its limit of work.
+    /// The throughput of the replay of the record did not settle within its limit of work.
     #[error(
         "the replay of the record has no steady throughput within the work that a simulation may \
          take, so nothing follows for other CPUs or locks"

@@ -1,9 +1,8 @@
-//! A recorded program with other CPUs, threads and locks.
+//! Predicts the throughput of a recorded program with other CPUs, threads and locks.
 //!
-//! A [`Record`](convoy_record::Record) becomes a behaviour (`behaviour.rs`), the behaviour is
-//! replayed on virtual machines ([`Machines`]) in one cell for each question ([`predict`]), and the
-//! cells become rows, doubts and advice ([`Prediction`], [`Advice`]). Nothing here parses flags or
-//! prints.
+//! A [`Record`](convoy_record::Record) becomes a behaviour (`behaviour.rs`), which is replayed on
+//! virtual machines ([`Machines`]) in one cell per question ([`predict`]). The cells become rows,
+//! doubts and advice ([`Prediction`], [`Advice`]). This crate neither parses flags nor prints.
 
 mod advice;
 mod away;

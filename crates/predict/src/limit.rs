@@ -1,4 +1,4 @@
-//! Which lock limits a program, in a sentence.
+//! Names the lock that limits a program, in a sentence.
 
 use convoy_record::{Kind, Lock, Process};
 use convoy_runs::replay::Behaviour;
@@ -6,12 +6,13 @@ use convoy_runs::replay::Behaviour;
 use crate::behaviour::busy_s;
 use crate::units;
 
-/// Share of the threads' time below which waits limit nothing.
+/// Share of the threads' time below which waits do not limit the program.
 pub(crate) const WEIGHT: f64 = 0.02;
-/// CPUs beyond which no limit is named.
+/// Number of CPUs above which no limit is reported.
 const FAR: f64 = 1024.0;
 
-/// Returns which lock limits, or would be the first to.
+/// Returns a sentence that names the lock that limits the program, or the first lock that would
+/// limit it on more CPUs.
 pub(crate) fn limit(behaviour: &Behaviour, (process, locks): (&Process, &[&Lock])) -> String {
     let time_s = f64::from(behaviour.threads) * busy_s(process, locks).max(1e-9);
     let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
@@ -72,26 +73,26 @@ pub(crate) fn limit(behaviour: &Behaviour, (process, locks): (&Process, &[&Lock]
     }
 }
 
-/// Whether more than one thread acquires the lock.
+/// Returns whether more than one thread acquires the lock.
 fn is_shared(lock: &Lock) -> bool {
     lock.sites.iter().any(|site| site.threads > 1) || lock.sites.len() > 1
 }
 
-/// Share of the acquisitions that are of one name.
+/// Returns the share of all acquisitions that are of `lock`.
 fn share(locks: &[&Lock], lock: &Lock) -> f64 {
     let all: u64 = locks.iter().map(|lock| lock.count()).sum();
     lock.count() as f64 / all.max(1) as f64
 }
 
-/// Returns how many acquisitions per second the locks of a name allow in all, held as long as they
-/// were; `None` for a lock with overlapping or untimed holds.
+/// Returns the largest number of acquisitions per second that the locks of this name allow in total
+/// with the recorded work of their holds. `None` for a lock with overlapping or untimed holds.
 fn rate(behaviour: &Behaviour, locks: &[&Lock], lock: &Lock) -> Option<f64> {
     let (ns, is_shared) = holds(behaviour, locks, lock)?;
     (ns > 0.0 && !is_shared).then(|| lock.instances.max(1) as f64 * 1e9 / ns)
 }
 
-/// Returns how long an acquisition holds the locks of a name, nanoseconds, and whether holds
-/// overlap.
+/// Returns the mean work while a lock of this name is held, nanoseconds, without sleep, and whether
+/// holds overlap.
 fn holds(behaviour: &Behaviour, locks: &[&Lock], lock: &Lock) -> Option<(f64, bool)> {
     let index = locks.iter().position(|one| std::ptr::eq(*one, lock))?;
     Some(behaviour.held_ns(index))
@@ -115,7 +116,8 @@ mod tests {
         Lock { name: name.to_owned(), instances: 1, sites: vec![site], ..Lock::default() }
     }
 
-    /// Two threads for a second, each acquisition held for 1 us, of 4 us of CPU time.
+    /// Two threads run for one second. Each acquisition uses 4 us of CPU time and holds the lock
+    /// for 1 us.
     fn said(lock: &Lock, private: bool) -> String {
         let hold = Span { work: Spread::new(&[(1000.0, 1)], 1000.0), ..Span::default() };
         let section = Section { count: 1000, threads: 2, hold, ..Section::default() };
@@ -160,7 +162,7 @@ mod tests {
         assert!(text.contains("at most 1000000 acquisitions per second"), "{text}");
     }
 
-    /// The lock for which the writer of a program waits was named as its limit, though readers
+    /// A lock that only the writer waited for was reported as the limit, although the readers
     /// scaled.
     #[test]
     fn a_lock_that_readers_hold_together_limits_nothing_by_its_waits_alone() {

@@ -2,8 +2,8 @@
 //!
 //! The sum over all threads measures a program only while each class of threads contributes the
 //! same share: a thread that starves acquires a lock many times as often once the lock is fair, and
-//! the work of the other threads may be less. Where the shares change, the class that held locks
-//! for longest leads: the rows have its throughput, and the other classes are named.
+//! the other threads may do less work. If the shares change, the class that held locks for longest
+//! leads: the rows have its throughput, and the other classes are listed.
 
 use convoy_runs::replay::Behaviour;
 use convoy_runs::virtual_locks::VirtualLocksPoint;
@@ -11,7 +11,7 @@ use convoy_runs::virtual_locks::VirtualLocksPoint;
 use crate::doubt::Doubt;
 use crate::row::{Part, Row};
 
-/// Largest change of the share of a class at which the sum still measures the same work.
+/// Largest change of a class's share at which the sum still measures the same work.
 const SHIFT: f64 = 0.1;
 
 /// Classes of threads that acquire locks at one place.
@@ -33,12 +33,12 @@ impl Group {
     }
 }
 
-/// The groups whose acquisitions are counted, the one that leads first.
+/// The groups that count acquisitions, the leading group first.
 pub(crate) struct Mix {
     groups: Vec<Group>,
 }
 
-/// Shares of the groups in the acquisitions of simulations.
+/// Returns the shares of the groups in the acquisitions of simulations.
 fn shares(groups: &[Group], points: &[VirtualLocksPoint]) -> Vec<f64> {
     let rates: Vec<f64> = groups.iter().map(|group| group.mean(points)).collect();
     let sum = rates.iter().sum::<f64>().max(f64::MIN_POSITIVE);
@@ -46,8 +46,8 @@ fn shares(groups: &[Group], points: &[VirtualLocksPoint]) -> Vec<f64> {
 }
 
 impl Mix {
-    /// Returns the groups of a behaviour whose replay is `base`, if their shares in one of the
-    /// `rows` differ from those in the base.
+    /// Returns the groups of a behaviour that is replayed in `base`; `None` unless their shares in
+    /// one of the `rows` differ from their shares in `base`.
     pub(crate) fn new<'a>(
         behaviour: &Behaviour,
         base: &[VirtualLocksPoint],
@@ -85,17 +85,17 @@ impl Mix {
         is_there.then_some(Self { groups })
     }
 
-    /// Acquisitions per second of the group that leads.
+    /// Returns the acquisitions per second of the leading group.
     pub(crate) fn leads(&self, point: &VirtualLocksPoint) -> f64 {
         self.groups[0].rate_of(point)
     }
 
-    /// Share of that group in the acquisitions.
+    /// Returns the share of the leading group in the acquisitions.
     pub(crate) fn share(&self, points: &[VirtualLocksPoint]) -> f64 {
         shares(&self.groups, points)[0]
     }
 
-    /// The groups of a row.
+    /// Returns the throughput of each group in a row.
     pub(crate) fn parts(&self, found: &[VirtualLocksPoint]) -> Vec<Part> {
         let part = |group: &Group| Part {
             place: group.place.clone(),
@@ -105,7 +105,8 @@ impl Mix {
         self.groups.iter().map(part).collect()
     }
 
-    /// Says which threads the rows count, and what the others do.
+    /// Returns a doubt that names the threads that the rows count, and the throughput of the
+    /// others.
     pub(crate) fn told(&self, rows: &[Row]) -> Doubt {
         let others = (1..self.groups.len()).map(|at| {
             let rates = rows.iter().filter_map(|row| row.parts.get(at));
@@ -125,7 +126,7 @@ impl Mix {
     }
 }
 
-/// `in simulate_tick (hog.cc:7)`.
+/// Returns a place as in `in simulate_tick (hog.cc:7)`.
 pub(crate) fn in_place(place: &str) -> String {
     if place.is_empty() { "without a name".to_owned() } else { format!("in {place}") }
 }

@@ -1,5 +1,6 @@
-//! What the order of holds tells: the price of moving data, as a critical section takes longer
-//! after another thread held the lock, and how many threads hold a semaphore at once.
+//! Results that follow from the order of holds: the price of moving data, since a critical section
+//! takes longer after another thread held the lock, and the number of threads that hold a semaphore
+//! at the same time.
 //!
 //! The recorded windows cover all threads at the same time, so the previous owner of each owner is
 //! known there, and holds are separated by whether it was the same thread.
@@ -10,11 +11,11 @@ use convoy_record::trace::{Strip, Trace, What};
 use convoy_record::{Lock, Process};
 use convoy_runs::replay::Moved;
 
-/// Holds of either kind without which nothing is said.
+/// Holds of either kind below which no price is derived.
 const ENOUGH: usize = 30;
 
-/// One hold: when it began, seconds after the process; its length, nanoseconds; the thread, and
-/// whether it kept its CPU.
+/// One hold: its begin, nanoseconds since the process began; its length, nanoseconds; its thread;
+/// and whether the thread kept its CPU.
 struct Hold {
     begin_ns: f64,
     length_ns: f64,
@@ -28,8 +29,8 @@ impl Hold {
     }
 }
 
-/// Returns the price of moved data for each of the kept locks, in their order; 0 where the windows
-/// have too few holds.
+/// Returns the price of moved data for each of the kept locks, in order; 0 if the windows have too
+/// few holds.
 pub(crate) fn moved(process: &Process, kept: &[&Lock]) -> Vec<Moved> {
     let number = |lock: &Lock| process.locks.iter().position(|one| std::ptr::eq(one, lock));
     kept.iter()
@@ -37,8 +38,8 @@ pub(crate) fn moved(process: &Process, kept: &[&Lock]) -> Vec<Moved> {
         .collect()
 }
 
-/// Returns the largest number of threads that held a lock of this name at once, as far as windows
-/// show; at least 1.
+/// Returns the largest number of threads that held a lock of this name simultaneously in the
+/// recorded windows; at least 1.
 pub(crate) fn together(process: &Process, lock: &Lock) -> u32 {
     let number = process.locks.iter().position(|one| std::ptr::eq(one, lock));
     let most = number.and_then(|at| held_at_once(&process.trace, at as u64));
@@ -57,7 +58,7 @@ fn held_at_once(trace: &Trace, lock: u64) -> Option<usize> {
     windows(trace).into_values().filter_map(of_window).max()
 }
 
-/// The strips of each window.
+/// Returns the strips of each window.
 fn windows(trace: &Trace) -> BTreeMap<u64, Vec<&Strip>> {
     let mut windows: BTreeMap<u64, Vec<&Strip>> = BTreeMap::new();
     for strip in &trace.strips {
@@ -83,8 +84,8 @@ fn of_lock(trace: &Trace, lock: u64) -> Moved {
     Moved { extra_ns: (median(&mut moved) - median(&mut own)).max(0.0), share }
 }
 
-/// The holds of each lock of a name in a window, in the order in which they began, as long as all
-/// threads were seen.
+/// Returns the holds of each lock of a name in a window, ordered by their begin, up to the time at
+/// which the first strip ends.
 fn holds(trace: &Trace, strips: &[&Strip], lock: u64) -> BTreeMap<u64, Vec<Hold>> {
     let mut found: BTreeMap<u64, Vec<Hold>> = BTreeMap::new();
     let mut seen_until = f64::INFINITY;
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn holds_of_several_threads_at_once_are_counted() {
         let step = |what, gap_ns| Step { what, gap_ns, ..Step::default() };
-        // Each thread holds for 300 of 1000 ns, and each begins 100 ns after the one before.
+        // Each thread holds for 300 of 1000 ns, and begins 100 ns after the previous thread.
         let strip = |thread: u64| {
             let round = [step(What::Lock, 700), step(What::Unlock, 300)];
             let begin_s = thread as f64 * 100e-9;
@@ -158,15 +159,15 @@ mod tests {
         assert_eq!(together(&Process::default(), &Lock::default()), 1);
     }
 
-    /// Two threads that hold a lock for 100 ns, and for 300 after the other one; each takes it
-    /// twice in turn.
+    /// Two threads hold a lock in turn, each of them twice: for 300 ns after the other thread, then
+    /// for 100 ns.
     #[test]
     fn holds_after_another_thread_are_kept_apart() {
         let step = |what, gap_ns| Step { what, gap_ns, ..Step::default() };
         let strip = |thread: u64| {
             let mut steps = Vec::new();
             for turn in 0..100 {
-                // A turn is 2000 ns, of which the second thread has the second half.
+                // A turn takes 2000 ns; the second thread has the second half.
                 let wait = if turn == 0 { 1000 * thread } else { 2000 - 100 - 300 - 100 };
                 steps.extend([step(What::Lock, wait), step(What::Unlock, 300)]);
                 steps.extend([step(What::Lock, 100), step(What::Unlock, 100)]);

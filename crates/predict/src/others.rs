@@ -2,20 +2,21 @@
 
 use convoy_record::Program;
 
-/// Share of the CPUs that other programs used, from which on the recorded throughput differs from
-/// the throughput of the program alone.
+/// Share of the CPUs used by other programs above which the recorded throughput differs from the
+/// throughput of the program alone.
 const MUCH: f64 = 0.1;
 
-/// Returns the CPUs that other programs had while the program was recorded, if that matters.
+/// Returns the mean number of CPUs that other programs used while the program was recorded; `None`
+/// if it is too small to matter.
 pub(crate) fn others_cpus(program: &Program) -> Option<f64> {
     let cpus = others_per_s(program);
     (cpus > MUCH * f64::from(program.cpus)).then_some(cpus)
 }
 
-/// CPUs that other programs had.
+/// Returns the mean number of CPUs that other programs used.
 pub(crate) fn others_per_s(program: &Program) -> f64 {
     let seen = &program.disturbance;
-    // Records of older versions do not tell for how long others were watched.
+    // Records of older versions do not contain how long other programs were watched.
     let seconds = if seen.seconds > 0.0 { seen.seconds } else { program.wall_s };
     seen.others_s / seconds.max(1e-9)
 }

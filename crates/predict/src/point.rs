@@ -1,9 +1,9 @@
-//! Throughput and price of a program, in its record or in a replay.
+//! Throughput and CPU time of a program, in its record or in a replay.
 
 use convoy_runs::replay::Behaviour;
 use serde::Serialize;
 
-/// Throughput of a program and its price.
+/// Throughput of a program and its cost per acquisition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
     /// `recorded` or `replayed`; if other programs took CPUs, `beside` such programs and `alone`.
@@ -19,7 +19,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// The same work in acquisitions of which each takes `times` as much.
+    /// Returns the point for the same work in `times` as many acquisitions, each with 1/`times` of
+    /// the CPU time.
     pub(crate) fn of_work(&self, times: f64) -> Self {
         let (acquisitions_per_s, cpu_us) = (self.acquisitions_per_s * times, self.cpu_us / times);
         Self { acquisitions_per_s, cpu_us, ..self.clone() }

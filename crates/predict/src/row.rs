@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Throughput of one class of threads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// Where its threads acquire locks most often.
+    /// Place at which its threads acquire locks most often.
     pub place: String,
     /// Acquisitions per second in the simulations of the row.
     pub acquisitions_per_s: f64,
@@ -13,7 +13,7 @@ pub struct Part {
     pub recorded_per_s: f64,
 }
 
-/// One prediction. Its interval is the range of the seeds, widened by the error of the replay of
+/// One prediction. Its interval is the range over the seeds, widened by the error of the replay of
 /// the record.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -25,37 +25,37 @@ pub struct Row {
     pub policy: String,
     /// Number of locks that replace the first one.
     pub split: u32,
-    /// Which machine; empty: the recorded one.
+    /// The machine; empty for the recorded one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub machine: String,
-    /// Acquisitions per second; of the class of threads that leads, if `parts` are there.
+    /// Acquisitions per second; of the leading class of threads alone if `parts` is not empty.
     pub acquisitions_per_s: f64,
-    /// Change of the throughput against the replay of the record, per cent.
+    /// Change of the throughput relative to the replay of the record, per cent.
     pub change_percent: f64,
     /// Lower end of its interval, per cent.
     pub low_percent: f64,
     /// Upper end of its interval, per cent.
     pub high_percent: f64,
-    /// Speed of the whole program as a ratio, with the ends of its interval, if its time without
-    /// work of the threads that take locks matters.
+    /// Speed of the whole program as a ratio, with the ends of its interval; present if the program
+    /// spends much time without work of the threads that take locks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program_times: Option<[f64; 3]>,
-    /// CPUs in use, mean.
+    /// Mean number of CPUs in use.
     pub cpus_used: f64,
     /// 99th percentile of the waits, microseconds.
     pub wait_p99_us: f64,
-    /// Longest wait, microseconds, in a run no longer than the record.
+    /// Longest wait, microseconds, in a run that is at most as long as the record.
     pub wait_max_us: f64,
-    /// Least of Jain's indices of the acquisitions of threads that do the same.
+    /// Lowest of Jain's indices of the acquisitions, each over threads that do the same work.
     pub jain: f64,
-    /// Throughput of each class of threads, the one that leads first, if their shares change.
+    /// Throughput of each class of threads, the leading class first, if their shares change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
 }
 
 impl Row {
-    /// Sets the effect of the change on a program that takes `all_s`, of which its threads are at
-    /// work for `busy_s`.
+    /// Sets the effect of the change on a program that takes `all_s`, of which its threads work for
+    /// `busy_s`.
     pub(crate) fn whole(&mut self, all_s: f64, busy_s: f64) {
         let times = |percent: f64| {
             let ratio = (1.0 + percent / 100.0).max(f64::MIN_POSITIVE);
@@ -89,8 +89,8 @@ mod tests {
             jain: 1.0,
             parts: Vec::new(),
         };
-        // Of 4 s the threads are at work for 2: four times as fast saves 1.5 of them, half as fast
-        // takes 2 more, and what never ends has no end.
+        // The threads work for 2 of 4 s: four times as fast saves 1.5 s, half as fast takes 2 s
+        // more, and a program that makes no progress never ends.
         row.whole(4.0, 2.0);
         let [middle, low, high] = row.program_times.expect("just set");
         assert!((middle - 4.0 / 2.5).abs() < 1e-9, "{middle}");

@@ -1,5 +1,5 @@
-//! Runs the cells of a prediction and turns their simulations into rows and doubts. What is known
-//! is told after each simulation, so that an interrupt does not lose it.
+//! Runs the cells of a prediction and turns their simulations into rows and doubts. The prediction
+//! so far is reported after each simulation, so an interrupt does not lose it.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -17,8 +17,9 @@ use crate::row::Row;
 use crate::unsteady::{Unknown, answer, unanswered, uncertainty};
 use crate::{Choice, PredictError};
 
-/// Fitted: median error of predictions for packaged programs, as a ratio (docs/predictions.md):
-/// what seeds and prices leave out, and what a program differs by from run to run.
+/// Fitted: median error of predictions for packaged programs, as a ratio (docs/predictions.md). It
+/// contains errors that seeds and prices do not cover, and the differences between runs of a
+/// program.
 const MODEL: f64 = 0.05;
 
 /// One row before it is run.
@@ -27,7 +28,7 @@ pub(crate) struct Cell {
     pub(crate) choice: Choice,
     /// Number of locks that replace the first one.
     pub(crate) split: u32,
-    /// Which machine.
+    /// Description of the machine.
     pub(crate) says: String,
     /// One simulation for each round.
     pub(crate) rounds: Vec<Replay>,
@@ -38,7 +39,7 @@ impl Cell {
         self.rounds[0].machine.topology.cpus as u32
     }
 
-    /// The question, for a sentence.
+    /// Returns the question, for a sentence.
     fn named(&self) -> String {
         let Self { choice, split, .. } = self;
         let split = if *split > 1 { format!(" split by {split}") } else { String::new() };
@@ -50,14 +51,15 @@ impl Cell {
 pub(crate) struct Cells {
     /// The recorded point, without other programs.
     pub(crate) base: Cell,
-    /// CPUs that other programs had during the recording, if that matters.
+    /// CPUs that other programs used during the recording; `None` if too few to matter.
     pub(crate) others_cpus: Option<f64>,
     /// One cell for each row.
     pub(crate) rows: Vec<Cell>,
 }
 
-/// Runs `work` on each item, on this thread and as many others as there are CPUs for; results are
-/// in the order of the items. `heard` receives each result and its number as soon as it is there.
+/// Runs `work` on each item, on this thread and on more threads up to the number of CPUs. Returns
+/// the results in the order of the items, or the first error in that order. `heard` receives each
+/// result and its index as soon as it is available.
 fn side_by_side<T: Sync, R: Send, E: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R, E> + Sync,
@@ -85,7 +87,8 @@ fn side_by_side<T: Sync, R: Send, E: Send>(
         let worker = &worker;
         for _ in 1..threads {
             let sender = sender.clone();
-            // Where there may be no more threads (ulimit -u), this one does all of the work.
+            // If no more threads may be started (`ulimit -u`), the threads that run do all of the
+            // work.
             let started = std::thread::Builder::new().spawn_scoped(scope, || worker(sender));
             if started.is_err() {
                 break;
@@ -98,7 +101,7 @@ fn side_by_side<T: Sync, R: Send, E: Send>(
     found.into_iter().map(|one| one.1).collect()
 }
 
-/// Returns the rows of cells with their simulations, and doubts about them.
+/// Returns the rows of cells and doubts about them, from their simulations.
 fn rows_of(
     cells: &Cells,
     (found, base): (&[(&Cell, Vec<VirtualLocksPoint>)], &[VirtualLocksPoint]),
@@ -110,7 +113,8 @@ fn rows_of(
     let longest_us = 1e6 * behaviour.total as f64 / behaviour.rate;
     for (cell, found) in found {
         let mut row = row(cell, (found, base), rate, mix);
-        // A thread that starves waits as long as a run lasts, and a window may last for longer.
+        // A starving thread waits for as long as a run lasts, and a window may be longer than the
+        // record.
         row.wait_max_us = row.wait_max_us.min(longest_us);
         let replay = Replay { anchor, ..cell.rounds[0].clone() };
         let per_s = mean(found.iter().map(rate_of));
@@ -132,12 +136,12 @@ pub struct Known {
     pub done: usize,
     /// All simulations.
     pub of: usize,
-    /// The prediction so far, if it has changed: first the verdict alone, then with each row that
-    /// is complete.
+    /// The prediction so far, if it has changed: first the verdict alone, then after each complete
+    /// row.
     pub prediction: Option<Prediction>,
 }
 
-/// Anchors the recorded point, then runs all cells. `told` hears of each simulation that ends.
+/// Anchors the recorded point, then runs all cells. `told` is called after each simulation.
 pub(crate) fn run(
     cells: &Cells,
     behaviour: &Behaviour,
@@ -154,7 +158,7 @@ pub(crate) fn run(
         let pairs = cell.rounds.iter().zip(&anchors);
         pairs.map(|(replay, &anchor)| Replay { anchor, ..replay.clone() }).collect()
     };
-    // The recorded point as it was, which is the point alone on a quiet machine.
+    // The recorded point as it was, which is the program alone on a quiet machine.
     let alone = anchored(&cells.base);
     let beside = cells.others_cpus.map(|others_cpus| {
         alone.iter().map(|replay| Replay { others_cpus, ..replay.clone() }).collect::<Vec<_>>()
@@ -177,8 +181,8 @@ pub(crate) fn run(
         let known = known.lock().unwrap_or_else(PoisonError::into_inner);
         conclude(cells, behaviour, &anchors, &known).ok_or(PredictError::Unsteady)
     };
-    // The recorded point decides whether there are rows at all: where its replay has no steady
-    // throughput or contradicts the record, no row is simulated.
+    // The recorded point decides whether there are any rows: if its replay has no steady throughput
+    // or contradicts the record, no row is simulated.
     side_by_side(&replays[..first], answer, &heard)?;
     let prediction = concluded()?;
     if prediction.doubts.iter().any(|doubt| doubt.refuses) {
@@ -188,7 +192,7 @@ pub(crate) fn run(
     concluded()
 }
 
-/// Returns the prediction before anything is simulated, without its `missing` rows.
+/// Returns the prediction before any simulation, without its `missing` rows.
 pub(crate) fn unanchored(behaviour: &Behaviour, missing: usize) -> Prediction {
     Prediction {
         missing,
@@ -199,7 +203,7 @@ pub(crate) fn unanchored(behaviour: &Behaviour, missing: usize) -> Prediction {
     }
 }
 
-/// Returns the simulations of a cell if all have ended.
+/// Returns the simulations of a cell; `None` until all of them have ended.
 fn complete(
     group: &[Option<Result<VirtualLocksPoint, Unknown>>],
 ) -> Option<Result<Vec<VirtualLocksPoint>, Unknown>> {
@@ -208,7 +212,7 @@ fn complete(
 }
 
 /// Returns the prediction from the simulations of complete cells: the recorded point, that point
-/// beside other programs if there were any, then the rows. `None` without the recorded point.
+/// with other programs if there were any, then the rows. `None` without the recorded point.
 fn conclude(
     cells: &Cells,
     behaviour: &Behaviour,
@@ -239,7 +243,7 @@ fn conclude(
     let rate = if is_beside { alone.acquisitions_per_s } else { recorded.acquisitions_per_s };
     let left = (simulated.acquisitions_per_s / recorded.acquisitions_per_s).ln().abs().exp();
     let left = if is_beside { 1.0 } else { left };
-    // With other CPUs or threads the shares may change without any change of the work.
+    // With other CPUs or threads the shares may change although the work does not.
     let (cpus, threads) = (cells.base.cpus(), cells.base.rounds[0].threads);
     let is_same = |cell: &Cell| (cell.cpus(), cell.rounds[0].threads) == (cpus, threads);
     let same = found.iter().filter(|(cell, _)| is_same(cell));
@@ -278,9 +282,9 @@ fn conclude(
 /// Simulations and their point.
 type Replayed<'a> = (&'a [VirtualLocksPoint], &'a Point);
 
-/// A refusal if a record beside other programs is none of its replay there and alone, given by
-/// their simulations and points. Which class of threads starves is luck, so what is compared is the
-/// same work.
+/// Returns a refusal if a record that was made while other programs ran differs from its replays
+/// with these programs and alone. Which class of threads starves is chance, so the points are
+/// compared for the same work.
 fn beside_others(
     cells: &Cells,
     (behaviour, recorded): (&Behaviour, &Point),
@@ -298,7 +302,7 @@ fn rate_of(point: &VirtualLocksPoint) -> f64 {
     point.result.acquisitions_per_s()
 }
 
-/// Returns the point of some replays.
+/// Returns the mean point of replays.
 fn replayed(base: &[VirtualLocksPoint], what: &'static str) -> Point {
     let of = |value: fn(&LoopResult) -> f64| mean(base.iter().map(|one| value(&one.result)));
     let rate = of(LoopResult::acquisitions_per_s);
@@ -306,7 +310,8 @@ fn replayed(base: &[VirtualLocksPoint], what: &'static str) -> Point {
         what,
         acquisitions_per_s: rate,
         cpu_us: of(|one| one.cpus_used) * 1e6 / rate,
-        // Of all waiting, as in the record: a thread that starves may wait for the whole window.
+        // The mean over all waiting, as in the record: a starving thread may wait for the whole
+        // window.
         wait_mean_us: mean(base.iter().map(|one| {
             let count = one.result.acquisitions.iter().sum::<u64>().max(1);
             one.tally.waited_ns() as f64 / 1e3 / count as f64
@@ -318,8 +323,8 @@ fn replayed(base: &[VirtualLocksPoint], what: &'static str) -> Point {
     }
 }
 
-/// Returns the row of a cell, from its simulations, the simulations of the recorded point, the
-/// throughput of that point, and the ratio by which its replay misses the record.
+/// Returns the row of a cell, given its simulations, the simulations of the recorded point, the
+/// throughput of that point, and the ratio by which its replay differs from the record.
 fn row(
     cell: &Cell,
     (found, base): (&[VirtualLocksPoint], &[VirtualLocksPoint]),

@@ -1,4 +1,4 @@
-//! The steps of threads in order, from the trace of a record, for the replay.
+//! Writes the steps of threads in order, from the trace of a record, for the replay.
 
 use crate::away::Away;
 use condition::Use;
@@ -13,61 +13,62 @@ mod cycle;
 mod marking;
 mod uses;
 
-/// Locks of one name that are distinguished.
+/// Number of locks of one name that are distinguished.
 const INSTANCES: u64 = 64;
 
-/// What became of a trace.
+/// Result of writing the script of a trace.
 #[derive(Default)]
 pub(crate) struct Written {
     /// The script, if there is one.
     pub(crate) script: Option<Script>,
-    /// Time that threads waited for others, seconds, summed over threads.
+    /// Time that threads waited for other threads, seconds, summed over threads.
     pub(crate) idle_s: f64,
-    /// Features of the script that counts by place lack, in words.
+    /// Features of the script that counts by place do not have, in words.
     pub(crate) has: Vec<String>,
     /// Omissions, in sentences.
     pub(crate) leaves_out: Vec<String>,
-    /// Threads at work whose steps were not recorded with those of the others, and all of them.
+    /// Number of working threads whose steps were not recorded while the other threads worked, and
+    /// number of all working threads.
     pub(crate) absent: [u64; 2],
 }
 
 /// The role of a recorded lock in the replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Role {
-    /// A lock, by its number among those that are kept.
+    /// A lock, by its index among the kept locks.
     Lock(usize),
-    /// A barrier, by its number.
+    /// A barrier, by its index.
     Barrier(usize),
-    /// A condition, by its number.
+    /// A condition, by its index.
     Condition(usize),
-    /// A semaphore that signals.
+    /// A semaphore used for signalling, by the index of its condition.
     Signal(usize),
-    /// Left out.
+    /// Not replayed.
     Nothing,
 }
 
-/// One step with its gap, before conditions are settled.
+/// One step with the gap before it, before the uses of conditions are known.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     act: Act,
     /// Work and sleep before it, nanoseconds.
     gap: (f64, f64),
-    /// Where it is called.
+    /// Index of the site that calls it.
     site: usize,
-    /// When it ended, nanoseconds after the begin of the strip.
+    /// End of the step, nanoseconds since the strip began.
     end_ns: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Act {
     Lock(usize, u32),
-    /// Together with other readers.
+    /// Acquires a lock together with other readers.
     Read(usize, u32),
     Unlock(usize, u32),
     /// Barrier.
     Barrier(usize),
-    /// Condition; the event with which the section began, if it has one; the time limit that ran
-    /// out.
+    /// Condition; the index of the event that began the critical section, if any; the time limit
+    /// that expired, nanoseconds, or 0.
     Wait(usize, Option<usize>, u64),
     Signal(usize, bool),
     Yield,
@@ -77,12 +78,12 @@ enum Act {
 struct Seen {
     class: u64,
     window: u64,
-    /// When the strip begins, nanoseconds after the process.
+    /// Begin of the strip, nanoseconds since the process began.
     begin_ns: f64,
-    /// Events before the first one at which it is known which locks are held: the end of a critical
-    /// section that began before the strip.
+    /// Events up to the end of a critical section that began before the strip. Only from there on
+    /// it is known which locks are held.
     early: Vec<Event>,
-    /// Events from there on.
+    /// The remaining events.
     events: Vec<Event>,
 }
 
@@ -92,25 +93,25 @@ struct Writer<'a> {
     /// Length of the run, seconds.
     seconds: f64,
     roles: Vec<Role>,
-    /// Name of the mutex of each condition, by its lock.
+    /// Index of the mutex of each condition among the recorded locks.
     mutexes: BTreeMap<usize, u64>,
     away: Away,
     uses: Vec<Use>,
-    /// Usual work before a step of a class at a place: all classes release a lock at one place,
-    /// each after critical sections of its own length.
+    /// Usual work before a step of a class at a place: classes may release a lock at the same
+    /// place, after critical sections of different lengths.
     usual: BTreeMap<(u64, usize), f64>,
-    /// Places by their site and lock, so that locks of one name are one.
+    /// Site index of each place: all locks of one name share their sites.
     sites: Vec<usize>,
-    /// Sites at which threads ever waited for a semaphore that signals.
+    /// Sites at which threads waited at least once for a semaphore used for signalling.
     blocking: BTreeSet<usize>,
     /// Places that acquire a lock together with other readers.
     reading: BTreeSet<usize>,
-    /// Classes and places before which threads sleep when they are switched away, and do not lose
-    /// their CPU.
+    /// Classes and places before which a thread that is switched away sleeps and has not lost its
+    /// CPU.
     sleeping: BTreeSet<(u64, usize)>,
 }
 
-/// Returns the script of a process with these kept locks, whose time away is understood so.
+/// Returns the script of a process with these kept locks; `away` interprets its time away.
 pub(crate) fn script(process: &Process, kept: &[&Lock], away: Away) -> Written {
     let mut written = Written::default();
     if process.trace.is_empty() {
@@ -138,7 +139,7 @@ pub(crate) fn script(process: &Process, kept: &[&Lock], away: Away) -> Written {
     written
 }
 
-/// How a site with this act holds its lock.
+/// Returns how a site with this act holds its lock.
 pub(crate) fn mode(act: &str) -> Mode {
     match act {
         "read" => Mode::Read,
@@ -201,16 +202,17 @@ impl<'a> Writer<'a> {
         writer
     }
 
-    /// Time that threads waited for others, but for those that had nothing to do for much of the
-    /// run. Of all waits: windows show more of threads that wait than of others.
+    /// Returns the time for which threads waited for other threads, seconds, without waits at sites
+    /// where the mean wait is a large part of the run. It is the sum over all waits, because
+    /// windows over-represent threads that wait.
     fn idle_s(&self, process: &Process) -> f64 {
-        /// Of the run.
+        /// Share of the run.
         const MUCH: f64 = 0.1;
         let waits = |role: &Role| matches!(role, Role::Condition(_) | Role::Signal(_));
         let all = process.locks.iter().zip(&self.roles).filter(|(_, role)| waits(role));
         let sites = all.flat_map(|(lock, _)| &lock.sites);
         let short = sites.filter(|site| site.wait.mean_s() < MUCH * process.seconds);
-        // The sum of nothing is -0.0.
+        // An empty sum is -0.0.
         0.0 + short.map(|site| site.wait.total_s).sum::<f64>()
     }
 
@@ -223,8 +225,8 @@ impl<'a> Writer<'a> {
         role.copied().unwrap_or(Role::Nothing)
     }
 
-    /// Learns the usual work of each class before each place, and where semaphores that signal are
-    /// waited for.
+    /// Learns the usual work of each class before each place, and the sites at which threads wait
+    /// for semaphores used for signalling.
     fn learn(&mut self, process: &Process) {
         let steps = || {
             let strips = self.trace.strips.iter();
@@ -240,7 +242,7 @@ impl<'a> Writer<'a> {
             (at, all[all.len() / 2] as f64)
         };
         let usual = gaps.into_iter().map(median).collect();
-        // Of each place: work without a switch, how often that was, and how often there was one.
+        // For each place: the work without a switch, and the numbers of steps without and with one.
         let mut seen: BTreeMap<(u64, usize), (f64, [u64; 2])> = BTreeMap::new();
         for (at, step) in steps() {
             let (work_ns, counts) = seen.entry(at).or_default();
@@ -267,7 +269,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Work and sleep of a gap.
+    /// Returns the work and sleep of a gap.
     fn gap(&self, class: u64, step: &trace::Step) -> (f64, f64) {
         let gap = step.gap_ns as f64;
         if !step.off {
@@ -279,8 +281,8 @@ impl<'a> Writer<'a> {
         (usual, if sleeps { self.away.sleep_ns(gap - usual) } else { 0.0 })
     }
 
-    /// The steps of a strip that matter, apart up to the last one of a critical section that began
-    /// before the strip.
+    /// Returns the relevant steps of a strip. The steps up to the end of the last critical section
+    /// that began before the strip are separate.
     fn seen(&self, strip: &Strip) -> Seen {
         let mut events: Vec<Event> = Vec::new();
         let mut early = Vec::new();
@@ -314,7 +316,7 @@ impl<'a> Writer<'a> {
                             (!still).then_some(Act::Unlock(lock, of))
                         }
                         None if seen.insert((lock, of)) => {
-                            // Taken before the strip began: nothing before is complete.
+                            // Acquired before the strip began: no earlier step is complete.
                             early.append(&mut events);
                             held.clear();
                             None
@@ -340,7 +342,7 @@ impl<'a> Writer<'a> {
                     let gap = std::mem::take(&mut gap);
                     events.push(Event { act, gap, site, end_ns: clock });
                 }
-                // What is left out takes the time that it took.
+                // A step that is not replayed still takes its time.
                 None if step.off => gap.1 += step.took_ns as f64,
                 None => gap.0 += step.took_ns.min(1000) as f64,
             }
@@ -349,7 +351,7 @@ impl<'a> Writer<'a> {
         Seen { class, window, begin_ns, early, events }
     }
 
-    /// A wait on a condition, within the section of its mutex.
+    /// Returns a wait at a condition, within the critical section of its mutex.
     fn wait(&self, condition: usize, held: &[(usize, u32, usize)], step: &trace::Step) -> Act {
         let mutex = self.mutexes.get(&condition);
         let of_mutex = |one: &&(usize, u32, usize)| {
@@ -360,9 +362,9 @@ impl<'a> Writer<'a> {
         Act::Wait(condition, within, limit)
     }
 
-    /// Names the features of the script and its omissions.
+    /// Adds the features of the script and its omissions to `written`.
     fn tell(&self, script: &Script, strips: &[Seen], written: &mut Written) {
-        /// Of the locks taken, what matters.
+        /// Share of the acquisitions above which a feature matters.
         const LITTLE: f64 = 0.01;
         let all = || strips.iter().flat_map(|strip| &strip.events);
         let count = |is: fn(&Act) -> bool| all().filter(|event| is(&event.act)).count() as f64;
@@ -400,7 +402,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Locks taken while others are held.
+/// Returns the number of locks that are acquired while others are held.
 fn nested(events: &[Event]) -> usize {
     let (mut held, mut nested) = (0_i32, 0);
     for event in events {
@@ -416,7 +418,7 @@ fn nested(events: &[Event]) -> usize {
     nested
 }
 
-/// Whether a place of a record, which callers may follow, is this one.
+/// Returns whether a place of a record, which may include callers, is this site.
 fn starts_as(place: &str, site: &str) -> bool {
     place == site || place.starts_with(site) || site.starts_with(place)
 }

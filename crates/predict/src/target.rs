@@ -1,10 +1,10 @@
-//! The virtual machines of a prediction: the recorded one, and the ones that are asked for.
+//! The virtual machines of a prediction: the recorded machine, and the requested ones.
 //!
-//! A record names a processor and a number of CPUs. The recorded machine is the real one that is
-//! nearest to both, with the prices of switches and wakeups that were measured after the recording.
-//! A larger machine is the nearest real one of that size; wakeups keep their recorded prices, as
-//! the larger machine is taken for one of the same kind, a guest of a hypervisor if the recorded
-//! one is. A machine that is named by its preset keeps all of its own prices.
+//! A record names a processor and a number of CPUs. The recorded machine is the nearest real
+//! machine by both, with the prices of switches and wakeups that were measured after the recording.
+//! A larger machine is the nearest real one of that size. Its wakeups keep their recorded prices,
+//! because it is assumed to be of the same kind: a guest of a hypervisor if the recorded machine is
+//! a guest. A machine that is requested by its preset keeps all prices of the preset.
 
 use convoy_calibrate::hour::{self, Quartiles};
 use convoy_catalogue::Set;
@@ -21,11 +21,11 @@ pub struct Machines {
     pub kernel: KernelPreset,
     /// Name or path of the machine preset of the rows; `None`: the nearest real machine.
     pub machine: Option<String>,
-    /// Changes of the machine preset.
+    /// Changes to the machine preset.
     pub sets: Vec<Set>,
 }
 
-/// The round of a simulation and the number of rounds: prices differ between rounds.
+/// The round of a simulation and the number of rounds. Prices differ between rounds.
 pub(crate) type Round = (u64, u64);
 
 impl Machines {
@@ -38,7 +38,7 @@ impl Machines {
         Ok(nearest(program, program.cpus.max(1), round, sets)?.0)
     }
 
-    /// Returns the machine of a row with so many CPUs, and which one it is.
+    /// Returns the machine of a row with this number of CPUs, and a description of it.
     ///
     /// # Errors
     /// [`PredictError::Preset`], [`PredictError::Costs`].
@@ -56,7 +56,7 @@ impl Machines {
     }
 }
 
-/// Returns the nearest real machine with so many CPUs, at the recorded prices.
+/// Returns the nearest real machine with this number of CPUs, with the recorded prices.
 fn nearest(
     program: &Program,
     cpus: u32,
@@ -91,13 +91,13 @@ fn checked(preset: Preset) -> Result<Preset, PredictError> {
     Ok(preset)
 }
 
-/// Whether the record does not tell what wakeups took: of one CPU there is nothing to tell.
+/// Returns whether the record lacks the prices of wakeups. A record of one CPU has none to measure.
 pub(crate) fn is_unmeasured(program: &Program) -> bool {
     program.cpus > 1 && program.prices_ns.is_empty()
 }
 
-/// A price that was not measured: as the preset has it, or as a guest pays it. Whether the recorded
-/// machine is a guest is not known either.
+/// Returns the range of a price that was not measured: from the price of the preset to the price in
+/// a guest, since whether the recorded machine is a guest is not known either.
 fn unknown(preset: &Preset, key: &str) -> Option<Quartiles> {
     let guest = preset.guest_ns.as_ref();
     let own = match key {
@@ -110,7 +110,7 @@ fn unknown(preset: &Preset, key: &str) -> Option<Quartiles> {
     hour::quiet(key).map(|[_, median, high]| [own.min(median), median, high.max(own)])
 }
 
-/// Puts a recorded price into a preset.
+/// Sets a price of a preset.
 fn put(preset: &mut Preset, key: &str, ns: f64) {
     let prices = &mut preset.price_ns;
     match key {
@@ -123,8 +123,8 @@ fn put(preset: &mut Preset, key: &str, ns: f64) {
     }
 }
 
-/// Returns a price of a round: in the first the median, in the others from the lower to the upper
-/// quartile, all prices together, since a busy hour raises all of them.
+/// Returns a price for a round: the median in the first, and from the lower to the upper quartile
+/// in the others. All prices change together, since a busy hour raises all of them.
 fn between([low, median, high]: &Quartiles, (round, rounds): Round) -> f64 {
     let part = match rounds {
         _ if round == 1 => 1.0,

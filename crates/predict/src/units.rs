@@ -1,6 +1,7 @@
-//! Numbers as people say them, no finer than they are known.
+//! Formats numbers with the digits that are significant.
 
-/// Microseconds in the unit that has one to three digits before the point, and at most two others.
+/// Returns a duration, given in microseconds, in the unit that has one to three digits before the
+/// decimal point, with at most two after it.
 pub fn duration(us: f64) -> String {
     match us {
         999_500.0.. => format!("{} s", short(us / 1e6)),
@@ -9,7 +10,7 @@ pub fn duration(us: f64) -> String {
     }
 }
 
-/// A rate in three digits: replays differ by more than the fourth.
+/// Returns a rate rounded to three digits: replays differ by more than the fourth.
 pub fn rate(per_s: f64) -> f64 {
     let unit = 10_f64.powf(per_s.abs().log10().floor() - 2.0);
     if per_s.abs() > 100.0 { (per_s / unit).round() * unit } else { per_s.round() }

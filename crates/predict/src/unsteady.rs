@@ -1,4 +1,4 @@
-//! Simulations without a result: they take too much of the host's time before the throughput is
+//! Simulations without a result: they reach the limit of the host's time before the throughput is
 //! known.
 
 use convoy_runs::replay::Replay;
@@ -7,16 +7,17 @@ use convoy_runs::virtual_locks::VirtualLocksPoint;
 
 use crate::doubt::Doubt;
 
-/// Part of the throughput by which a run may be off, at most: with more, the interval of a row
-/// reaches from a loss of half to a gain of half, and says nothing about a lock.
+/// Largest relative error of the throughput of a run. With a larger error, the interval of a row
+/// reaches from a loss of half to a gain of half, which says nothing about a lock.
 const UNSURE: f64 = 0.5;
 
 /// The throughput of a simulation is not known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unknown;
 
-/// Runs a simulation; [`Unknown`] if it has no throughput within its limit of work. Beside other
-/// programs, which come and go, any throughput is taken: it is only compared with the record.
+/// Runs a simulation. Returns [`Unknown`] if its throughput is not known within its limit of work.
+/// With other programs, whose load varies, any throughput is accepted: it is only compared with the
+/// record.
 pub(crate) fn answer(replay: &Replay) -> Result<Result<VirtualLocksPoint, Unknown>, VirtualError> {
     let refuses = replay.effort.refuses && replay.others_cpus <= 0.0;
     match replay.run() {
@@ -27,15 +28,16 @@ pub(crate) fn answer(replay: &Replay) -> Result<Result<VirtualLocksPoint, Unknow
     }
 }
 
-/// Part of the mean throughput of `points` by which it may be off, since their windows ended before
-/// it was known: each has a seed of its own, so their errors are independent.
+/// Returns the relative error of the mean throughput of `points` whose windows ended before it was
+/// known. Each point has a different seed, so their errors are independent.
 pub(crate) fn uncertainty(points: &[VirtualLocksPoint]) -> f64 {
     let most = points.iter().map(|point| point.uncertainty).fold(0.0, f64::max);
-    // Runs that are not refused may have none that is finite.
+    // Runs that are not refused may have an infinite uncertainty.
     if most.is_finite() { most / (points.len().max(1) as f64).sqrt() } else { 0.0 }
 }
 
-/// Names the rows that have no answer; `is_all` if no row has one.
+/// Returns a doubt that names the rows without an answer; it is a refusal if `is_all`, that is, if
+/// no row has one.
 pub(crate) fn unanswered(rows: &[String], is_all: bool) -> Option<Doubt> {
     if rows.is_empty() {
         return None;

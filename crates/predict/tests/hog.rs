@@ -1,5 +1,5 @@
-//! A thread that releases a mutex only to acquire it again, and one that starves: what each of them
-//! gains from a fair lock follows from arithmetic.
+//! A hog that releases a mutex only to acquire it again, and a victim that starves: the effect of a
+//! fair lock on each of them follows from arithmetic.
 
 use convoy_kernel::KernelPreset;
 use convoy_predict::{
@@ -11,14 +11,14 @@ use std::sync::Mutex;
 
 const TICK: &str = "tick (hog.cc:7)";
 const READ: &str = "read (hog.cc:8)";
-/// The run, seconds.
+/// Length of the run, seconds.
 const SECONDS: f64 = 1.5;
-/// A critical section of the hog, nanoseconds, and the time until it begins the next one.
+/// Critical section of the hog, nanoseconds, and the time until it begins the next one.
 const HELD_NS: u64 = 400_000;
 const AGAIN_NS: u64 = 50;
 /// Sleep of the other thread before each of its short sections, nanoseconds.
 const SLEEP_NS: u64 = 260_000;
-/// Acquisitions of both.
+/// Acquisitions of the hog and of the victim.
 const TICKS: u64 = 3600;
 const READS: u64 = 300;
 
@@ -37,7 +37,7 @@ fn strips(class: u64, (gap_ns, off): (u64, bool), held_ns: u64, wait_ns: u64) ->
     (1..=4).map(strip).collect()
 }
 
-/// The hog and its victim, whose reads waited for all of the time in which it did not sleep, once
+/// Returns the record of the hog and its victim. The victim waited whenever it did not sleep, once
 /// for 300 ms.
 fn record() -> Record {
     let wait_ns = (SECONDS * 1e9) as u64 / READS - SLEEP_NS;
@@ -89,7 +89,8 @@ fn prediction(record: &Record) -> Prediction {
     told(record).pop().expect("at least the whole")
 }
 
-/// What is known of the prediction of `record`, from the first sentence to the whole.
+/// Returns the predictions for `record` as they are reported, from the first sentence to the
+/// complete one.
 fn told(record: &Record) -> Vec<Prediction> {
     let kernel =
         convoy_catalogue::load::<KernelPreset>("6.18", &[]).expect("a shipped preset").value;
@@ -140,7 +141,7 @@ fn a_fair_lock_is_judged_by_the_work_of_the_hog_and_the_wait_of_its_victim() {
     let handoff = found.rows.iter().find(|row| row.policy == HANDOFF).expect("it was asked for");
     let [hog, victim] = &handoff.parts[..] else { panic!("two classes: {handoff:#?}") };
     assert_eq!([&*hog.place, &victim.place], [TICK, READ]);
-    // At each release the victim waits already: one read for each tick, and each takes a wakeup.
+    // The victim already waits at each release: one read for each tick, and each takes a wakeup.
     let reads = victim.acquisitions_per_s / hog.acquisitions_per_s;
     assert!((0.85..1.05).contains(&reads), "{handoff:#?}");
     assert!((-20.0..0.0).contains(&handoff.change_percent), "{handoff:#?}");
@@ -155,8 +156,8 @@ fn a_fair_lock_is_judged_by_the_work_of_the_hog_and_the_wait_of_its_victim() {
 
 #[test]
 fn the_work_of_a_critical_section_is_that_of_its_class() {
-    // The victim's wakeup preempts the hog in two of three sections, so most releases of the lock
-    // that kept their CPU are those of the victim, after sections that are short.
+    // The victim's wakeup preempts the hog in two of three critical sections, so most releases by a
+    // thread that kept its CPU are the victim's, after short critical sections.
     let mut record = record();
     let process = &mut record.processes[0];
     for strip in process.trace.strips.iter_mut().filter(|strip| strip.class == 0) {

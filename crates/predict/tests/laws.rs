@@ -1,12 +1,12 @@
-//! Laws on records that were written by hand: of programs whose throughput follows from arithmetic,
-//! alone and beside other programs that have one of two CPUs. Each is answered, and both records of
-//! a program have the same answer.
+//! Laws for records written by hand, of programs whose throughput follows from arithmetic: alone,
+//! and while other programs use one of two CPUs. Each record has a prediction, and both records of
+//! a program have the same one.
 
 use convoy_kernel::KernelPreset;
 use convoy_predict::{Choice, Effort, Machines, Prediction, Question, SLEEP, predict};
 use convoy_record::{Kind, Lock, Process, Program, Record, Scheduling, Site, Times};
 
-/// The run, seconds, and the CPUs that it was recorded on.
+/// Length of the run, seconds, and the CPUs on which it was recorded.
 const SECONDS: f64 = 2.0;
 const RECORDED: f64 = 2.0;
 const THREADS: u64 = 16;
@@ -20,7 +20,7 @@ fn times(count: u64, each_us: f64) -> Times {
     Times { count, total_s: count as f64 * each_s, max_s: each_s, buckets }
 }
 
-/// A program whose threads hold a lock and work outside of it, then sleep.
+/// A program with threads that hold a lock, work outside of it, and then sleep.
 #[derive(Clone, Copy)]
 struct Law {
     kind: Kind,
@@ -34,14 +34,14 @@ struct Law {
 }
 
 impl Law {
-    /// Cycles per second with these CPUs.
+    /// Returns the cycles per second with this number of CPUs.
     fn rate(&self, cpus: f64) -> f64 {
         let work_us = self.hold_us + self.think_us;
         let threads = THREADS as f64 / (work_us + self.sleep_us);
         1e6 * threads.min(cpus / work_us)
     }
 
-    /// The record with the CPUs that other programs left.
+    /// Returns the record with the CPUs that other programs left.
     fn record(&self, others: f64) -> Record {
         let rate = self.rate(RECORDED - others);
         let count = (rate * SECONDS) as u64;
@@ -159,7 +159,7 @@ fn sleepers_do_as_much_on_any_number_of_cpus() {
 
 #[test]
 fn a_place_that_was_seldom_timed_and_lost_its_cpu_by_chance_does_not_sleep() {
-    // A thousandth of the acquisitions, of which ten were timed; three lost the CPU for 190 ms.
+    // A thousandth of the acquisitions, ten of which were timed; three lost the CPU for 190 ms.
     PRIVATE.holds(|record| {
         if record.program.disturbance.others_s <= 0.0 {
             return;
@@ -175,7 +175,8 @@ fn a_place_that_was_seldom_timed_and_lost_its_cpu_by_chance_does_not_sleep() {
     });
 }
 
-/// Recorded on two CPUs of no server: 64 CPUs are those of a server that exists.
+/// Recorded on two CPUs of a machine that is not a server. 64 CPUs are predicted for an existing
+/// server.
 #[test]
 fn each_row_names_the_machine_that_it_simulates() {
     let found = prediction(&PRIVATE.record(0.0));
@@ -185,8 +186,8 @@ fn each_row_names_the_machine_that_it_simulates() {
     }
 }
 
-/// Microseconds of waiting for a lock of the kernel, in seconds of a run, limit nothing, and the
-/// lock that is named is the one that threads wait for.
+/// Microseconds of waiting for a kernel lock in a run of seconds limit nothing, and the reported
+/// lock is the lock that threads wait for.
 #[test]
 fn a_lock_that_is_hardly_waited_for_is_not_the_limit() {
     let mut record = Law { locks: 1, think_us: 5.0, ..PRIVATE }.record(0.0);

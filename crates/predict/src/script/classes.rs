@@ -1,4 +1,4 @@
-//! The classes of threads with their strips: pieces that begin and end at one place.
+//! Classes of threads with their strips: pieces of the trace that begin and end at the same place.
 
 use super::cycle::{Anchors, free, key};
 use super::{Act, Event, Role, Seen, Writer, mode, starts_as};
@@ -7,20 +7,22 @@ use convoy_record::{Times, trace};
 use convoy_runs::replay::{Class, Condition, Mode, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of the calls of an average thread, what one makes at least whose class matters.
+/// Least calls of a thread, relative to the average thread, for its class to matter.
 const IDLE: f64 = 0.1;
-/// Passes of a class without which nothing is known of it.
+/// Number of cycles below which nothing is known of a class.
 const CYCLES: usize = 3;
-/// Of the windows in which the busiest threads work, those in which a class does at least.
+/// Least share of the windows with steps of the busiest class in which another class must have
+/// steps.
 const THERE: f64 = 0.3;
-/// Of all calls, what a class makes at most that may be left out.
+/// Largest share of all calls of a class that may be left out.
 const SMALL: f64 = 0.05;
-/// Of the calls of an average thread, what one makes at least that does the work of the program.
+/// Least calls of a thread, relative to the average thread, for its class to do the work of the
+/// program.
 const WORKS: f64 = 0.5;
 
 impl Writer<'_> {
-    /// Has waits for conditions that are not counted take as much as signals bring, all classes
-    /// together as fast as they were.
+    /// Makes waits for conditions that are not counted take as many tokens as signals bring, summed
+    /// over all classes at their recorded speeds.
     pub(super) fn balance(&self, classes: &mut [(f64, Class)]) {
         for condition in (0..self.uses.len()).filter(|&at| !self.uses[at].is_counted()) {
             let mut sums = [0.0; 2];
@@ -54,9 +56,10 @@ impl Writer<'_> {
         }
     }
 
-    /// Threads that make as many calls as others and were seen in few of the windows in which the
-    /// others work, and all threads that work. Such threads come before or after the others, or
-    /// other programs had the CPUs while steps were recorded.
+    /// Returns the number of threads that make as many calls as others but were seen in few of the
+    /// windows in which the others work, and the number of all working threads. Such threads run
+    /// before or after the others, or other programs used the CPUs while their steps should have
+    /// been recorded.
     pub(super) fn absent(&self, strips: &[Seen]) -> [u64; 2] {
         let classes = &self.trace.classes;
         let threads: u64 = classes.iter().map(|class| class.threads).sum();
@@ -76,14 +79,15 @@ impl Writer<'_> {
         counts
     }
 
-    /// The windows in which a class makes steps.
+    /// Returns the windows in which a class makes steps.
     fn windows(strips: &[Seen], class: u64) -> BTreeSet<u64> {
         let own = strips.iter().filter(|strip| strip.class == class && !strip.events.is_empty());
         own.map(|strip| strip.window).collect()
     }
 
-    /// The classes with their strips; the tokens of conditions at the beginning depend on where the
-    /// strips begin.
+    /// Returns the classes with their strips; `None` if a class with many calls cannot be replayed,
+    /// or if there is no class. Also sets the initial tokens of `conditions`, which depend on where
+    /// the strips begin.
     pub(super) fn classes(
         &self,
         strips: &[Seen],
@@ -102,7 +106,7 @@ impl Writer<'_> {
         let busiest = (0..self.trace.classes.len()).max_by_key(|&at| self.trace.classes[at].calls);
         let work = windows(busiest.unwrap_or(0) as u64);
         for (number, class) in self.trace.classes.iter().enumerate() {
-            // Threads that begin or end the program are there before or after the others.
+            // Threads that only start or stop the program run before or after the others.
             let there = windows(number as u64).intersection(&work).count() as f64;
             if of_thread(class) < IDLE * mean || there < THERE * work.len() as f64 {
                 classes.extend(self.waiting(class));
@@ -150,13 +154,14 @@ impl Writer<'_> {
         (!classes.is_empty()).then_some(classes)
     }
 
-    /// Acquisitions of a class in the whole run: of each place, the share that its steps show.
+    /// Returns the acquisitions of a class in the whole run: for each site, the calls times the
+    /// share of this class in the recorded steps.
     fn acquired(&self, strips: &[Seen], class: u64) -> f64 {
         let mut calls: BTreeMap<usize, f64> = BTreeMap::new();
         for (place, site) in self.trace.places.iter().zip(&self.sites) {
             *calls.entry(*site).or_default() += place.calls as f64;
         }
-        // By site: acquisitions of this class, and of all.
+        // By site: acquisitions of this class, and of all classes.
         let mut seen: BTreeMap<usize, [f64; 2]> = BTreeMap::new();
         for Seen { class: of, events, .. } in strips {
             let locks = |event: &&Event| matches!(event.act, Act::Lock(..) | Act::Read(..));
@@ -169,10 +174,10 @@ impl Writer<'_> {
         seen.iter().map(|(site, [own, all])| calls[site] * own / all).sum()
     }
 
-    /// A class whose threads hardly ever acquire a lock because they wait for it, from the times of
-    /// the place that it calls from most; `None` for threads that hardly wait.
+    /// Returns a class whose threads rarely acquire a lock because they wait for it, based on the
+    /// times of the place that it calls most often; `None` if its threads rarely wait.
     fn waiting(&self, class: &trace::Class) -> Option<(f64, Class)> {
-        /// Of the run.
+        /// Share of the run.
         const MUCH: f64 = 0.02;
         /// Share of its time for which such a thread holds the lock if it never waits.
         const RARE: f64 = 0.01;
@@ -193,7 +198,7 @@ impl Writer<'_> {
             Mode::Read => Step::Read { lock, of: 0 },
             Mode::Exclusive | Mode::Write => Step::Lock { lock, of: 0 },
         };
-        // Of a thread that came once, how long it does other things is not known.
+        // If a thread called once, the time between its calls is not known.
         let hold_s = site.hold_on.mean_s() + site.hold_off.mean_s();
         let is_guessed = site.think_on.count + site.think_off.count == 0;
         let think = if is_guessed {
@@ -213,7 +218,7 @@ impl Writer<'_> {
         Some((class.calls as f64, class_of))
     }
 
-    /// Threads that meet at a barrier.
+    /// Returns the number of threads that meet at a barrier.
     fn places(&self, barrier: usize) -> u32 {
         let at =
             |place: &Place| self.roles.get(place.lock as usize) == Some(&Role::Barrier(barrier));
@@ -226,11 +231,11 @@ impl Writer<'_> {
         threads.map(|class| class.threads as u32).sum()
     }
 
-    /// How often each strip must be drawn so that places come as often beside each other as in the
-    /// whole run: a window shows more of threads that wait than of those that run meanwhile.
+    /// Returns how often each strip must be drawn to call the sites in the same proportions as the
+    /// whole run: a window over-represents threads that wait, compared with threads that run.
     pub(super) fn weights(&self, counts: &[BTreeMap<usize, f64>]) -> Vec<f64> {
         const STEPS: usize = 200;
-        /// How far a weight may be from that of others.
+        /// Largest ratio between a weight and the mean weight.
         const MOST: f64 = 1e3;
         let mut calls: BTreeMap<usize, f64> = BTreeMap::new();
         for (place, site) in self.trace.places.iter().zip(&self.sites) {
@@ -240,7 +245,7 @@ impl Writer<'_> {
         for (site, count) in counts.iter().flatten() {
             *seen.entry(*site).or_default() += count;
         }
-        // Places that this class is hardly seen at say nothing of it.
+        // Sites that this class rarely calls say nothing about it.
         seen.retain(|site, count| *count >= 5.0 && calls.get(site).is_some_and(|all| *all > 0.0));
         let all: f64 = seen.keys().map(|site| calls[site]).sum();
         let mut weights = vec![1.0; counts.len()];
@@ -270,7 +275,7 @@ impl Writer<'_> {
         weights
     }
 
-    /// What happens most without a lock: there, cycles begin and end.
+    /// Returns the most frequent event outside of critical sections: cycles begin and end there.
     pub(super) fn anchor(own: &[&Vec<Event>]) -> Option<(u8, usize)> {
         let mut counts: BTreeMap<(u8, usize), u64> = BTreeMap::new();
         for events in own {
@@ -278,19 +283,19 @@ impl Writer<'_> {
                 *counts.entry(key(event)).or_default() += 1;
             }
         }
-        // Of equals the first.
+        // Among equals, the first.
         counts.iter().max_by(|a, b| a.1.cmp(b.1).then(b.0.cmp(a.0))).map(|most| *most.0)
     }
 
-    /// Adds the pieces of a strip from one time that it is at the anchor to a later one, each with
-    /// how often it is at which site; how many cycles they are.
+    /// Adds the pieces of a strip that begin and end at the anchor, each with its number of calls
+    /// by site. Returns the number of cycles in them.
     pub(super) fn strips(
         &self,
         events: &[Event],
         (class, anchor): (u64, (u8, usize)),
         found: &mut Vec<(Vec<Step>, BTreeMap<usize, f64>)>,
     ) -> usize {
-        /// Cycles of a piece: what comes in a row stays so.
+        /// Cycles per piece: consecutive cycles remain together.
         const TOGETHER: usize = 8;
         let at: Vec<usize> = free(events).filter(|&at| key(&events[at]) == anchor).collect();
         let cycles = at.len().saturating_sub(1);
@@ -301,7 +306,7 @@ impl Writer<'_> {
             for event in &events[first..last] {
                 let counts_here = match event.act {
                     Act::Lock(..) | Act::Read(..) | Act::Signal(..) | Act::Barrier(..) => true,
-                    // Whether it waits is found out by the replay.
+                    // The replay determines whether it waits.
                     Act::Wait(condition, ..) => !self.uses[condition].is_counted(),
                     Act::Unlock(..) | Act::Yield => false,
                 };
@@ -315,7 +320,7 @@ impl Writer<'_> {
         cycles
     }
 
-    /// The steps of an event, whose strip begins with the `first`.
+    /// Returns the steps of an event, whose strip begins with the event `first`.
     pub(super) fn steps(
         &self,
         class: u64,
@@ -325,7 +330,8 @@ impl Writer<'_> {
         let event = &events[number];
         let (work_ns, sleep_ns) = event.gap;
         let mut steps = Vec::new();
-        // A thread that is woken in vain looks and waits again, which the replay does by itself.
+        // A thread that is woken without success checks and waits again, which the replay does by
+        // itself.
         let is_again = matches!(event.act, Act::Wait(condition, Some(_), _)
             if self.uses[condition].is_counted())
             && number.checked_sub(1).is_some_and(|before| events[before].act == event.act);
@@ -339,7 +345,7 @@ impl Writer<'_> {
             }
             Act::Read(lock, of) => steps.push(Step::Read { lock, of }),
             Act::Barrier(barrier) => {
-                // As many as the class has, or all where several classes meet at it.
+                // The threads of the class, or of all classes that meet at the barrier.
                 steps.push(Step::Barrier { barrier, places: self.places(barrier) });
             }
             Act::Unlock(lock, of) => {
@@ -361,8 +367,8 @@ impl Writer<'_> {
         steps
     }
 
-    /// The waits of a section that begins at a site, for what each pass takes: those at its
-    /// beginning, or those after its signals.
+    /// Returns the waits of a critical section that begins at a site, for the tokens that each pass
+    /// takes: the waits at its beginning, or the waits after its signals.
     fn passes(&self, at: (u64, usize), is_late: bool) -> impl Iterator<Item = Step> + '_ {
         let own = move |condition: &usize| {
             let one = &self.uses[*condition];
@@ -376,7 +382,8 @@ impl Writer<'_> {
         })
     }
 
-    /// Where a class begins with a lock that the program has built, each of its threads has it.
+    /// If a class begins with a release of a lock that the program has built, each of its threads
+    /// holds that lock.
     pub(super) fn borrow(&self, strips: &[Vec<Step>], threads: u64, conditions: &mut [Condition]) {
         for condition in (0..conditions.len()).filter(|&at| self.uses[at].is_lock) {
             let firsts = strips.iter().filter_map(|strip| {

@@ -1,4 +1,4 @@
-//! Where the cycles of threads begin: the event that the strips of a class begin and end with.
+//! The anchors of the cycles of threads: the event that the strips of a class begin and end with.
 
 use super::{Act, Event};
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// The event at which the strips of each class begin.
 pub(super) type Anchors = BTreeMap<u64, (u8, usize)>;
 
-/// What an event is, wherever its lock lies.
+/// Returns the kind and the site of an event, without the lock that it uses.
 pub(super) fn key(event: &Event) -> (u8, usize) {
     let what = match event.act {
         Act::Lock(..) | Act::Read(..) => 0,
@@ -19,7 +19,7 @@ pub(super) fn key(event: &Event) -> (u8, usize) {
     (what, event.site)
 }
 
-/// The events at which no lock is held.
+/// Returns the indices of the events at which no lock is held.
 pub(super) fn free(events: &[Event]) -> impl Iterator<Item = usize> {
     let mut held = 0_i32;
     let free = events.iter().enumerate().filter_map(move |(at, event)| {

@@ -1,6 +1,6 @@
-//! How many tokens each condition has when all threads are where their strips begin. In the
-//! terms of Petri nets: the recorded marking, moved to the places at which the replay begins, so
-//! that as many items are on their way in the replay as were in the program.
+//! Computes how many tokens each condition has when all threads are where their strips begin. In
+//! the terms of Petri nets: the recorded marking, moved to the places at which the replay begins,
+//! so that the replay has as many items in progress as the program had.
 
 use super::cycle::{Anchors, free, key};
 use super::{Act, Event, Seen, Writer};
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 /// A signal or pass of one thread.
 struct Change {
-    /// Its event: a number among the early ones and the others of its strip.
+    /// Index of its event among the early and the remaining events of its strip.
     at: usize,
-    /// Nanoseconds after the begin of the process.
+    /// Nanoseconds since the process began.
     when_ns: f64,
     /// Tokens that it brings, or takes if negative.
     tokens: f64,
@@ -18,7 +18,7 @@ struct Change {
     waited: bool,
 }
 
-/// Changes of one strip, and the events of it at which strips of its class begin.
+/// Changes in one strip, and the events at which strips of its class begin.
 struct Course {
     class: u64,
     changes: Vec<Change>,
@@ -30,8 +30,8 @@ struct Course {
 }
 
 impl Course {
-    /// Tokens that the thread brings from event `from` to the next at which a strip begins; `None`
-    /// if it does not get there.
+    /// Returns the tokens that the thread brings from event `from` to the next event at which a
+    /// strip begins; `None` if it does not get there.
     fn ahead(&self, from: usize) -> Option<f64> {
         let to = *self.anchors.iter().find(|at| **at >= from)?;
         let own = self.changes.iter().filter(|change| (from..to).contains(&change.at));
@@ -41,7 +41,7 @@ impl Course {
 
 impl Writer<'_> {
     /// Returns the tokens of a counted condition at the begin of the replay: the median over the
-    /// windows in which a thread waited for it. `None` if that is in none.
+    /// windows in which a thread waited for it. `None` if there is no such window.
     pub(super) fn marking(
         &self,
         condition: usize,
@@ -53,8 +53,8 @@ impl Writer<'_> {
             let course = self.course(condition, strip, anchors);
             windows.entry(strip.window).or_default().push(course);
         }
-        // Of a thread of each class that waits from the begin of a window to its end: as others
-        // that have waited.
+        // A thread that waits from the begin of a window to its end has no steps there. It counts
+        // like the threads of its class that have waited.
         let courses = || windows.values().flatten();
         let usual = |class: u64| -> f64 {
             let own = courses().filter(|course| course.class == class);
@@ -81,7 +81,7 @@ impl Writer<'_> {
         found.get(found.len() / 2).map(|tokens| tokens.round())
     }
 
-    /// Returns what a thread does with a condition in one strip.
+    /// Returns the changes that a thread makes to a condition in one strip.
     fn course(&self, condition: usize, strip: &Seen, anchors: &Anchors) -> Course {
         let first = strip.early.len();
         let own = anchors.get(&strip.class);
@@ -119,7 +119,8 @@ impl Writer<'_> {
             let is_unknown = last.get(&None) == Some(&(condition, at));
             let (at, tokens, waited) = match event.act {
                 Act::Signal(of, _) if of == condition => (at, 1.0, false),
-                // Of a section that began before the strip, the end of the wait is all there is.
+                // Of a critical section that began before the strip, only the end of the wait is
+                // known.
                 Act::Wait(..) if is_unknown => (at, takes, true),
                 Act::Lock(..)
                     if sites.contains(&(strip.class, event.site))
@@ -138,8 +139,9 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the tokens at the begin of a window, since there are none when a thread waits; `None` if
-/// no thread waited. The window ends with the first strip that is as long as any.
+/// Returns the tokens at the begin of a window, which follow because there are none while a thread
+/// waits; `None` if no thread waited. The window ends with the first strip that has about as many
+/// events as the longest one.
 fn begin(window: &[Course], most: usize) -> Option<f64> {
     let full = window.iter().filter(|course| 10 * course.events > 9 * most);
     let end_ns = full.map(|course| course.end_ns).fold(f64::INFINITY, f64::min);
@@ -154,7 +156,7 @@ fn begin(window: &[Course], most: usize) -> Option<f64> {
     changes.iter().any(|change| change.waited).then_some(-least)
 }
 
-/// Returns the mean; `None` of nothing.
+/// Returns the mean; `None` if there are no values.
 fn mean(of: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = of.fold((0.0, 0.0), |(sum, count), one| (sum + one, count + 1.0));
     (count > 0.0).then(|| sum / count)
@@ -175,7 +177,7 @@ mod tests {
         Step { what, place, gap_ns, took_ns, ..Step::default() }
     }
 
-    /// One thread gives an item to one of some workers and waits until it is done. A broadcast
+    /// One thread passes an item to one of several workers and waits until it is done. A broadcast
     /// wakes all workers, which have waited since before the window; each has one item in turn.
     fn strips() -> Vec<Strip> {
         let (lock, tell, unlock, lock_again, wait) = (0, 1, 2, 3, 4);
@@ -200,7 +202,7 @@ mod tests {
                         step(What::Lock, lock_done, WORK, 0),
                         step(What::Signal, done, 0, 0),
                     ]);
-                    // The rest of the turn is the next wait's.
+                    // The rest of the turn belongs to the next wait.
                     worker.push(step(What::Wait, look, 0, turn - WORK - 300));
                 } else {
                     worker.push(step(What::Wait, look, gap, turn - gap));
@@ -241,7 +243,7 @@ mod tests {
         let away = Away::new(&Program::default(), &process, &kept);
         let script = script(&process, &kept, away).script.expect("it has one");
         assert_eq!(script.classes.len(), 2);
-        // Strips of workers begin after their work, with an item that they have not taken here.
+        // Strips of workers begin after their work, with an item that was not taken in the replay.
         let tokens: Vec<f64> = script.conditions.iter().map(|one| one.tokens).collect();
         assert_eq!(tokens, [-(WORKERS as f64), 0.0], "{:?}", script.conditions);
     }

@@ -1,4 +1,4 @@
-//! How a program uses its conditions: tokens that a pass takes and a signal brings.
+//! How a program uses its conditions: the tokens that a pass takes and a signal brings.
 
 use super::condition::Use;
 use super::{Act, Event, Seen, Writer};
@@ -14,7 +14,7 @@ impl Writer<'_> {
                 Act::Wait(condition, within, limit) => {
                     let site = within.and_then(|at| events.get(at)).map(|one| one.site);
                     let one = &mut self.uses[condition];
-                    // Woken in vain, it waits again for the same.
+                    // A thread that is woken without success repeats the same wait.
                     let again = last == Some((condition, within.unwrap_or(usize::MAX)));
                     one.waits += u64::from(!again);
                     one.vain += u64::from(again);
@@ -39,7 +39,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The conditions, without the tokens that they have at the beginning.
+    /// Returns the conditions, without their initial tokens.
     pub(super) fn conditions(&mut self, strips: &[Seen]) -> Vec<Condition> {
         for Seen { class, events, .. } in strips {
             for event in events.iter().filter(|event| matches!(event.act, Act::Lock(..))) {
@@ -51,7 +51,8 @@ impl Writer<'_> {
         self.count_turns(strips);
         let levels = (0..self.uses.len()).map(|condition| {
             let one = &self.uses[condition];
-            // Signals to nobody are lost: of what is told once, or mostly finds nobody.
+            // A signal without a waiter is lost if critical sections wait for the condition, or if
+            // many signals find no waiter.
             let often = one.signals as f64 > 1.5 * one.waits as f64 || one.passes > 0;
             if one.is_counted() {
                 return Condition { tokens: 0.0, room: f64::INFINITY };
@@ -61,7 +62,7 @@ impl Writer<'_> {
         levels.collect()
     }
 
-    /// Counts signals and passes of the whole run.
+    /// Counts the signals and passes of the whole run.
     fn count_calls(&mut self) {
         let mut calls: BTreeMap<usize, f64> = BTreeMap::new();
         for (place, site) in self.trace.places.iter().zip(&self.sites) {
@@ -78,7 +79,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Counts how often a thread signals what it has passed before it passes again.
+    /// Counts how often a thread alternates between passing a condition and signalling it.
     pub(super) fn count_turns(&mut self, strips: &[Seen]) {
         for Seen { class, events, .. } in strips {
             for (number, one) in self.uses.iter_mut().enumerate() {
@@ -99,9 +100,9 @@ impl Writer<'_> {
         self.uses.iter_mut().for_each(Use::learn_turns);
     }
 
-    /// What a pass takes.
+    /// Returns the tokens that a pass takes.
     pub(super) fn price(&self, condition: usize) -> f64 {
-        /// As many signals as passes, but for what windows show of either.
+        /// Signals per pass that count as one signal per pass: windows show more of either.
         const AS_MANY: std::ops::Range<f64> = 0.6..1.7;
         let one = &self.uses[condition];
         let share = one.share();
