@@ -1,4 +1,5 @@
-//! What the threads of a run write and its coordinator reads, and the result that it computes.
+//! State that the threads of a run write and its coordinator reads, and the result computed from
+//! it.
 
 use std::cell::{self, RefCell};
 
@@ -24,10 +25,10 @@ pub struct VirtualLocksPoint {
     pub hash: u64,
     /// Waits at conditions; of replays.
     pub gates: Gates,
-    /// Counts for each call site and class, for replays.
+    /// Counts by call site and class; of replays.
     pub tally: Tally,
-    /// Half of the 95 % interval of the throughput of this run, as a part of it, or its drift
-    /// before the window if that is larger; 0 if it is known closely enough; of replays.
+    /// Half of the 95 % interval of this run's throughput, as a fraction of it, or its drift before
+    /// the window if that is larger; 0 if the throughput is known closely enough; of replays.
     pub uncertainty: f64,
 }
 

@@ -1,7 +1,8 @@
 //! Lock loops in the kernel: each thread is pinned to a separate CPU, runs with preemption
-//! disabled, and no other task runs. No scheduler, no tick: what remains is the lock and the lines.
+//! disabled, and no other task runs. Without scheduler and ticks, only the lock and the cache lines
+//! remain.
 //!
-//! CPUs are taken package by package, first one of each core, then the others.
+//! CPUs are used package by package, first one CPU of each core, then the others.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -14,9 +15,9 @@ use crate::board::VirtualLocksPoint;
 use crate::lock_loop::{Door, Ground, Loop, LoopResult, Measured, Trace, Works};
 use crate::virtual_end::VirtualError;
 
-/// Time in which every CPU gets its thread, nanoseconds.
+/// Time until every CPU has its thread, nanoseconds.
 const START_NS: u64 = 1_000_000;
-/// Virtual time after the window in which threads have to leave the lock, nanoseconds.
+/// Virtual time after the window in which threads must leave the lock, nanoseconds.
 const DRAIN_NS: u64 = 1_000_000_000;
 
 impl Ground for Smp {
@@ -32,14 +33,15 @@ impl Ground for Smp {
     }
 }
 
-/// When acquisitions count, nanoseconds.
+/// The time in which acquisitions count, nanoseconds.
 #[derive(Clone, Copy)]
 struct Window {
     begin: u64,
     end: u64,
 }
 
-/// The thread number of `cpu` where `threads` are kept to one CPU each; `None` for those without.
+/// Returns the thread number of `cpu` if `threads` are pinned to one CPU each; `None` for CPUs
+/// without a thread.
 fn index(cpu: usize, cpus: usize, threads_per_core: usize, threads: usize) -> Option<usize> {
     let cores = cpus.div_ceil(threads_per_core);
     let index = cpu % threads_per_core * cores + cpu / threads_per_core;
@@ -49,7 +51,7 @@ fn index(cpu: usize, cpus: usize, threads_per_core: usize, threads: usize) -> Op
 /// Runs the loop `what` on `preset`.
 ///
 /// # Errors
-/// [`VirtualError`].
+/// Returns a [`VirtualError`] if the run cannot be set up or does not end.
 pub(crate) fn run(what: &Loop, preset: &Preset) -> Result<VirtualLocksPoint, VirtualError> {
     let cpus = preset.topology.cpus;
     if what.threads as usize > cpus {
@@ -67,7 +69,7 @@ pub(crate) fn run(what: &Loop, preset: &Preset) -> Result<VirtualLocksPoint, Vir
     }
 }
 
-/// The locks of a run, which its first task makes.
+/// The locks of a run, created by its first task.
 type Doors<C> = Rc<OnceCell<Vec<Sim<Door<Smp, C>>>>>;
 
 fn execute<C: Lock>(what: &Loop, preset: &Preset) -> Result<VirtualLocksPoint, VirtualError> {
@@ -106,7 +108,7 @@ fn execute<C: Lock>(what: &Loop, preset: &Preset) -> Result<VirtualLocksPoint, V
             what: machine.explain_no_end(),
         });
     }
-    // What lies in simulated memory goes before the machine.
+    // Objects in simulated memory must be dropped before the machine.
     drop(doors);
     let mut waits = LogHistogram::new();
     let traces = traces.borrow();
@@ -127,7 +129,7 @@ fn execute<C: Lock>(what: &Loop, preset: &Preset) -> Result<VirtualLocksPoint, V
     Ok(VirtualLocksPoint { result, operations, hash, ..VirtualLocksPoint::default() })
 }
 
-/// One thread, until the window is over.
+/// Runs one thread until the window is over.
 fn turns<C: Lock>(door: &Door<Smp, C>, window: Window, work: &mut Works) -> Trace {
     let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
     loop {
@@ -224,7 +226,7 @@ mod tests {
             rate(&cell)
         };
         assert!(with(0, 1) > 1.1 * with(1, 1) && with(1, 1) > 1.5 * with(6, 1));
-        // All at once, two after two, one after the other.
+        // All lines together, two at a time, and one after the other.
         assert!(with(1, 6) > with(6, 6) && with(6, 6) > 1.05 * with(6, 2));
         assert!(with(6, 2) > 1.05 * with(6, 1));
         let close = (with(1, 1) - with(1, 6)).abs();

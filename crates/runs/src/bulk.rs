@@ -26,18 +26,18 @@ pub struct BulkUse {
     pub zone: String,
     /// `rmqueue_bulk` or `free_pages_bulk`.
     pub call: String,
-    /// Calls; a single block that is freed is one of `free_pages_bulk`, as in 2.6.16.
+    /// Calls; as in 2.6.16, freeing a single block is a call of `free_pages_bulk`.
     pub calls: u64,
-    /// Pages or blocks of a call.
+    /// Pages or blocks per call.
     pub count: MeanSd,
-    /// Order of the requested or freed blocks. Blocks that are taken singly count here, though not
-    /// as calls: a call of `rmqueue_bulk` always asks for order 0.
+    /// Order of the requested or freed blocks. Blocks that are allocated singly count here, but not
+    /// as calls: a call of `rmqueue_bulk` always requests order 0.
     pub order: MeanSd,
     /// Order of the free block that each page was split from; `None` for freed blocks.
     pub found_order: Option<MeanSd>,
 }
 
-/// The bulk operations since `earlier`, zone by zone.
+/// Returns the bulk operations since `earlier`, by zone.
 pub(crate) fn since(world: &World, earlier: &[ZoneStats]) -> Vec<BulkUse> {
     let rows = |(now, earlier): (ZoneStats, &ZoneStats)| {
         let moved = now.moved.since(earlier.moved);

@@ -1,4 +1,4 @@
-//! Idle time while tasks wait on other CPUs, by the rule of the kernel that let it be.
+//! Idle time while tasks wait on other CPUs, by the kernel rule that caused it.
 
 use convoy_kernel::sched::{IDLE_CAUSES, IdleCause, IdleTimes};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Idle time under one rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdleRule {
-    /// What let it be.
+    /// The rule that caused it.
     pub rule: String,
     /// Percent of all CPU time.
     pub percent: f64,
@@ -17,23 +17,23 @@ pub struct IdleRule {
 pub struct IdleRules([f64; IDLE_CAUSES]);
 
 impl IdleRules {
-    /// From the times before and after `all` seconds of CPU time.
+    /// Returns the shares that follow from the times before and after `all` seconds of CPU time.
     pub fn new(before: &IdleTimes, after: &IdleTimes, all: f64) -> Self {
         let percent = |cause| (after[cause] - before[cause]) as f64 / (all * 1e10);
         Self(core::array::from_fn(percent))
     }
 
-    /// Under one cause.
+    /// Returns the percentage of one cause.
     pub fn percent(&self, cause: IdleCause) -> f64 {
         self.0[cause as usize]
     }
 
-    /// Under all of them.
+    /// Returns the percentage of all causes together.
     pub fn total(&self) -> f64 {
         self.0.iter().sum()
     }
 
-    /// Those with some time, the most first.
+    /// Returns the rules with a share above zero, the largest share first.
     pub fn list(&self) -> Vec<IdleRule> {
         let some = IdleCause::ALL.into_iter().filter(|&cause| self.percent(cause) > 0.0);
         let rule = |cause: IdleCause| IdleRule {

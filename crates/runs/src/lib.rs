@@ -1,8 +1,8 @@
-//! One run each: a load point or a workload on the virtual kernel, a lock loop on either kind of
-//! machine, the loop of the zone lock, the replay of a record.
+//! Runs one experiment at a time: a load point or a workload on the virtual kernel, a lock loop on
+//! either kind of machine, the loop of the zone lock, the replay of a record.
 //!
 //! All of it is hot, and most of it is generic over the lock, so this crate is optimised as one
-//! unit; what plans and judges runs is in `convoy-lab`.
+//! unit. Code that plans and evaluates runs is in `convoy-lab`.
 
 mod board;
 mod bound_locks;

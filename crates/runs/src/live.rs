@@ -1,5 +1,5 @@
-//! What the simulations that this process runs know so far, for a person who waits for one of them
-//! or interrupts it. Nothing of a simulation depends on it.
+//! Latest estimates of the simulations that this process runs, for a person waiting for one of them
+//! or interrupting it. Simulations do not depend on this module.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,26 +9,27 @@ use convoy_machine::{Here, User};
 
 use crate::lock_loop::{Contest, Loop};
 
-/// How often the window of a lock loop is looked at, nanoseconds of virtual time.
+/// Interval at which the window of a lock loop is sampled, nanoseconds of virtual time.
 const LOOK_NS: u64 = 1_000_000;
 
-/// Latest estimates, each with the number of its simulation, in the order in which these began.
+/// Latest estimates, each with the number of its simulation, in the order in which the simulations
+/// began.
 static RUNNING: Mutex<(u64, Vec<(u64, String)>)> = Mutex::new((0, Vec::new()));
 
 fn running_now() -> MutexGuard<'static, (u64, Vec<(u64, String)>)> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the latest estimate of each simulation that runs and has one.
+/// Returns the latest estimate of each running simulation that has one.
 pub fn estimates() -> Vec<String> {
     running_now().1.iter().map(|(_, text)| text.clone()).filter(|text| !text.is_empty()).collect()
 }
 
-/// A running simulation; when it is dropped, its estimate is forgotten.
+/// A running simulation. Its estimate is removed when it is dropped.
 pub(crate) struct Live(u64);
 
 impl Live {
-    /// It has no estimate yet.
+    /// Registers a simulation without an estimate.
     pub(crate) fn new() -> Self {
         let mut running = running_now();
         running.0 += 1;
@@ -37,7 +38,7 @@ impl Live {
         Self(number)
     }
 
-    /// Replaces its estimate.
+    /// Replaces the estimate.
     pub(crate) fn say(&self, text: String) {
         let mut running = running_now();
         if let Some(own) = running.1.iter_mut().find(|(number, _)| *number == self.0) {
@@ -58,7 +59,7 @@ impl Drop for Live {
     }
 }
 
-/// Says from now on, when the window of a lock loop begins, how far it is.
+/// Reports the progress of the window of a lock loop from now on, when the window begins.
 pub(crate) fn watch(measured: &Loop, contest: Rc<dyn Contest<User>>, begin_ns: u64) {
     let live = Live::new();
     let first = contest.stage().passed.load(Relaxed);

@@ -1,12 +1,12 @@
 //! The loop of the lock experiments: one source for threads of this machine and for threads of the
 //! virtual kernel.
 //!
-//! On this machine all threads are started together by a gate, one futex; on a virtual one each
-//! begins where its kernel places a new thread, unless the gate is asked for. Each then works
-//! outside, takes the lock, works inside, and releases it, until the phase is over. Threads of a
-//! lock with handoff in order cannot be stopped by a flag alone, because waiters do not read it: a
-//! thread that acquires the lock after the window releases it immediately and exits, so the queue
-//! drains in one turn per thread.
+//! On this machine, one gate (a futex) starts all threads together. On a virtual machine, each
+//! thread starts where its kernel places a new thread, unless the gate is requested. Each thread
+//! then works outside, acquires the lock, works inside, and releases it, until the phase is over.
+//! Threads of a lock with handoff in order cannot be stopped by a flag alone, because waiters do
+//! not read it: a thread that acquires the lock after the window releases it immediately and exits,
+//! so the queue drains in one turn per thread.
 
 mod work;
 
@@ -23,9 +23,9 @@ use crate::steady::Settling;
 const GATE_CLOSED: u32 = 0;
 const GATE_OPEN: u32 = 1;
 
-/// What passes before the window.
+/// Time before the window.
 pub(crate) const PHASE_WARMUP: u32 = 0;
-/// Sections and waits count.
+/// Critical sections and waits count.
 pub(crate) const PHASE_WINDOW: u32 = 1;
 /// All threads exit.
 pub(crate) const PHASE_OVER: u32 = 2;
@@ -40,23 +40,23 @@ pub(crate) use work::{Readers, Work, Works};
 pub enum Measured {
     /// A lock that runs on every platform.
     Generic(Policy),
-    /// One of this machine's programs.
+    /// A lock of this machine's libraries.
     Library(Library),
 }
 
 impl Measured {
-    /// The lock of this name.
+    /// Returns the lock of this name; `None` if there is no such lock.
     pub fn named(name: &str) -> Option<Self> {
         let generic = Policy::named(name).map(Self::Generic);
         generic.or_else(|| Library::named(name).map(Self::Library))
     }
 
-    /// The name of each lock.
+    /// Returns the name of each lock.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Policy::NAMES.iter().copied().chain(Library::ALL.iter().map(|lock| lock.name()))
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Generic(lock) => lock.name(),
@@ -64,7 +64,7 @@ impl Measured {
         }
     }
 
-    /// Whether it promises that.
+    /// Returns whether it makes this promise.
     pub fn promises_to(self, promise: Promise) -> bool {
         matches!(self, Self::Generic(lock) if lock.promises_to(promise))
     }
@@ -81,47 +81,48 @@ impl fmt::Display for Measured {
 pub struct Loop {
     /// The lock.
     pub lock: Measured,
-    /// CPUs that the threads are kept to, if not all.
+    /// Number of CPUs to which the threads are restricted; `None` for all.
     pub cpus: Option<u32>,
     /// Threads.
     pub threads: u32,
     /// On a virtual machine: each thread is pinned to a separate CPU and runs in the kernel, with
     /// preemption disabled; no other task runs.
     pub bound: bool,
-    /// Number of locks; threads are assigned by the remainder of their number.
+    /// Number of locks. Thread `i` uses lock `i` modulo this number.
     pub locks: u32,
-    /// Cache lines that a section writes, or reads.
+    /// Cache lines that a critical section writes, or reads.
     pub lines: u32,
     /// Percentage of critical sections that acquire the lock for reading, if it is a reader/writer
     /// lock.
     pub readers_percent: u32,
-    /// Length of the critical section, in nanoseconds, including its reading of the clock.
+    /// Length of the critical section, nanoseconds, including its clock read.
     pub section_ns: u32,
-    /// How that varies.
+    /// Variation of that length.
     pub section: Vary,
-    /// Work between two critical sections, in nanoseconds, including its reading of the clock.
+    /// Work between two critical sections, nanoseconds, including its clock read.
     pub outside_ns: u32,
-    /// How that work varies.
+    /// Variation of that work.
     pub think: Vary,
-    /// Reads by a lock that spins before it sleeps; replaces its default.
+    /// Number of reads before a spinning lock sleeps; replaces its default.
     pub spin_limit: Option<u32>,
     /// Seed of the draws, and of the perturbation of a virtual machine.
     pub seed: u64,
-    /// Time from the start of the threads to the window, in milliseconds: exactly that after a
-    /// gate has opened, else at least.
+    /// Time from the start of the threads to the window, milliseconds: exact after a gate has
+    /// opened, otherwise a minimum.
     pub warmup_ms: u32,
-    /// On a virtual machine, all threads sleep on one gate and the window begins as long after its
-    /// opening, settled or not; else it begins when the run has settled.
+    /// On a virtual machine: all threads sleep on one gate, and the window begins `warmup_ms` after
+    /// its opening, settled or not. Otherwise the window begins when the run has settled.
     pub from_start: bool,
     /// Length of the window, in milliseconds.
     pub window_ms: u32,
 }
 
 impl Loop {
-    /// The work of thread `index` in a section and outside, in steps by `steps` of nanoseconds.
+    /// Returns the work of thread `index` in a critical section and outside. `steps` converts
+    /// nanoseconds to steps.
     pub(crate) fn work(&self, index: u32, steps: impl Fn(u32) -> u32) -> Works {
         Works {
-            // Draws inside are not those outside.
+            // Draws inside differ from the draws outside.
             inside: Work::new(self.section, steps(self.section_ns), !self.seed, index),
             outside: Work::new(self.think, steps(self.outside_ns), self.seed, index),
             readers: Readers::new(self.readers_percent, self.seed, index),
@@ -132,13 +133,13 @@ impl Loop {
 /// Result of a lock loop.
 #[derive(Clone, Debug, Default)]
 pub struct LoopResult {
-    /// Length of the window as it was, in seconds.
+    /// Actual length of the window, seconds.
     pub window_s: f64,
-    /// Sections completed in it by each thread.
+    /// Critical sections that each thread completed in the window.
     pub acquisitions: Vec<u64>,
-    /// Locks that they took.
+    /// Number of locks.
     pub locks: u32,
-    /// CPUs in use, on average; on this machine by the process.
+    /// Mean number of CPUs in use; on this machine, by the process.
     pub cpus_used: f64,
     /// CPUs that other programs used during the loop, including a hypervisor; `None` if unknown.
     pub others_cpus: Option<f64>,
@@ -149,14 +150,14 @@ pub struct LoopResult {
     pub voluntary_switches: u64,
     /// Threads that waited when the window ended.
     pub waiting_threads: u32,
-    /// How the time before the window passed, if it ended when the run had settled.
+    /// The time before the window, if it ended when the run had settled.
     pub settling: Option<Settling>,
     /// Waits, in nanoseconds.
     pub waits: LogHistogram,
 }
 
 impl LoopResult {
-    /// Sections completed per second.
+    /// Returns the critical sections completed per second.
     pub fn acquisitions_per_s(&self) -> f64 {
         self.acquisitions.iter().sum::<u64>() as f64 / self.window_s
     }
@@ -188,26 +189,27 @@ impl LoopResult {
 
 /// Operations that the loop needs in addition to a lock's.
 pub(crate) trait Ground: Platform {
-    /// Whether completed sections are counted as they end, which costs nothing there.
+    /// Whether completed critical sections are counted as they end, which costs nothing there.
     const COUNTS: bool;
 
-    /// Does `steps` dependent steps of user-mode work that continue from `value`.
+    /// Executes `steps` dependent steps of user-mode work that continue from `value`.
     fn churn(value: usize, steps: u32) -> usize;
 
-    /// Announces that `words` will be used, of which no address depends on another's value. Only a
-    /// virtual CPU, which executes in order, has to be told.
+    /// Announces that `words` will be used, none of whose addresses depends on another's value.
+    /// Only a virtual CPU, which executes in order, needs this.
     fn expect<'a>(_words: impl Iterator<Item = &'a Self::AtomicUsize>) {}
 }
 
-/// A lock as the loop takes it.
+/// Interface of a lock for the loop.
 pub(crate) trait Guarded: Sized {
-    /// Returns an unlocked lock, which reads `spin_limit` times before it sleeps, if it spins.
+    /// Returns an unlocked lock, which reads `spin_limit` times before it sleeps if it is a
+    /// spinning lock.
     fn free(spin_limit: Option<u32>) -> Self;
 
-    /// Does `section` with the lock held.
+    /// Runs `section` with the lock held.
     fn with<R>(&self, section: impl FnOnce() -> R) -> R;
 
-    /// Runs `section` with the lock held for reading, if it is a reader/writer lock; else
+    /// Runs `section` with the lock held for reading if it is a reader/writer lock, otherwise
     /// exclusively.
     fn with_shared<R>(&self, section: impl FnOnce() -> R) -> R {
         self.with(section)
@@ -236,7 +238,7 @@ impl<C: Lock> Guarded for C {
     }
 }
 
-/// A value on a separate cache line, followed by an empty one, because CPUs fetch lines in pairs.
+/// A value on a separate cache line, followed by an empty line, because CPUs fetch lines in pairs.
 #[repr(C, align(64))]
 pub(crate) struct Apart<T>(pub(crate) T, [u8; 64]);
 
@@ -251,7 +253,7 @@ pub(crate) struct Door<P: Platform, C> {
     lock: Apart<C>,
     word: Apart<P::AtomicUsize>,
     others: Vec<P::Home<Apart<P::AtomicUsize>>>,
-    /// No line is written.
+    /// Whether no line is written.
     empty: bool,
 }
 
@@ -266,7 +268,7 @@ impl<P: Platform, C: Guarded> Door<P, C> {
         }
     }
 
-    /// Executes `steps` of a critical section; as a reader (`beside`) it does not write.
+    /// Executes `steps` of a critical section. A reader (`beside`) does not write.
     fn work(&self, steps: u32, beside: bool)
     where
         P: Ground,
@@ -275,7 +277,7 @@ impl<P: Platform, C: Guarded> Door<P, C> {
             std::hint::black_box(P::churn(1, steps));
             return;
         }
-        // The lock orders these accesses; that they are atomic serves the language only.
+        // The lock orders these accesses; they are atomic only because the language requires it.
         let word = &self.word.0;
         if !self.others.is_empty() {
             P::expect(iter::once(word).chain(self.others.iter().map(|other| &other.0)));
@@ -294,7 +296,8 @@ impl<P: Platform, C: Guarded> Door<P, C> {
         }
     }
 
-    /// Takes the lock as `work` says and works under it; returns when it had the lock.
+    /// Acquires the lock as `work` says and works with it held. Returns the time of the
+    /// acquisition.
     pub(crate) fn pass(&self, work: &mut Works) -> u64
     where
         P: Ground,
@@ -309,8 +312,8 @@ impl<P: Platform, C: Guarded> Door<P, C> {
     }
 }
 
-/// What all threads of a cell see, with its only lock or the first of them. The words that are only
-/// read while it matters are apart from the others.
+/// State that all threads of a cell share, with its only lock or the first of several. Words that
+/// are only read during the window are separate from the others.
 pub(crate) struct Shared<P: Platform, C> {
     pub(crate) door: Door<P, C>,
     gate: Apart<P::AtomicU32>,
@@ -318,13 +321,13 @@ pub(crate) struct Shared<P: Platform, C> {
     window_end_ns: P::AtomicUsize,
     ready: Apart<P::AtomicU32>,
     gone: P::AtomicU32,
-    /// Threads that have had the lock within the window.
+    /// Threads that have held the lock within the window.
     served: P::AtomicU32,
-    /// Sections completed so far, where they are counted. It is not in simulated memory.
+    /// Critical sections completed so far, where they are counted. Not in simulated memory.
     passed: AtomicU64,
 }
 
-/// The words of a cell that its coordinator uses, whatever the lock is.
+/// The words of a cell that its coordinator uses, for every lock.
 pub(crate) struct Stage<'a, P: Platform> {
     gate: &'a P::AtomicU32,
     pub(crate) phase: &'a P::AtomicU32,
@@ -342,11 +345,11 @@ impl<P: Platform> Stage<'_, P> {
     }
 }
 
-/// A cell as its coordinator sees it, which is compiled once and not for each lock.
+/// Interface of a cell for its coordinator, which is compiled once and not for each lock.
 pub(crate) trait Contest<P: Platform> {
     fn stage(&self) -> Stage<'_, P>;
 
-    /// One thread, from its start to its end, with its work in a section and outside.
+    /// Runs one thread, from its start to its end, with its work in a critical section and outside.
     fn body(&self, index: u32, work: &mut Works) -> Trace;
 }
 
@@ -354,7 +357,7 @@ pub(crate) trait Contest<P: Platform> {
 pub(crate) struct Trace {
     pub(crate) acquisitions: u64,
     pub(crate) waits: LogHistogram,
-    /// It waited when the window ended.
+    /// Whether the thread waited when the window ended.
     pub(crate) waiting: bool,
 }
 
@@ -372,13 +375,13 @@ impl<P: Ground, C: Guarded> Shared<P, C> {
         }
     }
 
-    /// Takes the lock of `door` once and works for `steps`, `beside` other readers or alone;
-    /// whether there is time for more.
+    /// Acquires the lock of `door` once and works for `steps`, `beside` other readers or alone.
+    /// Returns whether there is time for more.
     fn visit(&self, door: &Door<P, C>, steps: u32, beside: bool, trace: &mut Trace) -> bool {
         let asked = P::now();
         let section = || {
             let got = P::now();
-            // Acquire: the end of the window is written before the phase says that it is over.
+            // Acquire: the end of the window is written before the phase becomes `PHASE_OVER`.
             let phase = self.phase.load(Acquire);
             if phase != PHASE_OVER {
                 door.work(steps, beside);
@@ -430,10 +433,10 @@ impl<P: Ground, C: Guarded> Contest<P> for Shared<P, C> {
 }
 
 impl<P: Ground, C: Guarded> Shared<P, C> {
-    /// [`Contest::body`] at the lock of `door`.
+    /// Runs [`Contest::body`] with the lock of `door`.
     pub(crate) fn body_at(&self, door: &Door<P, C>, index: u32, work: &mut Works) -> Trace {
         let Works { inside, outside, readers } = work;
-        // Everything is allocated before the gate.
+        // All memory is allocated before the gate.
         let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
         // Release: pairs with the acquire load of the coordinator.
         self.ready.0.fetch_add(1, Release);

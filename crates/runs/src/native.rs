@@ -1,19 +1,19 @@
-//! Lock loops on this machine's threads.
+//! Lock loops with threads of this machine.
 //!
-//! Each thread loops: work outside, take the lock, work inside, release it. Both kinds of work are
-//! dependent chains of multiplications of a calibrated length, so that time spent preempted does
-//! not count as work done; the chain inside continues from a word that all threads share.
+//! Each thread repeats: work outside, acquire the lock, work inside, release it. Both kinds of work
+//! are dependent chains of multiplications of a calibrated length, so that time spent preempted
+//! does not count as work. The chain inside continues from a word that all threads share.
 //!
 //! The loop itself is [`lock_loop`](crate::lock_loop); the same source also runs on the virtual
 //! kernel.
 //!
 //! Notes on the numbers:
 //!
-//! - A wait runs from before `down` to after it, its beginning in the warm-up included. The wait of
-//!   a thread that still waits when the window ends counts as if it ended there; without those, a
-//!   lock that starves would look fast.
-//! - The clock read that ends a wait happens with the semaphore held, so it is part of the section
-//!   and the calibration takes it out of the chain.
+//! - A wait lasts from before `down` to after it, including its beginning in the warm-up. The wait
+//!   of a thread that still waits when the window ends counts as if it ended there; without these
+//!   waits, a lock that starves threads would seem fast.
+//! - The clock read that ends a wait happens with the semaphore held, so it is part of the critical
+//!   section and is subtracted from the chain by the calibration.
 //! - Context switches and CPU time cover the whole process.
 //! - Other programs compete for CPUs, so they make a policy that keeps the CPUs busy look worse
 //!   compared with a policy that lets them idle. `cpus_used` shows it.
@@ -33,7 +33,7 @@ use crate::lock_loop::{Loop, LoopResult, Measured};
 use cell::{CellError, Plan};
 use work::Calibration;
 
-/// Why a loop gives no result.
+/// The reason why a loop has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum NativeError {
     /// The system refused a thread.
@@ -42,11 +42,11 @@ pub enum NativeError {
          lower `threads`"
     )]
     Threads {
-        /// Threads running when it refused.
+        /// Threads that were running when it refused.
         started: u32,
-        /// Threads asked for.
+        /// Requested threads.
         wanted: u32,
-        /// Its reason.
+        /// Reason of the system.
         source: std::io::Error,
     },
     /// Threads never returned from the lock: a wakeup was lost, or too many threads spin.
@@ -59,10 +59,10 @@ pub enum NativeError {
         lock: &'static str,
         /// Threads that were started.
         threads: u32,
-        /// Threads that did not end.
+        /// Threads that did not exit.
         missing: u32,
     },
-    /// The threads cannot be kept to some CPUs.
+    /// The threads cannot be restricted to some CPUs.
     #[error(transparent)]
     Cpus(convoy_host::clock::CpusError),
 }
@@ -72,7 +72,8 @@ static CALIBRATION: OnceLock<Calibration> = OnceLock::new();
 /// Measures one lock loop. The length of the work is calibrated once in a process.
 ///
 /// # Errors
-/// [`NativeError`].
+/// Returns a [`NativeError`] if the system refuses a thread, if the threads cannot be restricted to
+/// the CPUs, or if a thread does not leave the lock.
 pub fn once(what: &Loop) -> Result<LoopResult, NativeError> {
     let calibration = CALIBRATION.get_or_init(Calibration::measure);
     let plan = Plan { what, calibration, drain_ms: cell::DRAIN_MS };
@@ -124,7 +125,8 @@ mod tests {
     #[test]
     fn a_short_loop_gives_every_number() {
         let result = short(Measured::Generic(Policy::Opportunistic));
-        // The window is open as long as asked for, and then until somebody has got on.
+        // The window lasts for the requested time, and then until a thread has completed a critical
+        // section.
         assert!(result.window_s >= 0.01 && result.acquisitions_per_s() > 0.0);
         let of = |key: &str| result.metrics().iter().find(|(name, _)| *name == key).unwrap().1;
         assert!(of("wait_p50_us") <= of("wait_p99_us") && of("wait_p99_us") <= of("wait_max_us"));

@@ -1,5 +1,5 @@
 //! A recorded program on the virtual machine: threads that work, sleep and hold locks for times
-//! drawn from what was recorded, anchored to what was measured then.
+//! drawn from the recorded ones, anchored to the recorded throughput and CPU time.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -40,14 +40,14 @@ pub mod script;
 mod tally;
 mod window;
 
-/// Virtual time after the window in which threads have to end, nanoseconds.
+/// Virtual time after the window in which threads must exit, nanoseconds.
 const DRAIN_NS: u64 = 100_000_000_000;
 
 impl Replay {
-    /// Runs it.
+    /// Runs the replay.
     ///
     /// # Errors
-    /// [`VirtualError`].
+    /// Returns a [`VirtualError`] if the run cannot be set up or does not end.
     pub fn run(&self) -> Result<VirtualLocksPoint, VirtualError> {
         let cpus = self.machine.topology.cpus;
         let tasks = (self.threads + self.others()) as usize + TASKS_BESIDE + cpus;
@@ -117,18 +117,18 @@ impl Replay {
         Ok(())
     }
 
-    /// One thread from its start to its end.
+    /// Runs one thread from its start to its end.
     fn thread(&self, world: &World, field: &Field, index: u32) -> Trace {
         let mut rng = Rng::new(self.seed ^ (u64::from(index) << 32));
         let mut trace = Trace { acquisitions: 0, waits: LogHistogram::new(), waiting: false };
-        // Acquire pairs with the release that opens it.
+        // Acquire: pairs with the release that opens the gate.
         while field.gate.load(Acquire) == SHUT {
             User::wait(&field.gate, SHUT, Sleep::Uninterruptible, None);
         }
         if let Some(script) = &self.behaviour.script {
             return Actor::new(self, world, field, (index, rng, trace)).act(script);
         }
-        // As recorded, threads beyond those that were there do what the first ones did.
+        // As in the record; additional threads do the same as the first ones.
         let class = index % self.behaviour.threads.max(1);
         let all_sections = self.behaviour.sections.iter().enumerate();
         let sections: Vec<(usize, &Section)> =

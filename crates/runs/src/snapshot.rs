@@ -8,7 +8,7 @@ use convoy_machine::{Here, Mode};
 pub(crate) struct Snapshot {
     pub(crate) now_ns: u64,
     pub(crate) busy_ps: u64,
-    /// CPU time that tasks which waited could have had on CPUs that idled, picoseconds.
+    /// CPU time of idle CPUs that waiting tasks could have used, picoseconds.
     pub(crate) usable_ps: u64,
     pub(crate) voluntary: u64,
 }
@@ -23,7 +23,8 @@ impl Snapshot {
     pub(crate) fn take(world: &World, cpus: usize) -> Self {
         Self {
             now_ns: Here::now_ns(),
-            // Not what is left of idle time: that of a CPU which still idles is not booked yet.
+            // Not computed as the remainder of idle time: a CPU that still idles has not booked its
+            // idle time yet.
             busy_ps: (0..cpus).map(busy_ps).sum(),
             usable_ps: world.sched().idle_usable_ps(),
             voluntary: world.sched().stats().voluntary,

@@ -1,18 +1,19 @@
-//! Distributions of recorded times, to be drawn from.
+//! Distributions of recorded times, to draw from.
 
 use convoy_stats::Rng;
 
-/// A distribution of times by buckets of half a power of two.
+/// A distribution of times, in buckets of half a power of two.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Least time of a bucket, nanoseconds, and how many are in it or below.
+    /// Least time of a bucket, nanoseconds, and the number of times in it or below.
     buckets: Vec<(f64, u64)>,
-    /// Factor that makes the mean of the draws equal to the record's.
+    /// Factor that makes the mean of the draws equal to the recorded mean.
     scale: f64,
 }
 
 impl Spread {
-    /// Of buckets (least nanoseconds, count) in ascending order, with this mean in nanoseconds.
+    /// Returns the distribution with these buckets (least nanoseconds, count), in ascending order,
+    /// and this mean in nanoseconds.
     pub fn new(counts: &[(f64, u64)], mean_ns: f64) -> Self {
         let mut all = 0;
         let mut sum = 0.0;
@@ -34,15 +35,15 @@ impl Spread {
         Self { scale, ..self }
     }
 
-    /// Returns the same distribution with a lower mean, nanoseconds, where its longest times were
-    /// too long.
+    /// Returns the same distribution with a lower mean, nanoseconds, by limiting its longest times.
     #[must_use]
     pub fn capped(self, mean_ns: f64) -> Self {
         let all = self.buckets.last().map_or(0, |bucket| bucket.1);
         if mean_ns >= self.mean() || self.scale <= 0.0 {
             return self;
         }
-        // The cap lies in the first bucket from which on all times, as long as it is, exceed it.
+        // The cap lies in the first bucket for which the target is exceeded if all longer times are
+        // as long as the bucket.
         let target = mean_ns * all as f64 / self.scale;
         let (mut counts, mut below, mut sum) = (Vec::new(), 0, 0.0);
         for &(least, count) in &self.buckets {
@@ -59,13 +60,13 @@ impl Spread {
         Self::new(&counts, mean_ns)
     }
 
-    /// A time within the bucket; the first one, from 0 on, is some 10 ns wide.
+    /// Returns a time within the bucket; the first bucket, from 0, is about 10 ns wide.
     fn middle(least: f64, part: f64) -> f64 {
         const FIRST: f64 = 10.0;
         if least > 0.0 { least * (1.0 + part * (std::f64::consts::SQRT_2 - 1.0)) } else { FIRST }
     }
 
-    /// Its mean, nanoseconds.
+    /// Returns the mean, nanoseconds.
     pub fn mean(&self) -> f64 {
         let mut below = 0;
         let sum = self.buckets.iter().map(|&(least, count)| {
@@ -77,11 +78,11 @@ impl Spread {
         if below == 0 { 0.0 } else { sum * self.scale / below as f64 }
     }
 
-    /// A time, nanoseconds; 0 of an empty distribution.
+    /// Draws a time, nanoseconds; 0 from an empty distribution.
     pub(crate) fn draw(&self, rng: &mut Rng) -> f64 {
         let Some(&(_, all)) = self.buckets.last() else { return 0.0 };
         let rank = (rng.uniform() * all as f64) as u64;
-        // Counts beyond 2^53, of a damaged record, round the rank up to all.
+        // Counts beyond 2^53, of a damaged record, round the rank up to the total.
         let at = self.buckets.partition_point(|bucket| bucket.1 <= rank);
         let at = at.min(self.buckets.len() - 1);
         Self::middle(self.buckets[at].0, rng.uniform()) * self.scale
@@ -93,19 +94,19 @@ impl Spread {
 pub struct Span {
     /// On the CPU.
     pub work: Spread,
-    /// How likely it is that it contains sleep.
+    /// Probability that it contains sleep.
     pub sleeps: f64,
-    /// The sleep, with the work before it.
+    /// Length of a span that contains sleep, including its work.
     pub sleep: Spread,
 }
 
 impl Span {
-    /// Mean sleep, nanoseconds.
+    /// Returns the mean sleep, nanoseconds.
     pub fn slept_ns(&self) -> f64 {
         self.sleeps * (self.sleep.mean() - self.work.mean()).max(0.0)
     }
 
-    /// Work and sleep, nanoseconds.
+    /// Draws work and sleep, nanoseconds.
     pub(crate) fn draw(&self, rng: &mut Rng) -> (f64, f64) {
         let work = self.work.draw(rng);
         let sleeps = rng.uniform() < self.sleeps;
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_cap_takes_the_longest_times() {
-        // 90 times of about 500 us and 10 of 3 ms: 750 us.
+        // 90 times of about 500 us and 10 times of 3 ms: mean 750 us.
         let late = Spread::new(&[(414_000.0, 90), (2_485_000.0, 10)], 750_000.0);
         let capped = late.clone().capped(550_000.0);
         assert!((capped.mean() - 550_000.0).abs() < 1.0, "{}", capped.mean());

@@ -1,12 +1,12 @@
-//! When a window may begin: once the throughput and the number of CPUs in use have stopped
-//! drifting.
+//! Determines when a window may begin: once the throughput and the number of CPUs in use have
+//! stopped drifting.
 //!
-//! Virtual time passes in batches of equal length. The first half of the batches is discarded; the
+//! Virtual time passes in batches of equal length. The first half of the batches is discarded. The
 //! second half is split again, and each series has settled if the means of these two quarters
-//! differ by no more than a tolerance, or by no more than the batches scatter. So a run that takes
-//! longer is judged over a longer time. All of it has to hold at several batches in a row. Where
-//! tasks wait for a CPU while other CPUs idle, the load balancer has not finished or leaves them
-//! so: then every level of it must have had its turn in that half.
+//! differ by no more than a tolerance, or by no more than the scatter of the batches. So a longer
+//! run is judged over a longer time. All of these conditions must hold at several successive
+//! batches. If tasks wait for a CPU while other CPUs idle, the load balancer has not finished or
+//! does not balance them: then every level of it must have run in that half.
 
 use convoy_kernel::{Process, World};
 use convoy_machine::Here;
@@ -15,51 +15,51 @@ use crate::snapshot::Snapshot;
 
 /// Length of a batch, nanoseconds: at least one tick of a kernel with 250 Hz.
 pub(crate) const BATCH_NS: u64 = 4_000_000;
-/// Batches before the first judgement: three in each quarter that is compared.
+/// Batches before the first judgement: three in each of the compared quarters.
 const BATCHES_MIN: usize = 12;
-/// Judgements in a row that have to find no drift.
+/// Successive judgements that must find no drift.
 const AGREEING: usize = 3;
 /// Largest relative difference of the quarters that does not count as drift.
 const TOLERANCE: f64 = 0.02;
-/// Standard errors of that difference that do not count as drift either, unless it exceeds
-/// [`NOISE_MAX`].
+/// Standard errors of that difference that do not count as drift either, unless the difference
+/// exceeds [`NOISE_MAX`].
 const NOISE: f64 = 2.5;
 const NOISE_MAX: f64 = 0.1;
-/// Idle CPUs that waiting tasks could use, on average, from which on the load balancer must have
-/// had its turns: no task waits long.
+/// Mean number of idle CPUs that waiting tasks could use above which the load balancer must have
+/// run: no task waits long.
 const USABLE: f64 = 0.25;
 /// Virtual time after which a run counts as unsteady, in nanoseconds, batches and turns of the load
 /// balancer; the longest of the three counts.
 const CAP_NS: u64 = 1_000_000_000;
 const CAP_BATCHES: u64 = 32;
 const CAP_TURNS: u64 = 6;
-/// Memory operations of the host's time that a resumption of a coroutine takes: 2 CPUs make a sixth
-/// as many resumptions as operations and take 40 ns an operation, 64 CPUs half as many and 95 ns (a
-/// Xeon at 2.3 GHz).
+/// Cost of a coroutine resumption on the host, in memory operations: with 2 CPUs there are a sixth
+/// as many resumptions as operations and an operation takes 40 ns, with 64 CPUs half as many and 95
+/// ns (a Xeon at 2.3 GHz).
 const RESUME: u64 = 3;
-/// Batches for which the budget has to last, so that a run can be judged and settle.
+/// Number of batches for which the budget must last, so that a run can be judged and settle.
 const AFFORDED: u64 = 24;
 
-/// Work of the host for the virtual machine so far, in memory operations.
+/// Returns the work of the host for the virtual machine so far, in memory operations.
 pub(crate) fn work() -> u64 {
     Here::operations() + RESUME * Here::resumes()
 }
 
-/// How the time before a window passed.
+/// The time before a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settling {
     /// Its length in virtual time, nanoseconds.
     pub ns: u64,
     /// Whether throughput and CPUs in use stopped drifting; if not, the cap ended it.
     pub is_settled: bool,
-    /// How far the throughput was still drifting, as a part of it; 0 if it had settled.
+    /// Remaining drift of the throughput, as a fraction of it; 0 if it had settled.
     pub drift: f64,
 }
 
 /// One batch: rates over its length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Batch {
-    /// Acquisitions for each nanosecond.
+    /// Acquisitions per nanosecond.
     passed: f64,
     /// CPUs in use.
     cpus: f64,
@@ -67,15 +67,16 @@ struct Batch {
     usable: f64,
 }
 
-/// Mean of a series, and the variance of that mean by differences of neighbours (von Neumann),
-/// which is insensitive to drift.
+/// Returns the mean of a series, and the variance of that mean by differences of neighbours (von
+/// Neumann), which is insensitive to drift.
 fn mean(series: &[f64]) -> (f64, f64) {
     let count = series.len() as f64;
     let squares: f64 = series.windows(2).map(|two| (two[1] - two[0]) * (two[1] - two[0])).sum();
     (series.iter().sum::<f64>() / count, squares / (2.0 * (count - 1.0).max(1.0) * count))
 }
 
-/// Relative difference between the mean throughputs of the last two quarters of `batches`.
+/// Returns the relative difference between the mean throughputs of the last two quarters of
+/// `batches`.
 fn drift(batches: &[Batch]) -> f64 {
     let series: Vec<f64> = batches.iter().map(|batch| batch.passed).collect();
     let judged = &series[series.len() / 2..];
@@ -88,7 +89,7 @@ fn drift(batches: &[Batch]) -> f64 {
     if most > 0.0 { (after - before).abs() / most } else { f64::INFINITY }
 }
 
-/// Whether the means of the two halves of a series differ by more than they may.
+/// Returns whether the means of the two halves of a series differ by more than is allowed.
 fn drifts(batches: &[Batch], of: impl Fn(&Batch) -> f64) -> bool {
     let series: Vec<f64> = batches.iter().map(of).collect();
     let (early, late) = series.split_at(series.len() / 2);
@@ -99,8 +100,8 @@ fn drifts(batches: &[Batch], of: impl Fn(&Batch) -> f64) -> bool {
     size <= 0.0 || by > TOLERANCE * size && by > scatter.min(NOISE_MAX * size)
 }
 
-/// Whether nothing has drifted at the last few of `batches`, all of equal length; a turn of the
-/// load balancer takes `turn` of them.
+/// Returns whether no series drifted at the last few of `batches`, all of equal length. A turn of
+/// the load balancer takes `turn` batches.
 fn has_settled(batches: &[Batch], turn: usize) -> bool {
     let ends = (0..AGREEING).map(|back| batches.len().saturating_sub(back));
     ends.into_iter().all(|end| is_steady(&batches[..end], turn))
@@ -116,7 +117,7 @@ fn is_steady(batches: &[Batch], turn: usize) -> bool {
     had_turns && !drifts(judged, |batch| batch.passed) && !drifts(judged, |batch| batch.cpus)
 }
 
-/// Where a run is watched from.
+/// The machine that is watched, and the limits for its time before the window.
 pub(crate) struct Watch<'a> {
     pub(crate) world: &'a World,
     /// CPUs of the machine.
@@ -132,7 +133,8 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// A batch that the budget has room for, if one of `ns` nanoseconds takes this work.
+    /// Returns the length of a batch that the budget allows, if a batch of `ns` nanoseconds takes
+    /// this much work.
     fn affordable(&self, ns: u64, work: u64) -> u64 {
         let share = self.work / AFFORDED;
         if work <= share {
@@ -142,9 +144,9 @@ impl Watch<'_> {
         shorter.max(self.batch_least_ns).min(ns)
     }
 
-    /// Lets time pass until the run has settled; returns the length of a batch, too. `passed` says
-    /// how many acquisitions there were so far, at no cost in virtual time; `rest` lets a number of
-    /// nanoseconds pass.
+    /// Lets time pass until the run has settled. Returns that time and the length of a batch.
+    /// `passed` returns the number of acquisitions so far, at no cost in virtual time; `rest` lets
+    /// a number of nanoseconds pass.
     pub(crate) fn settle(
         &self,
         k: &mut Process,
@@ -197,7 +199,8 @@ mod tests {
     use super::*;
     use convoy_stats::Rng;
 
-    /// The batch at which `cpus` and `usable`, by number of the batch, count as steady.
+    /// Returns the batch at which a series of `cpus` and `usable`, as functions of the batch
+    /// number, counts as steady.
     fn settles(batch: impl Fn(usize) -> (f64, f64), turn: usize) -> Option<usize> {
         let mut batches = Vec::new();
         (0..400).find(|&at| {
@@ -236,7 +239,7 @@ mod tests {
             settles(|at| (10.0 + draws[at] + growth * at as f64, 0.0), 1)
         };
         assert!(noisy(0.0).is_some_and(|at| at < 40), "{:?}", noisy(0.0));
-        // From one quarter to the next it grows by a third, however long that takes.
+        // It grows by a third from one quarter to the next, regardless of the length.
         assert_eq!(noisy(0.5), None);
     }
 

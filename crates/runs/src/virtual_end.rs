@@ -1,14 +1,15 @@
-//! How a run on the virtual machine ends.
+//! The end of a run on the virtual machine.
 
 use std::cell::RefCell;
 
 use convoy_kernel::WorldError;
 use convoy_machine::{Machine, Outcome};
 
-/// Virtual time after which a run is given up, nanoseconds: a hundred times the longest published.
+/// Virtual time after which a run is aborted, nanoseconds: a hundred times the longest published
+/// run.
 const LIMIT_NS: u64 = 40_000_000_000_000;
 
-/// Why a virtual run ended without a result.
+/// The reason why a virtual run ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum VirtualError {
     /// The host cannot reserve the machine's address space.
@@ -18,7 +19,7 @@ pub enum VirtualError {
          (ulimit -v) or allow overcommit (sysctl vm.overcommit_memory=0)"
     )]
     AddressSpace {
-        /// Tasks asked for.
+        /// Requested tasks.
         tasks: usize,
         /// Why.
         source: std::io::Error,
@@ -29,7 +30,7 @@ pub enum VirtualError {
     /// The calibration lacks a unit.
     #[error(transparent)]
     Calibration(#[from] convoy_workload::calibration::CalibrationError),
-    /// A job of the mix cannot run there.
+    /// A job of the mix cannot run on the virtual kernel.
     #[error(
         "{job} cannot run on a virtual kernel: {reason}; load this machine with it, or drop it"
     )]
@@ -47,10 +48,10 @@ pub enum VirtualError {
         /// What failed.
         what: String,
     },
-    /// The run is given up, since it takes too much of the host's time.
+    /// The run was aborted because it took too much of the host's time.
     #[error("the simulation had no result after {operations} memory operations")]
     OperationLimit {
-        /// Memory operations that it may make.
+        /// Memory operations that it had made.
         operations: u64,
     },
     /// Tasks wait for each other, or the time limit was reached.
@@ -67,13 +68,13 @@ pub enum VirtualError {
         seed: u64,
         /// The kernel.
         kernel: String,
-        /// Which task waits for what, and the command that repeats the run.
+        /// The tasks with the resources that they wait for, and the command that repeats the run.
         what: String,
     },
 }
 
-/// Runs `machine` until its first process stops it. What that process left in `broken` is why it
-/// could not set up its `users`.
+/// Runs `machine` until its first process stops it. If that process left a message in `broken`, it
+/// could not set up its `users`, and the message is the reason.
 pub fn run_to_end(
     machine: &Machine,
     users: u32,

@@ -21,12 +21,12 @@ use crate::steady::{BATCH_NS, Watch};
 use crate::virtual_end::{VirtualError, run_to_end};
 use convoy_workload::calibration::Calibration;
 
-/// Part of the first-level caches that a thread of the loop uses again after it was away: its
-/// stack, its record and its share of the histogram, some 32 lines of 768.
+/// Share of the first-level caches that a thread of the loop reuses after it was switched away: its
+/// stack, its record and its share of the histogram, about 32 of 768 lines.
 const FOOTPRINT: f64 = 0.04;
-/// How often the coordinator looks whether threads are ready or gone, nanoseconds.
+/// Interval at which the coordinator checks whether threads are ready or have exited, nanoseconds.
 const POLL_NS: u64 = 1_000_000;
-/// Virtual time after the window in which threads have to leave the lock, nanoseconds.
+/// Virtual time after the window in which threads must leave the lock, nanoseconds.
 const DRAIN_NS: u64 = 30_000_000_000;
 
 impl Ground for User {
@@ -42,13 +42,13 @@ impl Ground for User {
     }
 }
 
-/// What to run. Every field of the loop has the same meaning as on this machine; a step of work
-/// takes a nanosecond.
+/// A lock loop on the virtual kernel. Every field of the loop has the same meaning as on this
+/// machine; a step of work takes one nanosecond.
 #[derive(Clone, Debug)]
 pub struct VirtualLocks {
     /// The loop.
     pub measured: Loop,
-    /// Its threads are kept to the first CPU.
+    /// Whether its threads are pinned to the first CPU.
     pub pinned: bool,
     /// The kernel.
     pub kernel: KernelPreset,
@@ -56,7 +56,7 @@ pub struct VirtualLocks {
     pub machine: Preset,
 }
 
-/// A cell with locks of its kind in simulated memory.
+/// Creates a cell with locks of its type in simulated memory.
 type Place = fn(&Loop) -> Rc<dyn Contest<User>>;
 
 fn placed<C: Lock>(what: &Loop) -> Rc<dyn Contest<User>> {
@@ -67,7 +67,7 @@ fn placed<C: Lock>(what: &Loop) -> Rc<dyn Contest<User>> {
     Rc::new(Doors { shared, others })
 }
 
-/// What all threads see, and the locks beyond the first.
+/// State that all threads share, and the locks after the first.
 struct Doors<C: Lock> {
     shared: Sim<Shared<User, C>>,
     others: Vec<Sim<Door<User, C>>>,
@@ -89,7 +89,7 @@ impl VirtualLocks {
     /// Runs the cell.
     ///
     /// # Errors
-    /// [`VirtualError`].
+    /// Returns a [`VirtualError`] if the run cannot be set up or does not end.
     pub fn run(&self) -> Result<VirtualLocksPoint, VirtualError> {
         if self.measured.bound {
             return bound_locks::run(&self.measured, &self.machine);
@@ -109,7 +109,7 @@ impl VirtualLocks {
         self.execute_on(place, |_| ())
     }
 
-    /// Runs it on a machine that `prepare` has seen.
+    /// Runs the cell after `prepare` was called with the machine.
     fn execute_on(
         &self,
         place: Place,
@@ -149,7 +149,7 @@ impl VirtualLocks {
         board: &Rc<Board>,
         place: Place,
     ) -> Result<(), String> {
-        // The loop's looks at the clock are part of the section and of the work outside.
+        // The loop's clock reads are part of the critical section and of the work outside.
         let clock = self.machine.user_ns.as_ref().map_or(0, |user| user.clock.round() as u32);
         let steps = |ns: u32| ns.saturating_sub(clock);
         if self.pinned {
@@ -158,7 +158,7 @@ impl VirtualLocks {
         let contest = place(&self.measured);
         let shared = contest.stage();
         if !self.measured.from_start {
-            // Threads begin where the kernel places new threads, and stay runnable from then on.
+            // Threads start where the kernel places new threads, and stay runnable from then on.
             shared.open_gate();
         }
         for index in 0..self.measured.threads {
@@ -249,7 +249,7 @@ mod tests {
     fn every_lock_runs_as_threads_and_the_same_every_time() {
         for &policy in Policy::ALL {
             let point = cell(policy, 4, false).run().unwrap();
-            // Sections of 1 us, one at a time: a million a second and no more.
+            // Critical sections of 1 us, one at a time: at most one million per second.
             let rate = point.result.acquisitions_per_s();
             assert!(rate > 0.0 && rate < 1e6, "{policy}");
             let again = cell(policy, 4, false).run().unwrap();
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn one_cpu_without_contention_gives_what_the_work_allows() {
-        // 2 us for each section and the work between: a lock adds little.
+        // 2 us for each critical section and the work between: a lock adds little.
         let result = cell(Policy::Adaptive, 2, true).run().unwrap().result;
         assert!((0.45e6..0.5e6).contains(&result.acquisitions_per_s()), "{result:?}");
         assert!((0.99..1.02).contains(&result.cpus_used), "{}", result.cpus_used);
@@ -327,8 +327,8 @@ mod tests {
         assert!(jain(&result.acquisitions).is_some_and(|jain| jain > 0.9));
     }
 
-    /// Threads that poll a word in user mode, alone on their CPUs or not, until it changes, for a
-    /// number of reads, and for a time: the accounting equals executing each read.
+    /// Threads poll a word in user mode, alone on their CPUs or not, until it changes, for a number
+    /// of reads, or for a time. The result is the same as if each read were executed.
     #[test]
     fn looks_that_are_accounted_are_those_that_would_be_executed() {
         for (policy, threads) in [
@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    /// Threads without a lock that they share fill the CPUs, as new threads are placed.
+    /// Threads that share no lock fill the CPUs, as new threads are placed.
     #[test]
     fn threads_fill_the_cpus_of_large_machines() {
         let machines =
@@ -378,7 +378,8 @@ mod tests {
                     let expected = f64::from(threads.min(64));
                     let used = result.cpus_used;
                     let text = format!("{used} CPUs of {expected} with {kernel}");
-                    // That of 2.6.39 moves the only task of a CPU to an idle one from time to time.
+                    // The scheduler of 2.6.39 occasionally moves the only task of a CPU to an idle
+                    // CPU.
                     let least = if kernel == "2.6.39" { 0.95 } else { 0.97 };
                     assert!((least * expected..1.03 * expected).contains(&used), "{text}");
                     assert!(result.settling.is_some_and(|settling| settling.is_settled), "{text}");
@@ -387,8 +388,8 @@ mod tests {
         }
     }
 
-    /// While threads arrive few wait as yet, and turns as long as that allows would keep those out
-    /// until all have had one.
+    /// While threads arrive, few of them wait yet. If turns were as long as that allows, the
+    /// waiters would be kept out until all threads had a turn.
     #[test]
     fn who_waits_first_does_not_wait_until_all_others_have_come() {
         let mut cell = cell(Policy::Quota, 1000, false);
@@ -398,7 +399,7 @@ mod tests {
     }
 
     /// The stated bound of `Quota`: with 64 threads a turn has its maximum, 0.5 ms, and every
-    /// thread has one every 64 turns of 2 CPUs. Locks with unlimited stealing have no bound;
+    /// thread has one in every 64 turns on 2 CPUs. Locks with unlimited stealing have no bound;
     /// therefore the mutex of 4.10 lets its first waiter request a handoff, unlike the mutex of
     /// 3.10.
     #[test]

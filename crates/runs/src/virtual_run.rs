@@ -1,9 +1,9 @@
 //! A load point on the virtual kernel: the same jobs as on the host, on a machine of any size.
 //!
-//! The parent makes the fixtures, forks the users, waits until all are ready, takes t0, waits for
-//! the start delay and releases them; Real runs from t0 to the end of the last user, so it contains
-//! the delay, as AIM7's does. The *busy window* is Real without the delay. Users are released as
-//! AIM7's are, by one signal to all of them: each costs one wakeup ([`convoy_kernel::Gate`]).
+//! The parent creates the fixtures, forks the users, waits until all are ready, takes t0, waits for
+//! the start delay and releases them. Real runs from t0 until the last user ends, so it contains
+//! the delay, as AIM7's Real does. The *busy window* is Real without the delay. As in AIM7, one
+//! signal to all users releases them: each costs one wakeup ([`convoy_kernel::Gate`]).
 
 mod board;
 mod snapshot;
@@ -32,19 +32,19 @@ use convoy_workload::jobs::JobEnv;
 use convoy_workload::mix::Mix;
 use convoy_workload::user::setup;
 
-/// Work directory on the virtual kernel, where there is one.
+/// Work directory on the virtual kernel, if there is a single one.
 const DIRECTORY: &str = "/tmp/aim7";
-/// The listed directory if there are several.
+/// The listed directory if there are several work directories.
 const LISTED: &str = "/bin";
-/// Memory of the machine for each user, bytes, once 8 GiB are not enough: a machine that is given a
-/// hundred thousand users has room for them.
+/// Memory of the machine per user, bytes, if 8 GiB are not enough: a machine with a hundred
+/// thousand users has room for them.
 const MEMORY_PER_USER: u64 = 256 << 10;
-/// Machine tasks for each user: itself, a child, that one's child and one being reaped.
+/// Machine tasks per user: the user, a child, a grandchild and an exited one that is being reaped.
 const TASKS_PER_USER: usize = 4;
 /// Additional tasks of the machine; idle tasks are counted separately.
 const TASKS_BESIDE: usize = 64;
 
-/// What to run.
+/// A load point.
 #[derive(Clone, Debug)]
 pub struct VirtualRun {
     /// The mix.
@@ -61,25 +61,26 @@ pub struct VirtualRun {
     pub seed: u64,
     /// Start delay in nanoseconds, inside Real.
     pub start_delay_ns: u64,
-    /// Users by which the pool of the mix is divided; the number of users of the full size.
+    /// Divisor of the mix's pool: the number of users at full size.
     pub pool_users: u32,
     /// Every loop count of a job is divided by this.
     pub shrink: u32,
-    /// Whether `shell_rtns_2` sleeps as re-aim's does.
+    /// Whether `shell_rtns_2` sleeps, as in re-aim.
     pub shell_sleep: bool,
     /// The file system of the work directory.
     pub file_system: FileSystem,
-    /// How many such file systems there are. Of several the work directories are the roots, and
-    /// `/bin` is the directory that is listed.
+    /// Number of such file systems. If there are several, the work directories are their roots, and
+    /// `/bin` is the listed directory.
     pub directories: usize,
-    /// MiB of each, if not half of the memory.
+    /// Size of each, MiB; `None` for half of the memory, or for the default size if that is larger.
     pub fs_mib: Option<u32>,
-    /// Nanoseconds from the release to the first count of active tasks, if not as the boot has it.
+    /// Nanoseconds from the release to the first count of active tasks; `None` for the time that
+    /// follows from the boot.
     pub load_counted_ns: Option<u64>,
     /// The run ends when all users together have finished this many jobs, while all of them are
-    /// still at work; by default at the end of the last user.
+    /// still working; by default when the last user ends.
     pub jobs_together: Option<u64>,
-    /// Everything is kept to the first CPU.
+    /// Whether all tasks are pinned to the first CPU.
     pub pinned: bool,
     /// Interval of [`VirtualPoint::samples`] in nanoseconds; 0 takes none.
     pub sample_ns: u64,
@@ -90,9 +91,9 @@ pub struct VirtualRun {
 pub struct VirtualPoint {
     /// Users.
     pub users: u32,
-    /// AIM7's columns, start delay included.
+    /// AIM7's columns, including the start delay.
     pub columns: Columns,
-    /// Time the CPUs were not idle during the busy window, seconds.
+    /// Time that the CPUs were not idle during the busy window, seconds.
     pub cpu_s: f64,
     /// The busy window, seconds.
     pub busy_s: f64,
@@ -106,18 +107,17 @@ pub struct VirtualPoint {
     pub bkl: Option<BklUse>,
     /// Scheduler counters of the busy window.
     pub sched: SchedStats,
-    /// Idle time of the busy window while a task waited on another CPU, by the rule that let it
-    /// be.
+    /// Idle time of the busy window while a task waited on another CPU, by the rule that caused it.
     pub idle_rules: IdleRules,
-    /// Time of idle CPUs that tasks waiting on other CPUs could have used, in percent of all CPU
-    /// time: with one waiting task, only one of 70 idle CPUs counts.
+    /// Time of idle CPUs that tasks waiting on other CPUs could have used, percent of all CPU time:
+    /// with one waiting task, only one of 70 idle CPUs counts.
     pub idle_usable_percent: f64,
     /// Time spent spinning on lock words, percent of all CPU time.
     pub spin_percent: f64,
-    /// Time spent spinning on lock words that tasks which waited for a CPU could have had, percent
-    /// of all CPU time.
+    /// Time spent spinning on lock words that tasks waiting for a CPU could have used, percent of
+    /// all CPU time.
     pub spin_beside_percent: f64,
-    /// What RCU did during the busy window; all zero where the kernel has none.
+    /// RCU counters of the busy window; all zero if the kernel has no RCU.
     pub rcu: RcuStats,
     /// Jobs done and failed.
     pub jobs_done: u64,
@@ -133,34 +133,35 @@ pub struct VirtualPoint {
     pub journal: Option<JournalStats>,
     /// Bulk operations of the page allocator during the busy window, zone by zone.
     pub bulk: Vec<BulkUse>,
-    /// `/proc/buddyinfo`, `/proc/zoneinfo` and `/proc/loadavg` at its end.
+    /// `/proc/buddyinfo`, `/proc/zoneinfo` and `/proc/loadavg` at the end of the busy window.
     pub proc_files: [String; 3],
-    /// `rcudata`, `rcugp`, `rcuhier`, `rcu_pending` and `rcuboost` of debugfs at its end, empty
-    /// without RCU or boosting, and the kernel's log of stalled grace periods.
+    /// `rcudata`, `rcugp`, `rcuhier`, `rcu_pending` and `rcuboost` of debugfs at the end of the
+    /// busy window, empty without RCU or boosting, and the kernel's log of stalled grace periods.
     pub rcu_files: [String; 5],
     /// See `rcu_files`.
     pub rcu_stalls: Vec<String>,
     /// Schedule hash of the whole run.
     pub hash: u64,
-    /// The run in intervals, if asked for.
+    /// The intervals of the run, if requested.
     pub samples: Vec<Sample>,
 }
 
-/// The big kernel lock during the busy window.
+/// Use of the big kernel lock during the busy window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BklUse {
-    /// Share of the time in which it had an owner that was not on a CPU.
+    /// Share of the time in which its owner was not on a CPU.
     pub owner_not_running_percent: f64,
-    /// Mean time between changes of its owner, milliseconds; not finite when it never changed.
+    /// Mean time between changes of its owner, milliseconds; not finite if the owner never changed.
     pub owner_change_ms: f64,
-    /// Acquisitions for each user.
+    /// Acquisitions per user.
     pub per_user: f64,
-    /// Of these, the share that had to queue, percent.
+    /// Share of the acquisitions that had to queue, percent.
     pub contended_percent: f64,
 }
 
 impl VirtualRun {
-    /// `users` users of `mix` with the defaults of the published runs but without a start delay.
+    /// Returns a load point with `users` users of `mix` and the defaults of the published runs, but
+    /// without a start delay.
     pub fn new(mix: Mix, users: u32, kernel: KernelPreset, machine: Preset) -> Self {
         let calibration = Calibration::embedded().expect("the shipped calibration is valid");
         Self {
@@ -184,7 +185,7 @@ impl VirtualRun {
         }
     }
 
-    /// The work directories.
+    /// Returns the work directories.
     fn places(&self) -> Vec<String> {
         match self.directories {
             ..=1 => vec![DIRECTORY.to_owned()],
@@ -209,7 +210,7 @@ impl VirtualRun {
     /// Runs the load point.
     ///
     /// # Errors
-    /// [`VirtualError`].
+    /// Returns a [`VirtualError`] if the run cannot be set up or does not end.
     pub fn run(&self) -> Result<VirtualPoint, VirtualError> {
         self.execute(None)
     }
@@ -217,7 +218,7 @@ impl VirtualRun {
     /// Runs the load point and reports all events to `recorder`. The result is the same.
     ///
     /// # Errors
-    /// [`VirtualError`].
+    /// Returns a [`VirtualError`] if the run cannot be set up or does not end.
     pub fn record(
         &self,
         recorder: Rc<RefCell<dyn Recorder>>,
@@ -284,25 +285,28 @@ impl VirtualRun {
         Ok(())
     }
 
-    /// Jobs of all users.
+    /// Returns the number of jobs of all users.
     fn jobs(&self) -> u64 {
         u64::from(self.users) * u64::from(self.mix.jobs_per_user())
     }
 
-    /// What part of their jobs ends the run, if not all of them.
+    /// Returns the number of jobs that ends the run and the number of all jobs; `None` if all jobs
+    /// are done.
     fn part(&self) -> Option<(u64, u64)> {
         let all = self.jobs();
         self.jobs_together.filter(|&jobs| jobs < all).map(|jobs| (jobs, all))
     }
 
-    /// What ends the run before all users are through, and where that is told.
+    /// Returns the goal that ends the run before all users have finished, and the descriptor on
+    /// which the parent is notified.
     fn goal(&self, k: &mut Process) -> Sys<Option<(Fd, Rc<Goal>)>> {
         let Some((jobs, _)) = self.part() else { return Ok(None) };
         let (over, told) = k.pipe()?;
         Ok(Some((over, Rc::new(Goal { jobs, told }))))
     }
 
-    /// How long `shell_rtns_2` sleeps: in a part of a run, for that part.
+    /// Returns how long `shell_rtns_2` sleeps, nanoseconds; in a part of a run, the corresponding
+    /// part.
     fn shell_sleep_ns(&self) -> u64 {
         if !self.shell_sleep {
             return 0;
@@ -311,7 +315,7 @@ impl VirtualRun {
         self.part().map_or(whole, |(jobs, all)| (whole as f64 * jobs as f64 / all as f64) as u64)
     }
 
-    /// The first process: fixtures, users, release, and waiting for the end.
+    /// Body of the first process: fixtures, users, release, and waiting for the end.
     fn parent(&self, k: &mut Process, world: &Rc<World>, board: &Rc<Board>) -> Result<(), String> {
         let fail = |call: &str, error: &dyn std::fmt::Display| format!("{call}: {error}");
         if self.pinned {
@@ -367,7 +371,7 @@ impl VirtualRun {
         }
         for _ in 0..self.users {
             k.wait().map_err(|error| fail("wait", &error))?;
-            // AIM7 takes the end of a user when its parent's wait() returns.
+            // AIM7 records the end of a user when its parent's wait() returns.
             board.ends.borrow_mut().push(k.now());
         }
         board.end(world, cpus);
@@ -386,7 +390,7 @@ impl VirtualRun {
             *seconds = (to.modes[mode] - from.modes[mode]) as f64 / 1e12;
         }
         let all = busy_s * self.machine.topology.cpus as f64;
-        // An idle CPU settles its accounts when it leaves idle, so idle time is what is left.
+        // An idle CPU updates its accounts when it leaves idle, so idle time is the remainder.
         let cpu_s = modes_s.iter().sum::<f64>() - modes_s[Mode::Idle as usize];
         let count = |field: fn(&Watch) -> u64| {
             let value = |shot: &Snapshot| shot.bkl.as_ref().map_or(0, field);

@@ -1,5 +1,5 @@
-//! A workload on the virtual kernel: its files are created first, in memory, and then one process
-//! runs it, from t0 to the end of the last of its processes.
+//! A workload on the virtual kernel: its files are created first, in memory, then one process runs
+//! it, from t0 until the last of its processes ends.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,14 +16,14 @@ use convoy_workload::workload::{Place, Workload};
 use crate::bulk::{self, BulkUse};
 use crate::virtual_end::{VirtualError, run_to_end};
 
-/// Where it works.
+/// Its work directory.
 const DIRECTORY: &str = "/tmp/work";
-/// Additional tasks of the machine: exited ones that have not been reaped, and the first process.
+/// Additional tasks of the machine: exited tasks that have not been reaped, and the first process.
 const TASKS_BESIDE: usize = 64;
-/// Bytes of the file system on the disk.
+/// Size of the file system on the disk, bytes.
 const DISK_BYTES: u64 = 4 << 30;
 
-/// What to run.
+/// A workload on a virtual machine.
 #[derive(Clone, Debug)]
 pub struct VirtualWork {
     /// The workload.
@@ -32,16 +32,16 @@ pub struct VirtualWork {
     pub kernel: KernelPreset,
     /// The machine.
     pub machine: Preset,
-    /// Its memory, MiB.
+    /// Memory of the machine, MiB.
     pub memory_mib: u32,
-    /// Each seed has a different amount of work, drawn within this percentage of the workload's:
-    /// results then hold for a range of amounts.
+    /// Each seed has a different amount of work, drawn within this percentage of the workload's, so
+    /// that results hold for a range of amounts.
     pub spread_percent: u32,
-    /// Each seed starts at a different moment, up to this many milliseconds after its files were
-    /// created: like programs on a real machine, at any time between two ticks and two runs of the
-    /// load balancer.
+    /// Each seed starts at a different time, up to this many milliseconds after its files were
+    /// created, as programs on a real machine start at any time between two ticks and two runs of
+    /// the load balancer.
     pub start_spread_ms: u32,
-    /// Its files are on the machine's disk, and nothing of them is in memory when it begins.
+    /// Whether its files are on the machine's disk and not cached in memory when it begins.
     pub cold: bool,
     /// Seed of the machine's perturbation.
     pub seed: u64,
@@ -54,11 +54,11 @@ pub struct WorkPoint {
     pub real_s: f64,
     /// Busy time of the CPUs during the run, in seconds.
     pub cpu_s: f64,
-    /// Of that, time in user mode.
+    /// Part of that time in user mode.
     pub user_s: f64,
     /// Idle time, percent of all CPUs.
     pub idle_percent: f64,
-    /// MB per second read from the disk, if this is the result of the workload.
+    /// MB per second read from the disk, if the workload measures it.
     pub read_mb_s: Option<f64>,
     /// Bulk operations of the page allocator, zone by zone.
     pub bulk: Vec<BulkUse>,
@@ -66,7 +66,7 @@ pub struct WorkPoint {
     pub hash: u64,
 }
 
-/// Time that CPUs spent on anything but idling, and of that in user mode, picoseconds.
+/// Returns the time that CPUs were not idle, and the part of it in user mode, picoseconds.
 fn busy_ps(cpus: usize) -> (u64, u64) {
     let times = |cpu| {
         let times = Here::times(cpu);
@@ -76,8 +76,8 @@ fn busy_ps(cpus: usize) -> (u64, u64) {
 }
 
 impl WorkPoint {
-    /// Its numbers by the names that reports have for them. Counts and orders of bulk operations
-    /// are over all zones.
+    /// Returns its numbers by their names in reports. Counts and orders of bulk operations are over
+    /// all zones.
     pub fn metrics(&self) -> Vec<(&'static str, f64)> {
         let mean = |call: &str, of: fn(&BulkUse) -> f64| {
             let rows = || self.bulk.iter().filter(|row| row.call == call);
@@ -101,18 +101,18 @@ impl WorkPoint {
 }
 
 impl VirtualWork {
-    /// Runs it.
+    /// Runs the workload.
     ///
     /// # Errors
-    /// [`VirtualError`].
+    /// Returns a [`VirtualError`] if the run cannot be set up or does not end.
     pub fn run(&self) -> Result<WorkPoint, VirtualError> {
         self.execute(None)
     }
 
-    /// Runs it and reports all events to `recorder`, without other changes.
+    /// Runs the workload and reports all events to `recorder`, without other changes.
     ///
     /// # Errors
-    /// [`VirtualError`].
+    /// Returns a [`VirtualError`] if the run cannot be set up or does not end.
     pub fn record(&self, recorder: Rc<RefCell<dyn Recorder>>) -> Result<WorkPoint, VirtualError> {
         self.execute(Some(recorder))
     }
@@ -159,27 +159,27 @@ impl VirtualWork {
         Ok(WorkPoint { hash, ..point.take() })
     }
 
-    /// Where it works: on `/tmp`, and in the roots of further file systems.
+    /// Returns its places: `/tmp`, and the roots of further file systems.
     fn place(&self) -> Place {
         let volumes = 0..self.workload.file_systems() as usize;
         let root = |index| if index == 0 { DIRECTORY.to_owned() } else { volume_path(index) };
         Place { directory: DIRECTORY.to_owned(), volumes: volumes.map(root).collect() }
     }
 
-    /// What this seed's amount of work is multiplied by.
+    /// Returns the factor of this seed's amount of work.
     fn amount(&self) -> f64 {
-        // The half-open range in steps of a thousandth of its width.
+        // A half-open range in steps of a thousandth of its width.
         let drawn = Lcg::for_user(self.seed, 1).draw_below(1000) as f64 / 500.0 - 1.0;
         1.0 + f64::from(self.spread_percent) / 100.0 * drawn
     }
 
-    /// How much later this seed begins, nanoseconds.
+    /// Returns the start delay of this seed, nanoseconds.
     fn delay_ns(&self) -> u64 {
         let most_us = (u64::from(self.start_spread_ms) * 1000).max(1);
         Lcg::for_user(self.seed, 2).draw_below(most_us) * 1000
     }
 
-    /// The first process.
+    /// Body of the first process.
     fn parent(&self, k: &mut Process, world: &Rc<World>) -> Result<WorkPoint, String> {
         let cpus = self.machine.topology.cpus;
         let mut workload = self.workload.clone();
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use convoy_catalogue::{Sheet, WORKLOADS};
 
-    /// A workload with less of everything.
+    /// Returns a small version of a workload.
     fn small(name: &str) -> Workload {
         let sheet = Sheet::open(&WORKLOADS, name, None).unwrap();
         let mut workload: Workload = sheet.read(&[]).unwrap().value;
@@ -254,7 +254,7 @@ mod tests {
         workload
     }
 
-    /// Returns whether it waits for a disk, or for other processes.
+    /// Returns whether the workload waits for a disk, or for other processes.
     fn work_waits(name: &str) -> bool {
         ["bonnie", "hdparm"].contains(&name)
     }

@@ -1,12 +1,12 @@
-//! A loop over pages: the cost of a batch under one zone lock for its waiters.
+//! A loop over pages: the cost that a batch under one zone lock has for its waiters.
 //!
 //! Every CPU of a virtual machine allocates a batch of pages one by one, uses each for a while, and
 //! frees them all. Lists have room for one batch, so each turn moves one batch out of the zone and
-//! one back: the pages that cross the zone lock are those that are used, whatever the batch. There
-//! are no other parts of a kernel, no ticks and no preemption.
+//! one back: the pages that cross the zone lock are the used pages, regardless of the batch. The
+//! rest of a kernel, ticks and preemption are absent.
 //!
 //! A wait that starts in the window counts with its whole length, even for a CPU that the lock
-//! bypasses until the others have left.
+//! bypasses until the other CPUs have left.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ const FRAMES_MIN: u32 = 1 << 14;
 /// Virtual time after the window, in nanoseconds, in which all CPUs must acquire the lock.
 const DRAIN_NS: u64 = 60_000_000_000;
 
-/// What hears of everything that happens in a loop.
+/// Receiver of all events of a loop.
 type Listener = Rc<RefCell<dyn Recorder>>;
 
 /// The loop.
@@ -40,16 +40,17 @@ pub struct ZoneLoop {
     pub moves: Moves,
     /// Pages of a batch.
     pub batch: u32,
-    /// The zone lock has a separate line.
+    /// Whether the zone lock has a separate cache line.
     pub own_line: bool,
-    /// The lists of each CPU have a lock, held around the zone's, and another CPU acquires it once
-    /// a turn to read them; otherwise only disabled interrupts protect them.
+    /// Whether the lists of each CPU have a lock, which is held around the zone lock and acquired
+    /// once per turn by another CPU that reads the lists; otherwise only disabled interrupts
+    /// protect them.
     pub nested: bool,
-    /// Use of each page, nanoseconds on average.
+    /// Mean use of each page, nanoseconds.
     pub outside_ns: u32,
-    /// How that varies.
+    /// Variation of that time.
     pub think: Vary,
-    /// Seed of its draws, and of the machine's perturbation.
+    /// Seed of the draws, and of the machine's perturbation.
     pub seed: u64,
     /// Time before the window, milliseconds.
     pub warmup_ms: u32,
@@ -60,13 +61,13 @@ pub struct ZoneLoop {
 /// The result.
 #[derive(Clone, Debug, Default)]
 pub struct ZonePoint {
-    /// Pages taken in the window.
+    /// Pages allocated in the window.
     pub pages: u64,
     /// Length of the window, seconds.
     pub window_s: f64,
     /// Waits for the zone lock, nanoseconds.
     pub waits: LogHistogram,
-    /// Its holds, nanoseconds.
+    /// Holds of the zone lock, nanoseconds.
     pub holds: LogHistogram,
     /// Calls of the allocator, nanoseconds: interrupts are off from the first to the last of them.
     pub calls: LogHistogram,
@@ -77,7 +78,7 @@ pub struct ZonePoint {
 }
 
 impl ZonePoint {
-    /// Its numbers by the names that reports have for them.
+    /// Returns its numbers by their names in reports.
     pub fn metrics(&self) -> [(&'static str, f64); 8] {
         let us = |ns: Option<u64>| ns.map_or(f64::NAN, |ns| ns as f64 / 1e3);
         let mean = |all: &LogHistogram| all.mean().map_or(f64::NAN, |ns| ns / 1e3);
@@ -101,7 +102,7 @@ struct Account {
     begin_ns: u64,
     end_ns: u64,
     taken_ns: Cell<u64>,
-    /// Whether the window has begun and ended, as a recorder was told.
+    /// Whether the recorder was told that the window has begun and ended.
     told: Cell<(bool, bool)>,
 }
 
@@ -160,7 +161,7 @@ impl<L: RawLock<Smp>> RawLock<Smp> for Timed<L> {
     }
 }
 
-/// What all CPUs use.
+/// State that all CPUs share.
 struct Shared<L: RawLock<Smp>, S: RawLock<Smp>> {
     zone: OnceCell<Zone<Smp, Timed<L>, Moves, S>>,
     account: Rc<Account>,
@@ -170,15 +171,15 @@ impl ZoneLoop {
     /// The locks that a zone may have.
     pub const LOCKS: [LockName; 3] = [LockName::TestAndSet, LockName::Ticket, LockName::Queued];
 
-    /// Runs it.
+    /// Runs the loop.
     ///
-    /// # Errors
-    /// [`VirtualError`]: no memory for the machine, or a CPU never acquired the lock.
+    /// # Errors Returns a [`VirtualError`] if the host has no memory for the machine, or if a CPU
+    /// never acquired the lock.
     pub fn run(&self) -> Result<ZonePoint, VirtualError> {
         self.choose(None)
     }
 
-    /// Runs it and reports all events to `recorder`, without other changes.
+    /// Runs the loop and reports all events to `recorder`, without other changes.
     ///
     /// # Errors
     /// As [`ZoneLoop::run`].
@@ -218,7 +219,7 @@ impl ZoneLoop {
             Fifo::run_recorded(&self.machine, self.seed, limit_ns, bodies, listener)
                 .map_err(|source| VirtualError::AddressSpace { tasks: cpus, source })?;
         self.ended(outcome, &machine)?;
-        // What lies in simulated memory goes before the machine.
+        // Objects in simulated memory must be dropped before the machine.
         drop(shared);
         let window_s = f64::from(self.window_ms) / 1e3;
         Ok(ZonePoint { window_s, hash: machine.hash(), ..account.point.take() })
@@ -243,7 +244,7 @@ impl ZoneLoop {
         S: RawLock<Smp> + Default,
     {
         let cpus = self.machine.topology.cpus;
-        // What each CPU has and what its list may hold.
+        // Pages that each CPU has and pages that its list may hold.
         let used = 2 * self.batch * cpus as u32;
         let setup = Setup {
             frames: used.max(FRAMES_MIN).next_multiple_of(1 << ORDER_MAX),
@@ -258,7 +259,7 @@ impl ZoneLoop {
         zone
     }
 
-    /// One CPU, from its start to the end of the window.
+    /// Runs one CPU, from its start to the end of the window.
     fn turns<L, S>(&self, index: usize, shared: &Shared<L, S>)
     where
         L: RawLock<Smp> + Default,
@@ -346,7 +347,7 @@ mod tests {
                 (wait(lock, ZonePolicy::HoldAll), wait(lock, ZonePolicy::ReleaseContended));
             assert!(some < 0.7 * all, "{lock}: {some} us of {all}");
         }
-        // Its word does not tell whether somebody waits.
+        // The word of this lock does not contain whether a CPU waits.
         let hashes = [ZonePolicy::HoldAll, ZonePolicy::ReleaseContended]
             .map(|policy| cell(TestAndSet, policy, 63, 6).hash);
         assert_eq!(hashes[0], hashes[1]);

@@ -4,18 +4,18 @@
 //! | law | throughput |
 //! |---|---|
 //! | private locks | grows as `n` |
-//! | locks in stripes | grows as `n`: 1 % of the time of a thread are waits |
-//! | Amdahl | at most `n` cycles in the time of one, and one section at a time |
-//! | saturated lock | one for each section and hand-over, and never more than one for each section |
+//! | locks in stripes | grows as `n`: a thread waits for 1 % of the time |
+//! | Amdahl | at most `n` cycles in the time of one, and one critical section at a time |
+//! | saturated lock | one per critical section and hand-over, at most one per critical section |
 //! | machine repairman | the result of mean value analysis |
 //! | readers | grows as `n` |
-//! | readers and writers | at most `1 / h (w + (1 - w) / n)`, at least the throughput of an exclusive lock |
+//! | readers and writers | at most `1 / h (w + (1 - w) / n)`, at least as with an exclusive lock |
 //! | sleepers | the same on any number of CPUs |
-//! | more threads than CPUs | grows as the CPUs |
-//! | two locks in sequence | at most one for each section of the longer one |
-//! | nested locks | at most one for each hold of the outer one |
+//! | more threads than CPUs | grows as the number of CPUs |
+//! | two locks in sequence | at most one per critical section of the longer one |
+//! | nested locks | at most one per hold of the outer one |
 //! | producers and consumers | the lowest of three rates: producers, consumers, CPUs |
-//! | barrier | one round for the longest of the threads' draws |
+//! | barrier | one round per longest draw of the threads |
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use convoy_runs::replay::{
 };
 use convoy_runs::virtual_locks::VirtualLocksPoint;
 
-/// One of small packages and one of large ones; in neither do CPUs share a core.
+/// One machine with small packages and one with large ones; CPUs share no core in either.
 const MACHINES: [&str; 2] = ["host", "graviton4-2x96"];
 const CPUS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
@@ -36,12 +36,12 @@ const CPUS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 const US: f64 = 1e3;
 const MS: f64 = 1e6;
 
-/// Times around a mean: within a fifth of it.
+/// Returns times within a fifth of a mean.
 fn even(ns: f64) -> Spread {
     Spread::new(&[(ns, 1)], ns)
 }
 
-/// Exponential times, in buckets of half a power of two.
+/// Returns exponential times, in buckets of half a power of two.
 fn exponential(ns: f64) -> Spread {
     let least = |at: i32| ns * 2f64.powf(f64::from(at) / 2.0 - 10.0);
     let beyond = |ns_from: f64| (-ns_from / ns).exp();
@@ -53,18 +53,18 @@ fn work(spread: Spread) -> Span {
     Span { work: spread, ..Span::default() }
 }
 
-/// Work of no length, then sleep.
+/// Returns a sleep without work before it.
 fn sleep(spread: Spread) -> Span {
     Span { work: Spread::default(), sleeps: 1.0, sleep: spread }
 }
 
-/// A program in which each thread thinks and then holds the only lock.
+/// Returns a program in which each thread thinks and then holds the only lock.
 fn program(threads: u32, think: Span, hold: Span) -> Behaviour {
     let section = Section { count: 1, threads, think, hold, ..Section::default() };
     Behaviour { locks: vec![1], sections: vec![section], threads, ..Behaviour::default() }
 }
 
-/// A program of classes of threads that repeat their steps.
+/// Returns a program with classes of threads that repeat their steps.
 fn scripted(locks: usize, classes: &[(u32, Vec<Vec<Step>>)], tokens: &[f64]) -> Behaviour {
     let class = |(threads, strips): &(u32, Vec<Vec<Step>>)| Class {
         threads: *threads,
@@ -97,7 +97,7 @@ fn unlock(lock: usize) -> Step {
     Step::Unlock { lock, of: 0 }
 }
 
-/// Where a law is tested.
+/// A machine on which a law is tested.
 struct Place {
     machine: &'static str,
     cpus: usize,
@@ -114,13 +114,13 @@ impl Place {
         loaded.expect("shipped").value
     }
 
-    /// The smaller of the numbers of threads and CPUs.
+    /// Returns the smaller of the numbers of threads and CPUs.
     fn used_by(&self, threads: u32) -> f64 {
         f64::from(threads).min(self.cpus as f64)
     }
 
-    /// The longest that a hand-over takes by the prices of the machine, if the next owner sleeps on
-    /// a CPU that idles, nanoseconds.
+    /// Returns the longest hand-over by the prices of the machine, nanoseconds, if the next owner
+    /// sleeps on an idle CPU.
     fn wakeup_ns(&self) -> f64 {
         let preset = self.preset();
         let prices = &preset.price_ns;
@@ -128,7 +128,7 @@ impl Place {
         prices.ipi + prices.idle_exit + 2.0 * prices.switch + guest + 10.0 * US
     }
 
-    /// Runs a program, of which some `rate` acquisitions a second are expected, with libc's locks.
+    /// Runs a program with libc's locks; about `rate` acquisitions per second are expected.
     fn run(&self, behaviour: &Behaviour, rate: f64) -> VirtualLocksPoint {
         let behaviour = Behaviour { rate, ..behaviour.clone() };
         let threads = behaviour.threads;
@@ -164,7 +164,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// Fails if `found` is not within `least` and `most`, each as a part of `known`.
+/// Panics unless `found` is between `least` and `most`, both relative to `known`.
 fn within(place: &Place, found: f64, known: f64, [least, most]: [f64; 2]) {
     let part = found / known;
     assert!((least..most).contains(&part), "{place}: {found:.0}/s is {part:.3} of {known:.0}");
@@ -202,7 +202,7 @@ fn one_short_lock_bounds_as_amdahl_says() {
     for place in Place::each() {
         let used = place.used_by(THREADS);
         let bound = (used * 1e9 / (100.0 * US)).min(1e9 / (5.0 * US));
-        // With more CPUs, sleeping waiters form a convoy, whose throughput has no closed form.
+        // With more CPUs, sleeping waiters form a convoy, and its throughput has no closed form.
         let least = if used <= 2.0 { 0.95 } else { 0.1 };
         within(&place, place.rate(&program, bound), bound, [least, 1.01]);
     }
@@ -217,8 +217,8 @@ fn a_saturated_lock_passes_one_thread_for_each_section_and_hand_over() {
     }
 }
 
-/// Throughput of `customers` that sleep for `think` and are served one at a time for `service`, by
-/// mean value analysis.
+/// Returns the throughput of `customers` that sleep for `think` and are served one at a time for
+/// `service`, by mean value analysis.
 fn mean_value_analysis(customers: u32, think: f64, service: f64) -> f64 {
     let (mut queue, mut rate) = (0.0, 0.0);
     for customer in 1..=customers {
@@ -239,7 +239,7 @@ fn exponential_times_give_the_throughput_of_the_machine_repairman() {
     }
 }
 
-/// The same with a reader/writer lock and a percentage of writing critical sections.
+/// Returns such a program with a reader/writer lock and a percentage of writing critical sections.
 fn sharing(threads: u32, think_ns: f64, hold_ns: f64, writes: u64) -> Behaviour {
     let mut program = program(threads, work(even(think_ns)), work(even(hold_ns)));
     let section = program.sections[0].clone();
@@ -344,7 +344,7 @@ fn of_nested_locks_the_outer_hold_bounds() {
         let point = place.run(&program, 2.0 * bound);
         let cycles = point.result.acquisitions_per_s() / 2.0;
         within(&place, cycles, bound, [0.8 * 1e9 * least / bound, 1.01]);
-        // The inner lock is never waited for: the outer one protects it.
+        // No thread waits for the inner lock, because the outer one protects it.
         let inner = &point.tally.places[2];
         assert!(inner.lock == 1 && inner.longest_ns < 10_000, "{place}: {} ns", inner.longest_ns);
     }
@@ -354,12 +354,12 @@ fn of_nested_locks_the_outer_hold_bounds() {
 fn the_slower_side_of_a_buffer_bounds_the_other() {
     let wait = |condition| Step::Wait { condition, tokens: 1.0, is_within: true, limit_ns: 0 };
     let signal = |condition| Step::Signal { condition, all: false };
-    // The second lock is taken once for each item, and by the producers alone.
+    // The second lock is acquired once per item, by the producers alone.
     let put = vec![rest(1.0 * MS), lock(0), wait(0), signal(1), unlock(0), lock(1), unlock(1)];
     let take = vec![rest(1.5 * MS), lock(0), wait(1), signal(0), unlock(0)];
     let program = scripted(2, &[(2, vec![put]), (4, vec![take])], &[8.0, 0.0]);
     for place in Place::each() {
-        // Two producers, four consumers, and 2.5 ms of CPU time for each item.
+        // Two producers, four consumers, and 2.5 ms of CPU time per item.
         let known = (2.0 / MS).min(4.0 / (1.5 * MS)).min(place.cpus as f64 / (2.5 * MS)) * 1e9;
         let point = place.run(&program, 2.0 * known);
         let items = point.tally.places[2].acquisitions as f64 / point.result.window_s;
@@ -385,7 +385,7 @@ fn a_barrier_waits_for_the_longest_of_the_threads() {
         let used = place.used_by(THREADS);
         let bound = (1.0 / longest).min(used / (f64::from(THREADS) * mean)) * 1e9;
         let rounds = place.rate(&program, 8.0 * bound) / 8.0;
-        // With fewer CPUs than threads a round also waits for threads that had to wait for a CPU.
+        // With fewer CPUs than threads, a round also waits for threads that had to wait for a CPU.
         let least = if used < f64::from(THREADS) { 0.5 } else { 0.9 };
         within(&place, rounds, bound, [least, 1.03]);
     }

@@ -1,24 +1,24 @@
-//! Work of the threads of a lock loop: how long it is, and which sections read only.
+//! Work of the threads of a lock loop: its length, and which critical sections only read.
 
 use convoy_stats::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How the work in a section, or between two, varies around its mean.
+/// Variation of the work in a critical section, or between two, around its mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vary {
-    /// It does not.
+    /// Constant.
     #[default]
     Fixed,
-    /// Constant, but each thread starts with a uniformly drawn addition, so that no two are at the
-    /// same point of the loop at a tick.
+    /// Constant, but each thread starts with a uniformly drawn addition, so that no two threads are
+    /// at the same point of the loop at a tick.
     Staggered,
     /// Drawn from the exponential distribution, by each thread with a separate generator.
     Exponential,
 }
 
 impl Vary {
-    /// As a file calls it.
+    /// Returns its name in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -31,14 +31,14 @@ impl Vary {
 /// Work of one thread, piece by piece.
 pub(crate) enum Work {
     Fixed(u32),
-    /// Addition of the first, and length of each.
+    /// Addition to the first piece, and length of each.
     Staggered(u32, u32),
     Exponential(f64, Rng),
 }
 
 impl Work {
-    /// Returns the work of thread `index`, `steps` long on average. Same seed and index, same
-    /// draws.
+    /// Returns the work of thread `index`, `steps` long on average. The same seed and index give
+    /// the same draws.
     pub(crate) fn new(vary: Vary, steps: u32, seed: u64, index: u32) -> Self {
         let mut rng = Rng::new(seed ^ (u64::from(index) << 32));
         match vary {
@@ -48,12 +48,12 @@ impl Work {
         }
     }
 
-    /// The next length, in steps.
+    /// Draws the next length, in steps.
     pub(crate) fn draw(&mut self) -> u32 {
         match self {
             Self::Fixed(steps) => *steps,
             Self::Staggered(more, steps) => *steps + core::mem::take(more),
-            // libm's logarithm: the same digits on every machine. The argument is never 0.
+            // libm's logarithm has the same digits on every machine. The argument is never 0.
             Self::Exponential(mean, rng) => {
                 (-libm::log(1.0 - rng.uniform()) * *mean).round() as u32
             }
@@ -70,7 +70,7 @@ impl Readers {
         Self(percent, Rng::new(seed.rotate_left(32) ^ !u64::from(index)))
     }
 
-    /// Whether the next one does.
+    /// Returns whether the next critical section only reads.
     pub(crate) fn draw(&mut self) -> bool {
         match self.0 {
             0 => false,
@@ -82,11 +82,11 @@ impl Readers {
 
 /// The work of one thread.
 pub(crate) struct Works {
-    /// In a section.
+    /// In a critical section.
     pub(crate) inside: Work,
-    /// Between two.
+    /// Between two critical sections.
     pub(crate) outside: Work,
-    /// Which sections read only.
+    /// Selects the critical sections that only read.
     pub(crate) readers: Readers,
 }
 

@@ -1,5 +1,5 @@
 //! One cell on this machine: threads of the lock loop, started together, measured over a window,
-//! all released and waited for at the end.
+//! and all released and joined at the end.
 
 use std::hint::black_box;
 use std::io;
@@ -18,35 +18,36 @@ use convoy_host::clock::{
     CpusError, cpu_ticks, cpus, keeping_to, monotonic_ns, process_cpu_ns, process_switches,
 };
 
-/// Stack of a thread, in bytes: the loop needs little, and 2000 of them must start quickly.
+/// Stack of a thread, bytes: the loop needs little, and 2000 threads must start quickly.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// How often the coordinator, one thread, looks whether the others are ready or gone.
+/// Interval at which the coordinator, one thread, checks whether the others are ready or have
+/// exited.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Milliseconds after which threads that have not left the lock are given up. Draining takes one
-/// context switch per thread, some 10 µs each.
+/// Milliseconds after which threads that have not left the lock are abandoned. Draining takes one
+/// context switch per thread, about 10 µs each.
 pub(super) const DRAIN_MS: u32 = 30_000;
 
-/// Times that a lock is taken and given back in one measurement of it alone: some 5 µs, so short
-/// that few are disturbed.
+/// Number of acquisitions and releases in one measurement of an uncontended lock: about 5 µs, so
+/// short that few measurements are disturbed.
 const VISITS: u32 = 1000;
 
-/// What to run.
+/// The loop to run, with its limits.
 pub(super) struct Plan<'a> {
     pub(super) what: &'a Loop,
     pub(super) calibration: &'a Calibration,
     pub(super) drain_ms: u32,
 }
 
-/// Why a cell gives no result.
+/// The reason why a cell has no result.
 #[derive(Debug)]
 pub(super) enum CellError {
     /// The system refused a thread after `started`.
     Threads { started: u32, source: io::Error },
     /// This many threads did not leave the lock.
     Stuck { missing: u32 },
-    /// The threads could not be kept to the CPUs asked for.
+    /// The threads could not be restricted to the requested CPUs.
     Cpus(CpusError),
 }
 
@@ -60,7 +61,7 @@ pub(super) fn run<C: Guarded + Send + Sync + 'static>(
     run_on(plan, &place, &alone::<C>)
 }
 
-/// The cell of a lock, new.
+/// Creates the cell of a lock.
 type Place<'a> = &'a dyn Fn(&Loop) -> Arc<dyn Contest<Native> + Send + Sync>;
 
 fn run_on(
@@ -68,7 +69,8 @@ fn run_on(
     place: Place,
     alone: &dyn Fn(Option<u32>) -> f64,
 ) -> Result<LoopResult, CellError> {
-    // Threads inherit the CPUs of whoever starts them; the coordinator is kept there too.
+    // Threads inherit the CPUs of the thread that starts them, so the coordinator is restricted as
+    // well.
     match plan.what.cpus {
         Some(cpus) => keeping_to(cpus, || start(plan, place, alone)).map_err(CellError::Cpus)?,
         None => start(plan, place, alone),
@@ -103,7 +105,7 @@ fn start(
     while shared.ready.load(Acquire) < plan.what.threads {
         thread::sleep(POLL);
     }
-    // The C library leaves atomic instructions away while a process has one thread, so this is
+    // The C library omits atomic instructions while a process has only one thread, so this is
     // measured while there are others.
     let alone_ns = alone(plan.what.spin_limit);
     Ok(LoopResult { alone_ns: Some(alone_ns), ..shared.observe(plan, threads)? })
@@ -116,7 +118,7 @@ fn alone<C: Guarded>(spin_limit: Option<u32>) -> f64 {
 }
 
 impl Stage<'_, Native> {
-    /// The coordinator: opens the gate, opens and closes the window, collects.
+    /// Runs the coordinator: opens the gate, opens and closes the window, and collects the results.
     fn observe(
         &self,
         plan: &Plan,
@@ -130,8 +132,8 @@ impl Stage<'_, Native> {
         let begin = monotonic_ns();
         self.phase.store(PHASE_WINDOW, Relaxed);
         thread::sleep(Duration::from_millis(u64::from(plan.what.window_ms)));
-        // On a machine that is busy with others a short window may pass without a section, and a
-        // rate of none says nothing: it stays open until there is one.
+        // On a busy machine a short window may pass without a critical section, and a rate of zero
+        // says nothing, so the window stays open until one is completed.
         let patience = begin + u64::from(plan.what.window_ms + plan.drain_ms) * 1_000_000;
         while self.served.load(Acquire) == 0 && monotonic_ns() < patience {
             thread::sleep(POLL);
@@ -151,7 +153,7 @@ impl Stage<'_, Native> {
                 break;
             }
             if monotonic_ns() > limit {
-                // The threads are left behind, asleep; the program ends without them.
+                // The threads are abandoned while they sleep; the program ends without them.
                 return Err(CellError::Stuck { missing: plan.what.threads - gone });
             }
             thread::sleep(POLL);
@@ -162,7 +164,7 @@ impl Stage<'_, Native> {
             window_s: window_ns / 1e9,
             cpus_used,
             locks: 1,
-            // The ticks of 10 ms may say less than the clock of the process.
+            // The ticks of 10 ms may sum to less than the process clock.
             others_cpus: busy_share.map(|share| (share * f64::from(cpus()) - cpus_used).max(0.0)),
             voluntary_switches: after.voluntary - before.voluntary,
             ..LoopResult::default()
@@ -177,7 +179,7 @@ impl Stage<'_, Native> {
     }
 }
 
-/// The result of a thread; a panic in one is a panic here.
+/// Returns the result of a thread. A panic in the thread becomes a panic here.
 fn join(thread: JoinHandle<Trace>) -> Trace {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -188,7 +190,7 @@ mod tests {
     use crate::lock_loop::{Library, Measured, Vary};
     use convoy_sync::Lock;
 
-    /// Runs a short cell; threads that do not leave the lock are given up after `drain_ms`.
+    /// Runs a short cell. Threads that do not leave the lock are abandoned after `drain_ms`.
     fn short<C: Lock + Send + Sync>(threads: u32, drain_ms: u32) -> Result<LoopResult, CellError> {
         let what = Loop {
             lock: Measured::Library(Library::Std),

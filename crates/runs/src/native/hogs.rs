@@ -1,8 +1,8 @@
 //! Measures the waits for a lock while other threads reacquire it immediately after each release.
 //!
-//! *Hogs* hold the lock for a while, release it and want it again without a pause; *victims* want
-//! it for a microsecond, every 200 us. A wait is measured in acquisitions that passed it, which is
-//! almost independent of other programs, and in time, which is not.
+//! *Hogs* hold the lock for a while, release it and request it again without a pause. *Victims*
+//! request it every 200 us and hold it for 1 us. A wait is measured in acquisitions that passed it,
+//! which is almost independent of other programs, and in time, which is not.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::lock_loop::Guarded;
 /// Behaviour of the hogs and victims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// One hog of sections of 400 us, one victim.
+    /// One hog with critical sections of 400 us, one victim.
     Hog,
     /// Two such hogs, one victim.
     TwoHogs,
@@ -29,15 +29,16 @@ pub enum Shape {
     Crowd,
     /// Three hogs that yield the CPU in the middle of critical sections of 10 us, one victim.
     Yields,
-    /// One hog of sections of 10 us that sleeps for 1 ms in one of a hundred, one victim.
+    /// One hog with critical sections of 10 us, in one of a hundred of which it sleeps for 1 ms;
+    /// one victim.
     Sleeps,
 }
 
 impl Shape {
-    /// All of them.
+    /// All shapes.
     pub const ALL: [Self; 5] = [Self::Hog, Self::TwoHogs, Self::Crowd, Self::Yields, Self::Sleeps];
 
-    /// The name, as printed in tables.
+    /// Returns its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hog => "hog",
@@ -48,7 +49,7 @@ impl Shape {
         }
     }
 
-    /// Hogs and victims.
+    /// Returns the numbers of hogs and victims.
     const fn threads(self) -> [u32; 2] {
         match self {
             Self::Hog | Self::Sleeps => [1, 1],
@@ -58,7 +59,7 @@ impl Shape {
         }
     }
 
-    /// The section of a hog that has done `before` of them.
+    /// Runs a critical section of a hog that has completed `before` of them.
     fn section(self, before: u64, work: impl Fn(u32)) {
         match self {
             Self::Hog | Self::TwoHogs | Self::Crowd => work(400_000),
@@ -91,12 +92,12 @@ pub struct HogResult {
 }
 
 impl HogResult {
-    /// The part of all acquisitions that victims made, 0 to 1.
+    /// Returns the share of all acquisitions that victims made, 0 to 1.
     pub fn share(&self) -> f64 {
         self.victims_per_s / self.all()
     }
 
-    /// Acquisitions of all threads per second.
+    /// Returns the acquisitions of all threads per second.
     pub fn all(&self) -> f64 {
         self.victims_per_s + self.hogs_per_s
     }
@@ -104,7 +105,7 @@ impl HogResult {
 
 /// Sleep of a victim between two acquisitions.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Nanoseconds that a victim holds the lock.
+/// Time for which a victim holds the lock, nanoseconds.
 const VISIT_NS: u32 = 1000;
 
 struct Stage<C> {
@@ -120,7 +121,7 @@ impl<C: Guarded> Stage<C> {
         black_box(churn(black_box(1), self.calibration.steps(ns)));
     }
 
-    /// One acquisition; returns how many there were before it.
+    /// Acquires the lock once; returns the number of earlier acquisitions.
     fn visit(&self, section: impl FnOnce()) -> u64 {
         self.lock.with(|| {
             // Relaxed: the lock orders it.
@@ -158,7 +159,7 @@ impl<C: Guarded> Stage<C> {
     }
 }
 
-/// [`hogs`] with a lock of this type.
+/// Runs [`hogs`] with a lock of this type.
 pub(super) fn run<C: Guarded + Send + Sync + 'static>(shape: Shape, window: Duration) -> HogResult {
     let stage = Arc::new(Stage {
         lock: C::free(None),
@@ -194,7 +195,7 @@ pub(super) fn run<C: Guarded + Send + Sync + 'static>(shape: Shape, window: Dura
     result
 }
 
-/// Runs `shape` with `lock` for `window`; a wait that is not over then counts with its whole
+/// Runs `shape` with `lock` for `window`. A wait that has not ended then counts with its whole
 /// length.
 pub fn hogs(lock: Library, shape: Shape, window: Duration) -> HogResult {
     lock.hogs(shape, window)
@@ -204,18 +205,18 @@ pub fn hogs(lock: Library, shape: Shape, window: Duration) -> HogResult {
 mod tests {
     use super::*;
 
-    /// The bound in acquisitions: each hog once after the time has passed, and what fits into that
-    /// time. A thread that is kept from a CPU by other programs may be passed while it is, so one
-    /// round of some must keep it.
+    /// The bound in acquisitions: one by each hog after the time has passed, and the acquisitions
+    /// that fit into that time. A thread that other programs keep from a CPU may be passed during
+    /// that time, so only one of several rounds must keep the bound.
     #[test]
     fn hogs_pass_a_waiter_of_ours_a_few_times_only() {
         let most = |shape| match shape {
             Shape::Hog => 3,
             Shape::TwoHogs => 6,
-            // Each of those that waited before it may be passed for a part of a turn. Locks that
-            // anybody may take have 13,000 and more.
+            // The thread may be passed for a part of a turn by each of the threads that waited
+            // before it. Locks that allow barging have 13,000 and more.
             Shape::Crowd => 10 * 201,
-            // As many sections as fit into a turn, and once more.
+            // The critical sections that fit into a turn, and one more.
             Shape::Yields | Shape::Sleeps => 200,
         };
         for shape in Shape::ALL {

@@ -1,4 +1,4 @@
-//! The locks that programs take from a library: ours, and those that they would take instead.
+//! Locks that programs use from a library: Convoy's locks and their alternatives.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::cell::{self, CellError, Plan};
 use super::hogs::{self, HogResult, Shape};
 use crate::lock_loop::{Guarded, LoopResult};
 
-/// The list: variant, name, how it is made, and how a section is done with it.
+/// The list: variant, name, constructor, and how a critical section is run with it.
 macro_rules! libraries {
     ($($lock:ident = $name:literal, $about:literal, $type:ty, $new:expr,
         |$self:ident, $section:ident| $with:expr;)+) => {
@@ -19,24 +19,24 @@ macro_rules! libraries {
         }
 
         impl Library {
-            /// All of them.
+            /// All locks.
             pub const ALL: &[Self] = &[$(Self::$lock),+];
 
-            /// Its name.
+            /// Returns its name.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$lock => $name,)+
                 }
             }
 
-            /// One sentence.
+            /// Returns one sentence about it.
             pub fn about(self) -> &'static str {
                 match self {
                     $(Self::$lock => $about,)+
                 }
             }
 
-            /// Lets hogs and victims fight for it.
+            /// Runs hogs and victims with this lock.
             pub(super) fn hogs(self, shape: Shape, window: Duration) -> HogResult {
                 match self {
                     $(Self::$lock => hogs::run::<$lock>(shape, window),)+
@@ -66,7 +66,7 @@ macro_rules! libraries {
     };
 }
 
-/// A section under a guard.
+/// Runs a critical section while a guard is held.
 macro_rules! guarded {
     ($guard:expr, $section:ident) => {{
         let _guard = $guard;
@@ -105,12 +105,12 @@ libraries! {
 }
 
 impl Library {
-    /// The lock of this name.
+    /// Returns the lock of this name; `None` if there is no such lock.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|lock| lock.name() == name)
     }
 
-    /// Whether it is of this project.
+    /// Returns whether it belongs to this project.
     pub fn is_ours(self) -> bool {
         matches!(self, Self::Convoy | Self::ConvoySemaphore)
     }

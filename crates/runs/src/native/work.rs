@@ -14,7 +14,7 @@ const CALIBRATION_STEPS: u32 = 100_000;
 /// Clock reads of one calibration.
 const CALIBRATION_READS: u32 = 1_000;
 
-/// Calibrations of which the fastest counts, because every disturbance only makes them slower.
+/// Number of calibrations. The fastest one counts, because disturbances only make them slower.
 const CALIBRATIONS: u32 = 40;
 
 /// Continues the chain by `steps`, each of which depends on the previous one.
@@ -36,11 +36,11 @@ impl Ground for Native {
     }
 }
 
-/// Costs of a step of the chain and of reading the clock on this machine.
+/// Costs of a step of the chain and of a clock read on this machine.
 pub(super) struct Calibration {
     /// Nanoseconds of one step.
     pub(super) step_ns: f64,
-    /// Nanoseconds of one reading of the clock.
+    /// Nanoseconds of one clock read.
     pub(super) clock_ns: f64,
 }
 
@@ -60,14 +60,14 @@ impl Calibration {
         Self { step_ns, clock_ns }
     }
 
-    /// Returns the steps that, with one reading of the clock, take `ns`; zero if the clock alone
-    /// takes longer.
+    /// Returns the number of steps that take `ns` together with one clock read; zero if the clock
+    /// read alone takes longer.
     pub(super) fn steps(&self, ns: u32) -> u32 {
         ((f64::from(ns) - self.clock_ns) / self.step_ns).round().max(0.0) as u32
     }
 }
 
-/// Nanoseconds of one of `parts` equal parts of `body`, the fastest of several runs.
+/// Returns the nanoseconds of one of `parts` equal parts of `body`, in the fastest of several runs.
 pub(super) fn fastest(parts: u32, mut body: impl FnMut()) -> f64 {
     let shortest = (0..CALIBRATIONS)
         .map(|_| {
@@ -76,7 +76,7 @@ pub(super) fn fastest(parts: u32, mut body: impl FnMut()) -> f64 {
             monotonic_ns() - begin
         })
         .min();
-    // A clock that does not move would make the number of steps infinite.
+    // A clock that does not advance would make the number of steps infinite.
     shortest.unwrap_or_default().max(1) as f64 / f64::from(parts)
 }
 

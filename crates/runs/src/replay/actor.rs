@@ -15,7 +15,7 @@ use super::script::{Script, Step};
 use super::tally::place_of;
 use crate::lock_loop::{PHASE_OVER, PHASE_WINDOW, Trace};
 
-/// Units of semaphores that remain free: more have the same effect.
+/// Largest number of free units of semaphores: more have the same effect.
 const SPARE_MAX: i64 = 30_000;
 
 /// A thread that follows a script.
@@ -27,11 +27,11 @@ pub(super) struct Actor<'a> {
     pub(super) trace: Trace,
     pub(super) rng: Rng,
     held: Vec<Held>,
-    /// Threads of its class now, for each that was recorded.
+    /// Replayed threads of its class per recorded thread.
     growth: f64,
-    /// Whether its class is.
+    /// Whether its class is rare.
     is_rare: bool,
-    /// Work that the section at hand has more, nanoseconds.
+    /// Additional work of the current critical section, nanoseconds.
     moved_ns: f64,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Actor<'a> {
 #[derive(Clone, Copy)]
 struct Held {
     lock: usize,
-    /// Which one as recorded, and which one here.
+    /// Index of the lock in the record; `at` is its index in the replay.
     of: u32,
     at: usize,
     mode: Mode,
@@ -78,14 +78,14 @@ impl<'a> Actor<'a> {
         };
         self.is_rare = class.is_rare;
         self.growth = f64::from(threads) / f64::from(class.threads.max(1));
-        // So that threads do not march in step from the beginning.
+        // A random start, so that threads do not run in lockstep from the beginning.
         let first = class.draw(&mut self.rng);
         let mut from = 0;
         let starts: Vec<usize> = Self::starts(first);
         if !starts.is_empty() {
             from = starts[self.rng.below(starts.len())];
         }
-        // The tokens of conditions are those where all threads are at the begin of a strip.
+        // The tokens of conditions assume that all threads are at the begin of a strip.
         first[..from].iter().for_each(|step| self.field.doors.passes_over(step));
         let mut strip = &first[from..];
         'run: loop {
@@ -109,7 +109,8 @@ impl<'a> Actor<'a> {
         self.trace
     }
 
-    /// Where the first step of a strip comes again in it: there it may begin, too.
+    /// Returns the positions in a strip at which its first step is repeated: the strip may begin
+    /// there, too.
     fn starts(strip: &[Step]) -> Vec<usize> {
         let moves = |at: &usize| !matches!(strip[*at], Step::Rest { .. });
         let Some(first) = (0..strip.len()).find(moves) else { return Vec::new() };
@@ -128,7 +129,7 @@ impl<'a> Actor<'a> {
         starts
     }
 
-    /// One step; `due` is work and sleep that come before it.
+    /// Executes one step; `due` is the work and sleep before it.
     fn step(&mut self, step: &Step, due: &mut (f64, f64)) {
         if let Step::Rest { work_ns, sleep_ns } = *step {
             *due = (due.0 + work_ns, due.1 + sleep_ns);
@@ -138,7 +139,7 @@ impl<'a> Actor<'a> {
         if let Step::Lock { .. } | Step::Read { .. } = step {
             let anchor = &self.replay.anchor;
             sleep += anchor.sleep(&mut self.rng);
-            // Work inside of a section is no work before one.
+            // Work inside a critical section is not work before one.
             if self.held.is_empty() {
                 work *= anchor.work;
             }
@@ -161,7 +162,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Which lock of a name stands for the recorded one.
+    /// Returns the lock of a name that represents the recorded one.
     fn which(&mut self, lock: usize, of: u32) -> usize {
         let behaviour = &self.replay.behaviour;
         let count = self.field.locks[lock].len();
@@ -169,7 +170,7 @@ impl<'a> Actor<'a> {
         if behaviour.private.contains(&lock) {
             self.index as usize % count
         } else if count > recorded {
-            // Split: any part of what the lock was.
+            // Split: any part of the recorded lock.
             of as usize % recorded + recorded * self.rng.below(count / recorded)
         } else {
             of as usize % count
@@ -208,14 +209,15 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// An acquisition in the window has ended.
+    /// Counts an acquisition that ended in the window.
     fn counts(&mut self, held: Held, wait_ns: u64) {
         let place = place_of(held.lock, held.mode);
         self.field.counts.counts(self.index, place, wait_ns);
         self.count();
     }
 
-    /// Releases a lock that it holds, or frees a unit of a semaphore, which any thread may do.
+    /// Releases a lock that the thread holds, or frees a unit of a semaphore, which any thread may
+    /// do.
     fn unlock(&mut self, lock: usize, of: u32) {
         if self.is_semaphore(lock) {
             let at = self.which(lock, of);
@@ -231,7 +233,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Counts units that are freed; returns whether there may be as many.
+    /// Counts units that are freed, or taken if negative. Returns whether so many may be free.
     fn spare(&self, units: i64) -> bool {
         let spare = self.field.doors.spare.get() + units;
         let fits = spare < SPARE_MAX;
@@ -243,7 +245,8 @@ impl<'a> Actor<'a> {
         self.field.locks[held.lock][held.at].take(held.mode);
     }
 
-    /// A thread that was woken looks whether it may go on, which is no acquisition that counts.
+    /// Reacquires the lock after a wakeup, to check whether the thread may continue. This is not
+    /// counted as an acquisition.
     fn take_again(&self, held: Held) {
         match held.mode {
             Mode::Exclusive => self.field.locks[held.lock][held.at].take_again(),
@@ -271,7 +274,7 @@ impl<'a> Actor<'a> {
         if door.tokens.get() >= places {
             return doors.pass_on(barrier);
         }
-        // Acquire pairs with the release that opens it.
+        // Acquire: pairs with the release that opens the barrier.
         let seen = door.word.load(Acquire);
         let begin = User::now();
         doors.begins(door);

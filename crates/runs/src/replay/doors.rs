@@ -1,4 +1,4 @@
-//! Where the threads of a script wait for each other: conditions and barriers.
+//! Places at which the threads of a script wait for each other: conditions and barriers.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Release;
@@ -9,11 +9,11 @@ use convoy_sync::{Atomic, Platform};
 use super::named::named;
 use super::script::{Condition, Gates, Script, Step};
 
-/// The conditions of a run. What is in cells costs nothing on the virtual machine; the words that
+/// The conditions of a run. State in cells costs nothing on the virtual machine, but the words that
 /// threads sleep on do.
 pub(super) struct Doors {
     pub(super) all: Vec<Door>,
-    /// Of a barrier, the tokens are the threads that have come.
+    /// The tokens of a barrier are the threads that have reached it.
     pub(super) barriers: Vec<Door>,
     pub(super) threads: u32,
     /// Threads that wait for others and were not woken.
@@ -30,7 +30,7 @@ pub(super) struct Door {
     what: Condition,
     pub(super) word: Sim<<User as Platform>::AtomicU32>,
     pub(super) tokens: Cell<f64>,
-    /// Threads that wait and were not woken, and threads that were woken and did not run since.
+    /// Threads that wait and were not woken, and threads that were woken and have not run since.
     waiting: Cell<u32>,
     woken: Cell<u32>,
 }
@@ -57,7 +57,7 @@ impl Doors {
         }
     }
 
-    /// What was waited for.
+    /// Returns the counts of waits.
     pub(super) fn gates(&self) -> Gates {
         self.gates.get()
     }
@@ -67,14 +67,14 @@ impl Doors {
         self.asleep.get()
     }
 
-    /// The calling thread begins to wait at a door.
+    /// Records that the calling thread begins to wait at a door.
     pub(super) fn begins(&self, door: &Door) {
         door.waiting.set(door.waiting.get() + 1);
         self.asleep.set(self.asleep.get() + 1);
     }
 
-    /// The calling thread goes on. A thread that was woken counts no longer; which one it was does
-    /// not matter.
+    /// Records that the calling thread continues. If threads were woken, one of them no longer
+    /// counts; which one does not matter.
     pub(super) fn ends(&self, door: &Door) {
         if door.woken.get() > 0 {
             door.woken.set(door.woken.get() - 1);
@@ -84,8 +84,8 @@ impl Doors {
         }
     }
 
-    /// Wakes so many threads at a door. From now on they do not wait, though it may be long until
-    /// they run: a thread that meanwhile waits is not the last one.
+    /// Wakes up to `count` threads at a door. From now on they do not count as waiting, although it
+    /// may take long until they run: a thread that waits in the meantime is not the last one.
     fn wake(&self, door: &Door, count: usize) {
         let woken = door.waiting.get().min(u32::try_from(count).unwrap_or(u32::MAX));
         door.waiting.set(door.waiting.get() - woken);
@@ -111,7 +111,7 @@ impl Doors {
         self.gates.set(gates);
     }
 
-    /// Lets one thread on that waits: nothing else moves.
+    /// Lets one waiting thread continue: no other thread makes progress.
     pub(super) fn slip(&self) {
         let most = |doors: &'_ [Door]| {
             let most = (0..doors.len()).max_by_key(|&at| doors[at].waiting.get());
@@ -128,7 +128,7 @@ impl Doors {
         }
     }
 
-    /// Counts a step that a thread has done before the run.
+    /// Counts a step that a thread did before the run.
     pub(super) fn passes_over(&self, step: &Step) {
         let (condition, brings) = match *step {
             Step::Signal { condition, .. } => (condition, 1.0),
@@ -141,7 +141,7 @@ impl Doors {
         }
     }
 
-    /// Wakes all, as the run is over.
+    /// Wakes all threads, because the run is over.
     pub(super) fn open(&self) {
         let doors = self.all.iter().chain(&self.barriers);
         doors.for_each(|door| self.wake(door, usize::MAX >> 1));

@@ -18,45 +18,46 @@ use super::tally::Counts;
 use crate::lock_loop::{PHASE_OVER, PHASE_WARMUP, PHASE_WINDOW, Trace};
 use crate::snapshot::Snapshot;
 
-/// Part of the first-level caches that a thread uses again after it was away. Not recorded: a
-/// program touches more than a lock loop does.
+/// Share of the first-level caches that a thread reuses after it was switched away. Not recorded: a
+/// program uses more memory than a lock loop.
 pub(super) const FOOTPRINT: f64 = 0.25;
 /// States of the gate.
 pub(super) const SHUT: u32 = 0;
 const OPEN: u32 = 1;
-/// How often the coordinator looks whether threads are gone, nanoseconds.
+/// Interval at which the coordinator checks whether threads have exited, nanoseconds.
 pub(super) const POLL_NS: u64 = 1_000_000;
 
 /// State that all threads share.
 pub(super) struct Field {
     /// The locks of each name.
     pub(super) locks: Vec<Vec<Box<dyn Taken>>>,
-    /// Of a whole run, open once all threads are there. Else open from the beginning: the threads
-    /// of a recorded program have run for long, each placed as a new thread is.
+    /// Opens once all threads are present, if the whole program is replayed. Otherwise it is open
+    /// from the beginning: the threads of a recorded program have run for a long time, each placed
+    /// as a new thread is.
     pub(super) gate: Sim<<User as Platform>::AtomicU32>,
     pub(super) phase: Sim<<User as Platform>::AtomicU32>,
     pub(super) gone: Sim<<User as Platform>::AtomicU32>,
-    /// Acquisitions after which the window ends, of a run that is whole.
+    /// Acquisitions that remain until the window ends, if the whole program is replayed.
     pub(super) left: Cell<u64>,
     /// The end of the window. Read after the phase.
     pub(super) end: Cell<Snapshot>,
     /// Conditions.
     pub(super) doors: Doors,
-    /// What is counted in the window.
+    /// Counts of the window.
     pub(super) counts: Counts,
     /// CPU time of other programs, nanoseconds.
     pub(super) others_ns: Cell<f64>,
-    /// Where the last owner of each lock ran.
+    /// CPU of the last owner of each lock.
     pub(super) owners: Owners,
 }
 
-/// One pass of a thread through a section.
+/// One pass of a thread through a critical section.
 pub(super) struct Visit<'a> {
     pub(super) thread: u32,
     pub(super) place: usize,
     pub(super) section: &'a Section,
     pub(super) lock: &'a dyn Taken,
-    /// Work that the section has more, nanoseconds.
+    /// Additional work of the critical section, nanoseconds.
     pub(super) moves: &'a dyn Fn() -> f64,
 }
 
@@ -69,7 +70,7 @@ pub(super) fn rest(world: &World, work_ns: f64, sleep_ns: f64) {
 }
 
 impl Field {
-    /// Returns the state of a run, made by a task of the machine.
+    /// Returns the state of a run. Must be called by a task of the machine.
     pub(super) fn new(replay: &Replay) -> Self {
         let locks: Vec<Vec<Box<dyn Taken>>> =
             (0..replay.behaviour.locks.len()).map(|name| replay.locks(name)).collect();
@@ -99,7 +100,7 @@ impl Field {
 
     /// Lets the threads begin.
     pub(super) fn open(&self) {
-        // Release: they begin after all that was done before.
+        // Release: pairs with the acquire load of the gate; threads begin after all earlier writes.
         self.gate.store(OPEN, Release);
         User::wake(&raw const *self.gate, usize::MAX);
     }
@@ -113,7 +114,7 @@ impl Field {
         User::wake(&raw const *self.phase, usize::MAX);
     }
 
-    /// An acquisition in the window has ended.
+    /// Counts an acquisition that ended in the window, and ends the window after the last one.
     pub(super) fn count(&self, world: &World, trace: &mut Trace) {
         let left = self.left.get();
         if left > 0 {
@@ -125,7 +126,7 @@ impl Field {
         }
     }
 
-    /// Passes through a section; returns whether the run goes on.
+    /// Passes through a critical section. Returns whether the run continues.
     pub(super) fn pass(
         &self,
         visit: &Visit<'_>,

@@ -1,9 +1,9 @@
-//! Fits a replay to the record: at the recorded numbers of CPUs and threads, under the recorded
+//! Fits a replay to the record. With the recorded numbers of CPUs and threads and the recorded
 //! policy, one parameter is changed until an acquisition takes the recorded CPU time. If the
-//! handoff of a lock bounded the throughput, it is the cost of switches and wakeups, and the
-//! throughput follows; else it is the work between critical sections, and sleep is added until the
-//! replay has the recorded throughput. The waits are not fitted: their agreement shows the quality
-//! of the replay.
+//! handoff of a lock limited the throughput, the parameter is the cost of switches and wakeups, and
+//! the throughput follows. Otherwise it is the work between critical sections, and sleep is added
+//! until the replay has the recorded throughput. The waits are not fitted: their agreement shows
+//! the quality of the replay.
 
 use super::anchor::Anchor;
 use super::behaviour::Behaviour;
@@ -11,34 +11,35 @@ use super::request::Replay;
 use crate::board::VirtualLocksPoint;
 use crate::virtual_end::VirtualError;
 
-/// Sum of what throughput and CPU time are off by at which the anchor is found.
+/// Sum of the relative errors of throughput and CPU time at which the fit ends.
 const CLOSE: f64 = 0.01;
-/// Share of the time in which a lock was on its way to the next owner that bounds the throughput,
-/// and the CPU use below which it is not the CPUs that do.
+/// Share of the time in which a lock was being handed to its next owner above which that limits the
+/// throughput; and the CPU use below which the CPUs do not limit it.
 const PASSING: f64 = 0.3;
 const BUSY: f64 = 0.9;
-/// Of the CPU time of an acquisition, below which the threads' own work does not matter.
+/// Share of the CPU time of an acquisition below which the threads' own work does not matter.
 const OWN: f64 = 0.5;
 /// Weight of an error of CPU time relative to an error of the throughput if CPUs idle.
 const IDLE_CPU: f64 = 0.25;
-/// Of a turn, the sleep below which it is noise of the clocks.
+/// Share of a turn below which sleep is noise of the clocks.
 const SLEEP_NOISE: f64 = 0.05;
 
 impl Behaviour {
-    /// Whether CPUs idle while threads mostly wait for each other.
+    /// Returns whether CPUs idle while threads mostly wait for each other.
     fn waits_for_threads(&self) -> bool {
         let cpus_used = self.rate * self.cpu_ns / 1e9;
         self.is_waiting() && cpus_used < BUSY * f64::from(self.cpus)
     }
 
-    /// Whether threads mostly wait for each other.
+    /// Returns whether threads mostly wait for each other.
     fn is_waiting(&self) -> bool {
         let turn_ns = f64::from(self.threads) * 1e9 / self.rate;
         self.script.is_some() && self.idle_ns > PASSING * turn_ns
     }
 
-    /// Whether the way of locks from owner to owner bounds the throughput: a lock is often on that
-    /// way, and CPUs idle, or most of their time is none of the threads' own work.
+    /// Returns whether handing locks from owner to owner limits the throughput: a lock is often
+    /// being handed over, and either CPUs idle, or most of the CPU time is not the threads' own
+    /// work.
     fn is_bound_by_wakeups(&self) -> bool {
         let cpus_used = self.rate * self.cpu_ns / 1e9;
         let (is_idle, own_ns) = (cpus_used < BUSY * f64::from(self.cpus), self.work_ns());
@@ -47,8 +48,8 @@ impl Behaviour {
 }
 
 impl Behaviour {
-    /// Work for an acquisition where each class of threads acquires a lock so often, nanoseconds;
-    /// `None` where classes are not known.
+    /// Returns the mean work per acquisition if each class of threads acquires locks at this rate,
+    /// nanoseconds; `None` if the classes are not known.
     fn shared_work_ns(&self, rate: impl Fn(usize) -> f64) -> Option<f64> {
         let classes = self.script.as_ref()?.classes.iter().enumerate();
         let of = classes.filter(|(_, class)| !class.is_rare);
@@ -58,7 +59,8 @@ impl Behaviour {
         Some(work / all).filter(|work_ns| work_ns.is_finite() && *work_ns > 0.0)
     }
 
-    /// Work for an acquisition at the shares of the record, and at those of `points`, nanoseconds.
+    /// Returns the mean work per acquisition with the shares of the record, and with the shares of
+    /// `points`, nanoseconds.
     fn shares_work_ns(&self, points: &[VirtualLocksPoint]) -> Option<[f64; 2]> {
         let script = self.script.as_ref()?;
         let acquired = |at: usize| {
@@ -69,16 +71,16 @@ impl Behaviour {
         Some([recorded, self.shared_work_ns(acquired)?])
     }
 
-    /// How many times the work of a recorded acquisition one takes in `points`, since the classes
-    /// of threads have other shares there.
+    /// Returns the work of an acquisition in `points` relative to a recorded one; it differs
+    /// because the classes of threads have other shares there.
     pub fn other_work(&self, points: &[VirtualLocksPoint]) -> f64 {
         self.shares_work_ns(points).map_or(1.0, |[before, now]| now / before)
     }
 
-    /// CPU time that an acquisition takes in `points`, going by the record, nanoseconds. Beside
-    /// other programs the classes of threads had other shares, and another number of threads were
-    /// woken in vain: what a thread works itself follows its class, and the rest of the CPU time
-    /// the number of returns from waits.
+    /// Returns the CPU time per acquisition that `points` should have according to the record,
+    /// nanoseconds. While other programs ran, the classes of threads had other shares, and another
+    /// number of threads were woken without success: the work of a thread follows its class, and
+    /// the rest of the CPU time follows the number of returns from waits.
     pub fn expected_cpu_ns(&self, points: &[VirtualLocksPoint]) -> f64 {
         let Some([before, now]) = self.shares_work_ns(points) else { return self.cpu_ns };
         if before >= self.cpu_ns {
@@ -94,7 +96,7 @@ impl Behaviour {
 }
 
 impl Behaviour {
-    /// Sleep of an acquisition that was seen, nanoseconds.
+    /// Returns the recorded sleep per acquisition, nanoseconds.
     fn slept_ns(&self) -> f64 {
         match &self.script {
             Some(script) => script.slept_ns(),
@@ -102,10 +104,10 @@ impl Behaviour {
         }
     }
 
-    /// Time of an acquisition in which a thread may have slept unseen: it neither ran, nor waited
-    /// for a CPU, a lock or another thread, nor slept as far as that was seen; nanoseconds. Beside
-    /// other programs it is no more than the time for which threads were switched away: they may
-    /// also have been absent since they began late or ended early.
+    /// Returns the time per acquisition in which a thread may have slept without a record of it,
+    /// nanoseconds: the thread neither ran, nor waited for a CPU, a lock or another thread, nor was
+    /// recorded as asleep. If other programs ran, it is at most the time for which threads were
+    /// switched away: threads may also have been absent because they began late or ended early.
     fn sleep_ns_max(&self, threads: u32) -> f64 {
         let turn_ns = f64::from(threads) * 1e9 / self.rate;
         let ready_ns = self.ready_ns.map_or(0.0, |ready_ns| ready_ns + self.cpu_ns);
@@ -119,8 +121,8 @@ impl Behaviour {
 impl Replay {
     /// Returns the anchor if other programs used CPUs, so that the throughput is not the program's
     /// alone: threads sleep for the otherwise unexplained time. The CPU time of an acquisition
-    /// determines the price of wakeups if threads wait for each other most of the time, and else
-    /// the work.
+    /// determines the price of wakeups if threads mostly wait for each other or a lock is often
+    /// being handed over, and otherwise the work.
     fn anchored_by_cpu(&self, sleep_ns: f64) -> Result<Anchor, VirtualError> {
         let known = &self.behaviour;
         let by_wakeups = known.is_waiting() || known.passing > PASSING;
@@ -160,7 +162,7 @@ impl Replay {
     /// Returns the anchor of `self`, which has the machine and threads of the record.
     ///
     /// # Errors
-    /// [`VirtualError`].
+    /// Returns a [`VirtualError`] if the run cannot be set up or does not end.
     pub fn anchored(&self) -> Result<Anchor, VirtualError> {
         let (known, mut replay) = (&*self.behaviour, Self { whole: false, ..self.clone() });
         let cycle = |rate: f64| f64::from(self.threads) * 1e9 / rate;
@@ -180,8 +182,7 @@ impl Replay {
                 break;
             }
             let cpu_ns = found.cpus_used * 1e9 / rate;
-            // Where threads wait for each other and CPUs idle, CPU time does not bound the
-            // throughput.
+            // If threads wait for each other and CPUs idle, CPU time does not limit the throughput.
             let share = if waits { IDLE_CPU } else { 1.0 };
             let wrong = libm::log(rate / known.rate).abs()
                 + share * libm::log(cpu_ns / known.cpu_ns.max(1.0)).abs();
@@ -192,19 +193,21 @@ impl Replay {
                 break;
             }
             let more = known.cpu_ns - cpu_ns;
-            // What is late because of work is not late because of sleep.
+            // Time that is missing because of work is not missing because of sleep.
             let before = std::mem::replace(&mut late, cycle(known.rate) - cycle(rate) - more);
-            // Threads that wait for a lock hide sleep: as long as more is missing, go faster.
+            // Threads that wait for a lock hide sleep: while more of it is missing, increase the
+            // gain.
             gain = (gain * if before * late > 0.0 { 2.0 } else { 0.5 }).clamp(0.125, 4.0);
             let next = &mut replay.anchor;
             if bound {
                 let beside = |cpu_ns: f64| (cpu_ns - service_ns).max(1.0);
-                // Both follow the price: the CPU time goes up with it, the throughput down.
+                // Both follow the price: a higher price increases the CPU time and decreases the
+                // throughput.
                 let factor = beside(known.cpu_ns) / beside(cpu_ns) * rate / known.rate;
                 next.wakeups_times(libm::pow(factor, 0.25));
             } else if waits {
-                // Threads wait for each other: what is late comes from how long the way takes, and
-                // CPU time that is missing was not on that way if the throughput is too low.
+                // Threads wait for each other: the delay follows from the cost of wakeups. If the
+                // throughput is too low, missing CPU time was not spent on wakeups.
                 let is_beside = more > 0.0 && rate < known.rate;
                 if is_beside {
                     next.work = 1.0 + (anchor.work - 1.0) / 2.0;
@@ -216,7 +219,7 @@ impl Replay {
                 next.work_more(more, known);
                 next.sleep_ns = (anchor.sleep_ns + gain * late).clamp(0.0, longest);
             }
-            // All that can be fitted is at its limit: the run would be the same.
+            // All fitted parameters are at their limits: the next run would be the same.
             if *next == anchor {
                 break;
             }

@@ -1,4 +1,4 @@
-//! The locks of a replay: each kind by its own source.
+//! The locks of a replay, each kind with its own source.
 
 use convoy_machine::{Here, Sim, User};
 use convoy_sync::{AdaptiveLock, AtMost, Lock, NoSignals, Promise, QuotaRwLock, Within};
@@ -8,22 +8,22 @@ use super::behaviour::{Kind, Mode};
 use super::request::Replay;
 use crate::lock_loop::Policy;
 
-/// The inner lock of locks that queue. No signal interrupts it, as in locks that are put in place
-/// of libc's.
+/// The inner lock of locks that queue. Signals do not interrupt it, as in the locks that replace
+/// libc's.
 type Inner = NoSignals<User, AdaptiveLock<User>>;
 
-/// The mutex of libc, which does not look before it sleeps.
+/// The mutex of libc, which does not spin before it sleeps.
 type Libcs = AdaptiveLock<User, AtMost>;
 
 /// A lock in simulated memory.
 pub(super) trait Taken {
     /// Acquires the lock.
     fn take(&self, mode: Mode);
-    /// Acquires the lock alone after a wait at a condition that released it.
+    /// Acquires the lock exclusively after a wait at a condition that released it.
     fn take_again(&self);
     /// Releases the lock.
     fn give(&self, mode: Mode);
-    /// Acquires the lock if it is free; returns whether it was.
+    /// Acquires the lock if it is free. Returns whether it was.
     fn try_take(&self) -> bool;
 }
 
@@ -51,8 +51,8 @@ impl<C: Lock> Taken for Sim<C> {
     }
 }
 
-/// Makes a lock with so many units that looks so often before it sleeps, or as often as it does by
-/// itself.
+/// Creates a lock with a number of units and a number of attempts before a waiter sleeps; `None`
+/// for the lock's default.
 type Make = fn(u32, Option<u32>) -> Box<dyn Taken>;
 
 fn make<C: Lock>(units: u32, looks: Option<u32>) -> Box<dyn Taken> {
@@ -66,7 +66,7 @@ fn make<C: Lock>(units: u32, looks: Option<u32>) -> Box<dyn Taken> {
 }
 
 impl Replay {
-    /// Makes the locks of one name.
+    /// Creates the locks of one name.
     pub(super) fn locks(&self, name: usize) -> Vec<Box<dyn Taken>> {
         let behaviour = &self.behaviour;
         let is_private = behaviour.private.contains(&name);
@@ -75,8 +75,8 @@ impl Replay {
         (0..count.max(1)).map(|_| make(units, looks)).collect()
     }
 
-    /// The source of the locks of one name: that of the policy, if it can stand in their place,
-    /// else that of libc.
+    /// Returns the constructor, units and attempts for the locks of one name: the policy's lock if
+    /// it can replace them, otherwise libc's.
     fn choose(&self, name: usize) -> (Make, u32, Option<u32>) {
         let is_libcs = self.behaviour.others.contains(&name) || self.alone && name != 0;
         let own: Make = with_lock!(self.policy, User, Inner, T => make::<T>);

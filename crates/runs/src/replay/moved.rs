@@ -1,5 +1,5 @@
-//! Data of critical sections that move between CPUs: a section takes longer if the owner before ran
-//! elsewhere, by how far that is.
+//! Data of critical sections that moves between CPUs: a critical section takes longer if the
+//! previous owner ran on another CPU, depending on the distance.
 
 use std::cell::Cell;
 
@@ -7,10 +7,11 @@ use convoy_machine::{Here, Preset};
 
 use super::request::Replay;
 
-/// Least part of the work of a section that is left without the lines of another CPU.
+/// Least share of the work of a critical section that remains without the cache lines of another
+/// CPU.
 const LEAST: f64 = 0.2;
 
-/// Where the last owner of each lock ran, which costs nothing on the virtual machine.
+/// The CPU of the last owner of each lock. It costs nothing on the virtual machine.
 pub(super) struct Owners(Vec<Vec<Cell<Option<u32>>>>);
 
 impl Owners {
@@ -19,13 +20,13 @@ impl Owners {
         Self(counts.map(|count| (0..count).map(|_| Cell::new(None)).collect()).collect())
     }
 
-    /// The calling CPU has the lock now; returns the CPU that had it before.
+    /// Sets the calling CPU as the last owner. Returns the previous one.
     fn replace(&self, (lock, at): (usize, usize), cpu: u32) -> Option<u32> {
         self.0[lock][at].replace(Some(cpu))
     }
 }
 
-/// Price of a line from one CPU to another, nanoseconds.
+/// Returns the price of a cache line that moves from one CPU to another, nanoseconds.
 fn transfer_ns(machine: &Preset, from: usize, to: usize) -> f64 {
     let (topology, prices) = (&machine.topology, &machine.price_ns);
     let same = |size: usize| from / size.max(1) == to / size.max(1);
@@ -38,7 +39,8 @@ fn transfer_ns(machine: &Preset, from: usize, to: usize) -> f64 {
 }
 
 impl Replay {
-    /// Work that the section which begins has more than the recorded mean, or less, nanoseconds.
+    /// Returns the work of the critical section that begins, relative to the recorded mean,
+    /// nanoseconds; negative if it is less.
     pub(super) fn moves(&self, owners: &Owners, lock: usize, at: usize) -> f64 {
         let Some(moved) = self.behaviour.moved.get(lock).filter(|one| one.extra_ns > 0.0) else {
             return 0.0;

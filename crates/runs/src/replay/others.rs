@@ -2,7 +2,7 @@
 //!
 //! They are unknown, except for their CPU use. So tasks that the scheduler prefers compute and
 //! sleep in turns of about a time slice: the replayed program gets the rest of the CPU time, and
-//! its lock owners are preempted as recorded.
+//! its lock owners are preempted as in the record.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,19 +18,20 @@ use super::field::{FOOTPRINT, Field};
 use super::request::Replay;
 use crate::lock_loop::PHASE_OVER;
 
-/// Mean turn on a CPU, in nanoseconds: the time slice of a task that competes with one or two
-/// others on kernels from 2.6.23 on.
+/// Mean turn on a CPU, nanoseconds: the time slice of a task that competes with one or two others
+/// on kernels from 2.6.23 on.
 const TURN_NS: f64 = 3e6;
-/// Part of such a turn by which the CPU time of a window may be off.
+/// Number of pieces of a turn in which its CPU time is counted, so that the count of a window is
+/// off by at most one piece per task.
 const PIECES: f64 = 20.0;
-/// Largest part of a CPU for one task.
+/// Largest share of a CPU for one task.
 const SHARE_MAX: f64 = 1.0;
-/// Tasks for each CPU that is taken: one program that computes is the usual case, and it runs where
-/// a CPU idles.
+/// Tasks per CPU that other programs use: one program that computes is the usual case, and it runs
+/// on an idle CPU if there is one.
 const TASKS: f64 = 1.0;
 
 impl Replay {
-    /// Tasks of other programs.
+    /// Returns the number of tasks of other programs.
     pub(super) fn others(&self) -> u32 {
         let cpus = self.machine.topology.cpus as f64;
         if self.others_cpus <= 0.0 { 0 } else { (TASKS * self.others_cpus).ceil().min(cpus) as u32 }
@@ -55,7 +56,7 @@ impl Replay {
     }
 }
 
-/// One task that takes `share` of a CPU until the run is over.
+/// Runs one task that uses `share` of a CPU until the run is over.
 fn other(world: &World, field: &Field, share: f64, mut rng: Rng) {
     world.sched().set_policy(User::current(), Class::Normal { nice: -20 });
     let mut due = Here::now_ns() as f64 + TURN_NS / share * rng.uniform();

@@ -1,4 +1,4 @@
-//! What a replay counts in its window: for each place and for each class of threads.
+//! Counts of a replay in its window: by place and by class of threads.
 
 use std::cell::{Cell, RefCell};
 
@@ -8,7 +8,7 @@ use convoy_stats::{LogHistogram, jain};
 use super::behaviour::{Behaviour, Mode};
 use super::request::Replay;
 
-/// One place: a section of a behaviour, or of a script the acquisitions of one name in one mode.
+/// One place: a section of a behaviour, or, in a script, the acquisitions of one name in one mode.
 #[derive(Clone, Debug, Default)]
 pub struct PlaceTally {
     /// The lock, an index of [`Behaviour::locks`].
@@ -17,7 +17,7 @@ pub struct PlaceTally {
     pub mode: Mode,
     /// Acquisitions.
     pub acquisitions: u64,
-    /// Waits that ended with the lock, nanoseconds.
+    /// Waits that ended with an acquisition, nanoseconds.
     pub waits: LogHistogram,
     /// Longest wait, nanoseconds, including waits that lasted when the window ended.
     pub longest_ns: u64,
@@ -35,63 +35,65 @@ pub struct ClassTally {
 }
 
 impl ClassTally {
-    /// Jain's index of its threads' acquisitions, from 1/n to 1; `None` without any.
+    /// Returns Jain's index of its threads' acquisitions, from 1/n to 1; `None` without
+    /// acquisitions.
     pub fn jain(&self) -> Option<f64> {
         jain(&self.acquisitions)
     }
 
-    /// Threads that acquired no lock.
+    /// Returns the number of threads that acquired no lock.
     pub fn starved(&self) -> usize {
         self.acquisitions.iter().filter(|count| **count == 0).count()
     }
 }
 
-/// All that was counted.
+/// All counts of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// The sections in their order; of a script, the locks in their order and of each the modes.
+    /// The sections in order; for a script, the locks in order, and the modes of each.
     pub places: Vec<PlaceTally>,
-    /// Classes in their order; of sections, threads with the same sections are a class.
+    /// The classes in order; without a script, threads with the same sections form a class.
     pub classes: Vec<ClassTally>,
 }
 
 impl Tally {
-    /// Longest wait for a lock, nanoseconds.
+    /// Returns the longest wait for a lock, nanoseconds.
     pub fn longest_ns(&self) -> u64 {
         self.classes.iter().map(|class| class.longest_ns).max().unwrap_or(0)
     }
 
-    /// Time that threads waited for locks within the window, nanoseconds.
+    /// Returns the time that threads waited for locks within the window, nanoseconds.
     pub fn waited_ns(&self) -> u64 {
         self.classes.iter().map(|class| class.waited_ns).sum()
     }
 
-    /// Least index of Jain over all classes of more than one thread.
+    /// Returns the lowest of Jain's indices over all classes with more than one thread.
     pub fn jain(&self) -> Option<f64> {
         let of = |class: &ClassTally| class.jain().filter(|_| class.acquisitions.len() > 1);
         self.classes.iter().filter_map(of).min_by(f64::total_cmp)
     }
 }
 
-/// Counts while a replay runs. It lies in no simulated memory and costs nothing there.
+/// Counts while a replay runs. It is not in simulated memory and costs nothing there.
 pub(super) struct Counts {
     tally: RefCell<Tally>,
-    /// Of each thread its class, which one of it, and since when it waits at which place.
+    /// For each thread: its class and its number in the class, and, while it waits, the place and
+    /// the begin of the wait.
     threads: Vec<(usize, usize)>,
     waiting: RefCell<Vec<Option<(usize, u64)>>>,
     /// Acquisitions since the beginning.
     passed: Cell<u64>,
-    /// When the window began.
+    /// Begin of the window.
     begin_ns: Cell<u64>,
 }
 
-/// The place of a lock and a mode in a script.
+/// Returns the place of a lock and a mode in a script.
 pub(super) fn place_of(lock: usize, mode: Mode) -> usize {
     2 * lock + usize::from(mode == Mode::Read)
 }
 
 impl Behaviour {
-    /// The places, with nothing counted.
+    /// Returns the places, with all counts zero.
     fn places(&self) -> Vec<PlaceTally> {
         let place = |lock, mode| PlaceTally { lock, mode, ..PlaceTally::default() };
         if self.script.is_none() {
@@ -101,7 +103,7 @@ impl Behaviour {
         (0..self.locks.len()).flat_map(modes).collect()
     }
 
-    /// The class of each of `threads` threads.
+    /// Returns the class of each of `threads` threads.
     fn classes(&self, threads: u32) -> Vec<usize> {
         if let Some(script) = &self.script {
             let shares = script.shares(threads).into_iter().enumerate();
@@ -139,38 +141,38 @@ impl Counts {
         }
     }
 
-    /// The window begins.
+    /// Starts the window.
     pub(super) fn begins(&self, now_ns: u64) {
         self.begin_ns.set(now_ns);
     }
 
-    /// The part of a wait that lies within the window, nanoseconds.
+    /// Returns the part of a wait that is within the window, nanoseconds.
     fn within(&self, wait_ns: u64, now_ns: u64) -> u64 {
         wait_ns.min(now_ns.saturating_sub(self.begin_ns.get()))
     }
 
-    /// A thread asks for a lock.
+    /// Records that a thread requests a lock.
     pub(super) fn asks(&self, thread: u32, place: usize, now_ns: u64) {
         self.waiting.borrow_mut()[thread as usize] = Some((place, now_ns));
     }
 
-    /// The thread has it, and nothing is counted as yet or any more.
+    /// Records that the thread has acquired it, before, in or after the window.
     pub(super) fn has(&self, thread: u32) {
         self.waiting.borrow_mut()[thread as usize] = None;
         self.passed.set(self.passed.get() + 1);
     }
 
-    /// The thread has it again after a wait at a condition.
+    /// Records that the thread has acquired it again after a wait at a condition.
     pub(super) fn has_again(&self, thread: u32) {
         self.waiting.borrow_mut()[thread as usize] = None;
     }
 
-    /// Acquisitions since the beginning, those before the window included.
+    /// Returns the acquisitions since the beginning, including those before the window.
     pub(super) fn passed(&self) -> u64 {
         self.passed.get()
     }
 
-    /// The thread has it after so long, within the window.
+    /// Counts an acquisition within the window, after a wait of `wait_ns`.
     pub(super) fn counts(&self, thread: u32, place: usize, wait_ns: u64) {
         let (class, number) = self.threads[thread as usize];
         let mut tally = self.tally.borrow_mut();
@@ -181,7 +183,7 @@ impl Counts {
         self.waited(thread, place, wait_ns);
     }
 
-    /// The thread has waited for so long, within the window.
+    /// Counts a wait of `wait_ns` that ended within the window.
     pub(super) fn waited(&self, thread: u32, place: usize, wait_ns: u64) {
         let mut tally = self.tally.borrow_mut();
         let (class, _) = self.threads[thread as usize];
@@ -191,18 +193,18 @@ impl Counts {
         tally.classes[class].longest_ns = tally.classes[class].longest_ns.max(wait_ns);
     }
 
-    /// Threads that wait for a lock.
+    /// Returns the number of threads that wait for a lock.
     pub(super) fn waiting(&self) -> u32 {
         self.waiting.borrow().iter().flatten().count() as u32
     }
 
-    /// How long the thread that has waited for longest has waited, nanoseconds.
+    /// Returns the longest time for which a thread has been waiting, nanoseconds.
     pub(super) fn waits_for_ns(&self, now_ns: u64) -> u64 {
         let waiting = self.waiting.borrow();
         waiting.iter().flatten().map(|(_, since)| now_ns.saturating_sub(*since)).max().unwrap_or(0)
     }
 
-    /// Counts the waits that last at the end of the window as long as they have lasted.
+    /// Counts the waits that have not ended at the end of the window, with their length so far.
     pub(super) fn ends(&self, now_ns: u64) {
         let mut tally = self.tally.borrow_mut();
         for (waits, &(class, _)) in self.waiting.borrow().iter().zip(&self.threads) {
@@ -215,7 +217,7 @@ impl Counts {
         }
     }
 
-    /// What was counted.
+    /// Returns the counts.
     pub(super) fn tally(&self) -> Tally {
         self.tally.borrow().clone()
     }

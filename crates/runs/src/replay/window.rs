@@ -1,5 +1,5 @@
 //! The window of a replay: it begins when the run has settled and ends when its throughput is known
-//! well enough, or it is the whole program.
+//! well enough, or it covers the whole program.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -17,29 +17,29 @@ use crate::lock_loop::PHASE_WINDOW;
 use crate::snapshot::Snapshot;
 use crate::steady::{BATCH_NS, Watch, work};
 
-/// Acquisitions that a batch should hold of those by which a run is judged to have settled, and its
-/// throughput to be known.
+/// Number of acquisitions that a batch should have. Batches decide whether a run has settled, and
+/// whether its throughput is known.
 const ENOUGH_OF_BATCH: f64 = 40.0;
-/// Shortest batch, nanoseconds, where each thread has a CPU: the scheduler changes nothing from one
-/// tick to the next. Where threads take turns, a batch is at least as long as half of a tick of 250
-/// Hz, so that the batches of a window have seen many turns.
+/// Shortest batch, nanoseconds, if each thread has a CPU: the scheduler changes nothing between two
+/// ticks. If threads take turns, a batch is at least half of a tick of 250 Hz, so that the batches
+/// of a window contain many turns.
 const BATCH_LEAST_NS: u64 = 250_000;
 const BATCH_SHARED_NS: u64 = BATCH_NS / 2;
-/// How much longer than the record such a replay may take.
+/// Largest ratio between the duration of such a replay and of the record.
 const SLOWEST: f64 = 100.0;
-/// Time without a step after which the replay releases a thread that waits, nanoseconds.
+/// Time without a step after which the replay releases a waiting thread, nanoseconds.
 const STUCK_NS: u64 = 20_000_000;
-/// Half of the 95 % interval of the throughput, as a part of it, at which the window ends.
+/// Half of the 95 % interval of the throughput, as a fraction of it, below which the window ends.
 pub(super) const CLOSE: f64 = 0.02;
-/// Fewest batches that have an interval.
+/// Least number of batches that have an interval.
 const BATCHES_LEAST: usize = 3;
 /// Virtual time after which the window ends, nanoseconds.
 const LONGEST_NS: u64 = 20_000_000_000;
-/// Virtual CPU time after which it ends, nanoseconds: ticks of 6 us of the host every 4 ms make
-/// that a fifth of a second of the host.
+/// Virtual CPU time after which it ends, nanoseconds: with ticks that cost the host 6 us every 4
+/// ms, it takes a fifth of a second of the host.
 const LONGEST_BUSY_NS: u64 = 120_000_000_000;
-/// Virtual time, nanoseconds, for which a window lasts on if a thread has waited for half of it: it
-/// may starve, and how long it does is a result.
+/// Virtual time, nanoseconds, for which a window continues if a thread has waited for half of it:
+/// the thread may starve, and the length of its wait is a result.
 const STARVING_NS: u64 = 1_000_000_000;
 
 impl Replay {
@@ -50,12 +50,12 @@ impl Replay {
         }
         field.doors.slip();
         if field.doors.asleep() + field.counts.waiting() >= self.threads {
-            // Semaphores of which steps drawn at random have freed too few units.
+            // Steps are drawn at random, so they may have freed too few units of semaphores.
             field.free_semaphores(&self.behaviour);
         }
     }
 
-    /// Lets time pass, and releases a thread that waits if no thread makes a step.
+    /// Lets time pass, and releases a waiting thread if no thread makes a step.
     fn let_pass(&self, k: &mut Process, field: &Field, ns: u64) {
         if self.behaviour.script.is_none() {
             return k.sleep(ns);
@@ -68,12 +68,12 @@ impl Replay {
         }
     }
 
-    /// Replays the program from its beginning to its end; returns when it began.
+    /// Replays the program from its beginning to its end. Returns the state at its beginning.
     pub(super) fn pass_whole(&self, k: &mut Process, world: &World, field: &Field) -> Snapshot {
         let begin = Snapshot::take(world, self.machine.topology.cpus);
         field.others_ns.set(0.0);
         field.counts.begins(begin.now_ns);
-        // Relaxed: threads see it once the gate is open.
+        // Relaxed: threads read it after the gate has opened.
         field.phase.store(PHASE_WINDOW, Relaxed);
         field.open();
         let recorded_ns = self.behaviour.total as f64 / self.behaviour.rate * 1e9;
@@ -94,8 +94,8 @@ impl Replay {
         begin
     }
 
-    /// Waits until the run has settled, then until its throughput is known; returns the begin of
-    /// the window.
+    /// Waits until the run has settled, then until its throughput is known. Returns the state at
+    /// the begin of the window.
     pub(super) fn pass_window(
         &self,
         k: &mut Process,
@@ -119,15 +119,16 @@ impl Replay {
         field.counts.begins(begin.now_ns);
         field.phase.store(PHASE_WINDOW, Relaxed);
         let half = self.measure(k, world, field, batch_ns);
-        // A drift that is left is scatter over a longer time, so the interval contains the lesser.
+        // A remaining drift is scatter over a longer time, so the larger of the two contains the
+        // other.
         let half = if half < CLOSE { 0.0 } else { half };
         board.uncertainty.set(half.max(settling.drift));
         field.ends(world);
         begin
     }
 
-    /// Lets batches of `batch_ns` pass until the throughput is known; returns half of its interval,
-    /// as a part of it.
+    /// Lets batches of `batch_ns` pass until the throughput is known. Returns half of its interval,
+    /// as a fraction of the throughput.
     fn measure(&self, k: &mut Process, world: &World, field: &Field, batch_ns: u64) -> f64 {
         let cpus = self.machine.topology.cpus;
         let busy_ns = || Snapshot::take(world, cpus).busy_ps / 1000;
@@ -151,7 +152,7 @@ impl Replay {
     }
 }
 
-/// Whether the mean of these rates of successive batches is known well enough.
+/// Returns whether the mean of these rates of successive batches is known well enough.
 fn is_known(rates: &[f64]) -> bool {
     if rates.len() < BATCHES {
         return false;
@@ -159,8 +160,8 @@ fn is_known(rates: &[f64]) -> bool {
     half_width(rates) < CLOSE
 }
 
-/// Half of the 95 % interval of the mean of these rates, as a part of it; infinite if they are too
-/// few, or nothing.
+/// Returns half of the 95 % interval of the mean of these rates, as a fraction of it; infinite if
+/// there are too few rates, or if all are zero.
 fn half_width(rates: &[f64]) -> f64 {
     let sample = Sample::new(rates).ok().filter(|_| rates.len() >= BATCHES_LEAST);
     let estimate = sample.and_then(|rates| rates.serial_estimate(0.95, Interval::T).ok());

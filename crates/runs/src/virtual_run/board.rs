@@ -24,21 +24,22 @@ pub struct Sample {
     pub idle_percent: f64,
     /// Context switches per second.
     pub switches_per_s: f64,
-    /// Acquisitions of the big kernel lock per second; 0, as what follows, without one.
+    /// Acquisitions of the big kernel lock per second; 0 without such a lock, like the next two
+    /// fields.
     pub acquisitions_per_s: f64,
-    /// Of these, those given to a sleeping waiter.
+    /// Acquisitions that were handed to a sleeping waiter, per second.
     pub handoffs_per_s: f64,
-    /// Share of the interval with an owner that was not on a CPU.
+    /// Share of the interval in which the owner was not on a CPU.
     pub owner_not_running_percent: f64,
-    /// Tasks that were queued on a run queue or running at its end.
+    /// Tasks that were queued on a run queue or running at the end of the interval.
     pub runnable: u64,
 }
 
-/// What ends a run while all users are still at work.
+/// The number of jobs that ends a run while all users are still working.
 pub(super) struct Goal {
     /// Jobs of all users together.
     pub(super) jobs: u64,
-    /// Descriptor by which the user with the last of them notifies the parent.
+    /// Descriptor that the user with the last of these jobs uses to notify the parent.
     pub(super) told: Fd,
 }
 
@@ -53,7 +54,7 @@ pub(super) struct Board {
     pub(super) broken: RefCell<Option<String>>,
     pub(super) released: RefCell<Snapshot>,
     pub(super) ended: RefCell<Snapshot>,
-    /// The goal was reached: further jobs do not count.
+    /// Whether the goal was reached, so that further jobs do not count.
     over: Cell<bool>,
     /// Transfers of the zones up to the release of the users.
     pub(super) zones: RefCell<Vec<ZoneStats>>,
@@ -65,7 +66,7 @@ pub(super) struct Board {
 }
 
 impl Board {
-    /// The last job that counts has been done, now.
+    /// Ends the busy window: the last job that counts has just been done.
     pub(super) fn end(&self, world: &World, cpus: usize) {
         self.over.set(true);
         *self.ended.borrow_mut() = Snapshot::take(world, cpus);
@@ -89,7 +90,7 @@ impl Board {
         });
     }
 
-    /// The interval from `last` to `next`.
+    /// Returns the interval from `last` to `next`.
     fn sample(&self, last: &Snapshot, next: &Snapshot, cpus: usize, runnable: u64) -> Sample {
         let span_s = (next.now_ns - last.now_ns) as f64 / 1e9;
         let idle = (next.modes[Mode::Idle as usize] - last.modes[Mode::Idle as usize]) as f64;
@@ -108,7 +109,7 @@ impl Board {
         }
     }
 
-    /// Says how far the run is: jobs done, and their rate so far in AIM7's unit.
+    /// Reports the progress of the run: jobs done, and their rate so far in AIM7's unit.
     fn tell(&self, users: u32, jobs_per_user: usize) {
         let (done, all) = (self.done.get(), u64::from(users) * jobs_per_user as u64);
         let seconds = Here::now_ns().saturating_sub(self.t0.get()) as f64 / 1e9;
@@ -118,8 +119,8 @@ impl Board {
         ));
     }
 
-    /// Runs one of `users` with jobs that each work in one of `places`. Returns whether it reached
-    /// `goal`, whose end it takes; the other ends are the parent's.
+    /// Runs one of `users`, with jobs that each work in one of `places`. Returns whether it reached
+    /// `goal`; then it also records the end, which otherwise the parent does.
     pub(super) fn user<K: Kernel>(
         &self,
         k: &mut K,

@@ -28,8 +28,8 @@ impl Snapshot {
         }
     }
 
-    /// The counters that a sample shows, with the present mode of each CPU and the present owner
-    /// of the lock up to now. Settles no account.
+    /// Returns the counters of a sample, with the current mode of each CPU and the current owner of
+    /// the lock accounted up to now. Does not update any account.
     pub(super) fn so_far(world: &World, cpus: usize) -> Self {
         Self::with(world, cpus, Here::times_so_far, Here::watched_so_far())
     }
