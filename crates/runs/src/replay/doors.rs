@@ -62,7 +62,7 @@ impl Doors {
         self.gates.get()
     }
 
-    /// Threads that wait for others and were not woken.
+    /// Returns the number of threads that wait for others and were not woken.
     pub(super) fn asleep(&self) -> u32 {
         self.asleep.get()
     }

@@ -40,7 +40,7 @@ fn transfer_ns(machine: &Preset, from: usize, to: usize) -> f64 {
 
 impl Replay {
     /// Returns the work of the critical section that begins, relative to the recorded mean,
-    /// nanoseconds; negative if it is less.
+    /// nanoseconds; negative if it is less. Also records the calling CPU as the last owner.
     pub(super) fn moves(&self, owners: &Owners, lock: usize, at: usize) -> f64 {
         let Some(moved) = self.behaviour.moved.get(lock).filter(|one| one.extra_ns > 0.0) else {
             return 0.0;

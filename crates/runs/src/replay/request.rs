@@ -1,4 +1,4 @@
-//! One run of a replay: the program, and the locks, CPUs and kernel that it gets.
+//! One run of a replay: the program, and the locks, CPUs and kernel that it uses.
 
 use std::sync::Arc;
 
@@ -10,31 +10,30 @@ use super::behaviour::Behaviour;
 use super::effort::Effort;
 use crate::lock_loop::Policy;
 
-/// Most acquisitions of a program that is replayed from its beginning to its end.
+/// Largest number of acquisitions of a program that is replayed from its beginning to its end.
 const WHOLE: u64 = 100_000;
 
 /// One run of the replay.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// What is replayed.
+    /// The replayed behaviour.
     pub behaviour: Arc<Behaviour>,
     /// Its anchor.
     pub anchor: Anchor,
     /// Threads.
     pub threads: u32,
-    /// The lock in place of all of them.
+    /// The policy that replaces all of its locks.
     pub policy: Policy,
     /// Whether only the first lock has the policy, and the others are libc's.
     pub alone: bool,
-    /// Looks before it sleeps, instead of its own number.
+    /// Attempts before a waiter sleeps; `None` for the policy's default.
     pub looks: Option<u32>,
-    /// Whether a program of few acquisitions is replayed from its beginning to its end: a convoy
-    /// that begins by chance sooner or later bounds a part of such a run, and the rest of a long
-    /// one.
+    /// Whether a program with few acquisitions is replayed from its beginning to its end. A convoy
+    /// that starts by chance limits only a part of such a run, but the rest of a long one.
     pub whole: bool,
     /// CPUs that other programs take from it.
     pub others_cpus: f64,
-    /// How much of the host's time it may take.
+    /// Limits of the host's time.
     pub effort: Effort,
     /// Seed of the draws and of the machine.
     pub seed: u64,
@@ -45,7 +44,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Whether the window is all that the program did.
+    /// Returns whether the window covers the whole program.
     pub(super) fn is_whole(&self) -> bool {
         self.whole && (1..=WHOLE).contains(&self.behaviour.total)
     }

@@ -1,56 +1,56 @@
-//! Scripts: what the threads of each class did step by step, replayed in that order. Locks lie
-//! within each other as recorded, and threads wait on conditions for each other.
+//! Scripts: the steps of the threads of each class, replayed in order. Locks are nested as
+//! recorded, and threads wait for each other at conditions.
 //!
-//! A condition has tokens. Of one that is *counted*, each pass through a section that may wait
-//! takes what a signal brings, and waits as long as that is not there: a bounded buffer, a flag, a
-//! pool. Of others the share of passes that wait is the recorded one, and a wait ends with a token:
-//! a group of which one thread does the work of all. So signals and passes limit each other, and
-//! who waits longer than then does so here, too. If all threads wait, which steps drawn at random
-//! may lead to, one goes on without a token; such slips are counted.
+//! A condition has tokens. If it is *counted*, each pass through a critical section that may wait
+//! takes the tokens that a signal brings, and waits until they are available: a bounded buffer, a
+//! flag, a pool. For other conditions, the share of passes that wait is as recorded, and a wait
+//! ends with a token: a group in which one thread does the work of all. So signals and passes limit
+//! each other, and waits may last longer than recorded. If all threads wait, which can happen with
+//! steps drawn at random, one of them continues without a token; such slips are counted.
 
 use convoy_stats::Rng;
 
-/// What the threads of a program did in order.
+/// Steps of the threads of a program in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
     /// Classes of threads.
     pub classes: Vec<Class>,
-    /// The conditions that steps name by their number.
+    /// The conditions, by the index that steps use.
     pub conditions: Vec<Condition>,
 }
 
 /// Threads that do the same.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Class {
-    /// How many there were.
+    /// Recorded number of threads.
     pub threads: u32,
-    /// What was seen of them, in pieces that begin and end at the same place of the program.
+    /// Recorded steps, in pieces that begin and end at the same place of the program.
     pub strips: Vec<Vec<Step>>,
-    /// How often each of them is drawn beside the others; empty: all as often.
+    /// Relative frequency with which each piece is drawn; empty if all are drawn equally often.
     pub weights: Vec<f64>,
-    /// Whether its threads came so seldom, because they waited, that how often they come is not
-    /// known: their acquisitions say nothing of the throughput.
+    /// Whether its threads rarely acquired a lock because they waited, so that their rate is not
+    /// known: their acquisitions say nothing about the throughput.
     pub is_rare: bool,
-    /// Whether the first step of its strips, a rest, is a guess: no thread came twice.
+    /// Whether the first step of its strips, a rest, is a guess: no thread called twice.
     pub is_guessed: bool,
-    /// Where its threads call locking functions most often; empty: not known.
+    /// Place at which its threads call locking functions most often; empty if not known.
     pub place: String,
-    /// Recorded acquisitions per second by all of its threads, without those that end a wait at a
-    /// condition.
+    /// Recorded acquisitions per second by all of its threads, without acquisitions that end a wait
+    /// at a condition.
     pub acquired_per_s: f64,
 }
 
-/// How soon a thread comes back of which that is not known.
+/// Time until a thread calls again, if it was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// At once.
+    /// Immediately.
     AtOnce,
-    /// After as many nanoseconds of sleep.
+    /// After this many nanoseconds of sleep.
     After(f64),
 }
 
 impl Class {
-    /// Mean time from one acquisition to its release as far as it is work or sleep, nanoseconds.
+    /// Returns the mean work and sleep from an acquisition to its release, nanoseconds.
     pub fn held_ns(&self) -> f64 {
         let (mut held_ns, mut acquisitions) = (0.0, 0.0);
         for (at, strip) in self.strips.iter().enumerate() {
@@ -73,7 +73,8 @@ impl Class {
         if acquisitions > 0.0 { held_ns / acquisitions } else { 0.0 }
     }
 
-    /// Mean work for each acquisition, in critical sections and outside of them, nanoseconds.
+    /// Returns the mean work per acquisition, in critical sections and outside of them,
+    /// nanoseconds.
     pub fn work_ns(&self) -> f64 {
         let (mut work, mut acquisitions) = (0.0, 0.0);
         for (at, strip) in self.strips.iter().enumerate() {
@@ -89,7 +90,7 @@ impl Class {
         if acquisitions > 0.0 { work / acquisitions } else { 0.0 }
     }
 
-    /// Some strip.
+    /// Draws a strip.
     pub(super) fn draw(&self, rng: &mut Rng) -> &[Step] {
         let mut rank = rng.uniform() * self.weights.iter().sum::<f64>();
         let past = |weight: &f64| {
@@ -101,13 +102,13 @@ impl Class {
     }
 }
 
-/// What threads wait for.
+/// A condition at which threads wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Condition {
     /// Tokens at the beginning.
     pub tokens: f64,
-    /// Tokens that remain if nobody waits, at most; 0: a signal that nobody waits for is lost. If
-    /// that is without end, those who pass count what is there, and a broadcast brings one, too.
+    /// Largest number of tokens that remain if no thread waits; 0 if a signal without a waiter is
+    /// lost. If it is infinite, passes count the tokens, and a broadcast brings one token as well.
     pub room: f64,
 }
 
@@ -121,71 +122,71 @@ pub enum Step {
         /// Sleep.
         sleep_ns: f64,
     },
-    /// Takes a lock: which one of a name.
+    /// Acquires a lock, one of a name.
     Lock {
         /// The name.
         lock: usize,
         /// Which.
         of: u32,
     },
-    /// Takes a reader/writer lock together with other readers: which one of a name.
+    /// Acquires a reader/writer lock together with other readers, one of a name.
     Read {
         /// The name.
         lock: usize,
         /// Which.
         of: u32,
     },
-    /// Gives it up.
+    /// Releases a lock.
     Unlock {
         /// The name.
         lock: usize,
         /// Which.
         of: u32,
     },
-    /// Takes this many tokens. While they are not there, the lock that was taken last is given up
-    /// if the condition has one.
+    /// Takes this many tokens. Until they are available, the lock that was acquired last is
+    /// released if the condition has one.
     Wait {
         /// The condition.
         condition: usize,
         /// Tokens.
         tokens: f64,
-        /// Whether a lock is given up for it.
+        /// Whether a lock is released for the wait.
         is_within: bool,
-        /// Nanoseconds after which it ends anyway; 0: never.
+        /// Nanoseconds after which the wait ends anyway; 0 for no limit.
         limit_ns: u64,
     },
     /// Brings a token.
     Signal {
         /// The condition.
         condition: usize,
-        /// Whether all that wait are woken, each with a token.
+        /// Whether all waiting threads are woken, each with a token.
         all: bool,
     },
-    /// Waits until so many threads have come to this step since it was passed last.
+    /// Waits until `places` threads have reached this step since it was passed last.
     Barrier {
-        /// Which barrier.
+        /// The barrier.
         barrier: usize,
-        /// Threads, of those that its class had when it was recorded.
+        /// Number of threads, out of the recorded threads of the class.
         places: u32,
     },
-    /// Lets others run.
+    /// Yields the CPU.
     Yield,
 }
 
 impl Step {
-    /// The barrier, if it is one.
+    /// Returns the barrier of a barrier step, otherwise `None`.
     fn barrier(&self) -> Option<usize> {
         if let Self::Barrier { barrier, .. } = self { Some(*barrier) } else { None }
     }
 }
 
 impl Script {
-    /// Whether how often the threads of some class come is a guess.
+    /// Returns whether the rate of calls of some class is a guess.
     pub fn has_guesses(&self) -> bool {
         self.classes.iter().any(|class| class.is_guessed)
     }
 
-    /// Replaces the guesses.
+    /// Replaces the guesses by `pace`.
     pub fn guess(&mut self, pace: Pace) {
         let guessed = self.classes.iter_mut().filter(|class| class.is_guessed);
         for first in guessed.flat_map(|class| &mut class.strips).filter_map(|one| one.first_mut()) {
@@ -196,8 +197,8 @@ impl Script {
         }
     }
 
-    /// Threads of each class if there are `threads` in all: the recorded shares, at least one of
-    /// each as long as there are enough.
+    /// Returns the number of threads of each class if there are `threads` in total: the recorded
+    /// shares, and at least one of each class if there are enough.
     pub(super) fn shares(&self, threads: u32) -> Vec<u32> {
         let all: u32 = self.classes.iter().map(|class| class.threads).sum();
         let exact =
@@ -225,7 +226,8 @@ impl Script {
         }
     }
 
-    /// The class of a thread, and how many threads are in it.
+    /// Returns the class of a thread, and the number of threads in it; `None` if there is no such
+    /// thread.
     pub(super) fn class(&self, threads: u32, index: u32) -> Option<(&Class, u32)> {
         let mut end = 0;
         let shares = self.shares(threads);
@@ -236,7 +238,7 @@ impl Script {
         found.map(|at| (&self.classes[at], shares[at]))
     }
 
-    /// Sleep of each acquisition, nanoseconds.
+    /// Returns the mean sleep per acquisition, nanoseconds.
     pub(super) fn slept_ns(&self) -> f64 {
         let strips = self.classes.iter().filter(|class| !class.is_rare);
         let steps = strips.flat_map(|class| &class.strips).flatten();
@@ -251,22 +253,22 @@ impl Script {
         slept_ns / f64::max(acquisitions, 1.0)
     }
 
-    /// Barriers that steps name.
+    /// Returns the number of barriers that steps use.
     pub(super) fn barriers(&self) -> usize {
         let strips = self.classes.iter().flat_map(|class| &class.strips);
         strips.flatten().filter_map(Step::barrier).max().map_or(0, |most| most + 1)
     }
 }
 
-/// What was waited for at conditions.
+/// Counts of waits at conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gates {
     /// Waits that ended.
     pub waits: u64,
-    /// Returns of waiting threads, those included that found nothing and waited again.
+    /// Returns of waiting threads, including returns that found nothing and waited again.
     pub returns: u64,
-    /// Their time, nanoseconds.
+    /// Total time of the waits, nanoseconds.
     pub wait_ns: f64,
-    /// Waits that ended without a token because nothing else could go on.
+    /// Waits that ended without a token because no other thread could continue.
     pub slips: u64,
 }

@@ -57,7 +57,7 @@ fn one_lock_bounds_the_rate_and_four_do_not() {
         replay(policy, 16, locks).run().expect("it ends").result.acquisitions_per_s()
     };
     let one = rate(Policy::Adaptive, 1);
-    // Sections of 20 us: at most 50,000 a second, less the wakeups.
+    // Critical sections of 20 us: at most 50,000 per second, less the wakeups.
     assert!((20e3..52e3).contains(&one), "{one}");
     let four = rate(Policy::Adaptive, 4);
     assert!(four > 1.5 * one, "{four} beside {one}");
@@ -78,12 +78,12 @@ fn a_run_that_may_do_less_work_knows_its_throughput_less() {
         other => panic!("{other:?}"),
     };
     let first = operations();
-    // It ends at the next return to the engine, and always at the same one.
+    // It ends at the next return to the engine, always at the same one.
     assert!((most..most + 100).contains(&first) && operations() == first, "{first}");
 }
 
-/// A timer may end while its task is still on the way to sleep, in the kernel: it is not
-/// preempted there as it would be in user mode, which lost count of preemption.
+/// A timer may expire while its task is still in the kernel on the way to sleep. The task is not
+/// preempted there as in user mode, where the preemption count was lost.
 #[test]
 fn hundreds_of_threads_that_sleep_between_sections_get_on() {
     for seed in 1..3 {
@@ -110,8 +110,8 @@ fn the_anchor_gives_the_throughput_and_the_processor_time_of_the_record() {
     assert!((54e3..66e3).contains(&cpu_ns), "{cpu_ns}");
 }
 
-/// Sections and the work between take 40 us; if an acquisition takes 95 us on busy CPUs while the
-/// lock is on its way most of the time, the rest is the way.
+/// Critical sections and the work between take 40 us. If an acquisition takes 95 us on busy CPUs
+/// and the lock is being handed over most of the time, the handover takes the rest.
 #[test]
 fn time_that_is_not_the_threads_own_is_that_of_switches() {
     let mut replay = replay(Policy::FutexHandoff, 16, 1);
@@ -129,7 +129,8 @@ fn a_whole_run_ends_after_as_many_acquisitions_as_the_program_had() {
         replay.machine = replay.machine.with_cpus(2);
         let result = replay.run().expect("it ends").result;
         assert_eq!(result.acquisitions.iter().sum::<u64>(), 2000, "{policy}");
-        // All threads begin before any goes on: sections of 20 us, and hardly anything before.
+        // All threads start before any thread makes progress: critical sections of 20 us, and
+        // little work before.
         assert!((0.04..0.2).contains(&result.window_s), "{policy}: {} s", result.window_s);
     }
 }
@@ -151,13 +152,13 @@ fn nobody_waits_for_private_locks() {
 fn time_that_was_waited_for_a_lock_is_not_taken_for_sleep() {
     let mut replay = replay(Policy::Adaptive, 16, 1);
     Arc::make_mut(&mut replay.behaviour).rate = 2e3;
-    // Of the 8 ms that a turn took, 7.5 were waits.
+    // Waits took 7.5 ms of the 8 ms of a turn.
     Arc::make_mut(&mut replay.behaviour).wait_ns = 7.5e6;
     let anchor = replay.anchored().expect("it ends");
     assert!(anchor.sleep_ns <= 0.5e6, "{anchor:?}");
 }
 
-/// Classes of threads that follow these steps.
+/// Returns a replay with classes of threads that follow these steps.
 fn scripted(classes: &[(u32, &[Step])], conditions: &[Condition], locks: usize) -> Replay {
     let class = |&(threads, steps): &(u32, &[Step])| Class {
         threads,
@@ -199,36 +200,36 @@ const BUFFER: [Condition; 2] = [
     Condition { tokens: 0.0, room: f64::INFINITY },
 ];
 
-/// What passes through a bounded buffer a second, with so many producers that work for 40 us and
-/// consumers that work for 100.
+/// Returns the items per second that pass through a bounded buffer, with producers that work for 40
+/// us and consumers that work for 100 us per item.
 fn through_buffer(producers: u32, consumers: u32, policy: Policy) -> (f64, Gates) {
     let put = [rest(40.0), lock(0), wait(0, true), signal(1), unlock(0)];
     let take = [rest(100.0), lock(0), wait(1, true), signal(0), unlock(0)];
     let mut replay = scripted(&[(producers, &put), (consumers, &take)], &BUFFER, 1);
     replay.policy = policy;
     let point = replay.run().expect("it ends");
-    // A thread that has waited acquires the mutex again, which counts as no acquisition.
+    // A thread that has waited acquires the mutex again, which does not count as an acquisition.
     (point.result.acquisitions_per_s() / 2.0, point.gates)
 }
 
 #[test]
 fn producers_and_consumers_of_a_buffer_limit_each_other() {
-    // One consumer takes 100 us for each item and more: at most 10,000 a second.
+    // One consumer takes at least 100 us per item: at most 10,000 per second.
     let (one, gates) = through_buffer(1, 1, Policy::Adaptive);
     assert!((8e3..10e3).contains(&one), "{one}");
     assert!(gates.waits > 0 && gates.slips == 0, "{gates:?}");
-    // Two of them take twice as much, and three are bound by the producer's 25,000.
+    // Two consumers take twice as many, and three are limited by the producer's 25,000.
     let (two, _) = through_buffer(1, 2, Policy::Adaptive);
     assert!((1.7..2.05).contains(&(two / one)), "{two} beside {one}");
     let (three, _) = through_buffer(1, 3, Policy::Adaptive);
     assert!((18e3..25e3).contains(&three), "{three}");
-    // The mutex is not what limits, so a handoff changes little.
+    // The mutex is not the limit, so a handoff changes little.
     let (handed, _) = through_buffer(1, 1, Policy::Handoff);
     assert!((0.85..1.05).contains(&(handed / one)), "{handed} beside {one}");
 }
 
-/// One thread that gives items to 16 others, one after the other, and waits for each to be done;
-/// acquisitions per second and slips.
+/// One thread passes items to 16 others, one after the other, and waits until each is done. Returns
+/// acquisitions per second, and counts of waits and slips.
 fn dispatched(all: bool) -> (f64, Gates) {
     let tell = Step::Signal { condition: 0, all };
     let give = [lock(0), tell, unlock(0), lock(0), wait(1, true), unlock(0)];
@@ -241,14 +242,16 @@ fn dispatched(all: bool) -> (f64, Gates) {
     (point.result.acquisitions_per_s(), point.gates)
 }
 
-/// The thread that gives an item waits while the others are woken and have not run: it is not the
-/// last one that could. Waiters that find nothing acquire the mutex again, which is no work.
+/// The thread that passes an item waits while the others have been woken and have not run: it is
+/// not the last one that could run. Waiters that find nothing acquire the mutex again, which does
+/// no work.
 #[test]
 fn a_broadcast_for_one_item_costs_much_and_lets_no_thread_slip() {
     let [(herd, woken), (one, alone)] = [true, false].map(dispatched);
     assert_eq!([woken.slips, alone.slips], [0, 0]);
     assert!(one > 1.2 * herd, "{one} beside {herd}");
-    // A signal is for one thread that waits; one that the word changed under waits again.
+    // A signal wakes one waiting thread; a thread that sees the word change before it sleeps waits
+    // again.
     let vain = |gates: Gates| gates.returns as f64 / gates.waits as f64;
     assert!(vain(woken) > 1.3 * vain(alone), "{woken:?} beside {alone:?}");
 }
@@ -276,7 +279,7 @@ fn the_cpu_time_of_an_acquisition_follows_the_classes_and_the_returns_from_waits
     is(behaviour.expected_cpu_ns(&point([50, 50], 600)), 145e3);
     is(behaviour.expected_cpu_ns(&point([100, 0], 300)), 145e3);
     is(behaviour.other_work(&point([0, 100], 300)), 10.0 / 55.0);
-    // More work than CPU time was recorded: only its share is known.
+    // The recorded work exceeds the CPU time, so only the ratio is known.
     behaviour.cpu_ns = 50e3;
     is(behaviour.expected_cpu_ns(&point([0, 100], 300)), 50e3 * 10.0 / 55.0);
 }
@@ -295,13 +298,14 @@ fn more_threads_of_a_script_have_the_classes_in_their_shares() {
 #[test]
 fn a_lock_around_another_bounds_what_both_are_held() {
     const SEEDS: u64 = 3;
-    // 10 us, of which 5 with the inner lock: 100,000 of each a second, so 200,000.
+    // 10 us, 5 us of them with the inner lock: 100,000 acquisitions of each lock per second, so
+    // 200,000.
     let steps = [lock(0), rest(5.0), lock(1), rest(5.0), unlock(1), unlock(0), rest(40.0)];
     let rate = |locks: &[u32]| {
         let mut replay = scripted(&[(8, &steps)], &[], 2);
         Arc::make_mut(&mut replay.behaviour).locks = locks.to_vec();
         replay.machine = replay.machine.with_cpus(8);
-        // Which sleeper is woken where differs from seed to seed by 10 %.
+        // Which sleeper is woken on which CPU differs between seeds by 10 %.
         let run = |seed| {
             let replay = Replay { seed, ..replay.clone() };
             replay.run().expect("it ends").result.acquisitions_per_s()
@@ -310,21 +314,22 @@ fn a_lock_around_another_bounds_what_both_are_held() {
     };
     let one = rate(&[1, 1]);
     assert!((100e3..200e3).contains(&one), "{one}");
-    // Splitting the inner lock gains nothing, splitting the outer one leaves the inner's bound.
+    // Splitting the inner lock gains nothing; splitting the outer lock leaves the bound of the
+    // inner lock.
     let inner = rate(&[1, 8]);
     assert!((0.9..1.15).contains(&(inner / one)), "{inner} beside {one}");
     let outer = rate(&[8, 1]);
     assert!(outer > 1.15 * one, "{outer} beside {one}");
 }
 
-/// Writers of which one in `size` does the work of all and tells the others.
+/// Writers in groups of `size`, in which one writer does the work of all and notifies the others.
 fn in_groups(size: usize) -> f64 {
     let lead: Vec<Step> = [rest(1.0), lock(0), rest(200.0), unlock(0)]
         .into_iter()
         .chain(std::iter::repeat_n(signal(0), size - 1))
         .collect();
     let follow = [rest(1.0), wait(0, false)];
-    // A follower's write is no acquisition; the leader's is one for the group.
+    // A follower's write is not an acquisition; the leader's write is one per group.
     let condition = Condition { tokens: 0.0, room: 64.0 };
     let classes: [(u32, &[Step]); 2] = [(1, &lead), (size as u32 - 1, &follow)];
     let replay = scripted(&classes, &[condition], 1);
@@ -336,7 +341,7 @@ fn in_groups(size: usize) -> f64 {
 
 #[test]
 fn followers_end_with_the_leader_of_their_group() {
-    // 201 us a group and what wakeups take.
+    // 201 us per group and the cost of wakeups.
     let four = in_groups(4);
     assert!((3e3..5e3).contains(&four), "{four}");
     let eight = in_groups(8);
@@ -353,7 +358,7 @@ fn what_can_never_go_on_slips_and_is_counted() {
 
 #[test]
 fn classes_do_not_take_each_others_locks() {
-    // One class bound by a lock of 50 us, the other by none.
+    // One class is limited by a lock that is held for 50 us, the other by none.
     let slow = [lock(0), rest(50.0), unlock(0)];
     let quick = [lock(1), rest(1.0), unlock(1), rest(99.0)];
     let mut replay = scripted(&[(4, &slow), (1, &quick)], &[], 2);

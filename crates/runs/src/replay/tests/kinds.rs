@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Threads that hold one lock of `kind` for 20 us, of which so many percent write, after work of 20
-/// us, on `cpus`.
+/// Returns a replay of threads on `cpus` that work for 20 us and then hold one lock of `kind` for
+/// 20 us; `writes` percent of them write.
 fn sharing(kind: Kind, threads: u32, writes: u64, cpus: usize) -> Replay {
     let mut replay = replay(Policy::Adaptive, threads, 1);
     let behaviour = Arc::make_mut(&mut replay.behaviour);
@@ -27,7 +27,7 @@ fn readers_of_a_lock_do_not_exclude_each_other() {
         let replay = Replay { policy, looks: Some(0), ..sharing(kind, 4, 0, 4) };
         replay.run().expect("it ends").result.acquisitions_per_s()
     };
-    // Four CPUs, 40 us for each pass, and what 4000 draws scatter: 2 %.
+    // Four CPUs, 40 us per pass, and the scatter of 4000 draws: 2 %.
     let shared = rate(READERS_FIRST, Policy::Adaptive);
     assert!((90e3..105e3).contains(&shared), "{shared}");
     let fair = rate(READERS_FIRST, Policy::Quota);
@@ -36,14 +36,14 @@ fn readers_of_a_lock_do_not_exclude_each_other() {
     assert!(alone < 51e3, "{alone}");
 }
 
-/// Readers that overlap all the time keep a writer out, unless the lock prefers writers, or the
-/// policy of the replay has one queue for both.
+/// Readers that always overlap keep a writer out, unless the lock prefers writers or the policy of
+/// the replay has one queue for both.
 #[test]
 fn a_writer_starves_where_readers_are_preferred_and_only_there() {
     let run = |kind, policy| {
         let mut replay = Replay { policy, looks: Some(0), ..sharing(kind, 8, 1, 8) };
         let behaviour = Arc::make_mut(&mut replay.behaviour);
-        // One thread of eight writes, and does little else.
+        // One of eight threads writes, and does little else.
         behaviour.threads = 8;
         behaviour.sections[0].threads = 8;
         behaviour.sections[0].think = Span { work: spread(2e3), ..Span::default() };
@@ -73,7 +73,7 @@ fn a_semaphore_admits_as_many_as_it_has_units() {
         Arc::make_mut(&mut replay.behaviour).sections[0].mode = Mode::Exclusive;
         replay.run().expect("it ends").result.acquisitions_per_s()
     };
-    // 20 us inside, one and three at a time, less what wakeups take.
+    // 20 us inside, one and three at a time, less the cost of wakeups.
     let (one, three) = (rate(1), rate(3));
     assert!((25e3..50e3).contains(&one), "{one}");
     assert!(three > 2.0 * one && three < 150e3, "{three} beside {one}");
@@ -96,7 +96,7 @@ fn a_semaphore_of_a_script_is_freed_by_other_threads() {
     let mut replay = scripted(&[(1, &put), (1, &take)], &[], 1);
     Arc::make_mut(&mut replay.behaviour).kinds = vec![Kind::Semaphore { units: 0 }];
     let rate = replay.run().expect("it ends").result.acquisitions_per_s();
-    // One every 40 us and what the wakeup takes from the waker.
+    // One every 40 us, plus the cost of the wakeup for the waker.
     assert!((15e3..25.1e3).contains(&rate), "{rate}");
 }
 
@@ -110,7 +110,7 @@ fn a_barrier_is_passed_by_all_together() {
     let point = replay.run().expect("it ends");
     let counts = &point.tally.classes[0].acquisitions;
     assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 2, "{counts:?}");
-    // All but one in 16 rounds have a long step: some 144 us, and the wakeups.
+    // All but one in 16 rounds have a long step: about 144 us, and the wakeups.
     let rounds = point.result.acquisitions_per_s() / 4.0;
     assert!((4e3..7e3).contains(&rounds), "{rounds}");
     assert!(point.gates.waits > 0 && point.gates.slips == 0, "{:?}", point.gates);
@@ -129,7 +129,7 @@ fn other_programs_take_what_they_took() {
     };
     let (alone, beside) = (run(0.0), run(1.0));
     let ratio = beside.acquisitions_per_s() / alone.acquisitions_per_s();
-    // Their weight is 88761 of 96953 beside eight ordinary tasks.
+    // Their weight is 88761 of 96953, next to eight ordinary tasks.
     assert!((0.47..0.6).contains(&ratio), "{ratio}");
     let others = beside.others_cpus.expect("they ran");
     assert!((0.85..1.05).contains(&others), "{others}");
