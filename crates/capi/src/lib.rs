@@ -1,4 +1,4 @@
-//! The user-space locks for programs in C. `include/convoy_sync.h` documents the functions.
+//! C interface of the user-space locks. `include/convoy_sync.h` documents the functions.
 
 use convoy_sync::{
     Barrier, Native, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock, Once, Platform,
@@ -7,12 +7,12 @@ use convoy_sync::{
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
-/// The moment that is `ns` nanoseconds away.
+/// Returns the time that is `ns` nanoseconds from now.
 fn after(ns: u64) -> u64 {
     Native::now().saturating_add(ns)
 }
 
-/// Functions for C, each with its sentence for Rust's documentation.
+/// Exports functions for C, each with a sentence for Rust's documentation.
 macro_rules! exports {
     ($($(#[$doc:meta])+
         fn $name:ident($($argument:ident: $type:ty),*) $(-> $returns:ty)? $body:block)+) => {
@@ -23,7 +23,7 @@ macro_rules! exports {
 }
 
 exports! {
-    /// A free mutex at this place.
+    /// Initialises a free mutex at this place.
     fn convoy_mutex_init(mutex: &mut MaybeUninit<NativeQuota>) {
         mutex.write(NativeQuota::native(1));
     }
@@ -31,15 +31,15 @@ exports! {
     fn convoy_mutex_destroy(mutex: &mut NativeQuota) {
         *mutex = NativeQuota::native(1);
     }
-    /// Takes the mutex.
+    /// Acquires the mutex.
     fn convoy_mutex_lock(mutex: &NativeQuota) {
         mutex.down();
     }
-    /// Takes the mutex if it is free; returns whether it was.
+    /// Acquires the mutex if it is free. Returns whether it was.
     fn convoy_mutex_trylock(mutex: &NativeQuota) -> bool {
         mutex.down_trylock()
     }
-    /// Takes the mutex within `ns` nanoseconds; returns whether it did.
+    /// Acquires the mutex within `ns` nanoseconds. Returns whether it did.
     fn convoy_mutex_timedlock(mutex: &NativeQuota, ns: u64) -> bool {
         mutex.down_timeout(ns).is_ok()
     }
@@ -56,15 +56,15 @@ exports! {
     fn convoy_sem_destroy(sem: &mut NativeQuota) {
         *sem = NativeQuota::native(0);
     }
-    /// Takes a unit.
+    /// Acquires a unit.
     fn convoy_sem_wait(sem: &NativeQuota) {
         sem.down();
     }
-    /// Takes a unit if one is free; returns whether it was.
+    /// Acquires a unit if one is free. Returns whether one was.
     fn convoy_sem_trywait(sem: &NativeQuota) -> bool {
         sem.down_trylock()
     }
-    /// Takes a unit within `ns` nanoseconds; returns whether it did.
+    /// Acquires a unit within `ns` nanoseconds. Returns whether it did.
     fn convoy_sem_timedwait(sem: &NativeQuota, ns: u64) -> bool {
         sem.down_timeout(ns).is_ok()
     }
@@ -72,12 +72,12 @@ exports! {
     fn convoy_sem_post(sem: &NativeQuota) {
         sem.up();
     }
-    /// Free units; a snapshot.
+    /// Returns a snapshot of the number of free units.
     fn convoy_sem_value(sem: &NativeQuota) -> u32 {
         sem.free_units()
     }
 
-    /// A free reader/writer lock at this place.
+    /// Initialises a free reader/writer lock at this place.
     fn convoy_rwlock_init(lock: &mut MaybeUninit<NativeQuotaRwLock>) {
         lock.write(NativeQuotaRwLock::native());
     }
@@ -85,15 +85,15 @@ exports! {
     fn convoy_rwlock_destroy(lock: &mut NativeQuotaRwLock) {
         *lock = NativeQuotaRwLock::native();
     }
-    /// Acquires the lock shared with other readers.
+    /// Acquires the lock for reading, together with other readers.
     fn convoy_rwlock_rdlock(lock: &NativeQuotaRwLock) {
         lock.read();
     }
-    /// Acquires the lock for reading if no writer owns it; returns whether it did.
+    /// Acquires the lock for reading if no writer owns it. Returns whether it did.
     fn convoy_rwlock_tryrdlock(lock: &NativeQuotaRwLock) -> bool {
         lock.try_read()
     }
-    /// Acquires the lock for reading within `ns` nanoseconds; returns whether it did.
+    /// Acquires the lock for reading within `ns` nanoseconds. Returns whether it did.
     fn convoy_rwlock_timedrdlock(lock: &NativeQuotaRwLock, ns: u64) -> bool {
         lock.read_unless(Sleep::Uninterruptible, Some(after(ns))).is_ok()
     }
@@ -101,15 +101,15 @@ exports! {
     fn convoy_rwlock_rdunlock(lock: &NativeQuotaRwLock) {
         lock.read_unlock();
     }
-    /// Takes the lock alone.
+    /// Acquires the lock for writing.
     fn convoy_rwlock_wrlock(lock: &NativeQuotaRwLock) {
         lock.write();
     }
-    /// Acquires the lock for writing if it is free; returns whether it did.
+    /// Acquires the lock for writing if it is free. Returns whether it did.
     fn convoy_rwlock_trywrlock(lock: &NativeQuotaRwLock) -> bool {
         lock.try_write()
     }
-    /// Takes the lock alone within `ns` nanoseconds; returns whether it did.
+    /// Acquires the lock for writing within `ns` nanoseconds. Returns whether it did.
     fn convoy_rwlock_timedwrlock(lock: &NativeQuotaRwLock, ns: u64) -> bool {
         lock.write_unless(Sleep::Uninterruptible, Some(after(ns))).is_ok()
     }
@@ -118,7 +118,7 @@ exports! {
         lock.write_unlock();
     }
 
-    /// A condition variable at this place.
+    /// Initialises a condition variable at this place.
     fn convoy_cond_init(cond: &mut MaybeUninit<NativeQuotaCondvar>) {
         cond.write(NativeQuotaCondvar::native());
     }
@@ -127,11 +127,12 @@ exports! {
         let notified = cond.wait(mutex, None);
         debug_assert!(notified.is_ok(), "there is no deadline");
     }
-    /// The same for at most `ns` nanoseconds; returns whether it was notified.
+    /// Releases the mutex, waits until notified, but for at most `ns` nanoseconds, and reacquires
+    /// it. Returns whether it was notified.
     fn convoy_cond_timedwait(cond: &NativeQuotaCondvar, mutex: &NativeQuota, ns: u64) -> bool {
         cond.wait(mutex, Some(after(ns))).is_ok()
     }
-    /// Notifies the thread that has waited longest; returns whether there was one.
+    /// Notifies the thread that has waited longest. Returns whether a thread was waiting.
     fn convoy_cond_signal(cond: &NativeQuotaCondvar) -> bool {
         cond.notify_one()
     }
@@ -140,12 +141,12 @@ exports! {
         cond.notify_all()
     }
 
-    /// Runs `body` with `argument` unless that was done before; returns when it is done.
+    /// Runs `body` with `argument` unless that was done before. Returns when it is done.
     fn convoy_once(once: &Once, body: extern "C" fn(*mut c_void), argument: *mut c_void) {
         once.call_once(|| body(argument));
     }
 
-    /// Waits until all have come; true for the last.
+    /// Waits until all threads have arrived. Returns true for the last one.
     fn convoy_barrier_wait(barrier: &Barrier) -> bool {
         barrier.wait()
     }

@@ -8,7 +8,7 @@ use convoy_sync::{Barrier, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock, O
 use std::path::Path;
 use std::process::Command;
 
-/// A lock as its words.
+/// Returns the words of a lock.
 fn words<T, const N: usize>(lock: T) -> [u32; N] {
     const { assert!(size_of::<T>() == size_of::<[u32; N]>()) };
     let lock = std::mem::ManuallyDrop::new(lock);
