@@ -56,8 +56,8 @@ const SHORTER: f64 = 5.0;
 /// mentioned but not advised.
 const PRICE: f64 = 0.1;
 
-/// Least certain gain of a lock that is advised: medians of a program against itself differ by as
-/// much (docs/record.md), and every lock replacement has a cost.
+/// A lock is advised if the lower end of its gain is at least this: medians of a program against
+/// itself differ by as much (docs/record.md), and every lock replacement has a cost.
 const LEAST_PERCENT: f64 = 1.0;
 /// Change above which a factor is printed instead of a percentage.
 const TIMES_PERCENT: f64 = 100.0;
@@ -279,7 +279,7 @@ fn change(row: &Row) -> String {
     text
 }
 
-/// Returns `12 % more acquisitions per second (10 to 15 %)`, or the factor for large changes.
+/// Returns `12 % more acquisitions per second (+10 to +15 %)`, or the factor for large changes.
 fn change_of(row: &Row) -> String {
     let times = |percent: f64| 1.0 + percent / 100.0;
     let Row { change_percent, low_percent, high_percent, .. } = *row;

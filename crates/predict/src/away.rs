@@ -17,7 +17,7 @@ const MOSTLY: f64 = 0.5;
 /// Largest ratio between the work of threads that lost their CPU and of the others. For exponential
 /// times of 2 ms, of which the longer half is switched away, the ratio is 4.
 const LONGER: f64 = 8.0;
-/// Least share of a sleep that remains when the wait for a CPU after it is subtracted.
+/// Minimum share of a sleep that remains when the wait for a CPU after it is subtracted.
 const LEAST: f64 = 0.1;
 
 /// Interpretation of the time away of a process.
@@ -100,9 +100,9 @@ impl Away {
         is_timed.then(|| (sums.total_s - self.work * sums.work_s[1]).max(0.0))
     }
 
-    /// Returns the work and sleep of a span of a program. Work with a switch slept if CPUs were
-    /// available, or if it was switched away more often than it can have lost its CPU. Otherwise it
-    /// was preempted, and the virtual machine preempts it, too.
+    /// Returns the work and sleep of a span of a program. Work that was switched away counts as
+    /// sleep if CPUs were available, or if this happened more often than it can have lost its CPU.
+    /// Otherwise it was preempted, and the virtual machine preempts it, too.
     pub(crate) fn span(&self, on: &Times, off: &Times) -> Span {
         let spread = |times: &Times| Spread::new(&times.buckets, times.mean_s() * 1e9);
         let part = share(on, off);
@@ -145,7 +145,7 @@ fn share(on: &Times, off: &Times) -> f64 {
 /// chance: otherwise a place that was timed ten times and preempted in three of them would sleep in
 /// every replay.
 fn gives_up(on: u64, off: u64, work_ns: f64) -> bool {
-    /// Least time for which a thread keeps its CPU among others: the least time slice of kernels
+    /// Minimum time for which a thread keeps its CPU among others: the least time slice of kernels
     /// from 2.6.23 on (`sched_min_granularity_ns`, 0.75 ms; 0.7 ms of `base_slice_ns`).
     const SLICE_NS: f64 = 700_000.0;
     /// Share of switches that are not evidence of sleep: preemptions by wakeups of other threads.
@@ -155,7 +155,7 @@ fn gives_up(on: u64, off: u64, work_ns: f64) -> bool {
     let lost = SOME + work_ns / SLICE_NS;
     let all = (on + off) as f64;
     let share = off as f64 / all.max(1.0);
-    // Chernoff's bound of the probability that this share of all loses its CPU.
+    // Chernoff bound on the probability that this share of all loses its CPU.
     let term = |share: f64, lost: f64| if share > 0.0 { share * (share / lost).ln() } else { 0.0 };
     share > lost && all * (term(share, lost) + term(1.0 - share, 1.0 - lost)) > -CHANCE.ln()
 }

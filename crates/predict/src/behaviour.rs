@@ -177,7 +177,7 @@ fn ordered(
     (process, locks, seconds): (&Process, &[&Lock], f64),
 ) {
     let plain = || locks.iter().filter(|lock| !lock.is_built());
-    // A wait at a condition ends with another acquisition of its mutex, perhaps after a useless
+    // A wait at a condition ends with another acquisition of its mutex, perhaps after a futile
     // wakeup. That acquisition does no work, and how often it happens depends on how threads are
     // woken.
     let again = |lock: &Lock| waits_within(process, lock).min(lock.count());

@@ -3,7 +3,7 @@
 use convoy_catalogue::CatalogueError;
 use convoy_runs::virtual_end::VirtualError;
 
-/// The reason why a record cannot be replayed.
+/// Errors that prevent a prediction.
 #[derive(Debug, thiserror::Error)]
 pub enum PredictError {
     /// The record has several kinds of mutexes.

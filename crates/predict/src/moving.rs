@@ -14,7 +14,7 @@ use convoy_runs::replay::Moved;
 /// Holds of either kind below which no price is derived.
 const ENOUGH: usize = 30;
 
-/// One hold: its begin, nanoseconds since the process began; its length, nanoseconds; its thread;
+/// One hold: its start, nanoseconds since the process began; its length, nanoseconds; its thread;
 /// and whether the thread kept its CPU.
 struct Hold {
     begin_ns: f64,
@@ -84,7 +84,7 @@ fn of_lock(trace: &Trace, lock: u64) -> Moved {
     Moved { extra_ns: (median(&mut moved) - median(&mut own)).max(0.0), share }
 }
 
-/// Returns the holds of each lock of a name in a window, ordered by their begin, up to the time at
+/// Returns the holds of each lock of a name in a window, ordered by their start, up to the time at
 /// which the first strip ends.
 fn holds(trace: &Trace, strips: &[&Strip], lock: u64) -> BTreeMap<u64, Vec<Hold>> {
     let mut found: BTreeMap<u64, Vec<Hold>> = BTreeMap::new();

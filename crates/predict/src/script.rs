@@ -78,7 +78,7 @@ enum Act {
 struct Seen {
     class: u64,
     window: u64,
-    /// Begin of the strip, nanoseconds since the process began.
+    /// Start of the strip, nanoseconds since the process began.
     begin_ns: f64,
     /// Events up to the end of a critical section that began before the strip. Only from there on
     /// it is known which locks are held.

@@ -1,4 +1,4 @@
-//! Formats numbers with the digits that are significant.
+//! Formats numbers with significant digits only.
 
 /// Returns a duration, given in microseconds, in the unit that has one to three digits before the
 /// decimal point, with at most two after it.

@@ -33,7 +33,7 @@ use crate::lock_loop::{Loop, LoopResult, Measured};
 use cell::{CellError, Plan};
 use work::Calibration;
 
-/// The reason why a loop has no result.
+/// Errors of lock loops on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum NativeError {
     /// The system refused a thread.

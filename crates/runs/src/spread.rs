@@ -5,7 +5,7 @@ use convoy_stats::Rng;
 /// A distribution of times, in buckets of half a power of two.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Least time of a bucket, nanoseconds, and the number of times in it or below.
+    /// Minimum time of a bucket, nanoseconds, and the number of times in it or below.
     buckets: Vec<(f64, u64)>,
     /// Factor that makes the mean of the draws equal to the recorded mean.
     scale: f64,

@@ -124,7 +124,7 @@ pub(crate) struct Watch<'a> {
     pub(crate) cpus: usize,
     /// Length of a batch, nanoseconds.
     pub(crate) batch_ns: u64,
-    /// Least time before the window, nanoseconds.
+    /// Minimum time before the window, nanoseconds.
     pub(crate) least_ns: u64,
     /// Work of the host ([`work`]) after which the window begins anyway.
     pub(crate) work: u64,

@@ -9,7 +9,7 @@ use convoy_machine::{Machine, Outcome};
 /// run.
 const LIMIT_NS: u64 = 40_000_000_000_000;
 
-/// The reason why a virtual run ended without a result.
+/// Errors of runs on the virtual machine.
 #[derive(Debug, thiserror::Error)]
 pub enum VirtualError {
     /// The host cannot reserve the machine's address space.
@@ -51,7 +51,7 @@ pub enum VirtualError {
     /// The run was aborted because it took too much of the host's time.
     #[error("the simulation had no result after {operations} memory operations")]
     OperationLimit {
-        /// Memory operations that it had made.
+        /// Memory operations until it was aborted.
         operations: u64,
     },
     /// Tasks wait for each other, or the time limit was reached.

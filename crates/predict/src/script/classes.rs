@@ -7,16 +7,16 @@ use convoy_record::{Times, trace};
 use convoy_runs::replay::{Class, Condition, Mode, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Least calls of a thread, relative to the average thread, for its class to matter.
+/// Minimum calls of a thread, relative to the average thread, for its class to matter.
 const IDLE: f64 = 0.1;
 /// Number of cycles below which nothing is known of a class.
 const CYCLES: usize = 3;
-/// Least share of the windows with steps of the busiest class in which another class must have
+/// Minimum share of the windows with steps of the busiest class in which another class must have
 /// steps.
 const THERE: f64 = 0.3;
 /// Largest share of all calls of a class that may be left out.
 const SMALL: f64 = 0.05;
-/// Least calls of a thread, relative to the average thread, for its class to do the work of the
+/// Minimum calls of a thread, relative to the average thread, for its class to do the work of the
 /// program.
 const WORKS: f64 = 0.5;
 
@@ -330,8 +330,7 @@ impl Writer<'_> {
         let event = &events[number];
         let (work_ns, sleep_ns) = event.gap;
         let mut steps = Vec::new();
-        // A thread that is woken without success checks and waits again, which the replay does by
-        // itself.
+        // After a futile wakeup a thread checks and waits again, which the replay does by itself.
         let is_again = matches!(event.act, Act::Wait(condition, Some(_), _)
             if self.uses[condition].is_counted())
             && number.checked_sub(1).is_some_and(|before| events[before].act == event.act);

@@ -15,7 +15,7 @@ pub(super) struct Use {
     /// Sites that signal it.
     pub(super) signallers: BTreeSet<usize>,
     /// Signals per pass in the whole run, if the number of calls of all sites is known: windows
-    /// over-represent threads that do little in one turn.
+    /// over-represent threads that do little at a time.
     pub(super) share: Option<f64>,
     /// Sites of critical sections that wait for it, with the class of the thread.
     pub(super) sites: BTreeSet<(u64, usize)>,
@@ -40,8 +40,7 @@ impl Use {
         const VAIN: f64 = 0.2;
         let share = self.share();
         let is_told = self.waits as f64 > ALL * self.passes as f64;
-        // A thread that is woken without success and waits again looks for something that a signal
-        // brings.
+        // A thread that waits again after a futile wakeup looks for something that a signal brings.
         let is_looking = self.vain as f64 > VAIN * self.waits as f64;
         // If each signal wakes one thread and all passes wait, each pass still takes one token, and
         // a signal before the wait is not lost.
@@ -61,7 +60,7 @@ impl Use {
 
     /// Marks the condition as a lock if its passes and signals mostly alternate within one thread.
     pub(super) fn learn_turns(&mut self) {
-        /// Least share of pairs that alternate.
+        /// Minimum share of pairs that alternate.
         const MOST: f64 = 0.8;
         let [own, other] = self.turns.map(|count| count as f64);
         self.is_lock |= own > 10.0 && own > MOST * (own + other);

@@ -40,7 +40,7 @@ impl Course {
 }
 
 impl Writer<'_> {
-    /// Returns the tokens of a counted condition at the begin of the replay: the median over the
+    /// Returns the tokens of a counted condition at the start of the replay: the median over the
     /// windows in which a thread waited for it. `None` if there is no such window.
     pub(super) fn marking(
         &self,
@@ -53,7 +53,7 @@ impl Writer<'_> {
             let course = self.course(condition, strip, anchors);
             windows.entry(strip.window).or_default().push(course);
         }
-        // A thread that waits from the begin of a window to its end has no steps there. It counts
+        // A thread that waits from the start of a window to its end has no steps there. It counts
         // like the threads of its class that have waited.
         let courses = || windows.values().flatten();
         let usual = |class: u64| -> f64 {
@@ -139,7 +139,7 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the tokens at the begin of a window, which follow because there are none while a thread
+/// Returns the tokens at the start of a window, which follow because there are none while a thread
 /// waits; `None` if no thread waited. The window ends with the first strip that has about as many
 /// events as the longest one.
 fn begin(window: &[Course], most: usize) -> Option<f64> {

@@ -14,7 +14,7 @@ impl Writer<'_> {
                 Act::Wait(condition, within, limit) => {
                     let site = within.and_then(|at| events.get(at)).map(|one| one.site);
                     let one = &mut self.uses[condition];
-                    // A thread that is woken without success repeats the same wait.
+                    // After a futile wakeup, the thread repeats the same wait.
                     let again = last == Some((condition, within.unwrap_or(usize::MAX)));
                     one.waits += u64::from(!again);
                     one.vain += u64::from(again);

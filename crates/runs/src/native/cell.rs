@@ -40,7 +40,7 @@ pub(super) struct Plan<'a> {
     pub(super) drain_ms: u32,
 }
 
-/// The reason why a cell has no result.
+/// Errors of a cell.
 #[derive(Debug)]
 pub(super) enum CellError {
     /// The system refused a thread after `started`.

@@ -85,7 +85,7 @@ impl<'a> Actor<'a> {
         if !starts.is_empty() {
             from = starts[self.rng.below(starts.len())];
         }
-        // The tokens of conditions assume that all threads are at the begin of a strip.
+        // The tokens of conditions assume that all threads are at the start of a strip.
         first[..from].iter().for_each(|step| self.field.doors.passes_over(step));
         let mut strip = &first[from..];
         'run: loop {

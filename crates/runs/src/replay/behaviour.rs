@@ -14,7 +14,7 @@ pub enum Mode {
     Exclusive,
     /// Together with other readers, if the lock is a reader/writer lock.
     Read,
-    /// Exclusively, a reader/writer lock.
+    /// Exclusively, for writing, if the lock is a reader/writer lock.
     Write,
 }
 

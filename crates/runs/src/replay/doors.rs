@@ -111,7 +111,7 @@ impl Doors {
         self.gates.set(gates);
     }
 
-    /// Lets one waiting thread continue: no other thread makes progress.
+    /// Lets one waiting thread continue, because no thread makes progress.
     pub(super) fn slip(&self) {
         let most = |doors: &'_ [Door]| {
             let most = (0..doors.len()).max_by_key(|&at| doors[at].waiting.get());

@@ -1,7 +1,7 @@
 //! Limits of the host's time for a simulation. They count operations of the virtual machine instead
 //! of using a clock, so that results do not depend on the host.
 
-/// Least number of batches from which a throughput is judged.
+/// Minimum number of batches from which a throughput is judged.
 pub(super) const BATCHES: usize = 10;
 /// Longest batch, nanoseconds.
 pub(super) const BATCH_MAX_NS: f64 = 50e6;
@@ -17,7 +17,7 @@ pub struct Effort {
     pub before: u64,
     /// Memory operations after which the run is aborted.
     pub most: u64,
-    /// Least number of batches of a window, unless they take too much work; and their largest
+    /// Minimum number of batches of a window, unless they take too much work; and their largest
     /// length, nanoseconds.
     pub batches: usize,
     /// See `batches`.

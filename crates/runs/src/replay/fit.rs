@@ -79,8 +79,8 @@ impl Behaviour {
 
     /// Returns the CPU time per acquisition that `points` should have according to the record,
     /// nanoseconds. While other programs ran, the classes of threads had other shares, and another
-    /// number of threads were woken without success: the work of a thread follows its class, and
-    /// the rest of the CPU time follows the number of returns from waits.
+    /// number of wakeups were futile: the work of a thread follows its class, and the rest of the
+    /// CPU time follows the number of returns from waits.
     pub fn expected_cpu_ns(&self, points: &[VirtualLocksPoint]) -> f64 {
         let Some([before, now]) = self.shares_work_ns(points) else { return self.cpu_ns };
         if before >= self.cpu_ns {

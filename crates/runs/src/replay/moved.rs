@@ -7,7 +7,7 @@ use convoy_machine::{Here, Preset};
 
 use super::request::Replay;
 
-/// Least share of the work of a critical section that remains without the cache lines of another
+/// Minimum share of the work of a critical section that remains without the cache lines of another
 /// CPU.
 const LEAST: f64 = 0.2;
 

@@ -78,12 +78,12 @@ impl Tally {
 pub(super) struct Counts {
     tally: RefCell<Tally>,
     /// For each thread: its class and its number in the class, and, while it waits, the place and
-    /// the begin of the wait.
+    /// the start of the wait.
     threads: Vec<(usize, usize)>,
     waiting: RefCell<Vec<Option<(usize, u64)>>>,
     /// Acquisitions since the beginning.
     passed: Cell<u64>,
-    /// Begin of the window.
+    /// Start of the window.
     begin_ns: Cell<u64>,
 }
 
@@ -156,13 +156,13 @@ impl Counts {
         self.waiting.borrow_mut()[thread as usize] = Some((place, now_ns));
     }
 
-    /// Records that the thread has acquired it, before, in or after the window.
+    /// Records that the thread has acquired the lock, before, in or after the window.
     pub(super) fn has(&self, thread: u32) {
         self.waiting.borrow_mut()[thread as usize] = None;
         self.passed.set(self.passed.get() + 1);
     }
 
-    /// Records that the thread has acquired it again after a wait at a condition.
+    /// Records that the thread has acquired the lock again after a wait at a condition.
     pub(super) fn has_again(&self, thread: u32) {
         self.waiting.borrow_mut()[thread as usize] = None;
     }

@@ -82,8 +82,8 @@ fn a_run_that_may_do_less_work_knows_its_throughput_less() {
     assert!((most..most + 100).contains(&first) && operations() == first, "{first}");
 }
 
-/// A timer may expire while its task is still in the kernel on the way to sleep. The task is not
-/// preempted there as in user mode, where the preemption count was lost.
+/// A timer may expire while its task is still in the kernel on the way to sleep. The task must not
+/// be preempted there as in user mode: that corrupted the preemption count.
 #[test]
 fn hundreds_of_threads_that_sleep_between_sections_get_on() {
     for seed in 1..3 {

@@ -31,7 +31,7 @@ const SLOWEST: f64 = 100.0;
 const STUCK_NS: u64 = 20_000_000;
 /// Half of the 95 % interval of the throughput, as a fraction of it, below which the window ends.
 pub(super) const CLOSE: f64 = 0.02;
-/// Least number of batches that have an interval.
+/// Minimum number of batches that have an interval.
 const BATCHES_LEAST: usize = 3;
 /// Virtual time after which the window ends, nanoseconds.
 const LONGEST_NS: u64 = 20_000_000_000;
@@ -95,7 +95,7 @@ impl Replay {
     }
 
     /// Waits until the run has settled, then until its throughput is known. Returns the state at
-    /// the begin of the window.
+    /// the start of the window.
     pub(super) fn pass_window(
         &self,
         k: &mut Process,
