@@ -11,10 +11,10 @@ use crate::row::Part;
 use crate::units::duration;
 use crate::{Choice, FAIR, HANDOFF, Prediction, Row, SLEEP, SPIN};
 
-/// What to do about the locks of a recorded program.
+/// Advice about the locks of a recorded program.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// What to do, in sentences.
+    /// The advice, in sentences.
     #[serde(rename = "advice")]
     pub text: String,
     /// The command that runs the program with the lock that pays; `None` if no lock pays.

@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn kernel_events_tell_sleep_from_waits_for_a_cpu() {
-        // 50 of 1000 holds are away for 10 ms each.
+        // In 50 of 1000 holds the thread is away for 10 ms.
         let (slept, site) = away(50, 10_000.0, &process(0.5, 0.0));
         assert!((slept.span(&site.hold_on, &site.hold_off).sleeps - 0.05).abs() < 1e-9);
         let (preempted, site) = away(50, 10_000.0, &process(0.01, 0.0));
@@ -234,7 +234,8 @@ mod tests {
 
     #[test]
     fn work_that_lost_its_cpu_was_longer_by_the_cpu_time() {
-        // 500 holds of 1 ms, and 500 that lost their CPU, within 2 s of CPU time in all.
+        // 500 holds of 1 ms, and 500 holds in which the thread lost its CPU, within 2 s of CPU time
+        // in total.
         let site = Site {
             count: 1000,
             hold_on: times(500, 1000.0),

@@ -78,7 +78,7 @@ impl Choice {
         Self { name: change.name().to_owned(), change: Some(change), ..Self::new(SLEEP) }
     }
 
-    /// Returns the same choice, applied to the first lock alone if `alone` is true.
+    /// Returns the same choice, for the first lock alone if `alone` is true.
     #[must_use]
     pub fn alone(self, alone: bool) -> Self {
         Self { alone, ..self }

@@ -2,8 +2,8 @@
 //! takes longer after another thread held the lock, and the number of threads that hold a semaphore
 //! at the same time.
 //!
-//! The recorded windows cover all threads at the same time, so the previous owner of each owner is
-//! known there, and holds are separated by whether it was the same thread.
+//! The recorded windows cover all threads at the same time, so the previous owner is known for each
+//! hold, and holds are separated by whether it was the same thread.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use convoy_record::trace::{Strip, Trace, What};
 use convoy_record::{Lock, Process};
 use convoy_runs::replay::Moved;
 
-/// Holds of either kind below which no price is derived.
+/// Number of holds of either kind below which no price is derived.
 const ENOUGH: usize = 30;
 
 /// One hold: its start, nanoseconds since the process began; its length, nanoseconds; its thread;

@@ -6,7 +6,8 @@ use serde::Serialize;
 /// Throughput of a program and its cost per acquisition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// `recorded` or `replayed`; if other programs took CPUs, `beside` such programs and `alone`.
+    /// `recorded` or `replayed`; if other programs used CPUs, `beside` (with such programs) and
+    /// `alone`.
     pub what: &'static str,
     /// Acquisitions per second.
     pub acquisitions_per_s: f64,
@@ -14,7 +15,7 @@ pub struct Point {
     pub cpu_us: f64,
     /// Mean wait for a lock, microseconds.
     pub wait_mean_us: f64,
-    /// Wait for other threads at conditions for each acquisition, microseconds.
+    /// Mean wait for other threads at conditions per acquisition, microseconds.
     pub idle_mean_us: f64,
 }
 

@@ -135,7 +135,7 @@ fn a_fair_lock_is_judged_by_the_work_of_the_hog_and_the_wait_of_its_victim() {
     assert_eq!(found.doubt, None, "{found:#?}");
     for row in &found.rows {
         assert!(row.wait_max_us <= 1e6 * SECONDS * 1.001, "longer than the run: {row:#?}");
-        // The hog is always at work: no lock makes it faster.
+        // The hog always works: no lock makes it faster.
         assert!(row.change_percent < 3.0, "{row:#?}");
     }
     let handoff = found.rows.iter().find(|row| row.policy == HANDOFF).expect("it was asked for");

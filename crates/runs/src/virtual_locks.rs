@@ -238,7 +238,7 @@ mod tests {
         VirtualLocks { measured, pinned, kernel, machine: Preset::named("host").unwrap() }
     }
 
-    /// Long enough for a tick to preempt an owner, and so for a queue to form.
+    /// Runs a cell that is long enough for a tick to preempt an owner, so that a queue forms.
     fn long(policy: Policy, threads: u32) -> LoopResult {
         let mut cell = cell(policy, threads, true);
         cell.measured.warmup_ms = 100;

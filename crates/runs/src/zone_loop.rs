@@ -69,7 +69,8 @@ pub struct ZonePoint {
     pub waits: LogHistogram,
     /// Holds of the zone lock, nanoseconds.
     pub holds: LogHistogram,
-    /// Calls of the allocator, nanoseconds: interrupts are off from the first to the last of them.
+    /// Calls of the allocator, nanoseconds: interrupts are disabled from the first to the last of
+    /// them.
     pub calls: LogHistogram,
     /// Waits for the lock of another CPU's lists, in nanoseconds; empty without such a lock.
     pub looks: LogHistogram,

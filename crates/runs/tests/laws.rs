@@ -371,7 +371,7 @@ fn the_slower_side_of_a_buffer_bounds_the_other() {
 fn a_barrier_waits_for_the_longest_of_the_threads() {
     const THREADS: u32 = 8;
     const LENGTHS: u32 = 10;
-    // Each draws 0.2 ms to 2 ms.
+    // Each thread draws 0.2 ms to 2 ms.
     let strip = |tenth: u32| {
         let length = 0.2 * MS * f64::from(tenth);
         vec![rest(length), lock(0), unlock(0), Step::Barrier { barrier: 0, places: THREADS }]

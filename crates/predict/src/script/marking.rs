@@ -178,7 +178,8 @@ mod tests {
     }
 
     /// One thread passes an item to one of several workers and waits until it is done. A broadcast
-    /// wakes all workers, which have waited since before the window; each has one item in turn.
+    /// wakes all workers, which have waited since before the window. The workers receive items in
+    /// turn.
     fn strips() -> Vec<Strip> {
         let (lock, tell, unlock, lock_again, wait) = (0, 1, 2, 3, 4);
         let (look, lock_done, done) = (5, 6, 7);

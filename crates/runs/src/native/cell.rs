@@ -143,7 +143,7 @@ impl Stage<'_, Native> {
         let busy_share =
             ticks_before.zip(cpu_ticks()).and_then(|(before, after)| after.busy_since(&before));
         self.window_end_ns.store(end as usize, Relaxed);
-        // Release: pairs with the acquire load in `contend`.
+        // Release: pairs with the acquire load in `Shared::visit`.
         self.phase.store(PHASE_OVER, Release);
         let after = process_switches();
         let limit = end + u64::from(plan.drain_ms) * 1_000_000;

@@ -159,7 +159,8 @@ impl Replay {
         Ok(best.1)
     }
 
-    /// Returns the anchor of `self`, which has the machine and threads of the record.
+    /// Returns the anchor of `self`, which must have the machine and the number of threads of the
+    /// record.
     ///
     /// # Errors
     /// Returns a [`VirtualError`] if the run cannot be set up or does not end.

@@ -2,7 +2,7 @@
 
 use convoy_machine::{Here, Sim};
 
-/// A value in simulated memory under a name.
+/// Places a value in simulated memory under a name.
 pub(super) fn named<T>(value: T, name: &'static str) -> Sim<T> {
     let placed = Here::place(value);
     Here::name(&*placed, name);
