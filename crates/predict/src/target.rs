@@ -32,8 +32,8 @@ impl Machines {
     /// Returns the machine on which the program was recorded.
     ///
     /// # Errors
-    /// Returns [`PredictError::Preset`] if a preset cannot be loaded, and [`PredictError::Costs`] if
-    /// a kernel price of the machine is unknown.
+    /// Returns [`PredictError::Preset`] if a preset cannot be loaded, and [`PredictError::Costs`]
+    /// if a kernel price of the machine is unknown.
     pub(crate) fn recorded(&self, program: &Program, round: Round) -> Result<Preset, PredictError> {
         let sets = if self.machine.is_none() { &self.sets[..] } else { &[] };
         Ok(nearest(program, program.cpus.max(1), round, sets)?.0)
@@ -42,8 +42,8 @@ impl Machines {
     /// Returns the machine of a row with this number of CPUs, and a description of it.
     ///
     /// # Errors
-    /// Returns [`PredictError::Preset`] if a preset cannot be loaded, and [`PredictError::Costs`] if
-    /// a kernel price of the machine is unknown.
+    /// Returns [`PredictError::Preset`] if a preset cannot be loaded, and [`PredictError::Costs`]
+    /// if a kernel price of the machine is unknown.
     pub(crate) fn asked(
         &self,
         program: &Program,

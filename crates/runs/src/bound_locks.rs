@@ -50,8 +50,9 @@ fn index(cpu: usize, cpus: usize, threads_per_core: usize, threads: usize) -> Op
 
 /// Runs the loop `what` on `preset`.
 ///
-/// # Errors Returns a [`VirtualError`] if the lock runs only on the host, if the run cannot be set
-/// up, or if it does not end.
+/// # Errors
+/// Returns a [`VirtualError`] if the lock runs only on the host, if the run cannot be set up, or if
+/// it does not end.
 pub(crate) fn run(what: &Loop, preset: &Preset) -> Result<VirtualLocksPoint, VirtualError> {
     let cpus = preset.topology.cpus;
     if what.threads as usize > cpus {

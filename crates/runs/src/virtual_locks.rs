@@ -88,8 +88,9 @@ impl<C: Lock> Contest<User> for Doors<C> {
 impl VirtualLocks {
     /// Runs the cell.
     ///
-    /// # Errors Returns a [`VirtualError`] if the lock runs only on the host, if the run cannot be
-    /// set up, or if it does not end.
+    /// # Errors
+    /// Returns a [`VirtualError`] if the lock runs only on the host, if the run cannot be set up,
+    /// or if it does not end.
     pub fn run(&self) -> Result<VirtualLocksPoint, VirtualError> {
         if self.measured.bound {
             return bound_locks::run(&self.measured, &self.machine);

@@ -210,8 +210,8 @@ impl VirtualRun {
     /// Runs the load point.
     ///
     /// # Errors
-    /// Returns a [`VirtualError`] if a job of the mix runs only on the host, if the run cannot be set
-    /// up, or if it does not end.
+    /// Returns a [`VirtualError`] if a job of the mix runs only on the host, if the run cannot be
+    /// set up, or if it does not end.
     pub fn run(&self) -> Result<VirtualPoint, VirtualError> {
         self.execute(None)
     }
@@ -219,8 +219,8 @@ impl VirtualRun {
     /// Runs the load point and reports all events to `recorder`. The result is the same.
     ///
     /// # Errors
-    /// Returns a [`VirtualError`] if a job of the mix runs only on the host, if the run cannot be set
-    /// up, or if it does not end.
+    /// Returns a [`VirtualError`] if a job of the mix runs only on the host, if the run cannot be
+    /// set up, or if it does not end.
     pub fn record(
         &self,
         recorder: Rc<RefCell<dyn Recorder>>,

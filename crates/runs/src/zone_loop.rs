@@ -174,8 +174,9 @@ impl ZoneLoop {
 
     /// Runs the loop.
     ///
-    /// # Errors Returns a [`VirtualError`] if the host has no memory for the machine, or if a CPU
-    /// never acquired the lock.
+    /// # Errors
+    /// Returns a [`VirtualError`] if the host has no memory for the machine, or if a CPU never
+    /// acquired the lock.
     pub fn run(&self) -> Result<ZonePoint, VirtualError> {
         self.choose(None)
     }
