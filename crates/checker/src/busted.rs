@@ -1,5 +1,5 @@
-//! Locks that are wrong on purpose, at least one of each family. Each must be caught by the
-//! checker.
+//! Locks that are deliberately wrong, at least one of each family. The checker must catch each of
+//! them.
 
 mod mutex;
 mod rwlock;
@@ -18,7 +18,7 @@ use convoy_sync::{
 };
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Everything that is broken on purpose.
+/// Returns every deliberately broken subject.
 pub(crate) fn subjects() -> Vec<Subject> {
     use Promise::{Bounded, Fifo, Signals, Timeouts, Units};
     let mut all = vec![
@@ -83,7 +83,7 @@ pub(crate) fn subjects() -> Vec<Subject> {
     all
 }
 
-/// Reader/writer locks.
+/// Returns broken reader/writer locks.
 fn of_readers() -> Vec<Subject> {
     use Promise::Shared;
     vec![
@@ -172,19 +172,19 @@ fn of_kernels() -> Vec<Subject> {
     ]
 }
 
-/// RCU without the number in a noted quiescent state.
+/// RCU that does not check the grace-period number of a recorded quiescent state.
 struct NoTag;
 impl Steps for NoTag {
     const TAGS: bool = false;
 }
 
-/// RCU without the second look under the leaf's lock.
+/// RCU that does not check a second time under the leaf's lock.
 struct NoSecondLook;
 impl Steps for NoSecondLook {
     const LOOKS_AGAIN: bool = false;
 }
 
-/// RCU with a root that does not wait for all.
+/// RCU with a root that does not wait for every child.
 struct EarlyEnd;
 impl Steps for EarlyEnd {
     const ENDS_LAST: bool = false;
@@ -196,7 +196,7 @@ impl Steps for Joins {
     const WAITS_WHOLE: bool = false;
 }
 
-/// RCU with numbers that must not wrap.
+/// RCU with grace-period numbers that must not wrap.
 struct Unwrapped;
 impl Steps for Unwrapped {
     const WRAPS: bool = false;
@@ -214,7 +214,7 @@ impl Steps for Unmarked {
     const EXPEDITES: bool = false;
 }
 
-/// RCU with a thread that clears the flag of its work too late.
+/// RCU with a thread that clears its work flag too late.
 struct LostWork;
 impl Steps for LostWork {
     const TAKES_FIRST: bool = false;
@@ -234,7 +234,7 @@ impl Lock for Noop {
     fn release(&self) {}
 }
 
-/// A lock that looks first and writes afterwards.
+/// A lock that loads its word first and stores to it afterwards.
 struct LoadThenStore(Word);
 
 impl Lock for LoadThenStore {
@@ -281,7 +281,7 @@ impl Lock for UnfairTicket {
     }
 }
 
-/// Takes a unit of `count` if there is one.
+/// Takes a unit of `count` if one is free. Returns whether it did.
 fn take(count: &Word) -> bool {
     let mut seen = count.load(SeqCst);
     while seen > 0 {
@@ -305,8 +305,8 @@ impl LostWakeup {
     fn take(&self, cancel: Option<Cancel>) -> Result<(), WaitError> {
         while !take(&self.count) {
             self.asleep.fetch_add(1, SeqCst);
-            // The bell rings for those that are counted as asleep, and nobody looks at the count
-            // again between the counting and the sleep.
+            // The release wakes the tasks that are counted as asleep, but no task checks the count
+            // again between being counted and going to sleep.
             let slept = sleep(&self.bell, 0, cancel);
             self.asleep.fetch_sub(1, SeqCst);
             slept?;
@@ -336,8 +336,8 @@ impl Lock for LostWakeup {
     }
 }
 
-/// A semaphore that is wrong where a wait is cancelled: `LOSES` a unit that has just come, or is
-/// `DEAF` to what should end the wait.
+/// A semaphore with wrong cancellation: it `LOSES` a unit that has just arrived, or it is `DEAF` to
+/// the signal that should end the wait.
 struct Cancelled<const LOSES: bool, const DEAF: bool>(Word);
 
 impl<const LOSES: bool, const DEAF: bool> Lock for Cancelled<LOSES, DEAF> {

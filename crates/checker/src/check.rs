@@ -19,8 +19,8 @@ macro_rules! locks {
     };
 }
 
-/// Everything that can be checked: the locks of the list, the zone, RCU, and what is broken on
-/// purpose.
+/// Returns everything that can be checked: the listed locks, the zone, RCU, and the deliberately
+/// broken subjects.
 pub fn subjects() -> Vec<Subject> {
     type P = Model;
     type L = TicketLock<Model>;
@@ -45,12 +45,12 @@ pub fn subjects() -> Vec<Subject> {
     all
 }
 
-/// The subjects that `words` name: a lock, a family, `all` that ship, or `busted`. Each once, in
-/// the order of [`subjects`].
+/// Returns the subjects that `words` name: a lock, a family, `all` that ship, or `busted`. Each
+/// subject appears once, in the order of [`subjects`].
 ///
 /// # Errors
 ///
-/// [`CheckError::Name`].
+/// Returns [`CheckError::Name`] if a word names no subject.
 pub fn select<W: AsRef<str>>(words: &[W]) -> Result<Vec<Subject>, CheckError> {
     let all = subjects();
     let unknown = |word: &&W| !all.iter().any(|subject| subject.is(word.as_ref()));
@@ -65,7 +65,7 @@ pub fn select<W: AsRef<str>>(words: &[W]) -> Result<Vec<Subject>, CheckError> {
 ///
 /// # Errors
 ///
-/// When the string cannot be read, names no scenario, or does not fit it.
+/// Fails if the string cannot be parsed, names no scenario, or does not fit its scenario.
 pub fn replay(schedule: &str) -> Result<Replay, CheckError> {
     let scenario = schedule.parse::<Schedule>()?.scenario;
     let name = scenario.split_once('/').map(|(name, _)| name);

@@ -1,16 +1,16 @@
-//! The model checker: an exploring platform ([`model`]), scenarios for it, locks that must be
-//! caught, and the check that the binary runs. It knows nothing of the virtual machine.
+//! The model checker: an exploring platform ([`model`]), scenarios for it, broken locks that it
+//! must catch, and the check that the binary runs. It does not depend on the virtual machine.
 //!
 //! [`subjects`] lists the locks, [`select`] selects by name, [`Subject::check`] explores every
-//! scenario of a lock; [`replay`] prints one interleaving step by step. The subjects named
-//! `busted-...` are wrong on purpose: a checker that does not catch them proves nothing about the
+//! scenario of a lock, and [`replay`] prints one interleaving step by step. The subjects named
+//! `busted-...` are deliberately wrong: a checker that does not catch them proves nothing about the
 //! others.
 //!
 //! # Checking your own lock
 //!
-//! Write it over [`Platform`](convoy_sync::Platform), implement [`Lock`](convoy_sync::Lock), and
-//! check it on [`Model`](model::Model) in a test; the same source runs on threads, on
-//! [`Native`](convoy_sync::Native). `examples/own-lock` in the tree is a crate that does so.
+//! Write the lock over [`Platform`](convoy_sync::Platform), implement [`Lock`](convoy_sync::Lock),
+//! and check it on [`Model`](model::Model) in a test. The same source runs on threads with
+//! [`Native`](convoy_sync::Native). The crate `examples/own-lock` in the source tree does this.
 //!
 //! ```
 //! use convoy_checker::{Budget, Property, Subject, model::Model};
@@ -63,7 +63,7 @@ pub use subject::{Broken, CheckError, Replay, Row, Subject};
 pub use visits::{Irq, READERS, WRITERS, together, visits};
 pub use zone::{Page, ZONE_SHAPES, ZoneShape, zone_scenario};
 
-/// The example of the read-me.
+/// Runs the example of the README as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadMe;

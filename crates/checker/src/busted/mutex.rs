@@ -1,10 +1,10 @@
-//! Policies of the mutex that are wrong on purpose.
+//! Deliberately wrong policies of the mutex.
 
 use convoy_sync::{Atomic, OwnerWord, Platform, Sleep, SpinPolicy, SpinQueue, Unqueued};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A spin policy with waiters that assume that the owner knows of them, because each has counted
-/// itself once: this fails for an owner that acquired after the count was reset.
+/// A spin policy with waiters that count themselves once and assume that the owner knows of them
+/// from then on. This fails for an owner that acquired the lock after the count was reset.
 pub(super) struct SilentWaiter;
 
 impl SpinPolicy for SilentWaiter {
@@ -24,7 +24,7 @@ impl SpinPolicy for AsleepBehindSpinner {
     type Queue<P: Platform> = Place<P>;
 }
 
-/// Whether there is a spinner.
+/// 1 while a task spins, otherwise 0.
 pub(super) struct Place<P: Platform>(P::AtomicU32);
 
 impl<P: Platform> SpinQueue<P> for Place<P> {

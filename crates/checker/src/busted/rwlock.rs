@@ -1,11 +1,11 @@
-//! Reader/writer locks that are broken on purpose, in addition to those in the parent module.
+//! Deliberately broken reader/writer locks, in addition to those in the parent module.
 
 use super::word::{WRITER, Word, sleep};
 use crate::model::Model;
 use convoy_sync::{Atomic, Lock, Platform};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A spinning lock with readers that back off from a writer, wait until it has left, and count
+/// A spinning lock with readers that back off from a writer, wait until it has left, and then count
 /// themselves without checking for another writer.
 pub(super) struct LateReader(Word);
 
@@ -36,7 +36,7 @@ impl Lock for LateReader {
     }
 }
 
-/// A sleeping lock with writers that steal it from the queue and check only for writers, not for
+/// A sleeping lock with writers that steal it past the queue and check only for writers, not for
 /// readers that were admitted in the meantime.
 pub(super) struct BlindThief(Word);
 

@@ -1,9 +1,9 @@
-//! The word of a lock that is broken on purpose, and sleeping on it.
+//! The word of a deliberately broken lock, and sleeping on it.
 
 use crate::model::Model;
 use convoy_sync::{Cancel, Platform, Sleep, WaitError, Wake};
 
-/// The word, whose operations the checker interleaves.
+/// An atomic word. The checker interleaves its operations.
 pub(super) type Word = <Model as Platform>::AtomicU32;
 
 pub(super) const WRITER: u32 = 1 << 31;

@@ -1,5 +1,5 @@
-//! One execution of a scenario: tasks as coroutines, one step at a time, in an order that a chooser
-//! decides.
+//! One execution of a scenario: tasks are coroutines and run one step at a time, in an order that a
+//! guide chooses.
 
 pub(super) mod place;
 mod questions;
@@ -26,7 +26,7 @@ enum Status {
     Ready,
     /// Waits for its predicate.
     Spinning,
-    /// Lets others go first.
+    /// Lets other tasks run first.
     Pausing,
     Asleep,
     Done,
@@ -35,13 +35,13 @@ enum Status {
 #[derive(Clone)]
 pub(super) struct Task {
     status: Cell<Status>,
-    /// Valid while `Spinning`: it lives on the task's own, suspended stack.
+    /// Valid while `Spinning`: it points into the task's suspended stack.
     predicate: Cell<Option<&'static dyn Fn() -> bool>>,
     yielder: Cell<Option<*const Yielder<(), ()>>>,
-    /// What its next step touches.
+    /// Memory that the next step of the task accesses.
     next: Cell<Footprint>,
     asleep_on: Cell<usize>,
-    /// Sequence number of the sleep: wake-ups are first come, first served.
+    /// Sequence number of the sleep: wakeups are first come, first served.
     asleep_since: Cell<u64>,
     sleep: Cell<Sleep>,
     deadline: Cell<bool>,
@@ -50,12 +50,13 @@ pub(super) struct Task {
     killed: Cell<bool>,
     /// Whether the scheduler wants its CPU for another task.
     unwanted: Cell<bool>,
-    /// How often it has disabled preemption and not enabled it again, and interrupts likewise.
+    /// How many times the task has disabled preemption without enabling it again, and the same for
+    /// interrupts.
     disabled: Cell<(i32, i32)>,
     /// The call that the task is executing, for the narrative.
     call: Cell<&'static str>,
     stack: (usize, usize),
-    /// Where on the stack it was suspended.
+    /// Where the stack was suspended.
     frame: Cell<usize>,
 }
 
@@ -66,11 +67,11 @@ pub(super) struct Execution {
     failure: RefCell<Option<Failure>>,
     /// Coroutines are being unwound: operations neither suspend nor wait.
     aborting: Cell<bool>,
-    /// The condition of a spin depends on more than its word.
+    /// Whether the condition of a spin depends on more than its word.
     asked: Cell<bool>,
-    /// Every limit of time that a lock sets itself has passed.
+    /// Whether every time limit that a lock sets itself has passed.
     pub(super) hurries: Cell<bool>,
-    /// The object that the tasks share, if that is all they share.
+    /// The object that the tasks share, if they share nothing else.
     placed: Option<Placed>,
     below: usize,
     log: Option<RefCell<Narrative>>,
@@ -80,8 +81,9 @@ thread_local! {
     static EXECUTION: Cell<*const Execution> = const { Cell::new(core::ptr::null()) };
 }
 
-/// Runs `action` on the running execution; `None` outside of one. Leaves nothing of the checker on
-/// the stack: later frames would keep it, and addresses of the checker differ between processes.
+/// Runs `action` on the running execution and returns its result, or `None` outside of an
+/// execution. Leaves no data of the checker on the stack: later frames would keep it, and the
+/// checker's addresses differ between processes.
 #[inline(always)]
 pub(super) fn with<R>(action: impl FnOnce(&Execution) -> R) -> Option<R> {
     let result = within(action);
@@ -89,14 +91,14 @@ pub(super) fn with<R>(action: impl FnOnce(&Execution) -> R) -> Option<R> {
     result
 }
 
-/// [`with`], in a frame of its own.
+/// [`with`], in a separate stack frame.
 #[inline(never)]
 fn within<R>(action: impl FnOnce(&Execution) -> R) -> Option<R> {
     let execution = EXECUTION.get();
     if execution.is_null() {
         return None;
     }
-    // SAFETY: the pointer is set for the time of `run`, which owns the execution.
+    // SAFETY: the pointer is set only during `run`, which owns the execution.
     Some(action(unsafe { &*execution }))
 }
 
@@ -122,7 +124,7 @@ impl Task {
         }
     }
 
-    /// Makes it what `saved` was.
+    /// Restores the state of the task from `saved`.
     fn put(&self, saved: &Self) {
         macro_rules! put {
             ($($field:ident)+) => { $(self.$field.set(saved.$field.get());)+ };
@@ -180,7 +182,7 @@ impl Execution {
         task.status.set(Status::Ready);
     }
 
-    /// Lets every other task that can run go first.
+    /// Lets every other runnable task run first.
     pub(super) fn pause(&self) {
         if let Some(task) = self.here() {
             task.status.set(Status::Pausing);
@@ -208,8 +210,8 @@ impl Execution {
         task.wake.get()
     }
 
-    /// Wakes up to `count` sleepers of `word`, the longest asleep first; returns a bit for each.
-    /// Nothing is allocated: the address of it would stay on the stack of the task.
+    /// Wakes up to `count` sleepers of `word`, the longest asleep first, and returns one bit for
+    /// each. Allocates nothing, because an address of the heap would stay on the stack of the task.
     pub(super) fn wake(&self, word: usize, count: usize) -> u64 {
         let mut woken = 0;
         for _ in 0..count.min(self.tasks.len()) {
@@ -248,7 +250,7 @@ impl Execution {
         self.here().is_some_and(|task| task.pending(sleep))
     }
 
-    /// From now on the scheduler wants the CPU of `task` for another task.
+    /// Makes the scheduler want the CPU of `task` for another task from now on.
     pub(super) fn want_cpu_of(&self, task: TaskId) {
         self.tasks[task as usize].unwanted.set(true);
     }
@@ -257,7 +259,8 @@ impl Execution {
         self.here().is_some_and(|task| task.unwanted.get())
     }
 
-    /// The running task disables preemption or interrupts (1), or enables them again (-1).
+    /// Records that the running task disables preemption or interrupts (1) or enables them again
+    /// (-1).
     pub(super) fn disable(&self, preemption: i32, interrupts: i32) {
         if let Some(task) = self.here() {
             let (preempt, irq) = task.disabled.get();
@@ -266,7 +269,7 @@ impl Execution {
     }
 
     pub(super) fn current(&self) -> TaskId {
-        // Set-up and verdict run as a task of their own.
+        // Set-up and verdict run as an additional task.
         self.current.get().unwrap_or(self.tasks.len()) as TaskId
     }
 
@@ -290,7 +293,7 @@ impl Execution {
         }
     }
 
-    /// Names an object, and what lies at some offsets in it.
+    /// Names an object and the parts at some offsets in it.
     pub(super) fn name(&self, start: usize, bytes: usize, name: &'static str, parts: Parts) {
         if let Some(log) = &self.log {
             log.borrow_mut().name(start, bytes, name, parts);
@@ -327,7 +330,7 @@ impl Execution {
             Status::Ready => true,
             Status::Spinning => {
                 let ready = here.predicate.get().expect("a spinning task has a predicate");
-                // The condition asks for its own task.
+                // The condition is evaluated on behalf of its task.
                 let last = self.current.replace(Some(task));
                 let holds = ready();
                 self.current.set(last);
@@ -338,7 +341,7 @@ impl Execution {
         }
     }
 
-    /// Every choice, runs before deadlines, tasks in order.
+    /// Collects every choice: runs before deadlines, tasks in order.
     fn choices(&self, last: Option<usize>, into: &mut Vec<Choice>) {
         into.clear();
         let all = 0..self.tasks.len();

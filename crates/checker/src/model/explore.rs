@@ -6,35 +6,36 @@ use super::schedule::{Choice, Follower, Recorder, Run, Schedule, ScheduleError};
 use super::search::{Found, Search};
 use super::shorten::shorten;
 
-/// Bounds on preemptions that are searched first: most errors need no more.
+/// Preemption bounds that are searched first: most errors need no more.
 const FIRST_BOUNDS: [u32; 3] = [0, 1, 2];
 
-/// Those that are searched if a search without a bound did not end; beyond, the search is random.
+/// Bounds that are searched if the search without a bound did not finish. The search beyond them is
+/// random.
 const LAST_BOUNDS: [u32; 6] = [3, 4, 5, 6, 7, 8];
 
-/// Per cent of the executions after which the first bounded searches, that of one order of each
-/// class, and the last bounded searches end.
+/// Percentages of the executions after which the first bounded searches, the search of one order of
+/// each class, and the last bounded searches end.
 const SHARES: [u64; 3] = [70, 85, 95];
 
-/// What the random part starts from with seed 1; an odd multiple of it with others.
+/// Initial state of the random search with seed 1. Other seeds use an odd multiple of it.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How much an exploration may cost.
+/// Limits of an exploration.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// Executions of the scenario.
     pub executions: u64,
-    /// Executions with at most two preemptions, where these may be more than their share of
-    /// `executions`. The others keep their shares.
+    /// Executions with at most two preemptions, if this is more than their share of `executions`.
+    /// The other parts keep their shares.
     pub few_preemptions: u64,
-    /// Steps of one execution before it counts as a livelock.
+    /// Maximum number of steps of one execution. An execution with more steps counts as a livelock.
     pub steps: usize,
-    /// Seed of the random part; the same seed gives the same answer every time.
+    /// Seed of the random search. The same seed always gives the same result.
     pub seed: u64,
 }
 
 impl Budget {
-    /// Most executions of the scenario.
+    /// Returns the maximum number of executions of the scenario.
     pub fn most(&self) -> u64 {
         let share = self.executions / 100 * SHARES[0];
         self.executions + self.few_preemptions.saturating_sub(share)
@@ -48,7 +49,7 @@ impl Default for Budget {
     }
 }
 
-/// A violated property with the order that shows it.
+/// A violated property with the order that violates it.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// The violated property.
@@ -64,26 +65,25 @@ pub struct Violation {
 /// Result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Executions made, those that shortened the violation included.
+    /// Number of executions, including those that shortened the violation.
     pub explored: u64,
-    /// Every order was executed, up to the exchange of steps that have nothing to do with each
-    /// other.
+    /// Whether every order was executed, up to the exchange of independent steps.
     pub complete: bool,
-    /// Every order with at most this many preemptions was executed.
+    /// Largest number of preemptions up to which every order was executed.
     pub preemptions: Option<u32>,
-    /// How far the search of one order of each class came: its share of the tree of choices, where
-    /// the subtrees below a choice count the same. 1 when it is complete.
+    /// Progress of the search of one order of each class: the explored share of the tree of
+    /// choices, in which all subtrees below a choice count the same. 1 when it is complete.
     pub share: f64,
-    /// The violation, if there was one.
+    /// The violation, if one was found.
     pub violation: Option<Violation>,
 }
 
-/// Looks for a violation of `scenario` within `budget`.
+/// Searches for a violation of `scenario` within `budget`.
 pub fn explore(scenario: &Scenario, budget: Budget) -> Report {
     search(scenario, budget, false)
 }
 
-/// [`explore`] that follows no order beyond a state that was met before, if the instances of
+/// Like [`explore`], but follows no order beyond a state that was seen before, if the instances of
 /// `scenario` are made with [`Instance::of`](super::Instance::of).
 pub fn explore_states(scenario: &Scenario, budget: Budget) -> Report {
     search(scenario, budget, true)
@@ -99,7 +99,7 @@ fn search(scenario: &Scenario, budget: Budget, remembers: bool) -> Report {
     let parts = parts.chain([(None, classes)]).chain(bounded(&LAST_BOUNDS, last));
     let (mut out, mut beyond) = (false, 0);
     for (part, (bound, limit)) in parts.enumerate() {
-        // A bound that did not end leaves nothing to the higher ones.
+        // A bound that excluded no order leaves nothing to higher bounds.
         if out && bound.is_some() {
             continue;
         }
@@ -131,7 +131,7 @@ fn search(scenario: &Scenario, budget: Budget, remembers: bool) -> Report {
     random(scenario, Budget { executions, ..budget }, report)
 }
 
-/// Random numbers: xorshift64*.
+/// A random number generator: xorshift64*.
 struct Draw(u64);
 
 impl Draw {
@@ -143,11 +143,11 @@ impl Draw {
     }
 }
 
-/// Random priorities, lowered at random steps (PCT).
+/// Searches with random priorities that are lowered at random steps (PCT).
 fn random(scenario: &Scenario, budget: Budget, mut report: Report) -> Report {
-    // An odd factor: the state is not zero, whatever the seed.
+    // The factor is odd, so the state is nonzero for every seed.
     let mut draw = Draw(SEED.wrapping_mul(budget.seed.wrapping_mul(2).wrapping_sub(1)));
-    // Length of an execution, learnt from those seen so far.
+    // Length of an execution, estimated from previous executions.
     let mut length = 32;
     while report.explored < budget.executions {
         report.explored += 1;
@@ -165,7 +165,8 @@ fn random(scenario: &Scenario, budget: Budget, mut report: Report) -> Report {
                 priorities[last] = lowest;
             }
             step += 1;
-            // A deadline fires instead of the best task in one of eight steps.
+            // In one of eight steps a deadline fires before the task with the highest priority
+            // runs.
             let early = draw.below(8) == 0;
             let allowed = choices.iter().filter(|choice| early || !choice.is_deadline());
             let best = allowed.max_by_key(|choice| (priorities[choice.task()], choice.task()));
@@ -182,7 +183,7 @@ fn random(scenario: &Scenario, budget: Budget, mut report: Report) -> Report {
     report
 }
 
-/// Shortens a failing order and tells it.
+/// Shortens a failing order and narrates it.
 fn found(
     scenario: &Scenario,
     budget: Budget,
@@ -199,7 +200,7 @@ fn found(
     report
 }
 
-/// The steps of an order, and the property that it violates.
+/// The steps of an order, and the property that it violates, if any.
 pub type Told = (Vec<String>, Option<Failure>);
 
 fn follow(scenario: &Scenario, schedule: &Schedule, steps: usize) -> Result<Told, ScheduleError> {
@@ -212,12 +213,12 @@ fn follow(scenario: &Scenario, schedule: &Schedule, steps: usize) -> Result<Told
     }
 }
 
-/// Executes `scenario` once in the order of `schedule`: one line for each step, and what was
-/// violated, if anything was.
+/// Executes `scenario` once in the order of `schedule`. Returns one line for each step, and the
+/// violated property, if any.
 ///
 /// # Errors
 ///
-/// When the schedule does not fit the scenario.
+/// Fails if the schedule does not fit the scenario.
 pub fn replay(scenario: &Scenario, schedule: &Schedule) -> Result<Told, ScheduleError> {
     follow(scenario, schedule, Budget::default().steps)
 }
@@ -232,7 +233,7 @@ mod tests {
 
     type Words = Rc<[Word<u32>; 2]>;
 
-    /// Executions of the search by classes, and its result.
+    /// Returns the number of executions of the search by classes, and its result.
     fn classes(body: fn(&Words, usize)) -> (u64, Found) {
         let build = move || {
             let words: Words = Rc::new([Word::new(0), Word::new(0)]);
@@ -259,7 +260,7 @@ mod tests {
             words[task].fetch_add(1, SeqCst);
             words[task].fetch_add(1, SeqCst);
         });
-        // One order of 6; the others are given up where they would repeat it.
+        // One order of 6. The others are abandoned where they would repeat it.
         assert!(matches!(found, Found::Everything));
         assert!(apart <= 3, "{apart}");
         let (reads, _) = classes(|words, _| {

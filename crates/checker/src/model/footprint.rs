@@ -1,11 +1,10 @@
 //! The memory that a step accesses, and the orders that are equivalent.
 //!
-//! Two neighbouring steps of different tasks that touch different words, or only read the same one,
-//! lead to the same state in either order. [`Asleep`] keeps the search from executing both: a
-//! *sleep set* (Godefroid, 1996) holds the steps whose turn was taken already in another branch and
-//! that nothing since then depended on. Data that a lock guards takes no part: its accesses are
-//! ordered by the operations on the lock, whose own exclusion the searches without sleep sets
-//! check.
+//! Two neighbouring steps of different tasks that access different words, or only read the same
+//! word, lead to the same state in either order. [`Asleep`] keeps the search from executing both: a
+//! *sleep set* (Godefroid, 1996) holds the steps that were already explored in another branch and
+//! on which no later step depended. Data that a lock guards is ignored: its accesses are ordered by
+//! the operations on the lock, and the searches without sleep sets check that the lock excludes.
 
 use super::schedule::Choice;
 
@@ -17,9 +16,9 @@ pub(super) struct Footprint {
 }
 
 impl Footprint {
-    /// Only what belongs to the task itself.
+    /// Only memory of the task itself.
     pub(super) const NOTHING: Self = Self { word: 0, writes: false };
-    /// The order with every other step matters.
+    /// Memory of a step that depends on every other step.
     pub(super) const EVERYTHING: Self = Self { word: usize::MAX, writes: true };
 
     pub(super) const fn read(word: usize) -> Self {
@@ -30,7 +29,7 @@ impl Footprint {
         Self { word, writes: true }
     }
 
-    /// Whether the order of two steps can make a difference.
+    /// Returns whether the order of two steps can matter.
     fn meets(self, other: Self) -> bool {
         if self == Self::EVERYTHING || other == Self::EVERYTHING {
             return true;
@@ -52,17 +51,18 @@ impl Asleep {
         self.0 & Self::bit(choice) != 0
     }
 
-    /// Steps that are asleep in both.
+    /// Returns the steps that are asleep in both.
     pub(super) fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The choices that are worth taking.
+    /// Returns the choices that are not asleep.
     pub(super) fn awake(self, choices: &[Choice]) -> Vec<Choice> {
         choices.iter().copied().filter(|&choice| !self.contains(choice)).collect()
     }
 
-    /// `taken` was chosen among `choices` after all of `done` had their turn.
+    /// Returns the sleep set after `taken` was chosen among `choices` and all of `done` were
+    /// explored.
     pub(super) fn step(
         &mut self,
         done: &[Choice],
@@ -73,7 +73,7 @@ impl Asleep {
         let all = done.iter().fold(self.0, |all, &choice| all | Self::bit(choice));
         let place = choices.iter().position(|&choice| choice == taken);
         let taken_touches = place.map_or(Footprint::EVERYTHING, |place| footprints[place]);
-        // One that cannot be chosen here does not stay asleep.
+        // A step that cannot be chosen here does not stay asleep.
         let stays = choices.iter().zip(footprints).filter(|&(choice, touches)| {
             choice.task() != taken.task() && !touches.meets(taken_touches)
         });

@@ -19,12 +19,12 @@ fn body<T>() {
 }
 
 impl Instance {
-    /// `tasks` tasks that call `task` with their number and share nothing but `object`, which has
-    /// nothing elsewhere on the heap. `verdict` judges the end.
+    /// Returns an instance of `tasks` tasks that call `task` with their number and share only
+    /// `object`, which owns no heap memory. `verdict` judges the end.
     ///
     /// # Panics
     ///
-    /// If the object is larger than 64 KiB.
+    /// Panics if the object is larger than 64 KiB.
     pub fn of<T: 'static>(
         object: T,
         tasks: usize,

@@ -1,36 +1,38 @@
 //! `Model`: the checker as a lock's platform.
 //!
-//! A [`Scenario`] builds the objects and the bodies of a few tasks. [`explore`] runs it again and
-//! again, each time in another order, and looks for a violated property; [`replay`] runs it once in
-//! the order that a schedule string names and tells every step.
+//! A [`Scenario`] builds the objects and the bodies of a few tasks. [`explore`] runs it repeatedly,
+//! each time in another order, and searches for a violated property. [`replay`] runs it once in the
+//! order of a schedule string and prints every step.
 //!
 //! # Explored orders
 //!
-//! Tasks are coroutines of one thread, and memory is sequentially consistent: what the memory
-//! orderings of a lock allow beyond that is not seen here. A scheduling point lies before each
-//! atomic operation and each `wait`, `wake` and `spin_until`; what lies between two of them belongs
-//! to the step before. A task that spins or sleeps is not run before the word it waits for says so,
-//! so a spinning task costs no steps. A deadline may fire at any time while its task sleeps. A
-//! signal is sent by a task of the scenario ([`Model::interrupt`]), hence at any time as well.
+//! Tasks are coroutines of one thread, and memory is sequentially consistent: reorderings that
+//! weaker memory orderings of a lock allow are not explored. There is a scheduling point before
+//! each atomic operation and each `wait`, `wake` and `spin_until`; code between two scheduling
+//! points belongs to the earlier step. A task that spins or sleeps does not run until the word that
+//! it waits for allows it, so a spinning task costs no steps. A deadline may fire at any time while
+//! its task sleeps. A signal is sent by a task of the scenario ([`Model::interrupt`]), hence also
+//! at any time.
 //!
 //! The search has four parts, each with a share of the budget.
 //!
-//! 1. Depth-first with at most 0, 1 and 2 *preemptions* (switches away from a task that could go
-//!    on): most errors need no more, and what is found first has as few as possible.
+//! 1. Depth-first with at most 0, 1 and 2 *preemptions* (switches away from a task that could
+//!    continue): most errors need no more, and the first violation found has the fewest possible.
 //! 2. Depth-first without a bound, but only one of the orders that differ by exchanging independent
-//!    steps (sleep sets). If it ends within its share, every order has been covered.
+//!    steps (sleep sets). If it finishes within its share, every order has been covered.
 //! 3. Depth-first with more preemptions.
 //! 4. Randomly prioritised schedules (PCT: Burckhardt and others, ASPLOS 2010), which reach deep
-//!    orders that are left over.
+//!    orders that the other parts missed.
 //!
-//! Where the tasks share one object and nothing else ([`Instance::of`]), an order is abandoned at a
-//! state from which everything was executed. A state is that object and the stacks of the tasks.
-//! With a bound, it was met with as many preemptions left; without one, what was asleep then and is
-//! not now is executed (Godefroid, 1996), since the sleep set says what other orders cover.
+//! If the tasks share one object and nothing else ([`Instance::of`]), an order is abandoned at a
+//! state from which everything was executed. A state consists of that object and the stacks of the
+//! tasks. With a bound, the state must have been reached with at least as many preemptions left.
+//! Without one, the steps that were asleep then and are not now are executed (Godefroid, 1996),
+//! since the sleep set records which other orders are covered.
 //!
 //! # Properties
 //!
-//! [`Property`] lists it. A failing order is shortened before it is reported.
+//! See [`Property`] for the list. A failing order is shortened before it is reported.
 
 mod execution;
 mod explore;

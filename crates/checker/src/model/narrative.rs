@@ -1,8 +1,8 @@
-//! What happened in one execution, one line for each step and each event of a named lock.
+//! Narrative of one execution: one line for each step and each event of a named lock.
 
 use convoy_sync::{LockEvent, TaskId, TellPart};
 
-/// Tells the names of the parts of an object.
+/// Reports the names of the parts of an object.
 pub(super) type Parts = fn(&mut TellPart<'_>);
 
 /// An object with a name.
@@ -10,9 +10,9 @@ struct Named {
     start: usize,
     bytes: usize,
     name: &'static str,
-    /// Names of its words by offset.
+    /// Names of the words of the object by offset.
     parts: Vec<(usize, String)>,
-    /// The owners of the lock, as far as its events show.
+    /// The owners of the lock, according to its events.
     owners: Vec<TaskId>,
     /// The waiters, in the order of arrival.
     waiting: Vec<TaskId>,
@@ -37,7 +37,7 @@ impl Named {
         }
     }
 
-    /// Owners and waiters in a few words.
+    /// Describes owners and waiters briefly.
     fn state(&self) -> String {
         let list = |tasks: &[TaskId]| {
             let tasks: Vec<_> = tasks.iter().map(ToString::to_string).collect();
@@ -70,7 +70,7 @@ impl Narrative {
         }
     }
 
-    /// The name of the word at `address`, if it lies in a named object.
+    /// Returns the name of the word at `address`, if it is in a named object.
     pub(super) fn place(&self, address: usize) -> Option<String> {
         let holds = |named: &&Named| (named.start..named.start + named.bytes).contains(&address);
         let Named { start, name, parts, .. } = self.named.iter().find(holds)?;
@@ -79,12 +79,12 @@ impl Narrative {
         Some(part.map_or_else(|| format!("{name}+{offset}"), |(_, part)| part.clone()))
     }
 
-    /// `task`, in the middle of `call`, did what `text` says.
+    /// Records that `task` did `text` during `call`.
     pub(super) fn line(&mut self, task: TaskId, call: &'static str, text: String) {
         self.lines.push(Line { task, call, text });
     }
 
-    /// `here`, in the middle of `call`, reported `event` of the lock at `lock` for `task`.
+    /// Records that `here` reported `event` of the lock at `lock` for `task` during `call`.
     pub(super) fn event(
         &mut self,
         (here, call): (TaskId, &'static str),
@@ -103,7 +103,7 @@ impl Narrative {
         self.line(here, call, text);
     }
 
-    /// The lines as text.
+    /// Returns the lines as text.
     pub(super) fn tell(self) -> Vec<String> {
         let width = self.lines.iter().map(|line| line.call.len()).max().unwrap_or(0);
         let tell = |Line { task, call, text }| format!("task {task}  {call:<width$}  {text}");

@@ -1,4 +1,4 @@
-//! `Model` as a platform: words whose every operation is a scheduling point.
+//! `Model` as a platform: every operation on its words is a scheduling point.
 
 use super::execution::{Execution, with};
 use super::footprint::Footprint;
@@ -25,7 +25,7 @@ impl<T> Word<T> {
     }
 }
 
-/// A value for the narrative: a number of 64 bits that counts down from 0 is a negative one.
+/// Formats a value for the narrative. A 64-bit number that counts down from 0 is shown as negative.
 fn shown(value: impl Display) -> String {
     let text = value.to_string();
     match text.parse::<u64>() {
@@ -68,12 +68,12 @@ impl<T: Integer + Display> Atomic<T> for Word<T> {
 }
 
 impl Model {
-    /// Sends `task` a signal that interruptible waits admit. A scheduling point.
+    /// Sends `task` a signal that ends interruptible waits. A scheduling point.
     pub fn interrupt(task: TaskId) {
         Self::signal(task, false);
     }
 
-    /// Sends `task` a signal that killable waits admit as well. A scheduling point.
+    /// Sends `task` a signal that also ends killable waits. A scheduling point.
     pub fn kill(task: TaskId) {
         Self::signal(task, true);
     }
@@ -86,50 +86,50 @@ impl Model {
         });
     }
 
-    /// A scheduling point whose order with every other step matters.
+    /// A scheduling point that depends on every other step.
     pub fn point() {
         with(|execution| execution.point(Footprint::EVERYTHING));
     }
 
-    /// The scheduler wants the CPU of `task` for another one, from now on. A scheduling point.
+    /// Makes the scheduler want the CPU of `task` for another task from now on. A scheduling point.
     pub fn want_cpu_of(task: TaskId) {
         Self::point();
         with(|execution| execution.want_cpu_of(task));
     }
 
-    /// From now on every limit of time that a lock sets itself has passed, for all tasks.
+    /// Lets every time limit that a lock sets itself expire, for all tasks.
     pub fn hurry() {
         with(|execution| execution.hurries.set(true));
     }
 
-    /// Handles the signals of the calling task.
+    /// Clears the pending signals of the calling task.
     pub fn clear_signals() {
         with(Execution::clear_signals);
     }
 
-    /// The calling task has seen `property` violated; ends the execution.
+    /// Records that the calling task saw `property` violated, and ends the execution.
     pub fn fail(property: Property, text: String) {
         with(|execution| execution.fail(property, text));
     }
 
-    /// What the calling task does from now on, for the narrative.
+    /// Sets the call that the calling task executes from now on, for the narrative.
     pub fn call(call: &'static str) {
         with(|execution| execution.call(call));
     }
 
-    /// Gives `object` a name and its words the names that `parts` tells by their offsets, for the
-    /// narrative; called by a task.
+    /// Names `object`, and its words as reported by `parts` with their offsets, for the narrative.
+    /// Called by a task.
     pub fn name<T>(object: &T, name: &'static str, parts: fn(&mut TellPart<'_>)) {
         let start = core::ptr::from_ref(object).addr();
         with(|execution| execution.name(start, size_of::<T>(), name, parts));
     }
 
-    /// Whether `task` sleeps.
+    /// Returns whether `task` sleeps.
     pub fn is_asleep(task: TaskId) -> bool {
         with(|execution| execution.is_asleep(task)).unwrap_or(false)
     }
 
-    /// Whether `task` sleeps, or spins on a word.
+    /// Returns whether `task` sleeps or spins on a word.
     pub fn is_blocked(task: TaskId) -> bool {
         with(|execution| execution.is_blocked(task)).unwrap_or(false)
     }
@@ -143,8 +143,8 @@ impl Platform for Model {
     type Home<T> = Box<T>;
 
     fn now() -> u64 {
-        // Deadlines fire when the explorer says so. A clock that goes would make two states of each
-        // that is met at two times.
+        // The explorer decides when deadlines fire. An advancing clock would split each state that
+        // is reached at two times.
         1
     }
 
@@ -153,12 +153,12 @@ impl Platform for Model {
     }
 
     fn spin_for(word: &Word<u32>, _: u64, _: impl Fn(u32) -> bool) -> u32 {
-        // The time may pass before anybody else has done anything.
+        // The time may pass before any other task has run.
         word.load(Ordering::Relaxed)
     }
 
-    /// Every other pair of tasks is, whatever the clock says, or every task of a scenario that
-    /// says so.
+    /// Whether the task is late: every other pair of tasks is, independent of the clock, or every
+    /// task of a scenario that asks for it.
     fn is_late(_: bool) -> bool {
         Self::current() & 2 != 0 || with(|execution| execution.hurries.get()).unwrap_or(false)
     }
@@ -248,7 +248,7 @@ impl Platform for Model {
         with(Execution::need_resched).unwrap_or(false)
     }
 
-    /// As if all tasks that can go on shared one CPU. A scheduling point.
+    /// Returns the number of tasks that can continue, as if all shared one CPU. A scheduling point.
     fn runnable_here() -> u32 {
         Self::point();
         with(Execution::runnable).unwrap_or(1)

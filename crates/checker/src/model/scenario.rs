@@ -5,7 +5,7 @@ use convoy_sync::TaskId;
 /// A property of a scenario, which an execution may violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Property {
-    /// Never more owners than the lock admits.
+    /// There are never more owners than the lock admits.
     Exclusion,
     /// No task sleeps forever while a unit is free.
     NoLostWakeup,
@@ -15,9 +15,9 @@ pub enum Property {
     UnitsKept,
     /// No task overtakes a waiter.
     Fifo,
-    /// A waiter is passed, or woken without acquiring, only a bounded number of times.
+    /// A waiter is overtaken, or woken without acquiring, only a bounded number of times.
     NoStarvation,
-    /// A signal ends a wait that admits it.
+    /// A signal ends a wait that allows it.
     Signals,
     /// A deadline ends a wait.
     Timeouts,
@@ -67,9 +67,9 @@ pub type Verdict = Box<dyn Fn(&End) -> Result<(), Failure>>;
 
 /// The state of a scenario, created for each execution.
 pub struct Instance {
-    /// Bodies of the tasks; a task's number is its place.
+    /// Bodies of the tasks. A task's number is its index.
     pub tasks: Vec<Body>,
-    /// Judges the end of an execution in which nothing failed before.
+    /// Judges the end of an execution without an earlier failure.
     pub verdict: Verdict,
 }
 
@@ -77,8 +77,8 @@ pub struct Instance {
 pub struct Scenario {
     /// The name, part of schedule strings: no `:`.
     pub name: String,
-    /// Its checks, in addition to termination and assertions.
+    /// Properties that are checked in addition to termination and assertions.
     pub checks: Vec<Property>,
-    /// Makes the objects and tasks.
+    /// Builds the objects and tasks.
     pub build: Box<dyn Fn() -> Instance>,
 }

@@ -7,11 +7,11 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// Version of the format and of the meaning of a step. A change of the scheduling points is a new
-/// version: old strings would mean other orders.
+/// Version of the format and of the meaning of a step. A change of the scheduling points needs a
+/// new version, because old strings would otherwise mean other orders.
 const VERSION: &str = "cv1";
 
-/// One step: which task, and whether because its deadline fires.
+/// One step: which task runs, and whether its deadline fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     task: u8,
@@ -36,7 +36,7 @@ impl Choice {
     }
 }
 
-/// Steps of one task in a row.
+/// Consecutive steps of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) start: Choice,
@@ -55,13 +55,13 @@ pub struct Schedule {
 /// Why a schedule string cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// Not of this format, or of another version.
+    /// The string is not of this format, or is of another version.
     #[error(
         "a schedule reads {VERSION}:<scenario>:<runs>, for example {VERSION}:handoff/binary:0*3,1; \
          copy one that a check of this version printed"
     )]
     Format,
-    /// One run cannot be read.
+    /// A run cannot be parsed.
     #[error("`{0}` is no run; write `1`, `1*3`, `1!` or `1!*3`")]
     Run(String),
     /// The scenario does not have that task, or it cannot run at that point.
@@ -129,11 +129,11 @@ impl FromStr for Schedule {
 pub(super) struct Follower<'a> {
     runs: &'a [Run],
     at: usize,
-    /// Steps done of the run at `at`.
+    /// Executed steps of the run at `at`.
     done: u32,
-    /// Pass over runs that cannot happen instead of giving up.
+    /// Skip impossible runs instead of failing.
     lenient: bool,
-    /// The run that could not happen.
+    /// The run that was not possible.
     pub(super) impossible: Option<usize>,
 }
 
@@ -142,7 +142,7 @@ impl<'a> Follower<'a> {
         Self { runs, at: 0, done: 0, lenient, impossible: None }
     }
 
-    /// The next step; `None` when the list does not fit.
+    /// Returns the next step, or `None` if the list does not fit.
     pub(super) fn choose(&mut self, choices: &[Choice], last: Option<usize>) -> Option<Choice> {
         while let Some(run) = self.runs.get(self.at) {
             let wanted = if self.done == 0 { run.start } else { Choice::run(run.start.task()) };
@@ -169,7 +169,7 @@ pub(super) fn default_choice(choices: &[Choice], last: Option<usize>) -> Choice 
     go_on.unwrap_or(choices[0])
 }
 
-/// Writes down the steps of an execution.
+/// Records the steps of an execution.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorder {
     runs: Vec<Run>,
@@ -177,14 +177,14 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// `choice` was taken among `choices` after `last` ran.
+    /// Records that `choice` was taken among `choices` after `last` ran.
     pub(super) fn record(&mut self, choices: &[Choice], last: Option<usize>, choice: Choice) {
         let same = last == Some(choice.task()) && !choice.is_deadline();
         if same && !self.runs.is_empty() {
             self.steps += 1;
             return;
         }
-        // The run before ended early if its task could have gone on.
+        // The previous run was cut short if its task could have continued.
         let preempted = last.is_some_and(|task| choices.contains(&Choice::run(task)));
         self.finish(preempted);
         self.runs.push(Run { start: choice, steps: None });
@@ -197,12 +197,12 @@ impl Recorder {
         }
     }
 
-    /// The steps so far, for [`Self::back_to`].
+    /// Returns the position after the steps so far, for [`Self::back_to`].
     pub(super) fn mark(&self) -> (usize, u32) {
         (self.runs.len(), self.steps)
     }
 
-    /// Forgets the steps after `mark`.
+    /// Discards the steps after `mark`.
     pub(super) fn back_to(&mut self, mark: (usize, u32)) {
         self.runs.truncate(mark.0);
         if let Some(run) = self.runs.last_mut() {

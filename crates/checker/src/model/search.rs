@@ -14,13 +14,13 @@ struct Node {
     at: usize,
     /// The state there, if states are remembered.
     state: Option<u128>,
-    /// The sleep set there, where it is another one because the state was met before.
+    /// The sleep set there, if it differs because the state was seen before.
     asleep: Option<Asleep>,
-    /// The moment, if the execution can return to it.
+    /// The saved point, if the execution can return to it.
     moment: Option<(Saved, Course)>,
 }
 
-/// What a search knows of the present order: at a moment of it, or at its end.
+/// Progress of a search in the current order, at a point of it or at its end.
 #[derive(Clone, Copy, Default)]
 struct Course {
     /// Nodes passed.
@@ -32,22 +32,22 @@ struct Course {
     mark: (usize, u32),
 }
 
-/// How a state was met first, of which everything that can follow is executed.
+/// How a state was first reached. Everything that can follow it is executed.
 struct Met {
-    /// Except for what begins with these.
+    /// Steps that were asleep: orders that begin with them are excluded.
     asleep: Asleep,
-    /// Number of preemptions with which these choices are within the bound.
+    /// Number of preemptions for which these choices are within the bound.
     used: u32,
 }
 
-/// Depth-first search: the first `bound` preemptions, or one order of each class.
+/// Depth-first search with at most `bound` preemptions, or of one order of each class.
 pub(super) struct Search {
     nodes: Vec<Node>,
-    /// Preemptions allowed; `None` leaves out orders that only exchange independent steps instead.
+    /// Preemptions allowed; `None` skips orders that only exchange independent steps instead.
     bound: Option<u32>,
-    /// The bound left something out.
+    /// Whether the bound excluded an order.
     cut: bool,
-    /// States that were met at points with a choice, if states are remembered.
+    /// States that were reached at points with a choice, if states are remembered.
     met: Option<BTreeMap<u128, Met>>,
 }
 
@@ -57,7 +57,7 @@ impl Search {
         Self { nodes: Vec::new(), bound, cut: false, met }
     }
 
-    /// Whether taking `choice` preempts the task that ran last.
+    /// Returns whether `choice` preempts the task that ran last.
     fn preempts(choices: &[Choice], last: Option<usize>, choice: Choice) -> bool {
         let on = last.map(Choice::run);
         on.is_some_and(|on| choice != on && choices.contains(&on))
@@ -84,9 +84,10 @@ impl Search {
         awake
     }
 
-    /// The node of a point that no execution of this search has come to in this order; `None` where
-    /// the state was met before, and everything that follows is executed from there. A state with
-    /// another sleep set is left only by what was asleep and is not now (Godefroid, 1996).
+    /// Returns the node of a point that this search reaches for the first time in this order, or
+    /// `None` if the state was seen before and everything that follows it is executed from there.
+    /// If the state has another sleep set, only steps that were asleep then and are not now are
+    /// executed (Godefroid, 1996).
     fn node(
         &mut self,
         mut choices: Vec<Choice>,
@@ -95,7 +96,7 @@ impl Search {
     ) -> Option<Node> {
         let bounded = self.bound.is_some();
         let Course { asleep, used, .. } = course;
-        // Only a task that can continue is preempted by another one.
+        // Only a task that can continue can be preempted.
         let goes_on = |last| bounded && point.choices.contains(&Choice::run(last));
         let matters = |&last: &usize| goes_on(last) || point.execution.has_pause();
         let state = || point.execution.state(point.last.filter(matters));
@@ -107,7 +108,7 @@ impl Search {
             Some(Entry::Vacant(place)) => {
                 place.insert(Met { asleep, used });
             }
-            // A circle: it is followed until the steps of an execution run out.
+            // A cycle: the order is followed until the step limit of an execution is reached.
             Some(Entry::Occupied(_)) if self.nodes.iter().any(|node| node.state == state) => {}
             Some(Entry::Occupied(met)) if bounded => {
                 let met = met.into_mut();
@@ -131,7 +132,7 @@ impl Search {
         Some(Node { choices, at: 0, state, asleep: other, moment })
     }
 
-    /// Moves on to the next order; returns whether there is one.
+    /// Advances to the next order. Returns whether there is one.
     fn advance(&mut self) -> bool {
         while let Some(node) = self.nodes.last_mut() {
             node.at += 1;
@@ -143,7 +144,7 @@ impl Search {
         false
     }
 
-    /// The part of the tree that lies before the present order, see [`Report::share`].
+    /// Returns the part of the tree before the current order, see [`Report::share`].
     pub(super) fn share(&self) -> f64 {
         let (mut share, mut width) = (0.0, 1.0);
         for node in &self.nodes {
@@ -153,7 +154,7 @@ impl Search {
         share
     }
 
-    /// Executes until something fails, nothing is left, or `limit` executions were made.
+    /// Executes orders until one fails, none is left, or `limit` executions were made.
     pub(super) fn run(
         &mut self,
         scenario: &Scenario,
@@ -176,7 +177,7 @@ impl Search {
     }
 }
 
-/// Executions of a search, up to one that must start from the beginning.
+/// Executions of a search, up to an execution that must start from the beginning.
 struct Walk<'a> {
     search: &'a mut Search,
     scenario: &'a Scenario,
@@ -188,7 +189,7 @@ struct Walk<'a> {
 }
 
 impl Guide for Walk<'_> {
-    /// One execution, up to its end or to where nothing new can follow.
+    /// Chooses the next step of one execution, until its end or until nothing new can follow.
     fn choose(&mut self, point: &Point<'_>) -> Option<Choice> {
         let &Point { choices, touched, last, .. } = point;
         let Self { search, course, recorder, .. } = self;
@@ -240,10 +241,10 @@ impl Guide for Walk<'_> {
 /// How a search ended.
 pub(super) enum Found {
     Violation(Property, Vec<Run>),
-    /// Everything within the bound was executed, and something lies beyond.
+    /// Every order within the bound was executed, and some exceed it.
     Bound,
-    /// Nothing is left.
+    /// No order is left.
     Everything,
-    /// The budget.
+    /// The execution limit was reached.
     Limit,
 }

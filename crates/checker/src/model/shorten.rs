@@ -1,17 +1,17 @@
-//! Makes a failing order shorter: fewer runs first, then fewer runs that are cut off, then fewer
-//! steps.
+//! Shortens a failing order: fewer runs first, then fewer cut-off runs, then fewer steps.
 
 use super::execution::run::run;
 use super::scenario::{Property, Scenario};
 use super::schedule::{Choice, Follower, Recorder, Run};
 
-/// Length of an order, the most important part first.
+/// Returns the length of an order, the most important part first.
 fn length(runs: &[Run]) -> (usize, usize, u32) {
     let cut = runs.iter().filter(|run| run.steps.is_some()).count();
     (runs.len(), cut, runs.iter().filter_map(|run| run.steps).sum())
 }
 
-/// Executes `runs` as far as they fit; returns what really ran if it violates `property`.
+/// Executes `runs` as far as they fit. Returns the runs that were executed if they violate
+/// `property`.
 fn attempt(
     scenario: &Scenario,
     steps: usize,
@@ -29,14 +29,14 @@ fn attempt(
     (seen == property).then(|| recorder.runs())
 }
 
-/// Neighbours of an order that may be shorter.
+/// Returns variants of an order that may be shorter.
 fn neighbours(runs: &[Run]) -> Vec<Vec<Run>> {
     let mut all = Vec::new();
     for at in 0..runs.len() {
         let mut without = runs.to_vec();
         without.remove(at);
         all.push(without);
-        // The run goes on instead of being cut off.
+        // The run continues instead of being cut off.
         let Some(steps) = runs[at].steps else { continue };
         let mut whole = runs.to_vec();
         whole[at].steps = None;
@@ -50,8 +50,8 @@ fn neighbours(runs: &[Run]) -> Vec<Vec<Run>> {
     all
 }
 
-/// The shortest order that can be reached from `runs` by single changes, each of which shortens it
-/// and still violates `property`. Counts its executions in `explored`.
+/// Returns the shortest order that can be reached from `runs` by single changes, each of which
+/// shortens it and still violates `property`. Adds the executions to `explored`.
 pub(super) fn shorten(
     scenario: &Scenario,
     steps: usize,

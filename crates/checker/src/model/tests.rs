@@ -67,9 +67,9 @@ fn a_lost_update_needs_one_preemption() {
 
 #[test]
 fn every_order_is_executed_once_the_bound_is_high_enough() {
-    // Two tasks of two steps have 6 orders; the sum over the bounds 0, 1, 2, 3 counts some again: 2
-    // with no preemption, 4 with one or none, 6 with two or fewer, and 6 at the last bound that
-    // leaves nothing out is the same search as the one before.
+    // Two tasks of two steps have 6 orders. The sum over the bounds counts some of them repeatedly:
+    // 2 orders without preemptions, 4 with at most one, and 6 with at most two. Bound 3 excludes
+    // nothing either, so its 6 orders are the same search as the one before.
     let report = explore(&increments(false, |_, _| Ok(())), Budget::default());
     assert!(report.complete);
     assert_eq!((report.preemptions, report.explored), (Some(2), 2 + 4 + 6));

@@ -1,12 +1,12 @@
-//! The object that the tasks of an instance share. It has the same address in each execution of a
-//! thread, as the stacks of the tasks do, so that equal states are equal bytes.
+//! The object that the tasks of an instance share. Like the stacks of the tasks, it has the same
+//! address in every execution on a thread, so that equal states are equal bytes.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Bytes of the place, more than any object has.
+/// Size of the place in bytes, larger than any object.
 const BYTES: usize = 64 << 10;
 /// Its alignment: two cache lines, as the locks pad.
 const ALIGNMENT: usize = 128;
@@ -37,10 +37,10 @@ impl Drop for Place {
     }
 }
 
-/// The word of memory at `address`, which is mapped and aligned.
+/// Reads the word of memory at `address`, which is mapped and aligned.
 pub(super) fn word(address: usize) -> u64 {
-    // SAFETY: the callers give addresses in a stack or the object of the running execution, whose
-    // tasks are all suspended. Volatile, since some words were never written.
+    // SAFETY: callers pass addresses in a stack or in the object of the running execution, and all
+    // its tasks are suspended. Volatile, since some words were never written.
     unsafe { ptr::read_volatile(ptr::with_exposed_provenance::<u64>(address)) }
 }
 
@@ -70,35 +70,35 @@ pub(super) fn copy_to(address: usize, words: &[MaybeUninit<u64>]) {
     }
 }
 
-/// An object in its place; dropped there.
+/// An object in its place. It is dropped there.
 pub(super) struct Placed {
     pub(super) start: *mut u8,
     drop: unsafe fn(*mut u8),
-    /// Its words before the first step.
+    /// Words of the object before the first step.
     before: Vec<u64>,
 }
 
 impl Placed {
-    /// The words of the object.
+    /// Returns the words of the object.
     fn now(&self) -> impl Iterator<Item = u64> {
         let start = self.start.expose_provenance();
         (start..).step_by(8).map(word).take(self.before.len())
     }
 
-    /// Appends them to `words`.
+    /// Appends the words of the object to `words`.
     pub(super) fn save(&self, words: &mut Words) {
         copy_from(self.start.expose_provenance(), self.before.len(), words);
     }
 
-    /// Makes them the first of `words`; returns the rest.
+    /// Overwrites the object with the first of `words` and returns the rest.
     pub(super) fn put<'a>(&self, words: &'a [MaybeUninit<u64>]) -> &'a [MaybeUninit<u64>] {
         let (own, rest) = words.split_at(self.before.len());
         copy_to(self.start.expose_provenance(), own);
         rest
     }
 
-    /// The words of the object, those that have not changed as 0: bytes between two fields are
-    /// those of the memory from which the object was moved.
+    /// Returns the words of the object, with 0 for each unchanged word: padding bytes between
+    /// fields come from the memory from which the object was moved.
     pub(super) fn changes(&self) -> impl Iterator<Item = u64> {
         self.before.iter().zip(self.now()).map(|(before, now)| before ^ now)
     }
@@ -113,7 +113,7 @@ impl Drop for Placed {
 
 thread_local! {
     static PLACE: Place = Place::new();
-    /// The object of the instance that was built last and is not executed yet.
+    /// The object of the instance that was built last and has not been executed.
     static PLACED: RefCell<Option<Placed>> = const { RefCell::new(None) };
 }
 
@@ -140,7 +140,7 @@ pub(in crate::model) fn put<T: 'static>(object: T) -> *mut T {
     start.cast()
 }
 
-/// The object of the instance that was just built, if its tasks share one.
+/// Returns the object of the instance that was just built, if its tasks share one.
 pub(super) fn take() -> Option<Placed> {
     PLACED.take()
 }

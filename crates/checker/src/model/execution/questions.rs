@@ -1,4 +1,4 @@
-//! What scenarios and locks ask of an execution about its tasks, and how these have ended.
+//! Queries of scenarios and locks about the tasks of an execution, and how the tasks ended.
 
 use super::{Execution, Status};
 use crate::model::scenario::{End, Failure, Property};
@@ -13,19 +13,19 @@ impl Execution {
         self.tasks[task as usize].status.get() == Status::Asleep
     }
 
-    /// Whether `task` is on a CPU: it has one to itself until it sleeps or ends.
+    /// Returns whether `task` is on a CPU: each task has its own CPU until it sleeps or ends.
     pub(in crate::model) fn runs(&self, task: TaskId) -> bool {
         let task = self.tasks.get(task as usize);
         task.is_some_and(|task| !matches!(task.status.get(), Status::Asleep | Status::Done))
     }
 
-    /// Tasks that can go on or spin.
+    /// Returns the number of tasks that can continue or spin.
     pub(in crate::model) fn runnable(&self) -> u32 {
         let all = 0..self.tasks.len() as TaskId;
         all.filter(|&task| self.runs(task)).count() as u32
     }
 
-    /// Every task that has ended has enabled what it disabled.
+    /// Fails if a task ended with preemption or interrupts still disabled.
     pub(super) fn balanced(&self) -> Result<(), Failure> {
         let done = self.tasks.iter().filter(|task| task.status.get() == Status::Done);
         let mut left = done.map(|task| task.disabled.get());
@@ -35,7 +35,7 @@ impl Execution {
         Err((Property::Assertions, text))
     }
 
-    /// How its tasks have ended.
+    /// Returns how the tasks ended.
     pub(super) fn end(&self) -> End {
         let with = |status| {
             let tasks = 0..self.tasks.len();

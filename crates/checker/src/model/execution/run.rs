@@ -19,10 +19,10 @@ pub(in crate::model) struct Outcome {
     pub(in crate::model) lines: Vec<String>,
 }
 
-/// A moment of an execution in which the next step is chosen.
+/// A point of an execution at which the next step is chosen.
 pub(in crate::model) struct Point<'a> {
     pub(in crate::model) choices: &'a [Choice],
-    /// What each of them touches.
+    /// Memory that each choice accesses.
     pub(in crate::model) touched: &'a [Footprint],
     /// The task that ran last.
     pub(in crate::model) last: Option<usize>,
@@ -32,7 +32,8 @@ pub(in crate::model) struct Point<'a> {
 }
 
 impl Point<'_> {
-    /// The execution as it is, to return to; `None` if its tasks share more than one object.
+    /// Saves the execution so that it can be restored. Returns `None` if its tasks share more than
+    /// one object.
     pub(in crate::model) fn save(&self) -> Option<Saved> {
         Saved::of(self.execution, self.routines, self.last, self.step)
     }
@@ -40,10 +41,11 @@ impl Point<'_> {
 
 /// Decides the order of the steps.
 pub(in crate::model) trait Guide {
-    /// The next step; `None` abandons the execution.
+    /// Returns the next step, or `None` to abandon the execution.
     fn choose(&mut self, point: &Point<'_>) -> Option<Choice>;
 
-    /// The execution has ended or was abandoned. The moment to return to, if there is one.
+    /// Called when the execution has ended or was abandoned. Returns the point to continue from, if
+    /// any.
     fn again(&mut self, _: Option<&Failure>) -> Option<&Saved> {
         None
     }
@@ -60,8 +62,8 @@ thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool::new()) };
 }
 
-/// Memory for the tasks of an execution. The next one reuses it, since its addresses lie on the
-/// stacks, see [`state`].
+/// Memory for the tasks of an execution. The next execution reuses it, since its addresses are
+/// stored on the stacks, see [`state`].
 struct Pool {
     tasks: Vec<Task>,
     routines: Vec<Option<Routine>>,
@@ -79,7 +81,7 @@ impl Default for Pool {
     }
 }
 
-/// Returns stacks for `count` tasks, the lowest first: a task has the same one in each execution.
+/// Returns stacks for `count` tasks, the lowest first: a task has the same stack in each execution.
 fn stacks(count: usize) -> Vec<DefaultStack> {
     let new = || DefaultStack::new(STACK).expect("memory for a stack of 128 KiB");
     STACKS.with(|stacks| {
@@ -99,15 +101,15 @@ fn routine(task: usize, body: Body, stack: DefaultStack) -> Routine {
     })
 }
 
-/// Executes `scenario` in the order that `guide` decides, and again from each moment to which
-/// `guide` returns. The outcome is the one of the last execution.
+/// Executes `scenario` in the order that `guide` decides, and again from each point to which
+/// `guide` returns. Returns the outcome of the last execution.
 pub(in crate::model) fn run(
     scenario: &Scenario,
     steps: usize,
     narrate: bool,
     guide: &mut dyn Guide,
 ) -> Outcome {
-    // Words are made outside of any execution; names are given once there is one.
+    // Words are created outside of any execution. They get their names once an execution exists.
     let instance = (scenario.build)();
     let Pool { mut tasks, mut routines } = POOL.take();
     let stacks = stacks(instance.tasks.len());
@@ -130,7 +132,7 @@ pub(in crate::model) fn run(
         log: narrate.then(RefCell::default),
     };
     EXECUTION.set(&raw const execution);
-    // No other task sees the steps of a task before its first visible operation.
+    // The steps of a task before its first visible operation are invisible to other tasks.
     for task in 0..routines.len() {
         advance(&execution, &mut routines, task);
     }
@@ -160,7 +162,7 @@ pub(in crate::model) fn run(
     Outcome { failure: failure.into_inner(), lines }
 }
 
-/// Asks for the verdict on an execution that has ended.
+/// Runs the verdict on an execution that has ended.
 fn judge(execution: &Execution, verdict: &Verdict) {
     execution.current.set(None);
     if execution.failure.borrow().is_some() {
@@ -172,14 +174,14 @@ fn judge(execution: &Execution, verdict: &Verdict) {
     *execution.failure.borrow_mut() = result.unwrap_or_else(|_| stuck(&end)).err();
 }
 
-/// The verdict could not look at the lock, because its inner lock is held forever.
+/// Fails if the verdict could not check the lock because its inner lock is held forever.
 fn stuck(end: &End) -> Result<(), Failure> {
     let text = format!("tasks {:?} spin and {:?} sleep forever", end.spinning, end.asleep);
     Err((Property::NoDeadlock, text))
 }
 
-/// Steps until no task can go on, `from` after this task and step; returns whether that point was
-/// reached.
+/// Runs steps until no task can continue. `from` starts after this task and step. Returns whether
+/// that point was reached.
 fn drive(
     execution: &Execution,
     routines: &mut [Option<Routine>],
@@ -217,7 +219,7 @@ fn drive(
 }
 
 /// Runs `task` up to its next scheduling point. A coroutine that has ended keeps its stack, because
-/// a search may return to a moment before.
+/// a search may return to an earlier point.
 fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize) {
     let Some(routine) = &mut routines[task] else { return };
     execution.current.set(Some(task));

@@ -1,9 +1,9 @@
-//! An execution at one of its moments, and the return to it. To execute a second order that begins
-//! like the first, the search returns to the last common moment instead of starting anew.
+//! A saved point of an execution, and the return to it. To execute a second order with the same
+//! prefix, the search returns to the last common point instead of starting from the beginning.
 //!
-//! Tasks that share one object ([`Instance::of`]) are nothing but memory at fixed addresses: the
-//! object, the stacks, the registers in the coroutines, and what the execution knows of its tasks.
-//! A copy of it all is the moment.
+//! The state of tasks that share one object ([`Instance::of`]) consists only of memory at fixed
+//! addresses: the object, the stacks, the registers in the coroutines, and the task states of the
+//! execution. A copy of this memory is a saved point.
 //!
 //! [`Instance::of`]: crate::model::Instance::of
 
@@ -19,14 +19,15 @@ pub(in crate::model) struct Saved {
     hurries: bool,
     last: Option<usize>,
     step: usize,
-    /// The bits of each coroutine. They own nothing: the coroutine does.
+    /// The bits of each coroutine. They do not own its resources: the coroutine does.
     routines: Vec<MaybeUninit<Option<Routine>>>,
-    /// The object, then the stacks of the tasks that have not ended.
+    /// The words of the object, then of the stacks of the tasks that have not ended.
     words: Words,
 }
 
 impl Saved {
-    /// `execution` as it is; `None` if its tasks share more than one object.
+    /// Saves the current state of `execution`. Returns `None` if its tasks share more than one
+    /// object.
     pub(super) fn of(
         execution: &Execution,
         routines: &[Option<Routine>],
@@ -54,7 +55,8 @@ impl Saved {
         })
     }
 
-    /// Returns to this moment of the same execution, and the task that ran last and the next step.
+    /// Restores this point of the same execution, and returns the task that ran last and the next
+    /// step.
     pub(super) fn restore(
         &self,
         execution: &Execution,
@@ -74,8 +76,9 @@ impl Saved {
         for (routine, saved) in routines.iter_mut().zip(&self.routines) {
             // SAFETY: as above.
             let bits = unsafe { ptr::read(saved) };
-            // SAFETY: the bits of the same coroutine at a moment whose stack was just put back. It
-            // had the same stack, and so has the one that is overwritten without being dropped.
+            // SAFETY: these are the bits of the same coroutine at a point whose stack was just
+            // restored. It had the same stack then, and so has the coroutine that is overwritten
+            // without being dropped.
             unsafe { ptr::from_mut(routine).cast::<MaybeUninit<_>>().write(bits) };
         }
         (self.last, self.step)

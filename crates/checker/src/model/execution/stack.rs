@@ -1,5 +1,5 @@
-//! Stacks of tasks: the switch away from one, and the memory below it, which is cleared since
-//! frames of later calls would keep its contents.
+//! Stacks of tasks: switching away from a stack, and the memory below it, which is cleared because
+//! frames of later calls would otherwise keep its contents.
 
 use core::cell::Cell;
 use corosensei::stack::{DefaultStack, Stack as _};
@@ -8,16 +8,16 @@ use std::ptr;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-/// Bytes of a task's stack: formatting a panic message needs the most.
+/// Size of a task's stack in bytes: formatting a panic message needs the most.
 pub(super) const STACK: usize = 128 << 10;
 /// Bytes below a stack in use that are cleared after a step.
 pub(super) const CLEARED: usize = 1024;
 /// Bytes of a stack that are cleared before an execution: more than tasks use.
 const USED: usize = 8 << 10;
 
-/// The byte of memory at `address`, which is mapped.
+/// Reads the byte of memory at `address`, which is mapped.
 fn byte(address: usize) -> u8 {
-    // SAFETY: an address of the stack of a suspended coroutine.
+    // SAFETY: the address is in the stack of a suspended coroutine.
     unsafe { ptr::read_volatile(ptr::with_exposed_provenance(address)) }
 }
 
@@ -27,10 +27,10 @@ pub(super) fn clear_used((limit, base): (usize, usize)) {
     clear(base - USED, USED);
 }
 
-/// Clears `bytes` bytes from `start`, on a stack of no running task.
+/// Clears `bytes` bytes from `start`, on a stack of a task that is not running.
 pub(super) fn clear(start: usize, bytes: usize) {
     let start = ptr::with_exposed_provenance_mut::<u8>(start);
-    // SAFETY: the callers give a part of a stack that no suspended task uses.
+    // SAFETY: callers pass a part of a stack that no suspended task uses.
     unsafe { ptr::write_bytes(start, 0, bytes) };
 }
 
@@ -40,7 +40,8 @@ pub(super) fn clear_below() {
     std::hint::black_box(&[0_u8; CLEARED]);
 }
 
-/// Suspends the running task; `frame` is where its last frame is but for those of the switch.
+/// Suspends the running task. Sets `frame` to its last frame, not counting the frames of the
+/// switch.
 #[inline(never)]
 pub(super) fn suspend(yielder: &Yielder<(), ()>, frame: &Cell<usize>) {
     let here = 0_u8;
@@ -49,9 +50,9 @@ pub(super) fn suspend(yielder: &Yielder<(), ()>, frame: &Cell<usize>) {
     forget_registers();
 }
 
-/// Clears the registers that calls need not keep. They hold numbers of the search, addresses on the
-/// heap for instance, parts of which would reach the stack: a `push` that only aligns it stores a
-/// register, and so does a spilled byte.
+/// Clears the caller-saved registers. They hold values of the search, such as heap addresses, and
+/// parts of these would reach the stack: a `push` that only aligns the stack stores a register, and
+/// so does a spilled byte.
 #[inline(always)]
 fn forget_registers() {
     #[cfg(target_arch = "x86_64")]
@@ -67,10 +68,10 @@ fn forget_registers() {
     }
 }
 
-/// Bytes below the frame of [`suspend`] that the switch uses. That depends on how it was compiled,
-/// so a stack on which nothing else runs tells it.
+/// Returns how many bytes below the frame of [`suspend`] the switch uses. The number depends on the
+/// compiler, so it is measured on a stack on which nothing else runs.
 pub(super) fn below() -> usize {
-    /// Bytes of that stack that are looked at.
+    /// Bytes of that stack that are checked.
     const LOOKED_AT: usize = 32 << 10;
     static BELOW: OnceLock<usize> = OnceLock::new();
     *BELOW.get_or_init(|| {

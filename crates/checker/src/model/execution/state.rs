@@ -1,10 +1,10 @@
-//! The state of an execution as one number: two executions with the same one continue alike.
+//! The state of an execution as one number: two executions with equal states continue alike.
 //!
 //! A suspended task is its stack, and the tasks of [`Instance::of`] share nothing but the stacks
-//! and one object. So the state is the memory of both, and what the execution itself knows of its
-//! tasks. Words that nothing reads any more make two states of one, which costs executions and
-//! hides none. The memory below the stack of a task is cleared after each step, since the frames of
-//! its next calls would keep its contents.
+//! and one object. So the state is the contents of the stacks and the object, and the task states
+//! of the execution. Dead words, which are not read again, split one state into two. This costs
+//! executions but hides no state. The memory below the stack of a task is cleared after each step,
+//! since the frames of its next calls would keep its contents.
 //!
 //! Stacks, object and tasks have the same addresses in all executions of a search, and the
 //! operations of the checker leave nothing on the stacks. So equal states are equal bytes, wherever
@@ -19,7 +19,7 @@ use super::{Execution, Status, Task};
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Words in a row as one number.
+/// Hash of a sequence of words.
 struct Digest([u64; 2]);
 
 impl Digest {
@@ -39,23 +39,23 @@ impl Execution {
         clear(self.low(&self.tasks[task]) - CLEARED, CLEARED);
     }
 
-    /// The lowest address of its stack that the suspended task uses.
+    /// Returns the lowest address of its stack that the suspended task uses.
     fn low(&self, task: &Task) -> usize {
         (task.frame.get() & !15) - self.below
     }
 
-    /// The number of words on the stack of the suspended task.
+    /// Returns the number of words on the stack of the suspended task.
     fn height(&self, task: &Task) -> usize {
         (task.stack.1 - self.low(task)) / 8
     }
 
-    /// Appends them to `words`.
+    /// Appends the words on the stack of the suspended task to `words`.
     pub(super) fn save_stack(&self, task: &Task, words: &mut Words) {
         copy_from(self.low(task), self.height(task), words);
     }
 
-    /// Makes them the first of `words`, and clears the stack below as when the task was suspended;
-    /// returns the rest.
+    /// Overwrites the stack with the first of `words`, clears the memory below it as when the task
+    /// was suspended, and returns the rest.
     pub(super) fn put_stack<'a>(
         &self,
         task: &Task,
@@ -67,13 +67,13 @@ impl Execution {
         rest
     }
 
-    /// The address of the object that the tasks share.
+    /// Returns the address of the object that the tasks share.
     pub(in crate::model) fn object(&self) -> *const () {
         self.placed.as_ref().map_or(ptr::null(), |placed| placed.start.cast_const().cast())
     }
 
-    /// The state, if all that the tasks share is one object; with the task that ran last where that
-    /// makes a difference.
+    /// Returns the state if the tasks share only one object. Includes the task that ran last if it
+    /// matters.
     pub(in crate::model) fn state(&self, last: Option<usize>) -> Option<u128> {
         let placed = self.placed.as_ref()?;
         let mut digest = Digest([1, 2]);
@@ -107,7 +107,7 @@ impl Execution {
         Some(u128::from(one) << 64 | u128::from(other))
     }
 
-    /// Whether the task that ran last makes a difference to what can run.
+    /// Returns whether the choices depend on the task that ran last.
     pub(in crate::model) fn has_pause(&self) -> bool {
         self.tasks.iter().any(|task| task.status.get() == Status::Pausing)
     }
