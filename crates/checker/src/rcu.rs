@@ -1,4 +1,4 @@
-//! RCU scenarios as data: what each CPU does between its quiescent states.
+//! RCU scenarios as data: the moves of each CPU between its quiescent states.
 
 mod shapes;
 
@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 type Word = <Model as Platform>::AtomicU32;
 
-/// What waits for a grace period.
+/// Work that waits for a grace period.
 enum Due {
     /// This object is to be freed.
     Free(usize),
@@ -26,7 +26,7 @@ struct Hands {
     drawn: Option<(Ticket, usize)>,
 }
 
-/// Work of a thread: parts given, and those done.
+/// Work of a thread: items queued and items done.
 struct Desk<S: Steps> {
     flag: Work<S>,
     given: Cell<usize>,
@@ -47,21 +47,22 @@ pub use shapes::{Move, RCU_SHAPES, RcuShape};
 struct Objects<S: Steps> {
     rcu: Rcu<Model, Due, S>,
     expedited: Expedited<Model>,
-    /// The lock of the task that stops the other CPUs, and whether these are in a critical section.
+    /// The lock of the task that stops the other CPUs, and for each CPU whether it is in a critical
+    /// section.
     stopper: TicketLock<Model>,
     inside: Vec<Word>,
-    /// Objects are freed outside RCU's lists, so that the order of critical sections and such frees
-    /// matters.
+    /// Whether objects are freed outside RCU's lists, so that the order of critical sections and
+    /// such frees matters.
     unordered: bool,
     desk: Desk<S>,
-    /// The object that readers find.
+    /// The object that readers access.
     present: Cell<usize>,
-    /// Numbers of created objects, of queued callbacks, and of freed objects.
+    /// Number of created objects, queued callbacks, and freed objects.
     made: Cell<usize>,
     called: RefCell<Vec<usize>>,
     freed: RefCell<Vec<usize>>,
     jiffies: Cell<u64>,
-    /// Moves that each CPU has made.
+    /// Number of moves that each CPU has made.
     made_moves: Vec<Word>,
 }
 
@@ -130,7 +131,7 @@ impl<S: Steps> Objects<S> {
         }
     }
 
-    /// Puts a new object in the place of the present one, which it returns.
+    /// Replaces the current object with a new one and returns the old one.
     fn replace(&self) -> usize {
         if self.unordered {
             Model::point();
@@ -139,7 +140,7 @@ impl<S: Steps> Objects<S> {
         self.present.replace(made)
     }
 
-    /// This CPU enters or leaves a section.
+    /// Records that this CPU enters or leaves a critical section.
     fn section(&self, inside: u32) {
         if self.unordered {
             Model::point();
@@ -156,7 +157,7 @@ impl<S: Steps> Objects<S> {
         shared.0.leave();
     }
 
-    /// Stops all CPUs, and waits for readers that lost theirs if there may be such.
+    /// Stops all CPUs, and waits for preempted readers if readers are preemptible.
     fn expedite(&self, preemptible: bool) {
         let old = self.replace();
         let stop = || {
@@ -180,7 +181,7 @@ impl<S: Steps> Objects<S> {
 
     fn give(&self) {
         let desk = &self.desk;
-        // The interrupt is one step of the thread's CPU, between any two of the thread.
+        // The interrupt is one step of the thread's CPU, between any two steps of the thread.
         Model::point();
         desk.given.set(desk.given.get() + 1);
         desk.flag.give();
@@ -225,7 +226,7 @@ impl<S: Steps> Objects<S> {
         }
     }
 
-    /// If the barrier is over, all callbacks before it have been.
+    /// Fails if the barrier is over before all earlier callbacks were invoked.
     fn is_through(&self, (barrier, before): &(Barrier<Model>, Vec<usize>)) {
         let over = barrier.is_over();
         let freed = self.freed.borrow();
@@ -235,7 +236,7 @@ impl<S: Steps> Objects<S> {
         }
     }
 
-    /// Checks the final state, when no task runs any more.
+    /// Checks the final state, when no task runs any longer.
     fn verdict(&self, end: &End) -> Result<(), Failure> {
         if !end.asleep.is_empty() {
             let text = format!("the thread sleeps beside {} parts of work", self.desk.given.get());
@@ -254,7 +255,7 @@ impl<S: Steps> Objects<S> {
     }
 }
 
-/// The objects of `tasks`, and the tasks.
+/// Creates the objects of `tasks`, and the tasks.
 fn set_up<S: Steps>(
     tasks: &'static [&'static [Move]],
     before_wrap: u8,
@@ -289,7 +290,7 @@ fn set_up<S: Steps>(
     (objects, bodies)
 }
 
-/// `shape` played on RCU with the steps of `S`, under the name `variant`.
+/// Returns the scenario of `shape` on RCU with the steps of `S`, under the name `variant`.
 pub fn rcu_scenario<S: Steps>(variant: &str, shape: &RcuShape) -> Scenario {
     let RcuShape { tasks, before_wrap, .. } = *shape;
     let build = move || {
@@ -309,25 +310,26 @@ mod tests {
     use crate::model::{Budget, explore};
     use convoy_sync::rcu::Sound;
 
-    /// The first CPU reads, and the second removes the object that it reads.
+    /// The first CPU reads, and the second removes the object that the first accesses.
     const FIRST_CPU: &[&[Move]] =
         &[&[Open, After(1, 6), Close], &[After(0, 1), Call, Core, Pass, Core, Core]];
 
-    /// A reader that left its CPU ends its section, and was the last of its kind; the reader on the
-    /// second CPU is not through.
+    /// A reader that was preempted ends its critical section and was the last of its kind. The
+    /// reader on the second CPU has not finished.
     const NOT_ALL_HAVE_PASSED: &[&[Move]] = &[
         &[Open, After(2, 4), Leave, Close],
         &[Open, After(2, 7), Close],
         &[After(0, 1), After(1, 1), Call, Core, After(0, 4), Core, Core],
     ];
 
-    /// The inner one of two sections ends, and the reader leaves its CPU in the outer one.
+    /// The inner one of two nested critical sections ends, and the reader is preempted in the outer
+    /// one.
     const NESTED: &[&[Move]] = &[
         &[Open, Open, Close, After(1, 3), Core, Leave, Core, After(1, 7), Close],
         &[After(0, 2), Call, Core, After(0, 7), Pass, Core, Core],
     ];
 
-    /// A reader is switched out when the grace period no longer waits for its CPU, and accesses an
+    /// A reader is preempted after the grace period stops waiting for its CPU, and accesses an
     /// object that the next grace period frees.
     const FOR_THE_NEXT: &[&[Move]] = &[
         &[
@@ -356,8 +358,8 @@ mod tests {
         }
     }
 
-    /// The second CPU ends the grace period and waits for none itself; the first one frees at its
-    /// next tick, and the rest would end a second grace period if there were one.
+    /// The second CPU ends the grace period and does not wait for one itself. The first frees at
+    /// its next tick, and the other moves would end a second grace period if one existed.
     const LAST_ENDS: &[&[Move]] = &[
         &[Call, Core, Pass, Core, After(1, 4), Core, Pass, Core],
         &[After(0, 4), Core, Pass, Core, After(0, 8), Core, Pass, Core],

@@ -1,4 +1,4 @@
-//! Scenarios as data: what each task calls, and what must hold afterwards.
+//! Scenarios as data: the calls of each task, and the conditions that must hold afterwards.
 
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_sync::{Cancel, Lock, Promise, TaskId};
@@ -7,19 +7,19 @@ use std::cell::Cell;
 /// One call of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Takes a unit.
+    /// Acquires a unit.
     Down,
-    /// Takes a unit unless a signal comes.
+    /// Acquires a unit unless a signal arrives.
     Interruptible,
-    /// Takes a unit unless a fatal signal comes.
+    /// Acquires a unit unless a fatal signal arrives.
     Killable,
-    /// Takes a unit unless the deadline passes, which may happen at any time.
+    /// Acquires a unit unless the deadline passes, which may happen at any time.
     Timeout,
-    /// Takes a unit if there is one.
+    /// Acquires a unit if one is free.
     Try,
-    /// Gives a unit back.
+    /// Releases a unit.
     Up,
-    /// Gives a unit back if the last attempt to take one succeeded.
+    /// Releases a unit if the last attempt to acquire one succeeded.
     UpIfTaken,
     /// Sends a signal to a task.
     Interrupt(TaskId),
@@ -32,22 +32,23 @@ pub enum Step {
 pub struct Shape {
     /// The name, part of schedule strings.
     pub name: &'static str,
-    /// What it looks at, in a few words.
+    /// A short description.
     pub about: &'static str,
-    /// Units there are.
+    /// Number of units.
     pub units: u32,
-    /// Units that are owned at the start, by nobody in particular.
+    /// Number of units that are owned at the start, by no particular task.
     pub owned: u32,
-    /// What each task calls.
+    /// The calls of each task.
     pub tasks: &'static [&'static [Step]],
 }
 
 impl Shape {
-    /// Whether a lock that promises `promises` can play it.
+    /// Returns whether a lock that promises `promises` can run this shape.
     pub fn suits(&self, promises: &[Promise]) -> bool {
         let has = |promise| promises.contains(&promise);
         let needs = |steps: &[Step]| self.tasks.iter().any(|t| steps.iter().any(|s| t.contains(s)));
-        // A task that sleeps for the lock may be given it by any other; who spins may not.
+        // Any task may release a lock to a sleeping waiter. Only the owner may release it to a
+        // spinning one.
         let owned_at_most = u32::from(has(Promise::Signals));
         (has(Promise::Units) || (self.units == 1 && self.owned <= owned_at_most))
             && (has(Promise::Signals) || !needs(&[Step::Interruptible, Step::Killable]))
@@ -65,25 +66,25 @@ impl Shape {
     }
 }
 
-/// The lock and the ledger of units beside it.
+/// The lock and a ledger of its units.
 struct Ledger<T> {
     lock: T,
-    /// What the lock is called in the story.
+    /// Name of the lock in the narrative.
     name: &'static str,
-    /// What each task calls.
+    /// The calls of each task.
     tasks: &'static [&'static [Step]],
-    /// Units there were and units that came: a release counts from its call.
+    /// Units that existed at the start or were released. A release counts from its call.
     given: Cell<u32>,
-    /// Units taken, from the return of the call that took them.
+    /// Units acquired, from the return of the call that acquired them.
     taken: Cell<u32>,
-    /// The last step that each task began.
+    /// The last step that each task started.
     steps: [Cell<Option<Step>>; TASKS],
-    /// Which tasks were sent a signal, and which a fatal one, a bit for each.
+    /// Tasks that were sent a signal, and tasks that were sent a fatal one: one bit for each.
     interrupted: Cell<u32>,
     killed: Cell<u32>,
 }
 
-/// Most tasks of a shape.
+/// Maximum number of tasks of a shape.
 const TASKS: usize = 8;
 
 impl<T: Lock> Ledger<T> {
@@ -115,8 +116,8 @@ impl<T: Lock> Ledger<T> {
                 }
                 Step::Interruptible => taken = unless(Cancel::Signal),
                 Step::Killable => taken = unless(Cancel::Kill),
-                // The checker decides when the deadline fires; the number says only that there
-                // is one.
+                // The checker decides when the deadline fires. The number only says that a deadline
+                // is set.
                 Step::Timeout => taken = unless(Cancel::After(1)),
                 Step::Try => taken = self.lock.try_acquire(),
                 Step::Up => self.give(),
@@ -137,7 +138,7 @@ impl<T: Lock> Ledger<T> {
         }
     }
 
-    /// Why `task` must not sleep at the end.
+    /// Returns the property that is violated if `task` sleeps at the end, if any.
     fn cancelled(&self, task: TaskId) -> Option<Property> {
         let killed = self.killed.get() & 1 << task != 0;
         let interrupted = self.interrupted.get() & 1 << task != 0;
@@ -149,7 +150,7 @@ impl<T: Lock> Ledger<T> {
         }
     }
 
-    /// Nobody runs any more: what must hold now.
+    /// Checks the final state, when no task runs any longer.
     fn verdict(&self, end: &End) -> Result<(), Failure> {
         if !end.spinning.is_empty() {
             let text = format!("tasks {:?} spin forever", end.spinning);
@@ -169,7 +170,7 @@ impl<T: Lock> Ledger<T> {
             return Err((Property::NoDeadlock, text));
         }
         let waiters = self.lock.waiters();
-        // One more than there should be is enough to see that something is wrong.
+        // One unit more than expected is enough to prove an error.
         let free = (0..=expected).take_while(|_| self.lock.try_acquire()).count();
         if free != expected as usize || waiters != 0 {
             let text = format!("{free} units are free instead of {expected}, {waiters} tasks wait");
@@ -202,7 +203,7 @@ impl Step {
     }
 }
 
-/// `shape` played on locks of type `T`, which the story calls `lock`; the scenario is `name`.
+/// Returns the scenario `name`: `shape` on locks of type `T`. The narrative calls the lock `lock`.
 pub fn script<T: Lock>(name: String, lock: &'static str, shape: &Shape) -> Scenario {
     let Shape { units, owned, tasks, .. } = *shape;
     let build = move || {

@@ -1,22 +1,22 @@
-//! Whether a task that waits is passed without end.
+//! Checks whether a waiter can be overtaken without bound.
 
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_sync::Lock;
 use std::cell::Cell;
 
-/// Visits of the task that comes again and again, beyond those that the bound allows.
+/// Number of visits of the recurring task beyond the bound.
 const MORE: u32 = 3;
-/// The task that comes once.
+/// The task that acquires the lock once.
 const WAITS: u32 = 0;
 
 struct Room<T> {
     lock: T,
     name: &'static str,
-    /// Whether the task that comes once is in `acquire`.
+    /// Whether that task is in `acquire`.
     enters: Cell<bool>,
-    /// Whether it was blocked there when somebody last looked, and at all.
+    /// Whether the task was blocked there at the last check, and whether it was ever blocked.
     blocked: Cell<(bool, bool)>,
-    /// How often it was on its way to the lock and was blocked again.
+    /// Number of times that the task was woken and blocked again.
     failed: Cell<u32>,
     bound: u32,
 }
@@ -26,7 +26,7 @@ impl<T: Lock> Room<T> {
         if task == WAITS as usize { self.wait_once() } else { self.come_again() }
     }
 
-    /// What the other task sees when it has taken the lock, and before it gives it back.
+    /// Called by the other task after it acquires the lock and before it releases it.
     fn look(&self) {
         if !self.enters.get() {
             return;
@@ -58,7 +58,7 @@ impl<T: Lock> Room<T> {
             Model::call("lock");
             self.lock.acquire();
             self.look();
-            // The other may run here.
+            // The waiting task may run here.
             Model::point();
             self.look();
             Model::call("unlock");
@@ -67,15 +67,16 @@ impl<T: Lock> Room<T> {
     }
 }
 
-/// Every acquisition ends.
+/// Fails if an acquisition does not end.
 fn nobody_sleeps(end: &End) -> Result<(), Failure> {
     let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
     if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }
 }
 
-/// A task that comes once and one that comes again and again. The first is woken at most `bound`
-/// times without getting the lock: a policy that lets anybody take it, for good, has no such bound.
-/// The scenario is `name`, the lock `lock` in its story.
+/// Returns a scenario with a task that acquires the lock once and a task that acquires it
+/// repeatedly. The first is woken at most `bound` times without acquiring the lock: a policy that
+/// allows barging forever has no such bound. The scenario is called `name`, and the lock `lock` in
+/// the narrative.
 pub fn starvation<T: Lock>(name: String, lock: &'static str, bound: u32) -> Scenario {
     let build = move || {
         let room = Room {
@@ -92,13 +93,14 @@ pub fn starvation<T: Lock>(name: String, lock: &'static str, bound: u32) -> Scen
     Scenario { name, checks, build: Box::new(build) }
 }
 
-/// What the tasks of [`passes`] share.
+/// State that the tasks of [`passes`] share.
 struct Hogs<T> {
     lock: T,
     name: &'static str,
-    /// Whether the task that comes once is in `acquire`, and has slept there.
+    /// Whether the task that acquires the lock once is in `acquire`, and whether it has slept
+    /// there.
     waits: Cell<(bool, bool)>,
-    /// Acquisitions of others since it slept first.
+    /// Acquisitions of other tasks since it first slept.
     passed: Cell<u32>,
     bound: u32,
 }
@@ -119,7 +121,7 @@ impl<T: Lock> Hogs<T> {
         self.lock.release();
     }
 
-    /// Notes whether the task that waits sleeps; called before anything can wake it.
+    /// Records whether the waiting task sleeps. Called before anything can wake it.
     fn look(&self) {
         let (waits, slept) = self.waits.get();
         self.waits.set((waits, slept || waits && Model::is_asleep(WAITS)));
@@ -137,7 +139,7 @@ impl<T: Lock> Hogs<T> {
                 let text = format!("{} acquisitions passed a task that sleeps", self.passed.get());
                 Model::fail(Property::NoStarvation, text);
             }
-            // The other may go to sleep here.
+            // The waiting task may go to sleep here.
             Model::point();
             self.look();
             Model::call("unlock");
@@ -146,9 +148,10 @@ impl<T: Lock> Hogs<T> {
     }
 }
 
-/// A task that comes once, and `hogs` tasks that release the lock and take it again at once. From
-/// the moment in which the first sleeps, and the time that the lock allows has passed, each of the
-/// others passes it at most once. The scenario is `name`, the lock `lock` in its story.
+/// Returns a scenario with a task that acquires the lock once, and `hogs` tasks that release the
+/// lock and acquire it again immediately. Once the first task sleeps and the lock's time limit has
+/// passed, each of the others overtakes it at most once. The scenario is called `name`, and the
+/// lock `lock` in the narrative.
 pub(crate) fn passes<T: Lock>(name: String, lock: &'static str, hogs: u32) -> Scenario {
     let build = move || {
         let room = Hogs {

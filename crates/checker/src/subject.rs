@@ -15,37 +15,38 @@ use convoy_mm::{self as mm, Bulk};
 use convoy_sync::rcu::Steps;
 use convoy_sync::{Lock, Promise, TicketLock};
 
-/// The word for everything that ships.
+/// The word that selects everything that ships.
 const ALL: &str = "all";
-/// The word for everything that is broken on purpose.
+/// The word that selects every deliberately broken subject.
 const BUSTED: &str = "busted";
 
 /// Something that can be checked.
 #[derive(Clone, Copy)]
 pub struct Subject {
-    /// Its name: on the command line, and the first part of a schedule's scenario.
+    /// Name on the command line, and first part of a schedule's scenario.
     pub name: &'static str,
-    /// What it is a kind of.
+    /// Family of the subject.
     pub family: &'static str,
-    /// One sentence.
+    /// Description in one sentence.
     pub about: &'static str,
-    /// What it promises beside what all do.
+    /// Promises in addition to those that all locks make.
     pub promises: &'static [Promise],
-    /// It is broken on purpose: a checker that does not catch it proves nothing about the others.
+    /// Whether it is deliberately broken: a checker that does not catch it proves nothing about the
+    /// others.
     pub busted: bool,
-    /// Whether all its memory lies in the lock, so that states can be remembered.
+    /// Whether all its memory is inside the lock, so that states can be remembered.
     is_one_object: bool,
     scenarios: fn(&Subject) -> Vec<Case>,
 }
 
-/// A scenario and what it looks at.
+/// A scenario with its description.
 struct Case {
     shape: &'static str,
     about: &'static str,
     scenario: Scenario,
 }
 
-/// What was found about one subject in one scenario.
+/// Result of one subject in one scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The subject's family.
@@ -54,42 +55,42 @@ pub struct Row {
     pub name: &'static str,
     /// The scenario.
     pub scenario: &'static str,
-    /// What it looks at, in words.
+    /// A short description of the scenario.
     pub about: &'static str,
-    /// What it checks.
+    /// Properties that the scenario checks.
     pub checks: Vec<Property>,
-    /// What an order violates.
+    /// The violated property, if any.
     pub violated: Option<Property>,
-    /// The order that does, as the string that replays it.
+    /// Schedule string that replays the violating order.
     pub schedule: Option<String>,
     /// Executions made.
     pub explored: u64,
-    /// Whether these were all there are.
+    /// Whether every order was executed.
     pub exhaustive: bool,
     /// The largest number of preemptions up to which all orders were executed.
     pub preemptions: Option<u32>,
-    /// How far the search of everything came, 0 to 1; see [`Report::share`].
+    /// Progress of the search of every order, 0 to 1; see [`Report::share`].
     pub share: f64,
-    /// The violating order, one line for each step, and what was seen at its end.
+    /// The violating order, one line for each step, and the observation at its end.
     pub narrative: Vec<String>,
 }
 
-/// Why nothing was checked.
+/// Reason why nothing was checked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckError {
-    /// Nothing of that name.
+    /// No subject has that name.
     #[error(
         "there is no lock `{0}` to check; name a lock or a family of `convoy check --list`, `all`, \
          or `busted` for those that are broken on purpose"
     )]
     Name(String),
-    /// The schedule names no scenario of ours.
+    /// The schedule names no scenario of this checker.
     #[error(
         "there is no scenario `{0}`; a schedule names one as <lock>/<scenario>: copy one that a \
          check of this version printed"
     )]
     Scenario(String),
-    /// The schedule cannot be read or does not fit.
+    /// The schedule cannot be parsed or does not fit.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
 }
@@ -104,27 +105,28 @@ pub enum CheckError {
 pub struct Broken {
     /// The lock.
     pub name: &'static str,
-    /// What it promised.
+    /// The property that it promised.
     pub property: Property,
-    /// The order, one line for each step, and what was seen at its end.
+    /// The order, one line for each step, and the observation at its end.
     pub steps: Vec<String>,
-    /// The order, as the string that replays it.
+    /// Schedule string that replays the order.
     pub schedule: String,
 }
 
-/// What a replayed order did.
+/// Result of a replayed order.
 #[derive(Clone)]
 pub struct Replay {
-    /// What was checked.
+    /// The checked subject.
     pub subject: Subject,
     /// One line for each step.
     pub steps: Vec<String>,
-    /// The property that the order violates, if it does, and what was seen.
+    /// The property that the order violates, if any, and the observation.
     pub violation: Option<Failure>,
 }
 
 impl Subject {
-    /// A lock of yours: `name` is what its schedules begin with, without `/` and `:`.
+    /// Returns a subject for an external lock. `name` is the first part of its schedules, without
+    /// `/` and `:`.
     pub fn of<T: Lock>(name: &'static str, promises: &'static [Promise]) -> Self {
         let about = "A lock from elsewhere.";
         let scenarios = lock::<T>;
@@ -132,27 +134,28 @@ impl Subject {
         Self { name, family, about, promises, busted, is_one_object, scenarios }
     }
 
-    /// The lock of yours has nothing elsewhere on the heap and in no `static`: all its memory lies
-    /// in itself and in the stacks of its callers. Then each state is explored once, however many
-    /// orders lead to it.
+    /// Declares that the external lock owns no heap memory and uses no `static`: all its memory is
+    /// inside the lock and on the stacks of its callers. Then each state is explored once, however
+    /// many orders lead to it.
     #[must_use]
     pub fn is_one_object(self) -> Self {
         Self { is_one_object: true, ..self }
     }
 
-    /// The same, but orders are followed beyond states that were met before. That takes longer; how
-    /// many orders are executed then does not depend on how the lock was compiled.
+    /// Returns the same subject, but orders are followed beyond states that were seen before. This
+    /// takes longer, but the number of executed orders does not depend on how the lock was
+    /// compiled.
     #[must_use]
     pub fn in_every_order(self) -> Self {
         Self { is_one_object: false, ..self }
     }
 
-    /// Whether no order is followed beyond a state that was met before.
+    /// Returns whether orders stop at a state that was seen before.
     pub fn remembers_states(&self) -> bool {
         self.is_one_object
     }
 
-    /// A lock that ships.
+    /// Returns a lock that ships.
     pub(crate) fn shipped<T: Lock>(
         name: &'static str,
         family: &'static str,
@@ -163,7 +166,7 @@ impl Subject {
         Self { name, family, about, promises, busted, is_one_object, scenarios }
     }
 
-    /// A lock that is broken on purpose.
+    /// Returns a deliberately broken lock.
     pub(crate) fn busted<T: Lock>(
         name: &'static str,
         family: &'static str,
@@ -173,7 +176,7 @@ impl Subject {
         Self { busted: true, ..Self::shipped::<T>(name, family, promises, about) }
     }
 
-    /// A policy of the zone lock, or a zone, that is.
+    /// Returns a deliberately broken policy of the zone lock, or a broken zone.
     pub(crate) fn busted_zone<B, R>(name: &'static str, about: &'static str) -> Self
     where
         B: Bulk<Model, TicketLock<Model>> + Copy + Default,
@@ -182,39 +185,40 @@ impl Subject {
         Self { busted: true, ..zone_subject::<B, R>(name, about) }
     }
 
-    /// RCU that is.
+    /// Returns a deliberately broken RCU.
     pub(crate) fn busted_rcu<S: Steps>(name: &'static str, about: &'static str) -> Self {
         Self { busted: true, ..rcu_subject::<S>(name, about) }
     }
 
-    /// Whether `word` names it: its name, its family, `all` or `busted`.
+    /// Returns whether `word` selects this subject: its name, its family, `all` or `busted`.
     pub fn is(&self, word: &str) -> bool {
         self.name == word
             || (if self.busted { word == BUSTED } else { word == ALL || self.family == word })
     }
 
-    /// Number of scenarios.
+    /// Returns the number of scenarios.
     pub fn count(&self) -> usize {
         (self.scenarios)(self).len()
     }
 
-    /// Searches each scenario for a violation, each within `budget`.
+    /// Searches each scenario for a violation within `budget`. Returns one row for each.
     pub fn check(&self, budget: Budget) -> Vec<Row> {
         (0..self.count()).filter_map(|place| self.check_one(place, budget)).collect()
     }
 
-    /// Searches the scenario at `place` for a violation within `budget`; `None` if there are fewer.
+    /// Searches scenario number `place` for a violation within `budget`. Returns `None` if there
+    /// are not that many scenarios.
     pub fn check_one(&self, place: usize, budget: Budget) -> Option<Row> {
         let search = if self.is_one_object { explore_states } else { explore };
         let case = (self.scenarios)(self).into_iter().nth(place)?;
         Some(self.row(&case, search(&case.scenario, budget)))
     }
 
-    /// [`Self::check`], for tests of a lock.
+    /// Like [`Self::check`], for tests of a lock.
     ///
     /// # Errors
     ///
-    /// [`Broken`] has the first order found in which the lock breaks a promise.
+    /// Returns [`Broken`] with the first order found in which the lock breaks a promise.
     pub fn sound(&self, budget: Budget) -> Result<Vec<Row>, Broken> {
         let rows = self.check(budget);
         match rows.iter().find_map(|row| row.violated.zip(row.schedule.clone()).zip(Some(row))) {
@@ -229,7 +233,7 @@ impl Subject {
     ///
     /// # Errors
     ///
-    /// When the string cannot be read, names no scenario of this subject, or does not fit it.
+    /// Fails if the string cannot be parsed, names no scenario of this subject, or does not fit it.
     pub fn replay(&self, schedule: &str) -> Result<Replay, CheckError> {
         let schedule: Schedule = schedule.parse()?;
         let unknown = || CheckError::Scenario(schedule.scenario.clone());
@@ -294,7 +298,7 @@ fn lock<T: Lock>(subject: &Subject) -> Vec<Case> {
     all
 }
 
-/// A policy of the zone lock, or a zone.
+/// Returns the subject of a policy of the zone lock, or of a zone.
 pub(crate) fn zone_subject<B, R>(name: &'static str, about: &'static str) -> Subject
 where
     B: Bulk<Model, TicketLock<Model>> + Copy + Default,
@@ -311,7 +315,7 @@ where
     Subject { name, family, about, promises: &[], busted, is_one_object, scenarios }
 }
 
-/// RCU with these steps.
+/// Returns the subject of RCU with these steps.
 pub(crate) fn rcu_subject<S: Steps>(name: &'static str, about: &'static str) -> Subject {
     let scenarios = |subject: &Subject| {
         let case = |shape| {

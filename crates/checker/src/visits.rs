@@ -1,4 +1,5 @@
-//! Tasks that visit a lock, alone or as readers: whether they exclude each other, and in turn.
+//! Tasks that acquire a lock, exclusively or as readers: whether they exclude each other, and in
+//! which order.
 
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_sync::{Atomic, Cancel, Lock, Platform, Promise, RawLock, TaskId, WaitError};
@@ -6,12 +7,12 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Three tasks, the first of which comes twice.
+/// Three tasks. The first acquires the lock twice.
 pub const WRITERS: &[&[bool]] = &[&[false, false], &[false], &[false]];
-/// The same with readers.
+/// Like [`WRITERS`], with readers.
 pub const READERS: &[&[bool]] = &[&[true, false], &[false], &[true]];
 
-/// A [`RawLock`] that is taken with interrupts disabled.
+/// A [`RawLock`] that is acquired with interrupts disabled.
 #[derive(Debug)]
 pub struct Irq<P, L>(L, PhantomData<fn() -> P>);
 
@@ -37,21 +38,21 @@ impl<P: Platform<IrqFlags = ()>, L: RawLock<P> + Default> Lock for Irq<P, L> {
 struct Room<T> {
     lock: T,
     name: &'static str,
-    /// For each visit of each task: whether it shares the lock.
+    /// For each visit of each task, whether it acquires the lock as a reader.
     visits: &'static [&'static [bool]],
     fifo: bool,
     /// Whether the lock has readers.
     shares: bool,
     owners: Cell<u32>,
     readers: Cell<u32>,
-    /// For each task, a bit for each that was blocked in `acquire` when it came, and has not
-    /// entered since.
+    /// For each task, one bit for each task that was blocked in `acquire` when it arrived and has
+    /// not acquired the lock since.
     ahead: [Cell<u32>; TASKS],
-    /// For each task that is in `acquire`: whether it shares the lock.
+    /// For each task in `acquire`, whether it acquires the lock as a reader.
     entering: [Cell<Option<bool>>; TASKS],
 }
 
-/// Most tasks of a scenario.
+/// Maximum number of tasks of a scenario.
 const TASKS: usize = 8;
 
 impl<T: Lock> Room<T> {
@@ -63,7 +64,7 @@ impl<T: Lock> Room<T> {
         Model::name(&self.lock, self.name, T::parts);
         Model::call(if shared { "read" } else { "lock" });
         if self.fifo {
-            // Readers in a row enter together, in any order.
+            // Consecutive readers enter together, in any order.
             let before =
                 |&other: &usize| self.entering[other].get().is_some_and(|other| !(other && shared));
             let blocked = |&other: &usize| Model::is_blocked(other as TaskId);
@@ -97,7 +98,7 @@ impl<T: Lock> Room<T> {
     fn inside(&self, shared: bool) {
         let count = if shared { &self.readers } else { &self.owners };
         count.set(count.get() + 1);
-        // Others may run here.
+        // Other tasks may run here.
         Model::point();
         let (owners, readers) = (self.owners.get(), self.readers.get());
         if owners > 1 || (owners == 1 && readers > 0) {
@@ -108,8 +109,9 @@ impl<T: Lock> Room<T> {
     }
 }
 
-/// Tasks that take and give back a lock that promises `promises`; `visits[t][i]` tells whether task
-/// `t` comes as a reader for the `i`th time. The scenario is `name`, the lock `lock` in its story.
+/// Returns a scenario with tasks that acquire and release a lock that promises `promises`.
+/// `visits[t][i]` says whether visit `i` of task `t` is as a reader. The scenario is called `name`,
+/// and the lock `lock` in the narrative.
 pub fn visits<T: Lock>(
     name: String,
     lock: &'static str,
@@ -143,18 +145,18 @@ pub fn visits<T: Lock>(
     Scenario { name, checks, build: Box::new(build) }
 }
 
-/// Readers of [`together`].
+/// Number of readers of [`together`].
 const ALL: u32 = 3;
 
 type Word = <Model as Platform>::AtomicU32;
 
-/// What the tasks of [`together`] share.
+/// State that the tasks of [`together`] share.
 struct Hall<T> {
     lock: T,
     name: &'static str,
-    /// Whether the writer has come.
+    /// 1 once the writer has held the lock.
     written: Word,
-    /// Readers that have entered.
+    /// Number of readers that have acquired the lock.
     entered: Word,
 }
 
@@ -177,8 +179,8 @@ impl<T: Lock> Hall<T> {
     }
 }
 
-/// Three readers that wait for a writer, and of which none leaves before all are inside. The
-/// scenario is `name`, the lock `lock` in its story.
+/// Returns a scenario with three readers that wait for a writer. No reader releases the lock before
+/// all three hold it. The scenario is called `name`, and the lock `lock` in the narrative.
 pub fn together<T: Lock>(name: String, lock: &'static str) -> Scenario {
     let build = move || {
         let (written, entered) = (Word::new(0), Word::new(0));
@@ -190,7 +192,7 @@ pub fn together<T: Lock>(name: String, lock: &'static str) -> Scenario {
     Scenario { name, checks, build: Box::new(build) }
 }
 
-/// Whoever had the lock has given it back, so nobody may wait.
+/// Every owner has released the lock, so no task may wait.
 fn everybody_left<T: Lock>(end: &End, lock: &T) -> Result<(), Failure> {
     if !end.spinning.is_empty() {
         let text = format!("tasks {:?} spin forever", end.spinning);

@@ -12,9 +12,9 @@ use Page::{Block, Drain, Give, Take};
 /// One call of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// Takes one page, through the lists of the task's CPU; there may be none.
+    /// Allocates one page through the lists of the task's CPU. May fail.
     Take,
-    /// Takes a block of this order from the zone; there may be none.
+    /// Allocates a block of this order from the zone. May fail.
     Block(u32),
     /// Frees the task's oldest allocation, if it has any.
     Give,
@@ -22,7 +22,7 @@ pub enum Page {
     Drain,
 }
 
-/// A small program over one zone. Every task has a separate CPU, and at the end each drains its
+/// A small program over one zone. Every task has a separate CPU. At the end each task drains its
 /// lists, so that only allocated pages are not free.
 #[derive(Clone, Copy, Debug)]
 pub struct ZoneShape {
@@ -30,9 +30,9 @@ pub struct ZoneShape {
     pub name: &'static str,
     /// A short description.
     pub about: &'static str,
-    /// Pages there are.
+    /// Number of pages.
     pub frames: u32,
-    /// What each task calls.
+    /// Calls of each task.
     pub tasks: &'static [&'static [Page]],
 }
 
@@ -67,7 +67,7 @@ pub const ZONE_SHAPES: &[ZoneShape] = &[
 /// The zone and its ledger.
 struct Ledger<B: Bulk<Model, TicketLock<Model>>, R: Steps> {
     zone: Zone<Model, TicketLock<Model>, B, Unlocked, R>,
-    /// First frame and order of what tasks have.
+    /// First frame and order of each block that the tasks own.
     taken: RefCell<BTreeMap<u32, u32>>,
 }
 
@@ -119,7 +119,7 @@ impl<B: Bulk<Model, TicketLock<Model>>, R: Steps> Ledger<B, R> {
         }
     }
 
-    /// Checks the final state, when no task runs any more.
+    /// Checks the final state, when no task runs any longer.
     fn verdict(&self, end: &End, frames: u32) -> Result<(), Failure> {
         if !end.spinning.is_empty() || !end.asleep.is_empty() {
             let text = format!("tasks {:?} spin forever on the zone lock", end.spinning);
@@ -160,7 +160,7 @@ where
 {
     let ZoneShape { frames, tasks, .. } = *shape;
     let build = move || {
-        // A batch of three: that of a zone of 48 MiB.
+        // A batch of three pages, as in a zone of 48 MiB.
         let size = SetSize::of(48 << 8);
         let zone = Zone::new(Setup { size, ..Setup::new(frames, tasks.len(), bulk) });
         let ledger: Rc<Ledger<B, R>> = Rc::new(Ledger { zone, taken: RefCell::default() });

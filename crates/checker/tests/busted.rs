@@ -1,10 +1,10 @@
-//! Locks that are broken on purpose are caught, and the printed schedules replay.
+//! Deliberately broken locks are caught, and the printed schedules replay.
 
 use convoy_checker::model::Schedule;
 use convoy_checker::{Budget, CheckError, Property, replay, select, subjects};
 use std::collections::BTreeSet;
 
-/// The same for those that must be caught and those that must not.
+/// The same budget for locks that must be caught and locks that must pass.
 const BUDGET: Budget = Budget { executions: 5000, few_preemptions: 0, steps: 3000, seed: 1 };
 
 #[test]
@@ -56,7 +56,7 @@ fn the_published_patch_loses_a_wakeup() {
     assert_eq!(row.schedule.as_deref(), Some("cv1:published-fix/two-ups:0,1,2,0"));
     let last = row.narrative.last().unwrap();
     assert_eq!(last, "tasks [1] sleep beside free units: 1");
-    // With one unit it is right: what it breaks needs two free at a time.
+    // With one unit it is correct: the bug needs two units free at the same time.
     let fine = |name: &str| rows.iter().any(|row| row.scenario == name && row.violated.is_none());
     assert!(fine("binary") && fine("again") && fine("trylock"));
 }

@@ -1,5 +1,5 @@
-//! The condition variable of glibc from 2.25 to 2.40 (bug 25847), written as a user's own: a signal
-//! is lost. Reported in 2020, found with TLA+ in 2021, repaired in 2.41 (2025).
+//! The condition variable of glibc from 2.25 to 2.40 (bug 25847) as an external type: a signal is
+//! lost. Reported in 2020, found with TLA+ in 2021, fixed in 2.41 (2025).
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -14,23 +14,24 @@ fn sleep(word: &Word<u32>, value: u32) {
 /// The waiters are in two groups: the waiters of `G1` may take signals, later ones are in `G2`. A
 /// signal that finds each waiter of `G1` signalled closes `G1`, and the groups change roles. A
 /// waiter that took a signal and then finds its group closed may have taken a signal of a later
-/// group, and adds one there. If it had taken its own, there is one too many: more waiters of that
-/// group wake than were counted, and a later signal goes to a waiter that has already left.
+/// group, and adds one there. If it had taken its own, that group has one signal too many: more
+/// waiters of it wake than were counted, and a later signal goes to a waiter that has already left.
 ///
 /// `REPAIRED` counts the signals of a group from its first position, as 2.41 does: a waiter of
 /// another group has another number, and takes none.
 struct Condition<const REPAIRED: bool> {
-    /// Position of the next waiter times 2, and the place of `G2`.
+    /// Position of the next waiter times 2, and the index of `G2`.
     next: Word<u32>,
-    /// Position of the first waiter of `G1` times 2, and the place of `G2`.
+    /// Position of the first waiter of `G1` times 2, and the index of `G2`.
     start: Word<u32>,
-    /// Size of `G1` when it became that. One thread signals here, so their lock is left out.
+    /// Size of `G1` when it became `G1`. Only one thread signals here, so the signallers' lock is
+    /// left out.
     size_then: Word<u32>,
-    /// Threads that may sleep on `signals`, times 2; odd if one waits until there are none.
+    /// Threads that may sleep on `signals`, times 2. Odd if a thread waits until there are none.
     sleepers: [Word<u32>; 2],
-    /// Signals to be taken, times 2; odd if the group is closed.
+    /// Signals that can be taken, times 2. Odd if the group is closed.
     signals: [Word<u32>; 2],
-    /// Waiters of the group that were not signalled.
+    /// Number of waiters of the group that were not signalled.
     left: [Word<u32>; 2],
 }
 
@@ -103,7 +104,7 @@ impl<const REPAIRED: bool> Condition<REPAIRED> {
         }
     }
 
-    /// The signal may have been one of the group that is there now.
+    /// Returns a signal, which may belong to the group that is there now.
     fn give_back(&self, at: usize, start: u32) {
         let mut signals = self.signals[at].load(SeqCst);
         while self.start.load(SeqCst) == start {
@@ -131,7 +132,7 @@ impl<const REPAIRED: bool> Condition<REPAIRED> {
         Model::wake(&raw const self.signals[first], 1);
     }
 
-    /// `G2` becomes `G1`, if there are waiters in it.
+    /// `G2` becomes `G1` if it has waiters.
     fn switch(&self, next: u32, first: &mut usize) -> bool {
         let start = self.start.load(SeqCst) >> 1;
         let end = start + self.size_then.load(SeqCst);
@@ -163,7 +164,7 @@ impl<const REPAIRED: bool> Condition<REPAIRED> {
     }
 }
 
-/// A mutex that costs the search little: a task that waits for it takes no steps.
+/// A mutex that adds little to the search: a waiting task takes no steps.
 struct Mutex(Word<u32>);
 
 impl Mutex {

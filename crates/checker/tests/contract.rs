@@ -1,6 +1,6 @@
-//! What ships keeps its promises in every order within a budget, and the two published patches are
-//! caught. The same locks on threads: `native.rs`; on the virtual machine:
-//! `crates/machine/tests/contract.rs`.
+//! The locks that ship keep their promises in every order within a budget, and the two published
+//! patches are caught. `native.rs` tests the same locks on threads, and
+//! `crates/machine/tests/contract.rs` on the virtual machine.
 
 use convoy_checker::model::{Budget, End, Instance, Model, Property, Scenario, explore};
 use convoy_checker::{Irq, READERS, WRITERS, select, visits};
@@ -45,7 +45,7 @@ fn what_ships_keeps_its_promises() {
     }
 }
 
-/// The spinning reader/writer lock, taken with interrupts disabled.
+/// The spinning reader/writer lock, acquired with interrupts disabled.
 #[derive(Default)]
 struct IrqRwLock(RwLock<Model>);
 
@@ -70,7 +70,7 @@ impl Lock for IrqRwLock {
     }
 }
 
-/// Other ways to take the locks of the list, and other locks inside of them.
+/// Other ways to acquire the listed locks, and other inner locks.
 #[test]
 fn combinations_beyond_the_list_keep_the_contract() {
     type Inner = AdaptiveLock<Model>;
@@ -101,8 +101,8 @@ fn keeps<T: Lock>(promises: &[Promise]) {
     }
 }
 
-/// A waiter whose CPU is wanted sleeps, though the owner runs on and on, and one does not spin for
-/// an owner that sleeps.
+/// A waiter sleeps if its CPU is wanted, even if the owner keeps running, and does not spin for an
+/// owner that sleeps.
 #[test]
 fn a_waiter_spins_only_while_the_owner_runs_and_its_cpu_is_its_own() {
     type Rwsem = SpinRwSemaphore<Model>;
@@ -123,22 +123,22 @@ fn gives_way<S: SpinPolicy>() {
     }
 }
 
-/// So does one that spins for a ticket lock without a ticket.
+/// A spinner without a ticket for a ticket lock also stops if its CPU is wanted.
 #[test]
 fn a_spinner_for_a_ticket_lock_whose_cpu_is_wanted_gives_up() {
     let spins = |lock: &TicketLock<Model>| lock.spin_while_locked(Model::need_resched);
     does_not_spin(Owner::Runs, TicketLock::default, TicketLock::lock, spins);
 }
 
-/// What an owner does that keeps the lock.
+/// Behaviour of an owner that never releases the lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// It runs on and on, and others want the CPU of the waiter.
+    /// It keeps running, and other tasks want the CPU of the waiter.
     Runs,
     Sleeps,
 }
 
-/// An owner that keeps the lock, and a task that must not spin for it in the end.
+/// An owner that never releases the lock, and a task that must not be spinning for it at the end.
 fn does_not_spin<L: 'static>(owner: Owner, new: fn() -> L, takes: fn(&L), waits_for: fn(&L)) {
     const WAITER: TaskId = 1;
     let build = move || {
@@ -172,8 +172,8 @@ fn does_not_spin<L: 'static>(owner: Owner, new: fn() -> L, takes: fn(&L), waits_
     assert_eq!(report.violation.map(|found| found.narrative.join("\n")), None);
 }
 
-/// Three tasks that spin in turn, one of them twice: never two at a time, and nobody waits for
-/// good.
+/// Three tasks spin in turn, one of them twice: there are never two owners, and no task waits
+/// forever.
 #[test]
 fn spinners_take_turns() {
     type Shared = (McsQueue<Model>, <Model as Platform>::AtomicU32);
@@ -206,8 +206,8 @@ fn spinners_take_turns() {
     assert_eq!(text, None);
 }
 
-/// Two wait at a condition variable for what a third does, one of them with a deadline if `late`:
-/// everybody goes on, with the lock, and only if it was done.
+/// Two tasks wait at a condition variable for a change by a third, one of them with a deadline if
+/// `late`: all return with the lock, and only after the change.
 fn notified(late: bool, all: bool) {
     type Shared = (Quota<Model>, QuotaCondvar<Model>, Cell<u32>);
     let build = move || {
@@ -264,8 +264,9 @@ fn a_condition_variable_forgets_nobody() {
     }
 }
 
-/// An upgradable reader that changes what it read beside a reader and a writer: who writes is
-/// alone, what was read stays until the change, and everybody gets the lock.
+/// An upgradable reader changes the value that it read, while another reader and a writer run: the
+/// owner that writes is alone, the value stays unchanged until then, and every task acquires the
+/// lock.
 #[test]
 fn an_upgradable_reader_sees_no_change_but_its_own() {
     type Shared = (QuotaRwLock<Model>, Cell<u32>);

@@ -1,5 +1,5 @@
-//! Published bugs that took years to find, each as an external lock, checked with the public
-//! interface of this crate: found with a schedule that replays, and not in the fixed version.
+//! Published bugs that took years to find, each as an external lock and checked with the public
+//! interface of this crate: found with a schedule that replays, and absent from the fixed version.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,7 +15,8 @@ fn sleep(word: &Word<u32>, value: u32) {
     Model::wait(word, value, Sleep::Uninterruptible, None);
 }
 
-/// What an order of `scenario` violates, if one does; that order again gives the same.
+/// Returns the property that an order of `scenario` violates, if any. The order must replay with
+/// the same result.
 fn found(scenario: &Scenario, budget: Budget) -> Option<Property> {
     let violation = explore(scenario, budget).violation?;
     let (_, again) = replay(scenario, &violation.schedule).expect("its own schedule");
@@ -23,7 +24,7 @@ fn found(scenario: &Scenario, budget: Budget) -> Option<Property> {
     Some(violation.property)
 }
 
-/// What an order of the built-in scenarios violates, if one does.
+/// Returns the property that an order of the built-in scenarios violates, if any.
 fn broken<T: Lock>(name: &'static str, promises: &'static [Promise]) -> Option<Property> {
     let subject = Subject::of::<T>(name, promises);
     let found = subject.sound(Budget::default()).err()?;
@@ -33,8 +34,8 @@ fn broken<T: Lock>(name: &'static str, promises: &'static [Promise]) -> Option<P
 }
 
 /// `sem_post` and `sem_wait` of glibc up to 2.20 (bug 12674), and from 2.21 on with `REPAIRED`,
-/// where units and waiters share a word. A post that looks at the number of waiters after it gave
-/// the unit uses memory that the thread with the unit may have freed.
+/// where units and waiters share a word. A post that reads the number of waiters after it added the
+/// unit accesses memory that the thread with the unit may have freed.
 struct Posted<const REPAIRED: bool> {
     units: Word<u32>,
     waiters: Word<u32>,
@@ -53,7 +54,7 @@ impl<const REPAIRED: bool> Posted<REPAIRED> {
     fn post(&self) {
         if REPAIRED {
             if self.units.fetch_add(1, SeqCst) >= WAITER {
-                // By the address alone.
+                // Uses only the address.
                 Model::wake(&raw const self.units, 1);
             }
             return;
@@ -90,7 +91,7 @@ impl<const REPAIRED: bool> Posted<REPAIRED> {
     }
 }
 
-/// One thread posts; the other waits, and frees the semaphore, which is its own.
+/// One thread posts. The other waits, and then frees the semaphore, which it owns.
 fn post_and_free<const REPAIRED: bool>() -> Scenario {
     let build = || {
         let semaphore = Rc::new(Posted::<REPAIRED> {
@@ -123,10 +124,10 @@ fn the_semaphore_of_glibc_is_used_after_it_was_freed() {
     assert_eq!(found(&post_and_free::<true>(), budget), None);
 }
 
-/// The first mutex of Drepper's "Futexes are tricky": each thread that finds it taken adds one, so
-/// the number wraps while it is taken: two threads own it, or one sleeps though it is free. Here it
-/// has two bits instead of 32; the search is the same. Repaired as his second: 0 free, 1 taken, 2
-/// taken with waiters.
+/// The first mutex of Drepper's "Futexes are tricky": each thread that finds it locked adds one, so
+/// the number wraps around while the mutex is locked. Then two threads own it, or one sleeps
+/// although it is free. Here the number has two bits instead of 32; the search is the same. Fixed
+/// as in his second mutex: 0 free, 1 locked, 2 locked with waiters.
 struct Tricky<const REPAIRED: bool>(Word<u32>);
 
 impl<const REPAIRED: bool> Tricky<REPAIRED> {
@@ -168,7 +169,7 @@ impl<const REPAIRED: bool> Lock for Tricky<REPAIRED> {
 
 #[test]
 fn the_number_of_the_first_tricky_mutex_wraps() {
-    // Whichever order is found first: two own it, or one sleeps though it is free.
+    // Whichever order is found first: two tasks own it, or one sleeps although it is free.
     let found = broken::<Tricky<false>>("tricky-1", &[]);
     let wraps = [Some(Property::Exclusion), Some(Property::NoLostWakeup)];
     assert!(wraps.contains(&found), "{found:?}");
@@ -178,8 +179,9 @@ fn the_number_of_the_first_tricky_mutex_wraps() {
 const WRITER: u32 = 1 << 8;
 const WAITS: u32 = 1 << 9;
 
-/// A reader/writer semaphore whose writers steal it past those that sleep. `REPAIRED` keeps the
-/// mark of the sleepers when one does; without it the thief leaves and wakes none of them.
+/// A reader/writer semaphore whose writers steal it past sleeping waiters. With `REPAIRED` a thief
+/// keeps the mark of the sleepers. Without it the thief clears the mark, and wakes none of them
+/// when it leaves.
 struct Stolen<const REPAIRED: bool> {
     state: Word<u32>,
     bell: Word<u32>,
@@ -205,7 +207,7 @@ impl<const REPAIRED: bool> Stolen<REPAIRED> {
 
     fn leave(&self, sub: u32) {
         if self.state.fetch_sub(sub, SeqCst) - sub == WAITS {
-            // All are woken, and those that sleep again set the mark again.
+            // All are woken. Those that sleep again set the mark again.
             self.state.fetch_and(!WAITS, SeqCst);
             self.bell.fetch_add(1, SeqCst);
             Model::wake(&raw const self.bell, usize::MAX);

@@ -1,4 +1,4 @@
-//! Every lock of the list under threads with cancelled and timed-out waits.
+//! Every listed lock on threads, with cancelled and timed-out waits.
 
 use convoy_sync::{
     AdaptiveLock, Cancel, Lock, LockName, Native, Promise, Signals, TicketLock, WaitError,
@@ -10,10 +10,10 @@ use std::sync::mpsc;
 
 const THREADS: u32 = 4;
 const ROUNDS: u32 = 400;
-/// What an owner that is alone adds to the count of those inside; a reader adds 1.
+/// Added to the count of owners by an exclusive owner. A reader adds 1.
 const ALONE: u32 = 1 << 16;
 
-/// What the threads share.
+/// State that the threads share.
 struct Room<T> {
     lock: T,
     name: LockName,
@@ -22,7 +22,7 @@ struct Room<T> {
 }
 
 impl<T: Lock> Room<T> {
-    /// Takes the lock in one of its ways and gives it back; whether it had it.
+    /// Acquires the lock in one of its ways and releases it. Returns whether it was acquired.
     fn visit(&self, round: u32) -> bool {
         let may = |promise| self.name.promises_to(promise);
         let shared = may(Promise::Shared) && round.is_multiple_of(2);
@@ -49,7 +49,7 @@ impl<T: Lock> Room<T> {
         let others = self.inside.fetch_add(mine, Ordering::Relaxed);
         let limit = if shared { ALONE } else { ALONE * (self.units - 1) + 1 };
         assert!(others < limit, "{}: {others:#x} are inside", self.name);
-        // Give up the CPU inside, so that the others have something to wait for.
+        // Yield the CPU inside, so that the others have something to wait for.
         if round.is_multiple_of(3) {
             std::thread::yield_now();
         }
@@ -71,8 +71,8 @@ impl<T: Lock> Room<T> {
     }
 }
 
-/// Threads take the lock in every way there is while another thread sends signals; in the end it is
-/// free and nobody waits. That the test ends shows that nobody was forgotten.
+/// Threads acquire the lock in every possible way while another thread sends signals. At the end
+/// the lock is free and has no waiters. If the test ends, no waiter was forgotten.
 fn storm<T: Lock + Sync>(name: LockName, units: u32) {
     let room = Room { lock: T::with_units(units), name, units, inside: AtomicU32::new(0) };
     let done = AtomicBool::new(false);
@@ -116,7 +116,7 @@ fn every_lock_survives_threads_signals_and_deadlines() {
     }
 }
 
-/// Short: a ticket lock inside needs a time slice for each hand-over when its next owner is
+/// Short: an inner ticket lock needs a time slice for each hand-off when its next owner is
 /// preempted.
 #[test]
 fn so_do_those_of_a_kernel() {

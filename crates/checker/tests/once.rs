@@ -6,7 +6,7 @@ use convoy_sync::{RawBarrier, RawOnce};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Runs `body` as each of `tasks` tasks in every order; none may sleep for good.
+/// Runs `body` as each of `tasks` tasks in every order. No task may sleep forever.
 fn explored<T: 'static>(name: &str, tasks: usize, new: fn() -> T, body: fn(&T)) {
     let build = move || {
         let shared = Rc::new(new());

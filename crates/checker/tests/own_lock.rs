@@ -1,11 +1,11 @@
-//! The example of a lock from elsewhere, `examples/own-lock`, is built and tested as its author
-//! would: with cargo, outside of this workspace.
+//! The example of an external lock, `examples/own-lock`, is built and tested as its author would:
+//! with cargo, outside of this workspace.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Name and version of each crate that a `Cargo.lock` names.
+/// Returns the name and version of each crate in a `Cargo.lock`.
 fn locked(path: &str) -> BTreeSet<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let text = std::fs::read_to_string(path).expect("a Cargo.lock");
@@ -19,7 +19,7 @@ fn locked(path: &str) -> BTreeSet<(String, String)> {
     all
 }
 
-/// A fresh machine has fetched what the workspace names, and the test below does not fetch.
+/// A new machine has fetched only the workspace's crates, and the test below does not fetch.
 #[test]
 fn the_example_needs_no_crate_that_the_workspace_has_not_got() {
     let mut own = locked("../../examples/own-lock/Cargo.lock");
@@ -33,7 +33,7 @@ fn a_lock_from_elsewhere_is_checked_by_its_own_tests() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/own-lock/Cargo.toml");
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "--offline", "--test", "check", "--manifest-path"]).arg(manifest);
-    // Cargo tells its tests about themselves; the example is built as by a user.
+    // Cargo sets variables for its tests. The example is built as by a user.
     command.env("CARGO_TARGET_DIR", env!("CARGO_TARGET_TMPDIR")).arg("--").arg("--nocapture");
     let output = command.output().expect("cargo runs");
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,13 +1,14 @@
-//! Why the mutex of Linux got HANDOFF in 4.10: without it a waiter may be passed by for good.
+//! The reason why the mutex of Linux got HANDOFF in 4.10: without it a waiter may be overtaken
+//! forever.
 
 use convoy_checker::model::{Model, explore_states, replay};
 use convoy_checker::{Budget, Property, select, starvation};
 use convoy_sync::{Handoff, Lock, NoSpin, Opportunistic, TicketLock, kernel};
 
-/// Times that a waiter may be woken in vain.
+/// Number of times that a waiter may be woken without acquiring the lock.
 const BOUND: u32 = 1;
 
-/// What an order violates, if one does; that order again gives the same.
+/// Returns the property that an order violates, if any. The order must replay with the same result.
 fn found<T: Lock>(name: &str) -> Option<Property> {
     let scenario = starvation::<T>(name.to_owned(), "mutex", BOUND);
     let violation = explore_states(&scenario, Budget::default()).violation?;
@@ -18,7 +19,7 @@ fn found<T: Lock>(name: &str) -> Option<Property> {
 
 #[test]
 fn without_handoff_a_waiter_of_the_mutex_of_linux_is_starved_and_with_it_not() {
-    // Without spinning: here owners run on, and a spinner would never sleep.
+    // Without spinning: owners keep running here, and a spinner would never sleep.
     type Newer = kernel::HandoffMutex<Model, TicketLock<Model>, false>;
     assert_eq!(found::<kernel::Mutex<Model, NoSpin>>("to 4.9"), Some(Property::NoStarvation));
     assert_eq!(found::<Newer>("4.10"), None);

@@ -1,9 +1,9 @@
-//! Exploring each state once: it depends on nothing but the program, and skips no violation.
+//! Exploring each state once depends only on the program, and misses no violation.
 
 use convoy_checker::{Budget, Row, Subject, select};
 use std::hint::black_box;
 
-/// Locks of each family whose waiters leave much on their stacks.
+/// Locks of each family whose waiters store much on their stacks.
 const LOCKS: [&str; 6] =
     ["mutex-spin-low-load", "quota", "glibc-semaphore", "quota-rwlock", "rwsem-spin", "adaptive"];
 
@@ -21,7 +21,7 @@ fn neither_the_heap_nor_the_thread_makes_a_difference() {
     let first = rows(&subjects());
     assert!(subjects().iter().all(Subject::remembers_states));
     for blocks in [3, 1000] {
-        // Other addresses for the allocations of the search.
+        // Changes the addresses of the search's allocations.
         let kept: Vec<Vec<u8>> = (0..blocks).map(|block| vec![1; 16 + block * 37 % 4096]).collect();
         let again = std::thread::spawn(|| rows(&subjects())).join().expect("no panic");
         black_box(kept);
@@ -35,7 +35,8 @@ fn every_order_and_every_state_lead_to_the_same_result() {
     let whole: Vec<_> = subjects().into_iter().map(Subject::in_every_order).collect();
     let whole = rows(&whole);
     let ended = |row: &&Row| row.exhaustive;
-    // States need fewer executions, so what ends without them ends with them.
+    // Remembering states needs fewer executions, so a search that finishes without it also finishes
+    // with it.
     assert!(whole.iter().filter(ended).count() < remembered.iter().filter(ended).count());
     for (one, other) in remembered.iter().zip(&whole) {
         let name = (one.name, one.scenario);

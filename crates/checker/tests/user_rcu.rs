@@ -1,4 +1,4 @@
-//! RCU of threads under the checker: nothing in use is freed, and no updater sleeps for good.
+//! RCU of threads under the checker: no object in use is freed, and no updater sleeps forever.
 
 use convoy_checker::model::{End, Instance, Model, Scenario, explore};
 use convoy_checker::{Budget, Property};
@@ -6,7 +6,7 @@ use convoy_sync::rcu::user::{Fences, Patience, Periods, Reader};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The checker executes all operations in one order: no fence is needed.
+/// The checker executes all operations in one order, so no fence is needed.
 struct Unneeded;
 
 impl Fences for Unneeded {
@@ -24,7 +24,7 @@ struct Objects {
 }
 
 impl Objects {
-    /// A section looks at the object that it has found, once more at its end.
+    /// A critical section checks the object that it found, once more at its end.
     fn look(&self, section: impl FnOnce()) {
         Model::point();
         let object = self.present.get();
@@ -76,10 +76,10 @@ impl Objects {
     }
 }
 
-/// What a reader does, and its number.
+/// A reader function and the number of the reader.
 type Read = fn(&Objects, usize);
 
-/// An updater beside two readers of the kind that `read` is.
+/// Explores an updater together with two readers that run `read`.
 fn explored(name: &str, read: Read) {
     let build = move || {
         let objects = Rc::new(Objects::default());

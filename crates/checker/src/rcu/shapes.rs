@@ -1,49 +1,51 @@
-//! What CPUs do in the scenarios of RCU.
+//! The moves of the CPUs in the RCU scenarios.
 
 use Move::{
     After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Leave, Open, Pass, Poll,
     Rush, Serve,
 };
 
-/// One thing that a CPU does.
+/// One move of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// A reader's section begins: takes the present object. Ticks may come inside, no quiescent
-    /// state does.
+    /// Enters a reader's critical section and takes the current object. Ticks may occur inside,
+    /// quiescent states do not.
     Open,
-    /// It ends, and has used the object until here.
+    /// Leaves the critical section. The object was in use until here.
     Close,
-    /// Puts a new object in the place of the present one, which is to be freed.
+    /// Replaces the current object with a new one, and queues a callback that frees the old one.
     Call,
-    /// The reader loses its CPU inside its section. The CPU continues with the moves between this
-    /// and [`Move::Close`], which the reader executes when it is back.
+    /// Preempts the reader inside its critical section. The CPU continues with the moves between
+    /// this and [`Move::Close`], which the reader executes when it runs again.
     Leave,
     /// A context switch: a quiescent state.
     Pass,
-    /// A tick: core processing if necessary, and completed callbacks are invoked.
+    /// A tick: does core processing if necessary, and invokes completed callbacks.
     Core,
-    /// The same, late enough to check for CPUs without a reported quiescent state.
+    /// Like [`Move::Core`], late enough to check for CPUs without a reported quiescent state.
     Late,
-    /// Stops the tick: quiescent until [`Move::Awake`].
+    /// Stops the tick: the CPU is quiescent until [`Move::Awake`].
     Idle,
-    /// Starts it again.
+    /// Starts the tick again.
     Awake,
-    /// Waits until that CPU has made this number of moves: guides the search to narrow races.
+    /// Waits until the given CPU has made the given number of moves. Guides the search to narrow
+    /// races.
     After(usize, u32),
-    /// Puts a new object in the place of the present one, and draws a ticket for the old one.
+    /// Replaces the current object with a new one, and draws a ticket for the old one.
     Draw,
-    /// Frees that if its grace period is over.
+    /// Frees the object of the ticket if its grace period is over.
     Poll,
-    /// Puts a callback on the list of each CPU: when the last comes, all before them have been.
+    /// Puts a callback on the list of each CPU. When the last callback is invoked, all earlier ones
+    /// have been invoked.
     Bar,
-    /// Puts a new object in the place of the present one, and frees the old one after an expedited
-    /// grace period: sections on other CPUs end before these can switch to another task.
+    /// Replaces the current object with a new one, and frees the old one after an expedited grace
+    /// period: critical sections on other CPUs end before these CPUs can switch to another task.
     Hurry,
-    /// The same with readers that may have lost their CPU in a section.
+    /// Like [`Move::Hurry`], with readers that may have been preempted in a critical section.
     Rush,
-    /// An interrupt on the CPU of a thread queues work for it, and wakes it.
+    /// An interrupt on the CPU of a thread queues work for the thread and wakes it.
     Give,
-    /// The thread executes its work, up to this amount.
+    /// The thread executes its work, up to this number of items.
     Serve(usize),
 }
 
@@ -54,9 +56,9 @@ pub struct RcuShape {
     pub name: &'static str,
     /// A short description.
     pub about: &'static str,
-    /// Grace periods before the numbers wrap.
+    /// Grace periods before the numbers wrap around.
     pub before_wrap: u8,
-    /// What each CPU does.
+    /// Moves of each CPU.
     pub tasks: &'static [&'static [Move]],
 }
 
