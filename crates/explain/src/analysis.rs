@@ -1,4 +1,4 @@
-//! The account of a run, kept while it runs: one pass over the records, in bounded memory.
+//! The account of a run, updated while it runs: one pass over the records, in bounded memory.
 
 use crate::chain::{Hop, Path, Via};
 use crate::cpu::{Cpu, State, VECTORS};
@@ -28,7 +28,7 @@ impl Idle {
     /// Every cause, in order.
     pub const ALL: [Self; 4] = [Self::OwnerQueued, Self::Queued, Self::Locks, Self::Nothing];
 
-    /// As printed.
+    /// Returns the name as printed.
     pub fn name(self) -> &'static str {
         match self {
             Self::OwnerQueued => "the owner of a wanted lock waits for another CPU",
@@ -39,13 +39,13 @@ impl Idle {
     }
 }
 
-/// Listens to a machine and keeps the account.
+/// Receives the records of a machine and keeps the account.
 pub struct Analysis {
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) tasks: Tasks,
     pub(crate) locks: Locks,
     pub(crate) stalls: Stalls,
-    /// Locks that stall now.
+    /// Locks that are currently in a stall.
     pub(crate) stalled: Vec<u32>,
     pub(crate) flame: Flame,
     pub(crate) timeline: Timeline,
@@ -55,7 +55,7 @@ pub struct Analysis {
     runnable: u32,
     /// Tasks that wait for a lock.
     pub(crate) waiters: u32,
-    /// Latest time of any record: time is monotonic although records of two CPUs may be out of
+    /// Latest time of any record. It never decreases, although records of two CPUs may be out of
     /// order by a skew.
     pub(crate) now: u64,
     pub(crate) from: u64,
@@ -67,12 +67,12 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// States of the CPUs over the run, in at most `most` intervals.
+    /// Returns the states of the CPUs over the run, in at most `most` intervals.
     pub fn over_time(&self, most: usize) -> OverTime {
         self.timeline.over(self.cpus.len(), most)
     }
 
-    /// For a machine of `cpus` CPUs.
+    /// Returns an empty account for a machine of `cpus` CPUs.
     pub fn new(cpus: usize) -> Self {
         Self {
             cpus: (0..cpus).map(|cpu| Cpu::new(cpu as TaskId)).collect(),
@@ -97,7 +97,7 @@ impl Analysis {
         }
     }
 
-    /// Adds the time since its last change to the account of `cpu`.
+    /// Adds the time since the last change of `cpu` to its account.
     pub(crate) fn settle(&mut self, cpu: usize, at: u64) {
         let this = &mut self.cpus[cpu];
         let span = at.saturating_sub(this.since);
@@ -126,7 +126,8 @@ impl Analysis {
         }
     }
 
-    /// Adds the idle time of all CPUs since the last change of its cause; call before one.
+    /// Adds the idle time of all CPUs since the last change of its cause. Must be called before a
+    /// change.
     fn settle_idle(&mut self) {
         let span = self.now.saturating_sub(self.idle_since);
         self.idle_since = self.now;
@@ -203,7 +204,7 @@ impl Analysis {
         }
     }
 
-    /// `prev` is off its CPU.
+    /// Records that `prev` left its CPU.
     fn leaves(&mut self, prev: TaskId, at: u64) {
         let task = self.tasks.at(prev);
         task.place = match task.leaving {
@@ -222,7 +223,7 @@ impl Analysis {
         }
     }
 
-    /// `next` got the CPU.
+    /// Records that `next` got the CPU.
     fn arrives(&mut self, cpu: usize, next: TaskId, at: u64) {
         let task = self.tasks.at(next);
         task.cpu = cpu;
@@ -244,14 +245,14 @@ impl Analysis {
             self.owner_off(held.lock, false);
         }
         if let Some(Since { lock, at: given, .. }) = granted {
-            // It is held, in the sense of being of use, from now on.
+            // From now on `next` can use the lock, so the hold time starts here.
             let holds = self.tasks.at(next).holds.iter_mut();
             holds.filter(|held| held.lock == lock).for_each(|held| held.at = at);
             self.locks.class_of(lock).handoff.record(at.saturating_sub(given) / 1000);
         }
     }
 
-    /// Records that `prev` ran on `cpu`, for stalls with an owner that waits for that CPU.
+    /// Records that `prev` ran on `cpu`, for stalls whose owner waits for that CPU.
     fn count_ran(&mut self, cpu: usize, at: u64, prev: TaskId, ran_for: u64) {
         for index in 0..self.stalled.len() {
             let lock = self.stalled[index];
@@ -274,7 +275,7 @@ impl Analysis {
         let task = self.tasks.at(id);
         let since = match task.place {
             Place::Asleep(since) => since,
-            // A kernel thread is born asleep.
+            // A kernel thread is asleep when it is created.
             Place::Dead => record.at,
             Place::Running | Place::Runnable(_) => return,
         };

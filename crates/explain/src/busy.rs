@@ -1,5 +1,5 @@
-//! What shows without waiting for a lock: wakeups in vain, counters and locks whose cache lines
-//! move, spinning; and what threads do if locks cost little.
+//! Problems that are visible without waits for a lock: futile wakeups, counters and locks whose
+//! cache lines move, and spinning. Also the activity of threads if locks cost little.
 
 use convoy_record::account::seconds;
 use convoy_record::runtimes::runtime;
@@ -11,31 +11,31 @@ use std::collections::BTreeMap;
 use crate::herds::{herd, of_cpu};
 use crate::ill::{Diagnosis, Ill, LITTLE, percent};
 
-/// What a call of `sched_yield` costs, seconds, without the switch to another thread.
+/// Cost of a `sched_yield` call in seconds, without the switch to another thread.
 const YIELD_S: f64 = 0.3e-6;
-/// What an attempt in vain to acquire a lock costs, seconds.
+/// Cost of a failed attempt to acquire a lock, in seconds.
 const ATTEMPT_S: f64 = 15e-9;
-/// What that switch costs, seconds, where the record has no price.
+/// Cost of that switch in seconds, if the record contains no price.
 const SWITCH_S: f64 = 0.7e-6;
-/// An acquisition without a wait that takes this long had to fetch the line from another CPU,
-/// seconds. With the line in the CPU's own cache it takes 9 to 20 ns; two threads that shared a
-/// line of locks, or a counter of readers, took 33 to 54 ns on a guest of an EPYC.
+/// An uncontended acquisition that takes at least this long had to fetch the cache line from
+/// another CPU, seconds. With the line in the CPU's own cache it takes 9 to 20 ns. Two threads that
+/// shared a line of locks, or a counter of readers, took 33 to 54 ns on a guest of an EPYC.
 const FETCHED_S: f64 = 28e-9;
-/// Part of the CPU time that readers of one lock may take to acquire and release it while its line
-/// stays in one cache: twice as much as of spinning, since timing an acquisition takes up to half
-/// of such a time.
+/// Part of the CPU time that readers of one lock may spend on acquiring and releasing it while its
+/// line stays in one cache. Twice the limit for spinning, since up to half of a timed acquisition
+/// is the timing itself.
 const COUNTED: f64 = 0.2;
-/// Part of acquisitions that fetch the line if two threads share one: 13 % where they ran on one
-/// CPU half of the time, 85 to 87 % where they had two CPUs; of a private line at most 1 %.
+/// Part of the acquisitions that fetch the line if two threads share it: 13 % where they ran on one
+/// CPU half of the time, 85 to 87 % where they had two CPUs, and at most 1 % for a private line.
 const MOVES: f64 = 0.05;
-/// Samples of CPU time at instructions that wait, or add, which are enough.
+/// Minimum number of CPU-time samples at waiting or adding instructions.
 const SAMPLES: u64 = 10;
-/// Part of all samples that they are at least.
+/// Minimum part of all samples at such instructions.
 const SPINS: f64 = 0.1;
-/// Events that are enough to speak of.
+/// Minimum number of events for a diagnosis.
 const FEW: u64 = 100;
 
-/// Everything of the kind in a process.
+/// Returns all diagnoses of this module for a process.
 pub(crate) fn of_process(record: &Record, process: &Process) -> Vec<Diagnosis> {
     let mut all: Vec<Diagnosis> = Vec::new();
     let own = process.locks.iter().chain(&process.futexes);
@@ -48,15 +48,15 @@ pub(crate) fn of_process(record: &Record, process: &Process) -> Vec<Diagnosis> {
     all
 }
 
-/// The mean of acquisitions that did not wait, without what such a call takes anyway.
+/// Returns the mean time of uncontended acquisitions in seconds, or 0 without any.
 fn fetched_s(of: &Times) -> f64 {
     if of.count == 0 { 0.0 } else { of.mean_s() }
 }
 
-/// The part of acquisitions without a wait for which the line had to be fetched, and how long these
-/// took, seconds. Threads that run on one CPU in turn need not fetch it.
+/// Returns the part of the uncontended acquisitions that had to fetch the line, and the mean time
+/// of these in seconds. Threads that take turns on one CPU need not fetch it.
 fn slow(of: &Times) -> (f64, f64) {
-    /// The least of the bucket that contains such a time.
+    /// Lower bound of the bucket that contains such a time.
     const LEAST_NS: f64 = 0.8e9 * FETCHED_S;
     let slow = of.buckets.iter().filter(|(least, _)| *least >= LEAST_NS);
     let count = total(slow.clone().map(|(_, count)| *count)) as f64;
@@ -73,11 +73,11 @@ fn readers(process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let count = total(reads.clone().map(|site| site.count));
     let threads = reads.map(|site| site.threads).max().unwrap_or(0);
     let each_s = fetched_s(&acquire);
-    // It is fetched to release the lock, too.
+    // The release fetches the line, too.
     let cost_s = 2.0 * each_s * count as f64;
     let share = of_cpu(process, cost_s)?;
     let moves = each_s > FETCHED_S && share > 0.02;
-    // Locks of one name may be one for each thread.
+    // Locks of the same name may be one per thread.
     let is_counted = share >= COUNTED && lock.instances <= 1;
     if lock.kind != Kind::Rwlock || threads < 2 || !(moves || is_counted) {
         return None;
@@ -119,13 +119,13 @@ fn false_sharing(process: &Process) -> Option<Diagnosis> {
         let mut acquire = Times::default();
         let sites = || locks.iter().flat_map(|lock| &lock.sites);
         sites().for_each(|site| acquire.add(&site.acquire));
-        // One thread at a time needs no line of another one.
+        // A thread that runs alone does not need a line of another thread.
         let busy = locks.iter().filter(|lock| lock.count() > 10_000).count();
         let count: u64 = locks.iter().map(|lock| lock.count()).sum();
         let is_apart =
             locks.iter().all(|lock| (lock.contended() as f64) < 0.01 * lock.count() as f64);
         let (part, each_s) = slow(&acquire);
-        // One name of many locks does not say which of them lie there.
+        // A name that covers many locks does not say which of them share the line.
         let is_apart = is_apart && locks.iter().all(|lock| lock.instances <= 1);
         let is_it = busy > 1 && is_apart && part >= MOVES;
         let cost_s = 2.0 * part * each_s * count as f64;
@@ -151,11 +151,11 @@ fn false_sharing(process: &Process) -> Option<Diagnosis> {
     })
 }
 
-/// Threads wait in a loop, by samples of CPU time or because they give up their CPU again and
-/// again.
+/// Threads wait in a loop, according to samples of CPU time, or because they yield their CPU
+/// repeatedly.
 fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
-    // A loop that adds to a counter succeeds as often as it fails; one that waits for a lock hardly
-    // ever succeeds.
+    // A loop that adds to a counter succeeds as often as it fails. A loop that waits for a lock
+    // almost never succeeds.
     let waits = |hot: &Hot| hot.spins >= SAMPLES && hot.spins > 2 * hot.atomics;
     let spins = |hot: &&Hot| !is_of_libc(hot) && waits(hot) && part(hot.spins, process) >= SPINS;
     let hot = process.hot.iter().filter(spins).max_by_key(|hot| hot.spins);
@@ -165,12 +165,12 @@ fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
     let switch_s = prices.get("price_ns.switch").map_or(SWITCH_S, |price| price[1] / 1e9);
     let cost_s = all as f64 * (YIELD_S + switch_s);
     let (place, share, what) = match (hot, yields) {
-        // Most samples of such a loop are elsewhere in it.
+        // Most samples of such a loop are at its other instructions.
         (Some(hot), _) => {
             let share = part(hot.count, process);
             (&hot.place, Some(share), format!("spend {} of the CPU time spinning", percent(share)))
         }
-        // Less is a library that looks for a moment before it sleeps.
+        // A lower cost comes from a library that spins briefly before it sleeps.
         (None, Some(one)) if cost_s > LITTLE * process.seconds => {
             (&one.place, of_cpu(process, cost_s), "spin".to_owned())
         }
@@ -204,7 +204,7 @@ fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
     })
 }
 
-/// Threads try again and again to acquire a lock that another one holds.
+/// Threads repeatedly try to acquire a lock that another thread owns.
 fn attempts(process: &Process) -> Option<Diagnosis> {
     let most = process.attempts.first()?;
     let all = total(process.attempts.iter().map(|one| one.count));
@@ -227,12 +227,13 @@ fn attempts(process: &Process) -> Option<Diagnosis> {
     })
 }
 
-/// The part of the samples of CPU time that these are.
+/// Returns the part of the CPU-time samples that `count` samples make up.
 fn part(count: u64, process: &Process) -> f64 {
     count as f64 / process.samples.max(1) as f64
 }
 
-/// Whether a function is libc's, whose waits for its own locks are recorded otherwise.
+/// Returns whether a function belongs to libc. Waits for libc's internal locks are recorded in
+/// another way.
 fn is_of_libc(hot: &Hot) -> bool {
     let is_library = |begin: &&str| {
         hot.library.strip_prefix(*begin).is_some_and(|rest| rest.starts_with(['.', '-']))
@@ -278,7 +279,7 @@ fn counter(process: &Process) -> Option<Diagnosis> {
     })
 }
 
-/// What threads do, if locks cost little.
+/// Describes the activity of the threads if locks cost little.
 pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     if let Some(unknown) = crate::processes::unknown(record) {
         return unknown;
@@ -287,8 +288,8 @@ pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     if let Some(spread) = spread(record, account) {
         said = spread;
     }
-    // Java's locks and its idle workers wait in one function; only names of methods tell them
-    // apart.
+    // Java's locks and its idle workers wait in the same function; only method names distinguish
+    // them.
     if said.contains("Parker::park") {
         said.push_str(
             " It may be a lock of java.util.concurrent: record it under \
@@ -328,10 +329,10 @@ pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     }
 }
 
-/// Whether threads sleep in futex(2) past the recorded functions for a relevant time. One of them
-/// may do so all the time: it joins the others.
+/// Returns whether threads sleep in futex(2) outside of the recorded functions for a relevant part
+/// of their time. One thread may do so all the time: it joins the others.
 fn sleeps_in_futex(record: &Record) -> bool {
-    /// Part of the time of its threads.
+    /// Minimum part of the time of the threads.
     const MUCH: f64 = 0.05;
     record.processes.iter().any(|process| {
         let count = |what: &str| {
@@ -342,11 +343,11 @@ fn sleeps_in_futex(record: &Record) -> bool {
     })
 }
 
-/// Waits that are much together, although no lock has much of them.
+/// Describes waits that are significant in total, although no single lock has a large part of them.
 fn spread(record: &Record, account: &Account) -> Option<String> {
-    /// Part of it beyond which one lock is the place, which was weighed alone.
+    /// Above this part of the wait time, one lock dominates. It has been diagnosed separately.
     const MOST: f64 = 0.6;
-    // Waits for the kernel's locks depend on other programs, too.
+    // Waits for the kernel's locks also depend on other programs.
     let own = || account.locks.iter().filter(|one| one.pid != 0 && one.lock.is_lock());
     let first = own().next()?;
     let wait_s: f64 = own().map(|one| one.lock.wait_s()).sum();
@@ -367,7 +368,7 @@ fn spread(record: &Record, account: &Account) -> Option<String> {
     })
 }
 
-/// What to do about a program whose locks could not be recorded at all.
+/// Returns advice for a program whose locks could not be recorded.
 fn unreached(record: &Record) -> Option<String> {
     let only = |line: &String| line.strip_prefix(convoy_record::ONLY_SAMPLES).map(str::to_owned);
     if let Some(reason) = record.unseen.iter().find_map(only) {
@@ -386,14 +387,14 @@ fn unreached(record: &Record) -> Option<String> {
     ))
 }
 
-/// Samples of CPU time.
+/// Returns the number of samples of CPU time.
 fn samples(record: &Record) -> u64 {
     total(record.processes.iter().map(|process| process.samples))
 }
 
-/// How the threads of all processes spent their time, by samples.
+/// Describes how the threads of all processes spent their time, according to samples.
 fn activity(record: &Record) -> Option<String> {
-    /// Looks that are enough.
+    /// Minimum number of samples of a process.
     const LOOKS: u64 = 10;
     let known = || record.processes.iter().filter(|process| process.looks >= LOOKS);
     // A process is sampled only from its first lock on.
@@ -401,7 +402,7 @@ fn activity(record: &Record) -> Option<String> {
     if cpu_s(&mut known()) < 0.5 * cpu_s(&mut record.processes.iter()) {
         return None;
     }
-    // Samples become seconds, because processes are sampled at different rates.
+    // Samples are converted to seconds, because processes are sampled at different rates.
     let mut spent: BTreeMap<(Doing, &str), f64> = BTreeMap::new();
     for process in known() {
         let look_s = process.seconds / process.looks as f64;

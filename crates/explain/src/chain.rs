@@ -1,25 +1,25 @@
-//! The critical chain: the path of wakeups that led to a moment.
+//! The critical chain: the path of wakeups that led to a point in time.
 //!
 //! Every task carries the account of the path that led to its current work. A task that is woken
-//! takes over the path of its waker, because it could not have gone on earlier; a task that a timer
-//! wakes keeps its own. So the path of the task that ends last is the longest chain of dependences
-//! of the run, found in one pass and constant memory.
+//! takes over the path of its waker, because it could not have continued earlier; a task that a
+//! timer wakes keeps its path. So the path of the task that ends last is the longest chain of
+//! dependences of the run, found in one pass and in constant memory.
 
 use crate::label::Label;
 
-/// Hops that a path remembers; its sums cover all.
+/// Number of hops that a path remembers. Its sums cover all hops.
 pub(crate) const HOPS: usize = 12;
 
 /// Why a task could continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Via {
-    /// It got the lock of this class, or was woken to try.
+    /// It acquired the lock of this class, or was woken to try.
     Lock(u32),
     /// Another task ended its wait in this system call.
     Call(&'static str),
 }
 
-/// One hand of the chain to the next.
+/// One hop of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hop {
     pub(crate) at: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Shares {
     pub(crate) user: u64,
     pub(crate) system: u64,
     pub(crate) spin: u64,
-    /// On a run queue, owner of a lock that others wanted.
+    /// On a run queue while it owned a lock that others wanted.
     pub(crate) queued_owner: u64,
     /// On a run queue otherwise.
     pub(crate) queued: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Shares {
     pub(crate) slept: u64,
 }
 
-/// The path that led to a moment.
+/// The path that led to a point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Path {
     pub(crate) shares: Shares,
@@ -52,14 +52,14 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// The path goes over to another task.
+    /// Records that the path continues in another task.
     pub(crate) fn hop(&mut self, hop: Hop) {
         self.last[(self.hops % HOPS as u64) as usize] = Some(hop);
         self.hops += 1;
         self.lock_hops += u64::from(matches!(hop.via, Via::Lock(_)));
     }
 
-    /// The last hops, in their order.
+    /// Returns the last hops, in chronological order.
     pub(crate) fn last(&self) -> Vec<Hop> {
         let start = (self.hops % HOPS as u64) as usize;
         let order = (start..HOPS).chain(0..start);

@@ -1,17 +1,17 @@
-//! State of a CPU, and the accounting of its time.
+//! State of a CPU, and accounting of its time.
 
 use convoy_machine::Mode;
 use convoy_sync::TaskId;
 
-/// Vectors of software interrupts, at most; the kernels have 6 to 10.
+/// Maximum number of software interrupt vectors. The kernels have 6 to 10.
 pub(crate) const VECTORS: usize = 16;
 
-/// A state of a CPU, as its time is reported.
+/// A state of a CPU, as reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// User-mode work.
     User,
-    /// Kernel work, none of the following.
+    /// Kernel work that is none of the following.
     System,
     /// Spinning on a lock.
     Spin,
@@ -19,7 +19,7 @@ pub enum State {
     Irq,
     /// Softirqs.
     Softirq,
-    /// The scheduler changing tasks.
+    /// Context switches by the scheduler.
     Switch,
     /// Idle.
     Idle,
@@ -30,7 +30,7 @@ impl State {
     pub const ALL: [Self; 7] =
         [Self::User, Self::System, Self::Spin, Self::Irq, Self::Softirq, Self::Switch, Self::Idle];
 
-    /// As printed.
+    /// Returns the name as printed.
     pub fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -53,13 +53,14 @@ pub(crate) struct Cpu {
     pub(crate) mode: Mode,
     pub(crate) since: u64,
     pub(crate) task: TaskId,
-    /// When `task` got the CPU.
+    /// Time at which `task` got the CPU.
     pub(crate) switched: u64,
-    /// The scheduler changes tasks here.
+    /// Whether the scheduler is switching tasks.
     pub(crate) switching: bool,
     pub(crate) softirq: bool,
     pub(crate) times: Times,
-    /// For the kernels' schedstat: run queue time and slices of tasks that were switched to.
+    /// For the kernels' schedstat: run queue time and number of time slices of the tasks that ran
+    /// here.
     pub(crate) queued: u64,
     pub(crate) slices: u64,
     pub(crate) schedules: u64,
@@ -67,7 +68,7 @@ pub(crate) struct Cpu {
     pub(crate) wakeups: u64,
     pub(crate) wakeups_local: u64,
     pub(crate) interrupts: u64,
-    /// Runs of each software interrupt, by the number of its vector.
+    /// Number of runs of each software interrupt, by vector.
     pub(crate) softirqs: [u64; VECTORS],
 }
 
@@ -110,7 +111,7 @@ impl Cpu {
         *self = Self { mode, switched, switching, softirq, since: at, ..Self::new(task) };
     }
 
-    /// Idle time up to `at`.
+    /// Returns the idle time up to `at`.
     pub(crate) fn idle_at(&self, at: u64) -> u64 {
         let open = if self.mode == Mode::Idle { at.saturating_sub(self.since) } else { 0 };
         self.times[State::Idle as usize] + open

@@ -1,4 +1,4 @@
-//! Words of the diagnoses: what waiting cost, and what to do about what an owner does.
+//! Sentences of the diagnoses: the cost of waiting, and advice on what an owner does.
 
 use convoy_record::runtimes::runtime;
 use convoy_record::{Kind, Lock, Pending, Process, Record};
@@ -6,7 +6,7 @@ use convoy_record::{Kind, Lock, Pending, Process, Record};
 use crate::evidence::{PYTHON, Subject, is_of_python, is_python};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
 
-/// The part of their time that threads waited, in words.
+/// Returns the part of their time that threads waited, as text.
 pub(crate) fn part(subject: &Subject<'_>) -> String {
     match subject.share {
         Some(share) => percent(share),
@@ -14,9 +14,9 @@ pub(crate) fn part(subject: &Subject<'_>) -> String {
     }
 }
 
-/// `Threads in f (x.c:7) spent 49 % of their time waiting for a mutex`.
+/// Returns a sentence such as `Threads in f (x.c:7) spent 49 % of their time waiting for a mutex`.
 pub(crate) fn cost(subject: &Subject<'_>) -> String {
-    /// Part of the waiting that makes one place the place.
+    /// A place with more than this part of the waiting is named as the place.
     const MOST: f64 = 0.6;
     let is_named = !subject.place.is_empty()
         && subject.place != convoy_record::UNNAMED
@@ -24,7 +24,7 @@ pub(crate) fn cost(subject: &Subject<'_>) -> String {
     let is_unnamed = subject.lock.name.starts_with(convoy_record::LOCK_OF);
     let at = match () {
         () if subject.there > MOST && is_named => format!(" in {}", subject.place),
-        // A lock without a name is known by its places alone.
+        // An unnamed lock is identified only by its places.
         () if is_named && is_unnamed => format!(", most of them in {},", subject.place),
         () => String::new(),
     };
@@ -40,7 +40,7 @@ pub(crate) fn cost(subject: &Subject<'_>) -> String {
     format!("Threads{at} waited {wait} for {what}")
 }
 
-/// What to do about an owner that sleeps in this system call.
+/// Returns advice for an owner that sleeps in this system call.
 pub(crate) fn of_call(call: &str) -> String {
     match call.trim_end_matches("(2)") {
         "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync" => format!(
@@ -70,16 +70,16 @@ pub(crate) fn of_call(call: &str) -> String {
     }
 }
 
-/// Whether an owner that sleeps in this system call waits for input from any of several sources,
-/// like an idle event loop.
+/// Returns whether an owner that sleeps in this system call waits for input from any of several
+/// sources, like an idle event loop.
 pub(crate) fn waits_for_input(call: &str) -> bool {
     let call = call.trim_end_matches("(2)");
     ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6"]
         .contains(&call)
 }
 
-/// The cure where an event loop holds a lock while it is idle, and the waiting threads release the
-/// lock immediately: some programs park idle threads this way.
+/// Returns advice for an event loop that holds a lock while it is idle, and whose waiters release
+/// the lock immediately: some programs park idle threads this way.
 pub(crate) fn of_parking(call: &str) -> String {
     format!(
         "If the program parks them there until it has work, this costs nothing; if not, release \
@@ -87,7 +87,7 @@ pub(crate) fn of_parking(call: &str) -> String {
     )
 }
 
-/// Threads wait for a lock that they hold themselves, until a time limit.
+/// Threads wait for a lock that they already own, until a time limit.
 pub(crate) fn itself(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let is_own = subject.lock.kind != Kind::Semaphore && 2 * holder.own > holder.count;
@@ -102,9 +102,9 @@ pub(crate) fn itself(subject: &Subject<'_>) -> Option<Reason> {
     is_own.then_some((Ill::Deadlock, why, cure))
 }
 
-/// A cycle of waits.
+/// Diagnoses a cycle of waits.
 pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
-    // The places are the interpreter's.
+    // The places are in the interpreter.
     if cycle.iter().all(|wait| is_python(process, &wait.place, wait.kind)) {
         return deadlock_of_python(process, cycle);
     }
@@ -148,7 +148,7 @@ pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
     of_cycle(process, cycle, sentence + &behind(process, cycle), cure)
 }
 
-/// The waits that are not in the cycle, in words.
+/// Describes the waits outside the cycle.
 fn behind(process: &Process, cycle: &[&Pending]) -> String {
     let all = process.pending.iter().filter(|one| one.act != "wait").count();
     match all.saturating_sub(cycle.len()) {
@@ -158,7 +158,7 @@ fn behind(process: &Process, cycle: &[&Pending]) -> String {
     }
 }
 
-/// A cycle of waits for locks of Python.
+/// Diagnoses a cycle of waits for locks of Python.
 fn deadlock_of_python(process: &Process, cycle: &[&Pending]) -> Diagnosis {
     let (sentence, cure) = match cycle {
         [wait] => (
@@ -195,10 +195,10 @@ fn of_cycle(process: &Process, cycle: &[&Pending], sentence: String, cure: &str)
     }
 }
 
-/// Waits for locks in a program of which no thread can run, without a cycle of owners that are
-/// known.
+/// Diagnoses waits for locks in a program without any runnable thread and without a cycle of known
+/// owners.
 pub(crate) fn stuck(process: &Process, waits: &[&Pending]) -> Option<Diagnosis> {
-    /// Waits that are named.
+    /// Maximum number of waits that are named.
     const NAMED: usize = 4;
     let first = waits.first()?;
     let one = |wait: &&Pending| {
@@ -232,8 +232,8 @@ pub(crate) fn stuck(process: &Process, waits: &[&Pending]) -> Option<Diagnosis> 
     })
 }
 
-/// Whether the kernel is there to change threads, after an interrupt or a sleep, and not in a
-/// system call.
+/// Returns whether the kernel is there to switch threads after an interrupt or a sleep, rather than
+/// in a system call.
 fn is_of_scheduler(place: &str) -> bool {
     let function = place.split([' ', ',']).next().unwrap_or(place).trim_start_matches('_');
     ["exit_to_user_mode", "schedule", "irqentry_exit", "preempt_schedule"]
@@ -241,12 +241,12 @@ fn is_of_scheduler(place: &str) -> bool {
         .any(|begin| function.starts_with(begin))
 }
 
-/// Waits for a lock of the kernel.
+/// Diagnoses waits for a lock of the kernel.
 pub(crate) fn kernel(lock: &Lock, process: &Process, record: &Record) -> Option<Diagnosis> {
     /// Minimum number of waits.
     const FEW: u64 = 20;
-    /// Part of the time that waits for a spinlock are at least: they include interrupts and the
-    /// time that a hypervisor takes from the owner. Servers whose limit is another one had 2 %.
+    /// Minimum part of the time spent waiting for a spinlock. These waits include interrupts and
+    /// the time that a hypervisor takes from the owner. Servers with another bottleneck had 2 %.
     const SPINS: f64 = 0.05;
     let time_s = convoy_record::busy_s(record);
     let (wait_s, site) = (lock.wait_s(), lock.sites.first()?);

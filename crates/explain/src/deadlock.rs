@@ -1,4 +1,4 @@
-//! Threads that wait for each other: cycles among the waits that had not ended.
+//! Threads that wait for each other: cycles among the unfinished waits.
 
 use convoy_record::{Kind, Pending, Process};
 use std::collections::BTreeMap;
@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 /// A wait of at least this length, in seconds, may never end.
 const LONG_S: f64 = 0.1;
 
-/// Waits in a cycle, each for a lock that the thread of the next one owns; or one wait for a thread
-/// that has ended.
+/// Returns cycles of waits, each for a lock that the thread of the next wait owns. A single wait
+/// for a thread that has ended also counts.
 pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
     let waits: BTreeMap<u64, &Pending> = process
         .pending
@@ -19,7 +19,7 @@ pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
     let mut found: Vec<Vec<&Pending>> = Vec::new();
     for first in waits.values() {
         if first.owner_ended {
-            // Any thread may post a semaphore, so its last taker need not be the one that would.
+            // Any thread may post a semaphore, so the thread that took it last need not post it.
             if first.kind != Kind::Semaphore || process.is_stuck {
                 found.push(vec![first]);
             }
@@ -28,7 +28,7 @@ pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
         let mut path = vec![*first];
         while let Some(next) = path.last().and_then(|last| waits.get(&last.owner)) {
             if next.thread == first.thread {
-                // Each cycle once, from its lowest thread on.
+                // Report each cycle once, starting at its lowest thread.
                 if path.iter().all(|one| one.thread >= first.thread) {
                     found.push(path.clone());
                 }
@@ -43,16 +43,16 @@ pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
     found
 }
 
-/// Whether it is a wait for a semaphore that is used as a signal, which has no owner.
+/// Returns whether the wait is for a semaphore that is used as a signal and therefore has no owner.
 fn is_signal(process: &Process, wait: &Pending) -> bool {
     let is_it = |lock: &&convoy_record::Lock| lock.name == wait.lock && lock.kind == wait.kind;
     let known = process.locks.iter().find(is_it);
-    // A thread that waits for a signal has got the one before, and seems to own it.
+    // A thread that waits for a signal received the previous signal, and so appears to own it.
     let is_own = wait.owner == wait.thread;
     wait.kind == Kind::Semaphore && known.map_or(is_own, |lock| !lock.is_lock())
 }
 
-/// Waits for locks that cannot end, since no thread is left that could wake others.
+/// Returns the waits for locks that cannot end, since no thread is left that could wake others.
 pub(crate) fn stuck(process: &Process) -> Vec<&Pending> {
     let is_lock = |one: &&Pending| {
         let kinds = [Kind::Mutex, Kind::Rwlock, Kind::Spinlock, Kind::Semaphore];
@@ -131,7 +131,7 @@ mod tests {
         assert!(stuck(&process).is_empty());
         process.is_stuck = true;
         assert_eq!(stuck(&process).len(), 1);
-        // A lock of the program's own, which calls futex(2).
+        // A lock that the program implements with futex(2).
         process.pending[1].kind = Kind::Futex;
         assert_eq!(stuck(&process).len(), 2);
     }

@@ -1,7 +1,7 @@
-//! A part of a run in full, the basis of traces.
+//! A part of a run in full detail, the basis of traces.
 //!
-//! A simulation repeats, so the part is chosen after a first pass (around the longest convoy) and
-//! recorded in a second one.
+//! A simulation is reproducible, so the part is chosen after a first pass (around the longest
+//! convoy) and recorded in a second pass.
 
 use crate::analysis::Analysis;
 use crate::cpu::State;
@@ -11,26 +11,26 @@ use convoy_machine::{Event, Leave, Mode, Record, Recorder};
 use convoy_sync::{LockEvent, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most records that are kept; about 40 MB of trace.
+/// Maximum number of records kept, about 40 MB of trace.
 const LIMIT: usize = 600_000;
 /// Minimum time shown before and after the longest convoy, in picoseconds.
 const MARGIN: u64 = 20_000_000_000;
-/// Locks that are shown, those that are waited for longest.
+/// Number of locks shown: those with the longest waits.
 const LOCKS: usize = 8;
-/// Records that may come between a task's first step and its name.
+/// Maximum number of records between a task's first step and its name.
 const BEGINNING: usize = 64;
 
-/// A part of a run, picoseconds of virtual time.
+/// A part of a run, in picoseconds of virtual time.
 #[derive(Clone, Debug)]
 pub struct Window {
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// The locks to show: their numbers are the same in both passes.
+    /// The locks to show. Their numbers are the same in both passes.
     pub(crate) locks: BTreeSet<u32>,
 }
 
 impl Window {
-    /// Its length, milliseconds.
+    /// Returns the length in milliseconds.
     pub fn ms(&self) -> f64 {
         (self.to - self.from) as f64 / 1e9
     }
@@ -44,7 +44,7 @@ pub(crate) struct Who {
 }
 
 impl Who {
-    /// A thread number that is unique in the window.
+    /// Returns a thread number that is unique in the window.
     pub(crate) fn tid(self) -> i32 {
         const NO_PID: i32 = 1 << 22;
         match (self.label.kind, self.label.pid) {
@@ -75,7 +75,7 @@ pub(crate) struct Step {
     pub(crate) what: What,
 }
 
-/// Listens to the second pass.
+/// Receives the records of the second pass.
 pub struct Detail {
     pub(crate) analysis: Analysis,
     pub(crate) window: Window,
@@ -83,12 +83,13 @@ pub struct Detail {
     /// Names of the locks in the steps.
     pub(crate) names: BTreeMap<u32, String>,
     begun: bool,
-    /// When the limit was reached.
+    /// Time at which the limit was reached.
     pub(crate) cut: Option<u64>,
 }
 
 impl Analysis {
-    /// The part of the run to show: around the longest convoy, or the beginning without one.
+    /// Returns the part of the run to show: around the longest convoy, or the beginning if there is
+    /// none.
     pub fn window(&self) -> Window {
         let waited = |lock: u32| self.locks.all[lock as usize].wait_sum;
         let mut locks: Vec<u32> = (0..self.locks.all.len() as u32).collect();
@@ -107,7 +108,7 @@ impl Analysis {
 }
 
 impl Detail {
-    /// For a machine of `cpus` CPUs.
+    /// Returns an empty recording for a machine of `cpus` CPUs.
     pub fn new(cpus: usize, window: Window) -> Self {
         Self {
             analysis: Analysis::new(cpus),
@@ -119,7 +120,7 @@ impl Detail {
         }
     }
 
-    /// Describes its extent, and omitted parts.
+    /// Describes the extent of the window and its omitted parts.
     pub fn sentence(&self) -> String {
         let ms = |ps: u64| ps as f64 / 1e9;
         let seconds = ms(self.window.from.saturating_sub(self.analysis.from)) / 1e3;
@@ -137,7 +138,7 @@ impl Detail {
         Who { id, label: self.analysis.tasks.label(id) }
     }
 
-    /// The lock at `address`, if it is to be shown.
+    /// Returns the lock at `address` if it is to be shown.
     fn shown(&mut self, address: usize) -> Option<u32> {
         let lock = self.analysis.locks.at(address);
         self.show(lock)
@@ -191,7 +192,7 @@ impl Detail {
         }
     }
 
-    /// A new task has got its process number: the steps of its birth get it too.
+    /// A new task got its process number: assigns it to the steps of its creation, too.
     fn numbered(&mut self, id: TaskId) {
         let label = self.analysis.tasks.label(id);
         let rename = |who: &mut Who| {
@@ -246,8 +247,8 @@ impl Detail {
                         _ => None,
                     }
                 });
-                // User and kernel mode alternate at every system call: only the ends of spinning
-                // and of interrupts are told.
+                // User and kernel mode alternate at every system call, so only the ends of spinning
+                // and of interrupts are recorded.
                 if matches!(last, Some(State::Spin | State::Irq)) {
                     self.push(at, cpu, by, What::Mode(state));
                 }

@@ -1,4 +1,4 @@
-//! What the tasks of a simulated run did around its longest convoy, as lanes.
+//! Activity of the tasks of a simulated run around its longest convoy, as lanes.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use convoy_sync::LockEvent;
 use crate::detail::{Detail, Step, What, Who};
 use crate::lanes::{Act, Lane, Lanes, LongWait, Span, Tag};
 
-/// Tasks that are shown, those that wait longest.
+/// Number of tasks shown: those that wait longest.
 const TASKS: usize = 200;
-/// Parts of the window for which the number of waiting tasks is told.
+/// Number of intervals of the window for which the number of waiting tasks is shown.
 const PHASES: usize = 120;
 
 /// Why a task is on no CPU.
@@ -19,14 +19,14 @@ enum Off {
     Asleep,
     Preempted,
     Woken,
-    /// It has ended, or has not begun.
+    /// It has ended or has not started.
     Gone,
 }
 
-/// A task as it changes.
+/// A task in its current state.
 struct Task {
     lane: Lane,
-    /// On a CPU, or why not.
+    /// Reason why it is on no CPU; `None` while it runs.
     off: Option<Off>,
     waits: Option<u32>,
     owns: Vec<u32>,
@@ -34,7 +34,7 @@ struct Task {
 }
 
 impl Task {
-    /// What it does, and at which lock; nothing if it sleeps without one.
+    /// Returns the current act and its lock; `None` if the task sleeps without a lock.
     fn act(&self) -> Option<(Act, Option<u32>)> {
         let lock = self.owns.last().copied();
         Some(match (self.waits, lock, self.off) {
@@ -49,7 +49,7 @@ impl Task {
         })
     }
 
-    /// Ends what it did until now. Times are nanoseconds.
+    /// Ends the current act at `now`. Times are in nanoseconds.
     fn until(&mut self, now: u64, tags: &BTreeMap<u32, usize>) {
         let length_ns = now.saturating_sub(self.since);
         if let Some((act, lock)) = self.act().filter(|_| length_ns > 0) {
@@ -61,7 +61,7 @@ impl Task {
 }
 
 impl Detail {
-    /// What tasks did in the window; times are nanoseconds after its beginning.
+    /// Returns the activity of the tasks in the window. Times are nanoseconds after its start.
     pub fn lanes(&self) -> Lanes {
         let mut steps: Vec<&Step> = self.steps.iter().collect();
         steps.sort_by_key(|step| step.at);
@@ -122,7 +122,7 @@ fn waited(lane: &Lane) -> u64 {
     waits.map(|span| span.length_ns).sum()
 }
 
-/// Changes a task, idle ones excepted.
+/// Changes the state of a task. Ignores idle tasks.
 fn change(
     tasks: &mut BTreeMap<i32, Task>,
     who: Who,
@@ -162,7 +162,7 @@ impl Task {
 }
 
 impl Lanes {
-    /// How many tasks wait in each part of the time, on average.
+    /// Counts the waiting tasks in each interval, on average.
     fn count_waiting(&mut self) {
         let all_ns = self.seconds * 1e9;
         self.phase_s = self.seconds / PHASES as f64;

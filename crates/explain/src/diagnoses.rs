@@ -1,6 +1,6 @@
-//! The diagnoses: each a rule with its evidence, what it costs, a sentence that names the holder
-//! and the cure. The first rule that fits a lock says why threads waited for it; of all locks, and
-//! of what shows without waiting, the most expensive one comes first.
+//! The diagnoses: each is a rule with its evidence, its cost, a sentence that names the holder, and
+//! the cure. The first rule that matches a lock explains why threads waited for it. Of all locks,
+//! and of the problems that are visible without waits, the most expensive one comes first.
 
 use convoy_record::account::seconds;
 use convoy_record::{
@@ -13,34 +13,34 @@ use crate::ill::{Diagnosis, Ill, Reason, percent};
 use crate::runtimes::{MONITOR, interpreter, libc, other_runtime};
 use crate::{busy, cures, processes};
 
-/// Part of the time that threads waited which makes what the owner did the reason.
+/// The owner's activity is the reason if it covers this part of the wait time.
 const REASON: f64 = 0.3;
-/// Part of it which makes sleep the reason: an owner that is woken waits for a CPU, too.
+/// The same for sleep. Lower, since an owner that is woken also waits for a CPU.
 const ASLEEP: f64 = 0.12;
-/// A critical section of this length is long, seconds: some ten times what a wakeup takes.
+/// A critical section of this length is long, seconds: about ten times the cost of a wakeup.
 const LONG_S: f64 = 50e-6;
-/// Reads that a writer waits for are this many at least if it starves.
+/// A writer starves if it waits for at least this many reads.
 const OVERTAKEN: f64 = 4.0;
-/// Locks of a chain that are named.
+/// Maximum number of locks of a chain that are named.
 const LINKS: usize = 3;
-/// Samples that are enough to say what owners did.
+/// Minimum number of samples that say what owners did.
 const FEW: u64 = 5;
-/// A place that acquires the lock again and again holds it for this part of the run at least.
+/// A place that acquires the lock repeatedly must hold it for at least this part of the run.
 const HELD: f64 = 0.05;
-/// CPU time of a critical section beyond which it is long however often its owner loses the CPU,
-/// seconds: a third of what schedulers of Linux give a thread at once (3 ms).
+/// A critical section with more CPU time than this is long however often its owner is preempted,
+/// seconds: a third of the time slice of Linux schedulers (3 ms).
 const LONG_CPU_S: f64 = 1e-3;
-/// Part of the waiting for such a section that makes lost CPUs the reason all the same.
+/// Preemption is the reason even for such a section if it covers this part of the waiting.
 const MOSTLY: f64 = 2.0 / 3.0;
 
-/// What to do about owners without CPUs.
+/// Advice on owners without CPUs.
 const CONVOY: &str = "Run fewer threads, or shorten the section; `convoy fix` on this record says \
                       which lock helps.";
 
-/// The reason for which threads waited for a lock, if it is this one.
+/// Returns the reason why threads waited for a lock if this rule applies.
 type Rule = fn(&Subject<'_>) -> Option<Reason>;
 
-/// What is wrong with a recorded program, the most expensive first.
+/// Returns the problems of a recorded program, the most expensive first.
 pub fn diagnose(record: &Record) -> Vec<Diagnosis> {
     let mut all: Vec<Diagnosis> = Vec::new();
     for process in &record.processes {
@@ -78,7 +78,7 @@ fn weigh(all: &mut [Diagnosis], record: &Record) {
     }
 }
 
-/// The sentence that stands first.
+/// Returns the first sentence of the report.
 pub fn verdict(record: &Record) -> String {
     let account = Account::new(record);
     if !account.is_finite() {
@@ -91,7 +91,7 @@ pub fn verdict(record: &Record) -> String {
     }
 }
 
-/// Why threads waited for a lock, if they did.
+/// Returns why threads waited for a lock, if they did.
 fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let pends = |one: &convoy_record::Pending| one.lock == lock.name;
     if lock.wait_s() <= 0.0 && !process.pending.iter().any(pends) {
@@ -137,7 +137,7 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
     })
 }
 
-/// A lock that is made over to a thread that must wake up first.
+/// The lock is handed off to a thread that must wake up first.
 fn handed_over(subject: &Subject<'_>) -> Option<Reason> {
     let (held_s, off_s) = subject.lock.held_s(subject.process.cpu_s);
     let woken_s = subject.lock.all(|site| &site.handoff).total_s;
@@ -191,14 +191,15 @@ fn asleep(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     // An owner that waits in futex(2) may just be waiting for this lock again.
     let is_vague = holder.call.is_some_and(|call| call.what == "futex(2)");
-    // And the reader that is known is one of several: it has left, and waits for the lock again.
+    // Moreover, a known reader is only one of several: it has released the lock and waits for it
+    // again.
     if is_vague && subject.lock.kind == Kind::Rwlock && holder.act != "write" {
         return None;
     }
     let least = if is_vague { REASON } else { ASLEEP };
     let call = holder.call.filter(|_| holder.asleep >= least)?;
     let is_off = holder.ran.is_none_or(|ran| ran < 1.0 - REASON);
-    // Locks of one name may wait for each other, and the last one of them sleeps.
+    // Locks of one name may wait for each other, and the last of them sleeps.
     let is_chain = holder.other.is_some_and(|other| other.what != subject.lock.name);
     if !is_off || is_chain && holder.asleep < holder.waited {
         return None;
@@ -216,7 +217,7 @@ fn asleep(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::OwnerAsleep, why, cure))
 }
 
-/// `it sleeps in fdatasync(2)`.
+/// Returns a phrase such as `it sleeps in fdatasync(2)`.
 fn doing(call: &Seen) -> String {
     let what = match call.what.as_str() {
         "" => "its memory is read in".to_owned(),
@@ -238,7 +239,7 @@ fn waits(subject: &Subject<'_>) -> Option<Reason> {
     chain(subject, LINKS)
 }
 
-/// The same of a chain with this many links at most.
+/// Like [`waits`], for a chain with at most this many links.
 fn chain(subject: &Subject<'_>, links: usize) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let other = holder.other.filter(|_| holder.waited >= REASON)?;
@@ -250,7 +251,7 @@ fn chain(subject: &Subject<'_>, links: usize) -> Option<Reason> {
     let next = next.map(|lock| Subject::new(subject.process, lock));
     let what = next.as_ref().map_or_else(|| format!("`{}`", other.what), Subject::what);
     let why = format!("{} while it waits in {} for {what}", holds(subject, holder), other.place);
-    // The thread at the end of the chain is the one that all of them wait for.
+    // All threads of the chain wait for the thread at its end.
     let end = next.as_ref().and_then(|next| {
         asleep(next).or_else(|| chain(next, links.checked_sub(1)?)).or_else(|| long(next))
     });
@@ -259,7 +260,7 @@ fn chain(subject: &Subject<'_>, links: usize) -> Option<Reason> {
     Some((Ill::OwnerWaits, why + &end, cure))
 }
 
-/// Threads spin for a lock of libc whose owner had lost its CPU.
+/// Threads spin for a lock of libc whose owner was preempted.
 fn spins(subject: &Subject<'_>) -> Option<Reason> {
     if subject.lock.kind != Kind::Spinlock {
         return None;
@@ -278,7 +279,7 @@ fn spins(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::Spinning, why, cure.to_owned()))
 }
 
-/// The owner had lost its CPU.
+/// The owner was preempted.
 fn preempted(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let is_known = holder.ran.is_some() || holder.samples >= FEW;
@@ -308,14 +309,14 @@ fn preempted(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::OwnerPreempted, why, CONVOY.to_owned()))
 }
 
-/// One place holds the lock nearly all the time, and acquires it again at once.
+/// One place holds the lock most of the time, and acquires it again immediately.
 fn hog(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref().filter(|holder| !holder.place.is_empty())?;
     let hogs = |site: &&convoy_record::Site| site.place == holder.place && site.act != "read";
     let site = subject.lock.sites.iter().find(hogs)?;
     let held_s = site.hold_on.total_s + site.hold_off.total_s;
     let is_other = subject.place != holder.place;
-    // A lock that is seldom held may be acquired often while a thread wakes up.
+    // A lock that is rarely held may be acquired often while a thread wakes up.
     let is_hog = holder.again >= 1.0 && held_s > HELD * subject.process.seconds;
     if !is_other || !is_hog {
         return None;
@@ -332,7 +333,7 @@ fn hog(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::Hog, why, cure.to_owned()))
 }
 
-/// The owner runs, for long.
+/// The owner runs for a long time.
 fn long(subject: &Subject<'_>) -> Option<Reason> {
     let place = subject.holder.as_ref().map_or("", |holder| holder.place);
     let hold_s = subject.hold_s(place);
@@ -352,8 +353,8 @@ fn long(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::LongSection, why, cure.to_owned()))
 }
 
-/// The same of an owner that never waits itself, so that its sections are not timed: it runs
-/// while others wait for long.
+/// Like [`long`], for an owner that never waits, so that its critical sections are not timed: it
+/// runs while other threads wait for a long time.
 fn long_by_waits(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref().filter(|holder| !holder.place.is_empty())?;
     let mean_s = holder.wait_s / holder.count.max(1) as f64;
@@ -381,14 +382,15 @@ fn long_by_waits(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::LongSection, why, cure.to_owned()))
 }
 
-/// Sections are short, and there are many.
+/// Critical sections are short and frequent.
 fn short(subject: &Subject<'_>) -> Option<Reason> {
     let hold_s = subject.hold_s("");
     let count = subject.lock.count();
     if hold_s <= 0.0 || count < 1000 {
         return None;
     }
-    // Of a lock past libc only the sections that begin with a wait are timed, and not its owner.
+    // For a lock outside of libc, only critical sections that begin with a wait are timed, not
+    // those of its owner.
     let waits = total(subject.lock.sites.iter().map(|site| site.wait.count)).max(1) as f64;
     let is_timed = subject.holder.as_ref().is_none_or(|holder| holder.ran.is_some());
     if !is_timed && subject.wait_s / waits > 10.0 * LONG_S || unseen_s(subject).is_some() {
@@ -405,9 +407,10 @@ fn short(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::ShortSections, why, cure.to_owned()))
 }
 
-/// How long a lock that only the kernel shows is held at a time by an owner that is not known, if
-/// the sections that are known cannot make threads wait for as long. The time during which threads
-/// wait, divided by all acquisitions, is a section and the wakeup of the next owner.
+/// Returns how long an unknown owner holds a lock that only the kernel shows, in seconds per
+/// acquisition, if the known critical sections cannot explain such long waits. The time during
+/// which threads wait, divided by all acquisitions, is one critical section plus the wakeup of the
+/// next owner.
 fn unseen_s(subject: &Subject<'_>) -> Option<f64> {
     let is_known = subject.holder.as_ref().is_some_and(|holder| !holder.place.is_empty());
     if is_known || !subject.process.futexes.iter().any(|lock| std::ptr::eq(lock, subject.lock)) {
@@ -417,7 +420,7 @@ fn unseen_s(subject: &Subject<'_>) -> Option<f64> {
     (each_s > LONG_S + 2.0 * subject.hold_s("")).then_some(each_s)
 }
 
-/// Threads waited, and more is not known.
+/// Threads waited, and the reason is unknown.
 fn contended(subject: &Subject<'_>) -> Reason {
     let why = match &subject.holder {
         Some(holder) if !holder.place.is_empty() || holder.ran.is_some() => holds(subject, holder),
@@ -439,13 +442,13 @@ fn contended(subject: &Subject<'_>) -> Reason {
     (Ill::Contended, why, cure.to_owned())
 }
 
-/// As [`holds`], also if the owner is not known.
+/// Like [`holds`], also for an unknown owner.
 fn held(subject: &Subject<'_>) -> String {
     let unknown = || ", which another thread holds".to_owned();
     subject.holder.as_ref().map_or_else(unknown, |holder| holds(subject, holder))
 }
 
-/// `, which Wal::sync (wal.cc:16) holds`.
+/// Returns a phrase such as `, which Wal::sync (wal.cc:16) holds`.
 fn holds(subject: &Subject<'_>, holder: &Holder<'_>) -> String {
     match holder.place {
         _ if is_of_python(subject.process, subject.lock) => {

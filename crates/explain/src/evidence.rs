@@ -1,101 +1,101 @@
-//! What is known of the locks of a recorded program, as the diagnoses ask for it: how much waiting
-//! cost, which place held a lock, and what its owners did meanwhile.
+//! Evidence on the locks of a recorded program for the diagnoses: the cost of waiting, the place
+//! that held a lock, and the activity of its owners during the waits.
 
 use std::sync::LazyLock;
 
 use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen, Times, threads};
 
-/// Samples of owners that are enough to say what they did.
+/// Minimum number of samples that say what owners did.
 const FEW: u64 = 5;
-/// Samples that tell which place held a lock for how much of the waiting.
+/// Minimum number of samples that say which place held a lock for which part of the waiting.
 const LOOKS: u64 = 20;
-/// Part of the waiting whose places count the waiting threads.
+/// The waiting threads are counted at the places that cover this part of the waiting.
 const MOST: f64 = 0.9;
 
-/// The activities of an owner that gave up its CPU itself.
+/// Activities of an owner that went off its CPU voluntarily.
 const ASLEEP: [Doing; 3] = [Doing::Sleeps, Doing::Faults, Doing::Idles];
-/// Part of the looks at owners that shows that their sections contain a sleep.
+/// Minimum part of the samples of owners which shows that their critical sections contain a sleep.
 const SEEN: f64 = 0.05;
 
-/// A sleep of an owner that no look has seen.
+/// A sleep of an owner that no sample has seen.
 static SOME_CALL: LazyLock<Seen> = LazyLock::new(|| Seen {
     doing: Doing::Sleeps,
     what: "a system call".to_owned(),
     ..Seen::default()
 });
 
-/// How to name the functions of Python that hold a lock.
+/// Advice on finding the Python functions that hold a lock.
 pub(crate) const PYTHON: &str = " `py-spy dump` shows the functions of Python while it runs.";
 
-/// Whether it is one of the locks of Python's `threading`.
+/// Returns whether it is a lock of Python's `threading`.
 pub(crate) fn is_of_python(process: &Process, lock: &Lock) -> bool {
     lock.sites.first().is_some_and(|site| is_python(process, &site.place, lock.kind))
 }
 
-/// The same by a place and what the lock is made of: they all wait in one function of the
-/// interpreter.
+/// The same for a place and the primitive that the lock uses: all these locks wait in one function
+/// of the interpreter.
 pub(crate) fn is_python(process: &Process, place: &str, kind: Kind) -> bool {
     let program = process.command.first().and_then(|program| program.rsplit('/').next());
     let is_interpreter = |name: &str| name.starts_with("python") || name.starts_with("libpython");
     let is_there = place.contains("(_threadmodule.c") || is_interpreter(place);
-    // By whichever of a semaphore or a condition the interpreter was built with.
+    // The interpreter is built with either a semaphore or a condition.
     let is_built = matches!(kind, Kind::Semaphore | Kind::Condition);
     program.is_some_and(is_interpreter) && is_there && is_built
 }
 
-/// One lock of a process, and why threads waited for it.
+/// A lock of a process, and the reason why threads waited for it.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) process: &'a Process,
     pub(crate) lock: &'a Lock,
-    /// Time that threads waited for it, those that still wait included, seconds.
+    /// Time that threads waited for it, including unfinished waits, in seconds.
     pub(crate) wait_s: f64,
-    /// The part of their time that the waiting threads spent so; none: not known.
+    /// The part of their time that the waiting threads waited for it. `None` if unknown.
     pub(crate) share: Option<f64>,
-    /// Where they waited most.
+    /// The place with the longest wait time.
     pub(crate) place: &'a str,
-    /// The part of the waiting that was there.
+    /// The part of the wait time at that place.
     pub(crate) there: f64,
-    /// The place that held it during most of the waiting.
+    /// The place that held the lock during most of the wait time.
     pub(crate) holder: Option<Holder<'a>>,
 }
 
-/// A place that held a lock while threads waited for it. Parts are of the time that they waited.
+/// A place that held a lock while threads waited for it. Parts refer to the time that they waited.
 #[derive(Debug)]
 pub(crate) struct Holder<'a> {
-    /// Empty: not known.
+    /// Empty if unknown.
     pub(crate) place: &'a str,
     pub(crate) act: &'a str,
-    /// What waiting threads wanted to do: of a lock for readers, `read` or `write`.
+    /// Access that the waiting threads wanted: `read` or `write` for a reader/writer lock.
     pub(crate) wanted: &'a str,
     pub(crate) count: u64,
     pub(crate) wait_s: f64,
     pub(crate) max_s: f64,
-    /// The owner ran; none: not known.
+    /// The owner ran. `None` if unknown.
     pub(crate) ran: Option<f64>,
-    /// It slept in a system call, or waited for a CPU after that.
+    /// The owner slept in a system call, or waited for a CPU after that.
     pub(crate) asleep: f64,
-    /// It waited for another lock.
+    /// The owner waited for another lock.
     pub(crate) waited: f64,
-    /// It had lost its CPU.
+    /// The owner was preempted.
     pub(crate) preempted: f64,
     /// The lock was free, and its next owner had no CPU yet.
     pub(crate) free: f64,
-    /// It ran or waited for a CPU, by samples alone.
+    /// The owner ran or waited for a CPU, according to samples alone.
     pub(crate) could_run: f64,
-    /// Samples of it.
+    /// Number of samples of the owner.
     pub(crate) samples: u64,
-    /// What it did most often, of those above.
+    /// Most frequent activity among those above.
     pub(crate) call: Option<&'a Seen>,
     pub(crate) other: Option<&'a Seen>,
-    /// How often owners had acquired it again by the end of a wait, on average.
+    /// How many times owners had acquired it again by the end of a wait, on average.
     pub(crate) again: f64,
-    /// Waits of threads that owned it themselves.
+    /// Waits of threads that already owned it.
     pub(crate) own: u64,
 }
 
 impl<'a> Subject<'a> {
-    /// Of a lock of the process.
+    /// Returns the evidence on a lock of the process.
     pub(crate) fn new(process: &'a Process, lock: &'a Lock) -> Self {
         let is_it =
             |one: &&Pending| one.lock == lock.name && one.kind == lock.kind && one.act != "wait";
@@ -108,7 +108,7 @@ impl<'a> Subject<'a> {
         let of = |site: &convoy_record::Site| {
             if site.regulars > 0 { site.regulars } else { site.threads }
         };
-        // The same threads wait at several places: places with few waits add none.
+        // The same threads wait at several places, so places with short wait times are not added.
         let mut waiting: Vec<_> = lock.sites.iter().filter(|site| site.wait.count > 0).collect();
         waiting.sort_by(|a, b| b.wait.total_s.total_cmp(&a.wait.total_s));
         let mut known_s = 0.0;
@@ -125,7 +125,7 @@ impl<'a> Subject<'a> {
             process,
             lock,
             wait_s,
-            // Some imports do not say how many threads there were.
+            // Some imports do not contain the number of threads.
             share: (time_s > 0.0 && process.threads > 0).then(|| (wait_s / time_s).min(1.0)),
             place,
             there,
@@ -133,7 +133,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The lock, in words: its name, or what it is.
+    /// Returns the name of the lock, or a description of an unnamed one.
     pub(crate) fn what(&self) -> String {
         let Lock { name, kind, instances, .. } = self.lock;
         if is_of_python(self.process, self.lock) {
@@ -153,9 +153,9 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// CPU time of a critical section at the place of the holder, seconds.
+    /// Returns the CPU time of a critical section at the place of the holder, in seconds.
     pub(crate) fn service_s(&self, holder: &Holder<'_>) -> f64 {
-        /// Sections in which the owner kept its CPU that are enough to go by.
+        /// Minimum number of critical sections in which the owner kept its CPU.
         const FEW: u64 = 3;
         let sites = self.lock.sites.iter().filter(|site| site.place == holder.place);
         let mut kept = Times::default();
@@ -164,10 +164,10 @@ impl<'a> Subject<'a> {
         if kept.count >= FEW { kept.mean_s().min(all_s) } else { holder.ran.unwrap_or(0.0) * all_s }
     }
 
-    /// Whether the critical section is empty where threads waited most.
+    /// Returns whether the critical section is empty at the place with the longest wait time.
     pub(crate) fn is_released_at_once(&self) -> bool {
-        /// Seconds: 10 to 50 ns pass between an acquisition and the release after it, twice as many
-        /// if their cache line was elsewhere.
+        /// In seconds. An acquisition and the following release are 10 to 50 ns apart, or twice as
+        /// much if their cache line was elsewhere.
         const EMPTY_S: f64 = 100e-9;
         let sites = self.lock.sites.iter().filter(|site| site.place == self.place);
         let mut holds = Times::default();
@@ -175,7 +175,8 @@ impl<'a> Subject<'a> {
         holds.percentile_s(50.0).is_some_and(|median_s| median_s < EMPTY_S)
     }
 
-    /// A distribution of holds over the places of the lock, mean in seconds.
+    /// Returns the mean hold time at `place` in seconds, over all places of the lock if `place` is
+    /// empty.
     pub(crate) fn hold_s(&self, place: &str) -> f64 {
         let sites = self.lock.sites.iter().filter(|site| site.place == place || place.is_empty());
         let (mut count, mut sum) = (0.0, 0.0);
@@ -187,9 +188,9 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The cause with the place that held the lock during most of the waiting.
+/// Returns the cause with the place that held the lock during most of the waiting.
 fn most_holding<'a>(causes: &[&'a Cause]) -> Option<&'a Cause> {
-    // A thread in a queue waits for one owner after the other, and only looks show which.
+    // A queued thread waits for one owner after the other, and only samples show which.
     let looks: u64 = convoy_record::total(causes.iter().map(|cause| cause.samples()));
     let weight = |cause: &Cause| {
         let wait_s = if looks >= LOOKS { 1e-9 * cause.wait_s } else { cause.wait_s };
@@ -198,7 +199,7 @@ fn most_holding<'a>(causes: &[&'a Cause]) -> Option<&'a Cause> {
     let held = |cause: &&&Cause| !cause.held_at.is_empty();
     let known: f64 = causes.iter().filter(held).map(|cause| weight(cause)).sum();
     let all: f64 = causes.iter().map(|cause| weight(cause)).sum();
-    // Where most owners are not known, those that are may be others.
+    // If most owners are unknown, the known ones may be different owners.
     let sum = |place: &str| -> f64 {
         let of = causes.iter().filter(|cause| cause.held_at == place);
         of.map(|cause| weight(cause)).sum()
@@ -208,8 +209,8 @@ fn most_holding<'a>(causes: &[&'a Cause]) -> Option<&'a Cause> {
     )
 }
 
-/// What owners of these causes slept in most often while no thread waited, and the part of the
-/// looks at them in which they slept.
+/// Returns the most frequent sleep of the owners of these causes while no thread waited, and the
+/// part of the samples of these owners in which they slept.
 fn of_alone<'a>(causes: &[&&'a Cause]) -> (Option<&'a Seen>, f64) {
     let seen = || causes.iter().flat_map(|cause| &cause.alone);
     let asleep = || seen().filter(|seen| ASLEEP.contains(&seen.doing));
@@ -218,15 +219,16 @@ fn of_alone<'a>(causes: &[&&'a Cause]) -> (Option<&'a Seen>, f64) {
     (asleep().max_by_key(|seen| seen.count), count as f64 / all.max(1) as f64)
 }
 
-/// Whether owners are switched away in nearly each section of this cause, although it takes little
-/// CPU time: the scheduler takes a CPU from a thread at the end of a slice, which is some such
-/// sections, so they gave it up themselves.
+/// Returns whether owners are switched away in nearly every critical section of this cause,
+/// although the section takes little CPU time. The scheduler preempts a thread at the end of a time
+/// slice, which is long enough for several such sections, so these owners went off their CPU
+/// voluntarily.
 fn always_leaves(lock: &Lock, cause: &Cause) -> bool {
-    /// Sections that are enough to go by.
+    /// Minimum number of critical sections.
     const FEW: u64 = 20;
     /// Part of them that may keep the CPU: a system call that need not sleep.
     const KEEP: f64 = 0.2;
-    /// CPU time of a section, seconds: a tenth of a slice (3 ms).
+    /// CPU time of a critical section, in seconds: a tenth of a time slice (3 ms).
     const BRIEF_S: f64 = 0.3e-3;
     let sites = || lock.sites.iter().filter(|site| site.place == cause.held_at);
     let kept = convoy_record::total(sites().map(|site| site.hold_on.count));
@@ -251,7 +253,7 @@ impl<'a> Holder<'a> {
         let own: Vec<&&Cause> =
             causes.iter().filter(|cause| cause.held_at == most.held_at).collect();
         let total = |of: fn(&Cause) -> f64| own.iter().map(|cause| of(cause)).sum::<f64>();
-        // What owners did is known of all causes of the lock, if only of few of these.
+        // If these causes have few samples, use the samples of all causes of the lock.
         let samples =
             |causes: &[&&'a Cause]| convoy_record::total(causes.iter().map(|one| one.samples()));
         let everyone: Vec<&&Cause> = causes.iter().collect();
@@ -277,10 +279,11 @@ impl<'a> Holder<'a> {
         let ready = (off - asleep - waited - free).max(0.0);
         let (alone, alone_asleep) = of_alone(&own);
         let call = top(&ASLEEP).or(alone);
-        // An owner that slept in the section and now waits for a CPU waits because it slept.
+        // An owner that slept in the critical section and now waits for a CPU waits because it
+        // slept.
         let woken_part = woken / (runs + woken).max(f64::MIN_POSITIVE);
         let is_seen = asleep.max(alone_asleep) >= SEEN;
-        // Or it gave its CPU up itself more often than it lost it.
+        // Or it went off its CPU voluntarily more often than it was preempted.
         let is_woken = samples >= FEW && woken > 2.0 * runs;
         let is_regular = (is_seen || is_woken) && always_leaves(lock, most);
         let call = call.or_else(|| is_regular.then_some(&*SOME_CALL));

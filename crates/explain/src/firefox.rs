@@ -1,5 +1,5 @@
-//! The threads of a recorded program as a profile of the Firefox Profiler: their acts as samples
-//! and as markers, waits for locks with the lock and both places.
+//! The threads of a recorded program as a profile for the Firefox Profiler: their acts as samples
+//! and markers, and waits for locks with the lock and both places.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,15 @@ use fxprof_processed_profile::{
 
 use crate::lanes::{Act, Lane, Lanes, Span, Tag};
 
-/// Samples of all threads at most.
+/// Maximum number of samples of all threads.
 const SAMPLES: u64 = 400_000;
-/// Samples of a thread: more than a screen has columns, and at least enough for a picture.
+/// Maximum number of samples of a thread: at least enough for a picture, at most more than a screen
+/// has columns.
 const SAMPLES_OF_ONE: [u64; 2] = [200, 5000];
-/// Least time between samples, nanoseconds.
+/// Minimum time between samples, in nanoseconds.
 const INTERVAL_NS: u64 = 10_000;
 
-/// What threads do is shown in these colours.
+/// Returns the colour of an act.
 fn color(act: Act) -> CategoryColor {
     match act {
         Act::Runs => CategoryColor::Green,
@@ -46,7 +47,7 @@ pub struct Named {
     pub commands: BTreeMap<u64, String>,
 }
 
-/// Milliseconds after 1970 of a date as records have it; 0 for any other text.
+/// Converts the date of a record to milliseconds after 1970. Returns 0 for any other text.
 fn date_ms(date: &str) -> f64 {
     let mut parts = date.split(|c: char| !c.is_ascii_digit()).map(str::parse::<i64>);
     let mut next = || parts.next().and_then(Result::ok).unwrap_or_default();
@@ -112,7 +113,7 @@ fn schema(name: &str, fields: &[(&str, &str)]) -> RuntimeSchemaMarkerSchema {
     }
 }
 
-/// A profile as it is filled.
+/// A profile under construction.
 struct Writer<'a> {
     profile: Profile,
     tags: &'a [Tag],
@@ -123,9 +124,10 @@ struct Writer<'a> {
 }
 
 impl Lanes {
-    /// The profile in the processed format of the Firefox Profiler, without symbols to look up.
+    /// Returns the profile in the processed format of the Firefox Profiler, without symbols to look
+    /// up.
     pub fn firefox(&self, named: &Named) -> Profile {
-        // Acts of a damaged record may end long after the program.
+        // The acts of a damaged record may end long after the program.
         let ends = self.threads.iter().flat_map(|lane| &lane.spans).map(Span::end_ns);
         let longest_ns = ends.fold((self.seconds.max(0.0) * 1e9) as u64, u64::max);
         let [least, most] = SAMPLES_OF_ONE;
@@ -178,7 +180,7 @@ impl Writer<'_> {
         }
     }
 
-    /// One sample for each interval that ends in the span: the act, the lock, the place.
+    /// Adds one sample for each interval that ends in the span: the act, the lock and the place.
     fn samples(&mut self, thread: ThreadHandle, span: Span) {
         let category = self.categories[&span.act];
         let tag = span.tag.map(|tag| &self.tags[tag]);
@@ -225,7 +227,8 @@ mod tests {
     use crate::lanes::tests::record;
     use serde_json::Value;
 
-    /// All columns of a table have its length, and its indices lie within the tables they name.
+    /// Checks that all columns of a table have its length, and that its indices are in the range of
+    /// the tables to which they refer.
     fn columns(table: &Value, indices: &[(&str, usize)]) -> usize {
         let length = table["length"].as_u64().expect("a length") as usize;
         for (name, column) in table.as_object().expect("a table") {

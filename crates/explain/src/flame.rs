@@ -1,4 +1,4 @@
-//! Flame graphs: where tasks were blocked, spun or waited for a CPU, as folded stacks.
+//! Flame graphs: where tasks were blocked, spinning or waiting for a CPU, as folded stacks.
 
 use crate::locks::{Class, OwnerState};
 use crate::task::Task;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// State of a task that does not make progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum How {
-    /// Asleep, for a lock with its owner in that state, or for something else.
+    /// Asleep, either for a lock whose owner was in that state, or for another reason.
     Blocked(Option<OwnerState>),
     Spinning,
     Queued,
@@ -37,14 +37,14 @@ type Frames = (&'static str, &'static str, Option<&'static str>, Option<u32>, Ho
 pub(crate) struct Flame(BTreeMap<Frames, u64>);
 
 impl Flame {
-    /// `task` lost `span` at a lock of `class`, or at what its system call waits for.
+    /// Records that `task` lost `span` at a lock of `class`, or in its system call.
     pub(crate) fn add(&mut self, task: &Task, class: Option<u32>, how: How, span: u64) {
         let frames = (task.label.kind, task.job, task.call, class, how);
         *self.0.entry(frames).or_default() += span;
     }
 
     /// Adds a sleep of `task` of length `span` for a lock of `class`, divided in proportion to the
-    /// times of its owner in each state.
+    /// times that its owner spent in each state.
     pub(crate) fn add_wait(&mut self, task: &Task, class: u32, owner: [u64; 4], span: u64) {
         let all: u64 = owner.iter().sum();
         for (state, part) in OwnerState::ALL.into_iter().zip(owner) {
@@ -58,7 +58,7 @@ impl Flame {
         }
     }
 
-    /// Stacks from the outermost frame to the innermost, with their microseconds.
+    /// Returns the stacks from the outermost frame to the innermost, with their microseconds.
     pub(crate) fn stacks(&self, classes: &[Class]) -> Vec<(Vec<String>, u64)> {
         let stack = |(kind, job, call, class, how): &Frames| {
             let mut frames = vec![(*kind).to_owned()];
@@ -75,11 +75,11 @@ impl Flame {
     }
 }
 
-/// One line for each stack: the frames, outermost first, and the microseconds.
+/// Returns one line for each stack: the frames, outermost first, and the microseconds.
 pub fn folded(stacks: &[(Vec<String>, u64)]) -> String {
     let mut text = String::new();
     for (frames, us) in stacks {
-        // A line is cut at its semicolons and its last blank.
+        // Readers split a line at its semicolons and its last blank.
         let _ = writeln!(text, "{} {us}", frames.join(";"));
     }
     text

@@ -1,14 +1,14 @@
-//! The window as ftrace prints it: `sched_switch`, `sched_wakeup`, `softirq_raise`,
+//! The window in the format of ftrace: `sched_switch`, `sched_wakeup`, `softirq_raise`,
 //! `softirq_entry` and `softirq_exit`.
 
 use crate::detail::{Detail, Step, What, Who};
 use convoy_machine::Leave;
 use core::fmt::Write;
 
-/// The priority of a task of nice level 0, as the kernels print it.
+/// The priority of a task of nice level 0 in the kernels' output.
 pub(crate) const PRIORITY: i32 = 120;
 
-/// The letter of the state in which a task leaves.
+/// Returns the letter of the state in which a task leaves its CPU.
 fn letter(why: Leave) -> char {
     match why {
         Leave::Asleep => 'S',
@@ -17,7 +17,7 @@ fn letter(why: Leave) -> char {
     }
 }
 
-/// The text of `step`; `last` is the vector that began on its CPU last.
+/// Returns the text of `step`. `last` is the vector that began last on its CPU.
 fn event(step: &Step, last: Option<(u32, &str)>) -> Option<String> {
     let comm = |who: Who| who.label.comm();
     match step.what {
@@ -47,8 +47,8 @@ fn event(step: &Step, last: Option<(u32, &str)>) -> Option<String> {
 }
 
 impl Detail {
-    /// The text that `/sys/kernel/tracing/trace` would have. The flags of the task are unknown and
-    /// printed as dots.
+    /// Returns the text that `/sys/kernel/tracing/trace` would contain. The flags of the task are
+    /// unknown and printed as dots.
     pub fn ftrace(&self) -> String {
         let mut vectors = vec![None; self.analysis.cpus.len()];
         let mut steps: Vec<(&Step, String)> = Vec::new();

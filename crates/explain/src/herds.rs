@@ -4,16 +4,16 @@ use convoy_record::{CONDITION_OF, Kind, Lock, Process, Record, Site, total};
 
 use crate::ill::{Diagnosis, Ill};
 
-/// What a wakeup with its switches costs, seconds, where the record has no price.
+/// Cost of a wakeup with its switches in seconds, if the record contains no price.
 const WAKEUP_S: f64 = 5e-6;
-/// Wakeups in vain, of all, that make a herd.
+/// Minimum part of the wakeups that are futile.
 const HERD: f64 = 0.4;
-/// Where threads of Java wait in `Object.wait`.
+/// Where Java threads wait in `Object.wait`.
 const OBJECT_WAIT: &str = "ObjectMonitor::wait";
-/// Events that are enough to speak of.
+/// Minimum number of events for a diagnosis.
 const FEW: u64 = 100;
 
-/// The part of the CPU time of the process that this many seconds are.
+/// Returns the part of the CPU time of the process that this many seconds make up.
 pub(crate) fn of_cpu(process: &Process, cost_s: f64) -> Option<f64> {
     (process.cpu_s > 0.0).then(|| (cost_s / process.cpu_s).min(1.0))
 }
@@ -24,8 +24,8 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
     let sum = |of: fn(&Site) -> u64| total(waiting().map(of));
     let (failed, futile) = (sum(|site| site.failed), sum(|site| site.futile));
     let waiter = waiting().max_by_key(|site| site.wait.count)?;
-    // Threads that each have a condition of their own may also wake each other in a circle. Java's
-    // `notify` wakes one thread, and only `notifyAll` makes each thread wake the next one.
+    // Threads with a separate condition each may also wake each other in a circle. Java's `notify`
+    // wakes one thread, and only `notifyAll` makes each thread wake the next.
     let is_of_libc = process.locks.iter().any(|own| std::ptr::eq(own, lock));
     let is_of_java = is_of_libc && waiter.place.starts_with(OBJECT_WAIT);
     let passed = if is_of_libc && !is_of_java { 0 } else { sum(|site| site.passed) };
@@ -33,8 +33,8 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
     let from = signalling().max_by_key(|site| site.count);
     let signals = total(signalling().map(|site| site.count));
     let woken = sum(|site| site.wait.count).saturating_sub(failed);
-    // Past libc only broadcasts are counted, with the threads that they woke; or each thread wakes
-    // the next one.
+    // Outside of libc, only broadcasts are counted, with the number of threads that they woke; or
+    // each thread wakes the next.
     let by_broadcasts = total(signalling().map(|site| site.contended));
     let is_past_libc = by_broadcasts > 0 || passed > 0;
     let useful = woken.saturating_sub(futile);
@@ -49,7 +49,7 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
     }
     let price = record.program.prices_ns.get("wakeup").map_or(WAKEUP_S, |price| price[1] / 1e9);
     let wakeups_s = futile as f64 * price.max(1e-6);
-    // They all want the mutex then.
+    // After that, all woken threads want the mutex.
     let cost_s = wakeups_s + wants_mutex_s(process, &waiter.place);
     let named = if lock.name.starts_with(CONDITION_OF) {
         "a condition".to_owned()
@@ -86,7 +86,8 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
     })
 }
 
-/// `notifyAll` of Java: threads that it wakes cost this many seconds, in vain so often.
+/// Diagnoses `notifyAll` of Java: the woken threads cost this many seconds, and `often` says how
+/// many wakeups were futile.
 fn of_java(process: &Process, lock: &Lock, (cost_s, often): (f64, String)) -> Diagnosis {
     Diagnosis {
         ill: Ill::ThunderingHerd,
@@ -104,7 +105,8 @@ fn of_java(process: &Process, lock: &Lock, (cost_s, often): (f64, String)) -> Di
     }
 }
 
-/// Waits for mutexes of which most are in the function that waits for a condition, seconds.
+/// Returns the wait time in seconds for mutexes whose waits are mostly in the function that waits
+/// for a condition.
 fn wants_mutex_s(process: &Process, place: &str) -> f64 {
     let function = |place: &str| place.split(" (").next().map(str::to_owned);
     let there_s = |lock: &Lock| -> f64 {

@@ -1,21 +1,21 @@
-//! What may be wrong with a recorded program, and what is said of it.
+//! Problems of a recorded program, and their descriptions.
 
 use serde::Serialize;
 
-/// Part of the threads' time below which nothing is a problem.
+/// A cost below this part of the threads' time is not a problem.
 pub const LITTLE: f64 = 0.02;
 
-/// What is wrong, why in words, and the cure.
+/// The problem, the reason as text, and the cure.
 pub(crate) type Reason = (Ill, String, String);
-/// What is wrong.
+/// A kind of problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ill {
-    /// Threads wait for each other for good.
+    /// Threads wait for each other forever.
     Deadlock,
     /// Python's interpreter lock.
     InterpreterLock,
-    /// A lock inside of libc.
+    /// A lock inside libc.
     LibcLock,
     /// A monitor of Java, or a lock of another runtime.
     RuntimeLock,
@@ -25,25 +25,25 @@ pub enum Ill {
     OwnerAsleep,
     /// The owner waits for another lock.
     OwnerWaits,
-    /// The owner had lost its CPU.
+    /// The owner was preempted.
     OwnerPreempted,
-    /// A thread acquires the lock again at once.
+    /// A thread acquires the lock again immediately.
     Hog,
     /// The critical section is long.
     LongSection,
     /// Many short critical sections.
     ShortSections,
-    /// Waits for which the reason is not known.
+    /// Waits for an unknown reason.
     Contended,
     /// A lock of the kernel.
     KernelLock,
-    /// A broadcast wakes threads in vain.
+    /// A broadcast wakes threads that find nothing to do.
     ThunderingHerd,
-    /// The counter of a lock for readers moves between CPUs.
+    /// The counter of a reader/writer lock moves between CPUs.
     ReaderCounter,
     /// Locks share a cache line.
     FalseSharing,
-    /// Threads spin for a lock of the program's own.
+    /// Threads spin for a lock that the program implements itself.
     Spinning,
     /// Processes wait for each other.
     Processes,
@@ -52,38 +52,38 @@ pub enum Ill {
 /// One diagnosis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
-    /// What is wrong.
+    /// The kind of problem.
     pub ill: Ill,
-    /// The process; 0: the kernel.
+    /// The process, or 0 for the kernel.
     pub pid: u64,
-    /// The lock, by its name.
+    /// The name of the lock.
     pub lock: String,
-    /// What it costs: the part of their time that the threads concerned lose; none: not known.
+    /// Cost as the part of their time that the affected threads lose. `None` if unknown.
     pub share: Option<f64>,
-    /// The part of the busy time of all threads, or of the CPU time if that is lost.
+    /// Cost as a part of the busy time of all threads, or of the CPU time if CPU time is lost.
     pub weight: Option<f64>,
-    /// Time that threads lose, seconds, summed over threads.
+    /// Time that threads lose, in seconds, summed over threads.
     pub cost_s: f64,
-    /// What is wrong, and why.
+    /// The problem and its reason.
     pub sentence: String,
-    /// What to do.
+    /// The cure.
     pub cure: String,
 }
 
 impl Diagnosis {
-    /// Whether it costs enough to be a problem.
+    /// Returns whether it costs enough to be a problem.
     pub fn is_much(&self) -> bool {
         let is_much = |part: Option<f64>| part.is_none_or(|part| part >= LITTLE);
         self.ill == Ill::Deadlock || is_much(self.share) && is_much(self.weight)
     }
 
-    /// What is wrong, why, and what to do.
+    /// Returns the problem, its reason, and the cure as text.
     pub fn text(&self) -> String {
         [&self.sentence, " ", &self.cure].concat().trim_end().to_owned()
     }
 }
 
-/// A part in whole percent.
+/// Formats a part in whole percent.
 pub(crate) fn percent(part: f64) -> String {
     format!("{:.0} %", 100.0 * part)
 }

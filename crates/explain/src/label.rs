@@ -7,7 +7,7 @@ use core::fmt;
 pub struct Label {
     /// Process number, 0 for none.
     pub pid: u32,
-    /// Such as `user`.
+    /// The kind of task, such as `user`.
     pub kind: &'static str,
     /// Number among its kind.
     pub number: u32,
@@ -32,7 +32,7 @@ impl Label {
         Self { pid: 0, kind: "idle", number: cpu as u32 }
     }
 
-    /// The label of a new task of `self`.
+    /// Returns the label of a new task that `self` created.
     pub(crate) fn child(self) -> Self {
         match self.kind {
             "user" | "child" => Self { pid: 0, kind: "child", ..self },
@@ -40,7 +40,7 @@ impl Label {
         }
     }
 
-    /// Its name as the kernels' tools show it.
+    /// Returns the name that the kernels' tools show.
     pub(crate) fn comm(self) -> String {
         match self.kind {
             "idle" => format!("swapper/{}", self.number),

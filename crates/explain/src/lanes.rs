@@ -1,5 +1,5 @@
-//! What the threads of a recorded program did when: their steps in the windows that were recorded,
-//! and the sample of waits from the whole run.
+//! Activity of the threads of a recorded program over time: their steps in the recorded windows,
+//! and sampled waits of the whole run.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use convoy_record::{Process, Record};
 
 use crate::waiting::{Owner, off};
 
-/// Waits of a step that are shorter pass for none, nanoseconds: a lock that is free takes as long.
+/// Shorter waits of a step do not count as waits, nanoseconds: acquiring a free lock takes as long.
 const SHORT_NS: u64 = 1000;
 
-/// Phases of a process beyond which a record is damaged; it has a hundred.
+/// A record with more phases than this is damaged. A process has a hundred.
 const PHASES: usize = 1 << 12;
 
-/// What a thread did for some time.
+/// Activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Act {
     /// Runs, outside of critical sections.
@@ -25,7 +25,7 @@ pub enum Act {
     Waits,
     /// Sleeps in a critical section.
     Asleep,
-    /// Has lost its CPU in a critical section.
+    /// Was preempted in a critical section.
     Preempted,
     /// Is on no CPU in a critical section.
     Off,
@@ -36,7 +36,7 @@ pub enum Act {
 }
 
 impl Act {
-    /// All of them, in the order of their numbers.
+    /// Every act, in the order of their numbers.
     pub const ALL: [Self; 8] = [
         Self::Runs,
         Self::Holds,
@@ -48,7 +48,7 @@ impl Act {
         Self::Away,
     ];
 
-    /// In words.
+    /// Returns the name of the act.
     pub fn name(self) -> &'static str {
         match self {
             Self::Runs => "running",
@@ -63,60 +63,60 @@ impl Act {
     }
 }
 
-/// A lock, the place where a thread acquires it, and the place where its owner had.
+/// A lock, the place where a thread acquires it, and the place where its owner acquired it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag {
-    /// The lock, by its name.
+    /// The name of the lock.
     pub lock: String,
     /// Where it is acquired.
     pub place: String,
-    /// Where the owner had acquired it; empty: not known, or no wait.
+    /// Where the owner acquired it. Empty if unknown, or if it is not a wait.
     pub held_at: String,
 }
 
-/// One act of a thread. Times are nanoseconds after the beginning of its process.
+/// One act of a thread. Times are nanoseconds after the start of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// When it began.
+    /// Start time.
     pub begin_ns: u64,
-    /// How long it took.
+    /// Length.
     pub length_ns: u64,
-    /// What it was.
+    /// The act.
     pub act: Act,
-    /// What it was about: a number of [`Lanes::tags`].
+    /// Its lock and places: an index into [`Lanes::tags`].
     pub tag: Option<usize>,
 }
 
 impl Span {
-    /// When it ended.
+    /// Returns the end time.
     pub fn end_ns(&self) -> u64 {
         self.begin_ns.saturating_add(self.length_ns)
     }
 }
 
-/// A thread and what it did; its spans do not overlap and are in order.
+/// A thread and its acts. Its spans do not overlap and are in chronological order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lane {
     /// Its process.
     pub pid: u64,
     /// The thread.
     pub thread: u64,
-    /// What is known of it.
+    /// The known acts.
     pub spans: Vec<Span>,
 }
 
-/// The longest time in which threads waited for one lock without a pause.
+/// The longest uninterrupted time in which threads waited for one lock.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LongWait {
     /// The lock.
     pub lock: String,
     /// Its process.
     pub pid: u64,
-    /// When it began, seconds after its process.
+    /// Start time, seconds after the start of its process.
     pub begin_s: f64,
-    /// How long it was, seconds.
+    /// Length in seconds.
     pub length_s: f64,
-    /// Most threads that waited for the lock at once, in the whole run.
+    /// Largest number of threads that waited for the lock at the same time, in the whole run.
     pub most: u64,
 }
 
@@ -125,39 +125,40 @@ pub struct LongWait {
 pub struct Handover {
     /// The lane of the owner and the lane of the waiter.
     pub lanes: [usize; 2],
-    /// When the owner released the lock, nanoseconds; the end of the wait if only that is known.
+    /// When the owner released the lock, in nanoseconds. The end of the wait if the release is
+    /// unknown.
     pub released_ns: u64,
-    /// When the wait ended, nanoseconds.
+    /// When the wait ended, in nanoseconds.
     pub at_ns: u64,
-    /// The lock and the places: a number of [`Lanes::tags`].
+    /// The lock and the places: an index into [`Lanes::tags`].
     pub tag: usize,
 }
 
 /// All threads of a record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lanes {
-    /// Length of the longest process, seconds.
+    /// Length of the longest process, in seconds.
     pub seconds: f64,
-    /// Threads, the one that waited longest first.
+    /// Threads, in descending order of wait time.
     pub threads: Vec<Lane>,
-    /// Threads of the record of which nothing is known over time.
+    /// Number of threads of the record without any known act.
     pub unseen: u64,
-    /// What spans are about.
+    /// Locks and places of the spans.
     pub tags: Vec<Tag>,
-    /// Ends of waits whose owner is known.
+    /// Ends of waits with a known owner.
     pub handovers: Vec<Handover>,
     /// Time of the waits for locks that ended in each phase, as a part of the phase.
     pub waiting: Vec<f64>,
-    /// Length of a phase, seconds.
+    /// Length of a phase, in seconds.
     pub phase_s: f64,
     /// The longest convoy.
     pub longest: Option<LongWait>,
-    /// Spans shorter than this are shown together, nanoseconds; 0: all are shown.
+    /// Shorter spans are shown together, nanoseconds; 0 if all are shown separately.
     pub joined_ns: u64,
 }
 
 impl Lanes {
-    /// What the threads of a record did.
+    /// Returns the activity of the threads of a record.
     pub fn new(record: &Record) -> Self {
         let mut lanes = Self::default();
         let mut book = Book::default();
@@ -192,13 +193,13 @@ impl Lanes {
         lanes
     }
 
-    /// Whether nothing is known of when threads waited.
+    /// Returns whether it is unknown when threads waited.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty() && self.waiting.iter().all(|waiting| *waiting <= 0.0)
     }
 
-    /// The waits of all processes, in phases of the longest one that has some: a shell or `timeout`
-    /// lasts longer than the program that it starts, and waits for no lock.
+    /// Sums the waits of all processes, in phases of the longest process that has phases: a shell
+    /// or `timeout` lasts longer than the program that it starts, and waits for no lock.
     fn phases(&mut self, record: &Record) {
         let by_length = |a: &&Process, b: &&Process| a.seconds.total_cmp(&b.seconds);
         let waits = record.processes.iter().filter(|process| process.phase_s > 0.0);
@@ -222,7 +223,7 @@ impl Lanes {
         }
     }
 
-    /// Joins short spans until there are at most so many.
+    /// Joins short spans until there are at most `most`.
     pub fn thin(&mut self, most: usize) {
         let count = |lanes: &[Lane]| lanes.iter().map(|lane| lane.spans.len()).sum::<usize>();
         while count(&self.threads) > most && self.joined_ns < 1 << 60 {
@@ -234,7 +235,7 @@ impl Lanes {
     }
 }
 
-/// Spans, those in a row that are short as one: of what took most of its time.
+/// Joins consecutive short spans into one span with the act that took most of the time.
 fn joined(spans: &[Span], least_ns: u64) -> Vec<Span> {
     let mut all: Vec<Span> = Vec::new();
     let mut parts: BTreeMap<(Act, Option<usize>), u64> = BTreeMap::new();
@@ -259,7 +260,7 @@ fn joined(spans: &[Span], least_ns: u64) -> Vec<Span> {
     all
 }
 
-/// The longest convoy of all locks.
+/// Returns the longest convoy of all locks.
 fn longest(record: &Record) -> Option<LongWait> {
     let every = record.processes.iter().flat_map(|process| {
         let locks = process.locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
@@ -275,20 +276,20 @@ fn longest(record: &Record) -> Option<LongWait> {
     longest.filter(|longest| longest.length_s > 0.0)
 }
 
-/// A process and a thread of it.
+/// A process and one of its threads.
 type Key = (u64, u64);
 
-/// Threads as they come up.
+/// Lanes under construction.
 #[derive(Default)]
 struct Book {
     lanes: BTreeMap<Key, Lane>,
     tags: BTreeMap<Tag, usize>,
     ends: Vec<End>,
-    /// Releases by a thread of the locks of one name, nanoseconds.
+    /// Release times of the locks of one name by a thread, in nanoseconds.
     releases: BTreeMap<(Key, String), Vec<u64>>,
 }
 
-/// The end of a wait: the owner and the waiter, the lock, and the wait.
+/// End of a wait: the owner and the waiter, the lock, and the wait.
 struct End {
     threads: [Key; 2],
     lock: String,
@@ -302,7 +303,7 @@ impl Book {
         *self.tags.entry(Tag { lock, place, held_at }).or_insert(next)
     }
 
-    /// When the owner released the lock that the wait was for, if that is known.
+    /// Returns when the owner released the lock of this wait, if known.
     fn released(&self, end: &End) -> Option<u64> {
         let releases = self.releases.get(&(end.threads[0], end.lock.clone()))?;
         let during = |at: &&u64| (end.wait.begin_ns..=end.wait.end_ns()).contains(*at);
@@ -324,7 +325,7 @@ impl Book {
             }
         }
         let ns = |seconds: f64| (seconds.max(0.0) * 1e9) as u64;
-        // Waits first: what an owner did meanwhile is known less well.
+        // Waits first: the owner's activity during a wait is less certain.
         for is_owner in [false, true] {
             for event in &process.events {
                 let thread = if is_owner { event.owner } else { event.thread };
@@ -353,7 +354,7 @@ impl Book {
         }
     }
 
-    /// The spans of a thread in one window.
+    /// Returns the spans of a thread in one window.
     fn strip(&mut self, process: &Process, strip: &Strip, offs: &[Act]) -> Vec<Span> {
         let mut spans: Vec<Span> = Vec::new();
         let mut held: Vec<(usize, usize)> = Vec::new();
@@ -392,7 +393,7 @@ impl Book {
         spans
     }
 
-    /// What a thread holds after a step.
+    /// Updates the locks that a thread holds after a step.
     fn hold(
         &mut self,
         process: &Process,
@@ -417,7 +418,7 @@ impl Book {
     }
 }
 
-/// Adds time to the last span, if it is of the same kind, or a new one.
+/// Extends the last span if it has the same act and tag, or adds a new one.
 fn append(spans: &mut Vec<Span>, now: &mut u64, length_ns: u64, (act, tag): (Act, Option<usize>)) {
     let begin_ns = *now;
     *now = now.saturating_add(length_ns);
@@ -431,7 +432,7 @@ fn append(spans: &mut Vec<Span>, now: &mut u64, length_ns: u64, (act, tag): (Act
 }
 
 impl Lane {
-    /// Adds a span where nothing is known of this time.
+    /// Adds the parts of a span for which no act is known.
     fn fill(&mut self, span: Span) {
         let (mut begin, end) = (span.begin_ns, span.end_ns());
         let mut at = self.spans.partition_point(|other| other.end_ns() <= begin);
@@ -449,7 +450,7 @@ impl Lane {
     }
 }
 
-/// What an owner does that is on no CPU.
+/// Returns the act of an owner that is on no CPU.
 fn act_off(owner: Owner) -> Act {
     match owner {
         Owner::Preempted => Act::Preempted,

@@ -64,7 +64,7 @@ fn steps_and_waits_become_spans_that_do_not_overlap() {
     }
     let at: Vec<[u64; 2]> =
         lanes.handovers.iter().map(|found| [found.released_ns, found.at_ns]).collect();
-    // The window shows the first release, after 8.16 us; of the other only the wait is known.
+    // The window shows the first release, after 8.16 us. Of the other wait, only the end is known.
     assert_eq!(at, [[1_008_160, 2_000_000], [750_000_000, 750_000_000]]);
     assert!((lanes.waiting[1] - 2.0).abs() < 1e-9);
     assert_eq!(lanes.longest.map(|longest| longest.lock), Some("m".to_owned()));

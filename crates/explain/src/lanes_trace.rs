@@ -1,6 +1,6 @@
 //! The threads of a recorded program as a Perfetto trace: a track for each thread with its acts,
-//! arrows from a release to the wait that it ended, the longest convoy, and waiting threads as a
-//! counter.
+//! arrows from a release to the wait that it ended, the longest convoy, and the number of waiting
+//! threads as a counter.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ const WAITING: u64 = 2;
 const FIRST_PROCESS: u64 = 1000;
 const FIRST_THREAD: u64 = 1_000_000;
 
-/// Events with the same time: slices end before others begin, and arrows start before they end.
+/// Order of events with the same time: slices end before others begin, and arrows start before they
+/// end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     End,
@@ -30,7 +31,7 @@ enum Turn {
     Count,
 }
 
-/// Events by time, before they are written.
+/// Events by time, before they are encoded.
 #[derive(Default)]
 struct Writer {
     packets: Vec<Packet>,
@@ -38,8 +39,8 @@ struct Writer {
 }
 
 impl Lanes {
-    /// The trace, encoded. Short acts are joined until it has at most `limit` bytes
-    /// ([`Lanes::joined_ns`]), and arrows are left out after that.
+    /// Returns the encoded trace. Short acts are joined until it has at most `limit` bytes
+    /// ([`Lanes::joined_ns`]). If that is not enough, arrows are left out.
     pub fn perfetto(&mut self, commands: &BTreeMap<u64, String>, limit: usize) -> Vec<u8> {
         loop {
             let bytes = self.trace(commands).encode_to_vec();
@@ -127,7 +128,7 @@ impl Lanes {
         }
     }
 
-    /// The longest convoy, and how many threads waited in each phase.
+    /// Adds the longest convoy, and the number of waiting threads in each phase.
     fn whole(&self, writer: &mut Writer) {
         let ns = |seconds: f64| (seconds.max(0.0) * 1e9) as u64;
         if let Some(longest) = &self.longest {
@@ -153,7 +154,7 @@ impl Lanes {
     }
 }
 
-/// The category of an act, for queries.
+/// Returns the category of an act, for queries.
 fn group(act: Act) -> &'static str {
     match act {
         Act::Waits => "wait",
@@ -198,7 +199,8 @@ mod tests {
     use super::*;
     use crate::lanes::tests::record;
 
-    /// Decodes a trace: every event has a track and its time, slices are balanced, arrows arrive.
+    /// Decodes a trace and checks that every event has a track and its time, that slices are
+    /// balanced, and that every arrow ends.
     fn checked(bytes: &[u8]) -> (usize, usize) {
         let trace = Trace::decode(bytes).expect("a trace");
         let mut depth: BTreeMap<u64, i32> = BTreeMap::new();
@@ -233,7 +235,7 @@ mod tests {
         let spans: usize = lanes.threads.iter().map(|lane| lane.spans.len()).sum();
         let commands = BTreeMap::from([(6, "program".to_owned())]);
         let bytes = lanes.perfetto(&commands, usize::MAX);
-        // One slice more: the longest convoy.
+        // The additional slice is the longest convoy.
         assert_eq!(checked(&bytes), (spans + 1, 2));
         let less = lanes.perfetto(&commands, bytes.len() - 1);
         assert!(less.len() < bytes.len() && lanes.joined_ns > 0);

@@ -1,6 +1,7 @@
 //! The account of a run that a virtual machine recorded.
 //!
-//! [`Analysis`] listens to a machine and keeps the account of a run in one pass and bounded memory.
+//! [`Analysis`] receives the records of a machine and keeps the account of a run in one pass and in
+//! bounded memory.
 
 mod analysis;
 mod busy;

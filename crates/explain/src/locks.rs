@@ -1,4 +1,4 @@
-//! The locks of a recorded run: each lock by its address, its kind by its name.
+//! The locks of a recorded run: each lock is identified by its address, and its kind by its name.
 
 use crate::stall::Stall;
 use convoy_machine::Names;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Name of unnamed locks.
 const UNNAMED: &str = "(unnamed)";
-/// Entries of the cache in front of the map, a power of two.
+/// Number of entries of the cache in front of the map, a power of two.
 const CACHE: usize = 1 << 14;
 const NOWHERE: u32 = u32::MAX;
 
@@ -24,7 +24,7 @@ pub(crate) struct Class {
     pub(crate) woken: u64,
     pub(crate) given_up: u64,
     pub(crate) owner_changes: u64,
-    /// Waits and acquisitions on another CPU than the last acquisition.
+    /// Waits, and acquisitions, on a CPU other than that of the last acquisition.
     pub(crate) con_bounces: u64,
     pub(crate) acq_bounces: u64,
     pub(crate) transfers: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Class {
     pub(crate) hold_sum: u64,
     pub(crate) wait_sum: u64,
     pub(crate) waiters_max: u32,
-    /// Nanoseconds.
+    /// Hold times in nanoseconds.
     pub(crate) hold: LogHistogram,
     pub(crate) wait: LogHistogram,
     pub(crate) handoff: LogHistogram,
@@ -54,10 +54,10 @@ impl Class {
     }
 }
 
-/// State of the owner of a lock; of several owners, the state that delays others longest.
+/// State of the owner of a lock. If there are several owners, the state that delays others longest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum OwnerState {
-    /// There is none.
+    /// The lock has no owner.
     #[default]
     Free,
     Running,
@@ -79,7 +79,7 @@ pub(crate) struct Lock {
     pub(crate) owner_since: u64,
     pub(crate) class: u32,
     pub(crate) waiters: u32,
-    /// Owners, of which `off` are on no CPU.
+    /// Owners. `off` of them are on no CPU.
     pub(crate) holders: Vec<TaskId>,
     pub(crate) off: u32,
     pub(crate) last_owner: Option<TaskId>,
@@ -118,7 +118,7 @@ impl Default for Locks {
 }
 
 impl Locks {
-    /// `bytes` bytes from `address` on are called `name` from now on.
+    /// From now on, the `bytes` bytes from `address` are called `name`.
     pub(crate) fn name(&mut self, address: usize, bytes: usize, name: &'static str) {
         for freed in self.named.add(address, bytes, name) {
             let dead: Vec<usize> = self.by_address.range(freed).map(|(&at, _)| at).collect();
@@ -129,7 +129,7 @@ impl Locks {
         }
     }
 
-    /// The lock at `address`.
+    /// Returns the lock at `address`.
     pub(crate) fn at(&mut self, address: usize) -> u32 {
         let (cached, lock) = self.cache[slot(address)];
         if cached == address && lock != NOWHERE {
@@ -153,7 +153,7 @@ impl Locks {
         lock
     }
 
-    /// The name of the lock at `address`; a lock inside a sleeping lock guards its queue.
+    /// Returns the name of the lock at `address`. A lock inside a sleeping lock guards its queue.
     fn name_of(&self, address: usize) -> String {
         match self.named.covering(address) {
             Some((start, name)) if start == address => name.to_owned(),
@@ -172,7 +172,7 @@ impl Locks {
         class
     }
 
-    /// The class of the object that covers `address`, if one was named.
+    /// Returns the class of the object that covers `address`, if it was named.
     pub(crate) fn covering(&self, address: usize) -> Option<u32> {
         let (_, name) = self.named.covering(address)?;
         self.by_name.get(name).copied()
@@ -184,6 +184,6 @@ impl Locks {
 }
 
 fn slot(address: usize) -> usize {
-    // Locks are words of four bytes, most in a line of their own.
+    // Locks are words of four bytes, most of them in a separate cache line.
     (address >> 2 ^ address >> 12) & (CACHE - 1)
 }

@@ -1,4 +1,4 @@
-//! What happens to locks: owners, waiters, stalls.
+//! Events of locks: owners, waiters, stalls.
 
 use crate::analysis::Analysis;
 use crate::locks::OwnerState;
@@ -8,7 +8,7 @@ use convoy_machine::Record;
 use convoy_sync::{LockEvent, TaskId};
 
 impl Analysis {
-    /// `event` of the lock at `address`, about the task `id`.
+    /// Handles `event` of the lock at `address` for the task `id`.
     pub(crate) fn lock(&mut self, record: &Record, event: LockEvent, address: usize, id: TaskId) {
         let lock = self.locks.at(address);
         match event {
@@ -50,7 +50,7 @@ impl Analysis {
         self.look(lock);
     }
 
-    /// The wait of `id` is over; since when it waited, if it did.
+    /// Ends the wait of `id`, and returns its start time if there was one.
     fn stops_waiting(&mut self, at: u64, lock: u32, id: TaskId) -> Option<u64> {
         let waits = &mut self.tasks.at(id).waits;
         let index = waits.iter().rposition(|wait| wait.lock == lock)?;
@@ -69,7 +69,7 @@ impl Analysis {
     fn acquired(&mut self, record: &Record, lock: u32, id: TaskId) {
         let at = record.at;
         let waited = self.stops_waiting(record.at, lock, id);
-        // After a hand-off the new owner's own report changes nothing.
+        // After a hand-off, the report of the new owner itself changes nothing.
         if self.locks.all[lock as usize].holders.contains(&id) {
             return;
         }
@@ -131,7 +131,7 @@ impl Analysis {
         self.look(lock);
     }
 
-    /// An owner of `lock` left its CPU, or got one.
+    /// Records that an owner of `lock` left its CPU or got one.
     pub(crate) fn owner_off(&mut self, lock: u32, off: bool) {
         let (now, from) = (self.now, self.from);
         let this = &mut self.locks.all[lock as usize];
@@ -154,7 +154,7 @@ impl Analysis {
         }
     }
 
-    /// Begins a stall if there is one now.
+    /// Starts a stall if the lock is now stalled.
     fn start(&mut self, lock: u32) {
         let this = &self.locks.all[lock as usize];
         if this.waiters == 0 || this.off == 0 || this.stall.is_some() {
@@ -208,7 +208,7 @@ impl Analysis {
         this.owner = this.holders.iter().map(state).max().unwrap_or_default();
     }
 
-    /// Ends the stall of `lock` if it is over, begins one if there is one.
+    /// Ends the stall of `lock` if it is over, and starts one if the lock is now stalled.
     fn look(&mut self, lock: u32) {
         self.see_owner(lock);
         let this = &mut self.locks.all[lock as usize];

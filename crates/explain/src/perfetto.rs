@@ -20,9 +20,9 @@ const LOCKS: u64 = 1;
 const WHOLE: u64 = 2;
 const FIRST_LOCK: u64 = 1000;
 const FIRST_TASK: u64 = 1_000_000;
-/// Track groups are shown as processes with these numbers, beyond those of tasks.
+/// Track groups are shown as processes with numbers from here on, above those of tasks.
 const GROUP_PID: i32 = 1 << 23;
-/// Children in the order of their rank.
+/// Orders the children by their rank.
 const EXPLICIT: i32 = 3;
 
 struct Writer {
@@ -32,16 +32,16 @@ struct Writer {
     /// Tracks with an open slice.
     open: BTreeSet<u64>,
     flows: u64,
-    /// Arrow that waits for its end, by lock and task.
+    /// Arrow that has not ended, by lock and task.
     arrows: BTreeMap<(u32, u32), u64>,
     waiters: BTreeMap<u32, u32>,
     waiting: BTreeSet<(u32, u32)>,
-    /// Owner of each lock; of several, such as readers, the last.
+    /// Owner of each lock. If there are several, such as readers, the last one.
     owner: BTreeMap<u32, u32>,
 }
 
 impl Detail {
-    /// The trace, encoded; at most `limit` bytes, for which the end of the window may be left out.
+    /// Returns the encoded trace. To fit in `limit` bytes, the end of the window may be left out.
     pub fn perfetto(&mut self, limit: usize) -> Vec<u8> {
         loop {
             let bytes = self.trace().encode_to_vec();
@@ -86,7 +86,7 @@ impl Detail {
         Trace { packet: writer.packets }
     }
 
-    /// The whole run in intervals.
+    /// Adds the whole run in intervals.
     fn whole(&self, writer: &mut Writer) {
         let timeline = &self.analysis.timeline;
         let all = timeline.width as f64 * self.analysis.cpus.len() as f64;
@@ -126,13 +126,13 @@ fn packet(at: Option<u64>) -> Packet {
     }
 }
 
-/// Tracks of a lock: owner, owner on no CPU, waiters.
+/// Returns a track of a lock: owner, owner on no CPU, or waiters.
 fn lock_track(lock: u32, which: u64) -> u64 {
     FIRST_LOCK + u64::from(lock) * 4 + which
 }
 
 impl Writer {
-    /// Every task of the window by name.
+    /// Adds every task of the window by name.
     fn processes(&mut self, steps: &[&Step]) {
         let mut named: BTreeMap<i32, String> = BTreeMap::new();
         let mut name = |who: Who| {
@@ -159,7 +159,7 @@ impl Writer {
         self.packets.push(Packet { process_tree: Some(tree), ..packet(Some(0)) });
     }
 
-    /// What ran on `cpu`.
+    /// Adds the tasks that ran on `cpu`.
     fn cpu(&mut self, cpu: usize, steps: &[&Step]) {
         let event = steps.iter().filter(|step| step.cpu == cpu).filter_map(|step| ftrace(step));
         let event: Vec<FtraceEvent> = event.collect();
@@ -226,7 +226,7 @@ impl Writer {
         self.counter(lock_track(lock, 2), LOCKS, &waiters, "tasks", rank + 2);
     }
 
-    /// The track of `who` at `lock`.
+    /// Returns the track of `who` at `lock`.
     fn task_track(&mut self, who: Who, lock: u32, name: &str) -> u64 {
         let key = (who.tid(), lock);
         if let Some(&track) = self.tracks.get(&key) {
@@ -260,7 +260,7 @@ impl Writer {
         last.track_event.as_mut().expect("just made")
     }
 
-    /// Ends the slice of `track`, if there is one, and begins another.
+    /// Ends the slice of `track`, if one is open, and begins another.
     fn slice(&mut self, at: u64, track: u64, name: Option<String>) -> Option<&mut TrackEvent> {
         if self.open.remove(&track) {
             self.event(at, track, Kind::SliceEnd, None);
@@ -286,7 +286,7 @@ impl Writer {
         }
     }
 
-    /// Owners that leave or get a CPU.
+    /// Handles owners that leave or get a CPU.
     fn switch(&mut self, at: u64, prev: Who, next: Who, names: &BTreeMap<u32, String>) {
         for (who, runs) in [(prev, false), (next, true)] {
             for (&lock, name) in names {

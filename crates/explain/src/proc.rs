@@ -22,8 +22,9 @@ pub enum ProcFile {
 }
 
 impl Analysis {
-    /// What `file` would say of the measured part of the run, on a kernel with these software
-    /// interrupts (`vectors`, in its order). A quantity that the machine does not have is 0.
+    /// Returns the contents of `file` for the measured part of the run, on a kernel with these
+    /// software interrupts (`vectors`, in its order). A quantity that the machine does not model is
+    /// 0.
     pub fn proc(&self, file: ProcFile, vectors: &[&str]) -> String {
         match file {
             ProcFile::LockStat => self.lock_stat(),
@@ -151,7 +152,7 @@ impl Analysis {
     }
 }
 
-/// The columns of a distribution: minimum, maximum, total and mean in microseconds.
+/// Returns the columns of a distribution: minimum, maximum, total and mean in microseconds.
 fn times(histogram: &LogHistogram, sum_ps: u64) -> String {
     let us = |ns: Option<u64>| ns.unwrap_or(0) as f64 / 1e3;
     let total = sum_ps as f64 / 1e6;

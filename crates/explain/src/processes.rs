@@ -1,5 +1,5 @@
 //! Processes that wait for each other: for locks in shared memory, or for messages. The evidence is
-//! wakeups that the kernel saw, or else shared semaphores.
+//! wakeups that the kernel recorded, or else shared semaphores.
 
 use convoy_record::account::seconds;
 use convoy_record::{Doing, Kind, Lock, Process, Record, Scheduling, total};
@@ -9,32 +9,33 @@ use crate::ill::{Diagnosis, Ill, percent};
 
 /// Minimum number of wakeups.
 const FEW: u64 = 100;
-/// Of the wakeups of processes by others, those that are answered: a process that only ever waits
-/// for another one has asked it for something.
+/// Minimum part of the wakeups of processes by other processes that are answered: a process that
+/// only ever waits for another one has asked it for something.
 const MUTUAL: f64 = 0.3;
-/// Part of the mean number of wakeups, or waits, of a process that makes one of those concerned.
+/// A process is affected if it has this part of the mean number of wakeups, or waits.
 const CONCERNED: f64 = 0.2;
-/// Minimum number of processes without the kernel's events.
+/// Minimum number of processes if there are no kernel events.
 const MANY: usize = 3;
-/// Part of the sleeps that makes a system call worth a word.
+/// A system call is mentioned if it has this part of the sleeps.
 const WORTH: f64 = 0.1;
 
-/// Views of programs that show such waits themselves, by the name of the program.
+/// Views of programs that show such waits themselves, by program name.
 const VIEWS: [(&str, &str); 1] = [("postgres", "wait_event of pg_stat_activity, and pg_locks")];
 
 /// Returns the diagnosis of waits between processes, if they are relevant.
 pub(crate) fn between(record: &Record) -> Option<Diagnosis> {
     let seen = record.processes.iter().filter_map(|one| Some((one, one.scheduling?)));
-    // A process that becomes another program has one entry for each.
+    // A process that executes another program has one entry for each.
     let by_pid: BTreeMap<u64, (&Process, Scheduling)> =
         seen.map(|(one, scheduling)| (one.pid, (one, scheduling))).collect();
     if by_pid.is_empty() { semaphores(record) } else { wakeups(&by_pid) }
 }
 
 /// Returns the sentence about processes that seldom wait for each other at semaphores and sleep
-/// otherwise, if no kernel events say why.
+/// otherwise, if no kernel events show why.
 pub(crate) fn unknown(record: &Record) -> Option<String> {
-    /// Waits of a process on average: one begins or ends together with others.
+    /// Mean number of waits of a process: a single wait starts or ends together with other
+    /// processes.
     const SOME: u64 = 3;
     if record.processes.iter().any(|one| one.scheduling.is_some()) {
         return None;
@@ -59,7 +60,7 @@ pub(crate) fn unknown(record: &Record) -> Option<String> {
     ))
 }
 
-/// By wakeups, as the kernel saw them.
+/// Diagnoses by the wakeups that the kernel recorded.
 fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Diagnosis> {
     let answered = |one: &&(&Process, Scheduling)| one.1.woken_by_others.min(one.1.wakes_others);
     let woken = total(by_pid.values().map(|one| one.1.woken_by_others));
@@ -70,7 +71,7 @@ fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Diagnosis> 
     if woken < FEW || (mutual as f64) < MUTUAL * woken as f64 || concerned.len() < 2 {
         return None;
     }
-    // Waits for locks that processes share have diagnoses of their own, with owners.
+    // Waits for locks that processes share have separate diagnoses, with owners.
     let locks_s = |process: &Process| -> f64 {
         process.locks.iter().filter(|lock| lock.is_lock()).map(Lock::wait_s).sum()
     };
@@ -91,7 +92,7 @@ fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Diagnosis> 
     Some(diagnosis(&processes, share, cost_s, sentence))
 }
 
-/// The waits of a process at semaphores that others post.
+/// Waits of a process at semaphores that other processes post.
 struct Posted<'a> {
     process: &'a Process,
     waits: u64,
@@ -113,11 +114,11 @@ fn most_posted(record: &Record) -> Option<(&str, Vec<Posted<'_>>)> {
     places.into_iter().max_by(|a, b| sum_s(&a.1).total_cmp(&sum_s(&b.1)))
 }
 
-/// By semaphores at which several processes wait, without an owner.
+/// Diagnoses by semaphores without an owner at which several processes wait.
 fn semaphores(record: &Record) -> Option<Diagnosis> {
     let (place, mut found) = most_posted(record)?;
     let waits = total(found.iter().map(|one| one.waits));
-    // Those that came for a moment are not concerned.
+    // Processes that waited only briefly are not affected.
     let least = CONCERNED * waits as f64 / found.len() as f64;
     found.retain(|one| one.waits as f64 > least);
     let processes: Vec<&Process> = found.iter().map(|one| one.process).collect();
@@ -159,14 +160,14 @@ fn diagnosis(processes: &[&Process], share: f64, cost_s: f64, sentence: String) 
     }
 }
 
-/// The name of its program.
+/// Returns the name of its program.
 fn name(process: &Process) -> &str {
     let command = process.command.first().map_or("?", String::as_str);
     let first = command.split([' ', ':']).next().unwrap_or(command);
     first.rsplit('/').next().unwrap_or(first)
 }
 
-/// Their most frequent system calls and waiting places, from samples.
+/// Returns their most frequent system calls and waiting places, from samples.
 fn sleeping(processes: &[&Process]) -> String {
     let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
     for seen in processes.iter().flat_map(|process| &process.activity) {

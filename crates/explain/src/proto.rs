@@ -1,7 +1,7 @@
-//! The part of Perfetto's trace format that is written here.
+//! The subset of Perfetto's trace format that is written here.
 //!
 //! Field numbers follow the published schema (`protos/perfetto/trace/` of the Perfetto project,
-//! read 2026); unknown fields are skipped by every reader, so a part is a valid whole.
+//! read 2026). Every reader skips unknown fields, so a subset is valid.
 
 use prost::Message;
 
@@ -22,7 +22,7 @@ pub struct Packet {
     /// Its writer.
     #[prost(uint32, optional, tag = "10")]
     pub trusted_packet_sequence_id: Option<u32>,
-    /// 1: the state of the sequence begins anew.
+    /// 1: the state of the sequence is reset.
     #[prost(uint32, optional, tag = "13")]
     pub sequence_flags: Option<u32>,
     /// Events of one CPU.
@@ -45,7 +45,7 @@ pub struct FtraceEventBundle {
     /// CPU.
     #[prost(uint32, optional, tag = "1")]
     pub cpu: Option<u32>,
-    /// In the order of time.
+    /// Events in chronological order.
     #[prost(message, repeated, tag = "2")]
     pub event: Vec<FtraceEvent>,
 }
@@ -59,7 +59,7 @@ pub struct FtraceEvent {
     /// Thread that ran.
     #[prost(uint32, optional, tag = "2")]
     pub pid: Option<u32>,
-    /// A change of tasks.
+    /// A context switch.
     #[prost(message, optional, tag = "4")]
     pub sched_switch: Option<SchedSwitch>,
     /// A wakeup.
@@ -70,7 +70,7 @@ pub struct FtraceEvent {
 /// `SchedSwitchFtraceEvent`.
 #[derive(Clone, PartialEq, Message)]
 pub struct SchedSwitch {
-    /// Name of the task that leaves.
+    /// Name of the task that leaves the CPU.
     #[prost(string, optional, tag = "1")]
     pub prev_comm: Option<String>,
     /// Its thread number.
@@ -82,7 +82,7 @@ pub struct SchedSwitch {
     /// Its state: 0 runnable, 1 asleep, 16 dead.
     #[prost(int64, optional, tag = "4")]
     pub prev_state: Option<i64>,
-    /// Name of the task that comes.
+    /// Name of the task that gets the CPU.
     #[prost(string, optional, tag = "5")]
     pub next_comm: Option<String>,
     /// Its thread number.
@@ -144,13 +144,13 @@ pub struct TrackDescriptor {
     /// A track of a thread.
     #[prost(message, optional, tag = "4")]
     pub thread: Option<ThreadDescriptor>,
-    /// The track above.
+    /// The parent track.
     #[prost(uint64, optional, tag = "5")]
     pub parent_uuid: Option<u64>,
-    /// A track of numbers.
+    /// A counter track.
     #[prost(message, optional, tag = "8")]
     pub counter: Option<CounterDescriptor>,
-    /// 3: children by their rank.
+    /// 3: children are ordered by rank.
     #[prost(int32, optional, tag = "11")]
     pub child_ordering: Option<i32>,
     /// Rank among the children.
@@ -198,7 +198,7 @@ pub enum Kind {
     SliceBegin = 1,
     /// The innermost slice of the track ends.
     SliceEnd = 2,
-    /// A moment.
+    /// A point in time.
     Instant = 3,
     /// A value of a counter.
     Counter = 4,
@@ -227,7 +227,7 @@ pub struct TrackEvent {
     /// The track.
     #[prost(uint64, optional, tag = "11")]
     pub track_uuid: Option<u64>,
-    /// Groups that it belongs to.
+    /// Groups to which it belongs.
     #[prost(string, repeated, tag = "22")]
     pub categories: Vec<String>,
     /// Name of a slice or moment.

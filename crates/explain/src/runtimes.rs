@@ -1,4 +1,4 @@
-//! Locks that the program has not written: those of libc, of Java and of Python.
+//! Locks that the program did not implement: locks of libc, Java and Python.
 
 use convoy_record::JAVA;
 use convoy_record::runtimes::runtime;
@@ -7,20 +7,20 @@ use crate::cures;
 use crate::evidence::Subject;
 use crate::ill::{Diagnosis, Ill, Reason, percent};
 
-/// What to do about a monitor of Java.
+/// Advice on a monitor of Java.
 pub(crate) const MONITOR: &str = "Make the monitor's section shorter, or read without it: a \
                                   volatile or an atomic variable, a concurrent collection.";
 
-/// How to name the class and the method of a monitor. Without a threshold, waits below 10 ms would
+/// How to find the class and the method of a monitor. Without a threshold, waits below 10 ms would
 /// not be recorded under `profile`.
 pub(crate) const FLIGHT: &str = "Class and method: `java -XX:StartFlightRecording:filename=run.jfr,\
                                  settings=profile,locking-threshold=0ms ...`, then `convoy explain \
                                  run.jfr`.";
 
-/// Part of the time that a lock of libc is held which its owner sleeps if that is the reason.
+/// Sleep is the reason if the owner sleeps for this part of the hold time of a libc lock.
 const ASLEEP: f64 = 0.5;
 
-/// A lock of libc, which it takes in a function that the program calls.
+/// A lock of libc, which it acquires in a function that the program calls.
 pub(crate) fn libc(subject: &Subject<'_>) -> Option<Reason> {
     let function = &subject.lock.runtime;
     let known = runtime(function)?;
@@ -38,7 +38,7 @@ pub(crate) fn libc(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::LibcLock, why, known.advice.to_owned()))
 }
 
-/// A lock that another runtime has built.
+/// A lock that another runtime implements.
 pub(crate) fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
     let name = &subject.lock.runtime;
     if name.is_empty() {
@@ -49,7 +49,7 @@ pub(crate) fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
     } else {
         "Make its sections shorter or fewer; no lock in place of libc's can help."
     };
-    // Only the Java machine knows the object.
+    // Only the Java virtual machine knows the object.
     let names = if name == JAVA { [" ", FLIGHT].concat() } else { String::new() };
     Some((Ill::RuntimeLock, format!(" ({name})"), [cure, &names].concat()))
 }

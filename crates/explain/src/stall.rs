@@ -1,5 +1,5 @@
 //! Stalls: a lock is wanted and its owner is on no CPU. A stall in which a CPU idles is a convoy,
-//! unless the owner sleeps for another lock: then the stall of that one is the cause.
+//! unless the owner sleeps for another lock: then the stall of that lock is the cause.
 
 use crate::chain::Hop;
 use crate::label::Label;
@@ -8,11 +8,11 @@ use convoy_sync::TaskId;
 /// Why the owner was on no CPU when the stall began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It was given the lock while it slept.
+    /// It received the lock while it slept.
     Given,
-    /// It lost its CPU to another task.
+    /// Another task preempted it.
     Preempted,
-    /// It went to sleep with the lock.
+    /// It went to sleep while it owned the lock.
     Slept,
     /// It sleeps for another lock, and the stall of that lock is the cause of this one.
     Nested,
@@ -34,17 +34,17 @@ pub(crate) struct Stall {
     pub(crate) woken: Option<(u64, usize)>,
     pub(crate) waiters: u32,
     pub(crate) waiters_max: u32,
-    /// Idle time of each CPU: the sums at the start, then what passed in the stall.
+    /// Idle time of each CPU: the sums at the start, then the idle time during the stall.
     pub(crate) idle: Vec<u64>,
     /// Tasks that ran on the CPU of the owner's run queue, with job and run time.
     pub(crate) ran: Vec<(Label, &'static str, u64)>,
-    /// CPU on which the owner ran in the end.
+    /// CPU on which the owner finally ran.
     pub(crate) ended_on: usize,
-    /// The hops that led to its end.
+    /// The hops that led to the end of the stall.
     pub(crate) chain: Vec<Hop>,
 }
 
-/// Most tasks that a stall remembers to have run instead.
+/// Maximum number of tasks that a stall remembers to have run instead.
 const RAN: usize = 32;
 
 impl Stall {
@@ -56,7 +56,7 @@ impl Stall {
         self.idle.iter().sum()
     }
 
-    /// `who` ran on `cpu` for `span` in the stall.
+    /// Records that `who` ran for `span` on the CPU that the owner waited for.
     pub(crate) fn add_ran(&mut self, who: Label, job: &'static str, span: u64) {
         if let Some((_, _, sum)) = self.ran.iter_mut().find(|(label, _, _)| *label == who) {
             *sum += span;
@@ -71,7 +71,7 @@ impl Stall {
 pub(crate) struct Stalls {
     pub(crate) count: u64,
     pub(crate) time: u64,
-    /// Those in which a CPU idled, their time, and what all CPUs idled in them.
+    /// Stalls in which a CPU idled, their time, and the idle time of all CPUs in them.
     pub(crate) convoys: u64,
     pub(crate) convoy_time: u64,
     pub(crate) idled: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Stalls {
 }
 
 impl Stalls {
-    /// Counts `stall`, which is over; whether it was a convoy.
+    /// Counts `stall`, which is over. Returns whether it was a convoy.
     pub(crate) fn close(&mut self, stall: Box<Stall>) -> bool {
         self.count += 1;
         self.time += stall.span();

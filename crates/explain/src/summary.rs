@@ -8,7 +8,7 @@ use crate::stall::{Stall, Why};
 use convoy_stats::LogHistogram;
 use serde::Serialize;
 
-/// Tasks that a convoy names among those that ran instead.
+/// Maximum number of tasks that a convoy names among those that ran instead.
 const NAMED: usize = 3;
 
 /// The account of a run.
@@ -16,13 +16,13 @@ const NAMED: usize = 3;
 pub struct Summary {
     /// Length of the measured part, in seconds of virtual time.
     pub window_s: f64,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: usize,
     /// CPU time by state, seconds of all CPUs.
     pub states: Vec<Share>,
     /// Idle time by cause, seconds of all CPUs.
     pub idle: Vec<Share>,
-    /// Spinning time by lock, seconds of all CPUs; the most first.
+    /// Spinning time by lock, seconds of all CPUs, in descending order.
     pub spinning: Vec<Share>,
     /// Locks, in descending order of wait time.
     pub locks: Vec<LockSummary>,
@@ -32,16 +32,16 @@ pub struct Summary {
     pub longest: Option<Convoy>,
     /// The longest chain of wakeups.
     pub chain: ChainSummary,
-    /// Context switches.
+    /// Number of context switches.
     pub switches: u64,
-    /// Records that the machine gave.
+    /// Number of records that the machine delivered.
     pub records: u64,
 }
 
 /// A part of a sum.
 #[derive(Clone, Debug, Serialize)]
 pub struct Share {
-    /// Of what.
+    /// The quantity.
     pub name: String,
     /// Seconds.
     pub seconds: f64,
@@ -50,13 +50,13 @@ pub struct Share {
 /// Percentiles of a distribution, microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Spread {
-    /// Values counted.
+    /// Number of values.
     pub count: u64,
-    /// Half are below.
+    /// Half of the values are below.
     pub p50_us: Option<f64>,
-    /// 99 of 100 are below.
+    /// 99 of 100 values are below.
     pub p99_us: Option<f64>,
-    /// The largest.
+    /// The largest value.
     pub max_us: Option<f64>,
 }
 
@@ -77,27 +77,27 @@ impl Spread {
 pub struct LockSummary {
     /// Name.
     pub name: String,
-    /// Locks of that name.
+    /// Number of locks of that name.
     pub instances: u64,
-    /// Acquisitions.
+    /// Number of acquisitions.
     pub acquisitions: u64,
-    /// Of these, those that had to wait.
+    /// Acquisitions that had to wait.
     pub contended: u64,
-    /// Ownerships given to a waiter.
+    /// Hand-offs: ownerships passed to a waiter.
     pub handoffs: u64,
-    /// Acquisitions past waiters.
+    /// Acquisitions that overtook waiters.
     pub stolen: u64,
     /// Waits that a signal or a deadline ended.
     pub given_up: u64,
-    /// Acquisitions by another task than the last owner.
+    /// Acquisitions by a task other than the last owner.
     pub owner_changes: u64,
-    /// Fetches of the lock's cache line from elsewhere.
+    /// Number of times that the lock's cache line was fetched from elsewhere.
     pub transfers: u64,
-    /// Most waiters at a time.
+    /// Largest number of waiters at the same time.
     pub waiters_max: u32,
-    /// Time with an owner, seconds of all locks of the name.
+    /// Time with an owner, in seconds over all locks of the name.
     pub owned_s: f64,
-    /// Of this, with an owner on no CPU.
+    /// Part of this time in which the owner was on no CPU.
     pub owner_not_running_s: f64,
     /// Time in convoys of these locks.
     pub convoy_s: f64,
@@ -105,40 +105,40 @@ pub struct LockSummary {
     pub wanted_s: f64,
     /// Sum of all waits.
     pub wait_s: f64,
-    /// CPU time spun.
+    /// CPU time spent spinning.
     pub spin_s: f64,
     /// From the owner's first step with the lock to its release.
     pub hold: Spread,
     /// From queueing to ownership.
     pub wait: Spread,
-    /// From the release with waiters to the next owner running.
+    /// From a release with waiters to the next owner running.
     pub handoff: Spread,
 }
 
 /// Intervals in which a lock was wanted and its owner was on no CPU.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct StallSummary {
-    /// How many.
+    /// Number of intervals.
     pub count: u64,
-    /// Their time, seconds.
+    /// Total time in seconds.
     pub time_s: f64,
-    /// Those in which a CPU idled.
+    /// Number of intervals in which a CPU idled.
     pub convoys: u64,
-    /// Their time.
+    /// Total time of these.
     pub convoy_s: f64,
-    /// What all CPUs idled in them, seconds.
+    /// Idle time of all CPUs in these, in seconds.
     pub idle_cpu_s: f64,
 }
 
-/// Why an owner was not running.
+/// Reason why an owner was not running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// It was given the lock while it slept.
+    /// It received the lock while it slept.
     GivenWhileAsleep,
-    /// It lost its CPU.
+    /// It was preempted.
     Preempted,
-    /// It slept with the lock.
+    /// It slept while it owned the lock.
     SleptWithLock,
 }
 
@@ -147,38 +147,38 @@ pub enum Cause {
 pub struct Convoy {
     /// The lock.
     pub lock: String,
-    /// From here, seconds since the beginning of the measurement.
+    /// Start, in seconds since the beginning of the measurement.
     pub from_s: f64,
-    /// To here.
+    /// End, in seconds since the beginning of the measurement.
     pub to_s: f64,
     /// Its owner.
     pub owner: String,
     /// Its job and system call.
     pub doing: String,
-    /// Why it was on no CPU.
+    /// Reason why it was on no CPU.
     pub cause: Cause,
-    /// The task that handed it the lock, if any.
+    /// The task that handed off the lock to it, if any.
     pub giver: Option<String>,
-    /// When it was woken or put on a run queue, milliseconds into the convoy, and on which CPU.
+    /// When it was woken or put on a run queue, in milliseconds into the convoy, and on which CPU.
     pub queued: Option<(f64, usize)>,
-    /// CPU it ran on in the end.
+    /// CPU on which it finally ran.
     pub ran_on: usize,
     /// Tasks that ran on the CPU that it waited for: task, job, milliseconds.
     pub instead: Vec<(String, &'static str, f64)>,
-    /// Tasks that ran there, those not named included.
+    /// Number of tasks that ran there, including those not named.
     pub instead_tasks: usize,
-    /// Waiters at its beginning.
+    /// Number of waiters at the start.
     pub waiters: u32,
-    /// Most waiters.
+    /// Largest number of waiters.
     pub waiters_max: u32,
     /// Idle time of each CPU, milliseconds.
     pub idle_ms: Vec<f64>,
-    /// The wakeups that led to its end, the last one last.
+    /// The wakeups that led to its end, in chronological order.
     pub chain: Vec<HopSummary>,
 }
 
 impl Convoy {
-    /// Its length, milliseconds.
+    /// Returns the length in milliseconds.
     pub fn ms(&self) -> f64 {
         (self.to_s - self.from_s) * 1e3
     }
@@ -187,28 +187,28 @@ impl Convoy {
 /// One wakeup.
 #[derive(Clone, Debug, Serialize)]
 pub struct HopSummary {
-    /// Seconds since the beginning of the measurement.
+    /// Time in seconds since the beginning of the measurement.
     pub at_s: f64,
     /// The waker.
     pub from: String,
     /// The woken task.
     pub to: String,
-    /// The lock, or the system call, that it waited for.
+    /// The lock, or the system call, that the woken task waited for.
     pub waited_for: String,
-    /// Whether that is a lock.
+    /// Whether it waited for a lock.
     pub lock: bool,
 }
 
 /// The longest chain.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ChainSummary {
-    /// Its time by kind, in seconds.
+    /// Time by kind, in seconds.
     pub shares: Vec<Share>,
-    /// Wakeups along it.
+    /// Number of wakeups along it.
     pub hops: u64,
-    /// Of these, for a lock.
+    /// Number of these wakeups for a lock.
     pub lock_hops: u64,
-    /// The last ones.
+    /// The last wakeups.
     pub last: Vec<HopSummary>,
 }
 
@@ -326,7 +326,7 @@ impl Analysis {
         }
     }
 
-    /// The stacks of blocked, spinning and queued time, see [`crate::folded`].
+    /// Returns the stacks of blocked, spinning and queued time, see [`crate::folded`].
     pub fn stacks(&self) -> Vec<(Vec<String>, u64)> {
         self.flame.stacks(&self.locks.classes)
     }

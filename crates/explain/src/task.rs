@@ -5,7 +5,7 @@ use crate::label::Label;
 use convoy_machine::Leave;
 use convoy_sync::TaskId;
 
-/// Where a task is.
+/// The place of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Running,
@@ -15,7 +15,7 @@ pub(crate) enum Place {
     Dead,
 }
 
-/// A lock and the time since when it is held or waited for.
+/// A lock, and the time since which it is held or waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Since {
     pub(crate) lock: u32,
@@ -34,15 +34,15 @@ pub(crate) struct Task {
     pub(crate) leaving: Leave,
     /// CPU on which it runs or whose run queue it is in.
     pub(crate) cpu: usize,
-    /// Locks it waits for, the innermost last.
+    /// Locks that it waits for, the innermost last.
     pub(crate) waits: Vec<Since>,
     pub(crate) holds: Vec<Since>,
-    /// The lock that was given to it while it slept, and when; until it runs.
+    /// The lock that was handed off to it while it slept, and when. `None` once it runs.
     pub(crate) granted: Option<Since>,
-    /// The task that handed it over.
+    /// The task that handed off the lock.
     pub(crate) giver: Label,
     pub(crate) path: Path,
-    /// The account of the owner of the lock for which it went to sleep.
+    /// Account of the lock's owner at the time when this task went to sleep.
     pub(crate) owner_then: [u64; 4],
 }
 
@@ -64,7 +64,7 @@ impl Task {
         }
     }
 
-    /// A new task made by `self`.
+    /// Returns a new task that `self` created.
     pub(crate) fn child(&self, cpu: usize, at: u64) -> Self {
         Self {
             job: self.job,
@@ -75,7 +75,7 @@ impl Task {
         }
     }
 
-    /// The lock that it waits for, or that it was given and cannot use yet.
+    /// Returns the lock that it waits for, or that it was given and cannot use yet.
     pub(crate) fn lock(&self) -> Option<u32> {
         self.waits.last().or(self.granted.as_ref()).map(|since| since.lock)
     }

@@ -2,9 +2,9 @@
 
 use crate::cpu::{State, Times};
 
-/// Most intervals that are kept.
+/// Maximum number of intervals kept.
 const BINS: usize = 2048;
-/// First width, picoseconds: 100 us.
+/// Initial width in picoseconds: 100 us.
 const WIDTH: u64 = 100_000_000;
 
 /// One interval.
@@ -20,12 +20,12 @@ pub(crate) struct Bin {
 /// Shares of the CPU time over a run, percent, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OverTime {
-    /// The middle of each interval, seconds after the beginning.
+    /// The middle of each interval, in seconds after the start.
     pub seconds: Vec<f64>,
-    /// A line of the states of the CPUs: its name, and a value for each interval.
+    /// The lines of the CPU states: name, and a value for each interval.
     pub series: Vec<(String, Vec<f64>)>,
-    /// Time in which a lock was wanted and its owner was on no CPU, of each interval: a sum over
-    /// all locks, so that it may exceed 100.
+    /// Time of each interval in which a lock was wanted and its owner was on no CPU. A sum over all
+    /// locks, so it may exceed 100.
     pub stalled: Vec<f64>,
 }
 
@@ -42,8 +42,8 @@ impl Timeline {
         Self { from, width: WIDTH, bins: Vec::new() }
     }
 
-    /// At most `most` intervals of a machine of `cpus` CPUs: states that reach a percent somewhere,
-    /// and how long a lock was wanted whose owner was on no CPU.
+    /// Returns at most `most` intervals of a machine of `cpus` CPUs: states that reach one percent
+    /// in some interval, and the time in which a lock was wanted and its owner was on no CPU.
     pub(crate) fn over(&self, cpus: usize, most: usize) -> OverTime {
         let joined = self.bins.len().div_ceil(most.max(1)).max(1);
         let width_s = self.width as f64 * joined as f64 / 1e12;
@@ -105,12 +105,12 @@ impl Timeline {
         }
     }
 
-    /// A CPU was in `state` from `from` to `to`.
+    /// Records that a CPU was in `state` from `from` to `to`.
     pub(crate) fn add(&mut self, from: u64, to: u64, state: State) {
         self.spread(from, to, |bin, span| bin.times[state as usize] += span);
     }
 
-    /// A lock was wanted and its owner on no CPU.
+    /// Records that a lock was wanted and its owner was on no CPU.
     pub(crate) fn add_stall(&mut self, from: u64, to: u64) {
         self.spread(from, to, |bin, span| bin.stalled += span);
     }

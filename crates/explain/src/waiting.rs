@@ -1,8 +1,8 @@
-//! What owners did while threads waited for their locks.
+//! Activity of owners while threads waited for their locks.
 
 use convoy_record::{Cause, Doing, Lock, Process, total};
 
-/// A part of the waiting, by what the owner did meanwhile.
+/// Activity of the owner during a part of the wait time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// It ran.
@@ -15,16 +15,16 @@ pub enum Owner {
     Waits,
     /// The lock was free, and its waiter had not run yet.
     Free,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
 impl Owner {
-    /// All of them, in the order of the parts of [`owners`].
+    /// Every activity, in the order of the parts of [`owners`].
     pub const ALL: [Self; 6] =
         [Self::Runs, Self::Preempted, Self::Asleep, Self::Waits, Self::Free, Self::Unknown];
 
-    /// In words.
+    /// Returns the name of the activity.
     pub fn name(self) -> &'static str {
         match self {
             Self::Runs => "owner runs",
@@ -37,7 +37,8 @@ impl Owner {
     }
 }
 
-/// Parts of the time of a cause, by what its owners did: by their CPU time and by samples.
+/// Returns the parts of the wait time of a cause by the activity of its owners, from their CPU time
+/// and samples.
 pub fn owners(cause: &Cause) -> [f64; 6] {
     let samples = cause.samples();
     let part = |doing: &[Doing]| {
@@ -53,9 +54,9 @@ pub fn owners(cause: &Cause) -> [f64; 6] {
     if samples == 0 {
         return [ran, 0.0, 0.0, 0.0, 0.0, 1.0 - ran];
     }
-    // CPU time is exact, and samples share the rest: one that could run may have had no CPU.
+    // CPU time is exact, and samples divide the rest: a runnable owner may have had no CPU.
     let ran = if known { ran } else { could_run };
-    // An owner that slept in the section and now waits for a CPU waits because it slept.
+    // An owner that slept in the critical section and now waits for a CPU waits because it slept.
     let ready = (could_run - ran).max(0.0);
     let slept = if asleep > 0.0 { ready * woken / could_run.max(f64::MIN_POSITIVE) } else { 0.0 };
     let others = [ready - slept, asleep + slept, waits, free];
@@ -66,9 +67,9 @@ pub fn owners(cause: &Cause) -> [f64; 6] {
     [ran, preempted, asleep, waits, free, unknown]
 }
 
-/// What owners of a lock mostly did when they were on no CPU.
+/// Returns the main activity of the owners of a lock when they were on no CPU.
 pub(crate) fn off(process: &Process, lock: &Lock) -> Owner {
-    /// Of the time that they were on no CPU.
+    /// Minimum part of the time that they were on no CPU.
     const MOST: f64 = 0.5;
     let of = |cause: &&Cause| cause.lock == lock.name && cause.kind == lock.kind;
     let (mut preempted, mut asleep, mut all) = (0.0, 0.0, 0.0);

@@ -1,4 +1,5 @@
-//! The account of a hand-written trace: two CPUs, one lock that is handed to a sleeping task.
+//! The account of a hand-written trace: two CPUs, and one lock that is handed off to a sleeping
+//! task.
 
 use convoy_explain::{Analysis, Cause, Summary};
 use convoy_machine::{Event, Leave, Mode, Record, Recorder};
@@ -30,8 +31,8 @@ impl Story {
     }
 }
 
-/// A works on CPU 0, acquires the lock at 10, hands it at 30 to B, which sleeps and is queued on
-/// CPU 0, behind A. CPU 1 idles from 20 on. B runs from 80 on and releases the lock at 90.
+/// A works on CPU 0, acquires the lock at 10, and hands it off at 30 to B, which sleeps and is then
+/// queued on CPU 0 behind A. CPU 1 idles from 20 on. B runs from 80 on and releases the lock at 90.
 fn story() -> Summary {
     let mut story = Story(Analysis::new(2));
     for cpu in 0..2 {
@@ -82,7 +83,8 @@ fn cpu_time_and_idle_causes_add_up() {
     };
     assert_eq!((of("user"), of("system"), of("idle")), (30.0, 100.0, 70.0));
     let idle: Vec<f64> = summary.idle.iter().map(|share| us(share.seconds)).collect();
-    // Until 30 the sleepers wait for a lock whose owner runs; then its owner is queued on CPU 0.
+    // Until 30 the sleepers wait for a lock with a running owner. After that, its owner is queued
+    // on CPU 0.
     assert_eq!(idle, [50.0, 10.0, 10.0, 0.0], "until 90 A waits for its CPU");
 }
 
@@ -110,7 +112,7 @@ fn the_convoy_is_told_and_the_chain_is_as_long_as_the_run() {
     assert_eq!(convoy.instead, [("user 1".to_owned(), "", 0.05)]);
     assert_eq!(convoy.idle_ms, [0.0, 0.05]);
     let parts: Vec<f64> = summary.chain.shares.iter().map(|share| us(share.seconds)).collect();
-    // A to 30, B queued to 80 and at work to 90, C to 100.
+    // A until 30, B queued until 80 and working until 90, C until 100.
     assert_eq!(parts, [30.0, 20.0, 0.0, 50.0, 0.0, 0.0]);
     assert_eq!((summary.chain.hops, summary.chain.lock_hops), (2, 2));
 }

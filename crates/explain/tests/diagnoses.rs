@@ -1,5 +1,5 @@
-//! The diagnoses of records that are made up: one that shows the ill, and one that looks like it
-//! and is not.
+//! The diagnoses of made-up records: for each problem, a record that has it and a record that only
+//! resembles it.
 
 mod made;
 
@@ -22,7 +22,7 @@ fn an_owner_that_sleeps_is_named_with_its_call() {
         assert!(said.contains(words), "{said}");
     }
     assert!(said.contains("fdatasync(2) outside of the critical section"), "{said}");
-    // It runs nearly all the time: what it sleeps in now and then is not the reason.
+    // The owner runs most of the time: its occasional sleeps are not the reason.
     assert_ne!(ill(process(mutex(), cause(0.9, asleep))), Some(Ill::OwnerAsleep));
 }
 
@@ -54,7 +54,7 @@ fn an_owner_that_lost_its_cpu_makes_a_convoy() {
     };
     assert_eq!(ill(convoy(0.1)), Some(Ill::OwnerPreempted));
     assert_eq!(ill(convoy(0.95)), Some(Ill::LongSection));
-    // The time of holds is not known, but looks found the lock free.
+    // The hold times are unknown, but samples found the lock free.
     let mut free = convoy(0.1);
     free.causes[0].measured_s = 0.0;
     free.causes[0].owners = vec![seen(Doing::Free, "", 6)];
@@ -67,7 +67,7 @@ fn an_owner_that_leaves_its_cpu_in_each_short_section_sleeps() {
         let mut lock = mutex();
         lock.sites[1].hold_off = times(300, 150e-6);
         lock.sites[1].hold_on = times(kept, 40e-6);
-        // Too few looks at waits to see it asleep.
+        // Too few samples during waits to find it asleep.
         let one = cause(0.25, vec![seen(Doing::Runs, "", 12), seen(Doing::Free, "", 4)]);
         verdict(&record(process(lock, Cause { alone, ..one })))
     };
@@ -102,7 +102,7 @@ fn a_hog_acquires_the_lock_again_while_others_wake_up() {
         process(lock, Cause { again, ..one })
     };
     assert_eq!(ill(hog(0.9, 3000)), Some(Ill::Hog));
-    // It sleeps between sections, and the others get the lock meanwhile.
+    // It sleeps between critical sections, and meanwhile the others acquire the lock.
     assert_eq!(ill(hog(0.9, 100)), Some(Ill::LongSection));
     assert_eq!(ill(hog(0.3, 0)), Some(Ill::LongSection));
 }
@@ -221,8 +221,8 @@ fn a_herd_wakes_in_vain_and_a_phase_does_not() {
     assert_eq!(ill(herd(20)), None);
 }
 
-/// Only threads that wait reach the kernel: sections of 3 us that begin with a wait do not make
-/// threads wait all the time.
+/// Only threads that wait reach the kernel: critical sections of 3 us that begin with a wait do not
+/// make threads wait all the time.
 #[test]
 fn an_owner_that_the_kernel_does_not_show_is_not_known() {
     let held = |count: u64, seconds: f64| {
@@ -244,7 +244,7 @@ fn an_owner_that_the_kernel_does_not_show_is_not_known() {
         said.contains("held for about 1.00 ms at a time by a thread that is not known"),
         "{said}"
     );
-    // 20 us for each section with its wakeup.
+    // 20 us for each critical section with its wakeup.
     assert_eq!(ill(held(100_000, 2.0)), Some(Ill::ShortSections));
 }
 
@@ -266,10 +266,10 @@ fn a_herd_past_libc_does_next_to_nothing_between_two_wakeups() {
                     worker, of which most find next to nothing to do and wait again (19000 \
                     times): a thundering herd.";
     assert!(said.starts_with(expected), "{said}");
-    // Work for all; and one item after the other, with a call for each.
+    // First, work for all threads; then one item after the other, with a call for each.
     assert_eq!(ill(herd(2000, 19_500, 0)), None);
     assert_eq!(ill(herd(19_000, 0, 0)), None);
-    // A library wakes the first thread, and that one the next.
+    // A library wakes the first thread, and each thread wakes the next.
     assert_eq!(ill(herd(19_000, 0, 18_000)), Some(Ill::ThunderingHerd));
     assert_eq!(ill(herd(19_000, 1000, 18_000)), Some(Ill::ThunderingHerd));
 }
@@ -319,7 +319,7 @@ fn loops_that_wait_are_told_by_samples_or_by_yields() {
     assert_eq!(ill(hot(0, 300)), Some(Ill::ReaderCounter));
     // A loop that computes.
     assert_eq!(ill(hot(3, 0)), None);
-    // libc's locks for itself need no other mutex.
+    // libc's internal locks do not need another mutex.
     let mut malloc = hot(600, 0);
     (malloc.hot[0].place, malloc.hot[0].library) =
         ("_int_free (malloc.c:9)".into(), "libc.so.6".into());
@@ -358,7 +358,7 @@ fn a_deadlock_comes_first_with_both_places() {
     let said = verdict(&record(python));
     assert!(said.contains("the threads 1, 2 wait for each other"), "{said}");
     assert!(said.contains("py-spy dump") && !said.contains("+0x"), "{said}");
-    // A queue behind an owner that works is none.
+    // A queue behind a working owner is not a deadlock.
     process.pending.truncate(1);
     assert_ne!(ill(process), Some(Ill::Deadlock));
 }
@@ -383,7 +383,7 @@ fn a_lock_that_few_threads_wait_for_weighs_little_beside_the_work_of_many() {
     };
     let busy = record(with(Doing::Sleeps, "fdatasync(2)"));
     assert!(verdict(&busy).starts_with("Locks cost little"), "{}", verdict(&busy));
-    // The other threads are idle: the busy one loses much.
+    // The other threads are idle: the busy thread loses much of its time.
     let idle = record(with(Doing::Sleeps, "epoll_wait(2)"));
     assert!(verdict(&idle).contains("waiting for `log`"), "{}", verdict(&idle));
     assert!(diagnose(&busy)[0].weight.is_some_and(|weight| weight < 0.01));

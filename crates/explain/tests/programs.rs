@@ -43,7 +43,7 @@ impl Drop for Place {
     }
 }
 
-/// Records a program as `convoy record` does without root; samples of CPU time where they are
+/// Records a program as `convoy record` does without root, with samples of CPU time where they are
 /// permitted.
 fn record(place: &Place, words: &[&str]) -> Record {
     let files = place.0.join("files");
@@ -66,14 +66,14 @@ fn record(place: &Place, words: &[&str]) -> Record {
     Record { program, processes, ..Record::default() }
 }
 
-/// What is first, and the sentence.
+/// Returns the kind of the first diagnosis, and its sentence.
 fn first(record: &Record) -> (Option<Ill>, String) {
     let found = diagnose(record).into_iter().find(Diagnosis::is_much);
     (found.map(|found| found.ill), verdict(record))
 }
 
 /// Records modes of `ills.c`, each for this number of seconds. The first diagnosis must be in the
-/// list, unless that is empty, and must not be the third element.
+/// list, unless the list is empty, and must not be the third element.
 fn check(test: &str, seconds: &str, modes: &[(&str, &[Ill], Option<Ill>)]) {
     let place = Place::new(test);
     let program = place.ills();
@@ -151,7 +151,7 @@ fn deadlocks_are_told_from_long_waits() {
     );
 }
 
-/// These depend on which thread has a CPU, so a busy machine changes the answer.
+/// The results depend on which thread has a CPU, so a busy machine changes them.
 #[test]
 #[ignore = "needs CPUs of its own: cargo xtask nightly"]
 fn what_owners_do_on_cpus_is_told() {

@@ -1,8 +1,8 @@
-//! Parts of records that are made up.
+//! Parts of made-up records.
 
 use convoy_record::{Cause, Doing, Kind, Lock, Process, Program, Record, Seen, Site, Times};
 
-/// So many times of this length each, seconds.
+/// Returns `count` times of this length each, in seconds.
 pub(crate) fn times(count: u64, each_s: f64) -> Times {
     let total_s = count as f64 * each_s;
     Times { count, total_s, max_s: each_s, buckets: vec![(each_s * 0.8e9, count)] }
@@ -22,12 +22,12 @@ pub(crate) fn mutex() -> Lock {
     Lock { name: "log".to_owned(), kind: Kind::Mutex, instances: 1, sites, ..Lock::default() }
 }
 
-/// Looks that found a thread doing this.
+/// Samples that found a thread doing this.
 pub(crate) fn seen(doing: Doing, what: &str, count: u64) -> Seen {
     Seen { doing, what: what.to_owned(), count, ..Seen::default() }
 }
 
-/// Why `append` waits: the part of the time that the owner ran, and what it was seen doing.
+/// Why `append` waits: the part of the time that the owner ran, and its sampled activity.
 pub(crate) fn cause(ran: f64, owners: Vec<Seen>) -> Cause {
     let of = |text: &str| text.to_owned();
     let (wait_s, measured_s) = (2.0, 1.0);
