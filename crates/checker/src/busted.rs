@@ -172,19 +172,19 @@ fn of_kernels() -> Vec<Subject> {
     ]
 }
 
-/// RCU that does not check the grace-period number of a recorded quiescent state.
+/// RCU without the grace-period number in a recorded quiescent state.
 struct NoTag;
 impl Steps for NoTag {
     const TAGS: bool = false;
 }
 
-/// RCU that does not check a second time under the leaf's lock.
+/// RCU that does not check again under the leaf's lock before it reports.
 struct NoSecondLook;
 impl Steps for NoSecondLook {
     const LOOKS_AGAIN: bool = false;
 }
 
-/// RCU with a root that does not wait for every child.
+/// RCU that ends a grace period although the root still waits for quiescent states.
 struct EarlyEnd;
 impl Steps for EarlyEnd {
     const ENDS_LAST: bool = false;
@@ -202,13 +202,13 @@ impl Steps for Unwrapped {
     const WRAPS: bool = false;
 }
 
-/// RCU with grace periods that wait only for CPUs.
+/// RCU with grace periods that wait only for CPUs, not for preempted readers.
 struct Unheld;
 impl Steps for Unheld {
     const READERS: bool = false;
 }
 
-/// RCU with expedited grace periods that wait only for CPUs.
+/// RCU with expedited grace periods that wait only for CPUs, not for preempted readers.
 struct Unmarked;
 impl Steps for Unmarked {
     const EXPEDITES: bool = false;

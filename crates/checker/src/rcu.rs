@@ -57,7 +57,7 @@ struct Objects<S: Steps> {
     desk: Desk<S>,
     /// The object that readers access.
     present: Cell<usize>,
-    /// Number of created objects, queued callbacks, and freed objects.
+    /// Number of created objects, the objects with queued callbacks, and the freed objects.
     made: Cell<usize>,
     called: RefCell<Vec<usize>>,
     freed: RefCell<Vec<usize>>,
@@ -236,7 +236,7 @@ impl<S: Steps> Objects<S> {
         }
     }
 
-    /// Checks the final state, when no task runs any longer.
+    /// Checks the final state, in which no task can continue.
     fn verdict(&self, end: &End) -> Result<(), Failure> {
         if !end.asleep.is_empty() {
             let text = format!("the thread sleeps beside {} parts of work", self.desk.given.get());

@@ -47,8 +47,7 @@ impl Shape {
     pub fn suits(&self, promises: &[Promise]) -> bool {
         let has = |promise| promises.contains(&promise);
         let needs = |steps: &[Step]| self.tasks.iter().any(|t| steps.iter().any(|s| t.contains(s)));
-        // Any task may release a lock to a sleeping waiter. Only the owner may release it to a
-        // spinning one.
+        // Any task may release a sleeping lock, but only the owner may release a spinlock.
         let owned_at_most = u32::from(has(Promise::Signals));
         (has(Promise::Units) || (self.units == 1 && self.owned <= owned_at_most))
             && (has(Promise::Signals) || !needs(&[Step::Interruptible, Step::Killable]))
@@ -150,7 +149,7 @@ impl<T: Lock> Ledger<T> {
         }
     }
 
-    /// Checks the final state, when no task runs any longer.
+    /// Checks the final state, in which no task can continue.
     fn verdict(&self, end: &End) -> Result<(), Failure> {
         if !end.spinning.is_empty() {
             let text = format!("tasks {:?} spin forever", end.spinning);

@@ -121,8 +121,8 @@ mod tests {
         assert_eq!(names.len(), SHAPES.len());
         for shape in SHAPES {
             assert!(!shape.name.contains([':', '/', ',']));
-            // A task that does not release the unit that it acquires, and units that are added to
-            // the existing ones.
+            // Tasks that do not release the unit that they acquire, and units that are added to the
+            // existing ones.
             let lone = |wanted: &[Step]| {
                 let lone = shape.tasks.iter().filter(|steps| steps.len() == 1);
                 lone.filter(|steps| wanted.contains(&steps[0])).count()

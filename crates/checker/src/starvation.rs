@@ -67,7 +67,7 @@ impl<T: Lock> Room<T> {
     }
 }
 
-/// Fails if an acquisition does not end.
+/// Fails if a task still sleeps at the end.
 fn nobody_sleeps(end: &End) -> Result<(), Failure> {
     let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
     if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }

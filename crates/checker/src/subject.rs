@@ -190,7 +190,8 @@ impl Subject {
         Self { busted: true, ..rcu_subject::<S>(name, about) }
     }
 
-    /// Returns whether `word` selects this subject: its name, its family, `all` or `busted`.
+    /// Returns whether `word` selects this subject: its name, its family or `all` if it ships,
+    /// `busted` if it is deliberately broken.
     pub fn is(&self, word: &str) -> bool {
         self.name == word
             || (if self.busted { word == BUSTED } else { word == ALL || self.family == word })

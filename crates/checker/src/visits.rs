@@ -192,7 +192,8 @@ pub fn together<T: Lock>(name: String, lock: &'static str) -> Scenario {
     Scenario { name, checks, build: Box::new(build) }
 }
 
-/// Every owner has released the lock, so no task may wait.
+/// Fails if a task waits at the end, since every owner has released the lock, or if the lock cannot
+/// be acquired.
 fn everybody_left<T: Lock>(end: &End, lock: &T) -> Result<(), Failure> {
     if !end.spinning.is_empty() {
         let text = format!("tasks {:?} spin forever", end.spinning);

@@ -119,7 +119,7 @@ impl<B: Bulk<Model, TicketLock<Model>>, R: Steps> Ledger<B, R> {
         }
     }
 
-    /// Checks the final state, when no task runs any longer.
+    /// Checks the final state, in which no task can continue.
     fn verdict(&self, end: &End, frames: u32) -> Result<(), Failure> {
         if !end.spinning.is_empty() || !end.asleep.is_empty() {
             let text = format!("tasks {:?} spin forever on the zone lock", end.spinning);

@@ -104,7 +104,8 @@ impl<const REPAIRED: bool> Condition<REPAIRED> {
         }
     }
 
-    /// Returns a signal, which may belong to the group that is there now.
+    /// Adds a signal again, because the one that was taken may have belonged to the group that is
+    /// there now.
     fn give_back(&self, at: usize, start: u32) {
         let mut signals = self.signals[at].load(SeqCst);
         while self.start.load(SeqCst) == start {
@@ -132,7 +133,7 @@ impl<const REPAIRED: bool> Condition<REPAIRED> {
         Model::wake(&raw const self.signals[first], 1);
     }
 
-    /// `G2` becomes `G1` if it has waiters.
+    /// Makes `G2` the new `G1` and returns true if `G2` has waiters.
     fn switch(&self, next: u32, first: &mut usize) -> bool {
         let start = self.start.load(SeqCst) >> 1;
         let end = start + self.size_then.load(SeqCst);
@@ -219,7 +220,7 @@ impl<const REPAIRED: bool> Buffer<REPAIRED> {
     }
 }
 
-/// A buffer of one item, a producer and three consumers.
+/// Returns a scenario with a buffer of one item, a producer and three consumers.
 fn buffer<const REPAIRED: bool>() -> Scenario {
     let build = || {
         let buffer = Buffer::<REPAIRED> {

@@ -91,7 +91,8 @@ impl<const REPAIRED: bool> Posted<REPAIRED> {
     }
 }
 
-/// One thread posts. The other waits, and then frees the semaphore, which it owns.
+/// Returns a scenario with two threads: one posts, and the other waits and then frees the
+/// semaphore, which it owns.
 fn post_and_free<const REPAIRED: bool>() -> Scenario {
     let build = || {
         let semaphore = Rc::new(Posted::<REPAIRED> {

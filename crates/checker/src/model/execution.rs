@@ -191,7 +191,8 @@ impl Execution {
         }
     }
 
-    /// Puts the running task to sleep on `word` unless a signal is pending.
+    /// Puts the running task to sleep on `word` unless a signal is pending. Returns why the sleep
+    /// ended.
     pub(super) fn sleep(&self, word: usize, sleep: Sleep, deadline: bool) -> Wake {
         let Some(task) = self.here() else { return Wake::Woken };
         if task.pending(sleep) {

@@ -23,10 +23,10 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Limits of an exploration.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Executions of the scenario.
+    /// Number of executions of the scenario, divided among the parts of the search.
     pub executions: u64,
-    /// Executions with at most two preemptions, if this is more than their share of `executions`.
-    /// The other parts keep their shares.
+    /// Number of executions with at most two preemptions, if it is larger than their share of
+    /// `executions`. The other parts keep their shares.
     pub few_preemptions: u64,
     /// Maximum number of steps of one execution. An execution with more steps counts as a livelock.
     pub steps: usize,
@@ -78,7 +78,7 @@ pub struct Report {
     pub violation: Option<Violation>,
 }
 
-/// Searches for a violation of `scenario` within `budget`.
+/// Searches for a violation of `scenario` within `budget`, and returns a report of the search.
 pub fn explore(scenario: &Scenario, budget: Budget) -> Report {
     search(scenario, budget, false)
 }
@@ -99,7 +99,7 @@ fn search(scenario: &Scenario, budget: Budget, remembers: bool) -> Report {
     let parts = parts.chain([(None, classes)]).chain(bounded(&LAST_BOUNDS, last));
     let (mut out, mut beyond) = (false, 0);
     for (part, (bound, limit)) in parts.enumerate() {
-        // A bound that excluded no order leaves nothing to higher bounds.
+        // If the search with a bound did not finish, higher bounds are skipped.
         if out && bound.is_some() {
             continue;
         }

@@ -61,7 +61,7 @@ impl Asleep {
         choices.iter().copied().filter(|&choice| !self.contains(choice)).collect()
     }
 
-    /// Returns the sleep set after `taken` was chosen among `choices` and all of `done` were
+    /// Updates the sleep set after `taken` was chosen among `choices` and all of `done` were
     /// explored.
     pub(super) fn step(
         &mut self,

@@ -157,13 +157,13 @@ impl Platform for Model {
         word.load(Ordering::Relaxed)
     }
 
-    /// Whether the task is late: every other pair of tasks is, independent of the clock, or every
-    /// task of a scenario that asks for it.
+    /// Returns true for every other pair of tasks, independent of the clock, or for every task
+    /// after [`Model::hurry`].
     fn is_late(_: bool) -> bool {
         Self::current() & 2 != 0 || with(|execution| execution.hurries.get()).unwrap_or(false)
     }
 
-    /// The turns of tasks 1 and 5 are over, the turns of tasks 3 and 7 end.
+    /// Returns a turn that is over for tasks 1 and 5, and a turn that is ending for tasks 3 and 7.
     fn turn() -> Turn {
         match Self::current() % 4 {
             1 => Turn::over(Self::now()),

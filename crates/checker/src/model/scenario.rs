@@ -30,7 +30,7 @@ pub enum Property {
 }
 
 impl Property {
-    /// The name, as printed in tables.
+    /// Returns the name as printed in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Exclusion => "exclusion",

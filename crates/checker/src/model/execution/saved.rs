@@ -55,8 +55,8 @@ impl Saved {
         })
     }
 
-    /// Restores this point of the same execution, and returns the task that ran last and the next
-    /// step.
+    /// Restores this point of the same execution. Returns the task that ran last and the number of
+    /// the next step.
     pub(super) fn restore(
         &self,
         execution: &Execution,

@@ -72,8 +72,8 @@ impl Execution {
         self.placed.as_ref().map_or(ptr::null(), |placed| placed.start.cast_const().cast())
     }
 
-    /// Returns the state if the tasks share only one object. Includes the task that ran last if it
-    /// matters.
+    /// Returns the state if the tasks share only one object. Pass the task that ran last only where
+    /// it makes a difference.
     pub(in crate::model) fn state(&self, last: Option<usize>) -> Option<u128> {
         let placed = self.placed.as_ref()?;
         let mut digest = Digest([1, 2]);
