@@ -17,16 +17,17 @@ const YIELD_S: f64 = 0.3e-6;
 const ATTEMPT_S: f64 = 15e-9;
 /// Cost of that switch in seconds, if the record contains no price.
 const SWITCH_S: f64 = 0.7e-6;
-/// An uncontended acquisition that takes at least this long had to fetch the cache line from
-/// another CPU, seconds. With the line in the CPU's own cache it takes 9 to 20 ns. Two threads that
-/// shared a line of locks, or a counter of readers, took 33 to 54 ns on a guest of an EPYC.
+/// Time in seconds from which an uncontended acquisition had to fetch the cache line from another
+/// CPU. With the line in the CPU's own cache it takes 9 to 20 ns. Two threads that shared a line of
+/// locks, or a counter of readers, took 33 to 54 ns on a guest of an EPYC.
 const FETCHED_S: f64 = 28e-9;
-/// Part of the CPU time that readers of one lock may spend on acquiring and releasing it while its
-/// line stays in one cache. Twice the limit for spinning, since up to half of a timed acquisition
-/// is the timing itself.
+/// Minimum part of the CPU time that readers of one lock spend on acquiring and releasing it while
+/// its line stays in one cache. Twice the limit for spinning, since up to half of a timed
+/// acquisition is the timing itself.
 const COUNTED: f64 = 0.2;
-/// Part of the acquisitions that fetch the line if two threads share it: 13 % where they ran on one
-/// CPU half of the time, 85 to 87 % where they had two CPUs, and at most 1 % for a private line.
+/// Minimum part of the acquisitions that fetch the line if threads share it. Two threads had 13 %
+/// where they ran on one CPU half of the time, and 85 to 87 % where they had two CPUs. A private
+/// line had at most 1 %.
 const MOVES: f64 = 0.05;
 /// Minimum number of CPU-time samples at waiting or adding instructions.
 const SAMPLES: u64 = 10;
@@ -64,7 +65,7 @@ fn slow(of: &Times) -> (f64, f64) {
     (count / of.count.max(1) as f64, sum / count.max(1.0))
 }
 
-/// The counter of a reader/writer lock moves between CPUs with each reader.
+/// Returns a diagnosis if the counter of a reader/writer lock moves between CPUs with each reader.
 fn readers(process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let reads = lock.sites.iter().filter(|site| site.act == "read");
     let site = reads.clone().max_by_key(|site| site.count)?;
@@ -109,7 +110,7 @@ fn readers(process: &Process, lock: &Lock) -> Option<Diagnosis> {
     })
 }
 
-/// Locks of different threads share a cache line.
+/// Returns a diagnosis if locks of different threads share a cache line.
 fn false_sharing(process: &Process) -> Option<Diagnosis> {
     let by_name: BTreeMap<&str, &Lock> =
         process.locks.iter().rev().map(|lock| (lock.name.as_str(), lock)).collect();
@@ -151,8 +152,8 @@ fn false_sharing(process: &Process) -> Option<Diagnosis> {
     })
 }
 
-/// Threads wait in a loop, according to samples of CPU time, or because they yield their CPU
-/// repeatedly.
+/// Returns a diagnosis if threads wait in a loop, according to samples of CPU time, or because they
+/// yield their CPU repeatedly.
 fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
     // A loop that adds to a counter succeeds as often as it fails. A loop that waits for a lock
     // almost never succeeds.
@@ -204,7 +205,7 @@ fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
     })
 }
 
-/// Threads repeatedly try to acquire a lock that another thread owns.
+/// Returns a diagnosis if threads repeatedly try to acquire a lock that another thread owns.
 fn attempts(process: &Process) -> Option<Diagnosis> {
     let most = process.attempts.first()?;
     let all = total(process.attempts.iter().map(|one| one.count));
@@ -250,7 +251,7 @@ fn is_of_libc(hot: &Hot) -> bool {
         || place.contains("(libpthread")
 }
 
-/// Threads add to one counter.
+/// Returns a diagnosis if threads add to one counter.
 fn counter(process: &Process) -> Option<Diagnosis> {
     let hot = process.hot.iter().filter(|hot| !is_of_libc(hot));
     let hot = hot.max_by_key(|hot| hot.atomics)?;
@@ -279,7 +280,7 @@ fn counter(process: &Process) -> Option<Diagnosis> {
     })
 }
 
-/// Describes the activity of the threads if locks cost little.
+/// Returns a description of the activity of the threads if locks cost little.
 pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     if let Some(unknown) = crate::processes::unknown(record) {
         return unknown;
@@ -343,7 +344,8 @@ fn sleeps_in_futex(record: &Record) -> bool {
     })
 }
 
-/// Describes waits that are significant in total, although no single lock has a large part of them.
+/// Returns a sentence if waits are significant in total, although no single lock has a large part
+/// of them.
 fn spread(record: &Record, account: &Account) -> Option<String> {
     /// Above this part of the wait time, one lock dominates. It has been diagnosed separately.
     const MOST: f64 = 0.6;
@@ -392,7 +394,8 @@ fn samples(record: &Record) -> u64 {
     total(record.processes.iter().map(|process| process.samples))
 }
 
-/// Describes how the threads of all processes spent their time, according to samples.
+/// Returns a description of how the threads of all processes spent their time, according to
+/// samples.
 fn activity(record: &Record) -> Option<String> {
     /// Minimum number of samples of a process.
     const LOOKS: u64 = 10;

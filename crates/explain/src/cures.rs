@@ -1,4 +1,4 @@
-//! Sentences of the diagnoses: the cost of waiting, and advice on what an owner does.
+//! Sentences of the diagnoses: the cost of waiting, and advice for each activity of the owner.
 
 use convoy_record::runtimes::runtime;
 use convoy_record::{Kind, Lock, Pending, Process, Record};
@@ -6,7 +6,8 @@ use convoy_record::{Kind, Lock, Pending, Process, Record};
 use crate::evidence::{PYTHON, Subject, is_of_python, is_python};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
 
-/// Returns the part of their time that threads waited, as text.
+/// Returns the part of their time that threads waited, or the wait time if that part is unknown, as
+/// text.
 pub(crate) fn part(subject: &Subject<'_>) -> String {
     match subject.share {
         Some(share) => percent(share),
@@ -87,7 +88,7 @@ pub(crate) fn of_parking(call: &str) -> String {
     )
 }
 
-/// Threads wait for a lock that they already own, until a time limit.
+/// Returns the reason if threads wait for a lock that they already own, until a time limit.
 pub(crate) fn itself(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref()?;
     let is_own = subject.lock.kind != Kind::Semaphore && 2 * holder.own > holder.count;
@@ -102,7 +103,7 @@ pub(crate) fn itself(subject: &Subject<'_>) -> Option<Reason> {
     is_own.then_some((Ill::Deadlock, why, cure))
 }
 
-/// Diagnoses a cycle of waits.
+/// Returns the diagnosis of a cycle of waits.
 pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
     // The places are in the interpreter.
     if cycle.iter().all(|wait| is_python(process, &wait.place, wait.kind)) {
@@ -148,7 +149,7 @@ pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
     of_cycle(process, cycle, sentence + &behind(process, cycle), cure)
 }
 
-/// Describes the waits outside the cycle.
+/// Returns a description of the waits outside the cycle.
 fn behind(process: &Process, cycle: &[&Pending]) -> String {
     let all = process.pending.iter().filter(|one| one.act != "wait").count();
     match all.saturating_sub(cycle.len()) {
@@ -158,7 +159,7 @@ fn behind(process: &Process, cycle: &[&Pending]) -> String {
     }
 }
 
-/// Diagnoses a cycle of waits for locks of Python.
+/// Returns the diagnosis of a cycle of waits for locks of Python.
 fn deadlock_of_python(process: &Process, cycle: &[&Pending]) -> Diagnosis {
     let (sentence, cure) = match cycle {
         [wait] => (
@@ -195,8 +196,8 @@ fn of_cycle(process: &Process, cycle: &[&Pending], sentence: String, cure: &str)
     }
 }
 
-/// Diagnoses waits for locks in a program without any runnable thread and without a cycle of known
-/// owners.
+/// Returns the diagnosis of waits for locks in a program without any runnable thread and without a
+/// cycle of known owners.
 pub(crate) fn stuck(process: &Process, waits: &[&Pending]) -> Option<Diagnosis> {
     /// Maximum number of waits that are named.
     const NAMED: usize = 4;
@@ -241,7 +242,7 @@ fn is_of_scheduler(place: &str) -> bool {
         .any(|begin| function.starts_with(begin))
 }
 
-/// Diagnoses waits for a lock of the kernel.
+/// Returns the diagnosis of waits for a lock of the kernel, if they are relevant.
 pub(crate) fn kernel(lock: &Lock, process: &Process, record: &Record) -> Option<Diagnosis> {
     /// Minimum number of waits.
     const FEW: u64 = 20;

@@ -120,7 +120,7 @@ impl Detail {
         }
     }
 
-    /// Describes the extent of the window and its omitted parts.
+    /// Returns a description of the extent of the window and its omitted parts.
     pub fn sentence(&self) -> String {
         let ms = |ps: u64| ps as f64 / 1e9;
         let seconds = ms(self.window.from.saturating_sub(self.analysis.from)) / 1e3;

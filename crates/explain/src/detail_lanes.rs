@@ -162,7 +162,7 @@ impl Task {
 }
 
 impl Lanes {
-    /// Counts the waiting tasks in each interval, on average.
+    /// Computes the average number of waiting tasks in each interval.
     fn count_waiting(&mut self) {
         let all_ns = self.seconds * 1e9;
         self.phase_s = self.seconds / PHASES as f64;

@@ -17,7 +17,7 @@ use crate::{busy, cures, processes};
 const REASON: f64 = 0.3;
 /// The same for sleep. Lower, since an owner that is woken also waits for a CPU.
 const ASLEEP: f64 = 0.12;
-/// A critical section of this length is long, seconds: about ten times the cost of a wakeup.
+/// Length in seconds from which a critical section is long: about ten times the cost of a wakeup.
 const LONG_S: f64 = 50e-6;
 /// A writer starves if it waits for at least this many reads.
 const OVERTAKEN: f64 = 4.0;
@@ -27,10 +27,10 @@ const LINKS: usize = 3;
 const FEW: u64 = 5;
 /// A place that acquires the lock repeatedly must hold it for at least this part of the run.
 const HELD: f64 = 0.05;
-/// A critical section with more CPU time than this is long however often its owner is preempted,
-/// seconds: a third of the time slice of Linux schedulers (3 ms).
+/// CPU time in seconds above which a critical section is long, however often its owner is
+/// preempted: a third of the time slice of Linux schedulers (3 ms).
 const LONG_CPU_S: f64 = 1e-3;
-/// Preemption is the reason even for such a section if it covers this part of the waiting.
+/// Preemption is the reason even for such a critical section if it covers this part of the waiting.
 const MOSTLY: f64 = 2.0 / 3.0;
 
 /// Advice on owners without CPUs.
@@ -407,8 +407,8 @@ fn short(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::ShortSections, why, cure.to_owned()))
 }
 
-/// Returns how long an unknown owner holds a lock that only the kernel shows, in seconds per
-/// acquisition, if the known critical sections cannot explain such long waits. The time during
+/// Returns how long a lock that only the kernel shows is held at a time by an unknown owner, in
+/// seconds, if the known critical sections are too short to explain the waits. The time during
 /// which threads wait, divided by all acquisitions, is one critical section plus the wakeup of the
 /// next owner.
 fn unseen_s(subject: &Subject<'_>) -> Option<f64> {

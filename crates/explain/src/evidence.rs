@@ -32,8 +32,8 @@ pub(crate) fn is_of_python(process: &Process, lock: &Lock) -> bool {
     lock.sites.first().is_some_and(|site| is_python(process, &site.place, lock.kind))
 }
 
-/// The same for a place and the primitive that the lock uses: all these locks wait in one function
-/// of the interpreter.
+/// Returns the same for a place and the primitive that the lock uses: all these locks wait in one
+/// function of the interpreter.
 pub(crate) fn is_python(process: &Process, place: &str, kind: Kind) -> bool {
     let program = process.command.first().and_then(|program| program.rsplit('/').next());
     let is_interpreter = |name: &str| name.starts_with("python") || name.starts_with("libpython");
@@ -85,7 +85,7 @@ pub(crate) struct Holder<'a> {
     pub(crate) could_run: f64,
     /// Number of samples of the owner.
     pub(crate) samples: u64,
-    /// Most frequent activity among those above.
+    /// The most frequent sleep of the owner. `None` if none is known.
     pub(crate) call: Option<&'a Seen>,
     pub(crate) other: Option<&'a Seen>,
     /// How many times owners had acquired it again by the end of a wait, on average.
@@ -220,9 +220,8 @@ fn of_alone<'a>(causes: &[&&'a Cause]) -> (Option<&'a Seen>, f64) {
 }
 
 /// Returns whether owners are switched away in nearly every critical section of this cause,
-/// although the section takes little CPU time. The scheduler preempts a thread at the end of a time
-/// slice, which is long enough for several such sections, so these owners went off their CPU
-/// voluntarily.
+/// although it takes little CPU time. The scheduler preempts a thread only at the end of a time
+/// slice, which is several such critical sections, so these owners went off their CPU voluntarily.
 fn always_leaves(lock: &Lock, cause: &Cause) -> bool {
     /// Minimum number of critical sections.
     const FEW: u64 = 20;

@@ -14,8 +14,8 @@ use crate::lanes::{Act, Lane, Lanes, Span, Tag};
 
 /// Maximum number of samples of all threads.
 const SAMPLES: u64 = 400_000;
-/// Maximum number of samples of a thread: at least enough for a picture, at most more than a screen
-/// has columns.
+/// Bounds of the number of samples of a thread: the lower one is enough for a picture, and the
+/// upper one is more than a screen has columns.
 const SAMPLES_OF_ONE: [u64; 2] = [200, 5000];
 /// Minimum time between samples, in nanoseconds.
 const INTERVAL_NS: u64 = 10_000;

@@ -18,7 +18,7 @@ pub(crate) fn of_cpu(process: &Process, cost_s: f64) -> Option<f64> {
     (process.cpu_s > 0.0).then(|| (cost_s / process.cpu_s).min(1.0))
 }
 
-/// A broadcast wakes many threads although one of them can do the work.
+/// Returns a diagnosis if a broadcast wakes many threads although one of them can do the work.
 pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let waiting = || lock.sites.iter().filter(|site| site.act == "wait");
     let sum = |of: fn(&Site) -> u64| total(waiting().map(of));
@@ -86,8 +86,8 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
     })
 }
 
-/// Diagnoses `notifyAll` of Java: the woken threads cost this many seconds, and `often` says how
-/// many wakeups were futile.
+/// Returns the diagnosis of `notifyAll` of Java. The woken threads cost `cost_s` seconds, and
+/// `often` says how many wakeups were futile.
 fn of_java(process: &Process, lock: &Lock, (cost_s, often): (f64, String)) -> Diagnosis {
     Diagnosis {
         ill: Ill::ThunderingHerd,

@@ -83,7 +83,7 @@ impl Diagnosis {
     }
 }
 
-/// Formats a part in whole percent.
+/// Returns a part in whole percent, as text.
 pub(crate) fn percent(part: f64) -> String {
     format!("{:.0} %", 100.0 * part)
 }

@@ -8,7 +8,8 @@ use convoy_record::{Process, Record};
 
 use crate::waiting::{Owner, off};
 
-/// Shorter waits of a step do not count as waits, nanoseconds: acquiring a free lock takes as long.
+/// A wait of a step that is shorter than this, in nanoseconds, does not count as a wait: acquiring
+/// a free lock takes as long.
 const SHORT_NS: u64 = 1000;
 
 /// A record with more phases than this is damaged. A process has a hundred.
@@ -70,7 +71,7 @@ pub struct Tag {
     pub lock: String,
     /// Where it is acquired.
     pub place: String,
-    /// Where the owner acquired it. Empty if unknown, or if it is not a wait.
+    /// Where the owner acquired it. Empty if unknown, or if the act is not a wait.
     pub held_at: String,
 }
 
@@ -153,7 +154,7 @@ pub struct Lanes {
     pub phase_s: f64,
     /// The longest convoy.
     pub longest: Option<LongWait>,
-    /// Shorter spans are shown together, nanoseconds; 0 if all are shown separately.
+    /// Spans shorter than this, in nanoseconds, are shown together. 0 if all are shown separately.
     pub joined_ns: u64,
 }
 

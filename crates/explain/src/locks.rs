@@ -24,7 +24,7 @@ pub(crate) struct Class {
     pub(crate) woken: u64,
     pub(crate) given_up: u64,
     pub(crate) owner_changes: u64,
-    /// Waits, and acquisitions, on a CPU other than that of the last acquisition.
+    /// Waits (`con`) and acquisitions (`acq`) on another CPU than the last acquisition.
     pub(crate) con_bounces: u64,
     pub(crate) acq_bounces: u64,
     pub(crate) transfers: u64,

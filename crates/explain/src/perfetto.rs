@@ -20,7 +20,7 @@ const LOCKS: u64 = 1;
 const WHOLE: u64 = 2;
 const FIRST_LOCK: u64 = 1000;
 const FIRST_TASK: u64 = 1_000_000;
-/// Track groups are shown as processes with numbers from here on, above those of tasks.
+/// Track groups are shown as processes. Their numbers start here, above those of tasks.
 const GROUP_PID: i32 = 1 << 23;
 /// Orders the children by their rank.
 const EXPLICIT: i32 = 3;
@@ -260,7 +260,7 @@ impl Writer {
         last.track_event.as_mut().expect("just made")
     }
 
-    /// Ends the slice of `track`, if one is open, and begins another.
+    /// Ends the slice of `track`, if one is open. Begins and returns another if there is a name.
     fn slice(&mut self, at: u64, track: u64, name: Option<String>) -> Option<&mut TrackEvent> {
         if self.open.remove(&track) {
             self.event(at, track, Kind::SliceEnd, None);

@@ -9,8 +9,8 @@ use crate::ill::{Diagnosis, Ill, percent};
 
 /// Minimum number of wakeups.
 const FEW: u64 = 100;
-/// Minimum part of the wakeups of processes by other processes that are answered: a process that
-/// only ever waits for another one has asked it for something.
+/// Minimum part of the wakeups by other processes that are mutual: a process that only ever waits
+/// for another one has asked it for something.
 const MUTUAL: f64 = 0.3;
 /// A process is affected if it has this part of the mean number of wakeups, or waits.
 const CONCERNED: f64 = 0.2;
@@ -34,8 +34,8 @@ pub(crate) fn between(record: &Record) -> Option<Diagnosis> {
 /// Returns the sentence about processes that seldom wait for each other at semaphores and sleep
 /// otherwise, if no kernel events show why.
 pub(crate) fn unknown(record: &Record) -> Option<String> {
-    /// Mean number of waits of a process: a single wait starts or ends together with other
-    /// processes.
+    /// Minimum mean number of waits of a process. A single wait only shows that processes start or
+    /// end together.
     const SOME: u64 = 3;
     if record.processes.iter().any(|one| one.scheduling.is_some()) {
         return None;
@@ -60,7 +60,7 @@ pub(crate) fn unknown(record: &Record) -> Option<String> {
     ))
 }
 
-/// Diagnoses by the wakeups that the kernel recorded.
+/// Returns the diagnosis that follows from the wakeups that the kernel recorded.
 fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Diagnosis> {
     let answered = |one: &&(&Process, Scheduling)| one.1.woken_by_others.min(one.1.wakes_others);
     let woken = total(by_pid.values().map(|one| one.1.woken_by_others));
@@ -114,7 +114,8 @@ fn most_posted(record: &Record) -> Option<(&str, Vec<Posted<'_>>)> {
     places.into_iter().max_by(|a, b| sum_s(&a.1).total_cmp(&sum_s(&b.1)))
 }
 
-/// Diagnoses by semaphores without an owner at which several processes wait.
+/// Returns the diagnosis that follows from semaphores without an owner at which several processes
+/// wait.
 fn semaphores(record: &Record) -> Option<Diagnosis> {
     let (place, mut found) = most_posted(record)?;
     let waits = total(found.iter().map(|one| one.waits));

@@ -97,15 +97,15 @@ pub struct LockSummary {
     pub waiters_max: u32,
     /// Time with an owner, in seconds over all locks of the name.
     pub owned_s: f64,
-    /// Part of this time in which the owner was on no CPU.
+    /// Part of this time, in seconds, in which the owner was on no CPU.
     pub owner_not_running_s: f64,
-    /// Time in convoys of these locks.
+    /// Time in convoys of these locks, in seconds.
     pub convoy_s: f64,
-    /// Time with a waiter.
+    /// Time with a waiter, in seconds.
     pub wanted_s: f64,
-    /// Sum of all waits.
+    /// Sum of all waits, in seconds.
     pub wait_s: f64,
-    /// CPU time spent spinning.
+    /// CPU time spent spinning, in seconds.
     pub spin_s: f64,
     /// From the owner's first step with the lock to its release.
     pub hold: Spread,
@@ -124,9 +124,9 @@ pub struct StallSummary {
     pub time_s: f64,
     /// Number of intervals in which a CPU idled.
     pub convoys: u64,
-    /// Total time of these.
+    /// Total time of these intervals, in seconds.
     pub convoy_s: f64,
-    /// Idle time of all CPUs in these, in seconds.
+    /// Idle time of all CPUs in these intervals, in seconds.
     pub idle_cpu_s: f64,
 }
 
