@@ -1,11 +1,11 @@
-//! RCU of threads beside what others have, in interleaved rounds of one run:
+//! RCU for threads compared with other libraries, in interleaved rounds of one run:
 //! `cargo bench -p convoy-sync --bench rcu -- rounds=3 only=ours,urcu-memb`.
 //!
-//! *Reader*: ns of one section that looks at one value, alone. *Grace period*: of calls 50 µs apart
-//! beside one thread that reads all the time. *Sparse*: a callback each millisecond, from when it
-//! is queued until it runs. *Flood*: 64 threads free what they allocate as fast as they may.
-//! liburcu is loaded where it is installed (`apt install liburcu8`), so its readers are calls of
-//! functions, not inlined; `epoch`, `seize` and `haphazard` cannot wait for a grace period.
+//! *Reader*: ns per critical section that reads one value, measured alone. *Grace period*: latency
+//! of calls 50 µs apart while one thread reads continuously. *Sparse*: one callback per
+//! millisecond, from when it is queued until it runs. *Flood*: 64 threads free what they allocate
+//! at full speed. liburcu is loaded if it is installed (`apt install liburcu8`), so its readers are
+//! function calls, not inlined; `epoch`, `seize` and `haphazard` cannot wait for a grace period.
 
 #![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
 
@@ -24,17 +24,17 @@ const FLOOD: (u32, Duration) = (64, Duration::from_millis(500));
 const SPARSE: u64 = 300;
 const CALLS: usize = 1000;
 
-/// On a line of its own.
+/// On a separate cache line.
 #[repr(align(128))]
 struct Apart<T>(T);
 
 static MADE: Apart<AtomicU64> = Apart(AtomicU64::new(0));
 static FREED: Apart<AtomicU64> = Apart(AtomicU64::new(0));
-/// The measurement that runs; what an earlier one left behind does not count.
+/// The current measurement. Nodes that an earlier one left behind are not counted.
 static RUN: AtomicU64 = AtomicU64::new(0);
 static DELAYS: Mutex<Vec<f64>> = Mutex::new(Vec::new());
 
-/// What is freed: tells when, if it was `queued` at a time.
+/// An object to free. When dropped it records its delay if it has a time `queued`.
 struct Node {
     queued: u64,
     run: u64,
@@ -60,9 +60,9 @@ impl Drop for Node {
     }
 }
 
-/// A way to read and to free; its value is what a thread needs.
+/// A way to read and to free. Its value is the state that a thread needs.
 trait Peer: Sized {
-    /// Whether it is here, and can wait for a grace period.
+    /// Returns whether it can wait for a grace period, or `None` if the library is not installed.
     fn waits() -> Option<bool> {
         Some(false)
     }
@@ -70,7 +70,7 @@ trait Peer: Sized {
     fn section(&mut self) -> u64;
     fn free(&mut self, node: Node);
     fn synchronize() {}
-    /// What a thread does between two sections, or instead of them.
+    /// Runs between two critical sections, or instead of them.
     fn rest(&mut self) {}
 }
 
@@ -78,7 +78,7 @@ static VALUE: AtomicPtr<u64> = AtomicPtr::new((&raw const ONE).cast_mut());
 static ONE: u64 = 1;
 
 fn look() -> u64 {
-    // SAFETY: nobody replaces the value.
+    // SAFETY: the value is never replaced.
     unsafe { *VALUE.load(Acquire) }
 }
 
@@ -121,7 +121,7 @@ impl Peer for OursQuiescent {
         value
     }
     fn free(&mut self, node: Node) {
-        // In a quiescent reader nobody waits for room.
+        // Offline, because a quiescent reader does not wait for space.
         self.0.offline(|| rcu::free(Box::new(node)));
     }
     fn synchronize() {
@@ -234,7 +234,7 @@ impl<const F: usize> Peer for Urcu<F> {
     #[inline]
     fn rest(&mut self) {
         if let Some(quiescent) = self.0.quiescent {
-            // SAFETY: this thread is registered and looks at nothing.
+            // SAFETY: this thread is registered and holds no references.
             unsafe { quiescent() };
         }
     }
@@ -280,12 +280,12 @@ impl Peer for Seize {
     fn section(&mut self) -> u64 {
         let guard = collector().enter();
         let value = seize::Guard::protect(&guard, &VALUE, Acquire);
-        // SAFETY: nobody replaces the value.
+        // SAFETY: the value is never replaced.
         unsafe { *value }
     }
     fn free(&mut self, node: Node) {
         let node = Box::into_raw(Box::new(node));
-        // SAFETY: nobody else has it.
+        // SAFETY: no other thread has the node.
         unsafe { collector().retire(node, seize::reclaim::boxed) };
     }
 }
@@ -304,7 +304,7 @@ impl Peer for Haphazard {
     }
     fn free(&mut self, node: Node) {
         let node = Box::into_raw(Box::new(node));
-        // SAFETY: nobody else has it.
+        // SAFETY: no other thread has the node.
         unsafe { haphazard::Domain::global().retire_ptr::<_, Box<Node>>(node) };
     }
 }
@@ -332,7 +332,8 @@ fn spin(ns: u64) {
     while Native::now() < end {}
 }
 
-/// Grace periods beside a tight reader, in µs: the median and the 99th percentile.
+/// Latency of grace periods while a thread reads continuously, in µs: the median and the 99th
+/// percentile.
 fn grace<P: Peer>() -> Vec<f64> {
     let over = AtomicBool::new(false);
     let mut delays = std::thread::scope(|scope| {

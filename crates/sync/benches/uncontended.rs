@@ -1,4 +1,4 @@
-//! The fast paths: one thread takes a native lock of the list and gives it back.
+//! The fast paths: one thread acquires and releases a native lock of the list.
 
 use convoy_sync::{AdaptiveLock, Lock, LockName, Native, with_lock};
 

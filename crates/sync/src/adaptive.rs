@@ -8,8 +8,8 @@
 //! | word | meaning |
 //! |---|---|
 //! | 0 | unlocked |
-//! | 1 | locked, nobody sleeps |
-//! | 2 | locked, somebody may sleep |
+//! | 1 | locked, no task sleeps |
+//! | 2 | locked, tasks may sleep |
 //!
 //! ## Transitions
 //!
@@ -31,18 +31,19 @@
 //!
 //! ## Progress and fairness
 //!
-//! Whoever comes at the right moment gets the lock; sleepers may be passed. With short sections a
-//! sleeper gets it soon, because a holder that is about to sleep has released it.
+//! The first task that finds the lock free acquires it; sleepers may be passed. With short critical
+//! sections a sleeper acquires it soon, because an owner that is about to sleep has released it.
 //!
-//! A task that has slept leaves the word at 2, so each sleeper is woken by one that slept before.
-//! If each wakes one, and has to wait for a CPU before it can, that is a chain: of 2000 threads
-//! that arrived while the owner was off its CPU most were still in it after 400 ms, though the lock
-//! was free nearly all the time. If each wakes two, their number doubles from step to step.
+//! A task that has slept leaves the word at 2, so each sleeper is woken by a task that slept before
+//! it. If each of them wakes one sleeper, and must wait for a CPU before it can do so, the wakeups
+//! form a chain: of 2000 threads that arrived while the owner was off its CPU, most were still in
+//! the chain after 400 ms, although the lock was free nearly all the time. If each wakes two, their
+//! number doubles with every step.
 //!
 //! ## Cost
 //!
-//! 4 bytes. Uncontended: one compare-exchange, one swap. Contended: at most [`LOOKS`] looks, then
-//! one system call to sleep and one to be woken.
+//! 4 bytes. Uncontended: one compare-exchange, one swap. Contended: at most [`LOOKS`] reads of the
+//! word, then one system call to sleep and one to be woken.
 //!
 //! ## Lineage
 //!
@@ -58,21 +59,21 @@ const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// Looks at the word before sleeping: about a microsecond, what the sections of a semaphore's inner
-/// lock take at most. The Rust standard library uses the same number for its futex mutex.
+/// Reads of the word before a waiter sleeps: about a microsecond, the longest critical section of a
+/// semaphore's inner lock. The Rust standard library uses the same number for its futex mutex.
 const LOOKS: u32 = 100;
 
-/// How often a lock looks at its word before it sleeps, and how many sleepers it wakes.
+/// How often a waiter reads the word before it sleeps, and how many sleepers a release wakes.
 pub trait SpinLimit: Copy + 'static {
-    /// Sleepers that are woken when the lock is given back. With more than one, all but the first
-    /// find it taken, unless sections are shorter than the wait for a CPU, as under an inner lock.
+    /// Sleepers that a release wakes. If it wakes more than one, all but the first find the lock
+    /// taken, unless critical sections are shorter than the wait for a CPU, as under an inner lock.
     const WAKES: usize = 1;
 
-    /// Looks.
+    /// Returns the number of reads of the word before a waiter sleeps.
     fn looks(self) -> u32;
 }
 
-/// That of an inner lock: about a microsecond of looking, and two wakeups.
+/// The limit of an inner lock: spins for about a microsecond, and wakes two sleepers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Short;
 
@@ -85,7 +86,7 @@ impl SpinLimit for Short {
     }
 }
 
-/// So many looks.
+/// Spins for this many reads of the word.
 #[derive(Clone, Copy, Debug)]
 pub struct AtMost(pub u32);
 
@@ -118,14 +119,15 @@ impl<P: Platform<AtomicU32 = AtomicU32>> AdaptiveLock<P> {
 }
 
 impl<P: Platform, S: SpinLimit> AdaptiveLock<P, S> {
-    /// An unlocked lock that looks so often before it sleeps.
+    /// Returns an unlocked lock with a spin limit.
     pub fn with_limit(limit: S) -> Self {
         Self { state: P::AtomicU32::new(UNLOCKED), limit }
     }
 
-    /// Looks for a while; returns the last value seen. Stops at once when others sleep.
+    /// Spins while the word is 1, up to the limit, so it stops as soon as other tasks sleep.
+    /// Returns the last value seen.
     fn look(&self) -> u32 {
-        // Taking the lock is what orders.
+        // Only taking the lock orders.
         P::spin_looks(&self.state, self.limit.looks(), |state| state != LOCKED).unwrap_or(LOCKED)
     }
 

@@ -34,18 +34,19 @@
 //! ## Memory ordering
 //!
 //! The release store of `unlock` pairs with the acquire exchange that takes the lock. The next head
-//! acquires what the one before released by its `locked`; `linked` makes `next` visible.
+//! acquires, through its `locked`, the writes that the previous head released; `linked` makes
+//! `next` visible.
 //!
 //! ## Progress and fairness
 //!
-//! A waiter is passed by at most [`PASSES`] others of one package in a row, after which the queue
-//! beside comes first. A newcomer may pass the queue in the instant between the exchange that
+//! A waiter is passed by at most [`PASSES`] waiters of one package in a row, after which the queue
+//! `aside` is served first. A newcomer may pass the queue in the instant between the exchange that
 //! empties it and the next arrival.
 //!
 //! ## Cost
 //!
-//! 40 bytes and a line on the stack of each waiter. As the queued spinlock, and a look at the
-//! waiters up to the first one on the same package.
+//! 40 bytes, and a cache line on the stack of each waiter. Costs as much as the queued spinlock,
+//! plus a scan of the waiters up to the first one on the same package.
 //!
 //! ## Lineage
 //!
@@ -83,10 +84,10 @@ pub struct CnaLock<P: Platform> {
     aside: Cell<Chain<P>>,
 }
 
-// SAFETY: the cells are used by the head only (I2), which the one before made the head by a release
+// SAFETY: only the head uses the cells (I2), and its predecessor made it the head by a release
 // store; the words are atomics of the platform.
 unsafe impl<P: Platform> Sync for CnaLock<P> where P::AtomicU32: Sync {}
-// SAFETY: what can be moved has no waiters, so `aside` is empty.
+// SAFETY: a lock that can be moved is not waited for, so `aside` is empty.
 unsafe impl<P: Platform> Send for CnaLock<P> where P::AtomicU32: Send {}
 
 /// A waiter, on a separate cache line.
@@ -168,13 +169,13 @@ impl<P: Platform> CnaLock<P> {
             });
             self.aside.set(Some((first, before)));
         }
-        // Only while others wait aside is it a pass.
+        // This is a pass only while other waiters are aside.
         self.passes.set(if self.aside.get().is_some() { self.passes.get() + 1 } else { 0 });
         Self::wake(head);
     }
 
-    /// No task is linked behind `me`: leaves with the waiters aside as the queue. Returns the task
-    /// that arrived meanwhile, if one did.
+    /// Leaves if no task is linked behind `me`: the waiters aside become the queue. Returns the
+    /// task that arrived in the meantime, if one did.
     fn last(&self, me: &Node<P>, aside: Chain<P>) -> Option<Link<P>> {
         let mine = core::ptr::from_ref(me).expose_provenance();
         let tail = aside.map_or(NOBODY, |(_, last)| last.as_ptr().expose_provenance());
@@ -193,8 +194,8 @@ impl<P: Platform> CnaLock<P> {
         me.next.get()
     }
 
-    /// The first waiter from `next` on that is on `package`, and the one before it unless that is
-    /// `me`; as far as waiters are linked.
+    /// Returns the first waiter from `next` on that is on `package`, and its predecessor unless
+    /// that is `me`. Searches only as far as waiters are linked.
     fn on_package(next: Link<P>, package: u32) -> Option<(Option<Link<P>>, Link<P>)> {
         let (mut before, mut waiter) = (None, next);
         while node(waiter).package != package {

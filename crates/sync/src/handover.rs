@@ -28,8 +28,8 @@
 //!
 //! - I1 At most one task is between `lock` and `unlock`: a grant is made by an owner that leaves,
 //!   and taken once.
-//! - I2 The low half is zero if and only if there are no owner and no waiters; then no grant is
-//!   left.
+//! - I2 The low half is zero if and only if the lock has neither an owner nor waiters; then no
+//!   grant is left.
 //! - I3 A waiter that sleeps has read the number before it was seen to wait, so a grant after that
 //!   changes the number it compares with.
 //!
@@ -41,9 +41,9 @@
 //! ## Progress and fairness
 //!
 //! The task that has slept longest is woken first. A waiter that arrives during a grant reads the
-//! number after it and sleeps behind. Any waiter may take a grant: one that is about to sleep, or
-//! that was woken and runs earlier; the task that was woken for it continues to wait. So a task
-//! that waits for a CPU may be passed any number of times.
+//! number after the grant and sleeps behind the others. Any waiter may take a grant, including a
+//! task that is about to sleep and a woken task that runs earlier; the task that was woken for the
+//! grant continues to wait. So a task that waits for a CPU may be passed any number of times.
 //!
 //! ## Cost
 //!
@@ -52,8 +52,8 @@
 //!
 //! ## Lineage
 //!
-//! The rule is that of Linux 2.6.26-rc1, kernel/semaphore.c (commit 64ac24e73882); two words and a
-//! futex instead of a spinlock and a list, so that it fits into libc's mutex.
+//! The rule follows Linux 2.6.26-rc1, kernel/semaphore.c (commit 64ac24e73882), with two words and
+//! a futex instead of a spinlock and a list, so that it fits into libc's mutex.
 
 use crate::event::LockEvent;
 use crate::lock::WaitError;
@@ -135,7 +135,7 @@ impl<'a, P: Platform, S: Atomic<usize>> Handover<'a, P, S> {
 
     /// Adds a grant, which the longest sleeper takes.
     pub fn grant(&self) {
-        // Release: pairs with the load of whoever is about to sleep.
+        // Release pairs with the load of a task that is about to sleep.
         self.number.fetch_add(1, Release);
         P::wake(core::ptr::from_ref(self.number), 1);
     }

@@ -1,32 +1,35 @@
 //! Locks for this machine's threads, and the same locks generic over the platform they run on.
 //!
-//! [`Mutex`], [`RwLock`], [`Condvar`] and [`Semaphore`] hold data and are used as those of
-//! `parking_lot`: one `use` line is the change. [`future`] has those that async tasks wait for,
-//! [`watched`] a mutex that counts its waits and sections. The locks inside of them, and those of
-//! kernels, are generic: the same source runs on threads, on a virtual machine and under a
-//! checker.
+//! [`Mutex`], [`RwLock`], [`Condvar`] and [`Semaphore`] hold data and are used like the types of
+//! `parking_lot`: only a `use` line changes. [`future`] has locks for async tasks, [`watched`]
+//! locks that count their waits and critical sections. The locks inside of them, and the locks of
+//! kernels, are generic: the same source runs on threads, on a virtual machine and under a checker.
 //!
 //! | lock | for |
 //! |---|---|
-//! | [`TasLock`], [`TicketLock`] ([`SpinLock`]), [`QueuedLock`], [`ReciprocatingLock`], [`CnaLock`] | short sections of a kernel |
-//! | [`AdaptiveLock`] | short sections of user space |
-//! | [`FutexHandoff`] | programs that are to show what handing over costs |
-//! | [`kernel::Semaphore`] (by [`Handoff`], [`PublishedFix`] or [`Opportunistic`]) | a number of owners |
+//! | [`TasLock`], [`TicketLock`] ([`SpinLock`]) | short critical sections of a kernel |
+//! | [`QueuedLock`], [`ReciprocatingLock`], [`CnaLock`] | the same |
+//! | [`AdaptiveLock`] | short critical sections of user space |
+//! | [`FutexHandoff`] | demonstrating the cost of handoff in a program |
+//! | [`kernel::Semaphore`] | a number of owners |
 //! | [`Quota`] | user space: one owner or a number of them, fast and fair |
 //! | [`ArchSemaphore`] | the same; the semaphore before the 2008 regression |
-//! | [`kernel::Mutex`] (by [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`], [`SpinAtLowLoad`], [`SpinOne`] or [`SpinMcs`]) | one owner that may sleep; waiters may spin while it runs |
-//! | [`kernel::HandoffMutex`] | the same from 2017 on, whose sleepers are not passed for good |
+//! | [`kernel::Mutex`] | one owner that may sleep; waiters may spin while it runs |
+//! | [`kernel::HandoffMutex`] | the same from 2017 on: sleepers are not starved |
 //! | [`kernel::RwLock`] | the spinning reader/writer lock of 2008 |
-//! | [`QueuedRwLock`] | that of 2015, whose waiters queue |
+//! | [`QueuedRwLock`] | the spinning reader/writer lock of 2015, whose waiters queue |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
-//! | [`SpinRwSemaphore`] | that of 2014, whose writers spin and steal |
-//! | [`Once`], [`Barrier`] | what is done once; a point that tasks pass together |
+//! | [`SpinRwSemaphore`] | the sleeping reader/writer lock of 2014, whose writers spin and steal |
+//! | [`Once`], [`Barrier`] | one-time initialisation; a point that tasks pass together |
 //! | [`shared::Mutex`] | tasks of several processes |
-//! | [`rcu::Rcu`] | kernels: readers that take nothing, frees that wait for them |
+//! | [`rcu::Rcu`] | kernels: readers acquire nothing, and frees wait for readers |
 //! | [`rcu::user`] | the same for this machine's threads |
 //!
-//! Without the feature `std`, which is on unless one says otherwise, only what is generic is left,
-//! in `no_std` and without an allocator: a kernel or a firmware implements [`Platform`].
+//! Policies of [`kernel::Semaphore`]: [`Handoff`], [`PublishedFix`], [`Opportunistic`].
+//! Policies of [`kernel::Mutex`]: [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`],
+//! [`SpinAtLowLoad`], [`SpinOne`], [`SpinMcs`].
+//! Without the feature `std`, which is enabled by default, only the generic part is left, in
+//! `no_std` and without an allocator: a kernel or a firmware implements [`Platform`].
 //!
 //! | feature | adds |
 //! |---|---|
@@ -46,8 +49,8 @@ mod event;
 mod face;
 #[cfg(feature = "std")]
 pub mod future;
-/// The locks of the GNU C library, as programs have them before another lock is put in their place.
-/// Its mutex is [`AdaptiveLock`] without looks.
+/// The locks of the GNU C library, which programs use before Convoy replaces them. Its mutex is
+/// [`AdaptiveLock`] without spinning.
 pub mod glibc {
     mod rwlock;
     mod semaphore;
@@ -60,7 +63,7 @@ pub mod glibc {
 
 mod handover;
 mod list;
-/// Locks whose names the locks of user space have here: those of kernels.
+/// Kernel locks that share their names with user-space locks of this crate.
 pub mod kernel {
     pub use crate::mutex::{HandoffMutex, Mutex};
     pub use crate::rwlock::RwLock;

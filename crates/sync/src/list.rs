@@ -102,7 +102,7 @@ macro_rules! every_lock {
     };
 }
 
-/// What a lock promises beyond mutual exclusion, no lost wakeup and no deadlock.
+/// A property that a lock promises beyond mutual exclusion, no lost wakeup and no deadlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
     /// Each other task passes a waiter at most once after a stated time.
@@ -157,17 +157,17 @@ macro_rules! names {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// What it is a kind of, as on the command line.
+            /// Returns the kind of lock, as on the command line.
             pub const fn family(self) -> &'static str {
                 match self { $(Self::$variant => $family),+ }
             }
 
-            /// One sentence.
+            /// Returns its description, one sentence.
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$variant => $about),+ }
             }
 
-            /// What it promises.
+            /// Returns its promises.
             pub const fn promises(self) -> &'static [Promise] {
                 match self { $(Self::$variant => &[$(Promise::$promise),*]),+ }
             }
@@ -177,12 +177,12 @@ macro_rules! names {
 every_lock! { names {} }
 
 impl LockName {
-    /// The lock of this name.
+    /// Returns the lock of this name, if there is one.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|lock| lock.name() == name)
     }
 
-    /// Whether it promises that.
+    /// Returns whether it makes this promise.
     pub fn promises_to(self, promise: Promise) -> bool {
         self.promises().contains(&promise)
     }
@@ -383,10 +383,10 @@ mod tests {
     use super::*;
     use crate::{Native, Platform};
 
-    /// Nanoseconds, so many that only a wait lets them pass.
+    /// In nanoseconds. Long enough to elapse only if the lock waits.
     const TIMEOUT: u64 = 3_000_000;
 
-    /// What one thread can see of a lock.
+    /// Checks the properties of a lock that a single thread can observe.
     fn alone<T: Lock>(name: LockName) {
         let lock = T::unlocked();
         for free in [true, false] {

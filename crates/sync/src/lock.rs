@@ -48,8 +48,8 @@ pub trait RawLock<P: Platform>: Sized + 'static {
     /// Releases the lock and restores the interrupt state.
     #[inline]
     fn unlock_irqrestore(&self, flags: P::IrqFlags) {
-        // With interrupts still disabled, the end of the preemption guard inside `unlock` is no
-        // place to preempt; the extra guard moves that place behind the restoration.
+        // Interrupts are still disabled at the end of the preemption guard inside `unlock`, so this
+        // task cannot be preempted there; the extra guard moves that point behind the restoration.
         P::preempt_disable();
         self.unlock();
         P::irq_restore(flags);
@@ -168,45 +168,45 @@ pub trait Lock: 'static {
         self
     }
 
-    /// Takes the lock; returns when it has it.
+    /// Acquires the lock. Returns when the caller owns it.
     fn acquire(&self);
 
-    /// Takes the lock again after a wait at a condition that has given it back.
+    /// Acquires the lock again after a wait at a condition that has released it.
     fn acquire_again(&self) {
         self.acquire();
     }
 
-    /// Takes the lock if it is free; returns whether it was.
+    /// Acquires the lock if it is free. Returns whether it did.
     fn try_acquire(&self) -> bool;
 
-    /// Takes the lock unless something that the lock promises to admit ends the wait.
+    /// Acquires the lock, unless an event that the lock promises to admit ends the wait.
     ///
     /// # Errors
     ///
-    /// [`WaitError`]: what ended the wait.
+    /// [`WaitError`] says which event ended the wait.
     fn acquire_unless(&self, _cancel: Cancel) -> Result<(), WaitError> {
         self.acquire();
         Ok(())
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     fn release(&self);
 
-    /// Takes the lock beside other readers, if it promises that; else alone.
+    /// Acquires the lock together with other readers if it promises that, otherwise exclusively.
     fn acquire_shared(&self) {
         self.acquire();
     }
 
-    /// Gives back what [`Self::acquire_shared`] took.
+    /// Releases a lock that [`Self::acquire_shared`] acquired.
     fn release_shared(&self) {
         self.release();
     }
 
-    /// Tasks in the queue; a snapshot. 0 where there is none to look at.
+    /// Returns the number of queued tasks, a snapshot, or 0 if the lock has no visible queue.
     fn waiters(&self) -> usize {
         0
     }
 
-    /// Tells the names of its words.
+    /// Reports the offset and the name of each of its words.
     fn parts(_tell: &mut TellPart<'_>) {}
 }

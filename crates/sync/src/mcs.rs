@@ -1,19 +1,18 @@
 //! [`McsQueue`]: the queue of Mellor-Crummey and Scott in which waiters of a
 //! [`Mutex`](crate::kernel::Mutex) spin one after the other, as the kernel's `mspin_lock`.
 //!
-//! [`Unqueued`] is nothing: all spin at once. [`OneSpinner`] lets one spin and sends the others to
-//! sleep. Use the queue where many CPUs would look at one line:
-//! only its head looks at the mutex, the others each at a line of their own. Not where a spinner
-//! may lose its CPU: whoever is queued cannot leave, so those behind it wait for its next turn on a
-//! CPU.
+//! [`Unqueued`] has no queue: all waiters spin concurrently. [`OneSpinner`] lets one waiter spin;
+//! the others sleep. Use the queue where many CPUs would read one cache line: only its head reads
+//! the mutex, each other spinner reads a separate line. Not where a spinner may lose its CPU: a
+//! queued spinner cannot leave, so those behind it wait for its next turn on a CPU.
 //!
 //! ## States
 //!
 //! | `tail` | `locked` of a node | `linked` of a node | meaning |
 //! |---|---|---|---|
-//! | 0 | – | – | nobody spins |
-//! | a node | 0 | 0 | the node's task came last and waits to be the head |
-//! | the same or later | 0 | 1 | it waits, and `next` says who comes after it |
+//! | 0 | – | – | no task spins |
+//! | a node | 0 | 0 | the node's task arrived last and waits to be the head |
+//! | the same or later | 0 | 1 | it waits, and `next` names its successor |
 //! | the same or later | 1, or it found 0 | 0 or 1 | its task is the head |
 //!
 //! ## Transitions
@@ -21,7 +20,7 @@
 //! ```text
 //! lock     tail: any -> me    if it was 0 I am the head; else prev.next = me, prev.linked = 1
 //!                             and spin until my `locked` is 1
-//! unlock   linked is 0:       tail: me -> 0, or somebody came: spin until linked is 1
+//! unlock   linked is 0:       tail: me -> 0, or a task arrived: spin until linked is 1
 //!          linked is 1:       next.locked = 1
 //! ```
 //!
@@ -29,27 +28,29 @@
 //!
 //! - S1 At most one task is the head.
 //! - S2 A node whose task has not left is alive; a task leaves only when `tail` no longer names it
-//!   and nobody is about to write its `next`.
+//!   and no task is about to write its `next`.
 //!
 //! ## Memory ordering
 //!
 //! The release store to `locked` pairs with the acquire of the spinner; the release store to
-//! `linked` with the acquire that reads it, so `next` is seen; the exchange of `tail` with the one
-//! before it, so a node is seen initialised.
+//! `linked` with the acquire that reads it, so `next` is seen; each exchange of `tail` with the
+//! previous one, so a node is seen initialised.
 //!
 //! ## Progress and fairness
 //!
-//! First come, first served, but a head that gave up without the mutex queues again at the tail.
+//! First come, first served, but a head that stops spinning without the mutex queues again at the
+//! tail.
 //!
 //! ## Cost
 //!
-//! 8 bytes in the mutex and a line on each spinner's stack. One locked operation to lock, one to
-//! unlock when nobody follows, one transfer of a line to hand on.
+//! 8 bytes in the mutex and a cache line on each spinner's stack. One locked operation to lock, one
+//! to unlock if no task follows, one transfer of a line to hand on.
 //!
 //! ## Lineage
 //!
-//! Linux 3.10, `mspin_lock` in kernel/mutex.c (commit 2bd2c92cf07c). Difference: a flag beside
-//! `next` says that it is set. From 3.15 on members may leave their queue; that is not here.
+//! Linux 3.10, `mspin_lock` in kernel/mutex.c (commit 2bd2c92cf07c). Difference: a separate flag
+//! says that `next` is set. From 3.15 on members may leave their queue, which this one does not
+//! support.
 
 use crate::platform::{Access, Atomic, Platform};
 use core::cell::Cell;
@@ -63,10 +64,11 @@ const YES: u32 = 1;
 
 /// How waiters that spin share a mutex.
 pub trait SpinQueue<P: Platform> {
-    /// Whether they queue. A waiter whose owner does not run then does not even begin.
+    /// Whether spinners queue. If they do, a waiter whose owner is not running does not start to
+    /// spin.
     const QUEUE: bool = false;
 
-    /// Nobody spins.
+    /// Returns a queue without spinners.
     fn new() -> Self;
 
     /// Whether the caller may begin to spin; if so, [`Self::leave`] follows.
@@ -83,7 +85,7 @@ pub trait SpinQueue<P: Platform> {
     fn at_head<R>(&self, body: impl FnOnce() -> R) -> R;
 }
 
-/// Nobody ever spins.
+/// Without spinning.
 impl<P: Platform> SpinQueue<P> for () {
     fn new() -> Self {}
 
@@ -93,7 +95,8 @@ impl<P: Platform> SpinQueue<P> for () {
     }
 }
 
-/// All spin at once, up to 3.9. Its alignment keeps the rest of the mutex in one line.
+/// All waiters spin concurrently, as up to 3.9. The alignment keeps the rest of the mutex in one
+/// line.
 #[repr(align(32))]
 #[derive(Debug)]
 pub struct Unqueued;
@@ -109,8 +112,9 @@ impl<P: Platform> SpinQueue<P> for Unqueued {
     }
 }
 
-/// One at a time; who comes while it spins does not even begin. Which of several is the one orders
-/// nothing, and a second one would do no harm but to the line it looks at.
+/// One spinner at a time; a waiter that arrives while it spins does not start to spin. Which of
+/// several becomes the spinner orders nothing, and a second one would only load the line that it
+/// reads.
 #[repr(C)]
 pub struct OneSpinner<P: Platform> {
     spinner: P::AtomicU32,
@@ -146,12 +150,12 @@ pub struct McsQueue<P: Platform> {
     tail: P::AtomicUsize,
 }
 
-/// A spinner in the queue; a line of its own.
+/// A spinner in the queue, on a separate cache line.
 #[repr(C, align(64))]
 struct Node<P: Platform> {
     locked: P::AtomicU32,
     linked: P::AtomicU32,
-    /// Written by the one that comes next, before it sets `linked`.
+    /// Written by the successor, before it sets `linked`.
     next: Cell<Option<NonNull<Self>>>,
 }
 
@@ -179,7 +183,7 @@ impl<P: Platform> Node<P> {
 }
 
 impl<P: Platform> McsQueue<P> {
-    /// Whether nobody spins; a snapshot.
+    /// Returns whether no task spins; a snapshot.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Relaxed: a snapshot orders nothing.
@@ -217,7 +221,7 @@ impl<P: Platform> McsQueue<P> {
         let mine = core::ptr::from_ref(me).expose_provenance();
         // Acquire pairs with the release in `lock`.
         if me.linked.load(Acquire) == NO {
-            // me -> 0: nobody came. Release pairs with the next one's exchange.
+            // me -> 0: no task arrived. Release pairs with the next task's exchange.
             if self.tail.compare_exchange(mine, NOBODY, Release, Relaxed).is_ok() {
                 return true;
             }

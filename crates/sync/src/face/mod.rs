@@ -31,7 +31,7 @@ macro_rules! guard {
             type Target = T;
             #[inline]
             fn deref(&self) -> &T {
-                // SAFETY: the guard has the lock, so nobody else has a mutable reference.
+                // SAFETY: the guard holds the lock, so no mutable reference exists elsewhere.
                 unsafe { &*self.lock.value.get() }
             }
         }
@@ -39,7 +39,7 @@ macro_rules! guard {
         $(impl<T: ?Sized> core::ops::DerefMut for $guard<'_, T> {
             #[inline]
             fn $mutable(&mut self) -> &mut T {
-                // SAFETY: the guard has the lock alone, so nobody else has a reference.
+                // SAFETY: the guard holds the lock exclusively, so no other reference exists.
                 unsafe { &mut *self.lock.value.get() }
             }
         })?

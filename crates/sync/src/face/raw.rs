@@ -131,14 +131,14 @@ unsafe impl lock_api::RawRwLockTimed for NativeQuotaRwLock {
     }
 }
 
-// SAFETY: the change lets nobody in before the writer is a reader.
+// SAFETY: the change admits no task before the writer is a reader.
 unsafe impl lock_api::RawRwLockDowngrade for NativeQuotaRwLock {
     unsafe fn downgrade(&self) {
         Self::downgrade(self);
     }
 }
 
-// SAFETY: an upgradable reader has the door, so there is no writer and none of its kind.
+// SAFETY: an upgradable reader owns the door, so no writer and no other upgradable reader exist.
 unsafe impl lock_api::RawRwLockUpgrade for NativeQuotaRwLock {
     fn lock_upgradable(&self) {
         self.upgradable();

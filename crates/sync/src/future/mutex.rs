@@ -30,7 +30,7 @@ guard!(MutexGuard, deref_mut);
 
 // SAFETY: the lock lets one task at a time use the data.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
-// SAFETY: the guard is a reference to the data that nobody else has.
+// SAFETY: the guard is an exclusive reference to the data.
 unsafe impl<T: ?Sized + Send> Send for MutexGuard<'_, T> {}
 
 impl<T: ?Sized> Mutex<T> {

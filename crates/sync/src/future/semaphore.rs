@@ -23,7 +23,7 @@
 //!             else queue at the tail
 //! next poll   granted, or a permit is free: leave       else wait in the same place
 //! release     permits += 1; if QUEUED: settle
-//! drop        leave; what was granted is free again
+//! drop        leave; a granted permit is free again
 //! settle      after every change of the queue: set the flag; if a permit is free, grant it to the
 //!             first if PASSES have gone past, else summon another unless as many are summoned
 //! ```
@@ -52,7 +52,7 @@
 //! ## Cost
 //!
 //! 40 bytes. Uncontended: one compare-exchange, one addition. A wait costs a place in a tree and
-//! three sections of the lock of the queue.
+//! three critical sections of the queue's lock.
 //!
 //! ## Lineage
 //!
@@ -306,7 +306,8 @@ impl Drop for Acquire<'_> {
         let mut queue = self.semaphore.queue.lock();
         let left = queue.remove(number);
         if left.as_ref().is_some_and(|(state, _)| *state == State::Granted) {
-            // Release pairs with the acquire in `take`: who had it before is ordered, too.
+            // Release pairs with the acquire in `take`: the permit's previous holder is ordered,
+            // too.
             self.semaphore.word.fetch_add(UNIT, Release);
         }
         let woken = self.semaphore.settle(&mut queue);

@@ -32,7 +32,7 @@
 //! write         set OWNED or wait for turn 0 and try again; no readers: set WRITING; else wait for
 //!               phase 1
 //! write_unlock  writers preferred and some wait: set HANDED; else clear OWNED, with readers also
-//!               WRITING and phase; then wake one that sleeps on turn
+//!               WRITING and phase; then wake a task that sleeps on turn
 //! ```
 //!
 //! If writers are preferred, a reader that finds readers inside and `OWNED` set waits until the
@@ -210,8 +210,8 @@ impl<P: Platform, const WRITERS: bool> RwLock<P, WRITERS> {
             P::happened(LockEvent::Contended, self);
             (seen, flag) = self.wait_for_turn(seen);
         }
-        // Relaxed: the flag only says whether others may sleep. It stays set if this writer slept,
-        // since others may sleep beside it (I4).
+        // Relaxed: the flag only says whether other tasks may sleep. It stays set if this writer
+        // slept, since others may sleep as well (I4).
         self.turn.store(1 | flag, Relaxed);
         if !is(seen, true) {
             self.begin_writing(seen);
@@ -239,7 +239,7 @@ impl<P: Platform, const WRITERS: bool> RwLock<P, WRITERS> {
     #[cold]
     fn wait_for_turn(&self, mut seen: u32) -> (u32, u32) {
         if WRITERS {
-            // Relaxed: the owner reads it in an exchange of its own.
+            // Relaxed: the owner reads it in its own exchange.
             self.queue.fetch_add(1, Relaxed);
         }
         let mut flag = 0;
@@ -258,7 +258,7 @@ impl<P: Platform, const WRITERS: bool> RwLock<P, WRITERS> {
                 continue;
             }
             if WRITERS && self.takes_over() {
-                // Acquire pairs with what the owner before released, through `queue`.
+                // Acquire pairs with the release of the previous owner, through `queue`.
                 return (self.word.load(Acquire), flag);
             }
             // Relaxed: the flags only say whether to sleep.

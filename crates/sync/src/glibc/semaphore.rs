@@ -115,8 +115,8 @@ impl<P: Platform> Semaphore<P> {
                 Err(seen) => seen,
             };
             if let Some(error) = ended {
-                // Relaxed: nothing was taken. The unit that may have come now is for others, of
-                // which the `up` wakes one if this task was not the one it woke.
+                // Relaxed: nothing was taken. A unit that may have been released by now is for
+                // other tasks, and its `up` wakes one of them unless it woke this task.
                 self.word.fetch_sub(WAITER, Relaxed);
                 return Err(error);
             }
