@@ -87,7 +87,7 @@ pub struct CnaLock<P: Platform> {
 // SAFETY: only the head uses the cells (I2), and its predecessor made it the head by a release
 // store; the words are atomics of the platform.
 unsafe impl<P: Platform> Sync for CnaLock<P> where P::AtomicU32: Sync {}
-// SAFETY: a lock that can be moved is not waited for, so `aside` is empty.
+// SAFETY: a lock that can be moved has no waiters, so `aside` is empty.
 unsafe impl<P: Platform> Send for CnaLock<P> where P::AtomicU32: Send {}
 
 /// A waiter, on a separate cache line.

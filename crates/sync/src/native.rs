@@ -89,10 +89,10 @@ impl Signals {
         if wait.is_multiple_of(2) {
             return;
         }
-        // The sleeper may have looked at `pending` already and not yet be in the system call, where
-        // the wake-up would miss it: repeat until it has left this wait. A wait that the signal
-        // does not admit is woken without reason, once, and the next one is not ours to end.
-        // SeqCst, as above.
+        // The sleeper may have read `pending` already and not yet be in the system call, so that
+        // the wakeup would miss it: repeat until it has left this wait. A wait that the signal does
+        // not admit is woken spuriously, once, and the next wait must not be ended here. SeqCst, as
+        // above.
         while self.waits.load(SeqCst) == wait {
             // Relaxed: the word of a later wait would only be woken without reason.
             futex_wake(self.asleep_on.load(Relaxed), usize::MAX, PRIVATE);
@@ -103,7 +103,7 @@ impl Signals {
     fn begin_wait(&self, word: &AtomicU32) {
         // Relaxed: `waits` publishes it.
         self.asleep_on.store(core::ptr::from_ref(word).cast_mut(), Relaxed);
-        // SeqCst pairs with `raise`: publish first, look at `pending` second.
+        // SeqCst pairs with `raise`: publish first, read `pending` second.
         self.waits.fetch_add(1, SeqCst);
     }
 
@@ -145,7 +145,7 @@ pub fn spin_and_yield<P: Platform>(
 ) -> u32 {
     let mut looks = 0;
     loop {
-        // Acquire pairs with the release store of whoever made `done` true.
+        // Acquire pairs with the release store that made `done` true.
         let value = word.load(Ordering::Acquire);
         if done(value) {
             return value;
@@ -194,7 +194,7 @@ pub(crate) fn futex_wait(
 fn errno() -> i32 {
     // SAFETY: the function returns the address of this thread's own variable, always valid.
     let location = unsafe { libc::__errno_location() };
-    // SAFETY: as above, and nobody else writes this thread's variable.
+    // SAFETY: as above, and no other thread writes this thread's variable.
     unsafe { *location }
 }
 

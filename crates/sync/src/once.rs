@@ -2,8 +2,8 @@
 //!
 //! ## Use
 //!
-//! Use it for initialisation at first use. Not for a value that a static initialiser could give. A
-//! recursive call deadlocks.
+//! Use it for initialisation at first use. Not for a value that a static initialiser could provide.
+//! A recursive call deadlocks.
 //!
 //! ## States
 //!
@@ -21,8 +21,8 @@
 //!
 //! ## Invariants
 //!
-//! - I1: one task at a time is about it, and none after the word is 3.
-//! - I2: there are no sleepers while the word is 0 or 3.
+//! - I1: at most one task at a time runs the initialisation, and none after the word is 3.
+//! - I2: no task sleeps while the word is 0 or 3.
 //!
 //! ## Memory ordering
 //!
@@ -83,12 +83,12 @@ impl<P: Platform> Default for RawOnce<P> {
     }
 }
 
-/// Ends a run; at a panic it was none.
+/// Ends a run. A run that panicked does not count.
 struct Run<'a, P: Platform>(&'a RawOnce<P>, u32);
 
 impl<P: Platform> Drop for Run<'_, P> {
     fn drop(&mut self) {
-        // AcqRel: releases what was done to who sees the new value.
+        // AcqRel: releases the writes of the run to tasks that see the new value.
         if self.0.word.swap(self.1, AcqRel) == AWAITED {
             P::wake(&raw const self.0.word, usize::MAX);
         }
@@ -115,7 +115,7 @@ impl<P: Platform> RawOnce<P> {
     #[cold]
     fn call_slowly(&self, body: impl FnOnce()) {
         loop {
-            // Acquire, all three: what was done is seen by who finds it done.
+            // Acquire, all three: a task that finds it done sees the writes of the run.
             match self.word.compare_exchange(NEW, RUNS, Acquire, Acquire) {
                 Ok(_) => break,
                 Err(DONE) => return,

@@ -1,8 +1,8 @@
 //! [`SpinnerQueue`]: a queue of spinners that may leave it, as the kernel's `osq_lock`.
 //!
 //! Use it where waiters that hold no CPU for themselves spin one after the other: only the head
-//! looks at the lock, the others each at a line of their own, and whoever's CPU is wanted leaves
-//! from the middle. [`McsQueue`](crate::McsQueue) is smaller, and its members cannot leave.
+//! reads the lock, each other spinner reads a separate line, and a spinner whose CPU is wanted
+//! leaves from the middle. [`McsQueue`](crate::McsQueue) is smaller, and its members cannot leave.
 //!
 //! ## States
 //!
@@ -10,24 +10,25 @@
 //! |---|---|
 //! | in no queue | its task does not spin |
 //! | first | its task is the head |
-//! | behind others, asleep | its task spins until the one before it leaves |
+//! | behind others, asleep | its task spins until its predecessor leaves |
 //! | behind others, woken | does not occur while the inner lock is free |
 //!
 //! ## Transitions
 //!
 //! ```text
 //! enter    queue; if others were there spin until first, or until the CPU is wanted: then unlink
-//! leave    unlink; tell the one that is first now
+//! leave    unlink; notify the new head
 //! ```
 //!
 //! ## Invariants
 //!
-//! - O1 At most one task is the head: the first record, once its task has been told or was alone.
+//! - O1 At most one task is the head: the first record, once its task has been notified or was
+//!   alone.
 //! - O2 A record is linked from `enter` to `leave`, or to the end of an `enter` that failed.
 //!
 //! ## Memory ordering
 //!
-//! The inner lock orders the records. The word that tells the next head pairs a release with an
+//! The inner lock orders the records. The word that notifies the next head pairs a release with an
 //! acquire, for nothing but the record.
 //!
 //! ## Progress and fairness
@@ -43,9 +44,9 @@
 //!
 //! Linux 3.15 to 3.16, `osq_lock` in `kernel/locking/mcs_spinlock.c` (commit fb0527bd5ea9).
 //! Difference: that queue is linked without a lock through records that belong to CPUs and are
-//! never freed; here records lie on stacks, which another task may not look at once they are left,
-//! so a ticket lock guards the links. The line of the lock moves twice for each spinner that comes
-//! where the kernel's moves once.
+//! never freed; here records are on stacks, which another task must not access after they are left,
+//! so a ticket lock guards the links. The line of the lock moves twice for each spinner that
+//! arrives; the kernel's moves once.
 
 use crate::lock::RawLock;
 use crate::platform::Platform;
@@ -60,12 +61,12 @@ pub struct SpinnerQueue<P: Platform> {
 }
 
 impl<P: Platform> SpinnerQueue<P> {
-    /// Nobody spins.
+    /// Returns a queue without spinners.
     pub(crate) fn new() -> Self {
         Self { lock: TicketLock::default(), queue: Queue::new() }
     }
 
-    /// Runs `body` as the head; `None` if the CPU was wanted before.
+    /// Runs `body` as the head. Returns `None` if the CPU was wanted before that.
     pub(crate) fn at_head<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
         let me = Waiter::new(false);
         if !self.enter(&me) {
@@ -101,7 +102,7 @@ impl<P: Platform> SpinnerQueue<P> {
         self.lock.lock();
         let told = me.is_woken();
         if !told {
-            // SAFETY: the inner lock is held, and nobody else removes this record (O2).
+            // SAFETY: the inner lock is held, and no other task removes this record (O2).
             unsafe { self.queue.remove(me) };
         }
         self.lock.unlock();

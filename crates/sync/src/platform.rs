@@ -162,7 +162,7 @@ macro_rules! atomic_words {
                 <$atomic>::store(self, value, $order(order));
             }
             fn modify(&self, order: Ordering, change: impl Fn($int) -> $int) -> $int {
-                // Relaxed: what a failed attempt has seen is not used.
+                // Relaxed: the value that a failed attempt has seen is not used.
                 let (success, failure) = ($order(order), Ordering::Relaxed);
                 let change = |held| Some(change(held));
                 let held = <$atomic>::fetch_update(self, success, failure, change);
@@ -194,7 +194,7 @@ macro_rules! atomic_words {
     };
 }
 
-// Those of `core`, for machines whose words they are.
+// The atomics of `core`, for machines whose words they are.
 crate::atomic_words! {
     [] AtomicU8: u8 = AtomicU8, AtomicU32: u32 = AtomicU32, AtomicUsize: usize = AtomicUsize;
     core::convert::identity

@@ -65,7 +65,7 @@ impl<P: Platform> Waiter<P> {
     /// Declares the intention to sleep; the last step before the inner lock is dropped.
     #[inline]
     pub(crate) fn prepare(&self) {
-        // Relaxed: the inner lock orders this with the releaser's look at it.
+        // Relaxed: the inner lock orders this with the releaser's read of it.
         self.state.store(ASLEEP, Relaxed);
     }
 
@@ -78,7 +78,7 @@ impl<P: Platform> Waiter<P> {
     /// Sleeps without the inner lock until `granted` was set by [`Self::wake`]'s caller.
     pub(crate) fn sleep_until_woken(&self) {
         loop {
-            // Acquire pairs with the release in `wake`: what the releaser wrote is visible.
+            // Acquire pairs with the release in `wake`: the releaser's writes are visible.
             if self.state.load(Acquire) == RUNNING {
                 return;
             }

@@ -1,7 +1,7 @@
-//! [`QueuedLock`]: a spinlock whose waiters queue, each looking at a line of its own.
+//! [`QueuedLock`]: a spinlock whose waiters queue, each spinning on a separate cache line.
 //!
-//! Use it as [`TicketLock`](crate::TicketLock), where many CPUs wait at once. Not where a waiter
-//! may lose its CPU: those behind it wait for its next turn on one.
+//! Use it like [`TicketLock`](crate::TicketLock), where many CPUs wait concurrently. Not where a
+//! waiter may lose its CPU: those behind it wait for its next turn on one.
 //!
 //! ## States
 //!
@@ -34,7 +34,7 @@
 //! ## Memory ordering
 //!
 //! The release operations of `unlock` pair with the acquire operations that add `LOCKED` and with
-//! the acquire of the looks that precede the others. The queue orders nothing for the critical
+//! the acquire of the reads that precede the others. The queue orders nothing for the critical
 //! section; [`McsQueue`] describes its orderings.
 //!
 //! ## Progress and fairness
@@ -93,7 +93,7 @@ impl<P: Platform> QueuedLock<P> {
         if self.queue.pass(|| self.take_at_head()) {
             // -QUEUED, +LOCKED. Relaxed: the head has acquired; the owner stays the same.
             self.word.fetch_sub(QUEUED - LOCKED, Relaxed);
-            // Release: who sees it sees LOCKED.
+            // Release: a task that sees it sees LOCKED.
             self.held.store(0, Release);
         }
     }

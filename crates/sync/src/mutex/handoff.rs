@@ -11,11 +11,11 @@
 //!
 //! | owner | flags | meaning |
 //! |---|---|---|
-//! | nobody | any but `PICKUP` | free |
+//! | none | any but `PICKUP` | free |
 //! | a task | no `PICKUP` | held |
-//! | a task | `PICKUP` | given to that task, which has not taken it yet |
+//! | a task | `PICKUP` | granted to that task, which has not taken it yet |
 //! | any | `WAITERS` | the queue of sleepers is not empty |
-//! | any | `HANDOFF` | the first of them was woken without acquiring: the next release hands the mutex to it |
+//! | any | `HANDOFF` | the first was woken without acquiring: the next release hands it the mutex |
 //!
 //! ## Transitions
 //!
@@ -25,10 +25,10 @@
 //! spin     as the head of the queue of spinners: take; stops when the owner is not running or this
 //!          CPU is wanted
 //! queue    take, else set WAITERS and sleep; woken: take, else if first set HANDOFF as well and
-//!          spin, beside the head of the spinners; else sleep again
-//! leave    the queue: if nobody is left in it, no flags
+//!          spin concurrently with the head of the spinners; else sleep again
+//! leave    the queue: if it is empty then, clear the flags
 //! unlock   task -> 0                                otherwise
-//!          without HANDOFF: owner = nobody; if WAITERS wake the first, which stays queued
+//!          without HANDOFF: owner = none; if WAITERS wake the first, which stays queued
 //!          with HANDOFF: owner = the first, PICKUP; wake it
 //! ```
 //!
@@ -38,7 +38,7 @@
 //! - I2 While a record is linked and the inner lock is free, `WAITERS` is set, or a woken waiter is
 //!   on its way to set it.
 //! - I3 A waiter's record is linked from its `push` until it removes it, and only its task removes
-//!   it, so a task to which the mutex was given finds that before it leaves.
+//!   it, so a task to which the mutex was granted finds that before it leaves.
 //!
 //! ## Memory ordering
 //!
@@ -53,14 +53,15 @@
 //! ## Cost
 //!
 //! 20 bytes, the inner lock, and 24 bytes for the queue of spinners. Uncontended: one locked
-//! operation each to acquire and release. A mutex that is given to a sleeper waits for its CPU.
+//! operation each to acquire and release. A mutex that is handed to a sleeper waits for the
+//! sleeper's CPU.
 //!
 //! ## Lineage
 //!
 //! Linux 4.10, kernel/locking/mutex.c (commits 3ca0ff571b09, 9d659ae14b54, e274795ea7b7).
-//! Differences: a waiter that was woken looks again, and asks for the handoff, under the inner
-//! lock and in one step, where the kernel sets the flag and tries then, so that it can be passed
-//! once more; the owner is known by its number; a real-time task spins like any other.
+//! Differences: a woken waiter tries again and requests the handoff in one step under the inner
+//! lock, whereas the kernel sets the flag and then tries, so that the waiter can be passed once
+//! more; the owner is identified by its number; a real-time task spins like any other.
 
 use crate::event::LockEvent;
 use crate::lock::{RawLock, WaitError};
@@ -263,7 +264,7 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
                 break Err(WaitError::Interrupted);
             }
             if SPINS && ask & HANDOFF != 0 {
-                // Not declared asleep: who gives the mutex back meanwhile wakes nobody.
+                // Not declared asleep: a release in the meantime wakes no task.
                 self.lock.unlock();
                 let taken = self.spin_first(waiter.task);
                 self.lock.lock();
@@ -282,12 +283,12 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
         self.leave(&waiter, result)
     }
 
-    /// Takes `waiter` out of the queue, under the inner lock, which is given back.
+    /// Removes `waiter` from the queue under the inner lock, which is then released.
     fn leave(&self, waiter: &Waiter<P>, result: Result<(), WaitError>) -> Result<(), WaitError> {
         if result.is_ok() && !waiter.is_first() {
             P::event(LockEvent::Stolen, self, waiter.task);
         }
-        // SAFETY: the inner lock is held, and nobody else removes records (I3).
+        // SAFETY: the inner lock is held, and no other task removes this record (I3).
         unsafe { self.sleepers.remove(waiter) };
         if self.sleepers.is_empty() {
             // Relaxed: the flags order nothing.
@@ -366,7 +367,7 @@ mod tests {
             let interrupted = Err(WaitError::Interrupted);
             assert_eq!(waiter.join().unwrap(), (interrupted, interrupted));
         });
-        // Relaxed: nobody else uses it.
+        // Relaxed: no other thread uses it.
         assert_eq!(mutex.word.load(Relaxed) & FLAGS, 0);
         mutex.unlock();
         assert!(!mutex.is_locked() && mutex.try_lock());
@@ -383,7 +384,7 @@ mod tests {
         assert!(mutex.take(waiter.task + 1, WAITERS | HANDOFF).is_err());
         mutex.lock.unlock();
         mutex.unlock();
-        // Relaxed: nobody else uses it.
+        // Relaxed: no other thread uses it.
         assert_eq!(mutex.word.load(Relaxed), owned_by(waiter.task) | PICKUP | WAITERS);
         assert!(mutex.take(waiter.task + 1, 0).is_err());
         assert!(mutex.take(waiter.task, 0).is_ok() && mutex.take(waiter.task, 0).is_err());

@@ -8,14 +8,14 @@
 //!
 //! ## States
 //!
-//! | `count` | meaning | `owner`, if there is spinning |
+//! | `count` | meaning | `owner`, if waiters spin |
 //! |---|---|---|
-//! | 1 | free | nobody |
-//! | 0 | held, no known waiters | a task, or nobody for a moment |
+//! | 1 | free | none |
+//! | 0 | held, no known waiters | a task, or none for a moment |
 //! | negative | held, there may be waiters | the same |
 //!
 //! The queue of sleepers is guarded by the inner lock. `owner` is a hint: it is written after the
-//! mutex is taken and cleared before it is given back.
+//! mutex is acquired and cleared before it is released.
 //!
 //! ## Transitions
 //!
@@ -25,10 +25,10 @@
 //! spin     1 -> 0, owner      stops when the visible owner is not running, has changed, or this
 //!                             CPU is wanted: see `SpinPolicy` for what else
 //!                             with an MCS queue only its head does this, one after the other;
-//!                             with `SpinOne` who comes while another spins queues at once
-//! queue    any -> -1, owner if it was 1, else sleep; the new owner sets 0 if nobody else queues
+//!                             with `SpinOne` newcomers queue immediately while a task spins
+//! queue    any -> -1, owner if it was 1, else sleep; the new owner sets 0 if no other task queues
 //! unlock   NoSpin: 0 -> 1                            otherwise slow
-//!          others: owner = nobody, count += 1        if that is not positive, slow
+//!          others: owner = none, count += 1          if that is not positive, slow
 //! slow     under the inner lock: count = 1, wake the first, which stays queued
 //! ```
 //!
@@ -89,8 +89,8 @@ const HELD: u32 = 0;
 const CONTENDED: u32 = u32::MAX;
 
 /// The mutex. See the module documentation.
-// A spinner that looks at the count or the owner sees a change of both: they share eight bytes.
-// Where all spin at once the whole mutex lies in one line.
+// A spinner that watches the count or the owner sees changes of both: they share eight bytes. If
+// all waiters spin concurrently, the whole mutex is in one cache line.
 #[repr(C)]
 pub struct Mutex<P: Platform, S: SpinPolicy = NoSpin, L: RawLock<P> = TicketLock<P>> {
     count: P::AtomicU32,
@@ -289,7 +289,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         }
         // Relaxed: only taking the mutex orders.
         if (!S::READS_FIRST || self.count.load(Relaxed) == FREE) && self.take_free() {
-            // Before the turn ends: who comes next sees an owner.
+            // Before the turn ends, so that the next spinner sees an owner.
             self.acquired(P::current());
             return Some(true);
         }
@@ -340,7 +340,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
             self.lock.lock();
         };
         let passed = !waiter.is_first();
-        // SAFETY: the inner lock is held, and nobody else removes records here (I3).
+        // SAFETY: the inner lock is held, and no other task removes records here (I3).
         unsafe { self.sleepers.remove(&waiter) };
         if result.is_ok() {
             if passed {
@@ -348,11 +348,11 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
             }
             self.acquired(waiter.task);
             if self.sleepers.is_empty() {
-                // -1 -> 0: nobody sleeps. Relaxed: it is the owner's release that orders.
+                // -1 -> 0: no task sleeps. Relaxed: only the owner's release orders.
                 self.count.store(HELD, Relaxed);
             }
         } else {
-            // The count stays negative: the owner finds out that nobody waits.
+            // The count stays negative: the owner finds out that no task waits.
             P::event(LockEvent::Interrupted, self, waiter.task);
         }
         self.lock.unlock();

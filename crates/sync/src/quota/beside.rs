@@ -59,11 +59,11 @@ impl Queues {
     /// The queue of a number that was given out.
     fn get(&self, number: u32) -> &NativeQueue {
         let (row, at) = place(number);
-        // Acquire pairs with the release in `map`; whoever has the number came after that.
+        // Acquire pairs with the release in `map`; a task that has the number came after that.
         let row = self.rows[row].load(Acquire);
         // SAFETY: rows are as long as `place` says, and are mapped before a number is given out.
         let queue = unsafe { row.add(at) };
-        // SAFETY: as above; rows never go away, and what they hold is only shared.
+        // SAFETY: as above; rows are never unmapped, and their contents are only shared.
         unsafe { &*queue }
     }
 
@@ -117,7 +117,7 @@ impl Beside {
     #[cold]
     fn first(&self) -> &'static NativeQueue {
         let mine = QUEUES.take();
-        // Release and acquire pair with each other: who finds a number finds its row.
+        // Release and acquire pair with each other: a task that finds a number finds its row.
         match self.number.compare_exchange(0, mine, AcqRel, Acquire) {
             Ok(_) => QUEUES.get(mine),
             Err(other) => {
@@ -173,7 +173,7 @@ mod tests {
         for room in &rooms {
             let queue = room.queue();
             assert!(queue.queue.is_empty() && std::ptr::eq(queue, room.queue()));
-            // Relaxed: nobody else has the queue.
+            // Relaxed: no other task has the queue.
             assert_eq!(queue.waiting.load(Relaxed), 0);
         }
         let mut places: Vec<_> =
@@ -190,7 +190,7 @@ mod tests {
     fn who_loses_the_race_to_wait_first_has_the_queue_of_the_winner() {
         let room = Beside::native();
         let winner = std::ptr::from_ref(room.first());
-        // As one that read 0 before the winner's number was there.
+        // Like a task that read 0 before the winner's number was there.
         assert!(std::ptr::eq(room.first(), winner) && std::ptr::eq(room.queue(), winner));
     }
 

@@ -1,9 +1,9 @@
 //! [`QuotaCondvar`]: a condition variable for [`Quota`]: a notified task is moved to the queue of
 //! the lock.
 //!
-//! Use it to wait, with a lock held, for what another owner of the lock will do. All that wait at a
-//! time use the same lock. Do not use it without acquiring the lock: notify with the lock held or
-//! after releasing it, but change the condition with the lock held.
+//! Use it to wait, with a lock held, for a change that another owner of the lock will make. All
+//! concurrent waiters use the same lock. Do not use it without acquiring the lock: notify with the
+//! lock held or after releasing it, but change the condition with the lock held.
 //!
 //! ## States
 //!
@@ -16,9 +16,9 @@
 //! ## Transitions
 //!
 //! ```text
-//! wait      link here, give the lock back, sleep
+//! wait      link here, release the lock, sleep
 //! notify    unlink the first (or all), link it at the lock without waking it
-//! deadline  linked here: unlink, take the lock as anybody      otherwise: go on waiting for it
+//! deadline  linked here: unlink, acquire the lock as a newcomer    otherwise: continue to wait
 //! ```
 //!
 //! ## Invariants
@@ -36,14 +36,14 @@
 //!
 //! ## Progress and fairness
 //!
-//! Tasks are notified in the order in which they came. A task that starts to wait later never takes
-//! a notification from an earlier waiter. Tasks are not woken only to wait for the lock: a
-//! broadcast to N tasks adds N waiters to the queue of the lock, served like any others.
+//! Tasks are notified in order of arrival. A task that starts to wait later never takes a
+//! notification from an earlier waiter. Tasks are not woken only to wait for the lock: a broadcast
+//! to N tasks adds N waiters to the queue of the lock, served like any others.
 //!
 //! ## Cost
 //!
-//! 32 bytes with the native inner lock. A notification costs two inner sections and no system call
-//! while the lock is taken.
+//! 32 bytes with the native inner lock. A notification costs two critical sections of the inner
+//! lock and no system call while the lock is held.
 //!
 //! ## Lineage
 //!
@@ -73,7 +73,8 @@ pub struct QuotaCondvar<P: Platform, R: Room<P> = Within<P, TicketLock<P>>> {
 
 // SAFETY: `queue` and `lock` are used only while `inner` is held.
 unsafe impl<P: Platform, R: Room<P>> Sync for QuotaCondvar<P, R> where R::Inner: Sync {}
-// SAFETY: what can be moved has no waiters, so it owns no foreign pointer that is used.
+// SAFETY: a condition variable that can be moved has no waiters, so it owns no foreign pointer that
+// is used.
 unsafe impl<P: Platform, R: Room<P>> Send for QuotaCondvar<P, R> where R::Inner: Send {}
 
 /// The condition variable of user space.
@@ -117,7 +118,7 @@ impl<P: Platform, R: Room<P>> QuotaCondvar<P, R> {
         if same {
             self.lock.set(Some(mine));
             // SAFETY: the inner lock is held; the record stays on this stack until it is removed,
-            // below or by whoever notifies (I1).
+            // below or by a notifier (I1).
             unsafe { self.queue.push(&waiter) };
             waiter.prepare();
         }
@@ -180,7 +181,7 @@ impl<P: Platform, R: Room<P>> QuotaCondvar<P, R> {
         // SAFETY: the inner lock is held.
         let waiting = unsafe { self.queue.len() };
         self.inner.unlock();
-        // Who comes meanwhile is behind all of them.
+        // Tasks that arrive in the meantime are behind all of them.
         (0..waiting).take_while(|_| self.notify_one()).count()
     }
 }

@@ -1,4 +1,4 @@
-//! [`Quota`]: the lock of user space to begin with: barging is allowed, but bounded in time.
+//! [`Quota`]: the default lock of user space: barging is allowed, but bounded in time.
 //!
 //! Use it for sections of any length, with more threads than CPUs, as a mutex (one unit) or as a
 //! semaphore. It is nearly as fast as a lock without a queue, serves all alike, and each waiter has
@@ -51,11 +51,11 @@
 //! once it has been that for `OVERDUE_NS`, asleep or on its way to a CPU. CLOSED is cleared when
 //! the waiter that it was set for leaves.
 //!
-//! A *rest* begins when a waiter that was summoned has taken nothing and sleeps again. It lasts
-//! 50 us, 100 us after the second time and 200 us after the third, not longer than until a handoff
-//! is due, and there is none after the fourth. It ends when a waiter leaves, the lock is closed, a
-//! waiter sleeps again without a rest, or a real-time task queues. Waits with a deadline, and those
-//! that signals end, have no rests.
+//! A *rest* begins when a summoned waiter has taken nothing and sleeps again. It lasts 50 us, 100 us
+//! after the second time and 200 us after the third, not longer than until a handoff is due; after
+//! the fourth time there is none. A rest ends when a waiter leaves, the lock is closed, a waiter
+//! sleeps again without a rest, or a real-time task queues. Waits with a deadline, and waits that
+//! signals can end, do not rest.
 //!
 //! The turn of a real-time task does not end; it waits before other tasks, and has `S` more places.
 //!
@@ -76,8 +76,8 @@
 //! - I6 An `up` that saw `SHORT` uses the lock only while its queue is not empty: a task in there
 //!   keeps the lock's memory, and no other may.
 //! - I7 While the lock rests, a waiter for which a rest began is in the queue. It is awake, or
-//!   wakes up by itself 20 us after the rest at the latest: it sleeps again only after a look at
-//!   the free units, and ends the rest if it begins none.
+//!   wakes up by itself 20 us after the rest at the latest: it sleeps again only after it has
+//!   checked for free units, and ends the rest if it begins none.
 //!
 //! ## Memory ordering
 //!
@@ -87,7 +87,7 @@
 //!
 //! ## Progress and fairness
 //!
-//! As a rule units are given to no task: a summoned waiter competes with all others, so no unit
+//! As a rule units are not handed to a task: a summoned waiter competes with all others, so no unit
 //! waits for a CPU. A task takes units past a queue for the length of its turn and then queues
 //! behind all others and summons another in its stead: the tasks that run change places with those
 //! that sleep, in order. A task that comes anew has a turn of [`ARRIVAL_NS`], so that many that
@@ -318,7 +318,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         deadline: Option<u64>,
     ) -> Result<(), WaitError> {
         let room = self.room.queue();
-        // A wait that can end otherwise does not rest: releases would wake nobody after it.
+        // A wait that can end otherwise does not rest: releases would wake no waiter after it.
         let can_rest = sleep == Sleep::Uninterruptible && deadline.is_none();
         let (mut failures, mut rest) = (0, None);
         let result = loop {
@@ -331,7 +331,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             if competes && !taken && allowed == OPEN && waiter.is_first() {
                 taken = self.insist(room, waiter);
             }
-            // Now nobody can summon it any more.
+            // From here on it cannot be summoned.
             if waiter.is_woken() {
                 room.answer(competes.then_some(taken), S);
             }
@@ -356,7 +356,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             let sleeper = self.settle(room, Cause::Change);
             room.unlock(sleeper);
         };
-        // SAFETY: the inner lock is held, and nobody else removes records (I4).
+        // SAFETY: the inner lock is held, and no other task removes this record (I4).
         unsafe { room.remove(waiter) };
         room.stop_rest();
         let sleeper = self.settle(room, Cause::Change);

@@ -1,4 +1,5 @@
-//! How long the releases of a [`Quota`](super::Quota) wake no waiter, after one was woken in vain.
+//! Rests of a [`Quota`](super::Quota): its releases wake no waiter for a while after a waiter was
+//! woken without acquiring.
 
 use super::room::Within;
 use super::settle::PATIENCE_NS;
@@ -9,8 +10,8 @@ use crate::platform::{Atomic, Platform};
 use crate::queue::Waiter;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Nanoseconds of the first rest of a waiter: four times the CPU time of a sleep and a wakeup in
-/// vain. Each further rest in the same wait is twice as long.
+/// Nanoseconds of the first rest of a waiter: four times the CPU time of a sleep and a fruitless
+/// wakeup. Each further rest in the same wait is twice as long.
 const REST_NS: u64 = 50_000;
 
 /// Most rests in one wait: together they take seven eighths of the longest turn, after which the
@@ -48,7 +49,7 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
             return None;
         }
         let end = stamp::<P>().wrapping_add((ns >> 10) as u32);
-        // 0 stands for no rest. Relaxed: as in `stop_rest`.
+        // 0 means that the lock does not rest. Relaxed: as in `stop_rest`.
         self.resting.store(end.max(1), Relaxed);
         waiter.since.set(end);
         Some(P::now() + ns + TIMER_NS)

@@ -64,7 +64,7 @@ pub struct Within<P: Platform, L: RawLock<P>> {
 // SAFETY: `queue` and the cells are used only while `inner` is held; the words are atomics of
 // the platform, which are `Sync` by the bound.
 unsafe impl<P: Platform, L: RawLock<P> + Sync> Sync for Within<P, L> where P::AtomicU32: Sync {}
-// SAFETY: what can be moved has no waiters, so it owns no foreign pointer.
+// SAFETY: a queue that can be moved has no waiters, so it owns no foreign pointer.
 unsafe impl<P: Platform, L: RawLock<P> + Send> Send for Within<P, L> where P::AtomicU32: Send {}
 
 impl<P: Platform, L: RawLock<P> + Default> Room<P> for Within<P, L> {

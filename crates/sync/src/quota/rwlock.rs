@@ -1,7 +1,8 @@
 //! [`QuotaRwLock`]: a reader/writer lock as fair as [`Quota`], to readers and to writers.
 //!
-//! Use it where sections of readers are long; below a microsecond, a lock for one owner is as fast.
-//! A task that has it shared must not take it shared again: a writer may wait between the two.
+//! Use it where readers have long critical sections; below a microsecond, a lock for one owner is
+//! as fast. A reader must not acquire the lock for reading again: a writer may wait between the
+//! two.
 //!
 //! ## States
 //!
@@ -18,13 +19,13 @@
 //! ## Transitions
 //!
 //! ```text
-//! read          no flags: readers += 1        else: take the door, readers += 1, give it back
+//! read          no flags: readers += 1        else: take the door, readers += 1, release it
 //! read_unlock   readers -= 1; if that leaves WRITER and WAITS alone, wake the writer
-//! write         take the door, set WRITER, wait until there are no readers
-//! write_unlock  clear the flags, give the door back; so does a writer whose wait for readers ends
-//! upgradable    take the door, readers += 1               upgradable_unlock  both back
-//! upgrade       readers -= 1 and set WRITER, wait until there are no readers
-//! downgrade     clear the flags, readers += 1; then the reader has the door, or gives it back
+//! write         take the door, set WRITER, wait until all readers have left
+//! write_unlock  clear the flags, release the door; so does a writer whose wait for readers fails
+//! upgradable    take the door, readers += 1               upgradable_unlock  undo both
+//! upgrade       readers -= 1 and set WRITER, wait until all readers have left
+//! downgrade     clear the flags, readers += 1; then the reader keeps the door, or releases it
 //! ```
 //!
 //! ## Invariants
@@ -171,7 +172,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
     /// [`WaitError`]: what ended the wait.
     pub fn write_unless(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
         self.door.down_common(sleep, deadline)?;
-        // Acquire pairs with the releases of those who had the lock.
+        // Acquire pairs with the releases of the previous owners.
         if self.word.fetch_or(WRITER, Acquire) < READER {
             return Ok(());
         }
@@ -206,14 +207,15 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         self.door.down_trylock() && self.enter_or_leave()
     }
 
-    /// [`Self::try_write`] if there are no waiters.
+    /// [`Self::try_write`] unless tasks are waiting.
     pub fn write_at_once(&self) -> bool {
         self.door.down_at_once() && self.enter_or_leave()
     }
 
-    /// With the door: becomes the writer if there are no readers, or releases the door.
+    /// With the door held: becomes the writer if no reader is inside, otherwise releases the door.
+    /// Returns whether it became the writer.
     fn enter_or_leave(&self) -> bool {
-        // Acquire pairs with the releases of those who had the lock.
+        // Acquire pairs with the releases of the previous owners.
         let free = self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok();
         if !free {
             self.door.up();
@@ -224,7 +226,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
     /// Releases a lock acquired by [`Self::write`].
     #[inline]
     pub fn write_unlock(&self) {
-        // Release pairs with the acquire of who comes next.
+        // Release pairs with the acquire of the next owner.
         self.word.fetch_and(!FLAGS, Release);
         self.door.up();
     }
@@ -249,14 +251,15 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
 
     /// Releases a lock acquired by [`Self::upgradable`].
     pub fn upgradable_unlock(&self) {
-        // Nobody waits for the readers, because the door is ours.
+        // No writer waits for the readers, because this task owns the door.
         self.read_unlock();
         self.door.up();
     }
 
-    /// What [`Self::upgradable`] took becomes what [`Self::write`] takes.
+    /// Turns an [upgradable](Self::upgradable) lock into a [write](Self::write) lock. Waits until
+    /// the other readers have left.
     pub fn upgrade(&self) {
-        // Acquire pairs with the releases of those who had the lock.
+        // Acquire pairs with the releases of the previous owners.
         if self.word.fetch_add(WRITER.wrapping_sub(READER), Acquire) != READER {
             let waited = self.wait_for_readers(Sleep::Uninterruptible, None);
             debug_assert!(waited.is_ok(), "nothing ends this wait but the readers");
@@ -269,18 +272,19 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         self.word.compare_exchange(READER, WRITER, Acquire, Relaxed).is_ok()
     }
 
-    /// What [`Self::write`] took becomes what [`Self::upgradable`] takes.
+    /// Turns a [write](Self::write) lock into an [upgradable](Self::upgradable) lock.
     pub fn downgrade_to_upgradable(&self) {
-        // No reader can have come. Release pairs with the acquire of the readers that come.
+        // No reader can have entered. Release pairs with the acquire of the readers that enter
+        // next.
         self.word.store(READER, Release);
     }
 
-    /// What [`Self::upgradable`] took becomes what [`Self::read`] takes.
+    /// Turns an [upgradable](Self::upgradable) lock into a [read](Self::read) lock.
     pub fn upgradable_to_read(&self) {
         self.door.up();
     }
 
-    /// What [`Self::write`] took becomes what [`Self::read`] takes.
+    /// Turns a [write](Self::write) lock into a [read](Self::read) lock.
     pub fn downgrade(&self) {
         self.downgrade_to_upgradable();
         self.upgradable_to_read();
@@ -300,7 +304,7 @@ mod tests {
                 lock.write();
                 lock.write_unlock();
             });
-            // Relaxed: a look at the flag.
+            // Relaxed: only reads the flag.
             while lock.word.load(Relaxed) & WAITS == 0 {
                 std::thread::yield_now();
             }

@@ -78,7 +78,8 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     pub(super) fn announce(&self) {
         let room = self.room.queue();
         room.inner.lock();
-        // Where waiters are woken in vain, the next one would be, too, while the turn continues.
+        // If waiters are woken without acquiring, the next one would be, too, while the turn
+        // continues.
         let is_vain = room.fewer.get() > 0;
         let sleeper = self.settle(room, if is_vain { Cause::Change } else { Cause::Turn });
         room.unlock(sleeper);

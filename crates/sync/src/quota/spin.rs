@@ -21,8 +21,9 @@ const CLOSED_NS: u64 = 20_000;
 const GIVE_WAY_NS: u64 = 50_000;
 
 impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
-    /// Takes a unit that the flags in `allowed` do not keep from this task, as soon as there is one
-    /// within `longest` nanoseconds, or less if the task has spun in vain before.
+    /// Takes a unit that the flags in `allowed` do not keep from this task. Spins for it for at
+    /// most `longest` nanoseconds, or less if earlier spins of the task failed. Returns whether it
+    /// took a unit.
     pub(super) fn compete(&self, allowed: u32, longest: u64) -> bool {
         // Relaxed: taking the unit is what orders.
         if self.take(self.word.load(Relaxed), allowed) {

@@ -91,13 +91,13 @@ fn who_has_had_its_turn_lets_others_go_first() {
     };
     let timed = |lock: &NativeQuota| assert_eq!(lock.down_timeout(u64::MAX), Ok(()));
     for take in [NativeQuota::down, timed] {
-        // All go that are not summoned beside the owner.
+        // All sleepers go, except those that were summoned in addition to the owner.
         let yields = rounds(Turn::over, take, |gone| gone > SLEEPERS - SUMMONED as usize);
         assert!(yields > ROUNDS / 2, "{yields} of {ROUNDS}");
         let passes = rounds(Turn::new, take, |gone| gone < SLEEPERS / 2);
         assert!(passes > 0, "{passes} of {ROUNDS}");
     }
-    // An attempt waits for nobody.
+    // An attempt does not wait.
     let attempt = |lock: &NativeQuota| while !lock.down_trylock() {};
     let passes = rounds(Turn::over, attempt, |gone| gone < SLEEPERS / 2);
     assert!(passes > 0, "{passes} of {ROUNDS}");
@@ -132,7 +132,8 @@ fn no_more_are_summoned_than_there_are_places() {
         room.summoned.set(places - 1);
         assert!(lock.settle(room, Cause::Turn).is_some() && room.summoned.get() == places);
         assert_eq!(lock.settle(room, Cause::Turn), None);
-        // One that came in vain leaves a single place, and each that did not doubles them.
+        // A waiter that fails to acquire leaves a single place, and each success doubles the
+        // places.
         room.answer(Some(false), SUMMONED);
         assert_eq!(lock.settle(room, Cause::Turn), None);
         room.answer(Some(true), SUMMONED);
@@ -181,7 +182,7 @@ fn releases_wake_no_waiter_during_a_rest() {
         lock.up();
         assert!(!first.is_woken(), "and the inner lock, which is held here, was not asked for");
         assert!(lock.down_trylock());
-        // A waiter that has arrived with a turn that is over wakes another one all the same.
+        // A waiter that arrives after the end of its turn still wakes another one.
         assert!(lock.settle(room, Cause::Turn).is_some() && room.rests());
         room.stop_rest();
         assert!(!room.rests());

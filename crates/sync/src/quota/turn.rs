@@ -118,8 +118,8 @@ impl Turn {
         self.is_urgent
     }
 
-    /// One more meeting that does not look at the clock: its turn continues. Otherwise
-    /// [`Self::meet`] follows.
+    /// Counts one more meeting without reading the clock. Returns whether the turn continues;
+    /// otherwise [`Self::meet`] follows.
     pub fn skips(&mut self) -> bool {
         let skips = self.skip > 0;
         self.skip -= u32::from(skips);
