@@ -51,11 +51,11 @@
 //! once it has been that for `OVERDUE_NS`, asleep or on its way to a CPU. CLOSED is cleared when
 //! the waiter that it was set for leaves.
 //!
-//! A *rest* begins when a summoned waiter has taken nothing and sleeps again. It lasts 50 us, 100 us
-//! after the second time and 200 us after the third, not longer than until a handoff is due; after
-//! the fourth time there is none. A rest ends when a waiter leaves, the lock is closed, a waiter
-//! sleeps again without a rest, or a real-time task queues. Waits with a deadline, and waits that
-//! signals can end, do not rest.
+//! A *rest* begins when a summoned waiter has taken nothing and sleeps again. It lasts 50 us,
+//! 100 us after the second time and 200 us after the third, not longer than until a handoff is due;
+//! after the fourth time there is none. A rest ends when a waiter leaves, the lock is closed, a
+//! waiter sleeps again without a rest, or a real-time task queues. Waits with a deadline, and waits
+//! that signals can end, do not rest.
 //!
 //! The turn of a real-time task does not end; it waits before other tasks, and has `S` more places.
 //!
