@@ -39,8 +39,8 @@
 //! ## Memory ordering
 //!
 //! The release store to a gate pairs with the acquire of its spinner, the release exchanges of
-//! `unlock` with the acquire exchanges of `lock`. An exchange of `arrivals` by which a node is
-//! found pairs with the one that put it there.
+//! `unlock` with the acquire exchanges of `lock`. An exchange of `arrivals` that finds a node pairs
+//! with the exchange that put it there.
 //!
 //! ## Progress and fairness
 //!
@@ -58,7 +58,7 @@
 //!
 //! Dice and Kogan, "Reciprocating Locks", `PPoPP` 2025. Differences: the first attempt is a
 //! compare-exchange, `next` and `end` are in the lock instead of in the caller, and a gate is a
-//! flag beside the value that it passes on.
+//! flag next to the value that it passes on.
 
 use crate::event::LockEvent;
 use crate::lock::{RawLock, TellPart};
@@ -84,7 +84,7 @@ pub struct ReciprocatingLock<P: Platform> {
 // SAFETY: the cells are used by the owner only (I1); the word is an atomic of the platform.
 unsafe impl<P: Platform> Sync for ReciprocatingLock<P> where P::AtomicUsize: Sync {}
 
-/// A waiter; a line of its own.
+/// A waiter, on a separate cache line.
 #[repr(C, align(64))]
 struct Node<P: Platform> {
     gate: P::AtomicU32,

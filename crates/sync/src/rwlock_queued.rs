@@ -1,8 +1,8 @@
 //! [`QueuedRwLock`]: the spinning reader/writer lock of Linux 4.2, whose waiters queue.
 //!
-//! Use it as [`kernel::RwLock`](crate::kernel::RwLock), where many CPUs meet: waiters stand in one
-//! line, and a writer is not starved by readers. Not for a lock that interrupt handlers read: the
-//! kernel's lets those past the queue, this one does not.
+//! Use it like [`kernel::RwLock`](crate::kernel::RwLock), where many CPUs contend: waiters form one
+//! queue, and readers do not starve a writer. Not for a lock that interrupt handlers acquire for
+//! reading: the kernel's lock lets them pass the queue, this one does not.
 //!
 //! ## States
 //!
@@ -32,19 +32,19 @@
 //!
 //! ## Progress and fairness
 //!
-//! First come, first served in the queue; readers that come while no writer is first pass it, and
+//! First come, first served in the queue; readers that arrive while no writer is first pass it, and
 //! a writer may take a free lock past it.
 //!
 //! ## Cost
 //!
 //! 8 bytes with the ticket lock, 24 with the queued one. Uncontended: one locked operation each to
-//! take and to give back. A contended take has two more, of the inner lock.
+//! acquire and to release. A contended acquisition has two more, of the inner lock.
 //!
 //! ## Lineage
 //!
-//! Linux 4.2, kernel/locking/qrwlock.c (first in 3.16, commit 70af2f8a4f48, whose reader at the
-//! head waits before it counts itself in, not after). Differences: interrupt handlers queue like
-//! everybody; the unlock of a writer is a locked operation, not a store of one byte.
+//! Linux 4.2, kernel/locking/qrwlock.c (first in 3.16, commit 70af2f8a4f48, in which the reader at
+//! the head waits before it counts itself in, not after). Differences: interrupt handlers queue
+//! like all tasks; the unlock of a writer is a locked operation, not a store of one byte.
 
 use crate::event::LockEvent;
 use crate::lock::Lock;
@@ -93,11 +93,11 @@ impl<P: Platform, L: RawLock<P>> QueuedRwLock<P, L> {
     #[cold]
     #[inline(never)]
     fn read_slow(&self) {
-        // -= 256, back to what it was. Relaxed: nothing was done under the lock.
+        // -= 256, back to the previous value. Relaxed: nothing was done under the lock.
         self.count.fetch_sub(READER, Relaxed);
         P::happened(LockEvent::Contended, self);
         self.queue.lock();
-        // += 256: no writer comes to own it from here on. Acquire pairs with the release in
+        // += 256: no writer can become the owner from here on. Acquire pairs with the release in
         // `write_unlock`, if no writer owns it now.
         if self.count.fetch_add(READER, Acquire) & WRITERS == LOCKED {
             // The acquire of `spin_until` pairs with that release.
@@ -106,7 +106,7 @@ impl<P: Platform, L: RawLock<P>> QueuedRwLock<P, L> {
         self.queue.unlock();
     }
 
-    /// Gives a read lock back.
+    /// Releases a lock acquired for reading.
     #[inline]
     pub fn read_unlock(&self) {
         P::happened(LockEvent::Released, self);
@@ -171,7 +171,7 @@ impl<P: Platform, L: RawLock<P>> QueuedRwLock<P, L> {
         }
     }
 
-    /// Gives the write lock back.
+    /// Releases a lock acquired for writing.
     #[inline]
     pub fn write_unlock(&self) {
         P::happened(LockEvent::Released, self);
@@ -189,7 +189,7 @@ impl<P: Platform, L: RawLock<P>> QueuedRwLock<P, L> {
         flags
     }
 
-    /// Gives back what [`Self::write_irqsave`] took.
+    /// Releases a lock acquired by [`Self::write_irqsave`].
     #[inline]
     pub fn write_unlock_irqrestore(&self, flags: P::IrqFlags) {
         // See `RawLock::unlock_irqrestore` for the extra guard.
@@ -232,7 +232,7 @@ mod tests {
         let lock = QueuedRwLock::<Native, TicketLock<Native>>::default();
         let entered = std::sync::atomic::AtomicBool::new(false);
         lock.read();
-        // As a writer that has come to the head of the queue.
+        // Like a writer that has reached the head of the queue.
         lock.queue.lock();
         lock.announce();
         std::thread::scope(|scope| {

@@ -10,7 +10,7 @@
 //! | bits | meaning |
 //! |---|---|
 //! | 0 (`WRITER`) | a writer owns the lock |
-//! | 1 (`WAITING`) | the fast paths are closed: somebody waits or is about to |
+//! | 1 (`WAITING`) | the fast paths are closed: a task waits or is about to |
 //! | 2.. | number of readers |
 //!
 //! ## Transitions
@@ -18,8 +18,8 @@
 //! ```text
 //! read     neither bit: readers += 1             otherwise slow path
 //! write    0 -> WRITER                           otherwise slow path
-//! slow     set WAITING; admissible and nobody queued: own, restore WAITING; else queue, sleep
-//! unlock   readers -= 1, or clear WRITER; nobody left and WAITING: grant
+//! slow     set WAITING; admissible and queue empty: own, restore WAITING; else queue, sleep
+//! unlock   readers -= 1, or clear WRITER; no owner left and WAITING: grant
 //! grant    front writer: set WRITER, unlink       front readers: readers += n, unlink them all
 //!          queue empty now: clear WAITING
 //! ```
@@ -29,7 +29,7 @@
 //! - I1 A writer owns the lock alone.
 //! - I2 While the inner lock is free, `WAITING` is set exactly when the queue is not empty.
 //! - I3 If the queue is not empty, the lock is owned, or the task that made it free is on its way
-//!   to `grant`: it saw `WAITING`, and with `WAITING` set only the slow paths make anybody an
+//!   to `grant`: it saw `WAITING`, and while `WAITING` is set only the slow paths make a task an
 //!   owner.
 //! - I4 A record is linked from its `push` until the grant removes it.
 //!
@@ -40,13 +40,13 @@
 //!
 //! ## Progress and fairness
 //!
-//! Arrival order in the queue, readers in a row together; who is still on its way to the queue may
-//! be passed by the fast paths. Waits cannot be cancelled.
+//! Arrival order in the queue, readers in a row together; a task that is still on its way to the
+//! queue may be passed by the fast paths. Waits cannot be cancelled.
 //!
 //! ## Cost
 //!
-//! 24 bytes and the inner lock. Uncontended: one locked operation each to take and to give back; a
-//! reader beside other readers needs two on a line that it owns after the first.
+//! 24 bytes and the inner lock. Uncontended: one locked operation each to acquire and to release; a
+//! reader that joins other readers needs two on a line that it owns after the first.
 //!
 //! ## Lineage
 //!
@@ -134,7 +134,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
 
     #[inline]
     fn down_read_trylock(&self) -> bool {
-        // The first guess is right when nobody is there, and costs no look at the line before.
+        // The first guess is right if no task owns the lock or waits, and saves a read of the line.
         let mut state = 0;
         while state & (WRITER | WAITING) == 0 {
             // readers += 1. Acquire pairs with the release in `up_write`.
@@ -157,7 +157,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
         let free = if reader { state & WRITER == 0 } else { state & !WAITING == 0 };
         if free && self.queue.is_empty() {
             let own = if reader { READER } else { WRITER };
-            // WAITING -> own. Relaxed: the acquire is done, and nobody passes WAITING (I3).
+            // WAITING -> own. Relaxed: the acquire is done, and no task passes WAITING (I3).
             self.state.fetch_add(own.wrapping_sub(WAITING), Relaxed);
             self.lock.unlock_irqrestore(flags);
             return;
@@ -171,7 +171,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
         waiter.sleep_until_woken();
     }
 
-    /// Gives a read lock back.
+    /// Releases a lock acquired for reading.
     #[inline]
     pub fn up_read(&self) {
         P::happened(LockEvent::Released, self);
@@ -183,7 +183,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
         }
     }
 
-    /// Gives the write lock back.
+    /// Releases a lock acquired for writing.
     #[inline]
     pub fn up_write(&self) {
         P::happened(LockEvent::Released, self);
@@ -193,7 +193,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
         }
     }
 
-    /// Whether anybody owns the lock; a snapshot.
+    /// Returns whether a task owns the lock; a snapshot.
     pub fn is_locked(&self) -> bool {
         // Relaxed: a snapshot orders nothing.
         self.state.load(Relaxed) & !WAITING != 0
@@ -205,9 +205,9 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
     fn grant(&self) {
         let flags = self.lock.lock_irqsave();
         P::touch(&self.queue, Access::Write);
-        // Relaxed: under the inner lock; the read-modify-writes below acquire. Somebody may have
-        // come between the release and the inner lock, own the lock by now, and grant it again
-        // later.
+        // Relaxed: under the inner lock; the read-modify-writes below acquire. Another task may
+        // have acquired the lock between the release and the inner lock, own it by now, and grant
+        // it again later.
         let state = self.state.load(Relaxed);
         if state & WRITER != 0 {
             return self.lock.unlock_irqrestore(flags);
@@ -222,7 +222,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
             unsafe { self.queue.remove(waiter) };
             let (own, reader) = if waiter.reader { (READER, true) } else { (WRITER, false) };
             let own = if self.queue.is_empty() { own.wrapping_sub(WAITING) } else { own };
-            // Own it for the waiter, and open the fast paths behind the last one. AcqRel: acquire
+            // Own it for the waiter, and open the fast paths behind the last one. AcqRel: acquires
             // what former owners released, for the waiter, whose state word passes it on.
             self.state.fetch_add(own, AcqRel);
             P::event(LockEvent::Handoff, self, waiter.task);

@@ -1,19 +1,19 @@
 //! [`SpinRwSemaphore`]: the sleeping reader/writer lock of Linux 3.16 to 5.1, whose writers spin
-//! while a writer runs, and steal. [`WriterSpin`] has what changed in between.
+//! while a writer runs, and steal. [`WriterSpin`] has the rules that changed in between.
 //!
-//! Use it to model those kernels, and where sections are short and writers many. Readers never
-//! spin; they starve where writers come without end.
+//! Use it to model those kernels, and where critical sections are short and writers many. Readers
+//! never spin; they starve if writers keep arriving.
 //!
 //! ## States
 //!
-//! `count` is the sum of a contribution of each, in two's complement; the queue is guarded by the
+//! `count` is the sum of these contributions, in two's complement; the queue is guarded by the
 //! inner lock.
 //!
 //! | contribution | of |
 //! |---|---|
 //! | 1 | each reader, and each task that is about to find out that it is none |
 //! | `WRITER` = -2^16 + 1 | the writer, and each task that is about to find out that it is none |
-//! | `WAITING` = -2^16 | the queue, if somebody is in it |
+//! | `WAITING` = -2^16 | the queue, if it is not empty |
 //!
 //! | `owner` | meaning |
 //! |---|---|
@@ -39,8 +39,8 @@
 //! - I1 A writer owns the lock alone.
 //! - I2 While the inner lock is free, `WAITING` is part of `count` exactly when the queue is not
 //!   empty.
-//! - I3 If the queue is not empty and nobody owns the lock, a task is on its way to wake the first,
-//!   or is awake and tries to own it.
+//! - I3 If the queue is not empty and no task owns the lock, a task is on its way to wake the
+//!   first, or is awake and tries to own it.
 //! - I4 A reader's record is linked until it is granted, a writer's until it owns the lock.
 //!
 //! ## Memory ordering
@@ -50,22 +50,22 @@
 //!
 //! ## Progress and fairness
 //!
-//! Newcomers that write, and spinners, take the lock past everybody in the queue without limit.
-//! Readers wait behind whoever queues. In the queue arrival order, readers in a row together.
+//! Newcomers that write, and spinners, take the lock past all queued tasks without limit. Readers
+//! wait behind queued tasks. The queue is in arrival order, readers in a row together.
 //!
 //! ## Cost
 //!
-//! 64 bytes with the ticket lock. Uncontended: one locked operation each to take and to give back.
+//! 64 bytes with the ticket lock. Uncontended: one locked operation each to acquire and to release.
 //!
 //! ## Lineage
 //!
-//! Linux 3.16, kernel/locking/rwsem-xadd.c: spinning of commit 4fc828e24cd9, not beside readers
-//! from commit 37e9562453b8 on; stealing from 3.10. [`Spin50`] adds commits 1a99367023f6 and
-//! 9198f6edfd9c (4.1: spinners stay without an owner, and after it changes), 59aabfc7e959
-//! (4.2: no wakeup while a task spins), 19c5d690e416 (4.8: readers are owners) and 925b9cd1b89a
-//! (4.20: each reader writes the owner). Differences: the halves of `count` have 16 bits, as on
-//! 32-bit machines, so at most 32767 tasks are readers at once; readers in a row are granted by one
-//! operation each instead of one for all; a woken writer looks again under the inner lock, not
+//! Linux 3.16, kernel/locking/rwsem-xadd.c: spinning of commit 4fc828e24cd9, not while readers own
+//! the lock from commit 37e9562453b8 on; stealing from 3.10. [`Spin50`] adds commits 1a99367023f6
+//! and 9198f6edfd9c (4.1: spinners stay without an owner, and after it changes), 59aabfc7e959 (4.2:
+//! no wakeup while a task spins), 19c5d690e416 (4.8: readers are owners) and 925b9cd1b89a (4.20:
+//! each reader writes the owner). Differences: the halves of `count` have 16 bits, as on 32-bit
+//! machines, so at most 32767 tasks can be readers concurrently; readers in a row are granted by
+//! one operation each instead of one for all; a woken writer tries again under the inner lock, not
 //! before it; the queue of spinners is `SpinnerQueue`, or with [`Spin50`] `McsQueue`, which no
 //! spinner leaves before its turn.
 
@@ -90,7 +90,7 @@ const NOBODY: TaskId = TaskId::MAX;
 /// Readers: the owner of a lock that a reader was the last to acquire.
 const READERS: TaskId = TaskId::MAX - 1;
 
-/// Whether somebody waits, or a writer has been there or has just been.
+/// Returns whether the queue or a writer contributes to `count`.
 fn negative(count: u32) -> bool {
     count.cast_signed() < 0
 }
@@ -195,7 +195,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         P::happened(LockEvent::Acquired, self);
     }
 
-    /// Gives a read lock back.
+    /// Releases a lock acquired for reading.
     #[inline]
     pub fn up_read(&self) {
         P::happened(LockEvent::Released, self);
@@ -207,7 +207,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         }
     }
 
-    /// Gives the write lock back.
+    /// Releases a lock acquired for writing.
     #[inline]
     pub fn up_write(&self) {
         P::happened(LockEvent::Released, self);
@@ -220,7 +220,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         }
     }
 
-    /// Whether anybody owns the lock, or tries to; a snapshot.
+    /// Returns whether a task owns the lock, or tries to; a snapshot.
     pub fn is_locked(&self) -> bool {
         // Relaxed: a snapshot orders nothing.
         self.count.load(Relaxed) & ACTIVE != 0
@@ -237,8 +237,8 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         unsafe { self.sleepers.push(&waiter) };
         P::event(LockEvent::Contended, self, waiter.task);
         waiter.prepare();
-        // This reader is none, and the queue counts. Acquire pairs with the releases, as what is
-        // found free is granted below.
+        // Removes this reader's contribution, and adds the queue's. Acquire pairs with the
+        // releases, because a lock found free is granted below.
         let change = READER.wrapping_neg().wrapping_add(if alone { WAITING } else { 0 });
         let count = self.count.fetch_add(change, Acquire).wrapping_add(change);
         let readers_only = alone && count.cast_signed() > WAITING.cast_signed();
@@ -286,7 +286,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         if !waiter.is_first() {
             P::event(LockEvent::Stolen, self, waiter.task);
         }
-        // SAFETY: the inner lock is held, and nobody else removes a writer's record (I4).
+        // SAFETY: the inner lock is held, and no other task removes a writer's record (I4).
         unsafe { self.sleepers.remove(&waiter) };
         if self.sleepers.is_empty() {
             // The queue counts no more. Relaxed: as above.
@@ -306,7 +306,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
                 .is_ok()
     }
 
-    /// Takes it past the queue, if nobody owns it.
+    /// Takes the lock past the queue if no task owns it. Returns whether it did.
     fn steal(&self) -> bool {
         // Relaxed: the look orders nothing.
         let mut count = self.count.load(Relaxed);

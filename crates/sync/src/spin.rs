@@ -208,7 +208,7 @@ impl<P: Platform> RawLock<P> for TicketLock<P> {
         P::preempt_disable();
         // Acquire pairs with the release in `unlock`; it is this look that orders the section.
         let serving = self.serving.load(Acquire);
-        // next: serving -> serving + 1. Relaxed, as in `lock`. While `next == serving` nobody holds
+        // next: serving -> serving + 1. Relaxed, as in `lock`. While `next == serving` no task owns
         // the lock, so `serving` cannot have moved on when this succeeds (I2).
         let drawn = self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed);
         if drawn.is_ok() {
@@ -222,8 +222,8 @@ impl<P: Platform> RawLock<P> for TicketLock<P> {
     #[inline]
     fn unlock(&self) {
         P::happened(LockEvent::Released, self);
-        // Relaxed: only the holder writes `serving` (I2), so this is its own last store or one that
-        // its acquire has seen.
+        // Relaxed: only the owner writes `serving` (I2), so this is its own last store or a store
+        // that its acquire has seen.
         let serving = self.serving.load(Relaxed);
         // serving += 1. Release pairs with the acquire in `lock` and `try_lock`.
         self.serving.store(serving.wrapping_add(1), Release);

@@ -1,5 +1,5 @@
-//! What the compiler makes of the path without contention: one atomic instruction each way, and
-//! nothing else that locks the bus. Read from this program by `objdump`.
+//! The compiled code of the uncontended path: one atomic instruction each way, and no other
+//! instruction that locks the bus. Read from this program by `objdump`.
 
 #![cfg(target_arch = "x86_64")]
 #![expect(clippy::print_stderr, reason = "a test that lacks what it needs says so")]
@@ -25,7 +25,7 @@ extern "C" fn attempt_at_a_mutex(mutex: &Mutex<u64>) -> bool {
     mutex.try_lock().is_some()
 }
 
-/// The instructions of a function of this program; none where there is no `objdump`.
+/// Returns the instructions of a function of this program, or `None` without `objdump`.
 fn instructions(function: &str) -> Option<Vec<String>> {
     let program = std::env::current_exe().expect("this program");
     let only = format!("--disassemble={function}");
@@ -47,7 +47,7 @@ fn one_atomic_each_way(function: &str) {
     let atomics = |line: &&String| ["lock ", "xchg ", "mfence"].iter().any(|at| line.contains(at));
     let found: Vec<_> = instructions.iter().filter(atomics).collect();
     assert_eq!(found.len(), 2, "{function}: {instructions:#?}");
-    // Nor is the thread asked who it is.
+    // Nor does it read thread-local data.
     let own = instructions.iter().any(|line| line.contains("%fs:"));
     assert!(!own, "{function}: {instructions:#?}");
 }

@@ -33,7 +33,7 @@ impl<'a> Task<'a> {
         self.flag.0.load(Relaxed)
     }
 
-    /// Begins to wait, or goes on; whether it has a permit then.
+    /// Begins to wait, or continues. Returns whether it has a permit then.
     fn poll(&mut self, semaphore: &'a Semaphore) -> bool {
         self.flag.0.store(false, Relaxed);
         let wait = self.wait.get_or_insert_with(|| semaphore.acquire());
@@ -44,7 +44,7 @@ impl<'a> Task<'a> {
         self.permit.is_some()
     }
 
-    /// Does a step: 0 polls, also without a reason, 1 drops the wait or gives the permit back.
+    /// Does a step: 0 polls, also without a reason, 1 drops the wait or releases the permit.
     fn step(&mut self, semaphore: &'a Semaphore, step: usize) {
         match step {
             0 if self.permit.is_none() => drop(self.poll(semaphore)),

@@ -2,10 +2,10 @@
 //! sequentially consistent accesses excepted, in every order with at most [`PREEMPTIONS`]
 //! preemptions.
 //!
-//! `Loom` is one more platform, so the source under test is the one that ships. It needs no
-//! `cfg(loom)`: loom's own types are used here and nowhere else. A sleep orders nothing, as that of
-//! a futex: it ends when the word is seen to have changed, by a relaxed load. So it is never missed
-//! here; that nobody sleeps for good is for the checker of `convoy-checker`.
+//! `Loom` is one more platform, so the source under test is the shipped source. It needs no
+//! `cfg(loom)`: loom's own types are used here and nowhere else. A sleep orders nothing, like a
+//! sleep on a futex: it ends when the word is seen to have changed, by a relaxed load. So a wakeup
+//! is never missed here; the checker of `convoy-checker` tests that no task sleeps for good.
 
 use convoy_sync::rcu::user::{Fences, Patience, Periods, Reader};
 use convoy_sync::{
@@ -197,7 +197,7 @@ fn passes_a_waiter<T: Lock + Send + Sync>(preemptions: usize) {
     });
 }
 
-/// A reader beside a writer, which takes the lock by `try_acquire` until it succeeds if `attempts`.
+/// A reader and a concurrent writer, which calls `try_acquire` until it succeeds if `attempts`.
 fn shares<T: Lock + Send + Sync>(attempts: bool) {
     model(move || {
         let lock = T::unlocked();
@@ -304,15 +304,15 @@ impl<const WEAK: bool> Replaced<WEAK> {
         if self.present.load(Ordering::Acquire) == 0 {
             assert_eq!(self.objects.get(), 0);
         } else {
-            // SAFETY: nobody frees this one.
+            // SAFETY: this one is never freed.
             self.other.with(|value| assert_eq!(unsafe { *value }, 1));
         }
     }
 }
 
-/// A reader beside an updater that frees what it has replaced after a grace period.
+/// A reader and a concurrent updater that frees the replaced object after a grace period.
 fn frees_late<const WEAK: bool>(quiescent: bool) {
-    // Loom tells the steps of a thread apart only where it went from one thread to another.
+    // Loom distinguishes the steps of a thread only where it switched from one thread to another.
     model_within(4, move || {
         let objects = Guarded { lock: (), value: UnsafeCell::new(0) };
         let shared = loom::sync::Arc::new(Replaced::<WEAK> {

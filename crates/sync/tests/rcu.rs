@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// Objects whose freeing is seen: a reader that finds one not alive has found it freed too early.
+/// Objects that record when they are freed: a reader that finds an object not alive has found it
+/// freed too early.
 struct Pool {
     alive: Vec<AtomicBool>,
     present: AtomicUsize,
@@ -161,7 +162,7 @@ fn torture_frees_nothing_in_use() {
     assert!(pool.freed.load(Relaxed) >= enough, "updaters went on");
 }
 
-/// The text of the panic of `body`, in a thread of its own.
+/// Returns the panic message of `body`, which runs in a separate thread.
 fn panic_of(body: impl FnOnce() + Send) -> String {
     let ended = std::thread::scope(|scope| scope.spawn(body).join());
     let payload = ended.expect_err("it panics");
@@ -271,7 +272,7 @@ fn a_stall_names_the_thread_and_its_section() {
     assert!(late.to_string().starts_with(&text), "{late}");
 }
 
-/// Counts those of its kind that there are.
+/// Counts its live instances.
 struct Counted(&'static AtomicU64);
 
 impl Counted {

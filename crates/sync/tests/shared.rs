@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ptr::null_mut;
 
 const TIMES: u64 = 30_000;
-/// What a child leaves with when all was well.
+/// Exit status of a child in which all went well.
 const WELL: i32 = 7;
 
 /// At the start of the mapping.
@@ -39,7 +39,7 @@ fn common() -> &'static Common {
         count: Cell::new(0),
         set_up: Cell::new(0),
     };
-    // SAFETY: the page is ours, large enough, and nobody else knows it yet.
+    // SAFETY: the page is ours, large enough, and no other thread knows it yet.
     unsafe { common.write(new) };
     // SAFETY: the page is never unmapped, and was just written.
     unsafe { &*common }

@@ -22,27 +22,27 @@ impl<P: Platform> Default for Barrier<P> {
 }
 
 impl<P: Platform> Barrier<P> {
-    /// One callback more.
+    /// Counts one more callback.
     pub fn join(&self) {
         // Relaxed: the user's own one keeps the count above zero.
         self.left.fetch_add(1, Relaxed);
     }
 
-    /// One has come, or the user has joined all lists.
+    /// One callback has run, or the user has joined all lists.
     pub fn leave(&self) {
-        // AcqRel: what callbacks did is seen by who waits, through whoever comes last.
+        // AcqRel: the waiter sees the writes of the callbacks, through the last one to leave.
         if self.left.fetch_sub(1, AcqRel) == 1 {
             P::wake(&raw const self.left, usize::MAX);
         }
     }
 
-    /// Whether all have.
+    /// Returns whether all have left.
     pub fn is_over(&self) -> bool {
         // Acquire pairs with `leave`.
         self.left.load(Acquire) == 0
     }
 
-    /// Sleeps until all have.
+    /// Sleeps until all have left.
     pub fn wait(&self) {
         loop {
             // Acquire pairs with `leave`.
@@ -76,8 +76,8 @@ impl<P: Platform> Expedited<P> {
     /// false because another task is doing so; then `pause` is called with the number of the
     /// attempt. Returns false after ten failed attempts: the caller needs an ordinary grace period.
     pub fn wait(&self, mut stop: impl FnMut() -> bool, mut pause: impl FnMut(u32)) -> bool {
-        // AcqRel: who sees this number, and stops the CPUs afterwards, comes after what its owner
-        // has unlinked.
+        // AcqRel: a task that sees this number, and stops the CPUs afterwards, comes after the
+        // unlinking by the number's owner.
         let first = self.asked.fetch_add(1, AcqRel).wrapping_add(1);
         let mut covered = first;
         for number in 1.. {
@@ -92,7 +92,7 @@ impl<P: Platform> Expedited<P> {
             if Self::reached(self.done.load(Acquire), first) {
                 return true;
             }
-            // Acquire: whoever asked until here is served by the stop that comes.
+            // Acquire: all tasks that asked until here are served by the next stop.
             covered = self.asked.load(Acquire);
         }
         self.finish(covered);
@@ -101,10 +101,10 @@ impl<P: Platform> Expedited<P> {
 
     /// All that were asked for up to `covered` are done.
     fn finish(&self, covered: u32) {
-        // Acquire, and AcqRel for the next one that looks.
+        // Acquire, and AcqRel for the next task that reads it.
         let mut done = self.done.load(Acquire);
         while !Self::reached(done, covered) {
-            // Relaxed: a failure is looked at again.
+            // Relaxed: the loop checks again after a failure.
             match self.done.compare_exchange(done, covered, AcqRel, Relaxed) {
                 Ok(_) => return,
                 Err(held) => done = held,

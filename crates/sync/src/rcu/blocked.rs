@@ -74,7 +74,7 @@ pub(super) struct Blocked {
     /// When `owed` may be hurried, and whether they are.
     boost_at: u64,
     pub(super) boosting: bool,
-    /// Boosted readers, and those of them that delayed an expedited grace period.
+    /// Boosted readers, and how many of them delayed an expedited grace period.
     pub(super) boosts: u64,
     pub(super) expedited_boosts: u64,
 }

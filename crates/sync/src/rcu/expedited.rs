@@ -16,8 +16,8 @@ impl<P: Platform> Tree<P> {
         &self.expediting.get_or_init(|| P::place(Line(Atomic::new(0)))).0
     }
 
-    /// Checks whether an expedited grace period still waits for node `at`, whose lock the caller
-    /// holds. Says so up the tree, and releases the lock.
+    /// Checks whether an expedited grace period still waits for node `at`. If not, reports that
+    /// up the tree. Releases the node's lock, which the caller holds.
     pub(super) fn report_expedited(&self, mut at: usize) {
         loop {
             let node = &self.nodes[at];
@@ -27,7 +27,7 @@ impl<P: Platform> Tree<P> {
             node.hot().lock.unlock();
             let Some((parent, bit)) = node.parent.filter(|_| done) else {
                 if done {
-                    // Release pairs with who waits: the sections come before what it frees.
+                    // Release pairs with the waiter: the critical sections come before its frees.
                     self.expediting().store(0, Release);
                     P::wake(&raw const *self.expediting(), usize::MAX);
                 }
@@ -48,7 +48,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     pub fn expedite(&self) {
         let tree = &self.tree;
         let flags = tree.begins.0.lock_irqsave();
-        // Release: nobody looks at it before it is one.
+        // Release: no task reads it before it is one.
         tree.expediting().store(1, Release);
         for inner in &tree.nodes[..tree.leaves().start] {
             inner.hot().lock.lock();

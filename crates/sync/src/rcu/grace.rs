@@ -107,7 +107,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     /// begins if this CPU waits for it.
     pub(super) fn finish(&self, jiffies: u64) {
         let numbers = &self.tree.numbers.0;
-        // Release pairs with who polls; Relaxed: the root's lock orders the rest.
+        // Release pairs with tasks that poll; Relaxed: the root's lock orders the rest.
         numbers.completed.store(numbers.gpnum.load(Relaxed), Release);
         self.count(|stats| stats.grace_periods += 1);
         self.start_locked(jiffies);
@@ -147,7 +147,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         tree.stalled.set(0);
         root.lock.unlock();
         let (mine, bit) = tree.leaf_of(P::cpu() as usize);
-        // The grace period cannot end while this goes on: this CPU owes, with interrupts off.
+        // The grace period cannot end in the meantime: this CPU owes, with interrupts off.
         tree.begins.0.lock();
         for (number, node) in tree.nodes.iter().enumerate() {
             let hot = node.hot();

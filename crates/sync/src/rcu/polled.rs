@@ -12,8 +12,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     /// Returns a ticket for the grace period after the current one (`get_state_synchronize_rcu`).
     /// Begins none.
     pub fn ticket(&self) -> Ticket {
-        // SeqCst, and a change that changes nothing: the number is read after what the caller has
-        // unlinked is unlinked for all. A mere load might come first.
+        // SeqCst, and a change that changes nothing: the number is read after the caller's
+        // unlinking is visible to all. A mere load might come first.
         Ticket(self.tree.numbers.gpnum.fetch_add(0, SeqCst).wrapping_add(1))
     }
 

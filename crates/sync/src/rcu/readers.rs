@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::rc::Rc;
 
 impl<P: Platform> Tree<P> {
-    /// Returns whether readers at `node`, whose lock the caller holds, delay the grace period.
+    /// Returns whether readers at `node` delay the grace period. The caller holds the node's lock.
     pub(super) fn is_held<S: Steps>(&self, node: usize) -> bool {
         S::READERS && self.nodes[node].blocked.borrow().is_owed()
     }

@@ -9,7 +9,7 @@ pub(super) struct Segments {
     pub(super) wait: usize,
     /// for the next one,
     pub(super) next_ready: usize,
-    /// and for one that starts after they have been seen.
+    /// and for a grace period that starts after they have been seen.
     pub(super) next: usize,
 }
 

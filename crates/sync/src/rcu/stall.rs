@@ -3,7 +3,7 @@
 use super::{Rcu, Steps};
 use crate::{Atomic, Platform, TaskId};
 
-/// Ticks by which a CPU that holds no grace period up lets those that do report first
+/// Ticks for which a CPU that does not delay the grace period lets the CPUs that do report first
 /// (`RCU_STALL_RAT_DELAY`).
 const OTHERS_DELAY: u64 = 2;
 
@@ -21,14 +21,14 @@ pub struct Stall {
 }
 
 impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
-    /// Asked at each tick of this CPU: whether the present grace period has waited for `limit`
-    /// ticks, the first time; for `again` ticks more, the next times (`check_cpu_stall`). The CPU
-    /// that holds it up is the first to say so, and of itself only.
+    /// Called at each tick of this CPU. Returns a stall once the current grace period has waited
+    /// for `limit` ticks, and again after each further `again` ticks (`check_cpu_stall`). A CPU
+    /// that delays the grace period reports first, and only itself.
     pub fn stall(&self, jiffies: u64, limit: u64, again: u64) -> Option<Stall> {
         let tree = &self.tree;
         let due = tree.began.get() + limit + tree.stalled.get() * again;
         let numbers = &tree.numbers.0;
-        // A tick looks without reading the numbers; who finds a stall takes its time.
+        // A tick only peeks at the numbers; a CPU that finds a stall takes its time.
         if jiffies < due || numbers.gpnum.peek() == numbers.completed.peek() {
             return None;
         }
@@ -55,7 +55,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         let leaves = tree.leaves().map(|number| &tree.nodes[number]);
         leaves
             .flat_map(|leaf| {
-                // A hint: who reports meanwhile is named once too often.
+                // A hint: a CPU that reports in the meantime is named once too often.
                 let mask = leaf.hot().qsmask.peek();
                 let cpus = leaf.cpus.clone().enumerate();
                 cpus.filter(move |(place, _)| mask & 1 << place != 0).map(|(_, cpu)| cpu)

@@ -204,8 +204,9 @@ impl<P: Platform> Tree<P> {
         (hot.completed.load(Relaxed), hot.gpnum.peek())
     }
 
-    /// Clears `bits` in `node`, whose lock the caller holds, and continues upwards while nodes are
-    /// complete. Releases the lock; whether the grace period is over, and then the root is locked.
+    /// Clears `bits` in `node` and continues upwards while nodes are complete. The caller holds the
+    /// lock of `node`, which is released. Returns whether the grace period is over; the root is
+    /// locked then.
     pub(super) fn report<S: Steps>(&self, node: usize, bits: usize) -> bool {
         let (mut at, mut bits) = (node, bits);
         loop {

@@ -105,7 +105,7 @@ impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
     #[inline]
     fn add(&self, units: u32) -> i32 {
         // AcqRel: acquire pairs with the release in `up` when a unit is found; release because a
-        // correction may be what makes a unit visible to the next task.
+        // correction may make a unit visible to the next task.
         self.count.fetch_add(units, AcqRel).wrapping_add(units) as i32
     }
 
@@ -181,7 +181,7 @@ impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
             }
             P::event(LockEvent::Acquired, self, waiter.task);
         }
-        // SAFETY: the inner lock is held, and nobody else removes records here (I2).
+        // SAFETY: the inner lock is held, and no other task removes records here (I2).
         unsafe { self.queue.remove(&waiter) };
         self.wake_next();
         self.lock.unlock_irqrestore(flags);
@@ -219,7 +219,7 @@ impl<P: Platform, L: RawLock<P> + Default> RawSemaphore for ArchSemaphore<P, L> 
         }
         let flags = self.lock.lock_irqsave();
         P::touch(&self.sleepers, Access::Write);
-        // Takes back this decrement and, with it, the one that stands for the sleepers.
+        // Takes back this decrement and, with it, the decrement of the sleepers.
         if self.add(self.sleepers.replace(0) + 1) >= 0 {
             self.wake_next();
         }

@@ -64,7 +64,8 @@ fn does_once<const WEAK: bool>() {
     });
 }
 
-/// An upgradable reader beside a reader: it changes what both look at, and looks again.
+/// An upgradable reader and a concurrent reader: the first changes the value that both read, and
+/// reads it again.
 fn upgrades<const WEAK: bool>(tries: bool) {
     model_within(PREEMPTIONS, move || {
         let shared = guarded(QuotaRwLock::<Loom<WEAK>>::default());

@@ -21,7 +21,7 @@ struct Callback {
     run: unsafe fn(*mut ()),
 }
 
-// SAFETY: it is made of what is `Send`, by `call` and `free`.
+// SAFETY: `call` and `free` make it from values that are `Send`.
 unsafe impl Send for Callback {}
 
 impl Callback {
@@ -51,7 +51,7 @@ impl Callback {
     fn run(self) {
         // SAFETY: `run` was chosen for `data`, and consumes it here, once.
         let body = || unsafe { (self.run)(self.data) };
-        // Who panics has said so; the others' turn comes nevertheless.
+        // A panic has been reported by then; the other callbacks run nevertheless.
         let _panicked = catch_unwind(AssertUnwindSafe(body));
     }
 }
@@ -152,8 +152,9 @@ impl Work {
             let thread = builder.spawn(|| self.serve());
             assert!(thread.is_ok(), "no thread for the callbacks of RCU: see `ulimit -u`");
         });
-        // Relaxed, both: a list's lock lies between the thread's store and its look at that list,
-        // and between our callback and this look. What it has not seen finds it asleep.
+        // Relaxed, both: a list's lock lies between the thread's store and its read of that list,
+        // and between our callback and this read. A callback that the thread has not seen finds it
+        // asleep.
         if self.asleep.load(Relaxed) != 0 && self.asleep.swap(0, Relaxed) != 0 {
             Native::wake(&raw const self.asleep, 1);
         }
@@ -170,7 +171,7 @@ impl Work {
                     Native::wait(&self.asleep, 1, Sleep::Uninterruptible, None);
                     continue;
                 }
-                // Relaxed: whoever has found it set wakes nobody.
+                // Relaxed: a caller that has found it set wakes no thread.
                 self.asleep.store(0, Relaxed);
             }
             PROCESS.synchronize(SPIN_NS);

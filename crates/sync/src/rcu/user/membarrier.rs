@@ -16,11 +16,11 @@ static READERS_FENCE: AtomicBool = AtomicBool::new(false);
 pub struct Membarrier;
 
 fn membarrier(command: i32) -> bool {
-    // Miri has no such call.
+    // Miri does not support the call.
     if cfg!(miri) {
         return false;
     }
-    // SAFETY: the call reads and writes no memory of ours.
+    // SAFETY: the call neither reads nor writes this program's memory.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 

@@ -48,7 +48,7 @@ impl<P: Platform> Reader<P> {
     /// A section begins.
     #[inline(always)]
     pub fn enter<F: Fences>(&self, periods: &Periods<P, F>) {
-        // Acquire pairs with the step in `run`: a section with its number sees what was unlinked.
+        // Acquire pairs with the step in `run`: a section with its number sees the unlinking.
         let number = periods.begun.load(Acquire);
         // Relaxed: the fence pairs with the heavy one in `run`.
         self.since.store(number as u32, Relaxed);
@@ -89,8 +89,8 @@ impl<P: Platform> Reader<P> {
     #[inline(always)]
     fn is_awaited<F: Fences>(&self) -> bool {
         F::light();
-        // Relaxed: the fence pairs with that in `sleep`. Either this sees that somebody is about to
-        // sleep, or they see that the section is over.
+        // Relaxed: the fence pairs with the fence in `sleep`. Either this sees that an updater is
+        // about to sleep, or the updater sees that the section is over.
         self.awaited.load(Relaxed) != 0 && self.take_flag::<F>()
     }
 
@@ -151,7 +151,7 @@ impl<P: Platform, F: Fences> Periods<P, F> {
     /// A ticket for the first grace period that begins from now on.
     pub fn ticket(&self) -> Ticket {
         // SeqCst, and a change that changes nothing, as for the ticket of a kernel: the number is
-        // read after what the caller has unlinked.
+        // read after the caller's unlinking.
         Ticket(self.begun.fetch_add(0, SeqCst).wrapping_add(STEP))
     }
 
@@ -161,20 +161,20 @@ impl<P: Platform, F: Fences> Periods<P, F> {
         self.ended.load(Acquire).wrapping_sub(ticket.0).cast_signed() >= 0
     }
 
-    /// One grace period. The caller ensures that there is no concurrent one; `readers` is called
-    /// once for the current readers, and whether any of them enters critical sections rather than
-    /// being always in one. `stalled` receives readers that are late by `patience`, each time
-    /// again. Returns the list, empty.
+    /// Runs one grace period. The caller ensures that there is no concurrent one. `readers` is
+    /// called once and returns the current readers, and whether any of them enters critical
+    /// sections rather than being always in one. `stalled` receives readers that are late by
+    /// `patience`, each time again. Returns the list, empty.
     pub fn run<R: AsRef<Reader<P>>>(
         &self,
         readers: impl FnOnce() -> (Vec<R>, bool),
         patience: Patience,
         mut stalled: impl FnMut(&[R]),
     ) -> Vec<R> {
-        // SeqCst: with the fence below, before every look at a reader. What the caller has unlinked
-        // comes with the number.
+        // SeqCst: with the fence below, before every read of a reader's word. The caller's
+        // unlinking is published with the number.
         let number = self.begun.fetch_add(STEP, SeqCst).wrapping_add(STEP);
-        // Who comes later sees the number, by the lock of the list.
+        // Readers that register later see the number, by the lock of the list.
         let (mut readers, any_enters) = readers();
         if any_enters {
             F::heavy();

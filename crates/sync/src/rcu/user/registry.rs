@@ -37,7 +37,7 @@ impl AsRef<Reader<Native>> for Record {
 impl Record {
     #[inline(always)]
     fn began_at(&self, place: &'static Location<'static>) {
-        // Relaxed: for reports only, and what it points to is constant.
+        // Relaxed: for reports only, and it points to a constant.
         self.section.store(from_ref(place).cast_mut(), Relaxed);
     }
 }

@@ -44,20 +44,21 @@ impl<T: Send + Sync + 'static> Shared<T> {
         unsafe { &*value }
     }
 
-    /// Puts `value` in the place of the present one. May wait as [`super::call`] does.
+    /// Replaces the current value with `value`. May wait as [`super::call`] does.
     pub fn set(&self, value: T) {
-        // AcqRel: who reads the new one sees it whole, and the old one comes from who stored it.
+        // AcqRel: a reader of the new value sees it whole, and the old value is acquired from its
+        // writer.
         let old = self.value.swap(Box::into_raw(Box::new(value)), AcqRel);
-        // SAFETY: it came from a box, and nobody else has unlinked it.
+        // SAFETY: it was allocated as a box, and no other task has unlinked it.
         free(unsafe { Box::from_raw(old) });
     }
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Relaxed: nobody else has it any more.
+        // Relaxed: no other thread has it any more.
         let value = NonNull::new(self.value.load(Relaxed));
-        // SAFETY: no reference to the value outlives `self`, and it came from a box.
+        // SAFETY: no reference to the value outlives `self`, and it was allocated as a box.
         drop(value.map(|value| unsafe { Box::from_raw(value.as_ptr()) }));
     }
 }
