@@ -10,8 +10,8 @@ use std::path::Path;
 
 use crate::stage::{Ending, cargo, run};
 
-/// Packages whose tests depend on the time that other programs leave. Tests of locks are not among
-/// them: one that fails rarely may have found a defect.
+/// Packages with tests that depend on the CPU time that other programs leave. Tests of locks are
+/// not among them: a test that fails rarely may have found a defect.
 const LIVE: [&str; 6] = [
     "convoy",
     "convoy-calibrate",
@@ -131,7 +131,7 @@ impl ClosingLines {
         Ok(true)
     }
 
-    /// A program that crashed counts as one that failed, and names no test.
+    /// A crashed program counts as a failed one, and names no test.
     fn may_be_repeated(&self) -> bool {
         let programs: std::collections::BTreeSet<_> =
             self.failures.iter().map(|failure| &failure.program).collect();

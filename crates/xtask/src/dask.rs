@@ -1,4 +1,4 @@
-//! A sweep whose worker dies gives the bytes of a sweep on this machine.
+//! A sweep whose worker dies produces the same bytes as a sweep on this machine.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

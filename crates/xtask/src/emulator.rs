@@ -1,4 +1,4 @@
-//! Programs of another kind of machine, which qemu runs in namespaces of their own.
+//! Programs for another kind of machine, which qemu runs in separate namespaces.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ mount -t binfmt_misc none /proc/sys/fs/binfmt_misc &&
 printf %s ":qemu-aarch64:M::$begin:$mask:$emulator:F" >/proc/sys/fs/binfmt_misc/register &&
 exec "$@""#;
 
-/// What the packages of [`CURE`] contain: the emulator, and libraries of aarch64 for programs that
-/// run without a system of their own.
+/// Contents of the packages of [`CURE`]: the emulator, and libraries of aarch64 for programs that
+/// run without their own system.
 const NAMES: [&str; 2] = ["qemu-aarch64-static", "qemu-aarch64"];
 const SYSROOT: &str = "/usr/aarch64-linux-gnu";
 
-/// How to get what is missing.
+/// How to install the missing parts.
 pub(crate) const CURE: &str = "qemu for aarch64 and user namespaces of Linux 6.7 or later: \
                                apt-get install qemu-user-static gcc-aarch64-linux-gnu";
 

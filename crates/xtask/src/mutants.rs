@@ -30,7 +30,7 @@ const SYNC: &str = "convoy-sync --tests";
 const CHECKER: &str = "convoy-checker --tests";
 const MM: &str = "convoy-mm --tests";
 
-/// The tests that must detect a fault in a file with this path prefix, tests of its own crate
+/// The tests that must detect a fault in a file with this path prefix, the tests of the same crate
 /// first.
 const CRATES: &[(&str, &[&str])] =
     &[("crates/mm/", &[MM, CHECKER]), ("crates/sync/", &[SYNC, CHECKER, MM])];
@@ -366,7 +366,7 @@ mod tests {
         let mut sleeper = Command::new("sleep");
         let mut sleeper = sleeper.arg("600").process_group(0).spawn().unwrap();
         let guard = Guard::of(sleeper.id()).unwrap();
-        // What is left of a guard when its holder is killed: nobody runs `drop`, but its pipe ends.
+        // The state after the holder of a guard is killed: `drop` does not run, but its pipe ends.
         let mut guard = std::mem::ManuallyDrop::new(guard);
         drop(guard.0.stdin.take());
         assert!(!sleeper.wait().unwrap().success());

@@ -78,7 +78,7 @@ fn newest_object(place: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Fails if a file of the release needs symbols of a newer glibc or other libraries, or if the
-/// preload object defines symbols that it must not put before those of a program.
+/// preload object defines symbols that must not precede the symbols of a program.
 pub(super) fn check_symbols(built: &Built) -> anyhow::Result<()> {
     for file in [Some(&built.binary), built.object.as_ref()].into_iter().flatten() {
         let newest = newest_glibc(&readelf(file, "--version-info")?)?;

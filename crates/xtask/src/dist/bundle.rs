@@ -26,7 +26,7 @@ const TEXTS: [&str; 5] = [
 ];
 
 /// Writes manual pages and completions with `binary`. They are the same on every kind of machine,
-/// so a binary that cannot run here takes those of one that could.
+/// so the release for a machine whose binary cannot run here reuses the pages of another one.
 pub(super) fn pages(release: &Release, binary: &Path) -> anyhow::Result<()> {
     let place = release.root.join("target/dist-pages");
     let runs = Command::new(binary).arg("--version").stdout(Stdio::null()).status();

@@ -18,7 +18,8 @@ pub(super) fn check(release: &Release) -> anyhow::Result<()> {
     let names: Vec<&str> = CRATES.iter().flat_map(|name| ["-p", name]).collect();
     let dry = ["publish", "--dry-run", "--locked", "--allow-dirty"];
     must(&mut cargo(release.root, &[&dry[..], &names].concat()))?;
-    // What a registry would serve; a dry run leaves it unpacked or not, by version of cargo.
+    // The files that a registry would serve. Whether a dry run unpacks them depends on cargo's
+    // version.
     must(&mut cargo(
         release.root,
         &[&["package", "--no-verify", "--locked", "--allow-dirty"][..], &names].concat(),
@@ -30,7 +31,7 @@ pub(super) fn check(release: &Release) -> anyhow::Result<()> {
     ended
 }
 
-/// Tests the example of a lock in `place`, with the packed crates in place of a registry.
+/// Tests the example of a lock in `place`, with the packed crates instead of a registry.
 fn outside(release: &Release, place: &Path) -> anyhow::Result<()> {
     let version = &release.version;
     let mut patches = String::from("[patch.crates-io]\n");

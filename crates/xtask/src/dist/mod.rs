@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what a release consists of, made on any Linux machine, and its check.
+//! `cargo xtask dist`: makes the files of a release on any Linux machine, and checks them.
 //!
 //! Nothing is published. The release workflow of a forge (`ci/release.yml`) calls these commands
 //! and uploads `target/dist`.

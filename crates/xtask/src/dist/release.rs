@@ -50,8 +50,8 @@ pub(super) struct Release<'a> {
     pub(super) root: &'a Path,
     /// The version of the workspace.
     pub(super) version: String,
-    /// Seconds since 1970 of the commit, the time of every packed file: the same commit gives the
-    /// same archives.
+    /// Seconds since 1970 of the commit, the time of every packed file: the same commit produces
+    /// the same archives.
     pub(super) time: String,
 }
 

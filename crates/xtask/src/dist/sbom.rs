@@ -36,7 +36,7 @@ fn checksums(lock: &toml::Table) -> BTreeMap<(String, String), String> {
 }
 
 /// The bill of everything that is linked into the package `convoy` of `metadata`: normal
-/// dependencies, not those of builds and tests.
+/// dependencies, without build and test dependencies.
 fn bill(
     metadata: &Value,
     checksums: &BTreeMap<(String, String), String>,

@@ -31,10 +31,10 @@ const LIBRARIES: [&str; 6] = [
     "librt.so.1",
 ];
 
-/// A directory that becomes `/` of the programs that run in it, in namespaces of their own.
+/// A directory that becomes `/` of the programs that run in it, in separate namespaces.
 pub(super) struct Room {
     root: PathBuf,
-    /// Present if the programs are those of another kind of machine.
+    /// Present if the programs are built for another kind of machine.
     emulator: Option<Emulator>,
 }
 
@@ -99,8 +99,8 @@ impl Room {
         enter.output().with_context(|| shown(&enter))
     }
 
-    /// Runs `command` inside. Returns what it printed, which must contain each of `wanted`,
-    /// or one of its choices, which are separated by a bar.
+    /// Runs `command` inside. Returns its output, which must contain each of `wanted`, or one of
+    /// its choices, which are separated by a bar.
     pub(super) fn expect(&self, command: &[&str], wanted: &[&str]) -> anyhow::Result<String> {
         let result = self.run(command)?;
         let text =
@@ -137,8 +137,8 @@ pub(super) fn programs(release: &Release, triple: &str) -> anyhow::Result<[PathB
     Ok([one.0, six.0])
 }
 
-/// Follows the tutorial inside `room` with its program `convoy`. On a machine whose CPUs other
-/// programs use a record may show too little to predict from, so it is made at most three times.
+/// Follows the tutorial inside `room` with its program `convoy`. If other programs use the
+/// machine's CPUs, a record may show too little to predict from, so it is made at most three times.
 pub(super) fn follow(room: &Room, convoy: &str, programs: &[PathBuf; 2]) -> anyhow::Result<()> {
     for _ in 1..3 {
         match once(room, convoy, programs) {
