@@ -112,7 +112,7 @@ pub struct AdaptiveLock<P: Platform, S = Short> {
 }
 
 impl<P: Platform<AtomicU32 = AtomicU32>> AdaptiveLock<P> {
-    /// An unlocked lock.
+    /// Returns an unlocked lock.
     pub const fn new() -> Self {
         Self { state: AtomicU32::new(UNLOCKED), limit: Short }
     }

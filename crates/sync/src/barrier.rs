@@ -91,7 +91,7 @@ impl<P: Platform> RawBarrier<P> {
         Self { word: Atomic::new(0), places }
     }
 
-    /// Waits until all have come; true for one of them, the last.
+    /// Waits until all tasks have arrived. Returns true for one of them, the last.
     pub fn wait(&self) -> bool {
         // AcqRel: see the module documentation.
         let before = self.word.modify(AcqRel, |word| {

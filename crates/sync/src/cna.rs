@@ -102,7 +102,7 @@ struct Node<P: Platform> {
 }
 
 impl<P: Platform> Node<P> {
-    /// The node after it, if that has linked itself.
+    /// Returns the successor, if that has linked itself.
     fn follower(&self) -> Option<NonNull<Self>> {
         // Acquire pairs with the release in `link`.
         if self.linked.load(Acquire) == YES { self.next.get() } else { None }
@@ -115,7 +115,7 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// A node in one of the queues.
+/// Returns a node in one of the queues.
 fn node<'a, P: Platform>(node: Link<P>) -> &'a Node<P> {
     // SAFETY: the caller is the head or has just arrived behind it, so the node's task spins (I3).
     unsafe { node.as_ref() }

@@ -12,12 +12,12 @@ macro_rules! lock_events {
             /// Every event, in order.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
-            /// Short name, as printed in tables and traces.
+            /// Returns a short name, as printed in tables and traces.
             pub const fn label(self) -> &'static str {
                 match self { $(Self::$name => $label),+ }
             }
 
-            /// One sentence that says what happened.
+            /// Returns a sentence that describes the event.
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$name => concat!($($doc),+)),+ }
             }

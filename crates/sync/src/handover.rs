@@ -64,7 +64,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 const ONE_USER: usize = 1;
 const ONE_GRANT: usize = 1 << 32;
 
-/// The users of a state: owner and waiters.
+/// Returns the number of users of a state: owner and waiters.
 fn users(state: usize) -> usize {
     state & (ONE_GRANT - 1)
 }
@@ -77,12 +77,12 @@ pub struct Handover<'a, P: Platform, S: Atomic<usize>> {
 }
 
 impl<'a, P: Platform, S: Atomic<usize>> Handover<'a, P, S> {
-    /// With this state and this number.
+    /// Returns a handover with this state and this number.
     pub const fn new(state: &'a S, number: &'a P::AtomicU32) -> Self {
         Self { state, number }
     }
 
-    /// Changes the state if `change` returns a new one; returns the old one.
+    /// Changes the state if `change` returns a new one. Returns the old one.
     #[inline]
     pub fn change(&self, change: impl Fn(usize) -> Option<usize>) -> Option<usize> {
         let mut state = self.state.load(Relaxed);
@@ -96,8 +96,8 @@ impl<'a, P: Platform, S: Atomic<usize>> Handover<'a, P, S> {
         }
     }
 
-    /// The number to sleep by; read before this task is seen to wait, so that no grant for it is
-    /// missed.
+    /// Returns the number to sleep on. Read it before this task is seen to wait, so that no grant
+    /// for it is missed.
     pub fn number(&self) -> u32 {
         // Acquire pairs with the release of `grant`.
         self.number.load(Acquire)
@@ -140,14 +140,14 @@ impl<'a, P: Platform, S: Atomic<usize>> Handover<'a, P, S> {
         P::wake(core::ptr::from_ref(self.number), 1);
     }
 
-    /// Takes the lock if it is free; returns whether it was.
+    /// Acquires the lock if it is free. Returns whether it did.
     #[inline]
     pub fn try_lock(&self) -> bool {
         self.change(|state| (state == 0).then_some(ONE_USER)).is_some()
     }
 
-    /// Takes the lock, asleep by `sleep` while it has to wait, unless a sleep `ends` that.
-    /// `contended` is called if it has to.
+    /// Acquires the lock. While it has to wait it sleeps by `sleep`, unless a sleep `ends` the
+    /// wait. Calls `contended` if it has to wait.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ pub struct FutexHandoff<P: Platform> {
 }
 
 impl<P: Platform> FutexHandoff<P> {
-    /// A free lock.
+    /// Returns an unlocked lock.
     pub fn new() -> Self {
         Self { state: P::AtomicUsize::new(0), number: P::AtomicU32::new(0) }
     }
@@ -211,18 +211,17 @@ impl<P: Platform> FutexHandoff<P> {
         taken
     }
 
-    /// Takes the lock; returns when it has it.
+    /// Acquires the lock. Returns when the caller owns it.
     pub fn lock(&self) {
         self.lock_until(None);
     }
 
-    /// Takes the lock unless that takes longer than `timeout` nanoseconds; returns whether it has
-    /// it.
+    /// Acquires the lock, waiting at most `timeout` nanoseconds. Returns whether it did.
     pub fn lock_timeout(&self, timeout: u64) -> bool {
         self.lock_until(Some(P::now().saturating_add(timeout)))
     }
 
-    /// Takes the lock if it is free; returns whether it was.
+    /// Acquires the lock if it is free. Returns whether it did.
     pub fn try_lock(&self) -> bool {
         let taken = self.words().try_lock();
         if taken {

@@ -36,8 +36,8 @@
 //! | `std` (default) | everything for threads: the locks with data, async locks, RCU, [`Native`] |
 //! | `lock_api` | the traits of that crate on the inner locks |
 //!
-//! No lock allocates but RCU, for its lists. Waiting tasks are linked through records on their own
-//! stacks.
+//! The locks do not allocate, except RCU for its lists and the locks of [`future`] for their queue.
+//! Waiting tasks are linked through records on their own stacks.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 

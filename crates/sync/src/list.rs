@@ -122,7 +122,7 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// A word for tables.
+    /// Returns a word for tables.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Bounded => "bounded",
@@ -152,7 +152,7 @@ macro_rules! names {
             /// Their names.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
-            /// The name on the command line, in experiment files and in reports.
+            /// Returns the name on the command line, in experiment files and in reports.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }

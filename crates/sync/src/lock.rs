@@ -9,10 +9,10 @@ use core::marker::PhantomData;
 /// Preemption is forbidden while it is held. A lock that interrupt handlers take as well is taken
 /// with [`Self::lock_irqsave`] everywhere. A lock without parameters is created by its `Default`.
 pub trait RawLock<P: Platform>: Sized + 'static {
-    /// Takes the lock.
+    /// Acquires the lock.
     fn lock(&self);
 
-    /// Takes the lock if it is free; returns whether it was.
+    /// Acquires the lock if it is free. Returns whether it did.
     fn try_lock(&self) -> bool;
 
     /// Releases the lock.
@@ -56,7 +56,7 @@ pub trait RawLock<P: Platform>: Sized + 'static {
         P::preempt_enable();
     }
 
-    /// Takes the lock until the guard is dropped.
+    /// Acquires the lock. The returned guard releases it when dropped.
     #[inline]
     fn guard(&self) -> Guard<'_, P, Self> {
         self.lock();
@@ -144,14 +144,14 @@ pub enum Cancel {
 /// What every lock does, whatever its own functions are called: an exclusive lock is a semaphore of
 /// one unit, and a reader/writer lock is taken shared as well.
 pub trait Lock: 'static {
-    /// A lock with `units` free units.
+    /// Returns a lock with `units` free units.
     ///
     /// # Panics
     ///
     /// When the lock has one unit and `units` is another number.
     fn with_units(units: u32) -> Self;
 
-    /// A free lock.
+    /// Returns an unlocked lock.
     fn unlocked() -> Self
     where
         Self: Sized,
@@ -159,7 +159,8 @@ pub trait Lock: 'static {
         Self::with_units(1)
     }
 
-    /// The same lock, which looks `looks` times before it sleeps if it promises a spin limit.
+    /// Returns the lock. If it promises a spin limit, a waiter reads the word `looks` times before
+    /// it sleeps.
     #[must_use]
     fn spin_limit(self, _looks: u32) -> Self
     where

@@ -71,13 +71,13 @@ pub trait SpinQueue<P: Platform> {
     /// Returns a queue without spinners.
     fn new() -> Self;
 
-    /// Whether the caller may begin to spin; if so, [`Self::leave`] follows.
+    /// Returns whether the caller may begin to spin. If so, [`Self::leave`] follows.
     #[inline]
     fn enter(&self) -> bool {
         true
     }
 
-    /// The caller spins no more.
+    /// Called when the caller has stopped spinning.
     #[inline]
     fn leave(&self) {}
 

@@ -49,8 +49,8 @@ thread_local! {
 }
 
 impl Signals {
-    /// The signals of the calling thread. The record lives as long as the program (16 bytes for
-    /// each thread that ever called this), so the handle can be shared freely.
+    /// Returns the signals of the calling thread. The record lives as long as the program (16 bytes
+    /// for each thread that ever called this), so the handle can be shared freely.
     pub fn of_this_thread() -> &'static Self {
         SIGNALS.with(|slot| {
             slot.get().unwrap_or_else(|| {

@@ -103,8 +103,8 @@ impl<P: Platform> RawOnce<P> {
         self.word.load(Acquire) == DONE
     }
 
-    /// Runs `body` unless it was done before; returns when it is done. A panic goes to the caller,
-    /// and the next one tries again.
+    /// Runs `body` unless that was done before. Returns when it is done. A panic propagates to the
+    /// caller, and the next caller tries again.
     #[inline]
     pub fn call_once(&self, body: impl FnOnce()) {
         if !self.is_done() {

@@ -19,10 +19,10 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 /// The integer type of a platform's word.
 pub trait Integer: Copy + Eq + BitOr<Output = Self> + BitAnd<Output = Self> {
-    /// The sum, modulo the size of the type.
+    /// Returns the sum, modulo the size of the type.
     #[must_use]
     fn wrapping_add(self, other: Self) -> Self;
-    /// The difference, likewise.
+    /// Returns the difference, likewise.
     #[must_use]
     fn wrapping_sub(self, other: Self) -> Self;
 }
@@ -50,7 +50,7 @@ integers!(u8, u32, usize);
 /// words implements the first four and [`Self::modify`]; for native words use
 /// [`atomic_words!`](crate::atomic_words).
 pub trait Atomic<T: Integer>: Sized {
-    /// A word holding `value`.
+    /// Returns a word holding `value`.
     fn new(value: T) -> Self;
     /// Reads the word.
     fn load(&self, order: Ordering) -> T;
@@ -62,7 +62,7 @@ pub trait Atomic<T: Integer>: Sized {
     }
     /// Writes the word.
     fn store(&self, value: T, order: Ordering);
-    /// Replaces the value by the result of `change`, in one atomic step; returns the previous
+    /// Replaces the value by the result of `change`, in one atomic step. Returns the previous
     /// value.
     fn modify(&self, order: Ordering, change: impl Fn(T) -> T) -> T;
     /// Writes the word and returns the previous value.
@@ -93,12 +93,12 @@ pub trait Atomic<T: Integer>: Sized {
     fn fetch_sub(&self, value: T, order: Ordering) -> T {
         self.modify(order, |held| held.wrapping_sub(value))
     }
-    /// Bitwise or; returns the previous value.
+    /// Bitwise or. Returns the previous value.
     #[inline]
     fn fetch_or(&self, value: T, order: Ordering) -> T {
         self.modify(order, |held| held | value)
     }
-    /// Bitwise and; returns the previous value.
+    /// Bitwise and. Returns the previous value.
     #[inline]
     fn fetch_and(&self, value: T, order: Ordering) -> T {
         self.modify(order, |held| held & value)
@@ -299,13 +299,13 @@ pub trait Platform: Sized + 'static {
     /// An object in the memory of the machine, see [`Self::place`].
     type Home<T>: Deref<Target = T>;
 
-    /// Time since an arbitrary start, in nanoseconds, monotonic.
+    /// Returns the time since an arbitrary start, in nanoseconds, monotonic.
     fn now() -> u64;
 
     /// A pause between two reads of a word that cannot be expressed by [`Self::spin_until`].
     fn spin_hint();
 
-    /// Spins until `done` holds for the value of `word`; returns that value (loaded with acquire
+    /// Spins until `done` holds for the value of `word`. Returns that value (loaded with acquire
     /// ordering). `done` uses no words and no other operation of the platform than questions.
     fn spin_until(word: &Self::AtomicU32, done: impl Fn(u32) -> bool) -> u32;
 
@@ -341,9 +341,9 @@ pub trait Platform: Sized + 'static {
         Self::spin_hint();
     }
 
-    /// Spins until `done` holds for the value of `word` or [`Self::now`] has reached `until`;
-    /// returns the last value, loaded without ordering. `done` obeys the rules of
-    /// [`Self::spin_until`]. The checker looks once: time passes there whenever it likes.
+    /// Spins until `done` holds for the value of `word` or [`Self::now`] has reached `until`.
+    /// Returns the last value, loaded without ordering. `done` obeys the rules of
+    /// [`Self::spin_until`]. The checker reads the word once: it decides when time passes.
     fn spin_for(word: &Self::AtomicU32, until: u64, done: impl Fn(u32) -> bool) -> u32 {
         spin_by_clock::<Self>(LOOKS_PER_CLOCK, word, until, done)
     }
@@ -355,8 +355,8 @@ pub trait Platform: Sized + 'static {
         Self::spin_for(word, until, done)
     }
 
-    /// What [`Self::set_turn`] left for the calling task; a platform that keeps nothing has a new
-    /// turn begin each time, and none ever ends.
+    /// Returns the turn that [`Self::set_turn`] stored for the calling task. A platform that stores
+    /// nothing begins a new turn each time, and no turn ends.
     #[inline]
     fn turn() -> Turn {
         Turn::default()
@@ -366,14 +366,14 @@ pub trait Platform: Sized + 'static {
     #[inline]
     fn set_turn(_turn: Turn) {}
 
-    /// Whether a limit of time that a lock sets itself has passed, as the clock says by `passed`.
-    /// The checker decides that itself: time passes there whenever it likes.
+    /// Returns whether a time limit that a lock sets itself has passed, which the clock reports as
+    /// `passed`. The checker decides that itself, because it decides when time passes.
     #[inline]
     fn is_late(passed: bool) -> bool {
         passed
     }
 
-    /// Whether the calling task has a priority of real time, before which others have to wait.
+    /// Returns whether the calling task has a real-time priority, for which other tasks must wait.
     #[inline]
     fn is_real_time() -> bool {
         false
@@ -388,7 +388,7 @@ pub trait Platform: Sized + 'static {
     /// Admits all signals but those that were `kept` before.
     fn admit_signals(_kept: u64) {}
 
-    /// Whether the caller is a signal handler that interrupted the calling thread between
+    /// Returns whether the caller is a signal handler that interrupted the calling thread between
     /// [`Self::keep_signals`] and [`Self::admit_signals`], on platforms that let handlers run
     /// there: it must not lock a queue, which its own thread may have locked.
     #[inline]
@@ -413,16 +413,16 @@ pub trait Platform: Sized + 'static {
     /// Returns whether a pending signal would end `sleep` immediately.
     fn signal_pending(sleep: Sleep) -> bool;
 
-    /// The calling task.
+    /// Returns the calling task.
     fn current() -> TaskId;
 
-    /// The CPU the caller runs on; a hint unless preemption is disabled.
+    /// Returns the CPU that the caller runs on; a hint unless preemption is disabled.
     fn cpu() -> u32;
 
-    /// Whether `task` is on a CPU now; a hint. `true` where the platform cannot know.
+    /// Returns whether `task` is on a CPU now; a hint. Returns `true` if the platform cannot know.
     fn on_cpu(task: TaskId) -> bool;
 
-    /// Whether the scheduler wants this CPU for another task.
+    /// Returns whether the scheduler wants this CPU for another task.
     fn need_resched() -> bool;
 
     /// Tasks that run on this CPU or wait for it, the caller included. 1 where the platform cannot
@@ -445,7 +445,8 @@ pub trait Platform: Sized + 'static {
         1
     }
 
-    /// The package of the CPU that runs the calling task; a hint. 0 where the platform cannot know.
+    /// Returns the package of the CPU that runs the calling task; a hint. Returns 0 if the platform
+    /// cannot know.
     #[inline]
     fn package() -> u32 {
         0

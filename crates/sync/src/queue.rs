@@ -46,7 +46,7 @@ pub struct Waiter<P: Platform> {
 }
 
 impl<P: Platform> Waiter<P> {
-    /// A record for the calling task. [`Queue::push`] reports it to the platform.
+    /// Returns a record for the calling task. [`Queue::push`] reports it to the platform.
     pub(crate) fn new(reader: bool) -> Self {
         Self {
             state: P::AtomicU32::new(RUNNING),
@@ -86,7 +86,8 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Spins without the inner lock until woken, or until `unless` holds; whether it was woken.
+    /// Spins without the inner lock until woken, or until `unless` holds. Returns whether it was
+    /// woken.
     pub(crate) fn spin_until_woken(&self, unless: impl Fn() -> bool) -> bool {
         // The acquire of `spin_until` pairs with the release in `rouse`.
         P::spin_until(&self.state, |state| state == RUNNING || unless()) == RUNNING
@@ -99,7 +100,7 @@ impl<P: Platform> Waiter<P> {
         self.state.store(RUNNING, Relaxed);
     }
 
-    /// Whether the task was woken and has not prepared to sleep again.
+    /// Returns whether the task was woken and has not prepared to sleep again.
     #[inline]
     pub(crate) fn is_woken(&self) -> bool {
         // Relaxed: read under the inner lock, under which `wake` wrote it.
@@ -115,7 +116,8 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Whether the calling task, which runs, was told that the lock is closed for all others.
+    /// Returns whether the calling task, which runs, was told that the lock is closed for all
+    /// others.
     pub(crate) fn is_owed(&self) -> bool {
         // Relaxed, as above.
         self.state.load(Relaxed) == OWED
@@ -128,7 +130,7 @@ impl<P: Platform> Waiter<P> {
         self.prev.get().is_none()
     }
 
-    /// Wakes the task if it is asleep or about to sleep; returns whether it was. Takes a pointer,
+    /// Wakes the task if it is asleep or about to sleep. Returns whether it was. Takes a pointer,
     /// since a reference as an argument promises that the record outlives the call.
     ///
     /// # Safety
@@ -144,8 +146,9 @@ impl<P: Platform> Waiter<P> {
         state.is_some()
     }
 
-    /// The first half of [`Self::wake`]: marks the task as running; what [`Platform::wake`] must
-    /// be called with, if it was asleep or about to sleep. The inner lock need not be held then.
+    /// Performs the first half of [`Self::wake`]: marks the task as running. Returns the argument
+    /// for [`Platform::wake`] if the task was asleep or about to sleep; that call does not need the
+    /// inner lock.
     ///
     /// # Safety
     ///
@@ -183,7 +186,7 @@ impl<P: Platform> Queue<P> {
         self.head.get().is_none()
     }
 
-    /// The longest waiting task.
+    /// Returns the longest waiting task.
     ///
     /// # Safety
     ///
@@ -213,7 +216,7 @@ impl<P: Platform> Queue<P> {
         None
     }
 
-    /// Number of waiters.
+    /// Returns the number of waiters.
     ///
     /// # Safety
     ///

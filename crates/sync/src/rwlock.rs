@@ -64,7 +64,7 @@ pub struct RwLock<P: Platform> {
 }
 
 impl<P: Platform<AtomicU32 = AtomicU32>> RwLock<P> {
-    /// An unlocked lock.
+    /// Returns an unlocked lock.
     pub const fn native() -> Self {
         Self { state: AtomicU32::new(0) }
     }
@@ -77,12 +77,12 @@ impl<P: Platform> Default for RwLock<P> {
 }
 
 impl<P: Platform> RwLock<P> {
-    /// An unlocked lock.
+    /// Returns an unlocked lock.
     pub fn new() -> Self {
         Self { state: P::AtomicU32::new(0) }
     }
 
-    /// Takes the lock for reading.
+    /// Acquires the lock for reading.
     #[inline]
     pub fn read(&self) {
         P::preempt_disable();
@@ -105,7 +105,7 @@ impl<P: Platform> RwLock<P> {
         P::preempt_enable();
     }
 
-    /// Takes the lock for writing if it is free; returns whether it was.
+    /// Acquires the lock for writing if it is free. Returns whether it did.
     pub fn try_write(&self) -> bool {
         P::preempt_disable();
         let taken = self.attempt_write();
@@ -117,7 +117,7 @@ impl<P: Platform> RwLock<P> {
         taken
     }
 
-    /// Takes the lock for writing.
+    /// Acquires the lock for writing.
     #[inline]
     pub fn write(&self) {
         P::preempt_disable();
@@ -127,7 +127,7 @@ impl<P: Platform> RwLock<P> {
         P::happened(LockEvent::Acquired, self);
     }
 
-    /// One attempt to write; a failed one leaves the word as it was, after two changes.
+    /// Makes one attempt to write. A failed attempt leaves the word unchanged, after two changes.
     #[inline]
     fn attempt_write(&self) -> bool {
         // += 2^20. Acquire pairs with the release in both unlocks.

@@ -74,12 +74,12 @@ impl<P: Platform, L: RawLock<P> + Default> Default for QueuedRwLock<P, L> {
 }
 
 impl<P: Platform, L: RawLock<P>> QueuedRwLock<P, L> {
-    /// An unlocked lock whose waiters queue at `queue`, which is free.
+    /// Returns an unlocked lock whose waiters queue at `queue`, which is free.
     pub fn with_lock(queue: L) -> Self {
         Self { count: P::AtomicU32::new(0), queue, platform: core::marker::PhantomData }
     }
 
-    /// Takes the lock for reading.
+    /// Acquires the lock for reading.
     #[inline]
     pub fn read(&self) {
         P::preempt_disable();
@@ -116,7 +116,7 @@ impl<P: Platform, L: RawLock<P>> QueuedRwLock<P, L> {
         P::preempt_enable();
     }
 
-    /// Takes the lock for writing if it is free; returns whether it was.
+    /// Acquires the lock for writing if it is free. Returns whether it did.
     pub fn try_write(&self) -> bool {
         P::preempt_disable();
         let taken = self.take_free(0);
@@ -135,7 +135,7 @@ impl<P: Platform, L: RawLock<P>> QueuedRwLock<P, L> {
         self.count.compare_exchange(from, LOCKED, Acquire, Relaxed).is_ok()
     }
 
-    /// Takes the lock for writing.
+    /// Acquires the lock for writing.
     #[inline]
     pub fn write(&self) {
         P::preempt_disable();

@@ -87,19 +87,19 @@ impl<P: Platform, L: RawLock<P> + Default> Default for RwSemaphore<P, L> {
 }
 
 impl<P: Platform, L: RawLock<P> + Default> RwSemaphore<P, L> {
-    /// An unlocked lock.
+    /// Returns an unlocked lock.
     pub fn new() -> Self {
         Self::with_lock(L::default())
     }
 }
 
 impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
-    /// An unlocked lock around `lock`, its inner lock, which is free.
+    /// Returns an unlocked lock around `lock`, its inner lock, which is free.
     pub fn with_lock(lock: L) -> Self {
         Self { state: P::AtomicU32::new(0), lock, queue: Queue::new() }
     }
 
-    /// Takes the lock for reading; sleeps until it can.
+    /// Acquires the lock for reading, blocking until it is available.
     #[inline]
     pub fn down_read(&self) {
         if !self.down_read_trylock() {
@@ -108,7 +108,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
         P::happened(LockEvent::Acquired, self);
     }
 
-    /// Takes the lock for writing; sleeps until it can.
+    /// Acquires the lock for writing, blocking until it is available.
     #[inline]
     pub fn down_write(&self) {
         if !self.take_free() {
@@ -117,7 +117,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
         P::happened(LockEvent::Acquired, self);
     }
 
-    /// Takes the lock for writing if it is free; returns whether it was.
+    /// Acquires the lock for writing if it is free. Returns whether it did.
     pub fn down_write_trylock(&self) -> bool {
         let taken = self.take_free();
         if taken {

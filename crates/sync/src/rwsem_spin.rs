@@ -95,7 +95,7 @@ fn negative(count: u32) -> bool {
     count.cast_signed() < 0
 }
 
-/// Whether a writer may take it past the queue.
+/// Returns whether a writer may take it past the queue.
 fn is_free(count: u32) -> bool {
     count == 0 || count == WAITING
 }
@@ -136,14 +136,14 @@ impl<P: Platform, L: RawLock<P> + Default, R: WriterSpin<P>> Default for SpinRwS
 }
 
 impl<P: Platform, L: RawLock<P> + Default, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
-    /// An unlocked lock.
+    /// Returns an unlocked lock.
     pub fn new() -> Self {
         Self::with_lock(L::default())
     }
 }
 
 impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
-    /// An unlocked lock around `lock`, its inner lock, which is free.
+    /// Returns an unlocked lock around `lock`, its inner lock, which is free.
     pub fn with_lock(lock: L) -> Self {
         Self {
             count: P::AtomicU32::new(0),
@@ -154,7 +154,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         }
     }
 
-    /// Takes the lock for reading; sleeps until it can.
+    /// Acquires the lock for reading, blocking until it is available.
     #[inline]
     pub fn down_read(&self) {
         // count += 1. Acquire pairs with the release in `up_write`.
@@ -168,7 +168,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         P::happened(LockEvent::Acquired, self);
     }
 
-    /// Takes the lock for writing; spins or sleeps until it can.
+    /// Acquires the lock for writing, spinning or blocking until it is available.
     #[inline]
     pub fn down_write(&self) {
         // count += WRITER. Acquire pairs with the releases in `up_read` and `up_write`.
@@ -178,7 +178,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         self.own();
     }
 
-    /// Takes the lock for writing if it is free; returns whether it was.
+    /// Acquires the lock for writing if it is free. Returns whether it did.
     pub fn down_write_trylock(&self) -> bool {
         // 0 -> WRITER. Acquire pairs with the releases in `up_read` and `up_write`.
         let taken = self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok();
@@ -306,7 +306,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
                 .is_ok()
     }
 
-    /// Takes the lock past the queue if no task owns it. Returns whether it did.
+    /// Acquires the lock past the queue if no task owns it. Returns whether it did.
     fn steal(&self) -> bool {
         // Relaxed: the look orders nothing.
         let mut count = self.count.load(Relaxed);
@@ -321,7 +321,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         false
     }
 
-    /// Spins as long as that promises the lock soon; whether it was taken.
+    /// Spins while that promises the lock soon. Returns whether it acquired the lock.
     fn spin(&self) -> bool {
         // Relaxed: a hint.
         let owner = self.owner.load(Relaxed);
@@ -356,8 +356,8 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         }
     }
 
-    /// Spins while the writer `task` owns it and runs; whether to spin further: if no writer seems
-    /// to own it, or if another one may.
+    /// Spins while the writer `task` owns it and runs. Returns whether to spin further: if no
+    /// writer seems to own it, or if another writer may.
     fn spin_on_owner(&self, task: TaskId) -> bool {
         let left = |now| !P::on_cpu(task) || now != task || P::need_resched();
         match P::spin_until(&self.owner, left) {

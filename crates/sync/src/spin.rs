@@ -71,7 +71,7 @@ pub struct TasLock<P: Platform> {
 }
 
 impl<P: Platform<AtomicU32 = AtomicU32>> TasLock<P> {
-    /// An unlocked lock.
+    /// Returns an unlocked lock.
     pub const fn new() -> Self {
         Self { locked: AtomicU32::new(UNLOCKED) }
     }
@@ -159,7 +159,7 @@ pub struct TicketLock<P: Platform> {
 }
 
 impl<P: Platform<AtomicU32 = AtomicU32>> TicketLock<P> {
-    /// An unlocked lock.
+    /// Returns an unlocked lock.
     pub const fn new() -> Self {
         Self { serving: AtomicU32::new(0), next: AtomicU32::new(0) }
     }

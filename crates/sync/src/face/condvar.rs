@@ -45,7 +45,7 @@ impl Condvar {
         debug_assert!(notified.is_ok(), "there is no deadline");
     }
 
-    /// [`Self::wait`], as long as `condition` holds.
+    /// Waits, as [`Self::wait`] does, while `condition` holds.
     ///
     /// # Panics
     ///
@@ -60,7 +60,7 @@ impl Condvar {
         }
     }
 
-    /// [`Self::wait`], for at most `timeout`; whether it was notified.
+    /// Waits, as [`Self::wait`] does, for at most `timeout`. Returns whether it was notified.
     ///
     /// # Panics
     ///
@@ -70,7 +70,8 @@ impl Condvar {
         self.raw.wait(&guard.lock.raw, Some(deadline)).is_ok()
     }
 
-    /// [`Self::wait_while`], for at most `timeout`; whether `condition` ended.
+    /// Waits, as [`Self::wait_while`] does, for at most `timeout`. Returns whether `condition`
+    /// ended.
     ///
     /// # Panics
     ///
@@ -90,12 +91,12 @@ impl Condvar {
         true
     }
 
-    /// Notifies the thread that has waited longest; returns whether there was one.
+    /// Notifies the thread that has waited longest. Returns whether there was one.
     pub fn notify_one(&self) -> bool {
         self.raw.notify_one()
     }
 
-    /// Notifies all waiting threads; returns their number.
+    /// Notifies all waiting threads. Returns their number.
     pub fn notify_all(&self) -> usize {
         self.raw.notify_all()
     }

@@ -66,12 +66,12 @@ pub(crate) use guard;
 macro_rules! holder {
     ($holder:ident, $raw:expr, $look:ident) => {
         impl<T> $holder<T> {
-            /// A free lock around `value`.
+            /// Returns an unlocked lock that contains `value`.
             pub const fn new(value: T) -> Self {
                 Self { raw: $raw, value: core::cell::UnsafeCell::new(value) }
             }
 
-            /// The data.
+            /// Consumes the lock and returns the data.
             pub fn into_inner(self) -> T {
                 self.value.into_inner()
             }

@@ -41,20 +41,20 @@ guard!(MutexGuard, deref_mut);
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
 impl<T: ?Sized> Mutex<T> {
-    /// The lock was just taken.
+    /// Returns the guard of a lock that was just acquired.
     #[inline]
     fn guard(&self) -> MutexGuard<'_, T> {
         MutexGuard { lock: self, thread: PhantomData }
     }
 
-    /// Takes the lock; sleeps until it can.
+    /// Acquires the lock, blocking until it is available.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.raw.down();
         self.guard()
     }
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free, otherwise returns `None`.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.raw.down_trylock().then(|| self.guard())
@@ -65,7 +65,7 @@ impl<T: ?Sized> Mutex<T> {
         self.raw.down_at_once().then(|| self.guard())
     }
 
-    /// Takes the lock; waits at most `timeout`.
+    /// Acquires the lock. Returns `None` if that takes longer than `timeout`.
     pub fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
         self.raw.down_timeout(nanoseconds(timeout)).is_ok().then(|| self.guard())
     }

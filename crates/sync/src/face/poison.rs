@@ -31,12 +31,12 @@ pub struct MutexGuard<'a, T: ?Sized> {
 }
 
 impl<T> Mutex<T> {
-    /// A free lock around `value`.
+    /// Returns an unlocked lock that contains `value`.
     pub const fn new(value: T) -> Self {
         Self { poisoned: AtomicBool::new(false), inner: crate::Mutex::new(value) }
     }
 
-    /// The data.
+    /// Consumes the lock and returns the data.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl<T: ?Sized> Mutex<T> {
         checked(self.is_poisoned(), MutexGuard { inner, poisoned: &self.poisoned, panicking })
     }
 
-    /// Takes the lock; sleeps until it can.
+    /// Acquires the lock, blocking until it is available.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl<T: ?Sized> Mutex<T> {
         self.guard(self.inner.lock())
     }
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     ///
     /// # Errors
     ///
@@ -76,13 +76,13 @@ impl<T: ?Sized> Mutex<T> {
         Ok(self.guard(inner)?)
     }
 
-    /// Whether a thread panicked with the lock held; a snapshot.
+    /// Returns whether a thread panicked with the lock held; a snapshot.
     pub fn is_poisoned(&self) -> bool {
         // Relaxed: the lock orders it.
         self.poisoned.load(Relaxed)
     }
 
-    /// From now on the mutex is not poisoned.
+    /// Clears the poison: from now on the mutex is not poisoned.
     pub fn clear_poison(&self) {
         // Relaxed, as above.
         self.poisoned.store(false, Relaxed);

@@ -12,12 +12,12 @@ use crate::semaphore::RawSemaphore;
 use core::time::Duration;
 use std::time::Instant;
 
-/// The calling thread queues next time.
+/// Ends the turn of the calling thread: it queues next time.
 fn end_turn() {
     Native::set_turn(Turn::over(Native::now()));
 }
 
-/// Converts a timeout for a timed wait; returns whether the wait succeeded.
+/// Converts a timeout for a timed wait. Returns whether the wait succeeded.
 fn within(timeout: Duration, wait: impl FnOnce(u64) -> Result<(), WaitError>) -> bool {
     wait(Native::now().saturating_add(nanoseconds(timeout))).is_ok()
 }

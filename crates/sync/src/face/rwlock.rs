@@ -52,7 +52,7 @@ impl<T: ?Sized> RwLock<T> {
         RwLockReadGuard { lock: self, thread: PhantomData }
     }
 
-    /// The lock was just taken alone.
+    /// Returns the guard of a lock that was just acquired exclusively.
     #[inline]
     fn writer(&self) -> RwLockWriteGuard<'_, T> {
         RwLockWriteGuard { lock: self, thread: PhantomData }
@@ -71,21 +71,21 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.try_read().then(|| self.reader())
     }
 
-    /// Acquires the lock for reading; waits at most `timeout`.
+    /// Acquires the lock for reading. Returns `None` if that takes longer than `timeout`.
     pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
         let deadline = Some(Native::now().saturating_add(nanoseconds(timeout)));
         let taken = self.raw.read_unless(Sleep::Uninterruptible, deadline);
         taken.is_ok().then(|| self.reader())
     }
 
-    /// Takes the lock alone; sleeps until it can.
+    /// Acquires the lock exclusively, blocking until it is available.
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.raw.write();
         self.writer()
     }
 
-    /// Acquires the lock for writing if it is free.
+    /// Acquires the lock for writing if it is free, otherwise returns `None`.
     #[inline]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         self.raw.try_write().then(|| self.writer())
@@ -96,7 +96,7 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.write_at_once().then(|| self.writer())
     }
 
-    /// Takes the lock alone; waits at most `timeout`.
+    /// Acquires the lock exclusively. Returns `None` if that takes longer than `timeout`.
     pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
         let deadline = Some(Native::now().saturating_add(nanoseconds(timeout)));
         let taken = self.raw.write_unless(Sleep::Uninterruptible, deadline);

@@ -25,19 +25,19 @@ pub struct Semaphore {
 pub struct Permit<'a>(&'a Semaphore);
 
 impl Semaphore {
-    /// A semaphore with `permits` free permits, fewer than 2^29.
+    /// Returns a semaphore with `permits` free permits, fewer than 2^29.
     pub const fn new(permits: u32) -> Self {
         Self { raw: NativeQuota::native(permits) }
     }
 
-    /// Takes a permit; sleeps until it can.
+    /// Acquires a permit, blocking until it is available.
     #[inline]
     pub fn acquire(&self) -> Permit<'_> {
         self.raw.down();
         Permit(self)
     }
 
-    /// Takes a permit if one is free.
+    /// Acquires a permit if one is free, otherwise returns `None`.
     #[inline]
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         self.raw.down_trylock().then(|| Permit(self))
@@ -48,7 +48,7 @@ impl Semaphore {
         self.raw.down_at_once().then(|| Permit(self))
     }
 
-    /// Takes a permit; waits at most `timeout`.
+    /// Acquires a permit. Returns `None` if that takes longer than `timeout`.
     pub fn acquire_timeout(&self, timeout: Duration) -> Option<Permit<'_>> {
         self.raw.down_timeout(nanoseconds(timeout)).is_ok().then(|| Permit(self))
     }
@@ -58,7 +58,7 @@ impl Semaphore {
         (0..permits).for_each(|_| self.raw.up());
     }
 
-    /// Free permits; a snapshot.
+    /// Returns the number of free permits; a snapshot.
     pub fn available(&self) -> u32 {
         self.raw.free_units()
     }

@@ -34,13 +34,13 @@ unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 unsafe impl<T: ?Sized + Send> Send for MutexGuard<'_, T> {}
 
 impl<T: ?Sized> Mutex<T> {
-    /// Takes the lock as soon as it can.
+    /// Acquires the lock as soon as possible.
     pub async fn lock(&self) -> MutexGuard<'_, T> {
         self.raw.acquire().await.keep();
         MutexGuard { lock: self }
     }
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free, otherwise returns `None`.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.raw.try_acquire()?.keep();
         Some(MutexGuard { lock: self })

@@ -126,7 +126,7 @@ pub struct Acquire<'a> {
 }
 
 impl Queue {
-    /// The first that was not given a permit.
+    /// Returns the first waiter without a granted permit.
     fn first(&self) -> Option<u64> {
         let mut waiters = self.waiters.iter();
         waiters.find(|(_, waiter)| waiter.state != State::Granted).map(|(number, _)| *number)
@@ -158,14 +158,14 @@ impl Queue {
 }
 
 impl Semaphore {
-    /// A semaphore with `permits` free permits, fewer than 2^31.
+    /// Returns a semaphore with `permits` free permits, fewer than 2^31.
     pub const fn new(permits: u32) -> Self {
         assert!(permits < 1 << 31);
         let queue = Queue { waiters: BTreeMap::new(), next: 0, summoned: 0, passes: 0 };
         Self { word: AtomicU32::new(permits * UNIT), queue: Mutex::new(queue) }
     }
 
-    /// Takes a free permit if the word shows at most the flags that are `allowed`.
+    /// Takes a free permit if the word shows at most the flags `allowed`. Returns whether it did.
     #[inline]
     fn take(&self, allowed: u32) -> bool {
         // Relaxed: taking the permit is what orders.
@@ -180,7 +180,7 @@ impl Semaphore {
         false
     }
 
-    /// Takes a permit as soon as it can.
+    /// Acquires a permit as soon as possible.
     pub fn acquire(&self) -> Acquire<'_> {
         Acquire { semaphore: self, number: None }
     }
@@ -204,7 +204,7 @@ impl Semaphore {
         }
     }
 
-    /// Free permits; a snapshot.
+    /// Returns the number of free permits; a snapshot.
     pub fn available(&self) -> u32 {
         // Relaxed: a snapshot orders nothing.
         self.word.load(Relaxed) / UNIT
@@ -246,8 +246,8 @@ impl Semaphore {
         Some(waiter.waker.clone())
     }
 
-    /// Tries to take a permit with the queue locked, for a newcomer or the waiter with that number;
-    /// returns whether it succeeded, and the previous waker.
+    /// Tries to take a permit with the queue locked, for a newcomer or the waiter with that number.
+    /// Returns whether it succeeded, and the previous waker.
     fn look(
         &self,
         queue: &mut Queue,

@@ -103,7 +103,7 @@ impl<P: Platform, const WRITERS: bool> Default for RwLock<P, WRITERS> {
     }
 }
 
-/// Whether the word is in this phase.
+/// Returns whether the word is in this phase.
 const fn is(word: u32, writing: bool) -> bool {
     (word & WRITING != 0) == writing
 }
@@ -178,7 +178,7 @@ impl<P: Platform, const WRITERS: bool> RwLock<P, WRITERS> {
         }
     }
 
-    /// Acquires the lock for writing if it is free; returns whether it was.
+    /// Acquires the lock for writing if it is free. Returns whether it did.
     pub fn try_write(&self) -> bool {
         // Relaxed: the exchange is what orders.
         let mut seen = self.word.load(Relaxed);
@@ -235,7 +235,7 @@ impl<P: Platform, const WRITERS: bool> RwLock<P, WRITERS> {
         self.wait_for_phase(true);
     }
 
-    /// Waits for `OWNED`; returns the word as it was then, and `SLEEPS` if this writer slept.
+    /// Waits for `OWNED`. Returns the word as it was then, and `SLEEPS` if this writer slept.
     #[cold]
     fn wait_for_turn(&self, mut seen: u32) -> (u32, u32) {
         if WRITERS {
@@ -281,7 +281,7 @@ impl<P: Platform, const WRITERS: bool> RwLock<P, WRITERS> {
         }
     }
 
-    /// Takes `OWNED` over if the owner has passed it on; returns whether it did.
+    /// Takes `OWNED` over if the owner has passed it on. Returns whether it did.
     fn takes_over(&self) -> bool {
         // Relaxed: the exchange is what orders.
         let mut queue = self.queue.load(Relaxed);
@@ -296,7 +296,7 @@ impl<P: Platform, const WRITERS: bool> RwLock<P, WRITERS> {
         false
     }
 
-    /// Passes `OWNED` on to a writer that waits; returns whether there is one.
+    /// Passes `OWNED` on to a writer that waits. Returns whether there is one.
     fn passes_on(&self) -> bool {
         // Relaxed: the exchange is what orders.
         let mut queue = self.queue.load(Relaxed);

@@ -66,7 +66,7 @@ impl<P: Platform> Semaphore<P> {
         Self { word: Atomic::new(units) }
     }
 
-    /// Takes a unit if one is free, and `off` with it; returns whether it did, or the word.
+    /// Takes a unit if one is free, and `off` with it. Returns whether it did, or the word.
     fn take(&self, off: u32) -> Result<(), u32> {
         // Relaxed: the exchange is what orders.
         let mut seen = self.word.load(Relaxed);
@@ -80,7 +80,7 @@ impl<P: Platform> Semaphore<P> {
         Err(seen)
     }
 
-    /// Takes a unit if one is free; returns whether one was.
+    /// Takes a unit if one is free. Returns whether one was.
     pub fn try_down(&self) -> bool {
         let taken = self.take(0).is_ok();
         if taken {

@@ -60,7 +60,7 @@ impl<P: Platform> Default for SpinLock<P> {
 }
 
 impl<P: Platform> SpinLock<P> {
-    /// Acquires the lock if it is free; returns whether it was.
+    /// Acquires the lock if it is free. Returns whether it did.
     #[inline]
     pub fn try_lock(&self) -> bool {
         // 0 -> 1. Acquire pairs with the release in `unlock`.

@@ -77,7 +77,7 @@ const PICKUP: u32 = 4;
 const FLAGS: u32 = WAITERS | HANDOFF | PICKUP;
 const UNIT: u32 = FLAGS + 1;
 
-/// The owner of the word `word`, as [`owned_by`] has it.
+/// Returns the owner bits of `word`, as [`owned_by`] sets them.
 const fn owner(word: u32) -> u32 {
     word & !FLAGS
 }
@@ -123,7 +123,7 @@ impl<P: Platform, L: RawLock<P> + Default, const SPINS: bool> Default
 }
 
 impl<P: Platform, L: RawLock<P> + Default, const SPINS: bool> HandoffMutex<P, L, SPINS> {
-    /// An unlocked mutex.
+    /// Returns an unlocked mutex.
     pub fn new() -> Self {
         Self {
             word: P::AtomicU32::new(0),
@@ -135,14 +135,14 @@ impl<P: Platform, L: RawLock<P> + Default, const SPINS: bool> HandoffMutex<P, L,
 }
 
 impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
-    /// Takes the mutex; sleeps until it can.
+    /// Acquires the mutex, blocking until it is available.
     #[inline]
     pub fn lock(&self) {
         let taken = self.lock_common(Sleep::Uninterruptible);
         debug_assert!(taken.is_ok(), "nothing ends this wait but the mutex");
     }
 
-    /// Takes the mutex; any signal ends the wait, but not the spinning before it.
+    /// Acquires the mutex; any signal ends the wait, but not the spinning before it.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
         self.lock_common(Sleep::Interruptible)
     }
 
-    /// Takes the mutex; a fatal signal ends the wait, but not the spinning before it.
+    /// Acquires the mutex; a fatal signal ends the wait, but not the spinning before it.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
         self.lock_common(Sleep::Killable)
     }
 
-    /// Takes the mutex if it is free; returns whether it was.
+    /// Acquires the mutex if it is free. Returns whether it did.
     pub fn try_lock(&self) -> bool {
         let taken = self.take(P::current(), 0).is_ok();
         if taken {
@@ -175,8 +175,8 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
         owner(self.word.load(Relaxed)) != 0
     }
 
-    /// Takes the mutex for `task` if it is free or was given to it, or else sets the flags `ask`:
-    /// the word that was in the way.
+    /// Acquires the mutex for `task` if it is free or was granted to it, otherwise sets the flags
+    /// `ask` and returns the word that prevented it.
     fn take(&self, task: TaskId, ask: u32) -> Result<(), u32> {
         let mine = owned_by(task);
         // Relaxed: taking the mutex is what orders.
@@ -229,7 +229,7 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
         SPINS && !P::need_resched() && (owner == 0 || P::on_cpu(owner / UNIT - 1))
     }
 
-    /// Spins as long as that promises the mutex soon; whether it was taken.
+    /// Spins while that promises the mutex soon. Returns whether it acquired the mutex.
     fn spin(&self, me: TaskId) -> bool {
         while let Err(seen) = self.take(me, 0) {
             // Another owner is watched in turn.

@@ -118,7 +118,7 @@ where
 }
 
 impl<P: Platform<AtomicU32 = AtomicU32>> Mutex<P, NoSpin, crate::AdaptiveLock<P>> {
-    /// An unlocked mutex of user space: its inner lock may sleep.
+    /// Returns an unlocked mutex of user space: its inner lock may sleep.
     pub const fn native() -> Self {
         Self {
             count: AtomicU32::new(FREE),
@@ -138,14 +138,14 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P> + Default> Default for Mutex<P, S
 }
 
 impl<P: Platform, S: SpinPolicy, L: RawLock<P> + Default> Mutex<P, S, L> {
-    /// An unlocked mutex.
+    /// Returns an unlocked mutex.
     pub fn new() -> Self {
         Self::with_lock(L::default())
     }
 }
 
 impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
-    /// An unlocked mutex around `lock`, its inner lock, which is free.
+    /// Returns an unlocked mutex around `lock`, its inner lock, which is free.
     pub fn with_lock(lock: L) -> Self {
         Self {
             count: P::AtomicU32::new(FREE),
@@ -157,14 +157,14 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         }
     }
 
-    /// Takes the mutex; sleeps until it can.
+    /// Acquires the mutex, blocking until it is available.
     #[inline]
     pub fn lock(&self) {
         let taken = self.lock_common(Sleep::Uninterruptible);
         debug_assert!(taken.is_ok(), "nothing ends this wait but the mutex");
     }
 
-    /// Takes the mutex; any signal ends the wait, but not the spinning before it.
+    /// Acquires the mutex; any signal ends the wait, but not the spinning before it.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         self.lock_common(Sleep::Interruptible)
     }
 
-    /// Takes the mutex; a fatal signal ends the wait, but not the spinning before it.
+    /// Acquires the mutex; a fatal signal ends the wait, but not the spinning before it.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         self.lock_common(Sleep::Killable)
     }
 
-    /// Takes the mutex if it is free; returns whether it was.
+    /// Acquires the mutex if it is free. Returns whether it did.
     #[inline]
     pub fn try_lock(&self) -> bool {
         let taken = self.take_free();
@@ -243,7 +243,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         taken
     }
 
-    /// Spins as long as that promises the mutex soon; whether it was taken.
+    /// Spins while that promises the mutex soon. Returns whether it acquired the mutex.
     #[cold]
     #[inline(never)]
     fn spin(&self, owner: &P::AtomicU32) -> bool {
@@ -296,7 +296,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         (now == NOBODY && P::need_resched()).then_some(false)
     }
 
-    /// Spins while `task` owns the mutex and runs; returns whether the mutex then seems to be free.
+    /// Spins while `task` owns the mutex and runs. Returns whether the mutex then seems to be free.
     /// Another owner ends the spinning for good: to follow a chain of owners costs more than a
     /// sleep.
     fn spin_on_owner(owner: &P::AtomicU32, task: TaskId) -> bool {
@@ -304,8 +304,8 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
         P::spin_until(owner, left) == NOBODY
     }
 
-    /// Under the inner lock: swaps -1 into the count unless that changes nothing; whether the mutex
-    /// was free and is the caller's now.
+    /// Under the inner lock: swaps -1 into the count unless that changes nothing. Returns whether
+    /// the mutex was free and is now owned by the caller.
     fn mark_contended(&self) -> bool {
         // Relaxed: the look orders nothing, the swap does.
         if S::READS_FIRST && !S::marks(self.count.load(Relaxed).cast_signed()) {

@@ -21,13 +21,13 @@ pub trait SpinPolicy: 'static {
     /// true: a negative count already makes the owner wake a waiter.
     const READS_FIRST: bool = true;
 
-    /// Whether such a waiter swaps -1 into a count of `count`.
+    /// Returns whether such a waiter swaps -1 into a count of `count`.
     #[inline]
     fn marks(count: i32) -> bool {
         count >= 0
     }
 
-    /// Asked each time a spinner is about to watch an owner: whether it may.
+    /// Called each time a spinner is about to watch an owner. Returns whether it may.
     #[inline]
     fn may_spin<P: Platform>() -> bool {
         true
@@ -38,7 +38,7 @@ pub trait SpinPolicy: 'static {
 pub trait Owner<P: Platform> {
     /// Returns no owner.
     fn new() -> Self;
-    /// The word.
+    /// Returns the word.
     fn word(&self) -> Option<&P::AtomicU32>;
 }
 

@@ -48,7 +48,7 @@ static QUEUES: Queues = Queues {
     unused: Cell::new(0),
 };
 
-/// Row and place of a number.
+/// Returns the row and the place of a number.
 fn place(number: u32) -> (usize, usize) {
     let index = number as usize - 1 + FIRST_ROW;
     let row = (index.ilog2() - FIRST_ROW.ilog2()) as usize;
@@ -56,7 +56,7 @@ fn place(number: u32) -> (usize, usize) {
 }
 
 impl Queues {
-    /// The queue of a number that was given out.
+    /// Returns the queue of a number that was given out.
     fn get(&self, number: u32) -> &NativeQueue {
         let (row, at) = place(number);
         // Acquire pairs with the release in `map`; a task that has the number came after that.

@@ -118,7 +118,7 @@ mod tests {
     use crate::native::Native;
     use crate::spin::TicketLock;
 
-    /// The order in which waiters that came on those packages are summoned.
+    /// Returns the order in which waiters that came on those packages are summoned.
     fn order(packages: &[u32]) -> Vec<usize> {
         let room = ByPackage::<Native, TicketLock<Native>>::new();
         let mut waiters: Vec<_> = packages.iter().map(|_| Waiter::new(false)).collect();

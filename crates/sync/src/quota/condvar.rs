@@ -83,7 +83,7 @@ pub type NativeQuotaCondvar = QuotaCondvar<Native, Beside>;
 
 #[cfg(feature = "std")]
 impl NativeQuotaCondvar {
-    /// A condition variable of user space.
+    /// Returns a condition variable of user space.
     pub const fn native() -> Self {
         Self {
             inner: crate::AdaptiveLock::<Native>::new(),
@@ -139,7 +139,7 @@ impl<P: Platform, R: Room<P>> QuotaCondvar<P, R> {
         lock.wait_in_queue(&waiter, Sleep::Uninterruptible, None)
     }
 
-    /// Unlinks the record of the calling task unless it was notified; whether it did.
+    /// Unlinks the record of the calling task unless it was notified. Returns whether it did.
     fn leave(&self, waiter: &Waiter<P>) -> bool {
         self.inner.lock();
         let waits = !waiter.granted.get();
@@ -151,7 +151,7 @@ impl<P: Platform, R: Room<P>> QuotaCondvar<P, R> {
         waits
     }
 
-    /// Notifies the task that has waited longest; returns whether there was one.
+    /// Notifies the task that has waited longest. Returns whether there was one.
     pub fn notify_one(&self) -> bool {
         self.inner.lock();
         // SAFETY: the inner lock is held.
@@ -175,7 +175,7 @@ impl<P: Platform, R: Room<P>> QuotaCondvar<P, R> {
         true
     }
 
-    /// Notifies all waiting tasks; returns their number.
+    /// Notifies all waiting tasks. Returns their number.
     pub fn notify_all(&self) -> usize {
         self.inner.lock();
         // SAFETY: the inner lock is held.

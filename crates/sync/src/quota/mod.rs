@@ -198,7 +198,7 @@ pub type NativeQuota = Quota<Native, Beside>;
 
 #[cfg(feature = "std")]
 impl NativeQuota {
-    /// A lock of user space with `units` free units, fewer than 2^29.
+    /// Returns a lock of user space with `units` free units, fewer than 2^29.
     pub const fn native(units: u32) -> Self {
         assert!(units < UNITS_END);
         Self { word: AtomicU32::new(units * UNIT), room: Beside::native() }
@@ -206,7 +206,7 @@ impl NativeQuota {
 }
 
 impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
-    /// Takes a free unit if there are no waiters; returns whether it did.
+    /// Takes a free unit if there are no waiters. Returns whether it did.
     #[inline]
     pub fn down_at_once(&self) -> bool {
         // Relaxed: taking the unit is what orders.

@@ -23,7 +23,7 @@ const RESTS_MAX: u32 = 3;
 const TIMER_NS: u64 = 20_000;
 
 impl<P: Platform, L: RawLock<P>> Within<P, L> {
-    /// Whether releases wake no waiter now. One of the sleepers wakes up by itself later.
+    /// Returns whether releases wake no waiter now. One of the sleepers wakes up by itself later.
     pub(super) fn rests(&self) -> bool {
         // A hint, in the line of the length.
         let end = self.resting.peek();

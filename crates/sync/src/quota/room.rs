@@ -21,7 +21,7 @@ pub trait Room<P: Platform>: 'static {
     /// Room for a new lock.
     fn new() -> Self;
 
-    /// The queue; the same at each call.
+    /// Returns the queue; the same at each call.
     fn queue(&self) -> &Within<P, Self::Inner>;
 
     /// Returns the next waiter to summon, if there are sleepers.
@@ -34,7 +34,7 @@ pub trait Room<P: Platform>: 'static {
         unsafe { self.queue().queue.find(|waiter| !waiter.is_woken()) }
     }
 
-    /// A waiter that came on that package was summoned; the inner lock is held.
+    /// Called when a waiter that arrived on that package was summoned; the inner lock is held.
     fn comes(&self, _package: u32) {}
 
     /// Reports the names of the words if this is at `offset` in the lock.
@@ -97,7 +97,7 @@ impl<P: Platform, L: RawLock<P> + Default> Room<P> for Within<P, L> {
 }
 
 impl<P: Platform<AtomicU32 = AtomicU32>> Within<P, TicketLock<P>> {
-    /// An empty queue.
+    /// Returns an empty queue.
     pub(super) const fn empty() -> Self {
         Self {
             waiting: AtomicU32::new(0),
@@ -113,7 +113,7 @@ impl<P: Platform<AtomicU32 = AtomicU32>> Within<P, TicketLock<P>> {
 }
 
 impl<P: Platform, L: RawLock<P>> Within<P, L> {
-    /// When the first waiter became the first, in units of 1024 ns.
+    /// Returns when the first waiter became the first, in units of 1024 ns.
     pub(super) fn claimed(&self) -> u32 {
         // A hint, in the line of the length; under the inner lock it is exact.
         self.claimed.peek()
@@ -176,7 +176,8 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
         u32::from(self.summoned.get()) < most - u32::from(self.fewer.get())
     }
 
-    /// The end of an inner section. A wake-up is a system call, and others want the inner lock.
+    /// Releases the inner lock, then wakes `sleeper`: a wakeup is a system call, and other tasks
+    /// want the inner lock.
     pub(super) fn unlock(&self, sleeper: Sleeper<P>) {
         self.inner.unlock();
         if let Some(word) = sleeper {

@@ -91,7 +91,7 @@ pub type NativeQuotaRwLock = QuotaRwLock<Native, Beside>;
 
 #[cfg(feature = "std")]
 impl NativeQuotaRwLock {
-    /// A lock of user space.
+    /// Returns a lock of user space.
     pub const fn native() -> Self {
         Self { word: AtomicU32::new(0), door: Quota::native(1) }
     }
@@ -133,7 +133,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         Ok(())
     }
 
-    /// Acquires the lock for reading if no writer owns it or is about to; returns whether it did.
+    /// Acquires the lock for reading if no writer owns it or is about to. Returns whether it did.
     #[inline]
     pub fn try_read(&self) -> bool {
         // Relaxed: the exchange is what orders.
@@ -157,7 +157,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         }
     }
 
-    /// Takes the lock alone.
+    /// Acquires the lock exclusively.
     #[inline]
     pub fn write(&self) {
         let taken = self.write_unless(Sleep::Uninterruptible, None);
@@ -202,7 +202,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         }
     }
 
-    /// Acquires the lock for writing if it is free; returns whether it did.
+    /// Acquires the lock for writing if it is free. Returns whether it did.
     pub fn try_write(&self) -> bool {
         self.door.down_trylock() && self.enter_or_leave()
     }
@@ -239,7 +239,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         self.word.fetch_add(READER, Acquire);
     }
 
-    /// [`Self::upgradable`] if it need not wait; returns whether it did.
+    /// [`Self::upgradable`] if it need not wait. Returns whether it did.
     pub fn try_upgradable(&self) -> bool {
         let taken = self.door.down_trylock();
         if taken {

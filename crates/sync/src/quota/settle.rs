@@ -85,7 +85,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         room.unlock(sleeper);
     }
 
-    /// Whether from now on only the first waiter may take a unit (I5).
+    /// Returns whether from now on only the first waiter may take a unit (I5).
     pub(super) fn closes(room: &Within<P, R::Inner>, first: &Waiter<P>, cause: Cause) -> bool {
         if first.owed.get() {
             return true;
@@ -158,7 +158,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         }
     }
 
-    /// A unit came back and `SHORT` was set then.
+    /// Called after a unit was released while `SHORT` was set.
     #[cold]
     #[inline(never)]
     pub(super) fn up_slow(&self) {

@@ -2,12 +2,12 @@
 
 use crate::platform::Platform;
 
-/// The time in units of 1024 ns, modulo 73 minutes.
+/// Returns the time in units of 1024 ns, modulo 73 minutes.
 pub(super) fn stamp<P: Platform>() -> u32 {
     (P::now() >> 10) as u32
 }
 
-/// Whether such a time, at most 36 minutes away, has come.
+/// Returns whether such a time, at most 36 minutes away, has passed.
 pub(super) fn is_past(end: u32, now: u32) -> bool {
     now.wrapping_sub(end).cast_signed() >= 0
 }

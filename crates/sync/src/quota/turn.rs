@@ -52,7 +52,7 @@ const CLASS_NS: u64 = 1_000_000;
 const STEP_MAX: u16 = 63;
 
 impl Turn {
-    /// A turn that begins.
+    /// Returns a turn that begins.
     pub const fn new(now: u64) -> Self {
         Self {
             began: now,
@@ -67,7 +67,7 @@ impl Turn {
         }
     }
 
-    /// A turn that every quota has ended.
+    /// Returns a turn that every quota has ended.
     pub const fn over(now: u64) -> Self {
         Self { ends: true, ..Self::ending(now) }
     }
@@ -77,13 +77,13 @@ impl Turn {
         Self { began: now.wrapping_sub(u64::MAX / 2), ..Self::new(now) }
     }
 
-    /// A turn that begins, of the same task.
+    /// Returns a turn that begins, of the same task.
     #[must_use]
     pub const fn anew(self, now: u64) -> Self {
         Self { began: now, looked: now, skip: 0, step: 0, ends: false, ..self }
     }
 
-    /// The state of a task that has slept elsewhere: its next access begins a new turn.
+    /// Returns the state of a task that has slept elsewhere: its next access begins a new turn.
     #[must_use]
     pub const fn away(self) -> Self {
         Self { looked: 0, skip: 0, ..self }
@@ -109,7 +109,7 @@ impl Turn {
             if found { self.halves.saturating_sub(1) } else { (self.halves + 1).min(HALVES_MAX) };
     }
 
-    /// Whether the task is of real time, as it was at most `CLASS_NS` before `now`.
+    /// Returns whether the task is of real time, as it was at most `CLASS_NS` before `now`.
     pub fn is_urgent(&mut self, now: u64, ask: impl FnOnce() -> bool) -> bool {
         if self.asked == 0 || now.wrapping_sub(self.asked) >= CLASS_NS {
             self.asked = now;
@@ -126,9 +126,10 @@ impl Turn {
         skips
     }
 
-    /// One more meeting: whether the turn has lasted longer than `quota` nanoseconds. It is over an
-    /// eighth later, so that no time is lost while the next task comes. A task that was away for
-    /// longer than `quota` begins a new turn, which lasts only `arrival`.
+    /// Counts one more meeting. Returns whether the turn has lasted longer than `quota`
+    /// nanoseconds. It is over an eighth later, so that no time is lost while the next task wakes
+    /// up. A task that was away for longer than `quota` begins a new turn, which lasts only
+    /// `arrival`.
     pub fn meet(&mut self, quota: u64, arrival: u64, now: u64) -> Phase {
         let gap = now.wrapping_sub(self.looked);
         self.looked = now;

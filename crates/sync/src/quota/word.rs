@@ -46,15 +46,16 @@ pub struct Quota<P: Platform, R: Room<P> = Within<P, TicketLock<P>>, const S: u3
 }
 
 impl<P: Platform<AtomicU32 = AtomicU32>> Quota<P> {
-    /// A lock with `units` free units, fewer than 2^29, and its queue inside: for a `static`.
+    /// Returns a lock with `units` free units, fewer than 2^29, and its queue inside: for a
+    /// `static`.
     pub const fn new(units: u32) -> Self {
         assert!(units < UNITS_END);
         Self { word: AtomicU32::new(units * UNIT), room: Within::empty() }
     }
 }
 
-/// The longest time in which the lock is handed over once, and the quota of a turn, in nanoseconds,
-/// while `waiting` tasks wait.
+/// Returns the longest time in which the lock is handed over once, and the quota of a turn, in
+/// nanoseconds, while `waiting` tasks wait.
 pub(super) fn turn_ns(waiting: u32) -> u64 {
     (ROUND_NS / u64::from(waiting.max(1))).clamp(TURN_NS_MIN, TURN_NS_MAX)
 }

@@ -99,7 +99,7 @@ impl<P: Platform> Expedited<P> {
         true
     }
 
-    /// All that were asked for up to `covered` are done.
+    /// Marks all that were asked for up to `covered` as done.
     fn finish(&self, covered: u32) {
         // Acquire, and AcqRel for the next task that reads it.
         let mut done = self.done.load(Acquire);

@@ -20,7 +20,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// `task`, in no section.
+    /// Returns a reader for `task`, outside of critical sections.
     #[must_use]
     pub fn new(task: TaskId) -> Rc<Self> {
         Rc::new(Self {
@@ -39,13 +39,13 @@ impl Reader {
         self.task
     }
 
-    /// Whether it is in a section.
+    /// Returns whether it is in a section.
     #[must_use]
     pub fn is_inside(&self) -> bool {
         self.depth.get() > 0
     }
 
-    /// Whether it was named to be hurried, and has not ended its section since.
+    /// Returns whether it was named to be hurried, and has not ended its section since.
     #[must_use]
     pub fn is_boosted(&self) -> bool {
         self.boosted.get()
@@ -97,7 +97,8 @@ impl Blocked {
         !self.owed.is_empty()
     }
 
-    /// An expedited grace period waits for all that are queued now. Whether there are any.
+    /// Makes an expedited grace period wait for all readers that are queued now. Returns whether
+    /// there are any.
     pub(super) fn expedite(&mut self) -> bool {
         for reader in self.owed.iter().chain(&self.later) {
             reader.expedited.set(true);
@@ -106,7 +107,7 @@ impl Blocked {
         self.expedited > 0
     }
 
-    /// Whether an expedited grace period waits for any.
+    /// Returns whether an expedited grace period waits for any.
     pub(super) fn is_expedited(&self) -> bool {
         self.expedited > 0
     }
@@ -141,7 +142,7 @@ impl Blocked {
         self.owed.iter().map(|reader| reader.task)
     }
 
-    /// Removes `reader`; returns the grace periods for which it was the last.
+    /// Removes `reader`. Returns the grace periods for which it was the last.
     pub(super) fn remove(&mut self, reader: &Rc<Reader>) -> Last {
         let mine = |other: &Rc<Reader>| Rc::ptr_eq(other, reader);
         let expedited = reader.expedited.take();

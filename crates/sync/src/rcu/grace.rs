@@ -59,8 +59,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// Whether a grace period has begun that this CPU does not know of. Gets to know of it, unless
-    /// another CPU holds the leaf's lock: then the next time.
+    /// Returns whether a grace period has begun that this CPU does not know of. Gets to know of it,
+    /// unless another CPU holds the leaf's lock: then the next time.
     pub(super) fn note_begin(&self) -> bool {
         let (leaf, bit) = self.tree.leaf_of(P::cpu() as usize);
         let (hot, local) = (self.tree.nodes[leaf].hot(), self.here());
@@ -178,7 +178,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// Checks late CPUs; returns those that must reschedule.
+    /// Checks late CPUs. Returns those that must reschedule.
     pub(super) fn force(&self, jiffies: u64) -> Vec<usize> {
         let tree = &self.tree;
         let mut late = Vec::new();

@@ -300,12 +300,12 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// Whether `cpu` has stopped its tick.
+    /// Returns whether `cpu` has stopped its tick.
     pub fn is_tick_stopped(&self, cpu: usize) -> bool {
         self.locals[cpu].dynticks.get().is_multiple_of(2)
     }
 
-    /// Whether this CPU waits for something, so that it must keep its tick.
+    /// Returns whether this CPU waits for something, so that it must keep its tick.
     pub fn needs_tick(&self) -> bool {
         !self.here().callbacks.borrow().is_empty() || self.is_polled()
     }
@@ -317,12 +317,12 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         self.tree.force_is_due(jiffies) && local.owes.get() && !local.passed.get()
     }
 
-    /// Whether `local` waits for a grace period while none is on its way.
+    /// Returns whether `local` waits for a grace period while none is on its way.
     fn needs_grace_period(&self, local: &Local<P, C>) -> bool {
         (local.segments.get().waiting() > 0 || self.is_polled()) && !self.tree.in_progress()
     }
 
-    /// Whether this CPU has core processing to do (`rcu_pending`).
+    /// Returns whether this CPU has core processing to do (`rcu_pending`).
     pub fn pending(&self, jiffies: u64) -> bool {
         let local = self.here();
         local.touch(Access::Read);
@@ -335,7 +335,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         reason.is_some()
     }
 
-    /// The counter of the first reason for core processing.
+    /// Returns the counter of the first reason for core processing.
     fn reason(&self, local: &Local<P, C>, jiffies: u64) -> Option<Reason> {
         if local.owes.get() && local.passed.get() {
             return Some(|counts| &mut counts.report_qs);
@@ -375,7 +375,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         self.here().segments.get().done
     }
 
-    /// The oldest of them.
+    /// Removes and returns the oldest of these callbacks.
     pub fn take_done(&self) -> Option<C> {
         let local = self.here();
         if local.segments.get().done == 0 {
@@ -387,7 +387,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         local.callbacks.borrow_mut().pop_front()
     }
 
-    /// How many of them to hand out in one go.
+    /// Returns how many of these callbacks to take in one batch.
     pub fn batch(&self) -> usize {
         self.here().limit.get()
     }
@@ -398,12 +398,12 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         self.here().settle();
     }
 
-    /// Whether number `a` comes before number `b`.
+    /// Returns whether number `a` comes before number `b`.
     fn before(a: usize, b: usize) -> bool {
         if S::WRAPS { a.wrapping_sub(b).cast_signed() < 0 } else { a < b }
     }
 
-    /// The number of the grace period that began last.
+    /// Returns the number of the grace period that began last.
     fn latest(&self) -> usize {
         self.tree.numbers.gpnum.load(Relaxed)
     }

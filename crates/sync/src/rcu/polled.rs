@@ -17,7 +17,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         Ticket(self.tree.numbers.gpnum.fetch_add(0, SeqCst).wrapping_add(1))
     }
 
-    /// The same, and this CPU sees to it that the grace period begins
+    /// Returns a [ticket](Self::ticket), and this CPU ensures that the grace period begins
     /// (`start_poll_synchronize_rcu`).
     pub fn start_poll(&self) -> Ticket {
         let ticket = self.ticket();
@@ -25,7 +25,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         ticket
     }
 
-    /// Whether all sections have ended that ran when `ticket` was drawn
+    /// Returns whether all sections have ended that ran when `ticket` was drawn
     /// (`poll_state_synchronize_rcu`).
     pub fn poll(&self, ticket: Ticket) -> bool {
         // Acquire pairs with the end of the grace period in `finish`, which has seen each report.

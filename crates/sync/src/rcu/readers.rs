@@ -57,8 +57,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// A section of `reader` ends. If it was marked for boosting, returns its leaf: the machine
-    /// ends the boost.
+    /// Ends a section of `reader`. If it was marked for boosting, returns its leaf: the
+    /// machine ends the boost.
     pub fn leave(&self, reader: &Rc<Reader>, jiffies: u64) -> Option<usize> {
         reader.depth.set(reader.depth.get() - 1);
         if reader.is_inside() {
@@ -114,14 +114,15 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         self.tree.boosts.take()
     }
 
-    /// Whether readers at that leaf are to be hurried.
+    /// Returns whether readers at that leaf are to be hurried.
     pub fn is_boosting(&self, leaf: usize) -> bool {
         let blocked = self.leaf(leaf).blocked.borrow();
         (blocked.boosting && blocked.is_owed()) || blocked.is_expedited()
     }
 
-    /// The next of them. The machine lends it a priority and waits until [`leave`](Self::leave)
-    /// has said that the section is over, then [clears](Reader::end_boost) it.
+    /// Returns the next of them. The machine lends it a priority and waits until
+    /// [`leave`](Self::leave) has said that the section is over, then [clears](Reader::end_boost)
+    /// it.
     pub fn next_boost(&self, leaf: usize) -> Option<Rc<Reader>> {
         let node = self.leaf(leaf);
         let flags = node.hot().lock.lock_irqsave();

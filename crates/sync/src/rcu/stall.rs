@@ -43,13 +43,13 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         Some(Stall { cpus, tasks, by, ticks: jiffies - tree.began.get() })
     }
 
-    /// The readers without a CPU that the present grace period waits for.
+    /// Returns the readers without a CPU that the current grace period waits for.
     fn readers(&self) -> Vec<TaskId> {
         let leaves = self.tree.leaves().map(|number| &self.tree.nodes[number]);
         leaves.flat_map(|leaf| leaf.blocked.borrow().owing().collect::<Vec<_>>()).collect()
     }
 
-    /// The CPUs that the present grace period waits for.
+    /// Returns the CPUs that the current grace period waits for.
     fn owing(&self) -> Vec<usize> {
         let tree = &self.tree;
         let leaves = tree.leaves().map(|number| &tree.nodes[number]);

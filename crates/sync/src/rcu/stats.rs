@@ -16,7 +16,7 @@ macro_rules! counters {
                 Self { $($name: self.$name - before.$name,)+ }
             }
 
-            /// What both counted.
+            /// Returns the sums of both.
             #[must_use]
             pub(super) fn plus(self, other: Self) -> Self {
                 Self { $($name: self.$name + other.$name,)+ }

@@ -24,13 +24,13 @@ impl<S: Steps> Work<S> {
         self.given.set(true);
     }
 
-    /// Whether the thread must not go to sleep.
+    /// Returns whether the thread must not go to sleep.
     pub fn is_given(&self) -> bool {
         self.given.get()
     }
 
-    /// One round of the thread: `body`, if there is work. Work queued in the meantime belongs to
-    /// the next round, because the flag is cleared before the work is done.
+    /// Runs one round of the thread: `body`, if there is work. Work queued in the meantime belongs
+    /// to the next round, because the flag is cleared before the work is done.
     pub fn round(&self, body: impl FnOnce()) {
         if !self.given.get() {
             return;

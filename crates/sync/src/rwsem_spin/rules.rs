@@ -23,7 +23,7 @@ pub trait WriterQueue {
     /// Runs `body` as the head; `None` if the CPU was wanted before.
     fn run_at_head(&self, body: impl FnOnce() -> bool) -> Option<bool>;
 
-    /// Whether tasks spin; a snapshot, where it is known.
+    /// Returns whether tasks spin; a snapshot, where it is known.
     fn is_used(&self) -> bool;
 }
 

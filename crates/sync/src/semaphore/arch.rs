@@ -84,7 +84,7 @@ unsafe impl<P: Platform<AtomicU32: Sync>, L: RawLock<P> + Sync> Sync for ArchSem
 unsafe impl<P: Platform<AtomicU32: Send>, L: RawLock<P> + Send> Send for ArchSemaphore<P, L> {}
 
 impl<P: Platform, L: RawLock<P> + Default> ArchSemaphore<P, L> {
-    /// A semaphore with `count` free units.
+    /// Returns a semaphore with `count` free units.
     ///
     /// # Panics
     ///
@@ -101,7 +101,7 @@ impl<P: Platform, L: RawLock<P> + Default> ArchSemaphore<P, L> {
 }
 
 impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
-    /// Adds to the count; returns the new one.
+    /// Adds to the count. Returns the new one.
     #[inline]
     fn add(&self, units: u32) -> i32 {
         // AcqRel: acquire pairs with the release in `up` when a unit is found; release because a

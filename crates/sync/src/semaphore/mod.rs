@@ -106,7 +106,7 @@ pub type NativeSemaphore<Q = Opportunistic> = Semaphore<Native, Q, AdaptiveLock<
 
 /// Operations of a counting semaphore, independent of its layout.
 pub trait RawSemaphore: 'static {
-    /// A semaphore with `count` free units.
+    /// Returns a semaphore with `count` free units.
     fn with_count(count: u32) -> Self
     where
         Self: Sized;
@@ -118,7 +118,7 @@ pub trait RawSemaphore: 'static {
     {
     }
 
-    /// Takes a unit; sleeps until it can.
+    /// Takes a unit, blocking until it is available.
     fn down(&self);
 
     /// Takes a unit; any signal ends the wait.
@@ -135,7 +135,7 @@ pub trait RawSemaphore: 'static {
     /// [`WaitError::Interrupted`].
     fn down_killable(&self) -> Result<(), WaitError>;
 
-    /// Takes a unit if one is free; returns whether it did. (The kernel's function of this name
+    /// Takes a unit if one is free. Returns whether it did. (The kernel's function of this name
     /// returns 0 for success.)
     fn down_trylock(&self) -> bool;
 
@@ -149,10 +149,10 @@ pub trait RawSemaphore: 'static {
     /// Releases a unit. Any task may do so.
     fn up(&self);
 
-    /// Free units; a snapshot.
+    /// Returns the number of free units; a snapshot.
     fn free_units(&self) -> u32;
 
-    /// Waiting tasks; a snapshot.
+    /// Returns the number of waiting tasks; a snapshot.
     fn waiters(&self) -> usize;
 }
 
@@ -175,7 +175,7 @@ unsafe impl<P: Platform, Q: Policy, L: RawLock<P> + Sync> Sync for Semaphore<P, 
 unsafe impl<P: Platform, Q: Policy, L: RawLock<P> + Send> Send for Semaphore<P, Q, L> {}
 
 impl<P: Platform, Q: Policy, L: RawLock<P> + Default> Semaphore<P, Q, L> {
-    /// A semaphore with `count` free units.
+    /// Returns a semaphore with `count` free units.
     pub fn new(count: u32) -> Self {
         Self { state: State::new(count), lock: L::default(), policy: PhantomData }
     }

@@ -108,15 +108,15 @@ impl Counts {
         Self { waits: Times::new(), holds: Times::new() }
     }
 
-    /// What there is of them, and `held` owners that have not given back.
+    /// Returns the statistics, with `held` owners that have not released the lock yet.
     fn stats(&self, held: u64) -> Stats {
         let (waits, holds) = (self.waits.histogram(), self.holds.histogram());
         Stats { acquisitions: holds.count() + held, contended: waits.count(), waits, holds }
     }
 }
 
-/// Takes a lock by `take` after `attempt` has failed; the wait goes to `record`. When the lock was
-/// taken, and what `take` gave.
+/// Acquires a lock by `attempt`, or by `take` after `attempt` has failed; passes the wait to
+/// `record` then. Returns the time of the acquisition and the guard.
 fn timed<G>(
     attempt: impl FnOnce() -> Option<G>,
     take: impl FnOnce() -> Option<G>,
@@ -132,44 +132,44 @@ fn timed<G>(
     Some((now, guard))
 }
 
-/// What happened to a lock so far; a snapshot.
+/// Statistics of a lock so far; a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// How often it was taken and given back, or is taken now.
+    /// Number of acquisitions that were released, plus the current ones.
     pub acquisitions: u64,
-    /// How often the owner had to wait.
+    /// Number of acquisitions that had to wait.
     pub contended: u64,
-    /// Waits of those that found it taken.
+    /// Waits of threads that found the lock held.
     pub waits: Histogram,
-    /// How long it was held, each time that it was given back.
+    /// Time from acquisition to release, for each release.
     pub holds: Histogram,
 }
 
-/// How many times were how long.
+/// Histogram of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u64; BUCKETS],
     /// The sum of all times.
     pub total: Duration,
-    /// The longest.
+    /// The longest time.
     pub longest: Duration,
 }
 
 impl Histogram {
-    /// How many there are.
+    /// Returns the number of times.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Each bucket that is not empty: the time that its times are below, and their number. The last
-    /// bucket has all that are longer, too.
+    /// Returns each bucket that is not empty: the upper bound of its times, and their number. The
+    /// last bucket also has all longer times.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
         let counts = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counts.map(|(bucket, count)| (Duration::from_nanos(1 << bucket), *count))
     }
 
-    /// A time that this part of them, from 0 to 1, are not longer than: at most twice the shortest
-    /// such. Zero if there are none.
+    /// Returns an upper bound for this part, from 0 to 1, of the times: at most twice the smallest
+    /// one. Returns zero if there are no times.
     pub fn quantile(&self, part: f64) -> Duration {
         let wanted = (self.count() as f64 * part).ceil() as u64;
         let mut seen = 0;

@@ -24,30 +24,31 @@ pub struct MutexGuard<'a, T: ?Sized> {
 }
 
 impl<T> Mutex<T> {
-    /// A free lock around `value`.
+    /// Returns an unlocked lock that contains `value`.
     pub const fn new(value: T) -> Self {
         Self { counts: Counts::new(), lock: crate::Mutex::new(value) }
     }
 
-    /// The data.
+    /// Consumes the lock and returns the data.
     pub fn into_inner(self) -> T {
         self.lock.into_inner()
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Takes the lock; sleeps until it can.
+    /// Acquires the lock, blocking until it is available.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.taken(|| Some(self.lock.lock())).expect("this wait ends with the lock")
     }
 
-    /// Takes the lock if it is free. Not to get it counts as nothing.
+    /// Acquires the lock if it is free, otherwise returns `None`. A failed attempt is not counted.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = self.lock.try_lock()?;
         Some(MutexGuard { counts: &self.counts, since: Native::now(), guard })
     }
 
-    /// Takes the lock; waits at most `timeout`. A wait that ends without it counts as nothing.
+    /// Acquires the lock. Returns `None` if that takes longer than `timeout`. A wait that times out
+    /// is not counted.
     pub fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
         self.taken(|| self.lock.try_lock_for(timeout))
     }
@@ -57,7 +58,7 @@ impl<T: ?Sized> Mutex<T> {
         self.lock.get_mut()
     }
 
-    /// What happened so far.
+    /// Returns the statistics so far.
     pub fn stats(&self) -> Stats {
         self.counts.stats(u64::from(self.lock.is_locked()))
     }

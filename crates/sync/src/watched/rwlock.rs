@@ -50,13 +50,13 @@ impl fmt::Display for RwStats {
 }
 
 impl<T> RwLock<T> {
-    /// A free lock around `value`.
+    /// Returns an unlocked lock that contains `value`.
     pub const fn new(value: T) -> Self {
         let (readers, writers) = (Counts::new(), Counts::new());
         Self { readers, writers, lock: crate::RwLock::new(value) }
     }
 
-    /// The data.
+    /// Consumes the lock and returns the data.
     pub fn into_inner(self) -> T {
         self.lock.into_inner()
     }
@@ -68,31 +68,32 @@ impl<T: ?Sized> RwLock<T> {
         self.reader(|| Some(self.lock.read())).expect("this wait ends with the lock")
     }
 
-    /// Acquires the lock for reading if no writer owns it or waits for it. Not to get it counts as
-    /// nothing.
+    /// Acquires the lock for reading if no writer owns it or waits for it. A failed attempt is not
+    /// counted.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.reader(|| None)
     }
 
-    /// Acquires the lock for reading; waits at most `timeout`. A wait that ends without it counts
-    /// as nothing.
+    /// Acquires the lock for reading. Returns `None` if that takes longer than `timeout`. A wait
+    /// that times out is not counted.
     pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
         self.reader(|| self.lock.try_read_for(timeout))
     }
 
-    /// Takes the lock alone; sleeps until it can.
+    /// Acquires the lock exclusively, blocking until it is available.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.writer(|| Some(self.lock.write())).expect("this wait ends with the lock")
     }
 
-    /// Acquires the lock for writing if it is free. Not to get it counts as nothing.
+    /// Acquires the lock for writing if it is free, otherwise returns `None`. A failed attempt is
+    /// not counted.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         let guard = self.lock.try_write()?;
         Some(RwLockWriteGuard { counts: &self.writers, since: Native::now(), guard })
     }
 
-    /// Takes the lock alone; waits at most `timeout`. A wait that ends without it counts as
-    /// nothing.
+    /// Acquires the lock exclusively. Returns `None` if that takes longer than `timeout`. A wait
+    /// that times out is not counted.
     pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
         self.writer(|| self.lock.try_write_for(timeout))
     }
@@ -102,7 +103,7 @@ impl<T: ?Sized> RwLock<T> {
         self.lock.get_mut()
     }
 
-    /// What happened so far.
+    /// Returns the statistics so far.
     pub fn stats(&self) -> RwStats {
         RwStats { readers: self.readers.stats(0), writers: self.writers.stats(0) }
     }

@@ -22,23 +22,24 @@ pub struct Permit<'a> {
 }
 
 impl Semaphore {
-    /// A semaphore with `permits` free permits, fewer than 2^30.
+    /// Returns a semaphore with `permits` free permits, fewer than 2^30.
     pub const fn new(permits: u32) -> Self {
         Self { counts: Counts::new(), lock: crate::Semaphore::new(permits) }
     }
 
-    /// Takes a permit; sleeps until it can.
+    /// Acquires a permit, blocking until it is available.
     pub fn acquire(&self) -> Permit<'_> {
         self.taken(|| Some(self.lock.acquire())).expect("this wait ends with a permit")
     }
 
-    /// Takes a permit if one is free. Not to get it counts as nothing.
+    /// Acquires a permit if one is free, otherwise returns `None`. A failed attempt is not counted.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         let inner = Some(self.lock.try_acquire()?);
         Some(Permit { counts: &self.counts, since: Native::now(), inner })
     }
 
-    /// Takes a permit; waits at most `timeout`. A wait that ends without it counts as nothing.
+    /// Acquires a permit. Returns `None` if that takes longer than `timeout`. A wait that times out
+    /// is not counted.
     pub fn acquire_timeout(&self, timeout: Duration) -> Option<Permit<'_>> {
         self.taken(|| self.lock.acquire_timeout(timeout))
     }
@@ -48,12 +49,12 @@ impl Semaphore {
         self.lock.add(permits);
     }
 
-    /// Free permits; a snapshot.
+    /// Returns the number of free permits; a snapshot.
     pub fn available(&self) -> u32 {
         self.lock.available()
     }
 
-    /// What happened so far. A permit counts once it is given back or kept for good.
+    /// Returns the statistics so far. A permit counts once it is released or kept for good.
     pub fn stats(&self) -> Stats {
         self.counts.stats(0)
     }

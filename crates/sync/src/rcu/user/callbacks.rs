@@ -185,7 +185,7 @@ impl Work {
         }
     }
 
-    /// Takes all callbacks into `batches`, which are empty; whether there were any.
+    /// Takes all callbacks into `batches`, which are empty. Returns whether there were any.
     fn take(&self, batches: &mut [Vec<Callback>; LISTS]) -> bool {
         for (list, batch) in self.lists.iter().zip(&mut *batches) {
             let mut queue = list.queue.lock();

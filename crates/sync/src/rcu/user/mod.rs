@@ -124,13 +124,13 @@ pub fn synchronize_expedited() {
     PROCESS.synchronize(SPIN_EXPEDITED_NS);
 }
 
-/// A ticket for a grace period that begins from now on; begins none
+/// Returns a ticket for a grace period that begins from now on. Begins none
 /// (`get_state_synchronize_rcu`).
 pub fn ticket() -> Ticket {
     PROCESS.periods.ticket()
 }
 
-/// The same, and the thread of the callbacks sees to that grace period
+/// Returns a [`ticket`], and makes the callback thread run that grace period
 /// (`start_poll_synchronize_rcu`).
 pub fn start_poll() -> Ticket {
     let ticket = ticket();
@@ -138,7 +138,8 @@ pub fn start_poll() -> Ticket {
     ticket
 }
 
-/// Whether every section has ended that ran when `ticket` was drawn (`poll_state_synchronize_rcu`).
+/// Returns whether every section has ended that ran when `ticket` was drawn
+/// (`poll_state_synchronize_rcu`).
 pub fn poll(ticket: Ticket) -> bool {
     PROCESS.periods.poll(ticket)
 }

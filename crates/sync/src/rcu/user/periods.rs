@@ -15,9 +15,9 @@ const FIRST: usize = 1;
 /// The two sides of a full fence between each reader and an updater: one side may be cheap because
 /// the other does the work of both.
 pub trait Fences: 'static {
-    /// The reader's.
+    /// The reader's fence.
     fn light();
-    /// The updater's: as if each thread had executed a full fence somewhere during the call.
+    /// The updater's fence: as if each thread had executed a full fence somewhere during the call.
     fn heavy();
     /// A full fence of the calling thread alone.
     fn full();
@@ -45,7 +45,7 @@ impl<P: Platform> AsRef<Self> for Reader<P> {
 }
 
 impl<P: Platform> Reader<P> {
-    /// A section begins.
+    /// Begins a critical section.
     #[inline(always)]
     pub fn enter<F: Fences>(&self, periods: &Periods<P, F>) {
         // Acquire pairs with the step in `run`: a section with its number sees the unlinking.
@@ -55,7 +55,7 @@ impl<P: Platform> Reader<P> {
         F::light();
     }
 
-    /// The section ends.
+    /// Ends the critical section.
     #[inline(always)]
     pub fn leave<F: Fences>(&self) {
         // Release pairs with the look in `is_through`: the section comes before the free.
@@ -65,7 +65,7 @@ impl<P: Platform> Reader<P> {
         }
     }
 
-    /// One section ends and the next one begins: a quiescent state.
+    /// Ends a critical section and begins the next one: a quiescent state.
     #[inline(always)]
     pub fn pass<F: Fences>(&self, periods: &Periods<P, F>) {
         // Acquire and Release, as in `enter` and `leave`.
@@ -85,7 +85,8 @@ impl<P: Platform> Reader<P> {
         F::full();
     }
 
-    /// Whether an updater sleeps on this reader's word, or is about to; if so, takes the flag down.
+    /// Returns whether an updater sleeps on this reader's word, or is about to; if so, takes the
+    /// flag down.
     #[inline(always)]
     fn is_awaited<F: Fences>(&self) -> bool {
         F::light();
@@ -103,7 +104,7 @@ impl<P: Platform> Reader<P> {
         taken != 0
     }
 
-    /// Whether no section of it began before grace period `number`.
+    /// Returns whether no section of it began before grace period `number`.
     fn is_through(&self, number: usize) -> bool {
         // Acquire pairs with the end of the section.
         over(self.since.load(Acquire), number)
@@ -148,14 +149,14 @@ impl<F: Fences> Periods<crate::Native, F> {
 }
 
 impl<P: Platform, F: Fences> Periods<P, F> {
-    /// A ticket for the first grace period that begins from now on.
+    /// Returns a ticket for the first grace period that begins from now on.
     pub fn ticket(&self) -> Ticket {
         // SeqCst, and a change that changes nothing, as for the ticket of a kernel: the number is
         // read after the caller's unlinking.
         Ticket(self.begun.fetch_add(0, SeqCst).wrapping_add(STEP))
     }
 
-    /// Whether all sections have ended that ran when `ticket` was drawn.
+    /// Returns whether all sections have ended that ran when `ticket` was drawn.
     pub fn poll(&self, ticket: Ticket) -> bool {
         // Acquire pairs with the end in `run`, which has seen every reader through.
         self.ended.load(Acquire).wrapping_sub(ticket.0).cast_signed() >= 0

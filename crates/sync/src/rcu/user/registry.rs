@@ -55,7 +55,7 @@ impl Registry {
         Self { entering: Vec::new(), quiescent: Vec::new(), unused: Vec::new(), prepared: false }
     }
 
-    /// All readers, in `list`, and whether there are such that enter sections.
+    /// Returns all readers, in `list`, and whether any of them enter critical sections.
     pub(super) fn readers(&self, mut list: Vec<&'static Record>) -> (Vec<&'static Record>, bool) {
         list.extend_from_slice(&self.entering);
         list.extend_from_slice(&self.quiescent);
@@ -144,7 +144,7 @@ thread_local! {
 }
 
 impl Mine {
-    /// Whether a grace period can end while this thread waits for it.
+    /// Returns whether a grace period can end while this thread waits for it.
     pub(super) fn is_outside(&self) -> bool {
         self.depth.get() == 0 && self.online.get() == 0
     }

@@ -29,12 +29,12 @@ pub struct Shared<T> {
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
 impl<T: Send + Sync + 'static> Shared<T> {
-    /// With this value to begin with.
+    /// Returns a pointer to this initial value.
     pub fn new(value: T) -> Self {
         Self { value: AtomicPtr::new(Box::into_raw(Box::new(value))), owned: PhantomData }
     }
 
-    /// The value, as long as both this and the section live.
+    /// Returns the value, valid while both this and the section live.
     #[inline(always)]
     pub fn get<'a>(&'a self, _inside: &'a impl Inside) -> &'a T {
         // Acquire pairs with the exchange in `set`.
