@@ -82,8 +82,8 @@ fn component(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<Endi
 /// An interpreter is slow, and CI must end: usually it takes one minute.
 const MIRI_LIMIT: Duration = Duration::from_secs(600);
 
-/// The locks on threads and the page allocator, interpreted: what Rust leaves undefined is found
-/// where it happens. Excluded: loom, and the checker with its coroutines in assembly.
+/// Runs the locks on threads and the page allocator in the interpreter, which finds undefined
+/// behaviour where it happens. Excluded: loom, and the checker with its coroutines in assembly.
 fn miri(root: &Path) -> anyhow::Result<Ending> {
     let nightly = |arguments: &[&str]| {
         let mut command = Command::new("rustup");

@@ -55,7 +55,7 @@ struct Failure {
 }
 
 impl Failure {
-    /// The selection without the package, if the test may be repeated.
+    /// Returns the selection without the package, if the test may be repeated.
     fn live(&self) -> Option<Vec<&str>> {
         let mut words = self.program.as_deref()?.split_whitespace();
         let package = (words.next() == Some("-p")).then(|| words.next())??;

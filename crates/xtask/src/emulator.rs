@@ -43,7 +43,7 @@ impl Emulator {
         works.is_ok_and(|run| run.status.success()).then_some(emulator)
     }
 
-    /// The same, or an error that names the packages.
+    /// Returns the same, or an error that names the packages.
     pub(crate) fn required() -> anyhow::Result<Self> {
         Self::find().ok_or_else(|| anyhow::anyhow!("this needs {CURE}"))
     }
@@ -58,7 +58,7 @@ impl Emulator {
     }
 }
 
-/// The directory of the libraries of aarch64, below which `lib` is.
+/// Returns the directory of the libraries of aarch64, below which `lib` is.
 pub(crate) fn sysroot() -> anyhow::Result<&'static Path> {
     let place = Path::new(SYSROOT);
     ensure!(place.join("lib/ld-linux-aarch64.so.1").exists(), "there are no libraries: {CURE}");

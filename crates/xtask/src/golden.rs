@@ -75,7 +75,7 @@ pub(crate) fn with(root: &Path, mode: Mode, program: &Path) -> anyhow::Result<Ou
     Ok(if broken == 0 { Outcome::Done } else { Outcome::Finding })
 }
 
-/// The case files of `directory`, in the order of their names.
+/// Returns the case files of `directory`, in the order of their names.
 fn cases(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut cases = Vec::new();
     for entry in std::fs::read_dir(directory).context("tests/golden")? {
@@ -92,7 +92,7 @@ fn read(path: &Path) -> anyhow::Result<Case> {
     Ok(toml::from_str(&std::fs::read_to_string(path)?)?)
 }
 
-/// Compares the outputs of two processes with the expected one; returns the differences.
+/// Compares the outputs of two processes with the expected output. Returns the differences.
 fn judge(
     directory: &Path,
     case: &Case,
@@ -144,7 +144,7 @@ fn output(
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The first line in which two outputs differ.
+/// Returns the first line in which two outputs differ.
 fn difference(expected: &str, got: &str) -> Option<String> {
     if expected == got {
         return None;

@@ -81,7 +81,7 @@ struct Mutant {
 }
 
 impl Mutant {
-    /// The text of its file with the fault in it.
+    /// Returns the text of its file with the fault in it.
     fn apply(&self, text: &str) -> anyhow::Result<String> {
         let places = text.matches(&self.from).count();
         ensure!(
@@ -278,7 +278,7 @@ pub(crate) fn run(root: &Path, wanted: &[&str]) -> anyhow::Result<Outcome> {
     Ok(if all.iter().all(fine) { Outcome::Done } else { Outcome::Finding })
 }
 
-/// One sentence on all faults that were put in.
+/// Returns a sentence on all inserted faults.
 fn verdict(all: &[(&str, Seen)]) -> String {
     let count = |is: fn(&Seen) -> bool| all.iter().filter(|(_, seen)| is(seen)).count();
     let fails = count(|seen| matches!(seen, Seen::Fails(_)));

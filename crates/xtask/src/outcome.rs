@@ -10,7 +10,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// The same as the ending of a stage.
+    /// Returns the outcome as the ending of a stage.
     pub(crate) fn ending(&self) -> Ending {
         match self {
             Self::Done => Ending::Passed,

@@ -69,7 +69,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Ending> {
     Ok(if passed { Ending::Passed } else { Ending::Failed })
 }
 
-/// The object that is loaded, as `crates/record/build.rs` makes it, for `ThreadSanitizer`.
+/// Returns the object that is loaded, as `crates/record/build.rs` makes it, for `ThreadSanitizer`.
 fn object(root: &Path, place: &Path) -> anyhow::Result<std::path::PathBuf> {
     let rustc = |name: &str, kind: &str, source: &str| {
         let mut rustc = Command::new("rustc");

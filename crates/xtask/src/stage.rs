@@ -60,8 +60,8 @@ impl Pipeline {
         }
     }
 
-    /// Whether every stage passed. A missing tool does not count as passed on a machine that sets
-    /// `CI`.
+    /// Returns whether every stage passed. A missing tool does not count as passed on a machine
+    /// that sets `CI`.
     pub(crate) fn passed(&self, strict: bool) -> bool {
         self.stages.iter().all(|stage| match stage.ending {
             Ending::Passed | Ending::Skipped(_) => true,
@@ -86,7 +86,7 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Where cargo puts `program` of a build with `profile`, `debug` or `release`.
+/// Returns the path where cargo puts `program` of a build with `profile`, `debug` or `release`.
 pub(crate) fn built(root: &Path, profile: &str, program: &str) -> PathBuf {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
@@ -125,7 +125,7 @@ pub(crate) fn run_filtered(
     Ok(if child.wait()?.success() { Ending::Passed } else { Ending::Failed })
 }
 
-/// The command as one would type it.
+/// Returns the command as one would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let mut parts = Vec::new();
     for (name, value) in command.get_envs() {

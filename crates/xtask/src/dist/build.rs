@@ -62,7 +62,7 @@ pub(super) fn tools(root: &Path) -> anyhow::Result<String> {
     Ok(path)
 }
 
-/// The preload object of the last build under `place`.
+/// Returns the preload object of the last build under `place`.
 fn newest_object(place: &Path) -> anyhow::Result<PathBuf> {
     let mut objects = Vec::new();
     for entry in std::fs::read_dir(place.join("build"))? {
@@ -106,7 +106,7 @@ fn readelf(file: &Path, what: &str) -> anyhow::Result<String> {
     output(Command::new("readelf").args(["--wide", what]).arg(file))
 }
 
-/// The newest version `GLIBC_x.y` that `text` of `readelf --version-info` requires.
+/// Returns the newest version `GLIBC_x.y` that `text` of `readelf --version-info` requires.
 fn newest_glibc(text: &str) -> anyhow::Result<(u32, u32)> {
     let words = text.split_whitespace().filter_map(|word| word.strip_prefix("GLIBC_"));
     let versions = words.filter_map(|word| {
@@ -116,7 +116,7 @@ fn newest_glibc(text: &str) -> anyhow::Result<(u32, u32)> {
     versions.max().context("readelf shows no version of glibc")
 }
 
-/// The libraries that `text` of `readelf --dynamic` requires.
+/// Returns the libraries that `text` of `readelf --dynamic` requires.
 fn needed(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().filter(|line| line.contains("(NEEDED)"));
     lines.filter_map(|line| line.split(['[', ']']).nth(1))

@@ -105,7 +105,7 @@ fn unpack(release: &Release, machine: &Machine, prefix: &Path) -> anyhow::Result
     must(tar.arg("-C").arg(prefix).args(["--strip-components", "1", "-xzf"]).arg(archive))
 }
 
-/// The installer must refuse an archive with one changed byte, and install nothing of it.
+/// Checks that the installer refuses an archive with one changed byte, and installs nothing of it.
 fn refuses_damage(release: &Release, machine: &Machine, place: &Path) -> anyhow::Result<()> {
     let damaged = fresh(place.join("damaged"))?;
     let name = release.archive(machine) + ".tar.gz";

@@ -39,7 +39,7 @@ impl Machine {
         MACHINES.iter().find(|machine| machine.name == name || machine.triple == name)
     }
 
-    /// Whether this machine runs programs of that kind itself.
+    /// Returns whether this machine runs programs of that kind itself.
     pub(super) fn is_here(&self) -> bool {
         self.name == std::env::consts::ARCH
     }
@@ -67,12 +67,12 @@ impl<'a> Release<'a> {
         Ok(Self { root, version, time })
     }
 
-    /// Where the finished files are.
+    /// Returns the directory of the finished files.
     pub(super) fn finished(&self) -> PathBuf {
         self.root.join("target/dist")
     }
 
-    /// The name of the archive without its extension, which is also its only directory.
+    /// Returns the name of the archive without its extension, which is also its only directory.
     pub(super) fn archive(&self, machine: &Machine) -> String {
         format!("convoy-{}-{}-linux", self.version, machine.name)
     }
@@ -102,7 +102,7 @@ pub(super) fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8(result.stdout)?)
 }
 
-/// An empty directory at `path`.
+/// Returns an empty directory at `path`.
 pub(super) fn fresh(path: PathBuf) -> anyhow::Result<PathBuf> {
     if path.exists() {
         std::fs::remove_dir_all(&path)?;

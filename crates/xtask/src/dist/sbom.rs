@@ -24,7 +24,7 @@ pub(super) fn write(release: &Release, machine: &Machine) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The checksum of each locked package, by name and version.
+/// Returns the checksum of each locked package, by name and version.
 fn checksums(lock: &toml::Table) -> BTreeMap<(String, String), String> {
     let packages = lock.get("package").and_then(toml::Value::as_array);
     let text = |package: &toml::Value, key: &str| Some(package.get(key)?.as_str()?.to_owned());
@@ -35,7 +35,7 @@ fn checksums(lock: &toml::Table) -> BTreeMap<(String, String), String> {
     sums.collect()
 }
 
-/// The bill of everything that is linked into the package `convoy` of `metadata`: normal
+/// Returns the bill of everything that is linked into the package `convoy` of `metadata`: normal
 /// dependencies, without build and test dependencies.
 fn bill(
     metadata: &Value,
@@ -91,7 +91,7 @@ fn bill(
     }))
 }
 
-/// The packages that `node` of the resolution links: dependencies of the kind `null`.
+/// Returns the packages that `node` of the resolution links: dependencies of the kind `null`.
 fn linked(node: &Value) -> Option<Vec<&str>> {
     let normal = |dependency: &&Value| {
         let kinds = dependency["dep_kinds"].as_array();

@@ -39,7 +39,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// A room with an installed system for `machine`.
+    /// Returns a room with an installed system for `machine`.
     pub(super) fn of(root: &Path, machine: &Machine) -> anyhow::Result<Self> {
         for directory in ["proc", "dev", "tmp"] {
             fs::create_dir_all(root.join(directory))?;
@@ -48,7 +48,7 @@ impl Room {
         Ok(Self { root: root.to_owned(), emulator })
     }
 
-    /// A room with the shared libraries of `programs` and nothing else, not even a shell.
+    /// Returns a room with the shared libraries of `programs` and nothing else, not even a shell.
     pub(super) fn bare(root: &Path, machine: &Machine, programs: &[&Path]) -> anyhow::Result<Self> {
         let room = Self::of(root, machine)?;
         if room.emulator.is_some() {
@@ -119,7 +119,7 @@ impl Room {
     }
 }
 
-/// The program of the tutorial and its fixed version, for the glibc of old systems.
+/// Returns the program of the tutorial and its fixed version, for the glibc of old systems.
 pub(super) fn programs(release: &Release, triple: &str) -> anyhow::Result<[PathBuf; 2]> {
     let path = tools(release.root)?;
     let source = release.root.join("examples/slow-program/orders.c");

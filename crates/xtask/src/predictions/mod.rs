@@ -53,7 +53,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Of the arguments; `None` if they make no sense.
+    /// Parses the arguments. Returns `None` if they make no sense.
     pub(crate) fn of(arguments: &[&'a str]) -> Option<Self> {
         let numbers = |text: &str| -> Option<Vec<u32>> {
             text.split(',').map(|one| one.parse().ok()).collect()
@@ -143,7 +143,7 @@ impl Row {
         100.0 * (self.predicted / nearest - 1.0).abs()
     }
 
-    /// Whether the direction is right; `None` where the repeats show none.
+    /// Returns whether the direction is right, or `None` if the repeats show no direction.
     fn sign(&self) -> Option<bool> {
         let shown = self.low > 1.0 || self.high < 1.0;
         shown.then_some((self.predicted > 1.0) == (self.measured > 1.0))
@@ -281,7 +281,7 @@ fn summary(rows: &[Row], refused: usize, lines: &mut Lines) {
     lines.say(judge("all rows, the disturbed ones too", &rows.iter().collect::<Vec<_>>()));
 }
 
-/// How good the predictions of some rows are.
+/// Returns a judgement of the predictions of some rows.
 fn judge(what: &str, rows: &[&Row]) -> String {
     if rows.is_empty() {
         return format!("{what}: none");
@@ -398,7 +398,7 @@ impl Bench {
         command
     }
 
-    /// The flags of `convoy with` and `convoy record` for a lock; libc's own needs none.
+    /// Returns the flags of `convoy with` and `convoy record` for a lock; libc's own needs none.
     fn flags<'a>(program: &Program, policy: &'a str) -> Vec<&'a str> {
         if policy == "sleep" { Vec::new() } else { vec![program.flag, policy] }
     }
@@ -442,7 +442,7 @@ impl Bench {
         output(command.args(program.words(&self.place, threads))).map(|_| ())
     }
 
-    /// The predicted changes, one for each row, or why there are none.
+    /// Returns the predicted changes, one for each row, or the reason why there are none.
     fn predict(
         &self,
         program: &Program,

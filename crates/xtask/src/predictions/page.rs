@@ -45,7 +45,7 @@ impl Lines {
     }
 }
 
-/// The page with another generated part.
+/// Returns the page with another generated part.
 fn replaced(page: &str, part: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;

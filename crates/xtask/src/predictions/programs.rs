@@ -41,7 +41,7 @@ impl Program {
         rate.with_context(|| format!("{} printed no rate: {output:?}", self.name))
     }
 
-    /// Whether it is there.
+    /// Returns whether it is installed.
     pub(super) fn is_installed(&self, place: &Path) -> bool {
         let words = self.words(place, 2);
         Command::new(&words[0]).arg("--version").output().is_ok()
@@ -234,14 +234,14 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The number behind these words; a unit may stick to it.
+/// Returns the number behind these words; a unit may stick to it.
 fn after(output: &str, words: &str) -> Option<f64> {
     let rest = output.split_once(words)?.1.trim_start();
     let end = rest.find(|one: char| !one.is_ascii_digit() && one != '.').unwrap_or(rest.len());
     rest[..end].parse().ok()
 }
 
-/// The number before `ops/sec`, of the last line that has one.
+/// Returns the number before `ops/sec`, of the last line that has one.
 fn operations(output: &str, _: u32) -> Option<f64> {
     let before = output.rsplit_once(" ops/sec")?.0;
     before.split_whitespace().next_back()?.parse().ok()

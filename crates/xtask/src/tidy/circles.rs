@@ -75,7 +75,7 @@ fn judge(findings: &mut Findings, name: &str, modules: &Modules, limit: usize) {
     }
 }
 
-/// The crate and the module path of a file below `crates/*/src`; `None` for other files.
+/// Returns the crate and the module path of a file below `crates/*/src`; `None` for other files.
 fn place(path: &str) -> Option<(&str, Vec<String>)> {
     let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let module = file.strip_suffix(".rs")?;
@@ -116,8 +116,8 @@ fn edges<'a>(modules: &Modules<'a>) -> Edges<'a> {
     edges
 }
 
-/// The file that defines the name at the end of `path`, as seen from `module`; `None` if the path
-/// leads to a module or into another crate.
+/// Returns the file that defines the name at the end of `path`, as seen from `module`; `None` if
+/// the path leads to a module or into another crate.
 fn resolve<'a>(
     modules: &Modules<'a>,
     module: &[String],
@@ -169,7 +169,7 @@ fn imported<'a>(
     })
 }
 
-/// The sets of two or more files that reach each other.
+/// Returns the sets of two or more files that reach each other.
 fn circles<'a>(edges: &Edges<'a>) -> Vec<BTreeSet<&'a str>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         edges.keys().map(|file| (*file, reach(edges, file))).collect();
@@ -183,7 +183,7 @@ fn circles<'a>(edges: &Edges<'a>) -> Vec<BTreeSet<&'a str>> {
     circles
 }
 
-/// All files that lead from `file` over one or more edges.
+/// Returns all files that `file` reaches over one or more edges.
 fn reach<'a>(edges: &Edges<'a>, file: &str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![file];

@@ -36,7 +36,7 @@ fn anchors(found: &mut Findings, path: &str, text: &str, files: &BTreeMap<String
     }
 }
 
-/// The path from the root of `link`, which is relative to the folder of the file `from`.
+/// Returns the path from the root of `link`, which is relative to the folder of the file `from`.
 fn resolve(from: &str, link: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -50,7 +50,7 @@ fn resolve(from: &str, link: &str) -> String {
     parts.join("/")
 }
 
-/// The anchors of a page: its headings in lower case, with hyphens and without punctuation.
+/// Returns the anchors of a page: its headings in lower case, with hyphens and without punctuation.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let mut fenced = false;
     text.lines().filter_map(move |line| {

@@ -60,7 +60,7 @@ fn strays(binaries: &[String], config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Every finding in the tree at `root`, in the order of files and lines.
+/// Returns every finding in the tree at `root`, in the order of files and lines.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let text = std::fs::read_to_string(root.join("tidy.toml")).context("tidy.toml")?;
     let config: Config = toml::from_str(&text).context("tidy.toml")?;

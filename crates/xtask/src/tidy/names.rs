@@ -20,7 +20,7 @@ pub(crate) struct Use {
 }
 
 impl Use {
-    /// Whether this file needs the name; a re-export alone does not.
+    /// Returns whether this file needs the name; a re-export alone does not.
     pub(crate) fn counts(&self) -> bool {
         self.used || !self.exported
     }
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The token `ahead` of this one; empty after the last one.
+    /// Returns the token `ahead` of this one; empty after the last one.
     fn token(&self, ahead: usize) -> &'a str {
         self.tokens.get(self.at + ahead).copied().unwrap_or("")
     }
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         self.at.checked_sub(back).map_or("", |at| self.tokens[at])
     }
 
-    /// The kind of block that begins here.
+    /// Returns the kind of block that begins here.
     fn block(&self) -> Block {
         match (self.before(2), self.before(1)) {
             ("mod", _) => Block::Module,
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The path that begins with `first`; leaves the reader at its last token.
+    /// Returns the path that begins with `first`. Leaves the reader at its last token.
     fn path(&mut self, first: &str) -> Vec<String> {
         let mut path = vec![first.to_owned()];
         while self.token(1) == "::" && is_word(self.token(2)) {

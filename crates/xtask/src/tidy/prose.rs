@@ -70,7 +70,8 @@ fn judge(prefix: &str, tally: &Tally, limit: f64) -> Option<Finding> {
     found.list.pop()
 }
 
-/// The lines of prose: comments of Rust, and Markdown outside code blocks; others are empty.
+/// Returns the lines of prose: comments of Rust, and Markdown outside code blocks; others are
+/// empty.
 fn prose(path: &str, text: &str) -> Vec<String> {
     if path.ends_with(".rs") {
         return Source::new(text).comments;

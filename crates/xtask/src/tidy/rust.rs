@@ -111,7 +111,7 @@ fn ambient(found: &mut Findings, source: &Source) {
     }
 }
 
-/// Whether `line` contains `pattern` and not merely as the tail of a longer word.
+/// Returns whether `line` contains `pattern` and not merely as the tail of a longer word.
 fn contains_word(line: &str, pattern: &str) -> bool {
     line.match_indices(pattern).any(|(at, _)| {
         let before = line[..at].chars().next_back();

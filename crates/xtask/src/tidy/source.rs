@@ -38,7 +38,7 @@ impl Source {
         Self { code: lexer.code, comments: lexer.comments }
     }
 
-    /// All functions that have a body.
+    /// Returns all functions that have a body.
     pub(crate) fn functions(&self) -> Vec<Function> {
         let mut functions = Vec::new();
         for (first, line) in self.code.iter().enumerate() {
@@ -55,7 +55,7 @@ impl Source {
         functions
     }
 
-    /// For each line, whether it belongs to an item under `#[cfg(test)]`.
+    /// Returns for each line whether it belongs to an item under `#[cfg(test)]`.
     pub(crate) fn test_lines(&self) -> Vec<bool> {
         let mut test = vec![false; self.code.len()];
         for (first, line) in self.code.iter().enumerate() {
@@ -67,8 +67,8 @@ impl Source {
         test
     }
 
-    /// The line of the brace that closes the first block after `column` of line `first`; `None` for
-    /// an item that ends with a semicolon.
+    /// Returns the line of the brace that closes the first block after `column` of line `first`;
+    /// `None` for an item that ends with a semicolon.
     fn end_of_item(&self, first: usize, column: usize) -> Option<usize> {
         let (mut braces, mut brackets) = (0_u32, 0_u32);
         for (number, line) in self.code.iter().enumerate().skip(first) {
@@ -89,7 +89,7 @@ impl Source {
     }
 }
 
-/// The identifiers and keywords of `line` with their columns.
+/// Returns the identifiers and keywords of `line` with their columns.
 pub(crate) fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     let mut at = 0;
@@ -208,8 +208,8 @@ impl Lexer {
         }
     }
 
-    /// Whether the character before this one belongs to a longer word (`br"…"` opens a raw string,
-    /// `bar"` does not).
+    /// Returns whether the character before this one belongs to a longer word (`br"…"` opens a raw
+    /// string, `bar"` does not).
     fn inside_word(&self) -> bool {
         let before = |back: usize| self.at.checked_sub(back).map(|i| self.chars[i]);
         let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');

@@ -48,7 +48,7 @@ fn counts_columns(path: &str, line: &str) -> bool {
     (prose || source) && !table
 }
 
-/// The first absolute path of a developer's machine in `line`.
+/// Returns the first absolute path of a developer's machine in `line`.
 fn machine_path(line: &str) -> Option<String> {
     let folders = MACHINE_FOLDERS.iter().map(|folder| format!("/{folder}/"));
     folders.chain([format!("/tmp/{}", "bash")]).find(|path| {

@@ -48,7 +48,7 @@ fn comment(line: &str) -> Option<(&str, &str)> {
     (!text.trim().is_empty()).then_some((prefix, text))
 }
 
-/// Whether a line begins something new and must not be drawn into the paragraph above it.
+/// Returns whether a line begins something new and must not be drawn into the paragraph above it.
 fn opens(text: &str) -> bool {
     let numbered = text.split_once(". ").is_some_and(|(number, _)| {
         !number.is_empty() && number.chars().all(|c| c.is_ascii_digit())
