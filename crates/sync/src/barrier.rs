@@ -1,4 +1,4 @@
-//! A point that a number of tasks pass together: each waits there until all have come.
+//! A point that a number of tasks pass together: each waits there until all have arrived.
 //!
 //! ## Use
 //!
@@ -9,13 +9,13 @@
 //!
 //! | bits | meaning |
 //! |---|---|
-//! | 0 to 15 | tasks that have come and wait |
+//! | 0 to 15 | tasks that have arrived and wait |
 //! | 16 to 31 | the round, modulo 65 536 |
 //!
 //! ## Transitions
 //!
-//! - *come*: one waits more; the last one sets the number to 0, begins the next round and wakes
-//!   all.
+//! - *come*: one more task waits; the last one sets the number to 0, begins the next round and
+//!   wakes all.
 //!
 //! ## Invariants
 //!
@@ -48,7 +48,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 const PLACES: u32 = 0xFFFF;
-/// A little more than others need that run at the same time and come now.
+/// A little more than tasks need that run concurrently and arrive now.
 const SPIN_NS: u64 = 4_000;
 
 /// A point that a number of tasks pass together. See the module documentation.

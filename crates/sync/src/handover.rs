@@ -69,7 +69,7 @@ fn users(state: usize) -> usize {
     state & (ONE_GRANT - 1)
 }
 
-/// The two words of such a lock, wherever they lie.
+/// The two words of such a lock, wherever they are stored.
 #[derive(Debug)]
 pub struct Handover<'a, P: Platform, S: Atomic<usize>> {
     state: &'a S,
@@ -125,7 +125,7 @@ impl<'a, P: Platform, S: Atomic<usize>> Handover<'a, P, S> {
                 return Ok(());
             }
             if ends(slept) {
-                // A grant that comes at the last moment is taken.
+                // A grant that arrives at the last moment is taken.
                 let before = self.change(|state| take(state).or_else(|| Some(leave(state))));
                 let took = before.is_some_and(|state| take(state).is_some());
                 return if took { Ok(()) } else { Err(slept) };

@@ -117,7 +117,7 @@ pub enum Promise {
     Timeouts,
     /// There may be several units.
     Units,
-    /// It spins before it sleeps, for as long as one says.
+    /// It spins before it sleeps, with a configurable limit.
     SpinLimit,
 }
 

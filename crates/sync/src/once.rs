@@ -17,7 +17,7 @@
 //! ## Transitions
 //!
 //! - *call*: 0 to 1, and the caller runs it; 1 to 2, and the caller sleeps.
-//! - *end*: 1 or 2 to 3, or to 0 at a panic; from 2 all that sleep are woken, and begin anew.
+//! - *end*: 1 or 2 to 3, or to 0 at a panic; from 2 all sleepers are woken, and start over.
 //!
 //! ## Invariants
 //!

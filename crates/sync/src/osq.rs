@@ -33,7 +33,7 @@
 //!
 //! ## Progress and fairness
 //!
-//! First come, first served among those that stay.
+//! First come, first served among spinners that stay.
 //!
 //! ## Cost
 //!

@@ -33,7 +33,7 @@ pub struct Waiter<P: Platform> {
     pub(crate) granted: Cell<bool>,
     /// The waiter wants to share the lock with other readers.
     pub(crate) reader: bool,
-    /// The package where it was when it came.
+    /// The package on which it was when it arrived.
     pub(crate) package: u32,
     /// Others wait behind it, if the lock uses this. Guarded by the inner lock.
     pub(crate) urgent: Cell<bool>,

@@ -98,13 +98,13 @@ impl<P: Platform> QueuedLock<P> {
         }
     }
 
-    /// Waits outside the queue if no other task waits. Returns whether it took the lock.
+    /// Waits outside the queue if no other task waits. Returns whether it acquired the lock.
     fn lock_pending(&self) -> bool {
         // Acquire pairs with the release in `unlock`, if the lock is free already.
         let before = self.word.fetch_or(PENDING, Acquire);
         if before & (PENDING | QUEUED) != 0 {
             if before & PENDING == 0 {
-                // Others queue: they come first. Relaxed: a flag that orders nothing.
+                // Others queue: they are served first. Relaxed: a flag that orders nothing.
                 self.word.fetch_and(!PENDING, Relaxed);
             }
             return false;

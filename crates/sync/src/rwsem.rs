@@ -267,7 +267,7 @@ pub(crate) mod tests {
     use crate::native::Native;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Two writers and two readers meet; a sleeper that is forgotten never ends.
+    /// Two writers and two readers contend; a sleeper that is never woken hangs the test.
     pub(crate) fn meet(lock: &(impl Lock + Sync)) {
         let (writers, readers) = (AtomicU32::new(0), AtomicU32::new(0));
         std::thread::scope(|scope| {

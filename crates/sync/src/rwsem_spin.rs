@@ -252,7 +252,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
     #[cold]
     #[inline(never)]
     fn write_slow(&self) {
-        // This writer is none. Relaxed: nothing was done under the lock.
+        // Removes this writer's contribution. Relaxed: nothing was done under the lock.
         self.count.fetch_sub(WRITER, Relaxed);
         P::happened(LockEvent::Contended, self);
         P::preempt_disable();
@@ -349,7 +349,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
             if owner == NOBODY && P::need_resched() {
                 return false;
             }
-            // It is just being taken or given back, or readers own it.
+            // The lock is just being acquired or released, or readers own it.
             P::spin_until(&self.count, |count| {
                 is_free(count) || self.owner.peek() != NOBODY || P::need_resched()
             });

@@ -1,16 +1,16 @@
-//! Locks of tasks that need not be of one process: they lie in memory that processes share.
+//! Locks for tasks of different processes, in memory that the processes share.
 //!
-//! The locks that are words and nothing else: a queue of records on the stacks of those that wait,
-//! as the locks of one process have, is of no use to another process.
+//! These locks consist of words only: a queue of records on the stacks of waiters, which the locks
+//! of one process have, is useless to another process.
 //!
 //! | lock | for |
 //! |---|---|
-//! | [`Mutex`] | one owner; any task may acquire it when it is free, so heavy contention may starve a task |
+//! | [`Mutex`] | one owner; any task may acquire it when free, so heavy contention may starve one |
 //! | [`Once`] | one-time initialisation for all processes together |
 //! | [`Barrier`] | a point that tasks of any process pass together |
 //!
 //! Zeroed memory is an unlocked [`Mutex`] and an unstarted [`Once`]. A process that dies with a
-//! lock keeps it, and the data may be half changed: nothing here says so to the others.
+//! lock keeps it, and the data may be half changed: the other processes are not informed.
 //!
 //! ```
 //! use convoy_sync::{RawLock, shared};

@@ -11,8 +11,8 @@
 //! ## Transitions
 //!
 //! ```text
-//! lock    signals are kept away, then the lock within is taken
-//! unlock  the lock within is given back, then signals are admitted
+//! lock    block signals, then acquire the inner lock
+//! unlock  release the inner lock, then admit signals
 //! ```
 //!
 //! ## Invariants
@@ -25,7 +25,7 @@
 //!
 //! ## Progress and fairness
 //!
-//! As the inner lock. A signal waits for the end of the section.
+//! As the inner lock. A signal waits for the end of the critical section.
 //!
 //! ## Cost
 //!

@@ -26,7 +26,7 @@ pub struct Mutex<T: ?Sized> {
 pub struct MutexGuard<'a, T: ?Sized> {
     inner: crate::MutexGuard<'a, T>,
     poisoned: &'a AtomicBool,
-    /// The thread panicked already when it took the lock.
+    /// The thread was already panicking when it acquired the lock.
     panicking: bool,
 }
 
@@ -102,7 +102,7 @@ impl<T: ?Sized> Mutex<T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         if !self.panicking && std::thread::panicking() {
-            // Relaxed: the lock, which is given back next, orders it.
+            // Relaxed: the lock, which is released next, orders it.
             self.poisoned.store(true, Relaxed);
         }
     }

@@ -1,7 +1,7 @@
 //! The traits of `lock_api` for the locks of user space: `lock_api::Mutex<NativeQuota, T>` and
 //! `lock_api::RwLock<NativeQuotaRwLock, T>`, and whatever else is generic over these traits.
 //!
-//! To unlock fairly ends the turn of the thread: it queues when it comes back and others wait.
+//! A fair unlock ends the turn of the thread: it queues if it returns while other threads wait.
 
 use super::nanoseconds;
 use crate::lock::WaitError;

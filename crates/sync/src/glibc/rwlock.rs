@@ -437,7 +437,7 @@ mod tests {
     fn a_reader_passes_a_writer_that_waits_unless_writers_are_preferred() {
         let lock = RwLock::<Native>::default();
         lock.read();
-        // A writer that has come, and waits for the reader.
+        // A writer that has arrived, and waits for the reader.
         lock.word.fetch_or(OWNED, Ordering::Relaxed);
         lock.read();
         lock.read_unlock();

@@ -29,7 +29,7 @@
 //!
 //! ## Progress and fairness
 //!
-//! A task that comes at the right moment passes all that wait, any number of times. A woken task
+//! A task that arrives at the right moment passes all waiters, any number of times. A woken task
 //! that finds no unit sleeps again, behind the others.
 //!
 //! ## Cost
@@ -41,7 +41,7 @@
 //!
 //! `sem_t` of the GNU C library since 2.21 on machines with atomic operations on 64 bits, which it
 //! divides in two halves as these 32 are. It sleeps on the half that counts units; here a waiter
-//! that comes at the same time makes a task look once more before it sleeps.
+//! that arrives at the same time makes a task check once more before it sleeps.
 
 use crate::event::LockEvent;
 use crate::lock::WaitError;

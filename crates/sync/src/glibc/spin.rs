@@ -46,7 +46,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 
-/// The spinlock that spins for good. See the module documentation.
+/// The spinlock that spins forever. See the module documentation.
 #[derive(Debug)]
 #[repr(C)]
 pub struct SpinLock<P: Platform> {

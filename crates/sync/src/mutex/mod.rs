@@ -268,7 +268,7 @@ impl<P: Platform, S: SpinPolicy, L: RawLock<P>> Mutex<P, S, L> {
             if let Some(taken) = self.spinners.at_head(|| self.try_spin(owner)) {
                 return taken;
             }
-            // The mutex is just being taken or given back.
+            // The mutex is just being acquired or released.
             let look_again = |count| owner.peek() != NOBODY || count == FREE || P::need_resched();
             if S::READS_FIRST && !S::Queue::<P>::QUEUE {
                 P::spin_until(&self.count, look_again);
@@ -409,7 +409,7 @@ mod tests {
     {
         let mutex = Mutex::<Native, S>::new();
         assert!(mutex.try_lock() && !mutex.try_lock());
-        // Natively an owner always seems to run, so `lock_interruptible` might spin for good.
+        // Natively an owner always seems to run, so `lock_interruptible` might spin forever.
         std::thread::scope(|scope| {
             let (send, receive) = std::sync::mpsc::channel();
             let mutex = &mutex;

@@ -113,9 +113,9 @@ impl SpinPolicy for SpinAtLowLoad {
 }
 
 /// [`SpinReadFirst`], and one spinner for each mutex (second patch of the first series of April
-/// 2013, never merged): a task that comes while another one spins goes to sleep. It is known from
-/// its title and cover letter, which say that a field of the mutex is added; that the field is
-/// asked once, before the spinning, is our reading.
+/// 2013, never merged): a task that arrives while another one spins goes to sleep. It is known from
+/// its title and cover letter, which say that a field of the mutex is added; that the field is read
+/// once, before the spinning, is our interpretation.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinOne;
 
@@ -125,7 +125,7 @@ impl SpinPolicy for SpinOne {
 }
 
 /// [`SpinReadFirst`], and one spinner at a time (commit 2bd2c92cf07c, 3.10): the others wait in an
-/// MCS queue, unless the owner does not run when they come.
+/// MCS queue, unless the owner does not run when they arrive.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinMcs;
 

@@ -13,14 +13,14 @@
 //! ## Transitions
 //!
 //! ```text
-//! summon  left > 0 and one of the first WINDOW sleepers came on the home package:
+//! summon  left > 0 and one of the first WINDOW sleepers arrived on the home package:
 //!             the first of those; left -= 1
 //!         else the first sleeper of all; its package is the home, left = ROW
 //! ```
 //!
 //! ## Invariants
 //!
-//! - I1 As [`Quota`](super::Quota): a sleeper is found as long as there are sleepers.
+//! - I1 As [`Quota`](super::Quota): a sleeper is found while there are sleepers.
 //! - I2 A waiter is passed by at most `ROW` others for each waiter summoned from the front.
 //!
 //! ## Memory ordering
@@ -29,8 +29,8 @@
 //!
 //! ## Progress and fairness
 //!
-//! Sleepers of other packages wait for a row of turns more, some milliseconds. A task of real time
-//! comes first, whatever its package.
+//! Sleepers of other packages wait for a row of turns more, some milliseconds. A real-time task is
+//! served first, whatever its package.
 //!
 //! ## Cost
 //!
@@ -118,7 +118,7 @@ mod tests {
     use crate::native::Native;
     use crate::spin::TicketLock;
 
-    /// Returns the order in which waiters that came on those packages are summoned.
+    /// Returns the order in which waiters that arrived on these packages are summoned.
     fn order(packages: &[u32]) -> Vec<usize> {
         let room = ByPackage::<Native, TicketLock<Native>>::new();
         let mut waiters: Vec<_> = packages.iter().map(|_| Waiter::new(false)).collect();

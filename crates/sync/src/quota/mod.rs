@@ -64,11 +64,11 @@
 //! - I1 Owners + units = initial units + extra `up`s.
 //! - I2 While the inner lock is free the flags are as in the table.
 //! - I3 While the inner lock is free, units > 0 and `SHORT`: a waiter is summoned, or an `up` that
-//!   saw `SHORT` is on its way to the inner lock. Flags and units share a word, so a unit came back
-//!   either before `SHORT` was set, and the task that set it saw the unit and summoned, or after
-//!   it, and its `up` saw `SHORT`. A summoned waiter settles when it leaves or sleeps again, and so
-//!   passes on a unit that it did not take. So no task sleeps while a unit is free that no other
-//!   task is about to take, except during a rest.
+//!   saw `SHORT` is on its way to the inner lock. Flags and units share a word, so a unit was
+//!   released either before `SHORT` was set, and the task that set it saw the unit and summoned, or
+//!   after it, and its `up` saw `SHORT`. A summoned waiter settles when it leaves or sleeps again,
+//!   and so passes on a unit that it did not take. So no task sleeps while a unit is free that no
+//!   other task is about to take, except during a rest.
 //! - I4 A waiter's record is linked from its `push` until it removes it.
 //! - I5 While `CLOSED` is set, the first waiter that is not of real time takes the next unit. A
 //!   free unit then belongs to it, and no other takes it, since each exchange that takes a unit
@@ -90,12 +90,12 @@
 //! As a rule units are not handed to a task: a summoned waiter competes with all others, so no unit
 //! waits for a CPU. A task takes units past a queue for the length of its turn and then queues
 //! behind all others and summons another in its stead: the tasks that run change places with those
-//! that sleep, in order. A task that comes anew has a turn of [`ARRIVAL_NS`], so that many that
-//! come at a time keep none out. With N waiters every other turn lasts T(N) = [`ROUND_NS`] / N,
-//! within [`TURN_NS_MIN`] and [`TURN_NS_MAX`]; on `c` CPUs that run nothing else, each of N tasks
-//! has a turn every N turns / `c`: at most max([`ROUND_NS`], N x [`TURN_NS_MIN`]) / `c`, and `c`
-//! sections. A turn may last five eighths longer: it continues for an eighth while the next task
-//! wakes up, and the clock is read only from time to time.
+//! that sleep, in order. A task that is new to the queue has a turn of [`ARRIVAL_NS`], so that many
+//! concurrent arrivals keep no task out. With N waiters every other turn lasts T(N) = [`ROUND_NS`]
+//! / N, within [`TURN_NS_MIN`] and [`TURN_NS_MAX`]; on `c` CPUs that run nothing else, each of N
+//! tasks has a turn every N turns / `c`: at most max([`ROUND_NS`], N x [`TURN_NS_MIN`]) / `c`, and
+//! `c` sections. A turn may last five eighths longer: it continues for an eighth while the next
+//! task wakes up, and the clock is read only from time to time.
 //!
 //! That rests on tasks that want the lock often; the bound for each waiter does not. With C the
 //! longest section, W the longest time from a wakeup to the first instruction, and k waiters
@@ -129,7 +129,7 @@
 //! the first wait; elsewhere the queue is in the lock. Uncontended: one compare-exchange, one
 //! addition. A turn costs two switches of tasks, one wake-up and three inner sections, once in at
 //! least [`TURN_NS_MIN`]. A waiter spins for at most 4 us, half of the cost of a sleep and a
-//! wakeup, and halves this time after each unsuccessful spin; after four it spins no more, except
+//! wakeup, and halves this time after each unsuccessful spin; after four it no longer spins, except
 //! for 0.5 us in one of 16 waits, because owners that yield their CPU release nothing to a spinner.
 //! The first waiter spins for 20 us once it has closed the lock, by the same rule, and a task
 //! yields the CPU for at most 50 us to the only waiter that the lock was handed to: each at most
@@ -310,7 +310,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     }
 
     /// Sleeps in the queue, where `waiter` is linked, until it has a unit or the wait ends
-    /// otherwise; then the record is linked no more.
+    /// otherwise; then the record is no longer linked.
     fn wait_in_queue(
         &self,
         waiter: &Waiter<P>,

@@ -183,7 +183,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         waited
     }
 
-    /// Waits until the readers have left that came before `WRITER` was set.
+    /// Waits until the readers that entered before `WRITER` was set have left.
     #[cold]
     #[inline(never)]
     fn wait_for_readers(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {

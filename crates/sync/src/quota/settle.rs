@@ -19,16 +19,16 @@ pub(super) const PATIENCE_NS: u64 = 100_000;
 /// was woken and only waits for a CPU: more than a turn on each place of a small machine.
 const OVERDUE_NS: u64 = 1_000_000;
 
-/// Why an inner section ends.
+/// Why a critical section of the inner lock ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// A waiter came, left, or sleeps again.
+    /// A waiter arrived, left, or sleeps again.
     Change,
     /// A waiter with an expired turn arrived: the first sleeper is summoned instead.
     Turn,
-    /// A unit came back: the first sleeper is summoned, alone if that is due.
+    /// A unit was released: the first sleeper is summoned, alone if that is due.
     Unit,
-    /// The first waiter was summoned and took nothing.
+    /// The first waiter was summoned and acquired nothing.
     InVain,
     /// The first waiter is overdue, whether it sleeps or not.
     Overdue,

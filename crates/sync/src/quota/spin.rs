@@ -16,8 +16,8 @@ pub(super) const SPIN_NS: u64 = 4_000;
 /// because the lock idles for a wakeup if it sleeps. Once in a turn, of which it is a twentieth.
 const CLOSED_NS: u64 = 20_000;
 
-/// Nanoseconds in which a task lets the only waiter, to which the lock was handed, come and go: a
-/// slow wakeup. If it slept instead, the lock would idle for a second wakeup.
+/// Nanoseconds for which a task lets the only waiter, to which the lock was handed, wake up and
+/// leave: a slow wakeup. If it slept instead, the lock would idle for a second wakeup.
 const GIVE_WAY_NS: u64 = 50_000;
 
 impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {

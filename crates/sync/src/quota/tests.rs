@@ -38,8 +38,8 @@ fn passed_by(turn: impl Fn(u64) -> Turn, take: fn(&NativeQuota)) -> usize {
     })
 }
 
-/// Returns the threads that took a lock, real-time ones `true`: two ordinary ones queue, then one
-/// of real time, and the owner leaves. None where that priority is not allowed.
+/// Returns the threads that took a lock, real-time ones `true`: two ordinary ones queue, then a
+/// real-time one, and the owner leaves. `None` if that priority is not allowed.
 fn order_of_threads() -> Option<Vec<bool>> {
     let (lock, order) = (NativeQuota::native(1), std::sync::Mutex::new(Vec::new()));
     let enter = |urgent| {

@@ -17,9 +17,9 @@ pub struct Turn {
     unspun: u8,
     /// The next task was summoned.
     ends: bool,
-    /// Whether the task was of real time when that was asked last.
+    /// Whether the task had a real-time priority at the last query.
     is_urgent: bool,
-    /// When that was, 0 for never.
+    /// Time of that query, 0 for never.
     asked: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct Turn {
 pub enum Phase {
     /// It continues.
     On,
-    /// It ends once the task that is summoned now has had the time to come.
+    /// It ends once the task that is summoned now has had the time to wake up.
     Ends,
     /// It is over.
     Over,
@@ -43,8 +43,8 @@ const HALVES_MAX: u16 = 4;
 /// spin of an eighth of the longest one (0.5 us) is then a twentieth of the cost of a sleep.
 const UNSPUN_MAX: u8 = 15;
 
-/// Nanoseconds after which a task asks again whether it is of real time: a system call, which then
-/// costs less than a thousandth of the time.
+/// Nanoseconds after which a task queries again whether it has a real-time priority: a system call,
+/// which then costs less than a thousandth of the time.
 const CLASS_NS: u64 = 1_000_000;
 
 /// The number of accesses between two readings of the clock is one less than a power of two, up to
@@ -109,7 +109,8 @@ impl Turn {
             if found { self.halves.saturating_sub(1) } else { (self.halves + 1).min(HALVES_MAX) };
     }
 
-    /// Returns whether the task is of real time, as it was at most `CLASS_NS` before `now`.
+    /// Returns whether the task has a real-time priority, as queried at most `CLASS_NS` before
+    /// `now`.
     pub fn is_urgent(&mut self, now: u64, ask: impl FnOnce() -> bool) -> bool {
         if self.asked == 0 || now.wrapping_sub(self.asked) >= CLASS_NS {
             self.asked = now;

@@ -108,8 +108,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         text
     }
 
-    /// `rcuboost`: a line for each leaf, with whether its thread sleeps (`W`) or lends (`R`). What
-    /// balks is not counted.
+    /// `rcuboost`: a line for each leaf, with whether its thread sleeps (`W`) or lends (`R`). Balks
+    /// are not counted.
     pub fn boost_text(&self, jiffies: u64) -> String {
         let leaves = self.tree.leaves().map(|number| &self.tree.nodes[number]);
         let line = |leaf: &super::tree::Node<P>| {

@@ -7,8 +7,8 @@ use crate::{Access, Atomic, Platform, RawLock};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
-    /// Whether the grace period that this CPU knows has ended: its callbacks move on. Another CPU
-    /// that holds the leaf's lock delays it to the next time.
+    /// Checks whether the grace period that this CPU knows has ended: its callbacks move on then.
+    /// Another CPU that holds the leaf's lock delays it to the next time.
     pub(super) fn note_end(&self) {
         let (leaf, bit) = self.tree.leaf_of(P::cpu() as usize);
         let hot = self.tree.nodes[leaf].hot();
@@ -41,8 +41,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// The leaf's lock is held: this CPU gets to know of a grace period. First handles the end of
-    /// the previous one, which the CPU may not have noticed: else a callback queued during the new
+    /// Informs this CPU of a grace period; the leaf's lock is held. First handles the end of the
+    /// previous one, which the CPU may not have noticed: otherwise a callback queued during the new
     /// one would advance at both ends, and be done at the second.
     fn begin_for(local: &Local<P, C>, hot: &NodeHot<P>, bit: usize) {
         let gpnum = hot.gpnum.load(Relaxed);
@@ -59,8 +59,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         }
     }
 
-    /// Returns whether a grace period has begun that this CPU does not know of. Gets to know of it,
-    /// unless another CPU holds the leaf's lock: then the next time.
+    /// Returns whether a grace period has begun that this CPU does not know of. Informs the CPU of
+    /// it, unless another CPU holds the leaf's lock: then the next time.
     pub(super) fn note_begin(&self) -> bool {
         let (leaf, bit) = self.tree.leaf_of(P::cpu() as usize);
         let (hot, local) = (self.tree.nodes[leaf].hot(), self.here());
@@ -103,8 +103,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         P::irq_restore(flags);
     }
 
-    /// The root, which is locked, owes nothing more: the grace period is over, and the next one
-    /// begins if this CPU waits for it.
+    /// Called when the root, which is locked, owes nothing more: the grace period is over, and the
+    /// next one begins if this CPU waits for it.
     pub(super) fn finish(&self, jiffies: u64) {
         let numbers = &self.tree.numbers.0;
         // Release pairs with tasks that poll; Relaxed: the root's lock orders the rest.

@@ -171,7 +171,7 @@ impl<P: Platform> Tree<P> {
         tell(&self.force.0, "rcu fqslock");
     }
 
-    /// Returns whether a grace period is on its way; looks without a lock.
+    /// Returns whether a grace period is in progress; reads without a lock.
     pub(super) fn in_progress(&self) -> bool {
         let numbers = &self.numbers.0;
         numbers.gpnum.load(Relaxed) != numbers.completed.peek()
@@ -197,7 +197,7 @@ impl<P: Platform> Tree<P> {
         usize::from(self.nodes.len() > 1)..self.nodes.len()
     }
 
-    /// Returns the last grace periods that have ended and begun as the leaf of `cpu` knows; looks
+    /// Returns the last grace periods that have ended and begun as the leaf of `cpu` knows; reads
     /// without its lock.
     pub(super) fn seen_by(&self, cpu: usize) -> (usize, usize) {
         let hot = self.nodes[self.leaf_of(cpu).0].hot();

@@ -4,8 +4,8 @@ use super::{Sound, Steps};
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-/// Whether there is work (`rcu_cpu_has_work`). Only its CPU uses it: an interrupt may come between
-/// any two steps of the thread, and give more.
+/// Whether there is work (`rcu_cpu_has_work`). Only its CPU uses it: an interrupt may occur between
+/// any two steps of the thread, and add more.
 #[derive(Debug)]
 pub struct Work<S: Steps = Sound> {
     given: Cell<bool>,

@@ -234,7 +234,7 @@ impl<P: Platform, Q: Policy, L: RawLock<P>> Semaphore<P, Q, L> {
             let wake = waiter.sleep(sleep, deadline);
             flags = self.lock();
             // A waiter that may leave as owner does, even when a signal or its deadline woke it:
-            // cancelling then would lose the unit, or the wake-up that came with it.
+            // cancelling then would lose the unit, or the wakeup for it.
             let passed = !waiter.is_first();
             // SAFETY: the inner lock is held, and the record is linked unless it was granted.
             if unsafe { Q::claim(&self.state, &waiter) } {

@@ -40,7 +40,7 @@ impl<P: Platform> State<P> {
     }
 }
 
-/// What happens to the unit that came back.
+/// What happens to the unit that was released.
 pub enum Returned<'a, P: Platform> {
     /// It is in the count, and no waiter has to be woken.
     Kept,
@@ -58,7 +58,7 @@ pub trait Policy: Rules {
 
 /// The two decisions. Not nameable outside this crate.
 pub trait Rules: Sized + 'static {
-    /// A unit comes back.
+    /// Handles a released unit.
     ///
     /// # Safety
     ///

@@ -52,7 +52,7 @@ impl Times {
         Self { buckets, total: AtomicU64::new(0), longest: AtomicU64::new(0) }
     }
 
-    /// Adds a time while others may do so.
+    /// Adds a time while other threads may do so.
     fn record_shared(&self, ns: u64) {
         // Relaxed, all: a snapshot needs no order.
         self.buckets[bucket(ns)].fetch_add(1, Relaxed);
@@ -63,7 +63,7 @@ impl Times {
         }
     }
 
-    /// Adds a time; the lock is held alone.
+    /// Adds a time; the lock is held exclusively.
     fn record(&self, ns: u64) {
         // Relaxed, all: the lock orders them, and a snapshot needs no order.
         let bucket = &self.buckets[bucket(ns)];
@@ -91,7 +91,7 @@ fn bucket(ns: u64) -> usize {
     ((u64::BITS - ns.leading_zeros()) as usize).min(BUCKETS - 1)
 }
 
-/// Waits and sections of one kind of owner.
+/// Waits and critical sections of one kind of owner.
 struct Counts {
     waits: Times,
     holds: Times,

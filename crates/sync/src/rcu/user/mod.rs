@@ -27,13 +27,13 @@
 //! ## States
 //!
 //! Each reader has a word: 0 outside of sections, or the number of the last grace period that had
-//! begun when its section began. Of grace periods there are the number of the last that has begun
-//! and of the last that has ended; numbers are odd.
+//! begun when its section began. Two more words hold the numbers of the last grace period that has
+//! begun and of the last that has ended; numbers are odd.
 //!
 //! ## Transitions
 //!
 //! - *enter*: the word becomes the number that has begun; *leave*: 0; *pass*, of a reader that is
-//!   always in a section: the number of now.
+//!   always in a section: the current number.
 //! - *run* (one updater at a time): the number goes up; a fence on every CPU; each reader whose
 //!   word is neither 0 nor the new number is waited for, spinning and then sleeping on that word,
 //!   after the reader's flag was set; then the number is complete.
@@ -46,7 +46,7 @@
 //!
 //! - I1: a grace period ends only when no section is left that began before it.
 //! - I2: the holder of a ticket waits for a grace period that starts after the ticket was drawn.
-//! - I3: a record of a reader is never freed, only used again.
+//! - I3: a record of a reader is never freed, only reused.
 //! - I4: a thread with a section open stays registered.
 //!
 //! ## Memory ordering
@@ -54,16 +54,16 @@
 //! A reader stores its word and then reads data; an updater unlinks data and then reads the word.
 //! Each needs a fence between its two steps; the reader's is executed by `membarrier`, which the
 //! updater calls: so the reader pays only for a store. The same holds for the end of a section and
-//! the flag, and a going to sleep. The end of a section is a release that the updater acquires. A
-//! quiescent reader needs the fence only to come and go. Where the system refuses `membarrier`,
-//! readers execute fences.
+//! the flag, and for going to sleep. The end of a section is a release that the updater acquires. A
+//! quiescent reader needs the fence only when it arrives and leaves. Where the system refuses
+//! `membarrier`, readers execute fences.
 //!
 //! ## Progress and fairness
 //!
 //! Readers never wait. A grace period waits for the longest section, and for a thread that has lost
-//! its CPU inside of one. Updaters that come while one is about its grace period share the next.
-//! [`call`] makes its caller wait while as many callbacks wait as [`limit`] admits, except inside a
-//! section, from a callback or from a quiescent reader, where it would wait for itself.
+//! its CPU inside of one. Updaters that arrive during a grace period share the next one. [`call`]
+//! makes its caller wait while as many callbacks wait as [`limit`] admits, except inside a section,
+//! from a callback or from a quiescent reader, where it would wait for itself.
 //!
 //! ## Cost
 //!

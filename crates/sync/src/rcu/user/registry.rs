@@ -162,7 +162,7 @@ impl Mine {
     }
 }
 
-/// The calling thread may [`read`] as long as this lives.
+/// The calling thread may [`read`] while this lives.
 #[derive(Debug)]
 #[must_use = "the thread is registered as long as this lives"]
 pub struct Registered(PhantomData<*const ()>);
@@ -280,7 +280,7 @@ pub fn register_quiescent() -> Quiescent {
 }
 
 impl Quiescent {
-    /// What this thread sees is not freed as long as this lives.
+    /// Returns a critical section: objects that this thread sees are not freed while it lives.
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "the section borrows it")]
     pub fn read(&self) -> QuiescentSection<'_> {
