@@ -1,8 +1,8 @@
 //! Spinlocks: [`TasLock`] (test-and-set) and [`TicketLock`] (first come, first served).
 //!
-//! Use them for sections of at most a few microseconds that never sleep, on machines where holders
-//! are not preempted: in a kernel. In user space a preempted owner of a ticket lock blocks all
-//! waiters for a whole time slice; use [`AdaptiveLock`](crate::AdaptiveLock) there.
+//! Use them for critical sections of at most a few microseconds that never sleep, on machines where
+//! owners are not preempted: in a kernel. In user space a preempted owner of a ticket lock blocks
+//! all waiters for a whole time slice; use [`AdaptiveLock`](crate::AdaptiveLock) there.
 //!
 //! ## States
 //!
@@ -26,15 +26,15 @@
 //! ## Memory ordering
 //!
 //! The release store of `unlock` pairs with the acquire operation that ends `lock`: the
-//! compare-exchange or the last look of `spin_until`. Drawing a ticket is relaxed, because what
-//! orders the sections is the hand-over through `serving`. A task that draws a ticket which is
+//! compare-exchange or the last read of `spin_until`. Drawing a ticket is relaxed, because the
+//! hand-over through `serving` orders the critical sections. A task that draws a ticket which is
 //! already served still reads `serving` with acquire ordering.
 //!
 //! ## Progress and fairness
 //!
 //! Test-and-set: some task always acquires the lock, in no order. Ticket: first come, first served,
-//! so each task waits for at most one section of each task before it; it loses all speed when one
-//! of them is not running.
+//! so each task waits for at most one critical section of each task before it; throughput collapses
+//! when one of them is not running.
 //!
 //! ## Cost
 //!
@@ -193,7 +193,7 @@ impl<P: Platform> RawLock<P> for TicketLock<P> {
     #[inline]
     fn lock(&self) {
         P::preempt_disable();
-        // next += 1. Relaxed: the sections are ordered through `serving`.
+        // next += 1. Relaxed: the critical sections are ordered through `serving`.
         let ticket = self.next.fetch_add(1, Relaxed);
         // Acquire pairs with the release in `unlock`.
         if self.serving.load(Acquire) != ticket {
@@ -206,7 +206,7 @@ impl<P: Platform> RawLock<P> for TicketLock<P> {
     #[inline]
     fn try_lock(&self) -> bool {
         P::preempt_disable();
-        // Acquire pairs with the release in `unlock`; it is this look that orders the section.
+        // Acquire pairs with the release in `unlock`; this read orders the critical section.
         let serving = self.serving.load(Acquire);
         // next: serving -> serving + 1. Relaxed, as in `lock`. While `next == serving` no task owns
         // the lock, so `serving` cannot have moved on when this succeeds (I2).

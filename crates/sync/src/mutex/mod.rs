@@ -1,10 +1,10 @@
 //! [`Mutex`]: the sleeping mutex of Linux, from 2.6.25, with waiters that sleep immediately, to
 //! 4.9, with waiters that spin while the owner runs.
 //!
-//! Use it for sections that may sleep. Its [`SpinPolicy`] says what waiters do before they sleep:
-//! [`NoSpin`] where sections are long, the others where they mostly do not sleep. User space cannot
-//! observe whether an owner is running, so a waiter there spins until the end of the critical
-//! section.
+//! Use it for critical sections that may sleep. Its [`SpinPolicy`] says what waiters do before they
+//! sleep: [`NoSpin`] where critical sections are long, the others where they mostly do not sleep.
+//! User space cannot observe whether an owner is running, so a waiter there spins until the end of
+//! the critical section.
 //!
 //! ## States
 //!

@@ -1,10 +1,10 @@
 //! [`Quota`]: the default lock of user space: barging is allowed, but bounded in time.
 //!
-//! Use it for sections of any length, with more threads than CPUs, as a mutex (one unit) or as a
-//! semaphore. It is nearly as fast as a lock without a queue, serves all alike, and each waiter has
-//! a bound. Do not use it in interrupt handlers or under a spinlock: it sleeps. If waiters must be
-//! served in order of arrival use [`Handoff`](crate::Handoff), at the cost of a context switch for
-//! each critical section.
+//! Use it for critical sections of any length, with more threads than CPUs, as a mutex (one unit)
+//! or as a semaphore. It is nearly as fast as a lock without a queue, serves all alike, and each
+//! waiter has a bound. Do not use it in interrupt handlers or under a spinlock: it sleeps. If
+//! waiters must be served in order of arrival use [`Handoff`](crate::Handoff), at the cost of a
+//! context switch for each critical section.
 //!
 //! ## States
 //!
@@ -45,11 +45,11 @@
 //! ```
 //!
 //! A handoff is *due* if the first waiter has been the first for `PATIENCE_NS`, and the last
-//! handoff was a turn ago. A release hands the lock to a sleeper only if sections are long: a
-//! waiter that is only woken would find the lock taken. After a short section the waiter is woken
-//! first, closes the lock when it runs, and the lock does not idle. The first waiter is *overdue*
-//! once it has been that for `OVERDUE_NS`, asleep or on its way to a CPU. CLOSED is cleared when
-//! the waiter that it was set for leaves.
+//! handoff was a turn ago. A release hands the lock to a sleeper only if critical sections are
+//! long: a waiter that is only woken would find the lock taken. After a short critical section the
+//! waiter is woken first, closes the lock when it runs, and the lock does not idle. The first
+//! waiter is *overdue* once it has been that for `OVERDUE_NS`, asleep or on its way to a CPU.
+//! CLOSED is cleared when the waiter that it was set for leaves.
 //!
 //! A *rest* begins when a summoned waiter has taken nothing and sleeps again. It lasts 50 us,
 //! 100 us after the second time and 200 us after the third, not longer than until a handoff is due;
@@ -94,32 +94,32 @@
 //! concurrent arrivals keep no task out. With N waiters every other turn lasts T(N) = [`ROUND_NS`]
 //! / N, within [`TURN_NS_MIN`] and [`TURN_NS_MAX`]; on `c` CPUs that run nothing else, each of N
 //! tasks has a turn every N turns / `c`: at most max([`ROUND_NS`], N x [`TURN_NS_MIN`]) / `c`, and
-//! `c` sections. A turn may last five eighths longer: it continues for an eighth while the next
-//! task wakes up, and the clock is read only from time to time.
+//! `c` critical sections. A turn may last five eighths longer: it continues for an eighth while the
+//! next task wakes up, and the clock is read only from time to time.
 //!
 //! That rests on tasks that want the lock often; the bound for each waiter does not. With C the
-//! longest section, W the longest time from a wakeup to the first instruction, and k waiters
-//! before it, a waiter has a unit within
+//! longest critical section, W the longest time from a wakeup to the first instruction, and k
+//! waiters before it, a waiter has a unit within
 //!
 //! ```text
 //! (k + 1) x (max(PATIENCE, T(N)) + 2 C + 2 W)      while the first waiter sleeps or runs
 //! (k + 1) x (max(OVERDUE, T(N)) + 2 C + 2 W)       while it waits for a CPU
 //! ```
 //!
-//! A task that reacquires the lock immediately after short sections can pass the first waiter for
-//! W, while that wakes up. Otherwise, from the moment in which the time of the first waiter has
-//! passed, each other task takes the lock at most once more before it: the unit of an `up` is free
-//! for an instant before the lock is closed. (A task with critical sections shorter than T(N) / 4
-//! reads the clock once in up to 64 of them.) `convoy check quota` searches that bound in the
-//! scenarios `hog` and `two-hogs`. It holds whatever owners do: reacquire immediately, sleep, or
-//! yield the CPU; for `try_lock` and timed waits, which `CLOSED` excludes, too; and for waiters
-//! requeued from a condition variable.
+//! A task that reacquires the lock immediately after short critical sections can pass the first
+//! waiter for W, while that wakes up. Otherwise, from the moment in which the time of the first
+//! waiter has passed, each other task takes the lock at most once more before it: the unit of an
+//! `up` is free for an instant before the lock is closed. (A task with critical sections shorter
+//! than T(N) / 4 reads the clock once in up to 64 of them.) `convoy check quota` searches that
+//! bound in the scenarios `hog` and `two-hogs`. It holds whatever owners do: reacquire immediately,
+//! sleep, or yield the CPU; for `try_lock` and timed waits, which `CLOSED` excludes, too; and for
+//! waiters requeued from a condition variable.
 //!
 //! A rest does not change that bound, because it ends before a handoff is due; the time until a
 //! waiter is summoned for a free unit is longer by at most 220 us, three times in each wait.
 //!
-//! A handoff to a sleeper lets the lock idle for W, at most once in T(N), after a section of
-//! `PATIENCE_NS` or more, and not at all where turns serve the waiters before one is due.
+//! A handoff to a sleeper lets the lock idle for W, at most once in T(N), after a critical section
+//! of `PATIENCE_NS` or more, and not at all where turns serve the waiters before one is due.
 //!
 //! A real-time task waits for the owner and for concurrently running tasks, at most a turn each.
 //!
@@ -127,13 +127,14 @@
 //!
 //! 8 bytes natively: the word and the number of a queue of 40 bytes outside the lock, allocated at
 //! the first wait; elsewhere the queue is in the lock. Uncontended: one compare-exchange, one
-//! addition. A turn costs two switches of tasks, one wake-up and three inner sections, once in at
-//! least [`TURN_NS_MIN`]. A waiter spins for at most 4 us, half of the cost of a sleep and a
-//! wakeup, and halves this time after each unsuccessful spin; after four it no longer spins, except
-//! for 0.5 us in one of 16 waits, because owners that yield their CPU release nothing to a spinner.
-//! The first waiter spins for 20 us once it has closed the lock, by the same rule, and a task
-//! yields the CPU for at most 50 us to the only waiter that the lock was handed to: each at most
-//! once in T(N). A task asks for its scheduling class before a wait, at most once in a millisecond.
+//! addition. A turn costs two context switches, one wakeup and three critical sections of the inner
+//! lock, once in at least [`TURN_NS_MIN`]. A waiter spins for at most 4 us, half of the cost of a
+//! sleep and a wakeup, and halves this time after each unsuccessful spin; after four it no longer
+//! spins, except for 0.5 us in one of 16 waits, because owners that yield their CPU release nothing
+//! to a spinner. The first waiter spins for 20 us once it has closed the lock, by the same rule,
+//! and a task yields the CPU for at most 50 us to the only waiter that the lock was handed to: each
+//! at most once in T(N). A task asks for its scheduling class before a wait, at most once in a
+//! millisecond.
 //!
 //! ## Lineage
 //!

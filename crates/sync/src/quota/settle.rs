@@ -1,5 +1,5 @@
-//! When a task passes the queue of a [`Quota`], and the end of an inner section: the flags, which
-//! waiter is summoned, and when the lock is closed for all but the first.
+//! When a task passes the queue of a [`Quota`], and the end of a critical section of its inner
+//! lock: the flags, which waiter is summoned, and when the lock is closed for all but the first.
 
 use super::room::{Room, Sleeper, Within};
 use super::time::{is_past, ns_between, stamp};
@@ -97,8 +97,8 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let due = match cause {
             Cause::Change | Cause::Turn => false,
             Cause::Unit if first.is_woken() => false,
-            // A sleeper that no release has woken for as long waits for a long section: it would
-            // find the lock taken. After a short one it closes the lock when it runs.
+            // A sleeper that no release has woken for as long waits for a long critical section: it
+            // would find the lock taken. After a short one it closes the lock when it runs.
             Cause::Unit if !P::is_late(slept(PATIENCE_NS)) => false,
             Cause::Unit | Cause::InVain => {
                 // Relaxed: the inner lock orders it.

@@ -7,9 +7,10 @@ pub struct Turn {
     began: u64,
     /// When the task last read the clock.
     looked: u64,
-    /// Meetings until it looks again.
+    /// Meetings until it reads the clock again.
     skip: u32,
-    /// Meetings between its last two looks: a look costs a tenth of a short section.
+    /// Meetings between its last two readings of the clock: each costs a tenth of a short critical
+    /// section.
     step: u16,
     /// Number of halvings of the task's spin time after unsuccessful spins.
     halves: u16,

@@ -1,8 +1,9 @@
 //! Counting semaphores: one skeleton with three policies as types, and the older semaphore.
 //!
-//! Use [`Semaphore`] to let a number of tasks into a section that may sleep. For a section of one
-//! task prefer [`Mutex`](crate::kernel::Mutex), which has a shorter fast path. What differs between
-//! the policies is only what `up` does while tasks wait, and when a waiter may leave:
+//! Use [`Semaphore`] to let a number of tasks into a critical section that may sleep. For a
+//! critical section of one task prefer [`Mutex`](crate::kernel::Mutex), which has a shorter fast
+//! path. The policies differ only in the behaviour of `up` while tasks wait, and in when a waiter
+//! may leave:
 //!
 //! | policy | `up` with waiters | a waiter leaves as owner when |
 //! |---|---|---|
@@ -57,9 +58,9 @@
 //!
 //! ## Memory ordering
 //!
-//! The inner lock orders everything, sections under the semaphore included: `up` releases it and
-//! the `down` that takes the unit acquires it later. The state word of a waiter is only a futex
-//! word.
+//! The inner lock orders everything, including critical sections under the semaphore: `up` releases
+//! it and the `down` that takes the unit acquires it later. The state word of a waiter is only a
+//! futex word.
 //!
 //! ## Progress and fairness
 //!

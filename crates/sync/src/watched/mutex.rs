@@ -19,7 +19,7 @@ pub struct Mutex<T: ?Sized> {
 pub struct MutexGuard<'a, T: ?Sized> {
     counts: &'a Counts,
     since: u64,
-    // Dropped after the section was counted.
+    // Dropped after the critical section was counted.
     guard: crate::MutexGuard<'a, T>,
 }
 

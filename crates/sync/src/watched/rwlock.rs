@@ -21,7 +21,7 @@ pub struct RwLock<T: ?Sized> {
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     counts: &'a Counts,
     since: u64,
-    // Dropped after the section was counted.
+    // Dropped after the critical section was counted.
     guard: crate::RwLockReadGuard<'a, T>,
 }
 
@@ -30,7 +30,7 @@ pub struct RwLockReadGuard<'a, T: ?Sized> {
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     counts: &'a Counts,
     since: u64,
-    // Dropped after the section was counted.
+    // Dropped after the critical section was counted.
     guard: crate::RwLockWriteGuard<'a, T>,
 }
 

@@ -17,7 +17,7 @@ pub struct Semaphore {
 pub struct Permit<'a> {
     counts: &'a Counts,
     since: u64,
-    // Dropped after the section was counted.
+    // Dropped after the critical section was counted.
     inner: Option<crate::Permit<'a>>,
 }
 

@@ -58,7 +58,7 @@ impl<P: Platform> Reader<P> {
     /// Ends the critical section.
     #[inline(always)]
     pub fn leave<F: Fences>(&self) {
-        // Release pairs with the read in `is_through`: the section comes before the free.
+        // Release pairs with the look in `is_through`: the section comes before the free.
         self.since.store(OUTSIDE, Release);
         if self.is_awaited::<F>() {
             P::wake(&raw const self.since, usize::MAX);
