@@ -139,9 +139,12 @@ impl Futexes {
             to.entry(address).or_default().push((number & !(WORDS | WAKES), site.clone()));
             false
         });
+        let parking = parking(&found);
         let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
         for (address, sites) in found {
             let woken_by = wakers.get(&address);
+            let is_lock = !sites.iter().all(|(number, _)| parking.contains(number));
+            let woken_by = woken_by.filter(|_| is_lock);
             let seen = seen.get(&address).map(|seen| this.given(seen, &sites, woken_by));
             let wakes = wakes.remove(&address);
             let is_barrier = wakes.as_ref().is_some_and(|wakes| this.is_barrier(&sites, wakes));
@@ -268,6 +271,25 @@ impl Use {
     }
 }
 
+/// Returns the sites at which each thread waits for a word of its own: threads are parked there, as
+/// in a group commit, and a lock is waited for by several threads. A single word with one waiter may
+/// be a lock, since its owner does not wait for it.
+fn parking(words: &BTreeMap<u64, Vec<(u64, Site)>>) -> BTreeSet<u64> {
+    /// Words of a site, at least: two words with one waiter each may be the locks of two pairs.
+    const WORDS: usize = 4;
+    let mut alone: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut shared = BTreeSet::new();
+    for (number, site) in words.values().flatten() {
+        if site.threads > 1 {
+            shared.insert(*number);
+        } else {
+            *alone.entry(*number).or_default() += 1;
+        }
+    }
+    let parks = |(number, words): &(u64, usize)| *words >= WORDS && !shared.contains(number);
+    alone.into_iter().filter(parks).map(|(number, _)| number).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,5 +347,18 @@ mod tests {
         assert_eq!(of(&[park, shared]), (Kind::Rwlock, "read"));
         assert_eq!(of(&[wait, "std::thread::park"]), (Kind::Condition, "wait"));
         assert!(!is_inside("ledger::Journal::append"));
+    }
+
+    #[test]
+    fn threads_that_each_have_a_word_are_parked_there() {
+        let words = |each: &[u64]| {
+            let word = |(address, &threads): (u64, &u64)| {
+                (address, vec![(7, Site { threads, ..Site::default() })])
+            };
+            parking(&(0..).zip(each).map(word).collect())
+        };
+        assert_eq!(words(&[1, 1, 1, 1]), BTreeSet::from([7]));
+        assert!(words(&[1]).is_empty(), "the victim of a hog");
+        assert!(words(&[1, 1, 1, 2]).is_empty(), "locks, of which some had one waiter");
     }
 }
