@@ -272,8 +272,8 @@ impl Use {
 }
 
 /// Returns the sites at which each thread waits for a word of its own: threads are parked there, as
-/// in a group commit, and a lock is waited for by several threads. A single word with one waiter may
-/// be a lock, since its owner does not wait for it.
+/// in a group commit, where several threads would wait for a lock. A single word with one waiter
+/// may be a lock, since its owner does not wait for it.
 fn parking(words: &BTreeMap<u64, Vec<(u64, Site)>>) -> BTreeSet<u64> {
     /// Words of a site, at least: two words with one waiter each may be the locks of two pairs.
     const WORDS: usize = 4;
