@@ -12,6 +12,7 @@ use crate::choice::Change;
 use crate::damage::is_damaged;
 use crate::doubt::{Doubt, of_record};
 use crate::limit::{WEIGHT, limit};
+use crate::moving::is_unsized;
 use crate::others::others_cpus;
 use crate::prediction::Prediction;
 use crate::run::{Cell, Cells, Known, run, unanchored};
@@ -85,6 +86,7 @@ pub fn predict_aloud(
         behaviour.transfer_ns = machines.recorded(&record.program, (1, 1))?.price_ns.llc;
         let behaviour = Arc::new(behaviour);
         let (question, unknown) = answerable(question, &behaviour);
+        let (question, of_units) = of_known_units(&question, &behaviour, &locks);
         let question = &question;
         let most = question.cpus.iter().copied().max().unwrap_or(behaviour.cpus);
         let complete = |mut prediction: Prediction| {
@@ -92,6 +94,7 @@ pub fn predict_aloud(
             prediction.doubts.splice(0..0, of_record(&record.program, process, &behaviour, most));
             prediction.doubts.extend(absent(&behaviour, written.absent));
             prediction.doubts.extend(unknown.clone());
+            prediction.doubts.extend(of_units.clone());
             prediction.doubts.extend(whole_lock.clone());
             prediction.doubts.extend(written.leaves_out.iter().cloned().map(Doubt::note));
             prediction.order.clone_from(&written.has);
@@ -101,7 +104,7 @@ pub fn predict_aloud(
         };
         let told =
             |known: Known| told(Known { prediction: known.prediction.map(&complete), ..known });
-        if unknown.as_ref().is_some_and(|doubt| doubt.refuses) {
+        if [&unknown, &of_units].into_iter().flatten().any(|doubt| doubt.refuses) {
             return Ok((complete(unanchored(&behaviour, 0)), behaviour.threads));
         }
         let prediction = Some(unanchored(&behaviour, question.rows()));
@@ -175,6 +178,29 @@ fn answerable(question: &Question, behaviour: &Behaviour) -> (Question, Option<D
     );
     let doubt = if left.threads.is_empty() { Doubt::refusal(text) } else { Doubt::note(text) };
     (left, Some(doubt).filter(|_| !others.is_empty()))
+}
+
+/// Leaves out rows with more CPUs or threads than the record has if the units of a semaphore are not
+/// known: whether there are enough for them is not known either.
+fn of_known_units(
+    question: &Question,
+    behaviour: &Behaviour,
+    locks: &[&Lock],
+) -> (Question, Option<Doubt>) {
+    let mut left = question.clone();
+    let Some(lock) = locks.iter().find(|lock| is_unsized(lock)) else { return (left, None) };
+    left.cpus.retain(|cpus| *cpus <= behaviour.cpus);
+    left.threads.retain(|threads| *threads <= behaviour.threads);
+    let lost = |all: &[u32], left: &[u32]| (all.len() > left.len(), left.is_empty());
+    let lost = [lost(&question.cpus, &left.cpus), lost(&question.threads, &left.threads)];
+    let text = format!(
+        "Fewer than 1 % of the acquisitions of the semaphore `{}` waited, so the number of its units \
+         is not known, and nothing follows for more than {} CPUs or {} threads.",
+        lock.name, behaviour.cpus, behaviour.threads
+    );
+    let refuses = lost.iter().any(|(any, all)| *any && *all);
+    let doubt = if refuses { Doubt::refusal(text) } else { Doubt::note(text) };
+    (left, Some(doubt).filter(|_| lost.iter().any(|(any, _)| *any)))
 }
 
 /// Returns whether threads waited for each other for longer than they ran, so that a replay without

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use convoy_record::trace::{Strip, Trace, What};
-use convoy_record::{Lock, Process};
+use convoy_record::{Kind, Lock, Process};
 use convoy_runs::replay::Moved;
 
 /// Number of holds of either kind below which no price is derived.
@@ -39,11 +39,21 @@ pub(crate) fn moved(process: &Process, kept: &[&Lock]) -> Vec<Moved> {
 }
 
 /// Returns the largest number of threads that held a lock of this name simultaneously in the
-/// recorded windows; at least 1.
+/// recorded windows; at least 1, and all threads of the process where the units are not known.
 pub(crate) fn together(process: &Process, lock: &Lock) -> u32 {
     let number = process.locks.iter().position(|one| std::ptr::eq(one, lock));
     let most = number.and_then(|at| held_at_once(&process.trace, at as u64));
-    most.unwrap_or(0).max(1) as u32
+    let least = if is_unsized(lock) { process.threads as u32 } else { 1 };
+    (most.unwrap_or(0) as u32).max(least).max(1)
+}
+
+/// Returns whether threads waited for a semaphore so seldom that the number of its units is not
+/// known: as many as were ever held at the same time, or any larger number.
+pub(crate) fn is_unsized(lock: &Lock) -> bool {
+    /// Waits of all acquisitions: with fewer, windows may not show a moment at which a thread
+    /// waited, and thus all units held.
+    const SELDOM: f64 = 0.01;
+    lock.kind == Kind::Semaphore && (lock.contended() as f64) < SELDOM * lock.count() as f64
 }
 
 fn held_at_once(trace: &Trace, lock: u64) -> Option<usize> {

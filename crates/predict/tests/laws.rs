@@ -210,3 +210,18 @@ fn a_lock_that_is_hardly_waited_for_is_not_the_limit() {
     assert_eq!(found.beyond, None);
     assert!(found.verdict.contains("`own`"), "{}", found.verdict);
 }
+
+/// Sixteen threads that never waited for a semaphore show how many units they held, not how many
+/// there are.
+#[test]
+fn a_semaphore_that_no_thread_waited_for_is_answered_for_the_recorded_cpus_alone() {
+    let mut record = Law { kind: Kind::Semaphore, locks: 1, ..PRIVATE }.record(0.0);
+    let semaphore = &mut record.processes[0].locks[0];
+    semaphore.given_by_owner = semaphore.count();
+    let found = prediction(&record);
+    let cpus: Vec<u32> = found.rows.iter().map(|row| row.cpus).collect();
+    assert_eq!(cpus, [1, 2], "{found:#?}");
+    let half = found.rows[0].change_percent;
+    assert!((-53.0..-47.0).contains(&half), "{half}");
+    assert!(found.doubts.iter().any(|doubt| doubt.text.contains("number of its units")));
+}
