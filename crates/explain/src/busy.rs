@@ -86,7 +86,7 @@ fn readers(process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let line = if moves {
         "whose cache line moves between CPUs"
     } else {
-        "whose cache line would move if they ran on several CPUs at once"
+        "whose cache line would move between CPUs if they ran on several"
     };
     Some(Diagnosis {
         ill: Ill::ReaderCounter,

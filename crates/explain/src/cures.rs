@@ -159,21 +159,21 @@ fn behind(process: &Process, cycle: &[&Pending]) -> String {
     }
 }
 
-/// Returns the diagnosis of a cycle of waits for locks of Python.
+/// Returns the diagnosis of a cycle of waits for Python locks.
 fn deadlock_of_python(process: &Process, cycle: &[&Pending]) -> Diagnosis {
     let (sentence, cure) = match cycle {
         [wait] => (
             format!(
-                "Deadlock: thread {} waits for a lock of Python (`threading.Lock`) that it holds \
-                 itself.",
+                "Deadlock: thread {} waits for a Python lock (`threading.Lock`) that it already \
+                 holds.",
                 wait.thread
             ),
-            "Release it before, or take a `threading.RLock`.",
+            "Release it first, or use a `threading.RLock`.",
         ),
         all => {
             let threads: Vec<String> = all.iter().map(|wait| wait.thread.to_string()).collect();
             let sentence = format!(
-                "Deadlock: the threads {} wait for each other: each of them holds a lock of Python \
+                "Deadlock: the threads {} wait for each other: each of them holds a Python lock \
                  (`threading.Lock`) that another one waits for.",
                 threads.join(", ")
             );

@@ -137,7 +137,7 @@ impl<'a> Subject<'a> {
     pub(crate) fn what(&self) -> String {
         let Lock { name, kind, instances, .. } = self.lock;
         if is_of_python(self.process, self.lock) {
-            return "a lock of Python (`threading.Lock`)".to_owned();
+            return "a Python lock (`threading.Lock`)".to_owned();
         }
         let kind = match kind {
             Kind::Futex => "lock",

@@ -288,7 +288,7 @@ fn readers_that_move_a_counter_are_told_without_waits() {
     // The line stays in one cache, but a large part of the CPU time is spent there.
     assert_eq!(ill(readers(24e-9, 4)), Some(Ill::ReaderCounter));
     let said = verdict(&record(readers(24e-9, 4)));
-    assert!(said.contains("would move if they ran"), "{said}");
+    assert!(said.contains("would move between CPUs if they ran"), "{said}");
 }
 
 #[test]
