@@ -225,3 +225,19 @@ fn a_semaphore_that_no_thread_waited_for_is_answered_for_the_recorded_cpus_alone
     assert!((-53.0..-47.0).contains(&half), "{half}");
     assert!(found.doubts.iter().any(|doubt| doubt.text.contains("number of its units")));
 }
+
+/// Beside other programs, a twelfth of the threads' time that is not accounted for may be sleep, or
+/// the time before threads began: the interval covers both.
+#[test]
+fn a_little_time_that_is_not_accounted_for_widens_the_interval() {
+    let mut record = PRIVATE.record(1.0);
+    let process = &mut record.processes[0];
+    let seen = process.scheduling.as_mut().expect("kernel events");
+    seen.preempted_s -= SECONDS * THREADS as f64 / 12.0;
+    let found = prediction(&record);
+    assert_eq!(found.doubt, None, "{found:#?}");
+    for row in found.rows {
+        let known = 100.0 * (PRIVATE.rate(f64::from(row.cpus)) / PRIVATE.rate(RECORDED) - 1.0);
+        assert!(row.low_percent <= known && known <= row.high_percent, "{known}: {row:#?}");
+    }
+}
