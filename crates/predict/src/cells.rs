@@ -194,8 +194,8 @@ fn of_known_units(
     let lost = |all: &[u32], left: &[u32]| (all.len() > left.len(), left.is_empty());
     let lost = [lost(&question.cpus, &left.cpus), lost(&question.threads, &left.threads)];
     let text = format!(
-        "Fewer than 1 % of the acquisitions of the semaphore `{}` waited, so the number of its units \
-         is not known, and nothing follows for more than {} CPUs or {} threads.",
+        "Fewer than 1 % of the acquisitions of the semaphore `{}` waited, so the number of its \
+         units is not known, and nothing follows for more than {} CPUs or {} threads.",
         lock.name, behaviour.cpus, behaviour.threads
     );
     let refuses = lost.iter().any(|(any, all)| *any && *all);
