@@ -180,8 +180,8 @@ fn answerable(question: &Question, behaviour: &Behaviour) -> (Question, Option<D
     (left, Some(doubt).filter(|_| !others.is_empty()))
 }
 
-/// Leaves out rows with more CPUs or threads than the record has if the units of a semaphore are not
-/// known: whether there are enough for them is not known either.
+/// Leaves out rows with more CPUs or threads than the record has if the units of a semaphore are
+/// not known: whether there are enough for them is not known either.
 fn of_known_units(
     question: &Question,
     behaviour: &Behaviour,
