@@ -1,5 +1,6 @@
 //! Sentences of the diagnoses: the cost of waiting, and advice for each activity of the owner.
 
+use convoy_record::account::seconds;
 use convoy_record::runtimes::runtime;
 use convoy_record::{Kind, Lock, Pending, Process, Record};
 
@@ -11,7 +12,7 @@ use crate::ill::{Diagnosis, Ill, Reason, percent};
 pub(crate) fn part(subject: &Subject<'_>) -> String {
     match subject.share {
         Some(share) => percent(share),
-        None => convoy_record::account::seconds(subject.wait_s),
+        None => seconds(subject.wait_s),
     }
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn cost(subject: &Subject<'_>) -> String {
     if let Some(share) = subject.share {
         return format!("Threads{at} spent {} of their time waiting for {what}", percent(share));
     }
-    let wait = convoy_record::account::seconds(subject.wait_s);
+    let wait = seconds(subject.wait_s);
     format!("Threads{at} waited {wait} for {what}")
 }
 
@@ -199,9 +200,43 @@ fn of_cycle(process: &Process, cycle: &[&Pending], sentence: String, cure: &str)
 /// Returns the diagnosis of waits for locks in a program without any runnable thread and without a
 /// cycle of known owners.
 pub(crate) fn stuck(process: &Process, waits: &[&Pending]) -> Option<Diagnosis> {
+    if waits.is_empty() {
+        return None;
+    }
+    let sentence = format!(
+        "Deadlock: all threads wait for each other, and none is left that could run: {}.",
+        named(waits)
+    );
+    Some(of_cycle(process, waits, sentence, ORDER))
+}
+
+/// Returns the diagnosis of waits for locks that no thread released until the end of the record,
+/// although other threads could run.
+pub(crate) fn unreleased(process: &Process, waits: &[&Pending]) -> Option<Diagnosis> {
+    let longest_s = waits.iter().map(|one| one.wait_s).fold(0.0, f64::max);
+    let locks: std::collections::BTreeSet<u64> = waits.iter().map(|one| one.address).collect();
+    let which = match locks.len() {
+        0 => return None,
+        1 => "a lock that was not released",
+        _ => "locks that were not released",
+    };
+    let sentence = format!(
+        "Deadlock, or an owner that keeps its lock: threads wait for {which} in the last {} of \
+         the record: {}.",
+        seconds(longest_s),
+        named(waits)
+    );
+    Some(of_cycle(process, waits, sentence, ORDER))
+}
+
+/// Advice against deadlocks.
+const ORDER: &str = "Acquire locks in one order everywhere, and do not acquire a lock twice or \
+                     wait for a thread while holding a lock that this thread needs.";
+
+/// Returns a description of these waits, or of the first of them.
+fn named(waits: &[&Pending]) -> String {
     /// Maximum number of waits that are named.
     const NAMED: usize = 4;
-    let first = waits.first()?;
     let one = |wait: &&Pending| {
         let what = if wait.lock.starts_with(convoy_record::LOCK_OF) {
             format!("a {}", wait.kind.name())
@@ -215,22 +250,7 @@ pub(crate) fn stuck(process: &Process, waits: &[&Pending]) -> Option<Diagnosis> 
         };
         format!("thread {} waits in {} for {what}{owner}", wait.thread, wait.place)
     };
-    let named: Vec<String> = waits.iter().take(NAMED).map(one).collect();
-    Some(Diagnosis {
-        ill: Ill::Deadlock,
-        pid: process.pid,
-        lock: first.lock.clone(),
-        share: None,
-        weight: None,
-        cost_s: waits.iter().map(|one| one.wait_s).sum(),
-        sentence: format!(
-            "Deadlock: all threads wait for each other, and none is left that could run: {}.",
-            named.join("; ")
-        ),
-        cure: "Acquire locks in one order everywhere, and do not acquire a lock twice or wait for \
-               a thread while holding a lock that this thread needs."
-            .to_owned(),
-    })
+    waits.iter().take(NAMED).map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns whether the kernel is there to switch threads after an interrupt or a sleep, rather than

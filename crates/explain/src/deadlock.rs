@@ -63,6 +63,32 @@ pub(crate) fn stuck(process: &Process) -> Vec<&Pending> {
     if process.is_stuck { waits.collect() } else { Vec::new() }
 }
 
+/// Returns the waits for locks with unknown owners that no thread ended until the end of the record.
+/// They were much longer than all other waits for these locks.
+pub(crate) fn unreleased(process: &Process) -> Vec<&Pending> {
+    /// Minimum duration in seconds, and in multiples of the longest wait that ended.
+    const LEFT_S: f64 = 0.5;
+    const LONGER: f64 = 10.0;
+    let locks = || process.locks.iter().chain(&process.futexes);
+    let longest_s = |wait: &Pending| {
+        let same = locks().filter(|lock| lock.name == wait.lock && lock.kind == wait.kind);
+        same.flat_map(|lock| &lock.sites).map(|site| site.wait.max_s).fold(0.0, f64::max)
+    };
+    // The owner may wait for work in the same function, as threads of a pool do.
+    let waits_for_work = |wait: &Pending| {
+        process.pending.iter().any(|other| other.act == "wait" && other.place == wait.place)
+    };
+    let is_left = |wait: &&Pending| {
+        [Kind::Mutex, Kind::Rwlock].contains(&wait.kind)
+            && wait.act != "wait"
+            && wait.owner == 0
+            && !wait.timed
+            && wait.wait_s > LEFT_S.max(LONGER * longest_s(wait))
+            && !waits_for_work(wait)
+    };
+    process.pending.iter().filter(is_left).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +148,23 @@ mod tests {
         // A worker that waits for its next task.
         let signal = Pending { kind: Kind::Semaphore, ..wait(1, 1) };
         assert!(threads(vec![signal]).is_empty());
+    }
+
+    #[test]
+    fn waits_that_no_thread_ended_are_much_longer_than_the_others() {
+        let kind = Kind::Mutex;
+        let left = |place: &str| Pending { kind, place: place.to_owned(), ..wait(1, 0) };
+        let process = |pending| Process { pending, ..Process::default() };
+        assert_eq!(unreleased(&process(vec![left("take"), wait(2, 3)])).len(), 1);
+        // The threads of a pool take turns to wait for work.
+        let worker = Pending { act: "wait".to_owned(), ..left("take") };
+        assert!(unreleased(&process(vec![left("take"), worker])).is_empty());
+        let mut busy = process(vec![left("take")]);
+        let waits = convoy_record::Times { max_s: 0.3, ..Default::default() };
+        let site = convoy_record::Site { wait: waits, ..Default::default() };
+        let sites = vec![site];
+        busy.futexes = vec![convoy_record::Lock { kind, sites, ..Default::default() }];
+        assert!(unreleased(&busy).is_empty(), "the owner may need this long");
     }
 
     #[test]

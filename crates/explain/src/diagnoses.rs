@@ -7,10 +7,10 @@ use convoy_record::{
     Account, CONDITION_OF, Doing, HANDOFF, Kind, Lock, Process, Record, Seen, total,
 };
 
-use crate::deadlock::{cycles, stuck};
+use crate::deadlock::{cycles, stuck, unreleased};
 use crate::evidence::{Holder, PYTHON, Subject, is_of_python};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
-use crate::runtimes::{MONITOR, interpreter, libc, other_runtime};
+use crate::runtimes::{MONITOR, interpreter, libc, other_runtime, stream};
 use crate::{busy, cures, processes};
 
 /// The owner's activity is the reason if it covers this part of the wait time.
@@ -47,7 +47,8 @@ pub fn diagnose(record: &Record) -> Vec<Diagnosis> {
         let cycles = cycles(process);
         all.extend(cycles.iter().map(|cycle| cures::deadlock(process, cycle)));
         if cycles.is_empty() {
-            all.extend(cures::stuck(process, &stuck(process)));
+            let stuck = cures::stuck(process, &stuck(process));
+            all.extend(stuck.or_else(|| cures::unreleased(process, &unreleased(process))));
         }
         let own = process.locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
         all.extend(own.filter_map(|lock| of_lock(record, process, lock)));
@@ -104,8 +105,9 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
     if !lock.is_lock() || subject.wait_s <= 0.0 {
         return None;
     }
-    let rules: [Rule; 11] = [
+    let rules: [Rule; 12] = [
         libc,
+        stream,
         other_runtime,
         cures::itself,
         starvation,

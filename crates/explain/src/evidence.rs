@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use convoy_record::runtimes::stream_of_rust;
 use convoy_record::{Cause, Doing, Kind, LOCK_OF, Lock, Pending, Process, Seen, Times, threads};
 
 /// Minimum number of samples that say what owners did.
@@ -138,6 +139,9 @@ impl<'a> Subject<'a> {
         let Lock { name, kind, instances, .. } = self.lock;
         if is_of_python(self.process, self.lock) {
             return "a Python lock (`threading.Lock`)".to_owned();
+        }
+        if let Some([stream, _]) = stream_of_rust(name) {
+            return format!("the lock of Rust's {stream}");
         }
         let kind = match kind {
             Kind::Futex => "lock",

@@ -1,7 +1,7 @@
 //! Locks that the program did not implement: locks of libc, Java and Python.
 
 use convoy_record::JAVA;
-use convoy_record::runtimes::runtime;
+use convoy_record::runtimes::{runtime, stream_of_rust};
 
 use crate::cures;
 use crate::evidence::Subject;
@@ -36,6 +36,16 @@ pub(crate) fn libc(subject: &Subject<'_>) -> Option<Reason> {
     }
     let why = format!(", which {function}() takes");
     Some((Ill::LibcLock, why, known.advice.to_owned()))
+}
+
+/// The lock of a standard stream of Rust's library.
+pub(crate) fn stream(subject: &Subject<'_>) -> Option<Reason> {
+    let [_, call] = stream_of_rust(&subject.lock.name)?;
+    let why = format!(", which a call such as {call} takes");
+    let cure = "Lock it once for all lines (`lock()`) and put a `BufWriter` in front of it, or \
+                format into a buffer of the thread and write that with one call; another lock \
+                cannot help.";
+    Some((Ill::RuntimeLock, why, cure.to_owned()))
 }
 
 /// A lock that another runtime implements.

@@ -35,6 +35,8 @@ pub(crate) struct Use {
     pub(crate) place: String,
     /// Addresses of the functions on its stack, from the first that does more than wait or wake.
     functions: Vec<u64>,
+    /// Whether each thread waits for a lock at a word of its own, as with `parking_lot`.
+    parks: bool,
 }
 
 /// Call stacks of the wakeups of each word, by address of the word.
@@ -70,7 +72,8 @@ fn of_names(inner: &[String]) -> (Kind, &'static str) {
     for name in &low {
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         let last = name.rsplit("::").next().unwrap_or(name);
-        let reads = last.contains("read") || last.contains("shared");
+        // A writer waits for readers.
+        let reads = (last.contains("read") || last.contains("shared")) && !last.contains("readers");
         if has(&["rwlock", "sharedmutex", "shared_mutex"]) {
             return (Kind::Rwlock, if reads { "read" } else { "write" });
         }
@@ -101,10 +104,13 @@ impl Use {
         let at = inner.min(frames.len() - 1);
         let callers = &frames[at + 1..];
         // A function that ends in a tail call, as guards do, is not on the stack.
-        let called = (inner == at && at > 0).then(|| names.target(frames[at])).flatten();
+        let called = (inner == at).then(|| names.target(frames[at])).flatten();
         let is_skipped = |begin: &u64| {
             let called = names.name(*begin).unwrap_or_default();
-            called != named[at - 1] && !is_inside(&called) && !passes_on(&called)
+            let is_next = at.checked_sub(1).is_some_and(|next| named[next] == called);
+            // A stub of the linker may have the name of the function before it.
+            let is_stub = called == "syscall" || names.begin(begin + 1) != Some(*begin);
+            !is_next && !is_stub && !is_inside(&called) && !passes_on(&called)
         };
         let place = match called.filter(is_skipped) {
             Some(begin) => names.place(begin + 1, &[]),
@@ -113,7 +119,8 @@ impl Use {
         let passing = |name: &&String| is_inside(name) || passes_on(name);
         let from = named.iter().take_while(passing).count();
         let functions = frames[from..].iter().filter_map(|frame| names.begin(*frame)).collect();
-        Self { kind, act, place, functions }
+        let parks = named[..inner].iter().any(|name| name.to_ascii_lowercase().contains("park"));
+        Self { kind, act, place, functions, parks: parks && kind != Kind::Condition }
     }
 }
 
@@ -165,6 +172,9 @@ impl Futexes {
                 None => drop(all.insert((lock.name.clone(), lock.kind, lock.is_lock()), lock)),
             }
         }
+        for lock in all.values_mut() {
+            lock.instances = lock.instances.max(1);
+        }
         locks.extend(sorted(all.into_values().collect()));
         this
     }
@@ -214,7 +224,8 @@ impl Futexes {
         let most = sites.iter().max_by(|a, b| a.1.wait.total_s.total_cmp(&b.1.wait.total_s))?;
         let first = self.uses.get(&most.0)?;
         let kind = kind.unwrap_or(first.kind);
-        let mut lock = Lock { kind, instances: 1, ..Lock::default() };
+        // The words of parked threads do not show how many locks there are.
+        let mut lock = Lock { kind, instances: u64::from(!first.parks), ..Lock::default() };
         if let Some(seen) = seen {
             lock.waiters = seen.waiters;
             if lock.kind == Kind::Futex {
@@ -301,6 +312,7 @@ mod tests {
             act: "wait",
             place: place.to_owned(),
             functions: functions.to_vec(),
+            parks: false,
         };
         let uses = [
             (1, one("take (a.cc:1)", &[10, 20])),
@@ -345,6 +357,8 @@ mod tests {
         assert_eq!(of(&[park, "parking_lot::raw_mutex::RawMutex::lock_slow"]).0, Kind::Mutex);
         let shared = "parking_lot::raw_rwlock::RawRwLock::lock_shared_slow";
         assert_eq!(of(&[park, shared]), (Kind::Rwlock, "read"));
+        let readers = "parking_lot::raw_rwlock::RawRwLock::wait_for_readers";
+        assert_eq!(of(&[park, readers]), (Kind::Rwlock, "write"));
         assert_eq!(of(&[wait, "std::thread::park"]), (Kind::Condition, "wait"));
         assert!(!is_inside("ledger::Journal::append"));
     }

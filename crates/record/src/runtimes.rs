@@ -217,6 +217,18 @@ pub fn runtime(function: &str) -> Option<&'static Runtime> {
     RUNTIMES.iter().find(|one| one.functions.iter().any(is_it))
 }
 
+/// Returns the standard stream of Rust's library that the lock with this name protects, and a call
+/// that acquires it.
+pub fn stream_of_rust(lock: &str) -> Option<[&'static str; 2]> {
+    let name = lock.strip_prefix("std::io::stdio::")?;
+    let streams = [
+        ("STDOUT", ["standard output", "println!()"]),
+        ("STDERR", ["standard error output", "eprintln!()"]),
+        ("stdin", ["standard input", "read_line()"]),
+    ];
+    streams.into_iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, stream)| stream)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,5 +242,8 @@ mod tests {
         assert_eq!(guards("__strftime_l"), Some("the time zone"));
         assert_eq!(guards("pthread_mutex_lock"), None);
         assert_eq!(guards("random_walk"), None);
+        let stream = |lock| stream_of_rust(lock).map(|[stream, _]| stream);
+        assert_eq!(stream("std::io::stdio::STDOUT+0x8"), Some("standard output"));
+        assert_eq!(stream("STDOUT"), None);
     }
 }

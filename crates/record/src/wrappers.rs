@@ -82,10 +82,12 @@ pub(crate) fn is_wrapper(name: &str) -> bool {
 /// Returns whether a function belongs to a library of locks that call futex(2), or to the code that
 /// Rust runs when a guard is dropped.
 pub(crate) fn is_of_locks(name: &str) -> bool {
-    const LIBRARIES: [&str; 9] = [
+    const LIBRARIES: [&str; 11] = [
         "std::sys::sync::",
         "std::sys::pal::",
         "std::sync::",
+        "std::thread::local::",
+        "std::io::stdio::",
         "parking_lot",
         "lock_api::",
         "core::mem::",
@@ -93,7 +95,7 @@ pub(crate) fn is_of_locks(name: &str) -> bool {
         "folly::",
         "absl::",
     ];
-    let name = name.trim_start_matches('<');
+    let name = name.trim_start_matches(['<', '&']);
     LIBRARIES.iter().any(|library| name.starts_with(library))
 }
 

@@ -3,7 +3,7 @@
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
-use convoy_record::{Cause, DIRECTORY, Kind, Lock, Process, launch, raw};
+use convoy_record::{Cause, DIRECTORY, Kind, Lock, Pending, Process, launch, raw};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, RwLock};
@@ -19,22 +19,14 @@ static TABLE: RwLock<u64> = RwLock::new(0);
 static QUEUE: Mutex<usize> = Mutex::new(0);
 static FILLED: Condvar = Condvar::new();
 static POOL: parking_lot::Mutex<u64> = parking_lot::Mutex::new(0);
+static OUT: Mutex<u64> = Mutex::new(0);
 static ENDS: AtomicBool = AtomicBool::new(false);
-
-/// Prevents a tail call. A call at the end of a function returns to the caller of that function, so
-/// the function would not be on the stack.
-#[inline(always)]
-fn not_last() {
-    std::hint::black_box(());
-}
 
 #[inline(never)]
 fn sync_ledger() {
     let mut held = LEDGER.lock().expect("no thread panics");
     sleep(LONG);
     *held += 1;
-    drop(held);
-    not_last();
 }
 
 #[inline(never)]
@@ -47,8 +39,6 @@ fn write_table() {
     let mut held = TABLE.write().expect("no thread panics");
     sleep(LONG);
     *held += 1;
-    drop(held);
-    not_last();
 }
 
 #[inline(never)]
@@ -76,8 +66,6 @@ fn clean_pool() {
     let mut held = POOL.lock();
     sleep(LONG);
     *held += 1;
-    drop(held);
-    not_last();
 }
 
 #[inline(never)]
@@ -86,7 +74,7 @@ fn take_from_pool() {
 }
 
 /// One thread holds a lock for long, and three threads need it for a moment.
-fn contend(holds: fn(), needs: fn()) {
+fn contend(holds: impl Fn(), needs: impl Fn() + Sync) {
     scope(|all| {
         for _ in 0..3 {
             all.spawn(|| {
@@ -132,6 +120,32 @@ fn condvar() {
 #[ignore = "runs as the process of another test"]
 fn parking() {
     contend(clean_pool, take_from_pool);
+}
+
+/// Two threads acquire two locks in opposite orders, and the program ends while they wait.
+#[test]
+#[ignore = "runs as the process of another test"]
+fn orders() {
+    fn both(one: &'static Mutex<u64>, other: &'static Mutex<u64>) {
+        let _one = one.lock();
+        sleep(10 * LONG);
+        let _other = other.lock();
+    }
+    std::thread::spawn(|| both(&LEDGER, &OUT));
+    std::thread::spawn(|| both(&OUT, &LEDGER));
+    sleep(Duration::from_millis(200));
+    std::process::exit(0);
+}
+
+#[test]
+fn waits_that_do_not_end_name_their_locks() {
+    let pending = record("orders").pending;
+    let is_left = |name: &str| {
+        let waits = |one: &&Pending| one.lock.contains(name) && one.act == "lock";
+        pending.iter().filter(waits).all(|one| one.wait_s > 0.1)
+            && pending.iter().filter(waits).count() == 1
+    };
+    assert!(is_left("LEDGER") && is_left("OUT"), "{pending:#?}");
 }
 
 /// Runs one of the tests above as a recorded program.
@@ -211,6 +225,6 @@ fn a_condition_of_rust_has_no_owner() {
 fn a_lock_whose_waiters_park_is_named_by_its_place() {
     let process = record("parking");
     let (lock, part) = blamed(&process, "take_from_pool", "take_from_pool", "clean_pool");
-    assert_eq!(lock.kind, Kind::Mutex);
+    assert_eq!((lock.kind, lock.instances), (Kind::Mutex, 1), "{lock:#?}");
     assert!(part > 0.5, "{part} of {:#?}", process.causes);
 }
