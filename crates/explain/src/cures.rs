@@ -104,6 +104,30 @@ pub(crate) fn itself(subject: &Subject<'_>) -> Option<Reason> {
     is_own.then_some((Ill::Deadlock, why, cure))
 }
 
+/// A semaphore that several threads hold at a time, as a pool of connections.
+pub(crate) fn limit(subject: &Subject<'_>) -> Option<Reason> {
+    /// Minimum mean number of units in use.
+    const SEVERAL: f64 = 1.2;
+    if subject.lock.kind != Kind::Semaphore || subject.lock.instances > 1 {
+        return None;
+    }
+    let (held_s, _) = subject.lock.held_s(subject.process.cpu_s);
+    let used = held_s / subject.process.seconds.max(f64::MIN_POSITIVE);
+    let holder = subject.holder.as_ref();
+    let call = holder.and_then(|holder| holder.call.filter(|_| holder.asleep > 0.5));
+    let (ill, asleep) = match call {
+        Some(call) => (Ill::OwnerAsleep, format!(", and sleep in {}", call.what)),
+        None => (Ill::LongSection, String::new()),
+    };
+    let why = format!(
+        ", a semaphore: on average {used:.1} threads have one of its units, for {} each{asleep}",
+        seconds(subject.hold_s(""))
+    );
+    let cure = "Initialise it with more units if what it limits can serve more threads, or keep a \
+                unit for less time; another lock will not help.";
+    (used > SEVERAL).then(|| (ill, why, cure.to_owned()))
+}
+
 /// Returns the diagnosis of a cycle of waits.
 pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
     // The places are in the interpreter.

@@ -105,12 +105,13 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
     if !lock.is_lock() || subject.wait_s <= 0.0 {
         return None;
     }
-    let rules: [Rule; 12] = [
+    let rules: [Rule; 13] = [
         libc,
         stream,
         other_runtime,
         cures::itself,
         starvation,
+        cures::limit,
         asleep,
         waits,
         hog,

@@ -54,3 +54,18 @@ fn notify_all_of_java_is_told_from_threads_that_wake_each_other() {
         assert!(!said(place, passed).contains("herd"), "{}", said(place, passed));
     }
 }
+
+#[test]
+fn a_semaphore_that_several_threads_hold_is_a_limit() {
+    let said = |holds: u64| {
+        let held = times(holds, 3e-3);
+        let wait = Site { hold_off: held, wait: times(200, 5e-3), ..site("query", "lock", 600) };
+        let owners = vec![seen(Doing::Sleeps, "recvfrom(2)", 90)];
+        let lock = Lock { kind: Kind::Semaphore, sites: vec![wait], ..mutex() };
+        verdict(&record(process(lock, Cause { kind: Kind::Semaphore, ..cause(0.2, owners) })))
+    };
+    let pool = said(1000);
+    assert!(pool.contains("3.0 threads have one of its units, for 3.00 ms each"), "{pool}");
+    assert!(pool.contains("with more units"), "{pool}");
+    assert!(said(300).contains("while it sleeps in recvfrom(2)"), "{}", said(300));
+}
