@@ -87,12 +87,22 @@ fn of_names(inner: &[String]) -> (Kind, &'static str) {
     if low.iter().any(|name| name.contains("park")) {
         return (Kind::Condition, "wait");
     }
+    if low.iter().any(|name| is_own_lock(name)) {
+        return (Kind::Mutex, "lock");
+    }
     (Kind::Futex, "wait")
 }
 
 /// Returns whether a function waits or releases on behalf of its caller.
 fn is_inside(name: &str) -> bool {
-    is_of_locks(name) || only_waits(name)
+    is_of_locks(name) || only_waits(name) || is_own_lock(name)
+}
+
+/// Returns whether a function that calls futex(2) is, by its name, the lock or unlock function of
+/// the program's own lock.
+fn is_own_lock(name: &str) -> bool {
+    let last = name.rsplit("::").next().unwrap_or(name).to_ascii_lowercase();
+    last.split('_').any(|word| ["lock", "unlock", "locked"].contains(&word))
 }
 
 impl Use {
@@ -360,7 +370,8 @@ mod tests {
         let readers = "parking_lot::raw_rwlock::RawRwLock::wait_for_readers";
         assert_eq!(of(&[park, readers]), (Kind::Rwlock, "write"));
         assert_eq!(of(&[wait, "std::thread::park"]), (Kind::Condition, "wait"));
-        assert!(!is_inside("ledger::Journal::append"));
+        assert!(!is_inside("ledger::Journal::append") && !is_inside("take_block"));
+        assert_eq!(of(&["Latch::lock_slow"]), (Kind::Mutex, "lock"));
     }
 
     #[test]
