@@ -63,8 +63,8 @@ pub(crate) fn stuck(process: &Process) -> Vec<&Pending> {
     if process.is_stuck { waits.collect() } else { Vec::new() }
 }
 
-/// Returns the waits for locks with unknown owners that no thread ended until the end of the record.
-/// They were much longer than all other waits for these locks.
+/// Returns the waits for locks with unknown owners that no thread ended before the end of the
+/// record. They were much longer than all other waits for these locks.
 pub(crate) fn unreleased(process: &Process) -> Vec<&Pending> {
     /// Minimum duration in seconds, and in multiples of the longest wait that ended.
     const LEFT_S: f64 = 0.5;
