@@ -53,6 +53,7 @@ pub fn diagnose(record: &Record) -> Vec<Diagnosis> {
         let own = process.locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
         all.extend(own.filter_map(|lock| of_lock(record, process, lock)));
         all.extend(busy::of_process(record, process));
+        all.extend(processes::file_locks(process));
     }
     let account = Account::new(record);
     let kernel = account.locks.iter().filter(|one| one.pid == 0 && !one.lock.kernel.is_empty());

@@ -2,7 +2,7 @@
 //! wakeups that the kernel recorded, or else shared semaphores.
 
 use convoy_record::account::seconds;
-use convoy_record::{Doing, Kind, Lock, Process, Record, Scheduling, total};
+use convoy_record::{Doing, Kind, Lock, Process, Record, Scheduling, Seen, total};
 use std::collections::BTreeMap;
 
 use crate::ill::{Diagnosis, Ill, percent};
@@ -29,6 +29,41 @@ pub(crate) fn between(record: &Record) -> Option<Diagnosis> {
     let by_pid: BTreeMap<u64, (&Process, Scheduling)> =
         seen.map(|(one, scheduling)| (one.pid, (one, scheduling))).collect();
     if by_pid.is_empty() { semaphores(record) } else { wakeups(&by_pid) }
+}
+
+/// Returns the diagnosis of waits for locks of files, according to samples.
+pub(crate) fn file_locks(process: &Process) -> Option<Diagnosis> {
+    /// Minimum number of samples.
+    const LEAST: u64 = 10;
+    /// System calls that sleep only for the lock of a file.
+    const CALLS: [&str; 2] = ["flock(2)", "fcntl(2)"];
+    let is_it = |one: &&Seen| one.doing == Doing::Sleeps && CALLS.contains(&one.what.as_str());
+    let call = process.activity.iter().find(is_it)?;
+    let waits = total(process.activity.iter().filter(is_it).map(|one| one.count));
+    let all = total(process.activity.iter().map(|one| one.count));
+    if waits < LEAST || process.looks == 0 {
+        return None;
+    }
+    let share = waits as f64 / all as f64;
+    let cost_s = waits as f64 * process.seconds / process.looks as f64;
+    let sentence = format!(
+        "Threads spent {} of their time in {}, waiting for the lock of a file, which another \
+         process or thread holds.",
+        percent(share),
+        call.what
+    );
+    Some(Diagnosis {
+        ill: Ill::Processes,
+        pid: process.pid,
+        lock: "lock of a file".to_owned(),
+        share: Some(share),
+        weight: None,
+        cost_s,
+        sentence,
+        cure: "Hold the lock for less time, or lock a range of the file (fcntl(2)); another lock \
+               will not help."
+            .to_owned(),
+    })
 }
 
 /// Returns the sentence about processes that seldom wait for each other at semaphores and sleep

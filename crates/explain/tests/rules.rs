@@ -69,3 +69,15 @@ fn a_semaphore_that_several_threads_hold_is_a_limit() {
     assert!(pool.contains("with more units"), "{pool}");
     assert!(said(300).contains("while it sleeps in recvfrom(2)"), "{}", said(300));
 }
+
+#[test]
+fn threads_that_sleep_in_flock_wait_for_the_lock_of_a_file() {
+    let said = |waits: u64| {
+        let activity =
+            vec![seen(Doing::Sleeps, "flock(2)", waits), seen(Doing::Sleeps, "read(2)", 100)];
+        let process = Process { pid: 7, seconds: 1.0, threads: 4, looks: 50, ..Process::default() };
+        verdict(&record(Process { activity, ..process }))
+    };
+    assert!(said(300).contains("75 % of their time in flock(2)"), "{}", said(300));
+    assert!(!said(1).contains("lock of a file"), "{}", said(1));
+}
