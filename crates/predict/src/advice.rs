@@ -110,7 +110,8 @@ impl Advice {
         // If a program can be several times as fast, that gain is mentioned before unfairness.
         let (large, small): (Vec<&Row>, Vec<&Row>) =
             gains.iter().partition(|row| row.split > 1 && row.change_percent >= TIMES_PERCENT);
-        let gain = |row: &&Row| gain(row, (name, recorded), now);
+        let lock = Subject { name, recorded, kind };
+        let gain = |row: &&Row| gain(row, &lock, now);
         let mut said: Vec<String> = large.iter().map(gain).collect();
         let waited_us = first.map_or(0.0, |lock| 1e6 * lock.all(|site| &site.wait).max_s);
         let starves = waited_us > STARVES_US;
@@ -118,7 +119,7 @@ impl Advice {
             let is_passed = starved(busiest(record).0?, first?).is_some();
             fairest((waited_us, is_passed), now, &others)
         });
-        said.extend(fairest.map(|row| bounded(row, (name, recorded), waited_us)));
+        said.extend(fairest.map(|row| bounded(row, &lock, waited_us)));
         let fairest = fairest.filter(|row| is_worth(row));
         let starvation = prediction.doubt.as_ref().filter(|_| starves);
         said.extend(starvation.and_then(|_| starved(busiest(record).0?, first?)));
@@ -164,15 +165,15 @@ fn is_worth(row: &Row) -> bool {
 }
 
 /// Returns a sentence that names the lock that ends starvation, and its cost.
-fn bounded(row: &Row, locks: (&str, &str), waited_us: f64) -> String {
+fn bounded(row: &Row, lock: &Subject<'_>, waited_us: f64) -> String {
     let [waited, bound] = [waited_us, row.wait_max_us].map(duration);
-    let lock = means(row, locks);
-    let starves = format!("Starvation: a thread waited up to {waited} for `{}`.", locks.0);
+    let means = means(row, lock);
+    let starves = format!("Starvation: a thread waited up to {waited} for `{}`.", lock.name);
     if is_worth(row) {
-        return format!("{starves} {lock} bounds the wait to {bound}, with {}.", change(row));
+        return format!("{starves} {means} bounds the wait to {bound}, with {}.", change(row));
     }
     format!(
-        "{starves} {lock} would bound the wait to {bound}, but it is not advised, since it gives \
+        "{starves} {means} would bound the wait to {bound}, but it is not advised, since it gives \
          {}. Shorten the critical section, or release the lock for some time between two of them.",
         change(row)
     )
@@ -216,9 +217,21 @@ fn starved(process: &Process, lock: &Lock) -> Option<String> {
     })
 }
 
+/// The lock that rows change.
+struct Subject<'a> {
+    name: &'a str,
+    recorded: &'a str,
+    kind: Kind,
+}
+
 /// Returns the change as the subject of a sentence.
-fn means(row: &Row, (name, recorded): (&str, &str)) -> String {
+fn means(row: &Row, lock: &Subject<'_>) -> String {
+    let Subject { name, recorded, kind } = lock;
     match row.policy.as_str() {
+        // Each part has as many units as the whole had.
+        _ if row.split > 1 && *kind == Kind::Semaphore => {
+            format!("Initialising `{name}` with {} times as many units", row.split)
+        }
         _ if row.split > 1 => format!("Splitting `{name}` into {} locks", row.split),
         SIGNAL => "pthread_cond_signal (notify_one) in place of the broadcast".to_owned(),
         PREFER_WRITERS => "PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP".to_owned(),
@@ -227,8 +240,8 @@ fn means(row: &Row, (name, recorded): (&str, &str)) -> String {
 }
 
 /// Returns a sentence about a row that pays.
-fn gain(row: &Row, locks: (&str, &str), now: Option<&Row>) -> String {
-    let mut text = format!("{} gives {}", means(row, locks), change(row));
+fn gain(row: &Row, lock: &Subject<'_>, now: Option<&Row>) -> String {
+    let mut text = format!("{} gives {}", means(row, lock), change(row));
     if let Some([times, low, high]) = row.program_times {
         let whole = format!(
             "; the whole program runs {times:.2} times as fast ({low:.2} to {high:.2}), its start \
@@ -361,7 +374,8 @@ mod tests {
 
     #[test]
     fn a_lock_that_costs_more_than_a_tenth_is_named_and_not_advised() {
-        let of = |percent| bounded(&row(FAIR, percent, 900.0), ("m", SLEEP), 200_000.0);
+        let lock = Subject { name: "m", recorded: SLEEP, kind: Kind::Mutex };
+        let of = |percent| bounded(&row(FAIR, percent, 900.0), &lock, 200_000.0);
         assert_eq!(
             of(-9.0),
             "Starvation: a thread waited up to 200 ms for `m`. `fair` in place of `sleep` bounds \
@@ -389,14 +403,18 @@ mod tests {
 
     #[test]
     fn gains_are_said_as_people_say_them() {
+        let lock = |name, kind| Subject { name, recorded: SLEEP, kind };
         let mut split = row(SLEEP, 360.0, 10.0);
         split.split = 6;
         assert_eq!(
-            gain(&split, ("journals", SLEEP), None),
+            gain(&split, &lock("journals", Kind::Mutex), None),
             "Splitting `journals` into 6 locks gives 4.6 times as many acquisitions per second \
              (4.6 to 4.6)."
         );
-        let text = gain(&row(SPIN, 12.0, 900_000.0), ("m", SLEEP), Some(&row(SLEEP, 0.0, 2000.0)));
+        let pool = gain(&split, &lock("connections", Kind::Semaphore), None);
+        assert!(pool.starts_with("Initialising `connections` with 6 times as many"), "{pool}");
+        let now = row(SLEEP, 0.0, 2000.0);
+        let text = gain(&row(SPIN, 12.0, 900_000.0), &lock("m", Kind::Mutex), Some(&now));
         assert_eq!(
             text,
             "`spin` in place of `sleep` gives 12 % more acquisitions per second (+10 to +14 %), at \
