@@ -81,7 +81,8 @@ fn wait(arguments: &Arguments, site: usize) -> isize {
     let key = thread.count(FUTEX, word, place);
     let detail = if place == site { thread.detail_of_wait(key) } else { thread.detail(key) };
     let (Some(key), Some(detail)) = (key, detail) else { return result };
-    waited(thread, detail, asked, got, !is_parked && arguments[3] == CONTENDED);
+    let for_lock = !is_parked && arguments[3] == CONTENDED;
+    waited(thread, detail, [asked, got], (1, for_lock));
     detail.add(if error == 0 { D_CONTENDED } else { D_FAILED });
     if is_futile {
         detail.add(D_FUTILE);

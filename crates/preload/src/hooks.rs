@@ -7,12 +7,12 @@ use crate::detail::Detail;
 use crate::layout::*;
 use crate::lines::Key;
 use crate::local::*;
-use crate::owners::Cause;
+use crate::owners::{self, Cause};
 use crate::process;
 use crate::real::Real;
 use crate::robust;
-use crate::stack;
-use crate::thread::{Monitor, Packed, Thread, Turn};
+use crate::seldom::WEIGHT_BITS;
+use crate::thread::{Packed, Thread, Turn};
 use crate::waiters::Waiters;
 use crate::{alone, handoff, map};
 
@@ -116,7 +116,7 @@ fn go_on(
     let requested = if turn.is_sampled { ticks() } else { 0 };
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == how.busy {
-        return wait(how, thread, key, block, (lock, site));
+        return wait(how, thread, key, block, (lock, site), 1);
     }
     robust::settle(lock, result);
     thread.takes(how.kind, lock, key);
@@ -142,7 +142,7 @@ fn tried(
     robust::settle(lock, result);
     let Some(thread) = Thread::known() else { return result };
     if result == how.busy {
-        return wait(how, thread, key, || block.call([lock, 0, 0, 0]), (lock, site));
+        return wait(how, thread, key, || block.call([lock, 0, 0, 0]), (lock, site), 1);
     }
     thread.takes(how.kind, lock, key);
     begin(how, thread, key, lock, false, result);
@@ -164,9 +164,59 @@ fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site
         }
         return result;
     }
-    thread.forget();
     let key = thread.count(how.kind, lock, site);
-    wait(how, thread, key, || block.call(*arguments), (lock, site))
+    let block = || block.call(*arguments);
+    let asked = ticks();
+    match thread.represents(how.kind, key, asked) {
+        Some(weight) => wait(how, thread, key, block, (lock, site), weight),
+        None => pass(how, thread, key, block, (lock, site), asked),
+    }
+}
+
+/// Waits for a mutex without a record of the wait, unless it is long or fails.
+#[inline(always)]
+fn pass(
+    how: &How,
+    thread: Thread,
+    key: Option<Key>,
+    block: impl Fn() -> c_int,
+    (lock, site): (usize, usize),
+    asked: u64,
+) -> c_int {
+    let waiters = Waiters::of(lock);
+    waiters.inspect(|all| all.enter(asked));
+    thread.shows(how.kind, lock, site, (0, asked));
+    let owner = owners::owner_of(lock);
+    let result = block();
+    let got = ticks();
+    thread.shows_nothing();
+    waiters.inspect(|all| {
+        all.leave(got);
+        all.passes();
+    });
+    thread.was_away([asked, got]);
+    if result != 0 || Thread::is_long(got.saturating_sub(asked)) {
+        return pass_not(how, thread, key, (lock, site), (owner, [asked, got], result));
+    }
+    thread.takes(how.kind, lock, key);
+    result
+}
+
+/// Records such a wait that was long or failed.
+#[cold]
+#[inline(never)]
+fn pass_not(
+    how: &How,
+    thread: Thread,
+    key: Option<Key>,
+    (lock, site): (usize, usize),
+    (owner, times, result): (u32, [u64; 2], c_int),
+) -> c_int {
+    let key = key.map(|key| thread.key_of_wait(how.kind, lock, site, key));
+    let (Some(key), Some(detail)) = (key, thread.detail_of_wait(key)) else { return result };
+    settle(thread);
+    Cause::of_long(thread, (how.kind, lock), site, (detail.index(), times), owner);
+    after(how, thread, (key, detail), lock, (times, result, 1))
 }
 
 /// Acquires a lock if it is free.
@@ -245,7 +295,7 @@ fn took(thread: Thread, lock: usize) {
 
 #[cold]
 #[inline(never)]
-fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
+pub(crate) fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
     if let Some(detail) = thread.detail(Some(key)) {
         // Waiters of the lock record the callers of its owner.
         if Waiters::known(lock).is_some() {
@@ -255,7 +305,7 @@ fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
     }
 }
 
-/// Waits for a lock that has an owner.
+/// Waits for a lock that has an owner. The wait represents `weight` waits, if it is short.
 #[inline(always)]
 fn wait(
     how: &How,
@@ -263,12 +313,12 @@ fn wait(
     key: Option<Key>,
     block: impl Fn() -> c_int,
     (lock, site): (usize, usize),
+    weight: u64,
 ) -> c_int {
     let key = key.map(|key| thread.key_of_wait(how.kind, lock, site, key));
     let (Some(key), Some(detail)) = (key, thread.detail_of_wait(key)) else { return block() };
     let waiters = Waiters::of(lock);
     settle(thread);
-    let packed = thread.pack(key, detail);
     let asked = ticks();
     waiters.inspect(|all| all.enter(asked));
     let cause = Cause::begin(thread, (how.kind, lock), site, (detail.index(), asked));
@@ -281,26 +331,42 @@ fn wait(
     let got = ticks();
     waiters.inspect(|all| all.leave(got));
     thread.was_away([asked, got]);
+    let is_whole = !is_owned(result) || Thread::is_long(got.saturating_sub(asked));
+    let weight = if is_whole { 1 } else { weight };
     if let Some(cause) = cause {
-        cause.end(got);
+        cause.end(got, weight);
     }
-    let failed = if is_owned(result) { 0 } else { STEP_FAILED };
-    if failed != 0 {
-        waited(thread, detail, asked, got, true);
-        thread.step_at(STEP_LOCK | failed, Some(key), asked, got);
+    after(how, thread, (key, detail), lock, ([asked, got], result, weight))
+}
+
+/// Records a wait that has ended, and begins to time the critical section.
+#[inline(always)]
+fn after(
+    how: &How,
+    thread: Thread,
+    (key, detail): (Key, Detail),
+    lock: usize,
+    ([asked, got], result, weight): ([u64; 2], c_int, u64),
+) -> c_int {
+    if !is_owned(result) {
+        waited(thread, detail, [asked, got], (1, true));
+        thread.step_at(STEP_LOCK | STEP_FAILED, Some(key), asked, got);
         detail.add(D_FAILED);
         return result;
     }
+    let waiters = Waiters::known(lock);
     thread.takes(how.kind, lock, Some(key));
     if how.kind == SEMAPHORE {
         waiters.inspect(|all| all.took(thread.id()));
     }
-    let released = waiters.map_or(0, Waiters::released);
+    let [released, releases] = waiters.map_or([0; 2], Waiters::released);
     let passed = if (asked..got).contains(&released) { got - released } else { 0 };
+    let packed = thread.pack(key, detail);
     thread.put(O_WAITED, packed.word());
     thread.put(O_WAITED_FROM, asked);
     thread.put(O_WAITED_TO, got);
     thread.put(O_WAITED_HANDOFF, passed);
+    thread.put(O_WAITED_WEIGHT, weight | releases << WEIGHT_BITS);
     // With handoff locks, all other waiters now wait for this thread, so the wait is recorded after
     // the release, unless the thread has a trace, whose steps are in order, or might keep the lock.
     let is_semaphore = how.kind == SEMAPHORE;
@@ -311,7 +377,7 @@ fn wait(
         thread.step_at(STEP_LOCK, Some(key), asked, got);
     }
     // Reads the clock again: the time of recording is not part of the critical section.
-    thread.hold(lock, packed, 1);
+    thread.hold(lock, packed, weight);
     result
 }
 
@@ -330,21 +396,30 @@ fn settled(thread: Thread, packed: Packed) {
     let Some(detail) = map::file().and_then(|file| Detail::at(file, packed.detail())) else {
         return;
     };
-    let [asked, got, passed] =
-        [O_WAITED_FROM, O_WAITED_TO, O_WAITED_HANDOFF].map(|word| thread.own(word));
-    waited(thread, detail, asked, got, true);
-    detail.add(D_CONTENDED);
+    let [asked, got, passed, weights] =
+        [O_WAITED_FROM, O_WAITED_TO, O_WAITED_HANDOFF, O_WAITED_WEIGHT].map(|at| thread.own(at));
+    let (weight, releases) = (weights & ((1 << WEIGHT_BITS) - 1), weights >> WEIGHT_BITS);
+    waited(thread, detail, [asked, got], (weight, true));
+    detail.add_many(D_CONTENDED, weight);
     if passed != 0 {
-        detail.record(HANDOFF, passed, 1);
+        // Both the release and the wait were recorded by chance.
+        detail.record(HANDOFF, passed, weight * releases);
     }
 }
 
-pub(crate) fn waited(thread: Thread, detail: Detail, asked: u64, got: u64, for_lock: bool) {
+/// Records a wait that represents `weight` waits.
+pub(crate) fn waited(
+    thread: Thread,
+    detail: Detail,
+    [asked, got]: [u64; 2],
+    (weight, for_lock): (u64, bool),
+) {
     if !process::only_contended() {
         thread.look_at_window(got);
     }
-    detail.record(WAIT, got.saturating_sub(asked), 1);
-    thread.phase(got.saturating_sub(asked), got, for_lock);
+    let ticks = got.saturating_sub(asked);
+    detail.record(WAIT, ticks, weight);
+    thread.phase(ticks * weight, got, for_lock);
 }
 
 /// Releases a lock with `give`. The critical section ends before the call and the think time begins
@@ -390,10 +465,10 @@ fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
     let is_traced = thread.traces();
     let (hold, now) = (thread.take(lock), if is_traced { thread.begin_step() } else { ticks() });
     let kept = hold.as_ref().is_some_and(|hold| thread.kept(hold));
-    if hold.is_some()
+    if let Some(hold) = &hold
         && let Some(all) = Waiters::known(lock)
     {
-        all.release(now);
+        all.release(now, hold);
     }
     let result = give.call([lock, 0, 0, 0]);
     if is_traced {
@@ -412,89 +487,5 @@ fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
     if let Some(hold) = hold.as_ref().filter(|_| !process::only_contended()) {
         thread.released(hold);
     }
-    result
-}
-
-/// Waits on a condition variable, which releases the mutex and reacquires it.
-pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_int {
-    let Some(thread) = Thread::current() else { return block.call(arguments) };
-    let [condition, mutex, ..] = arguments;
-    let asked = if thread.traces() { thread.begin_step() } else { ticks() };
-    settle(thread);
-    if let Some(hold) = thread.take(mutex) {
-        thread.held(&hold, thread.kept(&hold), asked);
-        if let Some(all) = Waiters::known(mutex) {
-            all.release(asked);
-        }
-    }
-    thread.forget();
-    let waiters = Waiters::of(condition);
-    let is_own = waiters.is_some_and(|all| all.is_own_of(thread.id()));
-    let stack = if is_own { stack::context(site, core::ptr::from_ref(&condition)) } else { None };
-    let place = stack.unwrap_or(site);
-    let wait = thread.count(CONDITION, condition, place);
-    let detail = if stack.is_none() { thread.detail_of_wait(wait) } else { thread.detail(wait) };
-    let key = thread.count(MUTEX, mutex, site);
-    thread.takes(MUTEX, mutex, key);
-    let before = thread.end_monitor(condition);
-    // C++ condition variables for any lock acquire an internal mutex each time.
-    let is_futile = before.is_some_and(|one| !one.again) || thread.did_little(place, asked);
-    detail.filter(|_| is_futile).inspect(|detail| detail.add(D_FUTILE));
-    waiters.inspect(|all| {
-        all.gives_up(mutex);
-        all.went_on(thread.id());
-        all.enter(asked);
-    });
-    thread.shows(CONDITION, condition, site, (detail.map_or(0, Detail::index), asked));
-    let result = Waiters::until(waiters, || block.call(arguments));
-    let got = ticks();
-    thread.shows_nothing();
-    waiters.inspect(|all| {
-        all.leave(got);
-        all.took(thread.id());
-    });
-    thread.waited_at(place, [asked, got], detail.filter(|_| result == 0));
-    if let Some(detail) = detail {
-        waited(thread, detail, asked, got, false);
-        if result != 0 {
-            detail.add(D_FAILED);
-        }
-    }
-    let failed = if result == 0 { 0 } else { STEP_FAILED };
-    thread.step_at(STEP_WAIT | failed, wait, asked, got);
-    if let (Some(wait), Some(detail)) = (wait, detail) {
-        thread.begin_monitor(condition, mutex, thread.pack(wait, detail), got);
-    }
-    if let Some(key) = key {
-        hold(thread, key, mutex, 1);
-    }
-    result
-}
-
-/// Wakes one or all waiters of a condition variable. If the thread whose wait ended last signals,
-/// and has reacquired the mutex since, the condition is part of a lock, which the thread releases
-/// now.
-pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c_int {
-    let thread = Thread::current();
-    let key = thread.and_then(|thread| thread.count(SIGNAL, condition, site));
-    if let Some(thread) = thread
-        && let Some(all) = Waiters::known(condition)
-    {
-        map::file().inspect(|file| thread.passes_on(file, all));
-        match thread.end_monitor(condition) {
-            None => all.passed(thread.id()),
-            Some(Monitor { again: false, .. }) => all.told(),
-            Some(monitor) => {
-                all.gave(all.gives(thread.id()));
-                thread.held(&monitor.hold, thread.kept(&monitor.hold), ticks());
-            }
-        }
-    }
-    let Some(thread) = thread.filter(|thread| thread.traces()) else {
-        return wake.call([condition, 0, 0, 0]);
-    };
-    let begin = thread.begin_step();
-    let result = wake.call([condition, 0, 0, 0]);
-    thread.step_at(step, key, begin, ticks());
     result
 }

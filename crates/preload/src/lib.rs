@@ -22,6 +22,7 @@ mod choose;
 mod clock;
 mod code;
 mod conditions;
+mod condvar;
 mod detail;
 mod details;
 mod exec;
@@ -52,6 +53,7 @@ mod real;
 mod robust;
 mod room;
 mod rounds;
+mod seldom;
 mod spare;
 mod stack;
 mod thread;
@@ -139,23 +141,23 @@ export! {
         hooks::acquire(&MTX, &real::MTX_TIMEDLOCK, &[met(m, site), t, 0, 0], site);
     mtx_unlock "rsi" (m, _site) hooks::release(&real::MTX_UNLOCK, m);
 
-    pthread_cond_wait "rdx" (c, m, site) hooks::condition(&real::COND_WAIT, [c, m, 0, 0], site);
+    pthread_cond_wait "rdx" (c, m, site) condvar::condition(&real::COND_WAIT, [c, m, 0, 0], site);
     pthread_cond_timedwait "rcx" (c, m, t, site)
-        hooks::condition(&real::COND_TIMEDWAIT, [c, m, t, 0], site);
+        condvar::condition(&real::COND_TIMEDWAIT, [c, m, t, 0], site);
     pthread_cond_clockwait "r8" (c, m, clock, t, site)
-        hooks::condition(&real::COND_CLOCKWAIT, [c, m, clock, t], site);
+        condvar::condition(&real::COND_CLOCKWAIT, [c, m, clock, t], site);
     pthread_cond_destroy "rsi" (c, _site) real::COND_DESTROY.call([c, 0, 0, 0]);
     pthread_cond_signal "rsi" (c, site)
-        hooks::signal(&real::COND_SIGNAL, layout::STEP_SIGNAL, c, site);
+        condvar::signal(&real::COND_SIGNAL, layout::STEP_SIGNAL, c, site);
     pthread_cond_broadcast "rsi" (c, site)
-        hooks::signal(&real::COND_BROADCAST, layout::STEP_BROADCAST, c, site);
-    cnd_wait "rdx" (c, m, site) hooks::condition(&real::CND_WAIT, [c, m, 0, 0], site);
+        condvar::signal(&real::COND_BROADCAST, layout::STEP_BROADCAST, c, site);
+    cnd_wait "rdx" (c, m, site) condvar::condition(&real::CND_WAIT, [c, m, 0, 0], site);
     cnd_timedwait "rcx" (c, m, t, site)
-        hooks::condition(&real::CND_TIMEDWAIT, [c, m, t, 0], site);
+        condvar::condition(&real::CND_TIMEDWAIT, [c, m, t, 0], site);
     cnd_signal "rsi" (c, site)
-        hooks::signal(&real::CND_SIGNAL, layout::STEP_SIGNAL, c, site);
+        condvar::signal(&real::CND_SIGNAL, layout::STEP_SIGNAL, c, site);
     cnd_broadcast "rsi" (c, site)
-        hooks::signal(&real::CND_BROADCAST, layout::STEP_BROADCAST, c, site);
+        condvar::signal(&real::CND_BROADCAST, layout::STEP_BROADCAST, c, site);
 
     pthread_rwlock_rdlock "rsi" (l, site) hooks::take(&READ, &real::RWLOCK_RDLOCK, l, site);
     pthread_rwlock_tryrdlock "rsi" (l, site) hooks::attempt(&READ, l, site);

@@ -79,6 +79,16 @@ pub(crate) const O_BLAMED: usize = 60;
 pub(crate) const O_BLAMED_FROM: usize = 61;
 /// Number of waits in futex(2) that have ended.
 pub(crate) const O_ENDED: usize = 62;
+/// The number of waits that the wait in [`O_WAITED`] represents and, above
+/// [`WEIGHT_BITS`](crate::seldom::WEIGHT_BITS), the number of releases that the last one does.
+pub(crate) const O_WAITED_WEIGHT: usize = 63;
+/// Waits until one is recorded; the number of waits that it represents and, above
+/// [`WEIGHT_BITS`](crate::seldom::WEIGHT_BITS), the number of waits up to it; and the time of the
+/// last one, ticks. They are used if only contended acquisitions are recorded: then no thread has a
+/// trace.
+pub(crate) const O_PASSES: usize = O_TRACE_END;
+pub(crate) const O_REPRESENTS: usize = O_TRACE_SWITCHES;
+pub(crate) const O_RECORDED: usize = O_TRACE_OFF;
 /// Acquisitions of a thread that is not recorded, which uses none of the other words.
 pub(crate) const O_UNRECORDED: usize = O_OTHER_COUNT;
 /// Flag in [`O_HOLDS`]: the thread has a trace.
@@ -86,5 +96,5 @@ pub(crate) const TRACED: u64 = 1 << 8;
 
 const _: () = {
     assert!(O_HOLD + HOLD_COUNT * HOLD_WORDS <= O_RELEASED);
-    assert!(O_ENDED < OWN_WORDS && HOLD_COUNT < TRACED as usize);
+    assert!(O_WAITED_WEIGHT < OWN_WORDS && HOLD_COUNT < TRACED as usize);
 };

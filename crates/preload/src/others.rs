@@ -37,7 +37,7 @@ pub(crate) fn barrier(block: &Real, barrier: usize, site: usize) -> c_int {
     thread.shows_nothing();
     if let Some(detail) = detail {
         let got = ticks();
-        waited(thread, detail, asked, got, false);
+        waited(thread, detail, [asked, got], (1, false));
         thread.step_at(STEP_BARRIER, key, asked, got);
     }
     result

@@ -189,21 +189,39 @@ impl Cause {
         let site = site as u64;
         thread.ended([begin, now], lock, owner.as_ref());
         let this = Self { thread, lock, site, detail, owner, counted: 0, ran_ns: None, begin };
-        this.book(file, now, None);
+        this.book(file, now, None, 1);
     }
 
-    /// Records the wait, which has ended.
-    pub(crate) fn end(self, now: u64) {
+    /// Records a wait for a mutex that began when `owner` owned it, and turned out to be long.
+    pub(crate) fn of_long(
+        thread: Thread,
+        (kind, lock): (u64, usize),
+        site: usize,
+        (detail, [begin, now]): (u64, [u64; 2]),
+        owner: u32,
+    ) {
+        let Some(file) = map::file() else { return };
+        let owner = (owner != 0).then(|| owned_by(file, owner, (kind, lock)));
+        // Acquisitions by the owner during the wait were not counted.
+        let counted = owner.as_ref().and_then(|owner| owner.held.as_ref()).map_or(0, Held::counted);
+        let lock = lock as u64 | kind << KIND_SHIFT;
+        let site = site as u64;
+        let this = Self { thread, lock, site, detail, owner, counted, ran_ns: None, begin };
+        this.book(file, now, None, 1);
+    }
+
+    /// Records the wait, which has ended and represents `weight` waits.
+    pub(crate) fn end(self, now: u64, weight: u64) {
         self.thread.shows_nothing();
         let Some(file) = map::file() else { return };
         let ran_ns = self.ran_ns.and_then(|before| {
             let after = cpu_ns(self.owner.as_ref()?.thread)?;
             Some(after.saturating_sub(before))
         });
-        self.book(file, now, ran_ns);
+        self.book(file, now, ran_ns, weight);
     }
 
-    fn book(&self, file: &'static Map, now: u64, ran_ns: Option<u64>) {
+    fn book(&self, file: &'static Map, now: u64, ran_ns: Option<u64>, weight: u64) {
         let ticks = now.saturating_sub(self.begin);
         let Some(edge) = self.edge(file) else {
             file[H_EDGES_LOST].fetch_add(1, Relaxed);
@@ -214,8 +232,8 @@ impl Cause {
                 edge[at].fetch_add(value, Relaxed);
             }
         };
-        add(E_COUNT, 1);
-        add(E_TICKS, ticks);
+        add(E_COUNT, weight);
+        add(E_TICKS, ticks * weight);
         if edge[E_MOST].load(Relaxed) < ticks {
             edge[E_MOST].fetch_max(ticks, Relaxed);
         }
@@ -224,8 +242,9 @@ impl Cause {
                 // A count that was restarted says nothing.
                 held.counted().saturating_sub(self.counted)
             });
-            add(E_AGAIN, again.into());
-            add(E_SELF, u64::from(u64::from(owner.thread) == self.thread.own(O_THREAD)));
+            add(E_AGAIN, u64::from(again) * weight);
+            let is_self = u64::from(owner.thread) == self.thread.own(O_THREAD);
+            add(E_SELF, u64::from(is_self) * weight);
         }
         if let Some(ran_ns) = ran_ns {
             add(E_MEASURED, ticks);
@@ -285,7 +304,7 @@ impl Cause {
 /// Returns the owner of a lock, if it can be determined.
 fn find(file: &'static Map, me: Thread, kind: u64, lock: usize, now: u64) -> Option<Owner> {
     let thread = match kind {
-        MUTEX => words(lock)[MUTEX_OWNER].load(Relaxed),
+        MUTEX => owner_of(lock),
         READ | WRITE => words(lock)[CURRENT_WRITER].load(Relaxed),
         SEMAPHORE => Waiters::known(lock).map_or(0, |all| owner_of_unit(file, all)),
         _ => 0,
@@ -293,10 +312,21 @@ fn find(file: &'static Map, me: Thread, kind: u64, lock: usize, now: u64) -> Opt
     if thread == 0 {
         return if kind == WRITE { reader(file, me, lock, now) } else { None };
     }
+    Some(owned_by(file, thread, (kind, lock)))
+}
+
+/// Returns the thread that owns a mutex, 0 if none does.
+#[inline(always)]
+pub(crate) fn owner_of(mutex: usize) -> u32 {
+    words(mutex)[MUTEX_OWNER].load(Relaxed)
+}
+
+/// Returns a thread as the owner of a lock, with the place where it acquired the lock.
+fn owned_by(file: &'static Map, thread: u32, (kind, lock): (u64, usize)) -> Owner {
     let held = slot_of(file, thread).and_then(|(number, slot)| {
         held(file, number, slot, (kind, lock)).filter(|held| held.site >> KIND_SHIFT != READ)
     });
-    Some(Owner { thread, held })
+    Owner { thread, held }
 }
 
 /// Returns the thread that acquired a unit of the semaphore last.

@@ -67,7 +67,7 @@ pub(crate) struct Hold {
     key: Packed,
     begin: u64,
     switches: u64,
-    weight: u64,
+    pub(crate) weight: u64,
 }
 
 /// The state of a condition that a thread waited for, until the thread signals it.
@@ -158,6 +158,16 @@ impl Thread {
         left == 0
     }
 
+    /// Returns the next number of the thread's random generator.
+    pub(crate) fn random(self) -> u64 {
+        let mut random = self.get(S_RANDOM);
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        self.set(S_RANDOM, random);
+        random
+    }
+
     /// Returns the work that is due.
     #[cold]
     pub(crate) fn draw(self) -> Turn {
@@ -169,13 +179,8 @@ impl Thread {
         let mut left = if is_borrowed { self.get(S_LEFT).saturating_sub(1) } else { 0 };
         let is_sampled = left == 0;
         if is_sampled {
-            let mut random = self.get(S_RANDOM);
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            self.set(S_RANDOM, random);
             // From half to one and a half of the mean.
-            left = SAMPLED / 2 + 1 + random % SAMPLED;
+            left = SAMPLED / 2 + 1 + self.random() % SAMPLED;
         }
         self.set(S_LEFT, left);
         self.due().store(left, Relaxed);

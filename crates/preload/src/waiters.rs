@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::index::taken;
 use crate::layout::*;
-use crate::thread::Thread;
+use crate::thread::{Hold, Thread};
 use crate::{arch, map, native, room};
 
 /// Entries that are probed before the table counts as full.
@@ -101,9 +101,18 @@ impl Waiters {
     }
 
     /// Notes that the owner is about to release the lock, if threads wait for it.
-    pub(crate) fn release(self, now: u64) {
+    pub(crate) fn release(self, now: u64, hold: &Hold) {
         if self.0[L_WAITERS].load(Relaxed) != 0 {
             self.0[L_RELEASED].store(now, Relaxed);
+            self.0[L_RELEASED_WEIGHT].store(hold.weight, Relaxed);
+        }
+    }
+
+    /// Notes that a thread has acquired the lock whose release will not be noted: the time of an
+    /// earlier release says nothing about the next owner.
+    pub(crate) fn passes(self) {
+        if self.0[L_RELEASED].load(Relaxed) != 0 {
+            self.0[L_RELEASED].store(0, Relaxed);
         }
     }
 
@@ -191,8 +200,8 @@ impl Waiters {
         self.0[L_OWNER].load(Relaxed)
     }
 
-    /// Returns the time of the last release, ticks.
-    pub(crate) fn released(self) -> u64 {
-        self.0[L_RELEASED].load(Relaxed)
+    /// Returns the time of the last release, ticks, and the number of releases that it represents.
+    pub(crate) fn released(self) -> [u64; 2] {
+        [L_RELEASED, L_RELEASED_WEIGHT].map(|word| self.0[word].load(Relaxed))
     }
 }

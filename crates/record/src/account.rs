@@ -77,7 +77,8 @@ impl LockAccount {
             contended_percent: if only_waits {
                 f64::NAN
             } else {
-                percent(lock.contended() as f64, lock.count() as f64)
+                // Of a sample of the waits, the number is an estimate.
+                percent(lock.contended() as f64, lock.count() as f64).min(100.0)
             },
             held_s,
             owner_off_cpu_percent: percent(off_s, held_s),

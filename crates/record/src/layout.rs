@@ -136,6 +136,8 @@ pub const L_MUTEX: usize = 11;
 /// For a condition: its only waiter and, from [`WAITS_SHIFT`] on, the number of waits; [`MANY`] if
 /// several threads wait for it.
 pub const L_WAITER: usize = 12;
+/// Number of releases that the last one, [`L_RELEASED`], represents.
+pub const L_RELEASED_WEIGHT: usize = 13;
 /// Bits of [`L_WAITER`] below the number of waits.
 pub const WAITS_SHIFT: u32 = 32;
 /// Several threads wait for the condition.
