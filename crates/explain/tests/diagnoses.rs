@@ -209,6 +209,21 @@ fn what_has_no_names_or_no_locks_comes_with_what_to_do() {
 }
 
 #[test]
+fn goroutines_are_hidden_without_kernel_events() {
+    let said = |place: &str, events: bool| {
+        let sites = vec![Site { wait: times(4, 0.3), ..site(place, "wait", 4) }];
+        let name = "condition of the scheduler".to_owned();
+        let lock = Lock { name, kind: Kind::Condition, instances: 1, sites, ..Lock::default() };
+        let scheduling = events.then(Scheduling::default);
+        verdict(&record(Process { scheduling, locks: vec![lock], ..Process::default() }))
+    };
+    let hidden = "What locks cost is not known: a look from outside does not show goroutines";
+    assert!(said("runtime.futexsleep (os_linux.go:73)", false).starts_with(hidden));
+    assert!(said("runtime.futexsleep (os_linux.go:73)", true).starts_with("Locks cost little"));
+    assert!(said("sleeps", false).starts_with("Locks cost little"));
+}
+
+#[test]
 fn a_herd_wakes_in_vain_and_a_phase_does_not() {
     let herd = |futile: u64| {
         let wait = Site { wait: times(20_000, 1e-3), futile, ..site("worker", "wait", 20_000) };

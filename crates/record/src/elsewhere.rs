@@ -47,6 +47,14 @@ fn doubt(record: &Record) -> Option<String> {
              were not)."
         ));
     }
+    if hides_goroutines(record) {
+        return Some(
+            "What locks cost is not known: a look from outside does not show goroutines that wait. \
+             Record the process as root, or give convoy explain Go's mutex profile \
+             (runtime.SetMutexProfileFraction, /debug/pprof/mutex)."
+                .to_owned(),
+        );
+    }
     let children = all.iter().flat_map(|one| one.unrecorded.children);
     let children = total(children.chain(record.program.programs_lost));
     let processes = (all.len() as u64).saturating_add(children);
@@ -55,4 +63,12 @@ fn doubt(record: &Record) -> Option<String> {
             "What locks cost is not known: {children} of {processes} processes were not recorded."
         )
     })
+}
+
+/// Returns whether a program in Go was recorded without kernel events: its threads sleep in its
+/// scheduler, whatever goroutines wait for.
+fn hides_goroutines(record: &Record) -> bool {
+    let unseen = record.processes.iter().filter(|one| one.scheduling.is_none());
+    let mut sites = unseen.flat_map(|one| &one.locks).flat_map(|lock| &lock.sites);
+    sites.any(|site| site.place.starts_with("runtime.futexsleep"))
 }
