@@ -287,7 +287,8 @@ pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     }
     let mut said = account.elsewhere(record);
     if let Some(spread) = spread(record, account) {
-        said = spread;
+        let waits = said.find("They waited longer").map_or("", |at| &said[at..]);
+        said = format!("{spread} {waits}").trim_end().to_owned();
     }
     // Java's locks and its idle workers wait in the same function; only method names distinguish
     // them.
