@@ -461,13 +461,19 @@ mod tests {
                 let name = format!("m{at}");
                 Lock { name, kind: Kind::Mutex, sites: vec![site], ..Lock::default() }
             };
-            let locks = (0..=others).map(lock).collect();
+            let wait = Times { count: 90, total_s: 2.0, ..Times::default() };
+            let sites = vec![Site { act: "wait".to_owned(), count: 90, wait, ..Site::default() }];
+            let (name, kind) = ("commit".to_owned(), Kind::Condition);
+            let condition = Lock { name, kind, sites, ..Lock::default() };
+            let locks = (0..=others).map(lock).chain([condition]).collect();
             let process = Process { pid: 1, seconds: 1.0, threads: 4, locks, ..Process::default() };
             let record = Record { processes: vec![process], ..Record::default() };
-            spread(&record, &Account::new(&record))
+            elsewhere(&record, &Account::new(&record))
         };
-        assert_eq!(said(0), None);
-        assert!(said(3).is_some_and(|said| said.contains("at many places")));
+        assert!(!said(0).contains("at many places"));
+        assert!(
+            said(3).contains("at many places; most for `m0` in f0, 100 ms. They waited longer")
+        );
     }
 
     #[test]
