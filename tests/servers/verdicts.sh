@@ -106,8 +106,9 @@ mariadb() {
     oltp_read_write --tables=4 --table-size=10000
 }
 rows() {
-  # Latches of InnoDB spin before they wait, for long if their owners have no CPU.
-  mariadb_with 'for each other' 'at many places|spinning in mariadbd' \
+  # Sessions wait for the row, and until one of them has flushed the log for all. Latches of InnoDB
+  # spin before they wait, for long if their owners have no CPU.
+  mariadb_with 'for each other' 'spinning in mariadbd' \
     oltp_update_index --tables=1 --table-size=1
 }
 
@@ -161,7 +162,7 @@ memcached_() {
   python3 "$here/memcached.py" 11299 16 "$load_s"
   kill -TERM "$(cat "$data/pid")"
   # Where other programs use the CPUs, owners lose them.
-  ended 'Locks cost little' 'at many places'
+  ended 'Locks cost little' 'at many places|waiting for [0-9]+ mutexes'
 }
 
 nginx_() {

@@ -282,6 +282,8 @@ impl Word {
         found.name = match found.runtime.as_str() {
             "" => {
                 let name = stacks.names.variable(address);
+                let is_go = !self.givers.is_empty();
+                let name = name.map(|name| if is_go { without_field(name) } else { name });
                 name.unwrap_or_else(|| named_after(&place, is_lock))
             }
             function => named_inside(function),
@@ -295,6 +297,14 @@ impl Word {
 fn without_defer(place: String) -> String {
     let Some((function, rest)) = place.split_once(".deferwrap") else { return place };
     [function, rest.trim_start_matches(|digit: char| digit.is_ascii_digit())].concat()
+}
+
+/// Returns the name of a lock of Go, whose goroutines wait at a field of it: the semaphore of a
+/// mutex, or those of the writers and the readers of a reader/writer lock.
+fn without_field(name: String) -> String {
+    let fields = ["+0x4", "+0x8", "+0xc"];
+    let lock = fields.iter().find_map(|field| name.strip_suffix(field));
+    lock.map(str::to_owned).unwrap_or(name)
 }
 
 impl Lock {
@@ -357,6 +367,15 @@ mod tests {
         let place = without_defer("main.(*Log).Sync.deferwrap2 (main.go:5)".to_owned());
         assert_eq!(place, "main.(*Log).Sync (main.go:5)");
         assert_eq!(without_defer("main.f (x.go:1)".to_owned()), "main.f (x.go:1)");
+    }
+
+    #[test]
+    fn locks_of_go_are_named_without_the_field_at_which_goroutines_wait() {
+        let named = |name: &str| without_field(name.to_owned());
+        assert_eq!(named("main.mu+0x4"), "main.mu");
+        // A lock inside of another structure.
+        assert_eq!(named("main.server+0x24"), "main.server+0x24");
+        assert_eq!(named("main.mu"), "main.mu");
     }
 
     #[test]
