@@ -15,6 +15,9 @@ use crate::thread::Thread;
 /// Ticks between two recorded waits of the process: some 50 us. Recording takes less than a
 /// hundredth of that.
 const APART: u64 = 1 << 17;
+/// Number of threads from which on that interval is shorter, so that waits of some 4 ms are always
+/// recorded.
+const THREADS: u64 = 64;
 /// Maximum number of waits that one represents.
 const MOST: u64 = 64;
 /// Bits of a weight.
@@ -22,7 +25,7 @@ pub(crate) const WEIGHT_BITS: u32 = 8;
 
 /// Returns the ticks between two recorded waits of a thread.
 fn apart() -> u64 {
-    map::file().map_or(0, |file| APART * file[H_SLOTS].load(Relaxed))
+    map::file().map_or(0, |file| APART * file[H_SLOTS].load(Relaxed).min(THREADS))
 }
 
 impl Thread {
