@@ -57,7 +57,7 @@ const SHORTER: f64 = 5.0;
 const PRICE: f64 = 0.1;
 
 /// A lock is advised if the lower end of its gain is at least this: medians of a program against
-/// itself differ by as much (docs/record.md), and every lock replacement has a cost.
+/// itself differ by as much (results/record.md), and every lock replacement has a cost.
 const LEAST_PERCENT: f64 = 1.0;
 /// Change above which a factor is printed instead of a percentage.
 const TIMES_PERCENT: f64 = 100.0;
