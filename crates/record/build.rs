@@ -1,58 +1,45 @@
-//! Compiles the object that is loaded before a program and makes its bytes a part of this crate, so
-//! that one binary is all that a user needs. The object uses nothing but the standard library and
-//! the locks, so two calls of the compiler make it: no second cargo, no lock on the target
-//! directory.
+//! Builds `crates/preload`, the object that is loaded before a program, and embeds it in this
+//! crate: users need one binary. Cargo cannot depend on the dynamic library of a package without an
+//! unstable feature, so this calls the same cargo once more, for that package and with a target
+//! directory of its own: the outer cargo has locked the other one.
 
 use std::env::var;
 use std::process::Command;
 
+/// Variables of the outer cargo that must not change the object: other linters, flags and profiles
+/// are for the crates that it builds itself.
+const OF_THE_OUTER_BUILD: [&str; 3] =
+    ["RUSTC_WORKSPACE_WRAPPER", "CARGO_INCREMENTAL", "CARGO_BUILD_INCREMENTAL"];
+
 fn main() {
-    println!("cargo::rerun-if-changed=../preload/src");
-    println!("cargo::rerun-if-changed=../sync/src");
-    println!("cargo::rerun-if-changed=src/layout.rs");
+    for input in ["preload", "layout", "sync/src", "sync/Cargo.toml"] {
+        println!("cargo::rerun-if-changed=../{input}");
+    }
     let set = |name: &str| var(name).unwrap_or_default();
-    let object = set("OUT_DIR") + "/libconvoy_record.so";
+    let (place, target) = (set("OUT_DIR"), set("TARGET"));
+    let object = format!("{place}/libconvoy_record.so");
     println!("cargo::rustc-env=CONVOY_OBJECT={object}");
-    let here = (set("CARGO_CFG_TARGET_ARCH"), set("CARGO_CFG_TARGET_OS"));
-    if here.1 != "linux" || !["x86_64", "aarch64"].contains(&here.0.as_str()) {
-        // Recording says that it is not built for this kind of machine.
-        std::fs::write(&object, []).expect("the build directory can be written");
+    let kind = (set("CARGO_CFG_TARGET_ARCH"), set("CARGO_CFG_TARGET_OS"));
+    if kind.1 != "linux" || !["x86_64", "aarch64"].contains(&kind.0.as_str()) {
+        // `convoy record` says that it does not support this kind of machine.
+        std::fs::write(&object, []).expect("the build directory is writable");
         return;
     }
-    let locks = set("OUT_DIR") + "/libconvoy_sync.rlib";
-    // The locks as they are where there is no library below them.
-    compile(
-        &["--crate-type", "rlib", "--crate-name", "convoy_sync", "-C", "opt-level=3"],
-        &["-o", &locks, "../sync/src/lib.rs"],
-    );
-    let with = format!("convoy_sync={locks}");
-    compile(
-        &["--crate-type", "cdylib", "--crate-name", "convoy_record", "--extern", &with],
-        &[
-            "-C",
-            "opt-level=3",
-            "-C",
-            "lto=fat",
-            "-C",
-            "strip=debuginfo",
-            "-o",
-            &object,
-            "../preload/src/lib.rs",
-        ],
-    );
-}
-
-/// Calls the compiler of this crate.
-fn compile(kind: &[&str], rest: &[&str]) {
-    let set = |name: &str| var(name).unwrap_or_default();
-    let mut rustc = Command::new(set("RUSTC"));
-    rustc.args(["--edition", "2024", "--target", &set("TARGET")]).args(kind);
-    // A thread may be cancelled while it waits inside: the unwinder must find its way out.
-    rustc.args(["-C", "panic=abort", "-C", "force-unwind-tables=yes", "-C", "codegen-units=1"]);
-    rustc.args(["--cap-lints", "allow"]).args(rest);
-    if let Ok(linker) = var("RUSTC_LINKER") {
-        rustc.args(["-C", &format!("linker={linker}")]);
+    let mut cargo = Command::new(set("CARGO"));
+    // Offline: the outer cargo has resolved the workspace, and the object has no other packages.
+    cargo.args(["build", "--package", "convoy-preload", "--profile", "preload", "--quiet"]);
+    cargo.args(["--locked", "--offline", "--target", &target, "--target-dir", &place]);
+    for variable in OF_THE_OUTER_BUILD {
+        cargo.env_remove(variable);
     }
-    let status = rustc.status().expect("the compiler that builds this crate starts");
-    assert!(status.success(), "crates/preload does not compile: {rustc:?}");
+    // A thread may be cancelled while it waits in the object, so the unwinder needs its frames.
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", "-Cforce-unwind-tables=yes");
+    if let Ok(linker) = var("RUSTC_LINKER") {
+        let name = target.to_uppercase().replace(['-', '.'], "_");
+        cargo.env(format!("CARGO_TARGET_{name}_LINKER"), linker);
+    }
+    let status = cargo.status().expect("the cargo that builds this crate starts");
+    assert!(status.success(), "crates/preload does not compile: {cargo:?}");
+    let built = format!("{place}/{target}/preload/libconvoy_preload.so");
+    std::fs::copy(built, object).expect("the build directory is writable");
 }

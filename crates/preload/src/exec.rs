@@ -84,7 +84,7 @@ macro_rules! starts {
         ///
         /// # Safety
         /// As libc demands.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
         pub(crate) unsafe extern "C" fn $name($($argument: usize),*) -> usize {
             $body as usize
         }
@@ -154,7 +154,7 @@ macro_rules! lists {
         ///
         /// # Safety
         /// As libc demands.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
         pub(crate) unsafe extern "C" fn $name() {
             #[cfg(target_arch = "x86_64")]

@@ -97,7 +97,7 @@ macro_rules! passing {
         ///
         /// # Safety
         /// As libc demands.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
         pub(crate) unsafe extern "C" fn $name() {
             #[cfg(target_arch = "x86_64")]

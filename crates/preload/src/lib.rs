@@ -9,6 +9,7 @@
 //! glibc's own users (stdio, malloc, the loader) bypass the names, and so do programs that call
 //! futex(2) themselves or are linked statically.
 #![expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")]
+#![cfg_attr(test, expect(dead_code, reason = "a test program must not define the names of libc"))]
 #![cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux"))]
 
 mod alone;
@@ -63,13 +64,12 @@ mod unit;
 mod waiters;
 mod wakes;
 
-#[path = "../../record/src/layout.rs"]
-pub mod layout;
-
 use core::arch::naked_asm;
 use core::ffi::c_int;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
+
+use convoy_layout as layout;
 
 use hooks::How;
 
@@ -103,7 +103,7 @@ macro_rules! export {
         ///
         /// # Safety
         /// As libc demands.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
             // The stack pointer still points at the return address.

@@ -11,7 +11,7 @@ const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
 const PROBE: &[u8] = b"CONVOY_RECORD_PROBE=";
 
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = loaded;
 
 extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment) {

@@ -35,7 +35,7 @@ const EDQUOT: isize = -122;
 
 // Called by `exit` after `main`.
 #[used]
-#[unsafe(link_section = ".fini_array")]
+#[cfg_attr(not(test), unsafe(link_section = ".fini_array"))]
 static END: extern "C" fn() = ended;
 
 /// Marks this process as not recorded.

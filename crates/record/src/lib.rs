@@ -28,7 +28,6 @@ pub mod import;
 mod join;
 mod keys;
 pub mod launch;
-pub mod layout;
 mod lock;
 mod look;
 pub mod looks;
@@ -63,6 +62,7 @@ mod wrappers;
 
 pub use account::Account;
 pub use causes::{Cause, Counted, Doing, Event, PARKED, Pending, Seen};
+pub use convoy_layout as layout;
 pub use hot::Sampling;
 pub use hotspot::Hot;
 pub use lock::{Kind, Lock, Site, Waiters};

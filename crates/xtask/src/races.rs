@@ -15,6 +15,12 @@ const RACE: i32 = 66;
 /// Longest that a program runs.
 const SECONDS: &str = "120";
 
+/// The kind of machine on which `ThreadSanitizer` and gcc work together here.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Flags of the locks and of the object.
+const FLAGS: &str = "-Cforce-unwind-tables=yes -Zsanitizer=thread \
+                     -Cunsafe-allow-abi-mismatch=sanitizer";
+
 /// The replacement of libc's locks, and the programs that run with it.
 struct Case {
     locks: &'static [(&'static str, &'static str)],
@@ -69,27 +75,25 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Ending> {
     Ok(if passed { Ending::Passed } else { Ending::Failed })
 }
 
-/// Returns the object that is loaded, as `crates/record/build.rs` makes it, for `ThreadSanitizer`.
+/// Builds the object with cargo, as `crates/record/build.rs` does, for `ThreadSanitizer`, and
+/// returns its path.
 fn object(root: &Path, place: &Path) -> anyhow::Result<std::path::PathBuf> {
-    let rustc = |name: &str, kind: &str, source: &str| {
-        let mut rustc = Command::new("rustc");
-        rustc.args(["+nightly", "--edition", "2024", "-g", "-C", "opt-level=2"]);
-        rustc.args(["-C", "panic=abort", "-C", "force-unwind-tables=yes"]);
-        rustc.args(["-C", "codegen-units=1", "--cap-lints", "allow"]);
-        rustc.args(["-Zsanitizer=thread", "-Cunsafe-allow-abi-mismatch=sanitizer"]);
-        rustc.args(["--crate-name", name, "--crate-type", kind]).arg(root.join(source));
-        rustc
-    };
-    let (locks, past) = (place.join("libconvoy_sync.rlib"), place.join("past_sanitizer.o"));
-    output(rustc("convoy_sync", "rlib", "crates/sync/src/lib.rs").arg("-o").arg(&locks))?;
+    let past = place.join("past_sanitizer.o");
     let source = root.join("crates/record/tests/programs/past_sanitizer.c");
     output(Command::new("gcc").args(["-O1", "-fPIC", "-c", "-o"]).arg(&past).arg(source))?;
-    let object = place.join("libconvoy_races.so");
-    let mut all = rustc("convoy_record", "cdylib", "crates/preload/src/lib.rs");
-    all.arg("--extern").arg(format!("convoy_sync={}", locks.display()));
-    all.arg("-Zexternal-clangrt").arg("-C").arg(format!("link-arg={}", past.display()));
-    output(all.arg("-o").arg(&object))?;
-    Ok(object)
+    let mut cargo = Command::new("rustup");
+    cargo.current_dir(root).args(["run", "nightly", "cargo", "rustc", "--package"]);
+    cargo.args(["convoy-preload", "--profile", "preload", "--locked", "--target", TARGET]);
+    cargo.arg("--target-dir").arg(place);
+    for (key, value) in [("LTO", "off"), ("OPT_LEVEL", "2"), ("DEBUG", "2"), ("STRIP", "none")] {
+        cargo.env(format!("CARGO_PROFILE_PRELOAD_{key}"), value);
+    }
+    // The calling cargo is of another toolchain.
+    cargo.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN");
+    cargo.env("RUSTFLAGS", FLAGS);
+    cargo.args(["--", "-Zexternal-clangrt", "-C"]).arg(format!("link-arg={}", past.display()));
+    output(&mut cargo)?;
+    Ok(place.join(TARGET).join("preload/libconvoy_preload.so"))
 }
 
 impl Case {

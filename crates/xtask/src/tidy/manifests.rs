@@ -51,9 +51,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         "predict",
         &["calibrate", "catalogue", "kernel", "machine", "record", "runs", "stats", "workload"],
     ),
-    ("record", &["host", "workload"]),
+    ("layout", &[]),
+    ("record", &["host", "layout", "workload"]),
     ("report", &["explain", "host", "lab", "measure", "record", "stats", "workload"]),
-    ("preload", &["sync"]),
+    ("preload", &["layout", "sync"]),
     ("capi", &["sync"]),
     (
         "cli",

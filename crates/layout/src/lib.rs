@@ -7,10 +7,9 @@
 //! ```
 //! The file has its maximum length and is sparse: only used parts take space. Times are ticks of
 //! the time stamp counter; two readings of it and of the monotonic clock give the length of a tick.
+#![no_std]
 
-#[path = "layout_programs.rs"]
 mod programs;
-#[path = "layout_waits.rs"]
 mod waits;
 
 pub use programs::*;
