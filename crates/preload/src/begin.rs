@@ -26,6 +26,8 @@ const LOOKS: u32 = 40;
 pub(crate) fn done(state: &AtomicU32, beginner: &AtomicU32) -> u32 {
     let own = call(GETTID, [0; 6]) as u32;
     for _ in 0..LOOKS {
+        // Acquire: pairs with the release store at the end of `process::begin`. Relaxed: a thread
+        // finds its own ID only if it stored it itself.
         let now = state.load(Acquire);
         if now != BEGINNING && now != FORKED || beginner.load(Relaxed) == own {
             return now;
@@ -33,5 +35,6 @@ pub(crate) fn done(state: &AtomicU32, beginner: &AtomicU32) -> u32 {
         let word = core::ptr::from_ref(state) as usize;
         call(FUTEX, [word, WAIT_PRIVATE, now as usize, LOOK.as_ptr() as usize, 0, 0]);
     }
+    // Acquire: as above.
     state.load(Acquire)
 }

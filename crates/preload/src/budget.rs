@@ -55,6 +55,8 @@ pub(crate) fn find() {
     let Some(file) = file else { return };
     if !is_written {
         let Some(own) = map(PROTECT_READ_WRITE, MAP_SHARED | MAP_ANONYMOUS, NONE) else { return };
+        // Relaxed: published by the release store of `OWN`, which pairs with the acquire load of
+        // `words`, as that of `FILE` does.
         own[1].store(remaining(file), Relaxed);
         OWN.store(core::ptr::from_ref(own).cast_mut(), Release);
     }
@@ -72,6 +74,8 @@ pub(crate) fn take(pages: usize) -> bool {
     let Some(file) = words(&FILE) else { return true };
     let pages = pages as u64;
     if let Some(own) = words(&OWN) {
+        // Relaxed: the number of pages is all that threads and processes exchange here, and each
+        // change is one atomic operation on it.
         let more = |taken: u64| Some(taken + pages).filter(|all| *all <= own[1].load(Relaxed));
         return remaining(file) >= pages && own[0].fetch_update(Relaxed, Relaxed, more).is_ok();
     }
@@ -98,6 +102,7 @@ pub(crate) fn lost(why: usize) {
 }
 
 fn remaining(file: &Words) -> u64 {
+    // Relaxed: as in `take`.
     file[0].load(Relaxed).saturating_sub(file[BUDGET_OTHERS].load(Relaxed))
 }
 

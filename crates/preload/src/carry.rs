@@ -210,6 +210,7 @@ pub(crate) fn pass(
     let Some(found) = (if has == Has::Others { None } else { look() }) else {
         return run(environment);
     };
+    // Acquire: pairs with the release store of `learn`.
     let is_there = || image::can_open(KEPT[0].load(Acquire) as usize + PRELOAD.len());
     let found = found.and_then(|()| if is_there() { Ok(()) } else { Err(NO_OBJECT) });
     let is_harmful = |why| [FOREIGN, MUSL, NO_OBJECT, SANITIZED].contains(&why);

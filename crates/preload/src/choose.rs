@@ -110,12 +110,14 @@ pub(crate) fn install(text: &[u8], others: &[u8]) {
         let mut words = line.splitn(4, |byte| *byte == b' ');
         let mut word = || words.next().unwrap_or_default();
         let (what, begin, end, file) = (policy(word()), hex(word()), hex(word()), hash(word()));
+        // Relaxed: ranges and policies are stored before the program has threads.
         let count = RANGE_COUNT.load(Relaxed);
         let Some(range) = RANGES.get(count).filter(|_| begin < end) else { continue };
         for (place, value) in [(&range.file, file), (&range.begin, begin), (&range.end, end)] {
             place.store(value, Relaxed);
         }
         range.what.store(what as usize, Relaxed);
+        // Relaxed: as above.
         RANGE_COUNT.store(count + 1, Relaxed);
         used[what as usize] = true;
     }
@@ -125,6 +127,7 @@ pub(crate) fn install(text: &[u8], others: &[u8]) {
             prepare();
         }
     }
+    // Relaxed: as above.
     CHOOSES.store(true, Relaxed);
     let timed = [three(timedlock), three(clocklock)];
     own::replace_mutexes([two(lock), two(trylock), two(attempt), two(unlock)], timed);
@@ -199,12 +202,15 @@ extern "C" fn place_object(object: *const Object, _: usize, code: *mut c_void) -
 fn find(address: u64) -> Option<u32> {
     let ranges = &RANGES[..RANGE_COUNT.load(Relaxed)];
     let found = ranges.iter().find(|range| {
+        // Relaxed: set before the program has threads, except for the base, which `find_site` reads
+        // after its acquire of `CODE_COUNT`.
         let base = range.base.load(Relaxed);
         base != 0 && {
             let own = address.wrapping_sub(base - 1);
             (range.begin.load(Relaxed)..range.end.load(Relaxed)).contains(&own)
         }
     });
+    // Relaxed: as above.
     found.map(|range| range.what.load(Relaxed) as u32)
 }
 
@@ -338,6 +344,8 @@ extern "C" fn clocklock(mutex: usize, clock: usize, time: usize) -> c_int {
 }
 
 extern "C" fn unlock(mutex: usize, _site: usize) -> c_int {
+    // Relaxed: the thread read this mark when it acquired the mutex, and the mark has not changed
+    // since.
     let mark = own::words(mutex)[MUTEX_MARK].load(Relaxed);
     match mark & POLICY_BITS {
         _ if mark & !POLICY_BITS != MARK => real::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]),

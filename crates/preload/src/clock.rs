@@ -19,6 +19,8 @@ pub(crate) fn look(file: &Map, ticks: u64) {
     for (clock, word) in [(CLOCK_PROCESS, H_CPU_NS), (CLOCK_MONOTONIC, H_NS_LAST)] {
         let mut time = [0_u64; 2];
         call(CLOCK_GETTIME, [clock, (&raw mut time) as usize, 0, 0, 0, 0]);
+        // Relaxed: a reader that sees only some of these stores is wrong by the time between two
+        // readings of the clocks.
         file[word].store(time[0] * 1_000_000_000 + time[1], Relaxed);
     }
     file[H_TICKS_LAST].store(ticks, Relaxed);
@@ -31,6 +33,7 @@ fn guess(file: &Map, ticks: u64) {
     let ns = of(H_NS_LAST).saturating_sub(of(H_NS_BEGIN));
     let since = ticks.saturating_sub(of(H_TICKS_LAST));
     let more = (u128::from(since) * u128::from(ns) / u128::from(known)) as u64;
+    // Relaxed: as in `look`.
     file[H_NS_LAST].fetch_add(more, Relaxed);
     file[H_TICKS_LAST].store(ticks, Relaxed);
 }

@@ -29,6 +29,9 @@ pub(crate) fn inherit(file: &Map, parent: &Map, ranges: usize) {
     if file[H_MAP_BYTES].load(Relaxed) > 0 || words == 0 || !room::reserve(file, MAP, words) {
         return;
     }
+    // Relaxed: other threads access the new file only after `process::begin` has published it, and
+    // the parent's file is read as it happens to be. Release: pairs with the acquire loads of
+    // `compiled` and `learn`.
     for word in MAP..MAP + words {
         file[word].store(parent[word].load(Relaxed), Relaxed);
     }
@@ -86,6 +89,7 @@ pub(crate) fn learn_all(file: &Map) {
         let length = identities(file, first, length);
         file[H_MAP_BYTES].store((begin.next_multiple_of(8) + length) as u64, Relaxed);
     }
+    // Release: pairs with the acquire of the swap above, by the thread that reads the next map.
     file[H_MAP_BUSY].store(0, Release);
 }
 
@@ -136,6 +140,8 @@ fn ranges(words: &[AtomicU64], length: usize) {
             }
             at += 1;
         }
+        // Relaxed: published by the release store below. A thread that reads the ranges while they
+        // are replaced may misjudge an address, and `learn` then reads the map again, or not yet.
         if is_code {
             CODE[count][0].store(range[0], Relaxed);
             CODE[count][1].store(range[1] | flag, Relaxed);
@@ -143,6 +149,7 @@ fn ranges(words: &[AtomicU64], length: usize) {
         }
         at += 1;
     }
+    // Release: pairs with the acquire loads of `compiled` and `learn`.
     CODE_RANGES.store(count, Release);
 }
 
@@ -181,6 +188,7 @@ struct Text<'a> {
 
 impl Text<'_> {
     fn byte(&self, at: usize) -> u8 {
+        // Relaxed: only the thread that has set `H_MAP_BUSY` accesses these words.
         self.words[at / 8].load(Relaxed).to_le_bytes()[at % 8]
     }
 
@@ -191,6 +199,7 @@ impl Text<'_> {
                 return;
             }
             let shift = self.length % 8 * 8;
+            // Relaxed: as in `byte`.
             let rest = self.words[at].load(Relaxed) & !(0xff << shift);
             self.words[at].store(rest | u64::from(*byte) << shift, Relaxed);
             self.length += 1;

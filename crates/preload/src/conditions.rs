@@ -26,6 +26,7 @@ extern "C" fn cond_wait(condition: usize, mutex: usize) -> c_int {
 }
 
 extern "C" fn cond_timedwait(condition: usize, mutex: usize, time: usize) -> c_int {
+    // Relaxed: libc sets the flags when it initialises the condition variable.
     let is_realtime = words(condition)[FLAGS].load(Relaxed) & MONOTONIC == 0;
     wait_for(condition, mutex, Some(Deadline { time, is_realtime }))
 }
@@ -39,6 +40,7 @@ extern "C" fn cond_clockwait(condition: usize, mutex: usize, clock: usize, time:
 
 fn wait_for(condition: usize, mutex: usize, deadline: Option<Deadline>) -> c_int {
     let words = words(condition);
+    // Relaxed: as above.
     if words[FLAGS].load(Relaxed) & SHARED != 0 {
         return match deadline {
             None => real::COND_WAIT.libc([condition, mutex, 0, 0]),
@@ -106,6 +108,7 @@ extern "C" fn cond_broadcast(condition: usize) -> c_int {
 
 fn notify(condition: usize, count: usize, libc: &Real) -> c_int {
     let words = words(condition);
+    // Relaxed: as above.
     if words[FLAGS].load(Relaxed) & SHARED != 0 {
         return libc.libc([condition, 0, 0, 0]);
     }

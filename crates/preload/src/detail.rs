@@ -86,6 +86,8 @@ impl Detail {
         let list = &self.here()[D_LISTS + list * LIST_WORDS..][..LIST_WORDS];
         add(&list[0], weight);
         add(&list[1], ticks * weight);
+        // Relaxed: each number is read by itself. Two threads that share the list may lose a
+        // maximum.
         if ticks > list[2].load(Relaxed) {
             list[2].store(ticks, Relaxed);
         }
@@ -103,6 +105,8 @@ pub(crate) fn callers(site: u64) -> Callers {
 }
 
 pub(crate) fn store_callers(words: &[AtomicU64], callers: &Callers) {
+    // Relaxed: for shared details, published by the release of `find_shared`; other threads do not
+    // read the callers of private ones.
     for (place, frame) in words[D_CALLERS..].iter().zip(callers) {
         place.store(*frame, Relaxed);
     }

@@ -57,6 +57,8 @@ impl Thread {
             return None;
         };
         let file = map::file()?;
+        // Relaxed: only this thread writes the words of its keys, and the acquire of `find_shared`
+        // has made shared details visible.
         let told = Told(key[K_DETAIL].load(Relaxed));
         let mut index = told.detail();
         let is_known = index != 0
@@ -64,6 +66,7 @@ impl Thread {
                 && self.shares()
                 && words_of(file, index as usize)[D_CALLERS].load(Relaxed) == 0);
         if !is_known {
+            // Relaxed: as above.
             let (lock, site) = (key[K_LOCK].load(Relaxed), key[K_SITE].load(Relaxed));
             let shared =
                 if self.shares() { find_shared(file, (lock, site), with_callers) } else { 0 };
@@ -75,6 +78,7 @@ impl Thread {
         }
         let now = told.used(index, self.own(O_GENERATION));
         if now != told {
+            // Relaxed: as above.
             key[K_DETAIL].store(now.0, Relaxed);
         }
         if index == 0 {
@@ -111,6 +115,7 @@ fn book(slot: &Slot, (wait, since): (u64, u64), (from, count, shift): (usize, us
         }
         slot[S_FOLDS].store(0, Release);
     }
+    // Relaxed: if another thread merges phases at this moment, the wait is added to a wrong phase.
     add(&slot[from + (since >> slot[shift].load(Relaxed)) as usize], wait);
 }
 
@@ -143,6 +148,8 @@ fn find_shared(file: &'static Map, (lock, site): (u64, u64), with_callers: bool)
                 return 0;
             }
             store_callers(words_of(file, made as usize), &callers);
+            // Release: pairs with the acquire loads of `KNOWN`, here and above; it publishes the
+            // words of the details.
             let own = hash << Told::DETAIL_BITS | made;
             found = match known.compare_exchange(0, own, Release, Acquire) {
                 Ok(_) => own,
@@ -158,6 +165,7 @@ fn find_shared(file: &'static Map, (lock, site): (u64, u64), with_callers: bool)
 }
 
 fn shards() -> usize {
+    // Relaxed: all threads compute the same number.
     let known = SHARD_COUNT.load(Relaxed);
     if known != 0 {
         return known;
@@ -172,12 +180,15 @@ fn shards() -> usize {
 #[cold]
 fn make(file: &'static Map, (lock, site): (u64, u64), shards: usize) -> u64 {
     let count = shards.max(1);
+    // Relaxed: the addition alone gives each thread a different index. The details are published by
+    // the release of `find_shared`, or belong to this thread.
     if file[H_DETAILS].load(Relaxed) >= DETAIL_COUNT as u64 {
         return 0;
     }
     let index = file[H_DETAILS].fetch_add(count as u64, Relaxed);
     let word = DETAILS + index as usize * DETAIL_WORDS;
     if index + count as u64 > DETAIL_COUNT as u64 {
+        // Relaxed: as above.
         file[H_DETAILS].store(DETAIL_COUNT as u64, Relaxed);
         return 0;
     }
@@ -185,6 +196,7 @@ fn make(file: &'static Map, (lock, site): (u64, u64), shards: usize) -> u64 {
         return 0;
     }
     for (at, value) in [(D_SHARDS, shards as u64), (D_SITE, site), (D_LOCK, lock)] {
+        // Relaxed: see above.
         file[word + at].store(value, Relaxed);
     }
     if site & CONTEXT == 0 {
@@ -196,6 +208,7 @@ fn make(file: &'static Map, (lock, site): (u64, u64), shards: usize) -> u64 {
 /// Allocates a trace, and returns its first word.
 #[cold]
 pub(crate) fn trace(file: &Map) -> Option<usize> {
+    // Relaxed: the addition alone gives each thread a different trace.
     if file[H_TRACES].load(Relaxed) >= TRACE_COUNT as u64 {
         return None;
     }
@@ -203,6 +216,7 @@ pub(crate) fn trace(file: &Map) -> Option<usize> {
     let word = TRACES + index as usize * TRACE_WORDS;
     let has_room = index < TRACE_COUNT as u64 && room::reserve(file, word, TRACE_WORDS);
     if !has_room {
+        // Relaxed: as above.
         file[H_TRACES].store(TRACE_COUNT as u64, Relaxed);
     }
     has_room.then_some(word)

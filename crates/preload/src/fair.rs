@@ -169,6 +169,9 @@ impl Platform for Threads {
 
     fn admit_signals(_: u64) {
         compiler_fence(Ordering::SeqCst);
+        // The mark is cleared after the critical section, and before `POSTPONED` is read: a handler
+        // that runs in between does its wakeup itself. A handler runs on this thread, so the order
+        // of the program suffices.
         IN_QUEUE.set(false);
         compiler_fence(Ordering::SeqCst);
         if POSTPONED.take() {

@@ -69,6 +69,8 @@ fn filter() {
         look(file, arch::ticks());
         file[H_SANDBOXED].store(1, Relaxed);
     }
+    // Relaxed: this thread reads it in program order, and threads that it starts read it after
+    // their start. Other threads may make calls until they see it.
     IS_QUIET.store(true, Relaxed);
 }
 

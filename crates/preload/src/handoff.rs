@@ -205,6 +205,7 @@ fn granted(state: usize) -> usize {
 }
 
 fn is_shared(semaphore: usize) -> bool {
+    // Relaxed: `sem_init` sets it, and it does not change.
     own::words(semaphore)[SEM_SHARED].load(Relaxed) != 0
 }
 

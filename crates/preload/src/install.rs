@@ -52,6 +52,7 @@ pub(crate) fn install(policy: impl Fn(&CStr) -> Option<&'static [u8]>) {
     match (chosen, mutex) {
         (Some(chosen), mutex) => choose::install(chosen, mutex.unwrap_or_default()),
         (None, Some(b"spin" | b"sleep")) => {
+            // Relaxed, here and below: done before the program has threads.
             if mutex == Some(b"sleep") {
                 MOST_LOOKS.store(0, Relaxed);
             }

@@ -148,6 +148,7 @@ impl Thread {
         let Some(own) = self.insert(lock as u64 | kind << KIND_SHIFT, site as u64) else {
             return key;
         };
+        // Relaxed: only this thread writes its counts.
         key.count.store(key.count.load(Relaxed).saturating_sub(1), Relaxed);
         own
     }
@@ -181,6 +182,8 @@ impl Thread {
         let at = free?;
         let key = Key { count: &line.counts[at], is_due: true };
         let words = self.key_words(self.number(key))?;
+        // Relaxed: only this thread and its signal handlers find keys by their tags. `owners::held`
+        // may read them at any time and compares the lock, so that the worst case is a wrong site.
         add(&self.0[S_USED], 1);
         words[K_SITE].store(site, Relaxed);
         words[K_LOCK].store(lock, Relaxed);
@@ -219,6 +222,7 @@ impl Thread {
             for word in 0..KEY_WORDS {
                 self.set(S_KEYS + key * KEY_WORDS + word, of(word));
             }
+            // Relaxed: published by the release store below.
             to.counts[free].store(from.counts[at].load(Relaxed), Relaxed);
             to.tags[free].store(tag(mixed), Relaxed);
         }

@@ -35,5 +35,6 @@ pub(crate) fn slot(file: &'static Map, index: usize) -> &'static Slot {
 }
 
 pub(crate) fn add(word: &AtomicU64, value: u64) {
+    // Relaxed: a statistic with one writer, or with several that may lose an addition.
     word.store(word.load(Relaxed) + value, Relaxed);
 }

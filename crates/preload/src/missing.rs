@@ -29,18 +29,22 @@ pub(crate) fn note(why: u64, path: usize) -> Option<&'static AtomicU64> {
     let mark = fnv(FNV ^ why, name) | 1;
     let program = |index: usize| &file[PROGRAMS + index * PROGRAM_WORDS..][..PROGRAM_WORDS];
     let place = (0..PROGRAM_COUNT).map(program).find(|program| {
+        // The exchange claims the entry. A thread that finds its own mark only adds to the count,
+        // so the name needs no ordering: it is for readers of the file.
         let taken = program[P_MARK].compare_exchange(0, mark, AcqRel, Acquire);
         if taken.is_ok() {
             program[P_WHY].store(why, Relaxed);
             for (word, part) in program[P_NAME..].iter().zip(name.chunks(8)) {
                 let mut bytes = [0; 8];
                 bytes[..part.len()].copy_from_slice(part);
+                // Relaxed: see above.
                 word.store(u64::from_le_bytes(bytes), Relaxed);
             }
         }
         taken.is_ok() || taken == Err(mark)
     });
     let count = place.map_or(&file[H_PROGRAMS_MORE], |program| &program[P_COUNT]);
+    // Relaxed: no other data depends on the count.
     count.fetch_add(1, Relaxed);
     Some(count)
 }

@@ -99,6 +99,7 @@ impl Thread {
             (S_WAITS_DETAIL, detail),
             (S_WAITS_HELD_DETAIL, 0),
         ] {
+            // Relaxed: published by the release store below.
             self.0[at].store(value, Relaxed);
         }
         // Release: a reader that sees the lock sees the rest.
@@ -224,6 +225,7 @@ impl Cause {
     fn book(&self, file: &'static Map, now: u64, ran_ns: Option<u64>, weight: u64) {
         let ticks = now.saturating_sub(self.begin);
         let Some(edge) = self.edge(file) else {
+            // Relaxed, here and below: statistics that do not depend on each other.
             file[H_EDGES_LOST].fetch_add(1, Relaxed);
             return;
         };
@@ -234,6 +236,7 @@ impl Cause {
         };
         add(E_COUNT, weight);
         add(E_TICKS, ticks * weight);
+        // Relaxed: see above.
         if edge[E_MOST].load(Relaxed) < ticks {
             edge[E_MOST].fetch_max(ticks, Relaxed);
         }
@@ -296,6 +299,7 @@ impl Cause {
             (V_RAN_NS, ran_ns + 1),
             (V_DETAILS, self.detail | held.map_or(0, |held| held.detail) << WAITS_SHIFT),
         ] {
+            // Relaxed: two threads may write the same entry, which then mixes two waits.
             words[word].store(value, Relaxed);
         }
     }
@@ -361,8 +365,11 @@ fn held(
     slot: &'static Slot,
     (kind, lock): (u64, usize),
 ) -> Option<Held> {
+    // Relaxed: the owner may change its notes at any time, with any ordering.
     let address = slot[taken(kind, lock)].load(Relaxed) as usize;
     let (words, count) = lines::at(file, number, slot, address)?;
+    // Relaxed: so the lock of the key is compared. The rest may belong to an older acquisition: a
+    // wrong site, which is rare.
     let known = words[K_LOCK].load(Relaxed);
     let kind = known >> KIND_SHIFT;
     (known == lock as u64 | kind << KIND_SHIFT).then(|| Held {
@@ -389,6 +396,8 @@ fn edge_of(file: &'static Map, of: [u64; 5], details: [u64; 2]) -> Option<&'stat
                 Ok(_) => {
                     let rest = of[1..].iter().chain(&details);
                     for (word, value) in words[E_SITE..].iter().zip(rest) {
+                        // Relaxed: published by the release store below, which pairs with the
+                        // acquire load above.
                         word.store(*value, Relaxed);
                     }
                     own.store(of[0], Release);
@@ -397,6 +406,7 @@ fn edge_of(file: &'static Map, of: [u64; 5], details: [u64; 2]) -> Option<&'stat
                 Err(other) => found = other,
             }
         }
+        // Relaxed: the acquire above has made the words of a finished edge visible.
         let same = |(word, value): (&AtomicU64, &u64)| word.load(Relaxed) == *value;
         if found == of[0] && words[E_SITE..].iter().zip(&of[1..]).all(same) {
             return Some(words);
@@ -431,11 +441,14 @@ fn cpu_ns(thread: u32) -> Option<u64> {
 
 /// Returns whether there is room for events, which is made the first time.
 fn has_events(file: &Map) -> bool {
+    // Acquire: pairs with the release store below. Relaxed: a thread that has made the room itself
+    // sees its own store.
     let state = EVENTS_STATE.load(Acquire);
     let begins = state == EVENTS_NONE
         && EVENTS_STATE.compare_exchange(EVENTS_NONE, EVENTS_MAKING, Acquire, Relaxed).is_ok();
     if begins && room::reserve(file, EVENTS, EVENT_COUNT * EVENT_WORDS) {
         EVENTS_STATE.store(EVENTS_READY, Release);
     }
+    // Relaxed: see above.
     begins && EVENTS_STATE.load(Relaxed) == EVENTS_READY || state == EVENTS_READY
 }

@@ -111,6 +111,7 @@ fn begin_after_fork() {
 }
 
 fn begin() {
+    // Relaxed, until `FILE` is stored: only this thread begins, and others wait in `begin::done`.
     BEGINNER.store(call(GETTID, [0; 6]) as u32, Relaxed);
     room::forget();
     index::forget();
@@ -125,6 +126,8 @@ fn begin() {
             if let Some(parent) = parent {
                 code::inherit(file, parent, known);
             }
+            // Release: pairs with the acquire load of `map::file`, and publishes the new file and
+            // the indexes that were cleared above.
             FILE.store(core::ptr::from_ref(file).cast_mut(), Release);
         }
         // The parent's pages remain part of its file, and its header is one of them.
@@ -135,6 +138,7 @@ fn begin() {
         let start = core::ptr::from_ref(parent) as usize;
         call(MUNMAP, [start, FILE_WORDS * 8, 0, 0, 0, 0]);
     }
+    // Release: pairs with the acquire loads of `attach` and `begin::done`.
     STATE.store(if made.is_ok() { RECORDS } else { OFF }, Release);
 }
 
@@ -144,6 +148,7 @@ fn make() -> Result<&'static Map, usize> {
     }
     let mut descriptor = EEXIST;
     for turn in 0..1000 {
+        // Relaxed: published by the release store of `begin`, as are all stores to the new file.
         TURN.store(turn, Relaxed);
         descriptor = create(turn);
         if descriptor != EEXIST {
@@ -168,11 +173,13 @@ fn make() -> Result<&'static Map, usize> {
         (H_STAMP, arch::stamp()),
         (H_BASE, core::ptr::from_ref(file) as u64),
     ] {
+        // Relaxed: see above.
         file[word].store(value, Relaxed);
     }
     read(b"/proc/self/cmdline\0", &file[H_COMMAND..H_COMMAND + COMMAND_WORDS]);
     let begin = arch::ticks();
     look(file, begin);
+    // Relaxed: see above.
     file[H_TICKS_BEGIN].store(begin, Relaxed);
     file[H_WINDOW_NEXT].store(begin + WINDOW_FIRST, Relaxed);
     file[H_NS_BEGIN].store(file[H_NS_LAST].load(Relaxed), Relaxed);
@@ -196,6 +203,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         }
     }
     let file = file()?;
+    // Relaxed, here and below: statistics that do not depend on each other.
     file[H_THREADS].fetch_add(1, Relaxed);
     let slot = if has_no_ticks() {
         None
@@ -204,6 +212,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         reused(file, 4).or_else(|| fresh(file)).or_else(|| reused(file, SLOT_COUNT))
     };
     let Some(slot) = slot else {
+        // Relaxed: as above.
         file[H_THREADS_LOST].fetch_add(1, Relaxed);
         room::unrecorded(1);
         if (file[H_SLOTS].load(Relaxed) as usize) < SLOT_COUNT {
@@ -212,12 +221,15 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         leave();
         return None;
     };
+    // Relaxed: the exchange of `reused` or the addition of `fresh` gave this thread the slot.
+    // Others read it to describe waits, and may see words of its previous thread.
     let generation = slot[S_GENERATION].load(Relaxed) + 1;
     let generation = generation & ((1 << Told::GENERATION_BITS) - 1);
     slot[S_GENERATION].store(generation, Relaxed);
     for word in [S_TRACE, S_POKED, S_WAITS].into_iter().chain(S_UNITS..S_UNITS + UNIT_COUNT) {
         slot[word].store(0, Relaxed);
     }
+    // Relaxed: set by `find_rseq` before the program has threads.
     let rseq = match RSEQ.load(Relaxed) {
         isize::MIN => 0,
         offset => arch::thread_pointer().wrapping_add_signed(offset) as u64,
@@ -233,6 +245,7 @@ pub(crate) fn attach() -> Option<&'static Slot> {
         (O_SLOT, number as u64),
         (O_LINES, lines::lines(file, slot, number) as u64),
         (O_DUE, core::ptr::from_ref(due) as u64),
+        // Relaxed: words of this thread only.
         (O_COUNTDOWN, slot[S_COUNTDOWN].load(Relaxed).max(1)),
     ] {
         own[word].store(value, Relaxed);
@@ -280,6 +293,7 @@ fn reused(file: &'static Map, count: usize) -> Option<&'static Slot> {
     let used = (file[H_SLOTS].load(Relaxed) as usize).min(SLOT_COUNT);
     let (pid, own) = (file[H_PID].load(Relaxed) as usize, call(GETTID, [0; 6]) as u64);
     (0..count.min(used)).find_map(|_| {
+        // Relaxed: any slot may be tried.
         let index = file[H_CURSOR].fetch_add(1, Relaxed) as usize % used;
         // There was no room for this slot, or it is not reserved yet.
         if !room::is_there(SLOTS + index * SLOT_WORDS) || !room::is_there(FEW + index * FEW_WORDS) {
@@ -289,12 +303,15 @@ fn reused(file: &'static Map, count: usize) -> Option<&'static Slot> {
         let thread = slot[S_THREAD].load(Relaxed);
         let ended = thread == own
             || thread != 0 && call(TGKILL, [pid, thread as usize, 0, 0, 0, 0]) == ESRCH;
+        // Relaxed: the exchange gives the slot to one thread. Its last thread has ended, and its
+        // words are statistics, which need no ordering.
         let take = || slot[S_THREAD].compare_exchange(thread, own, Relaxed, Relaxed).is_ok();
         (ended && take()).then_some(slot)
     })
 }
 
 fn fresh(file: &'static Map) -> Option<&'static Slot> {
+    // Relaxed: the addition alone gives each thread a different slot.
     let index = file[H_SLOTS].fetch_add(1, Relaxed) as usize;
     let few = || room::reserve(file, FEW + index * FEW_WORDS, FEW_WORDS);
     if index >= SLOT_COUNT || !room::reserve(file, SLOTS + index * SLOT_WORDS, S_LINES) || !few() {
@@ -309,6 +326,7 @@ fn fresh(file: &'static Map) -> Option<&'static Slot> {
         (S_LOCK_PHASE_SHIFT, PHASE_SHIFT),
         (S_THREAD, own),
     ] {
+        // Relaxed: the slot belongs to this thread, and readers take each word by itself.
         slot[word].store(value, Relaxed);
     }
     Some(slot)

@@ -93,6 +93,7 @@ impl Real {
 
     #[inline(always)]
     fn found(place: &AtomicUsize, real: &Self) -> Option<usize> {
+        // Relaxed: all threads find the same address, and code needs no publication.
         let mut address = place.load(Relaxed);
         if address == 0 {
             address = real.find();

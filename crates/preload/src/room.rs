@@ -71,6 +71,7 @@ pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
         }
         return false;
     }
+    // Release: pairs with the acquire load of `is_there`.
     for page in first..=last {
         THERE[page / 64].fetch_or(1 << (page % 64), Release);
     }
@@ -118,6 +119,7 @@ pub(crate) fn reserve_ahead(file: &Map) {
         reserve(file, SLOTS + slot * SLOT_WORDS, S_LINES);
         reserve(file, FEW + slot * FEW_WORDS, FEW_WORDS);
     }
+    // Relaxed: an estimate of where the next details will be.
     let details = (file[H_DETAILS].load(Relaxed) as usize).min(DETAIL_COUNT - AHEAD);
     reserve(file, DETAILS + details * DETAIL_WORDS, AHEAD * DETAIL_WORDS);
     reserve(file, LOCKS, LOCK_COUNT * LOCK_WORDS);

@@ -99,6 +99,7 @@ pub(crate) fn context(site: usize, mark: *const usize) -> Option<usize> {
     let mut is_full = true;
     for at in probes() {
         let known = entry(file, at);
+        // Relaxed: `is_there` reads the frames after an acquire load of `C_READY`.
         match known[C_SITE].load(Relaxed) {
             0 => {
                 is_full = false;
@@ -124,6 +125,8 @@ pub(crate) fn context(site: usize, mark: *const usize) -> Option<usize> {
     let (native, foreign) = (&whole.frames[..whole.count], &foreign[..left]);
     for at in probes() {
         let words = entry(file, at);
+        // Relaxed: the exchange claims the entry; `is_same` reads its frames after an acquire load
+        // of `C_READY`.
         if words[C_SITE].load(Relaxed) == site as u64 && is_same(words, native, foreign) {
             return Some(number(at));
         }
@@ -171,6 +174,7 @@ fn is_there(words: &[AtomicU64], mark: usize, with_foreign: bool) -> bool {
 }
 
 fn is_same(words: &[AtomicU64], native: &[Frame], foreign: &[Frame]) -> bool {
+    // Relaxed: `parts` has loaded `C_READY` with acquire.
     let same = |known: &[AtomicU64], found: &[Frame]| {
         known.len() == 2 * found.len()
             && known.chunks_exact(2).zip(found).all(|(a, b)| a[0].load(Relaxed) == b[0])
@@ -182,6 +186,7 @@ fn write(file: &'static Map, words: &[AtomicU64], native: &[Frame], foreign: &[F
     for (from, frames) in [(C_FRAMES, native), (C_FRAMES + 2 * C_NATIVE, foreign)] {
         for (place, frame) in words[from..].chunks_exact(2).zip(frames) {
             code::is_compiled(file, frame[0]);
+            // Relaxed, here and below: published by the release store of `C_READY`.
             place[0].store(frame[0], Relaxed);
             place[1].store(frame[1], Relaxed);
         }

@@ -121,6 +121,8 @@ impl Thread {
     }
 
     pub(crate) fn get(self, word: usize) -> u64 {
+        // Relaxed: this thread writes the words, except those that `trace::open` stores. Readers
+        // take each by itself.
         self.0[word].load(Relaxed)
     }
 
@@ -138,6 +140,7 @@ impl Thread {
     #[inline(always)]
     #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     pub(crate) fn put(self, word: usize, value: u64) {
+        // Relaxed: only this thread and its signal handlers access the word.
         arch::own()[word].store(value, Relaxed);
     }
 

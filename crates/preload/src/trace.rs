@@ -35,6 +35,8 @@ impl Thread {
     /// Opens a window if it is time, and begins a trace in a window that is new to the thread.
     pub(crate) fn look_at_window(self, now: u64) {
         let Some(file) = map::file() else { return };
+        // Relaxed, in this file: windows and steps only sample. A thread that sees a window late
+        // traces less of it.
         let next = file[H_WINDOW_NEXT].load(Relaxed);
         if now >= next {
             let run = now.saturating_sub(file[H_TICKS_BEGIN].load(Relaxed));
@@ -43,6 +45,7 @@ impl Thread {
                 open(file);
             }
         }
+        // Relaxed: see above.
         let window = file[H_WINDOW].load(Relaxed);
         if self.own(O_WINDOW) != window {
             self.put(O_WINDOW, window);
@@ -52,6 +55,7 @@ impl Thread {
 
     fn begin_trace(self, file: &'static Map, window: u64) {
         self.end_trace();
+        // Relaxed: see `look_at_window`; `H_TRACES` is only an estimate here.
         let used = file[H_TRACES].load(Relaxed) as usize;
         let most = MOST[(used * MOST.len() / TRACE_COUNT).min(MOST.len() - 1)];
         if file[H_WINDOW_TRACES].fetch_add(1, Relaxed) as usize >= most {
@@ -60,6 +64,7 @@ impl Thread {
         let Some(trace) = details::trace(file) else { return };
         let slot = self.own(O_SLOT);
         for (at, value) in [(T_SLOT, slot), (T_THREAD, self.own(O_THREAD)), (T_WINDOW, window)] {
+            // Relaxed: the trace belongs to this thread.
             file[trace + at].store(value, Relaxed);
         }
         self.put(O_TRACE_END, (trace + TRACE_WORDS) as u64);
@@ -78,6 +83,8 @@ impl Thread {
         if self.traces() {
             self.set(S_TRACE, 0);
             self.put(O_HOLDS, self.own(O_HOLDS) & !TRACED);
+            // Relaxed: if `open` stores to the countdown at the same time, one of both is lost:
+            // then the thread notices the window at its next draw.
             self.due().store(self.get(S_LEFT).max(1), Relaxed);
         }
     }
@@ -99,6 +106,7 @@ impl Thread {
         }
         let (Some(file), at) = (map::file(), self.get(S_TRACE) as usize) else { return };
         let off = self.own(O_TRACE_OFF);
+        // Relaxed: only this thread writes its trace.
         file[at].store(begin, Relaxed);
         file[at + 1].store(end, Relaxed);
         file[at + 2].store(kind | off | what << STEP_SHIFT, Relaxed);
@@ -125,11 +133,14 @@ impl Thread {
 }
 
 fn open(file: &'static Map) {
+    // Relaxed: see `look_at_window`.
     file[H_WINDOW_TRACES].store(0, Relaxed);
     file[H_WINDOW].fetch_add(1, Relaxed);
     let used = (file[H_SLOTS].load(Relaxed) as usize).min(PRIVATE);
     for index in (0..used).filter(|index| room::is_there(SLOTS + index * SLOT_WORDS)) {
         let slot = &file[SLOTS + index * SLOT_WORDS..][..SLOT_WORDS];
+        // Relaxed: hints for a thread that reads them at its next draw. If it sees only some of the
+        // stores, it draws too early or too late, once.
         let left = slot[S_COUNTDOWN].load(Relaxed);
         if slot[S_TRACE].load(Relaxed) == 0 && left > 1 {
             slot[S_LEFT].store(left, Relaxed);

@@ -32,6 +32,7 @@ impl Waiters {
     fn find(lock: u64, make: bool) -> Option<Self> {
         let first = place(lock, 0, LOCK_COUNT);
         let (bits, bit) = taken(first);
+        // Relaxed: a thread that does not see the bit yet behaves as if the lock never had waiters.
         if !make && bits.load(Relaxed) & bit == 0 {
             return None;
         }
@@ -41,6 +42,8 @@ impl Waiters {
                 return None;
             }
             let words = &file[LOCKS + at * LOCK_WORDS..][..LOCK_WORDS];
+            // Relaxed: an entry is its address and statistics, which start at 0; nothing is
+            // published.
             let own = &words[L_ADDRESS];
             let mut found = own.load(Relaxed);
             if found == 0 && make {
@@ -76,6 +79,8 @@ impl Waiters {
 
     /// Notes that a thread begins to wait.
     pub(crate) fn enter(self, now: u64) {
+        // Relaxed, in this file: each number is a statistic. If two threads change the number of
+        // waiters at the same time, the start or the end of a wait may be that of the other.
         let waiters = self.0[L_WAITERS].fetch_add(1, Relaxed) + 1;
         if waiters == 1 {
             self.0[L_SINCE].store(now, Relaxed);
@@ -91,6 +96,7 @@ impl Waiters {
             return;
         }
         let since = self.0[L_SINCE].load(Relaxed);
+        // Relaxed: see `enter`.
         let length = now.saturating_sub(since);
         self.0[L_WAITED].fetch_add(length, Relaxed);
         if self.0[L_LONGEST].load(Relaxed) < length

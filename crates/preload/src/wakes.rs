@@ -51,6 +51,7 @@ pub(crate) fn wakes(thread: Thread, word: usize, site: usize, now: u64) {
         (FOR, thread.own(O_BLAMED)),
         (FOR_FROM, thread.own(O_BLAMED_FROM)),
     ] {
+        // Relaxed: published by the release store below.
         last[at].store(value, Relaxed);
     }
     // Release: a reader that sees the word sees the rest.

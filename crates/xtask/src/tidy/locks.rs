@@ -1,4 +1,5 @@
-//! Rules for `crates/sync`: file cards, and a reason for every memory ordering.
+//! Rules for `crates/sync`: file cards, and a reason for every memory ordering; the second one also
+//! for `crates/preload`.
 
 use super::config::Config;
 use super::finding::Findings;
@@ -27,6 +28,9 @@ pub(crate) fn check(
     source: &Source,
     config: &Config,
 ) {
+    if path.starts_with("crates/preload/src/") {
+        orderings(found, source);
+    }
     let Some(name) = path.strip_prefix("crates/sync/src/") else { return };
     // A module of tests may be a separate file.
     if !name.ends_with("tests.rs") {
@@ -108,6 +112,9 @@ mod tests {
         assert_eq!(rules(file, "a.cas(0, 1, AcqRel, order)\n"), [(1, "ordering-comment")]);
         assert_eq!(rules(file, "fence(order);\n"), [(1, "ordering-comment")]);
         assert_eq!(rules("crates/mm/src/lib.rs", "a.load(Acquire);\n"), []);
+        let object = "crates/preload/src/trace.rs";
+        assert_eq!(rules(object, "a.load(Acquire);\n"), [(1, "ordering-comment")]);
+        assert_eq!(rules(object, "// Pairs with unlock.\na.load(Acquire);\n"), []);
     }
 
     #[test]
