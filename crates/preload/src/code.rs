@@ -257,3 +257,34 @@ fn identity(text: &mut Text<'_>, start: u64) {
     }
     text.put(b"\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_without_a_file_is_found_in_the_memory_map() {
+        let text = b"1000-2000 r-xp 00000000 00:00 0 \n\
+            2000-3000 rw-p 00000000 00:00 0 \n\
+            3000-4000 r-xp 00000000 08:01 7    /usr/lib/libc.so.6\n\
+            5000-6000 r-xp 00000000 00:00 0    [vdso]\n\
+            ffff7000-ffff8000 rwxp 00000000 00:00 0 \n";
+        let mut words: Vec<_> = text
+            .chunks(8)
+            .map(|part| {
+                let mut bytes = [0; 8];
+                bytes[..part.len()].copy_from_slice(part);
+                AtomicU64::new(u64::from_le_bytes(bytes))
+            })
+            .collect();
+        words.push(AtomicU64::new(0));
+        ranges(&words, text.len());
+        // A call instruction of eight bytes must fit before the address.
+        let there = [0x1008, 0x1fff, 0xffff_7008];
+        let elsewhere = [0xfff, 0x1007, 0x2000, 0x2800, 0x3800, 0x5800, 0xffff_8000];
+        assert!(there.into_iter().all(compiled));
+        assert!(!elsewhere.into_iter().any(compiled));
+        assert_eq!(forget(), 4);
+        assert!(!compiled(0x1008));
+    }
+}

@@ -221,3 +221,33 @@ pub(crate) fn trace(file: &Map) -> Option<usize> {
     }
     has_room.then_some(word)
 }
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[test]
+    fn phases_are_merged_when_the_run_outgrows_them_and_no_wait_is_lost() {
+        let words = (0..SLOT_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        let slot: &Slot = words[..].try_into().unwrap();
+        let place = (S_PHASES, PHASE_COUNT, S_PHASE_SHIFT);
+        slot[S_PHASE_SHIFT].store(PHASE_SHIFT, Relaxed);
+        let phase = |at: usize| slot[S_PHASES + at].load(Relaxed);
+        book(slot, (3, 0), place);
+        book(slot, (4, 1 << PHASE_SHIFT), place);
+        book(slot, (5, (PHASE_COUNT as u64 - 1) << PHASE_SHIFT), place);
+        assert_eq!([phase(0), phase(1), phase(PHASE_COUNT - 1)], [3, 4, 5]);
+        // The first time beyond the last phase, and four times as late.
+        book(slot, (6, (PHASE_COUNT as u64) << PHASE_SHIFT), place);
+        assert_eq!(slot[S_PHASE_SHIFT].load(Relaxed), PHASE_SHIFT + 1);
+        assert_eq!([0, PHASE_COUNT / 2 - 1, PHASE_COUNT / 2].map(phase), [7, 5, 6]);
+        book(slot, (8, (PHASE_COUNT as u64) << (PHASE_SHIFT + 2)), place);
+        assert_eq!(slot[S_PHASE_SHIFT].load(Relaxed), PHASE_SHIFT + 3);
+        let places = [0, PHASE_COUNT / 8 - 1, PHASE_COUNT / 8, PHASE_COUNT / 2];
+        assert_eq!(places.map(phase), [7, 5, 6, 8]);
+        assert_eq!((0..PHASE_COUNT).map(phase).sum::<u64>(), 3 + 4 + 5 + 6 + 8);
+        assert_eq!(slot[S_FOLDS].load(Relaxed), 0, "the lock of merging is released");
+    }
+}

@@ -227,3 +227,73 @@ impl File {
         capable && own(GETEUID) != 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    fn looked(path: &Path) -> Option<Result<(), u64>> {
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        look(AT_FDCWD, name.as_ptr() as usize)
+    }
+
+    /// Writes a file for the test called `test`, and returns its path.
+    fn file(test: &str, bytes: &[u8]) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("convoy-{test}-{}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn judged(test: &str, bytes: &[u8]) -> Option<Result<(), u64>> {
+        let path = file(test, bytes);
+        let found = looked(&path);
+        std::fs::remove_file(path).unwrap();
+        found
+    }
+
+    /// The header of an ELF file of this machine without segments.
+    fn header() -> [u8; 64] {
+        let mut head = [0; 64];
+        head[..5].copy_from_slice(b"\x7fELF\x02");
+        head[18] = ELF_MACHINE;
+        head
+    }
+
+    #[test]
+    fn a_dynamic_program_can_load_the_object_and_so_can_a_script_of_it() {
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(looked(&own), Some(Ok(())));
+        let script = format!("#! {} an argument\n", own.display());
+        assert_eq!(judged("script", script.as_bytes()), Some(Ok(())));
+        assert_eq!(judged("text", b"echo a script for the shell\n"), Some(Ok(())));
+    }
+
+    #[test]
+    fn programs_that_cannot_load_it_are_refused_with_the_reason() {
+        assert_eq!(judged("static", &header()), Some(Err(STATIC)));
+        let mut head = header();
+        head[18] ^= 1;
+        assert_eq!(judged("machine", &head), Some(Err(FOREIGN)));
+        let mut head = header();
+        head[4] = 1;
+        assert_eq!(judged("bits", &head), Some(Err(FOREIGN)));
+        // One segment, right after the header, with the loader's name after it.
+        let mut bytes = [&header()[..], &[0; SEGMENT], b"/lib/ld-musl-x86_64.so.1\0"].concat();
+        (bytes[32], bytes[56], bytes[64]) = (64, 1, INTERPRETER as u8);
+        bytes[72] = (64 + SEGMENT) as u8;
+        assert_eq!(judged("musl", &bytes), Some(Err(MUSL)));
+    }
+
+    #[test]
+    fn missing_files_and_scripts_of_themselves_are_not_judged() {
+        assert_eq!(looked(Path::new("/no/such/program")), None);
+        let path = file("circle", b"");
+        std::fs::write(&path, format!("#!{}\n", path.display())).unwrap();
+        assert_eq!(looked(&path), None);
+        std::fs::remove_file(path).unwrap();
+    }
+}

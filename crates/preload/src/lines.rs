@@ -115,3 +115,48 @@ pub(crate) fn at(
     let count = unsafe { AtomicU32::from_ptr((address & !3) as *mut u32) };
     Some((words.get(at * KEY_WORDS..(at + 1) * KEY_WORDS)?, count))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_found_by_its_tag_in_each_place_and_not_in_the_adjacent_line() {
+        let Pair(lines) = Box::leak(Box::new(Pair([empty(), empty()])));
+        let lines: &'static [Line; 2] = lines;
+        for place in 0..LINE_KEYS {
+            assert_eq!(lines[0].free(), Some(place));
+            lines[0].tags[place].store(place as u32 + 7, Relaxed);
+        }
+        assert_eq!(lines[0].free(), None);
+        for place in 0..LINE_KEYS {
+            let count = lines[0].find(place as u32 + 7).unwrap();
+            assert!(core::ptr::eq(count, &raw const lines[0].counts[place]));
+            assert_eq!(Key { count, is_due: false }.in_line(), place);
+            assert!(lines[1].find(place as u32 + 7).is_none());
+        }
+        assert!(lines[0].find(6).is_none());
+        assert!(core::ptr::eq(lines[0].beside(), &raw const lines[1]));
+        assert!(core::ptr::eq(lines[1].beside(), &raw const lines[0]));
+    }
+
+    /// Two adjacent lines of a table.
+    #[repr(align(128))]
+    struct Pair([Line; 2]);
+
+    fn empty() -> Line {
+        Line {
+            tags: [const { AtomicU32::new(0) }; LINE_KEYS],
+            counts: [const { AtomicU32::new(0) }; LINE_KEYS],
+        }
+    }
+
+    #[test]
+    fn a_count_is_slow_by_its_highest_bit() {
+        let count: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(SLOW - 1)));
+        let key = Key { count, is_due: false };
+        assert!(!key.is_slow());
+        count.store(SLOW, Relaxed);
+        assert!(key.is_slow());
+    }
+}

@@ -33,3 +33,32 @@ pub(crate) fn name_this_process(environment: Environment) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::ffi::CStr;
+
+    use super::*;
+
+    /// Returns the variable after the process was named in an environment that has only it.
+    fn named(variable: &str) -> String {
+        let mut bytes = variable.to_owned().into_bytes();
+        bytes.push(0);
+        let environment = [bytes.as_mut_ptr().cast_const().cast(), core::ptr::null()];
+        name_this_process(environment.as_ptr());
+        CStr::from_bytes_until_nul(&bytes).unwrap().to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn only_the_padded_id_of_the_parent_is_replaced() {
+        let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
+        let pad = core::str::from_utf8(UNIT_PAD).unwrap();
+        for name in UNIT_VARIABLES {
+            assert_eq!(named(&format!("{name}={parent}{pad}")), format!("{name}={own}"));
+            let others = [format!("{name}={parent}"), format!("{name}={}{pad}", parent + 1)];
+            assert_eq!(others.each_ref().map(|text| named(text)), others);
+        }
+        let other = format!("PID={parent}{pad}");
+        assert_eq!(named(&other), other);
+    }
+}
