@@ -239,7 +239,10 @@ impl<S: Steps> Objects<S> {
     /// Checks the final state, in which no task can continue.
     fn verdict(&self, end: &End) -> Result<(), Failure> {
         if !end.asleep.is_empty() {
-            let text = format!("the thread sleeps beside {} parts of work", self.desk.given.get());
+            let text = format!(
+                "the thread sleeps although {} parts of work are pending",
+                self.desk.given.get()
+            );
             return Err((Property::NoLostWakeup, text));
         }
         if !end.spinning.is_empty() {

@@ -157,7 +157,7 @@ impl<T: Lock> Ledger<T> {
         }
         let expected = self.given.get() - self.taken.get();
         if !end.asleep.is_empty() && expected > 0 {
-            let text = format!("tasks {:?} sleep beside free units: {expected}", end.asleep);
+            let text = format!("tasks {:?} sleep although units are free: {expected}", end.asleep);
             return Err((Property::NoLostWakeup, text));
         }
         if let Some(property) = end.asleep.iter().find_map(|&task| self.cancelled(task)) {

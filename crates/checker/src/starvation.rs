@@ -37,7 +37,10 @@ impl<T: Lock> Room<T> {
             self.failed.set(self.failed.get() + 1);
         }
         if self.failed.get() > self.bound {
-            let text = format!("a task that waits was woken in vain {} times", self.failed.get());
+            let text = format!(
+                "a waiter was woken {} times without acquiring the lock",
+                self.failed.get()
+            );
             Model::fail(Property::NoStarvation, text);
         }
     }
@@ -69,7 +72,7 @@ impl<T: Lock> Room<T> {
 
 /// Fails if a task still sleeps at the end.
 fn nobody_sleeps(end: &End) -> Result<(), Failure> {
-    let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
+    let text = format!("tasks {:?} sleep although the lock is free", end.asleep);
     if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }
 }
 

@@ -200,11 +200,11 @@ fn everybody_left<T: Lock>(end: &End, lock: &T) -> Result<(), Failure> {
         return Err((Property::NoDeadlock, text));
     }
     if !end.asleep.is_empty() {
-        let text = format!("tasks {:?} sleep beside a free lock", end.asleep);
+        let text = format!("tasks {:?} sleep although the lock is free", end.asleep);
         return Err((Property::NoLostWakeup, text));
     }
     if !lock.try_acquire() {
-        let text = "nobody has the lock, and it cannot be taken".to_owned();
+        let text = "the lock has no owner, and cannot be acquired".to_owned();
         return Err((Property::UnitsKept, text));
     }
     Ok(())

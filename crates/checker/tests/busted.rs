@@ -55,7 +55,7 @@ fn the_published_patch_loses_a_wakeup() {
     assert_eq!(row.violated, Some(Property::NoLostWakeup));
     assert_eq!(row.schedule.as_deref(), Some("cv1:published-fix/two-ups:0,1,2,0"));
     let last = row.narrative.last().unwrap();
-    assert_eq!(last, "tasks [1] sleep beside free units: 1");
+    assert_eq!(last, "tasks [1] sleep although units are free: 1");
     // With one unit it is correct: the bug needs two units free at the same time.
     let fine = |name: &str| rows.iter().any(|row| row.scenario == name && row.violated.is_none());
     assert!(fine("binary") && fine("again") && fine("trylock"));

@@ -273,11 +273,12 @@ fn spins(subject: &Subject<'_>) -> Option<Reason> {
     let off = off_s / held_s.max(f64::MIN_POSITIVE);
     let why = if off >= REASON {
         format!(
-            ", and spin meanwhile; its owner was on no CPU for {} of the time that it was held",
+            ", and spin while they wait; its owner was on no CPU for {} of the time that it was \
+             held",
             percent(off)
         )
     } else {
-        ", and spin meanwhile".to_owned()
+        ", and spin while they wait".to_owned()
     };
     let cure = "Take a mutex, which sleeps until the owner has released it.";
     Some((Ill::Spinning, why, cure.to_owned()))
@@ -370,7 +371,7 @@ fn long_by_waits(subject: &Subject<'_>) -> Option<Reason> {
     if holder.place != subject.place && 2 * futile > waits {
         let why = format!(
             "{} and acquires again as soon as it has released it, before a thread that waits has \
-             woken up: {futile} of {waits} wakeups were in vain",
+             woken up: {futile} of {waits} wakeups were futile",
             holds(subject, holder)
         );
         let cure = "Release the lock for some time between two sections or hand it over \

@@ -57,7 +57,7 @@ const OTHERS: [Metric; 38] = [
     Metric::new("cpu_ms_per_job", "CPU/job", "ms", 3),
     Metric::new("pulled_newidle_per_s", "Newly idle: pulled", "1/s", 0),
     Metric::new("newidle_failed_per_s", "failed", "1/s", 0),
-    Metric::new("idle_beside_percent", "Idle beside tasks", "%", 2),
+    Metric::new("idle_beside_percent", "Idle while tasks wait", "%", 2),
     Metric::new("idle_usable_percent", "Usable", "%", 2),
     Metric::new("spin_percent", "Spinning", "%", 1),
     Metric::new("spin_beside_percent", "Burnt", "%", 1),

@@ -108,7 +108,7 @@ fn rights(path: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
         return Some("the rights of its group (set-group-ID)");
     }
     let capable = sys::getxattr(path, "security.capability", &mut value[..]).is_ok();
-    (capable && !geteuid().is_root()).then_some("capabilities of its own")
+    (capable && !geteuid().is_root()).then_some("file capabilities")
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

@@ -56,7 +56,7 @@ fn index(cpu: usize, cpus: usize, threads_per_core: usize, threads: usize) -> Op
 pub(crate) fn run(what: &Loop, preset: &Preset) -> Result<VirtualLocksPoint, VirtualError> {
     let cpus = preset.topology.cpus;
     if what.threads as usize > cpus {
-        let problem = format!("each is kept to a CPU of its own, and there are {cpus}");
+        let problem = format!("each is bound to a separate CPU, and there are {cpus}");
         return Err(VirtualError::Setup { users: what.threads, what: problem });
     }
     match what.lock {
@@ -237,6 +237,6 @@ mod tests {
     #[test]
     fn there_are_no_more_threads_than_cpus() {
         let error = cell(Policy::Ticket, 57).run().unwrap_err().to_string();
-        assert!(error.contains("kept to a CPU of its own, and there are 56"), "{error}");
+        assert!(error.contains("bound to a separate CPU, and there are 56"), "{error}");
     }
 }

@@ -54,7 +54,7 @@ macro_rules! every_lock {
                 [Signals],
                 "The mutex of 3.10: spinners queue in an MCS lock.";
             MutexHandoff = "mutex-handoff", "mutex", $crate::kernel::HandoffMutex<P, L>, [Signals],
-                "The mutex of 4.10: given to who was woken in vain.";
+                "The mutex of 4.10: handed over after a futile wakeup.";
             FutexHandoff = "futex-handoff", "mutex", $crate::FutexHandoff<P>, [Timeouts],
                 "Handed to a waiter at each release, by futex.";
             Handoff = "handoff", "semaphore", $crate::kernel::Semaphore<P, $crate::Handoff, L>,

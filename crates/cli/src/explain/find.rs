@@ -91,7 +91,7 @@ fn input(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     loop {
         let mut ready = [PollFd::new(&file, PollFlags::IN)];
         if poll(&mut ready, Some(&PATIENCE)).is_ok_and(|count| count == 0) {
-            return refused("nobody writes to it");
+            return refused("no process writes to it");
         }
         match file.read(&mut part) {
             Ok(0) => return Ok(Some(bytes)),

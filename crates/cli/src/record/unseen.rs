@@ -49,8 +49,8 @@ pub(super) fn not_seen(
     let mut all = Vec::new();
     if processes.is_empty() && programs_lost == [0; 4] && !is_watched {
         all.push(
-            "No process took the recorder in: a script without programs of its own, or a program \
-             with more rights than its user."
+            "No process loaded the recorder: the command is a script that starts no program, or a \
+             program with more rights than its user."
                 .to_owned(),
         );
     }
@@ -98,7 +98,7 @@ pub(super) fn not_seen(
         all.push(format!(
             "The program was switched {switches} times, but waited only {waits} times for what was \
              recorded: the others are input and output, timers, a full machine, or locks that \
-             bypass pthread (futex calls of its own)."
+             bypass pthread (direct futex calls)."
         ));
     }
     all

@@ -8,7 +8,7 @@ fn the_lost_wakeup_is_found_and_its_replay_command_works_as_printed() {
     let found = run(&args);
     assert_eq!(code(&found), Some(1), "{}", stderr(&found));
     let text = stdout(&found);
-    assert!(text.contains("sleep beside free units"), "{text}");
+    assert!(text.contains("sleep although units are free"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     let commands: Vec<&str> = text
         .lines()
@@ -25,7 +25,7 @@ fn the_lost_wakeup_is_found_and_its_replay_command_works_as_printed() {
         words.push(schedule);
         let replayed = run(&words);
         assert_eq!(code(&replayed), Some(1), "{}", stderr(&replayed));
-        assert!(stdout(&replayed).contains("sleep beside free units"));
+        assert!(stdout(&replayed).contains("sleep although units are free"));
     }
 }
 

@@ -63,7 +63,7 @@ impl RcuRules {
     /// Fails if a preset combines incompatible rules.
     pub(crate) fn check(&self, preempt: Preempt) -> Result<(), Fault> {
         if self.preemptible && preempt != Preempt::Full {
-            let problem = "needs `config.preempt = \"full\"`: nobody else preempts a reader";
+            let problem = "needs `config.preempt = \"full\"`: other kernels do not preempt readers";
             return Err(Fault::new("rcu.preemptible", problem));
         }
         if self.boost_ms.is_some() && !self.preemptible {

@@ -229,7 +229,7 @@ impl Axis {
         let labels: Vec<String> =
             self.points(Size::Full).into_iter().map(|point| point.label).collect();
         match labels.iter().enumerate().find(|(at, label)| labels[..*at].contains(label)) {
-            Some((_, label)) => Err(Fault::new("name", format!("{label:?} stands there twice"))),
+            Some((_, label)) => Err(Fault::new("name", format!("{label:?} is listed twice"))),
             None => Ok(()),
         }
     }

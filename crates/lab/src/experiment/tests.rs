@@ -47,7 +47,7 @@ fn a_plan_is_the_product_of_the_axes_and_the_seeds() {
     assert_eq!(seeds, [1, 2, 1, 2, 1, 2, 1, 2]);
     assert!(cells.iter().all(|job| job.inputs().users == 10 && job.inputs().users_full == 40));
     let hashes: std::collections::BTreeSet<String> = plan.jobs().map(Job::hash).collect();
-    assert_eq!(hashes.len(), 8, "each cell has a hash of its own");
+    assert_eq!(hashes.len(), 8, "each cell has a different hash");
     assert_eq!(
         plan.jobs().next().map(Job::hash),
         self::plan(TINY, &Changes::default()).unwrap().jobs().next().map(Job::hash)
@@ -203,7 +203,7 @@ fn what_makes_no_sense_names_its_line() {
             "x.toml:5: inputs.usres: no input of target sim; did you mean users?",
         ),
         ("users = 40", "users = 0", "0 is out of range (1 to 1000000)"),
-        ("values = [250, 1000]", "values = [250, 250]", "\"250\" stands there twice"),
+        ("values = [250, 1000]", "values = [250, 250]", "\"250\" is listed twice"),
         ("baseline = \"2.6.25\"", "baseline = \"2.6.24\"", "no point is \"2.6.24\""),
         ("[250, 1000]", "[250, 999]", "999"),
         ("axis = \"kernel\"", "axis = \"kernle\"", "there is no axis \"kernle\""),

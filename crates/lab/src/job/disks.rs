@@ -59,7 +59,8 @@ impl Disks {
     pub(super) fn file_system(&self, name: &str) -> Result<FileSystem, JobError> {
         let wrong = |key: &str, problem| Err(JobError::Input { key: key.to_owned(), problem });
         if self.fs_mib.is_some_and(|mib| mib <= self.journal_mib) && name == "journal" {
-            let problem = format!("leaves no room beside a journal of {} MiB", self.journal_mib);
+            let problem =
+                format!("leaves no room for data after a journal of {} MiB", self.journal_mib);
             return wrong("fs_mib", problem);
         }
         match name {

@@ -75,7 +75,7 @@ pub(super) fn powerful(effects: &[Effect]) -> Option<String> {
         (Fate::Survives, "survive", "survives"),
         (Fate::Reversed, "have the other sign here", "has the other sign here"),
         (Fate::None, "are none: below 0.3 %", "is none: below 0.3 %"),
-        (Fate::Unknown, "cannot be told from none", "cannot be told from none"),
+        (Fate::Unknown, "may be none", "may be none"),
     ];
     let parts = kinds.iter().filter_map(|(fate, many, one)| {
         let of: Vec<String> =

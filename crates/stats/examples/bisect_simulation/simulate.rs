@@ -8,7 +8,7 @@ use convoy_stats::bisect::{Config, History, Known, Layout, Outcome, Search, Step
 pub(crate) const LEVEL: f64 = 100.0;
 
 /// Why a search buys pairs of runs.
-const UNEXPECTED: &str = "the runs are unlike what was expected: the culprit beside its parent";
+const UNEXPECTED: &str = "the runs differ from the prediction: compare the culprit with its parent";
 
 /// How the level changes from the good end to the bad one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -249,7 +249,7 @@ impl Search {
             return Step::Measure(measure);
         }
         if let Some(Standing::Wanted(node)) = self.standing() {
-            let why = "the runs are unlike what was expected: the culprit beside its parent";
+            let why = "the runs differ from the prediction: compare the culprit with its parent";
             return Step::Measure(policy::again(node, 1, &self.builds, why));
         }
         if self.doubtful() && !self.shifting() {
@@ -262,7 +262,7 @@ impl Search {
         if changes && (f64::from(self.runs) * GOLDEN).fract() < INTERLEAVED {
             let node =
                 if self.runs_of(ends[0]) < self.runs_of(ends[1]) { ends[0] } else { ends[1] };
-            let why = "the machine changes over time: an end tells how";
+            let why = "the machine changes over time: an end measures the change";
             return Step::Measure(policy::again(node, 1, &self.builds, why));
         }
         match policy::choose(&self.view(evidence)) {

@@ -99,14 +99,14 @@ impl Search {
             let open: Vec<usize> =
                 inside.iter().copied().filter(|node| !self.skipped[*node]).collect();
             if places[best] > 0.5 && !open.is_empty() && self.may_build() {
-                let why = "one of two steps lies beside it";
+                let why = "one of two steps is next to it";
                 return Some(policy::again(open[open.len() / 2], 1, &self.builds, why));
             }
             if places[best] < self.config.confidence {
                 let beside = likely.iter().take(2).flat_map(|i| [order[*i - 1], order[*i]]);
                 let node = beside.filter(|node| !self.skipped[*node]);
                 let node = node.min_by_key(|node| self.runs_of(*node))?;
-                let why = "one of two steps may lie beside it";
+                let why = "one of two steps may be next to it";
                 return Some(policy::again(node, 1, &self.builds, why));
             }
         }

@@ -190,7 +190,7 @@ impl fmt::Display for Ending {
             }
             Self::WrongDirection => "good and bad differ, but in the other direction",
             Self::Budget => "the budget is spent",
-            Self::Indistinguishable => "no further run tells the remaining commits apart",
+            Self::Indistinguishable => "no further run can distinguish the remaining commits",
             Self::EndSkipped => "the good or the bad end cannot be measured",
         })
     }
@@ -319,7 +319,7 @@ impl fmt::Display for BisectError {
             Self::Setting { name, must } => write!(f, "{name} must be {must}"),
             Self::Build { build, node } => write!(
                 f,
-                "build {build} belongs to commit {node}: give each build a number of its own"
+                "build {build} belongs to commit {node}: give each build a different number"
             ),
         }
     }
