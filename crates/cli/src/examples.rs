@@ -143,9 +143,24 @@ Examples:
 mod tests {
     use crate::command::Args;
     use clap::CommandFactory as _;
+    use std::fs;
+    use std::path::{Path, PathBuf};
 
     /// The longest short help, in lines: a screen.
     const SCREEN: usize = 40;
+
+    /// Returns the error of the parser for a command line as one would type it.
+    fn refused(line: &str) -> Option<String> {
+        // Pipes, redirections and comments belong to the shell, and `…` to the reader.
+        let mut words = shell_words::split(line).expect("quotes are closed");
+        let shell = |word: &String| ["|", ">", "2>", "#"].contains(&word.as_str());
+        words.truncate(words.iter().position(shell).unwrap_or(words.len()));
+        words.retain(|word| word != "sudo" && word != "\\");
+        let quoted =
+            words.iter().filter(|word| word.starts_with("convoy ")).find_map(|w| refused(w));
+        let parsed = <Args as clap::Parser>::try_parse_from(words);
+        quoted.or_else(|| parsed.err().map(|error| format!("{line}: {error}")))
+    }
 
     #[test]
     fn every_short_help_fits_a_screen_and_every_example_parses() {
@@ -161,15 +176,61 @@ mod tests {
             let examples: Vec<&str> = examples.collect();
             assert!(help.contains("Examples:\n") && !examples.is_empty(), "{name}");
             for example in examples {
-                // The text after two blanks is a comment; pipes and redirections belong to the
-                // shell.
+                // The text after two blanks is a comment.
                 let line = example.trim().split("   ").next().unwrap_or_default();
-                let line = line.split([' ']).take_while(|word| !["|", ">"].contains(word));
-                let line = line.collect::<Vec<_>>().join(" ");
-                let words = shell_words::split(&line).expect("quotes are closed");
-                let parsed = <Args as clap::Parser>::try_parse_from(words);
-                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+                assert_eq!(refused(line), None);
             }
         }
+    }
+
+    /// The Markdown pages below `place`, without those of builds.
+    fn pages(place: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(place).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                pages(&path, found);
+            } else if path.extension().is_some_and(|it| it == "md") && name != "CHANGELOG.md" {
+                found.push(path);
+            }
+        }
+    }
+
+    /// The commands of `convoy` in the console blocks of a page.
+    fn typed(page: &str) -> Vec<String> {
+        let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let mut commands = Vec::new();
+        for block in blocks {
+            let joined = block.replace("\\\n", " ");
+            let lines = joined.lines().filter_map(|line| line.strip_prefix("$ "));
+            let ours =
+                |line: &&str| ["convoy ", "sudo convoy "].iter().any(|it| line.starts_with(it));
+            commands.extend(lines.filter(ours).map(str::to_owned));
+        }
+        commands
+    }
+
+    #[test]
+    fn every_command_of_the_documents_parses() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("a root");
+        let mut found = Vec::new();
+        pages(root, &mut found);
+        let mut count = 0;
+        for page in found {
+            for line in typed(&fs::read_to_string(&page).expect("a page")) {
+                assert_eq!(refused(&line), None, "{}", page.display());
+                count += 1;
+            }
+        }
+        assert!(count >= 80, "{count} commands were found");
+    }
+
+    #[test]
+    fn a_command_that_does_not_parse_is_refused() {
+        let page = "```console\n$ convoy sim --users 2 \\\n    --bogus 1 # why\n$ make\n```\n";
+        let [command] = &typed(page)[..] else { panic!("one command") };
+        assert!(refused(command).is_some_and(|error| error.contains("--bogus")));
+        assert!(refused("convoy compare 'convoy sim --bogus' ./b").is_some());
+        assert_eq!(refused("sudo convoy runs export > runs.json   # all"), None);
     }
 }
