@@ -118,6 +118,7 @@ Examples:
 pub(crate) const BISECT: &str = "\
 Examples:
   convoy bisect --good v1.2 --bad main --build 'make -j4' -- ./bench --size 1000
+  convoy bisect --build make run ./bench  between the commits that git bisect has marked
   convoy bisect --resume";
 
 pub(crate) const CALIBRATE: &str = "\

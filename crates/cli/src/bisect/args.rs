@@ -3,16 +3,34 @@
 use crate::args::Common;
 use crate::keep::StoreArgs;
 use crate::metric::{CpuList, MetricArgs};
-use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Args, Subcommand};
 use convoy_measure::bisect::Layout;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// Ends that git has marked.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Marked {
+    /// Measure this command between the commits that `git bisect` has marked
+    // An example of the short help has it.
+    #[command(hide = true)]
+    Run {
+        /// Command to measure, with its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        #[arg(value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+}
+
 /// `convoy bisect`.
 #[derive(Debug, Args)]
+#[command(subcommand_negates_reqs = true, disable_help_subcommand = true)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Bisect {
+    /// Where the ends come from, if not from flags.
+    #[command(subcommand)]
+    pub(crate) marked: Option<Marked>,
     /// Command to measure, run in the work tree of a commit
     #[arg(value_name = "COMMAND", last = true, required_unless_present_any = ["resume", "dry_run"])]
     pub(crate) command: Vec<OsString>,

@@ -1,6 +1,6 @@
 //! From flags to the settings of a search.
 
-use super::args::Bisect;
+use super::args::{Bisect, Marked};
 use crate::fail::Failure;
 use convoy_measure::bisect::{Direction, Git, Settings};
 
@@ -12,10 +12,16 @@ const LONGEST_S: f64 = 1e7;
 /// The settings that `args` mean.
 pub(crate) fn of(args: &Bisect, git: &Git) -> Result<Settings, Failure> {
     numbers(args)?;
-    let (good, bad) = (args.good.as_deref(), args.bad.as_deref());
-    let ends = git.ends(good.unwrap_or_default(), bad.unwrap_or_default())?;
+    let (words, good, bad) = match &args.marked {
+        Some(Marked::Run { command }) => {
+            let (good, bad) = Git::marked(&args.repo)?;
+            (command, Some(good), Some(bad))
+        }
+        None => (&args.command, args.good.clone(), args.bad.clone()),
+    };
+    let ends = git.ends(&good.unwrap_or_default(), &bad.unwrap_or_default())?;
     let command: Option<Vec<String>> =
-        args.command.iter().map(|word| word.to_str().map(str::to_owned)).collect();
+        words.iter().map(|word| word.to_str().map(str::to_owned)).collect();
     let command =
         command.ok_or_else(|| Failure::usage("the command is no UTF-8; put it into a script"))?;
     let metric = args.metric.choice();

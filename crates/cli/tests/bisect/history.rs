@@ -1,7 +1,7 @@
 //! Shapes of histories, and commits that cannot be measured.
 
 use crate::repo::Repo;
-use crate::{DONE, FINDING, NOISY, ends, json, line};
+use crate::{DONE, FINDING, NOISY, USAGE, ends, json, line};
 
 const VALUE: [&str; 2] = ["--metric-regex", "value: (.*)"];
 
@@ -257,4 +257,23 @@ fn subjects_of_commits_control_no_terminal() {
         assert!(!text.contains(controls), "{text:?}");
     }
     assert!(String::from_utf8_lossy(&output.stdout).contains("step 4"), "{output:?}");
+}
+
+#[test]
+fn a_search_of_git_has_its_ends_marked() {
+    let repo = line("marked", 40, 23, ["100", "120"]);
+    let run = ["--quiet", "--format", "json"];
+    let run = [&run[..], &VALUE, &["run", "sh", "-c", NOISY]].concat();
+    let refused = ends(repo.bisect(&run), USAGE);
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(text.contains("git bisect start"), "{text}");
+    // A second good commit, nearer to the bad one, and the user's own words for both.
+    let words = ["--term-new", "slow", "--term-old", "fast"];
+    repo.git(&[&["bisect", "start"], &words[..], &[repo.id(40), repo.id(2)]].concat());
+    repo.git(&["bisect", "fast", repo.id(11)]);
+    let before = repo.footprint();
+    let answer = json(repo.bisect(&run), FINDING);
+    assert_eq!(answer["first_bad"], repo.id(23), "{answer}");
+    assert_eq!(answer["good"]["commit"], repo.id(11), "{answer}");
+    assert_eq!(repo.footprint(), before);
 }

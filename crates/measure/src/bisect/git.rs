@@ -113,6 +113,34 @@ impl Git {
         })
     }
 
+    /// The good and the bad end of the search that `git bisect` has started in the work tree at
+    /// `directory`: of several good commits, the one with the fewest commits up to the bad one.
+    pub fn marked(directory: &Path) -> Result<(String, String), MeasureError> {
+        // Each work tree has its own search.
+        let git = Self { directory: directory.to_owned() };
+        let path =
+            git.say(["rev-parse", "--path-format=absolute", "--git-path", "BISECT_TERMS"])?;
+        let terms = std::fs::read_to_string(path.trim_end_matches('\n')).unwrap_or_default();
+        let mut terms = terms.lines();
+        let bad = format!("refs/bisect/{}", terms.next().unwrap_or("bad"));
+        let good = format!("refs/bisect/{}-", terms.next().unwrap_or("good"));
+        let refs = git.say(["for-each-ref", "--format=%(refname)", "refs/bisect/"])?;
+        let mut nearest: Option<(u64, String)> = None;
+        for name in refs.lines().filter(|name| name.starts_with(&good)) {
+            let count = git.ask(["rev-list", "--count", &format!("{name}..{bad}")]);
+            let count = count.ok().and_then(|count| count.trim().parse().ok()).unwrap_or(u64::MAX);
+            if nearest.as_ref().is_none_or(|(least, _)| count < *least) {
+                nearest = Some((count, name.to_owned()));
+            }
+        }
+        match nearest {
+            Some((_, good)) if refs.lines().any(|name| name == bad) => Ok((good, bad)),
+            _ => Err(MeasureError::request(
+                "git bisect has not marked a bad and a good commit here: git bisect start BAD GOOD",
+            )),
+        }
+    }
+
     /// Looks up both ends. A good end that is not an ancestor is replaced by the merge base.
     pub fn ends(&self, good: &str, bad: &str) -> Result<Ends, MeasureError> {
         let (good_id, bad_id) = (self.resolve("--good", good)?, self.resolve("--bad", bad)?);
