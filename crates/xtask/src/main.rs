@@ -1,5 +1,6 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
-//! pictures | predictions | aarch64 | races | skew | dist | nightly`.
+//! pictures | predictions | aarch64 | races | skew | book |
+//! dist | nightly`.
 //!
 //! `ci` is the only entry point: it accepts a change exactly if the CI server does, because the
 //! server runs nothing else (see `.ci/run`).
@@ -10,6 +11,7 @@
 )]
 
 mod aarch64;
+mod book;
 mod ci;
 mod closing;
 mod dask;
@@ -20,12 +22,14 @@ mod golden;
 mod mutants;
 mod nightly;
 mod outcome;
+mod outline;
 mod peers;
 mod pictures;
 mod predictions;
 mod races;
 mod stage;
 mod tidy;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,6 +55,8 @@ usage: cargo xtask COMMAND
   aarch64           locks, checker and recorder on aarch64, under qemu
   races             the recorder and the locks of convoy with, under ThreadSanitizer
   skew              what running ahead changes and saves: loads with and without it
+  book              the documents as a site with search, and the crates' documentation, in
+                    target/book/VERSION
   dist [--machine NAME [--binary FILE]]
                     the files of a release in target/dist, for x86_64 or aarch64; FILE: a built one
   dist --check [--machine NAME] [--root DIR]
@@ -99,6 +105,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
             None => Ok(usage()),
         },
         ["aarch64"] => Ok(aarch64::run(root, true)?.into()),
+        ["book"] => Ok(book::run(root)?.into()),
         ["races"] => Ok(races::run(root)?.into()),
         ["dist", rest @ ..] => Ok(dist::run(root, rest)?.map_or_else(usage, Outcome::from)),
         ["skew"] => skew(root),

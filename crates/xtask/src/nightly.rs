@@ -5,7 +5,9 @@ use std::process::Command;
 
 use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, built, cargo, run as show};
-use crate::{aarch64, dask, dist, fuzz, golden, mutants, races};
+use crate::{
+    aarch64, book, dask, dist, fuzz, golden, mutants, races,
+};
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
 const BUDGET: &str = "100";
@@ -118,6 +120,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
             failed => Ok(failed),
         }
     });
+    pipeline.stage("book", || book::run(root));
     pipeline.stage("races", || races::run(root));
     // Other inputs every time; the seed is printed.
     let seed = std::process::id().to_string();

@@ -10,7 +10,7 @@ use super::release::{Release, fresh, must};
 use crate::stage::cargo;
 
 /// The crates that can be published, each after the crates that it depends on.
-const CRATES: [&str; 4] = ["convoy-sync", "convoy-mm", "convoy-checker", "convoy-stats"];
+pub(crate) const CRATES: [&str; 4] = ["convoy-sync", "convoy-mm", "convoy-checker", "convoy-stats"];
 
 /// Packs all crates and compiles the packed sources, then tests a lock that is written outside the
 /// tree.

@@ -14,6 +14,8 @@ mod tutorial;
 use std::path::Path;
 
 use crate::stage::Ending;
+pub(crate) use crates::CRATES;
+pub(crate) use release::fresh;
 use release::{Machine, Release};
 
 /// Runs `cargo xtask dist` with `arguments`; `None` if they make no sense.
@@ -30,6 +32,11 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Option<Endi
         (false, _) => make(&release, wanted.machine, wanted.binary)?,
     }
     Ok(Some(Ending::Passed))
+}
+
+/// Returns the version of the workspace at `root`.
+pub(crate) fn version(root: &Path) -> anyhow::Result<String> {
+    Ok(Release::of(root)?.version)
 }
 
 /// The flags of making and checking a release.

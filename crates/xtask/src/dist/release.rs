@@ -103,7 +103,7 @@ pub(super) fn output(command: &mut Command) -> anyhow::Result<String> {
 }
 
 /// Returns an empty directory at `path`.
-pub(super) fn fresh(path: PathBuf) -> anyhow::Result<PathBuf> {
+pub(crate) fn fresh(path: PathBuf) -> anyhow::Result<PathBuf> {
     if path.exists() {
         std::fs::remove_dir_all(&path)?;
     }

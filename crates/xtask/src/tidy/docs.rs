@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::finding::{Finding, Findings};
+use crate::outline::outline;
 
 /// Beginnings of the first paragraph of a page in `docs`.
 const KINDS: &[&str] = &["**Tutorial.**", "**How-to.**", "**Reference.**", "**Explanation.**"];
@@ -18,6 +19,25 @@ pub(crate) fn check(files: &BTreeMap<String, String>) -> Vec<Finding> {
             kind(&mut found, text);
         }
         findings.append(&mut found.list);
+    }
+    findings.append(&mut unlisted(files));
+    findings
+}
+
+/// Reports pages that are in no part of the outline: no reader and no book would find them.
+fn unlisted(files: &BTreeMap<String, String>) -> Vec<Finding> {
+    let parts = outline(files);
+    let pages = parts.iter().flat_map(|part| &part.pages);
+    let listed: Vec<&str> =
+        pages.flat_map(|page| [&[page.path][..], &page.children].concat()).collect();
+    let ours = |path: &&String| path.starts_with("docs/") || path.starts_with("results/");
+    let mut findings = Vec::new();
+    for path in files.keys().filter(ours).filter(|path| path.ends_with(".md")) {
+        if !listed.contains(&path.as_str()) {
+            let mut found = Findings::new(path);
+            found.add(0, "unlisted-page", "list it under Documentation in README.md");
+            findings.append(&mut found.list);
+        }
     }
     findings
 }
@@ -79,7 +99,9 @@ mod tests {
     use super::*;
 
     fn rules(pages: &[(&str, &str)]) -> Vec<String> {
-        let files = pages.iter().map(|&(path, text)| (path.to_owned(), text.to_owned()));
+        let index = ("README.md", "## Documentation\n\n[a](docs/a.md) [r](results/README.md)\n");
+        let files = pages.iter().chain([&index]);
+        let files = files.map(|&(path, text)| (path.to_owned(), text.to_owned()));
         let found = check(&files.collect());
         found.iter().map(|it| format!("{}:{} {}", it.file, it.line, it.rule)).collect()
     }
@@ -100,5 +122,13 @@ mod tests {
         assert_eq!(rules(&[("docs/a.md", "# A\n\n**How-to.** Text.\n")]), [""; 0]);
         assert_eq!(rules(&[("docs/a.md", "# A\n\nText.\n")]), ["docs/a.md:3 page-kind"]);
         assert_eq!(rules(&[("results/a.md", "# A\n\nText.\n")]), [""; 0]);
+    }
+
+    #[test]
+    fn pages_are_listed() {
+        let page = |path| rules(&[(path, "# A\n\n**How-to.** Text.\n")]);
+        assert_eq!(page("docs/a/sub.md"), [""; 0]);
+        assert_eq!(page("docs/b.md"), ["docs/b.md:1 unlisted-page"]);
+        assert_eq!(page("crates/b.md"), [""; 0]);
     }
 }

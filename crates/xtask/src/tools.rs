@@ -1,0 +1,44 @@
+//! Programs of others that a developer command needs: installed in the build directory, in the
+//! version that was tested.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::ensure;
+
+use crate::stage::{Ending, cargo, run as show};
+
+/// A program, as a package of the registry.
+pub(crate) struct Tool {
+    pub(crate) name: &'static str,
+    version: &'static str,
+    /// Flags of its build.
+    flags: &'static [&'static str],
+}
+
+/// Makes a site of Markdown pages. Without its server, which is half of its build.
+pub(crate) const MDBOOK: Tool = Tool {
+    name: "mdbook",
+    version: "0.5.4",
+    flags: &["--no-default-features", "--features", "search"],
+};
+
+impl Tool {
+    /// Returns the path of the program, which is built first unless that version is there: without
+    /// optimisation, because it runs for seconds.
+    pub(crate) fn installed(&self, root: &Path) -> anyhow::Result<PathBuf> {
+        let place = root.join("target/tools");
+        let program = place.join("bin").join(self.name);
+        let version = Command::new(&program).arg("--version").output();
+        let there = version.is_ok_and(|out| {
+            String::from_utf8_lossy(&out.stdout).trim_end().ends_with(self.version)
+        });
+        if !there {
+            let package = format!("{}@{}", self.name, self.version);
+            let install = ["install", "--locked", "--debug", "--force", &package, "--root"];
+            let built = show(cargo(root, &install).arg(&place).args(self.flags))?;
+            ensure!(matches!(built, Ending::Passed), "{package} cannot be installed");
+        }
+        Ok(program)
+    }
+}
