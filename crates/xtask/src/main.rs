@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
-//! pictures | predictions | aarch64 | races | skew | book |
+//! pictures | predictions | aarch64 | races | skew | book | deny |
 //! dist | nightly`.
 //!
 //! `ci` is the only entry point: it accepts a change exactly if the CI server does, because the
@@ -15,6 +15,7 @@ mod book;
 mod ci;
 mod closing;
 mod dask;
+mod deny;
 mod dist;
 mod emulator;
 mod fuzz;
@@ -57,6 +58,7 @@ usage: cargo xtask COMMAND
   skew              what running ahead changes and saves: loads with and without it
   book              the documents as a site with search, and the crates' documentation, in
                     target/book/VERSION
+  deny              licences, duplicates, sources and advisories of dependencies (deny.toml)
   dist [--machine NAME [--binary FILE]]
                     the files of a release in target/dist, for x86_64 or aarch64; FILE: a built one
   dist --check [--machine NAME] [--root DIR]
@@ -106,6 +108,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         },
         ["aarch64"] => Ok(aarch64::run(root, true)?.into()),
         ["book"] => Ok(book::run(root)?.into()),
+        ["deny"] => Ok(deny::run(root)?.into()),
         ["races"] => Ok(races::run(root)?.into()),
         ["dist", rest @ ..] => Ok(dist::run(root, rest)?.map_or_else(usage, Outcome::from)),
         ["skew"] => skew(root),

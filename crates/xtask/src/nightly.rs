@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, built, cargo, run as show};
 use crate::{
-    aarch64, book, dask, dist, fuzz, golden, mutants, races,
+    aarch64, book, dask, deny, dist, fuzz, golden, mutants, races,
 };
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
@@ -121,6 +121,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
         }
     });
     pipeline.stage("book", || book::run(root));
+    pipeline.stage("deny", || deny::run(root));
     pipeline.stage("races", || races::run(root));
     // Other inputs every time; the seed is printed.
     let seed = std::process::id().to_string();

@@ -22,6 +22,8 @@ pub(crate) const MDBOOK: Tool = Tool {
     version: "0.5.4",
     flags: &["--no-default-features", "--features", "search"],
 };
+/// Checks licences, sources, duplicates and known vulnerabilities of dependencies.
+pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", flags: &[] };
 
 impl Tool {
     /// Returns the path of the program, which is built first unless that version is there: without
