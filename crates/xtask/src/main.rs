@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
-//! pictures | predictions | aarch64 | races | skew | book | deny |
+//! pictures | predictions | aarch64 | races | skew | book | deny | notebooks |
 //! dist | nightly`.
 //!
 //! `ci` is the only entry point: it accepts a change exactly if the CI server does, because the
@@ -22,6 +22,7 @@ mod fuzz;
 mod golden;
 mod mutants;
 mod nightly;
+mod notebooks;
 mod outcome;
 mod outline;
 mod peers;
@@ -59,6 +60,7 @@ usage: cargo xtask COMMAND
   book              the documents as a site with search, and the crates' documentation, in
                     target/book/VERSION
   deny              licences, duplicates, sources and advisories of dependencies (deny.toml)
+  notebooks CONVOY  the notebooks and the tables of the Python package, with that program
   dist [--machine NAME [--binary FILE]]
                     the files of a release in target/dist, for x86_64 or aarch64; FILE: a built one
   dist --check [--machine NAME] [--root DIR]
@@ -109,6 +111,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["aarch64"] => Ok(aarch64::run(root, true)?.into()),
         ["book"] => Ok(book::run(root)?.into()),
         ["deny"] => Ok(deny::run(root)?.into()),
+        ["notebooks", program] => Ok(notebooks::run(root, Path::new(program))?.into()),
         ["races"] => Ok(races::run(root)?.into()),
         ["dist", rest @ ..] => Ok(dist::run(root, rest)?.map_or_else(usage, Outcome::from)),
         ["skew"] => skew(root),

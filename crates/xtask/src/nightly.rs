@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, built, cargo, run as show};
 use crate::{
-    aarch64, book, dask, deny, dist, fuzz, golden, mutants, races,
+    aarch64, book, dask, deny, dist, fuzz, golden, mutants, notebooks, races,
 };
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
@@ -116,10 +116,15 @@ pub(crate) fn run(root: &Path) -> Outcome {
         let build = show(&mut cargo(root, &["build", "--release", "-p", "convoy"]))?;
         let test = root.join("ci/test.sh");
         match build {
-            Ending::Passed => show(Command::new(test).arg(built(root, "release", "convoy"))),
+            Ending::Passed => {
+                let path = notebooks::path(root)?;
+                let convoy = built(root, "release", "convoy");
+                show(Command::new(test).arg(convoy).env("PATH", path))
+            }
             failed => Ok(failed),
         }
     });
+    pipeline.stage("notebooks", || notebooks::run(root, &built(root, "release", "convoy")));
     pipeline.stage("book", || book::run(root));
     pipeline.stage("deny", || deny::run(root));
     pipeline.stage("races", || races::run(root));
