@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
-//! pictures | predictions | aarch64 | races | skew | book | deny | notebooks |
+//! pictures | predictions | aarch64 | races | skew | bench | book | deny | notebooks |
 //! dist | nightly`.
 //!
 //! `ci` is the only entry point: it accepts a change exactly if the CI server does, because the
@@ -11,6 +11,7 @@
 )]
 
 mod aarch64;
+mod bench;
 mod book;
 mod ci;
 mod closing;
@@ -57,6 +58,8 @@ usage: cargo xtask COMMAND
   aarch64           locks, checker and recorder on aarch64, under qemu
   races             the recorder and the locks of convoy with, under ThreadSanitizer
   skew              what running ahead changes and saves: loads with and without it
+  bench [--record]  instructions that fixed work executes, against results/instructions.jsonl;
+                    --record: and adds this commit to it
   book              the documents as a site with search, and the crates' documentation, in
                     target/book/VERSION
   deny              licences, duplicates, sources and advisories of dependencies (deny.toml)
@@ -109,6 +112,8 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
             None => Ok(usage()),
         },
         ["aarch64"] => Ok(aarch64::run(root, true)?.into()),
+        ["bench"] => Ok(bench::run(root, false)?.into()),
+        ["bench", "--record"] => Ok(bench::run(root, true)?.into()),
         ["book"] => Ok(book::run(root)?.into()),
         ["deny"] => Ok(deny::run(root)?.into()),
         ["notebooks", program] => Ok(notebooks::run(root, Path::new(program))?.into()),

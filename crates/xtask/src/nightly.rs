@@ -5,9 +5,7 @@ use std::process::Command;
 
 use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, built, cargo, run as show};
-use crate::{
-    aarch64, book, dask, deny, dist, fuzz, golden, mutants, notebooks, races,
-};
+use crate::{aarch64, bench, book, dask, deny, dist, fuzz, golden, mutants, notebooks, races};
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
 const BUDGET: &str = "100";
@@ -127,6 +125,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     pipeline.stage("notebooks", || notebooks::run(root, &built(root, "release", "convoy")));
     pipeline.stage("book", || book::run(root));
     pipeline.stage("deny", || deny::run(root));
+    pipeline.stage("instructions", || bench::run(root, false));
     pipeline.stage("races", || races::run(root));
     // Other inputs every time; the seed is printed.
     let seed = std::process::id().to_string();
