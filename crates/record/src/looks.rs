@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use convoy_host::clock::thread_cpu_ns;
 
 use crate::attach::Attached;
+use crate::dumps::Dumps;
 use crate::ended::Ended;
 use crate::futex::{Call, waits_for_good};
 use crate::holders::{Found, Source};
@@ -72,6 +73,7 @@ pub struct Looks {
     last: Option<Instant>,
     took: Duration,
     sampling: Option<Sampling>,
+    dumps: Option<Dumps>,
 }
 
 impl Looks {
@@ -79,6 +81,13 @@ impl Looks {
     #[must_use]
     pub fn with(mut self, sampling: Sampling) -> Self {
         self.sampling = Some(sampling);
+        self
+    }
+
+    /// Adds thread dumps of Java processes.
+    #[must_use]
+    pub fn with_dumps(mut self, dumps: Option<Dumps>) -> Self {
+        self.dumps = dumps;
         self
     }
 
@@ -91,6 +100,7 @@ impl Looks {
             last: None,
             took: Duration::ZERO,
             sampling: None,
+            dumps: None,
         }
     }
 
@@ -128,6 +138,7 @@ impl Looks {
                 return;
             }
             if let Some(peek) = Peek::new(&path) {
+                self.dumps.iter().for_each(|dumps| dumps.add(peek.pid));
                 self.peeks.insert(path, peek);
             }
         }
@@ -137,6 +148,13 @@ impl Looks {
     pub fn finish(mut self, processes: &mut Vec<Process>) {
         if let Some(sampling) = &mut self.sampling {
             sampling.fill(processes);
+        }
+    }
+
+    /// Ends the thread dumps and adds them to the processes.
+    pub(crate) fn add_dumps(&mut self, processes: &mut [Process]) {
+        if let Some(dumps) = self.dumps.take() {
+            dumps.finish(processes);
         }
     }
 

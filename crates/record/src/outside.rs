@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::attach::{AttachError, Attached, KEPT_OPEN, RATE, SHARE};
+use crate::dumps::Dumps;
 use crate::record::Process;
 
 /// Mount points of control groups: version 2 alone, version 2 with version 1, and systemd with
@@ -30,6 +31,7 @@ pub struct Outside {
     listed: Instant,
     /// Processes that were added since the last call of [`Outside::arrived`].
     arrived: Vec<u32>,
+    dumps: Option<Dumps>,
 }
 
 impl Outside {
@@ -79,7 +81,18 @@ impl Outside {
             left_out: BTreeSet::new(),
             listed: Instant::now(),
             arrived: Vec::new(),
+            dumps: None,
         }
+    }
+
+    /// Adds thread dumps of Java processes.
+    #[must_use]
+    pub fn with_dumps(mut self, dumps: Option<Dumps>) -> Self {
+        for pid in self.members.keys() {
+            dumps.iter().for_each(|dumps| dumps.add(*pid));
+        }
+        self.dumps = dumps;
+        self
     }
 
     fn attach(&mut self, pid: u32) -> Result<(), AttachError> {
@@ -91,6 +104,7 @@ impl Outside {
         let attached = Attached::new(pid).inspect_err(refused)?;
         self.members.insert(pid, attached);
         self.arrived.push(pid);
+        self.dumps.iter().for_each(|dumps| dumps.add(pid));
         let each = KEPT_OPEN / self.members.len();
         self.members.values_mut().for_each(|one| one.keep_open(each));
         Ok(())
@@ -145,7 +159,10 @@ impl Outside {
     pub fn finish(mut self) -> (Vec<Process>, Vec<String>) {
         let alive = std::mem::take(&mut self.members);
         self.ended.extend(alive.into_values().map(Attached::finish));
-        let (processes, sentences): (Vec<_>, Vec<_>) = self.ended.into_iter().unzip();
+        let (mut processes, sentences): (Vec<_>, Vec<_>) = self.ended.into_iter().unzip();
+        if let Some(dumps) = self.dumps {
+            dumps.finish(&mut processes);
+        }
         // The sentences of the processes differ only in the sampling interval.
         let mut unseen: Vec<String> = sentences.into_iter().next_back().unwrap_or_default();
         for (count, why) in [

@@ -58,7 +58,9 @@ pub fn read_with(directory: &Path, looks: &mut Looks) -> Result<Vec<Process>, Re
         }
     }
     found.sort_by_key(|(begin, process)| (*begin, process.pid));
-    Ok(found.into_iter().map(|(_, process)| process).collect())
+    let mut processes: Vec<Process> = found.into_iter().map(|(_, process)| process).collect();
+    looks.add_dumps(&mut processes);
+    Ok(processes)
 }
 
 /// The file of one process.

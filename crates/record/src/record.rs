@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::causes::{Cause, Counted, Event, Pending, Seen};
 use crate::hotspot::Hot;
+use crate::java::Java;
 use crate::layout::GROWN;
 pub(crate) use crate::lock::{Kind, Lock, Site, Waiters};
 use crate::scheduling::Scheduling;
@@ -188,6 +189,9 @@ pub struct Process {
     /// Locks that a runtime builds from a condition per thread. Only their waits are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime_locks: Vec<Lock>,
+    /// Thread dumps of a Java process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub java: Option<Java>,
     /// Kernel locks that its threads waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_locks: Vec<Lock>,

@@ -1,0 +1,191 @@
+//! Thread dumps of HotSpot: what each Java thread waits for, and which locks it holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// How a Java thread waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Blocked {
+    /// For a monitor: `synchronized`.
+    #[default]
+    Monitor,
+    /// For the monitor after a notification, in `Object.wait`.
+    Again,
+    /// For a lock of `java.util.concurrent`.
+    Lock,
+    /// For something else: a notification, a condition, a permit, work.
+    Other,
+}
+
+/// A thread of a dump.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Thread {
+    pub(crate) name: String,
+    /// The state, such as `RUNNABLE` or `TIMED_WAITING (sleeping)`.
+    pub(crate) state: String,
+    /// Frames, innermost first: `Broker.get (Broker.java:5)`.
+    pub(crate) frames: Vec<String>,
+    /// What it waits for: how, the object, its class, and the index of the frame.
+    pub(crate) waits: Option<(Blocked, u64, String, usize)>,
+    /// Monitors that it holds, each with the index of the frame that acquired it.
+    monitors: BTreeMap<u64, usize>,
+    /// Locks of `java.util.concurrent` that it holds.
+    locks: BTreeSet<u64>,
+}
+
+/// A dump: its threads, and the deadlocked ones as pairs of a waiting thread and the owner.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Dump {
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) deadlocked: Vec<(String, String)>,
+}
+
+/// Beginning of the line about a deadlock.
+const DEADLOCK: &str = "Found one Java-level deadlock:";
+/// Packages of Java's own classes.
+const OWN: [&str; 5] = ["java.", "javax.", "jdk.", "sun.", "com.sun."];
+/// Parts of the class names of locks of `java.util.concurrent`.
+const LOCKS: [&str; 3] = ["ReentrantLock", "ReentrantReadWriteLock", "StampedLock"];
+
+impl Dump {
+    /// Parses the text. Unknown lines are ignored.
+    pub(crate) fn parse(text: &str) -> Self {
+        let (threads, rest) = text.split_once(DEADLOCK).unwrap_or((text, ""));
+        let mut dump = Self { threads: Vec::new(), deadlocked: deadlocked(rest) };
+        for line in threads.lines() {
+            if let Some(name) = line.strip_prefix('"') {
+                let name = name.rsplit_once("\" ").map_or(name, |(name, _)| name).to_owned();
+                dump.threads.push(Thread { name, ..Thread::default() });
+            } else if let Some(thread) = dump.threads.last_mut() {
+                thread.read(line);
+            }
+        }
+        // Threads of the virtual machine itself have no Java frames.
+        dump.threads.retain(|thread| !thread.frames.is_empty());
+        for thread in &mut dump.threads {
+            // A frame that waits for an object is also printed as its owner.
+            if let Some((_, object, ..)) = thread.waits {
+                thread.monitors.remove(&object);
+            }
+        }
+        dump
+    }
+
+    /// Returns the names of the threads that wait for a lock.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &str> {
+        let is_lock = |one: &&Thread| {
+            one.waits.as_ref().is_some_and(|(blocked, ..)| *blocked != Blocked::Other)
+        };
+        self.threads.iter().filter(is_lock).map(|one| one.name.as_str())
+    }
+
+    /// Returns the owner of an object, and the place that acquired it if that is known.
+    pub(crate) fn owner(&self, object: u64) -> Option<(&Thread, Option<String>)> {
+        let owner = self.threads.iter().find(|one| one.monitors.contains_key(&object));
+        let owner = owner.map(|one| (one, Some(one.place(one.monitors[&object]))));
+        let locker = || self.threads.iter().find(|one| one.locks.contains(&object));
+        owner.or_else(|| Some((locker()?, None)))
+    }
+}
+
+impl Thread {
+    fn read(&mut self, line: &str) {
+        let text = line.trim_start();
+        if let Some(state) = text.strip_prefix("java.lang.Thread.State: ") {
+            state.clone_into(&mut self.state);
+        } else if let Some(frame) = text.strip_prefix("at ") {
+            self.frames.push(named(frame));
+        } else if let Some(at) = self.frames.len().checked_sub(1)
+            && let Some(text) = text.strip_prefix("- ")
+            && let Some((what, (object, class))) = lock(text)
+        {
+            let blocked = match what.trim() {
+                "locked" => {
+                    self.monitors.insert(object, at);
+                    return;
+                }
+                // A line below `Locked ownable synchronizers`.
+                "" => {
+                    self.locks.insert(object);
+                    return;
+                }
+                "waiting to lock" => Blocked::Monitor,
+                "waiting to re-lock in wait()" => Blocked::Again,
+                "parking to wait for" if LOCKS.iter().any(|one| class.contains(one)) => {
+                    Blocked::Lock
+                }
+                "waiting on" | "parking to wait for" => Blocked::Other,
+                _ => return,
+            };
+            // A thread that waits again for a monitor also has a line for each outer frame.
+            if self.waits.is_none() {
+                self.waits = Some((blocked, object, class, at));
+            }
+        }
+    }
+
+    /// Returns the innermost frame from this index on that is not in a class of Java itself.
+    pub(crate) fn place(&self, from: usize) -> String {
+        let frames = self.frames.get(from..).unwrap_or_default();
+        let own = frames.iter().find(|frame| !is_own(frame));
+        own.or(frames.first()).cloned().unwrap_or_default()
+    }
+
+    /// Returns the function of Java itself that the program has called, if it is in one.
+    pub(crate) fn calls(&self) -> Option<&str> {
+        let count = self.frames.iter().take_while(|frame| is_own(frame)).count();
+        let last = self.frames.get(count.checked_sub(1)?)?;
+        let function = last.split(" (").next().unwrap_or(last);
+        // Without the package: `FileChannelImpl.force`.
+        let class = function.rmatch_indices('.').nth(1).map_or(0, |(at, _)| at + 1);
+        (count < self.frames.len()).then(|| &function[class..])
+    }
+
+    /// Returns whether the innermost frame is native code.
+    pub(crate) fn is_native(&self) -> bool {
+        self.frames.first().is_some_and(|frame| frame.ends_with("(Native Method)"))
+    }
+}
+
+fn is_own(frame: &str) -> bool {
+    OWN.iter().any(|own| frame.starts_with(own))
+}
+
+/// Returns `a.B.get (B.java:5)` for `a.B.get(module@17/B.java:5)`.
+fn named(frame: &str) -> String {
+    let (name, at) = frame.split_once('(').unwrap_or((frame, ""));
+    let at = at.trim_end_matches(')').rsplit('/').next().unwrap_or(at);
+    if at.is_empty() { name.to_owned() } else { format!("{name} ({at})") }
+}
+
+/// Splits `waiting to lock <0x7f> (a java.lang.Class for Broker)` into the words before the object,
+/// the object, and its class: `Broker.class`.
+fn lock(text: &str) -> Option<(&str, (u64, String))> {
+    let (what, rest) = text.split_once('<')?;
+    let (object, class) = rest.split_once('>')?;
+    let object = u64::from_str_radix(object.strip_prefix("0x")?, 16).ok()?;
+    let class = class.trim().strip_prefix("(a ")?.trim_end_matches(')');
+    let class = match class.strip_prefix("java.lang.Class for ") {
+        Some(of) => format!("{}.class", of.rsplit('/').next().unwrap_or(of)),
+        None => class.to_owned(),
+    };
+    Some((what, (object, class)))
+}
+
+/// Returns the pairs of a thread and the owner that it waits for, from the text about deadlocks.
+fn deadlocked(text: &str) -> Vec<(String, String)> {
+    let quoted = |line: &str| Some(line.split_once('"')?.1.rsplit_once('"')?.0.to_owned());
+    let (mut all, mut waiter) = (Vec::new(), None);
+    for line in text.lines().take_while(|line| !line.starts_with("Java stack information")) {
+        if line.starts_with('"') {
+            waiter = quoted(line);
+        } else if line.contains("held by \"")
+            && let (Some(waiter), Some(owner)) = (waiter.take(), quoted(line))
+        {
+            all.push((waiter, owner));
+        }
+    }
+    all
+}
