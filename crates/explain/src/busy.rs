@@ -292,7 +292,7 @@ pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     }
     // Java's locks and its idle workers wait in the same function; only method names distinguish
     // them.
-    if said.contains("Parker::park") {
+    if said.contains("Parker::park") && !record.processes.iter().any(crate::java::is_dumped) {
         said.push_str(
             " It may be a lock of java.util.concurrent: record it under \
              -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit.",
@@ -300,6 +300,7 @@ pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     }
     if let Some((_, waited)) = said.split_once("They waited longer ")
         && waited.contains("PlatformEvent::park")
+        && !record.processes.iter().any(crate::java::is_dumped)
     {
         said = format!(
             "What monitors of Java cost is not known: threads waited {waited} A look from outside \

@@ -11,7 +11,7 @@ use crate::deadlock::{cycles, stuck, unreleased};
 use crate::evidence::{Holder, PYTHON, Subject, is_of_python};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
 use crate::runtimes::{MONITOR, interpreter, libc, other_runtime, stream};
-use crate::{busy, cures, processes};
+use crate::{busy, cures, java, processes};
 
 /// The owner's activity is the reason if it covers this part of the wait time.
 const REASON: f64 = 0.3;
@@ -50,6 +50,8 @@ pub fn diagnose(record: &Record) -> Vec<Diagnosis> {
             let stuck = cures::stuck(process, &stuck(process));
             all.extend(stuck.or_else(|| cures::unreleased(process, &unreleased(process))));
         }
+        all.extend(java::deadlock(process));
+        all.extend(java::unmeasured(process));
         let own = process.locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
         all.extend(own.filter_map(|lock| of_lock(record, process, lock)));
         all.extend(busy::of_process(record, process));
@@ -123,12 +125,15 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
     ];
     let hands_over = record.program.policy(lock.kind) == HANDOFF;
     let handed = if hands_over { handed_over(&subject) } else { None };
-    let found = handed.or_else(|| rules.iter().find_map(|rule| rule(&subject)));
+    let monitor = java::monitors(&subject);
+    let (cost, found) =
+        monitor.map_or_else(|| (cures::cost(&subject), None), |(cost, why)| (cost, Some(why)));
+    let found = found.or(handed).or_else(|| rules.iter().find_map(|rule| rule(&subject)));
     let (ill, why, mut cure) = found.unwrap_or_else(|| contended(&subject));
     if is_of_python(process, lock) {
         cure += PYTHON;
     }
-    let sentence = format!("{}{}.", cures::cost(&subject), why);
+    let sentence = format!("{cost}{why}.");
     Some(Diagnosis {
         ill,
         pid: process.pid,

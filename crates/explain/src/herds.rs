@@ -89,6 +89,10 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
 /// Returns the diagnosis of `notifyAll` of Java. The woken threads cost `cost_s` seconds, and
 /// `often` says how many wakeups were futile.
 fn of_java(process: &Process, lock: &Lock, (cost_s, often): (f64, String)) -> Diagnosis {
+    let named = match crate::java::notified(process) {
+        named if named.is_empty() => " (Object.wait)".to_owned(),
+        named => named,
+    };
     Diagnosis {
         ill: Ill::ThunderingHerd,
         pid: process.pid,
@@ -97,8 +101,9 @@ fn of_java(process: &Process, lock: &Lock, (cost_s, often): (f64, String)) -> Di
         weight: None,
         cost_s,
         sentence: format!(
-            "Java's notifyAll() wakes all threads that wait for an object (Object.wait), and most \
-             find next to nothing to do and wait again ({often}): a thundering herd."
+            "Java's notifyAll() wakes all threads that wait for an object{}, and most find next to \
+             nothing to do and wait again ({often}): a thundering herd.",
+            named
         ),
         cure: "Call notify() once for each item, or use a queue of java.util.concurrent."
             .to_owned(),

@@ -18,6 +18,7 @@ mod flame;
 mod ftrace;
 mod herds;
 mod ill;
+mod java;
 mod label;
 mod lanes;
 mod lanes_trace;

@@ -1,6 +1,5 @@
-//! Locks that the program did not implement: locks of libc, Java and Python.
+//! Locks that the program did not implement: locks of libc and Python, and advice on Java.
 
-use convoy_record::JAVA;
 use convoy_record::runtimes::{runtime, stream_of_rust};
 
 use crate::cures;
@@ -54,14 +53,8 @@ pub(crate) fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
     if name.is_empty() {
         return None;
     }
-    let cure = if name == JAVA {
-        MONITOR
-    } else {
-        "Make its sections shorter or fewer; no lock in place of libc's can help."
-    };
-    // Only the Java virtual machine knows the object.
-    let names = if name == JAVA { [" ", FLIGHT].concat() } else { String::new() };
-    Some((Ill::RuntimeLock, format!(" ({name})"), [cure, &names].concat()))
+    let cure = "Make its sections shorter or fewer; no lock in place of libc's can help.";
+    Some((Ill::RuntimeLock, format!(" ({name})"), cure.to_owned()))
 }
 
 /// Python's interpreter lock.
