@@ -5,6 +5,7 @@ use crate::keep::StoreArgs;
 use crate::with::Policies;
 use clap::{Args, ValueEnum};
 use convoy_record::bpf::Watching;
+use convoy_record::dumps::Dumps;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -49,6 +50,9 @@ pub(crate) struct RecordArgs {
     /// Also record kernel events: futex waits, kernel locks, preemptions (needs root)
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Kernel::Auto)]
     pub(super) kernel: Kernel,
+    /// Also take thread dumps of Java processes, which name monitors and owners: up to 50 per process
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Java::Auto)]
+    pub(super) java: Java,
     /// Write the record to a file instead of the store
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     pub(super) output: Option<PathBuf>,
@@ -101,6 +105,23 @@ impl Kernel {
                 Ok(None)
             }
         }
+    }
+}
+
+/// Whether thread dumps of Java processes are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Java {
+    /// If the process permits it and they stop it for less than 0.5 % of its time
+    Auto,
+    /// Not
+    Off,
+}
+
+impl Java {
+    /// Starts to take dumps if they are wanted; adds the reason to `unseen` if it cannot.
+    pub(super) fn start(self, unseen: &mut Vec<String>) -> Option<Dumps> {
+        let started = (self == Self::Auto).then(Dumps::start)?;
+        started.map_err(|error| unseen.push(format!("Java was not dumped: {error}."))).ok()
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
     };
     let (mut outside, interrupts) = (outside.map_err(refused)?, Interrupts::catch());
     let mut more = Vec::new();
+    outside = outside.with_dumps(args.java.start(&mut more));
     let mut watching = args.kernel.watch(&mut more)?;
     let (before, begin) = (Surroundings::now(), Instant::now());
     let ending = loop {

@@ -51,6 +51,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let mut unseen = Vec::new();
     let kernel = args.kernel.unless(args.contended, &mut unseen);
     let mut watching = kernel.watch(&mut unseen)?;
+    // Its thread must not be sampled itself.
+    let dumps = args.java.start(&mut unseen);
     let sampling = Sampling::of_children();
     unseen.extend(sampling.refused.as_ref().map(|reason| {
         format!("Where threads spent CPU time was not sampled: perf_event_open(2): {reason}.")
@@ -63,7 +65,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let _no_help_later = place.note(&recover::note(&program, args.redact));
     let before = Surroundings::now();
     let (mut ready, others) = (Ready::at(place.files()), Others::at(place.files()));
-    let mut looks = Looks::at(place.files()).with(sampling);
+    let mut looks = Looks::at(place.files()).with(sampling).with_dumps(dumps);
     let mut beside =
         Beside { watching: &mut watching, looks: &mut looks, ready: &mut ready, others };
     // When this returns, the program has run: whatever fails, this command exits with its code.

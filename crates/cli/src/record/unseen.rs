@@ -75,9 +75,12 @@ pub(super) fn not_seen(
              file {link}, would name them (in Debian a package that ends in -dbgsym)."
         )
     }));
-    let runtimes = processes.iter().flat_map(|one| &one.runtime_locks);
+    // Thread dumps name the methods.
+    let is_dumped = |one: &&Process| one.java.as_ref().is_some_and(|java| java.dumps > 0);
+    let undumped = || processes.iter().filter(|one| !is_dumped(one));
+    let runtimes = undumped().flat_map(|one| &one.runtime_locks);
     let unnamed = runtimes.filter(|lock| lock.sites.iter().any(|site| site.place == UNNAMED));
-    let conditions = processes.iter().flat_map(|one| &one.locks).flat_map(|lock| &lock.sites);
+    let conditions = undumped().flat_map(|one| &one.locks).flat_map(|lock| &lock.sites);
     // What java.util.concurrent waits for is known by the names of its methods alone.
     let parked =
         conditions.filter(|site| site.wait.count > 0 && site.place.starts_with("Parker::"));
