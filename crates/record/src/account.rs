@@ -18,6 +18,8 @@ const OFF_CPU: f64 = 0.10;
 const SELDOM: f64 = 0.10;
 /// Wait time for locks, as a share of the run, below which no lock is blamed.
 const LITTLE: f64 = 0.01;
+/// The same threshold, as a share of the busy time of all threads.
+const WEIGHT: f64 = 0.02;
 /// The same threshold, as a share of the time that working threads waited for a condition.
 const FEW: f64 = 0.05;
 
@@ -154,8 +156,6 @@ impl Account {
     pub fn beyond(&self, record: &Record) -> Option<String> {
         /// Minimum share of all lock wait time, in percent.
         const MOST: f64 = 50.0;
-        /// Share of the busy time below which waits are irrelevant.
-        const WEIGHT: f64 = 0.02;
         let is_beyond = |one: &&LockAccount| one.lock.is_lock() && one.contended_percent.is_nan();
         let others = || self.locks.iter().filter(is_beyond);
         let all: f64 = others().map(|one| one.wait_percent).sum();
@@ -261,7 +261,7 @@ impl Account {
         let wall_s = record.program.wall_s;
         let condition = self.condition(wall_s);
         let works = condition.map_or(0.0, |one| working_s(&one.lock, wall_s));
-        let least_s = (LITTLE * wall_s).max(FEW * works);
+        let least_s = (LITTLE * wall_s).max(WEIGHT * busy_s(record)).max(FEW * works);
         let Some(first) = self.first().filter(|_| self.wait_s > least_s) else {
             return self.elsewhere(record);
         };

@@ -59,3 +59,16 @@ fn a_condition_that_one_thread_waits_for_alone_is_no_lock() {
     assert!(!given(1).is_lock());
     assert!(given(2).is_lock());
 }
+
+#[test]
+fn waits_of_a_fiftieth_of_the_busy_time_are_no_problem() {
+    let of = |wait_s: f64| {
+        let lock = Lock { kind: Kind::Mutex, ..condition("gate", 4, &[(wait_s, 1)]) };
+        let program = Program { wall_s: 0.2, cpus: 2, ..Program::default() };
+        let process = Process { locks: vec![lock], threads: 4, seconds: 0.2, ..Process::default() };
+        Account::new(&Record { program, processes: vec![process], ..Record::default() }).verdict
+    };
+    // More than a hundredth of the run, but of four threads.
+    assert!(of(3e-3).starts_with("Locks cost little"), "{}", of(3e-3));
+    assert!(of(30e-3).contains("for `gate`"), "{}", of(30e-3));
+}
