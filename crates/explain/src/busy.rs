@@ -1,15 +1,14 @@
-//! Problems that are visible without waits for a lock: futile wakeups, counters and locks whose
-//! cache lines move, and spinning. Also the activity of threads if locks cost little.
+//! Problems that are visible without waits for a lock: futile wakeups, cache lines that move, and
+//! spinning. Also the activity of threads if locks cost little.
 
 use convoy_record::account::seconds;
 use convoy_record::runtimes::runtime;
-use convoy_record::{
-    Account, Doing, Hot, Kind, Lock, Process, Record, Times, Why, runnable, threads, total,
-};
+use convoy_record::{Account, Doing, Hot, Process, Record, Why, runnable, threads, total};
 use std::collections::BTreeMap;
 
 use crate::herds::{herd, of_cpu};
 use crate::ill::{Diagnosis, Ill, LITTLE, percent};
+use crate::lines::{false_sharing, readers};
 
 /// Cost of a `sched_yield` call in seconds, without the switch to another thread.
 const YIELD_S: f64 = 0.3e-6;
@@ -17,18 +16,6 @@ const YIELD_S: f64 = 0.3e-6;
 const ATTEMPT_S: f64 = 15e-9;
 /// Cost of that switch in seconds, if the record contains no price.
 const SWITCH_S: f64 = 0.7e-6;
-/// Time in seconds from which an uncontended acquisition had to fetch the cache line from another
-/// CPU. With the line in the CPU's own cache it takes 9 to 20 ns. Two threads that shared a line of
-/// locks, or a counter of readers, took 33 to 54 ns on a guest of an EPYC.
-const FETCHED_S: f64 = 28e-9;
-/// Minimum part of the CPU time that readers of one lock spend on acquiring and releasing it while
-/// its line stays in one cache. Twice the limit for spinning, since up to half of a timed
-/// acquisition is the timing itself.
-const COUNTED: f64 = 0.2;
-/// Minimum part of the acquisitions that fetch the line if threads share it. Two threads had 13 %
-/// where they ran on one CPU half of the time, and 85 to 87 % where they had two CPUs. A private
-/// line had at most 1 %.
-const MOVES: f64 = 0.05;
 /// Minimum number of CPU-time samples at waiting or adding instructions.
 const SAMPLES: u64 = 10;
 /// Minimum part of all samples at such instructions.
@@ -47,109 +34,6 @@ pub(crate) fn of_process(record: &Record, process: &Process) -> Vec<Diagnosis> {
     all.extend(attempts(process));
     all.extend(counter(process));
     all
-}
-
-/// Returns the mean time of uncontended acquisitions in seconds, or 0 without any.
-fn fetched_s(of: &Times) -> f64 {
-    if of.count == 0 { 0.0 } else { of.mean_s() }
-}
-
-/// Returns the part of the uncontended acquisitions that had to fetch the line, and the mean time
-/// of these in seconds. Threads that take turns on one CPU need not fetch it.
-fn slow(of: &Times) -> (f64, f64) {
-    /// Lower bound of the bucket that contains such a time.
-    const LEAST_NS: f64 = 0.8e9 * FETCHED_S;
-    let slow = of.buckets.iter().filter(|(least, _)| *least >= LEAST_NS);
-    let count = total(slow.clone().map(|(_, count)| *count)) as f64;
-    let sum: f64 = slow.map(|(least, count)| least * *count as f64 / 1e9).sum();
-    (count / of.count.max(1) as f64, sum / count.max(1.0))
-}
-
-/// Returns a diagnosis if the counter of a reader/writer lock moves between CPUs with each reader.
-fn readers(process: &Process, lock: &Lock) -> Option<Diagnosis> {
-    let reads = lock.sites.iter().filter(|site| site.act == "read");
-    let site = reads.clone().max_by_key(|site| site.count)?;
-    let mut acquire = Times::default();
-    reads.clone().for_each(|site| acquire.add(&site.acquire));
-    let count = total(reads.clone().map(|site| site.count));
-    let threads = reads.map(|site| site.threads).max().unwrap_or(0);
-    let each_s = fetched_s(&acquire);
-    // The release fetches the line, too.
-    let cost_s = 2.0 * each_s * count as f64;
-    let share = of_cpu(process, cost_s)?;
-    let moves = each_s > FETCHED_S && share > 0.02;
-    // Locks of the same name may be one per thread.
-    let is_counted = share >= COUNTED && lock.instances <= 1;
-    if lock.kind != Kind::Rwlock || threads < 2 || !(moves || is_counted) {
-        return None;
-    }
-    let line = if moves {
-        "whose cache line moves between CPUs"
-    } else {
-        "whose cache line would move between CPUs if they ran on several"
-    };
-    Some(Diagnosis {
-        ill: Ill::ReaderCounter,
-        pid: process.pid,
-        lock: lock.name.clone(),
-        share: Some(share),
-        weight: None,
-        cost_s,
-        sentence: format!(
-            "Readers of `{}` in {} do not wait, but spend {} of the CPU time to acquire and \
-             release it: each of {count} acquisitions takes {} because all of them write one \
-             counter, {line}.",
-            lock.name,
-            site.place,
-            percent(share),
-            seconds(each_s)
-        ),
-        cure: "Read without a lock: let writers replace the data and readers follow a pointer \
-               (RCU, an atomic pointer, a sequence lock), or give each thread or CPU a copy."
-            .to_owned(),
-    })
-}
-
-/// Returns a diagnosis if locks of different threads share a cache line.
-fn false_sharing(process: &Process) -> Option<Diagnosis> {
-    let by_name: BTreeMap<&str, &Lock> =
-        process.locks.iter().rev().map(|lock| (lock.name.as_str(), lock)).collect();
-    let groups = process.neighbours.iter().filter_map(|names| {
-        let locks = names.iter().filter_map(|name| by_name.get(name.as_str()).copied());
-        let locks: Vec<&Lock> = locks.collect();
-        let mut acquire = Times::default();
-        let sites = || locks.iter().flat_map(|lock| &lock.sites);
-        sites().for_each(|site| acquire.add(&site.acquire));
-        // A thread that runs alone does not need a line of another thread.
-        let busy = locks.iter().filter(|lock| lock.count() > 10_000).count();
-        let count: u64 = locks.iter().map(|lock| lock.count()).sum();
-        let is_apart =
-            locks.iter().all(|lock| (lock.contended() as f64) < 0.01 * lock.count() as f64);
-        let (part, each_s) = slow(&acquire);
-        // A name that covers many locks does not say which of them share the line.
-        let is_apart = is_apart && locks.iter().all(|lock| lock.instances <= 1);
-        let is_it = busy > 1 && is_apart && part >= MOVES;
-        let cost_s = 2.0 * part * each_s * count as f64;
-        is_it.then_some((names, cost_s, (part * count as f64) as u64, each_s))
-    });
-    let (names, cost_s, count, each_s) = groups.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let list: Vec<String> = names.iter().take(4).map(|name| format!("`{name}`")).collect();
-    Some(Diagnosis {
-        ill: Ill::FalseSharing,
-        pid: process.pid,
-        lock: names[0].clone(),
-        share: of_cpu(process, cost_s),
-        weight: None,
-        cost_s,
-        sentence: format!(
-            "The locks {} share a cache line: threads do not wait for each other, but \
-             {count} acquisitions took {} each because the line moves between CPUs.",
-            list.join(" and "),
-            seconds(each_s)
-        ),
-        cure: "Align each of them to 64 bytes (alignas, __attribute__((aligned)), CachePadded)."
-            .to_owned(),
-    })
 }
 
 /// Returns a diagnosis if threads wait in a loop, according to samples of CPU time, or because they
@@ -451,7 +335,7 @@ fn activity(record: &Record) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_record::{Seen, Site};
+    use convoy_record::{Kind, Lock, Seen, Site, Times};
 
     #[test]
     fn one_lock_that_has_most_of_the_waiting_is_not_many_places() {

@@ -22,6 +22,7 @@ mod java;
 mod label;
 mod lanes;
 mod lanes_trace;
+mod lines;
 mod locks;
 mod owners;
 mod perfetto;
