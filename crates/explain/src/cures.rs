@@ -4,7 +4,7 @@ use convoy_record::account::seconds;
 use convoy_record::runtimes::runtime;
 use convoy_record::{Kind, Lock, Pending, Process, Record};
 
-use crate::evidence::{PYTHON, Subject, is_of_python, is_python};
+use crate::evidence::{Holder, PYTHON, Subject, is_python};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
 
 /// Returns the part of their time that threads waited, or the wait time if that part is unknown, as
@@ -20,9 +20,7 @@ pub(crate) fn part(subject: &Subject<'_>) -> String {
 pub(crate) fn cost(subject: &Subject<'_>) -> String {
     /// A place with more than this part of the waiting is named as the place.
     const MOST: f64 = 0.6;
-    let is_named = !subject.place.is_empty()
-        && subject.place != convoy_record::UNNAMED
-        && !is_of_python(subject.process, subject.lock);
+    let is_named = subject.is_of_program(subject.place) && subject.place != convoy_record::UNNAMED;
     let is_unnamed = subject.lock.name.starts_with(convoy_record::LOCK_OF);
     let at = match () {
         () if subject.there > MOST && is_named => format!(" in {}", subject.place),
@@ -130,34 +128,42 @@ pub(crate) fn limit(subject: &Subject<'_>) -> Option<Reason> {
 
 /// Returns the diagnosis of a cycle of waits.
 pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
+    let of_python = |wait: &Pending| is_python(process, &wait.place, wait.kind);
     // The places are in the interpreter.
-    if cycle.iter().all(|wait| is_python(process, &wait.place, wait.kind)) {
+    if cycle.iter().all(|wait| of_python(wait) && !convoy_record::is_python(&wait.place)) {
         return deadlock_of_python(process, cycle);
     }
+    let what = |wait: &Pending| match of_python(wait) {
+        true => "a Python lock (`threading.Lock`)".to_owned(),
+        false => format!("`{}`", wait.lock),
+    };
     let one = |wait: &&Pending| {
         let held = cycle.iter().find(|other| other.owner == wait.thread);
         let holds = match held {
-            Some(held) if held.held_at.is_empty() => format!(" and holds `{}`", held.lock),
-            Some(held) => format!(" and holds `{}`, acquired in {}", held.lock, held.held_at),
+            Some(held) if held.held_at.is_empty() => format!(" and holds {}", what(held)),
+            Some(held) => format!(" and holds {}, acquired in {}", what(held), held.held_at),
             None => String::new(),
         };
-        format!("thread {} waits in {} for `{}`{holds}", wait.thread, wait.place, wait.lock)
+        format!("thread {} waits in {} for {}{holds}", wait.thread, wait.place, what(wait))
     };
     let (sentence, cure) = match cycle {
         [wait] if wait.owner_ended => (
             format!(
-                "Deadlock: thread {} waits in {} for `{}`, whose owner, thread {}, has ended \
+                "Deadlock: thread {} waits in {} for {}, whose owner, thread {}, has ended \
                  without releasing it.",
-                wait.thread, wait.place, wait.lock, wait.owner
+                wait.thread,
+                wait.place,
+                what(wait),
+                wait.owner
             ),
             "Release the lock on every way out of the thread, or make the mutex robust.",
         ),
         [wait] => (
             format!(
-                "Deadlock: thread {} waits in {} for `{}`, which it holds itself{}.",
+                "Deadlock: thread {} waits in {} for {}, which it holds itself{}.",
                 wait.thread,
                 wait.place,
-                wait.lock,
+                what(wait),
                 if wait.held_at.is_empty() {
                     String::new()
                 } else {
@@ -330,4 +336,19 @@ pub(crate) fn kernel(lock: &Lock, process: &Process, record: &Record) -> Option<
         }
         .to_owned(),
     })
+}
+
+/// Like [`holds`], also for an unknown owner.
+pub(crate) fn held(subject: &Subject<'_>) -> String {
+    let unknown = || ", which another thread holds".to_owned();
+    subject.holder.as_ref().map_or_else(unknown, |holder| holds(subject, holder))
+}
+
+/// Returns a phrase such as `, which Wal::sync (wal.cc:16) holds`.
+pub(crate) fn holds(subject: &Subject<'_>, holder: &Holder<'_>) -> String {
+    match holder.place {
+        place if !subject.is_of_program(place) => ", which another thread holds".to_owned(),
+        place if place == subject.place => format!(", which another thread in {place} holds"),
+        place => format!(", which {place} holds"),
+    }
 }

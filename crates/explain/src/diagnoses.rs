@@ -7,10 +7,11 @@ use convoy_record::{
     Account, CONDITION_OF, Doing, HANDOFF, Kind, Lock, Process, Record, Seen, total,
 };
 
+use crate::cures::{held, holds};
 use crate::deadlock::{cycles, stuck, unreleased};
-use crate::evidence::{Holder, PYTHON, Subject, is_of_python};
+use crate::evidence::{PYTHON, Subject, is_of_python};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
-use crate::runtimes::{MONITOR, interpreter, libc, other_runtime, stream};
+use crate::runtimes::{MONITOR, computes, interpreter, libc, other_runtime, stream};
 use crate::{busy, cures, java, processes};
 
 /// The owner's activity is the reason if it covers this part of the wait time.
@@ -108,13 +109,14 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
     if !lock.is_lock() || subject.wait_s <= 0.0 {
         return None;
     }
-    let rules: [Rule; 13] = [
+    let rules: [Rule; 14] = [
         libc,
         stream,
         other_runtime,
         cures::itself,
         starvation,
         cures::limit,
+        computes,
         asleep,
         waits,
         hog,
@@ -130,7 +132,8 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis>
         monitor.map_or_else(|| (cures::cost(&subject), None), |(cost, why)| (cost, Some(why)));
     let found = found.or(handed).or_else(|| rules.iter().find_map(|rule| rule(&subject)));
     let (ill, why, mut cure) = found.unwrap_or_else(|| contended(&subject));
-    if is_of_python(process, lock) {
+    let is_known = subject.holder.as_ref().is_some_and(|one| subject.is_of_program(one.place));
+    if is_of_python(process, lock) && !is_known {
         cure += PYTHON;
     }
     let sentence = format!("{cost}{why}.");
@@ -450,22 +453,4 @@ fn contended(subject: &Subject<'_>) -> Reason {
     let cure =
         if is_monitor { MONITOR } else { "Make the sections of this lock shorter or fewer." };
     (Ill::Contended, why, cure.to_owned())
-}
-
-/// Like [`holds`], also for an unknown owner.
-fn held(subject: &Subject<'_>) -> String {
-    let unknown = || ", which another thread holds".to_owned();
-    subject.holder.as_ref().map_or_else(unknown, |holder| holds(subject, holder))
-}
-
-/// Returns a phrase such as `, which Wal::sync (wal.cc:16) holds`.
-fn holds(subject: &Subject<'_>, holder: &Holder<'_>) -> String {
-    match holder.place {
-        _ if is_of_python(subject.process, subject.lock) => {
-            ", which another thread holds".to_owned()
-        }
-        "" => ", which another thread holds".to_owned(),
-        place if place == subject.place => format!(", which another thread in {place} holds"),
-        place => format!(", which {place} holds"),
-    }
 }

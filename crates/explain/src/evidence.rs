@@ -25,7 +25,7 @@ static SOME_CALL: LazyLock<Seen> = LazyLock::new(|| Seen {
     ..Seen::default()
 });
 
-/// Advice on finding the Python functions that hold a lock.
+/// Advice on finding the Python function that holds a lock, if the record does not name it.
 pub(crate) const PYTHON: &str = " `py-spy dump` shows the functions of Python while it runs.";
 
 /// Returns whether it is a lock of Python's `threading`.
@@ -33,15 +33,16 @@ pub(crate) fn is_of_python(process: &Process, lock: &Lock) -> bool {
     lock.sites.first().is_some_and(|site| is_python(process, &site.place, lock.kind))
 }
 
-/// Returns the same for a place and the primitive that the lock uses: all these locks wait in one
-/// function of the interpreter.
+/// Returns the same for a place and the primitive that the lock uses: a line of Python, or the one
+/// function of the interpreter in which all these locks wait.
 pub(crate) fn is_python(process: &Process, place: &str, kind: Kind) -> bool {
     let program = process.command.first().and_then(|program| program.rsplit('/').next());
     let is_interpreter = |name: &str| name.starts_with("python") || name.starts_with("libpython");
     let is_there = place.contains("(_threadmodule.c") || is_interpreter(place);
     // The interpreter is built with either a semaphore or a condition.
     let is_built = matches!(kind, Kind::Semaphore | Kind::Condition);
-    program.is_some_and(is_interpreter) && is_there && is_built
+    let is_named = convoy_record::is_python(place);
+    (is_named || program.is_some_and(is_interpreter) && is_there) && is_built
 }
 
 /// A lock of a process, and the reason why threads waited for it.
@@ -155,6 +156,13 @@ impl<'a> Subject<'a> {
                 format!("{many} {kind}{}", if kind.ends_with('x') { "es" } else { "s" })
             }
         }
+    }
+
+    /// Returns whether a place is known and in the program: all locks of Python wait in the same
+    /// place of the interpreter, which says nothing.
+    pub(crate) fn is_of_program(&self, place: &str) -> bool {
+        let is_line = || convoy_record::is_python(place) || !is_of_python(self.process, self.lock);
+        !place.is_empty() && is_line()
     }
 
     /// Returns the CPU time of a critical section at the place of the holder, in seconds.

@@ -22,14 +22,19 @@ pub(crate) fn of_cpu(process: &Process, cost_s: f64) -> Option<f64> {
 pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
     let waiting = || lock.sites.iter().filter(|site| site.act == "wait");
     let sum = |of: fn(&Site) -> u64| total(waiting().map(of));
-    let (failed, futile) = (sum(|site| site.failed), sum(|site| site.futile));
     let waiter = waiting().max_by_key(|site| site.wait.count)?;
+    let signalling = || lock.sites.iter().filter(|site| site.act == "signal");
+    // At a barrier, the function that waits also wakes all, and each of them goes on: it returns
+    // soon if there is little to do between two barriers.
+    let is_barrier = signalling().any(|site| function(&site.place) == function(&waiter.place));
+    let (failed, futile) = (sum(|site| site.failed), sum(|site| site.futile));
+    let went_on = if is_barrier { sum(|site| site.returned) } else { 0 };
+    let futile = futile.saturating_sub(went_on);
     // Threads with a separate condition each may also wake each other in a circle. Java's `notify`
     // wakes one thread, and only `notifyAll` makes each thread wake the next.
     let is_of_libc = process.locks.iter().any(|own| std::ptr::eq(own, lock));
     let is_of_java = is_of_libc && waiter.place.starts_with(OBJECT_WAIT);
     let passed = if is_of_libc && !is_of_java { 0 } else { sum(|site| site.passed) };
-    let signalling = || lock.sites.iter().filter(|site| site.act == "signal");
     let from = signalling().max_by_key(|site| site.count);
     let signals = total(signalling().map(|site| site.count));
     let woken = sum(|site| site.wait.count).saturating_sub(failed);
@@ -110,10 +115,14 @@ fn of_java(process: &Process, lock: &Lock, (cost_s, often): (f64, String)) -> Di
     }
 }
 
+/// Returns the function of a place.
+fn function(place: &str) -> &str {
+    place.split(" (").next().unwrap_or(place)
+}
+
 /// Returns the wait time in seconds for mutexes whose waits are mostly in the function that waits
 /// for a condition.
 fn wants_mutex_s(process: &Process, place: &str) -> f64 {
-    let function = |place: &str| place.split(" (").next().map(str::to_owned);
     let there_s = |lock: &Lock| -> f64 {
         let own = lock.sites.iter().filter(|site| function(&site.place) == function(place));
         own.map(|site| site.wait.total_s).sum()

@@ -1,9 +1,11 @@
 //! Locks that the program did not implement: locks of libc and Python, and advice on Java.
 
+use convoy_record::Seen;
+use convoy_record::account::seconds;
 use convoy_record::runtimes::{runtime, stream_of_rust};
 
 use crate::cures;
-use crate::evidence::Subject;
+use crate::evidence::{Subject, is_of_python};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
 
 /// Advice on a monitor of Java.
@@ -57,12 +59,17 @@ pub(crate) fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
     Some((Ill::RuntimeLock, format!(" ({name})"), cure.to_owned()))
 }
 
+/// Returns whether a lock of this name, which threads wait for at this place, is Python's
+/// interpreter lock.
+pub(crate) fn is_interpreter(lock: &str, place: &str) -> bool {
+    lock.split("+0x").next() == Some("_PyRuntime") || place.starts_with("take_gil")
+}
+
 /// Python's interpreter lock.
 pub(crate) fn interpreter(subject: &Subject<'_>) -> Option<Diagnosis> {
     let lock = subject.lock;
-    let is_gil = lock.name.split("+0x").next() == Some("_PyRuntime")
-        || lock.sites.first().is_some_and(|site| site.place.starts_with("take_gil"));
-    if !is_gil || subject.wait_s <= 0.0 {
+    let place = lock.sites.first().map_or("", |site| site.place.as_str());
+    if !is_interpreter(&lock.name, place) || subject.wait_s <= 0.0 {
         return None;
     }
     let sentence = format!(
@@ -83,4 +90,30 @@ pub(crate) fn interpreter(subject: &Subject<'_>) -> Option<Diagnosis> {
         sentence,
         cure: cure.to_owned(),
     })
+}
+
+/// The owner of a Python lock runs Python code, and so also waits for the interpreter's lock.
+pub(crate) fn computes(subject: &Subject<'_>) -> Option<Reason> {
+    /// Minimum part of the waiting.
+    const LEAST: f64 = 0.12;
+    let holder = subject.holder.as_ref()?;
+    let is_gil = |seen: &Seen| is_interpreter(&seen.what, &seen.place);
+    let idle = if holder.call.is_some_and(is_gil) { holder.asleep } else { 0.0 };
+    let waited = idle + if holder.other.is_some_and(is_gil) { holder.waited } else { 0.0 };
+    if !is_of_python(subject.process, subject.lock) || waited < LEAST {
+        return None;
+    }
+    let each = match subject.hold_s(holder.place) {
+        hold_s if hold_s > 0.0 => format!(", {} at a time,", seconds(hold_s)),
+        _ => String::new(),
+    };
+    let why = format!(
+        "{}{each} while it runs Python code; for {} of that time it waits for the interpreter's \
+         lock, the GIL",
+        cures::holds(subject, holder),
+        percent(waited)
+    );
+    let cure = "Compute outside of the critical section, and only exchange the result in it; \
+                another lock will not help.";
+    Some((Ill::LongSection, why, cure.to_owned()))
 }

@@ -234,6 +234,16 @@ fn a_herd_wakes_in_vain_and_a_phase_does_not() {
     };
     assert_eq!(ill(herd(18_000)), Some(Ill::ThunderingHerd));
     assert_eq!(ill(herd(20)), None);
+    // Short phases: the function that waits wakes all, and each of them leaves it.
+    let barrier = |waker: &str, returned: u64| {
+        let mut process = herd(18_000);
+        process.locks[0].sites[0].returned = returned;
+        process.locks[0].sites[1].place = waker.to_owned();
+        ill(process)
+    };
+    assert_eq!(barrier("worker", 18_000), None);
+    assert_eq!(barrier("dispatch", 18_000), Some(Ill::ThunderingHerd));
+    assert_eq!(barrier("worker", 300), Some(Ill::ThunderingHerd), "they find nothing to do");
 }
 
 /// Only threads that wait reach the kernel: critical sections of 3 us that begin with a wait do not
@@ -307,10 +317,11 @@ fn readers_that_move_a_counter_are_told_without_waits() {
 }
 
 #[test]
-fn locks_on_one_line_share_it_falsely_only_if_both_are_busy() {
+fn a_lock_of_one_thread_on_a_line_of_others_shares_it_falsely() {
     let two = |count: u64| {
         let lock = |name: &str, count: u64| {
-            let lock = Site { acquire: times(count, 80e-9), ..site(name, "lock", count) };
+            let threads = 1;
+            let lock = Site { acquire: times(count, 80e-9), threads, ..site(name, "lock", count) };
             Lock { name: name.to_owned(), sites: vec![lock], ..Lock::default() }
         };
         let mut process = process(lock("left", 2_000_000), Cause::default());
@@ -318,8 +329,19 @@ fn locks_on_one_line_share_it_falsely_only_if_both_are_busy() {
         process.neighbours = vec![vec!["left".to_owned(), "right".to_owned()]];
         process
     };
-    assert_eq!(ill(two(2_000_000)), Some(Ill::FalseSharing));
-    assert_eq!(ill(two(100)), None);
+    let said = |process: Process| verdict(&record(process));
+    assert!(said(two(2_000_000)).contains("`left` and `right` share a cache line"));
+    // Another thread writes something else on the line.
+    let one = || Process { neighbours: Vec::new(), ..two(100) };
+    assert!(said(one()).contains("in left shares a cache line with data"), "{}", said(one()));
+    // The line of a lock that two threads use has to move.
+    let mut many = two(2_000_000);
+    many.locks.iter_mut().for_each(|lock| lock.sites[0].threads = 2);
+    assert_eq!(ill(many.clone()), None);
+    // One lock for each thread, next to each other.
+    many.locks[0].instances = 2;
+    many.neighbours = vec![vec!["left".to_owned(), "left".to_owned()]];
+    assert!(said(many.clone()).contains("acquire in left share cache lines"), "{}", said(many));
 }
 
 #[test]

@@ -110,6 +110,7 @@ fn herds_and_locks_of_libc_are_told_from_others() {
         &[
             ("herd", &[Ill::ThunderingHerd], None),
             ("not-herd", &[], Some(Ill::ThunderingHerd)),
+            ("phases", &[], Some(Ill::ThunderingHerd)),
             ("stdio", &[Ill::LibcLock], None),
             ("zone", &[Ill::LibcLock], None),
             ("input", &[], Some(Ill::OwnerAsleep)),
@@ -202,4 +203,54 @@ all = [threading.Thread(target=count) for _ in range(3)]
     let place = Place::new("python");
     let (found, said) = first(&record(&place, &["python3", "-c", text]));
     assert_eq!(found, Some(Ill::InterpreterLock), "{said}");
+}
+
+/// The version of Python may be one whose frames are not known.
+#[test]
+fn the_python_function_that_holds_a_lock_is_named() {
+    let version = Command::new("python3").arg("-V").output();
+    let version = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+    let version = version.unwrap_or_default();
+    if !["3.11.", "3.12.", "3.13."].iter().any(|known| version.contains(known)) {
+        return skip(&format!("no Python with known frames: {version}"), false);
+    }
+    let text = |held: &str| {
+        format!(
+            "import threading, time
+class Ledger:
+    def __init__(self):
+        self.lock = threading.RLock()
+    def settle(self):
+        with self.lock:
+            {held}
+    def audit(self):
+        self.lock.acquire()
+        self.lock.release()
+ledger = Ledger()
+end = time.time() + 1
+def repeat(what):
+    while time.time() < end: what(); time.sleep(0.001)
+all = [threading.Thread(target=repeat, args=(ledger.settle,))]
+all += [threading.Thread(target=repeat, args=(ledger.audit,)) for _ in range(3)]
+[one.start() for one in all]; [one.join() for one in all]
+"
+        )
+    };
+    let place = Place::new("python-lock");
+    let script = place.0.join("bank.py");
+    let said = |held: &str| {
+        std::fs::write(&script, text(held)).expect("a script");
+        first(&record(&place, &["python3", script.to_str().expect("a path")]))
+    };
+    let (found, slept) = said("time.sleep(0.02)");
+    assert_eq!(found, Some(Ill::OwnerAsleep), "{slept}");
+    for words in [
+        "Threads in Ledger.audit (bank.py:9) spent",
+        "a Python lock (`threading.Lock`), which Ledger.settle (bank.py:6) holds while it sleeps",
+    ] {
+        assert!(slept.contains(words) && !slept.contains("py-spy"), "{slept}");
+    }
+    let (found, ran) = said("for _ in range(400000): pass");
+    assert_eq!(found, Some(Ill::LongSection), "{ran}");
+    assert!(ran.contains("which Ledger.settle (bank.py:6) holds"), "{ran}");
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! header | locks with waiters | memory map | call stacks | edges | one slot a thread
-//!        | the first keys of each slot | details of (lock, call site) | traces | waits
+//!        | the first keys of each slot | details of (lock, call site) | traces | waits | places
 //! ```
 //! The file has its maximum length and is sparse: only used parts take space. Times are ticks of
 //! the time stamp counter; two readings of it and of the monotonic clock give the length of a tick.
@@ -11,14 +11,13 @@
 
 mod programs;
 mod waits;
-
 pub use programs::*;
 pub use waits::*;
 
 /// First word of the file: "convoyrw".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"convoyrw");
 /// Version of this layout.
-pub const VERSION: u64 = 12;
+pub const VERSION: u64 = 13;
 
 /// Name of the file with the number of pages that all processes together may still use.
 pub const BUDGET: &[u8] = b"budget";
@@ -451,7 +450,7 @@ pub const STEP_YIELD: u64 = 6;
 pub const STEP_BARRIER: u64 = 7;
 
 /// Words of the file.
-pub const FILE_WORDS: usize = EVENTS + EVENT_COUNT * EVENT_WORDS;
+pub const FILE_WORDS: usize = PLACES + PLACE_COUNT * PLACE_WORDS;
 
 /// Minimum length of a long hold: over a hundred times the cost of timing it; ticks, 1 to 2 us.
 pub const LONG: u64 = 4096;

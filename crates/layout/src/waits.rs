@@ -1,8 +1,9 @@
 //! Waits in the file: the current wait of a thread, its last acquisitions, waiting and holding call
-//! sites, and single waits.
+//! sites, single waits, and the places of Python code.
 
 use super::{
-    CONTEXT_COUNT, CONTEXT_WORDS, CONTEXTS, S_PHASES, SEMAPHORE, TRACE_COUNT, TRACE_WORDS, TRACES,
+    CONTEXT_COUNT, CONTEXT_WORDS, CONTEXTS, KIND_SHIFT, S_PHASES, SEMAPHORE, TRACE_COUNT,
+    TRACE_WORDS, TRACES,
 };
 
 /// The thread's last acquisitions: addresses of keys in the memory of the process, with the entry
@@ -107,6 +108,10 @@ pub const fn edge(lock: u64, site: u64, held: u64) -> usize {
     (mixed >> 40) as usize & (EDGE_COUNT - 1)
 }
 
+/// Word of a detail: those of [`D_FUTILE`](super::D_FUTILE) before which the thread had left the
+/// critical section of the mutex.
+pub const D_RETURNED: usize = 7;
+
 /// Single contended waits: the first ones, then a fair sample of all.
 pub const EVENTS: usize = TRACES + TRACE_COUNT * TRACE_WORDS;
 /// Number of them.
@@ -130,7 +135,27 @@ pub const V_RAN_NS: usize = 6;
 /// Details with the callers of both places, as [`V_THREADS`].
 pub const V_DETAILS: usize = 7;
 
+/// Places in Python code, open addressing by [`place`] of the hash.
+pub const PLACES: usize = EVENTS + EVENT_COUNT * EVENT_WORDS;
+/// Number of them.
+pub const PLACE_COUNT: usize = 1024;
+/// Words of each.
+pub const PLACE_WORDS: usize = 32;
+/// A hash of the code and the instruction; 0: free.
+pub const P_HASH: usize = 0;
+/// Bytes of the text; 0 until it is complete.
+pub const P_BYTES: usize = 1;
+/// The text: the function with its file and line.
+pub const P_TEXT: usize = 2;
+/// Maximum size of the text.
+pub const P_TEXT_BYTES: usize = (PLACE_WORDS - P_TEXT) * 8;
+/// Bit of a call site that is the number of such a place.
+pub const PYTHON: u64 = 1 << 54;
+
 const _: () = assert!(S_UNITS >= S_ROUNDS + 2 * ROUND_WORDS && S_UNITS + UNIT_COUNT <= S_PHASES);
 const _: () = assert!(
-    S_TAKEN + TAKEN_COUNT <= S_WAITS && E_SELF < EDGE_WORDS && S_ENDED > S_WAITS_HELD_DETAIL
+    PYTHON < 1 << KIND_SHIFT
+        && S_TAKEN + TAKEN_COUNT <= S_WAITS
+        && E_SELF < EDGE_WORDS
+        && S_ENDED > S_WAITS_HELD_DETAIL
 );

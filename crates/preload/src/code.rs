@@ -65,6 +65,14 @@ pub(crate) fn compiled(address: u64) -> bool {
     })
 }
 
+/// Returns the range of code around an address.
+pub(crate) fn around(address: usize) -> Option<[usize; 2]> {
+    let known = CODE_RANGES.load(Acquire).min(CODE.len());
+    let mut ranges = CODE[..known].iter().map(|range| [0, 1].map(|at| range[at].load(Relaxed)));
+    let found = ranges.find(|[from, to]| (*from..*to).contains(&(address as u64)))?;
+    Some(found.map(|bound| bound as usize))
+}
+
 /// Copies the memory map unless it covers `site`.
 pub(crate) fn learn(file: &Map, site: u64) {
     let known = CODE_RANGES.load(Acquire).min(CODE.len());

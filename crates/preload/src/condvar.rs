@@ -35,8 +35,8 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     thread.takes(MUTEX, mutex, key);
     let before = thread.end_monitor(condition);
     // C++ condition variables for any lock acquire an internal mutex each time.
-    let is_futile = before.is_some_and(|one| !one.again) || thread.did_little(place, asked);
-    detail.filter(|_| is_futile).inspect(|detail| detail.add(D_FUTILE));
+    let has_left = before.is_none_or(|one| one.again);
+    detail.inspect(|detail| thread.returns(*detail, (place, asked), has_left));
     waiters.inspect(|all| {
         all.gives_up(mutex);
         all.went_on(thread.id());

@@ -98,7 +98,7 @@ impl Detail {
 /// Returns the callers of the function that contains `site`; 1 and zeros if there are none.
 pub(crate) fn callers(site: u64) -> Callers {
     let mut frames = [0; CALLERS];
-    if stack::callers(site as usize, &mut frames) == 0 {
+    if site & PYTHON != 0 || stack::callers(site as usize, &mut frames) == 0 {
         frames[0] = 1;
     }
     frames

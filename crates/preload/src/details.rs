@@ -199,7 +199,7 @@ fn make(file: &'static Map, (lock, site): (u64, u64), shards: usize) -> u64 {
         // Relaxed: see above.
         file[word + at].store(value, Relaxed);
     }
-    if site & CONTEXT == 0 {
+    if site & (CONTEXT | PYTHON) == 0 {
         code::learn(file, site);
     }
     index

@@ -86,6 +86,7 @@ fn wait(arguments: &Arguments, site: usize) -> isize {
     detail.add(if error == 0 { D_CONTENDED } else { D_FAILED });
     if is_futile {
         detail.add(D_FUTILE);
+        detail.add(D_RETURNED);
     }
     thread.waited_at(place, [asked, got], Some(detail).filter(|_| error == 0));
     let lock = if is_parked { 0 } else { word };

@@ -49,6 +49,7 @@ mod pages;
 mod paths;
 mod pin;
 mod process;
+mod python;
 mod quiet;
 mod real;
 mod robust;
@@ -178,12 +179,12 @@ export! {
     pthread_spin_unlock "rsi" (l, _site) hooks::release(&real::SPIN_UNLOCK, l);
     pthread_barrier_wait "rsi" (b, site) others::barrier(&real::BARRIER_WAIT, b, site);
 
-    sem_wait "rsi" (s, site) hooks::take(&SEM, &real::SEM_WAIT, s, site);
-    sem_trywait "rsi" (s, site) hooks::attempt(&SEM, s, site);
+    sem_wait "rsi" (s, site) hooks::take(&SEM, &real::SEM_WAIT, s, python::place(site));
+    sem_trywait "rsi" (s, site) hooks::attempt(&SEM, s, python::place(site));
     sem_timedwait "rdx" (s, t, site)
-        hooks::acquire(&SEM, &real::SEM_TIMEDWAIT, &[s, t, 0, 0], site);
+        hooks::acquire(&SEM, &real::SEM_TIMEDWAIT, &[s, t, 0, 0], python::place(site));
     sem_clockwait "rcx" (s, clock, t, site)
-        hooks::acquire(&SEM, &real::SEM_CLOCKWAIT, &[s, clock, t, 0], site);
+        hooks::acquire(&SEM, &real::SEM_CLOCKWAIT, &[s, clock, t, 0], python::place(site));
     sched_yield "rdi" (site) others::pause(&real::YIELD, site);
     pthread_yield "rdi" (site) others::pause(&real::YIELD, site);
     thrd_yield "rdi" (site) others::pause(&real::YIELD, site);

@@ -15,7 +15,7 @@ use crate::map::{FILE, Map, PARENT, Slot, file, slot};
 use crate::pages::map;
 use crate::paths::{TURN, create};
 use crate::quiet::{has_no_ticks, is_quiet};
-use crate::{arch, around, code, index, lines, real, room, spare};
+use crate::{arch, around, code, index, lines, python, real, room, spare};
 
 /// Ticks until the first window of traces: some 4 ms.
 const WINDOW_FIRST: u64 = 1 << 23;
@@ -50,6 +50,7 @@ pub(crate) fn start(only_contended: bool) {
     real::in_children(forked);
     STATE.store(BEGINNING, Relaxed);
     begin();
+    python::find();
 }
 
 /// Makes all system calls that recording makes, so that a filter which forbids one of them ends a

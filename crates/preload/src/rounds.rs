@@ -37,6 +37,17 @@ impl Thread {
         })
     }
 
+    /// Counts the last wakeup at `place` as futile if the thread has done little since. A thread
+    /// that has not even left the critical section of the mutex has done nothing.
+    pub(crate) fn returns(self, detail: Detail, (place, asked): (usize, u64), has_left: bool) {
+        if !has_left || self.did_little(place, asked) {
+            detail.add(D_FUTILE);
+            if has_left {
+                detail.add(D_RETURNED);
+            }
+        }
+    }
+
     /// Notes the end of such a wait, and its detail if a wakeup ended it.
     pub(crate) fn waited_at(self, place: usize, [asked, got]: [u64; 2], by: Option<Detail>) {
         let is_here = |at: &usize| self.get(at + PLACE) == place as u64;

@@ -50,6 +50,7 @@ impl Site {
         self.handoff.add(&other.handoff);
         self.acquire.add(&other.acquire);
         self.futile = total([self.futile, other.futile]);
+        self.returned = total([self.returned, other.returned]);
         self.passed = total([self.passed, other.passed]);
     }
 }

@@ -154,6 +154,10 @@ pub struct Site {
     /// Waits for a condition that directly followed another one: the wakeup was futile.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub futile: u64,
+    /// Those of `futile` before which the thread had released the mutex, and may have worked for
+    /// some microseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub returned: u64,
     /// Wakeups that a thread which had waited here passed on to the next waiter.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub passed: u64,

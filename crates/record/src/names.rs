@@ -58,6 +58,8 @@ pub(crate) struct Names {
     functions: Symbolizer,
     /// Symbolizer without debug data, since these give a variable the name of its type.
     variables: Symbolizer,
+    /// Places in Python code, by call site.
+    pub(crate) python: BTreeMap<u64, String>,
 }
 
 impl Names {
@@ -86,7 +88,7 @@ impl Names {
                 object.end = object.end.max(end);
             }
         }
-        Self { objects, functions: plain(), variables: plain() }
+        Self { objects, functions: plain(), variables: plain(), python: BTreeMap::new() }
     }
 
     /// Creates the names of a file that is not mapped, by the addresses in the file.
@@ -99,7 +101,7 @@ impl Names {
             end: u64::MAX >> 1,
         };
         let objects = BTreeMap::from([(0, object)]);
-        Self { objects, functions: plain(), variables: plain() }
+        Self { objects, functions: plain(), variables: plain(), python: BTreeMap::new() }
     }
 
     /// Returns the names and build IDs of objects with files that are gone or have been replaced.
@@ -275,6 +277,9 @@ impl Names {
     }
 
     fn place_of(&self, site: u64) -> String {
+        if let Some(place) = self.python.get(&site) {
+            return place.clone();
+        }
         match self.function(site.saturating_sub(1)) {
             Some((name, Some(line), _)) => format!("{name} ({line})"),
             Some((name, None, offset)) => format!("{name}+{:#x} ({})", offset + 1, self.file(site)),

@@ -25,6 +25,7 @@ use crate::names::{Names, named_after};
 use crate::neighbours::neighbours;
 use crate::parked::{self, Context, Jit, Waits};
 use crate::place::open_file;
+use crate::python;
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
 use crate::seen::Seen;
 use crate::steps::{Clock, Known, Traces};
@@ -171,7 +172,8 @@ impl Raw {
         self.shared(&mut locks, &mut waits)?;
         let maps = self.text(MAP, (header[H_MAP_BYTES] as usize).min(MAP_WORDS * 8))?;
         let maps = String::from_utf8_lossy(&maps).replace('\0', "\n");
-        let names = Names::new(&maps, u32::try_from(header[H_PID]).ok());
+        let mut names = Names::new(&maps, u32::try_from(header[H_PID]).ok());
+        names.python = python::places(&self.words(PLACES, PLACE_COUNT * PLACE_WORDS)?);
         process.gone = names.gone();
         let jit = Jit::read(header[H_PID], header[H_NS_BEGIN]);
         let place = |site| names.place(site, &[0; CALLERS]);
@@ -347,6 +349,7 @@ impl Raw {
             handoff: times(HANDOFF),
             acquire: times(ACQUIRE),
             futile: words[D_FUTILE],
+            returned: words[D_RETURNED],
             passed: words[D_PASSED],
             ..Site::default()
         };

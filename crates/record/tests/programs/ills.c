@@ -212,6 +212,27 @@ static struct member {
     int has;
 } ring[8];
 
+static long arrived, phase;
+
+// A barrier, with a few microseconds of work between two phases. Its last thread ends all.
+static void *phases(void *a) {
+    for (int ends = 0; !ends;) {
+        compute(3000);
+        LOCK;
+        long mine = phase;
+        if (++arrived == 8) {
+            arrived = 0;
+            phase = seconds_of(CLOCK_MONOTONIC) < end ? mine + 1 : -1;
+            pthread_cond_broadcast(&done);
+        } else {
+            while (phase == mine) pthread_cond_wait(&done, &gate);
+        }
+        ends = phase < 0;
+        UNLOCK;
+    }
+    return a;
+}
+
 /* Each thread waits on a condition of its own, and wakes the next one. */
 static void *goes_round(void *a) {
     struct member *own = a, *next = own == &ring[7] ? ring : own + 1;
@@ -253,6 +274,7 @@ int main(int count, char **words) {
     IS("not-starves") { start(1, scans_rarely, 0); start(1, changes, 0); }
     IS("herd") { to_all = 1; start(16, workers, 0); start(1, dispatches, 0); }
     IS("not-herd") { start(16, workers, 0); start(1, dispatches, 0); }
+    IS("phases") start(8, phases, 0);
     IS("ring") {
         /* All before the first thread starts, which wakes the second one. */
         for (int i = 0; i < 8; i++) {
