@@ -72,7 +72,7 @@ impl Disk {
         disk.hot.name("queue_lock");
         if !disk.ram {
             let inner = Rc::clone(&disk);
-            sched.open_softirq(Vector::Block, Rc::new(move |_| inner.softirq()));
+            sched.softirqs.open(Vector::Block, Rc::new(move |_| inner.softirq()));
         }
         disk
     }
@@ -94,14 +94,14 @@ impl Disk {
             queued.update(|count| count + 1);
             let (disk, batch) = (Rc::clone(self), Rc::clone(batch));
             let handler = move |sched: &Sched| disk.interrupt(sched, batch);
-            base.sched.interrupt_at(IRQ_CPU, Here::disk_request(), Box::new(handler));
+            base.sched.agendas.interrupt_at(IRQ_CPU, Here::disk_request(), Box::new(handler));
         });
     }
 
     fn interrupt(&self, sched: &Sched, batch: Rc<Batch>) {
         self.hot.hold_irq(|queued| queued.update(|count| count - 1));
         self.completed.borrow_mut().push_back(batch);
-        sched.raise_softirq(Vector::Block);
+        sched.softirqs.raise(Vector::Block);
     }
 
     fn softirq(&self) {

@@ -46,7 +46,7 @@ pub use lock_rules::{
 pub use mappings::{ListLock, MappingRules};
 pub use preset::KernelPreset;
 pub use process::Process;
-pub use rcu::{Placement, RcuRules, RcuStats, ThreadPolicy};
+pub use rcu::{Placement, Rcu, RcuRules, RcuStats, ThreadPolicy};
 pub use signal::rules::SignalRules;
 pub use vfs::{
     BufferLocks, DcacheLocks, DiskRules, FileSystem, InodeLocks, JournalOptions, JournalStats,

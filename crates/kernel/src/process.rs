@@ -95,8 +95,7 @@ impl Process {
     /// Entry of every system call.
     #[inline]
     pub(crate) fn enter(&self, name: &'static str) {
-        Here::tell(Event::Call(Some(name)));
-        self.world.sched.note_section(Some(name));
+        self.note_call(Some(name));
         bump(&self.world.counts.calls);
         Here::pass(self.world.costs.syscall);
     }
@@ -108,8 +107,17 @@ impl Process {
         if self.me.hot.signals.unlocked().peek() != 0 {
             self.deliver_signals();
         }
-        Here::tell(Event::Call(None));
-        self.world.sched.note_section(None);
+        self.note_call(None);
+    }
+
+    /// The process is in the system call `name` from now on.
+    #[inline]
+    fn note_call(&self, name: Option<&'static str>) {
+        Here::tell(Event::Call(name));
+        // RCU prints it when a grace period takes too long.
+        if self.world.sched.rcu.is_some() {
+            self.world.sched.rq.current().section.set(name);
+        }
     }
 
     /// One system call.
@@ -218,7 +226,7 @@ impl Process {
                 body();
                 Here::set_mode(mode);
             }));
-            let thread = world.sched.tcb(started.ok_or(Errno::EAGAIN)?);
+            let thread = world.sched.rq.tcb(started.ok_or(Errno::EAGAIN)?);
             thread.space.set(world.sched.rq.current().space.get());
             thread.footprint.set(footprint);
             Ok(())
@@ -316,7 +324,7 @@ impl Process {
     fn notify(&self, parent: &Proc) {
         parent.hot.signals.hold(|_| ());
         parent.hot.child_event.fetch_add(1, SeqCst);
-        self.world.sched.wake_sync(&parent.hot.child_event, 1);
+        self.world.sched.sleepers.wake_sync(&parent.hot.child_event, 1);
     }
 
     /// Orphans become children of the first process.
@@ -388,8 +396,10 @@ impl Process {
             self.me.children.borrow_mut().retain(|other| other.pid != child.pid);
         });
         // The number, and the task with what hangs on it.
-        world.sched.free_rcu();
-        world.sched.free_rcu();
+        if let Some(rcu) = &world.sched.rcu {
+            rcu.free();
+            rcu.free();
+        }
         child.stack.into_iter().for_each(|stack| world.zones.free_stack(stack));
         (child.pid, exit)
     }

@@ -1,7 +1,7 @@
 //! Tree RCU of 2.6.39 and 3.0: before a writer frees memory that readers may still access, it waits
 //! for a *grace period*, in which every CPU has passed a *quiescent state*.
 //!
-//! [`Sched::call_rcu`] puts a callback on its CPU's list. A grace period begins when a CPU has
+//! [`Rcu::call`] puts a callback on its CPU's list. A grace period begins when a CPU has
 //! callbacks that wait for one and none is on its way: the tree's nodes then owe one bit for each
 //! CPU. A CPU notes a quiescent state at a context switch and at a tick that finds it in user mode
 //! or idle; later, in *core processing*, it reports it: it clears its bit in its leaf, and the CPU
@@ -29,12 +29,15 @@ mod threads;
 mod wait;
 
 pub use rules::{Placement, RcuRules, ThreadPolicy};
+pub use state::Rcu;
 
-use crate::sched::scheduler::{Sched, Work};
+use crate::sched::scheduler::Sched;
 use crate::sched::task::Policy;
-use crate::softirq::Vector;
+use crate::sched::work::Work;
+use crate::softirq::rules::Vector;
+use crate::softirq::state::local_bh_disable;
 use convoy_machine::Here;
-use state::{Lists, Rcu};
+use state::Lists;
 use std::rc::Rc;
 
 pub use convoy_sync::rcu::RcuStats;
@@ -42,162 +45,147 @@ pub use convoy_sync::rcu::RcuStats;
 /// Real-time priority of the threads (`RCU_KTHREAD_PRIO`).
 const THREAD_PRIORITY: u8 = 1;
 
-impl Sched {
+impl Rcu<Sched> {
     /// Runs `callback` on this CPU, with bottom halves disabled, after a grace period: when every
-    /// section of a reader that runs now has ended. In a kernel without RCU it runs immediately.
-    pub fn call_rcu(&self, callback: Work) {
-        let Some(rcu) = &self.rcu else { return callback(self) };
-        self.call_flavour(rcu.main(), callback);
+    /// section of a reader that runs now has ended.
+    pub fn call(&self, callback: Work<Sched>) {
+        self.call_flavour(self.main(), callback);
     }
 
     /// The same after every section without preemption, also where readers may be preempted.
-    pub fn call_rcu_sched(&self, callback: Work) {
-        let Some(rcu) = &self.rcu else { return callback(self) };
-        self.call_flavour(&rcu.lists, callback);
+    pub fn call_sched(&self, callback: Work<Sched>) {
+        self.call_flavour(&self.lists, callback);
     }
 
     /// The same for readers that disable bottom halves.
-    pub fn call_rcu_bh(&self, callback: Work) {
-        let Some(rcu) = &self.rcu else { return callback(self) };
-        self.call_flavour(rcu.bh(), callback);
+    pub fn call_bh(&self, callback: Work<Sched>) {
+        self.call_flavour(self.bh(), callback);
     }
 
-    fn call_flavour(&self, lists: &Lists<Work>, callback: Work) {
+    fn call_flavour(&self, lists: &Lists<Sched>, callback: Work<Sched>) {
         for late in lists.call(callback, self.rq.jiffies()) {
             self.rq.resched(late);
         }
     }
 
-    /// A handler of a software interrupt has ended: a quiescent state of `rcu_bh`.
-    pub(crate) fn note_bottom_half(&self) {
-        self.rcu.iter().for_each(Rcu::note_bottom_half);
-    }
-
-    /// Frees an object that readers may still access after a grace period; in a kernel without RCU
-    /// its price is part of the path.
-    pub(crate) fn free_rcu(&self) {
-        if self.rcu.is_some() {
-            self.call_rcu(Box::new(|_| ()));
-        }
+    /// Frees an object that readers may still access, after a grace period.
+    pub(crate) fn free(&self) {
+        self.call(Box::new(|_| ()));
     }
 
     /// Counters so far, of the flavour that paths of the kernel use.
     #[must_use]
-    pub fn rcu_stats(&self) -> RcuStats {
-        self.rcu.as_ref().map(|rcu| rcu.main().stats()).unwrap_or_default()
+    pub fn stats(&self) -> RcuStats {
+        self.main().stats()
     }
 
     /// Opens the softirq and makes the threads; before the machine runs.
-    pub(crate) fn start_rcu(&self) {
-        let Some(rcu) = &self.rcu else { return };
-        if rcu.placement != Placement::Thread {
-            self.open_softirq(Vector::Rcu, Rc::new(Self::rcu_softirq));
+    pub(crate) fn start(&self) {
+        if self.placement != Placement::Thread {
+            self.softirqs.open(Vector::Rcu, Rc::new(|sched: &Sched| sched.rcu().softirq(sched)));
         }
-        self.start_boosts(rcu);
-        if rcu.placement == Placement::Softirq {
+        self.start_boosts();
+        if self.placement == Placement::Softirq {
             return;
         }
-        for (cpu, place) in rcu.threads.iter().enumerate() {
-            let policy = match rcu.thread_policy {
+        for (cpu, place) in self.threads.iter().enumerate() {
+            let policy = match self.thread_policy {
                 ThreadPolicy::Fifo => Policy::Fifo { priority: THREAD_PRIORITY },
                 ThreadPolicy::Other => Policy::Normal { nice: 0 },
             };
             let name = format!("rcuc{cpu}");
-            let body = Box::new(Self::rcu_thread);
-            let thread = self.kthread_create(&name, Some(cpu), policy, body);
+            let body = Box::new(|sched: &Sched| sched.rcu().run_thread(sched));
+            let thread = self.kthreads.create(&name, Some(cpu), policy, body);
             place.task.replace(Some(thread.expect("room for the RCU threads")));
         }
     }
 
     /// At the tick, in the timer interrupt (`rcu_check_callbacks`).
-    pub(crate) fn tick_rcu(&self, user: bool) {
-        let Some(rcu) = &self.rcu else { return };
+    pub(crate) fn tick(&self, user: bool) {
         let jiffies = self.rq.jiffies();
         let idle = self.rq.this().is_idle();
-        rcu.note_tick(user || idle, &self.rq.current().reader);
-        self.log_stalls(rcu);
-        if rcu.flavours().any(|(_, lists)| lists.is_late(jiffies + 1)) {
+        self.note_tick(user || idle, &self.rq.current().reader);
+        self.log_stalls();
+        if self.flavours().any(|(_, lists)| lists.is_late(jiffies + 1)) {
             self.rq.this().need_resched.set(true);
         }
-        if rcu.flavours().any(|(_, lists)| lists.pending(jiffies)) {
-            self.invoke_rcu_core(rcu);
+        if self.flavours().any(|(_, lists)| lists.pending(jiffies)) {
+            self.invoke_core();
         }
     }
 
-    fn invoke_rcu_core(&self, rcu: &Rcu<Work>) {
-        match rcu.placement {
-            Placement::Thread => self.wake_rcu_thread(rcu),
-            _ => self.raise_softirq(Vector::Rcu),
+    fn invoke_core(&self) {
+        match self.placement {
+            Placement::Thread => self.wake_thread(),
+            _ => self.softirqs.raise(Vector::Rcu),
         }
     }
 
-    fn wake_rcu_thread(&self, rcu: &Rcu<Work>) {
-        rcu.thread().work.give();
-        let task = rcu.thread().task.borrow().clone();
-        if self.kthread_wake(&task.expect("made at the start")) {
-            rcu.main().count(|stats| stats.thread_wakeups += 1);
+    fn wake_thread(&self) {
+        self.thread().work.give();
+        let task = self.thread().task.borrow().clone();
+        if self.kthreads.wake(&task.expect("made at the start")) {
+            self.main().count(|stats| stats.thread_wakeups += 1);
         }
     }
 
     /// The softirq RCU.
-    fn rcu_softirq(&self) {
-        let rcu = self.rcu.as_ref().expect("opened with it");
-        self.rcu_core(rcu);
-        if rcu.done() == 0 {
+    fn softirq(&self, sched: &Sched) {
+        self.core();
+        if self.done() == 0 {
             return;
         }
-        match rcu.placement {
-            Placement::CallbacksInThread => self.wake_rcu_thread(rcu),
-            _ => self.rcu_batch(rcu),
+        match self.placement {
+            Placement::CallbacksInThread => self.wake_thread(),
+            _ => self.batch(sched),
         }
     }
 
     /// The body of `rcucN`.
-    fn rcu_thread(&self) {
-        let rcu = self.rcu.as_ref().expect("made with it");
+    fn run_thread(&self, sched: &Sched) {
         loop {
-            self.sleep_unless(|| rcu.thread().work.is_given());
-            Self::local_bh_disable();
-            rcu.thread().work.round(|| {
-                if rcu.placement == Placement::Thread {
-                    self.rcu_core(rcu);
+            sched.sleep_unless(|| self.thread().work.is_given());
+            local_bh_disable();
+            self.thread().work.round(|| {
+                if self.placement == Placement::Thread {
+                    self.core();
                 }
-                if rcu.done() == 0 {
-                    rcu.main().count(|stats| stats.idle_rounds += 1);
+                if self.done() == 0 {
+                    self.main().count(|stats| stats.idle_rounds += 1);
                 }
-                self.rcu_batch(rcu);
+                self.batch(sched);
             });
-            self.local_bh_enable();
+            self.softirqs.local_bh_enable(sched);
         }
     }
 
     /// Invokes the callbacks of completed grace periods (`rcu_do_batch`).
-    fn rcu_batch(&self, rcu: &Rcu<Work>) {
-        for (_, lists) in rcu.flavours() {
-            self.flavour_batch(rcu, lists);
+    fn batch(&self, sched: &Sched) {
+        for (_, lists) in self.flavours() {
+            self.flavour_batch(sched, lists);
         }
     }
 
-    fn flavour_batch(&self, rcu: &Rcu<Work>, lists: &Lists<Work>) {
+    fn flavour_batch(&self, sched: &Sched, lists: &Lists<Sched>) {
         for _ in 0..lists.batch() {
             let Some(callback) = lists.take_done() else { return };
-            Here::pass(rcu.callback);
-            callback(self);
+            Here::pass(self.callback);
+            callback(sched);
         }
         lists.end_batch();
         if lists.done() > 0 {
-            self.invoke_rcu_core(rcu);
+            self.invoke_core();
         }
     }
 
     /// Core processing of this CPU (`__rcu_process_callbacks`).
-    fn rcu_core(&self, rcu: &Rcu<Work>) {
-        for (_, lists) in rcu.flavours() {
-            Here::pass(rcu.core);
+    fn core(&self) {
+        for (_, lists) in self.flavours() {
+            Here::pass(self.core);
             for late in lists.core(self.rq.jiffies()) {
                 self.rq.resched(late);
             }
         }
-        self.wake_boosts(rcu);
+        self.wake_boosts();
     }
 }

@@ -40,7 +40,7 @@ impl Process {
             // A task that has not started looks at its signals when it does; one that ends looks at
             // none.
             if let Some(task) = target.task.get() {
-                self.world.sched.post_signal(task, signal == Signal::Kill);
+                self.world.sched.sleepers.post_signal(task, signal == Signal::Kill);
             }
         });
         Ok(())
@@ -58,7 +58,7 @@ impl Process {
                 pending.write(set & set.wrapping_sub(1));
                 self.world.processes.signal_taken();
                 if set & set.wrapping_sub(1) == 0 {
-                    self.world.sched.clear_signal(Here::task());
+                    self.world.sched.rq.current().clear_signal();
                 }
                 number
             });
@@ -76,7 +76,7 @@ impl Process {
         let signals = &self.me.hot.signals;
         if signals.unlocked().peek() != 0 {
             signals.hold_irq(|pending| pending.write(0));
-            self.world.sched.clear_signal(Here::task());
+            self.world.sched.rq.current().clear_signal();
         }
     }
 }

@@ -15,79 +15,65 @@ pub(crate) mod rules;
 pub(crate) mod state;
 
 pub use rules::{SoftirqRules, Vector};
-pub use state::context;
 pub(crate) use state::irq_enter;
+pub use state::{Softirqs, context, local_bh_disable};
 
 use crate::sched::record;
-use crate::sched::scheduler::{Handler, Sched};
+use crate::sched::scheduler::Sched;
 use crate::sched::task::Policy;
 use convoy_machine::{Context, Here, Smp};
 use convoy_sync::Platform;
 use state::{Account, BH_DISABLED, HARDIRQ, SOFTIRQ, add_to_count, take_from_count};
 use std::rc::Rc;
 
-impl Sched {
-    /// Sets what `vector` does.
-    ///
-    /// # Panics
-    ///
-    /// If this kernel does not have the vector.
-    pub fn open_softirq(&self, vector: Vector, handler: Handler) {
-        self.softirqs.open(vector, handler);
-    }
-
+impl Softirqs<Sched> {
     /// Makes `vector` pending on this CPU. In a handler it runs before the interrupt returns;
     /// elsewhere `ksoftirqd` is woken to run it.
-    pub fn raise_softirq(&self, vector: Vector) {
-        record::raise(self.softirqs.raise(vector), vector.name());
+    pub fn raise(&self, vector: Vector) {
+        record::raise(self.set_pending(vector), vector.name());
         if !context().in_interrupt() {
             self.wake_ksoftirqd();
         }
     }
 
-    /// From here on no software interrupt runs on this CPU, and the caller may not sleep.
-    pub fn local_bh_disable() {
-        add_to_count(BH_DISABLED);
-    }
-
-    /// Ends one [`Self::local_bh_disable`]; the outermost one runs pending softirqs.
-    pub fn local_bh_enable(&self) {
+    /// Ends one [`local_bh_disable`]; the outermost one runs pending softirqs.
+    pub fn local_bh_enable(&self, sched: &Sched) {
         let Context { hardirq, irqs_off, .. } = context();
         assert!(!hardirq && !irqs_off, "bottom halves enabled with interrupts off");
         // Preemption stays disabled until the handlers have run.
         take_from_count(BH_DISABLED - 1);
         if !context().in_interrupt() {
-            self.run_pending();
+            self.run_pending(sched);
         }
         Smp::preempt_enable();
     }
 
     /// Called when the interrupt's handler is done: the outermost one runs pending softirqs.
-    pub(crate) fn irq_exit(&self) {
+    pub(crate) fn irq_exit(&self, sched: &Sched) {
         take_from_count(HARDIRQ);
         if !context().in_interrupt() {
-            self.run_pending();
+            self.run_pending(sched);
         }
     }
 
-    fn run_pending(&self) {
-        let pending = self.softirqs.local().pending.get();
-        if pending != 0 && !self.softirqs.left_to_ksoftirqd(pending) {
-            self.do_softirq();
+    fn run_pending(&self, sched: &Sched) {
+        let pending = self.local().pending.get();
+        if pending != 0 && !self.left_to_ksoftirqd(pending) {
+            self.run(sched);
         }
     }
 
     /// `__do_softirq`: runs passes until no softirq is pending or a limit is reached.
-    fn do_softirq(&self) {
-        let local = self.softirqs.local();
-        let rules = &self.softirqs.rules;
+    fn run(&self, sched: &Sched) {
+        let local = self.local();
+        let rules = &self.rules;
         add_to_count(SOFTIRQ);
         let account = Account::start();
         let end = self.rq.jiffies() + self.rq.ticks_of_ms(rules.limit_ms);
         let mut passes = rules.passes;
         loop {
             let pending = local.pending.replace(0);
-            self.run_handlers(pending);
+            self.run_handlers(sched, pending);
             passes -= 1;
             if local.pending.get() == 0 {
                 break;
@@ -106,72 +92,54 @@ impl Sched {
         take_from_count(SOFTIRQ);
     }
 
-    fn run_handlers(&self, pending: u32) {
+    fn run_handlers(&self, sched: &Sched, pending: u32) {
         let mut left = pending;
         while left != 0 {
             let place = left.trailing_zeros() as usize;
             left &= left - 1;
-            self.softirqs.local().counts.borrow_mut()[place] += 1;
-            let handler = self.softirqs.handler(place);
+            self.local().counts.borrow_mut()[place] += 1;
+            let handler = self.handler(place);
             let count = Here::preempt_depth();
-            let name = self.softirqs.rules.vectors[place].name();
+            let name = self.rules.vectors[place].name();
             record::softirq(Some((place as u32, name)));
             if let Some(handler) = handler {
-                handler(self);
+                handler(sched);
             }
             record::softirq(None);
-            self.note_bottom_half();
+            if let Some(rcu) = &sched.rcu {
+                rcu.note_bottom_half();
+            }
             assert_eq!(Here::preempt_depth(), count, "softirq {name} left its preemption count");
         }
     }
 
     /// Wakes this CPU's `ksoftirqd`, which exists from the first time on.
     fn wake_ksoftirqd(&self) {
-        let local = self.softirqs.local();
+        let local = self.local();
         let known = local.ksoftirqd.borrow().clone();
         let kthread = known.unwrap_or_else(|| {
             let cpu = Here::cpu();
-            let policy = Policy::Normal { nice: self.softirqs.rules.ksoftirqd_nice };
+            let policy = Policy::Normal { nice: self.rules.ksoftirqd_nice };
             let name = format!("ksoftirqd/{cpu}");
-            let kthread = self.kthread_create(&name, Some(cpu), policy, Box::new(Self::ksoftirqd));
+            let kthread = self.kthreads.create(&name, Some(cpu), policy, Box::new(ksoftirqd));
             let kthread = kthread.expect("room for ksoftirqd");
             local.ksoftirqd.replace(Some(Rc::clone(&kthread)));
             kthread
         });
-        self.kthread_wake(&kthread);
+        self.kthreads.wake(&kthread);
     }
+}
 
-    /// The body of `ksoftirqd`. It owns nothing: it never ends.
-    fn ksoftirqd(&self) {
-        loop {
-            self.sleep_unless(|| self.softirqs.local().pending.get() != 0);
-            while self.softirqs.local().pending.get() != 0 {
-                Smp::preempt_disable();
-                self.do_softirq();
-                Smp::preempt_enable();
-                self.cond_resched();
-            }
+/// The body of `ksoftirqd`. It owns nothing: it never ends.
+fn ksoftirqd(sched: &Sched) {
+    let softirqs = &sched.softirqs;
+    loop {
+        sched.sleep_unless(|| softirqs.local().pending.get() != 0);
+        while softirqs.local().pending.get() != 0 {
+            Smp::preempt_disable();
+            softirqs.run(sched);
+            Smp::preempt_enable();
+            sched.cond_resched();
         }
-    }
-
-    /// How often each vector has run on `cpu`, in the order of the preset's vectors.
-    #[must_use]
-    pub fn softirq_counts(&self, cpu: usize) -> Vec<(Vector, u64)> {
-        self.softirqs.counts(cpu)
-    }
-
-    /// Time of `cpu` in software interrupts outside `ksoftirqd`, picoseconds: the softirq column of
-    /// `/proc/stat`. The machine accounts it as [`Mode::System`](convoy_machine::Mode::System) and
-    /// [`Mode::Spin`](convoy_machine::Mode::Spin); the irq column is
-    /// [`Mode::Interrupt`](convoy_machine::Mode::Interrupt).
-    #[must_use]
-    pub fn softirq_time_ps(&self, cpu: usize) -> u64 {
-        self.softirqs.time_ps(cpu)
-    }
-
-    /// The text of `/proc/softirqs`.
-    #[must_use]
-    pub fn proc_softirqs(&self) -> String {
-        self.softirqs.proc_text()
     }
 }

@@ -54,7 +54,7 @@ impl Waiters {
         let count = self.count.get();
         if count > 0 {
             self.event.fetch_add(1, SeqCst);
-            sched.wake_sync(&self.event, count as usize);
+            sched.sleepers.wake_sync(&self.event, count as usize);
         }
     }
 }

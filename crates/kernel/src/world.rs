@@ -177,9 +177,9 @@ impl World {
     /// Load averages, runnable of all tasks, the last process. Kernel threads are not counted as
     /// tasks, threads of processes are.
     fn loadavg(&self) -> String {
-        let [one, five, fifteen] = self.sched.load_averages();
+        let [one, five, fifteen] = self.sched.rq.load_averages();
         let tasks = self.process_count();
-        let (running, last) = (self.sched.runnable(), self.processes.last_pid());
+        let (running, last) = (self.sched.rq.runnable(), self.processes.last_pid());
         format!("{one:.2} {five:.2} {fifteen:.2} {running}/{tasks} {last}\n")
     }
 

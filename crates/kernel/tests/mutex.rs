@@ -209,14 +209,14 @@ fn beside_a_spinner_nobody_spins_where_one_may() {
 #[test]
 fn behind_a_woken_waiter_others_sleep_although_the_mutex_is_free() {
     stage::<NoSpin>(|sched, mutex| {
-        sched.tcb(Here::task()).bound.set(true);
+        sched.rq.tcb(Here::task()).bound.set(true);
         mutex.lock();
         let first = waiter_on(&sched, &mutex, 1);
         Here::user(MS);
         let second = waiter_on(&sched, &mutex, 2);
         Here::user(MS);
         let urgent = sched.fork_on(1, Box::new(|| Here::user(20 * MS))).expect("room");
-        sched.set_policy(urgent, Policy::Fifo { priority: 1 });
+        sched.rq.set_policy(urgent, Policy::Fifo { priority: 1 });
         Here::user(MS);
         mutex.unlock();
         for _ in 0..15 {

@@ -7,6 +7,7 @@
 
 use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::Sched;
+use convoy_kernel::softirq::local_bh_disable;
 use convoy_machine::{Here, Machine, Outcome, Preset, Sim, Smp};
 use convoy_sync::{Atomic, Platform};
 use std::cell::{Cell, RefCell};
@@ -97,11 +98,13 @@ impl Torture {
     fn reader(&self, sched: &Sched) {
         loop {
             match self.readers {
-                Readers::Sched | Readers::Preempt => sched.rcu_read("torture", || self.read(sched)),
+                Readers::Sched | Readers::Preempt => {
+                    sched.rcu().read("torture", || self.read(sched))
+                }
                 Readers::Bh => {
-                    Sched::local_bh_disable();
+                    local_bh_disable();
                     self.read(sched);
-                    sched.local_bh_enable();
+                    sched.softirqs.local_bh_enable(sched);
                 }
                 Readers::Broken => self.read(sched),
             }
@@ -147,8 +150,8 @@ impl Torture {
             }
         });
         match self.readers {
-            Readers::Bh => sched.call_rcu_bh(callback),
-            Readers::Sched | Readers::Preempt | Readers::Broken => sched.call_rcu(callback),
+            Readers::Bh => sched.rcu().call_bh(callback),
+            Readers::Sched | Readers::Preempt | Readers::Broken => sched.rcu().call(callback),
         }
     }
 
@@ -159,16 +162,16 @@ impl Torture {
                 // A grace period of the other kind is no shorter for readers without bottom halves.
                 if kind < 4 {
                     if self.readers == Readers::Preempt {
-                        sched.synchronize_rcu_expedited();
+                        sched.rcu().synchronize_expedited();
                     } else {
-                        sched.synchronize_sched_expedited();
+                        sched.rcu().synchronize_sched_expedited();
                     }
                     self.step(object);
                 }
                 self.call(sched, object);
             }
             match kind {
-                4 => (0..11_000).for_each(|_| sched.call_rcu(Box::new(|_| ()))),
+                4 => (0..11_000).for_each(|_| sched.rcu().call(Box::new(|_| ()))),
                 5 => self.barrier(sched),
                 _ => (),
             }
@@ -180,8 +183,8 @@ impl Torture {
     fn barrier(&self, sched: &Sched) {
         let ran = Rc::new(Cell::new(false));
         let inner = Rc::clone(&ran);
-        sched.call_rcu(Box::new(move |_| inner.set(true)));
-        sched.rcu_barrier();
+        sched.rcu().call(Box::new(move |_| inner.set(true)));
+        sched.rcu().barrier();
         assert!(ran.get(), "a barrier that does not wait");
         self.barriers.set(self.barriers.get() + 1);
     }
@@ -242,7 +245,7 @@ fn torture(kernel: &str, cpus: usize, kinds: &[Readers], least: u64) -> (Vec<Rc<
         assert_eq!(machine.run(until), Outcome::TimeLimit, "{kernel} stands still");
         until += SLICE_NS;
     }
-    assert_eq!(sched.rcu_stalls(), Vec::<String>::new());
+    assert_eq!(sched.rcu().stall_log(), Vec::<String>::new());
     (all, machine.operations())
 }
 

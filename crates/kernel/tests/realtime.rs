@@ -36,7 +36,7 @@ fn fifo(priority: u8) -> Policy {
 /// A thread that computes for `ps` once it is woken.
 fn worker(sched: &Sched, cpu: Option<usize>, policy: Policy, ps: u64) -> Rc<Kthread> {
     let body = move |_: &Sched| Here::user(ps);
-    sched.kthread_create("worker", cpu, policy, Box::new(body)).expect("room")
+    sched.kthreads.create("worker", cpu, policy, Box::new(body)).expect("room")
 }
 
 fn hog(sched: &Rc<Sched>, cpu: usize) {
@@ -56,9 +56,9 @@ fn a_real_time_task_preempts_an_ordinary_one_at_once() {
             hog(&sched, 1);
             sleep(&sched, 20);
             let body = move |_: &Sched| seen.set(Here::now_ns());
-            let urgent = sched.kthread_create("urgent", Some(1), fifo(1), Box::new(body));
+            let urgent = sched.kthreads.create("urgent", Some(1), fifo(1), Box::new(body));
             let woken_at = Here::now_ns();
-            sched.kthread_wake(&urgent.expect("room"));
+            sched.kthreads.wake(&urgent.expect("room"));
             sleep(&sched, 20);
             started.set(started.get() - woken_at);
             assert!((1..20_000).contains(&started.get()), "{} ns", started.get());
@@ -77,19 +77,19 @@ fn a_bound_thread_costs_four_vector_locks_a_cycle_and_never_moves() {
                 sched.sleep_unless(|| Here::now_ns() > before + 1000);
             }
         };
-        let thread = sched.kthread_create("rcuc", Some(2), fifo(1), Box::new(body)).expect("room");
+        let thread = sched.kthreads.create("rcuc", Some(2), fifo(1), Box::new(body)).expect("room");
         sleep(&sched, 5);
         for turn in 0..=turns {
-            let before = sched.rt_vector_updates();
-            sched.kthread_wake(&thread);
+            let before = sched.rq.rt_vector_updates();
+            sched.kthreads.wake(&thread);
             sleep(&sched, 5);
-            assert_eq!(sched.rt_vector_updates() - before, 4, "turn {turn}");
-            for (level, (count, cpus)) in sched.rt_vectors().into_iter().enumerate() {
+            assert_eq!(sched.rq.rt_vector_updates() - before, 4, "turn {turn}");
+            for (level, (count, cpus)) in sched.rq.rt_vectors().into_iter().enumerate() {
                 assert_eq!(count, cpus, "vector {level}");
             }
         }
     });
-    assert_eq!((sched.stats().rt_pushed, sched.stats().rt_pulled), (0, 0));
+    assert_eq!((sched.rq.stats().rt_pushed, sched.rq.stats().rt_pulled), (0, 0));
 }
 
 #[test]
@@ -103,14 +103,14 @@ fn a_second_real_time_task_is_pushed_to_a_less_urgent_cpu() {
             // Both were last on CPU 0, and the bound one arrives second.
             let free = worker(&sched, None, fifo(1), 50 * MS);
             let bound = worker(&sched, Some(0), fifo(2), 50 * MS);
-            sched.kthread_wake(&free);
-            sched.kthread_wake(&bound);
+            sched.kthreads.wake(&free);
+            sched.kthreads.wake(&bound);
             sleep(&sched, 20);
-            let free = sched.tcb(free.task());
+            let free = sched.rq.tcb(free.task());
             let at = (free.cpu.get(), free.on_cpu.get());
             assert!(at.0 != 0 && at.1, "it is on CPU {} and runs: {}", at.0, at.1);
         });
-        assert_eq!(sched.stats().rt_pushed, 1, "{kernel}");
+        assert_eq!(sched.rq.stats().rt_pushed, 1, "{kernel}");
     }
 }
 
@@ -121,15 +121,15 @@ fn a_cpu_whose_priority_sinks_pulls() {
             for cpu in 0..4 {
                 let ms = if cpu == 3 { 30 } else { 100 };
                 let thread = worker(&sched, Some(cpu), fifo(50), ms * MS);
-                sched.kthread_wake(&thread);
+                sched.kthreads.wake(&thread);
             }
             // This task runs again only when CPU 0 is free, so it prepares everything now.
             let waiting = worker(&sched, None, fifo(10), 40 * MS);
-            sched.kthread_wake(&waiting);
+            sched.kthreads.wake(&waiting);
             sleep(&sched, 200);
-            assert_eq!(sched.tcb(waiting.task()).cpu.get(), 3, "where the first CPU was free");
+            assert_eq!(sched.rq.tcb(waiting.task()).cpu.get(), 3, "where the first CPU was free");
         });
-        assert_eq!(sched.stats().rt_pulled, 1, "{kernel}");
+        assert_eq!(sched.rq.stats().rt_pulled, 1, "{kernel}");
     }
 }
 
@@ -150,8 +150,8 @@ fn round_robin_takes_turns_of_100_ms_and_first_in_does_not() {
                         }
                     }
                 };
-                let thread = sched.kthread_create("turn", Some(1), policy, Box::new(body));
-                sched.kthread_wake(&thread.expect("room"));
+                let thread = sched.kthreads.create("turn", Some(1), policy, Box::new(body));
+                sched.kthreads.wake(&thread.expect("room"));
             }
             sleep(&sched, 400);
             assert_eq!(*turns.borrow(), due);
@@ -164,16 +164,16 @@ fn a_running_task_that_becomes_ordinary_gives_way() {
     stage("3.0", |sched| {
         let urgent = worker(&sched, Some(1), fifo(9), 100 * MS);
         let other = worker(&sched, Some(1), fifo(5), 10 * MS);
-        sched.kthread_wake(&urgent);
-        sched.kthread_wake(&other);
+        sched.kthreads.wake(&urgent);
+        sched.kthreads.wake(&other);
         sleep(&sched, 20);
-        assert!(sched.tcb(urgent.task()).on_cpu.get());
-        sched.set_policy(urgent.task(), Policy::Normal { nice: 0 });
+        assert!(sched.rq.tcb(urgent.task()).on_cpu.get());
+        sched.rq.set_policy(urgent.task(), Policy::Normal { nice: 0 });
         sleep(&sched, 2);
-        assert!(sched.tcb(other.task()).on_cpu.get());
-        sched.set_policy(urgent.task(), fifo(9));
+        assert!(sched.rq.tcb(other.task()).on_cpu.get());
+        sched.rq.set_policy(urgent.task(), fifo(9));
         sleep(&sched, 2);
-        assert!(sched.tcb(urgent.task()).on_cpu.get());
+        assert!(sched.rq.tcb(urgent.task()).on_cpu.get());
     });
 }
 
@@ -191,14 +191,14 @@ fn shares(kernel: &KernelPreset, cpus: usize, fifo_hogs: usize) -> (Vec<f64>, Ve
             .map(|cpu| {
                 let hog = |sched: &Sched, policy| {
                     let thread = worker(sched, Some(cpu), policy, 20_000 * MS);
-                    sched.kthread_wake(&thread);
+                    sched.kthreads.wake(&thread);
                     thread.task()
                 };
                 (hog(&inner, fifo(50)), hog(&inner, Policy::Normal { nice: 0 }))
             })
             .collect();
         let times = || {
-            let ran = |task| inner.cpu_time_ps(task) as f64;
+            let ran = |task| inner.rq.cpu_time_ps(task) as f64;
             pairs.iter().map(|&(urgent, other)| (ran(urgent), ran(other))).collect::<Vec<_>>()
         };
         sleep(&inner, 2000);
@@ -214,7 +214,7 @@ fn shares(kernel: &KernelPreset, cpus: usize, fifo_hogs: usize) -> (Vec<f64>, Ve
     sched.boot(&machine, Box::new(body));
     assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
     let (urgent, other) = seen.borrow().iter().copied().unzip();
-    (urgent, other, sched.rt_runtimes())
+    (urgent, other, sched.rq.rt_runtimes())
 }
 
 fn kernel(name: &str) -> KernelPreset {
@@ -265,11 +265,11 @@ fn a_hog_alone_on_the_machine_is_limited_too() {
         let inner = Rc::clone(&sched);
         let body = move || {
             let hog = worker(&inner, Some(0), fifo(1), 20_000 * MS);
-            inner.kthread_wake(&hog);
+            inner.kthreads.wake(&hog);
             sleep(&inner, 2000);
-            let (from, before) = (Here::now_ps(), inner.cpu_time_ps(hog.task()));
+            let (from, before) = (Here::now_ps(), inner.rq.cpu_time_ps(hog.task()));
             sleep(&inner, 10_000);
-            let ran = (inner.cpu_time_ps(hog.task()) - before) as f64;
+            let ran = (inner.rq.cpu_time_ps(hog.task()) - before) as f64;
             let share = ran / (Here::now_ps() - from) as f64;
             assert!((share - 0.95).abs() < 0.005, "{name}: {share}");
             Here::stop();

@@ -79,7 +79,7 @@ fn a_wakeup_goes_to_the_idle_previous_cpu() {
             Here::user(20 * MS);
             gate.open();
             Here::user(MS);
-            let tcb = sched.tcb(task);
+            let tcb = sched.rq.tcb(task);
             assert_eq!((tcb.cpu.get(), tcb.on_cpu.get()), (1, true));
         });
     }
@@ -95,7 +95,7 @@ fn a_wakeup_stays_behind_a_busy_previous_cpu_while_others_idle() {
         Here::user(5 * MS);
         gate.open();
         Here::user(5 * MS);
-        let tcb = sched.tcb(task);
+        let tcb = sched.rq.tcb(task);
         assert_eq!((tcb.cpu.get(), tcb.on_cpu.get()), (1, false));
     });
 }
@@ -115,7 +115,7 @@ fn newly_idle_scene(kernel: &KernelPreset) -> (usize, bool) {
         Here::user(4 * MS);
         gate.open();
         Here::user(4 * MS);
-        let tcb = sched.tcb(task);
+        let tcb = sched.rq.tcb(task);
         result.set((tcb.cpu.get(), tcb.on_cpu.get()));
     });
     seen.get()
@@ -156,7 +156,7 @@ fn two_waiters(kernel: &KernelPreset, older_first: bool) -> (usize, usize) {
         Here::user(2 * MS);
         second.open();
         Here::user(6 * MS);
-        result.set((sched.tcb(older).cpu.get(), sched.tcb(newer).cpu.get()));
+        result.set((sched.rq.tcb(older).cpu.get(), sched.rq.tcb(newer).cpu.get()));
     });
     seen.get()
 }
@@ -183,9 +183,9 @@ fn five_hundred_busy_tasks_get_twelve_millisecond_slices() {
                     inner.fork_on(task % 4, Box::new(body)).expect("room");
                 }
                 inner.sleep_until(20_000_000_000);
-                let before = (inner.stats().switches, Here::now_ns());
+                let before = (inner.rq.stats().switches, Here::now_ns());
                 inner.sleep_until(40_000_000_000);
-                let switches = (inner.stats().switches - before.0) as f64;
+                let switches = (inner.rq.stats().switches - before.0) as f64;
                 let slice = 4.0 * (Here::now_ns() - before.1) as f64 / switches / 1e6;
                 let longest = if hrtick { 12.1 } else { 16.1 };
                 assert!((11.5..longest).contains(&slice), "{slice} ms");
@@ -218,8 +218,8 @@ fn wakeup_latency(kernel: &KernelPreset) -> f64 {
         }
         sched.sleep_until(2_000_000_000);
         // Wait until one of the two has just been picked.
-        let start = sched.tcb(first).on_cpu.get();
-        while sched.tcb(first).on_cpu.get() == start {
+        let start = sched.rq.tcb(first).on_cpu.get();
+        while sched.rq.tcb(first).on_cpu.get() == start {
             sched.sleep_until(Here::now_ns() + 100_000);
         }
         woken_at.borrow_mut().0 = Here::now_ns();
@@ -259,7 +259,7 @@ fn busy_tasks_of_one_cpu_get_equal_shares_in_every_generation() {
             // Every CPU has the same load, so nobody is moved.
             let tasks: Vec<_> = (0..16).map(|task| busy(&sched, task % 4, 20_000 * MS)).collect();
             sched.sleep_until(8_000_000_000);
-            let ran = tasks.iter().map(|&task| sched.cpu_time_ps(task) / MS).collect::<Vec<_>>();
+            let ran = tasks.iter().map(|&task| sched.rq.cpu_time_ps(task) / MS).collect::<Vec<_>>();
             // The longest slice is 100 ms (2.6.16), and its array lasts 400 ms.
             assert!(ran.iter().all(|ms| (1850..=2150).contains(ms)), "{ran:?}");
         });
@@ -354,7 +354,7 @@ fn woken_together(kernel: &str) -> (usize, usize) {
         Here::user(20 * MS);
         first.open();
         second.open();
-        result.set((sched.tcb(one).cpu.get(), sched.tcb(other).cpu.get()));
+        result.set((sched.rq.tcb(one).cpu.get(), sched.rq.tcb(other).cpu.get()));
     });
     seen.get()
 }
@@ -379,8 +379,8 @@ fn three_beside_idle_cpus(kernel: &str) -> (usize, u64) {
         Here::user(30 * MS);
         let tasks = [busy(&sched, 0, 500 * MS), busy(&sched, 0, 500 * MS)];
         Here::user(100 * MS);
-        let moved = tasks.iter().filter(|&&task| sched.tcb(task).cpu.get() != 0).count();
-        result.set((1 + moved, sched.idle_times()[IdleCause::KickLost as usize]));
+        let moved = tasks.iter().filter(|&&task| sched.rq.tcb(task).cpu.get() != 0).count();
+        result.set((1 + moved, sched.rq.idle_times()[IdleCause::KickLost as usize]));
     });
     seen.get()
 }

@@ -3,7 +3,7 @@
 use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::Sched;
 use convoy_kernel::sched::kthread::{Kthread, Policy};
-use convoy_kernel::softirq::{Vector, context};
+use convoy_kernel::softirq::{Vector, context, local_bh_disable};
 use convoy_machine::{Context, Here, Machine, Mode, Outcome, Preset, Smp};
 use convoy_sync::{RawLock, TicketLock};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -37,7 +37,7 @@ fn stage(kernel: &KernelPreset, scene: impl FnOnce(&Rc<Sched>) + 'static) -> (Rc
 }
 
 fn count(sched: &Sched, cpu: usize, vector: Vector) -> u64 {
-    let counts = sched.softirq_counts(cpu);
+    let counts = sched.softirqs.counts(cpu);
     counts.into_iter().find(|(known, _)| *known == vector).expect("a vector of 2.6.25").1
 }
 
@@ -54,14 +54,14 @@ fn a_softirq_runs_on_the_raising_cpu_when_its_interrupt_ends() {
     let seen = Rc::clone(&log);
     stage(&kernel(), move |sched| {
         let inner = Rc::clone(&seen);
-        sched.open_softirq(Vector::NetRx, Rc::new(move |_| note(&inner, "softirq")));
+        sched.softirqs.open(Vector::NetRx, Rc::new(move |_| note(&inner, "softirq")));
         let inner = Rc::clone(&seen);
         let handler = move |sched: &Sched| {
             note(&inner, "irq");
-            sched.raise_softirq(Vector::NetRx);
+            sched.softirqs.raise(Vector::NetRx);
             note(&inner, "raised");
         };
-        sched.interrupt_at(2, Here::now_ps() + MS, Box::new(handler));
+        sched.agendas.interrupt_at(2, Here::now_ps() + MS, Box::new(handler));
         Here::user(2 * MS);
         assert_eq!(count(sched, 2, Vector::NetRx), 1);
         assert_eq!(count(sched, 0, Vector::NetRx), 0);
@@ -82,14 +82,14 @@ fn vectors_run_in_the_order_of_their_numbers() {
         let names = [(Vector::Rcu, "rcu"), (Vector::Hi, "hi"), (Vector::Block, "block")];
         for (vector, name) in names {
             let inner = Rc::clone(&seen);
-            sched.open_softirq(vector, Rc::new(move |_| note(&inner, name)));
+            sched.softirqs.open(vector, Rc::new(move |_| note(&inner, name)));
         }
         let raise = move |sched: &Sched| {
             for (vector, _) in names {
-                sched.raise_softirq(vector);
+                sched.softirqs.raise(vector);
             }
         };
-        sched.interrupt_at(0, Here::now_ps() + 10 * US, Box::new(raise));
+        sched.agendas.interrupt_at(0, Here::now_ps() + 10 * US, Box::new(raise));
         Here::user(MS);
     });
     let names: Vec<_> = log.borrow().iter().map(|(name, ..)| *name).collect();
@@ -110,12 +110,12 @@ fn storm(kernel: &KernelPreset, times: u64, handler_ps: u64) -> (u64, u64) {
             let at = if Here::task() == idle { &inner.0 } else { &inner.1 };
             at.set(at.get() + 1);
             if inner.0.get() + inner.1.get() < times {
-                sched.raise_softirq(Vector::NetRx);
+                sched.softirqs.raise(Vector::NetRx);
             }
         };
-        sched.open_softirq(Vector::NetRx, Rc::new(handler));
-        let raise = |sched: &Sched| sched.raise_softirq(Vector::NetRx);
-        sched.interrupt_at(1, Here::now_ps() + 10 * US, Box::new(raise));
+        sched.softirqs.open(Vector::NetRx, Rc::new(handler));
+        let raise = |sched: &Sched| sched.softirqs.raise(Vector::NetRx);
+        sched.agendas.interrupt_at(1, Here::now_ps() + 10 * US, Box::new(raise));
         Here::user(200 * MS);
         assert_eq!(count(sched, 1, Vector::NetRx), seen.0.get() + seen.1.get());
     });
@@ -146,8 +146,8 @@ fn a_softirq_raised_by_a_task_runs_in_ksoftirqd_of_its_cpu() {
     let seen = Rc::clone(&log);
     stage(&kernel(), move |sched| {
         let inner = Rc::clone(&seen);
-        sched.open_softirq(Vector::Tasklet, Rc::new(move |_| note(&inner, "tasklet")));
-        sched.raise_softirq(Vector::Tasklet);
+        sched.softirqs.open(Vector::Tasklet, Rc::new(move |_| note(&inner, "tasklet")));
+        sched.softirqs.raise(Vector::Tasklet);
         assert!(seen.borrow().is_empty());
         while seen.borrow().is_empty() {
             Here::user(MS);
@@ -163,15 +163,15 @@ fn disabled_bottom_halves_delay_and_their_end_runs_what_is_pending() {
     let seen = Rc::clone(&log);
     stage(&kernel(), move |sched| {
         let inner = Rc::clone(&seen);
-        sched.open_softirq(Vector::NetTx, Rc::new(move |_| note(&inner, "softirq")));
-        Sched::local_bh_disable();
-        Sched::local_bh_disable();
-        let raise = |sched: &Sched| sched.raise_softirq(Vector::NetTx);
-        sched.interrupt_at(0, Here::now_ps() + 10 * US, Box::new(raise));
+        sched.softirqs.open(Vector::NetTx, Rc::new(move |_| note(&inner, "softirq")));
+        local_bh_disable();
+        local_bh_disable();
+        let raise = |sched: &Sched| sched.softirqs.raise(Vector::NetTx);
+        sched.agendas.interrupt_at(0, Here::now_ps() + 10 * US, Box::new(raise));
         Here::compute(20 * MS);
-        sched.local_bh_enable();
+        sched.softirqs.local_bh_enable(sched);
         assert!(seen.borrow().is_empty(), "still disabled once");
-        sched.local_bh_enable();
+        sched.softirqs.local_bh_enable(sched);
         assert_eq!(seen.borrow().len(), 1);
         assert_eq!(Here::preempt_depth(), 0);
     });
@@ -182,7 +182,7 @@ fn disabled_bottom_halves_delay_and_their_end_runs_what_is_pending() {
 #[should_panic(expected = "schedules in an interrupt")]
 fn sleeping_with_bottom_halves_disabled_is_an_error() {
     stage(&kernel(), |sched| {
-        Sched::local_bh_disable();
+        local_bh_disable();
         sched.sleep_until(Here::now_ns() + 1000);
     });
 }
@@ -190,16 +190,16 @@ fn sleeping_with_bottom_halves_disabled_is_an_error() {
 #[test]
 fn time_in_softirqs_excludes_the_interrupts_that_interrupt_them() {
     stage(&kernel(), |sched| {
-        sched.open_softirq(Vector::NetRx, Rc::new(|_| Here::compute(MS)));
-        let raise = |sched: &Sched| sched.raise_softirq(Vector::NetRx);
+        sched.softirqs.open(Vector::NetRx, Rc::new(|_| Here::compute(MS)));
+        let raise = |sched: &Sched| sched.softirqs.raise(Vector::NetRx);
         let now = Here::now_ps();
-        sched.interrupt_at(1, now + 10 * US, Box::new(raise));
+        sched.agendas.interrupt_at(1, now + 10 * US, Box::new(raise));
         // This one comes in the middle of the handler and takes 300 us.
-        sched.interrupt_at(1, now + 500 * US, Box::new(|_| Here::pass(300 * US)));
+        sched.agendas.interrupt_at(1, now + 500 * US, Box::new(|_| Here::pass(300 * US)));
         let before = Here::times(1)[Mode::Interrupt as usize];
         Here::user(3 * MS);
         let interrupts = Here::times(1)[Mode::Interrupt as usize] - before;
-        assert_eq!(sched.softirq_time_ps(1), MS);
+        assert_eq!(sched.softirqs.time_ps(1), MS);
         assert!(interrupts >= 300 * US, "{interrupts}");
     });
 }
@@ -207,7 +207,7 @@ fn time_in_softirqs_excludes_the_interrupts_that_interrupt_them() {
 #[test]
 fn proc_softirqs_has_the_format_of_the_kernel() {
     let (sched, _) = stage(&kernel(), |_| Here::user(50 * MS));
-    let text = sched.proc_softirqs();
+    let text = sched.softirqs.proc_text();
     let lines: Vec<_> = text.lines().collect();
     let header = "                    CPU0       CPU1       CPU2       CPU3       ";
     assert_eq!(lines[0], header);
@@ -239,7 +239,7 @@ fn a_bound_kthread_stays_on_its_cpu_and_parks_and_stops() {
             let me = handle.get().expect("set before the first wakeup");
             while !me.should_stop() {
                 if me.should_park() {
-                    sched.kthread_parkme(me);
+                    me.park_me(sched);
                     continue;
                 }
                 assert_eq!(Here::cpu(), 3);
@@ -248,27 +248,27 @@ fn a_bound_kthread_stays_on_its_cpu_and_parks_and_stops() {
             }
         };
         let policy = Policy::Normal { nice: 0 };
-        let kthread = sched.kthread_create("worker/3", Some(3), policy, Box::new(body));
+        let kthread = sched.kthreads.create("worker/3", Some(3), policy, Box::new(body));
         let kthread = kthread.expect("room");
         assert!(known.set(Rc::clone(&kthread)).is_ok());
         assert_eq!(ran.get(), 0, "created asleep");
         // Its CPU is busy, the others are idle, and still it waits for its own.
         sched.fork_on(3, Box::new(|| Here::user(300 * MS))).expect("room");
         for round in 1..=3 {
-            assert!(sched.kthread_wake(&kthread));
+            assert!(sched.kthreads.wake(&kthread));
             while kthread.is_runnable() {
                 sched.sleep_until(Here::now_ns() + 1_000_000);
             }
             assert_eq!(ran.get(), round);
         }
-        sched.kthread_park(&kthread);
-        sched.kthread_wake(&kthread);
+        kthread.park(sched);
+        sched.kthreads.wake(&kthread);
         sched.sleep_until(Here::now_ns() + 100_000_000);
         assert_eq!(ran.get(), 3, "a wakeup does not unpark");
-        sched.kthread_unpark(&kthread);
+        sched.kthreads.unpark(&kthread);
         sched.sleep_until(Here::now_ns() + 100_000_000);
         assert_eq!(ran.get(), 4);
-        sched.kthread_stop(&kthread);
+        kthread.stop(sched);
         assert_eq!(kthread.name(), "worker/3");
     });
 }
@@ -277,10 +277,10 @@ fn a_bound_kthread_stays_on_its_cpu_and_parks_and_stops() {
 fn storms_repeat_to_the_bit() {
     let run = || {
         let scene = |sched: &Rc<Sched>| {
-            let again = |sched: &Sched| sched.raise_softirq(Vector::NetRx);
-            sched.open_softirq(Vector::NetRx, Rc::new(again));
-            let raise = |sched: &Sched| sched.raise_softirq(Vector::NetRx);
-            sched.interrupt_at(1, Here::now_ps() + 10 * US, Box::new(raise));
+            let again = |sched: &Sched| sched.softirqs.raise(Vector::NetRx);
+            sched.softirqs.open(Vector::NetRx, Rc::new(again));
+            let raise = |sched: &Sched| sched.softirqs.raise(Vector::NetRx);
+            sched.agendas.interrupt_at(1, Here::now_ps() + 10 * US, Box::new(raise));
             Here::user(5 * MS);
         };
         stage(&kernel(), scene).1
@@ -314,12 +314,12 @@ fn report(ways: Ways) -> Option<String> {
         Here::name(&**lock, "demo lock");
         (ways.task)(sched, &lock);
         let inner = Rc::clone(&lock);
-        sched.open_softirq(Vector::NetRx, Rc::new(move |_| (ways.softirq)(&inner)));
+        sched.softirqs.open(Vector::NetRx, Rc::new(move |_| (ways.softirq)(&inner)));
         let handler = move |sched: &Sched| {
             (ways.device)(&lock);
-            sched.raise_softirq(Vector::NetRx);
+            sched.softirqs.raise(Vector::NetRx);
         };
-        sched.interrupt_at(1, Here::now_ps() + MS, Box::new(handler));
+        sched.agendas.interrupt_at(1, Here::now_ps() + MS, Box::new(handler));
         Here::user(2 * MS);
     };
     let ended = catch_unwind(AssertUnwindSafe(|| stage(&kernel(), scene)));
@@ -354,9 +354,9 @@ fn a_lock_of_interrupts_taken_with_interrupts_on_is_reported_with_both_places() 
 #[cfg(debug_assertions)]
 fn a_lock_of_software_interrupts_is_taken_with_bottom_halves_off() {
     let guarded = |sched: &Sched, lock: &TicketLock<Smp>| {
-        Sched::local_bh_disable();
+        local_bh_disable();
         plain(lock);
-        sched.local_bh_enable();
+        sched.softirqs.local_bh_enable(sched);
     };
     let right = Ways { task: guarded, device: |_| (), softirq: plain };
     assert_eq!(report(right), None);

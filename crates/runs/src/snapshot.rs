@@ -26,8 +26,8 @@ impl Snapshot {
             // Not computed as the remainder of idle time: a CPU that still idles has not booked its
             // idle time yet.
             busy_ps: (0..cpus).map(busy_ps).sum(),
-            usable_ps: world.sched().idle_usable_ps(),
-            voluntary: world.sched().stats().voluntary,
+            usable_ps: world.sched().rq.idle_usable_ps(),
+            voluntary: world.sched().rq.stats().voluntary,
         }
     }
 }

@@ -153,7 +153,7 @@ impl Watch<'_> {
         passed: impl Fn() -> u64,
         rest: impl Fn(&mut Process, u64),
     ) -> (Settling, u64) {
-        let turn_ns = self.world.sched().balance_turn_ns();
+        let turn_ns = self.world.sched().rq.balance_turn_ns();
         let cap = CAP_NS.max(CAP_BATCHES * self.batch_ns).max(CAP_TURNS * turn_ns);
         let cap = cap.max(self.least_ns);
         let look = || (Snapshot::take(self.world, self.cpus), passed());

@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub use convoy_kernel::RcuStats;
 use convoy_kernel::sched::SchedStats;
 use convoy_kernel::{
-    FileSystem, Gate, JournalStats, KernelPreset, Options, Process, World, volume_path,
+    FileSystem, Gate, JournalStats, KernelPreset, Options, Process, Rcu, World, volume_path,
 };
 use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
 use convoy_workload::api::{Fd, Kernel, Sys};
@@ -362,7 +362,7 @@ impl VirtualRun {
         Here::tell(Event::Measure(true));
         k.open_gate(&gate);
         if let Some(ns) = self.load_counted_ns {
-            world.sched().count_load_after(ns);
+            world.sched().rq.count_load_after(ns);
         }
         if self.sample_ns > 0 {
             board.watch(world, cpus, self.sample_ns);
@@ -428,7 +428,7 @@ impl VirtualRun {
             bulk: board.bulk.take(),
             proc_files: board.proc_files.take(),
             rcu_files: board.rcu_files.take(),
-            rcu_stalls: world.sched().rcu_stalls(),
+            rcu_stalls: world.sched().rcu.as_ref().map(Rcu::stall_log).unwrap_or_default(),
             hash: machine.hash(),
             samples: board.samples.borrow().clone(),
         }

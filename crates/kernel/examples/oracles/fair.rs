@@ -55,8 +55,8 @@ fn measure(kernel: &str, tasks: usize, rounds: u32) -> Seen {
             let sleep = |ms: f64| {
                 let until = Smp::now() + (ms * 1e6) as u64;
                 Smp::wait(&word, 0, Sleep::Uninterruptible, Some(until));
-                let times: Vec<u64> = hogs.iter().map(|&hog| inner.cpu_time_ps(hog)).collect();
-                (Here::now_ps(), inner.stats(), times)
+                let times: Vec<u64> = hogs.iter().map(|&hog| inner.rq.cpu_time_ps(hog)).collect();
+                (Here::now_ps(), inner.rq.stats(), times)
             };
             let (from, before, start) = sleep(2000.0);
             let (to, after, end) = sleep(span_ms);

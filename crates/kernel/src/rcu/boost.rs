@@ -8,7 +8,7 @@
 
 use super::state::Rcu;
 use super::threads::Leaf;
-use crate::sched::scheduler::{Sched, Work};
+use crate::sched::scheduler::Sched;
 use crate::sched::task::Policy;
 use convoy_machine::{Here, Smp};
 use convoy_sync::rcu::Reader;
@@ -18,14 +18,14 @@ use core::cell::Cell;
 /// Real-time priority of the threads that lend theirs (`CONFIG_RCU_BOOST_PRIO`).
 const BOOST_PRIORITY: u8 = 1;
 
-impl Sched {
+impl Rcu<Sched> {
     /// Makes the threads, before the machine runs.
-    pub(super) fn start_boosts(&self, rcu: &Rcu<Work>) {
-        let (Some(boosts), Some(lists)) = (&rcu.boosts, &rcu.preempt) else { return };
+    pub(super) fn start_boosts(&self) {
+        let (Some(boosts), Some(lists)) = (&self.boosts, &self.preempt) else { return };
         let leaf = |number| {
             let policy = Policy::Fifo { priority: BOOST_PRIORITY };
-            let body = Box::new(move |sched: &Self| sched.boost_thread(number));
-            let thread = self.kthread_create(&format!("rcub{number}"), None, policy, body);
+            let body = Box::new(move |sched: &Sched| sched.rcu().run_boosts(sched, number));
+            let thread = self.kthreads.create(&format!("rcub{number}"), None, policy, body);
             let lock = Here::place(TicketLock::default());
             Here::name(&*lock, "rt_mutex->wait_lock");
             let thread = thread.expect("room for the RCU threads");
@@ -36,40 +36,39 @@ impl Sched {
     }
 
     /// Wakes the threads of leaves with readers that have delayed a grace period for too long.
-    pub(super) fn wake_boosts(&self, rcu: &Rcu<Work>) {
-        let (Some(boosts), Some(lists)) = (&rcu.boosts, &rcu.preempt) else { return };
+    pub(super) fn wake_boosts(&self) {
+        let (Some(boosts), Some(lists)) = (&self.boosts, &self.preempt) else { return };
         let mut due = lists.take_boosts();
         while due != 0 {
-            self.kthread_wake(&boosts.leaf(due.trailing_zeros() as usize).thread);
+            self.kthreads.wake(&boosts.leaf(due.trailing_zeros() as usize).thread);
             due &= due - 1;
         }
     }
 
     /// The body of `rcubN` (`rcu_boost_kthread`).
-    fn boost_thread(&self, number: usize) {
-        let rcu = self.rcu.as_ref().expect("made with it");
-        let lists = rcu.preempt.as_ref().expect("made with it");
-        let leaf = rcu.boosts.as_ref().expect("made with it").leaf(number);
+    fn run_boosts(&self, sched: &Sched, number: usize) {
+        let lists = self.preempt.as_ref().expect("made with it");
+        let leaf = self.boosts.as_ref().expect("made with it").leaf(number);
         loop {
-            self.sleep_unless(|| lists.is_boosting(number));
+            sched.sleep_unless(|| lists.is_boosting(number));
             while let Some(reader) = lists.next_boost(number) {
-                self.lend(leaf, &reader);
+                self.lend(sched, leaf, &reader);
             }
         }
     }
 
     /// Lends the priority to `reader`, until its section is over.
-    fn lend(&self, leaf: &Leaf, reader: &Reader) {
+    fn lend(&self, sched: &Sched, leaf: &Leaf, reader: &Reader) {
         leaf.lock.lock_irqsave();
         let task = self.rq.tcb(reader.task());
         if reader.is_boosted() && task.rt_priority() < Some(BOOST_PRIORITY) {
             leaf.before.set(Some(task.policy.get()));
-            self.set_policy(task.id, Policy::Fifo { priority: BOOST_PRIORITY });
+            self.rq.set_policy(task.id, Policy::Fifo { priority: BOOST_PRIORITY });
         }
         leaf.lock.unlock();
         Smp::irq_restore(());
         while reader.is_boosted() {
-            self.sleep_unless(|| !reader.is_boosted());
+            sched.sleep_unless(|| !reader.is_boosted());
         }
     }
 
@@ -79,16 +78,16 @@ impl Sched {
         leaf.lock.lock_irqsave();
         reader.end_boost();
         if let Some(policy) = leaf.before.take() {
-            self.set_policy(reader.task(), policy);
+            self.rq.set_policy(reader.task(), policy);
         }
         leaf.lock.unlock();
         Smp::irq_restore(());
-        self.kthread_wake(&leaf.thread);
+        self.kthreads.wake(&leaf.thread);
     }
 
     /// A section of a reader begins (`rcu_read_lock`): without preemption, or of the running task.
-    pub fn rcu_read_lock(&self) {
-        if self.has_preemptible_readers() {
+    pub fn read_lock(&self) {
+        if self.preempt.is_some() {
             self.rq.current().reader.enter();
         } else {
             Smp::preempt_disable();
@@ -96,15 +95,11 @@ impl Sched {
     }
 
     /// It ends.
-    pub fn rcu_read_unlock(&self) {
-        let Some((rcu, lists)) =
-            self.rcu.as_ref().and_then(|rcu| Some((rcu, rcu.preempt.as_ref()?)))
-        else {
-            return Smp::preempt_enable();
-        };
+    pub fn read_unlock(&self) {
+        let Some(lists) = &self.preempt else { return Smp::preempt_enable() };
         let me = self.rq.current();
         if let Some(number) = lists.leave(&me.reader, self.rq.jiffies())
-            && let Some(boosts) = &rcu.boosts
+            && let Some(boosts) = &self.boosts
         {
             self.give_back(boosts.leaf(number), &me.reader);
         }
@@ -113,19 +108,15 @@ impl Sched {
     /// A walk begins that nothing but RCU protects. Without preemptible readers it needs no word:
     /// no kernel that walks so preempts in the kernel.
     pub(crate) fn walk_begins(&self) {
-        if self.has_preemptible_readers() {
-            self.rcu_read_lock();
+        if self.preempt.is_some() {
+            self.read_lock();
         }
     }
 
     /// It ends.
     pub(crate) fn walk_ends(&self) {
-        if self.has_preemptible_readers() {
-            self.rcu_read_unlock();
+        if self.preempt.is_some() {
+            self.read_unlock();
         }
-    }
-
-    fn has_preemptible_readers(&self) -> bool {
-        self.rcu.as_ref().is_some_and(|rcu| rcu.preempt.is_some())
     }
 }

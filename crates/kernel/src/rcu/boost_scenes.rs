@@ -19,20 +19,20 @@ fn a_slow_reader(kernel: &str) -> (u64, u64, String) {
     stage(kernel, 1, move |sched| {
         let (inner, began) = (Rc::clone(sched), Here::now_ns());
         let reader = move || {
-            inner.rcu_read("the slow section", || (0..200).for_each(|_| Here::compute(MS / 10)));
+            inner.rcu().read("the slow section", || (0..200).for_each(|_| Here::compute(MS / 10)));
             ended.set((Here::now_ns() - began) / 1_000_000);
         };
         let reader = sched.fork_on(0, Box::new(reader)).expect("room");
-        sched.set_policy(reader, Policy::Normal { nice: 19 });
+        sched.rq.set_policy(reader, Policy::Normal { nice: 19 });
         sched.sleep_until(Here::now_ns() + 3_000_000);
         for _ in 0..4 {
             let hog = || (0..4000).for_each(|_| Here::user(MS / 4));
             sched.fork_on(0, Box::new(hog)).expect("room");
         }
-        sched.call_rcu(Box::new(move |_| freed.set((Here::now_ns() - began) / 1_000_000)));
+        sched.rcu().call(Box::new(move |_| freed.set((Here::now_ns() - began) / 1_000_000)));
         sched.sleep_until(Here::now_ns() + 6_000_000_000);
         assert_eq!(sched.rq.tcb(reader).rt_priority(), None, "the loan is given back");
-        seen.set(sched.rcu_files()[4].clone());
+        seen.set(sched.rcu().files()[4].clone());
     });
     (section.get(), period.get(), file.take())
 }
@@ -55,19 +55,19 @@ fn a_real_time_reader_needs_no_loan_and_keeps_its_priority() {
     let sched = stage("3.0+boost", 1, |sched| {
         let inner = Rc::clone(sched);
         let reader = move || {
-            inner.rcu_read("real-time", || (0..1000).for_each(|_| Here::compute(MS)));
+            inner.rcu().read("real-time", || (0..1000).for_each(|_| Here::compute(MS)));
         };
         let task = sched.fork_on(0, Box::new(reader)).expect("room");
-        sched.set_policy(task, Policy::Fifo { priority: 7 });
+        sched.rq.set_policy(task, Policy::Fifo { priority: 7 });
         sched.sleep_until(Here::now_ns() + 2_000_000);
         let hog = sched.fork_on(0, Box::new(|| Here::user(700 * MS))).expect("room");
-        sched.set_policy(hog, Policy::Fifo { priority: 8 });
-        sched.call_rcu(Box::new(|_| ()));
+        sched.rq.set_policy(hog, Policy::Fifo { priority: 8 });
+        sched.rcu().call(Box::new(|_| ()));
         sched.sleep_until(Here::now_ns() + 900_000_000);
         assert_eq!(sched.rq.tcb(task).rt_priority(), Some(7));
         sched.sleep_until(Here::now_ns() + 2_000_000_000);
     });
-    assert_eq!(sched.rcu_stats().invoked, 1);
+    assert_eq!(sched.rcu().stats().invoked, 1);
 }
 
 #[test]
@@ -77,14 +77,14 @@ fn sections_one_inside_the_other_end_with_the_outermost() {
     stage("3.0+preempt", 2, move |sched| {
         let inner = Rc::clone(sched);
         let reader = move || {
-            inner.rcu_read("outer", || {
-                inner.rcu_read("inner", || (0..100).for_each(|_| Here::compute(MS / 10)));
+            inner.rcu().read("outer", || {
+                inner.rcu().read("inner", || (0..100).for_each(|_| Here::compute(MS / 10)));
                 (0..300).for_each(|_| Here::compute(MS / 10));
             });
         };
         sched.fork_on(1, Box::new(reader)).expect("room");
         sched.sleep_until(Here::now_ns() + 2_000_000);
-        sched.call_rcu(Box::new(move |_| seen.set(Here::now_ns())));
+        sched.rcu().call(Box::new(move |_| seen.set(Here::now_ns())));
         sched.sleep_until(Here::now_ns() + 200_000_000);
     });
     assert!((40_000_000..60_000_000).contains(&freed.get()), "{} ns", freed.get());
@@ -98,21 +98,21 @@ fn an_expedited_period(kernel: &str) -> (u64, String) {
     stage(kernel, 1, move |sched| {
         let inner = Rc::clone(sched);
         let body = move || {
-            inner.rcu_read("reader", || (0..200).for_each(|_| Here::compute(MS / 10)));
+            inner.rcu().read("reader", || (0..200).for_each(|_| Here::compute(MS / 10)));
         };
         let reader = sched.fork_on(0, Box::new(body)).expect("room");
-        sched.set_policy(reader, Policy::Normal { nice: 19 });
+        sched.rq.set_policy(reader, Policy::Normal { nice: 19 });
         sched.sleep_until(Here::now_ns() + 3_000_000);
         for _ in 0..4 {
             let hog = || (0..4000).for_each(|_| Here::user(MS / 4));
             sched.fork_on(0, Box::new(hog)).expect("room");
         }
         let began = Here::now_ns();
-        sched.synchronize_rcu_expedited();
+        sched.rcu().synchronize_expedited();
         inner_waited.set((Here::now_ns() - began) / 1_000_000);
-        seen.set(sched.rcu_files().get(4).cloned().unwrap_or_default());
+        seen.set(sched.rcu().files().get(4).cloned().unwrap_or_default());
         let began = Here::now_ns();
-        sched.synchronize_rcu_expedited();
+        sched.rcu().synchronize_expedited();
         let again = (Here::now_ns() - began) / 1_000_000;
         assert!(again < 10, "nobody is in a section any more: {again} ms");
     });

@@ -1,26 +1,24 @@
 //! Diagnostic output of RCU: the files of debugfs, and the kernel's log of stalls.
 
 use super::state::Rcu;
-use crate::sched::scheduler::{Sched, Work};
 use convoy_sync::rcu::Stall;
 use core::fmt::Write as _;
 
-impl Sched {
+impl<S> Rcu<S> {
     /// The files `rcudata`, `rcugp`, `rcuhier`, `rcu_pending` and `rcuboost` of the directory `rcu`
-    /// of debugfs; empty in a kernel without RCU, the last one without boosting.
+    /// of debugfs; the last one is empty without boosting.
     #[must_use]
-    pub fn rcu_files(&self) -> [String; 5] {
-        let Some(rcu) = &self.rcu else { return Default::default() };
+    pub fn files(&self) -> [String; 5] {
         let jiffies = self.rq.jiffies();
         let mut texts: [String; 5] = Default::default();
-        for (name, lists) in rcu.flavours() {
+        for (name, lists) in self.flavours() {
             let title = format!("{name}:\n");
             texts[0] += &(title.clone() + &lists.data_text());
             texts[1] += &lists.period_text(name);
             texts[2] += &(title.clone() + &lists.tree_text(jiffies));
             texts[3] += &(title + &lists.pending_text());
         }
-        if let Some(lists) = rcu.preempt.as_ref().filter(|_| rcu.boosts.is_some()) {
+        if let Some(lists) = self.preempt.as_ref().filter(|_| self.boosts.is_some()) {
             texts[4] = lists.boost_text(jiffies);
         }
         texts
@@ -28,21 +26,15 @@ impl Sched {
 
     /// Returns the kernel's log of grace periods that took too long.
     #[must_use]
-    pub fn rcu_stalls(&self) -> Vec<String> {
-        self.rcu.as_ref().map(|rcu| rcu.stalls.borrow().clone()).unwrap_or_default()
-    }
-
-    /// The running task is in this system call or section of a reader from now on; where it was.
-    #[inline]
-    pub(crate) fn note_section(&self, name: Option<&'static str>) -> Option<&'static str> {
-        self.rcu.as_ref().and_then(|_| self.rq.current().section.replace(name))
+    pub fn stall_log(&self) -> Vec<String> {
+        self.stalls.borrow().clone()
     }
 
     /// At a tick of this CPU.
-    pub(super) fn log_stalls(&self, rcu: &Rcu<Work>) {
-        for (name, stall) in rcu.stalled(self.rq.jiffies(), u64::from(self.config.hz)) {
+    pub(super) fn log_stalls(&self) {
+        for (name, stall) in self.stalled() {
             let text = self.stall_text(name, &stall);
-            rcu.stalls.borrow_mut().push(text);
+            self.stalls.borrow_mut().push(text);
         }
     }
 

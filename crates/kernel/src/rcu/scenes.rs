@@ -52,13 +52,13 @@ fn a_callback_runs_after_a_grace_period_on_idle_and_on_busy_cpus() {
                 for _ in 0..25 {
                     let seen = Rc::clone(&seen);
                     let callback = move |_: &Sched| seen.set(seen.get() + 1);
-                    sched.call_rcu(Box::new(callback));
+                    sched.rcu().call(Box::new(callback));
                 }
                 assert_eq!(seen.get(), 0);
                 sched.sleep_until(Here::now_ns() + 500_000_000);
                 assert_eq!(seen.get(), 25, "{kernel} on {cpus} CPUs, busy: {busy}");
             });
-            let stats = sched.rcu_stats();
+            let stats = sched.rcu().stats();
             assert_eq!((stats.queued, stats.invoked), (25, 25));
             assert!((1..=8).contains(&stats.grace_periods), "{}", stats.grace_periods);
         }
@@ -81,7 +81,7 @@ fn a_section_without_preemption_holds_a_grace_period_up() {
         sched.fork_on(1, Box::new(reader)).expect("room");
         sched.sleep_until(Here::now_ns() + 5_000_000);
         let inner = Rc::clone(&seen);
-        sched.call_rcu(Box::new(move |_| inner.set(Here::now_ns())));
+        sched.rcu().call(Box::new(move |_| inner.set(Here::now_ns())));
         sched.sleep_until(Here::now_ns() + 200_000_000);
     });
     assert!(ended.get() > 58_000_000, "{} ns", ended.get());
@@ -96,14 +96,14 @@ fn the_work_runs_where_the_kernel_says() {
         ("3.0", false, true),
     ] {
         let sched = stage(kernel, 4, |sched| {
-            sched.call_rcu(Box::new(|_| ()));
+            sched.rcu().call(Box::new(|_| ()));
             sched.sleep_until(Here::now_ns() + 100_000_000);
         });
-        let stats = sched.rcu_stats();
+        let stats = sched.rcu().stats();
         assert_eq!(stats.thread_wakeups > 0, threads, "{kernel}");
         assert!(stats.idle_rounds <= stats.thread_wakeups && stats.asked > 0, "{stats:?}");
-        assert_eq!(sched.proc_softirqs().contains("RCU:"), softirq, "{kernel}");
-        let counts = sched.softirq_counts(0);
+        assert_eq!(sched.softirqs.proc_text().contains("RCU:"), softirq, "{kernel}");
+        let counts = sched.softirqs.counts(0);
         let rcu = counts.iter().find(|(vector, _)| *vector == Vector::Rcu);
         assert_eq!(rcu.is_some_and(|(_, runs)| *runs > 0), softirq, "{kernel}");
     }
@@ -115,10 +115,10 @@ fn without_callbacks_there_is_nothing_to_do() {
         sched.fork_on(1, Box::new(|| Here::user(50 * MS))).expect("room");
         sched.sleep_until(Here::now_ns() + 100_000_000);
     });
-    let asked = sched.rcu_stats().asked;
+    let asked = sched.rcu().stats().asked;
     assert!(asked > 0);
     let expected = RcuStats { asked, no_work: asked, ..RcuStats::default() };
-    assert_eq!(sched.rcu_stats(), expected);
+    assert_eq!(sched.rcu().stats(), expected);
 }
 
 #[test]
@@ -128,16 +128,16 @@ fn a_reader_without_bottom_halves_holds_up_both_flavours() {
     stage("2.6.39", 4, move |sched| {
         let inner = Rc::clone(sched);
         let reader = move || {
-            Sched::local_bh_disable();
+            local_bh_disable();
             Here::pass(1);
             (0..30).for_each(|_| Here::compute(MS));
-            inner.local_bh_enable();
+            inner.softirqs.local_bh_enable(&inner);
         };
         sched.fork_on(1, Box::new(reader)).expect("room");
         sched.sleep_until(Here::now_ns() + 5_000_000);
-        for (place, call) in [Sched::call_rcu, Sched::call_rcu_bh].into_iter().enumerate() {
+        for (place, call) in [Rcu::call, Rcu::call_bh].into_iter().enumerate() {
             let seen = Rc::clone(&seen);
-            call(sched, Box::new(move |_| seen[place].set(Here::now_ns())));
+            call(sched.rcu(), Box::new(move |_| seen[place].set(Here::now_ns())));
         }
         sched.sleep_until(Here::now_ns() + 100_000_000);
     });
@@ -154,16 +154,16 @@ fn bottom_halves_that_end_let_a_grace_period_of_theirs_end() {
     stage("2.6.39", 2, move |sched| {
         let inner = Rc::clone(sched);
         let busy = move || {
-            inner.rcu_read("a long section", || {
+            inner.rcu().read("a long section", || {
                 Here::pass(1);
                 (0..60).for_each(|_| Here::compute(MS));
             });
         };
         sched.fork_on(1, Box::new(busy)).expect("room");
         sched.sleep_until(Here::now_ns() + 5_000_000);
-        for (place, call) in [Sched::call_rcu, Sched::call_rcu_bh].into_iter().enumerate() {
+        for (place, call) in [Rcu::call, Rcu::call_bh].into_iter().enumerate() {
             let seen = Rc::clone(&seen);
-            call(sched, Box::new(move |_| seen[place].set(Here::now_ns())));
+            call(sched.rcu(), Box::new(move |_| seen[place].set(Here::now_ns())));
         }
         sched.sleep_until(Here::now_ns() + 200_000_000);
     });
@@ -183,14 +183,14 @@ fn a_barrier_waits_for_the_callbacks_of_all_cpus() {
                 let body = move || {
                     for _ in 0..15 {
                         let ran = Rc::clone(&ran);
-                        inner.call_rcu(Box::new(move |_| ran.set(ran.get() + 1)));
+                        inner.rcu().call(Box::new(move |_| ran.set(ran.get() + 1)));
                     }
                 };
                 sched.fork_on(cpu, Box::new(body)).expect("room");
             }
             sched.sleep_until(Here::now_ns() + 1_000_000);
             assert!(ran.get() < 60, "{kernel}");
-            sched.rcu_barrier();
+            sched.rcu().barrier();
             assert_eq!(ran.get(), 60, "{kernel}");
         });
     }
@@ -200,12 +200,12 @@ fn a_barrier_waits_for_the_callbacks_of_all_cpus() {
 fn an_expedited_grace_period_waits_for_sections_and_for_no_tick() {
     stage("3.0", 4, |sched| {
         let free = Here::now_ns();
-        sched.synchronize_sched_expedited();
+        sched.rcu().synchronize_sched_expedited();
         let alone = Here::now_ns() - free;
         assert!(alone < 500_000, "{alone} ns on idle CPUs, half a tick");
         let inner = Rc::clone(sched);
         let reader = move || {
-            inner.rcu_read("reader", || (0..20).for_each(|_| Here::compute(MS)));
+            inner.rcu().read("reader", || (0..20).for_each(|_| Here::compute(MS)));
         };
         sched.fork_on(2, Box::new(reader)).expect("room");
         sched.sleep_until(Here::now_ns() + 2_000_000);
@@ -214,15 +214,15 @@ fn an_expedited_grace_period_waits_for_sections_and_for_no_tick() {
         for _ in 0..3 {
             let (inner, others) = (Rc::clone(sched), Rc::clone(&others));
             let body = move || {
-                inner.synchronize_sched_expedited();
+                inner.rcu().synchronize_sched_expedited();
                 others.set(others.get() + 1);
             };
             sched.fork_on(1, Box::new(body)).expect("room");
         }
-        sched.synchronize_sched_expedited();
+        sched.rcu().synchronize_sched_expedited();
         let waited = Here::now_ns() - read;
         assert!((15_000_000..30_000_000).contains(&waited), "{waited} ns with a reader");
-        sched.synchronize_sched();
+        sched.rcu().synchronize_sched();
         sched.sleep_until(Here::now_ns() + 50_000_000);
         assert_eq!(others.get(), 3);
     });
@@ -232,11 +232,11 @@ fn an_expedited_grace_period_waits_for_sections_and_for_no_tick() {
 fn ten_thousand_callbacks_are_handed_out_at_once() {
     let rounds = |count: u64| {
         let sched = stage("2.6.39", 2, move |sched| {
-            (0..count).for_each(|_| sched.call_rcu(Box::new(|_| ())));
+            (0..count).for_each(|_| sched.rcu().call(Box::new(|_| ())));
             sched.sleep_until(Here::now_ns() + 400_000_000);
         });
-        assert_eq!(sched.rcu_stats().invoked, count);
-        sched.rcu_stats().core
+        assert_eq!(sched.rcu().stats().invoked, count);
+        sched.rcu().stats().core
     };
     // Ten callbacks a round, or all.
     let (few, many) = (rounds(9_000), rounds(10_100));
@@ -250,17 +250,17 @@ fn a_stall_is_told_with_the_task_and_its_section() {
     let sched = stage_on(&kernel, 4, |sched| {
         let inner = Rc::clone(sched);
         let reader = move || {
-            inner.rcu_read("the demo section", || {
+            inner.rcu().read("the demo section", || {
                 Here::pass(1);
                 (0..1500).for_each(|_| Here::compute(MS));
             });
         };
         sched.fork_on(3, Box::new(reader)).expect("room");
         sched.sleep_until(Here::now_ns() + 5_000_000);
-        sched.call_rcu(Box::new(|_| ()));
+        sched.rcu().call(Box::new(|_| ()));
         sched.sleep_until(Here::now_ns() + 2_000_000_000);
     });
-    let [text] = sched.rcu_stalls().try_into().expect("one stall");
+    let [text] = sched.rcu().stall_log().try_into().expect("one stall");
     let (line, who) = text.split_once('\n').expect("two lines");
     assert_eq!(line, "INFO: rcu_sched_state detected stall on CPU 3 (t=1000 jiffies)");
     assert!(who.starts_with("CPU 3: task ") && who.ends_with("in the demo section\n"), "{who}");
@@ -272,12 +272,12 @@ fn debugfs_has_the_formats_of_the_kernel() {
     let seen = Rc::clone(&files);
     let sched = stage("3.0", 20, move |sched| {
         for _ in 0..3 {
-            sched.call_rcu(Box::new(|_| ()));
+            sched.rcu().call(Box::new(|_| ()));
         }
-        sched.call_rcu_bh(Box::new(|_| ()));
-        sched.synchronize_sched();
+        sched.rcu().call_bh(Box::new(|_| ()));
+        sched.rcu().synchronize_sched();
         sched.sleep_until(Here::now_ns() + 100_000_000);
-        seen.set(sched.rcu_files());
+        seen.set(sched.rcu().files());
     });
     let [data, periods, tree, pending, _]: [String; 5] = files.take();
     let first = |text: &str| text.lines().nth(1).expect("a line for CPU 0").to_owned();
@@ -292,6 +292,6 @@ fn debugfs_has_the_formats_of_the_kernel() {
     assert_eq!(lines[3], "0/ffff ..>. 0:15 ^0    0/f ..>. 16:19 ^1    ");
     assert!(first(&pending).starts_with("  0 np="), "{pending}");
     // What was queued was invoked or is on the list: registered = ci + ql.
-    let stats = sched.rcu_stats();
+    let stats = sched.rcu().stats();
     assert_eq!((stats.queued, stats.invoked), (4, 4));
 }

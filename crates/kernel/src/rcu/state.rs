@@ -1,31 +1,38 @@
-//! State of RCU in the scheduler.
+//! State of RCU.
 
 use super::rules::{Placement, RcuRules, ThreadPolicy};
 use super::threads::{Boosts, Stoppers};
-use crate::sched::kthread::state::Kthread;
-use crate::softirq::context;
+use crate::irq::Agendas;
+use crate::sched::kthread::state::{Kthread, Kthreads};
+use crate::sched::queue::RunQueues;
+use crate::sched::work::Work;
+use crate::softirq::state::{Softirqs, context};
 use convoy_machine::{Here, Smp, ps};
-use convoy_sync::rcu::{FIRST, Reader, Stall, Work};
+use convoy_sync::rcu::{self, FIRST, Reader, Stall};
 use core::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 /// The lists and grace periods of one flavour.
-pub(super) type Lists<C> = convoy_sync::rcu::Rcu<Smp, C>;
+pub(super) type Lists<S> = rcu::Rcu<Smp, Work<S>>;
 
 /// RCU of one machine: the flavours of `convoy-sync`, and where their work runs.
-pub(crate) struct Rcu<C> {
+pub struct Rcu<S> {
+    pub(super) rq: Rc<RunQueues>,
+    pub(super) kthreads: Rc<Kthreads<S>>,
+    pub(super) softirqs: Rc<Softirqs<S>>,
+    pub(super) agendas: Rc<Agendas<S>>,
     pub(super) placement: Placement,
     pub(super) thread_policy: ThreadPolicy,
     pub(super) core: u64,
     pub(super) callback: u64,
     pub(super) stall_s: u64,
     /// `rcu_sched`: readers forbid preemption.
-    pub(super) lists: Lists<C>,
+    pub(super) lists: Lists<S>,
     /// `rcu_bh`: readers disable bottom halves. Made at its first callback; until then it has
     /// nothing to do, and no price.
-    bh: OnceCell<Lists<C>>,
+    bh: OnceCell<Lists<S>>,
     /// `rcu_preempt`: readers may be preempted.
-    pub(super) preempt: Option<Lists<C>>,
+    pub(super) preempt: Option<Lists<S>>,
     /// Boosts of readers that delay its grace periods, if the kernel has them.
     pub(super) boosts: Option<Boosts>,
     pub(super) threads: Vec<Thread>,
@@ -37,20 +44,27 @@ pub(crate) struct Rcu<C> {
 #[derive(Default)]
 pub(super) struct Thread {
     pub(super) task: RefCell<Option<Rc<Kthread>>>,
-    pub(super) work: Work,
+    pub(super) work: rcu::Work,
 }
 
-fn lists<C>(cpus: usize) -> Lists<C> {
+fn lists<S>(cpus: usize) -> Lists<S> {
     let lists = Lists::new(cpus, FIRST);
     lists.locks(Here::name);
     lists
 }
 
-impl<C> Rcu<C> {
-    pub(crate) fn new(rules: &RcuRules, cpus: usize, hz: u32) -> Self {
+impl<S> Rcu<S> {
+    pub(crate) fn new(
+        rules: &RcuRules,
+        rq: Rc<RunQueues>,
+        kthreads: Rc<Kthreads<S>>,
+        softirqs: Rc<Softirqs<S>>,
+        agendas: Rc<Agendas<S>>,
+    ) -> Self {
+        let cpus = rq.queues.len();
         let preempt = rules.preemptible.then(|| lists(cpus));
         let boosts = preempt.as_ref().zip(rules.boost_ms).map(|(lists, ms)| {
-            lists.boost_after((ms * u64::from(hz)).div_ceil(1000));
+            lists.boost_after(rq.ticks_of_ms(ms));
             Boosts::default()
         });
         Self {
@@ -66,23 +80,27 @@ impl<C> Rcu<C> {
             threads: (0..cpus).map(|_| Thread::default()).collect(),
             stoppers: OnceCell::new(),
             stalls: RefCell::default(),
+            rq,
+            kthreads,
+            softirqs,
+            agendas,
         }
     }
 
     /// The flavours that have been used, with the names that the kernel prints.
-    pub(super) fn flavours(&self) -> impl Iterator<Item = (&'static str, &Lists<C>)> {
+    pub(super) fn flavours(&self) -> impl Iterator<Item = (&'static str, &Lists<S>)> {
         let bh = self.bh.get().map(|lists| ("rcu_bh", lists));
         let preempt = self.preempt.as_ref().map(|lists| ("rcu_preempt", lists));
         [("rcu_sched", &self.lists)].into_iter().chain(bh).chain(preempt)
     }
 
     /// The flavour that paths of the kernel use.
-    pub(super) fn main(&self) -> &Lists<C> {
+    pub(super) fn main(&self) -> &Lists<S> {
         self.preempt.as_ref().unwrap_or(&self.lists)
     }
 
     /// The flavour with readers that disable bottom halves.
-    pub(super) fn bh(&self) -> &Lists<C> {
+    pub(super) fn bh(&self) -> &Lists<S> {
         self.bh.get_or_init(|| {
             let bh = lists(self.threads.len());
             for cpu in 0..self.threads.len() {
@@ -112,7 +130,7 @@ impl<C> Rcu<C> {
     }
 
     /// No bottom half runs on this CPU, and none is disabled.
-    pub(super) fn note_bottom_half(&self) {
+    pub(crate) fn note_bottom_half(&self) {
         if let Some(bh) = self.bh.get() {
             bh.note_quiescent_state();
         }
@@ -143,11 +161,12 @@ impl<C> Rcu<C> {
     }
 
     /// The grace periods that have just been found to wait for too long, at a tick of this CPU.
-    pub(super) fn stalled(&self, jiffies: u64, hz: u64) -> Vec<(&'static str, Stall)> {
+    pub(super) fn stalled(&self) -> Vec<(&'static str, Stall)> {
+        let (jiffies, hz) = (self.rq.jiffies(), u64::from(self.rq.hz));
         // After the first time, three times as long and 30 s more (`RCU_STALL_RECHECK`).
         let (limit, again) = (self.stall_s * hz, (3 * self.stall_s + 30) * hz);
         let look =
-            |(name, lists): (_, &Lists<C>)| Some((name, lists.stall(jiffies, limit, again)?));
+            |(name, lists): (_, &Lists<S>)| Some((name, lists.stall(jiffies, limit, again)?));
         self.flavours().filter_map(look).collect()
     }
 }

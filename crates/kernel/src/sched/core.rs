@@ -1,11 +1,11 @@
 //! `schedule`, the switch itself, fork, exec and exit.
 
 use super::idlers::IdleCause;
+use super::kthread::state::Kthread;
 use super::normal::{Dequeue, Enqueue};
-use super::queue::{RunQueue, RunQueues, preempt_enable_no_resched};
+use super::queue::{RunQueues, preempt_enable_no_resched};
 use super::scheduler::Sched;
-use super::task::{Policy, State, Tcb};
-use super::wait::signal_ends;
+use super::task::{State, Tcb};
 use super::{record, rt_move};
 use crate::config::Preempt;
 use crate::softirq::{context, irq_enter};
@@ -23,64 +23,6 @@ enum Leave {
 }
 
 impl Sched {
-    /// Changes the policy of `task`, wherever it is (`sched_setscheduler`).
-    pub fn set_policy(&self, task: TaskId, policy: Policy) {
-        let task = self.rq.tcb(task);
-        Smp::irq_save();
-        let queue = self.rq.lock_queue_of(&task);
-        let (cpu, runs) = (task.cpu.get(), task.on_cpu.get());
-        let was = task.rt_priority();
-        let queued = task.entity.on_queue.get() && !task.entity.eevdf.delayed();
-        if queued {
-            self.rq.charge_current(queue);
-            self.rq.dequeue(&task, Dequeue::Leaves);
-        } else if task.entity.eevdf.delayed() {
-            queue.normal.borrow_mut().dequeue(&task, Dequeue::Leaves);
-        }
-        task.policy.set(policy);
-        if let Policy::Normal { nice } = policy {
-            task.entity.set_nice(nice);
-        }
-        if queued {
-            self.rq.enqueue(queue, &task, Enqueue::Moved);
-            if runs {
-                // It runs on, so it does not wait; whether it should is seen at the next schedule.
-                Self::take_running(queue, &task);
-                self.rq.resched(cpu);
-            } else {
-                self.rq.check_preempt(cpu, &task);
-            }
-            if was.is_none() {
-                rt_move::woken(&self.rq, queue, &task);
-            }
-        }
-        queue.lock.unlock();
-        Smp::irq_restore(());
-    }
-
-    /// The running task, just queued in its new class, is not one of those that wait.
-    fn take_running(queue: &RunQueue, task: &Tcb) {
-        if task.rt_priority().is_some() {
-            queue.rt.borrow_mut().take(task);
-        } else {
-            queue.normal.borrow_mut().take(task);
-        }
-    }
-
-    /// The running task lets others of its class go first (`sched_yield`).
-    pub(crate) fn yield_queue(&self) {
-        Smp::irq_save();
-        let queue = self.rq.this();
-        queue.lock.lock();
-        let me = self.rq.current();
-        if me.rt_priority().is_none() && self.rq.loads.running(Here::cpu()) > 1 {
-            self.rq.charge(queue, &me);
-            queue.normal.borrow_mut().yield_turn(&me);
-        }
-        queue.lock.unlock();
-        Smp::irq_restore(());
-    }
-
     /// Switches the CPU to the next task. The caller sleeps if its state says so; returns when it
     /// runs again.
     pub fn schedule(&self) {
@@ -181,7 +123,7 @@ impl Sched {
     fn settle(&self, me: &Rc<Tcb>, how: Leave) {
         let queue = self.rq.this();
         self.rq.charge(queue, me);
-        let interrupted = matches!(me.state.get(), State::Asleep(sleep) if signal_ends(me, sleep));
+        let interrupted = matches!(me.state.get(), State::Asleep(sleep) if me.signal_ends(sleep));
         if interrupted {
             me.state.set(State::Running);
         }
@@ -368,7 +310,7 @@ impl Os for Sched {
     }
 
     fn kthread(&self, task: TaskId) {
-        self.kthread_main(task);
+        Kthread::run(self, task);
     }
 
     fn interrupt(&self, cause: convoy_machine::Interrupt) {
@@ -376,11 +318,11 @@ impl Os for Sched {
         if cause.timer {
             self.timer_interrupt(cause.user);
         }
-        self.device_interrupts();
+        self.agendas.run_devices(self);
     }
 
     fn interrupt_return(&self, user: bool) {
-        self.irq_exit();
+        self.softirqs.irq_exit(self);
         debug_assert!(!user || Here::preempt_depth() == 0, "a system call runs in user mode");
         if user {
             self.syscall_return();
@@ -400,7 +342,7 @@ impl Os for Sched {
     }
 
     fn wake(&self, word: usize, count: usize) {
-        self.wake_word(word, count, false);
+        self.sleepers.wake_word(word, count, false);
     }
 
     fn user_wait(
@@ -427,18 +369,19 @@ impl Os for Sched {
 
     fn user_yield(&self) {
         self.futexes().pay_yield();
-        self.yield_queue();
+        self.rq.yield_turn();
         self.schedule();
         self.syscall_return();
     }
 
     fn expects(&self) -> bool {
-        let pending = self.agendas.iter().any(|agendas| !agendas.are_empty());
-        pending || !self.timers.borrow().is_empty() || self.rq.rt_limits.any_throttled()
+        !self.agendas.are_empty()
+            || self.sleepers.first_deadline().is_some()
+            || self.rq.rt_limits.any_throttled()
     }
 
     fn signal_pending(&self, sleep: convoy_sync::Sleep) -> bool {
-        signal_ends(&self.rq.current(), sleep)
+        self.rq.current().signal_ends(sleep)
     }
 
     fn context(&self) -> Option<convoy_machine::Context> {

@@ -3,9 +3,10 @@
 //! and on top (`scheduler`) switching, sleeping, ticks and kernel threads. What differs between
 //! kernels is named by `rules`.
 //!
-//! [`Sched`] also contains the state of kernel threads, software interrupts, timers and RCU. The
-//! `state` of each does not depend on the scheduler, and the type of its work is a parameter; so
-//! the dependencies between the files have one direction.
+//! [`Sched`] switches tasks and puts the parts together: each part owns one kind of state and has
+//! the functions that change it, such as [`RunQueues`], sleepers, kernel threads, software
+//! interrupts, the stopped ticks and RCU. A part has the parts below it; the scheduler is its
+//! parameter (`work`), so the dependencies between the files have one direction.
 //!
 //! Order of a context switch: release the big kernel lock, lock the run queue, dequeue a task that
 //! goes to sleep, try to pull when nothing is left, pick, switch, and take the big kernel lock
@@ -31,6 +32,7 @@ mod newidle;
 mod nohz;
 mod normal;
 mod o1;
+mod policy;
 pub(crate) mod queue;
 pub(crate) mod record;
 mod rt;
@@ -39,12 +41,14 @@ mod rt_move;
 mod rt_root;
 pub(crate) mod rules;
 pub(crate) mod scheduler;
+mod sleepers;
 mod stats;
 pub(crate) mod task;
 mod tick;
 mod wait;
 mod wait_runtime;
 mod wake;
+pub mod work;
 
 pub use balance::rules::{
     BalanceRules, GroupOrder, HotBuddies, HotClock, Imbalance, Migration, Newidle, Push, Siblings,
@@ -60,7 +64,8 @@ pub use rt::RtRules;
 pub use rt_limit::RtLimit;
 pub use rt_root::Sharing;
 pub use rules::SchedRules;
-pub use scheduler::{Handler, Sched, Work};
+pub use scheduler::Sched;
+pub use sleepers::Sleepers;
 pub use stats::SchedStats;
 pub use task::{State, Tcb};
 pub use wake::{Affine, IdleTest, Placement, SyncWakeup, WakeRules};

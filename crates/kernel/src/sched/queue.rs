@@ -5,6 +5,7 @@
 //! memory, all else a queue holds is plain data under it.
 
 use super::domains::Domain;
+use super::idlers::IdleTimes;
 use super::loadavg::LoadAverage;
 use super::loads::Loads;
 use super::normal::{Dequeue, Enqueue, Normal};
@@ -389,5 +390,65 @@ impl RunQueues {
             return queue.rt.borrow().tick(current);
         }
         queue.normal.borrow_mut().tick(current)
+    }
+
+    /// Tasks that are queued or running now.
+    pub fn runnable(&self) -> u64 {
+        self.loads.all()
+    }
+
+    /// The load averages over 1, 5 and 15 minutes.
+    pub fn load_averages(&self) -> [f64; 3] {
+        self.load_average.averages()
+    }
+
+    /// Takes the next count of active tasks `ns` nanoseconds from now, and then every five seconds.
+    pub fn count_load_after(&self, ns: u64) {
+        let ticks = ns * u64::from(self.hz) / 1_000_000_000;
+        self.load_average.count_at(self.jiffies() + ticks);
+    }
+
+    /// What each CPU may run real-time tasks for in a period, in nanoseconds; nothing before the
+    /// first of them, or without a limit.
+    pub fn rt_runtimes(&self) -> Vec<u64> {
+        self.rt_limits.runtimes()
+    }
+
+    /// Acquisitions of the locks of the CPU priority vectors (with atomic counts: updates) so far.
+    pub fn rt_vector_updates(&self) -> u64 {
+        self.rt_root.get().map_or(0, Root::updates)
+    }
+
+    /// For each CPU priority vector its count, and how many CPUs it holds.
+    pub fn rt_vectors(&self) -> Vec<(u32, u32)> {
+        self.rt_root.get().map_or_else(Vec::new, Root::census)
+    }
+
+    /// Counters so far.
+    pub fn stats(&self) -> SchedStats {
+        self.stats.get()
+    }
+
+    /// How long CPUs have idled while a task waited on another one, by cause.
+    pub fn idle_times(&self) -> IdleTimes {
+        self.loads.idlers.times(Here::now_ps())
+    }
+
+    /// CPU time that tasks which waited could have had on CPUs that idled, picoseconds.
+    pub fn idle_usable_ps(&self) -> u64 {
+        self.loads.idlers.usable(Here::now_ps())
+    }
+
+    /// Returns the time, in nanoseconds, in which each level of the load balancer searches at least
+    /// once for an idle CPU.
+    pub fn balance_turn_ns(&self) -> u64 {
+        let longest = |domain: &Domain| domain.rules.max_interval_ms;
+        let longest = self.queues[0].domains.iter().map(longest).max().unwrap_or(0);
+        longest * 1_000_000 + self.tick_ps / 1000
+    }
+
+    /// Run time of `task` so far, in picoseconds, up to its last charge.
+    pub fn cpu_time_ps(&self, task: TaskId) -> u64 {
+        self.tcb(task).entity.sum_exec.get() * 1000
     }
 }

@@ -136,4 +136,19 @@ impl Tcb {
             Policy::Fifo { priority } | Policy::RoundRobin { priority } => Some(priority),
         }
     }
+
+    /// Whether a pending signal ends `sleep`.
+    pub(crate) fn signal_ends(&self, sleep: Sleep) -> bool {
+        match sleep {
+            Sleep::Uninterruptible => false,
+            Sleep::Interruptible => self.signal.get() || self.fatal.get(),
+            Sleep::Killable => self.fatal.get(),
+        }
+    }
+
+    /// Its signals have been delivered.
+    pub(crate) fn clear_signal(&self) {
+        self.signal.set(false);
+        self.fatal.set(false);
+    }
 }

@@ -1,8 +1,9 @@
-//! State of software interrupts in the scheduler, generic over handlers; and the context of a CPU,
-//! encoded in its preemption count.
+//! State of software interrupts, and the context of a CPU, encoded in its preemption count.
 
 use super::rules::{SoftirqRules, Vector};
-use crate::sched::kthread::state::Kthread;
+use crate::sched::kthread::state::{Kthread, Kthreads};
+use crate::sched::queue::RunQueues;
+use crate::sched::work::Handler;
 use convoy_machine::{Context, Here, Mode};
 use core::cell::{Cell, RefCell};
 use core::fmt::Write as _;
@@ -27,6 +28,11 @@ pub fn context() -> Context {
         bh_off: count & SOFTIRQ_MASK != 0,
         irqs_off: Here::irqs_disabled(),
     }
+}
+
+/// From here on no software interrupt runs on this CPU, and the caller may not sleep.
+pub fn local_bh_disable() {
+    add_to_count(BH_DISABLED);
 }
 
 /// An interrupt starts on this CPU.
@@ -55,20 +61,24 @@ pub(super) struct Local {
 }
 
 /// The software interrupts of one kernel.
-pub(crate) struct Softirqs<H> {
+pub struct Softirqs<S> {
     pub(super) rules: SoftirqRules,
-    handlers: RefCell<Vec<Option<H>>>,
+    pub(super) rq: Rc<RunQueues>,
+    pub(super) kthreads: Rc<Kthreads<S>>,
+    handlers: RefCell<Vec<Option<Handler<S>>>>,
     locals: Vec<Local>,
 }
 
-impl<H: Clone> Softirqs<H> {
-    pub(crate) fn new(rules: &SoftirqRules, cpus: usize) -> Self {
+impl<S> Softirqs<S> {
+    pub(crate) fn new(rules: &SoftirqRules, rq: Rc<RunQueues>, kthreads: Rc<Kthreads<S>>) -> Self {
         let vectors = rules.vectors.len();
         let local = || Local { counts: RefCell::new(vec![0; vectors]), ..Local::default() };
         Self {
             rules: rules.clone(),
-            handlers: RefCell::new(vec![None; vectors]),
-            locals: (0..cpus).map(|_| local()).collect(),
+            handlers: RefCell::new(rules.vectors.iter().map(|_| None).collect()),
+            locals: rq.queues.iter().map(|_| local()).collect(),
+            rq,
+            kthreads,
         }
     }
 
@@ -77,7 +87,7 @@ impl<H: Clone> Softirqs<H> {
     /// # Panics
     ///
     /// If this kernel does not have the vector.
-    pub(crate) fn open(&self, vector: Vector, handler: H) {
+    pub fn open(&self, vector: Vector, handler: Handler<S>) {
         self.handlers.borrow_mut()[self.place(vector)] = Some(handler);
     }
 
@@ -87,14 +97,14 @@ impl<H: Clone> Softirqs<H> {
     }
 
     /// Makes `vector` pending on this CPU; its number.
-    pub(super) fn raise(&self, vector: Vector) -> u32 {
+    pub(super) fn set_pending(&self, vector: Vector) -> u32 {
         let (pending, place) = (&self.local().pending, self.place(vector));
         pending.set(pending.get() | 1 << place);
         place as u32
     }
 
     /// Returns the handler of the vector at `place` of the rules.
-    pub(super) fn handler(&self, place: usize) -> Option<H> {
+    pub(super) fn handler(&self, place: usize) -> Option<Handler<S>> {
         self.handlers.borrow()[place].clone()
     }
 
@@ -115,19 +125,24 @@ impl<H: Clone> Softirqs<H> {
             && self.local().ksoftirqd.borrow().as_ref().is_some_and(|it| it.is_runnable())
     }
 
-    /// Runs of each vector on `cpu`, in the order of the rules.
-    pub(super) fn counts(&self, cpu: usize) -> Vec<(Vector, u64)> {
+    /// How often each vector has run on `cpu`, in the order of the preset's vectors.
+    #[must_use]
+    pub fn counts(&self, cpu: usize) -> Vec<(Vector, u64)> {
         let counts = self.locals[cpu].counts.borrow();
         self.rules.vectors.iter().copied().zip(counts.iter().copied()).collect()
     }
 
-    /// Time of `cpu` in handlers outside `ksoftirqd`, picoseconds.
-    pub(super) fn time_ps(&self, cpu: usize) -> u64 {
+    /// Time of `cpu` in software interrupts outside `ksoftirqd`, picoseconds: the softirq column of
+    /// `/proc/stat`. The machine accounts it as [`Mode::System`] and [`Mode::Spin`]; the irq column
+    /// is [`Mode::Interrupt`].
+    #[must_use]
+    pub fn time_ps(&self, cpu: usize) -> u64 {
         self.locals[cpu].time.get()
     }
 
     /// The text of `/proc/softirqs`.
-    pub(super) fn proc_text(&self) -> String {
+    #[must_use]
+    pub fn proc_text(&self) -> String {
         let mut text = " ".repeat(20);
         // Writing to a string never fails.
         for cpu in 0..self.locals.len() {

@@ -434,7 +434,9 @@ impl Journal {
         });
         if new {
             let journal = Rc::clone(self);
-            base.sched.timer_at(expires_ns, Box::new(move |_| journal.hot.wanted.wake_all()));
+            base.sched
+                .agendas
+                .timer_at(expires_ns, Box::new(move |_| journal.hot.wanted.wake_all()));
         }
     }
 

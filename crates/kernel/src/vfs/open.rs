@@ -6,6 +6,7 @@ use super::file::{File, Target};
 use super::links;
 use crate::pipe::Pipe;
 use crate::process::Process;
+use crate::rcu::state::Rcu;
 use crate::world::World;
 use convoy_machine::Here;
 use convoy_workload::Errno;
@@ -18,7 +19,7 @@ impl World {
         if !file.put() {
             return;
         }
-        self.sched.free_rcu();
+        self.sched.rcu.iter().for_each(Rcu::free);
         match &file.target {
             Target::Inode(dentry) => {
                 if dentry.inode.kind == Kind::Tty {

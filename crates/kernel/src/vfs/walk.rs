@@ -2,6 +2,7 @@
 //! component; otherwise one is taken at the end.
 
 use super::dentry::{Dentry, Inode};
+use crate::rcu::state::Rcu;
 use crate::world::World;
 use convoy_machine::Here;
 use convoy_workload::Errno;
@@ -135,7 +136,7 @@ impl World {
     /// mount changes.
     pub(super) fn enter(&self, at: &Dentry) {
         if self.vfs.rcu_walk() {
-            self.sched.walk_begins();
+            self.sched.rcu.iter().for_each(Rcu::walk_begins);
             self.vfs.enter_section();
         } else {
             self.get_path(at);
@@ -178,7 +179,7 @@ impl World {
         if self.vfs.rcu_walk() {
             self.get_path(at);
             self.vfs.leave_section();
-            self.sched.walk_ends();
+            self.sched.rcu.iter().for_each(Rcu::walk_ends);
         }
     }
 
@@ -186,7 +187,7 @@ impl World {
     pub(super) fn abandon(&self, at: &Dentry) {
         if self.vfs.rcu_walk() {
             self.vfs.leave_section();
-            self.sched.walk_ends();
+            self.sched.rcu.iter().for_each(Rcu::walk_ends);
         } else {
             self.put_path(at);
         }
@@ -218,7 +219,7 @@ impl World {
     pub(super) fn dput(&self, dentry: &Dentry) {
         if self.vfs.dput(dentry) && !dentry.linked.get() {
             self.vfs.unlist_name(dentry);
-            self.sched.free_rcu();
+            self.sched.rcu.iter().for_each(Rcu::free);
             self.iput(&dentry.inode);
         }
     }
@@ -233,7 +234,7 @@ impl World {
         if inode.hot.head.links.peek() == 0 {
             inode.evict(self, || self.free_file_pages(inode));
             inode.sb.count_inodes(-1);
-            self.sched.free_rcu();
+            self.sched.rcu.iter().for_each(Rcu::free);
         }
     }
 }

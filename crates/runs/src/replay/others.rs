@@ -58,7 +58,7 @@ impl Replay {
 
 /// Runs one task that uses `share` of a CPU until the run is over.
 fn other(world: &World, field: &Field, share: f64, mut rng: Rng) {
-    world.sched().set_policy(User::current(), Class::Normal { nice: -20 });
+    world.sched().rq.set_policy(User::current(), Class::Normal { nice: -20 });
     let mut due = Here::now_ns() as f64 + TURN_NS / share * rng.uniform();
     // Relaxed: the phase orders nothing here.
     while field.phase.load(Relaxed) != PHASE_OVER {

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use convoy_kernel::{World, ZoneStats};
+use convoy_kernel::{Rcu, World, ZoneStats};
 use convoy_machine::{Event, Here, Mode, Watch};
 use convoy_workload::api::{Fd, Kernel};
 use convoy_workload::jobs::{Job, JobEnv};
@@ -72,7 +72,8 @@ impl Board {
         *self.ended.borrow_mut() = Snapshot::take(world, cpus);
         self.bulk.replace(bulk::since(world, &self.zones.borrow()));
         self.proc_files.replace(world.proc_files());
-        self.rcu_files.replace(world.sched().rcu_files());
+        let rcu_files = world.sched().rcu.as_ref().map(Rcu::files);
+        self.rcu_files.replace(rcu_files.unwrap_or_default());
         Here::tell(Event::Measure(false));
     }
 
@@ -83,7 +84,7 @@ impl Board {
         Here::observe(every_ns, move |_| {
             if !board.over.get() {
                 let next = Snapshot::so_far(&world, cpus);
-                let sample = board.sample(&last, &next, cpus, world.sched().runnable());
+                let sample = board.sample(&last, &next, cpus, world.sched().rq.runnable());
                 board.samples.borrow_mut().push(sample);
                 last = next;
             }

@@ -1,7 +1,7 @@
 //! The counters of a machine at one moment.
 
 use convoy_kernel::sched::{IdleTimes, SchedStats};
-use convoy_kernel::{BKL, RcuStats, World};
+use convoy_kernel::{BKL, Rcu, RcuStats, World};
 use convoy_machine::{CpuTimes, Here, Watch};
 
 /// Counters of the machine at one moment.
@@ -20,10 +20,10 @@ pub(super) struct Snapshot {
 impl Snapshot {
     pub(super) fn take(world: &World, cpus: usize) -> Self {
         Self {
-            idle: world.sched().idle_times(),
-            usable_ps: world.sched().idle_usable_ps(),
+            idle: world.sched().rq.idle_times(),
+            usable_ps: world.sched().rq.idle_usable_ps(),
             spun_beside_ps: Here::spun_beside_ps(),
-            rcu: world.sched().rcu_stats(),
+            rcu: world.sched().rcu.as_ref().map(Rcu::stats).unwrap_or_default(),
             ..Self::with(world, cpus, Here::times, Here::watched())
         }
     }
@@ -44,7 +44,7 @@ impl Snapshot {
         Self {
             now_ns: Here::now_ns(),
             modes,
-            sched: world.sched().stats(),
+            sched: world.sched().rq.stats(),
             bkl: watched.into_iter().find(|watch| watch.name == BKL),
             ..Self::default()
         }

@@ -1,30 +1,101 @@
-//! State of a kernel thread.
+//! State of kernel threads.
 
+use crate::sched::queue::RunQueues;
 use crate::sched::task::{Policy, State, Tcb};
-use convoy_sync::TaskId;
-use core::cell::Cell;
+use crate::sched::wake::Wakeups;
+use crate::sched::work::Work;
+use convoy_machine::Here;
+use convoy_sync::{Sleep, TaskId};
+use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// All kernel threads, and what each of them will do until it starts.
-pub(crate) type Kthreads<W> = BTreeMap<TaskId, (Rc<Kthread>, Option<W>)>;
+/// All kernel threads of a machine.
+pub struct Kthreads<S> {
+    rq: Rc<RunQueues>,
+    wakeups: Rc<Wakeups>,
+    /// Each with its body until it starts.
+    all: RefCell<BTreeMap<TaskId, (Rc<Kthread>, Option<Work<S>>)>>,
+}
+
+impl<S> Kthreads<S> {
+    pub(in crate::sched) fn new(rq: Rc<RunQueues>, wakeups: Rc<Wakeups>) -> Self {
+        Self { rq, wakeups, all: RefCell::default() }
+    }
+
+    /// A kernel thread that sleeps until its first [`Self::wake`]; with a `cpu` it never runs
+    /// elsewhere. It ends when `body` returns. `None` if the machine has no free stack for another
+    /// task.
+    pub fn create(
+        &self,
+        name: &str,
+        cpu: Option<usize>,
+        policy: Policy,
+        body: Work<S>,
+    ) -> Option<Rc<Kthread>> {
+        let id = Here::spawn_kthread()?;
+        let tcb = self.rq.adopt(id, cpu.unwrap_or_else(Here::cpu));
+        tcb.state.set(State::Asleep(Sleep::Uninterruptible));
+        tcb.bound.set(cpu.is_some());
+        tcb.policy.set(policy);
+        if let Policy::Normal { nice } = policy {
+            tcb.entity.set_nice(nice);
+        }
+        let kthread = Rc::new(Kthread::new(name, tcb, policy));
+        self.all.borrow_mut().insert(id, (Rc::clone(&kthread), Some(body)));
+        Some(kthread)
+    }
+
+    /// Takes the body of the thread `task`, which starts.
+    pub(super) fn start(&self, task: TaskId) -> Work<S> {
+        let body = self.all.borrow_mut().get_mut(&task).and_then(|(_, body)| body.take());
+        body.expect("a kernel thread starts once")
+    }
+
+    /// The thread `task` has ended: wakes the task that waits for this.
+    pub(super) fn end(&self, task: TaskId) {
+        let kthread = self.all.borrow_mut().remove(&task);
+        if let Some((kthread, _)) = kthread {
+            kthread.ended.set(true);
+            self.notify(&kthread);
+        }
+    }
+
+    /// Wakes `kthread`; whether it was asleep.
+    pub fn wake(&self, kthread: &Kthread) -> bool {
+        self.wakeups.try_to_wake_up(&kthread.tcb, false)
+    }
+
+    /// Lets a parked thread continue.
+    pub fn unpark(&self, kthread: &Kthread) {
+        kthread.should_park.set(false);
+        self.wake(kthread);
+    }
+
+    /// Wakes the task that waits for `kthread`.
+    pub(super) fn notify(&self, kthread: &Kthread) {
+        if let Some(waiter) = kthread.waiter.get() {
+            self.wakeups.try_to_wake_up(&self.rq.tcb(waiter), false);
+        }
+    }
+}
 
 /// A kernel thread.
 pub struct Kthread {
-    pub(super) name: String,
-    pub(super) tcb: Rc<Tcb>,
-    pub(super) policy: Policy,
+    name: String,
+    tcb: Rc<Tcb>,
+    policy: Policy,
     pub(super) should_stop: Cell<bool>,
     pub(super) should_park: Cell<bool>,
     pub(super) parked: Cell<bool>,
     pub(super) ended: Cell<bool>,
-    /// The task that waits in `kthread_park` or `kthread_stop`.
+    /// The task that waits in `park` or `stop`.
     pub(super) waiter: Cell<Option<TaskId>>,
 }
 
 impl Kthread {
     /// The kernel thread that the task of `tcb` is.
-    pub(super) fn new(name: &str, tcb: Rc<Tcb>, policy: Policy) -> Self {
+    fn new(name: &str, tcb: Rc<Tcb>, policy: Policy) -> Self {
         Self {
             name: name.to_owned(),
             tcb,
@@ -62,7 +133,7 @@ impl Kthread {
         self.should_stop.get()
     }
 
-    /// Returns whether it was requested to call `kthread_parkme`.
+    /// Returns whether it was requested to call [`Self::park_me`].
     pub fn should_park(&self) -> bool {
         self.should_park.get()
     }

@@ -1,10 +1,38 @@
 //! State of the stopped ticks.
 
+use crate::irq::Agendas;
+use crate::sched::balance::Balancer;
 use crate::sched::balance::rules::Stopped;
+use crate::sched::queue::RunQueues;
+use crate::softirq::state::Softirqs;
 use core::cell::{Cell, RefCell};
+use std::rc::Rc;
 
-/// Shared state of the stopped ticks.
-pub(in crate::sched) struct NoHz {
+/// The stopped ticks of a machine, and the balancing for CPUs without a tick.
+pub(in crate::sched) struct NoHz<S> {
+    pub(super) rq: Rc<RunQueues>,
+    pub(super) balancer: Rc<Balancer>,
+    pub(super) softirqs: Rc<Softirqs<S>>,
+    pub(super) agendas: Rc<Agendas<S>>,
+    pub(super) stops: Stops,
+}
+
+impl<S> NoHz<S> {
+    /// All CPUs tick.
+    pub(in crate::sched) fn new(
+        rule: Stopped,
+        balancer: Rc<Balancer>,
+        softirqs: Rc<Softirqs<S>>,
+        agendas: Rc<Agendas<S>>,
+    ) -> Self {
+        let rq = Rc::clone(&balancer.rq);
+        let stops = Stops::new(rule, rq.queues.len());
+        Self { rq, balancer, softirqs, agendas, stops }
+    }
+}
+
+/// Which ticks are stopped, and which CPU balances for them.
+pub(super) struct Stops {
     pub(super) rule: Stopped,
     /// CPUs with stopped ticks; with `Crowded` the CPUs that have not been busy at a tick since.
     pub(super) stopped: RefCell<Vec<bool>>,
@@ -18,9 +46,9 @@ pub(in crate::sched) struct NoHz {
     pub(super) kicked: RefCell<Vec<bool>>,
 }
 
-impl NoHz {
+impl Stops {
     /// All of `cpus` CPUs tick.
-    pub(in crate::sched) fn new(rule: Stopped, cpus: usize) -> Self {
+    fn new(rule: Stopped, cpus: usize) -> Self {
         Self {
             rule,
             stopped: RefCell::new(vec![false; cpus]),
@@ -70,10 +98,10 @@ mod tests {
 
     #[test]
     fn the_first_two_busy_cpus_to_ask_may_kick_and_no_other() {
-        let nohz = NoHz::new(Stopped::FirstTwo, 4);
-        assert!(!nohz.picks(0, 1), "the first needs two tasks");
-        assert!(nohz.picks(1, 1), "the second needs one");
-        assert!(nohz.picks(0, 2));
-        assert!(!nohz.picks(2, 9), "a third does not kick however long its queue");
+        let stops = Stops::new(Stopped::FirstTwo, 4);
+        assert!(!stops.picks(0, 1), "the first needs two tasks");
+        assert!(stops.picks(1, 1), "the second needs one");
+        assert!(stops.picks(0, 2));
+        assert!(!stops.picks(2, 9), "a third does not kick however long its queue");
     }
 }

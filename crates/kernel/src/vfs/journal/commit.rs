@@ -30,10 +30,10 @@ impl Journal {
         let (journal, inner) = (Rc::clone(self), Rc::clone(base));
         let body = move |_: &Sched| journal.kjournald(&inner);
         let policy = Policy::Normal { nice: 0 };
-        let kthread = base.sched.kthread_create("kjournald", None, policy, Box::new(body));
+        let kthread = base.sched.kthreads.create("kjournald", None, policy, Box::new(body));
         let kthread = kthread.expect("room for kjournald");
         self.kthread.replace(Some(Rc::clone(&kthread)));
-        base.sched.kthread_wake(&kthread);
+        base.sched.kthreads.wake(&kthread);
     }
 
     /// Commits what there is and ends the commit thread.
@@ -41,7 +41,7 @@ impl Journal {
         self.commit_all();
         let kthread = self.kthread.take();
         if let Some(kthread) = kthread {
-            base.sched.kthread_stop(&kthread);
+            kthread.stop(&base.sched);
         }
     }
 
