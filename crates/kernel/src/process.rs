@@ -5,13 +5,13 @@ use crate::costs::spend;
 use crate::mappings::Mappings;
 use crate::mm::{Fault, Mm};
 use crate::processes::{INIT, Life, Proc};
-use crate::vfs::{Dentry, File};
+use crate::vfs::{Files, Paths};
 use crate::world::World;
 use convoy_machine::{Event, Here, Mode, Smp};
 use convoy_sync::{Atomic, Platform, Sleep, Wake};
 use convoy_workload::Errno;
-use convoy_workload::api::{Exit, Fd, Pid, Sys};
-use core::cell::{Cell, RefCell};
+use convoy_workload::api::{Exit, Pid, Sys};
+use core::cell::Cell;
 use core::sync::atomic::Ordering::SeqCst;
 use std::rc::Rc;
 
@@ -48,9 +48,9 @@ impl Handlers {
 pub struct Process {
     pub(crate) world: Rc<World>,
     pub(crate) me: Rc<Proc>,
+    pub(crate) files: Files,
     pub(crate) mm: Mm,
-    pub(crate) files: RefCell<Vec<Option<Rc<File>>>>,
-    pub(crate) cwd: RefCell<Rc<Dentry>>,
+    pub(crate) paths: Paths,
     pub(crate) handlers: Handlers,
     /// The entry of /proc for this process is not cached yet.
     pub(crate) proc_entry_missing: Cell<bool>,
@@ -69,17 +69,12 @@ impl Process {
         let pid = INIT;
         let me = Proc::new(world.locks, pid, 0, None);
         world.processes.insert(&me);
-        let mut files = Vec::new();
-        if world.options.terminal {
-            let terminal = world.tree.terminal_file();
-            files.extend([Some(Rc::clone(&terminal)), Some(Rc::clone(&terminal)), Some(terminal)]);
-        }
         Self {
             world: Rc::clone(world),
-            me,
+            files: Files::first(world, &me),
             mm: Mm::new(world.locks, Mappings::first(world.maps.clone())),
-            files: RefCell::new(files),
-            cwd: RefCell::new(Rc::clone(&world.tree.root)),
+            paths: Paths::first(world),
+            me,
             handlers: Handlers::default(),
             proc_entry_missing: Cell::new(true),
             name_service_tries: Cell::new(NAME_SERVICE_TRIES),
@@ -127,59 +122,6 @@ impl Process {
         let result = body();
         self.leave();
         result
-    }
-
-    /// The open file `fd`.
-    #[inline]
-    pub(crate) fn file(&self, fd: Fd) -> Sys<Rc<File>> {
-        self.me.hot.table.unlocked().read();
-        let files = self.files.borrow();
-        usize::try_from(fd)
-            .ok()
-            .and_then(|fd| files.get(fd))
-            .and_then(Clone::clone)
-            .ok_or(Errno::EBADF)
-    }
-
-    /// Gives `file` the lowest free descriptor. The room was checked by [`Self::room_for`].
-    pub(crate) fn install(&self, file: Rc<File>) -> Fd {
-        self.me.hot.table.hold(|table| {
-            table.write(table.peek().wrapping_add(1));
-            let mut files = self.files.borrow_mut();
-            let fd = files.iter().position(Option::is_none).unwrap_or(files.len());
-            if fd == files.len() {
-                files.push(None);
-            }
-            files[fd] = Some(file);
-            fd as Fd
-        })
-    }
-
-    /// `EMFILE` unless `count` descriptors are free.
-    pub(crate) fn room_for(&self, count: usize) -> Sys<()> {
-        let open = self.files.borrow().iter().flatten().count();
-        if open + count > self.world.options.open_files { Err(Errno::EMFILE) } else { Ok(()) }
-    }
-
-    /// `close`.
-    pub(crate) fn close_fd(&self, fd: Fd) -> Sys<()> {
-        let file = self.me.hot.table.hold(|table| {
-            table.write(table.peek().wrapping_add(1));
-            let index = usize::try_from(fd).ok()?;
-            self.files.borrow_mut().get_mut(index)?.take()
-        });
-        let file = file.ok_or(Errno::EBADF)?;
-        Here::pass(self.world.costs.close);
-        self.world.put_file(&file);
-        Ok(())
-    }
-
-    fn close_all(&self) {
-        let files = self.files.take();
-        for file in files.into_iter().flatten() {
-            Here::pass(self.world.costs.close);
-            self.world.put_file(&file);
-        }
     }
 
     /// `fork`: the child runs `child` and ends with its result.
@@ -236,20 +178,12 @@ impl Process {
     /// The child of `fork`, linked into the process table; `stack` is its kernel stack.
     fn copy(&self, stack: u32) -> Sys<Self> {
         let world = &self.world;
-        let files = self.files.borrow().clone();
-        for file in files.iter().flatten() {
-            file.get();
-        }
-        let cwd = self.cwd.borrow().clone();
-        world.get_path(&cwd);
-        let mm = match self.mm.duplicate(&world.zones, &world.costs) {
-            Ok(mm) => mm,
-            Err(errno) => {
-                files.into_iter().flatten().for_each(|file| world.put_file(&file));
-                world.put_path(&cwd);
-                return Err(errno);
-            }
-        };
+        let open = self.files.share();
+        let paths = self.paths.copy();
+        let mm = self.mm.duplicate(&world.zones, &world.costs).inspect_err(|_| {
+            open.iter().flatten().for_each(|file| world.put_file(file));
+            paths.release();
+        })?;
         let me = Proc::new(world.locks, world.processes.next_pid(), self.me.pid, Some(stack));
         world.processes.tasklist().write_irq(|| {
             me.hot.family.write(1);
@@ -260,10 +194,10 @@ impl Process {
         });
         Ok(Self {
             world: Rc::clone(world),
-            me,
             mm,
-            files: RefCell::new(files),
-            cwd: RefCell::new(cwd),
+            files: Files::new(world, &me, open),
+            paths,
+            me,
             handlers: self.handlers.clone(),
             proc_entry_missing: Cell::new(true),
             name_service_tries: self.name_service_tries.clone(),
@@ -279,10 +213,8 @@ impl Process {
             self.me.children.borrow_mut().retain(|other| other.pid != child.pid);
         });
         child.life.set(Life::Gone);
-        let files = self.files.borrow().clone();
-        files.into_iter().flatten().for_each(|file| world.put_file(&file));
-        let cwd = self.cwd.borrow().clone();
-        world.put_path(&cwd);
+        self.files.put_shared();
+        world.put_path(&self.paths.directory());
         world.zones.free(frames, &world.costs);
         child.stack.into_iter().for_each(|stack| world.zones.free_stack(stack));
     }
@@ -303,9 +235,8 @@ impl Process {
     pub(crate) fn finish(&self, exit: Exit) {
         let world = &self.world;
         world.work(self.mm.mappings().rest(world.costs.exit, 1));
-        self.close_all();
-        let cwd = self.cwd.replace(Rc::clone(&world.tree.root));
-        world.put_path(&cwd);
+        self.files.close_all();
+        self.paths.release();
         self.mm.release(&world.zones, &world.costs);
         let parent = world.processes.find(self.me.parent.get());
         self.clear_all_signals();

@@ -157,11 +157,11 @@ impl Process {
         let user = self.world.unit_ps(image.unit, 1);
         let part = user / 8;
         for library in image.libraries {
-            let fd = self.call("open", || self.open_file(library, Open::READ))?;
+            let fd = self.open_file(library, Open::READ)?;
             let mut header = [0; 832];
-            self.call("read", || self.read_fd(fd, &mut header))?;
+            self.call("read", || self.files.read(fd, &mut header))?;
             self.call("mmap", || self.mm.change_map(2 * self.world.costs.map));
-            self.call("close", || self.close_fd(fd))?;
+            self.call("close", || self.files.close(fd))?;
         }
         for _ in 0..LOAD_PARTS {
             self.take_faults(image, LOAD_PARTS)?;
@@ -173,9 +173,8 @@ impl Process {
     /// `execve` itself.
     fn execute(&self, script: Option<&str>, program: &str, libraries: &[&str]) -> Sys<()> {
         let world = &*self.world;
-        let cwd = self.cwd.borrow().clone();
         for path in script.into_iter().chain([program]) {
-            let dentry = world.walk(&cwd, path)?;
+            let dentry = self.paths.walk(path)?;
             dentry.inode.get_page(0);
             world.put_path(&dentry);
         }
@@ -242,11 +241,11 @@ impl Process {
         }
         // Signal handlers, `getpid`, `uname`, `stat`, `brk` and their like.
         self.call("brk", || spend(self.world.costs.shell_system));
-        let fd = self.call("open", || self.open_file(script, Open::READ))?;
+        let fd = self.open_file(script, Open::READ)?;
         let mut text = [0; 80];
-        self.call("read", || self.read_fd(fd, &mut text))?;
+        self.call("read", || self.files.read(fd, &mut text))?;
         self.user_time(left);
-        self.call("close", || self.close_fd(fd))
+        self.call("close", || self.files.close(fd))
     }
 
     /// The sites of the next shell, in their order.
@@ -266,13 +265,13 @@ impl Process {
         match site {
             // Without a controlling terminal this fails, under the lock as well.
             Site::TerminalOpen => {
-                *terminal = self.call("open", || self.open_file("/dev/tty", Open::READ_WRITE)).ok();
+                *terminal = self.open_file("/dev/tty", Open::READ_WRITE).ok();
             }
             Site::TerminalGroup => self.call("ioctl", || world.terminal_ioctl()),
             Site::TerminalRelease => {
                 if let Some(fd) = terminal.take() {
                     // The descriptor was opened by this shell.
-                    let _infallible = self.call("close", || self.close_fd(fd));
+                    let _infallible = self.call("close", || self.files.close(fd));
                 }
             }
             Site::ProcLookup => self.call("open", || world.proc_lookup()),
@@ -291,18 +290,18 @@ impl Process {
     }
 
     fn list(&self, directory: &str) -> Sys<()> {
-        let null = self.call("open", || self.open_file("/dev/null", Open::WRITE))?;
+        let null = self.open_file("/dev/null", Open::WRITE)?;
         let left = self.load(&LIST, None)?;
         // `isatty` and the width of the standard output: /dev/null has no ioctl.
         for _ in 0..2 {
             self.call("ioctl", || Here::pass(self.world.costs.tty_ioctl));
         }
-        let fd = self.call("open", || self.open_file(directory, Open::READ))?;
+        let fd = self.open_file(directory, Open::READ)?;
         let mut names = Vec::new();
-        while self.call("getdents", || self.read_directory_fd(fd))? > 0 {
-            names = self.names_in(fd)?;
+        while self.call("getdents", || self.files.read_directory(fd))? > 0 {
+            names = self.files.names(fd)?;
         }
-        self.call("close", || self.close_fd(fd))?;
+        self.call("close", || self.files.close(fd))?;
         let each = left / (names.len() as u64 + 1);
         let mut path = String::new();
         for name in &names {
@@ -310,15 +309,15 @@ impl Process {
             // Writing to a string never fails.
             let _infallible = write!(path, "{directory}/{name}");
             // A name may be gone by now; `ls` goes on.
-            let _gone = self.call("stat", || self.stat_path(&path));
+            let _gone = self.call("stat", || self.paths.stat(&path));
             self.user_time(each);
         }
         for _ in 0..2 {
             self.look_up_user();
         }
         self.user_time(left - each * names.len() as u64);
-        self.call("write", || self.write_fd(null, &[0; 4096]))?;
-        self.call("close", || self.close_fd(null))
+        self.call("write", || self.files.write(null, &[0; 4096]))?;
+        self.call("close", || self.files.close(null))
     }
 
     /// One look-up in the user database: tries the name service cache, reads the file.
@@ -334,11 +333,11 @@ impl Process {
             self.call("fcntl", || world.tiny_section());
             self.call("shmctl", || world.vfs.list_anonymous_inode(false));
         }
-        if let Ok(fd) = self.call("open", || self.open_file("/etc/passwd", Open::READ)) {
+        if let Ok(fd) = self.open_file("/etc/passwd", Open::READ) {
             let mut text = [0; 2048];
             // The file is there and readable.
-            let _infallible = self.call("read", || self.read_fd(fd, &mut text));
-            let _infallible = self.call("close", || self.close_fd(fd));
+            let _infallible = self.call("read", || self.files.read(fd, &mut text));
+            let _infallible = self.call("close", || self.files.close(fd));
         }
     }
 

@@ -1,7 +1,6 @@
 //! `impl Kernel for Process`: the system calls, each entering and leaving the kernel.
 
 use crate::process::Process;
-use crate::vfs::{Kind, Target};
 use convoy_machine::Here;
 use convoy_workload::api::{
     Exit, Fd, Kernel, Open, Pid, Program, Query, Signal, SocketKind, Stat, Sys, Transfers,
@@ -9,94 +8,36 @@ use convoy_workload::api::{
 use convoy_workload::{Errno, api};
 
 impl Process {
-    /// `read`.
-    pub(crate) fn read_fd(&self, fd: Fd, buffer: &mut [u8]) -> Sys<usize> {
-        let file = self.file(fd)?;
-        if !file.read {
-            return Err(Errno::EBADF);
-        }
-        let world = &*self.world;
-        match &file.target {
-            Target::Inode(dentry) => match dentry.inode.kind {
-                Kind::Regular => world.read_file(&file, &dentry.inode, buffer),
-                Kind::Directory => Err(Errno::EISDIR),
-                // An end of a fifo is a pipe's; the name itself is never open.
-                Kind::Fifo | Kind::Symlink => Err(Errno::EINVAL),
-                // Nobody types on the terminal of a run.
-                Kind::Null | Kind::Tty => {
-                    Here::pass(world.costs.null_io);
-                    Ok(0)
-                }
-            },
-            Target::PipeRead(pipe) | Target::Fifo(_, pipe, false) => pipe.read(world, buffer),
-            Target::PipeWrite(_) | Target::Fifo(_, _, true) => Err(Errno::EBADF),
-            Target::Socket(socket) => socket.read(world, buffer),
-        }
-    }
-
-    /// `write`.
-    pub(crate) fn write_fd(&self, fd: Fd, buffer: &[u8]) -> Sys<usize> {
-        let file = self.file(fd)?;
-        if !file.write {
-            return Err(Errno::EBADF);
-        }
-        let world = &*self.world;
-        match &file.target {
-            Target::Inode(dentry) => match dentry.inode.kind {
-                Kind::Regular => {
-                    let written = world.write_file(&file, &dentry.inode, buffer);
-                    if file.sync.get() && written.is_ok() {
-                        dentry.inode.sync(world);
-                    }
-                    written
-                }
-                Kind::Directory => Err(Errno::EISDIR),
-                Kind::Fifo | Kind::Symlink => Err(Errno::EINVAL),
-                Kind::Null => {
-                    Here::pass(world.costs.null_io);
-                    Ok(buffer.len())
-                }
-                Kind::Tty => {
-                    world.terminal_ioctl();
-                    Ok(buffer.len())
-                }
-            },
-            Target::PipeWrite(pipe) | Target::Fifo(_, pipe, true) => pipe.write(world, buffer),
-            Target::PipeRead(_) | Target::Fifo(_, _, false) => Err(Errno::EBADF),
-            Target::Socket(socket) => socket.write(world, buffer),
-        }
-    }
-
     /// `fsync`.
     pub fn fsync(&mut self, fd: Fd) -> Sys<()> {
-        self.call("fsync", || {
-            let file = self.file(fd)?;
-            match &file.target {
-                Target::Inode(dentry) => {
-                    dentry.inode.sync(&self.world);
-                    Ok(())
-                }
-                _ => Err(Errno::EINVAL),
-            }
+        self.call("fsync", || self.files.sync(fd))
+    }
+
+    /// `sync`, and 1 into `/proc/sys/vm/drop_caches`.
+    pub fn drop_caches(&mut self) {
+        self.call("write", || self.world.drop_caches());
+    }
+
+    /// `open`.
+    pub(crate) fn open_file(&self, path: &str, flags: Open) -> Sys<Fd> {
+        self.call("open", || {
+            self.files.room_for(1)?;
+            Ok(self.files.install(self.paths.open(path, flags)?))
         })
     }
 
-    fn seek_fd(&self, fd: Fd, offset: u64) -> Sys<u64> {
-        let file = self.file(fd)?;
-        match &file.target {
-            Target::Inode(dentry) => match dentry.inode.kind {
-                Kind::Regular | Kind::Directory => self.world.seek_file(&file, dentry, offset),
-                Kind::Null => Ok(0),
-                Kind::Tty | Kind::Fifo | Kind::Symlink => Err(Errno::ESPIPE),
-            },
-            _ => Err(Errno::ESPIPE),
-        }
+    /// `open` of one end of a fifo.
+    fn open_fifo_end(&self, path: &str, writer: bool) -> Sys<Fd> {
+        self.call("open", || {
+            self.files.room_for(1)?;
+            Ok(self.files.install(self.paths.open_fifo(path, writer)?))
+        })
     }
 
     fn run_query(&self, query: Query) {
         let world = &*self.world;
         match query {
-            Query::WorkingDirectory => self.call("getcwd", || self.working_directory()),
+            Query::WorkingDirectory => self.call("getcwd", || self.paths.working_directory()),
             Query::Ids => {
                 (0..8).for_each(|_| self.call("getuid", || Here::pass(world.costs.getpid)));
             }
@@ -111,7 +52,7 @@ impl Process {
                 if world.options.terminal {
                     self.call("readlink", || self.own_proc_entry());
                     // The name that /proc gave is compared with the file's.
-                    let _found = self.call("stat", || self.stat_path("/dev/tty"));
+                    let _found = self.call("stat", || self.paths.stat("/dev/tty"));
                 }
             }
         }
@@ -124,63 +65,63 @@ impl Kernel for Process {
     }
 
     fn open(&mut self, path: &str, flags: Open) -> Sys<Fd> {
-        self.call("open", || self.open_file(path, flags))
+        self.open_file(path, flags)
     }
 
     fn close(&mut self, fd: Fd) -> Sys<()> {
-        self.call("close", || self.close_fd(fd))
+        self.call("close", || self.files.close(fd))
     }
 
     fn read(&mut self, fd: Fd, buffer: &mut [u8]) -> Sys<usize> {
-        self.call("read", || self.read_fd(fd, buffer))
+        self.call("read", || self.files.read(fd, buffer))
     }
 
     fn write(&mut self, fd: Fd, buffer: &[u8]) -> Sys<usize> {
-        self.call("write", || self.write_fd(fd, buffer))
+        self.call("write", || self.files.write(fd, buffer))
     }
 
     fn seek(&mut self, fd: Fd, offset: u64) -> Sys<u64> {
-        self.call("lseek", || self.seek_fd(fd, offset))
+        self.call("lseek", || self.files.seek(fd, offset))
     }
 
     fn link(&mut self, old: &str, new: &str) -> Sys<()> {
-        self.call("link", || self.link_name(old, new))
+        self.call("link", || self.paths.link(old, new))
     }
 
     fn symlink(&mut self, target: &str, path: &str) -> Sys<()> {
-        self.call("symlink", || self.make_link(target, path))
+        self.call("symlink", || self.paths.symlink(target, path))
     }
 
     fn rename(&mut self, old: &str, new: &str) -> Sys<()> {
-        self.call("rename", || self.rename_path(old, new))
+        self.call("rename", || self.paths.rename(old, new))
     }
 
     fn unlink(&mut self, path: &str) -> Sys<()> {
-        self.call("unlink", || self.remove(path, false))
+        self.call("unlink", || self.paths.remove(path, false))
     }
 
     fn stat(&mut self, path: &str) -> Sys<Stat> {
-        self.call("stat", || self.stat_path(path))
+        self.call("stat", || self.paths.stat(path))
     }
 
     fn mkdir(&mut self, path: &str) -> Sys<()> {
-        self.call("mkdir", || self.make_directory(path))
+        self.call("mkdir", || self.paths.make_directory(path))
     }
 
     fn rmdir(&mut self, path: &str) -> Sys<()> {
-        self.call("rmdir", || self.remove(path, true))
+        self.call("rmdir", || self.paths.remove(path, true))
     }
 
     fn chdir(&mut self, path: &str) -> Sys<()> {
-        self.call("chdir", || self.change_directory(path))
+        self.call("chdir", || self.paths.change_directory(path))
     }
 
     fn read_directory(&mut self, fd: Fd) -> Sys<usize> {
-        self.call("getdents", || self.read_directory_fd(fd))
+        self.call("getdents", || self.files.read_directory(fd))
     }
 
     fn forget(&mut self, path: &str) -> Sys<()> {
-        self.call("fadvise", || self.forget_file(path))
+        self.call("fadvise", || self.paths.forget(path))
     }
 
     fn sync(&mut self) -> Sys<()> {
@@ -193,16 +134,16 @@ impl Kernel for Process {
     }
 
     fn pipe(&mut self) -> Sys<(Fd, Fd)> {
-        self.call("pipe", || self.make_pipe())
+        self.call("pipe", || self.files.pipe())
     }
 
     fn make_fifo(&mut self, path: &str) -> Sys<()> {
-        self.call("mknod", || self.create_fifo(path))
+        self.call("mknod", || self.paths.make_fifo(path))
     }
 
     fn open_fifo(&mut self, path: &str) -> Sys<(Fd, Fd)> {
-        let read_end = self.call("open", || self.open_fifo_end(path, false))?;
-        match self.call("open", || self.open_fifo_end(path, true)) {
+        let read_end = self.open_fifo_end(path, false)?;
+        match self.open_fifo_end(path, true) {
             Ok(write_end) => {
                 // `fcntl(F_SETFL)`, which clears `O_NONBLOCK`.
                 self.call("open", || self.world.tiny_section());
@@ -210,14 +151,14 @@ impl Kernel for Process {
             }
             Err(errno) => {
                 // The descriptor was just opened.
-                let _infallible = self.call("open", || self.close_fd(read_end));
+                let _infallible = self.call("open", || self.files.close(read_end));
                 Err(errno)
             }
         }
     }
 
     fn sockets(&mut self, kind: SocketKind) -> Sys<(Fd, Fd)> {
-        self.call("socketpair", || self.make_sockets(kind))
+        self.call("socketpair", || self.files.sockets(kind))
     }
 
     fn shm_create(&mut self, bytes: usize) -> Sys<i32> {

@@ -1,10 +1,10 @@
 //! Files without a name: pipes and sockets. Their names and inodes take the shared locks too.
 
 use super::file::{File, Target};
+use super::files::Files;
 use super::locks::VfsLocks;
 use crate::costs::{Costs, spend};
 use crate::pipe::Pipe;
-use crate::process::Process;
 use crate::socket::Socket;
 use convoy_machine::Here;
 use convoy_workload::api::{Fd, SocketKind, Sys};
@@ -28,9 +28,9 @@ impl VfsLocks {
     }
 }
 
-impl Process {
+impl Files {
     /// `pipe`: (read end, write end).
-    pub(crate) fn make_pipe(&self) -> Sys<(Fd, Fd)> {
+    pub(crate) fn pipe(&self) -> Sys<(Fd, Fd)> {
         self.room_for(2)?;
         let world = &*self.world;
         Here::pass(world.costs.pipe_create);
@@ -42,7 +42,7 @@ impl Process {
     }
 
     /// A connected pair of sockets.
-    pub(crate) fn make_sockets(&self, kind: SocketKind) -> Sys<(Fd, Fd)> {
+    pub(crate) fn sockets(&self, kind: SocketKind) -> Sys<(Fd, Fd)> {
         let world = &*self.world;
         self.room_for(if kind == SocketKind::Tcp { 3 } else { 2 })?;
         // TCP also makes a listening socket, and closes it.

@@ -3,8 +3,8 @@
 use super::dentry::{Dentry, Inode};
 use super::entries::size_in_buffer;
 use super::file::{File, Target};
+use super::files::Files;
 use super::rules::{DiskRules, Listing};
-use crate::process::Process;
 use crate::world::World;
 use convoy_machine::Here;
 use convoy_workload::Errno;
@@ -74,9 +74,9 @@ fn fits(inode: &Inode, first: usize) -> usize {
     count
 }
 
-impl Process {
+impl Files {
     /// The names in an open directory, as the program has them in its buffer.
-    pub(crate) fn names_in(&self, fd: Fd) -> Sys<Vec<Rc<str>>> {
+    pub(crate) fn names(&self, fd: Fd) -> Sys<Vec<Rc<str>>> {
         let file = self.file(fd)?;
         match &file.target {
             Target::Inode(dentry) => Ok(dentry.inode.entries.borrow().names().cloned().collect()),
@@ -85,7 +85,7 @@ impl Process {
     }
 
     /// `getdents` on an open directory.
-    pub(crate) fn read_directory_fd(&self, fd: Fd) -> Sys<usize> {
+    pub(crate) fn read_directory(&self, fd: Fd) -> Sys<usize> {
         let file = self.file(fd)?;
         match &file.target {
             Target::Inode(dentry) if dentry.inode.is_directory() => {

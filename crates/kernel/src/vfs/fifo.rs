@@ -2,19 +2,18 @@
 
 use super::dentry::Kind;
 use super::file::{File, Target};
+use super::paths::Paths;
 use crate::pipe::Pipe;
-use crate::process::Process;
 use convoy_machine::Here;
 use convoy_workload::Errno;
-use convoy_workload::api::{Fd, Sys};
+use convoy_workload::api::Sys;
 use std::rc::Rc;
 
-impl Process {
+impl Paths {
     /// `mkfifo`.
-    pub(crate) fn create_fifo(&self, path: &str) -> Sys<()> {
+    pub(crate) fn make_fifo(&self, path: &str) -> Sys<()> {
         let world = &*self.world;
-        let cwd = self.cwd.borrow().clone();
-        let (directory, name) = world.walk_to_parent(&cwd, path)?;
+        let (directory, name) = self.walk_to_parent(path)?;
         let made = self.create_new(&directory, name, Kind::Fifo);
         world.put_path(&directory);
         made.map(|dentry| world.put_path(&dentry))
@@ -22,12 +21,10 @@ impl Process {
 
     /// `open` of one end of a fifo that does not wait for the other: `ENXIO` for a write end
     /// without a reader.
-    pub(crate) fn open_fifo_end(&self, path: &str, writer: bool) -> Sys<Fd> {
-        self.room_for(1)?;
+    pub(crate) fn open_fifo(&self, path: &str, writer: bool) -> Sys<Rc<File>> {
         let world = &*self.world;
         Here::pass(world.costs.open);
-        let cwd = self.cwd.borrow().clone();
-        let dentry = world.walk(&cwd, path)?;
+        let dentry = self.walk(path)?;
         let pipe = world.under(&dentry.inode.hot.mutex, || {
             if dentry.inode.kind != Kind::Fifo {
                 return Err(Errno::EINVAL);
@@ -45,6 +42,6 @@ impl Process {
         let list = world.vfs.list_file();
         let file = File::new(Target::Fifo(dentry, pipe, writer), !writer, writer, 1);
         file.list.set(list);
-        Ok(self.install(file))
+        Ok(file)
     }
 }

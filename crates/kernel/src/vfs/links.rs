@@ -6,7 +6,7 @@
 //! the last access, which a link gets once a second.
 
 use super::dentry::{Dentry, Kind};
-use crate::process::Process;
+use super::paths::Paths;
 use crate::world::World;
 use convoy_machine::Here;
 use convoy_workload::Errno;
@@ -76,15 +76,14 @@ impl World {
     }
 }
 
-impl Process {
+impl Paths {
     /// `symlink`.
-    pub(crate) fn make_link(&self, target: &str, path: &str) -> Sys<()> {
+    pub(crate) fn symlink(&self, target: &str, path: &str) -> Sys<()> {
         if target.is_empty() {
             return Err(Errno::ENOENT);
         }
         let world = &*self.world;
-        let cwd = self.cwd.borrow().clone();
-        let (directory, name) = world.walk_to_parent(&cwd, path)?;
+        let (directory, name) = self.walk_to_parent(path)?;
         let made = self.create_new(&directory, name, Kind::Symlink).map(|link| {
             link.inode.hot.head.size.write(target.len() as u64);
             link.inode.content.replace(Some(target.as_bytes().to_vec()));

@@ -15,6 +15,7 @@ mod disk;
 mod entries;
 mod fifo;
 mod file;
+mod files;
 mod handles;
 mod journal;
 mod labels;
@@ -25,6 +26,7 @@ mod locks;
 mod mounts;
 mod names;
 mod open;
+mod paths;
 mod readahead;
 mod rename;
 pub(crate) mod rules;
@@ -32,8 +34,10 @@ mod walk;
 
 pub(crate) use dentry::{Dentry, Inode, Kind, Super};
 pub(crate) use file::{File, Target};
+pub(crate) use files::Files;
 pub use journal::{JournalOptions, JournalStats};
 pub(crate) use locks::{VfsHot, VfsLocks};
+pub(crate) use paths::Paths;
 pub use rules::{
     BufferLocks, DcacheLocks, DiskRules, InodeLocks, Listing, MountLocks, OpenFileLocks,
     PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules,

@@ -2,7 +2,7 @@
 
 use super::dentry::{Dentry, Inode, Kind};
 use super::disk::Change;
-use crate::process::Process;
+use super::paths::Paths;
 use crate::world::World;
 use convoy_machine::Here;
 use convoy_workload::Errno;
@@ -57,13 +57,12 @@ impl World {
     }
 }
 
-impl Process {
+impl Paths {
     /// `link`.
-    pub(crate) fn link_name(&self, old: &str, new: &str) -> Sys<()> {
+    pub(crate) fn link(&self, old: &str, new: &str) -> Sys<()> {
         let world = &*self.world;
-        let cwd = self.cwd.borrow().clone();
-        let from = world.walk_to_link(&cwd, old)?;
-        let parent = world.walk_to_parent(&cwd, new);
+        let from = world.walk_to_link(&self.directory(), old)?;
+        let parent = self.walk_to_parent(new);
         let result = parent.and_then(|(directory, name)| {
             let linked = world.under(&directory.inode.hot.mutex, || {
                 self.link_here(&from.inode, &directory, name)
@@ -107,8 +106,7 @@ impl Process {
     /// `unlink` and `rmdir`.
     pub(crate) fn remove(&self, path: &str, directory_wanted: bool) -> Sys<()> {
         let world = &*self.world;
-        let cwd = self.cwd.borrow().clone();
-        let (directory, name) = world.walk_to_parent(&cwd, path)?;
+        let (directory, name) = self.walk_to_parent(path)?;
         let result = world.under(&directory.inode.hot.mutex, || {
             Here::pass(world.costs.walk_component);
             let Some(victim) = directory.child(name) else { return Err(Errno::ENOENT) };
@@ -175,8 +173,7 @@ impl Process {
     /// `mkdir`.
     pub(crate) fn make_directory(&self, path: &str) -> Sys<()> {
         let world = &*self.world;
-        let cwd = self.cwd.borrow().clone();
-        let (directory, name) = world.walk_to_parent(&cwd, path)?;
+        let (directory, name) = self.walk_to_parent(path)?;
         let result = world.under(&directory.inode.hot.mutex, || {
             if directory.child(name).is_some() {
                 return Err(Errno::EEXIST);
@@ -198,10 +195,9 @@ impl Process {
     }
 
     /// `stat`.
-    pub(crate) fn stat_path(&self, path: &str) -> Sys<Stat> {
+    pub(crate) fn stat(&self, path: &str) -> Sys<Stat> {
         let world = &*self.world;
-        let cwd = self.cwd.borrow().clone();
-        let dentry = world.walk(&cwd, path)?;
+        let dentry = self.walk(path)?;
         Here::pass(world.costs.stat);
         let head = &dentry.inode.hot.head;
         let stat = Stat {
@@ -216,24 +212,22 @@ impl Process {
     /// `chdir`.
     pub(crate) fn change_directory(&self, path: &str) -> Sys<()> {
         let world = &*self.world;
-        let cwd = self.cwd.borrow().clone();
-        let dentry = world.walk(&cwd, path)?;
+        let dentry = self.walk(path)?;
         if !dentry.inode.is_directory() {
             world.put_path(&dentry);
             return Err(Errno::ENOTDIR);
         }
         Here::pass(world.costs.chdir);
-        let old = self.cwd.replace(dentry);
-        world.put_path(&old);
+        self.change(dentry);
         Ok(())
     }
 
     /// `getcwd`.
     pub(crate) fn working_directory(&self) {
         let world = &*self.world;
-        let cwd = self.cwd.borrow().clone();
-        world.vfs.path_of(&cwd, || {
-            cwd.hot.name.read();
+        let directory = self.directory();
+        world.vfs.path_of(&directory, || {
+            directory.hot.name.read();
             Here::pass(world.costs.getcwd);
         });
     }

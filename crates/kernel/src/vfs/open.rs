@@ -4,13 +4,13 @@ use super::dentry::{Dentry, Inode, Kind};
 use super::disk::Change;
 use super::file::{File, Target};
 use super::links;
+use super::paths::Paths;
 use crate::pipe::Pipe;
-use crate::process::Process;
 use crate::rcu::state::Rcu;
 use crate::world::World;
 use convoy_machine::Here;
 use convoy_workload::Errno;
-use convoy_workload::api::{Fd, Open, Sys};
+use convoy_workload::api::{Open, Sys};
 use std::rc::Rc;
 
 impl World {
@@ -51,17 +51,15 @@ impl World {
     }
 }
 
-impl Process {
+impl Paths {
     /// `open`.
-    pub(crate) fn open_file(&self, path: &str, flags: Open) -> Sys<Fd> {
-        self.room_for(1)?;
+    pub(crate) fn open(&self, path: &str, flags: Open) -> Sys<Rc<File>> {
         let world = &*self.world;
         Here::pass(world.costs.open);
-        let cwd = self.cwd.borrow().clone();
         let dentry = if flags.create {
-            self.open_or_create(&cwd, path, 0, flags)?
+            self.open_or_create(&self.directory(), path, 0, flags)?
         } else {
-            world.walk(&cwd, path)?
+            self.walk(path)?
         };
         if let Err(errno) = self.may_open(&dentry.inode, flags) {
             world.put_path(&dentry);
@@ -71,7 +69,7 @@ impl Process {
         let file = File::new(Target::Inode(dentry), flags.read, flags.write, 1);
         file.list.set(list);
         file.sync.set(flags.sync);
-        Ok(self.install(file))
+        Ok(file)
     }
 
     /// Checks and prepares the opened object: truncation, the driver's `open`.
@@ -80,7 +78,7 @@ impl Process {
         match inode.kind {
             Kind::Directory if flags.write || flags.create => Err(Errno::EISDIR),
             Kind::Directory => Ok(()),
-            // Opened by `open_fifo_end`.
+            // Opened by `open_fifo`.
             Kind::Fifo => Err(Errno::ENXIO),
             // Followed before.
             Kind::Symlink => Err(Errno::ELOOP),

@@ -14,8 +14,8 @@ pub(super) mod state;
 use super::Kind;
 use super::dentry::Inode;
 use super::file::File;
+use super::paths::Paths;
 use crate::block::{Batch, Disk};
-use crate::process::Process;
 use crate::world::World;
 use crate::zone::Use;
 use convoy_workload::Errno;
@@ -178,6 +178,12 @@ impl World {
         }
     }
 
+    /// `sync`, and 1 into `/proc/sys/vm/drop_caches`: of all files on disks nothing is in memory.
+    pub(crate) fn drop_caches(&self) {
+        self.sync_all();
+        self.tree.files().iter().for_each(|inode| self.forget_inode(inode));
+    }
+
     /// Frees the pages of a file that the disk has as well.
     fn forget_pages(&self, inode: &Inode) {
         inode.wait_for_requests();
@@ -200,23 +206,13 @@ impl World {
     }
 }
 
-impl Process {
+impl Paths {
     /// `posix_fadvise(POSIX_FADV_DONTNEED)` after an `fsync`.
-    pub(crate) fn forget_file(&self, path: &str) -> Sys<()> {
+    pub(crate) fn forget(&self, path: &str) -> Sys<()> {
         let world = &*self.world;
-        let cwd = self.cwd.borrow().clone();
-        let dentry = world.walk(&cwd, path)?;
+        let dentry = self.walk(path)?;
         world.forget_inode(&dentry.inode);
         world.put_path(&dentry);
         Ok(())
-    }
-
-    /// `sync`, and 1 into `/proc/sys/vm/drop_caches`: of all files on disks nothing is in memory.
-    pub fn drop_caches(&mut self) {
-        self.call("write", || {
-            let world = &*self.world;
-            world.sync_all();
-            world.tree.files().iter().for_each(|inode| world.forget_inode(inode));
-        });
     }
 }

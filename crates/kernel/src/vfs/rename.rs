@@ -8,8 +8,8 @@
 use super::dentry::{Dentry, Super};
 use super::disk::Change;
 use super::locks::VfsLocks;
+use super::paths::Paths;
 use crate::locks::{Field, Line, Mutex, Spin};
-use crate::process::Process;
 use crate::world::World;
 use convoy_machine::Here;
 use convoy_workload::Errno;
@@ -198,13 +198,12 @@ fn may_move(
     }
 }
 
-impl Process {
+impl Paths {
     /// `rename`.
-    pub(crate) fn rename_path(&self, old: &str, new: &str) -> Sys<()> {
+    pub(crate) fn rename(&self, old: &str, new: &str) -> Sys<()> {
         let world = &*self.world;
-        let cwd = self.cwd.borrow().clone();
-        let (from, old_name) = world.walk_to_parent(&cwd, old)?;
-        let result = world.walk_to_parent(&cwd, new).and_then(|(to, new_name)| {
+        let (from, old_name) = self.walk_to_parent(old)?;
+        let result = self.walk_to_parent(new).and_then(|(to, new_name)| {
             let moved = if Rc::ptr_eq(&from.inode.sb, &to.inode.sb) {
                 let moves = || world.move_name((&from, old_name), (&to, new_name));
                 world.lock_rename(&from, &to, moves)
