@@ -220,14 +220,14 @@ impl<S: Steps> Objects<S> {
                 Due::Free(object) => self.freed.borrow_mut().push(object),
                 Due::Bar(shared) => {
                     shared.0.leave();
-                    self.is_through(&shared);
+                    self.is_through(&shared.0, &shared.1);
                 }
             }
         }
     }
 
     /// Fails if the barrier is over before all earlier callbacks were invoked.
-    fn is_through(&self, (barrier, before): &(Barrier<Model>, Vec<usize>)) {
+    fn is_through(&self, barrier: &Barrier<Model>, before: &[usize]) {
         let over = barrier.is_over();
         let freed = self.freed.borrow();
         if over && !before.iter().all(|object| freed.contains(object)) {

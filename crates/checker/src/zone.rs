@@ -95,7 +95,8 @@ impl<B: Bulk<Model, TicketLock<Model>>, R: Steps> Ledger<B, R> {
                 Block(order) => self.zone.allocate_block(order).map(|first| (first, order)),
                 Give if mine.is_empty() => None,
                 Give => {
-                    self.give(mine.remove(0));
+                    let (first, order) = mine.remove(0);
+                    self.give(first, order);
                     None
                 }
                 Drain => {
@@ -110,7 +111,7 @@ impl<B: Bulk<Model, TicketLock<Model>>, R: Steps> Ledger<B, R> {
         }
     }
 
-    fn give(&self, (first, order): (u32, u32)) {
+    fn give(&self, first: u32, order: u32) {
         self.taken.borrow_mut().remove(&first);
         if order == 0 {
             self.zone.free(first, Temperature::Hot);

@@ -310,7 +310,7 @@ impl Execution {
 
     pub(super) fn log_event(&self, event: LockEvent, lock: usize, task: TaskId) {
         if let (Some(log), Some(here)) = (&self.log, self.here()) {
-            log.borrow_mut().event((self.current(), here.call.get()), event, lock, task);
+            log.borrow_mut().event(self.current(), here.call.get(), event, lock, task);
         }
     }
 

@@ -87,7 +87,8 @@ impl Narrative {
     /// Records that `here` reported `event` of the lock at `lock` for `task` during `call`.
     pub(super) fn event(
         &mut self,
-        (here, call): (TaskId, &'static str),
+        here: TaskId,
+        call: &'static str,
         event: LockEvent,
         lock: usize,
         task: TaskId,

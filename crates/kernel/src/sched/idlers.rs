@@ -381,7 +381,7 @@ impl Idlers {
 
     /// Records why there is no search for the CPUs with stopped ticks from `now` on: `cause`, and
     /// `then` from `until` on.
-    pub(crate) fn serves(&self, cause: IdleCause, (until, then): (u64, IdleCause), now: u64) {
+    pub(crate) fn serves(&self, cause: IdleCause, until: u64, then: IdleCause, now: u64) {
         let service = Excuse { cause, until, then };
         if self.service.get() != service {
             self.settle_all(now);
@@ -391,7 +391,7 @@ impl Idlers {
 
     /// The same for good.
     pub(crate) fn serves_not(&self, cause: IdleCause, now: u64) {
-        self.serves(cause, (u64::MAX, cause), now);
+        self.serves(cause, u64::MAX, cause, now);
     }
 
     /// `cpu` has something to run.

@@ -78,8 +78,9 @@ impl NoHz<Sched> {
         if self.rq.is_idle_cpu(target) {
             self.kick_balancer(target);
         } else {
-            let then = (Here::now_ps() + self.rq.tick_ps, IdleCause::NotServed);
-            self.rq.loads.idlers.serves(IdleCause::Misdirected, then, Here::now_ps());
+            let (now, then) = (Here::now_ps(), IdleCause::NotServed);
+            let until = now + self.rq.tick_ps;
+            self.rq.loads.idlers.serves(IdleCause::Misdirected, until, then, now);
         }
     }
 
@@ -92,9 +93,9 @@ impl NoHz<Sched> {
             return;
         }
         // Whoever is not looked at by the next tick but one has been forgotten.
-        let then = (Here::now_ps() + self.rq.tick_ps, IdleCause::Unexplained);
-        self.rq.loads.idlers.serves(IdleCause::Asked, then, Here::now_ps());
-        let at = Here::now_ps() + self.rq.costs.ipi;
+        let (now, then) = (Here::now_ps(), IdleCause::Unexplained);
+        self.rq.loads.idlers.serves(IdleCause::Asked, now + self.rq.tick_ps, then, now);
+        let at = now + self.rq.costs.ipi;
         let kicked = |sched: &Sched| sched.nohz.iter().for_each(Self::kicked);
         self.agendas.interrupt_at(target, at, Box::new(kicked));
         Here::pass(self.rq.costs.send);
@@ -114,7 +115,7 @@ impl NoHz<Sched> {
             until = until.max(Here::now_ps()) + 2 * self.rq.tick_ps;
             then = IdleCause::Unexplained;
         }
-        self.rq.loads.idlers.serves(cause, (until, then), Here::now_ps());
+        self.rq.loads.idlers.serves(cause, until, then, Here::now_ps());
     }
 
     /// `cpu` no longer balances for the others, if it did.

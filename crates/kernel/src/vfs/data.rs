@@ -10,6 +10,7 @@ use crate::zone::Use;
 use convoy_machine::Here;
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
+use core::ops::Range;
 
 /// Files up to this length keep their bytes. Longer ones keep their length and their pages only;
 /// their bytes read as zeros.
@@ -115,8 +116,8 @@ impl World {
         let grows = end > inode.hot.head.size.peek();
         for page in position / PAGE..=(end - 1) / PAGE {
             let present = inode.pages.borrow().contains(page);
-            let present = present || self.warm_up(inode, page, (position, end))?;
-            let written = inode.write_page(self, page, (!present, grows), || {
+            let present = present || self.warm_up(inode, page, position..end)?;
+            let written = inode.write_page(self, page, !present, grows, || {
                 if present {
                     self.find_page(inode, page);
                     return Ok(());
@@ -135,13 +136,13 @@ impl World {
         Ok((end - position) as usize)
     }
 
-    /// Before a write to the bytes from `position` to `end` changes a page: if only the disk has
+    /// Before a write to the bytes `written` changes a page: if only the disk has
     /// it, it is read, unless it is written whole. Whether memory has it then and did not before.
-    fn warm_up(&self, inode: &Inode, page: u64, (position, end): (u64, u64)) -> Sys<bool> {
+    fn warm_up(&self, inode: &Inode, page: u64, written: Range<u64>) -> Sys<bool> {
         if !inode.is_cold(page) {
             return Ok(false);
         }
-        if position <= page * PAGE && end >= (page + 1) * PAGE {
+        if written.start <= page * PAGE && written.end >= (page + 1) * PAGE {
             // It has its block, which is counted.
             inode.sb.uncharge(1);
             inode.take_cold(page);

@@ -62,7 +62,8 @@ impl Inode {
         &self,
         base: &Base,
         page: u64,
-        (new, grows): (bool, bool),
+        new: bool,
+        grows: bool,
         body: impl FnOnce() -> R,
     ) -> R {
         let Some(journal) = &self.sb.journal else { return body() };

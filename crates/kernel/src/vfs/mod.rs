@@ -96,7 +96,8 @@ impl Tree {
         locks: LockRules,
         machine: &Preset,
         limit: u64,
-        (on_tmp, volumes): (FileSystem, usize),
+        on_tmp: FileSystem,
+        volumes: usize,
     ) -> Self {
         let cpus = machine.topology.cpus;
         let mount = |memory, limit, journal| Super::new(memory, limit, journal, rules, locks, cpus);

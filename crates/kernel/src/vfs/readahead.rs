@@ -89,24 +89,24 @@ impl Inode {
 impl World {
     /// Requests from the disk the uncached pages among `count` pages of a file from `first` on, as
     /// far as there is memory.
-    fn request_pages(&self, inode: &Inode, (first, count): (u64, u64)) {
+    fn request_pages(&self, inode: &Inode, first: u64, count: u64) {
         let Some(disk) = inode.disk() else { return };
         let mut run: Option<(u64, u64)> = None;
         for page in first..first + count {
             let added = inode.is_cold(page) && self.add_cold_page(inode, page).is_ok();
             if added {
                 run = Some((run.map_or(page, |(first, _)| first), page));
-            } else if let Some(run) = run.take() {
-                self.request(inode, disk, run);
+            } else if let Some((first, last)) = run.take() {
+                self.request(inode, disk, first, last);
             }
         }
-        if let Some(run) = run {
-            self.request(inode, disk, run);
+        if let Some((first, last)) = run {
+            self.request(inode, disk, first, last);
         }
     }
 
     /// One request for pages that have their frames.
-    fn request(&self, inode: &Inode, disk: &Rc<Disk>, (first, last): (u64, u64)) {
+    fn request(&self, inode: &Inode, disk: &Rc<Disk>, first: u64, last: u64) {
         let batch = Batch::new();
         if let Some(cold) = inode.cold.borrow_mut().as_mut() {
             cold.reading.push((first, last, Rc::clone(&batch)));
@@ -133,7 +133,9 @@ impl World {
     /// time again.
     pub(super) fn read_ahead(&self, file: &File, inode: &Inode, page: u64, wanted: u64) -> u64 {
         let mut window = file.ahead.get();
-        let next = window.read(page, wanted, |pages| self.request_pages(inode, pages));
+        let next = window.read(page, wanted, |(first, count)| {
+            self.request_pages(inode, first, count);
+        });
         file.ahead.set(window);
         next
     }
@@ -144,7 +146,7 @@ impl World {
     /// `ENOMEM`.
     pub(super) fn await_page(&self, inode: &Inode, page: u64) -> Sys<()> {
         if inode.is_cold(page) {
-            self.request_pages(inode, (page, 1));
+            self.request_pages(inode, page, 1);
         }
         if inode.is_cold(page) {
             return Err(Errno::ENOMEM);
@@ -165,7 +167,7 @@ impl World {
             return Ok(());
         }
         if inode.is_cold(page) {
-            self.request_pages(inode, (page.saturating_sub(MOST / 2), MOST));
+            self.request_pages(inode, page.saturating_sub(MOST / 2), MOST);
         }
         self.await_page(inode, page)
     }

@@ -42,7 +42,7 @@ impl VfsLocks {
     }
 
     /// `d_move`: runs `body`, which moves `dentry` from the directory `from` to `to`.
-    fn d_move(&self, dentry: &Dentry, (from, to): (&Dentry, &Dentry), body: impl FnOnce()) {
+    fn d_move(&self, dentry: &Dentry, from: &Dentry, to: &Dentry, body: impl FnOnce()) {
         let moves = || {
             dentry.d_lock(|| {
                 dentry.hot.name.write(1);
@@ -135,7 +135,7 @@ impl World {
             if let Some(target) = target {
                 self.lose_name(target, to);
             }
-            self.vfs.d_move(source, (from, to), || {
+            self.vfs.d_move(source, from, to, || {
                 from.inode.entries.borrow_mut().remove(old_name);
                 count(&from.inode.hot.head.size, -1);
                 to.inode.entries.borrow_mut().insert(new_name, Rc::clone(source));

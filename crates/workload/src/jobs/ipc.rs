@@ -46,7 +46,8 @@ const ID_RETRY_NS: u64 = 1_000_000_000;
 fn messages<K: Kernel>(
     k: &mut K,
     env: &JobEnv,
-    (read_end, write_end): (Fd, Fd),
+    read_end: Fd,
+    write_end: Fd,
     loops: u64,
 ) -> Result<(), JobError> {
     let out = [b'm'; LARGEST_MESSAGE];
@@ -69,20 +70,21 @@ fn socket_job<K: Kernel>(
     kind: SocketKind,
     loops: u64,
 ) -> Result<(), JobError> {
-    let ends = call("socket", k.sockets(kind))?;
-    messages(k, env, ends, loops)
+    let (read_end, write_end) = call("socket", k.sockets(kind))?;
+    messages(k, env, read_end, write_end, loops)
 }
 
 pub(super) fn pipe_cpy<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
-    let ends = call("pipe", k.pipe())?;
-    messages(k, env, ends, 100)
+    let (read_end, write_end) = call("pipe", k.pipe())?;
+    messages(k, env, read_end, write_end, 100)
 }
 
 #[inline(never)]
 pub(super) fn fifo_test<K: Kernel>(k: &mut K, env: &JobEnv) -> Result<(), JobError> {
     let path = env.own_path("fifo");
     call("mkfifo", k.make_fifo(&path))?;
-    let sent = call("open", k.open_fifo(&path)).and_then(|ends| messages(k, env, ends, 100));
+    let ends = call("open", k.open_fifo(&path));
+    let sent = ends.and_then(|(read_end, write_end)| messages(k, env, read_end, write_end, 100));
     sent.and(call("unlink", k.unlink(&path)))
 }
 

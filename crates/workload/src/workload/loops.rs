@@ -113,7 +113,7 @@ impl Loops {
         }
         let null = call("open", k.open("/dev/null", Open::READ_WRITE))?;
         let file = format!("{directory}/file");
-        (0..times).try_for_each(|_| self.once(k, directory, (operation, null, &file)))?;
+        (0..times).try_for_each(|_| self.once(k, directory, operation, null, &file))?;
         let lost = operation == Operation::SignalCatch && k.caught() != u64::from(times);
         check(!lost, "a signal was not caught")?;
         call("close", k.close(null))
@@ -124,7 +124,9 @@ impl Loops {
         &self,
         k: &mut K,
         directory: &str,
-        (operation, null, file): (Operation, Fd, &str),
+        operation: Operation,
+        null: Fd,
+        file: &str,
     ) -> Result<(), JobError> {
         match operation {
             Operation::Null => {

@@ -127,7 +127,7 @@ impl Script {
         for _ in 0..self.rounds {
             for (at, step) in self.steps.iter().enumerate() {
                 for time in 0..step.times {
-                    self.step(k, directory, &own, (at, time))?;
+                    self.step(k, directory, &own, at, time)?;
                 }
             }
         }
@@ -140,17 +140,18 @@ impl Script {
         k: &mut K,
         directory: &str,
         own: &str,
-        (at, time): (usize, u32),
+        at: usize,
+        time: u32,
     ) -> Result<(), JobError> {
         let source = format!("{directory}/f{}", time % self.sources.max(1));
         let Some(program) = self.steps[at].program else {
-            return self.act(k, &source, own, (at, time));
+            return self.act(k, &source, own, at, time);
         };
         let (this, own) = (self.clone(), own.to_owned());
         let program = image(directory, &format!("p{at}"), program);
         start(k, move |k| {
             execute(k, &program)?;
-            this.act(k, &source, &own, (at, time))
+            this.act(k, &source, &own, at, time)
         })?;
         finish(k)
     }
@@ -161,7 +162,8 @@ impl Script {
         k: &mut K,
         source: &str,
         own: &str,
-        (at, time): (usize, u32),
+        at: usize,
+        time: u32,
     ) -> Result<(), JobError> {
         let path = |name: &str| format!("{own}/{name}{time}");
         self.steps[at].acts.iter().try_for_each(|act| match act {

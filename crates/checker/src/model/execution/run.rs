@@ -114,9 +114,9 @@ pub(in crate::model) fn run(
     let Pool { mut tasks, mut routines } = POOL.take();
     let stacks = stacks(instance.tasks.len());
     for ((task, body), stack) in instance.tasks.into_iter().enumerate().zip(stacks) {
-        let range = (stack.limit().get(), stack.base().get());
-        stack::clear_used(range);
-        tasks.push(Task::new(range));
+        let (limit, base) = (stack.limit().get(), stack.base().get());
+        stack::clear_used(limit, base);
+        tasks.push(Task::new((limit, base)));
         routines.push(Some(routine(task, body, stack)));
     }
     let mut execution = Execution {

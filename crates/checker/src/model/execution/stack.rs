@@ -22,7 +22,7 @@ fn byte(address: usize) -> u8 {
 }
 
 /// Clears the part of the stack that ends at `base` which earlier executions used.
-pub(super) fn clear_used((limit, base): (usize, usize)) {
+pub(super) fn clear_used(limit: usize, base: usize) {
     assert!(base - limit > USED);
     clear(base - USED, USED);
 }

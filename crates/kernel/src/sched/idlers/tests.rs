@@ -35,8 +35,8 @@ fn a_look_that_is_due_and_does_not_come_is_unexplained() {
     let idlers = idle();
     idlers.crowd_begins(0);
     // The look for all is due at 200, and this CPU's own, once its tick goes on, at 350.
-    idlers.serves(IdleCause::NotDue, (200, IdleCause::NotServed), 0);
-    idlers.serves(IdleCause::Asked, (300, IdleCause::Unexplained), 250);
+    idlers.serves(IdleCause::NotDue, 200, IdleCause::NotServed, 0);
+    idlers.serves(IdleCause::Asked, 300, IdleCause::Unexplained, 250);
     idlers.due(1, 350);
     idlers.ticks(1, true, 400);
     idlers.runs(1, 600);
