@@ -230,7 +230,7 @@ fn proc_softirqs_has_the_format_of_the_kernel() {
 }
 
 #[test]
-fn a_bound_kthread_stays_on_its_cpu_and_parks_and_stops() {
+fn a_bound_kthread_stays_on_its_cpu_and_stops() {
     stage(&kernel(), |sched| {
         let ran = Rc::new(Cell::new(0));
         let known: Rc<OnceCell<Rc<Kthread>>> = Rc::default();
@@ -238,13 +238,9 @@ fn a_bound_kthread_stays_on_its_cpu_and_parks_and_stops() {
         let body = move |sched: &Sched| {
             let me = handle.get().expect("set before the first wakeup");
             while !me.should_stop() {
-                if me.should_park() {
-                    me.park_me(sched);
-                    continue;
-                }
                 assert_eq!(Here::cpu(), 3);
                 inner.set(inner.get() + 1);
-                sched.sleep_unless(|| me.should_stop() || me.should_park());
+                sched.sleep_unless(|| me.should_stop());
             }
         };
         let policy = Policy::Normal { nice: 0 };
@@ -261,13 +257,6 @@ fn a_bound_kthread_stays_on_its_cpu_and_parks_and_stops() {
             }
             assert_eq!(ran.get(), round);
         }
-        kthread.park(sched);
-        sched.kthreads.wake(&kthread);
-        sched.sleep_until(Here::now_ns() + 100_000_000);
-        assert_eq!(ran.get(), 3, "a wakeup does not unpark");
-        sched.kthreads.unpark(&kthread);
-        sched.sleep_until(Here::now_ns() + 100_000_000);
-        assert_eq!(ran.get(), 4);
         kthread.stop(sched);
         assert_eq!(kthread.name(), "worker/3");
     });

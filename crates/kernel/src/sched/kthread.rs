@@ -1,4 +1,4 @@
-//! Kernel threads: created asleep, woken, bound to a CPU, parked, stopped.
+//! Kernel threads: created asleep, woken, bound to a CPU, stopped.
 
 pub(crate) mod state;
 
@@ -6,7 +6,6 @@ use super::record;
 use super::scheduler::Sched;
 use convoy_machine::Here;
 use convoy_sync::TaskId;
-use core::cell::Cell;
 
 pub use super::task::Policy;
 pub use state::{Kthread, Kthreads};
@@ -20,34 +19,13 @@ impl Kthread {
         sched.kthreads.end(task);
     }
 
-    /// For the thread itself, when [`Self::should_park`]: sleeps until it is unparked.
-    pub fn park_me(&self, sched: &Sched) {
-        self.parked.set(true);
-        sched.kthreads.notify(self);
-        while self.should_park.get() {
-            sched.sleep_unless(|| !self.should_park.get());
-        }
-        self.parked.set(false);
-    }
-
-    /// Waits until it has parked itself.
-    pub fn park(&self, sched: &Sched) {
-        self.should_park.set(true);
-        self.wait(sched, &self.parked);
-    }
-
     /// Waits until it has ended.
     pub fn stop(&self, sched: &Sched) {
         self.should_stop.set(true);
-        self.wait(sched, &self.ended);
-    }
-
-    fn wait(&self, sched: &Sched, done: &Cell<bool>) {
         self.waiter.set(Some(Here::task()));
         sched.kthreads.wake(self);
-        while !done.get() {
-            sched.sleep_unless(|| done.get());
+        while !self.ended.get() {
+            sched.sleep_unless(|| self.ended.get());
         }
-        self.waiter.set(None);
     }
 }

@@ -57,26 +57,15 @@ impl<S> Kthreads<S> {
         let kthread = self.all.borrow_mut().remove(&task);
         if let Some((kthread, _)) = kthread {
             kthread.ended.set(true);
-            self.notify(&kthread);
+            if let Some(waiter) = kthread.waiter.get() {
+                self.wakeups.try_to_wake_up(&self.rq.tcb(waiter), false);
+            }
         }
     }
 
     /// Wakes `kthread`; whether it was asleep.
     pub fn wake(&self, kthread: &Kthread) -> bool {
         self.wakeups.try_to_wake_up(&kthread.tcb, false)
-    }
-
-    /// Lets a parked thread continue.
-    pub fn unpark(&self, kthread: &Kthread) {
-        kthread.should_park.set(false);
-        self.wake(kthread);
-    }
-
-    /// Wakes the task that waits for `kthread`.
-    pub(super) fn notify(&self, kthread: &Kthread) {
-        if let Some(waiter) = kthread.waiter.get() {
-            self.wakeups.try_to_wake_up(&self.rq.tcb(waiter), false);
-        }
     }
 }
 
@@ -86,10 +75,8 @@ pub struct Kthread {
     tcb: Rc<Tcb>,
     policy: Policy,
     pub(super) should_stop: Cell<bool>,
-    pub(super) should_park: Cell<bool>,
-    pub(super) parked: Cell<bool>,
     pub(super) ended: Cell<bool>,
-    /// The task that waits in `park` or `stop`.
+    /// The task that waits in `stop`.
     pub(super) waiter: Cell<Option<TaskId>>,
 }
 
@@ -101,8 +88,6 @@ impl Kthread {
             tcb,
             policy,
             should_stop: Cell::new(false),
-            should_park: Cell::new(false),
-            parked: Cell::new(false),
             ended: Cell::new(false),
             waiter: Cell::new(None),
         }
@@ -131,10 +116,5 @@ impl Kthread {
     /// Returns whether its body was requested to return.
     pub fn should_stop(&self) -> bool {
         self.should_stop.get()
-    }
-
-    /// Returns whether it was requested to call [`Self::park_me`].
-    pub fn should_park(&self) -> bool {
-        self.should_park.get()
     }
 }
