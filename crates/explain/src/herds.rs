@@ -56,15 +56,12 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
     let wakeups_s = futile as f64 * price.max(1e-6);
     // After that, all woken threads want the mutex.
     let cost_s = wakeups_s + wants_mutex_s(process, &waiter.place);
-    let named = if lock.name.starts_with(CONDITION_OF) {
-        "a condition".to_owned()
-    } else {
-        format!("`{}`", lock.name)
-    };
     if is_of_java {
         let found = (wakeups_s, format!("{futile} of {woken} times"));
         return Some(of_java(process, lock, found));
     }
+    let is_unnamed = lock.name.starts_with(CONDITION_OF);
+    let named = if is_unnamed { "a condition".to_owned() } else { format!("`{}`", lock.name) };
     let calls = match from {
         Some(from) => {
             let each = (if is_past_libc { by_broadcasts } else { woken }) as f64 / signals as f64;

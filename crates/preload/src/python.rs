@@ -84,8 +84,8 @@ const FRAMES: usize = 8;
 /// Entries of the table of places that are probed.
 const PROBES: usize = 16;
 
-/// The interpreter's code, and its layout. The length is 0 if the program is not Python, or if it is
-/// a version whose layout is not known.
+/// The interpreter's code, and its layout. The length is 0 if the program is not Python, or if the
+/// layout of its version is not known.
 static BEGIN: AtomicUsize = AtomicUsize::new(0);
 static SIZE: AtomicUsize = AtomicUsize::new(0);
 static VERSION: AtomicUsize = AtomicUsize::new(0);
@@ -184,11 +184,13 @@ fn passes_on(layout: &Layout, code: usize) -> bool {
     }
     let hash = hash(code);
     let known = &PASSING[(hash >> 56) as usize];
+    // Relaxed, as the store below: a word contains the hash that it is valid for.
     let word = known.load(Relaxed);
     if (word ^ hash) >> 1 == 0 {
         return word & 1 != 0;
     }
     let passes = is_passing(layout, code);
+    // Relaxed: pairs with the load above.
     known.store(hash & !1 | u64::from(passes), Relaxed);
     passes
 }
@@ -221,11 +223,13 @@ fn number(
         if !room::has(file, word, PLACE_WORDS) {
             return None;
         }
+        // Relaxed: the number of a place depends on its hash alone; its text is published below.
         let known = file[word + P_HASH].load(Relaxed);
         if known == own {
             return Some(PYTHON as usize | at);
         }
         let take = || {
+            // Relaxed: the thread whose exchange succeeds is the only one that writes the text.
             file[word + P_HASH].compare_exchange(0, own, Relaxed, Relaxed).map_or_else(
                 |other| other == own,
                 |_| {
@@ -251,6 +255,7 @@ fn write(words: &[AtomicU64], layout: &Layout, (code, instruction): (usize, usiz
     text.push_number(line_of(code, instruction.wrapping_sub(code + layout.instructions)));
     text.push_all(b")");
     for (word, bytes) in words[P_TEXT..].iter().zip(text.bytes.as_chunks::<8>().0) {
+        // Relaxed: published by the store of the length.
         word.store(u64::from_le_bytes(*bytes), Relaxed);
     }
     // Release: a reader that sees this sees the text.

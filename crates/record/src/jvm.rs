@@ -44,7 +44,7 @@ pub(crate) struct Jvm {
     begin: Option<&'static str>,
 }
 
-/// Maximum number of threads of a process that is dumped: 0.1 ms for each of them, with deep stacks.
+/// Maximum number of threads of a process that is dumped: 0.1 ms for each, with deep stacks.
 const THREADS: u64 = 500;
 const MANY: &str = "it has more than 500 threads, which a dump would stop for long";
 /// Maximum size of the memory of a process whose heap is searched for owners of locks, in KiB. The

@@ -50,7 +50,7 @@ pub(crate) struct RecordArgs {
     /// Also record kernel events: futex waits, kernel locks, preemptions (needs root)
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Kernel::Auto)]
     pub(super) kernel: Kernel,
-    /// Also take thread dumps of Java processes, which name monitors and owners: up to 50 per process
+    /// Also take thread dumps of Java processes, up to 50 each: they name monitors and owners
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Java::Auto)]
     pub(super) java: Java,
     /// Write the record to a file instead of the store

@@ -88,19 +88,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     looks.finish(&mut processes);
     unseen.extend(unseen::not_chosen(&processes, args.policies.locks()));
-    if args.contended {
-        unseen.push(
-            "Only acquisitions that had to wait were recorded (--contended): the others were not \
-             counted, and their holds not timed."
-                .to_owned(),
-        );
-    }
-    if ran.background > 0 {
-        unseen.push(format!(
-            "{} background processes continued when the recording ended.",
-            ran.background
-        ));
-    }
+    unseen.extend(unseen::left_out(args.contended, ran.background));
     program.prices_ns = unseen::prices(&processes, &mut unseen);
     if args.redact {
         keep::redact(&mut processes);

@@ -28,6 +28,18 @@ pub(super) fn prices(
     })
 }
 
+/// Returns the sentences about acquisitions and processes that were left out of the record.
+pub(super) fn left_out(contended: bool, background: usize) -> impl Iterator<Item = String> {
+    let fast = contended.then(|| {
+        "Only acquisitions that had to wait were recorded (--contended): the others were not \
+         counted, and their holds not timed."
+            .to_owned()
+    });
+    let others = (background > 0)
+        .then(|| format!("{background} background processes continued when the recording ended."));
+    fast.into_iter().chain(others)
+}
+
 /// Whether this process has a real-time or deadline policy.
 fn is_real_time() -> bool {
     /// The policy behind the name of the program, and its numbers: FIFO, round robin, deadline.

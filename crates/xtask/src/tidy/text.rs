@@ -10,7 +10,8 @@ const MACHINE_FOLDERS: &[&str] = &["work", "farm", "home", "root", "Users"];
 pub(crate) fn check(found: &mut Findings, path: &str, text: &str) {
     // Expected output and licences are not reformatted.
     let golden = path.starts_with("tests/golden/") && !path.ends_with(".toml");
-    let verbatim = golden || path.ends_with(".snap");
+    // Thread dumps are as Java writes them.
+    let verbatim = golden || path.ends_with(".snap") || path.contains("/tests/dumps/");
     let mut fenced = false;
     for (index, line) in text.lines().enumerate() {
         fenced ^= path.ends_with(".md") && line.starts_with("```");
