@@ -133,9 +133,11 @@ pub(crate) fn deadlock(process: &Process, cycle: &[&Pending]) -> Diagnosis {
     if cycle.iter().all(|wait| of_python(wait) && !convoy_record::is_python(&wait.place)) {
         return deadlock_of_python(process, cycle);
     }
-    let what = |wait: &Pending| match of_python(wait) {
-        true => "a Python lock (`threading.Lock`)".to_owned(),
-        false => format!("`{}`", wait.lock),
+    let what = |wait: &Pending| {
+        if of_python(wait) {
+            return "a Python lock (`threading.Lock`)".to_owned();
+        }
+        format!("`{}`", wait.lock)
     };
     let one = |wait: &&Pending| {
         let held = cycle.iter().find(|other| other.owner == wait.thread);

@@ -10,12 +10,14 @@ use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// A kernel thread, and its body until it starts.
+type Entry<S> = (Rc<Kthread>, Option<Work<S>>);
+
 /// All kernel threads of a machine.
 pub struct Kthreads<S> {
     rq: Rc<RunQueues>,
     wakeups: Rc<Wakeups>,
-    /// Each with its body until it starts.
-    all: RefCell<BTreeMap<TaskId, (Rc<Kthread>, Option<Work<S>>)>>,
+    all: RefCell<BTreeMap<TaskId, Entry<S>>>,
 }
 
 impl<S> Kthreads<S> {
