@@ -172,7 +172,9 @@ pub(crate) fn elsewhere(record: &Record, account: &Account) -> String {
     let mut said = account.elsewhere(record);
     if let Some(spread) = spread(record, account) {
         let waits = said.find("They waited longer").map_or("", |at| &said[at..]);
-        said = format!("{spread} {waits}").trim_end().to_owned();
+        let both = format!("{spread} {waits}");
+        said.clear();
+        said.push_str(both.trim_end());
     }
     // Java's locks and its idle workers wait in the same function; only method names distinguish
     // them.

@@ -91,7 +91,8 @@ impl<'a> Named<'a> {
             let name = class.split('$').next().unwrap_or(class);
             return format!("a `{}`", name.rsplit('.').next().unwrap_or(name));
         }
-        let a = if class.ends_with(".class") { "" } else { "a " };
+        let is_class = class.rsplit('.').next() == Some("class");
+        let a = if is_class { "" } else { "a " };
         format!("the monitor of {a}`{class}`")
     }
 

@@ -104,7 +104,7 @@ impl<'a> Victim<'a> {
         }
         let (part, each_s) = slow(&lock.all(|site| &site.acquire));
         let count = part * count as f64;
-        (part >= MOVES).then(|| Self { lock, cost_s: 2.0 * count * each_s, count, each_s })
+        (part >= MOVES).then_some(Self { lock, cost_s: 2.0 * count * each_s, count, each_s })
     }
 }
 

@@ -99,7 +99,7 @@ impl Torture {
         loop {
             match self.readers {
                 Readers::Sched | Readers::Preempt => {
-                    sched.rcu().read("torture", || self.read(sched))
+                    sched.rcu().read("torture", || self.read(sched));
                 }
                 Readers::Bh => {
                     local_bh_disable();

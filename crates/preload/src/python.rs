@@ -4,7 +4,7 @@
 //! not change while it is in a function of C, with or without the interpreter's lock.
 
 use core::ffi::{CStr, c_int};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::code;
@@ -141,7 +141,7 @@ fn innermost() -> Option<usize> {
         if frame == 0 {
             break;
         }
-        if read(frame + layout.owner & !7).to_le_bytes()[layout.owner % 8] != OF_INTERPRETER {
+        if read((frame + layout.owner) & !7).to_le_bytes()[layout.owner % 8] != OF_INTERPRETER {
             let place = (read(frame + layout.code), read(frame + INSTRUCTION));
             if !passes_on(layout, place.0) {
                 return number(file, layout, place);

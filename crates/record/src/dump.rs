@@ -1,4 +1,4 @@
-//! Thread dumps of HotSpot: what each Java thread waits for, and which locks it holds.
+//! Thread dumps of `HotSpot`: what each Java thread waits for, and which locks it holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 

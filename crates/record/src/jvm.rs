@@ -1,4 +1,4 @@
-//! Thread dumps of a running HotSpot process, by the protocol of `jcmd` and `jstack`.
+//! Thread dumps of a running `HotSpot` process, by the protocol of `jcmd` and `jstack`.
 //!
 //! A Java virtual machine opens its socket when it receives SIGQUIT and finds a file of a certain
 //! name. Without the file it prints a dump on the program's standard output, and without a handler

@@ -89,7 +89,9 @@ impl Outside {
     #[must_use]
     pub fn with_dumps(mut self, dumps: Option<Dumps>) -> Self {
         for pid in self.members.keys() {
-            dumps.iter().for_each(|dumps| dumps.add(*pid));
+            if let Some(dumps) = &dumps {
+                dumps.add(*pid);
+            }
         }
         self.dumps = dumps;
         self

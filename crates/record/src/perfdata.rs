@@ -1,4 +1,4 @@
-//! Counters that HotSpot publishes in a file of its own, `hsperfdata`.
+//! Counters that `HotSpot` publishes in a file of its own, `hsperfdata`.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! Places in Python code, which the recorder has named.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::layout::{P_BYTES, P_TEXT, P_TEXT_BYTES, PLACE_WORDS, PYTHON};
 
@@ -22,7 +23,8 @@ pub fn is_python(place: &str) -> bool {
     let line = file.and_then(|(_, file)| file.rsplit_once(':'));
     line.is_some_and(|(file, line)| {
         let is_number = !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
-        is_number && (file.ends_with(".py") || file.starts_with('<') && file.ends_with('>'))
+        let is_script = Path::new(file).extension().is_some_and(|extension| extension == "py");
+        is_number && (is_script || file.starts_with('<') && file.ends_with('>'))
     })
 }
 
