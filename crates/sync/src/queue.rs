@@ -37,6 +37,8 @@ pub struct Waiter<P: Platform> {
     pub(crate) package: u32,
     /// Others wait behind it, if the lock uses this. Guarded by the inner lock.
     pub(crate) urgent: Cell<bool>,
+    /// Visitors that may still be put before it, if the lock uses this. Guarded by the inner lock.
+    pub(crate) lets_pass: Cell<u8>,
     /// The lock is closed for all others while it is the first. Guarded by the inner lock.
     pub(crate) owed: Cell<bool>,
     /// When it prepared to sleep, if the lock uses this. Guarded by the inner lock.
@@ -55,6 +57,7 @@ impl<P: Platform> Waiter<P> {
             reader,
             package: P::package(),
             urgent: Cell::new(false),
+            lets_pass: Cell::new(0),
             owed: Cell::new(false),
             since: Cell::new(0),
             next: Cell::new(None),
@@ -268,8 +271,41 @@ impl<P: Platform> Queue<P> {
         } else {
             None
         };
+        // SAFETY: as above.
+        unsafe { self.push_before(next, waiter) };
+    }
+
+    /// [`Self::push`], but before those of the last `most` waiters that let visitors pass, and to
+    /// which the lock is not handed already.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::push`].
+    pub(crate) unsafe fn push_as_visitor(&self, waiter: &Waiter<P>, most: u32) {
+        let (mut next, mut at) = (None, self.tail.get());
+        for _ in 0..most {
+            // SAFETY: a linked record is alive (Q1), and stays linked under the caller's lock.
+            let Some(last) = at.map(|last| unsafe { last.as_ref() }) else { break };
+            let Some(left) = last.lets_pass.get().checked_sub(1) else { break };
+            if last.owed.get() {
+                break;
+            }
+            P::touch(last, Access::Write);
+            last.lets_pass.set(left);
+            (next, at) = (Some(last), last.prev.get());
+        }
+        // SAFETY: the contract is this function's own.
+        unsafe { self.push_before(next, waiter) };
+    }
+
+    /// [`Self::push`], but before `next` if there is one.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::push`], and `next` is in the queue.
+    unsafe fn push_before(&self, next: Option<&Waiter<P>>, waiter: &Waiter<P>) {
         let Some(next) = next else {
-            // SAFETY: as above.
+            // SAFETY: the contract is this function's own.
             unsafe { self.push(waiter) };
             return;
         };
@@ -326,6 +362,18 @@ mod tests {
     use super::*;
     use crate::native::Native;
 
+    /// Empties the queue. Returns the order of its waiters.
+    fn drain<const N: usize>(queue: &Queue<Native>, waiters: &[Waiter<Native>; N]) -> Vec<usize> {
+        let mut order = Vec::new();
+        // SAFETY: one thread has the queue, and the records outlive it.
+        while let Some(first) = unsafe { queue.front() } {
+            order.extend(waiters.iter().position(|waiter| std::ptr::eq(waiter, first)));
+            // SAFETY: as above.
+            unsafe { queue.remove(first) };
+        }
+        order
+    }
+
     #[test]
     fn urgent_waiters_stand_before_others_and_behind_each_other() {
         const URGENT: [bool; 5] = [false, true, false, true, true];
@@ -335,13 +383,31 @@ mod tests {
             // SAFETY: one thread has the queue, and the records outlive it.
             unsafe { queue.push_by_urgency(waiter) };
         }
-        let mut order = Vec::new();
-        // SAFETY: as above.
-        while let Some(first) = unsafe { queue.front() } {
-            order.extend(waiters.iter().position(|waiter| std::ptr::eq(waiter, first)));
+        assert_eq!(drain(&queue, &waiters), [1, 3, 4, 0, 2]);
+    }
+
+    #[test]
+    fn visitors_stand_before_those_that_let_them_pass_as_often_as_these_do() {
+        let (queue, waiters) = (Queue::<Native>::new(), [(); 8].map(|()| Waiter::new(false)));
+        let push = |waiter: usize| {
+            // SAFETY: one thread has the queue, and the records outlive it.
+            unsafe { queue.push(&waiters[waiter]) };
+        };
+        let visit = |waiter: usize, most| {
             // SAFETY: as above.
-            unsafe { queue.remove(first) };
+            unsafe { queue.push_as_visitor(&waiters[waiter], most) };
+        };
+        for (waiter, passes) in [(0, 9), (1, 9), (2, 2)] {
+            waiters[waiter].lets_pass.set(passes);
+            push(waiter);
         }
-        assert_eq!(order, [1, 3, 4, 0, 2]);
+        visit(3, 1);
+        visit(4, 9);
+        visit(5, 9);
+        waiters[6].lets_pass.set(9);
+        waiters[6].owed.set(true);
+        push(6);
+        visit(7, 9);
+        assert_eq!(drain(&queue, &waiters), [0, 1, 3, 4, 2, 5, 6, 7]);
     }
 }

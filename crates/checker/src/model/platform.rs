@@ -163,11 +163,13 @@ impl Platform for Model {
         Self::current() & 2 != 0 || with(|execution| execution.hurries.get()).unwrap_or(false)
     }
 
-    /// Returns a turn that is over for tasks 1 and 5, and a turn that is ending for tasks 3 and 7.
+    /// Returns the turn of a visitor for task 0, a turn that is over for tasks 1 and 5, and a turn
+    /// that is ending for tasks 3 and 7.
     fn turn() -> Turn {
-        match Self::current() % 4 {
-            1 => Turn::over(Self::now()),
-            3 => Turn::ending(Self::now()),
+        match Self::current() {
+            0 => Turn::visiting(Self::now()),
+            1 | 5 => Turn::over(Self::now()),
+            3 | 7 => Turn::ending(Self::now()),
             _ => Turn::default(),
         }
     }

@@ -59,6 +59,11 @@
 //!
 //! The turn of a real-time task does not end; it waits before other tasks, and has `S` more places.
 //!
+//! A *visitor* is a task that met no queue for 0.1 ms before this one: it was elsewhere, or owned
+//! the lock for as long. It queues before the last waiters, up to 16, that are not visitors, have
+//! let fewer than [`VISITS`] visitors pass, and were not handed the lock; at the tail if the first
+//! waiter is overdue.
+//!
 //! ## Invariants
 //!
 //! - I1 Owners + units = initial units + extra `up`s.
@@ -106,14 +111,17 @@
 //! (k + 1) x (max(OVERDUE, T(N)) + 2 C + 2 W)       while it waits for a CPU
 //! ```
 //!
+//! Here k includes the visitors that pass it, at most [`VISITS`], and none if it is one. Visitors
+//! would otherwise wait for a turn of each task that reacquires the lock all the time.
+//!
 //! A task that reacquires the lock immediately after short critical sections can pass the first
 //! waiter for W, while that wakes up. Otherwise, from the moment in which the time of the first
-//! waiter has passed, each other task takes the lock at most once more before it: the unit of an
-//! `up` is free for an instant before the lock is closed. (A task with critical sections shorter
-//! than T(N) / 4 reads the clock once in up to 64 of them.) `convoy check quota` searches that
-//! bound in the scenarios `hog` and `two-hogs`. It holds whatever owners do: reacquire immediately,
-//! sleep, or yield the CPU; for `try_lock` and timed waits, which `CLOSED` excludes, too; and for
-//! waiters requeued from a condition variable.
+//! waiter has passed, each other task takes the lock at most once more before it, and visitors
+//! [`VISITS`] times until it is overdue: the unit of an `up` is free for an instant before the lock
+//! is closed. (A task with critical sections shorter than T(N) / 4 reads the clock once in up to 64
+//! of them.) `convoy check quota` searches that bound in the scenarios `hog` and `two-hogs`. It
+//! holds whatever owners do: reacquire immediately, sleep, or yield the CPU; for `try_lock` and
+//! timed waits, which `CLOSED` excludes, too; and for waiters requeued from a condition variable.
 //!
 //! A rest does not change that bound, because it ends before a handoff is due; the time until a
 //! waiter is summoned for a free unit is longer by at most 220 us, three times in each wait.
@@ -140,13 +148,13 @@
 //!
 //! Ours. Barging with one word: Drepper, "Futexes are tricky", 2011. Several waiters in flight: the
 //! semaphore of [`Opportunistic`](crate::Opportunistic), where their number follows the free units.
-//! Rests: the exponential backoff of Anderson, 1990, by sleepers.
-//! A bound on how long running threads keep others out: Dice, "Malthusian locks", 2017, which draws
-//! lots instead of measuring time. A handoff from time to time: the `WTF::Lock` of `WebKit`, 2015,
-//! and `parking_lot`, which draw the time; here it is counted for each first waiter. A handoff
-//! requested by a waiter that was woken without acquiring: the mutex of Linux 4.10. There the
-//! releaser hands the lock to a task; here it is free, but closed to the others, so a wait can be
-//! cancelled in between.
+//! Rests: the exponential backoff of Anderson, 1990, by sleepers. A bound on how long running
+//! threads keep others out: Dice, "Malthusian locks", 2017, which draws lots instead of measuring
+//! time. A handoff from time to time: the `WTF::Lock` of `WebKit`, 2015, and `parking_lot`, which
+//! draw the time; here it is counted for each first waiter. Visitors first: the credit that
+//! schedulers give to tasks that slept. A handoff requested by a waiter that was woken without
+//! acquiring: the mutex of Linux 4.10. There the releaser hands the lock to a task; here it is
+//! free, but closed to the others, so a wait can be cancelled in between.
 
 #[cfg(feature = "std")]
 mod beside;
@@ -176,7 +184,7 @@ use spin::SPIN_NS;
 use time::stamp;
 pub use turn::Turn;
 pub use word::Quota;
-use word::{FLAGS, OPEN, SHORT, UNIT, UNITS_END};
+use word::{FLAGS, OPEN, SHORT, UNIT, UNITS_END, VISITS};
 
 use crate::event::LockEvent;
 use crate::lock::{RawLock as _, TellPart, WaitError};
@@ -274,6 +282,8 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     ) -> Result<(), WaitError> {
         let waiter = Waiter::new(false);
         waiter.urgent.set(is_urgent);
+        let visits = entry != Entry::Overdue && P::turn().visits();
+        waiter.lets_pass.set(if is_urgent || visits { 0 } else { VISITS });
         waiter.since.set(stamp::<P>());
         let room = self.room.queue();
         room.inner.lock();
@@ -304,6 +314,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let room = self.room.queue();
         room.inner.lock();
         waiter.since.set(stamp::<P>());
+        waiter.lets_pass.set(VISITS);
         // SAFETY: the inner lock is held, and the record stays by the contract.
         unsafe { room.push(waiter) };
         let sleeper = self.settle(room, Cause::Change);

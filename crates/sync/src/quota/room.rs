@@ -10,6 +10,9 @@ use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
+/// Waiters that a visitor passes at most: each is a line of another CPU, under the inner lock.
+const VISIT_WINDOW: u32 = 16;
+
 /// The task to wake once the inner lock is free.
 pub(super) type Sleeper<P> = Option<*const <P as Platform>::AtomicU32>;
 
@@ -125,14 +128,19 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
         self.claimed.store(stamp::<P>(), Relaxed);
     }
 
-    /// Links `waiter` behind those that it does not go before.
+    /// Links `waiter` behind those that it does not go before: a visitor if it lets none pass.
     ///
     /// # Safety
     ///
     /// As for [`Queue::push`]; the inner lock is held.
     pub(super) unsafe fn push(&self, waiter: &Waiter<P>) {
-        // SAFETY: the contract is this function's own.
-        unsafe { self.queue.push_by_urgency(waiter) };
+        if waiter.urgent.get() || waiter.lets_pass.get() > 0 {
+            // SAFETY: the contract is this function's own.
+            unsafe { self.queue.push_by_urgency(waiter) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.queue.push_as_visitor(waiter, VISIT_WINDOW) };
+        }
         self.lengthen(1, waiter.is_first());
     }
 

@@ -103,6 +103,38 @@ fn who_has_had_its_turn_lets_others_go_first() {
     assert!(passes > 0, "{passes} of {ROUNDS}");
 }
 
+/// Returns the order in which threads with these turns, which queue in order, take a lock.
+fn order_of_turns<const N: usize>(turns: [Turn; N]) -> Vec<usize> {
+    let (lock, order) = (NativeQuota::native(1), std::sync::Mutex::new(Vec::new()));
+    let enter = |index, turn| {
+        Native::set_turn(turn);
+        lock.down();
+        order.lock().expect("no panic").push(index);
+        lock.up();
+    };
+    lock.down();
+    std::thread::scope(|scope| {
+        for (index, turn) in turns.into_iter().enumerate() {
+            let enter = &enter;
+            scope.spawn(move || enter(index, turn));
+            while lock.waiters() <= index {
+                std::thread::yield_now();
+            }
+        }
+        lock.up();
+    });
+    order.into_inner().expect("no panic")
+}
+
+#[test]
+fn visitors_go_before_those_that_meet_queues_all_the_time() {
+    let (visitor, other) = (Turn::visiting(Native::now()), Turn::default());
+    let orders = || order_of_turns([other, other, visitor, visitor, visitor, other]);
+    // On a busy machine the first one may be overdue before the visitors come.
+    let in_order = |_| orders() == [2, 3, 0, 1, 4, 5];
+    assert!((0..20).any(in_order));
+}
+
 /// Runs `with` on a lock without units with two sleepers in its queue.
 fn with_two_sleepers(with: impl Fn(&NativeQuota, &[Waiter<Native>; 2])) {
     let (lock, waiters) = (NativeQuota::native(0), [Waiter::new(false), Waiter::new(false)]);

@@ -18,6 +18,8 @@ pub struct Turn {
     unspun: u8,
     /// The next task was summoned.
     ends: bool,
+    /// The task met no queue for `AWAY_NS` before the last meeting at which it read the clock.
+    visits: bool,
     /// Whether the task had a real-time priority at the last query.
     is_urgent: bool,
     /// Time of that query, 0 for never.
@@ -48,6 +50,10 @@ const UNSPUN_MAX: u8 = 15;
 /// which then costs less than a thousandth of the time.
 const CLASS_NS: u64 = 1_000_000;
 
+/// Nanoseconds without a queue after which a task is a visitor: as long as a waiter has patience. A
+/// task that other locks or a switch keep away for less is not one.
+const AWAY_NS: u64 = 100_000;
+
 /// The number of accesses between two readings of the clock is one less than a power of two, up to
 /// this.
 const STEP_MAX: u16 = 63;
@@ -63,6 +69,7 @@ impl Turn {
             halves: 0,
             unspun: 0,
             ends: false,
+            visits: false,
             is_urgent: false,
             asked: 0,
         }
@@ -78,10 +85,15 @@ impl Turn {
         Self { began: now.wrapping_sub(u64::MAX / 2), ..Self::new(now) }
     }
 
+    /// Returns the turn of a visitor.
+    pub const fn visiting(now: u64) -> Self {
+        Self { visits: true, ..Self::new(now.wrapping_sub(AWAY_NS)) }
+    }
+
     /// Returns a turn that begins, of the same task.
     #[must_use]
     pub const fn anew(self, now: u64) -> Self {
-        Self { began: now, looked: now, skip: 0, step: 0, ends: false, ..self }
+        Self { began: now, looked: now, skip: 0, step: 0, ends: false, visits: false, ..self }
     }
 
     /// Returns the state of a task that has slept elsewhere: its next access begins a new turn.
@@ -120,6 +132,12 @@ impl Turn {
         self.is_urgent
     }
 
+    /// Returns whether the task is a visitor: it had met no queue for 0.1 ms before this one. A new
+    /// task is none, nor is one that has slept elsewhere: many of them may arrive at a time.
+    pub const fn visits(&self) -> bool {
+        self.visits
+    }
+
     /// Counts one more meeting without reading the clock. Returns whether the turn continues;
     /// otherwise [`Self::meet`] follows.
     pub fn skips(&mut self) -> bool {
@@ -134,10 +152,12 @@ impl Turn {
     /// `arrival`.
     pub fn meet(&mut self, quota: u64, arrival: u64, now: u64) -> Phase {
         let gap = now.wrapping_sub(self.looked);
-        self.looked = now;
+        // Otherwise it has met the queue since then, without reading the clock.
+        let visits = self.looked != 0 && self.step == 0 && gap >= AWAY_NS;
+        (self.looked, self.visits) = (now, visits);
         if gap > quota {
             *self = self.anew(now.wrapping_sub(quota.saturating_sub(arrival)));
-            self.looked = now;
+            (self.looked, self.visits) = (now, visits);
             return Phase::On;
         }
         let left = quota.saturating_sub(now.wrapping_sub(self.began));
@@ -222,6 +242,27 @@ mod tests {
         assert_eq!(turn.meet(QUOTA, ARRIVAL, 7 + QUOTA), Phase::On);
         assert_eq!(Turn::default().meet(QUOTA, ARRIVAL, 1 << 40), Phase::On);
         assert_eq!(Turn::ending(5).meet(QUOTA, ARRIVAL, 6), Phase::Ends);
+    }
+
+    #[test]
+    fn a_visitor_is_a_task_that_met_no_queue_for_a_while() {
+        let mut turn = Turn::default();
+        let mut meets = |now| {
+            turn.meet(QUOTA, ARRIVAL, now);
+            turn.visits()
+        };
+        let start = 1 << 40;
+        assert!(!meets(start), "it is new");
+        assert!(!meets(start + AWAY_NS - 1) && meets(start + 2 * AWAY_NS));
+        assert!(meets(start + 9 * QUOTA) && !meets(start + 9 * QUOTA + 1));
+        let mut busy = Turn::new(start);
+        for now in (start..start + 9 * QUOTA).step_by(5_000) {
+            if !busy.skips() {
+                busy.meet(4 * QUOTA, ARRIVAL, now);
+            }
+            assert!(!busy.visits(), "{now}");
+        }
+        assert!(Turn::visiting(7).visits() && !Turn::visiting(7).anew(8).visits());
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub(super) const ARRIVAL_NS: u64 = TURN_NS_MIN;
 /// that sleeps once in such a time costs at most an eighth of it.
 pub(super) const TURN_NS_MAX: u64 = 400_000;
 
+/// Visitors that pass a waiter at most while it waits.
+pub(super) const VISITS: u8 = 2;
+
 /// The lock. See the documentation of `quota/mod.rs`.
 ///
 /// Its queue is in `R`; at most `S` waiters are summoned at a time.
