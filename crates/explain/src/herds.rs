@@ -103,8 +103,8 @@ fn of_java(process: &Process, lock: &Lock, (cost_s, often): (f64, String)) -> Di
         weight: None,
         cost_s,
         sentence: format!(
-            "Java's notifyAll() wakes all threads that wait for an object{named}, and most find next \
-             to nothing to do and wait again ({often}): a thundering herd."
+            "Java's notifyAll() wakes all threads that wait for an object{named}, and most find \
+             next to nothing to do and wait again ({often}): a thundering herd."
         ),
         cure: "Call notify() once for each item, or use a queue of java.util.concurrent."
             .to_owned(),
