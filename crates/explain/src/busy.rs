@@ -36,6 +36,9 @@ pub(crate) fn of_process(record: &Record, process: &Process) -> Vec<Diagnosis> {
     all
 }
 
+/// Runtime libraries of OpenMP.
+const OPENMP: [&str; 3] = ["libgomp", "libomp", "libiomp5"];
+
 /// Returns a diagnosis if threads wait in a loop, according to samples of CPU time, or because they
 /// yield their CPU repeatedly.
 fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
@@ -68,9 +71,20 @@ fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
     let running = runnable(process).unwrap_or_else(|| threads(process));
     let cpus = f64::from(record.program.cpus.max(1));
     let owner = if running > 1.2 * cpus {
-        format!("; its owner often has no CPU: {running:.1} threads share {cpus} CPUs")
+        format!("; its owner often has no CPU: {running:.0} threads share {cpus} CPUs")
     } else {
         String::new()
+    };
+    let is_of_openmp = OPENMP.iter().any(|library| place.contains(library));
+    let (whose, cure) = if is_of_openmp {
+        let cure = "OpenMP's threads spin before they sleep: give all threads of a loop the same \
+                    work (schedule(dynamic)), shorten its critical sections, or set \
+                    OMP_WAIT_POLICY=passive.";
+        ("for other threads, at a barrier or a critical section of OpenMP, or for work", cure)
+    } else {
+        let cure = "Take a mutex there, which sleeps until the owner has released it, or a \
+                    condition for work; or run fewer such threads than CPUs.";
+        ("for a lock or a flag of the program's own, or for work", cure)
     };
     Some(Diagnosis {
         ill: Ill::Spinning,
@@ -79,13 +93,8 @@ fn spinning(record: &Record, process: &Process) -> Option<Diagnosis> {
         share,
         weight: None,
         cost_s: share.map_or(cost_s, |share| share * process.cpu_s),
-        sentence: format!(
-            "Threads {what} in {place} for a lock or a flag of the program's own, or for \
-             work{yields}{owner}."
-        ),
-        cure: "Take a mutex there, which sleeps until the owner has released it, or a condition \
-               for work; or run fewer such threads than CPUs."
-            .to_owned(),
+        sentence: format!("Threads {what} in {place} {whose}{yields}{owner}."),
+        cure: cure.to_owned(),
     })
 }
 

@@ -28,7 +28,10 @@ static SOME_CALL: LazyLock<Seen> = LazyLock::new(|| Seen {
 /// Advice on finding the Python function that holds a lock, if the record does not name it.
 pub(crate) const PYTHON: &str = " `py-spy dump` shows the functions of Python while it runs.";
 
-/// Returns whether it is a lock of Python's `threading`.
+/// The module of Python's locks that processes share.
+const MULTIPROCESSING: &str = "_multiprocessing";
+
+/// Returns whether it is a lock of Python's `threading` or `multiprocessing`.
 pub(crate) fn is_of_python(process: &Process, lock: &Lock) -> bool {
     lock.sites.first().is_some_and(|site| is_python(process, &site.place, lock.kind))
 }
@@ -38,7 +41,9 @@ pub(crate) fn is_of_python(process: &Process, lock: &Lock) -> bool {
 pub(crate) fn is_python(process: &Process, place: &str, kind: Kind) -> bool {
     let program = process.command.first().and_then(|program| program.rsplit('/').next());
     let is_interpreter = |name: &str| name.starts_with("python") || name.starts_with("libpython");
-    let is_there = place.contains("(_threadmodule.c") || is_interpreter(place);
+    let is_there = place.contains("(_threadmodule.c")
+        || is_interpreter(place)
+        || place.starts_with(MULTIPROCESSING);
     // The interpreter is built with either a semaphore or a condition.
     let is_built = matches!(kind, Kind::Semaphore | Kind::Condition);
     let is_named = convoy_record::is_python(place);
@@ -139,7 +144,11 @@ impl<'a> Subject<'a> {
     pub(crate) fn what(&self) -> String {
         let Lock { name, kind, instances, .. } = self.lock;
         if is_of_python(self.process, self.lock) {
-            return "a Python lock (`threading.Lock`)".to_owned();
+            let module = match self.place.strip_prefix(MULTIPROCESSING) {
+                Some(_) => "multiprocessing",
+                None => "threading",
+            };
+            return format!("a Python lock (`{module}.Lock`)");
         }
         if let Some([stream, _]) = stream_of_rust(name) {
             return format!("the lock of Rust's {stream}");

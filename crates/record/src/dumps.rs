@@ -16,12 +16,12 @@ const SHARE: f64 = 0.005;
 /// Maximum number of dumps of a process.
 const MOST: u64 = 50;
 /// Age in seconds of a process at the first dump.
-const FIRST_S: f64 = 0.5;
+const FIRST_S: f64 = 0.25;
 /// Interval between the first two dumps in seconds, and its growth from dump to dump.
-const INTERVAL_S: f64 = 0.1;
+const INTERVAL_S: f64 = 0.05;
 const GROWTH: f64 = 1.15;
 /// Number of attempts while a process starts, at intervals that double.
-const ATTEMPTS: u32 = 6;
+const ATTEMPTS: u32 = 7;
 /// Maximum number of processes.
 const PROCESSES: usize = 64;
 
