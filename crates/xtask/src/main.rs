@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
-//! pictures | predictions | aarch64 | races | skew | bench | book | deny | notebooks |
+//! pictures | predictions | aarch64 | races | skew | bench | book | deny | semver | notebooks |
 //! dist | nightly`.
 //!
 //! `ci` is the only entry point: it accepts a change exactly if the CI server does, because the
@@ -30,6 +30,7 @@ mod peers;
 mod pictures;
 mod predictions;
 mod races;
+mod semver;
 mod stage;
 mod tidy;
 mod tools;
@@ -63,6 +64,7 @@ usage: cargo xtask COMMAND
   book              the documents as a site with search, and the crates' documentation, in
                     target/book/VERSION
   deny              licences, duplicates, sources and advisories of dependencies (deny.toml)
+  semver            public interfaces of the published crates against the last tag
   notebooks CONVOY  the notebooks and the tables of the Python package, with that program
   dist [--machine NAME [--binary FILE]]
                     the files of a release in target/dist, for x86_64 or aarch64; FILE: a built one
@@ -117,6 +119,7 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["book"] => Ok(book::run(root)?.into()),
         ["deny"] => Ok(deny::run(root)?.into()),
         ["notebooks", program] => Ok(notebooks::run(root, Path::new(program))?.into()),
+        ["semver"] => Ok(semver::run(root)?.into()),
         ["races"] => Ok(races::run(root)?.into()),
         ["dist", rest @ ..] => Ok(dist::run(root, rest)?.map_or_else(usage, Outcome::from)),
         ["skew"] => skew(root),

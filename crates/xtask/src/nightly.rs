@@ -5,7 +5,9 @@ use std::process::Command;
 
 use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, built, cargo, run as show};
-use crate::{aarch64, bench, book, dask, deny, dist, fuzz, golden, mutants, notebooks, races};
+use crate::{
+    aarch64, bench, book, dask, deny, dist, fuzz, golden, mutants, notebooks, races, semver,
+};
 
 /// The factor by which explorations grow; `convoy check` reads it as `CONVOY_BUDGET`.
 const BUDGET: &str = "100";
@@ -46,6 +48,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
         "faults",
         &["test", "-p", "convoy", "--release", "--test", "cli", "--", "--ignored", "every_mode"],
     ),
+    ("semver-break", &["test", "-p", "convoy-xtask", "--", "--ignored", "semver"]),
     ("check", &["run", "--release", "--", "check", "all"]),
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
     ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008-sensitivity"]),
@@ -125,6 +128,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     pipeline.stage("notebooks", || notebooks::run(root, &built(root, "release", "convoy")));
     pipeline.stage("book", || book::run(root));
     pipeline.stage("deny", || deny::run(root));
+    pipeline.stage("semver", || semver::run(root));
     pipeline.stage("instructions", || bench::run(root, false));
     pipeline.stage("races", || races::run(root));
     // Other inputs every time; the seed is printed.

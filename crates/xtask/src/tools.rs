@@ -24,6 +24,8 @@ pub(crate) const MDBOOK: Tool = Tool {
 };
 /// Checks licences, sources, duplicates and known vulnerabilities of dependencies.
 pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", flags: &[] };
+/// Compares public interfaces of crates.
+pub(crate) const SEMVER: Tool = Tool { name: "cargo-semver-checks", version: "0.51.0", flags: &[] };
 
 impl Tool {
     /// Returns the path of the program, which is built first unless that version is there: without
