@@ -206,8 +206,13 @@ impl Lock {
                 let is_again = self.given_by_owner / AGAIN >= self.instances;
                 // A timer that checks for work from time to time waits alone.
                 let waiting = self.sites.iter().filter(|site| site.wait.count > 0);
-                let threads = total(waiting.map(|site| site.threads));
-                is_again
+                let threads = total(waiting.clone().map(|site| site.threads));
+                // HotSpot's own monitors: its locks are mutexes. Threads that ask for operations of
+                // the virtual machine, such as thread dumps, signal each other in turn.
+                let is_of_hotspot =
+                    waiting.into_iter().any(|site| site.place.contains("PlatformMonitor::wait"));
+                !is_of_hotspot
+                    && is_again
                     && is_owned
                     && threads / 2 >= self.instances
                     && self.given_by_owner >= self.woken().div_ceil(2)
@@ -256,5 +261,23 @@ impl Lock {
         });
         let idle = if cpu_s > 0.0 { held - cpu_s } else { 0.0 };
         (held, f64::max(off, idle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_of_hotspot_is_no_lock_although_its_waiters_signal_each_other() {
+        let waits_in = |place: &str| {
+            let wait = Times { count: 22, total_s: 3.0, ..Times::default() };
+            let (place, act) = (place.to_owned(), "wait".to_owned());
+            let site = Site { place, act, count: 22, threads: 3, wait, ..Site::default() };
+            let kind = Kind::Condition;
+            Lock { kind, instances: 1, given_by_owner: 22, sites: vec![site], ..Lock::default() }
+        };
+        assert!(waits_in("Gate::enter (gate.cc:4)").is_lock());
+        assert!(!waits_in("os::PlatformMonitor::wait+0x60 (libjvm.so)").is_lock());
     }
 }
