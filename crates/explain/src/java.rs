@@ -117,9 +117,14 @@ impl<'a> Named<'a> {
                 let (class, place) = self.doing.split_once(" in ").unwrap_or((self.doing, ""));
                 let is_next = |wait: &&JavaWait| wait.class == class && !wait.holder.is_empty();
                 let next = java.waits.iter().find(is_next);
-                let end =
-                    next.map_or(String::new(), |next| format!(" and which {} holds", next.holder));
-                format!(" while it waits for a lock of `{class}`, which {place} acquires{end}")
+                let end = match next {
+                    Some(next) if function(&next.holder) == function(place) => {
+                        ", which another thread there holds".to_owned()
+                    }
+                    Some(next) => format!(", which {} holds", next.holder),
+                    None => String::new(),
+                };
+                format!(" while it waits in {place} for the lock of a `{class}`{end}")
             }
             _ => String::new(),
         };

@@ -111,7 +111,7 @@ impl Kernel {
 /// Whether thread dumps of Java processes are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Java {
-    /// If the process permits it and they stop it for less than 0.5 % of its time
+    /// If the process permits it
     Auto,
     /// Not
     Off,
