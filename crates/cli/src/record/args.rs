@@ -50,8 +50,16 @@ pub(crate) struct RecordArgs {
     /// Also record kernel events: futex waits, kernel locks, preemptions (needs root)
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Kernel::Auto)]
     pub(super) kernel: Kernel,
-    /// Also take thread dumps of Java processes, up to 50 each: they name monitors and owners
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Java::Auto)]
+    /// Take thread dumps of Java processes (auto or off)
+    ///
+    /// They name monitors, the methods that wait and the owners: up to 50 for each process.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t = Java::Auto,
+        hide_possible_values = true
+    )]
     pub(super) java: Java,
     /// Write the record to a file instead of the store
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
