@@ -9,12 +9,23 @@
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// Closed standard streams, a bit each.
 static CLOSED: AtomicU32 = AtomicU32::new(0);
-static IGNORES_PIPE: AtomicBool = AtomicBool::new(false);
+/// The ignored ones of [`CHANGED`], a bit each.
+static IGNORED: AtomicU32 = AtomicU32::new(0);
+
+/// Signals whose action this process changes: the standard library that of SIGPIPE, and glibc those
+/// of its own signals, when threads start and are cancelled.
+const CHANGED: [libc::c_int; 3] = [libc::SIGPIPE, 32, 33];
+
+/// The kernel's `struct sigaction`: the handler comes first. glibc's function refuses its own
+/// signals.
+type Action = [usize; 4];
+/// Size of the kernel's set of signals in bytes.
+const SET_BYTES: usize = 8;
 
 // The loader calls it before `main`, and so before the standard library begins.
 #[used]
@@ -29,18 +40,22 @@ extern "C" fn note() {
             CLOSED.fetch_or(1 << stream, Relaxed);
         }
     }
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks for the action, and writes it.
-    unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) };
-    // SAFETY: all fields are integers, or may be null.
-    let action = unsafe { action.assume_init() };
-    IGNORES_PIPE.store(action.sa_sigaction == libc::SIG_IGN, Relaxed);
+    for (at, signal) in CHANGED.into_iter().enumerate() {
+        let (mut action, none): (Action, *const Action) = ([0; 4], std::ptr::null());
+        let call = libc::SYS_rt_sigaction;
+        // SAFETY: asks for the action, and writes it.
+        unsafe { libc::syscall(call, signal, none, &raw mut action, SET_BYTES) };
+        if action[0] == libc::SIG_IGN {
+            // Relaxed: there are no other threads yet.
+            IGNORED.fetch_or(1 << at, Relaxed);
+        }
+    }
 }
 
-/// Has `command` start with the closed standard streams, the ignored SIGPIPE and the blocked
-/// signals of this process, as a shell would start it.
+/// Has `command` start with the closed standard streams, the ignored signals and the blocked signals
+/// of this process, as a shell would start it.
 pub fn as_started(command: &mut Command) {
-    let (closed, ignores_pipe) = (CLOSED.load(Relaxed), IGNORES_PIPE.load(Relaxed));
+    let (closed, ignored) = (CLOSED.load(Relaxed), IGNORED.load(Relaxed));
     let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: changes nothing, and writes the mask of this thread.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), mask.as_mut_ptr()) };
@@ -52,9 +67,14 @@ pub fn as_started(command: &mut Command) {
             // no other one.
             unsafe { libc::close(stream) };
         }
-        if ignores_pipe {
-            // SAFETY: an action without a handler.
-            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+        for (at, signal) in CHANGED.into_iter().enumerate() {
+            let (action, none): (Action, *mut Action) =
+                ([libc::SIG_IGN, 0, 0, 0], std::ptr::null_mut());
+            if ignored & 1 << at != 0 {
+                let call = libc::SYS_rt_sigaction;
+                // SAFETY: reads an action without a handler.
+                unsafe { libc::syscall(call, signal, &raw const action, none, SET_BYTES) };
+            }
         }
         // SAFETY: the child has one thread, and reads the mask.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut()) };
