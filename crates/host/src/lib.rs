@@ -28,7 +28,7 @@ mod workdir;
 pub use child::{ChildUsage, wait_with_usage};
 pub use error::{At, HostError, Shortage};
 pub use hooks::Hooks;
-pub use identity::describe_host;
+pub use identity::{describe_host, threads_per_core};
 pub use kernel::Host;
 pub use run::{Finished, HostRun, Progress};
 pub use surroundings::Surroundings;

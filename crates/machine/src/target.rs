@@ -65,11 +65,13 @@ const FAMILIES: [(&str, usize); 3] =
 
 /// Returns the machine with `cpus` CPUs that is nearest to `model`, the name of a processor as
 /// reported by the kernel. An empty or unknown name selects an EPYC 9004, `aarch64` a Graviton 4.
-/// Machines larger than any that was measured have further packages.
+/// Machines larger than any that was measured have further packages. With 1 as `threads_per_core`
+/// each CPU has a core of its own; the kernel of a guest may show fewer CPUs for each core than the
+/// processor has, or have them.
 ///
 /// # Errors
 /// [`CatalogueError`] where a shipped preset cannot be read.
-pub fn nearest(cpus: usize, model: &str) -> Result<Target, CatalogueError> {
+pub fn nearest(cpus: usize, model: &str, threads_per_core: u32) -> Result<Target, CatalogueError> {
     let cpus = cpus.clamp(1, CPUS_MAX);
     let mut at = series_of(&model.to_lowercase());
     let mut preset = Preset::named(SERIES[at].preset)?;
@@ -78,6 +80,9 @@ pub fn nearest(cpus: usize, model: &str) -> Result<Target, CatalogueError> {
         preset = Preset::named(SERIES[at].preset)?;
     }
     let beyond = cpus > preset.topology.cpus;
+    if threads_per_core == 1 {
+        preset.topology.threads_per_core = 1;
+    }
     let [llc, package] = preset.groups_with(cpus);
     (preset.topology.cpus_per_llc, preset.topology.cpus_per_package) = (llc, package);
     if beyond {
@@ -120,7 +125,7 @@ mod tests {
     use super::*;
 
     fn says(cpus: usize, model: &str) -> String {
-        nearest(cpus, model).unwrap().says
+        nearest(cpus, model, 0).unwrap().says
     }
 
     #[test]
@@ -134,10 +139,18 @@ mod tests {
             (256, "256 CPUs of an EPYC 9754: 2 CPUs to a core, 16 CPUs to a cache, one package"),
         ] {
             assert_eq!(says(cpus, ""), expected);
-            let preset = nearest(cpus, "").unwrap().preset;
+            let preset = nearest(cpus, "", 0).unwrap().preset;
             assert_eq!(preset.topology.cpus, cpus);
             assert!(preset.guest_ns.is_none(), "no price of a hypervisor");
         }
+    }
+
+    #[test]
+    fn cpus_of_a_guest_have_cores_of_their_own_if_its_kernel_says_so() {
+        let says = |threads| nearest(2, "Intel(R) Xeon(R) Processor", threads).unwrap().says;
+        assert_eq!(says(1), "2 CPUs of a Xeon 8375C: one cache, one package");
+        assert_eq!(says(2), "2 CPUs of a Xeon 8375C: 2 CPUs to a core, one cache, one package");
+        assert_eq!(says(0), says(2));
     }
 
     #[test]
@@ -157,22 +170,22 @@ mod tests {
             ("aarch64", "graviton4-2x96"),
             ("unknown", "epyc-9654-2x96"),
         ] {
-            assert_eq!(nearest(8, model).unwrap().preset.name, expected, "{model}");
+            assert_eq!(nearest(8, model, 0).unwrap().preset.name, expected, "{model}");
         }
     }
 
     #[test]
     fn a_size_that_a_series_does_not_have_is_one_of_the_next_larger_machines() {
-        let target = nearest(128, "Intel(R) Core(TM) i9").unwrap();
+        let target = nearest(128, "Intel(R) Core(TM) i9", 0).unwrap();
         assert_eq!(target.preset.name, "xeon-8375c-2x32");
-        assert_eq!(nearest(192, "Ryzen").unwrap().preset.name, "epyc-9654-2x96");
+        assert_eq!(nearest(192, "Ryzen", 0).unwrap().preset.name, "epyc-9654-2x96");
     }
 
     #[test]
     fn every_size_of_every_series_is_a_valid_machine() {
         for series in &SERIES {
             for cpus in [1, 2, 3, 8, 17, 32, 64, 96, 128, 200, 512, 640, CPUS_MAX] {
-                let preset = nearest(cpus, series.preset).unwrap().preset;
+                let preset = nearest(cpus, series.preset, 0).unwrap().preset;
                 convoy_catalogue::Entry::check(&preset)
                     .unwrap_or_else(|fault| panic!("{} with {cpus}: {fault:?}", series.name));
             }

@@ -65,7 +65,7 @@ fn nearest(
     round: Round,
     sets: &[Set],
 ) -> Result<(Preset, String), PredictError> {
-    let target = nearest_machine(cpus as usize, &program.cpu_model)?;
+    let target = nearest_machine(cpus as usize, &program.cpu_model, program.threads_per_core)?;
     let mut preset = target.preset;
     if !sets.is_empty() {
         let changed = convoy_catalogue::load::<Preset>(&preset.name, sets)?.value;

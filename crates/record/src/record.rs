@@ -46,6 +46,9 @@ pub struct Program {
     pub cpus: u32,
     /// Model of these CPUs.
     pub cpu_model: String,
+    /// Number of CPUs that share a core, as the kernel shows them; 0 if it is not known.
+    #[serde(default, skip_serializing_if = "is_unknown")]
+    pub threads_per_core: u32,
     /// Kernel of the machine.
     pub kernel: String,
     /// Date and time in UTC.
@@ -85,6 +88,12 @@ fn is_none_lost(lost: &[u64; 4]) -> bool {
 /// Policy under which a release passes the lock to a waiter, so that the lock is never free while
 /// threads wait.
 pub const HANDOFF: &str = "handoff";
+
+/// Returns whether a number of CPUs is not known.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_unknown(count: &u32) -> bool {
+    *count == 0
+}
 
 impl Program {
     /// Returns the replacement policy for libc's locks of this kind, or an empty string.

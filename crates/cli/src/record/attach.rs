@@ -3,7 +3,7 @@
 use super::args::RecordArgs;
 use super::keep::{keep, redact};
 use crate::fail::Failure;
-use convoy_host::{Interrupts, Surroundings, describe_host};
+use convoy_host::{Interrupts, Surroundings, describe_host, threads_per_core};
 use convoy_record::attach::{AttachError, SOURCE};
 use convoy_record::bpf::Watching;
 use convoy_record::outside::Outside;
@@ -59,6 +59,7 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
         wall_s: processes.iter().map(|process| process.seconds).fold(0.0, f64::max),
         cpus: host.cpus,
         cpu_model: host.cpu,
+        threads_per_core: threads_per_core(),
         kernel: host.kernel,
         date: host.date,
         disturbance: before.since(0.0),

@@ -9,7 +9,7 @@ mod unseen;
 
 use crate::fail::Failure;
 use attach::attach;
-use convoy_host::{Surroundings, describe_host};
+use convoy_host::{Surroundings, describe_host, threads_per_core};
 use convoy_record::bound::Others;
 use convoy_record::place::{Place, programs_lost};
 use convoy_record::ready::Ready;
@@ -148,6 +148,7 @@ fn program(args: &RecordArgs) -> Program {
         command: words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         cpus: host.cpus,
         cpu_model: host.cpu,
+        threads_per_core: threads_per_core(),
         kernel: host.kernel,
         date: host.date,
         mutex: args.policies.mutex(),

@@ -5,7 +5,7 @@ use super::keep::{keep, redact};
 use super::unseen;
 use crate::fail::Failure;
 use crate::keep::warn;
-use convoy_host::describe_host;
+use convoy_host::{describe_host, threads_per_core};
 use convoy_record::place::{self, Left, programs_lost};
 use convoy_record::{Program, Record, VERSION, raw};
 use serde_json::Value;
@@ -70,6 +70,7 @@ fn keep_left(args: &RecordArgs, left: Left) -> bool {
         cpu_s: processes.iter().map(|process| process.cpu_s).sum(),
         cpus: host.cpus,
         cpu_model: host.cpu,
+        threads_per_core: threads_per_core(),
         kernel: host.kernel,
         programs_lost: programs_lost(left.files()),
         ..program
