@@ -52,8 +52,8 @@ extern "C" fn note() {
     }
 }
 
-/// Has `command` start with the closed standard streams, and the ignored and blocked signals of this
-/// process, as a shell would start it.
+/// Has `command` start with the closed standard streams, and with the ignored and blocked signals,
+/// of this process, as a shell would start it.
 pub fn as_started(command: &mut Command) {
     let (closed, ignored) = (CLOSED.load(Relaxed), IGNORED.load(Relaxed));
     let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
