@@ -135,7 +135,7 @@ pub const V_RAN_NS: usize = 6;
 /// Details with the callers of both places, as [`V_THREADS`].
 pub const V_DETAILS: usize = 7;
 
-/// Places in Python code, open addressing by [`place`] of the hash.
+/// Places in Python code, open addressing by `place` of the hash.
 pub const PLACES: usize = EVENTS + EVENT_COUNT * EVENT_WORDS;
 /// Number of them.
 pub const PLACE_COUNT: usize = 1024;
