@@ -28,6 +28,11 @@ static SOME_CALL: LazyLock<Seen> = LazyLock::new(|| Seen {
 /// Advice on finding the Python function that holds a lock, if the record does not name it.
 pub(crate) const PYTHON: &str = " `py-spy dump` shows the functions of Python while it runs.";
 
+/// Returns the function of a place.
+pub(crate) fn function(place: &str) -> &str {
+    place.split(" (").next().unwrap_or(place)
+}
+
 /// The module of Python's locks that processes share.
 const MULTIPROCESSING: &str = "_multiprocessing";
 

@@ -2,6 +2,7 @@
 
 use convoy_record::{CONDITION_OF, Kind, Lock, Process, Record, Site, total};
 
+use crate::evidence::function;
 use crate::ill::{Diagnosis, Ill};
 
 /// Cost of a wakeup with its switches in seconds, if the record contains no price.
@@ -109,11 +110,6 @@ fn of_java(process: &Process, lock: &Lock, (cost_s, often): (f64, String)) -> Di
         cure: "Call notify() once for each item, or use a queue of java.util.concurrent."
             .to_owned(),
     }
-}
-
-/// Returns the function of a place.
-fn function(place: &str) -> &str {
-    place.split(" (").next().unwrap_or(place)
 }
 
 /// Returns the wait time in seconds for mutexes whose waits are mostly in the function that waits

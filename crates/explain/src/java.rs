@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_record::{Blocked, JAVA, Java, JavaOwner, JavaWait, Process, UNNAMED, total};
 
-use crate::evidence::Subject;
+use crate::evidence::{Subject, function};
 use crate::ill::{Diagnosis, Ill, Reason, percent};
 use crate::runtimes::{FLIGHT, MONITOR};
 
@@ -45,10 +45,6 @@ fn most<'a, K: Ord>(
         *sum = sum.saturating_add(wait.count);
     }
     all.into_values().max_by_key(|(_, count)| *count)
-}
-
-fn function(place: &str) -> &str {
-    place.split(" (").next().unwrap_or(place)
 }
 
 fn is_monitor(wait: &JavaWait) -> bool {
