@@ -238,7 +238,7 @@ pub enum Access {
 /// Identity of a task on its platform; dense small numbers on `Smp` and `Model`.
 pub type TaskId = u32;
 
-/// Reads of a word between two readings of the clock, if the clock is cheap.
+/// Reads of a word, or pauses, between two readings of the clock, if the clock is cheap.
 pub const LOOKS_PER_CLOCK: u32 = 8;
 
 /// [`Platform::spin_for`], with `looks` reads of the word between two readings of the clock.
@@ -346,6 +346,19 @@ pub trait Platform: Sized + 'static {
     /// [`Self::spin_until`]. The checker reads the word once: it decides when time passes.
     fn spin_for(word: &Self::AtomicU32, until: u64, done: impl Fn(u32) -> bool) -> u32 {
         spin_by_clock::<Self>(LOOKS_PER_CLOCK, word, until, done)
+    }
+
+    /// Spins until [`Self::now`] has reached `until`, and reads no word: other CPUs keep the lines
+    /// that they use.
+    fn stand_back(until: u64) {
+        loop {
+            for _ in 0..LOOKS_PER_CLOCK {
+                Self::spin_hint();
+            }
+            if Self::now() >= until {
+                return;
+            }
+        }
     }
 
     /// [`Self::spin_for`], where the word changes once a task that was just woken has run: lets

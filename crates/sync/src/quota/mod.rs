@@ -139,16 +139,21 @@
 //! lock, once in at least [`TURN_NS_MIN`]. A waiter spins for at most 4 us, half of the cost of a
 //! sleep and a wakeup, and halves this time after each unsuccessful spin; after four it no longer
 //! spins, except for 0.5 us in one of 16 waits, because owners that yield their CPU release nothing
-//! to a spinner. The first waiter spins for 20 us once it has closed the lock, by the same rule,
-//! and a task yields the CPU for at most 50 us to the only waiter that the lock was handed to: each
-//! at most once in T(N). A task asks for its scheduling class before a wait, at most once in a
-//! millisecond.
+//! to a spinner. A task that acquires a lock by a spin and has to spin again within 1 us first
+//! *stands back*: it reads nothing for 2 us, unless it has just done so. Two running tasks with
+//! short critical sections would otherwise take the lock from each other for each of them, and its
+//! line and the lines that it protects with it; now mostly one of them runs, at the speed of a lock
+//! without contention, and they take turns. The first waiter spins for 20 us once it has closed the
+//! lock, by the same rule, and a task yields the CPU for at most 50 us to the only waiter that the
+//! lock was handed to: each at most once in T(N). A task asks for its scheduling class before a
+//! wait, at most once in a millisecond.
 //!
 //! ## Lineage
 //!
 //! Ours. Barging with one word: Drepper, "Futexes are tricky", 2011. Several waiters in flight: the
 //! semaphore of [`Opportunistic`](crate::Opportunistic), where their number follows the free units.
-//! Rests: the exponential backoff of Anderson, 1990, by sleepers. A bound on how long running
+//! Standing back and rests: the backoff of Anderson, 1990, by
+//! spinners and by sleepers. A bound on how long running
 //! threads keep others out: Dice, "Malthusian locks", 2017, which draws lots instead of measuring
 //! time. A handoff from time to time: the `WTF::Lock` of `WebKit`, 2015, and `parking_lot`, which
 //! draw the time; here it is counted for each first waiter. Visitors first: the credit that

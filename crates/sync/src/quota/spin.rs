@@ -38,9 +38,14 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let mut turn = P::turn();
         let ns = turn.spin_ns(longest);
         let taken = ns > 0 && {
-            let until = P::now() + ns;
-            let taken = self.spin(allowed, |free| P::spin_for(&self.word, until, free));
-            turn.spun(taken);
+            let mut now = P::now();
+            let back = turn.stands_back_ns(now);
+            if back > 0 {
+                now += back;
+                P::stand_back(now);
+            }
+            let taken = self.spin(allowed, |free| P::spin_for(&self.word, now + ns, free));
+            turn.spun(if taken && back == 0 { P::now() } else { 0 }, taken);
             taken
         };
         P::set_turn(turn);

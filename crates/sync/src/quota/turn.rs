@@ -16,6 +16,9 @@ pub struct Turn {
     halves: u16,
     /// Waits without a spin since the last one, once that time is zero.
     unspun: u8,
+    /// When the task's last spin ended; 0 if it failed, or if the task stood back before it: then
+    /// the next one to stand back is another task.
+    spun: u64,
     /// The next task was summoned.
     ends: bool,
     /// The task met no queue for `AWAY_NS` before the last meeting at which it read the clock.
@@ -41,6 +44,14 @@ pub enum Phase {
 /// longest one, failed, too. An owner that yields its CPU or waits for one releases nothing
 /// while others spin.
 const HALVES_MAX: u16 = 4;
+
+/// Nanoseconds from a successful spin to the next one below which running tasks take the lock from
+/// each other for each critical section: the cost of several transfers of its line.
+const JOSTLE_NS: u64 = 1_000;
+
+/// Nanoseconds for which a task stands back: twice `JOSTLE_NS`, so that for most of the time a task
+/// that runs does not meet another one, and no more than half of a spin.
+const STAND_BACK_NS: u64 = 2_000;
 
 /// Waits without a spin before the task tries one again, to find out whether owners run now: the
 /// spin of an eighth of the longest one (0.5 us) is then a twentieth of the cost of a sleep.
@@ -68,6 +79,7 @@ impl Turn {
             step: 0,
             halves: 0,
             unspun: 0,
+            spun: 0,
             ends: false,
             visits: false,
             is_urgent: false,
@@ -115,9 +127,18 @@ impl Turn {
         longest >> (HALVES_MAX - 1)
     }
 
+    /// Returns for how many nanoseconds the task stands back before a spin that begins `now`: 0
+    /// unless it acquired a lock by a spin less than `JOSTLE_NS` ago.
+    pub const fn stands_back_ns(&self, now: u64) -> u64 {
+        let jostles = self.spun != 0 && now.wrapping_sub(self.spun) < JOSTLE_NS;
+        if jostles { STAND_BACK_NS } else { 0 }
+    }
+
     /// Records a spin of the task: from now on it spins twice as long if it succeeded (`found`), or
-    /// half as long.
-    pub fn spun(&mut self, found: bool) {
+    /// half as long. `ended` is the time of success after which the task may have to stand back, or
+    /// 0.
+    pub fn spun(&mut self, ended: u64, found: bool) {
+        self.spun = ended;
         self.halves =
             if found { self.halves.saturating_sub(1) } else { (self.halves + 1).min(HALVES_MAX) };
     }
@@ -210,7 +231,7 @@ mod tests {
             .map(|_| {
                 let ns = turn.spin_ns(4000);
                 if ns > 0 {
-                    turn.spun(false);
+                    turn.spun(0, false);
                 }
                 ns
             })
@@ -218,8 +239,19 @@ mod tests {
         assert_eq!(lengths[..5], [4000, 2000, 1000, 500, 0]);
         let tries = lengths[5..].iter().filter(|&&ns| ns > 0);
         assert_eq!(tries.collect::<Vec<_>>(), [&500, &500]);
-        turn.spun(true);
+        turn.spun(0, true);
         assert_eq!(turn.anew(7).spin_ns(4000), 500);
+    }
+
+    #[test]
+    fn a_task_stands_back_if_it_spins_again_soon_after_a_success() {
+        let mut turn = Turn::default();
+        assert_eq!(turn.stands_back_ns(5), 0, "it has not spun");
+        turn.spun(1_000, true);
+        assert_eq!(turn.stands_back_ns(999 + JOSTLE_NS), STAND_BACK_NS);
+        assert_eq!(turn.stands_back_ns(1_000 + JOSTLE_NS), 0);
+        turn.spun(0, true);
+        assert_eq!(turn.stands_back_ns(1), 0, "it stood back before");
     }
 
     #[test]
