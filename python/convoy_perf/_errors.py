@@ -34,7 +34,7 @@ class MachineError(ConvoyError):
 
 
 class InternalError(ConvoyError):
-    """An exit code that is not documented, a signal, or output that is no JSON: a bug."""
+    """An exit code that is not documented, a signal, or output that is not JSON: a bug."""
 
 
 def of_code(code: int, message: str, command: List[str]) -> ConvoyError:

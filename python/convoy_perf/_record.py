@@ -37,7 +37,7 @@ class Record:
     def load(cls, path: Path) -> "Record":
         """Returns the record in a file of `convoy record -o FILE`."""
         record = cls(path)
-        _ = record.explanation  # A file that is no record is an error here.
+        _ = record.explanation  # A file that is not a record is an error here.
         return record
 
     @property

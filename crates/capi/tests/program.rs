@@ -2,7 +2,7 @@
 //! program and the layouts below verify that the header matches the library.
 
 #![cfg(all(target_os = "linux", not(miri)))]
-#![expect(clippy::print_stderr, reason = "a test that lacks what it needs says so")]
+#![expect(clippy::print_stderr, reason = "a test says so if a tool is missing")]
 
 use convoy_sync::{Barrier, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock, Once};
 use std::path::Path;
@@ -40,7 +40,7 @@ fn run(command: &mut Command) -> String {
 fn a_program_in_c_takes_every_lock() {
     if Command::new("cc").arg("--version").output().is_err() {
         assert!(std::env::var_os("CI").is_none(), "cc is missing in CI");
-        eprintln!("skipped: there is no `cc` (a compiler for C)");
+        eprintln!("skipped: `cc` (a compiler for C) is missing");
         return;
     }
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -14,7 +14,7 @@ pub trait Entry: DeserializeOwned + JsonSchema {
     /// Where the shipped files are.
     const SHELF: &'static Shelf;
 
-    /// What ranges cannot say: relations between keys.
+    /// Checks the relations between keys, which ranges cannot express.
     ///
     /// # Errors
     /// [`Fault`], the first one.

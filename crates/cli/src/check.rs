@@ -117,7 +117,7 @@ fn budgets(args: &Check) -> Result<[Budget; 2], Failure> {
     let factor: u64 = match std::env::var(BUDGET) {
         Err(_) => 1,
         Ok(factor) => factor.parse().map_err(|_| {
-            Failure::usage(format!("{BUDGET}={factor} is no whole number; unset it or give one"))
+            Failure::usage(format!("{BUDGET}={factor} is not a whole number; unset it or give one"))
         })?,
     };
     let times = |usual: u64| usual.saturating_mul(factor.max(1));

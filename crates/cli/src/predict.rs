@@ -139,8 +139,8 @@ impl Replays {
     pub(crate) fn record(&self) -> Result<Record, Failure> {
         find(&self.record, self.store.as_deref())?.ok_or_else(|| {
             Failure::usage(format!(
-                "{} is no record of a program; name a file that convoy record wrote, or a number \
-                 of convoy runs list",
+                "{} is not a record of a program; name a file that convoy record wrote, or a \
+                 number of convoy runs list",
                 self.record
             ))
         })

@@ -89,7 +89,7 @@ fn page(args: &ReportArgs) -> Result<Page, Failure> {
     let Some(record) = find(first)? else {
         if let [_, second] = args.runs.as_slice() {
             return Err(Failure::usage(format!(
-                "{first} is no record of a program; name two records, or leave {second} out"
+                "{first} is not a record of a program; name two records, or leave {second} out"
             )));
         }
         if args.predict {
@@ -107,7 +107,9 @@ fn page(args: &ReportArgs) -> Result<Page, Failure> {
         None => (Page::recorded(&record, &origin), record, origin),
         Some(second) => {
             let after = find(second)?.ok_or_else(|| {
-                Failure::usage(format!("{second} is no record of a program: name a second record"))
+                Failure::usage(format!(
+                    "{second} is not a record of a program: name a second record"
+                ))
             })?;
             let mut second = self::origin(args, second, &after);
             second.test = compare(&shell(&record), &shell(&after));

@@ -76,7 +76,7 @@ impl Fault {
         let found = found.ok_or_else(|| wrong(format!("\"{error}\" cannot be injected")))?;
         let job = Job::parse(job).ok_or_else(|| wrong(format!("no job called \"{job}\"")))?;
         let run = run.parse().ok().filter(|run| *run > 0);
-        let run = run.ok_or_else(|| wrong("the run is no number from 1".into()))?;
+        let run = run.ok_or_else(|| wrong("the run is not a number from 1".into()))?;
         Ok(Self { errno: found.errno, calls: found.calls, job, run })
     }
 

@@ -140,7 +140,7 @@ impl Cells {
         }
         let text =
             fs::read(&path).map_err(|source| SweepError::Io { path: path.clone(), source })?;
-        let text = String::from_utf8(text).map_err(|_| damaged("it is no text"))?;
+        let text = String::from_utf8(text).map_err(|_| damaged("it is not text"))?;
         let mut lines = text.lines();
         let outcome = lines.next().unwrap_or_default();
         // Cells of older versions lack a checksum.

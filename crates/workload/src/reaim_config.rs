@@ -210,7 +210,7 @@ fn number(key: &str, value: &str, least: u64, most: u64) -> Result<u32, Problem>
     number.filter(|number| (least..=most).contains(number)).map(|number| number as u32).ok_or_else(
         || {
             Problem::new(
-                format!("\"{value}\" is no {key}"),
+                format!("\"{value}\" is not a valid {key}"),
                 format!("give a whole number from {least} to {most}"),
             )
         },
@@ -224,7 +224,10 @@ fn switch(key: &str, value: &str) -> Result<bool, Problem> {
         "0" | "n" | "no" | "off" | "false" => Ok(false),
         // VERBOSE has levels; re-aim runs to the crossover for a one only.
         level if level.bytes().all(|byte| byte.is_ascii_digit()) => Ok(key != "CROSSOVER"),
-        _ => Err(Problem::new(format!("\"{value}\" is no {key}"), "write 1 or 0, or nothing")),
+        _ => Err(Problem::new(
+            format!("\"{value}\" is not a valid {key}"),
+            "write 1 or 0, or nothing",
+        )),
     }
 }
 
@@ -313,8 +316,8 @@ mod tests {
             error("\nSTARTUSERS none").starts_with("reaim.config:2: \"none\" is no STARTUSERS;")
         );
         assert!(error("ENDUSERS 0").contains("from 1 to"));
-        assert!(error("JOBS +5").contains("\"+5\" is no JOBS; give"));
-        assert!(error("FILESIZE 10").contains("\"10\" is no size; write"));
+        assert!(error("JOBS +5").contains("\"+5\" is not a valid JOBS; give"));
+        assert!(error("FILESIZE 10").contains("\"10\" is not a size; write"));
         assert!(error("DISKDIR").contains("names no directory; write"));
         assert!(error("CROSSOVER maybe").contains("write 1 or 0"));
         assert!(error("S 5\nE 2").starts_with("reaim.config: STARTUSERS 5 is above ENDUSERS 2;"));

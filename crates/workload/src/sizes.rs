@@ -103,7 +103,7 @@ impl std::str::FromStr for Convention {
 pub enum SizeError {
     /// No number with a unit.
     #[error(
-        "\"{text}\" is no size; write a whole number followed by K, M or G, for example 10K, \
+        "\"{text}\" is not a size; write a whole number followed by K, M or G, for example 10K, \
          at most 1T in all"
     )]
     Text {
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(parse("0K"), Ok(0));
         for wrong in ["", "K", "10", "+1K", "-1K", "1.5M", "1T", "1025G", "é", "10KB"] {
             let error = parse(wrong).expect_err(wrong).to_string();
-            assert!(error.contains("is no size; write"), "{error}");
+            assert!(error.contains("is not a size; write"), "{error}");
         }
     }
 

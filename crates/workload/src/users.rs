@@ -74,7 +74,7 @@ fn parse_number(text: &str) -> Result<u32, String> {
         Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => {
             Err(format!("{} is too many", text.trim()))
         }
-        Err(_) => Err(format!("\"{text}\" is no number")),
+        Err(_) => Err(format!("\"{text}\" is not a number")),
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
         }
         assert!(error("0").starts_with("users list, entry 1: 0 users do no work"));
         assert!(error("").starts_with("users list, entry 1: nothing there"));
-        assert!(error("x").contains("\"x\" is no number"));
+        assert!(error("x").contains("\"x\" is not a number"));
         assert!(error("99999999999999999999").contains("is too many"));
         assert!(error("1,2,0").starts_with("users list, entry 3"));
         assert!(error("9-1").contains("goes down"));

@@ -196,7 +196,8 @@ fn parse_command(entry: &str, command: &str) -> Result<(u32, Job), Problem> {
     };
     let seconds = |text: &str| text.strip_suffix('s')?.parse().ok();
     let timeout_s = timeout.map_or(Ok(TIMEOUT_S), |text| {
-        let wrong = || Problem::new(format!("\"{text}\" is no time"), "write seconds such as 30s");
+        let wrong =
+            || Problem::new(format!("\"{text}\" is not a time"), "write seconds such as 30s");
         seconds(text).ok_or_else(wrong)
     })?;
     let written = Written { name: name.to_owned(), command: command.to_owned(), timeout_s };
@@ -225,7 +226,7 @@ fn parse_weight(text: &str) -> Result<u32, Problem> {
     let weight = text.parse::<u64>().ok().filter(|weight| digits && *weight <= LARGEST_WEIGHT);
     weight.map(|weight| weight as u32).ok_or_else(|| {
         Problem::new(
-            format!("\"{text}\" is no weight"),
+            format!("\"{text}\" is not a weight"),
             format!("give a whole number from 0 to {LARGEST_WEIGHT}"),
         )
     })
@@ -264,7 +265,7 @@ fn no_entry(line: &str) -> Problem {
         .find(|keyword| distance(&first.to_ascii_uppercase(), keyword) <= 2);
     let hint = meant.map_or_else(String::new, |keyword| format!("did you mean {keyword}:? "));
     Problem::new(
-        format!("\"{line}\" is no entry"),
+        format!("\"{line}\" is not an entry"),
         format!("{hint}write \"<weight> <job>\", \"FILESIZE: <n>K\" or \"POOLSIZE: <n>M\""),
     )
 }
@@ -373,12 +374,12 @@ mod tests {
         for (text, expected) in [
             ("= true", "my.mix:1: \" =\" begins no command; write \"<weight> <name> = "),
             ("\n1 a 2s b = true", "my.mix:2: \"1 a 2s b =\" begins no command; write"),
-            ("1 a 2 = true", "my.mix:1: \"2\" is no time; write seconds such as 30s"),
+            ("1 a 2 = true", "my.mix:1: \"2\" is not a time; write seconds such as 30s"),
             ("1 a 0s = true", "my.mix:1: a may take 0 s; give it 1 to 86400 s"),
             ("1 sieve = true", "my.mix:1: sieve is a job of AIM7; give your command another"),
             ("1 a/b = true", "my.mix:1: \"a/b\" is no name for a job; use at most 32"),
             ("1 a =", "my.mix:1: a has no command; write one after the ="),
-            ("x a = true", "my.mix:1: \"x\" is no weight; give a whole number"),
+            ("x a = true", "my.mix:1: \"x\" is not a weight; give a whole number"),
             ("1 a = true\n1 a = false", "my.mix:2: a is \"true\" already; give one of the two"),
             ("1 aim_2", "my.mix:1: aim_2 has no command; AIM7 leaves it to you: write \"<weight> "),
         ] {
@@ -390,16 +391,18 @@ mod tests {
     fn errors_name_file_line_and_cure() {
         let text = error("10 add_int\n10 ad_long\n");
         assert!(text.starts_with("my.mix:2: no job called \"ad_long\"; did you mean add_long?"));
-        assert!(error("ten add_int").starts_with("my.mix:1: \"ten add_int\" is no entry; write"));
-        assert!(error("-1 add_int").contains("\"-1\" is no weight; give"));
-        assert!(error("+1 add_int").contains("\"+1\" is no weight; give"));
-        assert!(error("1.5 add_int").contains("\"1.5\" is no weight; give"));
-        assert!(error("9999999999 add_int").contains("is no weight; give"));
+        assert!(
+            error("ten add_int").starts_with("my.mix:1: \"ten add_int\" is not an entry; write")
+        );
+        assert!(error("-1 add_int").contains("\"-1\" is not a weight; give"));
+        assert!(error("+1 add_int").contains("\"+1\" is not a weight; give"));
+        assert!(error("1.5 add_int").contains("\"1.5\" is not a weight; give"));
+        assert!(error("9999999999 add_int").contains("is not a weight; give"));
         assert!(error("FILSIZE: 1").contains("did you mean FILESIZE:? "));
-        assert!(error("FILESIZE: 10").contains("\"10\" is no size; write a whole number"));
-        assert!(error("FILESIZE: 99999999999M").contains("is no size; write"));
-        assert!(error("FILESIZE:").contains("\"\" is no size"));
-        assert!(error("FILESIZE: é").contains("is no size"));
+        assert!(error("FILESIZE: 10").contains("\"10\" is not a size; write a whole number"));
+        assert!(error("FILESIZE: 99999999999M").contains("is not a size; write"));
+        assert!(error("FILESIZE:").contains("\"\" is not a size"));
+        assert!(error("FILESIZE: é").contains("is not a size"));
         assert!(error("# nothing\n").starts_with("my.mix: no job; add lines"));
         assert!(error("0 add_int\n").contains("no job"));
     }

@@ -43,7 +43,7 @@ pub(crate) fn run(root: &Path, program: Option<&str>) -> anyhow::Result<Ending> 
         command
     };
     output(&mut here("cc", &["-O1", "-g", "-pthread", "orders.c", "-o", "orders"]))?;
-    let convoy = convoy.to_str().context("the path of convoy is no text")?;
+    let convoy = convoy.to_str().context("the path of convoy is not text")?;
     output(&mut here(convoy, &["record", "--quiet", "-o", "before.json", "--", "./orders"]))?;
     output(&mut here(convoy, &["report", "before.json", "-o", "report.html"]))?;
     let picture = root.join(PICTURE);

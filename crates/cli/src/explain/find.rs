@@ -34,7 +34,7 @@ pub(crate) fn find(name: &str, store: Option<&Path>) -> Result<Option<Record>, F
             return Ok(Some(import::read_flight(path)?));
         }
         if let Some(what) = no_record(&bytes) {
-            return Err(Failure::usage(format!("{name} is no record: {what}")));
+            return Err(Failure::usage(format!("{name} is not a record: {what}")));
         }
         let text = String::from_utf8_lossy(&bytes);
         if text.trim_start().starts_with('{') && !import::is_recording(&text) {
@@ -64,7 +64,7 @@ fn no_record(bytes: &[u8]) -> Option<&'static str> {
     if PACKED.iter().any(|magic| bytes.starts_with(magic)) {
         return Some("it is compressed; unpack it first");
     }
-    bytes.contains(&0).then_some("it is no text")
+    bytes.contains(&0).then_some("it is not text")
 }
 
 /// Reads a file or a pipe; returns `None` if it does not exist. Fails if the input has no end, or
@@ -79,7 +79,7 @@ fn input(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
         return Ok(None);
     }
     let name = path.display();
-    let refused = |text: &str| Err(Failure::usage(format!("{name} is no record: {text}")));
+    let refused = |text: &str| Err(Failure::usage(format!("{name} is not a record: {text}")));
     let cannot =
         |error: std::io::Error| Failure::environment(format!("cannot read {name}: {error}"));
     // `explain <(perf script)` names a pipe that has a writer.
@@ -102,7 +102,7 @@ fn input(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
         }
         let is_special = !found.is_file();
         if bytes.len() as u64 > MOST || is_special && bytes.contains(&0) {
-            return refused(if is_special { "it is no text" } else { "it is longer than 1 GiB" });
+            return refused(if is_special { "it is not text" } else { "it is longer than 1 GiB" });
         }
     }
 }

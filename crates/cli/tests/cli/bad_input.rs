@@ -46,7 +46,7 @@ fn lists_of_users_name_the_entry() {
     for (list, word) in [
         ("0", "0 users"),
         ("", "nothing there"),
-        ("x", "\"x\" is no number"),
+        ("x", "\"x\" is not a number"),
         ("5-1", "goes down"),
         ("1,2,99999999999999999999", "entry 3"),
         ("100001", "too many"),
@@ -106,7 +106,7 @@ fn commands_of_a_workfile_run_here_only_and_end_with_nought() {
     assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stderr(&output));
     assert!(stderr(&output).contains("mine: its command ended with exit code 7"), "{output:?}");
     write("1 add_int\n1 mine 5 = true\n");
-    refused(&load, USAGE, &["own.mix:2: \"5\" is no time; write seconds such as 30s"]);
+    refused(&load, USAGE, &["own.mix:2: \"5\" is not a time; write seconds such as 30s"]);
 }
 
 #[test]

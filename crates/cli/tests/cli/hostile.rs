@@ -56,13 +56,13 @@ fn what_is_no_record_is_called_that_and_nothing_is_waited_for() {
         for command in ["explain", "predict", "fix"] {
             let output = run(&[command, path.to_str().expect("UTF-8")]);
             assert_eq!(code(&output), Some(2), "{command} {name}: {output:?}");
-            assert!(stderr(&output).contains("is no record"), "{command} {name}: {output:?}");
+            assert!(stderr(&output).contains("is not a record"), "{command} {name}: {output:?}");
         }
     }
     for path in ["/dev/zero", pipe.to_str().expect("UTF-8")] {
         let output = run(&["explain", path]);
         assert_eq!(code(&output), Some(2), "{output:?}");
-        assert!(stderr(&output).contains("is no record"), "{output:?}");
+        assert!(stderr(&output).contains("is not a record"), "{output:?}");
     }
     // A pipe that has a record is read.
     let file = place.join("r.json");

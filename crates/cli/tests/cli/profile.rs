@@ -75,7 +75,7 @@ fn list(value: &Value) -> &Vec<Value> {
 /// Checks the required fields of an object.
 fn fields(what: &str, value: &Value, required: &[(&str, Type)]) {
     for (name, kind) in required {
-        assert!(kind.is(&value[name]), "{what}.{name} is no {kind:?}: {}", value[name]);
+        assert!(kind.is(&value[name]), "{what}.{name} is not a {kind:?}: {}", value[name]);
     }
 }
 
@@ -86,7 +86,7 @@ fn table(what: &str, table: &Value, columns: &[(&str, Type)]) -> usize {
         let column = list(&table[name]);
         assert_eq!(column.len(), length, "{what}.{name}");
         let wrong = column.iter().find(|value| !kind.is(value));
-        assert_eq!(wrong, None, "{what}.{name} has one that is no {kind:?}");
+        assert_eq!(wrong, None, "{what}.{name} has one that is not a {kind:?}");
     }
     length
 }

@@ -47,7 +47,7 @@ fn the_page_of_a_simulated_run_tells_its_convoy() {
 fn what_cannot_be_a_page_is_refused_before_anything_runs() {
     let output = run(&["report", "semaphore-2008", "semaphore-2008"]);
     assert_eq!(code(&output), Some(2));
-    assert!(stderr(&output).contains("is no record of a program"), "{output:?}");
+    assert!(stderr(&output).contains("is not a record of a program"), "{output:?}");
     let output = run(&["report", "-o", "/nowhere/at/all.html", "semaphore-2008"]);
     assert_eq!(code(&output), Some(3));
     assert!(stderr(&output).contains("there is no directory"), "{output:?}");

@@ -324,10 +324,10 @@ impl Kind {
                 if inside { Ok(()) } else { Err(range(low.to_string(), high.to_string())) }
             }
             (Self::Bool, Setting::Bool(_)) | (Self::Text, Setting::Text(_)) => Ok(()),
-            (Self::Whole(..), _) => Err(format!("{value} is no whole number")),
-            (Self::Number(..), _) => Err(format!("{value} is no number")),
+            (Self::Whole(..), _) => Err(format!("{value} is not a whole number")),
+            (Self::Number(..), _) => Err(format!("{value} is not a number")),
             (Self::Bool, _) => Err(format!("{value} is neither true nor false")),
-            (Self::Text, _) => Err(format!("{value} is no text; put it in quotes")),
+            (Self::Text, _) => Err(format!("{value} is not a text; put it in quotes")),
         }
     }
 }

@@ -143,7 +143,7 @@ pub(super) fn printed(path: &Path) -> Result<Printed, String> {
     let _ended = child.wait();
     printed.and_then(Result::ok).ok_or_else(|| {
         let said = said.lines().map(str::trim).find(|line| !line.is_empty());
-        format!("`jfr print` cannot read it: {}", said.unwrap_or("its output is no JSON"))
+        format!("`jfr print` cannot read it: {}", said.unwrap_or("its output is not JSON"))
     })
 }
 

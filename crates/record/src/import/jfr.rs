@@ -119,7 +119,7 @@ pub(super) fn read_printed(printed: Printed, waits: &mut Waits) -> Result<(), Re
             thread: thread.map_or_else(String::new, |thread| thread.to_string()),
             at_s: at.and_then(|(_, time)| of_day(time)),
             seconds: iso_seconds(&took)
-                .ok_or_else(|| (index + 1, format!("`{took}` is no time")))?,
+                .ok_or_else(|| (index + 1, format!("`{took}` is not a time")))?,
             class: of_class.unwrap_or(class),
             frames: frames.iter().map(Frame::place).collect(),
             in_stack: false,
@@ -234,7 +234,9 @@ fn seconds(text: &str) -> Result<f64, String> {
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        unit => return Err(format!("`{unit}` is no unit of time; expected ns, us, ms, s, m or h")),
+        unit => {
+            return Err(format!("`{unit}` is not a unit of time; expected ns, us, ms, s, m or h"));
+        }
     };
     Ok(number(value, "time")? * scale)
 }

@@ -73,7 +73,7 @@ fn unit_ns(unit: &str) -> Result<f64, String> {
         "s" => Ok(1e9),
         "m" => Ok(60e9),
         "h" => Ok(3600e9),
-        _ => Err(format!("`{unit}` is no unit of time; expected ns, us, ms or s")),
+        _ => Err(format!("`{unit}` is not a unit of time; expected ns, us, ms or s")),
     }
 }
 

@@ -127,6 +127,6 @@ pub(super) fn kind(word: &str) -> (Kind, &'static str) {
 pub(super) fn number(word: &str, what: &str) -> Result<f64, String> {
     match word.trim().parse::<f64>() {
         Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
-        _ => Err(format!("`{}` is no {what}", word.trim())),
+        _ => Err(format!("`{}` is not a valid {what}", word.trim())),
     }
 }

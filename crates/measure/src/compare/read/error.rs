@@ -55,7 +55,7 @@ pub(super) fn numbers(
     let list = list.ok_or_else(|| ReadError::new(path, format!("no list {key:?} of numbers")))?;
     let number = |(at, value): (usize, &serde_json::Value)| {
         value.as_f64().ok_or_else(|| {
-            ReadError::new(path, format!("{key}[{at}] is {value}, which is no number"))
+            ReadError::new(path, format!("{key}[{at}] is {value}, which is not a number"))
         })
     };
     list.iter().enumerate().map(number).collect()
