@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::closing::ClosingLines;
 use crate::mutants::{Ended, ended};
 use crate::outcome::Outcome;
-use crate::stage::{Ending, Pipeline, built, cargo, run as show, run_filtered, shown};
+use crate::stage::{Ending, Pipeline, built, cargo, ended_with, run as show, run_filtered, shown};
 use crate::{aarch64, dask, golden, tidy};
 
 /// Features with code of this workspace. Not `peers` of `convoy-mm`: building other allocators
@@ -49,15 +49,19 @@ pub(crate) fn run(root: &Path) -> Outcome {
             ending => ending,
         })
     });
-    // These two run programs that the tests have built with features of the whole workspace; by
-    // itself each would build the simulator again.
-    pipeline.stage("fuzz", || {
-        show(Command::new(built(root, "debug", "convoy-fuzz")).args(["--seconds", "45"]))
-    });
-    pipeline.stage("miri", || miri(root));
-    pipeline.stage("doc", || {
-        let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
-        show(cargo(root, &arguments).env("RUSTDOCFLAGS", "-D warnings"))
+    // These run programs that the tests have built with features of the whole workspace; by itself
+    // each would build the simulator again. One CPU is enough for the fuzzer.
+    let mut fuzzer = Command::new(built(root, "debug", "convoy-fuzz"));
+    fuzzer.args(["--seconds", "45"]);
+    std::thread::scope(|scope| {
+        let fuzzer = scope.spawn(move || fuzzer.output());
+        pipeline.stage("miri", || miri(root));
+        pipeline.stage("doc", || {
+            let [flag, names] = FEATURES;
+            let arguments = ["doc", "--workspace", flag, names, "--no-deps", "--locked"];
+            show(cargo(root, &arguments).env("RUSTDOCFLAGS", "-D warnings"))
+        });
+        pipeline.stage("fuzz", || ended_with(fuzzer.join().expect("it only waits")?));
     });
     pipeline.stage("aarch64", || aarch64::run(root, false));
     let convoy = built(root, "debug", "convoy");

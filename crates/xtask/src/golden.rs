@@ -10,9 +10,9 @@
 //! stdout = "check-semaphore.json"
 //! ```
 //!
-//! Each case runs in two processes, the second with one worker thread only: the two outputs must be
-//! the same to the byte before either is compared with the file. So a golden is a determinism test
-//! across processes as well.
+//! Each case runs in two processes at a time, one of them with one worker thread: the two outputs
+//! must be the same to the byte before either is compared with the file. So a golden is a
+//! determinism test across processes as well.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,7 +58,11 @@ pub(crate) fn with(root: &Path, mode: Mode, program: &Path) -> anyhow::Result<Ou
     for path in &cases {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let verdict = read(path).and_then(|case| {
-            let outputs = [None, Some("1")].map(|threads| output(root, program, &case, threads));
+            let run = |threads| output(root, program, &case, threads);
+            let outputs = std::thread::scope(|scope| {
+                let alone = scope.spawn(|| run(Some("1")));
+                [run(None), alone.join().expect("it only waits")]
+            });
             judge(&directory, &case, mode, outputs)
         });
         match verdict.with_context(|| name.clone().into_owned())? {

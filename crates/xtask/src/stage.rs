@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -22,6 +22,8 @@ struct Stage {
     name: &'static str,
     ending: Ending,
     took: Duration,
+    /// CPU time of its commands, seconds: does not depend on the load of the machine.
+    cpu_s: f64,
 }
 
 /// The stages run so far. All of them run, so one look shows everything that is wrong.
@@ -38,21 +40,22 @@ impl Pipeline {
         body: impl FnOnce() -> anyhow::Result<Ending>,
     ) {
         println!("==> {name}");
-        let start = Instant::now();
+        let (start, cpu_s) = (Instant::now(), waited_cpu_s());
         let ending = body().unwrap_or_else(|error| {
             println!("{error:#}");
             Ending::Failed
         });
-        let took = start.elapsed();
+        let (took, cpu_s) = (start.elapsed(), waited_cpu_s() - cpu_s);
         println!("<== {name}: {} in {:.1} s\n", word(&ending), took.as_secs_f64());
-        self.stages.push(Stage { name, ending, took });
+        self.stages.push(Stage { name, ending, took, cpu_s });
     }
 
-    /// Prints one line per stage.
+    /// Prints one line per stage, with its duration and its CPU time.
     pub(crate) fn print_summary(&self) {
         for stage in &self.stages {
             let seconds = stage.took.as_secs_f64();
-            print!("{:<20} {:>8.1} s  {}", stage.name, seconds, word(&stage.ending));
+            let (name, cpu_s) = (stage.name, stage.cpu_s);
+            print!("{name:<20} {seconds:>8.1} s {cpu_s:>8.1} s CPU  {}", word(&stage.ending));
             match stage.ending {
                 Ending::Missing(text) | Ending::Skipped(text) => println!(" ({text})"),
                 Ending::Passed | Ending::Failed => println!(),
@@ -69,6 +72,17 @@ impl Pipeline {
             Ending::Missing(_) => !strict,
         })
     }
+}
+
+/// Returns the CPU time of all child processes that have ended, seconds, and of their children.
+fn waited_cpu_s() -> f64 {
+    /// Ticks per second (`USER_HZ`).
+    const TICKS: f64 = 100.0;
+    /// Fields of `proc_pid_stat(5)` between the name of the program and `cutime`.
+    const BEFORE: usize = 13;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(BEFORE);
+    fields.take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS
 }
 
 fn word(ending: &Ending) -> &'static str {
@@ -98,6 +112,12 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<Ending> {
     println!("$ {}", shown(command));
     let status = command.status().with_context(|| format!("cannot start {}", shown(command)))?;
     Ok(if status.success() { Ending::Passed } else { Ending::Failed })
+}
+
+/// Prints the output of a command that ran next to other stages.
+pub(crate) fn ended_with(output: Output) -> anyhow::Result<Ending> {
+    std::io::stdout().write_all(&[output.stdout, output.stderr].concat())?;
+    Ok(if output.status.success() { Ending::Passed } else { Ending::Failed })
 }
 
 /// Runs `command`, shows its standard output and error as one stream, and gives each line to `hold`
@@ -153,6 +173,16 @@ mod tests {
         assert!(matches!(run(&mut shell("exit 0")).unwrap(), Ending::Passed));
         assert!(matches!(run(&mut shell("exit 7")).unwrap(), Ending::Failed));
         assert!(run(&mut Command::new("no-such-program-of-convoy")).is_err());
+        let ended = |script| ended_with(shell(script).output().unwrap()).unwrap();
+        assert!(matches!(ended("exit 0"), Ending::Passed));
+        assert!(matches!(ended("exit 7"), Ending::Failed));
+    }
+
+    #[test]
+    fn cpu_time_of_commands_is_counted() {
+        let before = waited_cpu_s();
+        run(&mut shell("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done")).unwrap();
+        assert!(waited_cpu_s() > before);
     }
 
     #[test]
