@@ -2,11 +2,11 @@
 //! guide chooses.
 
 pub(super) mod place;
-mod questions;
 pub(super) mod run;
 pub(super) mod saved;
 mod stack;
 mod state;
+pub(super) mod tasks;
 
 use super::footprint::Footprint;
 use super::narrative::{Narrative, Parts};
@@ -14,54 +14,15 @@ use super::scenario::{Failure, Property};
 use super::schedule::Choice;
 use convoy_sync::{LockEvent, Sleep, TaskId, Wake};
 use core::cell::{Cell, RefCell};
+use corosensei::Coroutine;
 use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, Yielder};
 use place::Placed;
+use tasks::{Status, Task, Tasks};
 
 type Routine = Coroutine<(), (), (), DefaultStack>;
 
-/// State of a task.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Status {
-    Ready,
-    /// Waits for its predicate.
-    Spinning,
-    /// Lets other tasks run first.
-    Pausing,
-    Asleep,
-    Done,
-}
-
-#[derive(Clone)]
-pub(super) struct Task {
-    status: Cell<Status>,
-    /// Valid while `Spinning`: it points into the task's suspended stack.
-    predicate: Cell<Option<&'static dyn Fn() -> bool>>,
-    yielder: Cell<Option<*const Yielder<(), ()>>>,
-    /// Memory that the next step of the task accesses.
-    next: Cell<Footprint>,
-    asleep_on: Cell<usize>,
-    /// Sequence number of the sleep: wakeups are first come, first served.
-    asleep_since: Cell<u64>,
-    sleep: Cell<Sleep>,
-    deadline: Cell<bool>,
-    wake: Cell<Wake>,
-    interrupted: Cell<bool>,
-    killed: Cell<bool>,
-    /// Whether the scheduler wants its CPU for another task.
-    unwanted: Cell<bool>,
-    /// How many times the task has disabled preemption without enabling it again, and the same for
-    /// interrupts.
-    disabled: Cell<(i32, i32)>,
-    /// The call that the task is executing, for the narrative.
-    call: Cell<&'static str>,
-    stack: (usize, usize),
-    /// Where the stack was suspended.
-    frame: Cell<usize>,
-}
-
 pub(super) struct Execution {
-    tasks: Vec<Task>,
+    pub(super) tasks: Tasks,
     current: Cell<Option<usize>>,
     sequence: Cell<u64>,
     failure: RefCell<Option<Failure>>,
@@ -73,7 +34,6 @@ pub(super) struct Execution {
     pub(super) hurries: Cell<bool>,
     /// The object that the tasks share, if they share nothing else.
     placed: Option<Placed>,
-    below: usize,
     log: Option<RefCell<Narrative>>,
 }
 
@@ -100,51 +60,6 @@ fn within<R>(action: impl FnOnce(&Execution) -> R) -> Option<R> {
     }
     // SAFETY: the pointer is set only during `run`, which owns the execution.
     Some(action(unsafe { &*execution }))
-}
-
-impl Task {
-    fn new(stack: (usize, usize)) -> Self {
-        Self {
-            status: Cell::new(Status::Ready),
-            predicate: Cell::new(None),
-            yielder: Cell::new(None),
-            next: Cell::new(Footprint::NOTHING),
-            asleep_on: Cell::new(0),
-            asleep_since: Cell::new(0),
-            sleep: Cell::new(Sleep::Uninterruptible),
-            deadline: Cell::new(false),
-            wake: Cell::new(Wake::Woken),
-            interrupted: Cell::new(false),
-            killed: Cell::new(false),
-            unwanted: Cell::new(false),
-            disabled: Cell::new((0, 0)),
-            call: Cell::new(""),
-            stack,
-            frame: Cell::new(stack.1),
-        }
-    }
-
-    /// Restores the state of the task from `saved`.
-    fn put(&self, saved: &Self) {
-        macro_rules! put {
-            ($($field:ident)+) => { $(self.$field.set(saved.$field.get());)+ };
-        }
-        put!(status predicate yielder next asleep_on asleep_since sleep deadline wake interrupted);
-        put!(killed unwanted disabled call frame);
-    }
-
-    fn pending(&self, sleep: Sleep) -> bool {
-        match sleep {
-            Sleep::Uninterruptible => false,
-            Sleep::Interruptible => self.interrupted.get() || self.killed.get(),
-            Sleep::Killable => self.killed.get(),
-        }
-    }
-
-    fn rouse(&self, wake: Wake) {
-        self.wake.set(wake);
-        self.status.set(Status::Ready);
-    }
 }
 
 impl Execution {
@@ -209,26 +124,6 @@ impl Execution {
         task.status.set(Status::Asleep);
         self.point(Footprint::write(word));
         task.wake.get()
-    }
-
-    /// Wakes up to `count` sleepers of `word`, the longest asleep first, and returns one bit for
-    /// each. Allocates nothing, because an address of the heap would stay on the stack of the task.
-    pub(super) fn wake(&self, word: usize, count: usize) -> u64 {
-        let mut woken = 0;
-        for _ in 0..count.min(self.tasks.len()) {
-            let sleeps = |task: &usize| {
-                let task = &self.tasks[*task];
-                task.status.get() == Status::Asleep && task.asleep_on.get() == word
-            };
-            let sleepers = (0..self.tasks.len()).filter(sleeps);
-            let Some(first) = sleepers.min_by_key(|&task| self.tasks[task].asleep_since.get())
-            else {
-                break;
-            };
-            self.tasks[first].rouse(Wake::Woken);
-            woken |= 1 << first;
-        }
-        woken
     }
 
     /// Makes a signal pending for `task`.
@@ -357,5 +252,17 @@ impl Execution {
             task.status.get() == Status::Asleep && task.deadline.get()
         };
         into.extend(all.filter(timed).map(Choice::deadline));
+    }
+
+    /// Returns the address of the object that the tasks share.
+    pub(super) fn object(&self) -> *const () {
+        self.placed.as_ref().map_or(core::ptr::null(), |placed| placed.start.cast_const().cast())
+    }
+
+    /// Returns the state if the tasks share only one object. Pass the task that ran last only where
+    /// it makes a difference.
+    pub(super) fn state(&self, last: Option<usize>) -> Option<u128> {
+        let other = last.map_or(0, |last| 1 + last as u64) << 1 | u64::from(self.hurries.get());
+        self.placed.as_ref().map(|placed| state::state(placed, &self.tasks, other))
     }
 }

@@ -126,12 +126,12 @@ impl Model {
 
     /// Returns whether `task` sleeps.
     pub fn is_asleep(task: TaskId) -> bool {
-        with(|execution| execution.is_asleep(task)).unwrap_or(false)
+        with(|execution| execution.tasks.is_asleep(task)).unwrap_or(false)
     }
 
     /// Returns whether `task` sleeps or spins on a word.
     pub fn is_blocked(task: TaskId) -> bool {
-        with(|execution| execution.is_blocked(task)).unwrap_or(false)
+        with(|execution| execution.tasks.is_blocked(task)).unwrap_or(false)
     }
 }
 
@@ -177,7 +177,7 @@ impl Platform for Model {
     fn spin_until(word: &Word<u32>, done: impl Fn(u32) -> bool) -> u32 {
         let ready = || done(word.0.get());
         if with(|execution| execution.spin(word.address(), &ready)).is_none() {
-            assert!(ready(), "nobody else runs outside of an execution");
+            assert!(ready(), "no other task runs outside of an execution");
         }
         let value = word.0.get();
         with(|execution| {
@@ -211,7 +211,7 @@ impl Platform for Model {
         let word = word.addr();
         with(|execution| {
             execution.point(Footprint::write(word));
-            let woken = execution.wake(word, count);
+            let woken = execution.tasks.wake(word, count);
             execution.log(|e| {
                 let tasks: Vec<_> = (0..64).filter(|task| woken & 1 << task != 0).collect();
                 match tasks.as_slice() {
@@ -241,7 +241,7 @@ impl Platform for Model {
     fn on_cpu(task: TaskId) -> bool {
         with(|execution| {
             execution.ask();
-            execution.runs(task)
+            execution.tasks.runs(task)
         })
         .unwrap_or(true)
     }
@@ -253,7 +253,7 @@ impl Platform for Model {
     /// Returns the number of tasks that can continue, as if all shared one CPU. A scheduling point.
     fn runnable_here() -> u32 {
         Self::point();
-        with(Execution::runnable).unwrap_or(1)
+        with(|execution| execution.tasks.runnable()).unwrap_or(1)
     }
 
     fn irq_save() {

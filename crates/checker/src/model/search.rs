@@ -80,7 +80,7 @@ impl Search {
             self.cut |= awake.len() < all.len();
         }
         let place = awake.iter().position(|&choice| choice == first);
-        awake[..=place.expect("the default choice preempts nobody")].rotate_right(1);
+        awake[..=place.expect("the default choice preempts no task")].rotate_right(1);
         awake
     }
 
@@ -98,7 +98,7 @@ impl Search {
         let Course { asleep, used, .. } = course;
         // Only a task that can continue can be preempted.
         let goes_on = |last| bounded && point.choices.contains(&Choice::run(last));
-        let matters = |&last: &usize| goes_on(last) || point.execution.has_pause();
+        let matters = |&last: &usize| goes_on(last) || point.execution.tasks.has_pause();
         let state = || point.execution.state(point.last.filter(matters));
         let known = self.met.as_mut().and_then(|met| Some((met, state()?)));
         let state = known.as_ref().map(|&(_, state)| state);

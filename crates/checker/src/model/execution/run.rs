@@ -3,7 +3,8 @@
 use super::place;
 use super::saved::Saved;
 use super::stack::{self, STACK};
-use super::{EXECUTION, Execution, Routine, Status, Task, with};
+use super::tasks::{Status, Task, Tasks};
+use super::{EXECUTION, Execution, Routine, with};
 use crate::model::footprint::Footprint;
 use crate::model::scenario::{Body, End, Failure, Property, Scenario, Verdict};
 use crate::model::schedule::Choice;
@@ -120,7 +121,7 @@ pub(in crate::model) fn run(
         routines.push(Some(routine(task, body, stack)));
     }
     let mut execution = Execution {
-        tasks,
+        tasks: Tasks(tasks),
         current: Cell::new(None),
         sequence: Cell::new(0),
         failure: RefCell::new(None),
@@ -128,7 +129,6 @@ pub(in crate::model) fn run(
         asked: Cell::new(false),
         hurries: Cell::new(false),
         placed: place::take(),
-        below: stack::below(),
         log: narrate.then(RefCell::default),
     };
     EXECUTION.set(&raw const execution);
@@ -155,7 +155,7 @@ pub(in crate::model) fn run(
     }
     EXECUTION.set(core::ptr::null());
     let lines = execution.log.take().map_or_else(Vec::new, |log| log.into_inner().tell());
-    let Execution { mut tasks, failure, .. } = execution;
+    let Execution { tasks: Tasks(mut tasks), failure, .. } = execution;
     tasks.clear();
     routines.clear();
     POOL.set(Pool { tasks, routines });
@@ -168,9 +168,9 @@ fn judge(execution: &Execution, verdict: &Verdict) {
     if execution.failure.borrow().is_some() {
         return;
     }
-    let end = execution.end();
+    let end = execution.tasks.end();
     let result =
-        catch_unwind(AssertUnwindSafe(|| verdict(&end).and_then(|()| execution.balanced())));
+        catch_unwind(AssertUnwindSafe(|| verdict(&end).and_then(|()| execution.tasks.balanced())));
     *execution.failure.borrow_mut() = result.unwrap_or_else(|_| stuck(&end)).err();
 }
 
@@ -225,7 +225,7 @@ fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize)
     execution.current.set(Some(task));
     execution.sequence.set(execution.sequence.get() + 1);
     match catch_unwind(AssertUnwindSafe(|| routine.resume(()))) {
-        Ok(CoroutineResult::Yield(())) => return execution.suspended(task),
+        Ok(CoroutineResult::Yield(())) => return execution.tasks[task].clear_below(),
         Ok(CoroutineResult::Return(())) => {}
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();

@@ -8,7 +8,8 @@
 //! [`Instance::of`]: crate::model::Instance::of
 
 use super::place::Words;
-use super::{Execution, Routine, Status, Task};
+use super::tasks::{Status, Task};
+use super::{Execution, Routine};
 use core::mem::MaybeUninit;
 use core::ptr;
 
@@ -38,14 +39,14 @@ impl Saved {
         let mut words = Vec::with_capacity(1024);
         placed.save(&mut words);
         for task in execution.tasks.iter().filter(|task| task.status.get() != Status::Done) {
-            execution.save_stack(task, &mut words);
+            task.save_stack(&mut words);
         }
         // SAFETY: bits that are not used as a coroutine are copied.
         let bits = |routine: &Option<Routine>| unsafe {
             ptr::from_ref(routine).cast::<MaybeUninit<_>>().read()
         };
         Some(Self {
-            tasks: execution.tasks.clone(),
+            tasks: execution.tasks.to_vec(),
             sequence: execution.sequence.get(),
             hurries: execution.hurries.get(),
             last,
@@ -70,7 +71,7 @@ impl Saved {
         for (task, saved) in execution.tasks.iter().zip(&self.tasks) {
             task.put(saved);
             if saved.status.get() != Status::Done {
-                words = execution.put_stack(task, words);
+                words = task.put_stack(words);
             }
         }
         for (routine, saved) in routines.iter_mut().zip(&self.routines) {
