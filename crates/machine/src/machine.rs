@@ -77,7 +77,7 @@ impl Machine {
     /// Ends runs with [`Outcome::OperationLimit`] after so many simulated memory operations in all:
     /// a bound on the time of the host that does not depend on its speed.
     pub fn limit_operations(&self, most: u64) {
-        self.engine.limit_operations(most);
+        self.engine.watchdog.limit_operations(most);
     }
 
     /// From now on user-mode locks that spin read the word only once, like programs that know that

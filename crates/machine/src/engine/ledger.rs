@@ -1,20 +1,22 @@
-//! State of the watchdog: the locks that tasks hold and want, and the last progress.
+//! The locks that tasks own and wait for, for the watchdog and its reports.
 
-use super::mode::Outcome;
 use convoy_sync::{LockEvent, TaskId};
 use core::cell::{Cell, RefCell};
 
-/// Picoseconds of virtual time without progress: 10 s, beyond every sleep that nothing interrupts.
-pub(super) const PATIENCE: u64 = 10_000_000_000_000;
-/// Memory operations without progress: some seconds of the host, and far beyond what 1024 CPUs
-/// need for one turn each of a contended lock.
-pub(super) const OPERATIONS: u64 = 1 << 27;
 /// A lock as its events name it.
 #[derive(Clone, Copy)]
 pub(crate) struct Lock {
     pub(crate) task: TaskId,
     pub(crate) offset: usize,
     pub(crate) kind: &'static str,
+}
+
+impl Lock {
+    /// Returns the name of its type without path and parameters.
+    pub(super) fn type_name(&self) -> &'static str {
+        let plain = self.kind.split('<').next().unwrap_or(self.kind);
+        plain.rsplit("::").next().unwrap_or(plain)
+    }
 }
 
 /// A wait for a lock.
@@ -232,6 +234,33 @@ impl Ledger {
         self.older.borrow_mut().push(lock);
     }
 
+    /// Describes each wait with its lock, which `name` names, and the owner: one line each.
+    pub(super) fn describe(&self, name: impl Fn(&Lock) -> String) -> Vec<String> {
+        let held = self.held();
+        let wanted = self.wanted.borrow();
+        let waits = wanted.iter().flatten().filter(|want| !want.given);
+        let lines = waits.map(|Want { lock, .. }| {
+            let owner = held.iter().find(|held| held.offset == lock.offset);
+            let owner = owner.map_or_else(|| "no task".to_owned(), |o| format!("task {}", o.task));
+            format!("task {} waits for {}, held by {owner}", lock.task, name(lock))
+        });
+        lines.collect()
+    }
+
+    /// Writes the locks that `task` owns and waits for without allocation: for a signal handler.
+    pub(super) fn write(&self, task: TaskId, to: &mut dyn core::fmt::Write) {
+        let mut write = |what: &str, lock: &Lock| {
+            if lock.task == task {
+                let _ = write!(to, "; {what} {} {:#x}", lock.type_name(), lock.offset);
+            }
+        };
+        self.each_held(|lock| write("holds", lock));
+        if let Ok(wanted) = self.wanted.try_borrow() {
+            let wanted = wanted.iter().flatten().filter(|want| !want.given);
+            wanted.for_each(|want| write("wants", &want.lock));
+        }
+    }
+
     /// Whether tasks have waited for each other in a circle since `before`.
     pub(super) fn circle(&self, before: u64) -> bool {
         let (held, wanted) = (self.held(), self.wanted.borrow());
@@ -252,32 +281,6 @@ impl Ledger {
             }
             fast.is_some()
         })
-    }
-}
-
-pub(super) struct Watchdog {
-    pub(super) at: Cell<u64>,
-    pub(super) operations: Cell<u64>,
-    pub(super) check_at: Cell<u64>,
-    pub(super) check_operations: Cell<u64>,
-    /// Limit on memory operations.
-    pub(super) most_operations: Cell<u64>,
-    /// Limit on virtual time of the present run.
-    pub(super) until: Cell<u64>,
-    pub(super) verdict: Cell<Option<Outcome>>,
-}
-
-impl Default for Watchdog {
-    fn default() -> Self {
-        Self {
-            at: Cell::new(0),
-            operations: Cell::new(0),
-            check_at: Cell::new(PATIENCE),
-            check_operations: Cell::new(OPERATIONS),
-            most_operations: Cell::new(u64::MAX),
-            until: Cell::new(u64::MAX),
-            verdict: Cell::new(None),
-        }
     }
 }
 

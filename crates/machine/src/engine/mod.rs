@@ -37,9 +37,10 @@ use core::cell::{Cell, OnceCell};
 use corosensei::Yielder;
 pub(crate) use cpu::Cpu;
 use cpu::Slot;
-use ledger::{Ledger, Watchdog};
+use ledger::Ledger;
 pub use mode::{CpuTimes, Mode, Outcome};
 use std::rc::Rc;
+use watchdog::Watchdog;
 
 pub(crate) use ledger::Lock;
 pub(crate) use looks::Until;
@@ -119,7 +120,7 @@ pub(crate) struct Engine {
     pub(crate) tap: Tap,
     pub(crate) ledger: Ledger,
     pub(crate) rules: Rules,
-    watchdog: Watchdog,
+    pub(crate) watchdog: Watchdog,
     beside: beside::Beside,
     pub(crate) observer: observe::Observer,
 }
@@ -242,6 +243,24 @@ impl Engine {
         let mut times = self.times(cpu);
         times[this.mode.get() as usize] += self.clock.get().saturating_sub(this.mode_since.get());
         times
+    }
+
+    /// Describes the state of every CPU, and every waiting task with its lock and the owner: one
+    /// line each.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let busy = |(_, cpu): &(usize, &Cpu)| !cpu.idle.get() && !cpu.slot.get().is_null();
+        let cpus = self.cpus.iter().enumerate().filter(busy).map(|(index, cpu)| {
+            let what = match cpu.spin.get() {
+                Some(spin) => format!("spins on the word at {:#x}", spin.offset),
+                None => format!("is in mode {:?}", cpu.mode.get()),
+            };
+            format!("CPU {index}: task {} {what}", cpu.task.get())
+        });
+        let name = |lock: &Lock| {
+            let unnamed = || format!("{} {:#x}", lock.type_name(), lock.offset);
+            self.watches.name(lock.offset).unwrap_or_else(unnamed)
+        };
+        cpus.chain(self.ledger.describe(name)).collect()
     }
 
     /// `change` more tasks wait for a CPU from now on.

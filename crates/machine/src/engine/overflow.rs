@@ -91,7 +91,7 @@ fn report(engine: &Engine, slot: usize) {
         "convoy: simulated task {task} on CPU {cpu} overflowed its stack (number {slot}) at {now} \
          ns"
     );
-    engine.write_locks(task, &mut text);
+    engine.ledger.write(task, &mut text);
     let _ =
         writeln!(text, "; this is a defect of the simulated code; repeat it with: {}", command());
     // SAFETY: the buffer is alive and of that length.

@@ -172,10 +172,7 @@ impl Engine {
 
     /// Runs until [`Self::stop`] is called, all work is done, or virtual time passes `until`.
     pub(crate) fn run(&self, until: u64) -> Outcome {
-        self.watchdog.until.set(until);
-        if self.watchdog.verdict.get() == Some(Outcome::TimeLimit) {
-            // Only the limit of the last run ended it.
-            self.watchdog.verdict.set(None);
+        if self.watchdog.start(until) {
             self.stop.set(false);
         }
         let outcome = loop {
@@ -185,7 +182,7 @@ impl Engine {
             // Most looks come before anything else does. Who writes a word goes on at the time at
             // which half of those that spin on it look, so the order within a time matters.
             let first = self.tree.first();
-            let stop = until.min(self.patrols_at()).min(self.observer.at());
+            let stop = until.min(self.watchdog.check_at.get()).min(self.observer.at());
             let limit = first.earlier(Turn::new(stop, 0));
             if let Some(cpu) = self.look_before(limit) {
                 self.go_on(cpu);

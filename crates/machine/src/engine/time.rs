@@ -1,6 +1,6 @@
 //! Virtual time: limits of run-ahead, pauses, computing, idling.
 
-use super::{Cpu, Engine, Mode};
+use super::{Cpu, Engine, Mode, Outcome};
 use crate::tree::Turn;
 use convoy_sync::TaskId;
 
@@ -193,5 +193,54 @@ impl Engine {
             self.interrupt();
         }
         self.set_mode(mode);
+    }
+
+    #[inline]
+    pub(crate) fn progress(&self) {
+        self.watchdog.progress(self.clock.get(), self.ops.get());
+    }
+
+    /// Records progress if the running CPU works for a task. A task that works and never returns to
+    /// the engine meets the limit on virtual time here.
+    #[inline]
+    pub(super) fn progress_of(&self, cpu: &Cpu) {
+        if !cpu.idle.get() && matches!(cpu.mode.get(), Mode::User | Mode::System) {
+            self.progress();
+        }
+        self.patrol();
+        if self.clock.get() > self.watchdog.until.get() {
+            self.give_up(Outcome::TimeLimit);
+        }
+    }
+
+    /// Checks the time without progress, at an action of the engine.
+    #[inline]
+    pub(super) fn patrol(&self) {
+        if self.clock.get() >= self.watchdog.check_at.get() {
+            self.inspect_time();
+        }
+    }
+
+    #[cold]
+    fn inspect_time(&self) {
+        let verdict =
+            self.watchdog.judge_time(self.clock.get(), &self.ledger, || self.os().expects());
+        verdict.into_iter().for_each(|verdict| self.give_up(verdict));
+    }
+
+    /// Checks the memory operations without progress, and their limit.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn inspect_operations(&self) {
+        let verdict = self.watchdog.judge_operations(self.ops.get());
+        verdict.into_iter().for_each(|verdict| self.give_up(verdict));
+    }
+
+    /// Ends the run at the next return to the engine, which is the next memory operation.
+    fn give_up(&self, verdict: Outcome) {
+        self.watchdog.end(verdict);
+        self.stop.set(true);
+        self.near.set(0);
+        self.far.set(0);
     }
 }

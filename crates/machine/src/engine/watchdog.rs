@@ -1,9 +1,10 @@
 //! The watchdog: reports simulated code that does not make progress, instead of waiting forever or
 //! crashing.
 //!
-//! *Progress* is work ([`Engine::compute`]) of a task that is not idle, outside interrupts, and the
-//! start or end of a task. Without progress for [`PATIENCE`] of virtual time the CPUs idle or spin;
-//! without progress for [`OPERATIONS`] memory operations tasks livelock.
+//! *Progress* is work ([`Engine::compute`](super::Engine::compute)) of a task that is not idle,
+//! outside interrupts, and the start or end of a task. Without progress for [`PATIENCE`] of virtual
+//! time the CPUs idle or spin; without progress for [`OPERATIONS`] memory operations tasks
+//! livelock.
 //!
 //! Tasks that wait for each other in a cycle are found while others work: each has waited for
 //! [`PATIENCE`] for a lock that only the next task owns. A waiting owner does not release its lock,
@@ -14,139 +15,105 @@
 //! work. It sets no limits on running ahead, so it does not change the schedule of a run that makes
 //! progress.
 
-use super::Engine;
-use super::cpu::Cpu;
-use super::ledger::{Lock, OPERATIONS, PATIENCE, Want};
-use super::mode::{Mode, Outcome};
-use convoy_sync::TaskId;
+use super::ledger::Ledger;
+use super::mode::Outcome;
+use core::cell::Cell;
 
-impl Engine {
-    #[inline]
-    pub(crate) fn progress(&self) {
-        self.watchdog.at.set(self.clock.get());
-        self.watchdog.operations.set(self.ops.get());
-    }
+/// Picoseconds of virtual time without progress: 10 s, beyond every sleep that nothing interrupts.
+const PATIENCE: u64 = 10_000_000_000_000;
+/// Memory operations without progress: some seconds of the host, and far beyond what 1024 CPUs
+/// need for one turn each of a contended lock.
+const OPERATIONS: u64 = 1 << 27;
 
-    /// Progress if the running CPU works for a task. A task that works and never comes back to the
-    /// engine meets the limit on virtual time here.
-    #[inline]
-    pub(super) fn progress_of(&self, cpu: &Cpu) {
-        if !cpu.idle.get() && matches!(cpu.mode.get(), Mode::User | Mode::System) {
-            self.progress();
-        }
-        self.patrol();
-        if self.clock.get() > self.watchdog.until.get() {
-            self.give_up(Outcome::TimeLimit);
-        }
-    }
+/// The last progress, the limits of the run, and when they are checked next.
+pub(crate) struct Watchdog {
+    at: Cell<u64>,
+    operations: Cell<u64>,
+    /// When [`Self::judge_time`] is due.
+    pub(super) check_at: Cell<u64>,
+    pub(super) check_operations: Cell<u64>,
+    /// Limit on memory operations.
+    most_operations: Cell<u64>,
+    /// Limit on virtual time of the present run.
+    pub(super) until: Cell<u64>,
+    /// Why the run was ended, if it was.
+    pub(super) verdict: Cell<Option<Outcome>>,
+}
 
-    /// When [`Self::patrol`] looks next.
-    #[inline]
-    pub(super) fn patrols_at(&self) -> u64 {
-        self.watchdog.check_at.get()
-    }
-
-    /// Checks the time without progress, at an action of the engine.
-    #[inline]
-    pub(super) fn patrol(&self) {
-        if self.clock.get() >= self.watchdog.check_at.get() {
-            self.inspect_time();
-        }
-    }
-
-    #[cold]
-    fn inspect_time(&self) {
-        let dog = &self.watchdog;
-        if self.clock.get().saturating_sub(dog.at.get()) >= PATIENCE {
-            if self.os().expects() {
-                dog.at.set(self.clock.get());
-            } else {
-                self.give_up(Outcome::Quiescent);
-            }
-        }
-        if self.ledger.circle(self.clock.get().saturating_sub(PATIENCE)) {
-            self.give_up(Outcome::Quiescent);
-        }
-        dog.check_at.set(dog.at.get().saturating_add(PATIENCE));
-    }
-
-    /// Ends a run after so many memory operations in all.
-    pub(crate) fn limit_operations(&self, most: u64) {
-        let dog = &self.watchdog;
-        dog.most_operations.set(most);
-        dog.check_operations.set(dog.check_operations.get().min(most));
-    }
-
-    /// Checks the memory operations without progress, and their limit.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn inspect_operations(&self) {
-        let dog = &self.watchdog;
-        if self.ops.get() >= dog.most_operations.get() {
-            self.give_up(Outcome::OperationLimit);
-        } else if self.ops.get() - dog.operations.get() >= OPERATIONS {
-            self.give_up(Outcome::Livelock);
-        } else {
-            let next = dog.operations.get() + OPERATIONS;
-            dog.check_operations.set(next.min(dog.most_operations.get()));
-        }
-    }
-
-    /// Ends the run at the next return to the engine, which is the next memory operation.
-    fn give_up(&self, verdict: Outcome) {
-        if self.watchdog.verdict.get().is_none() {
-            self.watchdog.verdict.set(Some(verdict));
-        }
-        self.stop.set(true);
-        self.near.set(0);
-        self.far.set(0);
-    }
-
-    /// Describes the state of every CPU, and every waiting task with its lock and the owner: one
-    /// line each.
-    pub(crate) fn describe(&self) -> Vec<String> {
-        let name = |offset: usize, kind: &'static str| {
-            self.watches.name(offset).unwrap_or_else(|| format!("{} {offset:#x}", short(kind)))
-        };
-        let mut lines = Vec::new();
-        for (index, cpu) in self.cpus.iter().enumerate() {
-            if cpu.idle.get() || cpu.slot.get().is_null() {
-                continue;
-            }
-            let what = match cpu.spin.get() {
-                Some(spin) => format!("spins on the word at {:#x}", spin.offset),
-                None => format!("is in mode {:?}", cpu.mode.get()),
-            };
-            lines.push(format!("CPU {index}: task {} {what}", cpu.task.get()));
-        }
-        let held = self.ledger.held();
-        let wanted = self.ledger.wanted.borrow();
-        for Want { lock: want, .. } in wanted.iter().flatten().filter(|want| !want.given) {
-            let owner = held.iter().find(|lock| lock.offset == want.offset);
-            let owner = owner.map_or_else(|| "no task".to_owned(), |o| format!("task {}", o.task));
-            let lock = name(want.offset, want.kind);
-            lines.push(format!("task {} waits for {lock}, held by {owner}", want.task));
-        }
-        lines
-    }
-
-    /// The locks that `task` holds and wants, written without allocation: for a signal handler.
-    pub(super) fn write_locks(&self, task: TaskId, to: &mut dyn core::fmt::Write) {
-        let mut write = |what: &str, lock: &Lock| {
-            if lock.task == task {
-                let _ = write!(to, "; {what} {} {:#x}", short(lock.kind), lock.offset);
-            }
-        };
-        self.ledger.each_held(|lock| write("holds", lock));
-        if let Ok(wanted) = self.ledger.wanted.try_borrow() {
-            let wanted = wanted.iter().flatten().filter(|want| !want.given);
-            wanted.for_each(|want| write("wants", &want.lock));
+impl Default for Watchdog {
+    fn default() -> Self {
+        Self {
+            at: Cell::new(0),
+            operations: Cell::new(0),
+            check_at: Cell::new(PATIENCE),
+            check_operations: Cell::new(OPERATIONS),
+            most_operations: Cell::new(u64::MAX),
+            until: Cell::new(u64::MAX),
+            verdict: Cell::new(None),
         }
     }
 }
 
-/// A type's name without its path and parameters.
-fn short(kind: &'static str) -> &'static str {
-    let plain = kind.split('<').next().unwrap_or(kind);
-    plain.rsplit("::").next().unwrap_or(plain)
+impl Watchdog {
+    /// Starts a run that ends at `until`. Returns whether only the limit of the last run ended it.
+    pub(super) fn start(&self, until: u64) -> bool {
+        self.until.set(until);
+        let limited = self.verdict.get() == Some(Outcome::TimeLimit);
+        if limited {
+            self.verdict.set(None);
+        }
+        limited
+    }
+
+    /// Records progress at `now`, after `operations` memory operations.
+    #[inline]
+    pub(super) fn progress(&self, now: u64, operations: u64) {
+        self.at.set(now);
+        self.operations.set(operations);
+    }
+
+    /// Records why the run is ended, unless there is a reason already.
+    pub(super) fn end(&self, verdict: Outcome) {
+        self.verdict.set(self.verdict.get().or(Some(verdict)));
+    }
+
+    /// Ends runs after this many memory operations in all.
+    pub(crate) fn limit_operations(&self, most: u64) {
+        self.most_operations.set(most);
+        self.check_operations.set(self.check_operations.get().min(most));
+    }
+
+    /// Judges the time without progress at `now`. `expects` returns whether the operating system
+    /// expects an event.
+    pub(super) fn judge_time(
+        &self,
+        now: u64,
+        ledger: &Ledger,
+        expects: impl FnOnce() -> bool,
+    ) -> Option<Outcome> {
+        let mut verdict = None;
+        if now.saturating_sub(self.at.get()) >= PATIENCE {
+            if expects() {
+                self.at.set(now);
+            } else {
+                verdict = Some(Outcome::Quiescent);
+            }
+        }
+        let circle = ledger.circle(now.saturating_sub(PATIENCE));
+        self.check_at.set(self.at.get().saturating_add(PATIENCE));
+        verdict.or(circle.then_some(Outcome::Quiescent))
+    }
+
+    /// Judges the memory operations without progress, and their limit.
+    pub(super) fn judge_operations(&self, operations: u64) -> Option<Outcome> {
+        if operations >= self.most_operations.get() {
+            return Some(Outcome::OperationLimit);
+        }
+        let next = self.operations.get() + OPERATIONS;
+        if operations >= next {
+            return Some(Outcome::Livelock);
+        }
+        self.check_operations.set(next.min(self.most_operations.get()));
+        None
+    }
 }
