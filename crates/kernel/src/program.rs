@@ -208,7 +208,7 @@ impl Process {
             let page = u64::from(page);
             self.mm.fault_file(
                 || {
-                    world.fault_in(&library.inode, page)?;
+                    library.inode.fault_in(world, page)?;
                     library.inode.get_page(page);
                     Ok(())
                 },

@@ -9,6 +9,7 @@
 //! | `F_SETFL` | yes | yes |
 
 use crate::process::Process;
+use crate::processes::Terminal;
 use crate::vfs::Dentry;
 use crate::world::World;
 use convoy_machine::{Here, ps};
@@ -16,56 +17,59 @@ use convoy_workload::Errno;
 use convoy_workload::api::Sys;
 use std::rc::Rc;
 
-impl World {
-    /// Open files of the controlling terminal; descriptors that `fork` copied do not count.
-    pub fn terminal_files(&self) -> u32 {
-        self.terminal.files.get()
-    }
-
-    /// A third of the time for which a terminal's open or release holds the big kernel lock.
-    fn terminal_third(&self) {
-        Here::pass(ps(self.traffic.hold_tty_ns) / 3);
+impl Terminal {
+    /// Passes a third of the time for which `open` or release holds the big kernel lock.
+    fn third(world: &World) {
+        Here::pass(ps(world.traffic.hold_tty_ns) / 3);
     }
 
     /// Counts the open files of the terminal: a walk of its list under `files_lock`.
-    fn count_terminal_files(&self) {
-        self.vfs.hot.files.hold(|list| {
+    fn count(&self, world: &World) {
+        world.vfs.hot.files.hold(|list| {
             list.read();
-            Here::pass(self.costs.tty_file * u64::from(self.terminal.files.get()));
+            Here::pass(world.costs.tty_file * u64::from(self.files.get()));
+        });
+    }
+
+    /// Adds `change` open files under `tty_mutex`.
+    fn change(&self, world: &World, change: i32) {
+        world.under(world.processes.tty_mutex(), || {
+            Self::third(world);
+            self.files.set(self.files.get().wrapping_add_signed(change));
+            self.hot.write(self.files.get());
         });
     }
 
     /// `open` of `/dev/tty`: `chrdev_open` under the big kernel lock, `tty_mutex` twice inside.
-    pub(crate) fn terminal_open(&self) -> Sys<()> {
-        self.big_kernel_lock(|| {
-            if !self.options.terminal {
-                Here::pass(self.costs.bkl_tiny);
+    pub(crate) fn open(&self, world: &World) -> Sys<()> {
+        world.big_kernel_lock(|| {
+            if !world.options.terminal {
+                Here::pass(world.costs.bkl_tiny);
                 return Err(Errno::ENXIO);
             }
-            self.under(self.processes.tty_mutex(), || self.terminal_third());
-            self.under(self.processes.tty_mutex(), || {
-                self.terminal_third();
-                self.terminal.files.set(self.terminal.files.get() + 1);
-                self.terminal.hot.write(self.terminal.files.get());
-            });
-            self.count_terminal_files();
-            self.terminal_third();
+            world.under(world.processes.tty_mutex(), || Self::third(world));
+            self.change(world, 1);
+            self.count(world);
+            Self::third(world);
             Ok(())
         })
     }
 
     /// Release of a terminal file.
-    pub(crate) fn terminal_release(&self) {
-        self.big_kernel_lock(|| {
-            self.terminal_third();
-            self.count_terminal_files();
-            self.under(self.processes.tty_mutex(), || {
-                self.terminal_third();
-                self.terminal.files.set(self.terminal.files.get() - 1);
-                self.terminal.hot.write(self.terminal.files.get());
-            });
-            self.terminal_third();
+    pub(crate) fn release(&self, world: &World) {
+        world.big_kernel_lock(|| {
+            Self::third(world);
+            self.count(world);
+            self.change(world, -1);
+            Self::third(world);
         });
+    }
+}
+
+impl World {
+    /// Open files of the controlling terminal; descriptors that `fork` copied do not count.
+    pub fn terminal_files(&self) -> u32 {
+        self.terminal.files.get()
     }
 
     /// `open` of `/dev/null`: `chrdev_open` takes the big kernel lock around the driver's `open`.

@@ -1,11 +1,11 @@
 //! Content of files: `read`, `write`, `lseek`, truncation.
 
-use super::dentry::{Dentry, Inode};
+use super::dentry::Inode;
 use super::file::File;
-use super::rules::{PageLookup, Seek};
+use super::rules::PageLookup;
+use crate::base::Base;
 use crate::costs::spend;
 use crate::pages::PAGE;
-use crate::world::World;
 use crate::zone::Use;
 use convoy_machine::Here;
 use convoy_workload::Errno;
@@ -27,38 +27,36 @@ impl Inode {
             PageLookup::Lockless => line.get(),
         }
     }
-}
 
-impl World {
     /// Looks up a page that exists: a reference and the lock bit of its `struct page`.
-    fn find_page(&self, inode: &Inode, page: u64) {
-        inode.get_page(page);
-        Here::pass(self.costs.file_page);
-        inode.page_line(page).put();
+    fn find_page(&self, base: &Base, page: u64) {
+        self.get_page(page);
+        Here::pass(base.costs.file_page);
+        self.page_line(page).put();
     }
 
     /// Adds a page to a file.
-    fn add_page(&self, inode: &Inode, page: u64) -> Sys<()> {
-        inode.sb.charge(1)?;
-        let Ok(frame) = self.zones.page(Use::Programs, &self.costs) else {
-            inode.sb.uncharge(1);
+    fn add_page(&self, base: &Base, page: u64) -> Sys<()> {
+        self.sb.charge(1)?;
+        let Ok(frame) = base.zones.page(Use::Programs, &base.costs) else {
+            self.sb.uncharge(1);
             return Err(Errno::ENOSPC);
         };
-        inode.frames.borrow_mut().push(frame);
-        Here::pass(self.costs.page_zero);
-        let line = inode.page_line(page);
-        inode.hot.tree_lock.write_irq(|| line.get());
+        self.frames.borrow_mut().push(frame);
+        Here::pass(base.costs.page_zero);
+        let line = self.page_line(page);
+        self.hot.tree_lock.write_irq(|| line.get());
         line.put();
-        self.zones.lru_add(frame, &self.costs);
-        inode.pages.borrow_mut().insert(page);
+        base.zones.lru_add(frame, &base.costs);
+        self.pages.borrow_mut().insert(page);
         Ok(())
     }
 
     /// `read` of a regular file.
-    pub(crate) fn read_file(&self, file: &File, inode: &Inode, buffer: &mut [u8]) -> Sys<usize> {
-        Here::pass(self.costs.read);
+    pub(crate) fn read(&self, base: &Base, file: &File, buffer: &mut [u8]) -> Sys<usize> {
+        Here::pass(base.costs.read);
         let position = file.hot.position.read();
-        let left = inode.hot.head.size.read().saturating_sub(position);
+        let left = self.hot.head.size.read().saturating_sub(position);
         let length = left.min(buffer.len() as u64) as usize;
         if length == 0 {
             return Ok(0);
@@ -67,27 +65,27 @@ impl World {
         let (first, last) = (position / PAGE, (end - 1) / PAGE);
         let mut next_ahead = first;
         for page in first..=last {
-            if inode.may_be_cold() {
+            if self.may_be_cold() {
                 if page == next_ahead {
-                    next_ahead = self.read_ahead(file, inode, page, last - page + 1);
+                    next_ahead = self.read_ahead(base, file, page, last - page + 1);
                 }
-                self.await_page(inode, page)?;
+                self.await_page(base, page)?;
             }
-            let present = inode.pages.borrow().contains(page);
+            let present = self.pages.borrow().contains(page);
             if present {
-                self.find_page(inode, page);
+                self.find_page(base, page);
             }
         }
-        spend(self.costs.copy(length));
+        spend(base.costs.copy(length));
         file.hot.position.write(end);
-        copy_out(inode, position, &mut buffer[..length]);
+        copy_out(self, position, &mut buffer[..length]);
         Ok(length)
     }
 
     /// `write` to a regular file, under its `i_mutex`.
-    pub(crate) fn write_file(&self, file: &File, inode: &Inode, buffer: &[u8]) -> Sys<usize> {
-        self.under(&inode.hot.mutex, || {
-            Here::pass(self.costs.write);
+    pub(crate) fn write(&self, base: &Base, file: &File, buffer: &[u8]) -> Sys<usize> {
+        base.under(&self.hot.mutex, || {
+            Here::pass(base.costs.write);
             let position = file.hot.position.read();
             if buffer.is_empty() {
                 return Ok(0);
@@ -96,12 +94,12 @@ impl World {
             if end > LONGEST {
                 return Err(Errno::EFBIG);
             }
-            inode.stamp(self);
-            let written = self.write_pages(inode, position, end)?;
-            spend(self.costs.copy(written));
+            self.stamp(base);
+            let written = self.write_pages(base, position, end)?;
+            spend(base.costs.copy(written));
             let now = position + written as u64;
-            copy_in(inode, position, &buffer[..written]);
-            let size = &inode.hot.head.size;
+            copy_in(self, position, &buffer[..written]);
+            let size = &self.hot.head.size;
             if now > size.peek() {
                 size.write(now);
             }
@@ -112,17 +110,17 @@ impl World {
 
     /// Gets the pages from `position` to `end`; returns how many bytes of them there is room for,
     /// `ENOSPC` for none.
-    fn write_pages(&self, inode: &Inode, position: u64, end: u64) -> Sys<usize> {
-        let grows = end > inode.hot.head.size.peek();
+    fn write_pages(&self, base: &Base, position: u64, end: u64) -> Sys<usize> {
+        let grows = end > self.hot.head.size.peek();
         for page in position / PAGE..=(end - 1) / PAGE {
-            let present = inode.pages.borrow().contains(page);
-            let present = present || self.warm_up(inode, page, position..end)?;
-            let written = inode.write_page(self, page, !present, grows, || {
+            let present = self.pages.borrow().contains(page);
+            let present = present || self.warm_up(base, page, position..end)?;
+            let written = self.write_page(base, page, !present, grows, || {
                 if present {
-                    self.find_page(inode, page);
+                    self.find_page(base, page);
                     return Ok(());
                 }
-                self.add_page(inode, page)
+                self.add_page(base, page)
             });
             if let Err(errno) = written {
                 let reached = (page * PAGE).max(position);
@@ -138,67 +136,45 @@ impl World {
 
     /// Before a write to the bytes `written` changes a page: if only the disk has
     /// it, it is read, unless it is written whole. Whether memory has it then and did not before.
-    fn warm_up(&self, inode: &Inode, page: u64, written: Range<u64>) -> Sys<bool> {
-        if !inode.is_cold(page) {
+    fn warm_up(&self, base: &Base, page: u64, written: Range<u64>) -> Sys<bool> {
+        if !self.is_cold(page) {
             return Ok(false);
         }
         if written.start <= page * PAGE && written.end >= (page + 1) * PAGE {
             // It has its block, which is counted.
-            inode.sb.uncharge(1);
-            inode.take_cold(page);
-            self.add_page(inode, page)?;
+            self.sb.uncharge(1);
+            self.take_cold(page);
+            self.add_page(base, page)?;
         } else {
-            self.await_page(inode, page)?;
+            self.await_page(base, page)?;
         }
         Ok(true)
     }
 
-    /// `lseek` to `offset`.
-    pub(crate) fn seek_file(&self, file: &File, dentry: &Dentry, offset: u64) -> Sys<u64> {
-        if offset > i64::MAX as u64 {
-            return Err(Errno::EINVAL);
-        }
-        let inode = &dentry.inode;
-        let seek = || {
-            Here::pass(self.costs.seek);
-            if inode.is_directory() {
-                self.vfs.names_of(dentry, || inode.hot.head.size.read());
-            }
-            file.hot.position.write(offset);
-        };
-        let locks = self.vfs.rules.lseek == Seek::IMutex || inode.is_directory() && inode.sb.memory;
-        if locks {
-            self.under(&inode.hot.mutex, seek);
-        } else {
-            seek();
-        }
-        Ok(offset)
-    }
-
     /// Cuts a file to length 0; the caller holds its `i_mutex`.
-    pub(super) fn truncate(&self, inode: &Inode) {
-        let shrinks = inode.hot.head.size.peek() > 0;
-        inode.hot.head.size.write(0);
-        inode.truncate_blocks(self, shrinks, || self.free_file_pages(inode));
-        inode.content.replace(Some(Vec::new()));
+    pub(super) fn truncate(&self, base: &Base) {
+        let shrinks = self.hot.head.size.peek() > 0;
+        self.hot.head.size.write(0);
+        self.truncate_blocks(base, shrinks, || self.free_pages(base));
+        self.content.replace(Some(Vec::new()));
     }
 
     /// Frees the pages of a file.
-    pub(super) fn free_file_pages(&self, inode: &Inode) {
-        let cold = inode.drop_cold();
+    pub(super) fn free_pages(&self, base: &Base) {
+        let cold = self.drop_cold();
         if cold > 0 {
-            inode.sb.uncharge(cold);
+            self.sb.uncharge(cold);
         }
-        let pages = inode.pages.borrow_mut().remove_from(0);
+        let pages = self.pages.borrow_mut().remove_from(0);
         if pages == 0 {
             return;
         }
-        inode.hot.tree_lock.write_irq(|| inode.hot.pages[0].get());
-        inode.hot.pages[0].put();
-        let frames = inode.frames.take();
-        self.zones.lru_move(&frames, &self.costs);
-        self.zones.free(&frames, &self.costs);
-        inode.sb.uncharge(u64::from(pages));
+        self.hot.tree_lock.write_irq(|| self.hot.pages[0].get());
+        self.hot.pages[0].put();
+        let frames = self.frames.take();
+        base.zones.lru_move(&frames, &base.costs);
+        base.zones.free(&frames, &base.costs);
+        self.sb.uncharge(u64::from(pages));
     }
 }
 

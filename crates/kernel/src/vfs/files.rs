@@ -1,7 +1,8 @@
 //! The descriptors of a process, and the system calls on them.
 
-use super::dentry::Kind;
+use super::dentry::{Dentry, Kind};
 use super::file::{File, Target};
+use super::rules::Seek;
 use crate::processes::Proc;
 use crate::world::World;
 use convoy_machine::Here;
@@ -109,7 +110,7 @@ impl Files {
         let world = &*self.world;
         match &file.target {
             Target::Inode(dentry) => match dentry.inode.kind {
-                Kind::Regular => world.read_file(&file, &dentry.inode, buffer),
+                Kind::Regular => dentry.inode.read(world, &file, buffer),
                 Kind::Directory => Err(Errno::EISDIR),
                 // An end of a fifo is a pipe's; the name itself is never open.
                 Kind::Fifo | Kind::Symlink => Err(Errno::EINVAL),
@@ -135,7 +136,7 @@ impl Files {
         match &file.target {
             Target::Inode(dentry) => match dentry.inode.kind {
                 Kind::Regular => {
-                    let written = world.write_file(&file, &dentry.inode, buffer);
+                    let written = dentry.inode.write(world, &file, buffer);
                     if file.sync.get() && written.is_ok() {
                         dentry.inode.sync(world);
                     }
@@ -175,11 +176,33 @@ impl Files {
         let file = self.file(fd)?;
         match &file.target {
             Target::Inode(dentry) => match dentry.inode.kind {
-                Kind::Regular | Kind::Directory => self.world.seek_file(&file, dentry, offset),
+                Kind::Regular | Kind::Directory => seek(&self.world, &file, dentry, offset),
                 Kind::Null => Ok(0),
                 Kind::Tty | Kind::Fifo | Kind::Symlink => Err(Errno::ESPIPE),
             },
             _ => Err(Errno::ESPIPE),
         }
     }
+}
+
+/// `lseek` to `offset`.
+fn seek(world: &World, file: &File, dentry: &Dentry, offset: u64) -> Sys<u64> {
+    if offset > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
+    }
+    let inode = &dentry.inode;
+    let seek = || {
+        Here::pass(world.costs.seek);
+        if inode.is_directory() {
+            world.vfs.names_of(dentry, || inode.hot.head.size.read());
+        }
+        file.hot.position.write(offset);
+    };
+    let locks = world.vfs.rules.lseek == Seek::IMutex;
+    if locks || inode.is_directory() && inode.sb.memory {
+        world.under(&inode.hot.mutex, seek);
+    } else {
+        seek();
+    }
+    Ok(offset)
 }

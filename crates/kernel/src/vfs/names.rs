@@ -55,6 +55,12 @@ impl World {
         self.vfs.read_lists(|| Here::pass(self.costs.sync));
         self.tree.journals().for_each(|journal| journal.commit_all());
     }
+
+    /// `sync`, and 1 into `/proc/sys/vm/drop_caches`: of all files on disks nothing is in memory.
+    pub(crate) fn drop_caches(&self) {
+        self.sync_all();
+        self.tree.files().iter().for_each(|inode| inode.forget(self));
+    }
 }
 
 impl Paths {

@@ -23,7 +23,7 @@ impl World {
         match &file.target {
             Target::Inode(dentry) => {
                 if dentry.inode.kind == Kind::Tty {
-                    self.terminal_release();
+                    self.terminal.release(self);
                 }
                 self.vfs.unlist_file(file.list.get());
                 self.put_path(dentry);
@@ -86,7 +86,7 @@ impl Paths {
                 if flags.truncate && flags.write {
                     world.under(&inode.hot.mutex, || {
                         Here::pass(world.costs.truncate);
-                        world.truncate(inode);
+                        inode.truncate(world);
                     });
                 }
                 Ok(())
@@ -95,7 +95,7 @@ impl Paths {
                 world.open_null();
                 Ok(())
             }
-            Kind::Tty => world.terminal_open(),
+            Kind::Tty => world.terminal.open(world),
         }
     }
 

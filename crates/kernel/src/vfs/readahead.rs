@@ -15,8 +15,8 @@ use super::Kind;
 use super::dentry::Inode;
 use super::file::File;
 use super::paths::Paths;
+use crate::base::Base;
 use crate::block::{Batch, Disk};
-use crate::world::World;
 use crate::zone::Use;
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
@@ -84,46 +84,44 @@ impl Inode {
     fn disk(&self) -> Option<&Rc<Disk>> {
         self.sb.journal.as_ref().map(|journal| journal.disk())
     }
-}
 
-impl World {
     /// Requests from the disk the uncached pages among `count` pages of a file from `first` on, as
     /// far as there is memory.
-    fn request_pages(&self, inode: &Inode, first: u64, count: u64) {
-        let Some(disk) = inode.disk() else { return };
+    fn request_pages(&self, base: &Base, first: u64, count: u64) {
+        let Some(disk) = self.disk() else { return };
         let mut run: Option<(u64, u64)> = None;
         for page in first..first + count {
-            let added = inode.is_cold(page) && self.add_cold_page(inode, page).is_ok();
+            let added = self.is_cold(page) && self.add_cold_page(base, page).is_ok();
             if added {
                 run = Some((run.map_or(page, |(first, _)| first), page));
             } else if let Some((first, last)) = run.take() {
-                self.request(inode, disk, first, last);
+                self.request(base, disk, first, last);
             }
         }
         if let Some((first, last)) = run {
-            self.request(inode, disk, first, last);
+            self.request(base, disk, first, last);
         }
     }
 
     /// One request for pages that have their frames.
-    fn request(&self, inode: &Inode, disk: &Rc<Disk>, first: u64, last: u64) {
+    fn request(&self, base: &Base, disk: &Rc<Disk>, first: u64, last: u64) {
         let batch = Batch::new();
-        if let Some(cold) = inode.cold.borrow_mut().as_mut() {
+        if let Some(cold) = self.cold.borrow_mut().as_mut() {
             cold.reading.push((first, last, Rc::clone(&batch)));
         }
-        disk.submit(self, &batch);
+        disk.submit(base, &batch);
     }
 
     /// A frame for a page that the disk has.
-    fn add_cold_page(&self, inode: &Inode, page: u64) -> Sys<()> {
-        let frame = self.zones.cold_page(Use::Programs, &self.costs)?;
-        inode.frames.borrow_mut().push(frame);
-        let line = inode.page_line(page);
-        inode.hot.tree_lock.write_irq(|| line.get());
+    fn add_cold_page(&self, base: &Base, page: u64) -> Sys<()> {
+        let frame = base.zones.cold_page(Use::Programs, &base.costs)?;
+        self.frames.borrow_mut().push(frame);
+        let line = self.page_line(page);
+        self.hot.tree_lock.write_irq(|| line.get());
         line.put();
-        self.zones.lru_add(frame, &self.costs);
-        inode.pages.borrow_mut().insert(page);
-        if let Some(cold) = inode.cold.borrow_mut().as_mut() {
+        base.zones.lru_add(frame, &base.costs);
+        self.pages.borrow_mut().insert(page);
+        if let Some(cold) = self.cold.borrow_mut().as_mut() {
             cold.take(page);
         }
         Ok(())
@@ -131,10 +129,10 @@ impl World {
 
     /// Before a `read` of `wanted` pages uses `page`: reads ahead if it is time; returns when it is
     /// time again.
-    pub(super) fn read_ahead(&self, file: &File, inode: &Inode, page: u64, wanted: u64) -> u64 {
+    pub(super) fn read_ahead(&self, base: &Base, file: &File, page: u64, wanted: u64) -> u64 {
         let mut window = file.ahead.get();
         let next = window.read(page, wanted, |(first, count)| {
-            self.request_pages(inode, first, count);
+            self.request_pages(base, first, count);
         });
         file.ahead.set(window);
         next
@@ -144,16 +142,16 @@ impl World {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(super) fn await_page(&self, inode: &Inode, page: u64) -> Sys<()> {
-        if inode.is_cold(page) {
-            self.request_pages(inode, page, 1);
+    pub(super) fn await_page(&self, base: &Base, page: u64) -> Sys<()> {
+        if self.is_cold(page) {
+            self.request_pages(base, page, 1);
         }
-        if inode.is_cold(page) {
+        if self.is_cold(page) {
             return Err(Errno::ENOMEM);
         }
-        if let Some(batch) = inode.request_of(page) {
+        if let Some(batch) = self.request_of(page) {
             batch.wait();
-            inode.settle();
+            self.settle();
         }
         Ok(())
     }
@@ -162,49 +160,43 @@ impl World {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub(crate) fn fault_in(&self, inode: &Inode, page: u64) -> Sys<()> {
-        if !inode.may_be_cold() {
+    pub(crate) fn fault_in(&self, base: &Base, page: u64) -> Sys<()> {
+        if !self.may_be_cold() {
             return Ok(());
         }
-        if inode.is_cold(page) {
-            self.request_pages(inode, page.saturating_sub(MOST / 2), MOST);
+        if self.is_cold(page) {
+            self.request_pages(base, page.saturating_sub(MOST / 2), MOST);
         }
-        self.await_page(inode, page)
+        self.await_page(base, page)
     }
 
-    /// Writes a file that is on a disk, and forgets its pages.
-    fn forget_inode(&self, inode: &Inode) {
-        if inode.disk().is_some() && inode.kind == Kind::Regular {
-            inode.sync(self);
-            self.forget_pages(inode);
+    /// Writes a file that is on a disk, and frees its pages.
+    pub(super) fn forget(&self, base: &Base) {
+        if self.disk().is_some() && self.kind == Kind::Regular {
+            self.sync(base);
+            self.forget_pages(base);
         }
-    }
-
-    /// `sync`, and 1 into `/proc/sys/vm/drop_caches`: of all files on disks nothing is in memory.
-    pub(crate) fn drop_caches(&self) {
-        self.sync_all();
-        self.tree.files().iter().for_each(|inode| self.forget_inode(inode));
     }
 
     /// Frees the pages of a file that the disk has as well.
-    fn forget_pages(&self, inode: &Inode) {
-        inode.wait_for_requests();
-        let present = inode.pages.take();
+    fn forget_pages(&self, base: &Base) {
+        self.wait_for_requests();
+        let present = self.pages.take();
         let count = present.count();
         if count == 0 {
             return;
         }
-        inode.hot.tree_lock.write_irq(|| inode.hot.pages[0].get());
-        inode.hot.pages[0].put();
+        self.hot.tree_lock.write_irq(|| self.hot.pages[0].get());
+        self.hot.pages[0].put();
         {
-            let mut kept = inode.cold.borrow_mut();
+            let mut kept = self.cold.borrow_mut();
             let cold = kept.get_or_insert_with(Box::default);
             cold.pages.insert_all(&present);
             cold.left += count;
         }
-        let frames = inode.frames.take();
-        self.zones.lru_move(&frames, &self.costs);
-        self.zones.free(&frames, &self.costs);
+        let frames = self.frames.take();
+        base.zones.lru_move(&frames, &base.costs);
+        base.zones.free(&frames, &base.costs);
     }
 }
 
@@ -213,7 +205,7 @@ impl Paths {
     pub(crate) fn forget(&self, path: &str) -> Sys<()> {
         let world = &*self.world;
         let dentry = self.walk(path)?;
-        world.forget_inode(&dentry.inode);
+        dentry.inode.forget(world);
         world.put_path(&dentry);
         Ok(())
     }

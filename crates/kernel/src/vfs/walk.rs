@@ -232,7 +232,7 @@ impl World {
         inode.i_lock(|| ());
         self.vfs.list_inode(&inode.sb, false);
         if inode.hot.head.links.peek() == 0 {
-            inode.evict(self, || self.free_file_pages(inode));
+            inode.evict(self, || inode.free_pages(self));
             inode.sb.count_inodes(-1);
             self.sched.rcu.iter().for_each(Rcu::free);
         }
