@@ -8,7 +8,7 @@ use convoy_kernel::KernelPreset;
 use convoy_lab::virtual_run::VirtualRun;
 use convoy_machine::Preset;
 use convoy_workload::mix::Mix;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 /// One line for each pair of presets with a number that has the remainder `part` of 2.
 fn lines(parts: &[usize]) -> Vec<String> {
@@ -41,15 +41,16 @@ fn print_hashes() {
 #[test]
 fn every_preset_repeats_in_threads_and_processes() {
     let tests = std::env::current_exe().expect("the tests have a file");
-    let arguments = ["--ignored", "--exact", "print_hashes", "--nocapture"];
-    let child = Command::new(tests).args(arguments).output().expect("the tests run");
-    let text = String::from_utf8_lossy(&child.stdout);
-    let theirs: Vec<_> =
-        text.lines().filter_map(|line| line.split_once("hash ")).map(|(_, line)| line).collect();
+    let arguments = ["--ignored", "--exact", "determinism::print_hashes", "--nocapture"];
+    let child = Command::new(tests).args(arguments).stdout(Stdio::piped()).spawn();
     let halves = [0, 1].map(|part| std::thread::spawn(move || lines(&[part])));
     let mut ours: Vec<_> =
         halves.into_iter().flat_map(|half| half.join().expect("the runs end")).collect();
     ours.sort();
+    let output = child.and_then(Child::wait_with_output).expect("the tests run");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let theirs: Vec<_> =
+        text.lines().filter_map(|line| line.split_once("hash ")).map(|(_, line)| line).collect();
     assert_eq!(ours, theirs);
     assert!(!ours.is_empty());
 }

@@ -33,7 +33,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("test", &["test", "--workspace", "--release", "--no-fail-fast"]),
     (
         "coverage",
-        &["test", "-p", "convoy-stats", "--release", "--test", "coverage", "--", "--ignored"],
+        &["test", "-p", "convoy-stats", "--release", "--test", "stats", "--", "--ignored"],
     ),
     (
         "diagnoses",

@@ -91,7 +91,11 @@ pub(crate) fn check(files: &BTreeMap<String, String>) -> anyhow::Result<Vec<Find
         let mut found = Findings::new(path);
         let parts: Vec<&str> = path.split('/').collect();
         match parts[..] {
-            ["crates", name, "Cargo.toml"] => layers(&mut found, name, &parse(path, text)?),
+            ["crates", name, "Cargo.toml"] => {
+                let manifest = parse(path, text)?;
+                layers(&mut found, name, &manifest);
+                unrun(&mut found, name, &manifest, files);
+            }
             ["Cargo.toml"] => {
                 let documented = files.get("docs/dependencies.md").map_or("", String::as_str);
                 reasons(&mut found, &parse(path, text)?, documented);
@@ -140,6 +144,41 @@ fn layers(found: &mut Findings, name: &str, manifest: &Table) {
         let foreign = !dependency.starts_with("convoy-");
         if lean.is_some_and(|(_, few)| foreign && !few.contains(&dependency)) {
             found.add(0, "layers", format!("{name} brings nothing along: do without {dependency}"));
+        }
+    }
+}
+
+/// Reports tests that a manifest hides from cargo: files of `tests` that its one test program does
+/// not declare, and examples in the documentation of a library without documentation tests.
+fn unrun(found: &mut Findings, name: &str, manifest: &Table, files: &BTreeMap<String, String>) {
+    let off = |table: &str, key: &str| {
+        let value = manifest.get(table).and_then(|table| table.get(key));
+        value.and_then(toml::Value::as_bool) == Some(false)
+    };
+    if off("package", "autotests") {
+        let tests = format!("crates/{name}/tests/");
+        let program = files.get(&format!("{tests}main.rs")).map_or("", String::as_str);
+        let programs = manifest.get("test").map(ToString::to_string).unwrap_or_default();
+        for file in files.keys().filter_map(|path| path.strip_prefix(&tests)) {
+            let Some(module) = file.strip_suffix(".rs").filter(|module| !module.contains('/'))
+            else {
+                continue;
+            };
+            let declared = program.lines().any(|line| line == format!("mod {module};"));
+            if !declared && !programs.contains(&format!("\"tests/{file}\"")) {
+                found.add(0, "unrun-test", format!("declare {module} in {tests}main.rs"));
+            }
+        }
+    }
+    if off("lib", "doctest") {
+        let sources = format!("crates/{name}/src/");
+        for (path, text) in files.iter().filter(|(path, _)| path.starts_with(&sources)) {
+            let comments = text.lines().map(str::trim_start).filter(|line| line.starts_with("//"));
+            let mut fences = comments.filter(|line| line.contains(" ```")).step_by(2);
+            if fences.any(|fence| fence.ends_with("```")) {
+                let cure = format!("remove `doctest = false`, or mark the block in {path} as text");
+                found.add(0, "unrun-test", cure);
+            }
         }
     }
 }
@@ -203,6 +242,30 @@ mod tests {
         assert_eq!(rules("crates/unknown/Cargo.toml", up), ["layers"]);
         let down = "[dev-dependencies]\nconvoy-kernel.workspace = true\n";
         assert_eq!(rules("crates/machine/Cargo.toml", down), ["layers"]);
+    }
+
+    #[test]
+    fn no_test_is_hidden_from_cargo() {
+        let tests = |manifest: &str, program: &str| {
+            let files = [
+                ("crates/stats/Cargo.toml", manifest),
+                ("crates/stats/src/lib.rs", "/// ```text\n/// 1 2\n/// ```\n"),
+                ("crates/stats/src/rank.rs", "    /// ```\n    /// rank(1);\n    /// ```\n"),
+                ("crates/stats/tests/known.rs", ""),
+                ("crates/stats/tests/main.rs", program),
+            ];
+            let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
+            let found = check(&BTreeMap::from(files)).unwrap();
+            found.iter().map(|finding| finding.cure.clone()).collect::<Vec<_>>().join("; ")
+        };
+        let one = "[package]\nautotests = false\n[[test]]\npath = \"tests/main.rs\"\n";
+        assert_eq!(tests("", ""), "");
+        assert_eq!(tests(one, "mod known;\n"), "");
+        assert_eq!(tests(one, ""), "declare known in crates/stats/tests/main.rs");
+        let two = one.replace("main", "known") + "[[test]]\npath = \"tests/main.rs\"\n";
+        assert_eq!(tests(&two, ""), "");
+        let undocumented = "[lib]\ndoctest = false\n";
+        assert!(tests(undocumented, "").contains("src/rank.rs"), "only the second block is Rust");
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn placeholders(found: &mut Findings, source: &Source) {
         for placeholder in PLACEHOLDERS.iter().filter(|p| contains_word(line, p)) {
             let cure = match *placeholder {
                 "#[ignore]" => "give the reason: #[ignore = \"…\"]".to_owned(),
-                other => format!("finish what {other} stands for, or leave it out"),
+                other => format!("implement {other}, or remove it"),
             };
             found.add(index, "placeholder", cure);
         }
