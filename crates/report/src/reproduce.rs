@@ -169,17 +169,6 @@ impl ReproduceReport {
         json::to_json(self)
     }
 
-    /// The same with the rows of a second table under `spread`.
-    pub fn to_json_with_spread(&self, spread: &Table) -> String {
-        #[derive(Serialize)]
-        struct Both<'a> {
-            #[serde(flatten)]
-            report: &'a ReproduceReport,
-            spread: serde_json::Value,
-        }
-        json::to_json(&Both { report: self, spread: spread.to_json() })
-    }
-
     /// One line per number.
     pub fn to_csv(&self) -> String {
         let columns = ["case", "metric", "unit", "published", "reproduced", "lo", "hi", "fitted"];

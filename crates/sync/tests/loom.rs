@@ -135,23 +135,29 @@ impl<L> Guarded<L> {
     }
 }
 
+impl<L: Lock> Guarded<L> {
+    /// Increments the value in a critical section, which calls `try_acquire` until it succeeds if
+    /// `attempts`.
+    fn increment_alone(&self, attempts: bool) {
+        if attempts {
+            while !self.lock.try_acquire() {
+                loom::thread::yield_now();
+            }
+        } else {
+            self.lock.acquire();
+        }
+        self.increment();
+        self.lock.release();
+    }
+}
+
 /// Two threads take the lock; one of them by `try_acquire` until it succeeds if `attempts`.
 fn excludes<T: Lock + Send + Sync>(attempts: bool) {
     model(move || {
         let lock = T::unlocked();
         let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
         let other = loom::sync::Arc::clone(&guarded);
-        let thread = loom::thread::spawn(move || {
-            if attempts {
-                while !other.lock.try_acquire() {
-                    loom::thread::yield_now();
-                }
-            } else {
-                other.lock.acquire();
-            }
-            other.increment();
-            other.lock.release();
-        });
+        let thread = loom::thread::spawn(move || other.increment_alone(attempts));
         guarded.lock.acquire();
         guarded.increment();
         guarded.lock.release();
@@ -203,17 +209,7 @@ fn shares<T: Lock + Send + Sync>(attempts: bool) {
         let lock = T::unlocked();
         let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
         let other = loom::sync::Arc::clone(&guarded);
-        let thread = loom::thread::spawn(move || {
-            if attempts {
-                while !other.lock.try_acquire() {
-                    loom::thread::yield_now();
-                }
-            } else {
-                other.lock.acquire();
-            }
-            other.increment();
-            other.lock.release();
-        });
+        let thread = loom::thread::spawn(move || other.increment_alone(attempts));
         guarded.lock.acquire_shared();
         let seen = guarded.get();
         guarded.lock.release_shared();
