@@ -355,7 +355,10 @@ impl Preset {
         }
         for (cache, name) in caches.iter().take(3).zip(["l1", "l2", "l3"]) {
             let (lines, ways) = (cache.bytes / 64, cache.ways);
-            let _ = writeln!(self.0, "\n# Size and ways as the kernel tells them.\n[cache.{name}]");
+            let _ = writeln!(
+                self.0,
+                "\n# Size and associativity as reported by the kernel.\n[cache.{name}]"
+            );
             let _ = writeln!(self.0, "lines = {lines}\nways = {ways}");
             if name != "l1" {
                 let below = caches[cache.level as usize - 2].bytes;

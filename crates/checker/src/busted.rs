@@ -119,7 +119,7 @@ fn of_kernels() -> Vec<Subject> {
     vec![
         Subject::busted_zone::<DoubleUnlock, mm::Sound>(
             "busted-double-unlock",
-            "Gives the zone lock back twice after a batch.",
+            "Releases the zone lock twice after a batch.",
         ),
         Subject::busted_zone::<HoldAll, Overlaps>(
             "busted-zone-overlap",

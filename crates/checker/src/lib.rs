@@ -32,7 +32,7 @@
 //!         self.0.swap(1, SeqCst) == 0
 //!     }
 //!     fn release(&self) {
-//!         self.0.store(0, SeqCst); // and wakes nobody
+//!         self.0.store(0, SeqCst); // without waking a waiter
 //!     }
 //! }
 //!

@@ -206,7 +206,7 @@ impl<S: Steps> Objects<S> {
 
     fn look_at(&self, object: usize) {
         if self.freed.borrow().contains(&object) {
-            let text = format!("object {object} is freed while CPU {} looks at it", Model::cpu());
+            let text = format!("object {object} is freed while CPU {} reads it", Model::cpu());
             Model::fail(Property::GracePeriod, text);
         }
     }

@@ -14,7 +14,7 @@ pub const SHAPES: &[Shape] = &[
     },
     Shape {
         name: "again",
-        about: "an owner that comes back at once",
+        about: "an owner that immediately acquires it again",
         units: 1,
         owned: 0,
         tasks: &[&[Down, Up, Down, Up], &[Down, Up]],
@@ -70,7 +70,7 @@ pub const SHAPES: &[Shape] = &[
     },
     Shape {
         name: "kill",
-        about: "a fatal signal ends a wait beside two ups",
+        about: "a fatal signal ends a wait during two ups",
         units: 0,
         owned: 0,
         tasks: &[&[Killable], &[Down], &[Up, Up], &[Kill(0)]],
@@ -84,7 +84,7 @@ pub const SHAPES: &[Shape] = &[
     },
     Shape {
         name: "timeouts",
-        about: "deadlines of two waiters beside two ups",
+        about: "deadlines of two waiters during two ups",
         units: 0,
         owned: 0,
         tasks: &[&[Timeout, UpIfTaken], &[Timeout], &[Down], &[Up, Up]],

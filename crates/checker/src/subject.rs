@@ -288,8 +288,8 @@ fn lock<T: Lock>(subject: &Subject) -> Vec<Case> {
         let hogs = |shape, about, hogs| {
             case(shape, about, passes::<T>(format!("{name}/{shape}"), family, hogs))
         };
-        all.push(hogs("hog", "an owner that takes it again at once", 1));
-        all.push(hogs("two-hogs", "two owners that take it again at once", 2));
+        all.push(hogs("hog", "an owner that immediately acquires it again", 1));
+        all.push(hogs("two-hogs", "two owners that immediately acquire it again", 2));
     }
     let played = SHAPES.iter().filter(|shape| shape.suits(promises)).map(|shape| {
         let scenario = script::<T>(format!("{name}/{}", shape.name), family, shape);

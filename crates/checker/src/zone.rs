@@ -52,7 +52,7 @@ pub const ZONE_SHAPES: &[ZoneShape] = &[
     },
     ZoneShape {
         name: "blocks",
-        about: "single blocks beside two lists, and a zone that may have none",
+        about: "single blocks and two lists, in a zone that may be empty",
         frames: 8,
         tasks: &[&[Block(1), Give], &[Take, Take, Give, Drain], &[Block(2), Give]],
     },

@@ -104,8 +104,8 @@ impl<const REPAIRED: bool> Condition<REPAIRED> {
         }
     }
 
-    /// Adds a signal again, because the one that was taken may have belonged to the group that is
-    /// there now.
+    /// Adds a signal again, because the signal that was taken may have belonged to the present
+    /// group.
     fn give_back(&self, at: usize, start: u32) {
         let mut signals = self.signals[at].load(SeqCst);
         while self.start.load(SeqCst) == start {

@@ -31,7 +31,7 @@ impl Objects {
         section();
         Model::point();
         if self.freed.borrow().contains(&object) {
-            let text = format!("object {object} is freed while a section looks at it");
+            let text = format!("object {object} is freed while a critical section reads it");
             Model::fail(Property::GracePeriod, text);
         }
     }
@@ -61,7 +61,7 @@ impl Objects {
             let ticket = self.periods.ticket();
             let patience = Patience { spin_ns: 0, stall_ns: None };
             let readers = || (self.readers.iter().collect(), true);
-            self.periods.run(readers, patience, |_| unreachable!("nobody is late here"));
+            self.periods.run(readers, patience, |_| unreachable!("no reader is late here"));
             assert!(self.periods.poll(ticket), "a whole grace period was waited for");
             Model::point();
             self.freed.borrow_mut().push(old);

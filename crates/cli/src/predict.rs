@@ -28,15 +28,15 @@ pub(crate) struct Predict {
     /// The record and the virtual machine.
     #[command(flatten)]
     replays: Replays,
-    /// Numbers of CPUs [default: those of the record]
+    /// Numbers of CPUs [default: as recorded]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: Vec<u32>,
-    /// Numbers of threads [default: those of the record]
+    /// Numbers of threads [default: as recorded]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     threads: Vec<u32>,
-    /// Locks in place of all: those of convoy with, or of convoy list locks
+    /// Replacements of every lock: policies of convoy with, or locks of convoy list locks
     #[arg(
         long,
         value_name = "LIST",

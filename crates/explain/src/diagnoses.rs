@@ -267,7 +267,7 @@ fn chain(subject: &Subject<'_>, links: usize) -> Option<Reason> {
     let end = next.as_ref().and_then(|next| {
         asleep(next).or_else(|| chain(next, links.checked_sub(1)?)).or_else(|| long(next))
     });
-    let unknown = "The other lock is the one to look at; or acquire it before this one.";
+    let unknown = "Fix the other lock first, or acquire it before this one.";
     let (end, cure) = end.map_or((String::new(), unknown.to_owned()), |(_, end, cure)| (end, cure));
     Some((Ill::OwnerWaits, why + &end, cure))
 }
@@ -402,8 +402,8 @@ fn short(subject: &Subject<'_>) -> Option<Reason> {
     if hold_s <= 0.0 || count < 1000 {
         return None;
     }
-    // For a lock outside of libc, only critical sections that begin with a wait are timed, not
-    // those of its owner.
+    // For a lock outside of libc, only critical sections that begin with a wait are timed,
+    // and the owner's did not.
     let waits = total(subject.lock.sites.iter().map(|site| site.wait.count)).max(1) as f64;
     let is_timed = subject.holder.as_ref().is_none_or(|holder| holder.ran.is_some());
     if !is_timed && subject.wait_s / waits > 10.0 * LONG_S || unseen_s(subject).is_some() {

@@ -134,7 +134,7 @@ impl<'a> Named<'a> {
                 self.doing
             ),
             JavaOwner::Waits => {
-                "The other lock is the one to look at; or acquire it before this one.".to_owned()
+                "Fix the other lock first, or acquire it before this one.".to_owned()
             }
             _ if SYNCHRONIZED.iter().any(|one| self.class.starts_with(one)) => {
                 "Use a collection of java.util.concurrent, such as ConcurrentHashMap.".to_owned()

@@ -125,7 +125,7 @@ pub(crate) fn false_sharing(process: &Process) -> Option<Diagnosis> {
     let count: f64 = own().map(|victim| victim.count).sum();
     let place = worst.lock.sites.first().map_or("", |site| site.place.as_str());
     let quoted = |name: &String| match name.strip_prefix(LOCK_OF) {
-        Some(place) => format!("the one of {place}"),
+        Some(place) => format!("the lock of {place}"),
         None => format!("`{name}`"),
     };
     let what = match (has_neighbour, names.as_slice()) {

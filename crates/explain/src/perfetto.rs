@@ -20,7 +20,7 @@ const LOCKS: u64 = 1;
 const WHOLE: u64 = 2;
 const FIRST_LOCK: u64 = 1000;
 const FIRST_TASK: u64 = 1_000_000;
-/// Track groups are shown as processes. Their numbers start here, above those of tasks.
+/// Track groups are shown as processes. Their numbers start here, above the tasks.
 const GROUP_PID: i32 = 1 << 23;
 /// Orders the children by their rank.
 const EXPLICIT: i32 = 3;

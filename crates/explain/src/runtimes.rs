@@ -55,7 +55,7 @@ pub(crate) fn other_runtime(subject: &Subject<'_>) -> Option<Reason> {
     if name.is_empty() {
         return None;
     }
-    let cure = "Make its sections shorter or fewer; no lock in place of libc's can help.";
+    let cure = "Make its sections shorter or fewer; no replacement of libc's lock can help.";
     Some((Ill::RuntimeLock, format!(" ({name})"), cure.to_owned()))
 }
 

@@ -187,8 +187,8 @@ fn read_prediction(bytes: &[u8]) {
     }
 }
 
-/// Checks that JSON has no control characters; it may have DEL and those of Latin-1, which the
-/// command line escapes.
+/// Checks that JSON has no control characters except DEL and the Latin-1 ones, which the command
+/// line escapes.
 fn assert_plain(text: &str) {
     let command = text.chars().find(|c| *c < ' ' && !"\n\t".contains(*c));
     assert_eq!(command, None, "the output has a control character");

@@ -233,9 +233,9 @@ fn means(row: &Row, lock: &Subject<'_>) -> String {
             format!("Initialising `{name}` with {} times as many units", row.split)
         }
         _ if row.split > 1 => format!("Splitting `{name}` into {} locks", row.split),
-        SIGNAL => "pthread_cond_signal (notify_one) in place of the broadcast".to_owned(),
+        SIGNAL => "pthread_cond_signal (notify_one) instead of the broadcast".to_owned(),
         PREFER_WRITERS => "PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP".to_owned(),
-        policy => format!("`{policy}` in place of `{recorded}`"),
+        policy => format!("`{policy}` instead of `{recorded}`"),
     }
 }
 
@@ -378,7 +378,7 @@ mod tests {
         let of = |percent| bounded(&row(FAIR, percent, 900.0), &lock, 200_000.0);
         assert_eq!(
             of(-9.0),
-            "Starvation: a thread waited up to 200 ms for `m`. `fair` in place of `sleep` bounds \
+            "Starvation: a thread waited up to 200 ms for `m`. `fair` instead of `sleep` bounds \
              the wait to 900 us, with 9 % fewer acquisitions per second (-11 to -7 %)."
         );
         let dear = of(-12.0);
@@ -417,7 +417,7 @@ mod tests {
         let text = gain(&row(SPIN, 12.0, 900_000.0), &lock("m", Kind::Mutex), Some(&now));
         assert_eq!(
             text,
-            "`spin` in place of `sleep` gives 12 % more acquisitions per second (+10 to +14 %), at \
+            "`spin` instead of `sleep` gives 12 % more acquisitions per second (+10 to +14 %), at \
              the price of waits of up to 900 ms instead of 2 ms."
         );
     }

@@ -194,7 +194,7 @@ mod tests {
     fn short_work_that_is_always_switched_away_sleeps() {
         assert!(gives_up(10, 90, 300.0), "usleep after 0.3 us of work");
         assert!(gives_up(0, 3, 300.0), "always");
-        assert!(!gives_up(998, 2, 5000.0), "5 us beside other programs");
+        assert!(!gives_up(998, 2, 5000.0), "5 us with other programs");
         assert!(!gives_up(10, 90, 800_000.0), "a time slice of work");
         assert!(!gives_up(7, 3, 34_000.0), "by chance");
         assert!(!gives_up(0, 2, 300.0) && !gives_up(0, 0, 0.0), "by chance");

@@ -67,8 +67,8 @@ pub(crate) fn of_record(
     if behaviour.script.as_ref().is_some_and(|script| script.has_guesses()) {
         doubts.push(Doubt::note(
             "A thread waited for a lock from its first call on, so how often it would call is not \
-             known: the simulations range from a thread that comes back at once to one that comes \
-             back after a second.",
+             known: the simulations range from a thread that calls it again immediately to a \
+             thread that calls it again after a second.",
         ));
     }
     doubts.extend(watched(process));
@@ -151,7 +151,7 @@ pub(crate) fn differs_beside(
     (rate * RATE < left.min(beside) || rate > all.max(beside) * RATE).then(|| {
         Doubt::refusal(format!(
             "The replay is not this program: {:.0} acquisitions per second were recorded, and the \
-             replay has {:.0} alone and {:.0} beside the other programs.",
+             replay has {:.0} alone and {:.0} with the other programs.",
             units::rate(rate),
             units::rate(all),
             units::rate(beside)

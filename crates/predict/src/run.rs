@@ -237,7 +237,7 @@ fn conclude(
     let gates: Vec<Gates> = base.iter().map(|point| point.gates).collect();
     let recorded = Point::recorded(behaviour);
     let compared = beside.as_deref().unwrap_or(&base);
-    let simulated = replayed(compared, if is_beside { "beside" } else { "replayed" });
+    let simulated = replayed(compared, if is_beside { "with other programs" } else { "replayed" });
     let alone = replayed(&base, "alone");
     // Rows are relative to the program alone; on a quiet machine that is the record.
     let rate = if is_beside { alone.acquisitions_per_s } else { recorded.acquisitions_per_s };

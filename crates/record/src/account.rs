@@ -168,8 +168,8 @@ impl Account {
             _ => "it is the kernel's",
         };
         Some(format!(
-            "{} of the time that threads waited for locks was for {}; {whose}, so no lock in place \
-             of libc's can help there.",
+            "{} of the time that threads waited for locks was for {}; {whose}, so no replacement \
+             of libc's locks can help there.",
             percent(first.wait_percent),
             first.place()
         ))

@@ -175,7 +175,7 @@ impl Peek {
         let head = Source::new(file, 0, 0, "");
         let [magic, pid, base] = [head.word(H_MAGIC)?, head.word(H_PID)?, head.word(H_BASE)?];
         let pid = u32::try_from(pid).ok().filter(|_| magic == MAGIC)?;
-        // The file may name another process than the one that writes it.
+        // The file may name a process that does not write it.
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
         if !maps.contains(&*path.to_string_lossy()) {
             return None;

@@ -14,7 +14,7 @@ use convoy_record::{Blocked, Java, JavaOwner, Process};
 const TIME: Duration = Duration::from_millis(1600);
 
 /// Runs a program that looks like a Java virtual machine with these capabilities and arguments, and
-/// takes dumps. Returns them, and what the program printed meanwhile.
+/// takes dumps. Returns them, and the output of the program.
 fn dumped(test: &str, capabilities: &str, arguments: &str) -> (Option<Java>, String) {
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let name = format!("dumps-{test}-{}", std::process::id());

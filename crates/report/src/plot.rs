@@ -282,8 +282,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// How far the points of a series are beside their place, so that intervals at one place do not
-    /// hide each other.
+    /// Returns the offset of the points of a series from their position, so that intervals at one
+    /// position do not hide each other.
     fn aside(&self, series: &Series) -> f64 {
         let all = self.panel.series.iter().filter(|series| series.name != IDEAL);
         let all: Vec<&str> = all.map(|series| series.name.as_str()).collect();

@@ -170,7 +170,7 @@ impl RecordedReport {
 }
 
 /// Returns the rows with a relevant cost, and a line about the others: locks with less than a
-/// hundredth of all waiting, and kernel locks with less than that of the busy time.
+/// hundredth of all waiting, and kernel locks with less than a hundredth of the busy time.
 fn fold(rows: Vec<&LockAccount>, busy_s: f64) -> (Vec<&LockAccount>, Option<String>) {
     /// Percent of all waiting.
     const LITTLE: f64 = 1.0;

@@ -85,7 +85,7 @@ impl RecordedReport {
             Column::number("longest", ""),
             Column::number("p50", "").group("held"),
             Column::number("max", "").group("held"),
-            Column::text("the owner").group("meanwhile"),
+            Column::text("owner during the waits"),
         ];
         let mut table = Table::new("", columns);
         for (one, site) in shown {

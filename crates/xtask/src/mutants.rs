@@ -86,7 +86,7 @@ impl Mutant {
         let places = text.matches(&self.from).count();
         ensure!(
             places == 1,
-            "{LIST}: `{}`: its `from` stands {places} times in {}, not once: copy it anew",
+            "{LIST}: `{}`: its `from` occurs {places} times in {} instead of once: copy it again",
             self.about,
             self.file
         );
@@ -261,7 +261,7 @@ pub(crate) fn run(root: &Path, wanted: &[&str]) -> anyhow::Result<Outcome> {
     let output = tree.join(OUTPUT);
     ensure!(
         sound == Seen::Survives,
-        "the tests do not pass without any fault ({sound}): mend that first; {}",
+        "the tests fail without any fault ({sound}): repair them first; {}",
         output.display()
     );
     let mutants = list(root)?;
@@ -299,7 +299,7 @@ fn verdict(all: &[(&str, Seen)]) -> String {
     text += &survivors;
     let broken = named(&Seen::DoesNotCompile);
     if !broken.is_empty() {
-        text += ". These do not compile, mend their `to`: ";
+        text += ". These do not compile, correct their `to`: ";
         text += &broken;
     }
     text + "."
@@ -402,7 +402,7 @@ mod tests {
         assert!(text.contains("3 faults put in, 1 seen"), "{text}");
         assert!(text.ends_with("these survive: p; q."), "{text}");
         let text = verdict(&[ended, ("r", Seen::DoesNotCompile)]);
-        assert!(text.ends_with("These do not compile, mend their `to`: r."), "{text}");
+        assert!(text.ends_with("These do not compile, correct their `to`: r."), "{text}");
     }
 
     #[test]

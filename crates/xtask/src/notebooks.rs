@@ -17,7 +17,7 @@ const PACKAGES: [&str; 6] = [
     "matplotlib==3.11.2",
     "pytest-benchmark==5.3.1",
 ];
-/// The supported versions of Python; that of the notebooks is the one called `python3`.
+/// The oldest and the newest supported version of Python. Notebooks run with `python3`.
 const PYTHONS: [&str; 2] = ["python3.9", "python3.13"];
 
 /// Executes all notebooks and the test of the tables with the program `convoy`.

@@ -66,7 +66,7 @@ pub struct RcuShape {
 pub const RCU_SHAPES: &[RcuShape] = &[
     RcuShape {
         name: "free",
-        about: "nobody looks, in every order, while the numbers wrap",
+        about: "no readers, in every order, while the numbers wrap",
         before_wrap: 1,
         tasks: &[&[Call, Core, Pass, Core, Core], &[Core, Pass, Core, Core]],
     },

@@ -149,8 +149,8 @@ fn verdict(rows: &[Row]) -> String {
         .map(|row| format!("{} {}", row.lock.name(), row.passed_most()))
         .collect();
     format!(
-        "Acquisitions by which a thread that holds the lock for 0.4 ms and takes it again at once \
-         passed another thread, at most: {}.",
+        "Largest number of times that a thread which holds the lock for 0.4 ms and immediately \
+         acquires it again passed another thread: {}.",
         all.join(", ")
     )
 }

@@ -16,7 +16,7 @@ struct Alone {
     replays: Replays,
 }
 
-/// Numbers of CPUs of the curves: those of the record, and up to so many times as many.
+/// Factors of the recorded number of CPUs for which the curves have points.
 const TIMES: [u32; 3] = [2, 4, 8];
 
 /// What `predict` and `fix` say of a record, with the `least` simulations if it says so.

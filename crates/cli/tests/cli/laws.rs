@@ -46,7 +46,7 @@ fn predicted(program: &Path, mode: &str) -> Result<Vec<Row>, String> {
     let words = ["predict", file, "--policy", "sleep", "--format", "json", "--cpus", CPUS];
     let output = run(&[&words[..], &["--rounds", "2"]].concat());
     if output.stdout.is_empty() {
-        // An error of its own, as no row is known.
+        // A refused prediction has no rows.
         let reason = stderr(&output);
         assert!(reason.contains("so nothing follows"), "{reason}");
         return Err(reason);

@@ -103,7 +103,7 @@ fn a_semaphore_that_hands_over_is_recorded_explained_and_fixed() {
         let check = format!("convoy compare 'convoy with --sem handoff -- {command}' '{command}'");
         assert_eq!(fixed["check"], check.as_str());
         let advice = fixed["advice"].as_str().expect("text");
-        assert!(advice.starts_with("`sleep` in place of `handoff` gives"), "{advice}");
+        assert!(advice.starts_with("`sleep` instead of `handoff` gives"), "{advice}");
     }
     // And so it is: the fastest of three runs of each.
     let fastest = |words: &[&str]| {

@@ -114,7 +114,7 @@ impl Git {
     }
 
     /// The good and the bad end of the search that `git bisect` has started in the work tree at
-    /// `directory`: of several good commits, the one with the fewest commits up to the bad one.
+    /// `directory`: of several good commits, the closest to the bad one.
     pub fn marked(directory: &Path) -> Result<(String, String), MeasureError> {
         // Each work tree has its own search.
         let git = Self { directory: directory.to_owned() };

@@ -93,8 +93,8 @@ pub(super) fn disturbance(
     let found = Disturbance { seconds: 1.0, others_s: most, ..Disturbance::default() };
     found.sentence().map(|sentence| {
         format!(
-            "{sentence} A load beside slows a lock that keeps the CPUs busy and spares one that \
-             idles."
+            "{sentence} Other load slows down locks that keep the CPUs busy, and hides the cost of \
+             locks that leave CPUs idle."
         )
     })
 }

@@ -294,9 +294,9 @@ fn verdict(name: &str, shapes: &[(bool, String)], medians: Option<[f64; 3]>) -> 
 
 fn against_null([ours, flat, linear]: [f64; 3]) -> &'static str {
     if ours < flat.min(linear) {
-        "below that of the better null model"
+        "below the error of the better null model"
     } else {
-        "not below that of the better null model"
+        "not below the error of the better null model"
     }
 }
 
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(
             text,
             "folly: the shape is right; the median error is 10 % (flat 75 %, linear 0 %), not \
-             below that of the better null model"
+             below the error of the better null model"
         );
     }
 }

@@ -55,7 +55,7 @@ impl Page {
         let stacks = report.stacks();
         if !stacks.is_empty() {
             let text = "Time that threads waited: process, place, lock, owner. The colour says \
-                        what the owner did meanwhile.";
+                        what the owner did during the wait.";
             add("Flame graph of waiting", vec![Block::text(text), Block::flame(&stacks)]);
         }
         add("CPU time by place", cpu_time(record));
@@ -123,7 +123,9 @@ fn causes(report: &RecordedReport) -> Vec<Block> {
         .filter(|at| causes.iter().any(|cause| owners(cause)[*at] >= 0.005))
         .collect();
     columns.extend(
-        shown.iter().map(|at| Column::number(Owner::ALL[*at].name(), "%").group("meanwhile")),
+        shown
+            .iter()
+            .map(|at| Column::number(Owner::ALL[*at].name(), "%").group("owner during the waits")),
     );
     let mut table = Table::new("", columns);
     let mut links = Vec::new();
@@ -147,8 +149,8 @@ fn causes(report: &RecordedReport) -> Vec<Block> {
         table.note(format!("and {} more; convoy explain has all", report.causes.len() - ROWS));
     }
     table.note(
-        "meanwhile: of the time that threads waited, by the owner's CPU time and by samples of \
-         what it did",
+        "owner during the waits: share of the time that threads waited, by the owner's CPU time \
+         and by samples of its activity",
     );
     let text = "Choose a row to mark its waits in the strip.";
     vec![Block::hint(text), Block::linked(&table, &links)]

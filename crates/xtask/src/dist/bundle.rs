@@ -31,7 +31,7 @@ pub(super) fn pages(release: &Release, binary: &Path) -> anyhow::Result<()> {
     let place = release.root.join("target/dist-pages");
     let runs = Command::new(binary).arg("--version").stdout(Stdio::null()).status();
     if !runs.is_ok_and(|status| status.success()) {
-        let cure = "this machine cannot run the binary: make the release of its own kind first";
+        let cure = "this machine cannot run the binary: build the release for this machine first";
         ensure!(place.exists(), "{cure}, for the manual pages");
         return Ok(());
     }
