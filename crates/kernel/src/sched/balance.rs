@@ -193,6 +193,7 @@ impl Balancer {
         let mut next = jiffies + u64::from(self.rq.hz) * 60;
         let mut cause = IdleCause::NoBusyGroup;
         for domain in &self.rq.queues[cpu].domains {
+            domain.note_newidle(0, jiffies, self.rq.hz);
             let busy = if idle == Idle::Tick { 1 } else { domain.rules.busy_factor };
             let longest = u64::from(self.rq.hz) * self.rq.queues.len() as u64 / 10;
             let interval =

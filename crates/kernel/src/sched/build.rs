@@ -1,7 +1,7 @@
 //! The run queues of a kernel on a machine.
 
 use super::balance::rules::StoppedTicks;
-use super::domains;
+use super::domains::{self, Power};
 use super::loadavg::LoadAverage;
 use super::loads::Loads;
 use super::normal::{Class, Normal};
@@ -36,9 +36,10 @@ pub(super) fn run_queues(kernel: &KernelPreset, preset: &Preset) -> RunQueues {
 
 fn loads(kernel: &KernelPreset, preset: &Preset) -> Loads {
     let grouped = kernel.config.group_sched && kernel.sched.balance.group_shares;
-    let threads = match kernel.sched.domains.smt {
-        Some(_) => preset.topology.threads_per_core,
-        None => 1,
+    let domains = &kernel.sched.domains;
+    let threads = match domains.smt {
+        Some(_) if domains.power != Power::Threads => preset.topology.threads_per_core,
+        _ => 1,
     };
     let decays = kernel.sched.balance.stopped_ticks == StoppedTicks::Decay;
     let loads = Loads::new(preset.topology.cpus, grouped, threads, decays);

@@ -64,6 +64,7 @@ impl Extremes {
             Spread::TwoMeans => gap > 2 * mean,
             Spread::MeanOnCrowded => gap >= mean && self.tasks_of_high > 1,
             Spread::MeanAndTasks => gap >= mean && self.most - self.fewest.min(self.most) > 1,
+            Spread::Never => false,
         }
     }
 }
@@ -78,6 +79,8 @@ struct Level {
     shares_cache: bool,
     /// The level below spreads.
     spreads: bool,
+    /// See [`Domain::node_tasks`].
+    node_tasks: u64,
 }
 
 impl Balancer {
@@ -93,7 +96,7 @@ impl Balancer {
             sums.tasks += tasks;
             sums.weight += loads.weight(cpu);
             sums.power += loads.power(cpu);
-            sums.idle += u64::from(self.rq.queues[cpu].is_idle());
+            sums.idle += u64::from(self.wakeups.is_idle(cpu));
         }
         if self.power == Power::Cache {
             sums.power = WEIGHT;
@@ -106,7 +109,11 @@ impl Balancer {
     }
 
     /// The groups of `domain` as `cpu` goes through them.
-    fn in_order<'a>(&self, cpu: usize, domain: &'a Domain) -> impl Iterator<Item = &'a Group> {
+    pub(super) fn in_order<'a>(
+        &self,
+        cpu: usize,
+        domain: &'a Domain,
+    ) -> impl Iterator<Item = &'a Group> {
         let own = domain.groups.iter().position(|group| group.cpus.contains(&cpu)).unwrap_or(0);
         let first = if self.rules.group_order == GroupOrder::OwnFirst { own } else { 0 };
         domain.groups[first..].iter().chain(&domain.groups[..first])
@@ -164,6 +171,7 @@ impl Balancer {
             pct: domain.rules.imbalance_pct,
             shares_cache: domain.span.len() <= self.wakeups.cache_cpus(),
             spreads: domain.spreads,
+            node_tasks: domain.node_tasks as u64,
         };
         let found = match self.rules.imbalance {
             Imbalance::LoadPerTask => load_per_task(&here, &there, &level),
@@ -192,10 +200,14 @@ impl Balancer {
         sums.tasks > 0 && so_far.is_none_or(|so_far| rank(sums) > rank(so_far))
     }
 
-    /// The CPU of `group` that balances for it: its first idle one, else its first.
+    /// The CPU of `group` that balances for it: its first idle one, else its first. From 6.6 on
+    /// one whose core idles as a whole comes before (`should_we_balance`).
     fn balance_cpu(&self, group: &Group) -> usize {
-        let mut cpus = group.cpus.clone();
-        cpus.find(|&cpu| self.rq.queues[cpu].is_idle()).unwrap_or(group.cpus.start)
+        let idle = |&cpu: &usize| self.wakeups.is_idle(cpu);
+        let whole = |&cpu: &usize| self.wakeups.core_of(cpu).all(|cpu| idle(&cpu));
+        let cores = self.rules.imbalance == Imbalance::Tasks;
+        let core = cores.then(|| group.cpus.clone().find(whole)).flatten();
+        core.or_else(|| group.cpus.clone().find(idle)).unwrap_or(group.cpus.start)
     }
 
     pub(super) fn busiest_queue(&self, group: &Group, imbalance: u64) -> Option<usize> {
@@ -206,7 +218,7 @@ impl Balancer {
             let weight = loads.weight(cpu);
             let scaled = match self.power {
                 Power::Cache => weight,
-                Power::Cpus => weight * WEIGHT / loads.power(cpu),
+                Power::Cpus | Power::Threads => weight * WEIGHT / loads.power(cpu),
             };
             if (loads.running(cpu) == 1 && weight > imbalance) || scaled <= max {
                 continue;
@@ -311,10 +323,12 @@ fn load_per_task(here: &Sums, there: &Sums, level: &Level) -> Result<u64, IdleCa
 /// ([`Imbalance::Tasks`]).
 fn tasks(here: &Sums, there: &Sums, level: &Level) -> Result<u64, IdleCause> {
     let crowded = there.tasks > there.capacity;
-    let more = there.tasks.saturating_sub(here.tasks);
+    // Only an idle CPU spreads tasks over siblings (`sibling_imbalance`).
+    let busy = level.idle == Idle::Not;
+    let more = if busy { 0 } else { there.tasks.saturating_sub(here.tasks) };
     let sibling = level.spreads && more > 1;
     if !crowded && !sibling {
-        if level.idle == Idle::Not {
+        if busy {
             return Err(IdleCause::Tolerated);
         }
         if there.cpus > 1 && here.idle <= there.idle + 1 {
@@ -328,17 +342,18 @@ fn tasks(here: &Sums, there: &Sums, level: &Level) -> Result<u64, IdleCause> {
         return Ok((here.capacity - here.tasks) * WEIGHT);
     }
     let by_idle = there.cpus > 1 && !level.spreads;
-    let mut number = if by_idle { here.idle.saturating_sub(there.idle) / 2 } else { more / 2 };
-    // A few tasks that belong together may stay on one node.
-    if !level.shares_cache && number <= NODE_SPARE && 4 * (here.tasks + 1) <= here.cpus {
-        number = 0;
+    let mut gap = if by_idle { here.idle.saturating_sub(there.idle) } else { more };
+    // A few tasks that belong together may stay on one node (`adjust_numa_imbalance`).
+    if here.tasks < level.node_tasks && gap <= NODE_SPARE {
+        gap = 0;
     }
+    let number = gap / 2;
     if number == 0 { Err(IdleCause::TooSmall) } else { Ok(number * WEIGHT) }
 }
 
 /// A node may have this many more tasks than another node while the other is nearly idle
-/// (`adjust_numa_imbalance`).
-const NODE_SPARE: u64 = 2;
+/// (`NUMA_IMBALANCE_MIN`).
+pub(super) const NODE_SPARE: u64 = 2;
 
 /// Whether moving one task would raise the capacity in use.
 fn gains(here: &Sums, there: &Sums, per_task: u64, mine: u64) -> bool {

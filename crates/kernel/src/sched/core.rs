@@ -196,7 +196,7 @@ impl Sched {
     /// there. `None` if the machine has no free stack for another task.
     pub fn fork(&self, body: Box<dyn FnOnce()>) -> Option<TaskId> {
         let stays = !self.balancer.balances_fork() || self.rq.current().bound.get();
-        let target = if stays { Here::cpu() } else { self.balancer.idlest_cpu() };
+        let target = if stays { Here::cpu() } else { self.balancer.idlest_cpu(0) };
         self.fork_on(target, body)
     }
 
@@ -234,7 +234,7 @@ impl Sched {
         if self.rq.current().bound.get() {
             return;
         }
-        let target = self.balancer.idlest_cpu();
+        let target = self.balancer.idlest_cpu(1);
         if target != Here::cpu() {
             self.rq.current().migrate_to.set(Some(target));
             self.schedule();

@@ -32,6 +32,8 @@ pub enum Power {
     /// The sum of its CPUs; a hardware thread has less than one unit, and so has a CPU that runs
     /// real-time tasks (from 2.6.32 on).
     Cpus,
+    /// The same, but a hardware thread has one unit (from 4.20 on).
+    Threads,
 }
 
 /// The levels above a memory node.
@@ -121,6 +123,10 @@ pub struct DomainRules {
     /// Capacity of a group.
     #[serde(default)]
     pub power: Power,
+    /// The intervals of every level, not only of nodes by distance, are for each CPU of the level
+    /// (from 3.16 on).
+    #[serde(default)]
+    pub intervals_by_cpus: bool,
 }
 
 /// One level of the hierarchy as one CPU sees it.
@@ -136,14 +142,18 @@ pub(crate) struct Domain {
     pub spreads: bool,
     /// Wakeups, fork and exec search this level, too.
     pub near: bool,
+    /// Up to this many tasks of a node may stay while another node is nearly idle (`imb_numa_nr`);
+    /// 0 at the other levels.
+    pub node_tasks: usize,
     /// Current interval in milliseconds.
     pub interval: Cell<u64>,
     /// Tick of the last periodic balancing.
     pub last_balance: Cell<u64>,
     /// Attempts that moved nothing.
     pub failed: Cell<u32>,
-    /// Longest newly idle balancing so far, nanoseconds.
+    /// Longest newly idle balancing of late, nanoseconds, and the tick at which it changed.
     pub newidle_cost: Cell<u64>,
+    pub newidle_tick: Cell<u64>,
 }
 
 impl Domain {
@@ -157,6 +167,20 @@ impl Domain {
     /// The interval is the shortest again.
     pub(crate) fn shorten(&self) {
         self.interval.set(self.rules.min_interval_ms);
+    }
+
+    /// A newly idle balancing has cost `ns`: the greatest cost counts, and decays by a hundredth
+    /// each second of `hz` ticks (`update_newidle_cost`).
+    pub(crate) fn note_newidle(&self, ns: u64, tick: u64, hz: u32) {
+        let cost = self.newidle_cost.get();
+        if ns > cost {
+            self.newidle_cost.set(ns);
+        } else if tick > self.newidle_tick.get() + u64::from(hz) {
+            self.newidle_cost.set(cost * 253 / 256);
+        } else {
+            return;
+        }
+        self.newidle_tick.set(tick);
     }
 
     /// Whether cache-hot tasks may move: attempts have failed too often.
@@ -174,6 +198,8 @@ struct Builder {
     block: usize,
     /// It prefers its siblings, or a level with the same span does.
     prefers: bool,
+    /// See [`DomainRules::intervals_by_cpus`].
+    by_cpus: bool,
 }
 
 impl Builder {
@@ -189,16 +215,19 @@ impl Builder {
         }
         let group = |first| Group { cpus: first..(first + below).min(span.end) };
         let mut rules = rules.clone();
+        let scale = if self.by_cpus { span.len() as u64 } else { scale };
         rules.min_interval_ms *= scale;
         rules.max_interval_ms *= scale;
         self.domains.push(Domain {
             groups: span.clone().step_by(below).map(group).collect(),
             spreads: self.prefers,
             near: true,
+            node_tasks: 0,
             interval: Cell::new(scale),
             last_balance: Cell::new(0),
             failed: Cell::new(0),
             newidle_cost: Cell::new(0),
+            newidle_tick: Cell::new(0),
             span: span.clone(),
             rules,
         });
@@ -214,6 +243,11 @@ impl Builder {
         let mut all: Vec<u8> = (0..nodes).map(|node| preset.node_distance(mine, node)).collect();
         all.sort_unstable();
         all.dedup();
+        // An eighth of a node with one cache, or one task for each cache, as often as the first
+        // level of nodes fits into the level (`build_sched_domains`).
+        let caches = size / preset.topology.cpus_per_llc.clamp(1, size);
+        let few = if caches == 1 { (size / 8).max(1) } else { caches };
+        let mut first = None;
         for distance in all {
             let within = |&node: &usize| preset.node_distance(mine, node) <= distance;
             let reached: Vec<usize> = (0..nodes).filter(within).collect();
@@ -223,6 +257,9 @@ impl Builder {
                 self.level(width, cpus, rules, width as u64);
                 if let Some(domain) = self.domains.last_mut() {
                     domain.near = distance <= FAR;
+                    if width > size {
+                        domain.node_tasks = few * (width / *first.get_or_insert(width));
+                    }
                 }
             }
         }
@@ -234,7 +271,8 @@ pub(crate) fn build(preset: &Preset, rules: &DomainRules, cpu: usize) -> Vec<Dom
     let topology = &preset.topology;
     let cpus = topology.cpus;
     let span = cpu..cpu + 1;
-    let mut builder = Builder { cpu, domains: Vec::new(), span, block: 1, prefers: false };
+    let by_cpus = rules.intervals_by_cpus;
+    let mut builder = Builder { cpu, domains: Vec::new(), span, block: 1, prefers: false, by_cpus };
     if let Some(smt) = &rules.smt {
         builder.level(topology.threads_per_core, cpus, smt, 1);
     }
@@ -308,5 +346,33 @@ mod tests {
         let intervals = |domain: &Domain| (domain.interval.get(), domain.rules.max_interval_ms);
         let each: Vec<_> = domains.iter().map(intervals).collect();
         assert_eq!(each, [(1, 4), (20, 40), (40, 80), (80, 160)]);
+    }
+
+    #[test]
+    fn intervals_of_all_levels_grow_with_their_cpus_from_3_16_on() {
+        let preset = KernelPreset::named("6.18").expect("a shipped preset");
+        let levels = |machine: &str| {
+            let machine = Preset::named(machine).expect("a shipped preset");
+            let domains = build(&machine, &preset.sched.domains, 0);
+            let level =
+                |domain: &Domain| (domain.rules.max_interval_ms as usize, domain.node_tasks);
+            domains.iter().map(level).collect::<Vec<_>>()
+        };
+        // Two tasks are an eighth of a node of 16 CPUs; a node of eight caches may keep eight.
+        assert_eq!(levels("xeon-64-2011"), [(4, 0), (32, 0), (128, 2)]);
+        assert_eq!(levels("server-2x64"), [(16, 0), (128, 0), (256, 8)]);
+        assert_eq!(levels("westmere-ex-80-2013"), [(20, 0), (40, 1), (80, 2), (160, 4)]);
+    }
+
+    #[test]
+    fn the_cost_of_newly_idle_balancing_fades_in_seconds() {
+        let machine = machine(4, 4, 4, 1);
+        let preset = KernelPreset::named("6.18").expect("a shipped preset");
+        let domains = build(&machine, &preset.sched.domains, 0);
+        let cost = |ns, tick| {
+            domains[0].note_newidle(ns, tick, 250);
+            domains[0].newidle_cost.get()
+        };
+        assert_eq!([cost(2560, 10), cost(100, 260), cost(100, 261)], [2560, 2560, 2530]);
     }
 }

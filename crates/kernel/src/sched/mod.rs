@@ -51,8 +51,8 @@ mod wake;
 pub mod work;
 
 pub use balance::rules::{
-    BalanceRules, GroupOrder, HotBuddies, HotClock, Imbalance, Migration, Newidle, Push, Siblings,
-    Spread, Stopped, StoppedTicks,
+    BalanceRules, GroupOrder, HotBuddies, HotClock, Idlest, Imbalance, Migration, Newidle, Push,
+    Siblings, Spread, Stopped, StoppedTicks,
 };
 pub use cfs::{Buddy, CfsRules, MinVruntime, Order, VirtualTime};
 pub use domains::{DomainRules, LevelRules, NodeLevels, Power};

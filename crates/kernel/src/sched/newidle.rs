@@ -29,8 +29,11 @@ impl Balancer {
             }
             let found = self.newidle(cpu, domain);
             pulled = found.is_ok();
-            let took = Here::now_ns() - since;
-            domain.newidle_cost.set(domain.newidle_cost.get().max(took));
+            // A failure makes the next search less likely.
+            let dearer = domain.newidle_cost.get() * 3 / 2;
+            let cost = if pulled { Here::now_ns() - since } else { dearer };
+            let cost = cost.min(MIGRATION_COST_NS + 200);
+            domain.note_newidle(cost, self.rq.jiffies(), self.rq.hz);
             let due = domain.last_balance.get() + self.rq.ticks_of_ms(domain.interval.get());
             next = next.min(due);
             cause = found.err().map_or(IdleCause::Moved, |why| cause.max(why));

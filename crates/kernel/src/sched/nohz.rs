@@ -24,6 +24,7 @@ impl NoHz<Sched> {
             Stopped::FirstTwo if !due => self.first_two_kick(queue),
             Stopped::FirstTwo => {}
             Stopped::Crowded | Stopped::CrowdedOrForgotten => self.crowded_kick(queue),
+            Stopped::OthersFirst => self.busy_kick(queue),
         }
         false
     }
@@ -84,6 +85,29 @@ impl NoHz<Sched> {
         }
     }
 
+    /// [`Stopped::OthersFirst`].
+    fn busy_kick(&self, queue: &RunQueue) {
+        let (cpu, now) = (Here::cpu(), self.rq.jiffies());
+        if queue.idle_at_tick.get() {
+            return;
+        }
+        let stops = &self.stops;
+        stops.stopped.borrow_mut()[cpu] = false;
+        if stops.first_stopped().is_none() || now < stops.next_balance.get() {
+            return;
+        }
+        let busy = |&near: &usize| !stops.is_stopped(near);
+        let shares = || self.balancer.wakeups.llc_of(cpu).filter(busy).count() > 1;
+        if self.rq.loads.running(cpu) < 2 && !shares() {
+            return;
+        }
+        stops.next_balance.set(now + 1);
+        let idle = |&cpu: &usize| stops.is_stopped(cpu) && self.rq.is_idle_cpu(cpu);
+        if let Some(target) = (0..self.rq.queues.len()).find(idle) {
+            self.kick_balancer(target);
+        }
+    }
+
     /// Asks `target` to balance for all idle CPUs, unless it has been asked already.
     fn kick_balancer(&self, target: usize) {
         if core::mem::replace(&mut self.stops.kicked.borrow_mut()[target], true) {
@@ -105,12 +129,13 @@ impl NoHz<Sched> {
         self.rq.loads.idlers.serves_not(IdleCause::KickLost, Here::now_ps());
     }
 
-    /// This CPU looks for all at its own next look.
+    /// The next look for all is due at the tick that the rule names.
     fn note_served(&self, cut: bool) {
         let cause = if cut { IdleCause::CutShort } else { IdleCause::NotDue };
-        let mut until = self.rq.this().next_balance.get() * self.rq.tick_ps;
+        let mut until = self.stops.next_balance.get() * self.rq.tick_ps;
         let mut then = IdleCause::NotServed;
         if self.stops.rule == Stopped::Owner {
+            until = self.rq.this().next_balance.get() * self.rq.tick_ps;
             // It ticks, so its look comes with a tick, and takes part of another.
             until = until.max(Here::now_ps()) + 2 * self.rq.tick_ps;
             then = IdleCause::Unexplained;
@@ -144,6 +169,46 @@ impl NoHz<Sched> {
         self.softirqs.raise(Vector::Sched);
     }
 
+    /// In the softirq of the scheduler, before this CPU balances for itself: if it was kicked and
+    /// its tick or the kick found it `idle`, balances for all CPUs without ticks, itself included,
+    /// and returns true.
+    pub(super) fn balance_first(&self, idle: bool) -> bool {
+        let kicked = self.stops.rule == Stopped::OthersFirst
+            && core::mem::take(&mut self.stops.kicked.borrow_mut()[Here::cpu()]);
+        if kicked && idle {
+            let cut = self.serve_in_turn();
+            self.note_served(cut);
+        } else if kicked {
+            self.note_kick_lost();
+        }
+        kicked && idle
+    }
+
+    /// [`Stopped::OthersFirst`]: balances for all CPUs with stopped ticks whose turn it is, until
+    /// this CPU has a task to run. Returns whether that cut it short.
+    fn serve_in_turn(&self) -> bool {
+        let cpu = Here::cpu();
+        let mut next = u64::MAX;
+        for other in (cpu + 1..self.rq.queues.len()).chain(0..=cpu) {
+            if !self.stops.is_stopped(other) || !self.rq.is_idle_cpu(other) {
+                continue;
+            }
+            if self.rq.this().need_resched.get() && !self.rq.is_idle_cpu(cpu) {
+                return true;
+            }
+            let queue = &self.rq.queues[other];
+            self.rq.loads.tick(other, self.rq.jiffies());
+            if self.rq.jiffies() >= queue.next_balance.get() {
+                self.balancer.rebalance(other, true);
+            }
+            next = next.min(queue.next_balance.get());
+        }
+        if next < u64::MAX {
+            self.stops.next_balance.set(next);
+        }
+        false
+    }
+
     /// In the softirq of the scheduler, after this CPU, which its tick found `idle`, has balanced
     /// for itself: balances for the CPUs without ticks.
     pub(super) fn balance(&self, idle: bool) {
@@ -155,7 +220,7 @@ impl NoHz<Sched> {
                 let cut = self.serve(queue);
                 self.note_served(cut);
             }
-            Stopped::Owner => {}
+            Stopped::Owner | Stopped::OthersFirst => {}
             Stopped::FirstTwo if kicked && !idle => self.note_kick_lost(),
             Stopped::FirstTwo | Stopped::Crowded | Stopped::CrowdedOrForgotten => {
                 if kicked && idle {
@@ -199,7 +264,7 @@ impl NoHz<Sched> {
         self.rq.queues[cpu].in_nohz_recently.set(true);
         let owner = &self.stops.owner;
         match self.stops.rule {
-            Stopped::Crowded | Stopped::CrowdedOrForgotten => false,
+            Stopped::Crowded | Stopped::CrowdedOrForgotten | Stopped::OthersFirst => false,
             Stopped::FirstTwo => {
                 let others = |picker: Option<usize>| picker.filter(|&picker| picker != cpu);
                 self.stops.pickers.set(self.stops.pickers.get().map(others));

@@ -85,6 +85,9 @@ impl Sched {
     /// The softirq of the scheduler: periodic balancing, also for CPUs with stopped ticks.
     pub(super) fn balance_softirq(&self) {
         let idle = self.rq.this().idle_at_tick.get();
+        if self.nohz.as_ref().is_some_and(|nohz| nohz.balance_first(idle)) {
+            return;
+        }
         self.balancer.rebalance(Here::cpu(), idle);
         if let Some(nohz) = &self.nohz {
             nohz.balance(idle);

@@ -67,16 +67,15 @@ pub enum SyncWakeup {
     Load,
 }
 
-/// When a wakeup takes a CPU for idle (`idle_cpu`).
+/// When a wakeup or the balancer takes a CPU for idle (`idle_cpu`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdleTest {
-    /// Its idle task runs and nothing is queued there (from 3.2 on; without a search it is the same
-    /// in all).
-    #[default]
+    /// Its idle task runs and nothing is queued there (from 3.2 on).
     Queue,
     /// Its idle task runs, so wakeups stack on a CPU that has not noticed the first one yet (up to
     /// 3.1).
+    #[default]
     Running,
 }
 
@@ -93,7 +92,7 @@ pub struct WakeRules {
     /// An idle CPU that the hypervisor has preempted does not count as idle: a task placed there
     /// would not run soon (`vcpu_is_preempted`, from 4.20 on).
     pub avoid_halted: bool,
-    /// When it takes a CPU for idle.
+    /// When it, and the balancer, takes a CPU for idle.
     #[serde(default)]
     pub idle_test: IdleTest,
 }
@@ -258,14 +257,18 @@ impl Wakeups {
         }
     }
 
+    /// Whether `cpu` counts as idle ([`IdleTest`]).
+    pub(crate) fn is_idle(&self, cpu: usize) -> bool {
+        match self.rules.idle_test {
+            IdleTest::Queue => self.rq.is_idle_cpu(cpu),
+            IdleTest::Running => self.rq.queues[cpu].is_idle(),
+        }
+    }
+
     /// Whether a wakeup may choose `cpu` because it idles (`available_idle_cpu`).
     fn is_available(&self, cpu: usize) -> bool {
         let avoids = self.rules.avoid_halted;
-        let idle = match self.rules.idle_test {
-            IdleTest::Queue => self.rq.is_idle_cpu(cpu),
-            IdleTest::Running => self.rq.queues[cpu].is_idle(),
-        };
-        idle && !(avoids && self.rq.is_halted(&self.rq.queues[cpu]))
+        self.is_idle(cpu) && !(avoids && self.rq.is_halted(&self.rq.queues[cpu]))
     }
 
     /// Whether the loads speak for the waker's CPU.
@@ -314,7 +317,7 @@ impl Wakeups {
     }
 
     /// CPUs that share a last-level cache with `cpu`.
-    fn llc_of(&self, cpu: usize) -> Range<usize> {
+    pub(crate) fn llc_of(&self, cpu: usize) -> Range<usize> {
         self.block_of(cpu, self.llc)
     }
 

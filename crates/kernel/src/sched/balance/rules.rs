@@ -39,8 +39,11 @@ pub enum Spread {
     TwoMeans,
     /// By one of their tasks, and the CPU with the highest load has two (2.6.37 to 3.4).
     MeanOnCrowded,
-    /// By one of their tasks, and in number by two (from 3.5 on).
+    /// By one of their tasks, and in number by two (3.5 to 3.11).
     MeanAndTasks,
+    /// None: only tasks that may not leave their CPU count (from 3.12 on), and these are not
+    /// modelled here.
+    Never,
 }
 
 /// Whether a level that prefers siblings makes the level above pull from a group with two tasks.
@@ -68,6 +71,18 @@ pub enum Imbalance {
     /// While the local group has spare capacity, the number of tasks that equalises the numbers of
     /// tasks or idle CPUs; else as `above-capacity` (from 5.5 on).
     Tasks,
+}
+
+/// By what fork and exec choose a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Idlest {
+    /// By its load, and in it the CPU with the least (up to 5.4).
+    #[default]
+    Load,
+    /// While it has room by the number of its idle CPUs, and of these the one that went idle last
+    /// (from 5.5 on).
+    IdleCpus,
 }
 
 /// Order in which a CPU visits the groups of a level; of equal groups it pulls from the first.
@@ -143,8 +158,14 @@ pub enum Stopped {
     /// or shares its core with another busy thread. A kick that comes when its CPU has work again
     /// bars further ones until a softirq of that CPU (3.3 to 3.9; load averages as in 3.7).
     Crowded,
-    /// The same, but such a kick is forgotten (from 3.10 on).
+    /// The same, but such a kick is forgotten (3.10 to 4.0; that two busy CPUs of a cache may kick
+    /// from 3.13 on is not modelled).
     CrowdedOrForgotten,
+    /// The idle CPU with the lowest number that has nothing queued, kicked by the tick of any busy
+    /// CPU that has two tasks or shares its cache with another busy CPU. It balances for the others
+    /// whose turn it is, from its own number on and round, and for itself last (from 4.1 on;
+    /// details as in 6.18).
+    OthersFirst,
 }
 
 /// Rules of load balancing, `[sched.balance]`.
@@ -197,6 +218,9 @@ pub struct BalanceRules {
     /// Tasks that the migration thread pushes.
     #[serde(default)]
     pub push: Push,
+    /// By what fork and exec choose a group.
+    #[serde(default)]
+    pub idlest: Idlest,
     /// Of two groups without load a new task goes to the remote one, as in every kernel; without
     /// it, to its own, as the tables of 2008 were computed.
     #[serde(default)]

@@ -28,7 +28,7 @@ fn rules(kernel: &str) -> BalanceRules {
 }
 
 fn level(idle: Idle, average: u64) -> Level {
-    Level { idle, average, pct: 125, shares_cache: false, spreads: false }
+    Level { idle, average, pct: 125, shares_cache: false, spreads: false, node_tasks: 0 }
 }
 
 #[test]
@@ -96,8 +96,11 @@ fn with_room_at_home_6_18_counts_tasks() {
     assert_eq!(found, Ok(WEIGHT));
     let found = tasks(&node(6, 2), &node(7, 1), &level(Idle::Tick, 1024));
     assert_eq!(found, Err(IdleCause::FewerIdle));
-    let found = tasks(&node(1, 7), &node(4, 4), &level(Idle::Tick, 1024));
-    assert_eq!(found, Err(IdleCause::TooSmall), "a few may stay on one node");
+    // A few may stay on one node.
+    let nodes = Level { node_tasks: 1, ..level(Idle::Tick, 1024) };
+    assert_eq!(tasks(&node(0, 8), &node(2, 6), &nodes), Err(IdleCause::TooSmall));
+    assert_eq!(tasks(&node(0, 8), &node(3, 5), &nodes), Ok(WEIGHT));
+    assert_eq!(tasks(&node(1, 7), &node(3, 5), &nodes), Ok(WEIGHT));
 }
 
 #[test]

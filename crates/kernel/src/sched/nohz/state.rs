@@ -61,7 +61,7 @@ impl Stops {
 
     /// A CPU counts as stopped until it ticks busy.
     pub(super) fn is_lazy(&self) -> bool {
-        matches!(self.rule, Stopped::Crowded | Stopped::CrowdedOrForgotten)
+        !matches!(self.rule, Stopped::Owner | Stopped::FirstTwo)
     }
 
     pub(super) fn all_stopped(&self) -> bool {
