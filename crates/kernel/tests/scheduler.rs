@@ -395,3 +395,36 @@ fn a_kick_is_ignored_by_a_cpu_that_has_not_ticked_idle_up_to_3_1() {
         assert!(cpus > 1 && lost == 0, "{kernel}: {cpus} CPUs, {lost} ps");
     }
 }
+
+/// On four packages of 16 threads CPU 17 runs a task, and another one that last ran there is woken
+/// from CPU 0. Where does it go if CPU 0 has `beside` more tasks?
+fn woken_from_another_package(beside: usize) -> usize {
+    let preset = Preset::named("xeon-64-2011").expect("the shipped preset");
+    let machine = Machine::new(&preset, 1, 600).expect("address space");
+    let sched = Sched::new(&kernel("2.6.32"), &preset);
+    let seen = Rc::new(Cell::new(99));
+    let (inner, result) = (Rc::clone(&sched), Rc::clone(&seen));
+    let scene = move || {
+        let gate = Gate::new();
+        let task = sleeper(&inner, 17, &gate, 50 * MS);
+        inner.sleep_until(20_000_000);
+        for _ in 0..beside {
+            busy(&inner, 17, 500 * MS);
+        }
+        gate.open();
+        result.set(inner.rq.tcb(task).cpu.get());
+        Here::stop();
+    };
+    sched.boot(&machine, Box::new(scene));
+    assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
+    seen.get()
+}
+
+/// The task moves only if two tasks already run where it did, and then not to the waker's CPU but
+/// to an empty one near it.
+#[test]
+fn a_wakeup_of_2_6_32_finds_an_empty_cpu_near_the_waker() {
+    assert_eq!([0, 1].map(woken_from_another_package), [17, 17]);
+    let moved = woken_from_another_package(3);
+    assert!((1..16).contains(&moved), "{moved}");
+}

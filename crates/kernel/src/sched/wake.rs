@@ -5,6 +5,7 @@
 //! that is all, and an idle CPU gets work only by pulling. Later kernels then look for an idle CPU
 //! that shares a cache with the chosen one ([`Placement`]).
 
+use super::domains::Domain;
 use super::entity::WEIGHT;
 use super::idlers::IdleCause;
 use super::normal::Enqueue;
@@ -25,8 +26,9 @@ use std::rc::Rc;
 pub enum Placement {
     /// The task's last CPU and the waker's (2.6.16 to 2.6.31).
     TwoCpus,
-    /// The same, but at a level that prefers siblings the task's last CPU, or the first empty CPU
-    /// of the level, replaces the waker's (2.6.32).
+    /// The same, but the first level that prefers siblings and has an empty CPU decides which CPU
+    /// replaces the waker's: the task's last one if it is empty and of that level, else the first
+    /// empty one (2.6.32.2 to 2.6.32.21).
     EmptyForWaker,
     /// The same two, and then the first idle CPU of the chosen one's core, and of its cache unless
     /// that core holds both (`select_idle_sibling`, 2.6.36 to 3.2).
@@ -215,6 +217,9 @@ impl Wakeups {
         if level.is_some_and(|level| !level.near) {
             return prev;
         }
+        if placement == Placement::EmptyForWaker {
+            return self.empty_for_waker(prev, this, task, sync);
+        }
         let pulled = prev == this
             || match self.rules.affine {
                 Affine::Load => self.wake_affine(prev, this, task, sync),
@@ -222,9 +227,7 @@ impl Wakeups {
             };
         let target = if pulled { this } else { prev };
         match placement {
-            Placement::TwoCpus | Placement::AnyIdle => target,
-            Placement::EmptyForWaker if pulled => self.empty_for(this, prev),
-            Placement::EmptyForWaker => prev,
+            Placement::TwoCpus | Placement::AnyIdle | Placement::EmptyForWaker => target,
             Placement::IdleSibling => self.idle_sibling(target, prev, this),
             Placement::IdleCore => self.idle_core(target),
             Placement::BoundedIdleSibling => {
@@ -329,13 +332,19 @@ impl Wakeups {
         })
     }
 
-    /// [`Placement::EmptyForWaker`] for the waker's CPU `this`.
-    fn empty_for(&self, this: usize, prev: usize) -> usize {
-        let mut levels = self.rq.queues[this].domains.iter();
-        let level = levels.find(|level| level.span.contains(&prev));
-        let Some(level) = level.filter(|level| level.rules.prefer_sibling) else { return this };
+    /// [`Placement::EmptyForWaker`]. The loads of the waker's CPU `this` and of `prev` decide
+    /// whether the task moves at all, whichever CPU it would move to.
+    fn empty_for_waker(&self, prev: usize, this: usize, task: &Tcb, sync: bool) -> usize {
         let empty = |&cpu: &usize| self.rq.loads.running(cpu) == 0;
-        core::iter::once(prev).chain(level.span.clone()).find(empty).unwrap_or(this)
+        let candidate = |level: &Domain| {
+            let spans = level.span.contains(&prev);
+            let before = spans.then_some(prev);
+            let mut siblings = before.into_iter().chain(level.span.clone());
+            let found = siblings.find(|cpu| level.rules.prefer_sibling && empty(cpu));
+            found.or(spans.then_some(this))
+        };
+        let found = self.rq.queues[this].domains.iter().find_map(candidate);
+        found.filter(|_| self.wake_affine(prev, this, task, sync)).unwrap_or(prev)
     }
 
     /// [`Placement::IdleSibling`]: `this` is the waker's CPU.
