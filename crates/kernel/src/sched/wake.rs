@@ -65,8 +65,11 @@ pub enum SyncWakeup {
     /// It preempts like any other, and a short-running task woken by another short-running task
     /// moves to the waker's CPU (2.6.25; here from 2.6.24 on, and in 2.6.16).
     Affine,
-    /// It preempts as any other (from 2.6.32 on).
+    /// It preempts as any other (from 2.6.35 on).
     Load,
+    /// The same, and it is an ordinary wakeup unless both tasks only ever run briefly (2.6.32 to
+    /// 2.6.34).
+    IfBrief,
 }
 
 /// When a wakeup or the balancer takes a CPU for idle (`idle_cpu`).
@@ -282,13 +285,14 @@ impl Wakeups {
         let index = domain.rules.wake_idx;
         let load = loads.source(prev, index);
         let mut mine = loads.target(this, index);
-        let waker = self.rq.current();
         if sync {
             let brief = |tcb: &Tcb| tcb.entity.avg_overlap.get() < MIGRATION_COST_NS;
-            if self.rules.sync == SyncWakeup::Affine && brief(&waker) && brief(task) {
-                return true;
+            let both = brief(&self.rq.current()) && brief(task);
+            match self.rules.sync {
+                SyncWakeup::Affine if both => return true,
+                SyncWakeup::IfBrief if !both => {}
+                _ => mine = mine.saturating_sub(WEIGHT),
             }
-            mine = mine.saturating_sub(WEIGHT);
         }
         let average = loads.weight(this).checked_div(loads.running(this)).unwrap_or(WEIGHT);
         let fits = mine <= load && mine + loads.target(prev, index) <= average;
