@@ -18,6 +18,8 @@ pub(crate) struct OnDisk {
     pub(super) group: Cell<u64>,
     /// Last transaction that changed it.
     pub(super) transaction: Cell<u64>,
+    /// On ext4, the last transaction whose commit writes pages of it.
+    pub(super) ordered: Cell<u64>,
     /// Its last time stamp.
     pub(super) stamp: Cell<Option<u64>>,
     /// On ext4, pages that have been written and are not on the disk.

@@ -86,7 +86,7 @@ impl Inode {
             if at_once {
                 let allocated = &self.disk.allocated;
                 allocated.set(allocated.get().max(page + 1));
-                journal.order_data(self.disk.number.get(), page);
+                self.disk.ordered.set(journal.order_data(self.disk.number.get(), page));
             }
             result
         })
@@ -102,6 +102,7 @@ impl Inode {
         let list = [Block::Super, self.disk.block()];
         if shrinks {
             self.change(base, Change::Inode, self, || journal.orphan_list(base, &list));
+            journal.begin_truncate(self.disk.ordered.get());
         }
         let change = if self.has_blocks(journal) { Change::Truncate } else { Change::Inode };
         self.change(base, change, self, || {
@@ -121,6 +122,7 @@ impl Inode {
         if !journal.ext4() {
             return self.free_blocks(base, body);
         }
+        journal.begin_truncate(self.disk.ordered.get());
         let allocated = self.has_blocks(journal);
         self.change(base, Change::Evict, self, || {
             if allocated {

@@ -19,11 +19,13 @@
 
 mod buffer;
 mod buffers;
+mod checkpoint;
 mod commit;
+mod join;
 mod log;
 
 use super::labels::{Cache, Labels};
-use super::rules::{DiskRules, StateLocks, VfsRules};
+use super::rules::{DiskRules, StateLocks, SyncLocks, VfsRules};
 use crate::base::Base;
 use crate::block::Disk;
 use crate::lock_rules::LockRules;
@@ -187,17 +189,6 @@ pub(crate) struct Journal {
     next_inode: Cell<u64>,
 }
 
-/// Result of an attempt to join the running transaction.
-enum Joined {
-    Yes,
-    /// There is no running transaction.
-    Absent,
-    /// It is being committed, or the caller's credits do not fit: it is to be committed.
-    Full(u64),
-    /// The journal is full.
-    NoSpace,
-}
-
 impl Journal {
     /// A journal of `kernel` on the machine's `disk`.
     pub(crate) fn new(
@@ -325,119 +316,8 @@ impl Journal {
         (id, result)
     }
 
-    /// `start_this_handle`: joins the running transaction; returns its number.
-    fn start(self: &Rc<Self>, base: &Base, credits: u32) -> u64 {
-        assert!(credits <= self.most(), "a handle of {credits} credits never fits the journal");
-        self.count(|stats| stats.handles += 1);
-        let mut waited = false;
-        // The handle is allocated.
-        base.sched.might_sleep();
-        loop {
-            Here::pass(base.costs.journal_handle);
-            match self.read_state(|| self.join(credits)) {
-                Joined::Yes => break,
-                Joined::Absent => self.begin(base),
-                Joined::NoSpace => self.checkpoint(base),
-                Joined::Full(id) => {
-                    waited = true;
-                    self.request(id);
-                    self.hot.unlocked.wait(|| self.running_id() != Some(id));
-                }
-            }
-        }
-        if waited {
-            self.count(|stats| stats.waited += 1);
-        }
-        self.running_id().expect("it cannot end while our handle is open")
-    }
-
-    fn running_id(&self) -> Option<u64> {
-        self.state.borrow().running.as_ref().map(|transaction| transaction.id)
-    }
-
-    /// The caller holds `j_state_lock`.
-    fn join(&self, credits: u32) -> Joined {
-        if self.ext4() {
-            self.hot.counts.credits.get();
-        }
-        let found = {
-            let state = self.state.borrow();
-            match &state.running {
-                None => Joined::Absent,
-                Some(running)
-                    if running.locked || running.outstanding() + credits > self.most() =>
-                {
-                    Joined::Full(running.id)
-                }
-                Some(_) if self.lacks_space(&state) => Joined::NoSpace,
-                Some(_) => Joined::Yes,
-            }
-        };
-        let enter = |running: &mut Transaction| {
-            running.updates += 1;
-            running.credits += credits;
-        };
-        match (&found, self.rules.disk) {
-            (Joined::Yes, DiskRules::Ext3) => self.hot.handle.hold(|updates| {
-                updates.update(|count| count + 1);
-                self.with_running(enter);
-            }),
-            (Joined::Yes, DiskRules::Ext4) => {
-                self.with_running(enter);
-                self.hot.counts.updates.get();
-                self.hot.counts.handles.get();
-            }
-            (_, DiskRules::Ext3) => (),
-            (_, DiskRules::Ext4) => {
-                self.hot.counts.credits.put();
-            }
-        }
-        found
-    }
-
-    /// Returns whether the journal is too full for another transaction.
-    fn lacks_space(&self, state: &State) -> bool {
-        let free = self.options.blocks.saturating_sub(state.log.used);
-        match self.rules.disk {
-            DiskRules::Ext3 => free < self.most(),
-            DiskRules::Ext4 => {
-                // `jbd_space_needed` and an eighth in reserve.
-                let committing = (state.committing.len() + state.shadow.len()) as u32;
-                free.saturating_sub(32) / 8 * 7 < self.most() + committing
-            }
-        }
-    }
-
     fn with_running<R>(&self, change: impl FnOnce(&mut Transaction) -> R) -> R {
         change(self.state.borrow_mut().running.as_mut().expect("a handle of it is open"))
-    }
-
-    /// Starts a new running transaction, unless another task was faster.
-    fn begin(self: &Rc<Self>, base: &Base) {
-        let expires_ns = Here::now_ns() + MAX_AGE_NS;
-        let new = self.write_state(|| {
-            let mut state = self.state.borrow_mut();
-            if state.running.is_some() {
-                return false;
-            }
-            state.last_id += 1;
-            state.running = Some(Transaction {
-                id: state.last_id,
-                locked: false,
-                updates: 0,
-                credits: 0,
-                metadata: BTreeSet::new(),
-                data: BTreeSet::new(),
-                expires_ns,
-            });
-            true
-        });
-        if new {
-            let journal = Rc::clone(self);
-            base.sched
-                .agendas
-                .timer_at(expires_ns, Box::new(move |_| journal.hot.wanted.wake_all()));
-        }
     }
 
     /// Closes a handle.
@@ -468,24 +348,29 @@ impl Journal {
 
     /// `log_start_commit`: asks for the commit of transaction `id`.
     fn request(&self, id: u64) {
-        let new = self.write_state(|| {
-            let mut state = self.state.borrow_mut();
-            let new = state.requested < id;
-            state.requested = state.requested.max(id);
-            new
+        self.write_state(|| {
+            let new = {
+                let mut state = self.state.borrow_mut();
+                let new = state.requested < id;
+                state.requested = state.requested.max(id);
+                new
+            };
+            if new {
+                self.hot.wanted.wake_all();
+            }
         });
-        if new {
-            self.hot.wanted.wake_all();
-        }
     }
 
     /// Waits until transaction `id` is on disk.
     pub(super) fn commit(&self, id: u64) {
-        if self.read_state(|| self.state.borrow().committed >= id) {
+        let done = || self.state.borrow().committed >= id;
+        if self.rules.sync == SyncLocks::Look && self.read_state(done) {
             return;
         }
         self.request(id);
-        self.hot.done.wait(|| self.state.borrow().committed >= id);
+        if self.rules.sync == SyncLocks::Look || !self.read_state(done) {
+            self.hot.done.wait(done);
+        }
     }
 
     /// Waits until everything up to now is on disk.

@@ -40,7 +40,7 @@ pub(crate) use locks::{VfsHot, VfsLocks};
 pub(crate) use paths::Paths;
 pub use rules::{
     BufferLocks, DcacheLocks, DiskRules, InodeLocks, Listing, MountLocks, OpenFileLocks,
-    PageLookup, Seek, StateLocks, TmpfsBlocks, VfsRules,
+    PageLookup, Seek, StateLocks, SyncLocks, TmpfsBlocks, VfsRules,
 };
 
 use crate::base::Base;

@@ -10,6 +10,8 @@
 //! | `tmpfs_blocks` | blocks in use | `blocks.rs` |
 //! | `page_lookup`, `lseek` | content of files | `data.rs` |
 //! | `journal_state` | `j_state_lock` | `journal.rs` |
+//! | `sync` | `fsync` of the journal | `journal.rs` |
+//! | `commit` | the end of a transaction | `journal/commit.rs` |
 //! | `buffers` | blocks of a journal | `journal/buffer.rs` |
 //! | `disk` | the file system with a journal | `handles.rs`, `journal.rs` |
 
@@ -37,6 +39,10 @@ pub struct VfsRules {
     pub lseek: Seek,
     /// The state of a journal.
     pub journal_state: StateLocks,
+    /// `fsync` on a journal.
+    pub sync: SyncLocks,
+    /// The end of a transaction of ext4.
+    pub commit: CommitLocks,
     /// Blocks of a journal, if they are modelled separately: on ext4.
     pub buffers: BufferLocks,
     /// The file system with a journal.
@@ -192,6 +198,28 @@ pub enum StateLocks {
     Spinlock,
     /// A reader/writer lock: since 2.6.36.
     ReadWrite,
+}
+
+/// How `fsync` finds out whether the file's transaction is on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SyncLocks {
+    /// It looks, under `j_state_lock`, shared if that can be: since 3.10.
+    #[default]
+    Look,
+    /// It first requests the commit under the same lock, alone: ext4 up to 3.9.
+    Request,
+}
+
+/// What ext4's commit does with `j_state_lock` when the handles of its transaction are closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CommitLocks {
+    /// Holds it while it looks through all blocks in the journal: up to 4.20.
+    #[default]
+    Held,
+    /// Releases it for that time: since 5.0.
+    Released,
 }
 
 /// How a block of metadata is locked by a handle that changes it.

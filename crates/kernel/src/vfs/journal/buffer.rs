@@ -57,6 +57,23 @@ impl Buffer {
         }
     }
 
+    /// The commit moves the block from list to list: `body` runs under the lock of its state.
+    pub(super) fn refile(&self, body: impl FnOnce()) {
+        self.bits.hold(STATE, || {
+            self.head.update(|list| list.wrapping_add(1));
+            body();
+        });
+    }
+
+    /// The commit asks whether a block that is to be written in place has been written. It has not
+    /// if the running transaction has it, `mine`; otherwise the block says so itself.
+    pub(super) fn ask(&self, mine: bool) {
+        self.head.read();
+        if !mine {
+            self.bits.read();
+        }
+    }
+
     /// Finds that the transaction has the block, without a lock.
     fn look(&self) {
         self.bits.read();

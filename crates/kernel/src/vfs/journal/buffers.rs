@@ -56,13 +56,25 @@ impl Journal {
     }
 
     /// `ext4_jbd2_file_inode`: as [`Self::dirty_data`], but the list has files, not pages, so only
-    /// the first page of one in a transaction takes its lock.
-    pub(in crate::vfs) fn order_data(&self, inode: u64, page: u64) {
+    /// the first page of one in a transaction takes its lock. Returns the transaction.
+    pub(in crate::vfs) fn order_data(&self, inode: u64, page: u64) -> u64 {
         let range = (inode, 0)..=(inode, u64::MAX);
         if self.with_running(|running| running.data.range(range).next().is_none()) {
-            return self.dirty_data(inode, page);
+            self.dirty_data(inode, page);
         }
-        self.with_running(|running| running.data.insert((inode, page)));
+        self.with_running(|running| {
+            running.data.insert((inode, page));
+            running.id
+        })
+    }
+
+    /// `jbd2_journal_begin_ordered_truncate`: a file is to be cut whose pages the commit of
+    /// transaction `ordered` writes, if that is not on the disk.
+    pub(in crate::vfs) fn begin_truncate(&self, ordered: u64) {
+        if ordered > self.state.borrow().committed {
+            self.read_state(|| ());
+            self.hot.list.hold(|_| ());
+        }
     }
 
     /// Under the mutex of the list of orphans, as the superblock's list changes; `changed` is what

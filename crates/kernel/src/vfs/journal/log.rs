@@ -61,6 +61,8 @@ pub(super) struct Log {
     home: BTreeMap<Block, u64>,
     /// Blocks of the journal in use.
     pub(super) used: u32,
+    /// Of these, blocks before the oldest transaction: free when the journal's tail moves.
+    left_behind: u32,
 }
 
 impl Log {
@@ -84,6 +86,11 @@ impl Log {
         Some(of_oldest.map(|(&block, _)| block).collect())
     }
 
+    /// Blocks that are still to be written in place for some transaction.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = Block> {
+        self.home.keys().copied()
+    }
+
     /// The blocks of the oldest transaction have been written in place.
     pub(super) fn oldest_written(&mut self) {
         let oldest = self.first;
@@ -94,11 +101,26 @@ impl Log {
         self.drop_written();
     }
 
+    /// Blocks that [`Self::move_tail`] would free.
+    pub(super) fn left_behind(&self) -> u32 {
+        self.left_behind
+    }
+
+    /// Moves the tail of the journal to the oldest transaction, if that frees `least` blocks;
+    /// returns whether it did.
+    pub(super) fn move_tail(&mut self, least: u32) -> bool {
+        let moves = self.left_behind >= least.max(1);
+        if moves {
+            self.used -= core::mem::take(&mut self.left_behind);
+        }
+        moves
+    }
+
     fn drop_written(&mut self) {
         while let Some(&(blocks, 0)) = self.transactions.front() {
             self.transactions.pop_front();
             self.first += 1;
-            self.used -= blocks;
+            self.left_behind += blocks;
         }
     }
 }
@@ -119,8 +141,11 @@ mod tests {
         assert_eq!(log.oldest(), Some(vec![one, nine, bitmap]));
         assert_eq!(log.used, 9);
         log.oldest_written();
-        assert_eq!((log.oldest(), log.used), (Some(vec![two]), 3));
+        assert_eq!((log.oldest(), log.used), (Some(vec![two]), 9), "the tail has not moved");
+        assert!(!log.move_tail(7) && log.move_tail(6) && !log.move_tail(0));
+        assert_eq!(log.used, 3);
         log.oldest_written();
+        assert!(log.move_tail(0));
         assert_eq!((log.oldest(), log.used), (None, 0));
     }
 }
