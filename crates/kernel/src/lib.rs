@@ -49,9 +49,9 @@ pub use process::Process;
 pub use rcu::{Placement, Rcu, RcuRules, RcuStats, ThreadPolicy};
 pub use signal::rules::SignalRules;
 pub use vfs::{
-    BufferLocks, DcacheLocks, DiskRules, FileSystem, InodeLocks, JournalOptions, JournalStats,
-    Listing, MountLocks, OpenFileLocks, PageLookup, Seek, StateLocks, SyncLocks, TmpfsBlocks,
-    VfsRules, volume_path,
+    BufferLocks, CommitLocks, DcacheLocks, DiskRules, FileSystem, InodeLocks, JournalOptions,
+    JournalStats, Listing, MountLocks, OpenFileLocks, PageLookup, Seek, StateLocks, SyncLocks,
+    TmpfsBlocks, VfsRules, volume_path,
 };
 pub use world::{Options, World, WorldError};
 pub use zone::{Moves, StackSource, ZonePolicy, ZoneRules, ZoneStats};

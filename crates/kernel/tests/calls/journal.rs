@@ -16,7 +16,7 @@ pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const JOURNAL: JournalOptions =
     JournalOptions { blocks: 8192, async_commit: false, groups: 16, labels: false };
 
-fn options(journal: JournalOptions) -> Options {
+pub(crate) fn options(journal: JournalOptions) -> Options {
     Options { file_system: FileSystem::Journal(journal), ..Options::default() }
 }
 
@@ -31,7 +31,7 @@ fn on_disk(ns: u64, journal: JournalOptions, body: impl FnOnce(&mut Process) + '
 }
 
 /// A machine of `cpus` with a disk with requests of `ns`.
-fn machine(cpus: usize, ns: u64) -> Preset {
+pub(crate) fn machine(cpus: usize, ns: u64) -> Preset {
     let mut machine = preset(cpus);
     machine.disk.latency_ns = ns as f64;
     machine
@@ -173,8 +173,7 @@ fn sync_writes_everything_and_a_removed_file_is_not_written() {
 
 #[test]
 fn a_small_journal_makes_handles_wait_and_is_emptied_in_place() {
-    let small = JournalOptions { blocks: 520, ..JOURNAL };
-    journaled(small, |k| {
+    let body = |k: &mut Process| {
         for child in 0..4 {
             k.fork(move |k| {
                 for round in 0..60 {
@@ -195,7 +194,11 @@ fn a_small_journal_makes_handles_wait_and_is_emptied_in_place() {
         assert!(stats.waited > 0, "a removal and a truncation do not fit together: {stats:?}");
         assert!(stats.checkpoints > 0, "{stats:?}");
         assert_eq!(k.stat("/tmp").unwrap().links, 2);
-    });
+    };
+    let small = JournalOptions { blocks: 520, ..JOURNAL };
+    for name in ["2.6.25", "3.7"] {
+        run_on(&machine(2, MS), &kernel(name), options(small), 1, body);
+    }
 }
 
 /// Time that four CPUs spin, in picoseconds, while four processes write pages of private files.

@@ -1,6 +1,7 @@
 //! The system calls of the virtual kernel through the trait `Kernel`.
 
 mod cold;
+mod commits;
 mod common;
 mod files;
 mod journal;
