@@ -11,8 +11,8 @@ pub(crate) use words::{Bits, Count, Field};
 use crate::lock_rules::{LockRules, MutexPolicy, Rwlock, RwsemPolicy, Spinlock};
 use convoy_machine::{Here, Smp, Word};
 use convoy_sync::{
-    Atomic, NoSpin, Platform, QueuedRwLock, RawLock, RwSemaphore, Sleep, SpinAtLowLoad, SpinMcs,
-    SpinOnOwner, SpinOne, SpinReadFirst, SpinRwSemaphore, TasLock, TicketLock,
+    Atomic, NoSpin, Platform, QueuedLock, QueuedRwLock, RawLock, RwSemaphore, Sleep, SpinAtLowLoad,
+    SpinMcs, SpinOnOwner, SpinOne, SpinReadFirst, SpinRwSemaphore, TasLock, TicketLock,
     kernel::{HandoffMutex, RwLock},
 };
 use core::ops::Deref;
@@ -59,16 +59,6 @@ impl Spin {
         result
     }
 
-    /// Runs `body` under the lock with interrupts disabled.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn hold_irq<R>(&self, body: impl FnOnce() -> R) -> R {
-        self.lock_irqsave();
-        let result = body();
-        self.unlock_irqrestore(());
-        result
-    }
-
     /// Returns whether it is held.
     pub(crate) fn is_held(&self) -> bool {
         self.is_locked()
@@ -110,36 +100,91 @@ impl RawLock<Smp> for Spin {
     }
 }
 
+/// A spinlock whose waiters queue.
+#[derive(Default)]
+pub(crate) struct Queue(QueuedLock<Smp>);
+
+impl RawLock<Smp> for Queue {
+    #[inline]
+    #[track_caller]
+    fn lock(&self) {
+        Here::taking();
+        self.0.lock();
+    }
+    #[inline]
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+    #[inline]
+    fn unlock(&self) {
+        self.0.unlock();
+    }
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+    #[inline]
+    fn is_contended(&self) -> bool {
+        RawLock::<Smp>::is_contended(&self.0)
+    }
+}
+
+impl Queue {
+    /// Reports its name to the recorder.
+    pub(crate) fn name(&self, name: &'static str) {
+        Here::name(&self.0, name);
+    }
+}
+
 /// A spinlock and the data that it protects.
-pub(crate) struct Guarded<T> {
-    lock: Spin,
+pub(crate) struct Guarded<T, L = Spin> {
+    lock: L,
     data: T,
 }
 
+impl<T> Guarded<T, Queue> {
+    /// `data` under an unlocked lock.
+    pub(crate) fn queued(data: T) -> Self {
+        Self { lock: Queue::default(), data }
+    }
+
+    /// Reports the lock's name to the recorder.
+    pub(crate) fn name(&self, name: &'static str) {
+        self.lock.name(name);
+    }
+}
+
 impl<T> Guarded<T> {
+    /// Reports the lock's name to the recorder.
+    pub(crate) fn name(&self, name: &'static str) {
+        self.lock.name(name);
+    }
+}
+
+impl<T, L: RawLock<Smp>> Guarded<T, L> {
     /// Runs `body` under the lock.
     #[inline]
     #[track_caller]
     pub(crate) fn hold<R>(&self, body: impl FnOnce(&T) -> R) -> R {
-        self.lock.hold(|| body(&self.data))
+        self.lock.lock();
+        let result = body(&self.data);
+        self.lock.unlock();
+        result
     }
 
     /// Runs `body` under the lock with interrupts disabled.
     #[inline]
     #[track_caller]
     pub(crate) fn hold_irq<R>(&self, body: impl FnOnce(&T) -> R) -> R {
-        self.lock.hold_irq(|| body(&self.data))
+        self.lock.lock_irqsave();
+        let result = body(&self.data);
+        self.lock.unlock_irqrestore(());
+        result
     }
 
     /// Returns the protected data, for reading without the lock or by the owner.
     #[inline]
     pub(crate) fn unlocked(&self) -> &T {
         &self.data
-    }
-
-    /// Reports the lock's name to the recorder.
-    pub(crate) fn name(&self, name: &'static str) {
-        self.lock.name(name);
     }
 
     /// Returns whether the lock is held.

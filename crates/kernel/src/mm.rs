@@ -157,7 +157,7 @@ impl Mm {
             frames.split_off(kept)
         };
         self.mapped.set(self.mapped.get().saturating_sub(pages));
-        zones.lru_move(&frames, costs);
+        zones.lru_remove(&frames, costs);
         zones.free(&frames, costs);
     }
 
@@ -216,7 +216,7 @@ impl Mm {
         self.heap_pages.borrow_mut().remove_from(0);
         self.hot.table.hold(|entries| entries.write(0));
         spend(costs.unmap_page * u64::from(mapped));
-        zones.lru_move(&frames, costs);
+        zones.lru_remove(&frames, costs);
         zones.free(&frames, costs);
     }
 }

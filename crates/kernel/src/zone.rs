@@ -6,79 +6,32 @@
 //! `mm/page_alloc.c` and `mm/swap.c` of 3.7.
 
 mod nodes;
+mod part;
+mod rules;
 mod stacks;
 
+use part::{AnyZone, Lru, Part};
+pub use rules::{Moves, ZonePolicy, ZoneRules};
+use rules::{PAGEVEC, STACK_ORDER};
 use stacks::StackCache;
 pub use stacks::StackSource;
 
 use crate::costs::Costs;
 use crate::lock_rules::LockRules;
-use crate::locks::{Field, Guarded, Line, Spin};
+use crate::locks::{Field, Line};
 use convoy_machine::{Here, Preset, Sim, Smp};
-use convoy_mm::{
-    Bulk, HoldAll, LockPlace, ORDER_MAX, ReleaseContendedEvery, ReleaseEach, Setup, Stats,
-    Temperature, Zone,
-};
-use convoy_sync::{Platform, RawLock};
+use convoy_mm::{ORDER_MAX, Stats, Temperature};
+use convoy_sync::Platform;
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
 use core::cell::RefCell;
 use core::fmt::Write as _;
 use core::num::NonZeroU32;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
-/// Pages that are collected for the active list before `lru_lock` is taken.
-const PAGEVEC: u32 = 14;
-/// The only order of blocks that paths ask for: a kernel stack of two pages.
-const STACK_ORDER: u32 = 1;
 /// Pages between `DMA` and `HighMem` of a 32-bit kernel: 880 MiB.
 const LOW_PAGES: u32 = 880 << 8;
 /// Pages of `DMA`: 16 MiB.
 const DMA_PAGES: u32 = 16 << 8;
-
-/// Policy of the zone lock while a batch of pages moves between a CPU's list and the zone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ZonePolicy {
-    /// It is held for the whole batch, as every kernel does.
-    #[default]
-    HoldAll,
-    /// It is released after each page: the patch of 2007 without its hole.
-    ReleaseEach,
-    /// It is released between two pages if there are waiters: the patch as integrated with ticket
-    /// locks in January 2008.
-    ReleaseContended,
-}
-
-/// The page-frame allocator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_excessive_bools, reason = "independent options of the build")]
-pub struct ZoneRules {
-    /// Policy of the zone lock.
-    pub lock: ZonePolicy,
-    /// The zone lock has a separate cache line, instead of one with the lists of small orders.
-    pub own_line: bool,
-    /// A 32-bit kernel: memory above 880 MiB is a separate zone (`HighMem`), from which pages of
-    /// programs and files are taken first. What lies below the first 16 MiB (`DMA`) is left alone.
-    /// Such a kernel is built without `CONFIG_NUMA`: all memory is one node.
-    pub highmem: bool,
-    /// `CONFIG_HIGHPTE`: page tables except the first of each process are allocated from `HighMem`,
-    /// too.
-    pub highpte: bool,
-    /// Allocator of kernel stacks: `pages`, as on x86-64, or `slab`, as on i386.
-    pub stacks: StackSource,
-    /// `CONFIG_4KSTACKS`: a kernel stack is one page instead of two.
-    pub small_stacks: bool,
-}
-
-impl ZoneRules {
-    /// Pages of a kernel stack.
-    fn stack_pages(self) -> u32 {
-        if self.small_stacks { 1 } else { 1 << STACK_ORDER }
-    }
-}
 
 /// Pages that stay free in a zone while the next one has some, `pages_min` of `HighMem` at 128 MiB
 /// (`setup_per_zone_pages_min` of `mm/page_alloc.c`, 2.6.16).
@@ -93,56 +46,6 @@ pub(crate) enum Use {
     Tables,
     /// The kernel itself, which cannot address `HighMem`.
     Kernel,
-}
-
-/// A policy of the zone lock, with the instructions that each page costs under it.
-#[derive(Clone, Copy, Debug)]
-pub struct Moves {
-    /// Policy of the lock.
-    pub policy: ZonePolicy,
-    /// Pages between two looks for waiters, if it is released to them.
-    pub every: NonZeroU32,
-    /// Picoseconds of each page.
-    pub page_ps: u64,
-}
-
-impl<L: RawLock<Smp>> Bulk<Smp, L> for Moves {
-    fn run(&self, lock: &L, count: u32, mut step: impl FnMut() -> bool) -> u32 {
-        let step = || {
-            Here::pass(self.page_ps);
-            step()
-        };
-        match self.policy {
-            ZonePolicy::HoldAll => HoldAll.run(lock, count, step),
-            ZonePolicy::ReleaseEach => ReleaseEach.run(lock, count, step),
-            ZonePolicy::ReleaseContended => {
-                ReleaseContendedEvery(self.every).run(lock, count, step)
-            }
-        }
-    }
-
-    #[track_caller]
-    fn once<R>(&self, lock: &L, step: impl FnOnce() -> R) -> R {
-        lock.lock();
-        Here::pass(self.page_ps << STACK_ORDER);
-        let result = step();
-        lock.unlock();
-        result
-    }
-}
-
-/// One zone, its node, and the number of its first frame.
-struct Part {
-    name: &'static str,
-    node: usize,
-    first: u32,
-    zone: Zone<Smp, Spin, Moves>,
-}
-
-impl Part {
-    fn has(&self, frame: u32) -> bool {
-        frame >= self.first && frame - self.first < self.zone.frames()
-    }
 }
 
 /// What moved between the zones of one name and the lists of the CPUs.
@@ -170,7 +73,7 @@ pub(crate) struct Zones {
     /// By CPU.
     node_of: Vec<usize>,
     /// By node: the active list. `HighMem` and `Normal` share it.
-    lru: Vec<Sim<Line<Guarded<Field<u32>>>>>,
+    lru: Vec<Lru>,
     /// By CPU.
     pagevecs: Vec<Pagevec>,
     rules: ZoneRules,
@@ -191,22 +94,14 @@ impl Zones {
         let cpus = machine.topology.cpus;
         let nodes = if rules.highmem { 1 } else { nodes::count(machine) };
         let spans = spans(rules, pages, nodes);
-        let lock = if rules.own_line { LockPlace::OwnLine } else { LockPlace::BesideLists };
         let part = |&Span { name, node, first, pages, lock_name }: &Span| {
             let frames = pages >> ORDER_MAX << ORDER_MAX;
             let (policy, every) = (rules.lock, NonZeroU32::MIN);
             let bulk = Moves { policy, every, page_ps: costs.bulk_page };
-            let zone =
-                Zone::with_locks(Setup { lock, ..Setup::new(frames, cpus, bulk) }, || locks.spin());
-            zone.lock().name(lock_name);
+            let zone = AnyZone::new(rules, locks, frames, cpus, bulk, lock_name);
             Part { name, node, first, zone }
         };
-        let lru = |_| {
-            let lru = Here::place(Line(locks.guarded(Field::new(0))));
-            lru.name("zone->lru_lock");
-            lru
-        };
-        let lru: Vec<_> = (0..nodes).map(lru).collect();
+        let lru: Vec<Lru> = (0..nodes).map(|_| Lru::new(rules, locks)).collect();
         let parts: Vec<Part> = spans.iter().map(part).collect();
         let pagevec = |_| Pagevec {
             count: Here::place(Line(Field::new(0))),
@@ -244,8 +139,8 @@ impl Zones {
 
     /// Whether a lock of the zones is held.
     pub(crate) fn is_locked(&self) -> bool {
-        self.parts.iter().any(|part| part.zone.lock().is_locked())
-            || self.lru.iter().any(|lru| lru.is_locked())
+        self.parts.iter().any(|part| part.zone.is_locked())
+            || self.lru.iter().any(Lru::is_locked)
             || self.stacks.as_ref().is_some_and(StackCache::is_locked)
     }
 
@@ -379,14 +274,13 @@ impl Zones {
         self.parts.iter().find(|part| part.has(frame)).expect("every frame is in a zone")
     }
 
-    /// Frees single pages, in batches of a pagevec.
+    /// Frees single pages, a group at a time.
     pub(crate) fn free(&self, frames: &[u32], costs: &Costs) {
         let first_of = |frame: u32| self.part(frame).first;
         for frames in frames.chunk_by(|&one, &next| first_of(one) == first_of(next)) {
             let part = self.part(frames[0]);
-            for group in frames.chunks(PAGEVEC as usize) {
-                let numbers = group.iter().map(|frame| frame - part.first);
-                part.zone.free_all(numbers, Temperature::Hot);
+            for group in frames.chunks(self.rules.release_group()) {
+                part.zone.free_all(group.iter().map(|frame| frame - part.first));
                 Here::pass(costs.page_free * group.len() as u64);
             }
         }
@@ -415,7 +309,7 @@ impl Zones {
         let give = |first: u32| {
             let part = self.part(first);
             if self.rules.small_stacks {
-                part.zone.free(first - part.first, Temperature::Hot);
+                part.zone.free(first - part.first);
             } else {
                 part.zone.free_block(first - part.first, STACK_ORDER);
             }
@@ -439,18 +333,24 @@ impl Zones {
         Smp::preempt_enable();
     }
 
-    /// Moves pages onto or off the active lists, a group at a time; within a group a lock is kept
-    /// until a page of another node comes (`pagevec_lru_move_fn`, `release_pages`).
+    /// Moves pages onto or off the active lists, in groups of a pagevec (`pagevec_lru_move_fn`).
     pub(crate) fn lru_move(&self, frames: &[u32], costs: &Costs) {
+        frames.chunks(PAGEVEC as usize).for_each(|group| self.lru_move_group(group, costs));
+    }
+
+    /// Takes the pages of an address space off the active lists (`release_pages`).
+    pub(crate) fn lru_remove(&self, frames: &[u32], costs: &Costs) {
+        let groups = frames.chunks(self.rules.release_group());
+        groups.for_each(|group| self.lru_move_group(group, costs));
+    }
+
+    /// Within a group a lock is kept until a page of another node comes.
+    fn lru_move_group(&self, group: &[u32], costs: &Costs) {
         let node_of = |frame: u32| self.part(frame).node;
-        for group in frames.chunks(PAGEVEC as usize) {
-            for run in group.chunk_by(|&one, &next| node_of(one) == node_of(next)) {
-                let moved = run.len() as u32;
-                self.lru[node_of(run[0])].hold_irq(|pages| {
-                    pages.write(pages.peek().wrapping_add(moved));
-                    Here::pass(costs.lru_page * u64::from(moved));
-                });
-            }
+        for run in group.chunk_by(|&one, &next| node_of(one) == node_of(next)) {
+            let moved = run.len() as u32;
+            self.lru[node_of(run[0])]
+                .change(moved, || Here::pass(costs.lru_page * u64::from(moved)));
         }
     }
 }

@@ -146,6 +146,7 @@ impl Buddy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::FrameSize;
     use convoy_sync::Native;
 
     fn blocks(buddy: &Buddy) -> Vec<u32> {
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_block_is_split_into_upper_halves_and_joined_again() {
-        let frames = Frames::<Native>::new(2048);
+        let frames = Frames::<Native>::new(2048, FrameSize::default());
         let buddy = Buddy::new(&frames);
         assert_eq!(buddy.take::<_, Sound>(&frames, 0), Some((0, 10)));
         assert_eq!(blocks(&buddy), [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_last_block_is_joined_like_any_other() {
-        let frames = Frames::<Native>::new(4);
+        let frames = Frames::<Native>::new(4, FrameSize::default());
         let buddy = Buddy::new(&frames);
         for _ in 0..4 {
             buddy.take::<_, Sound>(&frames, 0).unwrap();
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fill_a_largest_block_is_there_too() {
-        let frames = Frames::<Native>::new(1024 + 5);
+        let frames = Frames::<Native>::new(1024 + 5, FrameSize::default());
         let buddy = Buddy::new(&frames);
         assert_eq!(buddy.free_frames(), 1029);
         let mut taken: Vec<u32> = Vec::new();

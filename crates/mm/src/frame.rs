@@ -5,9 +5,19 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use std::sync::OnceLock;
 
-/// Frames that come into memory together, when the first of them is used: two KiB, little enough
-/// for the stack of a simulated task.
+/// Frames of 32 bytes that come into memory together, when the first of them is used: two KiB,
+/// little enough for the stack of a simulated task.
 const PLACED: usize = 64;
+
+/// Bytes of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrameSize {
+    /// 32: two share a line, as in 32-bit kernels of 2.6.
+    #[default]
+    HalfLine,
+    /// 64: a line each, as in 64-bit kernels.
+    Line,
+}
 
 /// A variable that the zone lock or the lock of a set guards.
 ///
@@ -46,7 +56,7 @@ pub(crate) enum State {
     Taken(u32),
 }
 
-/// One frame. 32 bytes, as `struct page` has in 32-bit kernels of 2.6: two of them share a line.
+/// One frame: `struct page`, of 32 bytes or the first half of [`FrameSize::Line`].
 #[derive(Debug, Default)]
 #[repr(C, align(32))]
 pub(crate) struct Frame {
@@ -113,12 +123,15 @@ type Place<P> = OnceLock<<P as Platform>::Home<[Frame; PLACED]>>;
 pub(crate) struct Frames<P: Platform> {
     places: Box<[Place<P>]>,
     count: u32,
+    /// Frames of 32 bytes that one takes, as a power of two.
+    shift: u32,
 }
 
 impl<P: Platform> Frames<P> {
-    pub(crate) fn new(count: u32) -> Self {
-        let places = (count as usize).div_ceil(PLACED);
-        Self { places: (0..places).map(|_| OnceLock::new()).collect(), count }
+    pub(crate) fn new(count: u32, size: FrameSize) -> Self {
+        let shift = u32::from(size == FrameSize::Line);
+        let places = ((count as usize) << shift).div_ceil(PLACED);
+        Self { places: (0..places).map(|_| OnceLock::new()).collect(), count, shift }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -128,7 +141,7 @@ impl<P: Platform> Frames<P> {
     /// The frame of that number, which is below [`Self::count`].
     #[inline]
     pub(crate) fn at(&self, number: u32) -> &Frame {
-        let number = number as usize;
+        let number = (number as usize) << self.shift;
         let place = self.places[number / PLACED]
             .get_or_init(|| P::place(core::array::from_fn(|_| Frame::default())));
         &place[number % PLACED]

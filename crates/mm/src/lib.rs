@@ -34,9 +34,10 @@ pub use buddy::{ORDER_MAX, ORDERS, Sound, Steps};
 pub use bulk::{
     Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseContendedEvery, ReleaseEach,
 };
+pub use frame::FrameSize;
 pub use set::{SetSize, Temperature, Unlocked};
 pub use tally::{Moments, Stats};
-pub use zone::{LockPlace, NativeZone, Setup, Zone};
+pub use zone::{Drain, LockPlace, NativeZone, Setup, Zone};
 
 /// The example of the read-me.
 #[cfg(doctest)]

@@ -97,6 +97,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::FrameSize;
     use convoy_sync::Native;
 
     fn content(list: &List, frames: &Frames<Native>) -> Vec<u32> {
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn both_ends_and_the_middle() {
-        let (list, frames) = (List::new(), Frames::<Native>::new(200));
+        let (list, frames) = (List::new(), Frames::<Native>::new(200, FrameSize::default()));
         for number in [0, 64, 199] {
             list.push_front(&frames, number);
         }

@@ -27,14 +27,24 @@ pub struct SetSize {
 /// Batches of a list of hot pages in Linux.
 const BATCHES: u32 = 6;
 
-/// A batch is at most this many pages before it is divided: 512 KiB of 4 KiB.
+/// A batch is at most this many pages before it is divided: 512 KiB of 4 KiB, as up to 4.18.
 const BATCH_MAX: u32 = 128;
 
 impl SetSize {
     /// The sizes for a zone of `pages` pages: a batch of 31 from 352 MiB of 4 KiB pages on, of 7
     /// for 96 to 175 MiB.
     pub fn of(pages: u32) -> Self {
-        let part = ((pages / 1024).min(BATCH_MAX) / 4).max(1);
+        Self::limited(pages, BATCH_MAX)
+    }
+
+    /// [`Self::of`] of kernels from 4.19 on: twice the batch for large zones, 63 pages (commit
+    /// d8a759b57035).
+    pub fn doubled(pages: u32) -> Self {
+        Self::limited(pages, 2 * BATCH_MAX)
+    }
+
+    fn limited(pages: u32, batch_max: u32) -> Self {
+        let part = ((pages / 1024).min(batch_max) / 4).max(1);
         let bits = (part + part / 2).ilog2();
         Self { batch: (1 << bits) - 1, batches: BATCHES }
     }
@@ -122,5 +132,9 @@ mod tests {
         assert_eq!((small.batch(Temperature::Hot), small.high(Temperature::Hot)), (1, 0));
         assert_eq!((large.batch(Temperature::Hot), large.high(Temperature::Hot)), (31, 186));
         assert_eq!((large.batch(Temperature::Cold), large.high(Temperature::Cold)), (15, 62));
+        for (mib, expected) in [(352, 31), (687, 31), (688, 63), (8192, 63)] {
+            assert_eq!(SetSize::doubled(mib * 256).batch, expected, "{mib} MiB since 4.19");
+        }
+        assert_eq!(SetSize::doubled(1 << 21).high(Temperature::Hot), 378);
     }
 }

@@ -21,7 +21,7 @@
 
 use crate::buddy::{Buddy, ORDERS, Sound, Steps};
 use crate::bulk::{Bulk, HoldAll};
-use crate::frame::{Frames, State};
+use crate::frame::{FrameSize, Frames, State};
 use crate::list::List;
 use crate::set::{PageSet, SetSize, Temperature, Unlocked};
 use crate::tally::{Moments, Stats, Tally};
@@ -39,6 +39,17 @@ pub enum LockPlace {
     OwnLine,
 }
 
+/// How the list of a CPU returns a batch of pages to the zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drain {
+    /// Each page leaves the list under the zone lock.
+    #[default]
+    Locked,
+    /// All pages leave the list and their buddies are fetched before the zone lock is acquired, as
+    /// from Linux 4.17 on (commits 0a5f4e5b4562 and 97334162e4d7).
+    Picked,
+}
+
 /// Parameters of a zone.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<B> {
@@ -48,6 +59,10 @@ pub struct Setup<B> {
     pub cpus: usize,
     /// Sizes of the lists.
     pub size: SetSize,
+    /// Size of a frame.
+    pub frame: FrameSize,
+    /// How a list returns pages.
+    pub drain: Drain,
     /// Where the lock lies.
     pub lock: LockPlace,
     /// Policy for the lock while a batch moves.
@@ -57,7 +72,15 @@ pub struct Setup<B> {
 impl<B> Setup<B> {
     /// A zone of `frames` frames as Linux 2.6.16 sets it up.
     pub fn new(frames: u32, cpus: usize, bulk: B) -> Self {
-        Self { frames, cpus, size: SetSize::of(frames), lock: LockPlace::default(), bulk }
+        Self {
+            frames,
+            cpus,
+            size: SetSize::of(frames),
+            frame: FrameSize::default(),
+            drain: Drain::default(),
+            lock: LockPlace::default(),
+            bulk,
+        }
     }
 }
 
@@ -89,6 +112,7 @@ where
     sets: Box<[P::Home<PageSet<S>>]>,
     frames: Frames<P>,
     size: SetSize,
+    drain: Drain,
     bulk: B,
     steps: PhantomData<fn() -> R>,
 }
@@ -130,7 +154,7 @@ where
     /// If `setup` has no CPU.
     pub fn with_locks(setup: Setup<B>, lock: impl Fn() -> L) -> Self {
         assert!(setup.cpus > 0, "a zone needs a set of lists");
-        let frames = Frames::new(setup.frames);
+        let frames = Frames::new(setup.frames, setup.frame);
         let hot = P::place(Hot {
             lock: lock(),
             buddy: Buddy::new(&frames),
@@ -144,6 +168,7 @@ where
             sets: (0..setup.cpus).map(|_| P::place(PageSet::new(S::default()))).collect(),
             frames,
             size: setup.size,
+            drain: setup.drain,
             bulk: setup.bulk,
             steps: PhantomData,
         }
@@ -390,6 +415,14 @@ where
 
     /// The kernel's `free_pages_bulk`: those that have been on the list for longest.
     fn drain<T>(&self, set: &PageSet<T>, list: &List, count: u32) {
+        let picked = List::new();
+        let list = match self.drain {
+            Drain::Locked => list,
+            Drain::Picked => {
+                self.pick(list, count, &picked);
+                &picked
+            }
+        };
         let done = self.bulk.run(self.lock(), count, || {
             list.last().is_some_and(|number| {
                 P::touch(self.frames.at(number), Access::Write);
@@ -399,6 +432,20 @@ where
             })
         });
         set.drains.add(done);
+    }
+
+    /// Moves the `count` oldest pages of `list` to `picked`, the oldest to its tail, and fetches
+    /// their buddies.
+    fn pick(&self, list: &List, count: u32, picked: &List) {
+        for _ in 0..count {
+            let Some(number) = list.last() else { break };
+            P::touch(self.frames.at(number), Access::Write);
+            list.remove(&self.frames, number);
+            picked.push_front(&self.frames, number);
+            if number ^ 1 < self.frames.count() {
+                P::touch(self.frames.at(number ^ 1), Access::Read);
+            }
+        }
     }
 
     /// Takes a block, with the lock held.

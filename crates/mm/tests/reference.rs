@@ -2,7 +2,10 @@
 //! every length of a list and the number of free blocks of every order are the same.
 
 use convoy_mm::Temperature::{self, Cold, Hot};
-use convoy_mm::{Bulk, HoldAll, NativeZone, ORDERS, ReleaseContended, ReleaseEach, SetSize, Setup};
+use convoy_mm::{
+    Bulk, Drain, FrameSize, HoldAll, NativeZone, ORDERS, ReleaseContended, ReleaseEach, SetSize,
+    Setup,
+};
 use convoy_sync::{AdaptiveLock, Native};
 use convoy_watchdog as _;
 use std::collections::VecDeque;
@@ -143,8 +146,11 @@ impl<B: Bulk<Native, AdaptiveLock<Native>>> Pair<B> {
 
 /// Runs against a zone with the batch size of a zone of `pages` pages.
 fn run<B: Bulk<Native, AdaptiveLock<Native>>>(bulk: B, pages: u32) {
-    let size = SetSize::of(pages);
-    let zone = NativeZone::new(Setup { size, ..Setup::new(FRAMES, 1, bulk) });
+    run_with(Setup { size: SetSize::of(pages), ..Setup::new(FRAMES, 1, bulk) });
+}
+
+fn run_with<B: Bulk<Native, AdaptiveLock<Native>>>(setup: Setup<B>) {
+    let (size, zone) = (setup.size, NativeZone::new(setup));
     let mut pair = Pair { zone, model: Reference::new(size), mine: Vec::new(), random: 0x2007 };
     let mut dry = 0;
     for call in 0..CALLS {
@@ -177,4 +183,11 @@ fn a_zone_that_releases_it_after_each_page() {
 #[test]
 fn a_zone_that_releases_it_for_others() {
     run(ReleaseContended, 96 << 8);
+}
+
+#[test]
+fn a_zone_of_today_picks_the_same_pages_before_it_takes_the_lock() {
+    let (frame, drain) = (FrameSize::Line, Drain::Picked);
+    let size = SetSize::doubled(1 << 21);
+    run_with(Setup { size, frame, drain, ..Setup::new(FRAMES, 1, HoldAll) });
 }

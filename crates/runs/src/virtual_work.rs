@@ -60,6 +60,8 @@ pub struct WorkPoint {
     pub idle_percent: f64,
     /// MB per second read from the disk, if the workload measures it.
     pub read_mb_s: Option<f64>,
+    /// Pages written to per second, if the workload measures it.
+    pub pages_per_s: Option<f64>,
     /// Bulk operations of the page allocator, zone by zone.
     pub bulk: Vec<BulkUse>,
     /// Schedule hash of the whole run.
@@ -84,7 +86,8 @@ impl WorkPoint {
             let calls: u64 = rows().map(|row| row.calls).sum();
             rows().map(|row| row.calls as f64 * of(row)).sum::<f64>() / calls as f64
         };
-        let rate = self.read_mb_s.map(|rate| ("read_mb_s", rate));
+        let read = self.read_mb_s.map(|rate| ("read_mb_s", rate));
+        let pages = self.pages_per_s.map(|rate| ("pages_per_s", rate));
         let own = vec![
             ("real_s", self.real_s),
             ("cpu_s", self.cpu_s),
@@ -96,7 +99,7 @@ impl WorkPoint {
             ("drain_count", mean("free_pages_bulk", |row| row.count.mean)),
             ("drain_order", mean("free_pages_bulk", |row| row.order.mean)),
         ];
-        own.into_iter().chain(rate).collect()
+        own.into_iter().chain(read).chain(pages).collect()
     }
 }
 
@@ -209,7 +212,10 @@ impl VirtualWork {
         let bulk = bulk::since(world, &zones);
         let scanned = workload.scanned_bytes();
         let read_mb_s = (scanned > 0).then(|| scanned as f64 / f64::from(1 << 20) / real_s);
-        Ok(WorkPoint { real_s, cpu_s, user_s, idle_percent, read_mb_s, bulk, hash: 0 })
+        let faulted = workload.faulted_pages(cpus as u32);
+        let pages_per_s = (faulted > 0).then(|| faulted as f64 / real_s);
+        let hash = 0;
+        Ok(WorkPoint { real_s, cpu_s, user_s, idle_percent, read_mb_s, pages_per_s, bulk, hash })
     }
 }
 
@@ -247,6 +253,9 @@ mod tests {
         if let Some(loops) = &mut workload.loops {
             loops.operations.iter_mut().for_each(|each| each.times = each.times.div_ceil(100));
             loops.file_bytes /= 8;
+        }
+        if let Some(faults) = &mut workload.faults {
+            faults.region_kib = 1024;
         }
         if let Some(script) = &mut workload.script {
             (script.rounds, script.loops_per_unit) = (1, script.loops_per_unit / 100);

@@ -248,12 +248,11 @@ impl ZoneLoop {
         let cpus = self.machine.topology.cpus;
         // Pages that each CPU has and pages that its list may hold.
         let used = 2 * self.batch * cpus as u32;
+        let frames = used.max(FRAMES_MIN).next_multiple_of(1 << ORDER_MAX);
         let setup = Setup {
-            frames: used.max(FRAMES_MIN).next_multiple_of(1 << ORDER_MAX),
-            cpus,
             size: SetSize::single(self.batch),
             lock: if self.own_line { LockPlace::OwnLine } else { LockPlace::BesideLists },
-            bulk: self.moves,
+            ..Setup::new(frames, cpus, self.moves)
         };
         let zone =
             Zone::with_locks(setup, || Timed { lock: L::default(), account: Rc::clone(account) });

@@ -83,6 +83,14 @@ fn kernels_from_38_on_differ_from_the_one_before_in_their_locks() {
     assert_eq!(base.locks, rwlocks(old.locks));
     assert_eq!(newer.locks, handed(base.locks));
     assert_eq!(named("6.18").locks, rwlocks(handed(old.locks)));
+    let zone = ZoneRules { line_frames: true, queued: true, long_release: true, ..newer.zone };
+    for (name, zone) in [
+        ("4.16", zone),
+        ("4.18", ZoneRules { picked: true, ..zone }),
+        ("4.19", ZoneRules { picked: true, double_batch: true, ..zone }),
+    ] {
+        assert_eq!(KernelPreset { name: name.to_owned(), zone, ..newer.clone() }, named(name));
+    }
     // What else changes is in the locks of files.
     for (old, new) in [(old, &base), (base.clone(), &newer)] {
         let (name, locks, vfs) = (new.name.clone(), new.locks, new.vfs);

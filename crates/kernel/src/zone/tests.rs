@@ -14,6 +14,11 @@ const RULES: ZoneRules = ZoneRules {
     highpte: false,
     stacks: StackSource::Pages,
     small_stacks: false,
+    line_frames: false,
+    queued: false,
+    long_release: false,
+    picked: false,
+    double_batch: false,
 };
 const LOCKS: LockRules = LockRules {
     semaphore: crate::SemaphorePolicy::Handoff,
@@ -68,7 +73,7 @@ fn a_cpu_takes_pages_and_stacks_from_its_own_node_and_lists_pages_there() {
         for _ in 0..PAGEVEC {
             zones.lru_add(frames[0], costs);
         }
-        let listed = zones.lru[node].unlocked().peek();
+        let listed = zones.lru[node].moved();
         assert!(listed > 0 && listed.is_multiple_of(PAGEVEC), "{listed}");
         zones.free(&frames, costs);
         zones.free_stack(stack);
@@ -95,7 +100,7 @@ fn who_finds_its_node_used_up_goes_on_from_near_to_far() {
         assert_eq!(nodes[..2], [2, 3]);
         assert!(nodes.len() == 8 && nodes.is_sorted_by_key(distance), "{nodes:?}");
         zones.lru_move(&frames, costs);
-        assert!(zones.lru.iter().all(|lru| lru.unlocked().peek() == SHARE));
+        assert!(zones.lru.iter().all(|lru| lru.moved() == SHARE));
         zones.free(&frames, costs);
         assert_eq!(zones.free_pages(), 8 * SHARE);
         assert_eq!(zones.stats().len(), 1, "zones of one name count together");
@@ -173,6 +178,32 @@ fn page_tables_lie_in_high_memory_where_the_kernel_was_built_so() {
                 [Use::Programs, Use::Tables, Use::Kernel].map(name),
                 ["HighMem", tables, "Normal"]
             );
+        });
+    }
+}
+
+#[test]
+fn pages_move_in_the_batch_of_each_version_under_locks_that_queue() {
+    for (double_batch, batch) in [(false, 31.0), (true, 63.0)] {
+        let rules = ZoneRules {
+            line_frames: true,
+            queued: true,
+            long_release: true,
+            picked: true,
+            double_batch,
+            ..RULES
+        };
+        // Four nodes of 1 GiB.
+        with_rules(rules, &machine("skylake-4x24"), 1 << 20, move |zones, costs| {
+            let frames = zones.pages(1000, Use::Programs, costs).expect("room");
+            zones.lru_remove(&frames, costs);
+            zones.free(&frames, costs);
+            for moved in zones.stats().iter().map(|stats| stats.moved) {
+                for (what, moments) in [("refills", moved.refills), ("drains", moved.drains)] {
+                    assert_eq!((moments.mean(), moments.sd()), (batch, 0.0), "{what}");
+                    assert!(moments.events > 0, "{what}");
+                }
+            }
         });
     }
 }

@@ -6,6 +6,7 @@
 
 mod bonnie;
 mod dpunish;
+mod faults;
 mod find;
 mod loops;
 mod pipeline;
@@ -23,6 +24,7 @@ use crate::jobs::JobError;
 
 pub use bonnie::Bonnie;
 pub use dpunish::Dpunish;
+pub use faults::Faults;
 pub use find::Find;
 pub use loops::{Loop, Loops, Operation};
 pub use pipeline::Pipeline;
@@ -59,6 +61,9 @@ pub struct Workload {
     /// Single operations of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loops: Option<Loops>,
+    /// Page faults on all CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<Faults>,
     /// What titles call it.
     #[serde(skip)]
     pub name: String,
@@ -84,6 +89,7 @@ enum Shape<'a> {
     Bonnie(&'a Bonnie),
     Scan(&'a Scan),
     Loops(&'a Loops),
+    Faults(&'a Faults),
 }
 
 impl Entry for Workload {
@@ -101,7 +107,7 @@ impl Entry for Workload {
             _ => Err(Fault::new(
                 "find",
                 "a workload has one of the tables find, pmake, script, dpunish, pipeline, bonnie, \
-                 scan, loops",
+                 scan, loops, faults",
             )),
         }
     }
@@ -121,7 +127,9 @@ impl Workload {
         let programs = find.chain(pmake).chain(script).chain(dpunish).chain(pipeline);
         let bonnie = self.bonnie.iter().map(Shape::Bonnie);
         let scan = self.scan.iter().map(Shape::Scan);
-        programs.chain(bonnie).chain(scan).chain(self.loops.iter().map(Shape::Loops))
+        let loops = self.loops.iter().map(Shape::Loops);
+        let faults = self.faults.iter().map(Shape::Faults);
+        programs.chain(bonnie).chain(scan).chain(loops).chain(faults)
     }
 
     /// Creates its files, in the directories of `place`, which exist.
@@ -139,6 +147,7 @@ impl Workload {
             Shape::Bonnie(bonnie) => bonnie.prepare(k, directory),
             Shape::Scan(scan) => scan.prepare(k, directory),
             Shape::Loops(loops) => loops.prepare(k, directory),
+            Shape::Faults(_) => Ok(()),
         })
     }
 
@@ -157,6 +166,7 @@ impl Workload {
             Shape::Bonnie(bonnie) => bonnie.run(k, directory),
             Shape::Scan(scan) => scan.run(k, directory),
             Shape::Loops(loops) => loops.run(k, directory),
+            Shape::Faults(faults) => faults.run(k, cpus),
         })
     }
 
@@ -170,6 +180,7 @@ impl Workload {
             Shape::Pipeline(_) | Shape::Loops(_) => 3,
             Shape::Bonnie(bonnie) => bonnie.instances,
             Shape::Scan(_) => 1,
+            Shape::Faults(faults) => faults.processes(cpus),
         };
         self.shapes().map(of).sum()
     }
@@ -189,6 +200,11 @@ impl Workload {
         self.scan.as_ref().map_or(0, |scan| scan.bytes)
     }
 
+    /// Pages that it writes to at a rate that is its result; 0 where that is its time.
+    pub fn faulted_pages(&self, cpus: u32) -> u64 {
+        self.faults.as_ref().map_or(0, |faults| faults.pages(cpus))
+    }
+
     /// Returns the ratio of the workload to the executed part, by which its times are multiplied.
     pub fn scale(&self) -> u32 {
         let of = |shape| match shape {
@@ -199,7 +215,8 @@ impl Workload {
             | Shape::Script(_)
             | Shape::Bonnie(_)
             | Shape::Scan(_)
-            | Shape::Loops(_) => 1,
+            | Shape::Loops(_)
+            | Shape::Faults(_) => 1,
         };
         self.shapes().map(of).product()
     }
