@@ -5,6 +5,7 @@ use crate::fail::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
 use convoy_catalogue::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf, WORKLOADS};
+use convoy_kernel::KernelPreset;
 use convoy_lab::lock_loop::{Library, Policy};
 use convoy_report::{Cell, Column, Table, page_wrap};
 use convoy_workload::jobs::Job;
@@ -65,6 +66,12 @@ impl Kind {
     }
 }
 
+/// The mechanisms of a kernel that are older than its name says; empty for everything else.
+fn older(kind: Kind, name: &str) -> Vec<&'static str> {
+    let kernel = (kind == Kind::Kernels).then(|| KernelPreset::named(name).ok()).flatten();
+    kernel.map(|kernel| kernel.older()).unwrap_or_default()
+}
+
 /// The command.
 pub(crate) fn run(args: &List) -> Result<ExitCode, Failure> {
     let kinds = args.kind.map_or_else(|| Kind::value_variants().to_vec(), |kind| vec![kind]);
@@ -76,7 +83,13 @@ pub(crate) fn run(args: &List) -> Result<ExitCode, Failure> {
         let names: Vec<&str> = listed.iter().map(|(name, _)| *name).collect();
         brief += &page_wrap(&format!("{}: {}", kind.name(), names.join(", ")));
         for (name, about) in &listed {
-            entries.push(json!({ "kind": kind.name(), "name": name, "description": about }));
+            let mut entry = json!({ "kind": kind.name(), "name": name, "description": about });
+            let older = older(kind, name);
+            if !older.is_empty() {
+                plain.note(format!("{name} has older mechanisms: {}", older.join("; ")));
+                entry["older"] = older.into();
+            }
+            entries.push(entry);
             table.row([&kind.name(), *name, about].map(Cell::text).to_vec());
             plain.row([*name, about].map(Cell::text).to_vec());
         }

@@ -245,6 +245,10 @@ fn report(run: &VirtualRun, inputs: Inputs, points: &[&VirtualPoint]) -> RunRepo
     let VirtualRun { mix, kernel, machine, .. } = run;
     let mut notes: Vec<String> = points.iter().map(|point| note(point)).collect();
     notes.extend(mix.notes.iter().map(|note| format!("{}: {note}", mix.name)));
+    let older = kernel.older();
+    if !older.is_empty() {
+        notes.push(format!("{} has older mechanisms: {}", kernel.name, older.join("; ")));
+    }
     if kernel.bkl != BklKind::None {
         notes.insert(0, "owner: of the big kernel lock (BKL)".to_owned());
     }

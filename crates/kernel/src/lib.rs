@@ -15,6 +15,7 @@ mod lock_rules;
 mod locks;
 mod mappings;
 mod mm;
+mod older;
 mod pages;
 mod pipe;
 mod preset;

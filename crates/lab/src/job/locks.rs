@@ -81,6 +81,11 @@ impl LocksJob {
         Ok(Self { measured, virtual_machine, parts })
     }
 
+    /// The kernel of a virtual machine.
+    pub(super) fn kernel(&self) -> Option<&KernelPreset> {
+        self.virtual_machine.as_ref().map(|(kernel, ..)| kernel)
+    }
+
     pub(super) fn seed(&self) -> u64 {
         self.measured.seed
     }

@@ -16,6 +16,7 @@ mod zone;
 
 use std::collections::BTreeMap;
 
+use convoy_kernel::KernelPreset;
 use serde_json::{Value, json};
 
 pub use command::CommandJob;
@@ -110,6 +111,16 @@ impl Job {
             Self::Sim(job) => Self::Host(Box::new(HostJob::of(job))),
             Self::Locks(job) => Self::Locks(Box::new(job.native())),
             Self::Zone(_) | Self::Work(_) | Self::Host(_) | Self::Command(_) => self.clone(),
+        }
+    }
+
+    /// The kernel preset that it runs on, if it has one.
+    pub fn kernel(&self) -> Option<&KernelPreset> {
+        match self {
+            Self::Sim(job) => Some(&job.load_point().kernel),
+            Self::Work(job) => Some(job.kernel()),
+            Self::Locks(job) => job.kernel(),
+            Self::Zone(_) | Self::Host(_) | Self::Command(_) => None,
         }
     }
 

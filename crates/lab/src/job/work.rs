@@ -49,6 +49,11 @@ impl WorkJob {
         Ok(Self { run, parts })
     }
 
+    /// The kernel.
+    pub(super) fn kernel(&self) -> &KernelPreset {
+        &self.run.kernel
+    }
+
     /// CPUs of the machine.
     pub fn cpus(&self) -> usize {
         self.run.machine.topology.cpus

@@ -51,7 +51,7 @@ pub(super) fn report(results: Results) -> HostReport {
         "fitted: a rule of the scheduler was chosen by this row; every other row is a prediction."
             .to_owned(),
     );
-    report.notes.extend(ending(results.outcomes).into_iter().filter(|note| note.starts_with('a')));
+    report.notes.extend(ending(results).into_iter().filter(|note| !note.starts_with("schedule")));
     report
 }
 

@@ -170,7 +170,7 @@ pub(super) fn view(results: Results) -> (Table, Vec<Panel>, Option<String>) {
              time of a section is what can be compared."
         ));
     }
-    for note in ending(results.outcomes) {
+    for note in ending(results) {
         table.note(note);
     }
     (table, panels(results, &rows), verdict(results, &rows))

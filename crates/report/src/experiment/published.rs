@@ -144,13 +144,28 @@ fn notes(results: Results, report: &mut ReproduceReport) {
     }
     report.notes.extend(sentence::looks(grid));
     report.notes.extend(grid.grid.notes.iter().cloned());
-    report.notes.extend(ending(results.outcomes));
+    report.notes.extend(ending(results));
 }
 
-/// Returns the lines below every table: failed jobs, and the hash of all schedules.
-pub(super) fn ending(outcomes: &[Option<Outcome>]) -> Vec<String> {
-    let finished = || outcomes.iter().flatten();
-    let mut notes = Vec::new();
+/// Returns the kernels with mechanisms that are older than their names say, and these mechanisms.
+pub(super) fn older(results: Results) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for job in results.grid.points.iter().filter_map(|point| point.jobs.first()) {
+        let Some(kernel) = job.kernel() else { continue };
+        let older = kernel.older();
+        let note = format!("{} has older mechanisms: {}", kernel.name, older.join("; "));
+        if !older.is_empty() && !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
+}
+
+/// Returns the lines below every table: older mechanisms, failed jobs, and the hash of all
+/// schedules.
+pub(super) fn ending(results: Results) -> Vec<String> {
+    let finished = || results.outcomes.iter().flatten();
+    let mut notes = older(results);
     if let Some(failure) = finished().find_map(|outcome| outcome.failure.as_ref()) {
         notes.push(format!("a job failed: {failure}"));
     }

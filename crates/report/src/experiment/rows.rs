@@ -114,7 +114,7 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
     let points = 0..grid.points.len();
     let others = points.filter_map(|index| results.values(index, "others_cpus"));
     let notes = notes.chain(disturbance(others, results));
-    for note in notes.chain(ending(results.outcomes)) {
+    for note in notes.chain(ending(results)) {
         table.note(note);
     }
     (table, verdict(results))

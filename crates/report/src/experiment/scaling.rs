@@ -269,7 +269,7 @@ fn notes(results: Results, shapes: &[(bool, String)], medians: Option<[f64; 3]>)
         }
     }
     notes.extend(grid.grid.notes.iter().cloned());
-    notes.extend(ending(results.outcomes));
+    notes.extend(ending(results));
     notes
 }
 

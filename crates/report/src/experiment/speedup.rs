@@ -217,7 +217,7 @@ fn notes(results: Results, errors: &[(f64, f64)], least: f64) -> Vec<String> {
         }
     }
     notes.extend(grid.grid.notes.iter().cloned());
-    notes.extend(ending(results.outcomes));
+    notes.extend(ending(results));
     notes
 }
 
