@@ -223,17 +223,19 @@ impl Engine {
 
     #[cold]
     fn inspect_time(&self) {
-        let verdict =
-            self.watchdog.judge_time(self.clock.get(), &self.ledger, || self.os().expects());
-        verdict.into_iter().for_each(|verdict| self.give_up(verdict));
+        let expects = || self.os().expects();
+        if let Some(verdict) = self.watchdog.judge_time(self.clock.get(), &self.ledger, expects) {
+            self.give_up(verdict);
+        }
     }
 
     /// Checks the memory operations without progress, and their limit.
     #[cold]
     #[inline(never)]
     pub(super) fn inspect_operations(&self) {
-        let verdict = self.watchdog.judge_operations(self.ops.get());
-        verdict.into_iter().for_each(|verdict| self.give_up(verdict));
+        if let Some(verdict) = self.watchdog.judge_operations(self.ops.get()) {
+            self.give_up(verdict);
+        }
     }
 
     /// Ends the run at the next return to the engine, which is the next memory operation.
