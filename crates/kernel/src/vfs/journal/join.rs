@@ -92,11 +92,10 @@ impl Journal {
                 self.hot.counts.updates.get();
                 self.hot.counts.handles.get();
             }
-            (_, DiskRules::Ext3) => (),
-            (_, DiskRules::Ext4) if counts => {
+            _ if counts => {
                 self.hot.counts.credits.put();
             }
-            (_, DiskRules::Ext4) => (),
+            _ => (),
         }
         found
     }
