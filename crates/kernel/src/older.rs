@@ -67,8 +67,8 @@ fn ticket(kernel: &KernelPreset) -> bool {
 
 /// The version in a label: that of a shipped preset, or of what a file is based on.
 fn version(label: &str) -> Option<Version> {
-    let words = label.split(|char: char| !(char.is_ascii_digit() || char == '.'));
-    words.into_iter().find_map(|word| {
+    let mut words = label.split(|char: char| !(char.is_ascii_digit() || char == '.'));
+    words.find_map(|word| {
         let mut version = [0; 3];
         let mut parts = word.split('.');
         for number in &mut version[..2] {

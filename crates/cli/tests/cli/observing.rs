@@ -89,7 +89,7 @@ const REPRODUCE: Flags = Flags {
 fn of_help(args: &[&str], word: impl Fn(&str) -> Option<String>) -> BTreeSet<String> {
     let help = run(args);
     assert_eq!(code(&help), Some(0), "{args:?}");
-    stdout(&help).lines().filter_map(|line| word(line)).collect()
+    stdout(&help).lines().filter_map(word).collect()
 }
 
 /// The long name of the flag that a line of the help begins with.
@@ -138,7 +138,7 @@ fn observed(args: &[&str], more: &[String]) -> std::process::Output {
 }
 
 /// A file of JSON.
-fn read(path: &PathBuf) -> Value {
+fn read(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).expect("written")).expect("JSON")
 }
 
