@@ -162,7 +162,9 @@ impl Subject {
         promises: &'static [Promise],
         about: &'static str,
     ) -> Self {
-        let (busted, is_one_object, scenarios) = (false, true, lock::<T>);
+        // The marks of tasks and the count of the scheduler are outside of the lock.
+        let is_one_object = !promises.contains(&Promise::Monitored);
+        let (busted, scenarios) = (false, lock::<T>);
         Self { name, family, about, promises, busted, is_one_object, scenarios }
     }
 

@@ -50,6 +50,7 @@ pub(crate) struct Futexes {
     wait: u64,
     wake: u64,
     requeue: u64,
+    monitor: u64,
 }
 
 impl Futexes {
@@ -64,6 +65,7 @@ impl Futexes {
             wait: costs.futex_wait,
             wake: costs.futex_wake,
             requeue: costs.sched_yield,
+            monitor: costs.monitor,
         }
     }
 
@@ -132,6 +134,11 @@ impl Futexes {
     /// Charges the cost of `sched_yield` except for yielding the CPU.
     pub(crate) fn pay_yield(&self) {
         Here::pass(self.enter + self.requeue);
+    }
+
+    /// Charges the cost of the monitor of critical sections at a context switch.
+    pub(crate) fn pay_monitor(&self) {
+        Here::pass(self.monitor);
     }
 
     /// `FUTEX_WAIT`.

@@ -8,7 +8,7 @@ use crate::preset::Preset;
 use crate::trace::{Event, Recorder};
 use crate::watch::Watch;
 use crate::word::Word;
-use convoy_sync::TaskId;
+use convoy_sync::{Monitor, TaskId};
 use core::cell::RefCell;
 use core::panic::Location;
 use std::rc::Rc;
@@ -366,6 +366,19 @@ impl Here {
     /// Whether interrupts are disabled on this CPU.
     pub fn irqs_disabled() -> bool {
         engine().this().irqs_off()
+    }
+
+    /// Returns whether some task has marks of critical sections
+    /// ([`Platform::monitor`](convoy_sync::Platform::monitor)).
+    #[inline]
+    pub fn has_monitor() -> bool {
+        engine().marked.is_used()
+    }
+
+    /// Returns the count of preempted critical sections, which the operating system keeps, with the
+    /// marks of `task`; `None` if it has none.
+    pub fn monitored<'a>(task: TaskId) -> Option<Monitor<'a, Word<u32>>> {
+        engine().marked.get(task)
     }
 
     /// Adds a decision of the operating system to the schedule hash.

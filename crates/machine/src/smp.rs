@@ -4,7 +4,7 @@ use crate::engine::{Lock, Until, engine};
 use crate::memory::Sim;
 use crate::trace::Event;
 use crate::word::Word;
-use convoy_sync::{Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, Wake};
+use convoy_sync::{Access, Atomic, Integer, LockEvent, Monitor, Platform, Sleep, TaskId, Wake};
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
@@ -102,6 +102,11 @@ impl Platform for Smp {
 
     fn on_cpu(task: TaskId) -> bool {
         engine().ask(task)
+    }
+
+    fn monitor<'a>(task: TaskId) -> Option<Monitor<'a, Word<u32>>> {
+        let engine = engine();
+        Some(engine.marked.of(task, &engine.region))
     }
 
     fn need_resched() -> bool {

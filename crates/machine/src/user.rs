@@ -10,8 +10,8 @@ use crate::engine::{Mode, Pace, Until, engine};
 use crate::smp::Smp;
 use crate::word::Word;
 use convoy_sync::{
-    Access, Atomic as _, LOOKS_BEFORE_YIELD, LOOKS_PER_CLOCK, LockEvent, Platform, Sleep, TaskId,
-    Turn, Wake,
+    Access, Atomic as _, LOOKS_BEFORE_YIELD, LOOKS_PER_CLOCK, LOOKS_PER_OTHER, LockEvent, Monitor,
+    Platform, Sleep, TaskId, Turn, Wake,
 };
 use core::sync::atomic::Ordering;
 
@@ -90,6 +90,20 @@ impl Platform for User {
         poll_and_yield(word, Until::Is(word.cell(), value));
     }
 
+    fn spin_until_either(
+        word: &Self::AtomicU32,
+        other: &Self::AtomicU32,
+        done: impl Fn(u32, u32) -> bool,
+    ) {
+        let engine = engine();
+        let polled = || {
+            let beside = other.load(Ordering::Relaxed);
+            let until = Until::Says(&|| done(word.peek(), beside));
+            engine.poll(engine.offset(word), until, Pace::Looks(LOOKS_PER_OTHER))
+        };
+        while !polled() {}
+    }
+
     fn spin_looks(word: &Self::AtomicU32, looks: u32, done: impl Fn(u32) -> bool) -> Option<u32> {
         let engine = engine();
         let until = Until::Says(&|| done(word.peek()));
@@ -104,6 +118,10 @@ impl Platform for User {
             && engine.poll(engine.offset(word), Until::Says(&|| done(word.peek())), pace);
         // Relaxed: the caller orders.
         if over { word.peek() } else { word.load(Ordering::Relaxed) }
+    }
+
+    fn monitor<'a>(task: TaskId) -> Option<Monitor<'a, Word<u32>>> {
+        Smp::monitor(task)
     }
 
     fn is_real_time() -> bool {

@@ -163,6 +163,7 @@ mod tests {
             cpus: None,
             threads,
             bound: true,
+            busy: 0,
             locks: 1,
             lines: 1,
             readers_percent: 0,

@@ -88,6 +88,8 @@ pub struct Loop {
     /// On a virtual machine: each thread is pinned to a separate CPU and runs in the kernel, with
     /// preemption disabled; no other task runs.
     pub bound: bool,
+    /// On a virtual machine: threads in addition to these that compute and take no lock.
+    pub busy: u32,
     /// Number of locks. Thread `i` uses lock `i` modulo this number.
     pub locks: u32,
     /// Cache lines that a critical section writes, or reads.

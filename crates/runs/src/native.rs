@@ -106,6 +106,7 @@ mod tests {
             cpus: None,
             threads: 5,
             bound: false,
+            busy: 0,
             locks: 1,
             lines: 1,
             readers_percent: 0,

@@ -26,6 +26,8 @@ use convoy_workload::calibration::Calibration;
 const FOOTPRINT: f64 = 0.04;
 /// Interval at which the coordinator checks whether threads are ready or have exited, nanoseconds.
 const POLL_NS: u64 = 1_000_000;
+/// Work of a thread that takes no lock between two checks whether the run is over, nanoseconds.
+const BUSY_NS: u32 = 50_000;
 /// Virtual time after the window in which threads must leave the lock, nanoseconds.
 const DRAIN_NS: u64 = 30_000_000_000;
 
@@ -85,6 +87,14 @@ impl<C: Lock> Contest<User> for Doors<C> {
     }
 }
 
+/// Computes until the run is over.
+fn compute(stage: &Stage<'_, User>) {
+    while stage.phase.load(Relaxed) != PHASE_OVER {
+        User::churn(0, BUSY_NS);
+    }
+    stage.gone.fetch_add(1, Release);
+}
+
 impl VirtualLocks {
     /// Runs the cell.
     ///
@@ -117,7 +127,8 @@ impl VirtualLocks {
         prepare: impl FnOnce(&Machine),
     ) -> Result<VirtualLocksPoint, VirtualError> {
         let cpus = self.machine.topology.cpus;
-        let tasks = self.measured.threads as usize + TASKS_BESIDE + cpus;
+        let threads = (self.measured.threads + self.measured.busy) as usize;
+        let tasks = threads + TASKS_BESIDE + cpus;
         let machine = Machine::new(&self.machine, self.measured.seed, tasks)
             .map_err(|source| VirtualError::AddressSpace { tasks, source })?;
         prepare(&machine);
@@ -171,6 +182,11 @@ impl VirtualLocks {
             };
             k.thread(FOOTPRINT, Box::new(body)).map_err(|error| format!("clone: {error}"))?;
         }
+        for _ in 0..self.measured.busy {
+            let own = Rc::clone(&contest);
+            k.thread(FOOTPRINT, Box::new(move || compute(&own.stage())))
+                .map_err(|error| format!("clone: {error}"))?;
+        }
         while shared.ready.load(Acquire) < self.measured.threads {
             k.sleep(POLL_NS);
         }
@@ -199,7 +215,7 @@ impl VirtualLocks {
         shared.window_end_ns.store(end.now_ns as usize, Relaxed);
         shared.phase.store(PHASE_OVER, Release);
         *board.window.borrow_mut() = (begin, end);
-        while shared.gone.load(Acquire) < self.measured.threads {
+        while shared.gone.load(Acquire) < self.measured.threads + self.measured.busy {
             if Here::now_ns() > end.now_ns + DRAIN_NS {
                 return Err("the threads did not leave the lock".to_owned());
             }
@@ -222,6 +238,7 @@ mod tests {
             cpus: None,
             threads,
             bound: false,
+            busy: 0,
             locks: 1,
             lines: 1,
             readers_percent: 0,
@@ -291,6 +308,34 @@ mod tests {
         let sections: u64 = handoff.acquisitions.iter().sum();
         assert!(handoff.voluntary_switches > sections);
         assert!(mutex.acquisitions_per_s() > 1.5 * handoff.acquisitions_per_s());
+    }
+
+    /// The scheduler counts preempted critical sections: with a CPU for each thread there are none,
+    /// and waiters spin; with more threads they sleep while one is, unlike those of a spinlock.
+    #[test]
+    fn waiters_sleep_when_a_critical_section_is_preempted() {
+        let run = |policy, threads| {
+            let mut cell = cell(policy, threads, false);
+            (cell.measured.warmup_ms, cell.measured.window_ms) = (50, 50);
+            cell.run().unwrap().result
+        };
+        let (few, many) = (run(Policy::FlexGuard, 2), run(Policy::FlexGuard, 16));
+        assert!(few.voluntary_switches < 10, "{}", few.voluntary_switches);
+        assert!(many.voluntary_switches > 50, "{}", many.voluntary_switches);
+        let (many, queued) = (many.acquisitions_per_s(), run(Policy::Queued, 16));
+        assert!(many > 2.0 * queued.acquisitions_per_s(), "{many} and {queued:?}");
+    }
+
+    #[test]
+    fn threads_without_the_lock_take_their_share_of_the_cpus() {
+        let run = |busy| {
+            let mut cell = cell(Policy::Adaptive, 2, true);
+            cell.measured.busy = busy;
+            (cell.measured.warmup_ms, cell.measured.window_ms) = (50, 100);
+            cell.run().unwrap().result.acquisitions_per_s()
+        };
+        let share = run(2) / run(0);
+        assert!((0.4..0.6).contains(&share), "{share}");
     }
 
     /// An idle CPU that the hypervisor has preempted is not a target of wakeups, so the queue stays

@@ -10,6 +10,7 @@
 //! | [`TasLock`], [`TicketLock`] ([`SpinLock`]) | short critical sections of a kernel |
 //! | [`QueuedLock`], [`ReciprocatingLock`], [`CnaLock`] | the same |
 //! | [`AdaptiveLock`] | short critical sections of user space |
+//! | [`FlexGuard`] | user space whose scheduler counts preempted critical sections |
 //! | [`FutexHandoff`] | demonstrating the cost of handoff in a program |
 //! | [`kernel::Semaphore`] | a number of owners |
 //! | [`Quota`] | user space: one owner or a number of them, fast and fair |
@@ -47,6 +48,7 @@ mod cna;
 mod event;
 #[cfg(feature = "std")]
 mod face;
+mod flexguard;
 #[cfg(feature = "std")]
 pub mod future;
 /// The locks of the GNU C library, which programs use before Convoy replaces them. Its mutex is
@@ -62,6 +64,7 @@ pub mod glibc {
 }
 
 mod handover;
+mod kinds;
 mod list;
 /// Kernel locks that share their names with user-space locks of this crate.
 pub mod kernel {
@@ -72,6 +75,7 @@ pub mod kernel {
 
 mod lock;
 mod mcs;
+mod monitor;
 mod mutex;
 #[cfg(feature = "std")]
 mod native;
@@ -107,10 +111,12 @@ pub use face::{
     Condvar, Mutex, MutexGuard, Permit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
     poison,
 };
+pub use flexguard::FlexGuard;
 pub use handover::{FutexHandoff, Handover};
 pub use list::{LockName, Promise};
 pub use lock::{Cancel, Guard, IrqGuard, Lock, RawLock, TellPart, WaitError};
 pub use mcs::{McsQueue, OneSpinner, SpinQueue, Unqueued};
+pub use monitor::{Marks, Monitor};
 pub use mutex::{
     NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinOne, SpinPolicy, SpinReadFirst,
 };
@@ -120,8 +126,8 @@ pub use native::{LOOKS_BEFORE_YIELD, Native, Signals, spin_and_yield};
 pub use once::Once;
 pub use once::RawOnce;
 pub use platform::{
-    Access, Atomic, Integer, LOOKS_PER_CLOCK, Platform, Sleep, TaskId, Wake, spin_by_clock,
-    yield_by_clock,
+    Access, Atomic, Integer, LOOKS_PER_CLOCK, LOOKS_PER_OTHER, Platform, Sleep, TaskId, Wake,
+    spin_by_clock, yield_by_clock,
 };
 pub use queued::QueuedLock;
 #[cfg(feature = "std")]

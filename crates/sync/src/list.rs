@@ -5,6 +5,7 @@
 
 use crate::adaptive::{AdaptiveLock, AtMost};
 use crate::cna::CnaLock;
+use crate::flexguard::FlexGuard;
 use crate::lock::{Cancel, Lock, RawLock, TellPart, WaitError};
 use crate::mutex::{HandoffMutex, Mutex, SpinPolicy};
 use crate::platform::{Platform, Sleep};
@@ -57,6 +58,8 @@ macro_rules! every_lock {
                 "The mutex of 4.10: handed over after a futile wakeup.";
             FutexHandoff = "futex-handoff", "mutex", $crate::FutexHandoff<P>, [Timeouts],
                 "Handed to a waiter at each release, by futex.";
+            FlexGuard = "flexguard", "mutex", $crate::FlexGuard<P>, [Monitored],
+                "Of 2025: spins unless a critical section is preempted.";
             Handoff = "handoff", "semaphore", $crate::kernel::Semaphore<P, $crate::Handoff, L>,
                 [Bounded Units Fifo Signals Timeouts],
                 "2.6.26-rc1: `up` gives the unit to the first waiter.";
@@ -119,6 +122,9 @@ pub enum Promise {
     Units,
     /// It spins before it sleeps, with a configurable limit.
     SpinLimit,
+    /// Its waiters spin only while no critical section is preempted, on machines with a scheduler
+    /// that counts these: see [`Monitor`](crate::Monitor).
+    Monitored,
 }
 
 impl Promise {
@@ -132,6 +138,7 @@ impl Promise {
             Self::Timeouts => "timeouts",
             Self::Units => "units",
             Self::SpinLimit => "spin-limit",
+            Self::Monitored => "monitored",
         }
     }
 }
@@ -246,6 +253,7 @@ spinlocks!(
     QueuedLock<P>,
     ReciprocatingLock<P>,
     CnaLock<P>,
+    FlexGuard<P>,
     AdaptiveLock < P,
     AtMost > {
         fn spin_limit(self, looks: u32) -> Self {

@@ -13,9 +13,12 @@
 //!   until that word changes*, never a loop of events.
 //! - No decision may depend on a real address or on the clock of the host.
 
+use crate::monitor::Monitor;
 use crate::quota::Turn;
 use core::ops::{BitAnd, BitOr, Deref};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+
+pub use crate::kinds::{Access, Sleep, TaskId, Wake};
 
 /// The integer type of a platform's word.
 pub trait Integer: Copy + Eq + BitOr<Output = Self> + BitAnd<Output = Self> {
@@ -200,46 +203,12 @@ crate::atomic_words! {
     core::convert::identity
 }
 
-/// How a task sleeps: which signals end the sleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sleep {
-    /// No signal ends it (`TASK_UNINTERRUPTIBLE`).
-    Uninterruptible,
-    /// Any pending signal ends it (`TASK_INTERRUPTIBLE`).
-    Interruptible,
-    /// Only a fatal signal ends it (`TASK_KILLABLE`).
-    Killable,
-}
-
-/// Why [`Platform::wait`] returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wake {
-    /// Woken, or the word did not hold the expected value. May be spurious.
-    Woken,
-    /// A signal that the [`Sleep`] admits is pending.
-    Interrupted,
-    /// The deadline has passed.
-    TimedOut,
-}
-
-/// Access of a caller to a range of memory, see [`Platform::touch`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Reads it.
-    Read,
-    /// Writes it.
-    Write,
-    /// Starts to use it as private memory of this task: its lines are taken as owned by this CPU,
-    /// at no cost. Stack records are touched so, because their last user is an accident of stack
-    /// depth.
-    Fresh,
-}
-
-/// Identity of a task on its platform; dense small numbers on `Smp` and `Model`.
-pub type TaskId = u32;
-
 /// Reads of a word, or pauses, between two readings of the clock, if the clock is cheap.
 pub const LOOKS_PER_CLOCK: u32 = 8;
+
+/// Reads of the first word between two reads of the second in [`Platform::spin_until_either`]: less
+/// than a microsecond, and a preempted task is off its CPU for milliseconds.
+pub const LOOKS_PER_OTHER: u32 = 32;
 
 /// [`Platform::spin_for`], with `looks` reads of the word between two readings of the clock.
 #[inline]
@@ -328,6 +297,29 @@ pub trait Platform: Sized + 'static {
             }
             Self::spin_hint();
         }
+        None
+    }
+
+    /// Spins until `done` holds for the values of `word` and `other`. Reads `other`, which orders
+    /// nothing, once in [`LOOKS_PER_OTHER`] looks at `word`.
+    fn spin_until_either(
+        word: &Self::AtomicU32,
+        other: &Self::AtomicU32,
+        done: impl Fn(u32, u32) -> bool,
+    ) {
+        loop {
+            // Relaxed: see above.
+            let beside = other.load(Ordering::Relaxed);
+            if Self::spin_looks(word, LOOKS_PER_OTHER, |value| done(value, beside)).is_some() {
+                // Acquire pairs with the release store that ended the wait.
+                word.load(Ordering::Acquire);
+                return;
+            }
+        }
+    }
+
+    /// Returns the monitor of critical sections with the marks of `task`, if the scheduler has one.
+    fn monitor<'a>(_task: TaskId) -> Option<Monitor<'a, Self::AtomicU32>> {
         None
     }
 

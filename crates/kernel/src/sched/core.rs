@@ -81,6 +81,7 @@ impl Sched {
         }
         // The number of a task that has ended may belong to a new one before `next` arrives.
         let ended = how == Leave::Die;
+        self.monitor_switch(me, next);
         queue.prev.set(if ended { queue.idle.get() } else { me.id });
         queue.curr.set(next);
         me.on_cpu.set(false);

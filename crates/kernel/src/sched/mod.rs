@@ -28,6 +28,7 @@ mod idlers;
 mod idlest;
 mod loadavg;
 mod loads;
+mod monitor;
 mod newidle;
 mod nohz;
 mod normal;

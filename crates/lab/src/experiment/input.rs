@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 47] = [
+pub const INPUTS: [Input; 48] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -205,6 +205,13 @@ pub const INPUTS: [Input; 47] = [
         Kind::Bool,
         "on a virtual machine: each thread is bound to a separate CPU, in the kernel, and nothing \
          else runs; default false",
+    ),
+    input(
+        "busy_threads",
+        &[Locks],
+        Kind::Whole(0, 16_384),
+        "on a virtual machine, unless `bound`: more threads, which compute and take no lock; \
+         default 0",
     ),
     input("lines", &[Locks], Kind::Whole(0, 64), "cache lines that a section writes; default 1"),
     input(

@@ -45,6 +45,7 @@ impl LocksJob {
             threads: inputs.whole("threads", 2),
             locks: inputs.whole("locks", 1),
             bound: inputs.truth("bound", false),
+            busy: inputs.whole("busy_threads", 0),
             lines: inputs.whole("lines", 1),
             readers_percent: inputs.whole("readers_percent", 0),
             section_ns: inputs.whole("section_ns", 100),
@@ -59,14 +60,7 @@ impl LocksJob {
             window_ms: inputs.whole("window_ms", 300),
         };
         measured.cpus = inputs.kept_to();
-        if measured.readers_percent > 0 && !lock.promises_to(Promise::Shared) {
-            let problem = format!("`{lock}` has no readers: it is always taken alone");
-            return Err(JobError::Input { key: "readers_percent".to_owned(), problem });
-        }
-        let here = [("locks", measured.locks > 1), ("bound", measured.bound)];
-        let wrong = here.into_iter().find(|(_, asked)| *asked && !inputs.has("machine"));
-        if let Some((key, _)) = wrong {
-            let problem = "this takes a virtual machine, and the cell names none".to_owned();
+        if let Some((key, problem)) = refused(&measured, inputs) {
             return Err(JobError::Input { key: key.to_owned(), problem });
         }
         if !inputs.has("machine") {
@@ -134,6 +128,9 @@ impl LocksJob {
         if own.bound {
             settings["bound"] = json!(true);
         }
+        if own.busy != 0 {
+            settings["busy_threads"] = json!(own.busy);
+        }
         if own.lines != 1 {
             settings["lines"] = json!(own.lines);
         }
@@ -163,6 +160,31 @@ impl LocksJob {
         let outcome = Outcome::of(point.result.metrics());
         Ok(Outcome { schedule_hash: Some(format!("{:016x}", point.hash)), ..outcome })
     }
+}
+
+/// Returns the first input that the others do not admit, with the reason.
+fn refused(measured: &Loop, inputs: &Inputs) -> Option<(&'static str, String)> {
+    let (lock, is_virtual) = (measured.lock, inputs.has("machine"));
+    if measured.readers_percent > 0 && !lock.promises_to(Promise::Shared) {
+        let problem = format!("`{lock}` has no readers: it is always taken alone");
+        return Some(("readers_percent", problem));
+    }
+    if lock.promises_to(Promise::Monitored) && !is_virtual {
+        let problem = format!(
+            "`{lock}` needs a scheduler that counts preempted critical sections, which the kernel \
+             of this machine does not; it runs on virtual machines: name a kernel preset, such as \
+             6.18"
+        );
+        return Some(("lock", problem));
+    }
+    if measured.busy > 0 && measured.bound {
+        let problem = "nothing else runs beside threads that are bound to their CPUs".to_owned();
+        return Some(("busy_threads", problem));
+    }
+    let busy = ("busy_threads", measured.busy > 0);
+    let here = [("locks", measured.locks > 1), ("bound", measured.bound), busy];
+    let (key, _) = here.into_iter().find(|(_, asked)| *asked && !is_virtual)?;
+    Some((key, "this takes a virtual machine, and the cell names none".to_owned()))
 }
 
 /// The value that a file calls `name`.

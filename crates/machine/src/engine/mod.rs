@@ -14,6 +14,7 @@ mod ledger;
 mod looks;
 mod loops;
 mod mode;
+mod monitor;
 mod observe;
 mod overflow;
 mod poll;
@@ -93,6 +94,7 @@ pub(crate) struct Engine {
     slots: Box<[Slot]>,
     /// State of user-mode locks, by task.
     pub(crate) turns: Box<[Cell<Turn>]>,
+    pub(crate) marked: monitor::Marked,
     /// Whether locks of user mode wait without looking for a while, as in a program that knows that
     /// it has one CPU.
     pub(crate) spins_never: Cell<bool>,
@@ -181,6 +183,7 @@ impl Engine {
             yielder: Cell::new(core::ptr::null()),
             slots: (0..tasks).map(|_| Slot::new()).collect(),
             turns: (0..tasks).map(|_| Cell::default()).collect(),
+            marked: monitor::Marked::new(tasks),
             spins_never: Cell::new(false),
             left: Cell::new(0),
             os: OnceCell::new(),

@@ -197,6 +197,7 @@ mod tests {
             threads,
             cpus: None,
             bound: false,
+            busy: 0,
             locks: 1,
             lines: 1,
             readers_percent: 0,

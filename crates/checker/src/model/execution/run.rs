@@ -9,7 +9,7 @@ use crate::model::footprint::Footprint;
 use crate::model::scenario::{Body, End, Failure, Property, Scenario, Verdict};
 use crate::model::schedule::Choice;
 use convoy_sync::Wake;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -128,6 +128,7 @@ pub(in crate::model) fn run(
         aborting: Cell::new(false),
         asked: Cell::new(false),
         hurries: Cell::new(false),
+        memory: OnceCell::new(),
         placed: place::take(),
         log: narrate.then(RefCell::default),
     };
