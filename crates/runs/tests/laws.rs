@@ -203,7 +203,9 @@ fn one_short_lock_bounds_as_amdahl_says() {
         let used = place.used_by(THREADS);
         let bound = (used * 1e9 / (100.0 * US)).min(1e9 / (5.0 * US));
         // With more CPUs, sleeping waiters form a convoy, and its throughput has no closed form.
-        let least = if used <= 2.0 { 0.95 } else { 0.1 };
+        // On two CPUs under Linux 6.18 this program has 0.93 to 0.98 of the bound: a waiter's CPU
+        // may idle.
+        let least = if used <= 2.0 { 0.92 } else { 0.1 };
         within(&place, place.rate(&program, bound), bound, [least, 1.01]);
     }
 }

@@ -11,11 +11,14 @@ use std::rc::Rc;
 #[repr(C, align(64))]
 struct Alone(Word<u32>);
 
+/// The marks of a task, placed at its first request.
+type TaskMarks = OnceCell<Sim<Marks<Word<u32>>>>;
+
 /// The memory, placed at the first request.
 pub(crate) struct Marked {
     preempted: OnceCell<Sim<Alone>>,
     /// By task.
-    marks: Box<[OnceCell<Sim<Marks<Word<u32>>>>]>,
+    marks: Box<[TaskMarks]>,
 }
 
 impl Marked {

@@ -67,7 +67,7 @@ fn one_lock_bounds_the_rate_and_four_do_not() {
 fn a_run_that_may_do_less_work_knows_its_throughput_less() {
     let full = replay(Policy::Adaptive, 16, 1);
     let known = full.run().expect("it ends");
-    let effort = Effort { window: 40_000, before: 100_000, ..Effort::FULL };
+    let effort = Effort { window: 10_000, before: 100_000, ..Effort::FULL };
     let less = Replay { effort, ..full.clone() }.run().expect("it ends");
     assert!(less.operations < known.operations, "{less:?} beside {known:?}");
     assert!(less.uncertainty > CLOSE && less.uncertainty > known.uncertainty, "{less:?}");
