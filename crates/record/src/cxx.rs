@@ -11,6 +11,10 @@ pub(crate) fn whole(part: &str, full: &str) -> Option<String> {
     if !template || base.is_empty() || part.contains("::{") || base.contains("::") {
         return (full.len() > part.len() && full.contains(part)).then(|| full.to_owned());
     }
+    if full.starts_with('<') {
+        // A method of a Rust trait: `<Type as Trait>::f`.
+        return (full.rsplit("::").next() == Some(base)).then(|| full.to_owned());
+    }
     let plain = without_templates(full);
     let plain = plain.split('(').next().unwrap_or(&plain);
     // The name of a template instance begins with its return type.
@@ -128,6 +132,8 @@ mod tests {
         assert_eq!(found.as_deref(), Some("std::condition_variable::wait"));
         assert_eq!(whole("append", "Wal::append(int)").as_deref(), Some("Wal::append(int)"));
         assert_eq!(whole("main", "main"), None);
+        let drop = "<std::sync::poison::mutex::MutexGuard<T> as core::ops::drop::Drop>::drop";
+        assert_eq!(whole("drop<u64>", drop).as_deref(), Some(drop));
     }
 
     #[test]
