@@ -313,7 +313,8 @@ mod tests {
     #[test]
     fn errors_name_file_line_and_cure() {
         assert!(
-            error("\nSTARTUSERS none").starts_with("reaim.config:2: \"none\" is no STARTUSERS;")
+            error("\nSTARTUSERS none")
+                .starts_with("reaim.config:2: \"none\" is not a valid STARTUSERS;")
         );
         assert!(error("ENDUSERS 0").contains("from 1 to"));
         assert!(error("JOBS +5").contains("\"+5\" is not a valid JOBS; give"));
