@@ -51,6 +51,7 @@ pub(crate) struct Futexes {
     wake: u64,
     requeue: u64,
     monitor: u64,
+    slice_timer: u64,
 }
 
 impl Futexes {
@@ -66,6 +67,7 @@ impl Futexes {
             wake: costs.futex_wake,
             requeue: costs.sched_yield,
             monitor: costs.monitor,
+            slice_timer: costs.slice_timer,
         }
     }
 
@@ -139,6 +141,11 @@ impl Futexes {
     /// Charges the cost of the monitor of critical sections at a context switch.
     pub(crate) fn pay_monitor(&self) {
         Here::pass(self.monitor);
+    }
+
+    /// Charges the cost of setting or cancelling the timer of a time-slice extension.
+    pub(crate) fn pay_slice_timer(&self) {
+        Here::pass(self.slice_timer);
     }
 
     /// `FUTEX_WAIT`.

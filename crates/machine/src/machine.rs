@@ -1,7 +1,9 @@
 //! The machine from outside ([`Machine`]) and from a task that runs on it ([`Here`]).
 
 use crate::caches::CacheCounts;
-use crate::engine::{CpuTimes, Engine, Mode, Outcome, catch, command, engine, fetch, set_engine};
+use crate::engine::{
+    CpuTimes, Engine, Mode, Outcome, Slice, catch, command, engine, fetch, set_engine,
+};
 use crate::memory::Sim;
 use crate::os::Os;
 use crate::preset::Preset;
@@ -379,6 +381,13 @@ impl Here {
     /// marks of `task`; `None` if it has none.
     pub fn monitored<'a>(task: TaskId) -> Option<Monitor<'a, Word<u32>>> {
         engine().marked.get(task)
+    }
+
+    /// Returns the request of `task` for a longer time slice
+    /// ([`Platform::request_extension`](convoy_sync::Platform::request_extension)), if it has made
+    /// one before.
+    pub fn slice_of<'a>(task: TaskId) -> Option<&'a Slice> {
+        engine().slices.get(task)
     }
 
     /// Adds a decision of the operating system to the schedule hash.

@@ -11,6 +11,7 @@
 //! | [`QueuedLock`], [`ReciprocatingLock`], [`CnaLock`] | the same |
 //! | [`AdaptiveLock`] | short critical sections of user space |
 //! | [`FlexGuard`] | user space whose scheduler counts preempted critical sections |
+//! | [`Extended`] | another lock, whose owner is preempted a little later |
 //! | [`FutexHandoff`] | demonstrating the cost of handoff in a program |
 //! | [`kernel::Semaphore`] | a number of owners |
 //! | [`Quota`] | user space: one owner or a number of them, fast and fair |
@@ -46,6 +47,7 @@ mod adaptive;
 mod barrier;
 mod cna;
 mod event;
+mod extended;
 #[cfg(feature = "std")]
 mod face;
 mod flexguard;
@@ -106,6 +108,7 @@ pub use barrier::Barrier;
 pub use barrier::RawBarrier;
 pub use cna::CnaLock;
 pub use event::LockEvent;
+pub use extended::Extended;
 #[cfg(feature = "std")]
 pub use face::{
     Condvar, Mutex, MutexGuard, Permit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,

@@ -37,6 +37,9 @@ macro_rules! every_lock {
                 "Of 2019: its queue stays on a package for a while.";
             Adaptive = "adaptive", "mutex", $crate::AdaptiveLock<P, $crate::AtMost>, [SpinLimit],
                 "The futex mutex of one word: spins, then sleeps.";
+            AdaptiveExtended = "adaptive-extended", "mutex",
+                $crate::Extended<P, $crate::AdaptiveLock<P, $crate::AtMost>>, [SpinLimit],
+                "`adaptive`; its owner asks 7.0 for a longer time slice.";
             Mutex = "mutex", "mutex", $crate::kernel::Mutex<P, $crate::NoSpin, L>, [Signals],
                 "The mutex of 2.6.25, whose waiters sleep at once.";
             MutexSpin = "mutex-spin", "mutex", $crate::kernel::Mutex<P, $crate::SpinOnOwner, L>,
@@ -75,6 +78,10 @@ macro_rules! every_lock {
             QuotaPackage = "quota-package", "semaphore", $crate::Quota<P, $crate::ByPackage<P, L>>,
                 [Bounded Units Signals Timeouts],
                 "Ours, with turns that stay on a package.";
+            QuotaExtended = "quota-extended", "semaphore",
+                $crate::Extended<P, $crate::Quota<P, $crate::Within<P, L>>>,
+                [Bounded Units Signals Timeouts],
+                "Ours; its owner asks 7.0 for a longer time slice.";
             Arch = "arch", "semaphore", $crate::ArchSemaphore<P, L>, [Units Signals Timeouts],
                 "2.6.25 on x86: a counter with a fast path.";
             Rwlock = "rwlock", "rwlock", $crate::kernel::RwLock<P>, [Shared],

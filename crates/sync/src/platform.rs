@@ -323,6 +323,15 @@ pub trait Platform: Sized + 'static {
         None
     }
 
+    /// Asks the scheduler not to preempt the calling task for a short time, until
+    /// [`Self::end_extension`]; nests. Does nothing where the scheduler does not offer it.
+    #[inline]
+    fn request_extension() {}
+
+    /// Ends one [`Self::request_extension`], and yields the CPU that the task has kept by it.
+    #[inline]
+    fn end_extension() {}
+
     /// One pause of a loop that makes an attempt in each iteration, for which [`Self::spin_until`]
     /// would wait too long. `worthwhile` decides from the value of `word` whether another attempt
     /// may succeed; it obeys the rules of [`Self::spin_until`]. The checker blocks until it holds,

@@ -24,6 +24,7 @@ mod cfs;
 mod core;
 mod domains;
 mod eevdf;
+mod extension;
 mod idlers;
 mod idlest;
 mod loadavg;

@@ -18,6 +18,7 @@ mod monitor;
 mod observe;
 mod overflow;
 mod poll;
+mod slice;
 mod spin;
 mod task;
 mod threads;
@@ -48,6 +49,7 @@ pub(crate) use looks::Until;
 pub(crate) use loops::Pace;
 
 pub(crate) use overflow::{catch, command};
+pub use slice::Slice;
 pub(crate) use task::fetch;
 
 /// `pause` takes about this many cache hits on the processors of 2008; later presets say it.
@@ -95,6 +97,7 @@ pub(crate) struct Engine {
     /// State of user-mode locks, by task.
     pub(crate) turns: Box<[Cell<Turn>]>,
     pub(crate) marked: monitor::Marked,
+    pub(crate) slices: slice::Slices,
     /// Whether locks of user mode wait without looking for a while, as in a program that knows that
     /// it has one CPU.
     pub(crate) spins_never: Cell<bool>,
@@ -184,6 +187,7 @@ impl Engine {
             slots: (0..tasks).map(|_| Slot::new()).collect(),
             turns: (0..tasks).map(|_| Cell::default()).collect(),
             marked: monitor::Marked::new(tasks),
+            slices: slice::Slices::new(tasks),
             spins_never: Cell::new(false),
             left: Cell::new(0),
             os: OnceCell::new(),
