@@ -1,5 +1,5 @@
 //! The time-slice extension of restartable sequences (`CONFIG_RSEQ_SLICE_EXTENSION`, Linux 7.0,
-//! kernel/rseq.c and include/linux/rseq_entry.h): a task that has asked for it and is to be
+//! kernel/rseq.c and `include/linux/rseq_entry.h`): a task that has asked for it and is to be
 //! preempted on return from an interrupt to user mode runs on for a short time.
 //!
 //! The grant takes back the wish to reschedule and sets a timer. The task gives its CPU up by
