@@ -39,7 +39,7 @@ macro_rules! every_lock {
                 "The futex mutex of one word: spins, then sleeps.";
             AdaptiveExtended = "adaptive-extended", "mutex",
                 $crate::Extended<P, $crate::AdaptiveLock<P, $crate::AtMost>>, [SpinLimit],
-                "`adaptive`; its owner asks 7.0 for a longer time slice.";
+                "`adaptive`; on 7.0 owners keep their CPU for 5 us more.";
             Mutex = "mutex", "mutex", $crate::kernel::Mutex<P, $crate::NoSpin, L>, [Signals],
                 "The mutex of 2.6.25, whose waiters sleep at once.";
             MutexSpin = "mutex-spin", "mutex", $crate::kernel::Mutex<P, $crate::SpinOnOwner, L>,
@@ -81,7 +81,7 @@ macro_rules! every_lock {
             QuotaExtended = "quota-extended", "semaphore",
                 $crate::Extended<P, $crate::Quota<P, $crate::Within<P, L>>>,
                 [Bounded Units Signals Timeouts],
-                "Ours; its owner asks 7.0 for a longer time slice.";
+                "Ours; on 7.0 owners keep their CPU for 5 us more.";
             Arch = "arch", "semaphore", $crate::ArchSemaphore<P, L>, [Units Signals Timeouts],
                 "2.6.25 on x86: a counter with a fast path.";
             Rwlock = "rwlock", "rwlock", $crate::kernel::RwLock<P>, [Shared],
