@@ -173,13 +173,32 @@ impl LockCell {
         Some(format!("starves {} of {} threads", fixed(starved, 0), self.threads))
     }
 
+    /// Compares the lock with the baseline, in one clause.
+    fn sentence(&self, baseline: &str) -> String {
+        if self.unsure {
+            return format!("no lock is shown to be faster or slower than {baseline}");
+        }
+        let speed = match self.ratio {
+            None => format!("does {} sections a second", fixed(self.per_s, 0)),
+            Some(ratio) if ratio >= 1.005 => {
+                format!("is {} times as fast as {baseline}", significant(ratio))
+            }
+            Some(ratio) if ratio > 0.995 => format!("is as fast as {baseline}"),
+            Some(ratio) => {
+                format!("does {} % fewer sections than {baseline}", fixed(100.0 * (1.0 - ratio), 1))
+            }
+        };
+        let both = [Some(speed), self.starves()].into_iter().flatten().collect::<Vec<_>>();
+        format!("{} {}{}", self.lock, both.join(" and "), self.place())
+    }
+
     fn place(&self) -> String {
         if self.place.is_empty() { String::new() } else { format!(" ({})", self.place) }
     }
 }
 
-/// Lock loops: the largest difference from the baseline with its starved threads, and locks that
-/// starve more threads; `None` without loops.
+/// Lock loops: the largest difference from the baseline with its starved threads, the fastest lock
+/// if that was a slower one, and locks that starve more threads; `None` without loops.
 pub(crate) fn locks(cells: &[LockCell], baseline: &str) -> Option<String> {
     // Any ratio that is shown counts more than one that is not.
     let far = |cell: &&LockCell| match cell.ratio {
@@ -187,28 +206,19 @@ pub(crate) fn locks(cells: &[LockCell], baseline: &str) -> Option<String> {
         ratio => ratio.map_or(0.0, |ratio| ratio.ln().abs()),
     };
     let main = cells.iter().max_by(|a, b| far(a).total_cmp(&far(b)))?;
-    let speed = match main.ratio {
-        None => format!("does {} sections a second", fixed(main.per_s, 0)),
-        Some(ratio) if ratio >= 1.005 => {
-            format!("is {} times as fast as {baseline}", significant(ratio))
-        }
-        Some(ratio) if ratio > 0.995 => format!("is as fast as {baseline}"),
-        Some(ratio) => {
-            format!("does {} % fewer sections than {baseline}", fixed(100.0 * (1.0 - ratio), 1))
-        }
-    };
-    let both = [Some(speed), main.starves()].into_iter().flatten().collect::<Vec<_>>();
-    let sentence = if main.unsure {
-        format!("no lock is shown to be faster or slower than {baseline}")
-    } else {
-        format!("{} {}{}", main.lock, both.join(" and "), main.place())
-    };
+    let mut told = vec![main];
+    // A lock that is slower says nothing about the locks that are faster.
+    if !main.unsure && main.ratio.is_some_and(|ratio| ratio < 1.0) {
+        let sure = cells.iter().filter(|cell| !cell.unsure && cell.ratio > Some(1.005));
+        told.extend(sure.max_by(|a, b| far(a).total_cmp(&far(b))));
+    }
     let share = |cell: &LockCell| cell.starved.unwrap_or(0.0) / f64::from(cell.threads.max(1));
     let worst = cells.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
-    let said = if main.unsure { 0.0 } else { share(main) };
-    let worse = worst.starves().filter(|_| share(worst) > said);
-    let worse = worse.map(|starves| format!("; {} {starves}{}", worst.lock, worst.place()));
-    Some(sentence + &worse.unwrap_or_default())
+    let said = told.iter().map(|cell| if cell.unsure { 0.0 } else { share(cell) });
+    let worse = worst.starves().filter(|_| share(worst) > said.fold(0.0, f64::max));
+    let mut parts: Vec<_> = told.iter().map(|cell| cell.sentence(baseline)).collect();
+    parts.extend(worse.map(|starves| format!("{} {starves}{}", worst.lock, worst.place())));
+    Some(parts.join("; "))
 }
 
 #[cfg(test)]
@@ -287,7 +297,8 @@ mod tests {
         let two = of(&[cell("mutex", Some(0.25), Some(0.0)), cell("ticket", Some(1.1), Some(5.0))]);
         assert_eq!(
             two,
-            "mutex does 75.0 % fewer sections than handoff; ticket starves 5 of 2000 threads"
+            "mutex does 75.0 % fewer sections than handoff; ticket is 1.10 times as fast as \
+             handoff and starves 5 of 2000 threads"
         );
         let unsure = |lock, ratio, starved| LockCell { unsure: true, ..cell(lock, ratio, starved) };
         assert_eq!(

@@ -291,6 +291,20 @@ mod tests {
         assert!((1.5..2.5).contains(&used), "{used}");
     }
 
+    /// They do not take the lock from each other for each critical section: one of them stands back
+    /// while the other has the lock to itself.
+    #[test]
+    fn two_threads_with_short_sections_are_not_half_as_fast_as_one() {
+        let rate = |threads| {
+            let machine = Preset::named("server-2x64").unwrap().with_cpus(64);
+            let mut cell = VirtualLocks { machine, ..cell(Policy::Quota, threads, false) };
+            (cell.measured.section_ns, cell.measured.outside_ns) = (100, 200);
+            cell.run().unwrap().result.acquisitions_per_s()
+        };
+        let [one, two] = [1, 2].map(rate);
+        assert!(two > 0.6 * one, "{two} of {one}");
+    }
+
     #[test]
     fn threads_that_start_at_one_gate_have_spread_when_the_window_begins() {
         for name in ["server-2x64", "westmere-ex-80-2013"] {
@@ -311,7 +325,7 @@ mod tests {
     }
 
     /// The scheduler counts preempted critical sections: with a CPU for each thread there are none,
-    /// and waiters spin; with more threads they sleep while one is, unlike those of a spinlock.
+    /// and waiters spin; with more threads they sleep while one is, unlike waiters of a spinlock.
     #[test]
     fn waiters_sleep_when_a_critical_section_is_preempted() {
         let run = |policy, threads| {

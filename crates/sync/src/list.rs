@@ -38,7 +38,7 @@ macro_rules! every_lock {
             Adaptive = "adaptive", "mutex", $crate::AdaptiveLock<P, $crate::AtMost>, [SpinLimit],
                 "The futex mutex of one word: spins, then sleeps.";
             AdaptiveExtended = "adaptive-extended", "mutex",
-                $crate::Extended<P, $crate::AdaptiveLock<P, $crate::AtMost>>, [SpinLimit],
+                $crate::Extended<P, $crate::AdaptiveLock<P, $crate::AtMost>>, [SpinLimit Extended],
                 "`adaptive`; on 7.0 owners keep their CPU for 5 us more.";
             Mutex = "mutex", "mutex", $crate::kernel::Mutex<P, $crate::NoSpin, L>, [Signals],
                 "The mutex of 2.6.25, whose waiters sleep at once.";
@@ -80,7 +80,7 @@ macro_rules! every_lock {
                 "Ours, with turns that stay on a package.";
             QuotaExtended = "quota-extended", "semaphore",
                 $crate::Extended<P, $crate::Quota<P, $crate::Within<P, L>>>,
-                [Bounded Units Signals Timeouts],
+                [Bounded Units Signals Timeouts Extended],
                 "Ours; on 7.0 owners keep their CPU for 5 us more.";
             Arch = "arch", "semaphore", $crate::ArchSemaphore<P, L>, [Units Signals Timeouts],
                 "2.6.25 on x86: a counter with a fast path.";
@@ -132,6 +132,9 @@ pub enum Promise {
     /// Its waiters spin only while no critical section is preempted, on machines with a scheduler
     /// that counts these: see [`Monitor`](crate::Monitor).
     Monitored,
+    /// Its owner asks for a longer time slice, on machines with a scheduler that grants it: see
+    /// [`Extended`](crate::Extended).
+    Extended,
 }
 
 impl Promise {
@@ -146,6 +149,7 @@ impl Promise {
             Self::Units => "units",
             Self::SpinLimit => "spin-limit",
             Self::Monitored => "monitored",
+            Self::Extended => "extended",
         }
     }
 }

@@ -217,7 +217,7 @@ impl Platform for Model {
         Self::spin_until(word, |value| done(value, other.peek()));
     }
 
-    /// The count is that of [`Model::preempts`]: the tasks of a scenario decide when a critical
+    /// [`Model::preempts`] changes the count: the tasks of a scenario decide when a critical
     /// section is preempted.
     fn monitor<'a>(task: TaskId) -> Option<Monitor<'a, Word<u32>>> {
         let marked = with(|execution| {

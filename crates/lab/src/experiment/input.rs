@@ -334,7 +334,7 @@ impl Kind {
             (Self::Whole(..), _) => Err(format!("{value} is not a whole number")),
             (Self::Number(..), _) => Err(format!("{value} is not a number")),
             (Self::Bool, _) => Err(format!("{value} is neither true nor false")),
-            (Self::Text, _) => Err(format!("{value} is not a text; put it in quotes")),
+            (Self::Text, _) => Err(format!("{value} is not a string; put it in quotes")),
         }
     }
 }

@@ -8,7 +8,7 @@ use core::cell::{Cell, OnceCell};
 use core::sync::atomic::Ordering::Relaxed;
 use std::rc::Rc;
 
-/// Request and grant of a task, in a line of their own. The task and the operating system use them
+/// Request and grant of a task, on a separate line. The task and the operating system use them
 /// on one CPU, so their order is the program's.
 #[repr(C, align(64))]
 pub struct Slice {

@@ -152,14 +152,13 @@
 //!
 //! Ours. Barging with one word: Drepper, "Futexes are tricky", 2011. Several waiters in flight: the
 //! semaphore of [`Opportunistic`](crate::Opportunistic), where their number follows the free units.
-//! Standing back and rests: the backoff of Anderson, 1990, by
-//! spinners and by sleepers. A bound on how long running
-//! threads keep others out: Dice, "Malthusian locks", 2017, which draws lots instead of measuring
-//! time. A handoff from time to time: the `WTF::Lock` of `WebKit`, 2015, and `parking_lot`, which
-//! draw the time; here it is counted for each first waiter. Visitors first: the credit that
-//! schedulers give to tasks that slept. A handoff requested by a waiter that was woken without
-//! acquiring: the mutex of Linux 4.10. There the releaser hands the lock to a task; here it is
-//! free, but closed to the others, so a wait can be cancelled in between.
+//! Standing back and rests: the backoff of Anderson, 1990, by spinners and by sleepers. A bound on
+//! how long running threads keep others out: Dice, "Malthusian locks", 2017, which draws lots
+//! instead of measuring time. A handoff from time to time: the `WTF::Lock` of `WebKit`, 2015, and
+//! `parking_lot`, which draw the time; here it is counted for each first waiter. Visitors first:
+//! the credit that schedulers give to tasks that slept. A handoff requested by a waiter that was
+//! woken without acquiring: the mutex of Linux 4.10. There the releaser hands the lock to a task;
+//! here it is free, but closed to the others, so a wait can be cancelled in between.
 
 #[cfg(feature = "std")]
 mod beside;

@@ -33,8 +33,8 @@ impl Journal {
         }
     }
 
-    /// The commit thread. On ext4 it checks what is wanted under `j_state_lock`, which it takes
-    /// before and after it sleeps.
+    /// The commit thread. On ext4 it holds `j_state_lock` while it checks for a request, before
+    /// and after it sleeps.
     fn kjournald(&self, base: &Base) {
         let stops = || self.kthread.borrow().is_none();
         let due = || {
