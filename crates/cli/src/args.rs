@@ -19,7 +19,7 @@ pub(crate) enum Format {
 /// Flags of every command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
-    /// Form of results
+    /// Format of results
     #[arg(long, value_enum, default_value = "table", hide_default_value = true)]
     #[arg(help_heading = "Output")]
     pub(crate) format: Format,

@@ -29,9 +29,9 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Locks of programs in interleaved rounds: sections, CPU time, fairness, waits
+    /// Compare locks of programs in interleaved rounds: throughput, CPU time, fairness, waits
     Locks(Box<BenchLocks>),
-    /// Waits while other threads release a lock and reacquire it immediately
+    /// Measure waits for a lock that other threads release and reacquire immediately
     Hogs(Box<BenchHogs>),
 }
 
@@ -45,7 +45,7 @@ struct BenchLocks {
     /// threads (ten minutes) instead of the usual choices (half a minute)
     #[arg(long)]
     full: bool,
-    /// Numbers of CPUs that the threads are kept to [default: all]
+    /// Numbers of CPUs to pin the threads to [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Loop")]
     cpus: Option<Vec<u32>>,
     /// Write the plot to FILE.svg or .png; also writes FILE.csv

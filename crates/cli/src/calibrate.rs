@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// `convoy calibrate`.
 #[derive(Debug, Args)]
 pub(crate) struct Calibrate {
-    /// The measured part
+    /// What to measure
     #[arg(value_enum, default_value = "machine")]
     what: What,
     /// Keep the prices of this file and measure only the units that it lacks, on its scale
@@ -29,7 +29,7 @@ pub(crate) struct Calibrate {
     quiet: bool,
 }
 
-/// The measured part.
+/// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
     /// Caches, line transfers, switches, wakeups and system calls: a machine preset

@@ -27,7 +27,7 @@ const BUDGET: &str = "CONVOY_BUDGET";
 /// `convoy check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// What to check: locks or families of --list, `all`, or `busted`
+    /// Locks or families from --list, `all`, or `busted`
     #[arg(value_name = "LOCK", required_unless_present_any = ["list", "replay"])]
     locks: Vec<String>,
     /// List the locks that can be checked, and their guarantees
@@ -40,10 +40,10 @@ pub(crate) struct Check {
     /// rcu and with --every-order: 20000 of the former]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
-    /// Follow each interleaving to its end, even from a state that was met before
+    /// Explore each interleaving to its end, even from a state that was explored before
     #[arg(long, conflicts_with_all = ["list", "replay"])]
     every_order: bool,
-    /// Seed of the random part, which begins where the systematic search has used its share
+    /// Seed of the random part, which begins when the systematic search has used its share
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Replay a schedule that an earlier check printed

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 #[command(version, max_term_width = 100)]
 #[command(after_help = examples::CONVOY)]
 pub(crate) struct Args {
-    /// When results are in colour
+    /// When to colour results
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true)]
     #[arg(hide_short_help = true)]
     pub(crate) color: Color,
@@ -84,7 +84,7 @@ pub(crate) enum Command {
     /// Run the cells of an experiment in parts, each kept as soon as it is done
     #[command(after_help = examples::SWEEP)]
     Sweep(Box<SweepArgs>),
-    /// Measure this machine for the virtual one
+    /// Measure this machine's prices for the virtual machine
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(crate::calibrate::Calibrate),
     /// List machines, kernels, mixes, jobs, locks and experiments

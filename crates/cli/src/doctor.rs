@@ -22,7 +22,7 @@ use std::time::Duration;
 /// `convoy doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Also say whether this program can be recorded
+    /// Also check whether this program can be recorded
     #[arg(value_name = "PROGRAM")]
     program: Option<OsString>,
     /// Flags of every command.

@@ -27,7 +27,7 @@ Examples:
 
 pub(crate) const BENCH: &str = "\
 Examples:
-  convoy bench locks                      all of it: half an hour with nothing else running
+  convoy bench locks                      which lock should I use here? (half a minute)
   convoy bench locks --lock convoy,std,parking-lot --threads 64 --cpus 2 --plot locks.svg";
 
 pub(crate) const REPRODUCE: &str = "\
@@ -39,7 +39,7 @@ Examples:
 
 pub(crate) const SWEEP: &str = "\
 Examples:
-  convoy sweep my.toml --dir cells        again after a kill: it goes on
+  convoy sweep my.toml --dir cells        run it again after an interrupt: it continues
   convoy sweep my.toml --dir cells-2 --shard 2/4
   convoy sweep my.toml --dir cells-1 --merge cells-2 --merge cells-3 --merge cells-4";
 
@@ -47,7 +47,7 @@ pub(crate) const CHECK: &str = "\
 Examples:
   convoy check mutex rwlock               families or single locks; --list shows them
   convoy check opportunistic --budget 100000
-  convoy check busted                     what is broken on purpose and must be caught
+  convoy check busted                     broken locks that the checker must catch
   convoy check --replay 'cv1:published-fix/two-ups:0,1,2,0'";
 
 pub(crate) const COMPARE: &str = "\

@@ -20,7 +20,7 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "FILE", help = STORE_HELP, hide_short_help = true)]
     #[arg(help_heading = "Output")]
     pub(crate) store: Option<PathBuf>,
-    /// Keep no record of this run
+    /// Do not store this run
     #[arg(long, conflicts_with_all = ["store", "tag"], hide_short_help = true)]
     #[arg(help_heading = "Output")]
     pub(crate) no_store: bool,

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// `convoy list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// What to list, with a line for each; without it, the names of everything
+    /// What to list, with a description of each; without it, all names
     #[arg(value_enum, value_name = "KIND")]
     kind: Option<Kind>,
     /// Flags of every command.

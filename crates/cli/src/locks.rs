@@ -23,14 +23,14 @@ pub(crate) struct Locks {
     /// The loop of the threads.
     #[command(flatten)]
     loops: Loops,
-    /// Looks of a lock at its word before it sleeps, for locks that spin first
+    /// Number of spins before a lock sleeps, for locks that spin first
     #[arg(long, help_heading = "Loop", value_name = "N")]
     spin_limit: Option<u32>,
     /// Percentage of the critical sections that only read
     #[arg(long, help_heading = "Loop", value_name = "PERCENT", hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(..=100))]
     readers: Option<u32>,
-    /// Number of CPUs of this machine, the first ones, or of the virtual one [default: all]
+    /// Number of CPUs: the first ones of this machine, or all of the virtual machine [default: all]
     #[arg(long, help_heading = "Loop", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     cpus: Option<u32>,
@@ -41,7 +41,7 @@ pub(crate) struct Locks {
     #[arg(long, value_name = "PRESET", default_value = "quad-2008-two-dies")]
     #[arg(requires = "kernel", help_heading = "Virtual machine")]
     machine: String,
-    /// Start all threads from one gate and measure from its opening on, settled or not
+    /// Start all threads at the same time and measure from the start, without a warm-up
     #[arg(long, requires = "kernel", help_heading = "Virtual machine", hide_short_help = true)]
     from_start: bool,
     /// Changes of the presets.
@@ -62,31 +62,32 @@ pub(crate) struct Locks {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Loop")]
 pub(crate) struct Loops {
-    /// Locks of `convoy list locks`, the first the baseline of ratios [default: some of each kind]
+    /// Locks from `convoy list locks`; the first is the baseline of ratios [default: some of each
+    /// kind]
     #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
     #[arg(value_parser = PossibleValuesParser::new(Measured::names()).map(lock))]
     lock: Option<Vec<Measured>>,
     /// Numbers of threads [default: 2; bench 2 to 2000]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     threads: Option<Vec<u32>>,
-    /// Lengths of the section under the lock, nanoseconds [default: 100; bench 100,1000,10000]
+    /// Lengths of the critical section, nanoseconds [default: 100; bench 100,1000,10000]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     section_ns: Option<Vec<u32>>,
-    /// Work between two sections, nanoseconds: fixed:NS, or exp:MEAN, drawn from the exponential
-    /// distribution [default: fixed:1000]
+    /// Work between two critical sections, nanoseconds: fixed:NS, or exp:MEAN, drawn from the
+    /// exponential distribution [default: fixed:1000]
     #[arg(long, value_name = "TIME", value_parser = think)]
     think: Option<(Vary, u32)>,
-    /// Draw the lengths of sections from the exponential distribution
+    /// Draw the lengths of critical sections from the exponential distribution
     #[arg(long)]
     exp_sections: bool,
     /// Number of rounds, on a virtual machine each with its own seed [default: 3; virtual 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Time before acquisitions count, milliseconds; on a virtual machine at least, until
-    /// throughput and CPUs in use have stopped drifting [default: 50; bench 150]
+    /// Warm-up time, milliseconds; on a virtual machine the minimum, until throughput and the
+    /// number of CPUs in use have stopped drifting [default: 50; bench 150]
     #[arg(long, value_name = "MS", hide_short_help = true)]
     warmup_ms: Option<u32>,
-    /// Milliseconds in which acquisitions count [default: 100; virtual 20, bench 300]
+    /// Length of the measurement, milliseconds [default: 100; virtual 20, bench 300]
     #[arg(long, value_name = "MS")]
     window_ms: Option<u32>,
     /// Seed of the order of runs, the draws and the virtual machine [default: 1]

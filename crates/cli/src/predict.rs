@@ -36,7 +36,8 @@ pub(crate) struct Predict {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     threads: Vec<u32>,
-    /// Replacements of every lock: policies of convoy with, or locks of convoy list locks
+    /// Locks to try in place of every recorded lock: policies of `convoy with` or locks from
+    /// `convoy list locks`
     #[arg(
         long,
         value_name = "LIST",

@@ -64,13 +64,13 @@ pub(crate) struct Place {
     /// File system of the work directory
     #[arg(long, value_name = "NAME", default_value = "tmpfs")]
     pub(crate) fs: Fs,
-    /// Milliseconds of one request to the disk instead of the machine preset's; 0 is a RAM disk
+    /// Duration of a disk request, milliseconds, instead of the machine preset's; 0 is a RAM disk
     #[arg(long, value_name = "MS", hide_short_help = true)]
     pub(crate) disk_ms: Option<f64>,
     /// The disks of the work directories.
     #[command(flatten)]
     pub(crate) disks: DiskArgs,
-    /// Show what happened in each interval of this many virtual seconds
+    /// Show a timeline with intervals of this many virtual seconds
     #[arg(long, value_name = "S")]
     pub(crate) timeline: Option<f64>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Place {
 /// How many work file systems there are, and how large.
 #[derive(Debug, Args)]
 pub(crate) struct DiskArgs {
-    /// Work file systems, each on a separate disk; jobs use them in turn, and list /bin
+    /// Number of work file systems, each on a separate disk; jobs use them in turn, and list /bin
     #[arg(
         long,
         value_name = "N",
@@ -87,7 +87,7 @@ pub(crate) struct DiskArgs {
         value_parser = value_parser!(u32).range(1..=255)
     )]
     pub(crate) directories: u32,
-    /// MiB of each instead of half of the memory
+    /// Size of each work file system, MiB [default: half of the memory]
     #[arg(
         long,
         value_name = "MIB",
@@ -95,7 +95,7 @@ pub(crate) struct DiskArgs {
         value_parser = value_parser!(u32).range(1..=1 << 20)
     )]
     pub(crate) fs_mib: Option<u32>,
-    /// MiB of each journal
+    /// Size of each journal, MiB
     #[arg(
         long,
         value_name = "MIB",

@@ -35,14 +35,14 @@ const HEADING: &str = "Locks instead of libc's";
 /// Locks that replace libc's.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Policies {
-    /// Mutexes, normal and adaptive ones of one process
+    /// Replace normal and adaptive mutexes that are private to a process
     #[arg(long, value_enum, value_name = "POLICY", help_heading = HEADING)]
     mutex: Option<Mutex>,
-    /// Semaphores of one process
+    /// Replace semaphores that are private to a process
     #[arg(long, value_enum, value_name = "POLICY", help_heading = HEADING)]
     sem: Option<Semaphore>,
-    /// Mutexes of one place: `file.c:12`, a variable, or a function that creates or first acquires
-    /// them, as `explain` prints it (repeatable)
+    /// Replace the mutexes of one site: `file.c:12`, a variable, or a function that creates or
+    /// first acquires them, as `explain` prints it (repeatable)
     #[arg(long, value_name = "SITE=POLICY", value_parser = chosen)]
     #[arg(help_heading = HEADING)]
     lock: Vec<(String, String)>,

@@ -20,12 +20,12 @@ use std::time::Duration;
 /// `convoy bench hogs`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchHogs {
-    /// Locks of libraries in `convoy list locks`, ours first
+    /// Locks of libraries from `convoy list locks`, ours first
     #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
     #[arg(default_value = "convoy,parking-lot,pthread,std")]
     #[arg(value_parser = PossibleValuesParser::new(Library::ALL.iter().map(|lock| lock.name())))]
     lock: Vec<String>,
-    /// Number of rounds, in each of which every lock has its turn
+    /// Number of rounds; each measures every lock once
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Length of a window, in milliseconds [default: 700, or less so that the total is a minute]

@@ -34,10 +34,10 @@ pub(crate) struct Bisect {
     /// Command to measure, run in the work tree of a commit
     #[arg(value_name = "COMMAND", last = true, required_unless_present_any = ["resume", "dry_run"])]
     pub(crate) command: Vec<OsString>,
-    /// A revision that is good
+    /// A good revision
     #[arg(long, value_name = "REV", required_unless_present = "resume")]
     pub(crate) good: Option<String>,
-    /// A revision that is bad
+    /// A bad revision
     #[arg(long, value_name = "REV", required_unless_present = "resume")]
     pub(crate) bad: Option<String>,
     /// The repository
@@ -53,18 +53,21 @@ pub(crate) struct Bisect {
     #[arg(long, value_name = "P", default_value_t = 0.99)]
     #[arg(hide_short_help = true)]
     pub(crate) confidence: f64,
-    /// Only a fall of the metric is a regression, as of jobs per minute
+    /// Only a decrease of the metric is a regression, for example of jobs per minute
     #[arg(long, conflicts_with = "lower_is_better")]
     pub(crate) higher_is_better: bool,
-    /// Only a rise of the metric is a regression, as of time (the default for time and usage)
+    /// Only an increase of the metric is a regression, for example of time (the default for time
+    /// and usage)
     #[arg(long)]
     #[arg(hide_short_help = true)]
     pub(crate) lower_is_better: bool,
-    /// Smallest difference of the ends that counts as a regression, percent of the good end
+    /// Smallest difference between the two ends that counts as a regression, percent of the good
+    /// end
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     #[arg(hide_short_help = true)]
     pub(crate) min_effect: f64,
-    /// Kill a run after this many seconds: a wall time above it, of other metrics a failed run
+    /// Kill a run after this many seconds; it counts as slower than this for wall time, and as
+    /// failed for other metrics
     #[arg(long, value_name = "S")]
     pub(crate) timeout: Option<f64>,
     /// Kill a build after this many seconds and skip its commit
@@ -75,10 +78,10 @@ pub(crate) struct Bisect {
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(hide_short_help = true)]
     pub(crate) retries: u32,
-    /// Largest number of runs [default: 1000]
+    /// Maximum number of runs [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_runs: Option<u32>,
-    /// Largest number of builds
+    /// Maximum number of builds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     #[arg(hide_short_help = true)]
     pub(crate) max_builds: Option<u32>,
@@ -89,7 +92,7 @@ pub(crate) struct Bisect {
     /// Suspect only commits that change this path (repeatable)
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Vec<String>,
-    /// Suspect all commits, those that change a --path this many times as much
+    /// Suspect all commits, and commits that change a --path this many times as strongly
     #[arg(long, value_name = "W", requires = "path")]
     #[arg(hide_short_help = true)]
     pub(crate) path_weight: Option<f64>,
@@ -97,37 +100,40 @@ pub(crate) struct Bisect {
     #[arg(long, value_name = "RUNS")]
     #[arg(hide_short_help = true)]
     pub(crate) build_cost: Option<f64>,
-    /// Effect of rebuilding a commit. same: the same program; its layout may set it apart
-    /// from the commits around it, which are run where that may pass for the change; shifts: the
-    /// same where that is likely (more runs); new: a new layout, as a boot does; none: no shifts
+    /// How the memory layout of a program shifts its measurements. same: each commit has one shift,
+    /// however often it is built, and its neighbours are run where that shift could pass for the
+    /// change; shifts: the same for programs with frequent shifts (more runs); new: each build has
+    /// a new shift, as after a boot; none: no shifts
     #[arg(long, value_name = "KIND", default_value = "same")]
     #[arg(value_parser = PossibleValuesParser::new(Layout::NAMES.map(|(name, _)| name))
         .map(|name| Layout::named(&name).unwrap_or(Layout::Same)))]
     #[arg(hide_short_help = true)]
     pub(crate) layout: Layout,
-    /// Builds kept on disk at a time
+    /// Maximum number of builds kept on disk
     #[arg(long, value_name = "N", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..))]
     #[arg(hide_short_help = true)]
     pub(crate) keep_builds: u32,
-    /// Keep untracked files of the build before in a work tree: faster, at the risk of stale files
+    /// Keep untracked files of the previous build in a work tree: faster, at the risk of stale
+    /// files
     #[arg(long)]
     #[arg(hide_short_help = true)]
     pub(crate) incremental: bool,
-    /// Jobs at a time within a build, for make, cargo and cmake, by their environment variables
+    /// Number of parallel jobs of a build; sets the environment variables of make, cargo and cmake
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     #[arg(hide_short_help = true)]
     pub(crate) jobs: Option<u32>,
-    /// CPUs that runs are pinned to: 2,3 or 4-7
+    /// Pin runs to these CPUs: 2,3 or 4-7
     #[arg(long, value_name = "LIST")]
     #[arg(hide_short_help = true)]
     pub(crate) cpus: Option<CpuList>,
-    /// Pairs of runs, first bad commit against its parent in random order, that confirm the answer;
-    /// 0: none, also where other programs used the machine
+    /// Number of pairs of runs that confirm the answer, each the first bad commit and its parent in
+    /// random order; 0: no confirmation, even if other programs used the machine
     #[arg(long, value_name = "N", default_value_t = 6)]
     #[arg(hide_short_help = true)]
     pub(crate) confirm: u32,
-    /// Where log and builds are; default a directory of the repository's name in the user's cache
+    /// Directory of the log and the builds [default: named after the repository, in the user's
+    /// cache]
     #[arg(long, value_name = "DIR")]
     #[arg(hide_short_help = true)]
     pub(crate) state: Option<PathBuf>,
@@ -138,7 +144,7 @@ pub(crate) struct Bisect {
     #[arg(long)]
     #[arg(hide_short_help = true)]
     pub(crate) restart: bool,
-    /// Only say how many commits there are and how many runs to expect
+    /// Only print the number of commits and the expected number of runs
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Seed of the order of confirming runs and of the random environment size of each run

@@ -28,11 +28,11 @@ pub(crate) struct Compare {
     #[arg(long, short = 'r', value_name = "N", conflicts_with = "max_runs")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) runs: Option<u32>,
-    /// Largest number of runs of each side
+    /// Maximum number of runs of each side
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_runs: u32,
-    /// Longest time of measuring, seconds
+    /// Maximum duration of the measurement, seconds
     #[arg(long, value_name = "S")]
     #[arg(hide_short_help = true)]
     pub(crate) max_time: Option<f64>,
@@ -66,18 +66,18 @@ pub(crate) struct Compare {
     /// Also compare the baseline with itself, to show what noise does
     #[arg(long)]
     pub(crate) aa: bool,
-    /// Larger values are better, as known of rates in files and jobs/min
+    /// Larger values are better (automatic for rates in files and for jobs/min)
     #[arg(long)]
     pub(crate) higher_is_better: bool,
     /// The metric.
     #[command(flatten)]
     pub(crate) metric: MetricArgs,
-    /// Difference that does not matter, percent
+    /// Differences up to this are irrelevant, percent
     #[arg(long, visible_alias = "threshold", value_name = "PERCENT", default_value = "1%")]
     #[arg(value_parser = percent)]
     pub(crate) same_within: f64,
-    /// Share of far slower runs that must not stay unseen when measuring ends early with faster or
-    /// same, percent: 5% takes 59 runs, 50% takes 5
+    /// Before an early end with `faster` or `same`, make enough runs to observe slow outliers that
+    /// are at least this share of all runs, percent: 5% takes 59 runs, 50% takes 5
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
     #[arg(hide_short_help = true)]
     pub(crate) tail: f64,
@@ -85,7 +85,7 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "P", default_value_t = 0.05)]
     #[arg(hide_short_help = true)]
     pub(crate) alpha: f64,
-    /// Intervals of means and speedups by Student's t, or by the normal z as older papers have them
+    /// Intervals of means and speedups: Student's t, or the normal z that older papers use
     #[arg(long, value_enum, default_value = "t")]
     #[arg(hide_short_help = true)]
     pub(crate) ci: Ci,
@@ -107,11 +107,11 @@ pub(crate) struct Compare {
     /// Draw the distributions of all sides, FILE.svg or .png
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Seed of the order of runs; default: another each time, 1 for simulations alone
+    /// Seed of the order of runs [default: random; 1 if all sides are simulations]
     #[arg(long)]
     #[arg(hide_short_help = true)]
     pub(crate) seed: Option<u64>,
-    /// Form of results
+    /// Format of results
     #[arg(long, value_enum, default_value = "table", hide_default_value = true)]
     pub(crate) format: CompareFormat,
     /// Write results to a file instead of standard output

@@ -16,10 +16,10 @@ pub(crate) struct Which {
     /// Only this grid of the experiment (repeatable)
     #[arg(long, value_name = "GRID")]
     pub(crate) only: Vec<String>,
-    /// The published size: every point, no user or job left out, nothing divided
+    /// Run the published size: every point, with all users and all jobs
     #[arg(long, conflicts_with = "scale")]
     pub(crate) full: bool,
-    /// A quick look, as the experiment defines it
+    /// Run the quick form that the experiment defines
     #[arg(long, conflicts_with_all = ["scale", "full"])]
     pub(crate) quick: bool,
     /// Divide users and start delay by this instead of the experiment's scale
@@ -40,7 +40,7 @@ pub(crate) struct Which {
     /// Changes of the presets and of the experiment.
     #[command(flatten)]
     pub(crate) sets: Sets,
-    /// Simulations at a time; default one for each CPU
+    /// Number of parallel simulations [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
 }
@@ -86,8 +86,8 @@ pub(crate) struct SweepArgs {
     /// Write the plot of an experiment that has one to FILE.svg or .png
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Write the table of one grid into a document, between the marks that name it, once all its
-    /// cells are there
+    /// Write the table of one grid into a document, between the marks that name it, when all its
+    /// cells are done
     #[arg(long, value_name = "FILE")]
     pub(crate) into: Option<PathBuf>,
     /// Flags of every command.

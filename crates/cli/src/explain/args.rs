@@ -26,7 +26,7 @@ pub(crate) struct Explain {
     /// Explain each change above this instead of one cell, percent; default 5
     #[arg(long, value_name = "PERCENT", requires = "only")]
     pub(super) changes: Option<f64>,
-    /// With the quick form of the grid
+    /// Use the quick form of the grid
     #[arg(long, requires = "only")]
     pub(super) quick: bool,
     /// Only the cells with this label on this axis (repeatable)
@@ -65,7 +65,7 @@ pub(crate) struct Explain {
     /// Of a record: write a profile for the Firefox Profiler
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     pub(super) firefox: Option<PathBuf>,
-    /// Write the time that tasks waited as folded stacks, microseconds
+    /// Write the waiting time of tasks as folded stacks, in microseconds
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     pub(super) folded: Option<PathBuf>,
     /// Write them as a flame graph, FILE.svg or FILE.html
@@ -74,11 +74,11 @@ pub(crate) struct Explain {
     /// Write the events around the longest convoy as ftrace prints them
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     pub(super) ftrace: Option<PathBuf>,
-    /// Print what this file of the kernel would say instead of the report
+    /// Print this file of the virtual kernel instead of the report
     #[arg(long, value_enum, value_name = "FILE")]
     pub(super) proc: Option<Proc>,
-    /// Name places of files that were gone by their copies or debug data: in a directory, or from
-    /// the servers in `DEBUGINFOD_URLS` (`debuginfod`, which calls debuginfod-find)
+    /// Resolve symbols of files that no longer existed from copies or debug data: in this
+    /// directory, or `debuginfod` for the servers in `DEBUGINFOD_URLS` (calls debuginfod-find)
     #[arg(long, value_name = "DIR", help_heading = "Files", hide_short_help = true)]
     pub(super) symbols: Option<PathBuf>,
     /// The store of a stored run.

@@ -15,7 +15,7 @@ pub(crate) struct Load {
     /// A shipped mix, or the path of a workfile [default: shared]
     #[arg(long)]
     pub(crate) mix: Option<String>,
-    /// One job only, such as sieve
+    /// Run only this job, such as sieve
     #[arg(long, conflicts_with = "mix")]
     pub(crate) job: Option<String>,
     /// Jobs per user before rounding [default: 100]
@@ -43,7 +43,7 @@ pub(crate) struct Load {
     /// Seed of the order of jobs (and of the virtual machine)
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Each user does only its first N jobs: the same mix, shorter
+    /// Run only the first N jobs of each user: the same mix, shorter
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) first: Option<u32>,
     /// Divide the loop counts of the jobs by this. The mix changes, because work without a loop
@@ -71,7 +71,7 @@ pub(crate) struct Points {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(hide_short_help = true)]
     pub(crate) end: Option<u32>,
-    /// From one number of users to the next [default: 1]
+    /// Increment of the number of users [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(hide_short_help = true)]
     pub(crate) increment: Option<u32>,

@@ -33,14 +33,15 @@ pub(crate) struct RecordArgs {
     /// Directory for the recorder's files [default: memory, then a disk]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["pid", "cgroup"])]
     pub(super) buffer: Option<PathBuf>,
-    /// Most that all processes write there, such as 64M [default: all of DIR, or 3/4 elsewhere]
+    /// Maximum size of these files in total, such as 64M [default: all of DIR, or 3/4 elsewhere]
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["pid", "cgroup"])]
     #[arg(value_parser = size, hide_short_help = true)]
     pub(super) buffer_size: Option<u64>,
     /// Leave the arguments of commands out of the record
     #[arg(long, hide_short_help = true)]
     pub(super) redact: bool,
-    /// Stop recording after this many seconds; a program that was started here is ended then
+    /// Stop recording after this many seconds; a program that this command started is then
+    /// terminated
     #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = seconds)]
     pub(super) seconds: Option<f64>,
@@ -78,9 +79,9 @@ pub(crate) struct RecordArgs {
 /// Whether kernel events are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kernel {
-    /// If it is permitted, and not with `--contended`
+    /// If permitted, and not with `--contended`
     Auto,
-    /// Or end with an error
+    /// Always; fail if it is not permitted
     On,
     /// Not
     Off,

@@ -46,7 +46,7 @@ pub(crate) struct RepeatArgs {
     /// Number of warm-up runs of each point
     #[arg(long, value_name = "N", default_value_t = 0, hide_short_help = true)]
     pub(crate) warmup: u32,
-    /// Run each point again until its Real adds up to this, seconds
+    /// Repeat each point until its Real times add up to this, seconds
     #[arg(long, value_name = "S", default_value_t = 0.0, hide_short_help = true)]
     pub(crate) min_duration: f64,
     /// Repeat each point until Jobs/Min is known to within this, such as 1%
@@ -62,9 +62,9 @@ pub(crate) struct RepeatArgs {
 /// Reaction to a load point that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnError {
-    /// The points after it do not run.
+    /// Do not run the remaining points.
     Stop,
-    /// The points after it run.
+    /// Run the remaining points.
     Continue,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum OnError {
 #[command(next_help_heading = "This machine")]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct HostArgs {
-    /// Directory for the work directory (repeatable: users take turns) [default: a tmpfs]
+    /// Directory for the work directory (repeatable: users are spread over them) [default: a tmpfs]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Vec<PathBuf>,
     /// Single-user mode: each job alone for a period, in operations per second; default mix aim9
@@ -87,19 +87,19 @@ pub(crate) struct HostArgs {
     /// Let the disk jobs call sync where re-aim's do without -y
     #[arg(long, hide_short_help = true)]
     pub(crate) sync: bool,
-    /// Run CMD in a shell when the users of a point are ready, just before they are let go
+    /// Run CMD in a shell when the users of a point are ready, just before they start
     #[arg(long, value_name = "CMD", hide_short_help = true)]
     pub(crate) on_point_start: Option<String>,
     /// Run CMD in a shell when the last user of a point has ended
     #[arg(long, value_name = "CMD", hide_short_help = true)]
     pub(crate) on_point_stop: Option<String>,
-    /// Bind the users to the CPUs, in turn
+    /// Pin each user to a CPU, in turn
     #[arg(long)]
     pub(crate) pin: bool,
-    /// Whether the points after a failed one run
+    /// Whether to continue after a failed point
     #[arg(long, value_enum, default_value = "stop", hide_short_help = true)]
     pub(crate) on_error: OnError,
-    /// Run although a limit looks too low
+    /// Run even if a limit of the system seems too low
     #[arg(long, hide_short_help = true)]
     pub(crate) force: bool,
     /// Do not measure the jobs alone first, for the measured/predicted ratio
@@ -120,13 +120,14 @@ pub(crate) enum ColumnsOf {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct HostResults {
-    /// Print what AIM7 or re-aim prints, for programs that read it; JSON and CSV have all columns
+    /// Print the columns of AIM7 or re-aim, for programs that parse them; JSON and CSV have all
+    /// columns
     #[arg(long, value_enum, hide_short_help = true)]
     pub(crate) columns: Option<ColumnsOf>,
-    /// JTI as AIM7 computes it, negative where the spread is one to two times the mean
+    /// Print JTI as AIM7 computes it, negative where the spread is one to two times the mean
     #[arg(long, hide_short_help = true)]
     pub(crate) compat: bool,
-    /// Show what each kind of job took
+    /// Show the time of each kind of job
     #[arg(long)]
     pub(crate) per_job: bool,
     /// Files.

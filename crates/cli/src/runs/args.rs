@@ -21,13 +21,13 @@ pub(crate) struct Runs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
-    /// The stored runs, newest last
+    /// List the stored runs, newest last
     List(List),
-    /// One run with its result
+    /// Show a run with its result
     Show(Show),
     /// Add tags to a run, or remove them
     Tag(Tag),
-    /// The records themselves, as JSON (one document) or CSV (one line each)
+    /// Export the records as JSON (one document) or CSV (one line each)
     Export(List),
     /// Remove runs; those with a tag only with --tagged
     Prune(Prune),
@@ -47,7 +47,7 @@ pub(super) struct Which {
     /// Only this kind: run, sim, record, locks, hogs, reproduce, compare, bisect, …
     #[arg(long)]
     pub(super) kind: Option<String>,
-    /// Only those with this tag
+    /// Only runs with this tag
     #[arg(long)]
     pub(super) tag: Option<String>,
     /// Only the newest N
@@ -67,7 +67,7 @@ pub(super) struct List {
 
 #[derive(Debug, Args)]
 pub(super) struct Show {
-    /// Its number or tag
+    /// Number or tag of the run
     #[arg(value_name = "RUN")]
     pub(super) run: String,
     #[command(flatten)]
@@ -78,13 +78,13 @@ pub(super) struct Show {
 
 #[derive(Debug, Args)]
 pub(super) struct Tag {
-    /// Its number, or a tag it has
+    /// Number or tag of the run
     #[arg(value_name = "RUN")]
     pub(super) run: String,
     /// The names
     #[arg(value_name = "TAG", required = true)]
     pub(super) tags: Vec<String>,
-    /// Take them away
+    /// Remove the tags instead
     #[arg(long)]
     pub(super) remove: bool,
     #[command(flatten)]
