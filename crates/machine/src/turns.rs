@@ -12,8 +12,10 @@
 //!   preset, the line stays where it is.
 //!
 //! That is how the caching and home agents of Intel's packages since Nehalem treat conflicting
-//! requests (uncore manuals of the E7 and E5: one request per line and package; conflicts are
-//! ordered at the home). `copy_service` of a preset says where copies may overlap, as on a bus.
+//! requests, reads as well as writes: a package has one request for a line outstanding, and the
+//! home tells the package that has received the line to forward it to the next (docs/machine.md,
+//! "Cache lines", names the manuals and patents). `copy_service` of a preset says where copies may
+//! overlap, as on a bus.
 
 use crate::entry::Line;
 use crate::preset::{Preset, ps};

@@ -147,16 +147,18 @@ fn places(preset: &Preset) -> (Vec<usize>, Vec<usize>) {
     ((0..package).collect(), (0..preset.topology.cpus).step_by(package).collect())
 }
 
-/// The machine with store buffers.
-fn buffered() -> Preset {
-    let mut preset = Preset::named("westmere-ex-80-2013").unwrap();
-    preset.store_buffer = true;
-    preset
+fn machine() -> Preset {
+    Preset::named("westmere-ex-80-2013").unwrap()
+}
+
+/// The machine if each store waited for its line.
+fn unbuffered() -> Preset {
+    Preset { store_buffer: false, ..machine() }
 }
 
 #[test]
-fn a_queue_spinlock_takes_what_was_published_where_stores_are_buffered() {
-    let preset = buffered();
+fn a_queue_spinlock_takes_what_was_published() {
+    let preset = machine();
     let (inside, between) = places(&preset);
     for (cpus, published) in [(inside, INSIDE.queue), (between, BETWEEN.queue)] {
         for (count, &published) in (2..).zip(published).filter(|(_, published)| **published > 0.0) {
@@ -178,14 +180,14 @@ fn a_buffered_store_does_not_wait_and_a_locked_instruction_waits_for_it() {
         };
         pace(preset, &[0, 10], || Here::place(std::array::from_fn(|_| Word::new(0))), turn)
     };
-    let (buffered, plain) = (buffered(), Preset::named("westmere-ex-80-2013").unwrap());
+    let (buffered, plain) = (machine(), unbuffered());
     assert!(took(false, &buffered) < 0.1 * took(false, &plain));
     assert!(took(true, &buffered) > 0.4 * took(true, &plain));
 }
 
 #[test]
 fn the_table_in_the_docs_is_that_of_this_build() {
-    let preset = Preset::named("westmere-ex-80-2013").unwrap();
+    let preset = machine();
     let (inside, between) = places(&preset);
     let text = format!(
         "# A contended line\n\n\
@@ -198,14 +200,9 @@ fn the_table_in_the_docs_is_that_of_this_build() {
          published for another machine of\nthe family. One price is derived from these columns: \
          `read_service`, the slope of the ticket lock\ninside a package.\n\n\
          ## CPUs of one package\n\n{}\n\
-         ## One CPU of each package\n\n{}\n\
-         ## CPUs of one package, with store buffers\n\n\
-         The same machine with `store_buffer`, which the presets of servers of today have.\n\n{}\n\
-         ## One CPU of each package, with store buffers\n\n{}",
+         ## One CPU of each package\n\n{}",
         table(&preset, &inside, &INSIDE),
         table(&preset, &between, &BETWEEN),
-        table(&buffered(), &inside, &INSIDE),
-        table(&buffered(), &between, &BETWEEN),
     );
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/contended-lines.md");
     if std::env::var_os("BLESS").is_some() {
@@ -217,7 +214,7 @@ fn the_table_in_the_docs_is_that_of_this_build() {
 
 #[test]
 fn copies_to_packages_follow_one_another_and_a_package_serves_its_own() {
-    let preset = Preset::named("westmere-ex-80-2013").unwrap();
+    let preset = machine();
     let (inside, between) = places(&preset);
     // Each further package costs the copies after the release and after a newcomer's ticket.
     let slope = (ticket(&preset, &between[..8]) - ticket(&preset, &between[..4])) / 4.0;
@@ -266,7 +263,8 @@ fn second_write(preset: &Preset) -> f64 {
 
 #[test]
 fn a_line_that_others_want_is_kept_until_its_home_sends_for_it() {
-    let mut preset = Preset::named("westmere-ex-80-2013").unwrap();
+    // A store that waits for its line shows when the CPU has it.
+    let mut preset = unbuffered();
     let hit = preset.price_ns.hit;
     let kept = second_write(&preset);
     assert!(kept <= 2.0 * hit, "{kept} ns");
