@@ -82,10 +82,9 @@ pub fn prices() -> Result<BTreeMap<String, Quartiles>, MachineError> {
     // A separate thread, since the measuring thread is pinned to one CPU. If the caller gives up,
     // it ends later, or with the process.
     let (tell, told) = mpsc::channel();
-    let measured = move || {
+    let started = std::thread::Builder::new().spawn(move || {
         let _given_up = tell.send(measure());
-    };
-    let started = std::thread::Builder::new().spawn(measured);
+    });
     started.map_err(|source| MachineError::Call { what: A_THREAD, source })?;
     match told.recv_timeout(PATIENCE) {
         Err(RecvTimeoutError::Timeout) => Err(MachineError::Busy(PATIENCE.as_secs())),
