@@ -82,11 +82,10 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
         Ok::<_, JobError>(subject.check_one(place, of(&subject)))
     };
     let start = |watch: &mut Watch<Option<Row>>| simulate(cells, threads, check, watch);
-    let tell = |_, row: &Option<Row>| {
+    let done = execute(&args.common, "scenarios", count, start, |_, row| {
         let told = |row: &Row| format!("{}/{}: {} explored", row.name, row.scenario, row.explored);
         Ok(Told { latest: row.as_ref().map(told), ..Told::default() })
-    };
-    let done = execute(&args.common, "scenarios", count, start, tell)?;
+    })?;
     let rows: Vec<_> = done.outcomes.into_iter().flatten().flatten().map(row).collect();
     if done.interrupted && rows.is_empty() {
         return Err(Failure::interrupted(0));
@@ -180,15 +179,14 @@ fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
         });
         format!("{lines:#}")
     };
-    let csv = || {
+    output::print(&args.common, text, json, || {
         let mut table = Table::new("", ["step", "text"].map(Column::text).to_vec());
         for (number, step) in (1..).zip(&told.steps) {
             table.row(vec![Cell::count(number), Cell::text(step)]);
         }
         table.row(vec![Cell::empty(), Cell::text(&verdict)]);
         table.to_csv()
-    };
-    output::print(&args.common, text, json, csv)?;
+    })?;
     Ok(if told.violation.is_some() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
 }
 

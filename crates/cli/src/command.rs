@@ -137,12 +137,9 @@ fn elsewhere(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
     let flag = flag.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
     let all = Args::command();
-    let takes = |command: &&clap::Command| {
-        command.get_arguments().any(|argument| argument.get_long() == Some(flag))
-    };
     let takers: Vec<String> = all
         .get_subcommands()
-        .filter(takes)
+        .filter(|command| command.get_arguments().any(|argument| argument.get_long() == Some(flag)))
         .map(|command| format!("`convoy {}`", command.get_name()))
         .collect();
     (!takers.is_empty()).then(|| format!("--{flag} belongs to {}", takers.join(", ")))

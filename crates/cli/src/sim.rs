@@ -210,13 +210,12 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let threads = threads(None)?;
     let start =
         |watch: &mut Watch<Option<VirtualPoint>>| pool::run(&jobs, &all, threads, run, watch);
-    let tell = |_, point: &Option<VirtualPoint>| {
+    let done = execute(&args.common, "virtual load points", all.len(), start, |_, point| {
         let latest = point.as_ref().map(|point| {
             format!("{} users: {:.1} Jobs/Min", point.users, point.columns.jobs_per_min)
         });
         Ok(Told { latest, ..Told::default() })
-    };
-    let done = execute(&args.common, "virtual load points", all.len(), start, tell)?;
+    })?;
     if let Some(error) = done.failures.into_iter().next() {
         return Err(error.into());
     }

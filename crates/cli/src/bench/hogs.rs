@@ -142,10 +142,9 @@ fn locked(rows: &Mutex<Vec<Row>>) -> MutexGuard<'_, Vec<Row>> {
 
 fn verdict(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return "Nothing was measured.".to_owned() };
-    let one_hog = |row: &&Row| row.shape == first.shape;
     let all: Vec<String> = rows
         .iter()
-        .filter(one_hog)
+        .filter(|row| row.shape == first.shape)
         .map(|row| format!("{} {}", row.lock.name(), row.passed_most()))
         .collect();
     format!(

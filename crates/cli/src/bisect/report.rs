@@ -152,11 +152,11 @@ fn confirmed(session: &Session<'_>, answer: &Answer) -> Option<BisectConfirmatio
 
 fn skips(session: &Session<'_>) -> Vec<BisectSkip> {
     let list = &session.commits.list;
-    let skip = |(node, cause): (&usize, &String)| BisectSkip {
-        commit: list[*node].id.clone(),
-        cause: cause.clone(),
-    };
-    session.skipped.iter().map(skip).collect()
+    session
+        .skipped
+        .iter()
+        .map(|(node, cause)| BisectSkip { commit: list[*node].id.clone(), cause: cause.clone() })
+        .collect()
 }
 
 fn points(session: &mut Session<'_>, answer: &Answer) -> Vec<BisectPoint> {

@@ -126,11 +126,10 @@ fn until_known(
             (0..jobs.len()).filter(|&index| !known.contains_key(&hashes[index])).collect();
         let start =
             |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
-        let tell = |index, outcome: &Outcome| {
+        let mut done = execute(common, &plan.name, wanted.len(), start, |index, outcome| {
             let line = line.and_then(|line| line(&plan, index, outcome));
             Ok(Told { line, ..Told::of(&plan, index, outcome) })
-        };
-        let mut done = execute(common, &plan.name, wanted.len(), start, tell)?;
+        })?;
         for (outcome, hash) in done.outcomes.iter_mut().zip(hashes) {
             match outcome {
                 Some(outcome) => _ = known.insert(hash, outcome.clone()),

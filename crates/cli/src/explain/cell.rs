@@ -89,11 +89,10 @@ impl Cell {
         if detailed {
             bar.inc(1);
             bar.set_message("again, with the part around the longest convoy in full");
-            let again = |detail| {
+            report.notes.extend(details(args, &report.hash, self.cpus(), &analysis, |detail| {
                 let (recorded, detail) = self.execute(detail)?;
                 Ok((hash(&recorded), detail))
-            };
-            report.notes.extend(details(args, &report.hash, self.cpus(), &analysis, again)?);
+            })?);
         }
         bar.finish_and_clear();
         report.notes.extend(stacks(args, &report.title, &analysis)?);

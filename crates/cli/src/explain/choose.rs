@@ -86,8 +86,8 @@ fn narrowed<J>(
     label: &str,
 ) -> Result<Vec<Candidate<J>>, Failure> {
     let labels: Vec<String> = all.iter().filter_map(|one| one.at.get(axis).cloned()).collect();
-    let of = |one: &Candidate<J>| one.at.get(axis).is_some_and(|own| own == label);
-    let left: Vec<Candidate<J>> = all.into_iter().filter(of).collect();
+    let left: Vec<Candidate<J>> =
+        all.into_iter().filter(|one| one.at.get(axis).is_some_and(|own| own == label)).collect();
     if left.is_empty() {
         let known = labels.join(", ");
         return Err(Failure::usage(format!("{what} has no {axis} {label:?}; known: {known}")));

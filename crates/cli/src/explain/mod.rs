@@ -58,11 +58,10 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     if detailed {
         bar.inc(1);
         bar.set_message("again, with the part around the longest convoy in full");
-        let again = |detail| {
+        report.notes.extend(details(args, &report.hash, cpus, &analysis, |detail| {
             let (point, detail) = execute(&target.run, detail)?;
             Ok((format!("{:016x}", point.hash), detail))
-        };
-        report.notes.extend(details(args, &report.hash, cpus, &analysis, again)?);
+        })?);
     }
     bar.finish_and_clear();
     report.notes.extend(stacks(args, &report.title, &analysis)?);

@@ -51,8 +51,8 @@ pub(crate) fn limits() -> Result<(), Failure> {
             bytes >> 20
         )));
     }
-    let open = |_| std::fs::File::open("/dev/null");
-    let opened: Result<Vec<_>, _> = (0..DESCRIPTORS).map(open).collect();
+    let opened: Result<Vec<_>, _> =
+        (0..DESCRIPTORS).map(|_| std::fs::File::open("/dev/null")).collect();
     if opened.is_err_and(|error| error.raw_os_error() == Some(Errno::MFILE.raw_os_error())) {
         return Err(Failure::environment(format!(
             "a recording needs {DESCRIPTORS} more descriptors than may be open here (ulimit -n)"

@@ -80,8 +80,12 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     program.programs_lost = programs_lost(place.files());
     // A program that cannot load the object needs no other reason for what is missing.
     if !unseen.iter().any(|sentence| sentence.starts_with(ONLY_SAMPLES)) {
-        let seen = (ran.usage.switches, watching.is_some());
-        unseen.extend(unseen::not_seen(&processes, program.programs_lost, seen));
+        unseen.extend(unseen::not_seen(
+            &processes,
+            program.programs_lost,
+            ran.usage.switches,
+            watching.is_some(),
+        ));
     }
     if let Some(watching) = watching {
         unseen.extend(watching.finish(&mut processes));
@@ -101,8 +105,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
 
 /// The exit code of a program, as a shell returns it.
 fn exit_code(status: ExitStatus) -> ExitCode {
-    let by_signal = || BY_SIGNAL + status.signal().unwrap_or(0);
-    ExitCode::from(status.code().unwrap_or_else(by_signal) as u8)
+    ExitCode::from(status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0)) as u8)
 }
 
 /// The command with the object preloaded; without it, if the program cannot load it and kernel

@@ -79,7 +79,7 @@ fn keep_left(args: &RecordArgs, left: Left) -> bool {
         "The recorder was killed; this was recovered from {}: kernel events are lost.",
         left.path().display()
     )];
-    sentences.extend(unseen::not_seen(&processes, program.programs_lost, (0, false)));
+    sentences.extend(unseen::not_seen(&processes, program.programs_lost, 0, false));
     let record = Record { recorded: VERSION, program, processes, unseen: sentences };
     if keep(args, &record) {
         left.remove();

@@ -54,7 +54,8 @@ fn is_real_time() -> bool {
 pub(super) fn not_seen(
     processes: &[Process],
     programs_lost: [u64; 4],
-    (switches, is_watched): (u64, bool),
+    switches: u64,
+    is_watched: bool,
 ) -> Vec<String> {
     /// Switches that need no explanation: startup and output.
     const FEW: u64 = 1000;
@@ -66,11 +67,10 @@ pub(super) fn not_seen(
                 .to_owned(),
         );
     }
-    let sum = |of: fn(&Process) -> u64| processes.iter().map(of).sum::<u64>();
     all.extend(without_room(processes));
     all.extend(without_object(processes, is_watched));
     all.extend(programs(programs_lost));
-    let lost = sum(|one| one.acquisitions_lost);
+    let lost = processes.iter().map(|one| one.acquisitions_lost).sum::<u64>();
     if lost > 0 {
         all.push(format!(
             "{lost} acquisitions were not counted: one thread used more than 768 locks and places."
@@ -88,8 +88,8 @@ pub(super) fn not_seen(
         )
     }));
     // Thread dumps name the methods.
-    let is_dumped = |one: &&Process| one.java.as_ref().is_some_and(|java| java.dumps > 0);
-    let undumped = || processes.iter().filter(|one| !is_dumped(one));
+    let undumped =
+        || processes.iter().filter(|one| !one.java.as_ref().is_some_and(|java| java.dumps > 0));
     let runtimes = undumped().flat_map(|one| &one.runtime_locks);
     let unnamed = runtimes.filter(|lock| lock.sites.iter().any(|site| site.place == UNNAMED));
     let conditions = undumped().flat_map(|one| &one.locks).flat_map(|lock| &lock.sites);
@@ -181,14 +181,13 @@ fn without_room(processes: &[Process]) -> Vec<String> {
     }
     all.extend(without_children(&free, &sandboxed));
     let uncounted = free.iter().map(|one| one.unrecorded.uncounted).sum::<u64>();
-    let is_short = |one: &&Process| one.unrecorded.is_short && one.unrecorded.threads == 0;
     if uncounted > 0 {
         all.push(format!(
             "{uncounted} acquisitions were not counted, and not all waits have their times: there \
              was no room in the directory of the recording; name one with more (--buffer DIR), or \
              allow more (--buffer-size SIZE)."
         ));
-    } else if free.iter().any(is_short) {
+    } else if free.iter().any(|one| one.unrecorded.is_short && one.unrecorded.threads == 0) {
         all.push(
             "Not all waits have their times: there was no room in the directory of the recording; \
              name one with more (--buffer DIR), or allow more (--buffer-size SIZE)."

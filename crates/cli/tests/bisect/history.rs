@@ -253,8 +253,7 @@ fn subjects_of_commits_control_no_terminal() {
     let output = ends(repo.bisect(&[&args[..], &VALUE, &["--", NOISY]].concat()), FINDING);
     for text in [&output.stdout, &output.stderr] {
         let text = String::from_utf8_lossy(text);
-        let controls = |c: char| c.is_control() && !"\n\t\r".contains(c);
-        assert!(!text.contains(controls), "{text:?}");
+        assert!(!text.contains(|c: char| c.is_control() && !"\n\t\r".contains(c)), "{text:?}");
     }
     assert!(String::from_utf8_lossy(&output.stdout).contains("step 4"), "{output:?}");
 }

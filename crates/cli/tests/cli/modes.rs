@@ -145,10 +145,12 @@ fn run(place: &Path, around: &[String], words: &[&str]) -> Output {
 /// Runs a mode alone and in some ways in a separate directory. Returns the ways that ended
 /// differently, or with a record that lacks something without saying so.
 fn wrong_ways(
-    (mode, count): (&str, Count),
+    mode: &str,
+    count: Count,
     program: &str,
     place: &Path,
-    (around, ways): (&[String], Vec<Vec<&str>>),
+    around: &[String],
+    ways: Vec<Vec<&str>>,
 ) -> Vec<String> {
     /// The exit code of modes that need rights.
     const NO_RIGHTS: i32 = 77;
@@ -190,16 +192,15 @@ fn every_mode(place: &Path, try_one: impl Fn((&str, Count)) -> Vec<String> + Syn
     /// Modes that run at a time: most of them wait for something.
     const WORKERS: usize = 4;
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some(mode) = MODES.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let found = try_one(*mode);
-            let _progress = writeln!(std::io::stderr(), "{} {}", mode.0, found.join("\n"));
-            wrong.lock().expect("no worker panics").extend(found);
-        }
-    };
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
-            scope.spawn(work);
+            scope.spawn(|| {
+                while let Some(mode) = MODES.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = try_one(*mode);
+                    let _progress = writeln!(std::io::stderr(), "{} {}", mode.0, found.join("\n"));
+                    wrong.lock().expect("no worker panics").extend(found);
+                }
+            });
         }
     });
     let wrong = wrong.into_inner().expect("no worker panics");
@@ -212,7 +213,9 @@ fn every_mode(place: &Path, try_one: impl Fn((&str, Count)) -> Vec<String> + Syn
 fn every_mode_ends_as_without_the_recorder() {
     let place = directory("safe-all");
     let program = program(&place);
-    every_mode(&place, |mode| wrong_ways(mode, &program, &place.join(mode.0), (&[], ways(mode.0))));
+    every_mode(&place, |mode| {
+        wrong_ways(mode.0, mode.1, &program, &place.join(mode.0), &[], ways(mode.0))
+    });
 }
 
 #[test]
@@ -224,7 +227,8 @@ fn every_mode_is_recorded_in_all_surroundings() {
     every_mode(&place, |mode| {
         let wrong = |(name, around): &Surroundings| {
             let place = place.join(format!("{}-{name}", mode.0).replace(['/', ' '], "-"));
-            let found = wrong_ways(mode, &program, &place, (around, vec![vec!["--kernel", "off"]]));
+            let found =
+                wrong_ways(mode.0, mode.1, &program, &place, around, vec![vec!["--kernel", "off"]]);
             found.into_iter().map(|text| format!("in {name}: {text}")).collect::<Vec<_>>()
         };
         all.iter().flat_map(wrong).collect()

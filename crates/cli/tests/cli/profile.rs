@@ -114,8 +114,7 @@ fn a_profile_has_the_fields_that_its_published_types_require() {
     assert!(threads.len() >= 12, "{} threads", threads.len());
     let waits: usize = threads.iter().map(|one| thread(one, &profile)).sum();
     assert!(waits > 100, "{waits} waits for the lock of the example");
-    let main = |one: &&Value| one["isMainThread"] == true;
-    assert_eq!(threads.iter().filter(main).count(), 1, "one process");
+    assert_eq!(threads.iter().filter(|one| one["isMainThread"] == true).count(), 1, "one process");
     for name in ["initialVisibleThreads", "initialSelectedThreads"] {
         nullable("meta", &profile["meta"], name, threads.len());
     }

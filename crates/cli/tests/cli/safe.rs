@@ -425,10 +425,9 @@ fn names_are_those_of_the_file_that_was_mapped() {
     );
     let Some(mut shell) = in_namespace(&script) else { return };
     let mut child = shell.spawn().expect("it starts");
-    let runs = |pid: u32| {
+    wait_until(&mut child, |pid| {
         std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"program\n")
-    };
-    wait_until(&mut child, runs);
+    });
     let (pid, name) = (child.id().to_string(), file.to_str().expect("UTF-8"));
     let words = ["record", "--kernel", "off", "--pid", &pid, "--seconds", "1", "-o", name];
     let output = convoy(&words).output().expect("it starts");
