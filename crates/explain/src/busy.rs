@@ -129,16 +129,14 @@ fn part(count: u64, process: &Process) -> f64 {
 /// Returns whether a function belongs to libc. Waits for libc's internal locks are recorded in
 /// another way.
 fn is_of_libc(hot: &Hot) -> bool {
-    let is_library = |begin: &&str| {
-        hot.library.strip_prefix(*begin).is_some_and(|rest| rest.starts_with(['.', '-']))
-    };
     let place = &hot.place;
     let name = place.trim_start_matches('_');
     let function = name.split([' ', '+']).next().unwrap_or(name);
-    ["libc", "libpthread", "ld-linux-x86-64"].iter().any(is_library)
-        || ["pthread_", "lll_", "sem_", "new_sem_", "mtx_", "cnd_"]
-            .iter()
-            .any(|one| name.starts_with(one))
+    ["libc", "libpthread", "ld-linux-x86-64"].iter().any(|begin| {
+        hot.library.strip_prefix(*begin).is_some_and(|rest| rest.starts_with(['.', '-']))
+    }) || ["pthread_", "lll_", "sem_", "new_sem_", "mtx_", "cnd_"]
+        .iter()
+        .any(|one| name.starts_with(one))
         || runtime(function).is_some()
         || place.contains("(libc")
         || place.contains("(libpthread")

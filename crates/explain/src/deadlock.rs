@@ -45,8 +45,7 @@ pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
 
 /// Returns whether the wait is for a semaphore that is used as a signal and therefore has no owner.
 fn is_signal(process: &Process, wait: &Pending) -> bool {
-    let is_it = |lock: &&convoy_record::Lock| lock.name == wait.lock && lock.kind == wait.kind;
-    let known = process.locks.iter().find(is_it);
+    let known = process.locks.iter().find(|lock| lock.name == wait.lock && lock.kind == wait.kind);
     // A thread that waits for a signal received the previous signal, and so appears to own it.
     let is_own = wait.owner == wait.thread;
     wait.kind == Kind::Semaphore && known.map_or(is_own, |lock| !lock.is_lock())
@@ -54,12 +53,11 @@ fn is_signal(process: &Process, wait: &Pending) -> bool {
 
 /// Returns the waits for locks that cannot end, since no thread is left that could wake others.
 pub(crate) fn stuck(process: &Process) -> Vec<&Pending> {
-    let is_lock = |one: &&Pending| {
+    let waits = process.pending.iter().filter(|one| {
         let kinds = [Kind::Mutex, Kind::Rwlock, Kind::Spinlock, Kind::Semaphore];
         let is_lock = kinds.contains(&one.kind) && one.act != "wait" || one.kind == Kind::Futex;
         is_lock && one.wait_s > LONG_S && !one.timed
-    };
-    let waits = process.pending.iter().filter(is_lock);
+    });
     if process.is_stuck { waits.collect() } else { Vec::new() }
 }
 

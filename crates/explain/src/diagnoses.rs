@@ -98,8 +98,7 @@ pub fn verdict(record: &Record) -> String {
 
 /// Returns why threads waited for a lock, if they did.
 fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Diagnosis> {
-    let pends = |one: &convoy_record::Pending| one.lock == lock.name;
-    if lock.wait_s() <= 0.0 && !process.pending.iter().any(pends) {
+    if lock.wait_s() <= 0.0 && !process.pending.iter().any(|one| one.lock == lock.name) {
         return None;
     }
     let subject = Subject::new(process, lock);
@@ -325,8 +324,8 @@ fn preempted(subject: &Subject<'_>) -> Option<Reason> {
 /// One place holds the lock most of the time, and acquires it again immediately.
 fn hog(subject: &Subject<'_>) -> Option<Reason> {
     let holder = subject.holder.as_ref().filter(|holder| !holder.place.is_empty())?;
-    let hogs = |site: &&convoy_record::Site| site.place == holder.place && site.act != "read";
-    let site = subject.lock.sites.iter().find(hogs)?;
+    let site =
+        subject.lock.sites.iter().find(|site| site.place == holder.place && site.act != "read")?;
     let held_s = site.hold_on.total_s + site.hold_off.total_s;
     let is_other = subject.place != holder.place;
     // A lock that is rarely held may be acquired often while a thread wakes up.

@@ -175,8 +175,8 @@ impl<'a> Subject<'a> {
     /// Returns whether a place is known and in the program: all locks of Python wait in the same
     /// place of the interpreter, which says nothing.
     pub(crate) fn is_of_program(&self, place: &str) -> bool {
-        let is_line = || convoy_record::is_python(place) || !is_of_python(self.process, self.lock);
-        !place.is_empty() && is_line()
+        !place.is_empty()
+            && (convoy_record::is_python(place) || !is_of_python(self.process, self.lock))
     }
 
     /// Returns the CPU time of a critical section at the place of the holder, in seconds.
@@ -222,8 +222,8 @@ fn most_holding<'a>(causes: &[&'a Cause]) -> Option<&'a Cause> {
         let wait_s = if looks >= LOOKS { 1e-9 * cause.wait_s } else { cause.wait_s };
         wait_s + cause.samples() as f64 * if looks >= LOOKS { 1.0 } else { 1e-9 }
     };
-    let held = |cause: &&&Cause| !cause.held_at.is_empty();
-    let known: f64 = causes.iter().filter(held).map(|cause| weight(cause)).sum();
+    let known: f64 =
+        causes.iter().filter(|cause| !cause.held_at.is_empty()).map(|cause| weight(cause)).sum();
     let all: f64 = causes.iter().map(|cause| weight(cause)).sum();
     // If most owners are unknown, the known ones may be different owners.
     let sum = |place: &str| -> f64 {

@@ -50,8 +50,8 @@ pub struct Named {
 /// Converts the date of a record to milliseconds after 1970. Returns 0 for any other text.
 fn date_ms(date: &str) -> f64 {
     let mut parts = date.split(|c: char| !c.is_ascii_digit()).map(str::parse::<i64>);
-    let mut next = || parts.next().and_then(Result::ok).unwrap_or_default();
-    let [year, month, day, hour, minute, second] = std::array::from_fn(|_| next());
+    let [year, month, day, hour, minute, second] =
+        std::array::from_fn(|_| parts.next().and_then(Result::ok).unwrap_or_default());
     // The civil calendar (H. Hinnant, 2013): years begin in March.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let day =

@@ -58,8 +58,7 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
     // After that, all woken threads want the mutex.
     let cost_s = wakeups_s + wants_mutex_s(process, &waiter.place);
     if is_of_java {
-        let found = (wakeups_s, format!("{futile} of {woken} times"));
-        return Some(of_java(process, lock, found));
+        return Some(of_java(process, lock, wakeups_s, &format!("{futile} of {woken} times")));
     }
     let is_unnamed = lock.name.starts_with(CONDITION_OF);
     let named = if is_unnamed { "a condition".to_owned() } else { format!("`{}`", lock.name) };
@@ -91,7 +90,7 @@ pub(crate) fn herd(record: &Record, process: &Process, lock: &Lock) -> Option<Di
 
 /// Returns the diagnosis of `notifyAll` of Java. The woken threads cost `cost_s` seconds, and
 /// `often` says how many wakeups were futile.
-fn of_java(process: &Process, lock: &Lock, (cost_s, often): (f64, String)) -> Diagnosis {
+fn of_java(process: &Process, lock: &Lock, cost_s: f64, often: &str) -> Diagnosis {
     let named = match crate::java::notified(process) {
         named if named.is_empty() => " (Object.wait)".to_owned(),
         named => named,

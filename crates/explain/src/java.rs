@@ -111,8 +111,8 @@ impl<'a> Named<'a> {
             }
             JavaOwner::Waits => {
                 let (class, place) = self.doing.split_once(" in ").unwrap_or((self.doing, ""));
-                let is_next = |wait: &&JavaWait| wait.class == class && !wait.holder.is_empty();
-                let next = java.waits.iter().find(is_next);
+                let next =
+                    java.waits.iter().find(|wait| wait.class == class && !wait.holder.is_empty());
                 let end = match next {
                     Some(next) if function(&next.holder) == function(place) => {
                         ", which another thread there holds".to_owned()

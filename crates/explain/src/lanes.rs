@@ -202,9 +202,8 @@ impl Lanes {
     /// Sums the waits of all processes, in phases of the longest process that has phases: a shell
     /// or `timeout` lasts longer than the program that it starts, and waits for no lock.
     fn phases(&mut self, record: &Record) {
-        let by_length = |a: &&Process, b: &&Process| a.seconds.total_cmp(&b.seconds);
         let waits = record.processes.iter().filter(|process| process.phase_s > 0.0);
-        let Some(first) = waits.max_by(by_length) else { return };
+        let Some(first) = waits.max_by(|a, b| a.seconds.total_cmp(&b.seconds)) else { return };
         self.phase_s = first.phase_s;
         for process in &record.processes {
             let phases = match process.phases_lock_s.as_slice() {
@@ -312,8 +311,7 @@ impl Book {
     }
 
     fn lane(&mut self, pid: u64, thread: u64) -> &mut Lane {
-        let new = || Lane { pid, thread, spans: Vec::new() };
-        self.lanes.entry((pid, thread)).or_insert_with(new)
+        self.lanes.entry((pid, thread)).or_insert_with(|| Lane { pid, thread, spans: Vec::new() })
     }
 
     fn process(&mut self, process: &Process) {

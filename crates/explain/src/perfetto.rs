@@ -102,9 +102,9 @@ impl Detail {
             track += 1;
         };
         for state in State::ALL {
-            let share =
-                |index: usize| 100.0 * timeline.bins[index].times[state as usize] as f64 / all;
-            counter(&format!("{}, all CPUs", state.name()), "%", &share);
+            counter(&format!("{}, all CPUs", state.name()), "%", &|index| {
+                100.0 * timeline.bins[index].times[state as usize] as f64 / all
+            });
         }
         counter("a lock is wanted, its owner on no CPU", "%", &|index| {
             100.0 * timeline.bins[index].stalled as f64 / timeline.width as f64
