@@ -33,12 +33,11 @@ pub(crate) fn run(bytes: &[u8]) {
     const INPUT: &str = "input";
     in_file(INPUT, bytes, |directory| {
         for (line, done) in COMMANDS.iter().zip(&DONE) {
-            let place = |word: &str| match word {
+            let words = line.split(' ').map(|word| match word {
                 "{}" => directory.join(INPUT).display().to_string(),
                 word if word.contains('.') => directory.join(word).display().to_string(),
                 word => word.to_owned(),
-            };
-            let words = line.split(' ').map(place);
+            });
             match convoy_cli::attempt(std::iter::once("convoy".to_owned()).chain(words)) {
                 Ok(_) => drop(done.fetch_add(1, Relaxed)),
                 Err(message) => {

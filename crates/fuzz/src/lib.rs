@@ -78,9 +78,9 @@ mod tests {
 
     #[test]
     fn a_seed_determines_the_inputs() {
-        let corpus = || inputs(&["fuzz/corpus/config"]).expect("a corpus");
         let some = |seed| {
-            let mut mutator = Mutator::new(seed, corpus());
+            let mut mutator =
+                Mutator::new(seed, inputs(&["fuzz/corpus/config"]).expect("a corpus"));
             (0..50).map(|_| mutator.input()).collect::<Vec<_>>()
         };
         assert_eq!(some(7), some(7));
