@@ -199,15 +199,14 @@ impl HostError {
 impl At {
     /// Returns the cause at this place, described by `text`.
     pub(super) fn cause(self, text: String) -> Cause {
-        let named = |errno: Errno| match errno.name() {
-            "E?" => errno.0.to_string(),
-            name => name.to_owned(),
-        };
         Cause {
             user: self.user,
             job: self.job.map(str::to_owned),
             call: self.call.filter(|call| !call.is_empty()),
-            errno: self.errno.map(named),
+            errno: self.errno.map(|errno| match errno.name() {
+                "E?" => errno.0.to_string(),
+                name => name.to_owned(),
+            }),
             text,
         }
     }

@@ -61,8 +61,8 @@ fn wait_for(pid: i32, count: impl FnMut()) {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(process::waitid(WaitId::Pid(id), ended), Err(rustix::io::Errno::INTR)) {}
     sys::pass_interrupts_to(0);
-    let reap = || process::waitpid(Some(id), WaitOptions::empty());
-    while matches!(reap(), Err(rustix::io::Errno::INTR)) {}
+    while matches!(process::waitpid(Some(id), WaitOptions::empty()), Err(rustix::io::Errno::INTR)) {
+    }
 }
 
 fn count_until_ended(descriptor: &OwnedFd, mut count: impl FnMut()) {

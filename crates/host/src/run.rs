@@ -293,13 +293,12 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
     /// Takes a point into the record, and says so before the next one begins.
     fn add(&mut self, point: Point) {
         let options = self.options;
-        let words = |user| {
-            let order = options.mix.order(options.seed, user);
-            order.iter().map(|job| job.name()).collect::<Vec<_>>().join(" ")
-        };
         self.record.disturbance.get_or_insert_default().add(&disturbance(&point, self.cpus));
         let known = self.record.orders.len() as u32;
-        self.record.orders.extend((known..point.users).map(words));
+        self.record.orders.extend((known..point.users).map(|user| {
+            let order = options.mix.order(options.seed, user);
+            order.iter().map(|job| job.name()).collect::<Vec<_>>().join(" ")
+        }));
         self.record.points.push(point);
         (self.progress)(&Progress::Finished { record: Box::new(self.record.clone()) });
     }

@@ -244,8 +244,7 @@ impl Segment {
     /// `shmget` and `shmat`; for `note` see [`create_keyed`].
     pub(crate) fn create(bytes: usize, note: impl Fn(Option<i32>)) -> Sys<Self> {
         // SAFETY: `shmget` takes integers.
-        let create = |key, flags| unsafe { libc::shmget(key, bytes, flags) };
-        let id = create_keyed(create, &note)?;
+        let id = create_keyed(|key, flags| unsafe { libc::shmget(key, bytes, flags) }, &note)?;
         // SAFETY: The kernel chooses the address.
         let start = unsafe { libc::shmat(id, std::ptr::null(), 0) };
         if start as isize == -1 {

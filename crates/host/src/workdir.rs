@@ -49,8 +49,7 @@ impl WorkDirs {
         let all = if parents.is_empty() {
             vec![WorkDir::new(None)?]
         } else {
-            let new = |parent: &PathBuf| WorkDir::new(Some(parent));
-            parents.iter().map(new).collect::<Result<_, _>>()?
+            parents.iter().map(|parent| WorkDir::new(Some(parent))).collect::<Result<_, _>>()?
         };
         Ok(Self { all })
     }

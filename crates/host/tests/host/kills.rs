@@ -137,8 +137,8 @@ fn an_interrupted_supervisor_needs_no_parent_to_leave_nothing() {
     let program = child.id() as i32;
     let below = wait_for(|| Some(descendants(program)).filter(|found| found.len() >= 6));
     let all = processes();
-    let is_below = |pid: &&i32| all.contains(&(**pid, program));
-    let supervisor = *below.iter().find(is_below).expect("the program has a child");
+    let supervisor =
+        *below.iter().find(|pid| all.contains(&(**pid, program))).expect("the program has a child");
     // As while the threads of a killed program exit: it is there, and does nothing any more.
     kill(program, "STOP");
     wait_for(|| (stat(program, 0)? == "T").then_some(()));
