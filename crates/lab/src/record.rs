@@ -83,7 +83,7 @@ impl Record {
         let mut outcomes = outcomes.iter();
         let grids = plan.grids.iter().map(|grid| grid_record(grid, &mut outcomes)).collect();
         let (from, content) = (source(&plan.experiment.source), plan.experiment.to_json());
-        Self::of(&plan.name, (from, content), (plan.jobs(), grids), build, command)
+        Self::of(&plan.name, from, content, plan.jobs(), grids, build, command)
     }
 
     /// The record of load points without an experiment: one axis, `users`.
@@ -100,13 +100,15 @@ impl Record {
         let grid =
             GridRecord { name: "load".to_owned(), cells: points.clone().map(cell).collect() };
         let jobs = points.map(|(job, _)| job);
-        Self::of(name, (Value::Null, Value::Null), (jobs, vec![grid]), build, command)
+        Self::of(name, Value::Null, Value::Null, jobs, vec![grid], build, command)
     }
 
     fn of<'a>(
         name: &str,
-        (source, experiment): (Value, Value),
-        (jobs, grids): (impl Iterator<Item = &'a Job>, Vec<GridRecord>),
+        source: Value,
+        experiment: Value,
+        jobs: impl Iterator<Item = &'a Job>,
+        grids: Vec<GridRecord>,
         build: &str,
         command: &[String],
     ) -> Self {

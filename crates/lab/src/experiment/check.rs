@@ -19,16 +19,15 @@ impl Entry for Experiment {
         }
         for (key, value) in &self.inputs {
             let place = format!("inputs.{key}");
-            let accepted = |grid: &Grid| accept(grid.target, key, value).is_ok();
-            if !self.grid.iter().any(accepted) {
+            if !self.grid.iter().any(|grid| accept(grid.target, key, value).is_ok()) {
                 let problem = accept(self.grid[0].target, key, value).err().unwrap_or_default();
                 return Err(Fault::new(place, problem));
             }
         }
         for (index, grid) in self.grid.iter().enumerate() {
-            let within =
-                |fault: Fault| Fault::new(format!("grid[{index}].{}", fault.key), fault.problem);
-            grid.check().map_err(within)?;
+            grid.check().map_err(|fault| {
+                Fault::new(format!("grid[{index}].{}", fault.key), fault.problem)
+            })?;
             if self.grid[..index].iter().any(|other| other.name == grid.name) {
                 let problem = format!("there is another grid {:?}", grid.name);
                 return Err(Fault::new(format!("grid[{index}].name"), problem));
@@ -84,11 +83,10 @@ impl Grid {
 
     fn check(&self) -> Result<(), Fault> {
         let settings = |place: &str, set: &Settings| {
-            let wrong = |(key, value): (&String, &Setting)| {
+            set.iter().try_for_each(|(key, value)| {
                 accept(self.target, key, value)
                     .map_err(|problem| Fault::new(format!("{place}.{key}"), problem))
-            };
-            set.iter().try_for_each(wrong)
+            })
         };
         settings("inputs", &self.inputs)?;
         for (index, axis) in self.axis.iter().enumerate() {

@@ -82,8 +82,7 @@ impl Level {
 impl PlannedAxis {
     /// The level that is called so in the file or in tables.
     pub fn find(&self, label: &str) -> Option<usize> {
-        let called = |level: &Level| level.raw == label || level.label == label;
-        self.levels.iter().position(called)
+        self.levels.iter().position(|level| level.raw == label || level.label == label)
     }
 }
 
@@ -205,9 +204,9 @@ impl Plan {
             }
         }
         experiment.value.has(changes.size, &changes.only).map_err(wrong)?;
-        let quick = |grid: &Grid| changes.size != Size::Quick || grid.quick.is_some();
         let wanted = |grid: &&Grid| {
-            quick(grid) && (changes.only.is_empty() || changes.only.contains(&grid.name))
+            (changes.size != Size::Quick || grid.quick.is_some())
+                && (changes.only.is_empty() || changes.only.contains(&grid.name))
         };
         let mut plan = Self {
             name: name.clone(),
@@ -240,8 +239,7 @@ impl Plan {
             let baseline = compare.unwrap_or_default();
             return Err(wrong(format!("grid {}: no point is {baseline:?}", grid.grid.name)));
         }
-        let told = |grid: &PlannedGrid| changes.alone || complete(grid);
-        plan.grids.retain(|grid| told(grid) && !grid.points.is_empty());
+        plan.grids.retain(|grid| (changes.alone || complete(grid)) && !grid.points.is_empty());
         if plan.grids.is_empty() {
             return Err(wrong("nothing is left to run; ask for less".to_owned()));
         }

@@ -155,19 +155,17 @@ fn a_second_look_is_taken_where_the_first_is_not_enough() {
     let counts = |plan: &Plan| -> Vec<usize> {
         plan.grids[0].points.iter().map(|point| point.jobs.len()).collect()
     };
-    let of = |value: f64| Some(Outcome::of([("jobs_per_min", value)]));
     // Baseline, quiet, baseline, noisy: what seed `at` of each gives.
     let outcomes = |plan: &Plan| -> Vec<Option<Outcome>> {
         let quiet = |at: usize| if at.is_multiple_of(2) { 0.01 } else { -0.01 };
-        let noisy = |at: usize| [2.0, -2.0, 0.0][at % 3];
         let values = counts(plan).into_iter().enumerate().flat_map(|(point, count)| {
             (0..count).map(move |at| match point {
                 0 | 2 => 100.0 + quiet(at),
                 1 => 60.0 + quiet(at),
-                _ => 60.0 + noisy(at),
+                _ => 60.0 + [2.0, -2.0, 0.0][at % 3],
             })
         });
-        values.map(of).collect()
+        values.map(|value| Some(Outcome::of([("jobs_per_min", value)]))).collect()
     };
     assert_eq!(counts(&now), [3; 4]);
     now = now.longer(&outcomes(&now)).unwrap().unwrap();
