@@ -450,8 +450,7 @@ mod tests {
         let done = finished(&Program::shell("sleep 1000 & echo $!"));
         let pid: i32 = String::from_utf8_lossy(&done.stdout).trim().parse().expect("an id");
         let state = |pid| std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        let gone = |pid| state(pid).map_or(true, |stat| stat.contains(") Z "));
-        while !gone(pid) {
+        while !state(pid).map_or(true, |stat| stat.contains(") Z ")) {
             std::thread::yield_now();
         }
         assert_eq!(done.ending, Ending::Code(0));

@@ -10,14 +10,14 @@ pub(super) fn sides(path: &Path, value: &Value) -> Result<Vec<Side>, ReadError> 
     let results = value["results"].as_array();
     let results = results.ok_or_else(|| ReadError::new(path, "\"results\" is no list"))?;
     let side = |(at, result): (usize, &Value)| {
-        let place = |error: ReadError| ReadError::new(path, format!("result {at}: {}", error.what));
         let command = result["command"].as_str().unwrap_or("a command").to_owned();
         let mut series = Series::new("", "wall time", "s", false);
         if result.get("times").is_none_or(Value::is_null) {
             let text = format!("result {at} ({command}) has no single times; export it again");
             return Err(ReadError::new(path, text + " with --export-json"));
         }
-        series.values = numbers(path, "times", result).map_err(place)?;
+        series.values = numbers(path, "times", result)
+            .map_err(|error| ReadError::new(path, format!("result {at}: {}", error.what)))?;
         let codes = result["exit_codes"].as_array();
         let failed =
             codes.map_or(0, |codes| codes.iter().filter(|c| c.as_i64() != Some(0)).count());
