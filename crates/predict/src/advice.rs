@@ -117,7 +117,7 @@ impl Advice {
         let starves = waited_us > STARVES_US;
         let fairest = now.filter(|_| starves).and_then(|now| {
             let is_passed = starved(busiest(record).0?, first?).is_some();
-            fairest((waited_us, is_passed), now, &others)
+            fairest(waited_us, is_passed, now, &others)
         });
         said.extend(fairest.map(|row| bounded(row, &lock, waited_us)));
         let fairest = fairest.filter(|row| is_worth(row));
@@ -180,11 +180,7 @@ fn bounded(row: &Row, lock: &Subject<'_>, waited_us: f64) -> String {
 }
 
 /// Returns the row that ends starvation at the lowest cost.
-fn fairest<'a>(
-    (waited_us, is_passed): (f64, bool),
-    now: &Row,
-    others: &[&'a Row],
-) -> Option<&'a Row> {
+fn fairest<'a>(waited_us: f64, is_passed: bool, now: &Row, others: &[&'a Row]) -> Option<&'a Row> {
     let ends = |row: &&&Row| {
         // How long a passed waiter starves is chance, and a replay may have less of it, so the
         // recorded wait is used.
@@ -340,15 +336,15 @@ mod tests {
         let (now, fair) = (row(SLEEP, 0.0, 650_000.0), row(FAIR, -3.0, 4000.0));
         let spin = row(SPIN, 5.0, 700_000.0);
         assert_eq!(
-            fairest((5e5, false), &now, &[&spin, &fair]).map(|row| row.policy.as_str()),
+            fairest(5e5, false, &now, &[&spin, &fair]).map(|row| row.policy.as_str()),
             Some(FAIR)
         );
         let dear = row(HANDOFF, -50.0, 4000.0);
-        assert!(fairest((5e5, false), &now, &[&dear]).is_some_and(|row| !is_worth(row)));
-        assert!(fairest((5e5, false), &now, &[&row(FAIR, 0.0, 400_000.0)]).is_none(), "no shorter");
+        assert!(fairest(5e5, false, &now, &[&dear]).is_some_and(|row| !is_worth(row)));
+        assert!(fairest(5e5, false, &now, &[&row(FAIR, 0.0, 400_000.0)]).is_none(), "no shorter");
         // The replay does not starve the waiter that was passed in the record.
         let lucky = row(SLEEP, 0.0, 300.0);
-        let found = |is_passed| fairest((5e5, is_passed), &lucky, &[&spin, &fair]);
+        let found = |is_passed| fairest(5e5, is_passed, &lucky, &[&spin, &fair]);
         assert_eq!(found(true).map(|row| row.policy.as_str()), Some(FAIR));
         assert!(found(false).is_none());
     }

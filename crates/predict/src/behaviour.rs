@@ -16,8 +16,8 @@ const INSTANCES: u64 = 64;
 /// Returns the process with the most contended locks and its relevant locks, the most contended one
 /// first.
 pub fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
-    let all = |one: &&Process| one.locks.iter().map(weight).sum::<u64>();
-    let process = record.processes.iter().max_by_key(all);
+    let process =
+        record.processes.iter().max_by_key(|one| one.locks.iter().map(weight).sum::<u64>());
     (process, process.map(kept).unwrap_or_default())
 }
 
@@ -112,10 +112,10 @@ pub(crate) fn behaviour(
     }
     let mut written = script(process, locks, away);
     if let Some(script) = written.script.take() {
-        ordered(&mut behaviour, script, (process, locks, seconds));
+        ordered(&mut behaviour, script, process, locks, seconds);
         let plain: Vec<&Lock> = locks.iter().copied().filter(|lock| !lock.is_built()).collect();
-        let per_call = |seconds: f64| seconds * 1e9 / behaviour.total.max(1) as f64;
-        behaviour.away_ns = away.total_s(&plain).map(per_call);
+        behaviour.away_ns =
+            away.total_s(&plain).map(|seconds| seconds * 1e9 / behaviour.total.max(1) as f64);
         let idle_s = written.idle_s.min(seconds * f64::from(behaviour.threads));
         behaviour.idle_ns = idle_s * 1e9 / (behaviour.rate * seconds);
     }
@@ -128,8 +128,8 @@ pub(crate) fn behaviour(
 fn ready_s(process: &Process) -> Option<f64> {
     let sites = process.locks.iter().flat_map(|lock| &lock.sites);
     let handoff_s: f64 = sites.map(|site| site.handoff.total_s).sum();
-    let late_s = |woken_s: f64| (woken_s - handoff_s).max(0.0);
-    let seen = process.scheduling.map(|seen| seen.preempted_s + late_s(seen.woken_s));
+    let seen =
+        process.scheduling.map(|seen| seen.preempted_s + (seen.woken_s - handoff_s).max(0.0));
     seen.or(process.ready_s)
 }
 
@@ -174,7 +174,9 @@ fn regulars(site: &Site) -> u64 {
 fn ordered(
     behaviour: &mut Behaviour,
     script: Script,
-    (process, locks, seconds): (&Process, &[&Lock], f64),
+    process: &Process,
+    locks: &[&Lock],
+    seconds: f64,
 ) {
     let plain = || locks.iter().filter(|lock| !lock.is_built());
     // A wait at a condition ends with another acquisition of its mutex, perhaps after a futile
@@ -200,8 +202,7 @@ fn ordered(
 /// Returns how many waits at conditions released a mutex of this name.
 fn waits_within(process: &Process, lock: &Lock) -> u64 {
     let is_mutex = lock.kind == Kind::Mutex && lock.is_lock();
-    let of = |one: &&Lock| is_mutex && is_condition_of(one, lock);
-    process.locks.iter().filter(of).map(waits_at).sum()
+    process.locks.iter().filter(|one| is_mutex && is_condition_of(one, lock)).map(waits_at).sum()
 }
 
 /// Returns the condition at which most waits released a mutex of this name; `None` if there were
@@ -267,15 +268,14 @@ mod tests {
 
     /// A mutex of this name. Threads waited `wait_s` for it at its first place.
     fn mutex(name: &str, wait_s: f64, places: &[&str]) -> Lock {
-        let wait = |index| Times {
-            count: 1,
-            total_s: if index == 0 { wait_s } else { 0.0 },
-            ..Times::default()
-        };
         let site = |(index, place): (usize, &&str)| Site {
             place: (*place).to_owned(),
             count: 10,
-            wait: wait(index),
+            wait: Times {
+                count: 1,
+                total_s: if index == 0 { wait_s } else { 0.0 },
+                ..Times::default()
+            },
             ..Site::default()
         };
         let sites = places.iter().enumerate().map(site).collect();

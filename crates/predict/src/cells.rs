@@ -90,7 +90,7 @@ pub fn predict_aloud(
         let question = &question;
         let most = question.cpus.iter().copied().max().unwrap_or(behaviour.cpus);
         let complete = |mut prediction: Prediction| {
-            prediction.verdict = limit(&behaviour, (process, &locks));
+            prediction.verdict = limit(&behaviour, process, &locks);
             prediction.doubts.splice(0..0, of_record(&record.program, process, &behaviour, most));
             prediction.doubts.extend(absent(&behaviour, written.absent));
             prediction.doubts.extend(unknown.clone());
@@ -99,7 +99,7 @@ pub fn predict_aloud(
             prediction.doubts.extend(written.leaves_out.iter().cloned().map(Doubt::note));
             prediction.order.clone_from(&written.has);
             prediction.beyond = beyond(record, process, &behaviour);
-            whole(&mut prediction, record, (process, busy_s(process, &locks)));
+            whole(&mut prediction, record, process, busy_s(process, &locks));
             prediction.judged()
         };
         let told =
@@ -234,7 +234,7 @@ fn nothing(record: &Record) -> PredictError {
 }
 
 /// Adds the speed of the whole program to each row.
-fn whole(prediction: &mut Prediction, record: &Record, (process, busy_s): (&Process, f64)) {
+fn whole(prediction: &mut Prediction, record: &Record, process: &Process, busy_s: f64) {
     let all_s = record.program.wall_s;
     if process.pid == record.processes[0].pid && all_s - busy_s > OUTSIDE * all_s {
         prediction.rows.iter_mut().for_each(|row| row.whole(all_s, busy_s));

@@ -1,7 +1,7 @@
 //! Detects counts and times that no recording can contain. With such a damaged or made-up record, a
 //! replay would overflow or take hours.
 
-use convoy_record::{Process, Record, Times};
+use convoy_record::{Process, Record};
 use serde_json::Value;
 
 /// Larger than any count of a record: a thread that acquires a lock every nanosecond reaches it
@@ -40,18 +40,18 @@ fn times_fit(process: &Process, wall_s: f64) -> bool {
             &site.acquire,
         ]
     });
-    let fits = |times: &Times| {
-        let longest = times.buckets.iter().map(|bucket| bucket.0).fold(0.0, f64::max);
-        let mean_ns = times.total_s * 1e9 / times.count.max(1) as f64;
-        longest.max(times.max_s * 1e9).max(mean_ns) <= most_ns
-    };
-    most_ns.is_finite() && times.all(fits)
+    most_ns.is_finite()
+        && times.all(|times| {
+            let longest = times.buckets.iter().map(|bucket| bucket.0).fold(0.0, f64::max);
+            let mean_ns = times.total_s * 1e9 / times.count.max(1) as f64;
+            longest.max(times.max_s * 1e9).max(mean_ns) <= most_ns
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_record::{Lock, Program, Site};
+    use convoy_record::{Lock, Program, Site, Times};
 
     fn record(count: u64, longest_ns: f64) -> Record {
         let hold_on = Times { count, buckets: vec![(longest_ns, count)], ..Times::default() };

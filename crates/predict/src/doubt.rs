@@ -131,8 +131,10 @@ const USED: f64 = 0.2;
 /// in `alone`.
 pub(crate) fn differs_beside(
     recorded: &Point,
-    (beside, alone): (&Point, &Point),
-    (cpus, others_cpus): (f64, f64),
+    beside: &Point,
+    alone: &Point,
+    cpus: f64,
+    others_cpus: f64,
 ) -> Option<Doubt> {
     let [rate, beside, all] = [recorded, beside, alone].map(|point| point.acquisitions_per_s);
     let cpus_used = all * alone.cpu_us / 1e6;
@@ -176,8 +178,8 @@ pub(crate) fn differs(recorded: &Point, replayed: &Point, turn_us: f64) -> Optio
     let times = |of: fn(&Point) -> f64| [duration(of(recorded)), duration(of(replayed))];
     let (what, [one, two]) = match () {
         () if off(|one| one.acquisitions_per_s) > RATE => {
-            let of = |point: &Point| format!("{:.0}", units::rate(point.acquisitions_per_s));
-            let [one, two] = [recorded, replayed].map(of);
+            let [one, two] = [recorded, replayed]
+                .map(|point| format!("{:.0}", units::rate(point.acquisitions_per_s)));
             ("throughput", [one, two + " acquisitions per second"])
         }
         () if other(|one| one.wait_mean_us) => ("mean wait", times(|one| one.wait_mean_us)),
@@ -214,8 +216,8 @@ mod tests {
         assert!(found(1200.0, 10.0).is_some_and(|doubt| doubt.refuses));
         assert!(found(1000.0, 45.0).is_some());
         let beside = |rate, least| {
-            let points = (&point(least, 0.0), &point(1000.0, 0.0));
-            differs_beside(&point(rate, 0.0), points, (2.0, 1.0))
+            let (beside, alone) = (point(least, 0.0), point(1000.0, 0.0));
+            differs_beside(&point(rate, 0.0), &beside, &alone, 2.0, 1.0)
         };
         assert_eq!([500.0, 700.0, 1000.0].map(|rate| beside(rate, 500.0).is_some()), [false; 3]);
         assert!(beside(400.0, 500.0).is_some_and(|doubt| doubt.refuses));
@@ -227,13 +229,15 @@ mod tests {
     fn a_program_beside_others_may_have_only_the_cpus_that_they_left() {
         // 1000 per second alone with 2 CPUs, one of which the others used.
         let of = |rate, cpu_us| Point { cpu_us, ..point(rate, 0.0) };
-        let points = (&of(3000.0, 700.0), &of(1000.0, 2000.0));
-        let found = |rate, cpu_us| differs_beside(&of(rate, cpu_us), points, (2.0, 1.0)).is_some();
+        let (beside, alone) = (of(3000.0, 700.0), of(1000.0, 2000.0));
+        let found =
+            |rate, cpu_us| differs_beside(&of(rate, cpu_us), &beside, &alone, 2.0, 1.0).is_some();
         assert_eq!([400.0, 480.0, 1000.0].map(|rate| found(rate, 2000.0)), [true, false, false]);
         assert!(found(480.0, 5000.0), "the CPU time, which is fitted");
         assert!(found(480.0, 500.0), "a replay that is busy where the program was not");
-        let points = (&of(3000.0, 100.0), &of(1000.0, 100.0));
-        assert!(differs_beside(&of(950.0, 300.0), points, (2.0, 1.0)).is_none(), "little CPU time");
+        let (beside, alone) = (of(3000.0, 100.0), of(1000.0, 100.0));
+        let found = differs_beside(&of(950.0, 300.0), &beside, &alone, 2.0, 1.0);
+        assert!(found.is_none(), "little CPU time");
     }
 
     #[test]
@@ -242,7 +246,7 @@ mod tests {
         // none.
         let of = |rate, cpu_us| Point { cpu_us, ..point(rate, 0.0) };
         let (recorded, alone) = (of(4400.0, 213.0), of(2400.0, 390.0));
-        let differs = |alone: &Point| differs_beside(&recorded, (alone, alone), (2.0, 1.0));
+        let differs = |alone: &Point| differs_beside(&recorded, alone, alone, 2.0, 1.0);
         assert!(differs(&alone).is_some());
         assert_eq!(differs(&alone.of_work(390.0 / 213.0)), None);
     }

@@ -13,7 +13,7 @@ const FAR: f64 = 1024.0;
 
 /// Returns a sentence that names the lock that limits the program, or the first lock that would
 /// limit it on more CPUs.
-pub(crate) fn limit(behaviour: &Behaviour, (process, locks): (&Process, &[&Lock])) -> String {
+pub(crate) fn limit(behaviour: &Behaviour, process: &Process, locks: &[&Lock]) -> String {
     let time_s = f64::from(behaviour.threads) * busy_s(process, locks).max(1e-9);
     let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
     let of = |lock: &Lock| {
@@ -131,7 +131,7 @@ mod tests {
         };
         behaviour.private.extend(private.then_some(0));
         let process = Process { seconds: 1.0, ..Process::default() };
-        limit(&behaviour, (&process, &[lock]))
+        limit(&behaviour, &process, &[lock])
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
         let behaviour =
             Behaviour { sections: vec![section], threads: 2, cpus: 2, ..Behaviour::default() };
         let process = Process { seconds: 1.0, ..Process::default() };
-        let text = limit(&behaviour, (&process, &[&lock("graph", 0.5)]));
+        let text = limit(&behaviour, &process, &[&lock("graph", 0.5)]);
         assert!(text.starts_with("Threads spent 25 % of their time waiting for `graph`"), "{text}");
         assert!(!text.contains("limits the program:"), "{text}");
     }

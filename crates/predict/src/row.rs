@@ -57,12 +57,11 @@ impl Row {
     /// Sets the effect of the change on a program that takes `all_s`, of which its threads work for
     /// `busy_s`.
     pub(crate) fn whole(&mut self, all_s: f64, busy_s: f64) {
-        let times = |percent: f64| {
-            let ratio = (1.0 + percent / 100.0).max(f64::MIN_POSITIVE);
-            all_s / (all_s - busy_s + busy_s / ratio)
-        };
         self.program_times =
-            Some([self.change_percent, self.low_percent, self.high_percent].map(times));
+            Some([self.change_percent, self.low_percent, self.high_percent].map(|percent| {
+                let ratio = (1.0 + percent / 100.0).max(f64::MIN_POSITIVE);
+                all_s / (all_s - busy_s + busy_s / ratio)
+            }));
     }
 }
 

@@ -104,15 +104,18 @@ fn side_by_side<T: Sync, R: Send, E: Send>(
 /// Returns the rows of cells and doubts about them, from their simulations.
 fn rows_of(
     cells: &Cells,
-    (found, base): (&[(&Cell, Vec<VirtualLocksPoint>)], &[VirtualLocksPoint]),
-    (anchor, rate): (Anchor, (f64, f64)),
+    found: &[(&Cell, Vec<VirtualLocksPoint>)],
+    base: &[VirtualLocksPoint],
+    anchor: Anchor,
+    rate: f64,
+    left: f64,
     mix: Option<&Mix>,
 ) -> (Vec<Row>, Vec<Doubt>) {
     let (mut rows, mut doubts) = (Vec::new(), Vec::new());
     let behaviour = &cells.base.rounds[0].behaviour;
     let longest_us = 1e6 * behaviour.total as f64 / behaviour.rate;
     for (cell, found) in found {
-        let mut row = row(cell, (found, base), rate, mix);
+        let mut row = row(cell, found, base, rate, left, mix);
         // A starving thread waits for as long as a run lasts, and a window may be longer than the
         // record.
         row.wait_max_us = row.wait_max_us.min(longest_us);
@@ -171,9 +174,8 @@ pub(crate) fn run(
     let heard = |index: usize, point: &Result<VirtualLocksPoint, Unknown>| {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         known[index] = Some(point.clone());
-        let is_complete = |group: &[Option<_>]| group.iter().all(Option::is_some);
         let group = known.chunks(rounds.len()).nth(index / rounds.len());
-        let is_news = group.is_some_and(is_complete);
+        let is_news = group.is_some_and(|group| group.iter().all(Option::is_some));
         let prediction = is_news.then(|| conclude(cells, behaviour, &anchors, &known)).flatten();
         tell(prediction);
     };
@@ -245,18 +247,17 @@ fn conclude(
     let left = if is_beside { 1.0 } else { left };
     // With other CPUs or threads the shares may change although the work does not.
     let (cpus, threads) = (cells.base.cpus(), cells.base.rounds[0].threads);
-    let is_same = |cell: &Cell| (cell.cpus(), cell.rounds[0].threads) == (cpus, threads);
-    let same = found.iter().filter(|(cell, _)| is_same(cell));
+    let same =
+        found.iter().filter(|(cell, _)| (cell.cpus(), cell.rounds[0].threads) == (cpus, threads));
     let mix = Mix::new(behaviour, &base, same.map(|(_, found)| found.as_slice()));
     let rate = mix.as_ref().map_or(rate, |mix| rate * mix.share(&base));
     let mut doubts: Vec<Doubt> = slips(&gates).into_iter().collect();
-    let (rows, more) = rows_of(cells, (&found, &base), (anchors[0], (rate, left)), mix.as_ref());
+    let (rows, more) = rows_of(cells, &found, &base, anchors[0], rate, left, mix.as_ref());
     doubts.extend(more);
     doubts.extend(unanswered(&refused, refused.len() == cells.rows.len()));
     let turn_us = f64::from(behaviour.threads) * 1e6 / recorded.acquisitions_per_s;
     doubts.extend(if is_beside {
-        let points = ((compared, &simulated), (&base[..], &alone));
-        beside_others(cells, (behaviour, &recorded), points)
+        beside_others(cells, behaviour, &recorded, (compared, &simulated), (&base[..], &alone))
     } else {
         differs(&recorded, &simulated, turn_us)
     });
@@ -287,15 +288,17 @@ type Replayed<'a> = (&'a [VirtualLocksPoint], &'a Point);
 /// compared for the same work.
 fn beside_others(
     cells: &Cells,
-    (behaviour, recorded): (&Behaviour, &Point),
-    (beside, alone): (Replayed<'_>, Replayed<'_>),
+    behaviour: &Behaviour,
+    recorded: &Point,
+    beside: Replayed<'_>,
+    alone: Replayed<'_>,
 ) -> Option<Doubt> {
-    let cpus = (f64::from(cells.base.cpus()), cells.others_cpus.unwrap_or(0.0));
+    let (cpus, others_cpus) = (f64::from(cells.base.cpus()), cells.others_cpus.unwrap_or(0.0));
     let cpu_us = behaviour.expected_cpu_ns(alone.0) / 1e3 / behaviour.other_work(alone.0);
     let expected = Point { cpu_us, ..recorded.clone() };
     let [beside, alone] =
         [beside, alone].map(|(points, point)| point.of_work(behaviour.other_work(points)));
-    differs_beside(&expected, (&beside, &alone), cpus)
+    differs_beside(&expected, &beside, &alone, cpus, others_cpus)
 }
 
 fn rate_of(point: &VirtualLocksPoint) -> f64 {
@@ -327,8 +330,10 @@ fn replayed(base: &[VirtualLocksPoint], what: &'static str) -> Point {
 /// throughput of that point, and the ratio by which its replay differs from the record.
 fn row(
     cell: &Cell,
-    (found, base): (&[VirtualLocksPoint], &[VirtualLocksPoint]),
-    (rate, left): (f64, f64),
+    found: &[VirtualLocksPoint],
+    base: &[VirtualLocksPoint],
+    rate: f64,
+    left: f64,
     mix: Option<&Mix>,
 ) -> Row {
     let rate_of = |point| mix.map_or_else(|| rate_of(point), |mix| mix.leads(point));

@@ -85,11 +85,10 @@ fn nearest(
 }
 
 fn checked(preset: Preset) -> Result<Preset, PredictError> {
-    let wrong = |error: convoy_kernel::CostsError| PredictError::Costs {
+    costs_ns(&preset).map_err(|error| PredictError::Costs {
         machine: preset.name.clone(),
         problem: error.to_string(),
-    };
-    costs_ns(&preset).map_err(wrong)?;
+    })?;
     Ok(preset)
 }
 

@@ -3,7 +3,7 @@
 
 use convoy_kernel::KernelPreset;
 use convoy_predict::{
-    Advice, Effort, HANDOFF, Known, Machines, Prediction, Question, policies, predict_aloud,
+    Advice, Effort, HANDOFF, Machines, Prediction, Question, policies, predict_aloud,
 };
 use convoy_record::trace::{Class, Place, Step, Strip, Trace, What};
 use convoy_record::{Lock, Process, Program, Record, Site, Times};
@@ -28,7 +28,7 @@ fn times(count: u64, ns: u64) -> Times {
     Times { count, total_s, max_s: each_s, buckets: vec![(ns as f64, count)] }
 }
 
-fn strips(class: u64, (gap_ns, off): (u64, bool), held_ns: u64, wait_ns: u64) -> Vec<Strip> {
+fn strips(class: u64, gap_ns: u64, off: bool, held_ns: u64, wait_ns: u64) -> Vec<Strip> {
     let lock = Step { what: What::Lock, off, place: 2 * class as usize, gap_ns, ..Step::default() };
     let lock = Step { took_ns: wait_ns, ..lock };
     let unlock = Step { what: What::Unlock, place: 1, gap_ns: held_ns, ..Step::default() };
@@ -64,8 +64,8 @@ fn record() -> Record {
         Lock { name: "world".to_owned(), instances: 1, sites: vec![tick, read], ..Lock::default() };
     let class = |calls, most: &str| Class { threads: 1, calls, most: most.to_owned() };
     let place = |site: &str, calls| Place { site: site.to_owned(), calls, ..Place::default() };
-    let mut all = strips(0, (AGAIN_NS, false), HELD_NS, 50);
-    all.extend(strips(1, (SLEEP_NS, true), AGAIN_NS, wait_ns));
+    let mut all = strips(0, AGAIN_NS, false, HELD_NS, 50);
+    all.extend(strips(1, SLEEP_NS, true, AGAIN_NS, wait_ns));
     let trace = Trace {
         classes: vec![class(TICKS, TICK), class(READS, READ)],
         places: vec![place(TICK, TICKS), place("", 0), place(READ, READS)],
@@ -104,11 +104,11 @@ fn told(record: &Record) -> Vec<Prediction> {
         effort: Effort::FULL,
     };
     let known = Mutex::new(Vec::new());
-    let hear = |one: Known| {
+    let whole = predict_aloud(record, &machines, &question, &|one| {
         assert!(one.done <= one.of, "{one:?}");
         known.lock().expect("no panic").extend(one.prediction);
-    };
-    let whole = predict_aloud(record, &machines, &question, &hear).expect("a record with a lock");
+    })
+    .expect("a record with a lock");
     let mut known = known.into_inner().expect("no panic");
     known.push(whole);
     known

@@ -51,8 +51,7 @@ impl Law {
         let waiting_s = THREADS as f64 * SECONDS - cpu_s - slept_s;
         let lost = (cpu_s / SLICE_S) as u64;
         let lost_us = 1e6 * waiting_s / lost.max(1) as f64;
-        let hold = |part: f64| (lost as f64 * part) as u64;
-        let in_hold = hold(self.hold_us / (self.hold_us + self.think_us));
+        let in_hold = (lost as f64 * (self.hold_us / (self.hold_us + self.think_us))) as u64;
         let sleeps = self.sleep_us > 0.0;
         let (think_on, think_off) = if sleeps {
             (Times::default(), times(count, self.think_us + self.sleep_us))

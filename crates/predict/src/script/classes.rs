@@ -124,7 +124,7 @@ impl Writer<'_> {
             let mut found = Vec::new();
             let mut cycles = 0;
             for events in &own {
-                cycles += self.strips(events, (number as u64, anchor), &mut found);
+                cycles += self.strips(events, number as u64, anchor, &mut found);
             }
             if cycles < CYCLES {
                 let waiting = self.waiting(class);
@@ -292,7 +292,8 @@ impl Writer<'_> {
     pub(super) fn strips(
         &self,
         events: &[Event],
-        (class, anchor): (u64, (u8, usize)),
+        class: u64,
+        anchor: (u8, usize),
         found: &mut Vec<(Vec<Step>, BTreeMap<usize, f64>)>,
     ) -> usize {
         /// Cycles per piece: consecutive cycles remain together.
@@ -314,7 +315,7 @@ impl Writer<'_> {
                     *counts.entry(event.site).or_default() += 1.0;
                 }
             }
-            let steps = (first..last).flat_map(|number| self.steps(class, events, (number, first)));
+            let steps = (first..last).flat_map(|number| self.steps(class, events, number, first));
             found.push((steps.collect(), counts));
         }
         cycles
@@ -325,7 +326,8 @@ impl Writer<'_> {
         &self,
         class: u64,
         events: &[Event],
-        (number, first): (usize, usize),
+        number: usize,
+        first: usize,
     ) -> Vec<Step> {
         let event = &events[number];
         let (work_ns, sleep_ns) = event.gap;

@@ -231,12 +231,12 @@ mod tests {
             lock("ready", Kind::Condition, "queue"),
         ];
         let at = [(0, "a"), (1, "b"), (0, ""), (0, "c"), (2, "d"), (1, "e"), (0, "f"), (2, "g")];
-        let place =
-            |(lock, site): (u64, &str)| Place { lock, site: site.to_owned(), ..Place::default() };
         let class = |threads, calls| Class { threads, calls, ..Class::default() };
         let trace = Trace {
             classes: vec![class(1, 60 * WORKERS), class(WORKERS, 60 * WORKERS)],
-            places: at.map(place).to_vec(),
+            places: at
+                .map(|(lock, site)| Place { lock, site: site.to_owned(), ..Place::default() })
+                .to_vec(),
             strips: strips(),
         };
         let process = Process { locks, trace, seconds: 1.0, ..Process::default() };

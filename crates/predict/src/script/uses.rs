@@ -69,8 +69,7 @@ impl Writer<'_> {
             *calls.entry(*site).or_default() += place.calls as f64;
         }
         let sum = |sites: &BTreeSet<usize>| -> Option<f64> {
-            let of = |site| calls.get(site).copied().filter(|calls| *calls > 0.0);
-            sites.iter().map(of).sum()
+            sites.iter().map(|site| calls.get(site).copied().filter(|calls| *calls > 0.0)).sum()
         };
         for one in &mut self.uses {
             let passing: BTreeSet<usize> = one.sites.iter().map(|at| at.1).collect();
