@@ -78,10 +78,8 @@ fn keep(environment: Environment, own: &'static [u8]) {
     }
     values[0] = Some(own);
     let all = || NAMES.iter().zip(values).enumerate();
-    let length = |(_, (name, value)): (usize, (&&[u8], Option<&[u8]>))| {
-        value.map_or(0, |value| name.len() + value.len() + 1)
-    };
-    let size = all().map(length).sum();
+    let size =
+        all().map(|(_, (name, value))| value.map_or(0, |value| name.len() + value.len() + 1)).sum();
     let how = [0, size, PROTECT_READ_WRITE, PRIVATE_ANONYMOUS, usize::MAX, 0];
     let area = call(MMAP, how);
     if area < 0 {
@@ -124,14 +122,14 @@ fn objects(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// has put them, and only the loader has read them.
 fn hide(environment: Environment) {
     let Some(mark) = value(environment, MARK) else { return };
-    let is_carried = |index: usize| mark.contains(&(b'0' + index as u8));
     let list = environment.cast_mut();
     let mut left = 0;
     for (index, text) in entries(environment).enumerate() {
         let name = NAMES.iter().position(|name| text.starts_with(name));
-        let is_hidden = text.starts_with(MARK) || name.is_some_and(is_carried);
-        let colon = || text.iter().position(|byte| *byte == b':');
-        let others = if name == Some(0) { colon() } else { None };
+        let is_hidden = text.starts_with(MARK)
+            || name.is_some_and(|index| mark.contains(&(b'0' + index as u8)));
+        let others =
+            if name == Some(0) { text.iter().position(|byte| *byte == b':') } else { None };
         if is_hidden && others.is_none() {
             continue;
         }

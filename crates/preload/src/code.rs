@@ -256,8 +256,7 @@ fn identity(text: &mut Text<'_>, start: u64) {
             }
             if word(at + 2) == BUILD_ID && word(at + 3) == u64::from(u32::from_le_bytes(*b"GNU\0"))
             {
-                let byte = |i: usize| (word(begin + i / 4) >> (i % 4 * 8)) as u8;
-                text.put_hex((0..size).map(byte));
+                text.put_hex((0..size).map(|i| (word(begin + i / 4) >> (i % 4 * 8)) as u8));
                 return text.put(b"\n");
             }
             at = end;

@@ -36,13 +36,13 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let before = thread.end_monitor(condition);
     // C++ condition variables for any lock acquire an internal mutex each time.
     let has_left = before.is_none_or(|one| one.again);
-    detail.inspect(|detail| thread.returns(*detail, (place, asked), has_left));
+    detail.inspect(|detail| thread.returns(*detail, place, asked, has_left));
     waiters.inspect(|all| {
         all.gives_up(mutex);
         all.went_on(thread.id());
         all.enter(asked);
     });
-    thread.shows(CONDITION, condition, site, (detail.map_or(0, Detail::index), asked));
+    thread.shows(CONDITION, condition, site, detail.map_or(0, Detail::index), asked);
     let result = Waiters::until(waiters, || block.call(arguments));
     let got = ticks();
     thread.shows_nothing();
@@ -52,7 +52,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     });
     thread.waited_at(place, [asked, got], detail.filter(|_| result == 0));
     if let Some(detail) = detail {
-        waited(thread, detail, [asked, got], (1, false));
+        waited(thread, detail, [asked, got], 1, false);
         if result != 0 {
             detail.add(D_FAILED);
         }

@@ -69,9 +69,9 @@ impl Thread {
             // Relaxed: as above.
             let (lock, site) = (key[K_LOCK].load(Relaxed), key[K_SITE].load(Relaxed));
             let shared =
-                if self.shares() { find_shared(file, (lock, site), with_callers) } else { 0 };
+                if self.shares() { find_shared(file, lock, site, with_callers) } else { 0 };
             index = match shared {
-                0 if index == 0 => make(file, (lock, site), 0),
+                0 if index == 0 => make(file, lock, site, 0),
                 0 => index,
                 shared => shared,
             };
@@ -96,22 +96,22 @@ impl Thread {
             return;
         }
         let slot = if self.shares() { map::slot(file, here) } else { self.0 };
-        book(slot, (wait, since), (S_PHASES, PHASE_COUNT, S_PHASE_SHIFT));
+        book(slot, wait, since, S_PHASES, PHASE_COUNT, S_PHASE_SHIFT);
         if for_lock {
-            book(slot, (wait, since), (S_LOCK_PHASES, LOCK_PHASE_COUNT, S_LOCK_PHASE_SHIFT));
+            book(slot, wait, since, S_LOCK_PHASES, LOCK_PHASE_COUNT, S_LOCK_PHASE_SHIFT);
         }
     }
 }
 
 /// Adds a wait that ended `since` ticks after the start of the run to the `count` phases at `from`.
-fn book(slot: &Slot, (wait, since): (u64, u64), (from, count, shift): (usize, usize, usize)) {
+fn book(slot: &Slot, wait: u64, since: u64, from: usize, count: usize, shift: usize) {
     while since >> slot[shift].load(Relaxed) >= count as u64 {
         if slot[S_FOLDS].swap(1, Acquire) == 1 {
             // Another thread is folding, and this one must not wait for it.
             return;
         }
         if since >> slot[shift].load(Relaxed) >= count as u64 {
-            fold(slot, (from, count, shift));
+            fold(slot, from, count, shift);
         }
         slot[S_FOLDS].store(0, Release);
     }
@@ -121,7 +121,7 @@ fn book(slot: &Slot, (wait, since): (u64, u64), (from, count, shift): (usize, us
 
 /// Merges each two adjacent phases.
 #[cold]
-fn fold(slot: &Slot, (from, count, shift): (usize, usize, usize)) {
+fn fold(slot: &Slot, from: usize, count: usize, shift: usize) {
     for phase in 0..count {
         let one = |at: usize| slot[from + at].load(Relaxed);
         let sum = if phase < count / 2 { one(2 * phase) + one(2 * phase + 1) } else { 0 };
@@ -132,7 +132,7 @@ fn fold(slot: &Slot, (from, count, shift): (usize, usize, usize)) {
 
 /// Returns the shared details of a key, with or without callers; 0 if there are none.
 #[cold]
-fn find_shared(file: &'static Map, (lock, site): (u64, u64), with_callers: bool) -> u64 {
+fn find_shared(file: &'static Map, lock: u64, site: u64, with_callers: bool) -> u64 {
     let callers = if with_callers && site & CONTEXT == 0 { callers(site) } else { [0; CALLERS] };
     let mixed = [lock, site].iter().chain(&callers).fold(0_u64, |hash, word| {
         (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -143,7 +143,7 @@ fn find_shared(file: &'static Map, (lock, site): (u64, u64), with_callers: bool)
         // Acquire: pairs with the release of the thread that made the details.
         let mut found = known.load(Acquire);
         if found == 0 {
-            let made = make(file, (lock, site), shards());
+            let made = make(file, lock, site, shards());
             if made == 0 {
                 return 0;
             }
@@ -178,7 +178,7 @@ fn shards() -> usize {
 /// Allocates `shards` shared details for a new key, or one that is not shared. Returns the index of
 /// the first, 0 if none are left.
 #[cold]
-fn make(file: &'static Map, (lock, site): (u64, u64), shards: usize) -> u64 {
+fn make(file: &'static Map, lock: u64, site: u64, shards: usize) -> u64 {
     let count = shards.max(1);
     // Relaxed: the addition alone gives each thread a different index. The details are published by
     // the release of `find_shared`, or belong to this thread.
@@ -232,18 +232,18 @@ mod tests {
     fn phases_are_merged_when_the_run_outgrows_them_and_no_wait_is_lost() {
         let words = (0..SLOT_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         let slot: &Slot = words[..].try_into().unwrap();
-        let place = (S_PHASES, PHASE_COUNT, S_PHASE_SHIFT);
         slot[S_PHASE_SHIFT].store(PHASE_SHIFT, Relaxed);
         let phase = |at: usize| slot[S_PHASES + at].load(Relaxed);
-        book(slot, (3, 0), place);
-        book(slot, (4, 1 << PHASE_SHIFT), place);
-        book(slot, (5, (PHASE_COUNT as u64 - 1) << PHASE_SHIFT), place);
+        let book = |wait, since| book(slot, wait, since, S_PHASES, PHASE_COUNT, S_PHASE_SHIFT);
+        book(3, 0);
+        book(4, 1 << PHASE_SHIFT);
+        book(5, (PHASE_COUNT as u64 - 1) << PHASE_SHIFT);
         assert_eq!([phase(0), phase(1), phase(PHASE_COUNT - 1)], [3, 4, 5]);
         // The first time beyond the last phase, and four times as late.
-        book(slot, (6, (PHASE_COUNT as u64) << PHASE_SHIFT), place);
+        book(6, (PHASE_COUNT as u64) << PHASE_SHIFT);
         assert_eq!(slot[S_PHASE_SHIFT].load(Relaxed), PHASE_SHIFT + 1);
         assert_eq!([0, PHASE_COUNT / 2 - 1, PHASE_COUNT / 2].map(phase), [7, 5, 6]);
-        book(slot, (8, (PHASE_COUNT as u64) << (PHASE_SHIFT + 2)), place);
+        book(8, (PHASE_COUNT as u64) << (PHASE_SHIFT + 2));
         assert_eq!(slot[S_PHASE_SHIFT].load(Relaxed), PHASE_SHIFT + 3);
         let places = [0, PHASE_COUNT / 8 - 1, PHASE_COUNT / 8, PHASE_COUNT / 2];
         assert_eq!(places.map(phase), [7, 5, 6, 8]);

@@ -67,7 +67,7 @@ fn wait(arguments: &Arguments, site: usize) -> isize {
     let asked = ticks();
     let is_futile = thread.did_little(place, asked);
     waiters.inspect(|all| all.enter(asked));
-    thread.shows(FUTEX, word, place, (0, asked));
+    thread.shows(FUTEX, word, place, 0, asked);
     thread.sleeps();
     let result = real::syscall(arguments);
     Thread::wakes();
@@ -82,7 +82,7 @@ fn wait(arguments: &Arguments, site: usize) -> isize {
     let detail = if place == site { thread.detail_of_wait(key) } else { thread.detail(key) };
     let (Some(key), Some(detail)) = (key, detail) else { return result };
     let for_lock = !is_parked && arguments[3] == CONTENDED;
-    waited(thread, detail, [asked, got], (1, for_lock));
+    waited(thread, detail, [asked, got], 1, for_lock);
     detail.add(if error == 0 { D_CONTENDED } else { D_FAILED });
     if is_futile {
         detail.add(D_FUTILE);
@@ -90,8 +90,8 @@ fn wait(arguments: &Arguments, site: usize) -> isize {
     }
     thread.waited_at(place, [asked, got], Some(detail).filter(|_| error == 0));
     let lock = if is_parked { 0 } else { word };
-    let blamed = wakes::blamed(thread, (word, place), [asked, got]).filter(|_| error == 0);
-    Cause::of_wake(thread, (lock, place), (detail.index(), [asked, got]), blamed);
+    let blamed = wakes::blamed(thread, word, place, [asked, got]).filter(|_| error == 0);
+    Cause::of_wake(thread, lock, place, detail.index(), [asked, got], blamed);
     if error == 0 && !is_parked {
         waiters.inspect(|all| all.took(thread.id()));
         thread.hold(word, thread.pack(key, detail), 1);

@@ -279,8 +279,8 @@ fn sem_until(semaphore: usize, deadline: Option<Deadline>, libc: impl Fn() -> c_
 /// Called when a waiting thread is cancelled: it leaves, and posts a unit that it was granted.
 extern "C" fn abandon(semaphore: *mut c_void) {
     let semaphore = semaphore as usize;
-    let leave = |state| take_unit(state).or(Some(state - ONE_WAITER));
-    let before = of_semaphore(semaphore).change(leave);
+    let before =
+        of_semaphore(semaphore).change(|state| take_unit(state).or(Some(state - ONE_WAITER)));
     if before.is_some_and(|state| granted(state) > 0) {
         sem_post(semaphore);
     }

@@ -48,7 +48,7 @@ pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: u
         && !thread.was_timed()
         && !thread.is_monitor(lock);
     if !is_plain {
-        return go_on_one(how, block, lock, (site, key, is_turn));
+        return go_on_one(how, block, lock, site, key, is_turn);
     }
     let result = if how.kind == MUTEX && alone::is_free(lock) {
         block.call([lock, 0, 0, 0])
@@ -59,7 +59,7 @@ pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: u
         thread.takes(how.kind, lock, key);
         return 0;
     }
-    tried(how, block, lock, (site, key, result))
+    tried(how, block, lock, site, key, result)
 }
 
 // Arguments that are passed in memory are stored out of line, too.
@@ -76,11 +76,13 @@ fn go_on_one(
     how: &How,
     block: &Real,
     lock: usize,
-    (site, key, is_turn): (usize, Option<Key>, bool),
+    site: usize,
+    key: Option<Key>,
+    is_turn: bool,
 ) -> c_int {
     let block = || block.call([lock, 0, 0, 0]);
     let Some(thread) = Thread::known() else { return block() };
-    go_on(how, thread, block, (lock, site), (key, is_turn))
+    go_on(how, thread, block, lock, site, key, is_turn)
 }
 
 /// Acquires a lock on the long path.
@@ -92,8 +94,7 @@ pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usi
     }
     let lock = arguments[0];
     let key = thread.count(how.kind, lock, site);
-    let block = || block.call(*arguments);
-    go_on(how, thread, block, (lock, site), (key, thread.is_turn()))
+    go_on(how, thread, || block.call(*arguments), lock, site, key, thread.is_turn())
 }
 
 /// Acquires a lock whose acquisition has been counted.
@@ -102,8 +103,10 @@ fn go_on(
     how: &How,
     thread: Thread,
     block: impl Fn() -> c_int,
-    (lock, site): (usize, usize),
-    (key, is_turn): (Option<Key>, bool),
+    lock: usize,
+    site: usize,
+    key: Option<Key>,
+    is_turn: bool,
 ) -> c_int {
     let turn = if is_turn { thread.draw() } else { Turn::NOTHING };
     let asked = if turn.is_traced { thread.begin_step() } else { 0 };
@@ -116,7 +119,7 @@ fn go_on(
     let requested = if turn.is_sampled { ticks() } else { 0 };
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == how.busy {
-        return wait(how, thread, key, block, (lock, site), 1);
+        return wait(how, thread, key, block, lock, site, 1);
     }
     robust::settle(lock, result);
     thread.takes(how.kind, lock, key);
@@ -137,12 +140,14 @@ fn tried(
     how: &How,
     block: &Real,
     lock: usize,
-    (site, key, result): (usize, Option<Key>, c_int),
+    site: usize,
+    key: Option<Key>,
+    result: c_int,
 ) -> c_int {
     robust::settle(lock, result);
     let Some(thread) = Thread::known() else { return result };
     if result == how.busy {
-        return wait(how, thread, key, || block.call([lock, 0, 0, 0]), (lock, site), 1);
+        return wait(how, thread, key, || block.call([lock, 0, 0, 0]), lock, site, 1);
     }
     thread.takes(how.kind, lock, key);
     begin(how, thread, key, lock, false, result);
@@ -168,8 +173,8 @@ fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site
     let block = || block.call(*arguments);
     let asked = ticks();
     match thread.represents(how.kind, key, asked) {
-        Some(weight) => wait(how, thread, key, block, (lock, site), weight),
-        None => pass(how, thread, key, block, (lock, site), asked),
+        Some(weight) => wait(how, thread, key, block, lock, site, weight),
+        None => pass(how, thread, key, block, lock, site, asked),
     }
 }
 
@@ -180,12 +185,13 @@ fn pass(
     thread: Thread,
     key: Option<Key>,
     block: impl Fn() -> c_int,
-    (lock, site): (usize, usize),
+    lock: usize,
+    site: usize,
     asked: u64,
 ) -> c_int {
     let waiters = Waiters::of(lock);
     waiters.inspect(|all| all.enter(asked));
-    thread.shows(how.kind, lock, site, (0, asked));
+    thread.shows(how.kind, lock, site, 0, asked);
     let owner = owners::owner_of(lock);
     let result = block();
     let got = ticks();
@@ -215,7 +221,7 @@ fn pass_not(
     let key = key.map(|key| thread.key_of_wait(how.kind, lock, site, key));
     let (Some(key), Some(detail)) = (key, thread.detail_of_wait(key)) else { return result };
     settle(thread);
-    Cause::of_long(thread, (how.kind, lock), site, (detail.index(), times), owner);
+    Cause::of_long(thread, how.kind, lock, site, detail.index(), times, owner);
     after(how, thread, (key, detail), lock, (times, result, 1))
 }
 
@@ -312,7 +318,8 @@ fn wait(
     thread: Thread,
     key: Option<Key>,
     block: impl Fn() -> c_int,
-    (lock, site): (usize, usize),
+    lock: usize,
+    site: usize,
     weight: u64,
 ) -> c_int {
     let key = key.map(|key| thread.key_of_wait(how.kind, lock, site, key));
@@ -321,7 +328,7 @@ fn wait(
     settle(thread);
     let asked = ticks();
     waiters.inspect(|all| all.enter(asked));
-    let cause = Cause::begin(thread, (how.kind, lock), site, (detail.index(), asked));
+    let cause = Cause::begin(thread, how.kind, lock, site, detail.index(), asked);
     thread.sleeps();
     let result = match how.kind {
         SEMAPHORE => Waiters::until(waiters, block),
@@ -349,7 +356,7 @@ fn after(
     ([asked, got], result, weight): ([u64; 2], c_int, u64),
 ) -> c_int {
     if !is_owned(result) {
-        waited(thread, detail, [asked, got], (1, true));
+        waited(thread, detail, [asked, got], 1, true);
         thread.step_at(STEP_LOCK | STEP_FAILED, Some(key), asked, got);
         detail.add(D_FAILED);
         return result;
@@ -399,7 +406,7 @@ fn settled(thread: Thread, packed: Packed) {
     let [asked, got, passed, weights] =
         [O_WAITED_FROM, O_WAITED_TO, O_WAITED_HANDOFF, O_WAITED_WEIGHT].map(|at| thread.own(at));
     let (weight, releases) = (weights & ((1 << WEIGHT_BITS) - 1), weights >> WEIGHT_BITS);
-    waited(thread, detail, [asked, got], (weight, true));
+    waited(thread, detail, [asked, got], weight, true);
     detail.add_many(D_CONTENDED, weight);
     if passed != 0 {
         // Both the release and the wait were recorded by chance.
@@ -412,7 +419,8 @@ pub(crate) fn waited(
     thread: Thread,
     detail: Detail,
     [asked, got]: [u64; 2],
-    (weight, for_lock): (u64, bool),
+    weight: u64,
+    for_lock: bool,
 ) {
     if !process::only_contended() {
         thread.look_at_window(got);

@@ -66,8 +66,8 @@ pub(crate) fn look(directory: usize, path: usize) -> Option<Result<(), u64>> {
         }
         let blank = |byte: &u8| b" \t".contains(byte);
         let start = 2 + line[2..].iter().take_while(|byte| blank(byte)).count();
-        let end = |byte: &u8| blank(byte) || [b'\n', 0].contains(byte);
-        let length = line[start..].iter().position(end)?;
+        let length =
+            line[start..].iter().position(|byte| blank(byte) || [b'\n', 0].contains(byte))?;
         line[start + length] = 0;
         (directory, path) = (AT_FDCWD, line[start..].as_ptr() as usize);
     }
@@ -150,8 +150,7 @@ impl File {
         let segment = |index: u64| -> Option<Segment> {
             let mut bytes = [0; SEGMENT];
             self.read(table.wrapping_add(index * SEGMENT as u64), &mut bytes)?;
-            let of = |(at, length)| number(&bytes, at, length);
-            Some([(0, 4), (8, 8), (16, 8), (32, 8)].map(of))
+            Some([(0, 4), (8, 8), (16, 8), (32, 8)].map(|(at, length)| number(&bytes, at, length)))
         };
         let find = |kind: u64| (0..count).filter_map(segment).find(|one| one[0] == kind);
         let Some([_, offset, ..]) = find(INTERPRETER) else { return Some(Err(STATIC)) };
@@ -163,10 +162,10 @@ impl File {
         }
         let strings = find(DYNAMIC).and_then(|dynamic| {
             let (address, size) = self.strings(&dynamic)?;
-            let holds = |[kind, _, start, length]: &Segment| {
-                *kind == LOAD && (*start..start.saturating_add(*length)).contains(&address)
-            };
-            let [_, offset, start, _] = (0..count).filter_map(segment).find(holds)?;
+            let [_, offset, start, _] =
+                (0..count).filter_map(segment).find(|[kind, _, start, length]| {
+                    *kind == LOAD && (*start..start.saturating_add(*length)).contains(&address)
+                })?;
             Some((offset.wrapping_add(address - start), size))
         });
         Some(match strings {

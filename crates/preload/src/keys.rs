@@ -34,7 +34,7 @@ impl Thread {
         let line = self.line(mixed);
         match line.find(tag(mixed)) {
             Some(count) => Some(self.counted(count)),
-            None => self.count_elsewhere(line, mixed, (lock, site as u64)),
+            None => self.count_elsewhere(line, mixed, lock, site as u64),
         }
     }
 
@@ -68,12 +68,7 @@ impl Thread {
 
     /// Counts a call whose key is not in the first line.
     #[inline(never)]
-    fn count_elsewhere(
-        self,
-        line: &'static Line,
-        mixed: u64,
-        (lock, site): (u64, u64),
-    ) -> Option<Key> {
+    fn count_elsewhere(self, line: &'static Line, mixed: u64, lock: u64, site: u64) -> Option<Key> {
         if self.has_table()
             && let Some(count) = line.beside().find(tag(mixed))
         {
@@ -117,7 +112,7 @@ impl Thread {
             let found = line.find(tag(mixed)).or_else(|| line.beside().find(tag(mixed)));
             let key = match found {
                 Some(count) => Some(self.counted(count)),
-                None => self.insert_at(line, (lock, site)),
+                None => self.insert_at(line, lock, site),
             };
             if let Some(key) = key {
                 if !self.has_room() {
@@ -166,14 +161,14 @@ impl Thread {
     fn insert(self, lock: u64, site: u64) -> Option<Key> {
         let line = self.line(mixed(lock, site));
         if self.has_table() || line.free().is_some() {
-            return self.insert_at(line, (lock, site));
+            return self.insert_at(line, lock, site);
         }
         if self.grow() { self.insert(lock, site) } else { None }
     }
 
     /// Inserts a key in this line, or in the adjacent one.
     #[cold]
-    fn insert_at(self, mut line: &'static Line, (lock, site): (u64, u64)) -> Option<Key> {
+    fn insert_at(self, mut line: &'static Line, lock: u64, site: u64) -> Option<Key> {
         let mut free = line.free();
         if free.is_none() && self.has_table() {
             line = line.beside();

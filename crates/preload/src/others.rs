@@ -32,12 +32,12 @@ pub(crate) fn barrier(block: &Real, barrier: usize, site: usize) -> c_int {
     let detail = thread.detail(key);
     thread.forget();
     let asked = if thread.traces() { thread.begin_step() } else { ticks() };
-    thread.shows(BARRIER, barrier, site, (detail.map_or(0, Detail::index), asked));
+    thread.shows(BARRIER, barrier, site, detail.map_or(0, Detail::index), asked);
     let result = block.call([barrier, 0, 0, 0]);
     thread.shows_nothing();
     if let Some(detail) = detail {
         let got = ticks();
-        waited(thread, detail, [asked, got], (1, false));
+        waited(thread, detail, [asked, got], 1, false);
         thread.step_at(STEP_BARRIER, key, asked, got);
     }
     result

@@ -90,7 +90,7 @@ impl Thread {
     }
 
     /// Publishes that the thread waits for something without an owner.
-    pub(crate) fn shows(self, kind: u64, word: usize, site: usize, (detail, now): (u64, u64)) {
+    pub(crate) fn shows(self, kind: u64, word: usize, site: usize, detail: u64, now: u64) {
         for (at, value) in [
             (S_WAITS_SITE, site as u64),
             (S_WAITS_SINCE, now),
@@ -150,12 +150,14 @@ impl Cause {
     /// Begins to record the cause of a wait for `lock`.
     pub(crate) fn begin(
         thread: Thread,
-        (kind, lock): (u64, usize),
+        kind: u64,
+        lock: usize,
         site: usize,
-        (detail, now): (u64, u64),
+        detail: u64,
+        now: u64,
     ) -> Option<Self> {
         let file = map::file()?;
-        thread.shows(kind, lock, site, (detail, now));
+        thread.shows(kind, lock, site, detail, now);
         let owner = find(file, thread, kind, lock, now);
         let held = owner.as_ref().and_then(|owner| owner.held.as_ref());
         if let Some(owner) = &owner {
@@ -177,8 +179,10 @@ impl Cause {
     /// thread that ended the wait and the place from which it did so are known.
     pub(crate) fn of_wake(
         thread: Thread,
-        (lock, site): (usize, usize),
-        (detail, [begin, now]): (u64, [u64; 2]),
+        lock: usize,
+        site: usize,
+        detail: u64,
+        [begin, now]: [u64; 2],
         woken: Option<(u64, u64)>,
     ) {
         let Some(file) = map::file() else { return };
@@ -196,13 +200,15 @@ impl Cause {
     /// Records a wait for a mutex that began when `owner` owned it, and turned out to be long.
     pub(crate) fn of_long(
         thread: Thread,
-        (kind, lock): (u64, usize),
+        kind: u64,
+        lock: usize,
         site: usize,
-        (detail, [begin, now]): (u64, [u64; 2]),
+        detail: u64,
+        [begin, now]: [u64; 2],
         owner: u32,
     ) {
         let Some(file) = map::file() else { return };
-        let owner = (owner != 0).then(|| owned_by(file, owner, (kind, lock)));
+        let owner = (owner != 0).then(|| owned_by(file, owner, kind, lock));
         // Acquisitions by the owner during the wait were not counted.
         let counted = owner.as_ref().and_then(|owner| owner.held.as_ref()).map_or(0, Held::counted);
         let lock = lock as u64 | kind << KIND_SHIFT;
@@ -316,7 +322,7 @@ fn find(file: &'static Map, me: Thread, kind: u64, lock: usize, now: u64) -> Opt
     if thread == 0 {
         return if kind == WRITE { reader(file, me, lock, now) } else { None };
     }
-    Some(owned_by(file, thread, (kind, lock)))
+    Some(owned_by(file, thread, kind, lock))
 }
 
 /// Returns the thread that owns a mutex, 0 if none does.
@@ -326,9 +332,9 @@ pub(crate) fn owner_of(mutex: usize) -> u32 {
 }
 
 /// Returns a thread as the owner of a lock, with the place where it acquired the lock.
-fn owned_by(file: &'static Map, thread: u32, (kind, lock): (u64, usize)) -> Owner {
+fn owned_by(file: &'static Map, thread: u32, kind: u64, lock: usize) -> Owner {
     let held = slot_of(file, thread).and_then(|(number, slot)| {
-        held(file, number, slot, (kind, lock)).filter(|held| held.site >> KIND_SHIFT != READ)
+        held(file, number, slot, kind, lock).filter(|held| held.site >> KIND_SHIFT != READ)
     });
     Owner { thread, held }
 }
@@ -352,7 +358,7 @@ fn reader(file: &'static Map, me: Thread, lock: usize, now: u64) -> Option<Owner
         if core::ptr::eq(slot, me.0) || waits == lock as u64 {
             return None;
         }
-        let held = held(file, number, slot, (READ, lock))?;
+        let held = held(file, number, slot, READ, lock)?;
         let thread = slot[S_THREAD].load(Relaxed) as u32;
         (held.site >> KIND_SHIFT == READ).then_some(Owner { thread, held: Some(held) })
     })
@@ -363,7 +369,8 @@ fn held(
     file: &'static Map,
     number: usize,
     slot: &'static Slot,
-    (kind, lock): (u64, usize),
+    kind: u64,
+    lock: usize,
 ) -> Option<Held> {
     // Relaxed: the owner may change its notes at any time, with any ordering.
     let address = slot[taken(kind, lock)].load(Relaxed) as usize;

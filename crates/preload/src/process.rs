@@ -306,8 +306,8 @@ fn reused(file: &'static Map, count: usize) -> Option<&'static Slot> {
             || thread != 0 && call(TGKILL, [pid, thread as usize, 0, 0, 0, 0]) == ESRCH;
         // Relaxed: the exchange gives the slot to one thread. Its last thread has ended, and its
         // words are statistics, which need no ordering.
-        let take = || slot[S_THREAD].compare_exchange(thread, own, Relaxed, Relaxed).is_ok();
-        (ended && take()).then_some(slot)
+        (ended && slot[S_THREAD].compare_exchange(thread, own, Relaxed, Relaxed).is_ok())
+            .then_some(slot)
     })
 }
 

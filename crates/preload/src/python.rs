@@ -3,7 +3,7 @@
 //! thread that does not belong to a module of locks. A thread reads only its own frames, which do
 //! not change while it is in a function of C, with or without the interpreter's lock.
 
-use core::ffi::{CStr, c_int};
+use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -98,7 +98,6 @@ static PASSING: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
 /// Finds the interpreter in this process.
 pub(crate) fn find() {
-    let address = |name: &CStr| real::place::<u8>(name).map(|found| found.as_ptr() as usize);
     let Some(version) = real::exported::<u64>(c"Py_Version") else { return };
     let layout = LAYOUTS.iter().position(|one| one.version == version >> 16);
     let all = [
@@ -108,7 +107,7 @@ pub(crate) fn find() {
         c"PyCode_Type",
     ];
     let (Some(layout), [Some(lock), Some(current), Some(line), Some(kind)]) =
-        (layout, all.map(address))
+        (layout, all.map(|name| real::place::<u8>(name).map(|found| found.as_ptr() as usize)))
     else {
         return;
     };
@@ -134,23 +133,24 @@ pub(crate) fn place(site: usize) -> usize {
 fn innermost() -> Option<usize> {
     let (file, layout) = (map::file()?, &LAYOUTS[VERSION.load(Relaxed)]);
     let state = this_thread();
-    let next = |at: usize, offset: &usize| if at == 0 { 0 } else { read(at + offset) };
-    let mut frame = layout.top.iter().fold(state, next);
+    let mut frame =
+        layout.top.iter().fold(state, |at, offset| if at == 0 { 0 } else { read(at + offset) });
     let mut first = None;
     for _ in 0..FRAMES {
         if frame == 0 {
             break;
         }
         if read((frame + layout.owner) & !7).to_le_bytes()[layout.owner % 8] != OF_INTERPRETER {
-            let place = (read(frame + layout.code), read(frame + INSTRUCTION));
-            if !passes_on(layout, place.0) {
-                return number(file, layout, place);
+            let (code, instruction) = (read(frame + layout.code), read(frame + INSTRUCTION));
+            if !passes_on(layout, code) {
+                return number(file, layout, code, instruction);
             }
-            first = first.or(Some(place));
+            first = first.or(Some((code, instruction)));
         }
         frame = read(frame + layout.previous);
     }
-    number(file, layout, first?)
+    let (code, instruction) = first?;
+    number(file, layout, code, instruction)
 }
 
 /// Returns the state of this thread in the interpreter; 0: none.
@@ -211,11 +211,7 @@ fn is_passing(layout: &Layout, code: usize) -> bool {
 }
 
 /// Returns the number of a place, with [`PYTHON`]. The place gets one the first time.
-fn number(
-    file: &'static Map,
-    layout: &Layout,
-    (code, instruction): (usize, usize),
-) -> Option<usize> {
+fn number(file: &'static Map, layout: &Layout, code: usize, instruction: usize) -> Option<usize> {
     let own = is_code(code).then(|| mixed(hash(code), instruction as u64) | 1)?;
     let first = crate::layout::place(own, 0, PLACE_COUNT);
     for at in (first..first + PROBES).map(|at| at % PLACE_COUNT) {
@@ -233,7 +229,7 @@ fn number(
             file[word + P_HASH].compare_exchange(0, own, Relaxed, Relaxed).map_or_else(
                 |other| other == own,
                 |_| {
-                    write(&file[word..word + PLACE_WORDS], layout, (code, instruction));
+                    write(&file[word..word + PLACE_WORDS], layout, code, instruction);
                     true
                 },
             )
@@ -246,7 +242,7 @@ fn number(
 }
 
 #[cold]
-fn write(words: &[AtomicU64], layout: &Layout, (code, instruction): (usize, usize)) {
+fn write(words: &[AtomicU64], layout: &Layout, code: usize, instruction: usize) {
     let mut text = Buffer::new();
     text.push_function(layout, code);
     text.push_all(b" (");

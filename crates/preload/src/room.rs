@@ -63,7 +63,7 @@ pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
     }
     // If there was no room before, there rarely is some later.
     let failed = FAILED.load(Relaxed);
-    if !failed.is_multiple_of(SELDOM) || !take(file, (first, last + 1 - first), missing) {
+    if !failed.is_multiple_of(SELDOM) || !take(file, first, last + 1 - first, missing) {
         FAILED.store(failed + 1, Relaxed);
         // The header is reserved before anything else.
         if first > 0 && !quiet::is_quiet() {
@@ -79,7 +79,7 @@ pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
 }
 
 /// Reserves pages of which some are missing; only these count against the bound.
-fn take(file: &Map, (page, pages): (usize, usize), missing: usize) -> bool {
+fn take(file: &Map, page: usize, pages: usize, missing: usize) -> bool {
     let address = core::ptr::from_ref(file) as usize + page * PAGE_BYTES;
     let populate = || match populate(address, pages) {
         // An older kernel: reserve by descriptor. If it cannot do that either, assume that there is

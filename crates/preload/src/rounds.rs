@@ -39,7 +39,7 @@ impl Thread {
 
     /// Counts the last wakeup at `place` as futile if the thread has done little since. A thread
     /// that has not even left the critical section of the mutex has done nothing.
-    pub(crate) fn returns(self, detail: Detail, (place, asked): (usize, u64), has_left: bool) {
+    pub(crate) fn returns(self, detail: Detail, place: usize, asked: u64, has_left: bool) {
         if !has_left || self.did_little(place, asked) {
             detail.add(D_FUTILE);
             if has_left {
@@ -50,8 +50,7 @@ impl Thread {
 
     /// Notes the end of such a wait, and its detail if a wakeup ended it.
     pub(crate) fn waited_at(self, place: usize, [asked, got]: [u64; 2], by: Option<Detail>) {
-        let is_here = |at: &usize| self.get(at + PLACE) == place as u64;
-        let here = ROUNDS.into_iter().find(is_here);
+        let here = ROUNDS.into_iter().find(|at| self.get(at + PLACE) == place as u64);
         // The older place is replaced.
         let here = here.unwrap_or_else(|| {
             let [one, other] = ROUNDS;

@@ -62,7 +62,8 @@ pub(crate) fn wakes(thread: Thread, word: usize, site: usize, now: u64) {
 /// none if it was not seen. The thread remembers it.
 pub(crate) fn blamed(
     thread: Thread,
-    (word, site): (usize, usize),
+    word: usize,
+    site: usize,
     [asked, got]: [u64; 2],
 ) -> Option<Waker> {
     let last = last(word);
