@@ -156,8 +156,8 @@ impl Account {
     pub fn beyond(&self, record: &Record) -> Option<String> {
         /// Minimum share of all lock wait time, in percent.
         const MOST: f64 = 50.0;
-        let is_beyond = |one: &&LockAccount| one.lock.is_lock() && one.contended_percent.is_nan();
-        let others = || self.locks.iter().filter(is_beyond);
+        let others =
+            || self.locks.iter().filter(|one| one.lock.is_lock() && one.contended_percent.is_nan());
         let all: f64 = others().map(|one| one.wait_percent).sum();
         let wait_s: f64 = others().map(|one| one.lock.wait_s()).sum();
         let is_much = all > MOST && wait_s > WEIGHT * busy_s(record);
@@ -363,8 +363,7 @@ impl Account {
 fn kernel_locks(record: &Record) -> Process {
     let mut all: Vec<Lock> = Vec::new();
     for lock in record.processes.iter().flat_map(|process| &process.kernel_locks) {
-        let same = |one: &&mut Lock| one.name == lock.name && one.kernel == lock.kernel;
-        match all.iter_mut().find(same) {
+        match all.iter_mut().find(|one| one.name == lock.name && one.kernel == lock.kernel) {
             Some(known) => {
                 let instances = known.instances.max(lock.instances);
                 known.join(lock.clone());

@@ -171,11 +171,10 @@ impl Attached {
             return Err(AttachError::NoMemory(pid));
         }
         let memory = File::open(file("mem")).map_err(refused)?;
-        let silent = |error: std::io::Error| match error.kind() {
+        std::fs::read(file("syscall")).map_err(|error| match error.kind() {
             ErrorKind::NotFound => AttachError::Silent(error),
             _ => refused(error),
-        };
-        std::fs::read(file("syscall")).map_err(silent)?;
+        })?;
         let maps = with_identities(pid, &maps);
         let now = Instant::now();
         Ok(Self {

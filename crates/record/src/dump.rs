@@ -85,8 +85,7 @@ impl Dump {
     pub(crate) fn owner(&self, object: u64) -> Option<(&Thread, Option<String>)> {
         let owner = self.threads.iter().find(|one| one.monitors.contains_key(&object));
         let owner = owner.map(|one| (one, Some(one.place(one.monitors[&object]))));
-        let locker = || self.threads.iter().find(|one| one.locks.contains(&object));
-        owner.or_else(|| Some((locker()?, None)))
+        owner.or_else(|| Some((self.threads.iter().find(|one| one.locks.contains(&object))?, None)))
     }
 }
 

@@ -162,7 +162,6 @@ impl Book<'_> {
     pub(crate) fn events(&self, words: &[u64], index: &Index) -> Vec<Event> {
         let used = words.chunks_exact(EVENT_WORDS).filter(|words| words[V_BEGIN] != 0);
         let every = used.clone().count().div_ceil(EVENTS_KEPT).max(1);
-        let low = |word: u64| word & ((1 << WAITS_SHIFT) - 1);
         let event = |words: &[u64]| {
             let key = (words[V_LOCK], words[V_SITE], words[V_HELD]);
             let since = |ticks: u64| self.clock.ns(ticks.saturating_sub(self.clock.begin));
@@ -171,7 +170,7 @@ impl Book<'_> {
                 begin_s: since(words[V_BEGIN]) as f64 / 1e9,
                 wait_s: self.clock.ns(ticks) as f64 / 1e9,
                 cause: *index.0.get(&key)?,
-                thread: low(words[V_THREADS]),
+                thread: words[V_THREADS] & ((1 << WAITS_SHIFT) - 1),
                 owner: words[V_THREADS] >> WAITS_SHIFT,
                 ran_s: words[V_RAN_NS].saturating_sub(1) as f64 / 1e9,
             })
@@ -252,7 +251,9 @@ impl Raw {
         &self,
         process: &mut Process,
         look: &mut Look,
-        (names, known, futexes): (&Names, &BTreeMap<u64, Known>, &Futexes),
+        names: &Names,
+        known: &BTreeMap<u64, Known>,
+        futexes: &Futexes,
     ) -> std::io::Result<()> {
         let header = &self.header;
         let callers = |detail: u64| {

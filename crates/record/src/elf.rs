@@ -94,10 +94,9 @@ impl Elf {
 
     /// Returns the file offset of the byte with this address, if it is in an executable section.
     pub(crate) fn offset(&self, address: u64) -> Option<u64> {
-        let inside = |one: &&Section| {
+        let mut sections = self.sections.iter().filter(|one| {
             one.kind != NO_BITS && one.flags & EXECUTABLE != 0 && address >= one.address
-        };
-        let mut sections = self.sections.iter().filter(inside);
+        });
         let section = sections.find(|one| address - one.address < one.size as u64)?;
         Some(section.offset as u64 + (address - section.address))
     }

@@ -91,8 +91,7 @@ impl Ended {
 
     /// Returns the waits without a known owner.
     pub(crate) fn of(waits: &BTreeMap<u64, Wait>) -> impl Iterator<Item = &Wait> {
-        let is_of = |wait: &&Wait| wait.edge.lock >> KIND_SHIFT == FUTEX && wait.owner == 0;
-        waits.values().filter(is_of)
+        waits.values().filter(|wait| wait.edge.lock >> KIND_SHIFT == FUTEX && wait.owner == 0)
     }
 
     /// Stores the current states of threads for these waits, and drops all others. The flag of a

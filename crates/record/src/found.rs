@@ -116,8 +116,7 @@ impl Attached {
         }
         for (called, site) in sites {
             let site = Site { place: called.place, act: called.act.to_owned(), ..site };
-            let same = |one: &&mut Site| one.place == site.place && one.act == site.act;
-            match lock.sites.iter_mut().find(same) {
+            match lock.sites.iter_mut().find(|one| one.place == site.place && one.act == site.act) {
                 Some(known) => known.add(&site),
                 None => lock.sites.push(site),
             }
@@ -207,11 +206,10 @@ impl Attached {
         let waiting = self.waiting();
         self.end_waits();
         let addresses = process.addresses.clone();
-        let is_known = |word: u64| {
+        let found = self.found_but(&waiting, |word| {
             let near = addresses.range(..=word).next_back();
             near.is_some_and(|(begin, _)| word - *begin < LOCK_BYTES)
-        };
-        let found = self.found_but(&waiting, is_known);
+        });
         let (inside, others): (Vec<Lock>, Vec<Lock>) =
             found.locks.into_iter().partition(|lock| !lock.runtime.is_empty());
         process.runtime_locks.extend(inside);

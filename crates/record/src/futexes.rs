@@ -126,8 +126,7 @@ impl Use {
             Some(begin) => names.place(begin + 1, &[]),
             None => names.under(names.place(frames[at], callers), frames[at], callers),
         };
-        let passing = |name: &&String| is_inside(name) || passes_on(name);
-        let from = named.iter().take_while(passing).count();
+        let from = named.iter().take_while(|name| is_inside(name) || passes_on(name)).count();
         let functions = frames[from..].iter().filter_map(|frame| names.begin(*frame)).collect();
         let parks = named[..inner].iter().any(|name| name.to_ascii_lowercase().contains("park"));
         Self { kind, act, place, functions, parks: parks && kind != Kind::Condition }
@@ -140,7 +139,8 @@ impl Futexes {
         waits: &mut Waits,
         contexts: &BTreeMap<u64, Context>,
         names: &Names,
-        (seen, wakers): (&BTreeMap<u64, Seen>, &Wakers),
+        seen: &BTreeMap<u64, Seen>,
+        wakers: &Wakers,
         locks: &mut Vec<Lock>,
     ) -> Self {
         let all = contexts.iter().map(|(number, one)| (*number, Use::of(one, names)));
@@ -166,7 +166,7 @@ impl Futexes {
             let wakes = wakes.remove(&address);
             let is_barrier = wakes.as_ref().is_some_and(|wakes| this.is_barrier(&sites, wakes));
             let kind = is_barrier.then_some(Kind::Barrier);
-            let lock = this.lock((address, kind), &sites, names, seen);
+            let lock = this.lock(address, kind, &sites, names, seen);
             let Some(mut lock) = lock else { continue };
             let wakes = wakes.filter(|_| lock.kind == Kind::Condition);
             for (number, site) in wakes.unwrap_or_default() {
@@ -226,7 +226,8 @@ impl Futexes {
     /// Returns the lock at this address. `kind`, if given, overrides the kind from the call stack.
     fn lock(
         &self,
-        (address, kind): (u64, Option<Kind>),
+        address: u64,
+        kind: Option<Kind>,
         sites: &[(u64, Site)],
         names: &Names,
         seen: Option<Seen>,

@@ -44,7 +44,8 @@ impl Holding {
     /// states were read.
     pub(crate) fn add(
         &mut self,
-        (waits, owners): (&BTreeMap<u64, Wait>, &[(u64, Found)]),
+        waits: &BTreeMap<u64, Wait>,
+        owners: &[(u64, Found)],
         owner: impl Fn(u64) -> Option<Found>,
         states: &BTreeMap<u64, State>,
     ) {
@@ -77,7 +78,7 @@ mod tests {
         let mut holding = Holding::default();
         let mut look = |waits: &BTreeMap<u64, Wait>| {
             let owners = holding.owners(waits, owner);
-            holding.add((waits, &owners), owner, &states);
+            holding.add(waits, &owners, owner, &states);
             holding.seen.get(&(Edge { held: 5, ..edge }, State::Sleeps(75))).copied()
         };
         assert_eq!(look(&BTreeMap::new()), None, "no thread has waited for it yet");

@@ -93,12 +93,11 @@ impl Identity {
     /// Returns a path where the file of a mapping can be opened: its own, or one through the
     /// process `pid`.
     pub(crate) fn find(&self, mapped: &Mapped<'_>, pid: Option<u32>) -> Option<PathBuf> {
-        let of = |pid: u32| {
+        let all = std::iter::once(mapped.path.to_owned()).chain(pid.into_iter().flat_map(|pid| {
             let inside = format!("/proc/{pid}/root{}", mapped.path.display());
             let itself = format!("/proc/{pid}/map_files/{:x}-{:x}", mapped.start, mapped.end);
             [PathBuf::from(inside), PathBuf::from(itself)]
-        };
-        let all = std::iter::once(mapped.path.to_owned()).chain(pid.into_iter().flat_map(of));
+        }));
         all.into_iter().find(|path| self.is(path, mapped))
     }
 

@@ -25,8 +25,7 @@ impl Lock {
             self.held.get_or_insert_default().add(held);
         }
         for site in other.sites {
-            let same = |one: &&mut Site| one.place == site.place && one.act == site.act;
-            match self.sites.iter_mut().find(same) {
+            match self.sites.iter_mut().find(|one| one.place == site.place && one.act == site.act) {
                 Some(known) => known.add(&site),
                 None => self.sites.push(site),
             }

@@ -175,8 +175,7 @@ impl Jvm {
         let path = format!("/proc/self/fd/{}/{}", self.directory.as_raw_fd(), self.socket());
         let mut stream = UnixStream::connect(path).map_err(|_| never("its socket is closed"))?;
         let peer = rustix::net::sockopt::socket_peercred(&stream);
-        let is_its = |pid: Pid| pid.as_raw_nonzero().get().unsigned_abs() == self.pid;
-        if !peer.is_ok_and(|peer| is_its(peer.pid)) {
+        if !peer.is_ok_and(|peer| peer.pid.as_raw_nonzero().get().unsigned_abs() == self.pid) {
             return Err(never("its socket belongs to another process"));
         }
         let mut answer = Vec::new();

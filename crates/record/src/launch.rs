@@ -43,8 +43,7 @@ pub fn object() -> Result<PathBuf, RecordError> {
         return Err(RecordError::Machine);
     }
     let own = if geteuid().is_root() { Some(PathBuf::from(OF_ROOT)) } else { cache() };
-    let made = |directory: PathBuf| object_in_own(&directory);
-    own.and_then(made).map_or_else(|| in_memory(true), Ok)
+    own.and_then(|directory| object_in_own(&directory)).map_or_else(|| in_memory(true), Ok)
 }
 
 impl Place {

@@ -200,8 +200,7 @@ impl Peek {
         let mut owners = BTreeMap::new();
         for wait in waits.values_mut().filter(|wait| wait.is_for_lock()) {
             let lock = wait.edge.lock;
-            let found = || self.owner(lock, &slots, all);
-            wait.take(*owners.entry(lock).or_insert_with(found));
+            wait.take(*owners.entry(lock).or_insert_with(|| self.owner(lock, &slots, all)));
             if wait.owner == 0 && !wait.is_free && wait.seen_s > LONG_S {
                 wait.take(self.source.only_taker(lock, &slots, wait.thread));
             }
@@ -229,7 +228,7 @@ impl Peek {
         // A sample that lost its CPU in between may show the owner's next critical section.
         holders.retain(|_| before.elapsed() < BRIEF);
         let mut held_now = std::mem::take(&mut self.look.held);
-        held_now.add((&waits, &holders), |lock| self.owner(lock, &slots, &[]), &states);
+        held_now.add(&waits, &holders, |lock| self.owner(lock, &slots, &[]), &states);
         self.look.held = held_now;
         self.look.count += 1;
         for state in states.values() {
@@ -416,8 +415,8 @@ fn is_stuck(pid: u32) -> Option<bool> {
         threads.iter().map(|thread| call(thread).ok()).collect::<Option<_>>()?;
     let maps = std::cell::LazyCell::new(|| std::fs::read_to_string(format!("/proc/{pid}/maps")));
     let is_private = |word| maps.as_ref().is_ok_and(|maps| is_private(maps, word));
-    let lasts = |text: &String| waits_for_good(text, &threads, &is_private);
-    (!calls.is_empty()).then(|| calls.iter().all(lasts))
+    (!calls.is_empty())
+        .then(|| calls.iter().all(|text| waits_for_good(text, &threads, &is_private)))
 }
 
 /// Returns whether only its own process can write at an address, from the text of its file `maps`.

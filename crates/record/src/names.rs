@@ -108,8 +108,8 @@ impl Names {
     pub(crate) fn gone(&self) -> Vec<(String, String)> {
         let gone = self.objects.values();
         let gone = gone.filter(|one| one.file.is_none() && !one.build_id.is_empty());
-        let of = |one: &Object| (named(&one.path), one.build_id.clone());
-        let mut all: Vec<(String, String)> = gone.map(of).collect();
+        let mut all: Vec<(String, String)> =
+            gone.map(|one| (named(&one.path), one.build_id.clone())).collect();
         all.sort();
         all.dedup();
         all

@@ -98,12 +98,11 @@ impl Outside {
     }
 
     fn attach(&mut self, pid: u32) -> Result<(), AttachError> {
-        let refused = |error: &AttachError| {
+        let attached = Attached::new(pid).inspect_err(|error| {
             if !matches!(error, AttachError::None(_)) {
                 self.refused.insert(pid);
             }
-        };
-        let attached = Attached::new(pid).inspect_err(refused)?;
+        })?;
         self.members.insert(pid, attached);
         self.arrived.push(pid);
         self.dumps.iter().for_each(|dumps| dumps.add(pid));

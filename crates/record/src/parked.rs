@@ -68,8 +68,7 @@ impl Context {
     /// callers, and the callers of that place.
     pub(crate) fn outside(&self, names: &Names) -> (u64, [u64; CALLERS]) {
         let frames: Vec<u64> = self.frames().collect();
-        let is_outside = |frame: &u64| !only_waits(&name(names, *frame));
-        let at = frames.iter().position(is_outside).unwrap_or(0);
+        let at = frames.iter().position(|frame| !only_waits(&name(names, *frame))).unwrap_or(0);
         let mut callers = [0; CALLERS];
         for (place, frame) in callers.iter_mut().zip(&frames[at + 1..]) {
             *place = *frame;

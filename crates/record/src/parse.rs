@@ -13,11 +13,10 @@ impl Record {
     /// [`RecordError::NoRecord`] with `path` if the text is not a record or is truncated, and
     /// [`RecordError::Version`] if a newer version wrote it.
     pub fn parse(text: &str, path: &Path) -> Result<Self, RecordError> {
-        let refused = |error: serde_json::Error| RecordError::NoRecord {
+        let record: Self = serde_json::from_str(text).map_err(|error| RecordError::NoRecord {
             path: path.to_owned(),
             reason: error.to_string(),
-        };
-        let record: Self = serde_json::from_str(text).map_err(refused)?;
+        })?;
         match record.recorded {
             found if found > VERSION => Err(RecordError::Version { found }),
             _ => Ok(record.with_short_names()),

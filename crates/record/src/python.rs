@@ -8,13 +8,13 @@ use crate::layout::{P_BYTES, P_TEXT, P_TEXT_BYTES, PLACE_WORDS, PYTHON};
 /// Returns the names of the places in these words, by call site.
 pub(crate) fn places(words: &[u64]) -> BTreeMap<u64, String> {
     let all = (0..).zip(words.chunks_exact(PLACE_WORDS));
-    let name = |(number, words): (u64, &[u64])| {
+    all.filter_map(|(number, words)| {
         let length = (words[P_BYTES] as usize).min(P_TEXT_BYTES);
         let text: Vec<u8> = words[P_TEXT..].iter().flat_map(|word| word.to_le_bytes()).collect();
         let name = String::from_utf8_lossy(&text[..length]).into_owned();
         (length > 0).then_some((PYTHON | number, name))
-    };
-    all.filter_map(name).collect()
+    })
+    .collect()
 }
 
 /// Returns whether a place, as an account prints it, is in Python code.

@@ -162,8 +162,7 @@ impl Raw {
             let words = self.words(SLOTS + slot * SLOT_WORDS, SLOT_WORDS)?;
             let few = self.words(FEW + slot * FEW_WORDS, FEW_WORDS)?;
             let keys = Key::all(&words, &few);
-            let found = (&mut locks, &mut yields);
-            self.slot((&words, &keys), &mut process, found, &mut waits)?;
+            self.slot(&words, &keys, &mut process, &mut locks, &mut yields, &mut waits)?;
             traces.slot(&keys, |site| match contexts.get(&(site & !CONTEXT)) {
                 Some(context) if site & CONTEXT != 0 => context.site,
                 _ => site,
@@ -176,8 +175,8 @@ impl Raw {
         names.python = python::places(&self.words(PLACES, PLACE_COUNT * PLACE_WORDS)?);
         process.gone = names.gone();
         let jit = Jit::read(header[H_PID], header[H_NS_BEGIN]);
-        let place = |site| names.place(site, &[0; CALLERS]);
-        let counted = |(site, count): (u64, u64)| Counted { place: place(site), count };
+        let counted =
+            |(site, count): (u64, u64)| Counted { place: names.place(site, &[0; CALLERS]), count };
         [process.yields, process.attempts] = yields.map(|of| {
             let mut all: Vec<Counted> = of.into_iter().map(counted).collect();
             all.sort_by_key(|one| std::cmp::Reverse(one.count));
@@ -185,8 +184,8 @@ impl Raw {
         });
         let seen = self.waiters()?;
         let wakers = crate::futexes::wakers(&self.words(EDGES, EDGE_COUNT * EDGE_WORDS)?);
-        let known = (&seen, &wakers);
-        let futexes = Futexes::take(&mut waits, &contexts, &names, known, &mut process.futexes);
+        let into = &mut process.futexes;
+        let futexes = Futexes::take(&mut waits, &contexts, &names, &seen, &wakers, into);
         let used;
         (process.runtime_locks, used) = parked::locks(&mut waits, &contexts, &names, &jit);
         for ((number, address), site) in waits {
@@ -213,9 +212,8 @@ impl Raw {
         }
         let clock = Clock { begin: header[H_TICKS_BEGIN], tick_ns: self.tick_ns };
         process.trace = traces.read(&clock, &known, &process.locks, &names);
-        self.explain(&mut process, &mut look, (&names, &known, &futexes))?;
-        let is_word = |lock: &mut Lock| lock.kind == Kind::Futex;
-        process.futexes.extend(process.locks.extract_if(.., is_word));
+        self.explain(&mut process, &mut look, &names, &known, &futexes)?;
+        process.futexes.extend(process.locks.extract_if(.., |lock| lock.kind == Kind::Futex));
         Ok(process)
     }
 
@@ -229,9 +227,11 @@ impl Raw {
     /// Adds the counts of one slot.
     fn slot(
         &self,
-        (words, keys): (&[u64], &[Key]),
+        words: &[u64],
+        keys: &[Key],
         process: &mut Process,
-        (locks, yields): (&mut BTreeMap<u64, Found>, &mut [BTreeMap<u64, u64>; 2]),
+        locks: &mut BTreeMap<u64, Found>,
+        yields: &mut [BTreeMap<u64, u64>; 2],
         waits: &mut Waits,
     ) -> std::io::Result<()> {
         process.add_lost(words[S_GROWN], words[S_LOST]);
@@ -243,7 +243,7 @@ impl Raw {
         ] {
             phases.resize(PHASES, 0.0);
             for (phase, ticks) in words[from..from + count].iter().enumerate() {
-                self.phase(phases, seconds, (phase, words[shift].min(62)), *ticks);
+                self.phase(phases, seconds, phase, words[shift].min(62), *ticks);
             }
         }
         for key in keys.iter().filter(|key| key.lock != 0 && key.count > 0) {
@@ -272,7 +272,7 @@ impl Raw {
 
     /// Adds the wait time in one phase of a thread to the phases of the process, each of which is a
     /// hundredth of its time.
-    fn phase(&self, phases: &mut [f64], seconds: f64, (phase, shift): (usize, u64), ticks: u64) {
+    fn phase(&self, phases: &mut [f64], seconds: f64, phase: usize, shift: u64, ticks: u64) {
         if ticks > 0 {
             let middle = self.seconds((2 * phase as u64 + 1) << shift) / 2.0;
             let at = (middle / seconds * PHASES as f64).min(PHASES as f64 - 1.0);

@@ -166,10 +166,10 @@ impl Headers {
         let entries = || dynamic.chunks_exact(16).map(|one| [0, 8].map(|at| number(one, at, 8)));
         let value = |kind: u64| entries().find(|[one, _]| *one == kind).map(|[_, value]| value);
         let (address, size) = (value(STRINGS)?, value(STRINGS_SIZE)?);
-        let holds = |[kind, _, start, length]: &[u64; 4]| {
-            *kind == LOAD && (*start..start.saturating_add(*length)).contains(&address)
-        };
-        let [_, offset, start, _] = self.segments().into_iter().find(holds)?;
+        let [_, offset, start, _] =
+            self.segments().into_iter().find(|[kind, _, start, length]| {
+                *kind == LOAD && (*start..start.saturating_add(*length)).contains(&address)
+            })?;
         self.bytes(offset + (address - start), size)
     }
 }

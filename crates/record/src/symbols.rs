@@ -11,8 +11,7 @@ impl Record {
     /// Names the places in missing files, from files with the same build IDs below `directory`.
     /// Returns the number of files found there and the number of missing files.
     pub fn name_from(&mut self, directory: &Path) -> (usize, usize) {
-        let within = |id: &str| Identity { kind: 0, build_id: id.to_owned() }.find_below(directory);
-        self.name_by(within)
+        self.name_by(|id| Identity { kind: 0, build_id: id.to_owned() }.find_below(directory))
     }
 
     /// Like [`Self::name_from`], with the files that `find` returns for their build IDs, which are

@@ -6,7 +6,7 @@
 mod skip;
 
 use convoy_record::sites::{RANGES, Sites};
-use convoy_record::trace::{Step, Trace, What};
+use convoy_record::trace::{Trace, What};
 use convoy_record::{
     Account, DIRECTORY, Kind, Lock, Process, Program, Record, Site, Times, launch, raw,
 };
@@ -143,12 +143,11 @@ fn steps_tell_who_waits_for_whom() {
 #[test]
 fn steps_tell_what_is_held_around_what() {
     let (trace, locks) = trace_of("nested", "300");
-    let name = |step: &Step| locks[trace.places[step.place].lock as usize].name.as_str();
     let mut around = 0;
     for strip in &trace.strips {
         let mut outer = false;
         for step in &strip.steps {
-            match (step.what, name(step)) {
+            match (step.what, locks[trace.places[step.place].lock as usize].name.as_str()) {
                 (What::Lock, "outer") => outer = true,
                 (What::Unlock, "outer") => outer = false,
                 (What::Lock, "inner") => around += u32::from(outer),

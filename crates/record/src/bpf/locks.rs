@@ -260,13 +260,12 @@ impl Word {
             }
             let asks = piece.get(1).copied().unwrap_or(0);
             let asks = Asks { operation: (asks >> 32) as u32, value: asks as u32 };
-            let unknown = || Waiting {
+            let waiting = stacks.walk(&chain, rest, asks).unwrap_or_else(|| Waiting {
                 kind: Kind::Futex,
                 act: "wait",
                 frames: vec![code],
                 runtime: String::new(),
-            };
-            let waiting = stacks.walk(&chain, rest, asks).unwrap_or_else(unknown);
+            });
             if waiting.act == JOIN {
                 continue;
             }

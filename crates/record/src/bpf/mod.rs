@@ -162,11 +162,10 @@ impl Watching {
             let program =
                 Program::load(name, ProgramKind::Tracepoint, &code(write, &tables, offsets));
             let program = program.map_err(refused)?;
-            let missing = |error: io::Error| match error.kind() {
+            links.push(program.attach(tracepoint).map_err(|error| match error.kind() {
                 io::ErrorKind::PermissionDenied => BpfError::Refused(error),
                 _ => BpfError::Missing(format!("{}: {error}", tracepoint.to_string_lossy())),
-            };
-            links.push(program.attach(tracepoint).map_err(missing)?);
+            })?);
         }
         let seen = BTreeMap::new();
         let (last, took) = (None, Duration::ZERO);

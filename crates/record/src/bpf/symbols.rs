@@ -101,8 +101,7 @@ impl Symbols {
     /// the system call. The innermost frame comes first in `stack`.
     pub(super) fn place(&self, stack: &[u64]) -> String {
         let is_locking = |address: u64| {
-            let inside = |part: &(u64, u64)| (part.0..part.1).contains(&address);
-            self.locking.iter().any(inside)
+            self.locking.iter().any(|part| (part.0..part.1).contains(&address))
                 || self.find(address).is_some_and(|(name, _)| {
                     let name = name.trim_start_matches('_');
                     PASSING.iter().any(|prefix| name.starts_with(prefix))

@@ -78,10 +78,9 @@ pub fn read_bytes(path: &Path, bytes: &[u8]) -> Option<Record> {
 pub fn read_flight(path: &Path) -> Result<Record, RecordError> {
     let mut waits = Waits::default();
     let read = flight::printed(path).and_then(|printed| {
-        let refused = |(event, reason): Refused| format!("event {event}: {reason}");
-        jfr::read_printed(printed, &mut waits).map_err(refused)
+        jfr::read_printed(printed, &mut waits)
+            .map_err(|(event, reason)| format!("event {event}: {reason}"))
     });
-    let refused = |reason| RecordError::NoRecord { path: path.to_owned(), reason };
-    read.map_err(refused)?;
+    read.map_err(|reason| RecordError::NoRecord { path: path.to_owned(), reason })?;
     Ok(waits.record("a Java flight recording", path).with_short_names())
 }
