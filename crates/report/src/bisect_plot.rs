@@ -28,7 +28,7 @@ impl BisectReport {
              <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
             escape(&self.title())
         );
-        text(&mut svg, (16.0, 28.0), "font-size=\"18\" font-weight=\"bold\"", &self.title());
+        text(&mut svg, 16.0, 28.0, "font-size=\"18\" font-weight=\"bold\"", &self.title());
         let subtitle = format!(
             "{} runs, {} builds, {} skipped; {} commits in history order",
             self.runs,
@@ -36,7 +36,7 @@ impl BisectReport {
             self.skipped.len(),
             self.candidates
         );
-        text(&mut svg, (16.0, 49.0), "fill=\"#555\"", &subtitle);
+        text(&mut svg, 16.0, 49.0, "fill=\"#555\"", &subtitle);
         self.draw_values(&mut svg);
         self.draw_posterior(&mut svg);
         svg.push_str("</svg>\n");
@@ -81,7 +81,7 @@ impl BisectReport {
             let width = WIDTH - LEFT - RIGHT;
             let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}h{width}\" stroke=\"#e4e4e4\"/>");
             let label = at_tick(value, step, &self.unit);
-            text(svg, (LEFT - 8.0, y + 4.5), "text-anchor=\"end\"", &label);
+            text(svg, LEFT - 8.0, y + 4.5, "text-anchor=\"end\"", &label);
         }
         self.draw_levels(svg, &up);
         for point in &self.points {
@@ -108,7 +108,7 @@ impl BisectReport {
         frame(svg, top, height);
         let crosses = if self.skipped.is_empty() { "" } else { ", each cross a skipped commit" };
         let name = format!("{}: each dot a run{crosses}", self.metric);
-        text(svg, (LEFT, top - 10.0), "font-weight=\"bold\"", &name);
+        text(svg, LEFT, top - 10.0, "font-weight=\"bold\"", &name);
     }
 
     /// The two levels: the good one up to the culprit, the bad one from it.
@@ -128,7 +128,7 @@ impl BisectReport {
             let style = format!("fill=\"{CULPRIT}\" font-size=\"12\"");
             let anchor = if x > WIDTH * 0.7 { " text-anchor=\"end\"" } else { "" };
             let at = if anchor.is_empty() { x + 5.0 } else { x - 5.0 };
-            text(svg, (at, top + 14.0), &(style + anchor), "first bad commit");
+            text(svg, at, top + 14.0, &(style + anchor), "first bad commit");
         }
         let levels = [
             ("good", self.good_level.mean, ends.0, split.unwrap_or(ends.1)),
@@ -147,19 +147,19 @@ impl BisectReport {
                     _ => ("mean of bad commits", "text-anchor=\"end\"", to - 22.0),
                 };
                 let style = format!("fill=\"#333\" font-size=\"12\" {anchor}");
-                text(svg, (x, y - 5.0), &style, said);
+                text(svg, x, y - 5.0, &style, said);
             }
         }
     }
 
     fn draw_posterior(&self, svg: &mut String) {
         let (top, height) = POSTERIOR;
-        text(svg, (LEFT, top - 10.0), "font-weight=\"bold\"", "probability of being the first bad");
+        text(svg, LEFT, top - 10.0, "font-weight=\"bold\"", "probability of being the first bad");
         for share in [0.0, 0.5, 1.0] {
             let y = top + height * (1.0 - share);
             let width = WIDTH - LEFT - RIGHT;
             let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}h{width}\" stroke=\"#e4e4e4\"/>");
-            text(svg, (LEFT - 8.0, y + 4.5), "text-anchor=\"end\"", &format!("{share}"));
+            text(svg, LEFT - 8.0, y + 4.5, "text-anchor=\"end\"", &format!("{share}"));
         }
         for point in self.points.iter().filter(|point| point.probability > 0.0005) {
             let tall = height * point.probability.min(1.0);
@@ -175,12 +175,12 @@ impl BisectReport {
         for tick in 0..=(self.last() / step) as usize {
             let position = tick * step as usize;
             let label = position.to_string();
-            let at = (self.across(position), top + height + 18.0);
-            text(svg, at, "text-anchor=\"middle\"", &label);
+            let (x, y) = (self.across(position), top + height + 18.0);
+            text(svg, x, y, "text-anchor=\"middle\"", &label);
         }
-        let middle = (LEFT + (WIDTH - LEFT - RIGHT) / 2.0, top + height + 38.0);
+        let middle = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
         let axis = "commits in history order (0 is the good end)";
-        text(svg, middle, "text-anchor=\"middle\"", axis);
+        text(svg, middle, top + height + 38.0, "text-anchor=\"middle\"", axis);
     }
 }
 

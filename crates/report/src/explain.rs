@@ -104,8 +104,8 @@ impl Explained {
     /// The line of the figures of a cell.
     fn figures(&self) -> Option<String> {
         let Self::Cell { metrics, .. } = self else { return None };
-        let figure = |(key, value): (&String, &f64)| format!("{key} {}", significant(*value));
-        let figures: Vec<String> = metrics.iter().map(figure).collect();
+        let figures: Vec<String> =
+            metrics.iter().map(|(key, value)| format!("{key} {}", significant(*value))).collect();
         Some(page_wrap(&figures.join(", ")) + "\n")
     }
 }

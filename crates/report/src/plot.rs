@@ -130,9 +130,10 @@ impl Plot {
         );
         head.draw(&mut svg, MARGIN);
         for (index, panel) in self.panels.iter().enumerate() {
-            let place = (MARGIN + PANEL_WIDTH * index as f64 + LEFT, head.height() + PANEL_HEAD);
+            let left = MARGIN + PANEL_WIDTH * index as f64 + LEFT;
             let width = self.panel_width() - LEFT - RIGHT;
-            let frame = Frame::new(panel, place, width, self.heights(&panel.y));
+            let top = head.height() + PANEL_HEAD;
+            let frame = Frame::new(panel, left, top, width, self.heights(&panel.y));
             frame.draw(&mut svg, &names);
             if self.is_single() {
                 frame.draw_names(&mut svg, &names);
@@ -206,7 +207,7 @@ struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    fn new(panel: &'a Panel, (left, top): (f64, f64), width: f64, y: Range) -> Self {
+    fn new(panel: &'a Panel, left: f64, top: f64, width: f64, y: Range) -> Self {
         // Ticks are where values are, not where an ideal line bends.
         let series = panel.series.iter().filter(|series| series.name != IDEAL);
         let points = series.flat_map(|series| &series.points);
@@ -226,7 +227,7 @@ impl<'a> Frame<'a> {
 
     fn draw(&self, svg: &mut String, names: &[&str]) {
         let (left, top, width) = (self.left, self.top, self.width);
-        text(svg, (left, top - 11.0), "font-weight=\"bold\"", &self.panel.title);
+        text(svg, left, top - 11.0, "font-weight=\"bold\"", &self.panel.title);
         self.draw_ticks(svg);
         let _ = writeln!(
             svg,
@@ -234,10 +235,10 @@ impl<'a> Frame<'a> {
         );
         let middle = left + width / 2.0;
         let end = "text-anchor=\"middle\"";
-        text(svg, (middle, top + HEIGHT + 42.0), end, &self.panel.x.label);
+        text(svg, middle, top + HEIGHT + 42.0, end, &self.panel.x.label);
         let (x, y) = (left - 46.0, top + HEIGHT / 2.0);
         let turned = format!("{end} transform=\"rotate(-90 {x:.1} {y:.1})\"");
-        text(svg, (x, y), &turned, &self.panel.y.label);
+        text(svg, x, y, &turned, &self.panel.y.label);
         for series in &self.panel.series {
             let style = names.iter().position(|name| *name == series.name).unwrap_or(0);
             self.draw_series(svg, series, style);
@@ -258,7 +259,7 @@ impl<'a> Frame<'a> {
         };
         let labels = self.panel.series.iter().filter_map(label).collect();
         let edge = self.left + self.width;
-        plot_labels::draw(svg, labels, edge, (self.top, self.top + HEIGHT));
+        plot_labels::draw(svg, labels, edge, self.top, self.top + HEIGHT);
     }
 
     fn draw_ticks(&self, svg: &mut String) {
@@ -266,7 +267,7 @@ impl<'a> Frame<'a> {
             let y = self.up(value);
             let (left, width) = (self.left, self.width);
             let _ = writeln!(svg, "<path d=\"M{left:.1} {y:.1}h{width:.1}\" stroke=\"#e4e4e4\"/>");
-            text(svg, (left - 8.0, y + 4.5), "text-anchor=\"end\"", &label(value));
+            text(svg, left - 8.0, y + 4.5, "text-anchor=\"end\"", &label(value));
         }
         // From the right, because a reader looks for the end of a sweep.
         let mut free = f64::INFINITY;
@@ -276,7 +277,7 @@ impl<'a> Frame<'a> {
             let words = label(value);
             let half = CHARACTER * words.chars().count() as f64 / 2.0;
             if x + half + LABEL_GAP <= free {
-                text(svg, (x, y + 20.0), "text-anchor=\"middle\"", &words);
+                text(svg, x, y + 20.0, "text-anchor=\"middle\"", &words);
                 free = x - half;
             }
         }
@@ -318,8 +319,8 @@ impl<'a> Frame<'a> {
         );
         if is_ideal {
             if let Some(end) = shown.last() {
-                let at = (self.across(end.x) + 6.0, self.up(end.y) + 4.5);
-                text(svg, at, "fill=\"#777\"", IDEAL);
+                let (x, y) = (self.across(end.x) + 6.0, self.up(end.y) + 4.5);
+                text(svg, x, y, "fill=\"#777\"", IDEAL);
             }
             return;
         }

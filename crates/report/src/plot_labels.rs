@@ -80,12 +80,12 @@ impl Head {
         let mut y = 6.0;
         for line in &self.title {
             y += 22.0;
-            text(svg, (left, y), "font-size=\"18\" font-weight=\"bold\"", line);
+            text(svg, left, y, "font-size=\"18\" font-weight=\"bold\"", line);
         }
         y += 3.0;
         for line in &self.subtitle {
             y += 17.0;
-            text(svg, (left, y), "fill=\"#555\"", line);
+            text(svg, left, y, "fill=\"#555\"", line);
         }
         y += 6.0;
         for row in &self.legend {
@@ -98,7 +98,7 @@ impl Head {
                     "<path d=\"M{x:.1} {line:.1}h26\" stroke=\"{colour}\" stroke-width=\"2\"/>"
                 );
                 marker(svg, x + 13.0, line, *style);
-                text(svg, (x + 33.0, y), "", name);
+                text(svg, x + 33.0, y, "", name);
                 x += legend_width(name);
             }
         }
@@ -126,7 +126,7 @@ pub(crate) fn room(names: &[&str]) -> f64 {
 }
 
 /// Draws names right of `edge`, moved apart where lines end close to each other.
-pub(crate) fn draw(svg: &mut String, mut labels: Vec<Label>, edge: f64, (top, bottom): (f64, f64)) {
+pub(crate) fn draw(svg: &mut String, mut labels: Vec<Label>, edge: f64, top: f64, bottom: f64) {
     labels.sort_by(|a, b| a.end.1.total_cmp(&b.end.1));
     let mut places: Vec<f64> = Vec::new();
     for label in &labels {
@@ -152,7 +152,7 @@ pub(crate) fn draw(svg: &mut String, mut labels: Vec<Label>, edge: f64, (top, bo
             );
         }
         let fill = format!("fill=\"{colour}\"");
-        text(svg, (edge + 9.0, place + 4.5), &fill, &middle(&label.name, LONGEST_NAME));
+        text(svg, edge + 9.0, place + 4.5, &fill, &middle(&label.name, LONGEST_NAME));
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
     fn names_are_apart_and_within_the_frame() {
         let label = |y: f64| Label { end: (10.0, y), style: 0, name: "x".to_owned() };
         let mut svg = String::new();
-        draw(&mut svg, [95.0, 96.0, 20.0, 97.0].map(label).into(), 10.0, (0.0, 100.0));
+        draw(&mut svg, [95.0, 96.0, 20.0, 97.0].map(label).into(), 10.0, 0.0, 100.0);
         let texts = svg.lines().filter_map(|line| line.strip_prefix("<text x=\"19.0\" y=\""));
         let places: Vec<f64> = texts
             .map(|rest| rest.split('"').next().unwrap_or("").parse().expect("a place"))

@@ -174,11 +174,10 @@ impl RecordedReport {
 fn fold(rows: Vec<&LockAccount>, busy_s: f64) -> (Vec<&LockAccount>, Option<String>) {
     /// Percent of all waiting.
     const LITTLE: f64 = 1.0;
-    let is_small = |one: &&LockAccount| {
+    let (small, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|one| {
         is_trifle(one, busy_s)
             || one.wait_percent < LITTLE && (!one.lock.kernel.is_empty() || one.lock.wait_s() > 0.0)
-    };
-    let (small, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_small);
+    });
     let kernel = small.iter().filter(|one| !one.lock.kernel.is_empty()).count();
     let wait_s: f64 = small.iter().map(|one| one.lock.wait_s()).sum();
     let line = (!small.is_empty()).then(|| {

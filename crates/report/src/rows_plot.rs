@@ -116,8 +116,7 @@ impl RowsPanel {
         for tick in (low / step).ceil() as i64..=(high / step).floor() as i64 {
             let (value, x) = (tick as f64 * step, across(tick as f64 * step));
             let _ = writeln!(svg, "<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"#e4e4e4\"/>");
-            let at = (x, bottom + 18.0);
-            text(svg, at, "text-anchor=\"middle\"", &tick_label(value, step));
+            text(svg, x, bottom + 18.0, "text-anchor=\"middle\"", &tick_label(value, step));
         }
         if let Some(x) = self.reference.map(across) {
             let _ = writeln!(
@@ -128,14 +127,14 @@ impl RowsPanel {
         }
         let _ = writeln!(svg, "<path d=\"M{left:.1} {bottom:.1}h{WIDTH}\" stroke=\"#444\"/>");
         let middle_x = left + WIDTH / 2.0;
-        text(svg, (middle_x, bottom + 38.0), "text-anchor=\"middle\"", &self.label);
+        text(svg, middle_x, bottom + 38.0, "text-anchor=\"middle\"", &self.label);
         for (style, line) in self.lines.iter().enumerate() {
             let y = top + ROW * (style as f64 + 0.5);
             line.draw(svg, &across, y, style);
             let name = middle(&line.name, LONGEST_NAME);
-            text(svg, (left - 10.0, y + 4.5), "text-anchor=\"end\"", &name);
+            text(svg, left - 10.0, y + 4.5, "text-anchor=\"end\"", &name);
             let said = middle(&line.said, LONGEST_NAME);
-            text(svg, (left + WIDTH + 10.0, y + 4.5), "", &said);
+            text(svg, left + WIDTH + 10.0, y + 4.5, "", &said);
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::fmt::Write;
 
 /// Writes a text at a place, with attributes.
-pub(crate) fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, content: &str) {
+pub(crate) fn text(svg: &mut String, x: f64, y: f64, attributes: &str, content: &str) {
     let _ =
         writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{}</text>", escape(content));
 }

@@ -39,8 +39,7 @@ pub(crate) fn load(points: &[RunPoint]) -> String {
 }
 
 fn throughput(best: &RunPoint, last: &RunPoint, count: usize) -> String {
-    let jobs = |point: &RunPoint| format!("{} jobs/min", fixed(point.jobs_per_min, 1));
-    let (peak, at) = (jobs(best), counted(best.users));
+    let (peak, at) = (format!("{} jobs/min", fixed(best.jobs_per_min, 1)), counted(best.users));
     if count == 1 {
         return format!("{peak} with {at}");
     }
@@ -111,11 +110,10 @@ pub(crate) fn account(summary: &Summary) -> String {
 }
 
 fn idling(summary: &Summary, idle: f64) -> String {
-    let seconds = |cause: Idle| of(&summary.idle, cause.name());
     let all: f64 = summary.idle.iter().map(|share| share.seconds).sum();
     let main = main_cause(summary);
     let lock = blamed(summary, main).map(|lock| lock.name.as_str());
-    let part = fixed(percent(seconds(main), all), 1);
+    let part = fixed(percent(of(&summary.idle, main.name()), all), 1);
     let idle = fixed(idle, 1);
     match (main, lock) {
         (Idle::OwnerQueued, Some(lock)) => format!(

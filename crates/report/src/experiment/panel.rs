@@ -62,9 +62,8 @@ pub(super) fn of_locks(results: Results) -> Vec<Panel> {
     for (index, point) in results.grid.points.iter().enumerate() {
         let values = results.values(index, THROUGHPUT).and_then(|all| results.estimate(all));
         let Some(found) = values else { continue };
-        let is_other =
-            |at: &usize| *at != across && Some(*at) != lock && axes[*at].levels.len() > 1;
-        let others = (0..axes.len()).filter(is_other);
+        let others = (0..axes.len())
+            .filter(|at| *at != across && Some(*at) != lock && axes[*at].levels.len() > 1);
         let titles: Vec<String> = others
             .map(|at| format!("{} {}", axes[at].name, axes[at].levels[point.at[at]].label))
             .collect();
@@ -208,8 +207,8 @@ mod tests {
     fn a_plot_begins_with_the_ends_of_its_first_panel() {
         let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Log };
         let series = |name: &str, ys: [f64; 2]| {
-            let at = |(x, y): (f64, f64)| Point { x, y, lo: y, hi: y };
-            let points = [1.0, 8.0].into_iter().zip(ys).map(at).collect();
+            let points =
+                [1.0, 8.0].into_iter().zip(ys).map(|(x, y)| Point { x, y, lo: y, hi: y }).collect();
             Series { name: name.to_owned(), points }
         };
         let series = vec![series("fair", [3.0, 1.0]), series("spin", [5.0, 2.0])];

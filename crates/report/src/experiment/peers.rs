@@ -87,7 +87,6 @@ fn rows(results: Results) -> Vec<Row> {
         let ratio = fastest(results, &point.at, axis).and_then(|most| {
             median(sections.iter().zip(most).map(|(own, most)| own / most).collect())
         });
-        let of = |key| values(results, index, key).and_then(median).unwrap_or(f64::NAN);
         Some(Row {
             index,
             point: &grid.points[index],
@@ -96,7 +95,8 @@ fn rows(results: Results) -> Vec<Row> {
             sections: median(sections)?,
             ratio,
             starved: values(results, index, "starved_threads")?,
-            metrics: METRICS.map(of),
+            metrics: METRICS
+                .map(|key| values(results, index, key).and_then(median).unwrap_or(f64::NAN)),
         })
     };
     grid.points.iter().enumerate().filter_map(of).collect()

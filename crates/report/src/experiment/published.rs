@@ -77,11 +77,11 @@ fn changes(results: Results) -> Option<Changes> {
     let mut rows = Vec::new();
     for (index, point) in grid.points.iter().enumerate() {
         let Some(base) = results.baseline(index).filter(|base| *base != index) else { continue };
-        let pairs = |metric: &str| results.values(base, metric).zip(results.values(index, metric));
         let change = beside::change_as(results, Change::Gain, [base, index], &compare.metric);
         let Some(change) = change else { continue };
         let mean = |metric: &str| {
-            let (before, after) = pairs(metric)?;
+            let (before, after) =
+                results.values(base, metric).zip(results.values(index, metric))?;
             Some([results.estimate(before)?.mean, results.estimate(after)?.mean])
         };
         let own = grid.published(&point.at);

@@ -34,20 +34,18 @@ impl Results<'_> {
 
     /// The rows that a row is compared with, point by point; `None` for the baseline.
     pub(super) fn baseline_of(self, row: &[usize]) -> Option<Vec<usize>> {
-        let other = |&index: &usize| self.baseline(index).filter(|base| *base != index);
-        row.iter().map(other).collect()
+        row.iter().map(|&index| self.baseline(index).filter(|base| *base != index)).collect()
     }
 
     /// The mean over the points of a row of the change from `base`, in pairs of seeds.
     pub(super) fn change(self, base: &[usize], row: &[usize], key: &str) -> Option<Estimate> {
         let kind = self.grid.grid.compare.as_ref()?.change;
-        let of = |index| {
+        self.over(row, |index| {
             let at = row.iter().position(|own| *own == index)?;
             let (before, after) = self.values(base[at], key).zip(self.values(index, key))?;
             let pairs = before.iter().zip(&after);
             Some(pairs.map(|(base, value)| kind.of(*base, *value)).collect())
-        };
-        self.over(row, of)
+        })
     }
 
     fn over(self, row: &[usize], values: impl Fn(usize) -> Option<Vec<f64>>) -> Option<Estimate> {

@@ -186,8 +186,8 @@ fn verdict(name: &str, errors: &[(f64, f64)], stars: &[String]) -> Option<String
 fn mean_errors(errors: &[(f64, f64)]) -> Option<(f64, f64)> {
     let mean =
         |of: fn(&(f64, f64)) -> f64| errors.iter().map(of).sum::<f64>() / errors.len() as f64;
-    let both = || (mean(|(theirs, ours)| (ours - theirs).abs()), mean(|(it, _)| (1.0 - it).abs()));
-    (!errors.is_empty()).then(both)
+    (!errors.is_empty())
+        .then(|| (mean(|(theirs, ours)| (ours - theirs).abs()), mean(|(it, _)| (1.0 - it).abs())))
 }
 
 fn notes(results: Results, errors: &[(f64, f64)], least: f64) -> Vec<String> {

@@ -32,9 +32,8 @@ impl Page {
         let report = RecordedReport::new(record);
         let command = record.program.command.join(" ");
         let first = report.diagnoses.iter().find(|one| one.is_much());
-        let is_first = |one: &&Diagnosis| one.text() == report.account.verdict;
         let mut page = Self::new(command, report.account.verdict.clone());
-        if let Some(first) = first.filter(is_first) {
+        if let Some(first) = first.filter(|one| one.text() == report.account.verdict) {
             page.lead.clone_from(&first.sentence);
             page.cure.clone_from(&first.cure);
             page.test.clone_from(&origin.test);
