@@ -19,8 +19,7 @@ pub struct IdleRules([f64; IDLE_CAUSES]);
 impl IdleRules {
     /// Returns the shares that follow from the times before and after `all` seconds of CPU time.
     pub fn new(before: &IdleTimes, after: &IdleTimes, all: f64) -> Self {
-        let percent = |cause| (after[cause] - before[cause]) as f64 / (all * 1e10);
-        Self(core::array::from_fn(percent))
+        Self(core::array::from_fn(|cause| (after[cause] - before[cause]) as f64 / (all * 1e10)))
     }
 
     /// Returns the percentage of one cause.
@@ -36,11 +35,9 @@ impl IdleRules {
     /// Returns the rules with a share above zero, the largest share first.
     pub fn list(&self) -> Vec<IdleRule> {
         let some = IdleCause::ALL.into_iter().filter(|&cause| self.percent(cause) > 0.0);
-        let rule = |cause: IdleCause| IdleRule {
-            rule: cause.name().to_owned(),
-            percent: self.percent(cause),
-        };
-        let mut list: Vec<IdleRule> = some.map(rule).collect();
+        let mut list: Vec<IdleRule> = some
+            .map(|cause| IdleRule { rule: cause.name().to_owned(), percent: self.percent(cause) })
+            .collect();
         list.sort_by(|a, b| b.percent.total_cmp(&a.percent));
         list
     }

@@ -126,7 +126,7 @@ impl Replay {
             User::wait(&field.gate, SHUT, Sleep::Uninterruptible, None);
         }
         if let Some(script) = &self.behaviour.script {
-            return Actor::new(self, world, field, (index, rng, trace)).act(script);
+            return Actor::new(self, world, field, index, rng, trace).act(script);
         }
         // As in the record; additional threads do the same as the first ones.
         let class = index % self.behaviour.threads.max(1);

@@ -217,15 +217,14 @@ mod tests {
 
     #[test]
     fn a_ramp_is_not_steady_before_it_has_ended() {
-        let ramp = |at: usize| (5.0 + 0.5 * at.min(100) as f64, 0.0);
-        let at = settles(ramp, 1).expect("it ends");
+        let at = settles(|at| (5.0 + 0.5 * at.min(100) as f64, 0.0), 1).expect("it ends");
         assert!((100..230).contains(&at), "{at}");
     }
 
     #[test]
     fn a_plateau_beside_tasks_that_wait_lasts_for_turns_of_the_balancer() {
-        let plateau = |at: usize| if at < 40 { (5.0, 50.0) } else { (64.0, 0.0) };
-        let at = settles(plateau, 32).expect("it ends");
+        let at =
+            settles(|at| if at < 40 { (5.0, 50.0) } else { (64.0, 0.0) }, 32).expect("it ends");
         assert!(at >= 75, "{at}");
         let lasting = settles(|_| (5.0, 50.0), 32).expect("the balancer leaves it so");
         assert_eq!(lasting, 64);

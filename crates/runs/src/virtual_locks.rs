@@ -163,7 +163,6 @@ impl VirtualLocks {
     ) -> Result<(), String> {
         // The loop's clock reads are part of the critical section and of the work outside.
         let clock = self.machine.user_ns.as_ref().map_or(0, |user| user.clock.round() as u32);
-        let steps = |ns: u32| ns.saturating_sub(clock);
         if self.pinned {
             world.sched().stay_here();
         }
@@ -175,7 +174,7 @@ impl VirtualLocks {
         }
         for index in 0..self.measured.threads {
             let (own, board) = (Rc::clone(&contest), Rc::clone(board));
-            let mut work = self.measured.work(index, steps);
+            let mut work = self.measured.work(index, |ns| ns.saturating_sub(clock));
             let body = move || {
                 let trace = own.body(index, &mut work);
                 board.traces.borrow_mut().push(trace);
@@ -295,13 +294,12 @@ mod tests {
     /// while the other has the lock to itself.
     #[test]
     fn two_threads_with_short_sections_are_not_half_as_fast_as_one() {
-        let rate = |threads| {
+        let [one, two] = [1, 2].map(|threads| {
             let machine = Preset::named("server-2x64").unwrap().with_cpus(64);
             let mut cell = VirtualLocks { machine, ..cell(Policy::Quota, threads, false) };
             (cell.measured.section_ns, cell.measured.outside_ns) = (100, 200);
             cell.run().unwrap().result.acquisitions_per_s()
-        };
-        let [one, two] = [1, 2].map(rate);
+        });
         assert!(two > 0.6 * one, "{two} of {one}");
     }
 

@@ -335,7 +335,7 @@ impl VirtualRun {
             let order = self.mix.order(self.seed, user);
             let (board, gate, places) = (Rc::clone(board), Rc::clone(&gate), Rc::clone(&places));
             let (goal, world, users) = (goal.clone(), Rc::clone(world), self.users);
-            let child = move |k: &mut Process| {
+            k.fork(move |k| {
                 if k.write(ready_write, &[1; 4]).is_err() {
                     return 1;
                 }
@@ -345,8 +345,8 @@ impl VirtualRun {
                     return goal.map_or(0, |goal| i32::from(k.write(goal.told, &[1]).is_err()));
                 }
                 0
-            };
-            k.fork(child).map_err(|error| fail("fork", &error))?;
+            })
+            .map_err(|error| fail("fork", &error))?;
         }
         let mut ready = 0;
         while ready < 4 * self.users as usize {

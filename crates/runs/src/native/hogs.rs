@@ -221,8 +221,8 @@ mod tests {
         };
         for shape in Shape::ALL {
             let window = Duration::from_millis(100);
-            let round = |_| hogs(Library::Convoy, shape, window).passed_max;
-            let rounds: Vec<u64> = (0..20).map(round).collect();
+            let rounds: Vec<u64> =
+                (0..20).map(|_| hogs(Library::Convoy, shape, window).passed_max).collect();
             let least = rounds.iter().min().copied();
             assert!(least <= Some(most(shape)), "{}: {rounds:?}", shape.name());
         }

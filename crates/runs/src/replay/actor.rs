@@ -50,7 +50,9 @@ impl<'a> Actor<'a> {
         replay: &'a Replay,
         world: &'a World,
         field: &'a Field,
-        (index, rng, trace): (u32, Rng, Trace),
+        index: u32,
+        rng: Rng,
+        trace: Trace,
     ) -> Self {
         Self {
             replay,
@@ -184,8 +186,8 @@ impl<'a> Actor<'a> {
     fn lock(&mut self, lock: usize, of: u32, mode: Mode) {
         let held = Held { lock, of, at: self.which(lock, of), mode };
         let is_semaphore = self.is_semaphore(lock);
-        let has = |other: &Held| (other.lock, other.at) == (lock, held.at);
-        if !is_semaphore && self.held.iter().any(has) {
+        if !is_semaphore && self.held.iter().any(|other| (other.lock, other.at) == (lock, held.at))
+        {
             return;
         }
         let asked = User::now();

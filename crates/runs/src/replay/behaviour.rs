@@ -125,8 +125,7 @@ impl Behaviour {
 
     /// Returns the mean work in a critical section and before it, nanoseconds.
     pub fn work_ns(&self) -> f64 {
-        let work = |one: &Section| one.think.work.mean() + one.hold.work.mean();
-        self.mean(work, |_| true)
+        self.mean(|one| one.think.work.mean() + one.hold.work.mean(), |_| true)
     }
 
     /// Returns the mean work before a critical section, nanoseconds.

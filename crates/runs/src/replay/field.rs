@@ -90,8 +90,8 @@ impl Field {
 
     /// Frees a unit of each semaphore that has none.
     pub(super) fn free_semaphores(&self, behaviour: &Behaviour) {
-        let is_semaphore = |name| matches!(behaviour.kind(name), Kind::Semaphore { .. });
-        let names = (0..self.locks.len()).filter(|&name| is_semaphore(name));
+        let names = (0..self.locks.len())
+            .filter(|&name| matches!(behaviour.kind(name), Kind::Semaphore { .. }));
         for lock in names.flat_map(|name| &self.locks[name]) {
             lock.try_take();
             lock.give(Mode::Exclusive);

@@ -21,7 +21,7 @@ impl Owners {
     }
 
     /// Sets the calling CPU as the last owner. Returns the previous one.
-    fn replace(&self, (lock, at): (usize, usize), cpu: u32) -> Option<u32> {
+    fn replace(&self, lock: usize, at: usize, cpu: u32) -> Option<u32> {
         self.0[lock][at].replace(Some(cpu))
     }
 }
@@ -46,7 +46,7 @@ impl Replay {
             return 0.0;
         };
         let cpu = Here::cpu();
-        let last = owners.replace((lock, at), cpu as u32);
+        let last = owners.replace(lock, at, cpu as u32);
         let far = last.map_or(0.0, |last| transfer_ns(&self.machine, last as usize, cpu));
         moved.extra_ns * (far / self.behaviour.transfer_ns.max(1.0) - moved.share)
     }

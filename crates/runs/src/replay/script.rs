@@ -93,11 +93,10 @@ impl Class {
     /// Draws a strip.
     pub(super) fn draw(&self, rng: &mut Rng) -> &[Step] {
         let mut rank = rng.uniform() * self.weights.iter().sum::<f64>();
-        let past = |weight: &f64| {
+        let drawn = self.weights.iter().position(|weight| {
             rank -= weight;
             rank < 0.0
-        };
-        let drawn = self.weights.iter().position(past);
+        });
         &self.strips[drawn.unwrap_or_else(|| rng.below(self.strips.len()))]
     }
 }

@@ -111,8 +111,8 @@ impl Replay {
         let batch_least_ns = if is_shared { BATCH_SHARED_NS } else { BATCH_LEAST_NS };
         let work = self.effort.before;
         let watch = Watch { world, cpus, batch_ns, least_ns: 0, work, batch_least_ns };
-        let rest = |k: &mut Process, ns| self.let_pass(k, field, ns);
-        let (settling, batch_ns) = watch.settle(k, || field.counts.passed(), rest);
+        let (settling, batch_ns) =
+            watch.settle(k, || field.counts.passed(), |k, ns| self.let_pass(k, field, ns));
         board.settling.set(Some(settling));
         let begin = Snapshot::take(world, cpus);
         field.others_ns.set(0.0);
@@ -142,9 +142,9 @@ impl Replay {
             let elapsed_ns = Here::now_ns() - begin_ns;
             let is_dear = work() - begin_work > self.effort.window;
             let starves = || field.counts.waits_for_ns(Here::now_ns()) > elapsed_ns / 2;
-            let may_starve = || elapsed_ns < STARVING_NS && starves();
             let is_long = elapsed_ns > LONGEST_NS || busy_ns() - begin_busy_ns > LONGEST_BUSY_NS;
-            let is_enough = || is_long || is_known(&rates) && !may_starve();
+            let is_enough =
+                || is_long || is_known(&rates) && !(elapsed_ns < STARVING_NS && starves());
             if is_dear || rates.len() >= self.effort.batches && is_enough() {
                 return half_width(&rates);
             }
