@@ -169,10 +169,9 @@ fn drift(values: &[f64], rng: &mut Rng) -> (Option<Finding>, f64) {
     let n = values.len();
     let ranks = crate::rank::doubled_midranks(values);
     let ranks: Vec<f64> = ranks.iter().map(|rank| *rank as f64 - (n + 1) as f64).collect();
-    let trend = |ranks: &[f64]| -> f64 {
+    let p = permutation_p(&ranks, rng, |ranks| {
         ranks.iter().enumerate().map(|(i, rank)| rank * (2.0 * i as f64 - (n - 1) as f64)).sum()
-    };
-    let p = permutation_p(&ranks, rng, trend);
+    });
     let half = n / 2;
     let slopes: Vec<f64> = values
         .iter()

@@ -200,10 +200,9 @@ fn nothing_to_find_ends_early() {
 
 #[test]
 fn a_ramp_is_called_one() {
-    let value = |node: usize, random: &mut Random| {
+    let (_, answer, _) = search(linear(), Config::default(), |node, random| {
         Some(Outcome::Value(100.0 + 0.3 * node as f64 + random.normal()))
-    };
-    let (_, answer, _) = search(linear(), Config::default(), value);
+    });
     assert_eq!((answer.culprit, answer.ending), (None, Ending::Ramp), "{answer:?}");
     assert!(answer.ramp >= 0.99);
 }
@@ -211,10 +210,10 @@ fn a_ramp_is_called_one() {
 /// Returns the most probable commit for each of the two steps of a history of 101 commits with
 /// noise 1 and the levels `level(node)`.
 fn steps_of(level: impl Fn(usize) -> f64) -> (Answer, Vec<usize>) {
-    let value =
-        |node: usize, random: &mut Random| Some(Outcome::Value(level(node) + random.normal()));
     let config = Config { max_runs: Some(1000), ..Config::default() };
-    let (_, answer, _) = search(linear(), config, value);
+    let (_, answer, _) = search(linear(), config, |node, random| {
+        Some(Outcome::Value(level(node) + random.normal()))
+    });
     let steps = answer.steps.iter().map(|set| set[0].0).collect();
     (answer, steps)
 }
@@ -230,12 +229,11 @@ fn two_steps_are_both_named() {
 
 #[test]
 fn a_step_that_is_taken_back_in_part_is_called_so() {
-    let level = |node: usize| match node {
+    let (answer, steps) = steps_of(|node| match node {
         0..30 => 100.0,
         30..62 => 112.0,
         _ => 105.0,
-    };
-    let (answer, steps) = steps_of(level);
+    });
     assert_eq!((answer.ending, answer.culprit), (Ending::TakenBack, None), "{answer:?}");
     assert_eq!(steps, [30, 62], "{answer:?}");
 }
@@ -243,8 +241,7 @@ fn a_step_that_is_taken_back_in_part_is_called_so() {
 /// Before, it was "no regression": the ends alone were measured.
 #[test]
 fn a_change_that_was_wholly_taken_back_is_seen_between_equal_ends() {
-    let level = |node: usize| if (38..71).contains(&node) { 106.0 } else { 100.0 };
-    let (answer, steps) = steps_of(level);
+    let (answer, steps) = steps_of(|node| if (38..71).contains(&node) { 106.0 } else { 100.0 });
     assert_eq!((answer.ending, answer.culprit), (Ending::TakenBack, None), "{answer:?}");
     assert_eq!(steps, [38, 71], "{answer:?}");
 }
@@ -308,10 +305,9 @@ fn noise_like_none_that_is_considered_costs_pairs_and_other_noise_does_not() {
 /// Before, with shifts of builds of one standard deviation, a third of the names was wrong.
 #[test]
 fn where_builds_may_shift_no_name_rests_on_one_build() {
-    let value = |node: usize, random: &mut Random| {
+    let (_, answer, log) = search(linear(), Config::default(), |node, random| {
         Some(Outcome::Value(100.0 + random.normal() + if node >= 40 { 6.0 } else { 0.0 }))
-    };
-    let (_, answer, log) = search(linear(), Config::default(), value);
+    });
     assert_eq!(answer.culprit, Some(40), "{answer:?}");
     for of in [39, 40] {
         let builds = log.iter().filter(|(node, ..)| *node == of).map(|(_, build, _)| *build);
@@ -337,10 +333,9 @@ fn the_threads_do_not_change_the_result() {
 
 #[test]
 fn repeating_the_observations_resumes_to_the_bit() {
-    let value = |node: usize, random: &mut Random| {
+    let (mut first, answer, log) = search(linear(), Config::default(), |node, random| {
         Some(Outcome::Value(10.0 + random.normal() + if node >= 60 { 3.0 } else { 0.0 }))
-    };
-    let (mut first, answer, log) = search(linear(), Config::default(), value);
+    });
     let mut second = Search::new(linear(), Config::default()).unwrap();
     for (node, build, outcome) in log {
         second.observe(node, build, outcome).unwrap();
@@ -357,19 +352,18 @@ fn repeating_the_observations_resumes_to_the_bit() {
 
 #[test]
 fn without_a_difference_it_names_nobody() {
-    let value = |_: usize, random: &mut Random| Some(Outcome::Value(100.0 + random.normal()));
     let config = Config { max_runs: Some(400), ..Config::default() };
-    let (_, answer, _) = search(linear(), config, value);
+    let (_, answer, _) =
+        search(linear(), config, |_, random| Some(Outcome::Value(100.0 + random.normal())));
     assert_eq!((answer.culprit, answer.ending), (None, Ending::NoRegression), "{answer:?}");
 }
 
 #[test]
 fn a_change_for_the_better_is_no_regression() {
-    let value = |node: usize, random: &mut Random| {
-        Some(Outcome::Value(100.0 + random.normal() - if node >= 50 { 20.0 } else { 0.0 }))
-    };
     let config = Config { direction: Direction::HigherIsWorse, ..Config::default() };
-    let (_, answer, _) = search(linear(), config, value);
+    let (_, answer, _) = search(linear(), config, |node, random| {
+        Some(Outcome::Value(100.0 + random.normal() - if node >= 50 { 20.0 } else { 0.0 }))
+    });
     assert_eq!((answer.culprit, answer.ending), (None, Ending::WrongDirection), "{answer:?}");
 }
 
@@ -387,11 +381,10 @@ fn two_modes_without_a_change_are_no_improvement() {
 
 #[test]
 fn a_skipped_culprit_gives_a_set() {
-    let value = |node: usize, random: &mut Random| {
+    let (_, answer, _) = search(linear(), Config::default(), |node, random| {
         let level = if node >= 50 { 20.0 } else { 0.0 };
         (!(50..53).contains(&node)).then(|| Outcome::Value(100.0 + random.normal() + level))
-    };
-    let (_, answer, _) = search(linear(), Config::default(), value);
+    });
     assert_eq!((answer.culprit, answer.ending), (None, Ending::SkippedRemain), "{answer:?}");
     let mut set: Vec<usize> = answer.credible_set.iter().map(|(node, _)| *node).collect();
     set.sort_unstable();
@@ -400,10 +393,9 @@ fn a_skipped_culprit_gives_a_set() {
 
 #[test]
 fn timeouts_are_values() {
-    let value = |node: usize, random: &mut Random| {
+    let (_, answer, _) = search(linear(), Config::default(), |node, random| {
         Some(if node >= 33 { Outcome::Above(60.0) } else { Outcome::Value(10.0 + random.normal()) })
-    };
-    let (_, answer, _) = search(linear(), Config::default(), value);
+    });
     assert_eq!(answer.culprit, Some(33), "{answer:?}");
 }
 
@@ -469,9 +461,9 @@ fn a_doubt_that_tells_no_commits_apart_buys_runs() {
 
 #[test]
 fn values_without_noise_are_values() {
-    let value =
-        |node: usize, _: &mut Random| Some(Outcome::Value(if node >= 33 { 5.0 } else { 4.0 }));
-    let (_, answer, _) = search(linear(), Config::default(), value);
+    let (_, answer, _) = search(linear(), Config::default(), |node, _| {
+        Some(Outcome::Value(if node >= 33 { 5.0 } else { 4.0 }))
+    });
     assert_eq!(answer.culprit, Some(33), "{answer:?}");
 }
 

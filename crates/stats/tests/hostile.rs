@@ -32,8 +32,8 @@ fn nasty(rng: &mut Rng) -> Sample {
     // Few different values in many cases, so that whole samples are equal or tie.
     let kinds = 1 + rng.below(NASTY.len());
     let start = rng.below(NASTY.len());
-    let value = |rng: &mut Rng| NASTY[(start + rng.below(kinds)) % NASTY.len()];
-    Sample::new((0..n).map(|_| value(rng)).collect::<Vec<_>>()).unwrap()
+    Sample::new((0..n).map(|_| NASTY[(start + rng.below(kinds)) % NASTY.len()]).collect::<Vec<_>>())
+        .unwrap()
 }
 
 /// The text of a result shows every number in it.

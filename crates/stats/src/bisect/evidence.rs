@@ -163,8 +163,8 @@ pub(super) fn posterior(
     }
     let mut sums = empty;
     let mut last: Option<&Class> = None;
-    let holds = |class: &Class| class.members.binary_search(&likely).is_ok();
-    let first = classes.iter().position(holds).unwrap_or(0);
+    let first =
+        classes.iter().position(|class| class.members.binary_search(&likely).is_ok()).unwrap_or(0);
     for i in (first..classes.len()).chain((0..first).rev()) {
         let class = &classes[i];
         for build in builds {

@@ -79,8 +79,8 @@ impl Search {
             let total: f64 = class.members.iter().map(|member| self.prior[*member]).sum();
             for node in &class.members {
                 let share = self.prior[*node] / total.max(f64::MIN_POSITIVE);
-                let likely = |size: &&OfSize| size.steps[i].p * share > LEAST;
-                let mut sizes = shifted.sizes.iter().filter(likely).peekable();
+                let mut sizes =
+                    shifted.sizes.iter().filter(|size| size.steps[i].p * share > LEAST).peekable();
                 if sizes.peek().is_some() {
                     let rivals = self.rivals(*node);
                     let of = |size: &OfSize| {

@@ -103,14 +103,13 @@ impl Search {
             }
             modes::fit(&sides, floor)
         };
-        let likely = |build: &Build| usize::from(self.bad_share(build.slot) >= 0.5);
         let one = of(&|_| 0);
         // Ends that have shown one mode each may have shown different ones.
         let apart = [1.0, -1.0].map(|sign| one.map(|fit| fit.bad_moved(sign * fit.apart)));
         let starts = apart.into_iter().chain([modes::fit(&self.end_values(), floor)]).flatten();
         let by_modes = starts.filter_map(|start| of(&|build| start.nearer(&build.values)));
         let by_modes = by_modes.min_by(|a, b| a.scale.total_cmp(&b.scale));
-        [one, of(&likely), by_modes]
+        [one, of(&|build| usize::from(self.bad_share(build.slot) >= 0.5)), by_modes]
     }
 
     /// The values of both ends, sorted.

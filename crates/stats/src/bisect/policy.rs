@@ -252,10 +252,9 @@ fn first_run(view: &View<'_>, node: usize) -> Action {
     let reach = view.history.reach(node);
     let mut groups = Vec::with_capacity(view.classes.len() + 2);
     for (i, (class, belief)) in view.classes.iter().zip(&view.evidence.classes).enumerate() {
-        let share = |node: &&usize| view.by_node[**node];
         let all: f64 = class.members.iter().map(|node| view.by_node[*node]).sum();
         let inside: f64 =
-            class.members.iter().filter(|node| reach[**node]).map(|n| share(&n)).sum();
+            class.members.iter().filter(|node| reach[**node]).map(|node| view.by_node[*node]).sum();
         let part = if all > 0.0 { inside / all } else { 0.0 };
         groups.push((belief.p * part, i, true));
         groups.push((belief.p * (1.0 - part), i, false));

@@ -126,8 +126,7 @@ impl Search {
 
     /// Returns whether the runs contradict `culprit` as the culprit.
     fn refuted(&self, evidence: &Evidence, culprit: usize) -> bool {
-        let holds = |class: &&Class| class.members.contains(&culprit);
-        let class = self.classes.iter().find(holds);
+        let class = self.classes.iter().find(|class| class.members.contains(&culprit));
         let (Some(grid), Some(class), None) = (&self.grid, class, self.config.known) else {
             return false;
         };

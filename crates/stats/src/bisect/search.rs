@@ -1,6 +1,6 @@
 //! The search: takes observations, keeps the posterior, asks for the next run.
 
-use super::belief::{Belief, Class};
+use super::belief::Class;
 use super::check::check;
 use super::evidence::{Evidence, likely_shape, posterior};
 use super::grid::{Build, Grid};
@@ -217,8 +217,7 @@ impl Search {
             if ends.into_iter().any(|end| self.skipped[end] && self.runs_of(end) < END_RUNS) {
                 return Step::GaveUp(self.answer(Ending::EndSkipped));
             }
-            let short = |end: &usize| self.runs_of(*end) < END_RUNS;
-            if let Some(node) = ends.into_iter().find(short) {
+            if let Some(node) = ends.into_iter().find(|end| self.runs_of(*end) < END_RUNS) {
                 if self.spent() {
                     return Step::GaveUp(self.answer(Ending::Budget));
                 }
@@ -411,10 +410,10 @@ impl Search {
         let second = memory::opinion(config, &runs, ends, builds, classes, depths, floor);
         first.several = self.several(&runs, floor, second.independent);
         memory::mix(&mut first, &second, if clear.is_some() { 0.0 } else { modes });
-        let likely = |belief: &Belief| belief.p > LIKELY;
         let one_build = matches!(config.layout, Layout::PerCommit | Layout::PerCommitAny);
         let shifts: f64 = first.strata.iter().skip(1).flatten().map(|of| of.p).sum();
-        if one_build && (shifts > SHIFTING || first.classes.iter().any(likely)) {
+        if one_build && (shifts > SHIFTING || first.classes.iter().any(|belief| belief.p > LIKELY))
+        {
             let values = Values { runs: &runs, ends, floor };
             let of = &first.classes;
             first.shifted = shifts::posterior(config, &values, builds, classes, depths, of);

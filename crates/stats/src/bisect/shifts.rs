@@ -55,9 +55,8 @@ impl Products {
         };
         let columns: Vec<Vec<f64>> = (0..builds).map(|build| whiten(&of_build(build))).collect();
         let white = whiten(&drawn_in(runs, values.ends));
-        let row = |a: &Vec<f64>| columns.iter().map(|b| dot(a, b)).collect();
         Self {
-            builds: columns.iter().map(row).collect(),
+            builds: columns.iter().map(|a| columns.iter().map(|b| dot(a, b)).collect()).collect(),
             with_values: columns.iter().map(|column| dot(column, &white)).collect(),
             values: dot(&white, &white),
             ln_scale: filter.ln_scale,
