@@ -298,9 +298,8 @@ pub fn check_tag(tag: &str) -> Result<(), StoreError> {
 }
 
 fn valid_tag(tag: &str) -> Result<(), StoreError> {
-    let known = |c: char| c.is_alphanumeric() || "._-+/:".contains(c);
     let good = !tag.is_empty()
-        && tag.chars().all(known)
+        && tag.chars().all(|c| c.is_alphanumeric() || "._-+/:".contains(c))
         && !tag.chars().all(|c| c.is_ascii_digit())
         && !tag.starts_with('-');
     if good { Ok(()) } else { Err(StoreError::Tag { tag: tag.to_owned() }) }
