@@ -15,8 +15,8 @@ fn this_thread() -> u32 {
 /// Numbers of the entries of a directory of `/proc`.
 fn numbers(path: &str) -> Vec<u32> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    let mut all: Vec<u32> = entries.filter_map(number).collect();
+    let mut all: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     all.sort_unstable();
     all
 }
