@@ -63,9 +63,8 @@ impl Command {
     /// [`CommandError`].
     pub fn new(written: Written) -> Result<Self, CommandError> {
         let Written { name, command, timeout_s } = &written;
-        let fits = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
         let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
-            && name.chars().all(fits)
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter))
             && name.len() <= LONGEST_NAME;
         if !is_name {
             return Err(CommandError::Name(name.clone()));

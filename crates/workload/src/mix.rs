@@ -253,7 +253,6 @@ mod tests {
             let mut mix = Mix::load(name).expect("shipped");
             mix.set_sizes(convention).map(|()| (mix.sizes.file_kb, mix.sizes.pool_kb))
         };
-        let original = |name| sized(name, Convention::Original).expect("stated");
         for (name, sizes) in [
             ("aim9", (5120, 1024)),
             ("all_utime", (10, 10_240)),
@@ -267,7 +266,7 @@ mod tests {
             ("shared", (1024, 10_240)),
             ("short", (1024, 10_240)),
         ] {
-            assert_eq!(original(name), sizes, "{name}");
+            assert_eq!(sized(name, Convention::Original).expect("stated"), sizes, "{name}");
         }
         for name in Mix::shipped() {
             let file = if name == "aim9" { 5120 } else { 10 };

@@ -6,8 +6,8 @@ pub(crate) fn keyword<'a>(line: &'a str, keyword: &str) -> Option<&'a str> {
     let head = line.get(..keyword.len())?;
     let rest = &line[keyword.len()..];
     let ends = rest.is_empty() || rest.starts_with([':', '=', ' ', '\t']);
-    let rest = || rest.trim_start().trim_start_matches([':', '=']).trim();
-    (head.eq_ignore_ascii_case(keyword) && ends).then(rest)
+    (head.eq_ignore_ascii_case(keyword) && ends)
+        .then(|| rest.trim_start().trim_start_matches([':', '=']).trim())
 }
 
 #[cfg(test)]

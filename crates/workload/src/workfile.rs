@@ -196,9 +196,9 @@ fn parse_command(entry: &str, command: &str) -> Result<(u32, Job), Problem> {
     };
     let seconds = |text: &str| text.strip_suffix('s')?.parse().ok();
     let timeout_s = timeout.map_or(Ok(TIMEOUT_S), |text| {
-        let wrong =
-            || Problem::new(format!("\"{text}\" is not a time"), "write seconds such as 30s");
-        seconds(text).ok_or_else(wrong)
+        seconds(text).ok_or_else(|| {
+            Problem::new(format!("\"{text}\" is not a time"), "write seconds such as 30s")
+        })
     })?;
     let written = Written { name: name.to_owned(), command: command.to_owned(), timeout_s };
     let own = Command::new(written).map_err(|error| Problem::of(&error))?;

@@ -20,11 +20,10 @@ use common::skip;
 
 /// Whether every program answers to `--version`.
 fn installed(programs: &[&str]) -> bool {
-    let answers = |program: &&str| {
+    programs.iter().all(|program| {
         let output = Command::new(program).arg("--version").output();
         output.is_ok_and(|output| output.status.success())
-    };
-    programs.iter().all(answers)
+    })
 }
 
 /// An empty directory for one test.

@@ -54,11 +54,10 @@ fn messages<K: Kernel>(
     let mut back = [0; LARGEST_MESSAGE];
     let sizes = message_sizes(env.dialect).iter().copied().cycle();
     let sizes = sizes.take(env.loops(loops - 1) as usize);
-    let mut send = |size: usize| {
+    let sent = sizes.into_iter().try_for_each(|size| {
         write_all(k, write_end, &out[..size])?;
         read_all(k, read_end, &mut back[..size])
-    };
-    let sent = sizes.into_iter().try_for_each(&mut send);
+    });
     // The ends go whatever happened before: nothing of a failed job may stay behind.
     let closed = call("close", k.close(read_end)).and(call("close", k.close(write_end)));
     sent.and(closed)

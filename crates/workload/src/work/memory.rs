@@ -75,10 +75,9 @@ const COPY_RUNS: [(&[usize], usize); 15] = [
 
 /// The sizes of the copies, in turn.
 fn copy_sizes() -> impl Iterator<Item = usize> + Clone {
-    let run = |(sizes, times): &(&'static [usize], usize)| {
-        sizes.iter().copied().cycle().take(sizes.len() * times)
-    };
-    COPY_RUNS.iter().flat_map(run)
+    COPY_RUNS
+        .iter()
+        .flat_map(|(sizes, times)| sizes.iter().copied().cycle().take(sizes.len() * times))
 }
 
 thread_local! {
