@@ -159,15 +159,15 @@ fn run_tests<'a>(tree: &Path, tests: impl Iterator<Item = &'a str>) -> anyhow::R
 
 /// Classifies the failed tests of the crate `name`, from their `output`.
 fn judge(name: &str, end: Ended, output: &str) -> Seen {
-    let failing =
-        |line: &str| line.strip_prefix("---- ")?.strip_suffix(" stdout ----").map(String::from);
     match end {
         Ended::Hung => Seen::Hangs(name.to_owned()),
         _ if output.lines().any(|line| line.starts_with(WATCHDOG)) => {
             Seen::Watchdog(name.to_owned())
         }
         _ => {
-            let test = output.lines().find_map(failing);
+            let test = output.lines().find_map(|line| {
+                line.strip_prefix("---- ")?.strip_suffix(" stdout ----").map(String::from)
+            });
             Seen::Fails(test.map_or(name.to_owned(), |test| format!("{name}: {test}")))
         }
     }
@@ -348,8 +348,7 @@ mod tests {
         std::fs::remove_file(&note).unwrap();
         // Gone, or a zombie that its new parent has not waited for.
         let stat = format!("/proc/{}/stat", grandchild.trim());
-        let dead = |stat: String| stat.contains(") Z ");
-        let gone = || std::fs::read_to_string(&stat).map_or(true, dead);
+        let gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
         // Killed it is; a busy machine lets it die a little later.
         let soon = (0..600).any(|_| {
             let gone = gone();

@@ -19,10 +19,9 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// Records the example with a release build or `program`, and draws its report.
 pub(crate) fn run(root: &Path, program: Option<&str>) -> anyhow::Result<Ending> {
-    let there = |name: &&&str| {
+    let Some(browser) = BROWSERS.iter().find(|name| {
         Command::new(**name).arg("--version").output().is_ok_and(|out| out.status.success())
-    };
-    let Some(browser) = BROWSERS.iter().find(there) else {
+    }) else {
         return Ok(Ending::Missing("a browser: apt-get install chromium"));
     };
     let convoy = if let Some(path) = program {

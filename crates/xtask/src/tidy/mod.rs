@@ -50,9 +50,8 @@ pub(crate) fn wrap(root: &Path) -> anyhow::Result<Outcome> {
 
 /// Pictures and archives come into a tree by accident; those that belong there are listed.
 fn strays(binaries: &[String], config: &Config) -> Vec<Finding> {
-    let stray = |path: &&String| !config.binary_files.contains(path);
     let mut findings = Vec::new();
-    for path in binaries.iter().filter(stray) {
+    for path in binaries.iter().filter(|path| !config.binary_files.contains(path)) {
         let mut found = Findings::new(path);
         found.add(0, "stray-binary", "remove it, or list it as a binary file in tidy.toml");
         findings.append(&mut found.list);
