@@ -2,7 +2,7 @@
 
 use crate::caches::CacheCounts;
 use crate::engine::{
-    CpuTimes, Engine, Mode, Outcome, Slice, catch, command, engine, fetch, set_engine,
+    CpuTimes, Engine, Mode, Outcome, Slice, catch, command, engine, fetch, installed, set_engine,
 };
 use crate::memory::Sim;
 use crate::os::Os;
@@ -36,7 +36,7 @@ impl Machine {
             engine: Box::new(Engine::new(preset, seed, tasks)?),
             cpus: preset.topology.cpus,
         };
-        assert!(!has_machine(), "one machine at a time on a thread");
+        assert!(!installed(), "one machine at a time on a thread");
         catch();
         set_engine(&raw const *machine.engine);
         Ok(machine)
@@ -85,23 +85,23 @@ impl Machine {
     /// From now on user-mode locks that spin read the word only once, like programs that know that
     /// they have one CPU.
     pub fn forbid_spinning(&self) {
-        self.engine.spins_never.set(true);
+        self.engine.spinners.spins_never.set(true);
     }
 
     /// From now on each look of a loop in user mode is executed, though its outcome is known: a
     /// reference for tests, a thousand times slower with many CPUs.
     pub fn execute_each_look(&self) {
-        self.engine.polls_each.set(true);
+        self.engine.spinners.polls_each.set(true);
     }
 
     /// Hash of the schedule so far: every resumption with its time, CPU and task.
     pub fn hash(&self) -> u64 {
-        self.engine.hash()
+        self.engine.cpus.hash.get()
     }
 
     /// Simulated memory operations so far.
     pub fn operations(&self) -> u64 {
-        self.engine.ops()
+        self.engine.watchdog.operations()
     }
 
     /// Returns the counts of the caches so far; all zero if the preset has no geometry.
@@ -111,28 +111,24 @@ impl Machine {
 
     /// Coroutine resumptions so far.
     pub fn resumes(&self) -> u64 {
-        self.engine.resumes()
+        self.engine.tasks.resumes()
     }
 
     /// Virtual time of the CPU that ran last, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
-        self.engine.now() / 1000
+        self.engine.cpus.now() / 1000
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
         self.engine.observer.end();
-        self.engine.abandon();
+        self.engine.tasks.abandon();
         if Rc::strong_count(&self.engine.region) > 1 {
             self.engine.region.retire_stacks();
         }
         set_engine(core::ptr::null());
     }
-}
-
-fn has_machine() -> bool {
-    crate::engine::installed()
 }
 
 /// The machine as code that runs on it sees it: the running CPU and its clock.
@@ -143,42 +139,42 @@ impl Here {
     /// Virtual time of this CPU in picoseconds.
     #[inline]
     pub fn now_ps() -> u64 {
-        engine().now()
+        engine().cpus.now()
     }
 
     /// Virtual time of this CPU in nanoseconds.
     #[inline]
     pub fn now_ns() -> u64 {
-        engine().now() / 1000
+        engine().cpus.now() / 1000
     }
 
     /// Simulated memory operations so far, of all CPUs.
     pub fn operations() -> u64 {
-        engine().ops()
+        engine().watchdog.operations()
     }
 
     /// Coroutine resumptions so far, of all CPUs.
     pub fn resumes() -> u64 {
-        engine().resumes()
+        engine().tasks.resumes()
     }
 
     /// The running CPU.
     #[inline]
     pub fn cpu() -> usize {
-        engine().cpu()
+        engine().cpus.running()
     }
 
     /// The task on the running CPU.
     #[inline]
     pub fn task() -> TaskId {
-        engine().this().task.get()
+        engine().cpus.this().task.get()
     }
 
     /// Kernel instructions without shared memory: `ps` picoseconds pass, at most a few
     /// microseconds.
     #[inline]
     pub fn pass(ps: u64) {
-        engine().pass(ps);
+        engine().cpus.pass(ps);
     }
 
     /// Reads the lines of `words`, of which no address depends on another's value, as far at once
@@ -210,12 +206,12 @@ impl Here {
 
     /// Sets this CPU's timer to `at` picoseconds; `u64::MAX` stops it.
     pub fn set_timer(at: u64) {
-        engine().set_timer(at);
+        engine().cpus.set_timer(at);
     }
 
     /// Sends an interrupt that reaches `cpu` at `at` picoseconds.
     pub fn kick(cpu: usize, at: u64) {
-        engine().kick(cpu, at);
+        engine().cpus.kick(cpu, at);
     }
 
     /// Switches this CPU to `next`; returns when the calling task is switched to again.
@@ -227,7 +223,7 @@ impl Here {
     /// CPUs next after it did: they probably follow. Changes nothing but the host's caches.
     #[inline]
     pub fn expect(task: TaskId) -> [TaskId; 2] {
-        engine().expect(task)
+        engine().tasks.expect(task)
     }
 
     /// Fetches the first line of `object` into the host's caches.
@@ -276,12 +272,13 @@ impl Here {
     /// one will be done. The operating system queues requests under a lock, so that CPUs that have
     /// run ahead do not overtake each other, and puts the caller to sleep until then.
     pub fn disk_request() -> u64 {
-        engine().disk_request()
+        let engine = engine();
+        engine.disk.request(engine.cpus.now())
     }
 
     /// Places an object in simulated memory.
     pub fn place<T>(value: T) -> Sim<T> {
-        engine().place(value)
+        Sim::place(&engine().region, value)
     }
 
     /// Simulated address of an object, for [`Os::wait`](crate::Os::wait).
@@ -292,7 +289,8 @@ impl Here {
     /// Number of the line of an object. All that a task has on its stack is one line, so this
     /// number may enter a decision where [`Self::address`] may not.
     pub fn line_of<T: ?Sized>(object: *const T) -> usize {
-        engine().line_of(object)
+        let engine = engine();
+        engine.lines.index(engine.offset(object))
     }
 
     /// Ends [`Machine::run`].
@@ -307,12 +305,13 @@ impl Here {
 
     /// Accounted times of `cpu`, in picoseconds, up to its last change of mode.
     pub fn times(cpu: usize) -> CpuTimes {
-        engine().times(cpu)
+        engine().cpus.all[cpu].times()
     }
 
     /// The times of `cpu` with its present mode up to now.
     pub fn times_so_far(cpu: usize) -> CpuTimes {
-        engine().times_so_far(cpu)
+        let cpus = &engine().cpus;
+        cpus.all[cpu].times_until(cpus.now())
     }
 
     /// Calls `look` with the time in picoseconds every `every_ns` nanoseconds of virtual time from
@@ -321,53 +320,55 @@ impl Here {
     /// machine.
     pub fn observe(every_ns: u64, look: impl FnMut(u64) + 'static) {
         let engine = engine();
-        engine.observer.begin(engine.now(), every_ns.saturating_mul(1000), Box::new(look));
+        engine.observer.begin(engine.cpus.now(), every_ns.saturating_mul(1000), Box::new(look));
     }
 
     /// `change` more tasks wait for a CPU from now on, for [`Self::spun_beside_ps`].
     pub fn tasks_wait(change: i64) {
-        engine().tasks_wait(change);
+        let engine = engine();
+        engine.beside.tasks_wait(engine.cpus.now(), change);
     }
 
     /// Returns the CPU time, in picoseconds, spent spinning on lock words that waiting tasks could
     /// have used: at any time the smaller of the numbers of spinning CPUs and waiting tasks.
     pub fn spun_beside_ps() -> u64 {
-        engine().spun_beside()
+        let engine = engine();
+        engine.beside.time(engine.cpus.now())
     }
 
     /// Whether a reschedule of this CPU is wanted.
     #[inline]
     pub fn need_resched() -> bool {
-        engine().this().resched.get()
+        engine().cpus.this().resched.get()
     }
 
     /// Whether a reschedule of `cpu` is wanted.
     #[inline]
     pub fn resched_of(cpu: usize) -> bool {
-        engine().cpus[cpu].resched.get()
+        engine().cpus.all[cpu].resched.get()
     }
 
     /// Sets whether a reschedule of `cpu` is requested; returns the previous value. While none is,
     /// [`Os::preempt_point`](crate::Os::preempt_point) is not called there.
     #[inline]
     pub fn set_resched(cpu: usize, wanted: bool) -> bool {
-        engine().cpus[cpu].resched.replace(wanted)
+        engine().cpus.all[cpu].resched.replace(wanted)
     }
 
     /// Depth of disabled preemption on this CPU.
     pub fn preempt_depth() -> u32 {
-        engine().this().preempt_off.get()
+        engine().cpus.this().preempt_off.get()
     }
 
     /// Sets the depth of disabled preemption: a context switch restores the depth of the task it
     /// switches to.
     pub fn set_preempt_depth(depth: u32) {
-        engine().this().preempt_off.set(depth);
+        engine().cpus.this().preempt_off.set(depth);
     }
 
     /// Whether interrupts are disabled on this CPU.
     pub fn irqs_disabled() -> bool {
-        engine().this().irqs_off()
+        engine().cpus.this().irqs_off()
     }
 
     /// Returns whether some task has marks of critical sections
@@ -392,7 +393,7 @@ impl Here {
 
     /// Adds a decision of the operating system to the schedule hash.
     pub fn note(value: u64) {
-        engine().note(value);
+        engine().cpus.note(value);
     }
 
     /// A deterministic draw, keyed by `key` and the machine's seed.
@@ -418,7 +419,7 @@ impl Here {
     #[inline]
     pub fn taking() {
         if cfg!(debug_assertions) {
-            engine().rules.site(engine().cpu(), Location::caller());
+            engine().rules.site(engine().cpus.running(), Location::caller());
         }
     }
 
@@ -438,11 +439,11 @@ impl Here {
 
     /// Returns the statistics of the watched locks so far.
     pub fn watched() -> Vec<Watch> {
-        engine().watches.snapshot(engine().now())
+        engine().watches.snapshot(engine().cpus.now())
     }
 
     /// The same for an observer: nothing is settled.
     pub fn watched_so_far() -> Vec<Watch> {
-        engine().watches.so_far(engine().now())
+        engine().watches.so_far(engine().cpus.now())
     }
 }

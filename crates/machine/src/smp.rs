@@ -51,11 +51,11 @@ impl Platform for Smp {
     type Home<T> = Sim<T>;
 
     fn now() -> u64 {
-        engine().now() / 1000
+        engine().cpus.now() / 1000
     }
 
     fn spin_hint() {
-        engine().pass(engine().spin_hint_price());
+        engine().cpus.pass(engine().spin_hint);
     }
 
     #[inline]
@@ -92,16 +92,18 @@ impl Platform for Smp {
 
     #[inline]
     fn current() -> TaskId {
-        engine().this().task.get()
+        engine().cpus.this().task.get()
     }
 
     #[inline]
     fn cpu() -> u32 {
-        engine().cpu() as u32
+        engine().cpus.running() as u32
     }
 
     fn on_cpu(task: TaskId) -> bool {
-        engine().ask(task)
+        let engine = engine();
+        engine.spinners.ask(engine.cpus.this(), task);
+        engine.os().on_cpu(task)
     }
 
     fn monitor<'a>(task: TaskId) -> Option<Monitor<'a, Word<u32>>> {
@@ -122,17 +124,18 @@ impl Platform for Smp {
     }
 
     fn cpus() -> u32 {
-        engine().cpus.len() as u32
+        engine().cpus.all.len() as u32
     }
 
     #[inline]
     fn package() -> u32 {
-        engine().package() as u32
+        let engine = engine();
+        engine.lines.price.package_of(engine.cpus.core()) as u32
     }
 
     #[inline]
     fn irq_save() {
-        engine().irq_disable();
+        engine().cpus.irq_disable();
     }
 
     #[inline]
@@ -142,14 +145,14 @@ impl Platform for Smp {
 
     #[inline]
     fn preempt_disable() {
-        let cpu = engine().this();
+        let cpu = engine().cpus.this();
         cpu.preempt_off.set(cpu.preempt_off.get() + 1);
     }
 
     #[inline]
     fn preempt_enable() {
         let engine = engine();
-        let cpu = engine.this();
+        let cpu = engine.cpus.this();
         cpu.preempt_off.set(cpu.preempt_off.get() - 1);
         if cpu.resched.get() && cpu.preempt_off.get() == 0 && !cpu.irqs_off() {
             engine.os().preempt_point();
@@ -157,7 +160,7 @@ impl Platform for Smp {
     }
 
     fn place<T>(value: T) -> Sim<T> {
-        engine().place(value)
+        Sim::place(&engine().region, value)
     }
 
     #[inline(always)]
@@ -175,15 +178,15 @@ impl Platform for Smp {
         engine.ledger.event(
             event,
             Lock { task, offset: lock_at, kind },
-            engine.cpu(),
-            engine.now(),
+            engine.cpus.running(),
+            engine.cpus.now(),
         );
         if cfg!(debug_assertions) {
             engine.check_rules(event, lock_at, task, kind);
         }
         if engine.watches.may_have(lock_at) {
-            let current = engine.this().task.get();
-            engine.watches.event(event, lock_at, task, current, engine.now());
+            let current = engine.cpus.this().task.get();
+            engine.watches.event(event, lock_at, task, current, engine.cpus.now());
         }
     }
 }

@@ -42,8 +42,9 @@ impl User {
     /// Lets others run first (`sched_yield`).
     pub fn yield_now() {
         // Threads that poll and yield are no livelock of the machine, whatever they wait for.
-        engine().progress();
-        system(|| engine().os().user_yield());
+        let engine = engine();
+        engine.watchdog.progress(engine.cpus.now());
+        system(|| engine.os().user_yield());
     }
 }
 
@@ -60,18 +61,18 @@ impl Platform for User {
 
     fn now() -> u64 {
         let engine = engine();
-        engine.pass(engine.clock_price());
+        engine.cpus.pass(engine.clock_price);
         Smp::now()
     }
 
     fn turn() -> Turn {
         let engine = engine();
-        engine.turns[engine.this().task.get() as usize].get()
+        engine.turns[engine.cpus.this().task.get() as usize].get()
     }
 
     fn set_turn(turn: Turn) {
         let engine = engine();
-        engine.turns[engine.this().task.get() as usize].set(turn);
+        engine.turns[engine.cpus.this().task.get() as usize].set(turn);
     }
 
     #[inline]
@@ -114,7 +115,7 @@ impl Platform for User {
     fn spin_for(word: &Self::AtomicU32, until: u64, done: impl Fn(u32) -> bool) -> u32 {
         let engine = engine();
         let pace = Pace::Clock { looks: LOOKS_PER_CLOCK, until: until.saturating_mul(1000) };
-        let over = !engine.spins_never.get()
+        let over = !engine.spinners.spins_never.get()
             && engine.poll(engine.offset(word), Until::Says(&|| done(word.peek())), pace);
         // Relaxed: the caller orders.
         if over { word.peek() } else { word.load(Ordering::Relaxed) }

@@ -1,6 +1,6 @@
 //! Priced access to simulated memory.
 
-use super::Engine;
+use super::{Engine, fetch};
 use crate::entry::Line;
 use crate::memory::LINE;
 use crate::trace::Event;
@@ -15,39 +15,18 @@ impl Engine {
         object.cast::<u8>().addr().wrapping_sub(self.base)
     }
 
-    /// See [`Here::line_of`](crate::Here::line_of).
-    pub(crate) fn line_of<T: ?Sized>(&self, object: *const T) -> usize {
-        self.lines.index(self.offset(object))
-    }
-
-    /// Returns whether this CPU may use `line` now without checking the other CPUs: it is the
-    /// `holder` of the line and either the earliest CPU, or ahead by less than the skew while the
-    /// line has not moved recently. A line that CPUs take from each other is used strictly in turn.
-    #[inline(always)]
-    fn in_turn(&self, line: Line<'_>, holder: u16) -> bool {
-        let now = self.clock.get();
-        holder as usize == self.cpu.get() + 1
-            && (now <= self.near.get()
-                || (now <= self.far.get() && now >= line.busy() + self.settle))
-    }
-
-    /// Whether an access to `line` now costs a hit and changes nothing but the clock. Does not find
-    /// it for some nanoseconds after the line has stayed for long enough.
-    #[inline(always)]
-    fn at_once(&self, line: Line<'_>) -> bool {
-        let now = self.clock.get();
-        line.quick_since(self.cpu.get()).is_some_and(|since| {
-            now <= self.near.get() || (now <= self.far.get() && now >= since + self.settle)
-        })
+    /// See [`Here::fetch_word`](crate::Here::fetch_word).
+    #[inline]
+    pub(crate) fn fetch_word(&self, offset: usize) {
+        fetch(self.lines.place(offset), 1);
+        fetch(core::ptr::without_provenance(self.base.wrapping_add(offset)), 1);
     }
 
     /// Counts a memory operation. A CPU alone on its lines never comes back to the engine, so the
     /// watchdog looks here too.
     #[inline(always)]
     fn count(&self) {
-        let ops = self.ops.get() + 1;
-        self.ops.set(ops);
-        if ops >= self.watchdog.check_operations.get() {
+        if self.watchdog.count(1) {
             self.inspect_operations();
         }
     }
@@ -57,8 +36,8 @@ impl Engine {
     pub(crate) fn read(&self, offset: usize) {
         self.count();
         let line = self.lines.at(offset);
-        if self.at_once(line) {
-            self.clock.set(self.clock.get() + self.hit);
+        if self.cpus.at_once(line) {
+            self.cpus.advance(self.hit);
         } else {
             self.read_slow(line, offset);
         }
@@ -73,8 +52,8 @@ impl Engine {
             self.drain();
         }
         let line = self.lines.at(offset);
-        if self.at_once(line) {
-            self.clock.set(self.clock.get() + price);
+        if self.cpus.at_once(line) {
+            self.cpus.advance(price);
         } else {
             self.write_slow(line, offset, price, locked);
         }
@@ -83,18 +62,19 @@ impl Engine {
     /// Waits until all stores of this CPU have their lines.
     #[inline(always)]
     fn drain(&self) {
-        if let Some(stored) = self.stored.get(self.cpu.get())
-            && stored.get() > self.clock.get()
+        if let Some(stored) = self.stored.get(self.cpus.running())
+            && stored.get() > self.cpus.now()
         {
-            self.clock.set(stored.get());
+            self.cpus.clock.set(stored.get());
         }
     }
 
     /// Waits until this CPU may use `line`.
     #[inline(always)]
     fn turn(&self, line: Line<'_>) {
-        let holder = if self.threads.is_some() { line.quick() } else { line.owner.get() };
-        if self.clock.get() > self.near.get() && !self.in_turn(line, holder) {
+        let threads = self.cpus.cores.threads().is_some();
+        let holder = if threads { line.quick() } else { line.owner.get() };
+        if !self.cpus.is_first() && !self.cpus.in_turn(line, holder) {
             self.pause();
         }
     }
@@ -102,20 +82,15 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn read_slow(&self, line: Line<'_>, offset: usize) {
-        if self.in_turn(line, line.quick()) {
-            return self.clock.set(self.clock.get() + self.hit);
+        if self.cpus.in_turn(line, line.quick()) {
+            return self.cpus.advance(self.hit);
         }
         self.turn(line);
-        self.read_now(line, offset);
+        self.fetch_asked(line, offset, self.cpus.now(), false);
     }
 
-    /// Reads the word at `offset`, on `line`, on the CPU in turn.
-    #[inline(always)]
-    fn read_now(&self, line: Line<'_>, offset: usize) {
-        self.fetch_asked(line, offset, self.clock.get(), false);
-    }
-
-    /// The same, asked for at `asked`, which is not after now; `front` as in [`Lines::read`].
+    /// Reads the word at `offset`, on `line`, on the CPU in turn, which has asked for it at
+    /// `asked`, which is not after now; `front` as in [`Lines::read`](crate::line::Lines::read).
     /// Returns whether the line was not in the first level.
     #[inline(always)]
     pub(super) fn fetch_asked(
@@ -125,10 +100,10 @@ impl Engine {
         asked: u64,
         front: bool,
     ) -> bool {
-        let (now, before) = (self.clock.get(), line.quick());
-        let done = self.lines.read(line, self.core_of(self.cpu.get()), asked, front);
-        self.clock.set(done.max(now) + self.hit);
-        self.mark_thread(line, before);
+        let (now, before) = (self.cpus.now(), line.quick());
+        let done = self.lines.read(line, self.cpus.core(), asked, front);
+        self.cpus.clock.set(done.max(now) + self.hit);
+        self.cpus.mark(line, before);
         if done > asked {
             self.tell(|| Event::Transfer(offset));
         }
@@ -138,22 +113,22 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn write_slow(&self, line: Line<'_>, offset: usize, price: u64, locked: bool) {
-        if self.in_turn(line, line.quick()) {
-            return self.clock.set(self.clock.get() + price);
+        if self.cpus.in_turn(line, line.quick()) {
+            return self.cpus.advance(price);
         }
         self.turn(line);
-        let (now, before) = (self.clock.get(), line.quick());
-        let done = self.lines.write(line, self.core_of(self.cpu.get()), now);
-        self.clock.set(done + price);
-        self.mark_thread(line, before);
+        let (now, before) = (self.cpus.now(), line.quick());
+        let done = self.lines.write(line, self.cpus.core(), now);
+        self.cpus.clock.set(done + price);
+        self.cpus.mark(line, before);
         if done > now {
             self.tell(|| Event::Transfer(offset));
         }
-        self.release_spinners(line, now);
+        self.spinners.release(&self.cpus, &self.lines, line, now);
         // Others have the line only after this CPU had it, whatever it does meanwhile.
-        if let (false, Some(stored)) = (locked, self.stored.get(self.cpu.get())) {
+        if let (false, Some(stored)) = (locked, self.stored.get(self.cpus.running())) {
             stored.set(stored.get().max(done));
-            self.clock.set(now + price);
+            self.cpus.clock.set(now + price);
         }
     }
 
@@ -164,16 +139,16 @@ impl Engine {
         let mut last = 0;
         for (number, offset) in offsets.take_while(|_| self.fill_buffers > 1).enumerate() {
             let buffer = &mut arrivals[number % self.fill_buffers];
-            self.clock.set(self.clock.get().max(*buffer));
+            self.cpus.clock.set(self.cpus.now().max(*buffer));
             self.turn(self.lines.at(offset));
             // No other CPU acts between this and the end of the read.
-            let issued = self.clock.get();
+            let issued = self.cpus.now();
             self.read(offset);
-            *buffer = self.clock.get();
+            *buffer = self.cpus.now();
             last = last.max(*buffer);
-            self.clock.set(issued + self.hit);
+            self.cpus.clock.set(issued + self.hit);
         }
-        self.clock.set(self.clock.get().max(last));
+        self.cpus.clock.set(self.cpus.now().max(last));
     }
 
     /// Announces use of `bytes` bytes at `offset`.
@@ -193,8 +168,8 @@ impl Engine {
             Access::Read => self.read(at),
             Access::Write => self.write(at, false),
             Access::Fresh => {
-                self.lines.adopt(at, self.core_of(self.cpu.get()), self.clock.get());
-                self.mark_thread(self.lines.at(at), 0);
+                self.lines.adopt(at, self.cpus.core(), self.cpus.now());
+                self.cpus.mark(self.lines.at(at), 0);
             }
         }
     }

@@ -6,7 +6,7 @@ use core::cell::Cell;
 
 /// How many CPUs and tasks could have come together, and for how long.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(crate) struct Beside {
     spinning: Cell<u64>,
     waiting: Cell<u64>,
     /// Up to a point in time, picoseconds.
@@ -33,14 +33,14 @@ impl Beside {
     }
 
     /// `change` more tasks wait from `now` on.
-    pub(super) fn tasks_wait(&self, now: u64, change: i64) {
+    pub(crate) fn tasks_wait(&self, now: u64, change: i64) {
         self.settle(now);
         let waiting = self.waiting.get().checked_add_signed(change);
         self.waiting.set(waiting.expect("as many tasks stop waiting as began to"));
     }
 
     /// Time up to `now`.
-    pub(super) fn time(&self, now: u64) -> u64 {
+    pub(crate) fn time(&self, now: u64) -> u64 {
         self.settle(now);
         self.time.get()
     }

@@ -1,7 +1,7 @@
 //! A CPU and a task as the engine sees them.
 
 use super::looks::Spin;
-use super::mode::Mode;
+use super::mode::{CpuTimes, Mode};
 use crate::memory::{LINE, PooledStack};
 use convoy_sync::TaskId;
 use core::cell::{Cell, UnsafeCell};
@@ -32,8 +32,7 @@ pub(crate) struct Cpu {
     /// Next in the line's list of spinners (CPU + 1), and whether this CPU is in that list.
     pub(super) spin_next: Cell<u16>,
     pub(super) linked: Cell<bool>,
-    /// Blocked inside [`Engine::compute`], [`Engine::halt`] or a spin: an interrupt may end it
-    /// early.
+    /// Suspended by [`Cpus::block`](super::Cpus::block), or idle: an interrupt may end it early.
     pub(super) blocked: Cell<bool>,
     /// Its task is an idle task.
     pub(super) idle: Cell<bool>,
@@ -109,13 +108,50 @@ impl Cpu {
         }
     }
 
+    /// The record of its task, which it must have.
+    #[inline(always)]
+    pub(super) fn slot(&self) -> &Slot {
+        // SAFETY: `Tasks::assign` took the pointer from its slots, which stay where they are.
+        unsafe { &*self.slot.get() }
+    }
+
     #[inline]
     pub(super) fn account(&self, mode: Mode, ps: u64) {
         let time = &self.times[mode as usize];
         time.set(time.get() + ps);
     }
 
+    /// Its times up to its last change of mode.
+    pub(crate) fn times(&self) -> CpuTimes {
+        core::array::from_fn(|mode| self.times[mode].get())
+    }
+
+    /// Its times with the present mode settled up to `now`. If it has run ahead of `now`, they are
+    /// those that it has settled itself.
+    pub(crate) fn times_until(&self, now: u64) -> CpuTimes {
+        let mut times = self.times();
+        times[self.mode.get() as usize] += now.saturating_sub(self.mode_since.get());
+        times
+    }
+
     pub(crate) fn irqs_off(&self) -> bool {
         self.irq_off.get() > 0
+    }
+
+    /// When it takes its next interrupt; `u64::MAX` while they are disabled.
+    pub(super) fn next_interrupt(&self) -> u64 {
+        if self.irqs_off() { u64::MAX } else { self.timer.get().min(self.ipi.get()) }
+    }
+
+    /// Describes what its task does, unless it is idle.
+    pub(super) fn describe(&self) -> Option<String> {
+        if self.idle.get() || self.slot.get().is_null() {
+            return None;
+        }
+        let what = match self.spin.get() {
+            Some(spin) => format!("spins on the word at {:#x}", spin.offset),
+            None => format!("is in mode {:?}", self.mode.get()),
+        };
+        Some(format!("task {} {what}", self.task.get()))
     }
 }

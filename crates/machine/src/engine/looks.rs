@@ -64,16 +64,6 @@ impl Looks {
         self.first.get()
     }
 
-    /// Takes the earliest look.
-    #[inline]
-    pub(super) fn pop(&self) {
-        self.change(Vec::pop);
-    }
-
-    pub(super) fn remove(&self, cpu: usize) {
-        self.change(|queue| queue.retain(|look| look.cpu() != cpu));
-    }
-
     #[inline]
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Vec<Turn>) -> T) -> T {
         let mut queue = self.queue.borrow_mut();
@@ -152,6 +142,42 @@ impl Crowd {
                 looks.push(Turn::new(self.at, at * 64 + bit));
                 bits ^= 1 << bit;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_is_in_order_whoever_came_first() {
+        let mut crowd = Crowd::new(7);
+        for cpu in [64, 3, 1023, 0, 63] {
+            crowd.add(cpu);
+        }
+        let mut looks = vec![Turn::new(9, 1)];
+        crowd.append_to(&mut looks, 1024);
+        let expected = [(9, 1), (7, 1023), (7, 64), (7, 63), (7, 3), (7, 0)];
+        assert_eq!(looks, expected.map(|(at, cpu)| Turn::new(at, cpu)));
+    }
+
+    #[test]
+    fn merging_is_sorting() {
+        let (mut state, mut room) = (1_u64, Vec::new());
+        let mut draw = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        for _ in 0..2000 {
+            let (old, new) = (draw(9) as usize, draw(9) as usize);
+            let mut queue: Vec<_> = (0..old + new).map(|cpu| Turn::new(draw(8), cpu)).collect();
+            queue[..old].sort_unstable_by(|a, b| b.cmp(a));
+            queue[old..].sort_unstable_by(|a, b| b.cmp(a));
+            let mut sorted = queue.clone();
+            sorted.sort_unstable_by(|a, b| b.cmp(a));
+            merge(&mut queue, old, &mut room);
+            assert_eq!(queue, sorted);
         }
     }
 }

@@ -112,3 +112,72 @@ impl Poll {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Poll = Poll {
+        next: 100,
+        period: 12,
+        pause: 10,
+        gap: 30,
+        looks: 4,
+        looked: 0,
+        until: 500,
+        ended: None,
+    };
+
+    /// What each look of a loop without misses does: when it begins, how many of its cycle are
+    /// over then, and when the cycle that it is in ends.
+    fn executed(poll: Poll, until: u64) -> (Vec<(u64, u32)>, u64) {
+        let (mut looks, mut now, mut looked) = (Vec::new(), poll.next, poll.looked);
+        loop {
+            looks.push((now, looked));
+            looked += 1;
+            now += poll.period - poll.pause;
+            if looked == poll.looks {
+                (now, looked) = (now + poll.gap, 0);
+                if now >= until {
+                    return (looks, now);
+                }
+            } else {
+                now += poll.pause;
+            }
+        }
+    }
+
+    #[test]
+    fn looks_that_are_not_executed_come_when_executed_ones_do() {
+        for (looks, gap, until) in [(1, 0, 0), (3, 0, 0), (3, 7, 0), (3, 7, 400), (8, 31, 2000)] {
+            for looked in 0..looks {
+                let start = Poll { gap, looks, looked, until, ..START };
+                let (all, end) = executed(start, until);
+                assert_eq!(start.due(), end, "{start:?}");
+                assert!(start.not_before() <= end);
+                for at in 90..end {
+                    let mut poll = start;
+                    poll.advance(at);
+                    let next = all.iter().copied().find(|look| look.0 >= at);
+                    let reached = (poll.next, poll.looked);
+                    assert_eq!(next.unwrap_or((end, 0)), reached, "{at} {start:?}");
+                    assert!(next.is_none() || poll.due() == end, "{at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn looks_that_miss_end_a_loop_no_earlier_than_it_may_be_expected_to() {
+        for slow in 0..200 {
+            let (mut poll, mut now) = (START, START.next);
+            while poll.ended.is_none() {
+                let bound = poll.not_before();
+                now = poll.next + 2 + slow;
+                poll.looked(now);
+                assert!(poll.not_before() >= bound, "{slow}");
+            }
+            assert!(poll.due() >= 500 && poll.due() < 500 + 4 * (12 + slow) + 30, "{now} {poll:?}");
+        }
+    }
+}

@@ -85,7 +85,8 @@ extern "C" fn handler(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
 
 fn report(engine: &Engine, slot: usize) {
     let mut text = Text { bytes: [0; 1024], len: 0 };
-    let (task, cpu, now) = (engine.this().task.get(), engine.cpu(), engine.now() / 1000);
+    let (task, cpu, now) =
+        (engine.cpus.this().task.get(), engine.cpus.running(), engine.cpus.now() / 1000);
     let _ = write!(
         text,
         "convoy: simulated task {task} on CPU {cpu} overflowed its stack (number {slot}) at {now} \

@@ -29,9 +29,11 @@ const OPERATIONS: u64 = 1 << 27;
 pub(crate) struct Watchdog {
     at: Cell<u64>,
     operations: Cell<u64>,
+    /// Memory operations so far.
+    done: Cell<u64>,
     /// When [`Self::judge_time`] is due.
     pub(super) check_at: Cell<u64>,
-    pub(super) check_operations: Cell<u64>,
+    check_operations: Cell<u64>,
     /// Limit on memory operations.
     most_operations: Cell<u64>,
     /// Limit on virtual time of the present run.
@@ -45,6 +47,7 @@ impl Default for Watchdog {
         Self {
             at: Cell::new(0),
             operations: Cell::new(0),
+            done: Cell::new(0),
             check_at: Cell::new(PATIENCE),
             check_operations: Cell::new(OPERATIONS),
             most_operations: Cell::new(u64::MAX),
@@ -65,11 +68,24 @@ impl Watchdog {
         limited
     }
 
-    /// Records progress at `now`, after `operations` memory operations.
+    /// Memory operations so far.
+    pub(crate) fn operations(&self) -> u64 {
+        self.done.get()
+    }
+
+    /// Counts `more` memory operations. Returns whether [`Self::judge_operations`] is due.
+    #[inline(always)]
+    pub(super) fn count(&self, more: u64) -> bool {
+        let done = self.done.get() + more;
+        self.done.set(done);
+        done >= self.check_operations.get()
+    }
+
+    /// Records progress at `now`.
     #[inline]
-    pub(super) fn progress(&self, now: u64, operations: u64) {
+    pub(crate) fn progress(&self, now: u64) {
         self.at.set(now);
-        self.operations.set(operations);
+        self.operations.set(self.done.get());
     }
 
     /// Records why the run is ended, unless there is a reason already.
@@ -105,7 +121,8 @@ impl Watchdog {
     }
 
     /// Judges the memory operations without progress, and their limit.
-    pub(super) fn judge_operations(&self, operations: u64) -> Option<Outcome> {
+    pub(super) fn judge_operations(&self) -> Option<Outcome> {
+        let operations = self.done.get();
         if operations >= self.most_operations.get() {
             return Some(Outcome::OperationLimit);
         }
