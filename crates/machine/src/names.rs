@@ -14,6 +14,9 @@ impl Names {
     /// `bytes` bytes from `address` on are called `name` from now on. Returns the stretches that
     /// lay there before and were something else: they have been freed.
     pub fn add(&mut self, address: usize, bytes: usize, name: &'static str) -> Vec<Range<usize>> {
+        if self.stretches.get(&address) == Some(&(bytes, name)) {
+            return Vec::new();
+        }
         let end = address + bytes;
         let mut freed = Vec::new();
         while let Some((&start, &(len, old))) = self.stretches.range(..end).next_back() {

@@ -40,13 +40,17 @@ struct Usage {
     soft: [Option<Place>; 2],
 }
 
+/// The locks of one name, and whether they are the locks inside of locks of that name. A run looks
+/// this up at each acquisition, so it has no text of its own.
+type Class = (&'static str, bool);
+
 /// The state of the rules for the locks of a machine.
 #[derive(Default)]
 pub(crate) struct Rules {
     names: RefCell<Names>,
-    usage: RefCell<BTreeMap<String, Usage>>,
+    usage: RefCell<BTreeMap<Class, Usage>>,
     /// The acquisition that each CPU is about to make.
-    sites: RefCell<BTreeMap<usize, &'static Location<'static>>>,
+    sites: RefCell<Vec<Option<&'static Location<'static>>>>,
 }
 
 impl Rules {
@@ -55,17 +59,20 @@ impl Rules {
     }
 
     pub(crate) fn site(&self, cpu: usize, site: &'static Location<'static>) {
-        self.sites.borrow_mut().insert(cpu, site);
+        let mut sites = self.sites.borrow_mut();
+        let cpus = sites.len().max(cpu + 1);
+        sites.resize(cpus, None);
+        sites[cpu] = Some(site);
     }
 
-    fn class_of(&self, address: usize) -> Option<String> {
+    fn class_of(&self, address: usize) -> Option<Class> {
         let (start, name) = self.names.borrow().covering(address)?;
-        Some(if start == address { name.to_owned() } else { format!("{name}.wait_lock") })
+        Some((name, start != address))
     }
 
     /// The place of the acquisition that `cpu` is about to make, if it said so.
     pub(crate) fn take_site(&self, cpu: usize) -> Option<&'static Location<'static>> {
-        self.sites.borrow_mut().remove(&cpu)
+        self.sites.borrow_mut().get_mut(cpu)?.take()
     }
 
     /// Records that the lock of type `kind` at `address` was acquired at `place`.
@@ -82,7 +89,7 @@ impl Rules {
         let class = self.class_of(address);
         let class = class.unwrap_or_else(|| panic!("a {kind} has no name: give it one"));
         let mut all = self.usage.borrow_mut();
-        let usage = all.entry(class.clone()).or_default();
+        let usage = all.entry(class).or_default();
         let Context { hardirq, softirq, bh_off, irqs_off } = context;
         let open = !irqs_off;
         let kinds = [
@@ -94,8 +101,10 @@ impl Rules {
                 first.get_or_insert(place);
             }
             if let [Some(inside), Some(open)] = known {
+                let (name, within) = class;
+                let within = if within { ".wait_lock" } else { "" };
                 panic!(
-                    "{class} is taken in {what} ({inside}) and where one may come ({open}): it \
+                    "{name}{within} is taken in {what} ({inside}) and where one may come ({open}): it \
                      would wait for its own CPU; disable them there",
                 );
             }
