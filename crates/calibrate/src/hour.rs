@@ -126,12 +126,12 @@ mod tests {
 
     #[test]
     fn prices_that_other_programs_made_are_those_of_a_quiet_machine() {
-        let of = |idle: Quartiles, send: Quartiles| {
+        fn of(idle: Quartiles, send: Quartiles) -> [[f64; 3]; 2] {
             let key = |key: &str| key.to_owned();
             let prices = [(key("price_ns.idle_exit"), idle), (key("guest_ns.send"), send)];
             let mut quiet = or_quiet(&prices.into());
             [quiet.remove("price_ns.idle_exit"), quiet.remove("guest_ns.send")].map(Option::unwrap)
-        };
+        }
         let (idle, send) = ([13e3, 18e3, 30e3], [6e3, 7e3, 8e3]);
         assert_eq!(of(idle, send), [idle, send]);
         assert_eq!(of([13e3, 18e3, 2.4e6], send), [[13e3, 18e3, 18e3], send]);

@@ -145,7 +145,7 @@ fn listed(list: &str) -> Option<usize> {
 
 /// Data caches of CPU 0, the first level first.
 fn caches() -> Vec<Cache> {
-    let cache = |index: usize| {
+    fn cache(index: usize) -> Option<Cache> {
         let field =
             |name: &str| read(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}"));
         (field("type")? != "Instruction").then_some(())?;
@@ -156,7 +156,7 @@ fn caches() -> Vec<Cache> {
             ways: field("ways_of_associativity")?.parse().ok()?,
             cpus: listed(&field("shared_cpu_list")?)?,
         })
-    };
+    }
     let mut caches: Vec<Cache> = (0..8).filter_map(cache).collect();
     caches.sort_by_key(|cache| cache.level);
     caches
@@ -206,8 +206,7 @@ pub fn describe(
     text.transfers(line, second.is_some(), usable.len().min(llc), usable.len().min(package));
     pin(first)?;
     let chain = last.map_or(256 << 20, |cache| cache.bytes * 4).min(CHAIN_MAX);
-    let memory = take("memory", load(chain)) - hit;
-    text.memory(memory, chain, last);
+    text.memory(take("memory", load(chain)) - hit, chain, last);
     text.price("read_service", 5.0, "Not measured; estimate.");
     let threads = wakeups::threads(first, hit)?;
     let wakeups = second.map(|to| wakeups::wakeups(first, to, WAKEUPS)).transpose()?;

@@ -187,8 +187,7 @@ mod tests {
 
     #[test]
     fn a_wrong_unit_is_reported() {
-        let unit = &convoy_workload::units::SIEVE;
-        let error = measure_body(unit, |_| false).expect_err("wrong");
+        let error = measure_body(&convoy_workload::units::SIEVE, |_| false).expect_err("wrong");
         assert!(error.to_string().contains("sieve_pass"));
     }
 }

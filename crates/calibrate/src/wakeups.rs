@@ -63,6 +63,13 @@ fn wake(word: &AtomicU32, value: u32) {
 
 /// Measures on CPU `cpu`; `hit` is the load that a look contains.
 pub(crate) fn threads(cpu: usize, hit: f64) -> Result<Threads, MachineError> {
+    fn yields() -> f64 {
+        least(BATCHES, BATCH, || {
+            for _ in 0..BATCH {
+                std::thread::yield_now();
+            }
+        })
+    }
     pin(cpu)?;
     let word = AtomicU32::new(0);
     let looks = least(BATCHES, BATCH * 16, || {
@@ -76,13 +83,6 @@ pub(crate) fn threads(cpu: usize, hit: f64) -> Result<Threads, MachineError> {
             black_box(monotonic_ns());
         }
     });
-    let yields = || {
-        least(BATCHES, BATCH, || {
-            for _ in 0..BATCH {
-                std::thread::yield_now();
-            }
-        })
-    };
     let yield_alone = yields();
     let end = AtomicBool::new(false);
     let together = std::thread::scope(|scope| {
