@@ -149,8 +149,7 @@ fn takes(leaf: &Json) -> String {
 }
 
 fn described(schema: &Json) -> Option<String> {
-    let text = schema.get("description")?.as_str()?;
-    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    Some(schema.get("description")?.as_str()?.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 fn choices(schema: &Json) -> impl Iterator<Item = &Json> {

@@ -239,8 +239,7 @@ mod tests {
     #[test]
     fn tables_merge_and_lists_are_replaced() {
         let base = parse("[t]\na = 1\nb = [1, 2]\n[u]\nx = 1\n");
-        let over = Node::parse("y.toml", "t.b = [3]\n").unwrap();
-        let merged = base.overlaid(over);
+        let merged = base.overlaid(Node::parse("y.toml", "t.b = [3]\n").unwrap());
         assert_eq!(toml::to_string(&merged).unwrap(), "[t]\na = 1\nb = [3]\n\n[u]\nx = 1\n");
         assert_eq!(merged.place_of("t.a").to_string(), "x.toml:2");
         assert_eq!(merged.place_of("t.b[0]").to_string(), "y.toml:1");
