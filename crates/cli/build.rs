@@ -17,11 +17,11 @@ fn main() {
 }
 
 fn commit() -> Option<String> {
-    let git = |arguments: &[&str]| {
+    fn git(arguments: &[&str]) -> Option<String> {
         let output = Command::new("git").args(arguments).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
-    };
+    }
     let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", "../.."])?;
     if changed.is_empty() { git(&["rev-parse", "HEAD"]) } else { None }
 }

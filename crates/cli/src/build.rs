@@ -6,8 +6,7 @@ use std::sync::OnceLock;
 /// The commit that this program was built from; of changed or unknown sources the hash of the
 /// program itself, so that two of them are never taken for one.
 pub(crate) fn build() -> String {
-    static BUILD: OnceLock<String> = OnceLock::new();
-    let found = || {
+    fn found() -> String {
         let commit = env!("CONVOY_COMMIT");
         if !commit.is_empty() {
             return commit.to_owned();
@@ -17,6 +16,7 @@ pub(crate) fn build() -> String {
         let number =
             digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
         format!("program {number:016x}")
-    };
+    }
+    static BUILD: OnceLock<String> = OnceLock::new();
     BUILD.get_or_init(found).clone()
 }

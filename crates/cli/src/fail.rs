@@ -97,11 +97,11 @@ pub(crate) fn so_far() -> String {
 
 /// The lines of a message as one, without the excerpts of the file that a parser draws.
 fn one_line(message: &str) -> String {
-    let mut line = String::with_capacity(message.len());
-    let drawn = |part: &str| {
+    fn drawn(part: &str) -> bool {
         let rest = part.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
         rest.starts_with('|')
-    };
+    }
+    let mut line = String::with_capacity(message.len());
     for part in message.lines().map(str::trim).filter(|part| !part.is_empty() && !drawn(part)) {
         if line.ends_with([':', '.']) {
             line.push(' ');

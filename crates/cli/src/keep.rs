@@ -97,15 +97,13 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// Removes the last `words` arguments of the command.
     pub(crate) fn leave_out(&mut self, words: usize) {
-        let left = self.entry.command.len().saturating_sub(words);
-        self.entry.command.truncate(left);
+        self.entry.command.truncate(self.entry.command.len().saturating_sub(words));
     }
 
     /// Replaces the kept body with `body`.
     pub(crate) fn update(&mut self, body: serde_json::Value) -> Result<i64, StoreError> {
         self.entry.set(body);
-        let path = self.path.clone().ok_or(StoreError::NoPlace)?;
-        Store::open(path)?.append(&self.entry)
+        Store::open(self.path.clone().ok_or(StoreError::NoPlace)?)?.append(&self.entry)
     }
 
     /// Keeps the result, and says where.
@@ -136,8 +134,7 @@ fn beside(entry: &Entry) -> String {
 
 /// Returns the arguments of this command; not all of them are UTF-8.
 pub(crate) fn arguments() -> Vec<String> {
-    let words = std::env::args_os().skip(1);
-    words.map(|word| word.to_string_lossy().into_owned()).collect()
+    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// A name that no other file has.

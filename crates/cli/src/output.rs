@@ -108,8 +108,7 @@ pub(crate) fn can_write(path: &Path) -> Result<(), Failure> {
     }
     let part = beside(path);
     let made = create(&part, 0o600);
-    let made = made.and_then(|_| std::fs::remove_file(&part));
-    made.map_err(|error| cannot_write(path, &error))
+    made.and_then(|_| std::fs::remove_file(&part)).map_err(|error| cannot_write(path, &error))
 }
 
 /// Returns the path of the temporary file that becomes `path`.

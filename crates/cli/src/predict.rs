@@ -80,7 +80,6 @@ pub(crate) struct Replays {
     /// Simulate for a few milliseconds only; the numbers mean nothing. For tests of many records
     #[arg(long, hide = true)]
     pub(crate) least: bool,
-    /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,
 }

@@ -17,10 +17,10 @@ pub(crate) struct Sets {
 impl Sets {
     /// What `--disk-ms` changes.
     pub(crate) fn disk(ms: Option<f64>) -> Self {
-        let set = |ms: f64| {
+        fn set(ms: f64) -> Set {
             let ns = (ms * 1e6).to_string();
             Set::machine(&["disk", "latency_ns"], ns, format!("--disk-ms {ms}"))
-        };
+        }
         Self { set: ms.map(set).into_iter().collect() }
     }
 
@@ -31,10 +31,10 @@ impl Sets {
 
     /// The flags for the same changes, quoted for a shell.
     pub(crate) fn flags(&self) -> String {
-        let flag = |set: &Set| {
+        fn flag(set: &Set) -> String {
             let text = set.to_string();
             format!(" --set {}", shell_words::quote(&text))
-        };
+        }
         self.set.iter().map(flag).collect()
     }
 

@@ -19,8 +19,7 @@ pub(crate) fn completions(args: &Completions) -> Result<ExitCode, Failure> {
 pub(crate) fn man(args: &Man) -> Result<ExitCode, Failure> {
     let Some(directory) = &args.directory else {
         let mut text = Vec::new();
-        let page = clap_mangen::Man::new(Args::command());
-        page.render(&mut text).map_err(Failure::environment)?;
+        clap_mangen::Man::new(Args::command()).render(&mut text).map_err(Failure::environment)?;
         return output::bytes(&text).map(|()| ExitCode::SUCCESS);
     };
     let made = std::fs::create_dir_all(directory);

@@ -25,22 +25,16 @@ use std::process::ExitCode;
 /// `convoy sim`.
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
-    /// The virtual machine.
     #[command(flatten)]
     pub(crate) place: Place,
-    /// What to run.
     #[command(flatten)]
     pub(crate) load: Load,
-    /// How many users.
     #[command(flatten)]
     pub(crate) points: Points,
-    /// What to write.
     #[command(flatten)]
     pub(crate) results: Results,
-    /// Where the record goes.
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -58,7 +52,6 @@ pub(crate) struct Place {
     /// Number of CPUs instead of the machine preset's
     #[arg(long, value_name = "N")]
     pub(crate) cpus: Option<usize>,
-    /// Changes of the presets.
     #[command(flatten)]
     pub(crate) sets: Sets,
     /// File system of the work directory
@@ -67,7 +60,6 @@ pub(crate) struct Place {
     /// Duration of a disk request, milliseconds, instead of the machine preset's; 0 is a RAM disk
     #[arg(long, value_name = "MS", hide_short_help = true)]
     pub(crate) disk_ms: Option<f64>,
-    /// The disks of the work directories.
     #[command(flatten)]
     pub(crate) disks: DiskArgs,
     /// Show a timeline with intervals of this many virtual seconds
@@ -227,8 +219,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     }
     let Some(Job::Sim(first)) = jobs.first() else { return Err(Failure::interrupted(0)) };
     let run = first.load_point();
-    let inputs = Inputs::of(run, &kernel.source, &machine.source);
-    let report = report(run, inputs, &points);
+    let report = report(run, Inputs::of(run, &kernel.source, &machine.source), &points);
     let record = record(&mix.name, &jobs, &outcomes, &report)?;
     let place = format!("{} on {}", kernel.name, machine.name);
     let files = load::Files::new(&args.results);
@@ -277,8 +268,7 @@ fn record(
         (Job::Sim(job), Some(point)) => Some(job.outcome(point)),
         _ => None,
     };
-    let pairs = jobs.iter().zip(outcomes);
-    let points = pairs.map(|(job, point)| (job, outcome((job, point))));
+    let points = jobs.iter().zip(outcomes).map(|(job, point)| (job, outcome((job, point))));
     let command = crate::keep::arguments();
     let record = Record::of_load(name, points, &build(), &command);
     let mut body = serde_json::to_value(&record).map_err(Failure::environment)?;

@@ -46,7 +46,6 @@ pub(crate) struct Bisect {
     /// Shell command that builds a commit in its work tree; a non-zero exit status skips it
     #[arg(long, value_name = "CMD")]
     pub(crate) build: Option<String>,
-    /// The measured value.
     #[command(flatten)]
     pub(crate) metric: MetricArgs,
     /// Probability of the answer at which the search ends
@@ -154,10 +153,8 @@ pub(crate) struct Bisect {
     /// Write the measured values and the posterior over the history to this file (SVG)
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Where the record goes.
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }

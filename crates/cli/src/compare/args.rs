@@ -69,7 +69,6 @@ pub(crate) struct Compare {
     /// Larger values are better (automatic for rates in files and for jobs/min)
     #[arg(long)]
     pub(crate) higher_is_better: bool,
-    /// The metric.
     #[command(flatten)]
     pub(crate) metric: MetricArgs,
     /// Differences up to this are irrelevant, percent
@@ -120,7 +119,6 @@ pub(crate) struct Compare {
     /// No progress on standard error
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Where the record goes.
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }

@@ -158,12 +158,12 @@ fn floors(rows: &[Row<'_>]) -> Vec<String> {
 
 /// What only one side has.
 fn missing(sides: &[Side]) -> Vec<String> {
+    fn only(one: &Side, other: &Side) -> Vec<String> {
+        let alone = one.series.iter().filter(|s| partner(one, s, other).is_none());
+        alone.map(Series::name).collect()
+    }
     let mut notes = Vec::new();
     for side in &sides[1..] {
-        let only = |one: &Side, other: &Side| -> Vec<String> {
-            let alone = one.series.iter().filter(|s| partner(one, s, other).is_none());
-            alone.map(Series::name).collect()
-        };
         for (label, names) in
             [(&sides[0].label, only(&sides[0], side)), (&side.label, only(side, &sides[0]))]
         {

@@ -48,7 +48,6 @@ pub(crate) struct Which {
 /// `convoy reproduce`.
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
-    /// Which cells.
     #[command(flatten)]
     pub(crate) which: Which,
     /// Write the plot of an experiment that has one to FILE.svg or .png; also writes FILE.csv
@@ -60,10 +59,8 @@ pub(crate) struct Reproduce {
     /// Measure the published rows of `host` on this machine, into an experiment file
     #[arg(long, value_name = "FILE")]
     pub(crate) measure: Option<PathBuf>,
-    /// Where the record goes.
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -71,7 +68,6 @@ pub(crate) struct Reproduce {
 /// `convoy sweep`.
 #[derive(Debug, Args)]
 pub(crate) struct SweepArgs {
-    /// Which cells.
     #[command(flatten)]
     pub(crate) which: Which,
     /// The directory of the cells; existing cells are not run again
@@ -90,7 +86,6 @@ pub(crate) struct SweepArgs {
     /// cells are done
     #[arg(long, value_name = "FILE")]
     pub(crate) into: Option<PathBuf>,
-    /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,
 }

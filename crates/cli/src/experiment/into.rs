@@ -15,8 +15,7 @@ const WIDTH: usize = 100;
 /// The marks around the report of a plan, which has one grid.
 fn marks(plan: &Plan) -> Result<[String; 2], Failure> {
     let [grid] = &plan.grids[..] else {
-        let text = "--into writes the table of one grid; name it with --only";
-        return Err(Failure::usage(text));
+        return Err(Failure::usage("--into writes the table of one grid; name it with --only"));
     };
     let name = format!("reproduce {} {}", plan.name, grid.grid.name);
     Ok(["begin", "end"].map(|end| format!("<!-- {name}: {end} -->")))
@@ -93,15 +92,13 @@ mod tests {
     #[test]
     fn a_document_keeps_what_is_around_and_names_its_command() {
         let marks = ["<!-- a: begin -->", "<!-- a: end -->"].map(str::to_owned);
-        let text = "x\n<!-- a: begin -->\nold\n<!-- a: end -->\ny\n";
-        let around = around(text, &marks);
+        let around = around("x\n<!-- a: begin -->\nold\n<!-- a: end -->\ny\n", &marks);
         assert_eq!(around, Some(("x\n<!-- a: begin -->", "<!-- a: end -->\ny\n")));
         assert!(super::around("nothing", &marks).is_none());
         let words = ["reproduce", "e", "--into", "d.md", "--quick", "-q"].map(str::to_owned);
         assert_eq!(command(words.into_iter()), "convoy reproduce e --quick");
         let words = ["sweep", "e", "--dir", "cells", "--merge=more", "--seeds", "2", "--into=d.md"];
-        let words = words.map(str::to_owned);
-        assert_eq!(command(words.into_iter()), "convoy sweep e --seeds 2");
+        assert_eq!(command(words.map(str::to_owned).into_iter()), "convoy sweep e --seeds 2");
     }
 
     #[test]

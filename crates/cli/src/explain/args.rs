@@ -85,7 +85,6 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "FILE", help = STORE_HELP)]
     #[arg(hide_short_help = true)]
     pub(super) store: Option<PathBuf>,
-    /// Flags of every command.
     #[command(flatten)]
     pub(super) common: Common,
 }

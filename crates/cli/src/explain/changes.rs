@@ -20,6 +20,9 @@ pub(super) const LARGE_PERCENT: f64 = 5.0;
 
 /// The plan, if the flags name a grid that compares and none of its cells.
 pub(super) fn plan_of(args: &Explain) -> Result<Option<Plan>, Failure> {
+    fn compares(plan: &Plan) -> bool {
+        plan.grids.iter().all(|g| g.grid.compare.is_some() && g.grid.target == Kind::Sim)
+    }
     let cell = [args.kernel.is_some(), args.users.is_some(), args.machine.is_some()];
     let files = [&args.trace, &args.folded, &args.flame, &args.ftrace];
     let other = args.proc.is_some() || files.into_iter().any(Option::is_some);
@@ -46,9 +49,6 @@ pub(super) fn plan_of(args: &Explain) -> Result<Option<Plan>, Failure> {
     }
     let sets: Vec<Set> = args.sets.iter().cloned().collect();
     let plan = plan(&args.run, &sets, &wanted)?;
-    let compares = |plan: &Plan| {
-        plan.grids.iter().all(|g| g.grid.compare.is_some() && g.grid.target == Kind::Sim)
-    };
     Ok(Some(plan).filter(|plan| asked || compares(plan)))
 }
 
@@ -106,8 +106,7 @@ fn recorded(job: &Job) -> Result<Side, JobError> {
         let problem = "only AIM7 on a virtual kernel can be explained".to_owned();
         return Err(JobError::Input { key: "target".to_owned(), problem });
     };
-    let cpus = job.load_point().machine.topology.cpus;
-    let recorder = Rc::new(RefCell::new(Analysis::new(cpus)));
+    let recorder = Rc::new(RefCell::new(Analysis::new(job.load_point().machine.topology.cpus)));
     let point = job.record(recorder.clone())?;
     let analysis = recorder.borrow();
     Ok(Side::new(&point, analysis.summary(), analysis.stacks()))

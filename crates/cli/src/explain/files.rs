@@ -27,8 +27,7 @@ pub(super) fn details(
     }
     let mut notes = Vec::new();
     if let Some(path) = &args.trace {
-        let limit = args.trace_limit as usize * 1_000_000;
-        let bytes = detail.perfetto(limit);
+        let bytes = detail.perfetto(args.trace_limit as usize * 1_000_000);
         output::file(path, &bytes)?;
         notes.push(format!(
             "trace {}: {:.1} MB (limit {} MB, --trace-limit); {}; the whole run as counters; open \

@@ -113,8 +113,7 @@ pub(crate) fn word(word: &OsStr) -> Result<String, std::io::Error> {
         return Ok(text.to_owned());
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = rustix::fs::open(word, flags, Mode::empty())?;
-    Ok(format!("/proc/self/fd/{}", file.into_raw_fd()))
+    Ok(format!("/proc/self/fd/{}", rustix::fs::open(word, flags, Mode::empty())?.into_raw_fd()))
 }
 
 /// The parser of [`word()`].

@@ -63,8 +63,7 @@ impl Target {
 
     fn stored(args: &Explain) -> Result<Self, Failure> {
         let path = args.store.clone().or_else(default_path).ok_or(StoreError::NoPlace);
-        let store = path.and_then(Store::read)?;
-        let stored = store.find(&args.run)?;
+        let stored = path.and_then(Store::read)?.find(&args.run)?;
         let record = Record::deserialize(&stored.entry.body).map_err(|_| {
             Failure::usage(format!(
                 "run {} is a {} without the content of a simulation; only runs on the virtual \
@@ -117,8 +116,7 @@ impl Target {
             job = job.on_machine(&machine).map_err(Failure::usage)?;
         }
         let before = before.map(|hash| (hash, record.build.clone()));
-        let name = format!("run {}", args.run);
-        Ok(Self::of(name, &job, flags, before))
+        Ok(Self::of(format!("run {}", args.run), &job, flags, before))
     }
 
     /// A cell of an experiment.

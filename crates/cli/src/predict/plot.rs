@@ -39,8 +39,7 @@ pub(crate) fn curves(prediction: &Prediction) -> Plot {
         add(&mut panels[at].series, row, across);
     }
     for panel in &mut panels {
-        let ideal = ideal(&panel.series).filter(|_| across == Across::Cpus);
-        panel.series.extend(ideal);
+        panel.series.extend(ideal(&panel.series).filter(|_| across == Across::Cpus));
     }
     Plot {
         title: prediction.verdict.replace('`', ""),
@@ -107,7 +106,7 @@ fn signed(value: f64) -> String {
 
 /// What each lock gives, with its interval.
 pub(crate) fn changes(prediction: &Prediction, title: &str) -> RowsPlot {
-    let line = |row: &Row| {
+    fn line(row: &Row) -> RowsLine {
         let [value, lo, hi] = [row.change_percent, row.low_percent, row.high_percent];
         RowsLine {
             name: name(row),
@@ -115,7 +114,7 @@ pub(crate) fn changes(prediction: &Prediction, title: &str) -> RowsPlot {
             estimate: Some([value, lo, hi]),
             said: format!("{} % ({} to {})", signed(value), signed(lo), signed(hi)),
         }
-    };
+    }
     let panel = RowsPanel {
         label: "change of acquisitions per second, %".to_owned(),
         reference: Some(0.0),

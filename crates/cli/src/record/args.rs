@@ -68,10 +68,8 @@ pub(crate) struct RecordArgs {
     /// No messages on standard error
     #[arg(long, short, help_heading = "Output")]
     pub(super) quiet: bool,
-    /// Where the record is kept.
     #[command(flatten)]
     pub(super) store: StoreArgs,
-    /// Locks that replace libc's.
     #[command(flatten)]
     pub(super) policies: Policies,
 }

@@ -49,8 +49,7 @@ pub(super) fn execute(
         None => command.spawn(),
     };
     let child = child.map_err(|error| cannot_start(&args.words[0], &error))?;
-    let most = args.seconds.map(Duration::from_secs_f64);
-    let terminated = attend(&child, &relay, most, beside);
+    let terminated = attend(&child, &relay, args.seconds.map(Duration::from_secs_f64), beside);
     let waited = wait_with_usage(&child);
     let (status, usage) = waited
         .map_err(|error| Failure::environment(format!("cannot wait for the program: {error}")))?;

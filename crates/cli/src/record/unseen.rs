@@ -57,6 +57,10 @@ pub(super) fn not_seen(
     switches: u64,
     is_watched: bool,
 ) -> Vec<String> {
+    fn waits(process: &Process) -> u64 {
+        let locks = process.locks.iter().chain(&process.runtime_locks);
+        locks.flat_map(|lock| &lock.sites).map(|site| site.wait.count).sum()
+    }
     /// Switches that need no explanation: startup and output.
     const FEW: u64 = 1000;
     let mut all = Vec::new();
@@ -89,7 +93,7 @@ pub(super) fn not_seen(
     }));
     // Thread dumps name the methods.
     let undumped =
-        || processes.iter().filter(|one| !one.java.as_ref().is_some_and(|java| java.dumps > 0));
+        || processes.iter().filter(|one| one.java.as_ref().is_none_or(|java| java.dumps == 0));
     let runtimes = undumped().flat_map(|one| &one.runtime_locks);
     let unnamed = runtimes.filter(|lock| lock.sites.iter().any(|site| site.place == UNNAMED));
     let conditions = undumped().flat_map(|one| &one.locks).flat_map(|lock| &lock.sites);
@@ -104,10 +108,6 @@ pub(super) fn not_seen(
                 .to_owned(),
         );
     }
-    let waits = |process: &Process| -> u64 {
-        let locks = process.locks.iter().chain(&process.runtime_locks);
-        locks.flat_map(|lock| &lock.sites).map(|site| site.wait.count).sum()
-    };
     let waits: u64 = processes.iter().map(waits).sum();
     if !is_watched && switches > FEW && switches > 4 * waits {
         all.push(format!(
@@ -121,12 +121,12 @@ pub(super) fn not_seen(
 
 /// Files that are needed for symbol names and that were deleted or replaced.
 fn gone(processes: &[Process]) -> Vec<String> {
-    let wanted = |process: &Process, file: &str| {
+    fn wanted(process: &Process, file: &str) -> bool {
         let mark = format!("{file}+0x");
         let locks = process.locks.iter().chain(&process.futexes);
         let mut sites = locks.flat_map(|lock| &lock.sites);
         sites.any(|site| site.place.starts_with(&mark))
-    };
+    }
     let mut all = BTreeSet::new();
     for process in processes {
         all.extend(process.gone.iter().filter(|(file, _)| wanted(process, file)).cloned());
@@ -145,11 +145,7 @@ fn gone(processes: &[Process]) -> Vec<String> {
 
 /// Threads and processes that were not recorded, with the reason and the cure.
 fn without_room(processes: &[Process]) -> Vec<String> {
-    let (free, sandboxed): (Vec<&Process>, Vec<&Process>) =
-        processes.iter().partition(|one| !one.unrecorded.is_sandboxed);
-    let lost = |of: &[&Process]| of.iter().map(|one| one.threads_lost).sum::<u64>();
-    let unroomed = free.iter().map(|one| one.unrecorded.threads).sum::<u64>();
-    let of = |processes: &[&Process], threads: u64| {
+    fn of(processes: &[&Process], threads: u64) -> String {
         let count = processes.iter().map(|one| one.unrecorded.acquisitions).sum::<u64>();
         match (count, threads) {
             (_, 0) => format!("Some {count} acquisitions were not recorded"),
@@ -158,7 +154,11 @@ fn without_room(processes: &[Process]) -> Vec<String> {
             (_, 1) => format!("Some {count} acquisitions of a thread were not recorded"),
             _ => format!("Some {count} acquisitions of {threads} threads were not recorded"),
         }
-    };
+    }
+    let (free, sandboxed): (Vec<&Process>, Vec<&Process>) =
+        processes.iter().partition(|one| !one.unrecorded.is_sandboxed);
+    let lost = |of: &[&Process]| of.iter().map(|one| one.threads_lost).sum::<u64>();
+    let unroomed = free.iter().map(|one| one.unrecorded.threads).sum::<u64>();
     let mut all = Vec::new();
     if unroomed > 0 {
         all.push(format!(

@@ -10,28 +10,20 @@ use std::path::PathBuf;
 /// `convoy run`.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// What to run.
     #[command(flatten)]
     pub(crate) load: Load,
-    /// How many users.
     #[command(flatten)]
     pub(crate) points: Points,
-    /// Where the load points end.
     #[command(flatten)]
     pub(crate) sweep: Sweep,
-    /// How often.
     #[command(flatten)]
     pub(crate) repeats: RepeatArgs,
-    /// How on this machine.
     #[command(flatten)]
     pub(crate) host: HostArgs,
-    /// What to print and write.
     #[command(flatten)]
     pub(crate) results: HostResults,
-    /// Where the record goes.
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Flags of every command.
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -130,7 +122,6 @@ pub(crate) struct HostResults {
     /// Show the time of each kind of job
     #[arg(long)]
     pub(crate) per_job: bool,
-    /// Files.
     #[command(flatten)]
     pub(crate) files: Results,
 }

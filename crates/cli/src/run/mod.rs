@@ -20,6 +20,5 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if args.host.aim9 {
         return single::run(args, mix, &config);
     }
-    let schedule = control::schedule(&args.points, &args.sweep, &config)?;
-    host::run(args, mix, schedule, &config)
+    host::run(args, mix, control::schedule(&args.points, &args.sweep, &config)?, &config)
 }

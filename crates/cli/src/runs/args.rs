@@ -14,7 +14,6 @@ pub(crate) struct Runs {
     /// What to do; without it, `list`
     #[command(subcommand)]
     pub(super) what: Option<What>,
-    /// Which records.
     #[command(flatten)]
     pub(super) list: List,
 }

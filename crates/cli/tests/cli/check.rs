@@ -57,8 +57,7 @@ fn rows_have_the_agreed_fields() {
 #[test]
 fn every_broken_lock_is_caught_by_name() {
     let all = json(&["check", "--list", "--format", "json"], 0);
-    let all = all.as_array().expect("rows");
-    let busted = all.iter().filter(|row| row["Family"] == "busted");
+    let busted = all.as_array().expect("rows").iter().filter(|row| row["Family"] == "busted");
     let names: Vec<&str> = busted.map(|row| row["Lock"].as_str().expect("a name")).collect();
     assert!(names.len() >= 10, "{names:?}");
     for name in names {

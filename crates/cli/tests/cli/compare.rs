@@ -198,6 +198,12 @@ fn flags_out_of_range_are_usage() {
 
 #[test]
 fn files_of_other_tools_are_compared() {
+    fn go(ns: u32, unit: &str) -> String {
+        let line = |i: u32| {
+            format!("BenchmarkA-2 10 {} ns/op {} {unit}\nBenchmarkB-2 10 7 ns/op\n", ns + i, 5 + i)
+        };
+        (0..6).map(line).collect::<String>()
+    }
     let directory = directory("compare-files");
     let file = |name: &str, text: &str| {
         let path = directory.join(name);
@@ -217,12 +223,6 @@ fn files_of_other_tools_are_compared() {
     );
     refused(&with(&[&both, &both]), USAGE, &["2 sides", "old, new", "alone"]);
 
-    let go = |ns: u32, unit: &str| {
-        let line = |i: u32| {
-            format!("BenchmarkA-2 10 {} ns/op {} {unit}\nBenchmarkB-2 10 7 ns/op\n", ns + i, 5 + i)
-        };
-        (0..6).map(line).collect::<String>()
-    };
     let (old, new) = (file("old.txt", &go(1000, "B/op")), file("new.txt", &go(900, "B/op")));
     let report = compared(&[&old, &new], SAME);
     assert_eq!(
@@ -268,10 +268,10 @@ fn runs_of_this_program_are_sides_with_a_row_for_each_load_point() {
 
 #[test]
 fn a_number_in_the_json_of_two_simulations_is_compared() {
-    let side = |kernel: &str| {
+    fn side(kernel: &str) -> String {
         let convoy = env!("CARGO_BIN_EXE_convoy");
         format!("{convoy} sim --kernel {kernel} --users 2 --shrink 50 --no-store --format json")
-    };
+    }
     let sides = [side("2.6.25"), side("2.6.26-rc1")];
     let metric = ["--metric-json", "points.0.jobs_per_min", "--higher-is-better"];
     let args = ["compare", "--quiet", "--no-store", "--format", "json", "-w", "0", "-r", "2"];

@@ -23,8 +23,7 @@ fn a_machine_that_records_is_told_from_a_program_that_cannot_be_recorded() {
     std::fs::write(&source, "int main(void) { return 0; }\n").expect("written");
     let built = Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status();
     assert!(built.is_ok_and(|status| status.success()), "a C compiler");
-    let name = program.to_str().expect("text");
-    let report = json(&["doctor", name, "--format", "json"], 1);
+    let report = json(&["doctor", program.to_str().expect("text"), "--format", "json"], 1);
     let reason = check(&report, "program")["text"].to_string();
     assert!(reason.contains("linked statically"), "{reason}");
     assert_eq!(report["records"], false, "{report}");

@@ -51,8 +51,7 @@ fn the_account_adds_up() {
 
 #[test]
 fn recording_changes_nothing_and_a_stored_run_is_explained() {
-    let place = directory("explain-stored");
-    let store = place.join("runs.sqlite3");
+    let store = directory("explain-stored").join("runs.sqlite3");
     let store = store.to_str().expect("UTF-8");
     let args = ["--kernel", "2.6.26-rc1", "--users", "15", "--seed", "3", "--fs", "journal"];
     let args =
@@ -67,8 +66,7 @@ fn recording_changes_nothing_and_a_stored_run_is_explained() {
 
 #[test]
 fn threads_of_rcu_that_cost_much_are_named_first() {
-    let directory = directory("rcu-threads");
-    let store = directory.join("store");
+    let store = directory("rcu-threads").join("store");
     let store = store.to_str().expect("a path");
     let load = ["--users", "256", "--first", "3", "--machine", "xeon-64-2011-8x8"];
     let sim = [&["sim", "--kernel", "3.0-rc", "--mix", "shared", "--store", store][..], &load];
@@ -200,6 +198,12 @@ fn the_files_of_rcu_and_its_softirq() {
 
 #[test]
 fn pages_in_a_loop_and_workloads_are_explained() {
+    fn again(report: &Value) -> f64 {
+        let lock = &report["summary"]["locks"][0];
+        assert_eq!(lock["name"], "zone->lock");
+        let of = |key: &str| lock[key].as_u64().expect("a count");
+        (of("acquisitions") - of("owner_changes")) as f64 / of("acquisitions") as f64
+    }
     let loops = |policy: &str| {
         let at = format!("policy={policy}");
         let args = ["explain", "zone-law", "--only", "cpus-8", "--at", "batch=63", "--at", &at];
@@ -211,12 +215,6 @@ fn pages_in_a_loop_and_workloads_are_explained() {
             "--quiet",
         ];
         json(&[args.as_slice(), &small, &["--format", "json"]].concat(), 0)
-    };
-    let again = |report: &Value| {
-        let lock = &report["summary"]["locks"][0];
-        assert_eq!(lock["name"], "zone->lock");
-        let of = |key: &str| lock[key].as_u64().expect("a count");
-        (of("acquisitions") - of("owner_changes")) as f64 / of("acquisitions") as f64
     };
     // Why a look for waiters helps under one and not under the other.
     let (first_come, any) = (loops("ticket, hold all"), loops("test-and-set, hold all"));
@@ -239,11 +237,11 @@ fn pages_in_a_loop_and_workloads_are_explained() {
 
 #[test]
 fn what_cannot_be_explained_is_refused() {
-    let refused = |args: &[&str], expected: i32, word: &str| {
+    fn refused(args: &[&str], expected: i32, word: &str) {
         let output = convoy(args).output().expect("starts");
         assert_eq!(code(&output), Some(expected), "{args:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
-    };
+    }
     let which = "has 4 simulations; name one, such as --kernel 2.6.25; kernel: 2.6.25, 2.6.26-rc1";
     refused(&["explain", "semaphore-2008"], 2, which);
     refused(&["explain", "host"], 2, "name one, such as --at 'kept_to=");

@@ -2,7 +2,7 @@
 //! changes its surroundings, or is left out of the record without a sentence.
 
 use crate::safe::{acquisitions, in_namespace, read, record};
-use crate::{code, directory, stderr, stdout};
+use crate::{code, compile, directory, stderr, stdout};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,9 +12,7 @@ const CONVOY: &str = env!("CARGO_BIN_EXE_convoy");
 /// Compiles the program of all modes.
 fn program(place: &Path) -> String {
     let to = place.join("rough");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-w", "-pthread", "../record/tests/programs/rough.c", "-o"]).arg(&to);
-    assert!(cc.status().expect("a C compiler").success());
+    compile("../record/tests/programs/rough.c", &to, &["-g0", "-w"]);
     to.to_str().expect("UTF-8").to_owned()
 }
 
@@ -28,8 +26,7 @@ fn is_root() -> bool {
 }
 
 fn set_mode(path: &Path, mode: u32) {
-    let mode = std::fs::Permissions::from_mode(mode);
-    std::fs::set_permissions(path, mode).expect("it is ours");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
 }
 
 /// Runs a script with `CONVOY` and `FILE` in its environment.
@@ -80,9 +77,8 @@ fn nothing_that_another_user_planted_is_loaded_or_overwritten() {
                 { open(OWNED, O_CREAT, 0600); }\n";
     std::fs::write(&source, evil).expect("written");
     let [object, owned, victim] = ["evil.so", "owned", "victim"].map(|name| place.join(name));
-    let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC"]).arg(format!("-DOWNED=\"{}\"", owned.display()));
-    assert!(cc.arg(&source).arg("-o").arg(&object).status().expect("a C compiler").success());
+    let defined = format!("-DOWNED=\"{}\"", owned.display());
+    compile(&source, &object, &["-shared", "-fPIC", &defined]);
     std::fs::write(&victim, "mine").expect("written");
     // The other user learns the name by a recording of its own, and puts its file there.
     let script = format!(
@@ -252,9 +248,7 @@ fn objects_of_the_user_stay_before_the_program() {
     let place = directory("hardship-preload");
     let (source, object) = (place.join("own.c"), place.join("own.so"));
     std::fs::write(&source, "int getppid(void) { return 4711; }\n").expect("written");
-    let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC"]).arg(&source).arg("-o").arg(&object);
-    assert!(cc.status().expect("a C compiler").success());
+    compile(&source, &object, &["-shared", "-fPIC"]);
     let script = format!(
         "LD_PRELOAD={} $CONVOY record --kernel off -q -o $FILE -- bash -c 'echo $PPID; unset \
          LD_PRELOAD; sh -c \"exit 7\"'",

@@ -109,8 +109,7 @@ fn names_of_any_length_and_of_any_characters_are_printed_harmlessly() {
 #[test]
 fn what_is_written_to_a_path_that_is_no_text_can_be_read() {
     let place = directory("hostile-path");
-    let name = std::ffi::OsString::from_vec(b"r-\xff\xfe.json".to_vec());
-    let file = place.join(name);
+    let file = place.join(std::ffi::OsString::from_vec(b"r-\xff\xfe.json".to_vec()));
     let mut command = convoy(&["record", "--kernel", "off", "-o"]);
     let output = command.arg(&file).args(["--", "true"]).output().expect("it starts");
     assert_eq!(code(&output), Some(0), "{output:?}");

@@ -199,6 +199,10 @@ fn everything_with_a_name_is_listed_with_a_line() {
 /// An edited copy kept the name inside the file, and titles and JSON claimed the shipped preset.
 #[test]
 fn a_changed_preset_is_called_changed() {
+    fn sim(kernel: &str, rest: &[&str]) -> Value {
+        let args = ["sim", "--kernel", kernel, "--users", "1", "--job", "add_int"];
+        json(&[args.as_slice(), rest, &["--format", "json"]].concat(), 0)
+    }
     let place = crate::directory("changed");
     let write = |name: &str, text: &str| {
         let path = place.join(name);
@@ -208,10 +212,6 @@ fn a_changed_preset_is_called_changed() {
     let shipped = include_str!("../../../../kernels/2.6.25.toml");
     let kernel = write("2.6.25.toml", &shipped.replace("hz = 250", "hz = 1000"));
     let machine = write("fast.toml", "based_on = \"quad-2008-two-dies\"\nspeed = 2.0\n");
-    let sim = |kernel: &str, rest: &[&str]| {
-        let args = ["sim", "--kernel", kernel, "--users", "1", "--job", "add_int"];
-        json(&[args.as_slice(), rest, &["--format", "json"]].concat(), 0)
-    };
     let plain = sim("2.6.25", &[]);
     let edited = sim(&kernel, &["--machine", &machine]);
     let set = sim("2.6.25", &["--set", "kernel.config.hz=1000", "--set", "machine.speed=2"]);

@@ -2,7 +2,7 @@
 //! uses a CPU. Each record has to obey the law, or be refused: other tests run at the same time, so
 //! that neither is sure to be answered. `crates/predict/tests/laws.rs` has records that are.
 
-use crate::{code, directory, run, stderr};
+use crate::{code, compile, directory, run, stderr};
 use std::path::Path;
 use std::process::{Child, Command};
 
@@ -38,6 +38,10 @@ type Row = (f64, [f64; 2]);
 
 /// Predicted throughput at each number of CPUs, or why there is none.
 fn predicted(program: &Path, mode: &str) -> Result<Vec<Row>, String> {
+    fn row(row: &serde_json::Value) -> (f64, [f64; 2]) {
+        let of = |key: &str| row[key].as_f64().expect("a number");
+        (of("cpus"), ["low_percent", "high_percent"].map(|key| 1.0 + of(key) / 100.0))
+    }
     let file = program.with_extension(format!("{mode}.json"));
     let file = file.to_str().expect("UTF-8");
     let words = [program.to_str().expect("UTF-8"), mode, &THREADS.to_string(), "1"];
@@ -55,10 +59,6 @@ fn predicted(program: &Path, mode: &str) -> Result<Vec<Row>, String> {
     if let Some(doubt) = found["doubt"].as_str() {
         return Err(doubt.to_owned());
     }
-    let row = |row: &serde_json::Value| {
-        let of = |key: &str| row[key].as_f64().expect("a number");
-        (of("cpus"), ["low_percent", "high_percent"].map(|key| 1.0 + of(key) / 100.0))
-    };
     Ok(found["rows"].as_array().expect("rows").iter().map(row).collect())
 }
 
@@ -70,9 +70,7 @@ const RECORDS: usize = 2;
 fn obeys(mode: &str, law: impl Fn(f64) -> [f64; 2]) {
     let place = directory(&format!("laws-{mode}"));
     let program = place.join("laws");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-g", "-pthread", SOURCE, "-o"]).arg(&program).arg("-lm");
-    assert!(cc.status().expect("a C compiler").success());
+    compile(SOURCE, &program, &["-lm"]);
     let here = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let [least, most] = law(here);
     let is_lawful = |(cpus, [from, to]): &Row| {

@@ -156,14 +156,14 @@ fn commands_run_around_the_measured_window() {
 
 #[test]
 fn programs_that_read_the_originals_find_what_they_print() {
+    fn numbers(line: &str) -> Vec<f64> {
+        line.split_whitespace().map_while(|word| word.parse().ok()).collect()
+    }
     let load = ["run", "--job", "add_int", "--users", "1,2", "--jobs", "1", "--no-predict"];
     let printed = |columns: &str| {
         let output = run(&[&load[..], &["--columns", columns, "--quiet", "--no-store"]].concat());
         assert_eq!(code(&output), Some(0), "{}", stderr(&output));
         stdout(&output)
-    };
-    let numbers = |line: &str| -> Vec<f64> {
-        line.split_whitespace().map_while(|word| word.parse().ok()).collect()
     };
     let reaim = printed("reaim");
     let rows: Vec<_> = reaim.lines().skip(5).map(numbers).filter(|row| row.len() == 9).collect();

@@ -51,25 +51,25 @@ fn every_round_is_in_the_json() {
 
 #[test]
 fn a_spin_limit_trades_cpu_time_for_sleep() {
-    let cpus_used = |limit: &str| {
+    fn cpus_used(limit: &str) -> f64 {
         let loops = ["--lock", "adaptive", "--threads", "2", "--section-ns", "5000"];
         let limit = ["--spin-limit", limit, "--format", "json"];
         let report = json(&locks(&[&loops, &VIRTUAL, &limit]), 0);
         report["grids"]["locks"][0]["cpus_used"].as_f64().expect("a number")
-    };
+    }
     let (none, many) = (cpus_used("0"), cpus_used("100000"));
     assert!(none + 0.2 < many, "{none} CPUs without spinning, {many} with it");
 }
 
 #[test]
 fn what_makes_no_sense_is_refused_with_its_cure() {
-    let refused = |more: &[&str], words: &[&str]| {
+    fn refused(more: &[&str], words: &[&str]) {
         let output = run(&locks(&[more]));
         assert_eq!(code(&output), Some(2), "{more:?}: {}", stdout(&output));
         for word in words {
             assert!(stderr(&output).contains(word), "{more:?}: {}", stderr(&output));
         }
-    };
+    }
     refused(&["--lock", "tiket"], &["ticket", "handoff"]);
     refused(&["--lock", "std", "--kernel", "6.18"], &["`std`", "this machine only"]);
     refused(&["--lock", "ticket", "--spin-limit", "5"], &["--spin-limit", "adaptive"]);

@@ -33,7 +33,7 @@ mod sweep;
 mod trust;
 mod tutorial;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// The command with `args`, nothing to read, output and messages caught.
@@ -68,6 +68,13 @@ fn json(args: &[&str], expected: i32) -> serde_json::Value {
     let output = run(args);
     assert_eq!(code(&output), Some(expected), "{args:?}: {}", stderr(&output));
     serde_json::from_slice(&output.stdout).expect("JSON on standard output")
+}
+
+/// Compiles a C program to `to`.
+fn compile(source: impl AsRef<Path>, to: &Path, flags: &[&str]) {
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-g", "-pthread"]).arg(source.as_ref()).arg("-o").arg(to).args(flags);
+    assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
 }
 
 /// A fresh directory for one test, in cargo's directory for such.

@@ -116,8 +116,7 @@ impl Flags {
             let suffix = value.rsplit_once('.').map_or("", |(_, suffix)| suffix);
             let is_file = suffix.starts_with(|char: char| char.is_ascii_alphabetic());
             let value = if is_file { file(place, value) } else { value.to_owned() };
-            let words = [format!("--{flag}"), value];
-            words.into_iter().filter(|word| !word.is_empty()).collect()
+            [format!("--{flag}"), value].into_iter().filter(|word| !word.is_empty()).collect()
         };
         self.observers
             .iter()
@@ -153,11 +152,11 @@ fn point(ran: &Value) -> Value {
 
 #[test]
 fn every_command_that_simulates_is_tried() {
-    let command = |line: &str| {
+    fn command(line: &str) -> Option<String> {
         let name = line.strip_prefix("  ")?.split("  ").next()?;
         let is_name = !name.is_empty() && name.chars().all(|char| char.is_ascii_lowercase());
         is_name.then(|| name.to_owned())
-    };
+    }
     let known: BTreeSet<String> =
         SIMULATE.into_iter().chain(OTHERS.split_whitespace()).map(str::to_owned).collect();
     assert_eq!(of_help(&["--help"], command), known);
@@ -200,6 +199,10 @@ fn flags_of_sim_and_explain_that_observe_leave_the_run_as_it_was() {
 
 #[test]
 fn flags_of_reproduce_that_observe_leave_the_runs_as_they_were() {
+    fn hash(text: &[u8]) -> Value {
+        let mut report: Value = serde_json::from_slice(text).expect("JSON");
+        report["hash"].take()
+    }
     REPRODUCE.check("reproduce");
     let place = directory("observing-reproduce");
     let text = "title = \"small\"\n[inputs]\nmachine = \"quad-2008-two-dies\"\nfirst = 4\n\
@@ -209,10 +212,6 @@ fn flags_of_reproduce_that_observe_leave_the_runs_as_they_were() {
     let experiment = file(&place, "small.toml");
     std::fs::write(&experiment, text).expect("written");
     let args = ["reproduce", &experiment, "--format", "json"];
-    let hash = |text: &[u8]| -> Value {
-        let mut report: Value = serde_json::from_slice(text).expect("JSON");
-        report["hash"].take()
-    };
     let plain = hash(&observed(&args, &[]).stdout);
     assert!(plain.is_string());
     for more in REPRODUCE.each(&place) {

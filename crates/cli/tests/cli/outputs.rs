@@ -2,7 +2,7 @@
 
 use crate::compare::{NUMBER, noisy};
 use crate::hostile::record_of;
-use crate::{code, convoy, directory, json, run, stderr, stdout};
+use crate::{code, compile, convoy, directory, json, run, stderr, stdout};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,11 +54,8 @@ const MEASURE: [&str; 4] =
 
 /// The example of the tutorial, compiled.
 pub(crate) fn compile_orders(place: &Path) -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slow-program/orders.c");
     let program = place.join("orders");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-g", "-pthread"]).arg(source).arg("-o").arg(&program);
-    assert!(cc.status().expect("a compiler").success());
+    compile("../../examples/slow-program/orders.c", &program, &[]);
     program.into_os_string().into_string().expect("UTF-8")
 }
 
@@ -156,8 +153,7 @@ fn tables_are_pipe_tables_in_markdown() {
     let locks = ["locks", "--kernel", "6.18", "--lock", "ticket,mutex", "--window-ms", "2"];
     let text = stdout(&run(&[&locks[..], &["--quiet", "--format", "markdown"]].concat()));
     assert!(text.contains("\n| ") && text.contains("| ---: |") && !text.contains('─'), "{text}");
-    let place = directory("markdown");
-    let record = place.join("r.json");
+    let record = directory("markdown").join("r.json");
     std::fs::write(&record, record_of("\"a|b\"")).expect("written");
     let path = record.to_str().expect("UTF-8");
     let text = stdout(&run(&["explain", path, "--format", "markdown"]));
@@ -182,8 +178,7 @@ fn no_line_is_wider_than_the_terminal() {
         }
     }
     assert!(commands.len() > 5, "{commands:?}");
-    let place = directory("columns");
-    let record = place.join("r.json");
+    let record = directory("columns").join("r.json");
     let long = format!("\"std::{}::lock\"", "very_long_name_".repeat(12));
     std::fs::write(&record, record_of(&long)).expect("written");
     let record = record.to_str().expect("UTF-8").to_owned();

@@ -1,6 +1,6 @@
 //! `convoy record` and the explanation of its records.
 
-use crate::{code, convoy, directory, json, run, stderr, stdout};
+use crate::{code, compile, convoy, directory, json, run, stderr, stdout};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -8,17 +8,11 @@ use std::time::Instant;
 const SOURCE: &str = "../record/tests/programs/convoy.c";
 const TURNS: &str = "../record/tests/programs/turns.c";
 
-fn compile(source: &str, program: &Path) {
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-g", "-pthread", source, "-o"]).arg(program);
-    assert!(cc.status().expect("a C compiler").success());
-}
-
 #[test]
 fn a_program_is_recorded_and_explained() {
     let place = directory("record");
     let program = place.join("program");
-    compile(SOURCE, &program);
+    compile(SOURCE, &program, &[]);
     let (program, file) = (program.to_str().expect("UTF-8"), place.join("r.json"));
     let file = file.to_str().expect("UTF-8");
     let output = run(&["record", "-o", file, "--", program]);
@@ -75,9 +69,19 @@ fn a_program_is_recorded_and_explained() {
 /// The convoy of 2008, in user space: a semaphore that hands over costs a switch a turn.
 #[test]
 fn a_semaphore_that_hands_over_is_recorded_explained_and_fixed() {
+    // And so it is: the fastest of three runs of each.
+    fn fastest(words: &[&str]) -> std::time::Duration {
+        let one = |_| {
+            let begin = Instant::now();
+            let output = Command::new(words[0]).args(&words[1..]).output().expect("it starts");
+            assert_eq!(stdout(&output), "64000\n");
+            begin.elapsed()
+        };
+        (0..3).map(one).min().expect("three runs")
+    }
     let place = directory("record-handoff");
     let (program, file) = (place.join("turns"), place.join("r.json"));
-    compile(TURNS, &program);
+    compile(TURNS, &program, &[]);
     let (program, file) = (program.to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
     let words = [program, "64", "400"];
     let recorded = run(&[&["record", "-o", file, "--sem", "handoff", "--"], &words[..]].concat());
@@ -105,16 +109,6 @@ fn a_semaphore_that_hands_over_is_recorded_explained_and_fixed() {
         let advice = fixed["advice"].as_str().expect("text");
         assert!(advice.starts_with("`sleep` instead of `handoff` gives"), "{advice}");
     }
-    // And so it is: the fastest of three runs of each.
-    let fastest = |words: &[&str]| {
-        let one = |_| {
-            let begin = Instant::now();
-            let output = Command::new(words[0]).args(&words[1..]).output().expect("it starts");
-            assert_eq!(stdout(&output), "64000\n");
-            begin.elapsed()
-        };
-        (0..3).map(one).min().expect("three runs")
-    };
     let convoy = env!("CARGO_BIN_EXE_convoy");
     let words = [convoy, "with", "--sem", "handoff", "--", program, "64", "1000"];
     let (handoff, libc) = (fastest(&words), fastest(&words[5..]));

@@ -18,8 +18,7 @@ fn page(test: &str, args: &[&str]) -> String {
 
 #[test]
 fn the_page_of_a_record_has_its_diagnosis_and_names_are_text() {
-    let place = directory("report-record");
-    let path = place.join("r.json");
+    let path = directory("report-record").join("r.json");
     std::fs::write(&path, record_of("\"<script>alert(1)</script>\\u001b[2J\"")).expect("written");
     let path = path.to_str().expect("UTF-8");
     let page = page("report-one", &[path]);
@@ -28,8 +27,7 @@ fn the_page_of_a_record_has_its_diagnosis_and_names_are_text() {
     assert!(page.contains(&format!("<h1>{first}")), "{first}");
     assert!(!page.contains("<script>alert") && !page.contains('\u{1b}'));
     assert!(page.contains("&lt;script&gt;alert(1)"), "the name as text");
-    let both = self::page("report-two", &[path, path]);
-    assert!(both.contains("Before and after"));
+    assert!(self::page("report-two", &[path, path]).contains("Before and after"));
 }
 
 #[test]

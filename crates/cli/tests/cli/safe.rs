@@ -1,7 +1,7 @@
 //! Recording harms nothing and loses nothing, in surroundings that production has.
 
 use crate::common::{interrupt, wait_until, with_default_signals};
-use crate::{code, convoy, directory, stderr, stdout};
+use crate::{code, compile, convoy, directory, stderr, stdout};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,7 @@ use std::process::{Command, Output};
 /// Compiles the program of all modes.
 pub(crate) fn program(place: &Path) -> String {
     let to = place.join("faults");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-w", "-pthread", "../record/tests/programs/faults.c", "-o"]).arg(&to);
-    assert!(cc.status().expect("a C compiler").success());
+    compile("../record/tests/programs/faults.c", &to, &["-g0", "-w"]);
     to.to_str().expect("UTF-8").to_owned()
 }
 
@@ -304,6 +302,11 @@ fn signals_come_to_the_program_as_what_they_are() {
 
 #[test]
 fn what_a_killed_recorder_leaves_is_recovered() {
+    let begun = |file: PathBuf| {
+        let found = std::fs::metadata(&file);
+        found.is_ok_and(|found| std::os::unix::fs::MetadataExt::blocks(&found) > 0)
+            && !file.ends_with("budget")
+    };
     let place = directory("safe-killed");
     let (program, buffer) = (program(&place), place.join("buffer"));
     std::fs::create_dir_all(&buffer).expect("a directory");
@@ -317,11 +320,6 @@ fn what_a_killed_recorder_leaves_is_recovered() {
         entries.map(|entry| entry.path()).collect::<Vec<_>>()
     };
     let files = || entries(Path::new(buffer)).into_iter().flat_map(|at| entries(&at));
-    let begun = |file: PathBuf| {
-        let found = std::fs::metadata(&file);
-        found.is_ok_and(|found| std::os::unix::fs::MetadataExt::blocks(&found) > 0)
-            && !file.ends_with("budget")
-    };
     wait_until(&mut child, |_| files().any(|at| entries(&at).into_iter().any(begun)));
     child.kill().expect("killed");
     child.wait().expect("it is dead");
@@ -402,10 +400,8 @@ fn nothing_stays_in_memory_when_a_recording_is_over() {
 
 /// The same program with other names, at `to`.
 pub(crate) fn named(to: &Path, prefix: &str) {
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-g", "-pthread", "../record/tests/programs/named.c", "-o"]).arg(to);
-    cc.args([format!("-DLOCK={prefix}_lock"), format!("-DFUNCTION={prefix}_function")]);
-    assert!(cc.status().expect("a C compiler").success());
+    let defined = [format!("-DLOCK={prefix}_lock"), format!("-DFUNCTION={prefix}_function")];
+    compile("../record/tests/programs/named.c", to, &defined.each_ref().map(String::as_str));
 }
 
 #[test]

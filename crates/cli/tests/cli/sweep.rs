@@ -209,8 +209,7 @@ fn a_stored_run_is_explained_from_its_record_alone() {
 
 #[test]
 fn a_command_is_a_target_like_any_other() {
-    let directory = directory("command");
-    let file = directory.join("sleep.toml");
+    let file = directory("command").join("sleep.toml");
     let text = r#"
         title = "a command with more to do"
         [inputs]

@@ -38,8 +38,7 @@ pub(crate) fn wait_until(child: &mut Child, ready: impl Fn(u32) -> bool) {
 
 /// Sends `signal` and waits for the end.
 pub(crate) fn interrupt(mut child: Child, signal: Signal) -> Output {
-    let pid = Pid::from_raw(child.id() as i32).expect("a process");
-    kill_process(pid, signal).expect("sent");
+    kill_process(Pid::from_raw(child.id() as i32).expect("a process"), signal).expect("sent");
     let begin = Instant::now();
     while child.try_wait().expect("a child").is_none() {
         give_up(&mut child, begin);
