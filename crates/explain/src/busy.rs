@@ -348,13 +348,13 @@ mod tests {
 
     #[test]
     fn one_lock_that_has_most_of_the_waiting_is_not_many_places() {
+        fn lock(at: usize) -> Lock {
+            let wait = Times { count: 50, total_s: 0.1, ..Times::default() };
+            let site = Site { place: format!("f{at}"), wait, ..Site::default() };
+            let name = format!("m{at}");
+            Lock { name, kind: Kind::Mutex, sites: vec![site], ..Lock::default() }
+        }
         let said = |others: usize| {
-            let lock = |at: usize| {
-                let wait = Times { count: 50, total_s: 0.1, ..Times::default() };
-                let site = Site { place: format!("f{at}"), wait, ..Site::default() };
-                let name = format!("m{at}");
-                Lock { name, kind: Kind::Mutex, sites: vec![site], ..Lock::default() }
-            };
             let wait = Times { count: 90, total_s: 2.0, ..Times::default() };
             let sites = vec![Site { act: "wait".to_owned(), count: 90, wait, ..Site::default() }];
             let (name, kind) = ("commit".to_owned(), Kind::Condition);
@@ -373,13 +373,10 @@ mod tests {
 
     #[test]
     fn a_thread_that_joins_others_waits_for_no_lock() {
+        fn seen(what: &str, count: u64) -> Seen {
+            Seen { doing: Doing::Sleeps, what: what.to_owned(), count, ..Seen::default() }
+        }
         let asleep = |count: u64| {
-            let seen = |what: &str, count| Seen {
-                doing: Doing::Sleeps,
-                what: what.to_owned(),
-                count,
-                ..Seen::default()
-            };
             let activity = vec![seen("read(2)", 300), seen("futex(2)", count)];
             let process = Process { looks: 100, activity, ..Process::default() };
             sleeps_in_futex(&Record { processes: vec![process], ..Record::default() })

@@ -62,7 +62,6 @@ impl Path {
     /// Returns the last hops, in chronological order.
     pub(crate) fn last(&self) -> Vec<Hop> {
         let start = (self.hops % HOPS as u64) as usize;
-        let order = (start..HOPS).chain(0..start);
-        order.filter_map(|index| self.last[index]).collect()
+        (start..HOPS).chain(0..start).filter_map(|index| self.last[index]).collect()
     }
 }

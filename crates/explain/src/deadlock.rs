@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_semaphore_that_others_post_has_no_owner() {
-        let semaphore = |held: u64| {
+        fn semaphore(held: u64) -> usize {
             let hold_on = convoy_record::Times { count: held, ..Default::default() };
             let site =
                 convoy_record::Site { count: 4, contended: 4, hold_on, ..Default::default() };
@@ -124,7 +124,7 @@ mod tests {
             let pending = vec![Pending { lock: "work".to_owned(), kind, ..wait(1, 1) }];
             let process = Process { pending, locks: vec![lock], ..Process::default() };
             cycles(&process).len()
-        };
+        }
         assert_eq!(semaphore(0), 0, "its last taker waits for more work");
         assert_eq!(semaphore(4), 1, "it excludes, and its owner takes it again");
     }
@@ -139,8 +139,7 @@ mod tests {
     #[test]
     fn a_queue_and_a_short_wait_are_no_deadlock() {
         assert!(threads(vec![wait(1, 2), wait(2, 3)]).is_empty());
-        let short = Pending { wait_s: 0.01, ..wait(2, 1) };
-        assert!(threads(vec![short, wait(1, 2)]).is_empty());
+        assert!(threads(vec![Pending { wait_s: 0.01, ..wait(2, 1) }, wait(1, 2)]).is_empty());
         let timed = Pending { timed: true, ..wait(1, 1) };
         assert!(threads(vec![timed]).is_empty());
         // A worker that waits for its next task.

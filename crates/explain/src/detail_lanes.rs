@@ -118,8 +118,7 @@ impl Detail {
 }
 
 fn waited(lane: &Lane) -> u64 {
-    let waits = lane.spans.iter().filter(|span| span.act == Act::Waits);
-    waits.map(|span| span.length_ns).sum()
+    lane.spans.iter().filter(|span| span.act == Act::Waits).map(|span| span.length_ns).sum()
 }
 
 /// Changes the state of a task. Ignores idle tasks.

@@ -347,8 +347,7 @@ fn hog(subject: &Subject<'_>) -> Option<Reason> {
 
 /// The owner runs for a long time.
 fn long(subject: &Subject<'_>) -> Option<Reason> {
-    let place = subject.holder.as_ref().map_or("", |holder| holder.place);
-    let hold_s = subject.hold_s(place);
+    let hold_s = subject.hold_s(subject.holder.as_ref().map_or("", |holder| holder.place));
     if hold_s <= 0.0 {
         return long_by_waits(subject);
     }

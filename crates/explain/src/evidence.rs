@@ -109,6 +109,9 @@ pub(crate) struct Holder<'a> {
 impl<'a> Subject<'a> {
     /// Returns the evidence on a lock of the process.
     pub(crate) fn new(process: &'a Process, lock: &'a Lock) -> Self {
+        fn of(site: &convoy_record::Site) -> u64 {
+            if site.regulars > 0 { site.regulars } else { site.threads }
+        }
         let is_it =
             |one: &&Pending| one.lock == lock.name && one.kind == lock.kind && one.act != "wait";
         let pending = process.pending.iter().filter(is_it);
@@ -117,9 +120,6 @@ impl<'a> Subject<'a> {
         let wait_s = lock.wait_s() + left_s;
         let most = lock.sites.iter().max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s));
         let place = most.map_or("", |site| site.place.as_str());
-        let of = |site: &convoy_record::Site| {
-            if site.regulars > 0 { site.regulars } else { site.threads }
-        };
         // The same threads wait at several places, so places with short wait times are not added.
         let mut waiting: Vec<_> = lock.sites.iter().filter(|site| site.wait.count > 0).collect();
         waiting.sort_by(|a, b| b.wait.total_s.total_cmp(&a.wait.total_s));
@@ -130,8 +130,7 @@ impl<'a> Subject<'a> {
             is_needed
         });
         let waiting = waiting.into_iter().map(|site| of(site) as f64).sum::<f64>();
-        let waiting = waiting.max(left).max(1.0);
-        let time_s = waiting.min(threads(process).ceil()) * process.seconds;
+        let time_s = waiting.max(left).max(1.0).min(threads(process).ceil()) * process.seconds;
         let there = most.map_or(0.0, |site| site.wait.total_s) / wait_s.max(f64::MIN_POSITIVE);
         Self {
             process,
@@ -227,8 +226,7 @@ fn most_holding<'a>(causes: &[&'a Cause]) -> Option<&'a Cause> {
     let all: f64 = causes.iter().map(|cause| weight(cause)).sum();
     // If most owners are unknown, the known ones may be different owners.
     let sum = |place: &str| -> f64 {
-        let of = causes.iter().filter(|cause| cause.held_at == place);
-        of.map(|cause| weight(cause)).sum()
+        causes.iter().filter(|cause| cause.held_at == place).map(|cause| weight(cause)).sum()
     };
     causes.iter().copied().filter(|cause| known < all / 2.0 || !cause.held_at.is_empty()).max_by(
         |a, b| sum(&a.held_at).total_cmp(&sum(&b.held_at)).then(weight(a).total_cmp(&weight(b))),

@@ -199,8 +199,7 @@ impl Writer<'_> {
         let ran = if matches!(span.act, Act::Runs | Act::Holds) { self.interval_ns } else { 0 };
         for number in first..span.end_ns().div_ceil(self.interval_ns) {
             let at = Timestamp::from_nanos_since_reference(number * self.interval_ns);
-            let delta = CpuDelta::from_nanos(ran);
-            self.profile.add_sample(thread, at, stack, delta, 1);
+            self.profile.add_sample(thread, at, stack, CpuDelta::from_nanos(ran), 1);
         }
     }
 

@@ -39,8 +39,7 @@ pub(crate) struct Flame(BTreeMap<Frames, u64>);
 impl Flame {
     /// Records that `task` lost `span` at a lock of `class`, or in its system call.
     pub(crate) fn add(&mut self, task: &Task, class: Option<u32>, how: How, span: u64) {
-        let frames = (task.label.kind, task.job, task.call, class, how);
-        *self.0.entry(frames).or_default() += span;
+        *self.0.entry((task.label.kind, task.job, task.call, class, how)).or_default() += span;
     }
 
     /// Adds a sleep of `task` of length `span` for a lock of `class`, divided in proportion to the

@@ -53,13 +53,13 @@ fn is_monitor(wait: &JavaWait) -> bool {
 
 impl<'a> Named<'a> {
     fn of(java: &'a Java, is: fn(&JavaWait) -> bool) -> Option<Self> {
-        let waits: Vec<&JavaWait> = java.waits.iter().filter(|wait| is(wait)).collect();
-        let all = total(waits.iter().map(|wait| wait.count));
         // A lock of java.util.concurrent has a class that many locks share.
-        let key = |wait: &'a JavaWait| {
+        fn key(wait: &JavaWait) -> (&str, &str) {
             let place = if is_monitor(wait) { "" } else { function(&wait.place) };
             (wait.class.as_str(), place)
-        };
+        }
+        let waits: Vec<&JavaWait> = java.waits.iter().filter(|wait| is(wait)).collect();
+        let all = total(waits.iter().map(|wait| wait.count));
         let (first, count) = most(&waits, key)?;
         let own: Vec<&JavaWait> =
             waits.into_iter().filter(|wait| key(wait) == key(first)).collect();
@@ -156,8 +156,7 @@ pub(crate) fn monitors(subject: &Subject<'_>) -> Option<(String, Reason)> {
     let named = java.and_then(|java| Some((java, Named::of(java, is_monitor)?)));
     let cost = crate::cures::cost(subject);
     let Some((java, named)) = named else {
-        let why = format!(" ({JAVA})");
-        return Some((cost, (Ill::RuntimeLock, why, unnamed(subject.process))));
+        return Some((cost, (Ill::RuntimeLock, format!(" ({JAVA})"), unnamed(subject.process))));
     };
     if java.dumps < DUMPS || named.count < FEW {
         let dumps = if java.dumps == 1 { "one thread dump" } else { "two thread dumps" };
@@ -239,14 +238,14 @@ pub(crate) fn unmeasured(process: &Process) -> Vec<Diagnosis> {
 
 /// Returns the diagnosis of a deadlock in the last two dumps.
 pub(crate) fn deadlock(process: &Process) -> Option<Diagnosis> {
-    let java = process.java.as_ref()?;
-    let first = java.deadlock.first()?;
-    let one = |link: &convoy_record::JavaLink| {
+    fn one(link: &convoy_record::JavaLink) -> String {
         format!(
             "thread `{}` waits in {} for the lock of a `{}` that `{}` holds",
             link.thread, link.place, link.class, link.owner
         )
-    };
+    }
+    let java = process.java.as_ref()?;
+    let first = java.deadlock.first()?;
     let links: Vec<String> = java.deadlock.iter().map(one).collect();
     Some(Diagnosis {
         ill: Ill::Deadlock,

@@ -161,16 +161,16 @@ pub struct Lanes {
 impl Lanes {
     /// Returns the activity of the threads of a record.
     pub fn new(record: &Record) -> Self {
+        fn order(lane: &Lane) -> std::cmp::Reverse<u64> {
+            let waits = lane.spans.iter().filter(|span| span.act == Act::Waits);
+            std::cmp::Reverse(waits.map(|span| span.length_ns).fold(0, u64::saturating_add))
+        }
         let mut lanes = Self::default();
         let mut book = Book::default();
         for process in &record.processes {
             lanes.seconds = lanes.seconds.max(process.seconds);
             book.process(process);
         }
-        let order = |lane: &Lane| {
-            let waits = lane.spans.iter().filter(|span| span.act == Act::Waits);
-            std::cmp::Reverse(waits.map(|span| span.length_ns).fold(0, u64::saturating_add))
-        };
         let mut all: Vec<Lane> = std::mem::take(&mut book.lanes).into_values().collect();
         all.retain(|lane| !lane.spans.is_empty());
         all.sort_by_key(|lane| (order(lane), lane.pid, lane.thread));
@@ -404,8 +404,7 @@ impl Book {
         let lock = place.lock as usize;
         match step.what {
             What::Lock if is_lock && !step.failed => {
-                let name = process.locks[lock].name.as_str();
-                held.push((self.tag(name, &place.site, ""), lock));
+                held.push((self.tag(process.locks[lock].name.as_str(), &place.site, ""), lock));
             }
             What::Unlock => {
                 if let Some(at) = held.iter().rposition(|(_, other)| *other == lock) {

@@ -53,8 +53,7 @@ impl Analysis {
     /// Ends the wait of `id`, and returns its start time if there was one.
     fn stops_waiting(&mut self, at: u64, lock: u32, id: TaskId) -> Option<u64> {
         let waits = &mut self.tasks.at(id).waits;
-        let index = waits.iter().rposition(|wait| wait.lock == lock)?;
-        let since = waits.remove(index).at;
+        let since = waits.remove(waits.iter().rposition(|wait| wait.lock == lock)?).at;
         self.waiters -= 1;
         let this = &mut self.locks.all[lock as usize];
         this.waiters -= 1;

@@ -97,6 +97,10 @@ pub(crate) fn unknown(record: &Record) -> Option<String> {
 
 /// Returns the diagnosis that follows from the wakeups that the kernel recorded.
 fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Diagnosis> {
+    // Waits for locks that processes share have separate diagnoses, with owners.
+    fn locks_s(process: &Process) -> f64 {
+        process.locks.iter().filter(|lock| lock.is_lock()).map(Lock::wait_s).sum()
+    }
     let answered = |one: &&(&Process, Scheduling)| one.1.woken_by_others.min(one.1.wakes_others);
     let woken = total(by_pid.values().map(|one| one.1.woken_by_others));
     let mutual = total(by_pid.values().map(|one| answered(&one)));
@@ -106,10 +110,6 @@ fn wakeups(by_pid: &BTreeMap<u64, (&Process, Scheduling)>) -> Option<Diagnosis> 
     if woken < FEW || (mutual as f64) < MUTUAL * woken as f64 || concerned.len() < 2 {
         return None;
     }
-    // Waits for locks that processes share have separate diagnoses, with owners.
-    let locks_s = |process: &Process| -> f64 {
-        process.locks.iter().filter(|lock| lock.is_lock()).map(Lock::wait_s).sum()
-    };
     let rest_s =
         |one: &&&(&Process, Scheduling)| (one.1.asleep_by_others_s - locks_s(one.0)).max(0.0);
     let cost_s: f64 = concerned.iter().map(|one| rest_s(&one)).sum();

@@ -35,8 +35,7 @@ pub(crate) fn libc(subject: &Subject<'_>) -> Option<Reason> {
         let cure = ["Make the call in which it sleeps without that lock. ", known.advice].concat();
         return Some((Ill::LibcLock, why, cure));
     }
-    let why = format!(", which {function}() takes");
-    Some((Ill::LibcLock, why, known.advice.to_owned()))
+    Some((Ill::LibcLock, format!(", which {function}() takes"), known.advice.to_owned()))
 }
 
 /// The lock of a standard stream of Rust's library.

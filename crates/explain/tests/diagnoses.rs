@@ -28,12 +28,12 @@ fn an_owner_that_sleeps_is_named_with_its_call() {
 
 #[test]
 fn threads_that_an_event_loop_parks_are_told_from_threads_that_it_keeps_from_work() {
-    let said = |section_s: f64, call: &str| {
+    fn said(section_s: f64, call: &str) -> String {
         let mut lock = mutex();
         lock.sites[0].hold_on = times(2000, section_s);
         let owners = vec![seen(Doing::Sleeps, call, 40), seen(Doing::Runs, "", 60)];
         verdict(&record(process(lock, cause(0.05, owners))))
-    };
+    }
     let parked = said(40e-9, "epoll_wait(2)");
     assert!(parked.contains("release it at once. If the program parks them there"), "{parked}");
     for (section_s, call) in [(40e-6, "epoll_wait(2)"), (40e-9, "fdatasync(2)")] {
@@ -44,14 +44,14 @@ fn threads_that_an_event_loop_parks_are_told_from_threads_that_it_keeps_from_wor
 
 #[test]
 fn an_owner_that_lost_its_cpu_makes_a_convoy() {
-    let convoy = |ran: f64| {
+    fn convoy(ran: f64) -> Process {
         // All threads do the same.
         let mut lock = mutex();
         lock.sites.truncate(1);
         lock.sites[0].hold_off = times(300, 3e-3);
         let one = cause(ran, vec![seen(Doing::Runs, "", 100)]);
         process(lock, Cause { held_at: "append".to_owned(), ..one })
-    };
+    }
     assert_eq!(ill(convoy(0.1)), Some(Ill::OwnerPreempted));
     assert_eq!(ill(convoy(0.95)), Some(Ill::LongSection));
     // The hold times are unknown, but samples found the lock free.
@@ -63,6 +63,12 @@ fn an_owner_that_lost_its_cpu_makes_a_convoy() {
 
 #[test]
 fn an_owner_that_leaves_its_cpu_in_each_short_section_sleeps() {
+    fn woken(runs: u64) -> String {
+        let mut lock = mutex();
+        lock.sites[1].hold_off = times(300, 150e-6);
+        let owners = vec![seen(Doing::Woken, "", 17), seen(Doing::Runs, "", runs)];
+        verdict(&record(process(lock, cause(0.25, owners))))
+    }
     let said = |kept: u64, alone: Vec<Seen>| {
         let mut lock = mutex();
         lock.sites[1].hold_off = times(300, 150e-6);
@@ -70,12 +76,6 @@ fn an_owner_that_leaves_its_cpu_in_each_short_section_sleeps() {
         // Too few samples during waits to find it asleep.
         let one = cause(0.25, vec![seen(Doing::Runs, "", 12), seen(Doing::Free, "", 4)]);
         verdict(&record(process(lock, Cause { alone, ..one })))
-    };
-    let woken = |runs: u64| {
-        let mut lock = mutex();
-        lock.sites[1].hold_off = times(300, 150e-6);
-        let owners = vec![seen(Doing::Woken, "", 17), seen(Doing::Runs, "", runs)];
-        verdict(&record(process(lock, cause(0.25, owners))))
     };
     assert!(woken(1).contains("while it sleeps in a system call"), "{}", woken(1));
     assert!(woken(17).contains("had lost its CPU"), "{}", woken(17));
@@ -94,13 +94,13 @@ fn a_chain_names_the_other_lock() {
 
 #[test]
 fn a_hog_acquires_the_lock_again_while_others_wake_up() {
-    let hog = |held_s: f64, again: u64| {
+    fn hog(held_s: f64, again: u64) -> Process {
         let mut lock = mutex();
         lock.sites[1].hold_on = times(300, held_s / 300.0);
         lock.sites[1].hold_off = Times::default();
         let one = cause(0.95, vec![seen(Doing::Runs, "", 100)]);
         process(lock, Cause { again, ..one })
-    };
+    }
     assert_eq!(ill(hog(0.9, 3000)), Some(Ill::Hog));
     // It sleeps between critical sections, and meanwhile the others acquire the lock.
     assert_eq!(ill(hog(0.9, 100)), Some(Ill::LongSection));
@@ -109,10 +109,10 @@ fn a_hog_acquires_the_lock_again_while_others_wake_up() {
 
 #[test]
 fn a_thread_that_waits_for_itself_until_a_time_limit_is_told_so() {
-    let said = |own: u64| {
+    fn said(own: u64) -> String {
         let one = cause(0.0, vec![seen(Doing::Waits, "log", 100)]);
         verdict(&record(process(mutex(), Cause { own, ..one })))
-    };
+    }
     assert!(said(900).contains("which they hold themselves, acquired in sync"), "{}", said(900));
     assert!(!said(100).contains("themselves"), "{}", said(100));
 }
@@ -131,11 +131,11 @@ fn waits_for_the_mutex_of_a_herd_are_part_of_it() {
 
 #[test]
 fn a_section_that_takes_long_on_a_cpu_is_long_on_a_full_machine_too() {
-    let full = |cpu_s: f64, ran: f64| {
+    fn full(cpu_s: f64, ran: f64) -> Process {
         let mut lock = mutex();
         lock.sites[1].hold_on = times(20, cpu_s);
         process(lock, cause(ran, vec![seen(Doing::Runs, "", 100)]))
-    };
+    }
     let said = verdict(&record(full(2e-3, 0.5)));
     assert!(said.contains("at a time; its owner had no CPU during 50 %"), "{said}");
     assert_eq!(ill(full(2e-3, 0.2)), Some(Ill::OwnerPreempted), "hardly anything else counts");
@@ -144,7 +144,7 @@ fn a_section_that_takes_long_on_a_cpu_is_long_on_a_full_machine_too() {
 
 #[test]
 fn a_writer_starves_only_if_readers_overtake_it() {
-    let rwlock = |again: u64, wait_s: f64| {
+    fn rwlock(again: u64, wait_s: f64) -> Process {
         let mut lock = mutex();
         lock.kind = Kind::Rwlock;
         lock.sites[0].act = "write".to_owned();
@@ -154,7 +154,7 @@ fn a_writer_starves_only_if_readers_overtake_it() {
         let (act, held_act) = ("write".to_owned(), "read".to_owned());
         let (count, wait_s) = (100, 100.0 * wait_s);
         process(lock, Cause { act, held_act, count, wait_s, again, kind: Kind::Rwlock, ..one })
-    };
+    }
     assert_eq!(ill(rwlock(2000, 9e-3)), Some(Ill::WriterStarvation));
     assert_ne!(ill(rwlock(10, 90e-6)), Some(Ill::WriterStarvation));
 }
@@ -210,13 +210,13 @@ fn what_has_no_names_or_no_locks_comes_with_what_to_do() {
 
 #[test]
 fn goroutines_are_hidden_without_kernel_events() {
-    let said = |place: &str, events: bool| {
+    fn said(place: &str, events: bool) -> String {
         let sites = vec![Site { wait: times(4, 0.3), ..site(place, "wait", 4) }];
         let name = "condition of the scheduler".to_owned();
         let lock = Lock { name, kind: Kind::Condition, instances: 1, sites, ..Lock::default() };
         let scheduling = events.then(Scheduling::default);
         verdict(&record(Process { scheduling, locks: vec![lock], ..Process::default() }))
-    };
+    }
     let hidden = "What locks cost is not known: a look from outside does not show goroutines";
     assert!(said("runtime.futexsleep (os_linux.go:73)", false).starts_with(hidden));
     assert!(said("runtime.futexsleep (os_linux.go:73)", true).starts_with("Locks cost little"));
@@ -225,13 +225,13 @@ fn goroutines_are_hidden_without_kernel_events() {
 
 #[test]
 fn a_herd_wakes_in_vain_and_a_phase_does_not() {
-    let herd = |futile: u64| {
+    fn herd(futile: u64) -> Process {
         let wait = Site { wait: times(20_000, 1e-3), futile, ..site("worker", "wait", 20_000) };
         let sites = vec![wait, site("dispatch", "signal", 1500)];
         let name = "work".to_owned();
         let lock = Lock { name, kind: Kind::Condition, instances: 1, sites, ..Lock::default() };
         process(lock, Cause::default())
-    };
+    }
     assert_eq!(ill(herd(18_000)), Some(Ill::ThunderingHerd));
     assert_eq!(ill(herd(20)), None);
     // Short phases: the function that waits wakes all, and each of them leaves it.
@@ -250,7 +250,7 @@ fn a_herd_wakes_in_vain_and_a_phase_does_not() {
 /// make threads wait all the time.
 #[test]
 fn an_owner_that_the_kernel_does_not_show_is_not_known() {
-    let held = |count: u64, seconds: f64| {
+    fn held(count: u64, seconds: f64) -> Process {
         let wait = times(2000, 4e-3);
         let lookup = Site {
             contended: 2000,
@@ -263,7 +263,7 @@ fn an_owner_that_the_kernel_does_not_show_is_not_known() {
         let mut process = process(Lock::default(), Cause::default());
         (process.locks, process.causes, process.futexes) = (Vec::new(), Vec::new(), vec![lock]);
         process
-    };
+    }
     let said = verdict(&record(held(2000, 2.0)));
     assert!(
         said.contains("held for about 1.00 ms at a time by a thread that is not known"),
@@ -275,7 +275,7 @@ fn an_owner_that_the_kernel_does_not_show_is_not_known() {
 
 #[test]
 fn a_herd_past_libc_does_next_to_nothing_between_two_wakeups() {
-    let herd = |futile: u64, woken: u64, passed: u64| {
+    fn herd(futile: u64, woken: u64, passed: u64) -> Process {
         let wait =
             Site { wait: times(20_000, 1e-3), futile, passed, ..site("worker", "wait", 20_000) };
         let notify = Site { contended: woken, ..site("push", "signal", 1500) };
@@ -285,7 +285,7 @@ fn a_herd_past_libc_does_next_to_nothing_between_two_wakeups() {
         let mut process = process(Lock::default(), Cause::default());
         (process.locks, process.futexes) = (Vec::new(), vec![lock]);
         process
-    };
+    }
     let said = verdict(&record(herd(19_000, 19_500, 0)));
     let expected = "push broadcasts on a condition, and each of 1500 calls wakes 13 threads in \
                     worker, of which most find next to nothing to do and wait again (19000 \
@@ -301,12 +301,12 @@ fn a_herd_past_libc_does_next_to_nothing_between_two_wakeups() {
 
 #[test]
 fn readers_that_move_a_counter_are_told_without_waits() {
-    let readers = |each_s: f64, threads: u64| {
+    fn readers(each_s: f64, threads: u64) -> Process {
         let acquire = times(5_000_000, each_s);
         let read = Site { acquire, threads, ..site("lookup", "read", 5_000_000) };
         let lock = Lock { name: "routes".to_owned(), kind: Kind::Rwlock, ..Lock::default() };
         process(Lock { sites: vec![read], ..lock }, Cause::default())
-    };
+    }
     assert_eq!(ill(readers(90e-9, 4)), Some(Ill::ReaderCounter));
     assert_eq!(ill(readers(12e-9, 4)), None);
     assert_eq!(ill(readers(90e-9, 1)), Some(Ill::FalseSharing), "other threads write its line");
@@ -318,12 +318,12 @@ fn readers_that_move_a_counter_are_told_without_waits() {
 
 #[test]
 fn a_lock_of_one_thread_on_a_line_of_others_shares_it_falsely() {
+    fn lock(name: &str, count: u64) -> Lock {
+        let threads = 1;
+        let lock = Site { acquire: times(count, 80e-9), threads, ..site(name, "lock", count) };
+        Lock { name: name.to_owned(), sites: vec![lock], ..Lock::default() }
+    }
     let two = |count: u64| {
-        let lock = |name: &str, count: u64| {
-            let threads = 1;
-            let lock = Site { acquire: times(count, 80e-9), threads, ..site(name, "lock", count) };
-            Lock { name: name.to_owned(), sites: vec![lock], ..Lock::default() }
-        };
         let mut process = process(lock("left", 2_000_000), Cause::default());
         process.locks.push(lock("right", count));
         process.neighbours = vec![vec!["left".to_owned(), "right".to_owned()]];
@@ -346,12 +346,12 @@ fn a_lock_of_one_thread_on_a_line_of_others_shares_it_falsely() {
 
 #[test]
 fn loops_that_wait_are_told_by_samples_or_by_yields() {
-    let hot = |spins: u64, atomics: u64| {
+    fn hot(spins: u64, atomics: u64) -> Process {
         let place = "acquire (spin.c:9)".to_owned();
         let hot = vec![Hot { place, count: 900, spins, atomics, ..Hot::default() }];
         let empty = process(mutex(), Cause::default());
         Process { hot, samples: 1000, locks: Vec::new(), causes: Vec::new(), ..empty }
-    };
+    }
     assert_eq!(ill(hot(300, 0)), Some(Ill::Spinning));
     assert_eq!(ill(hot(0, 300)), Some(Ill::ReaderCounter));
     // A loop that computes.
@@ -410,14 +410,14 @@ fn what_costs_little_is_no_problem() {
 
 #[test]
 fn a_lock_that_few_threads_wait_for_weighs_little_beside_the_work_of_many() {
-    let with = |doing: Doing, what: &str| {
+    fn with(doing: Doing, what: &str) -> Process {
         let mut one = process(mutex(), cause(0.05, vec![]));
         one.locks[0].sites[0].wait = times(16, 5e-3);
         one.locks[0].sites[0].threads = 1;
         (one.looks, one.threads) = (20, 30);
         one.activity = vec![seen(doing, what, 500), seen(Doing::Runs, "", 20)];
         one
-    };
+    }
     let busy = record(with(Doing::Sleeps, "fdatasync(2)"));
     assert!(verdict(&busy).starts_with("Locks cost little"), "{}", verdict(&busy));
     // The other threads are idle: the busy thread loses much of its time.
@@ -428,7 +428,7 @@ fn a_lock_that_few_threads_wait_for_weighs_little_beside_the_work_of_many() {
 
 #[test]
 fn processes_that_wake_each_other_are_told_from_those_that_serve_one() {
-    let said = |answered: u64| {
+    fn said(answered: u64) -> String {
         let one = |pid: u64| {
             let (woken_by_others, asleep_by_others_s) = (1000, 0.6);
             let scheduling = Scheduling {
@@ -449,7 +449,7 @@ fn processes_that_wake_each_other_are_told_from_those_that_serve_one() {
         };
         let processes = (1..5).map(one).collect();
         verdict(&Record { processes, ..record(Process::default()) })
-    };
+    }
     let mutual = said(1000);
     for words in ["4 of them (postgres) spent 60 %", "4000 times", "epoll_wait(2)", "pg_locks"] {
         assert!(mutual.contains(words), "{mutual}");
@@ -459,14 +459,14 @@ fn processes_that_wake_each_other_are_told_from_those_that_serve_one() {
 
 #[test]
 fn semaphores_of_several_processes_show_without_the_kernel() {
-    let one = |pid: u64| {
+    fn one(pid: u64) -> Process {
         let wait = site("LWLockAcquire", "lock", 900);
         let wait = Site { contended: 900, wait: times(900, 2e-4), ..wait };
         let (name, kind) = ("condition of LWLockAcquire".to_owned(), Kind::Semaphore);
         let lock = Lock { name, kind, instances: 1, sites: vec![wait], ..Lock::default() };
         let command = vec!["postgres: writer".to_owned()];
         Process { pid, command, seconds: 1.0, threads: 1, locks: vec![lock], ..Process::default() }
-    };
+    }
     let said = |count: u64| {
         let processes = (0..count).map(one).collect();
         verdict(&Record { processes, ..record(Process::default()) })

@@ -55,8 +55,7 @@ fn record(place: &Place, words: &[&str]) -> Record {
     let mut child = command.env(DIRECTORY, &files).spawn().expect("the program starts");
     let mut looks = Looks::at(&files).with(sampling);
     while child.try_wait().expect("a child").is_none() {
-        let least = looks.look();
-        std::thread::sleep(least.min(Duration::from_millis(20)));
+        std::thread::sleep(looks.look().min(Duration::from_millis(20)));
     }
     let processes = raw::read_with(&files, &mut looks).expect("the files can be read");
     std::fs::remove_dir_all(&files).expect("they go away");
@@ -122,8 +121,7 @@ fn herds_and_locks_of_libc_are_told_from_others() {
 #[test]
 fn a_thread_that_wakes_the_next_one_is_counted_and_is_no_herd() {
     let place = Place::new("ring");
-    let program = place.ills();
-    let record = record(&place, &[program.to_str().expect("a path"), "ring", "0.5"]);
+    let record = record(&place, &[place.ills().to_str().expect("a path"), "ring", "0.5"]);
     let locks = record.processes.iter().flat_map(|process| &process.locks);
     let waits: Vec<_> =
         locks.flat_map(|lock| &lock.sites).filter(|one| one.act == "wait").collect();
