@@ -78,11 +78,11 @@ mod tests {
 
     #[test]
     fn a_seed_determines_the_inputs() {
-        let some = |seed| {
+        fn some(seed: u64) -> Vec<Vec<u8>> {
             let mut mutator =
                 Mutator::new(seed, inputs(&["fuzz/corpus/config"]).expect("a corpus"));
             (0..50).map(|_| mutator.input()).collect::<Vec<_>>()
-        };
+        }
         assert_eq!(some(7), some(7));
         assert_ne!(some(7), some(8));
         assert!(some(7).iter().all(|input| input.len() <= mutate::LONGEST));

@@ -68,8 +68,7 @@ impl Mutator {
             1 if at < bytes.len() => bytes[at] = self.next() as u8,
             2 => drop(bytes.drain(at..end)),
             3 => {
-                let part = bytes[at..end].repeat(1 + self.below(4));
-                drop(bytes.splice(at..at, part));
+                drop(bytes.splice(at..at, bytes[at..end].repeat(1 + self.below(4))));
             }
             4 => {
                 let other = self.below(self.corpus.len());

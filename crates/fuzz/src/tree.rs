@@ -81,8 +81,7 @@ fn change(value: &mut Value, donor: Value, below: &mut impl FnMut(usize) -> usiz
                 2 => list.swap(0, place),
                 _ => {
                     let most = COPIES.min(1 + ROOM / count(&list[place]));
-                    let copies = vec![list[place].clone(); below(most)];
-                    drop(list.splice(place..place, copies));
+                    drop(list.splice(place..place, vec![list[place].clone(); below(most)]));
                 }
             }
         }
