@@ -119,8 +119,7 @@ impl Costs {
 
     /// The mean cost of a run of `job`, nanoseconds, where a user runs it `runs` times.
     pub(super) fn alone_ns(&self, job: Job, runs: u32, file_kb: u64) -> Option<f64> {
-        let cost = self.alone.get(&Self::key(job, file_kb))?;
-        Some(cost.of_runs(runs) / f64::from(runs.max(1)))
+        Some(self.alone.get(&Self::key(job, file_kb))?.of_runs(runs) / f64::from(runs.max(1)))
     }
 
     /// Real of `users` users on `cpus` CPUs, seconds; `None` if the cost of a job is not known.

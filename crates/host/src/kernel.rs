@@ -181,8 +181,7 @@ impl Kernel for Host {
     fn open(&mut self, path: &str, flags: Open) -> Sys<Fd> {
         self.injected("open")?;
         let mode = Mode::from_raw_mode(0o600);
-        let file = sys(rustix::fs::open(path, flags_of(flags), mode))?;
-        Ok(self.keep(file))
+        Ok(self.keep(sys(rustix::fs::open(path, flags_of(flags), mode))?))
     }
 
     fn close(&mut self, fd: Fd) -> Sys<()> {
@@ -329,8 +328,7 @@ impl Kernel for Host {
 
     fn shm_copy(&mut self, id: i32, offset: usize, bytes: usize, write: bool) -> Sys<()> {
         self.copy.resize(bytes, b's');
-        let segment = self.segments.get(&id).ok_or(Errno::EINVAL)?;
-        segment.copy(offset, &mut self.copy, write)
+        self.segments.get(&id).ok_or(Errno::EINVAL)?.copy(offset, &mut self.copy, write)
     }
 
     fn shm_remove(&mut self, id: i32) -> Sys<()> {
@@ -409,8 +407,7 @@ impl Kernel for Host {
                 command
             }
         };
-        let error = command.stderr(Stdio::null()).exec();
-        Errno(error.raw_os_error().unwrap_or(Errno::EINVAL.0))
+        Errno(command.stderr(Stdio::null()).exec().raw_os_error().unwrap_or(Errno::EINVAL.0))
     }
 
     fn wait(&mut self) -> Sys<(Pid, Exit)> {

@@ -155,8 +155,7 @@ fn ids(need: &Need<'_>, have: &Have, found: &mut Vec<Shortage>) {
         let cure = |n: u64| {
             format!("sysctl -w kernel.sem='{wide} {} {deep} {n}'", all.max(n * wide.min(32)))
         };
-        let number = have.semaphores.map(|limits| limits[3]);
-        lack(found, "semaphore sets", sets, number, cure);
+        lack(found, "semaphore sets", sets, have.semaphores.map(|limits| limits[3]), cure);
         let cure = |n: u64| format!("sysctl -w kernel.sem='{wide} {n} {deep} {}'", sets.max(n));
         lack(found, "semaphores", sets, Some(all), cure);
     }
@@ -256,8 +255,7 @@ fn number(path: &str) -> Option<u64> {
 
 /// Lines of a table without its heading.
 fn lines(path: &str) -> u64 {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().skip(1).count() as u64
+    std::fs::read_to_string(path).unwrap_or_default().lines().skip(1).count() as u64
 }
 
 /// The fourth word of the load averages is `runnable/all`.

@@ -45,8 +45,7 @@ fn a_command_that_fails_or_does_not_end_fails_its_point() {
         let mut options = tiny(mix(line), &[1], &place);
         options.mix.jobs = 1;
         let began = Instant::now();
-        let finished = run::run(&options, |_| ());
-        let cause = finished.record.points[0].failed.clone().expect("failed");
+        let cause = run::run(&options, |_| ()).record.points[0].failed.clone().expect("failed");
         assert!(cause.text.contains(expected), "{cause:?}");
         assert_eq!((cause.job.as_deref(), cause.user), (Some("mine"), Some(1)));
         assert!(began.elapsed().as_secs() < 300, "{line} was waited for");

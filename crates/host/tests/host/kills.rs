@@ -17,8 +17,7 @@ fn a_killed_user_is_counted_and_leaves_nothing() {
     // Killed before the start: the others must start all the same. Two seconds for one `kill`.
     let options = HostRun { start_delay: Duration::from_secs(2), ..endless(&place) };
     let (finished, ()) = disturbed(&options, || {
-        let victim = users().into_iter().next_back().expect("a user");
-        kill(victim, "KILL");
+        kill(users().into_iter().next_back().expect("a user"), "KILL");
     });
     assert!(matches!(finished.error, Some(HostError::Point { users: 6, .. })));
     let point = &finished.record.points[0];

@@ -222,8 +222,7 @@ fn disturbed<T: Send + 'static>(
             thread = disturb.take().map(std::thread::spawn);
         }
     });
-    let value = thread.expect("the point began").join().expect("disturbed");
-    (result, value)
+    (result, thread.expect("the point began").join().expect("disturbed"))
 }
 
 fn kill(pid: i32, signal: &str) {
