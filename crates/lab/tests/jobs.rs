@@ -132,6 +132,11 @@ fn a_failing_call_fails_the_job_with_its_name() {
 
 /// The generated part of the document.
 fn table() -> String {
+    fn list(counts: &std::collections::BTreeMap<&'static str, u64>) -> String {
+        let items: Vec<String> =
+            counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        if items.is_empty() { "–".to_owned() } else { items.join(", ") }
+    }
     let env = env(1);
     let shared = Mix::load("shared").expect("shipped").counts();
     let mut text = String::from(
@@ -142,11 +147,6 @@ fn table() -> String {
         let mut kernel = prepared(&env);
         job.run(&mut kernel, &env).expect("runs");
         let runs = shared.iter().find(|(other, _)| other == job).map_or(0, |pair| pair.1);
-        let list = |counts: &std::collections::BTreeMap<&'static str, u64>| {
-            let items: Vec<String> =
-                counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
-            if items.is_empty() { "–".to_owned() } else { items.join(", ") }
-        };
         let (calls, used) = (list(kernel.calls()), list(kernel.units()));
         writeln!(text, "| `{}` | {runs} | {} | {calls} | {used} |", job.name(), job.about())
             .expect("a string");

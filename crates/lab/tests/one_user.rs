@@ -36,8 +36,7 @@ fn load(mix: &str) -> Mix {
 
 /// CPU seconds of one of four jobs of a kind that one user does on an idle machine.
 fn alone(job: Job) -> f64 {
-    let mix = Mix { first: Some(4), ..Mix::of_job(job) };
-    run(mix, 1, 1, 80).cpu_s / 4.0
+    run(Mix { first: Some(4), ..Mix::of_job(job) }, 1, 1, 80).cpu_s / 4.0
 }
 
 #[test]

@@ -43,13 +43,13 @@ fn all_jobs_are_done_on_1_4_and_64_cpus() {
 /// A run may end when all users together have finished a number of jobs, whichever user ran them.
 #[test]
 fn a_part_of_a_run_ends_while_all_users_are_at_work() {
-    let part = |jobs_together| {
+    fn part(jobs_together: Option<u64>) -> VirtualPoint {
         let preset = KernelPreset::named("3.7").expect("a shipped preset");
         let machine = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
         let mix = Mix::load("shared").expect("a shipped mix");
         let run = VirtualRun::new(mix, 8, preset, machine);
         VirtualRun { shrink: 1000, jobs_together, ..run }.run().expect("the run ends")
-    };
+    }
     let (half, again, all, whole) = (part(Some(388)), part(Some(388)), part(Some(776)), part(None));
     assert_eq!((half.jobs_done, half.jobs_failed), (388, 0), "{:?}", half.first_failure);
     assert_eq!((half.hash, half.columns), (again.hash, again.columns));

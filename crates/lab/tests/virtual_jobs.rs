@@ -72,7 +72,7 @@ fn every_job_ends_well_and_leaves_the_kernel_as_it_was() {
 
 #[test]
 fn one_pass_of_the_shared_mix_repeats_to_the_bit() {
-    let pass = || {
+    fn pass() -> (u64, u64, u64) {
         let (world, machine) = run("2.6.26-rc1", |k| {
             k.mkdir("/tmp/work").expect("an empty tmpfs");
             setup(k, &env(0)).expect("fixtures");
@@ -90,6 +90,6 @@ fn one_pass_of_the_shared_mix_repeats_to_the_bit() {
             }
         });
         (machine.hash(), machine.now_ns(), world.counts().calls.get())
-    };
+    }
     assert_eq!(pass(), pass());
 }

@@ -40,8 +40,7 @@ pub fn given(name: &str) -> String {
 impl Changes {
     /// Takes a `--set` of a preset's key as an input.
     pub fn set(&mut self, set: &Set) {
-        let key = format!("{}.{}", set.kind, set.key());
-        self.settings.insert(key, Setting::of(set.value()));
+        self.settings.insert(format!("{}.{}", set.kind, set.key()), Setting::of(set.value()));
     }
 }
 

@@ -193,6 +193,13 @@ impl Plan {
     /// [`PlanError`]: everything that the file names is there and in its range, asked before
     /// anything runs.
     pub fn new(experiment: &Loaded<Experiment>, changes: &Changes) -> Result<Self, PlanError> {
+        // A comparison without its baseline says nothing.
+        fn complete(grid: &PlannedGrid) -> bool {
+            grid.grid.compare.as_ref().is_none_or(|compare| {
+                let axis = grid.axis(&compare.axis);
+                axis.is_some_and(|axis| grid.axes[axis].find(&compare.baseline).is_some())
+            })
+        }
         let name = experiment.value.name.clone();
         let wrong = |problem: String| PlanError::Changes { experiment: name.clone(), problem };
         let known = || experiment.grid.iter().map(|grid| grid.name.as_str());
@@ -224,13 +231,6 @@ impl Plan {
                 plan.grids.push(planned);
             }
         }
-        // A comparison without its baseline says nothing.
-        let complete = |grid: &PlannedGrid| {
-            grid.grid.compare.as_ref().is_none_or(|compare| {
-                let axis = grid.axis(&compare.axis);
-                axis.is_some_and(|axis| grid.axes[axis].find(&compare.baseline).is_some())
-            })
-        };
         if !changes.alone
             && changes.points.is_empty()
             && let Some(grid) = plan.grids.iter().find(|grid| !complete(grid))

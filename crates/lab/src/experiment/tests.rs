@@ -150,11 +150,11 @@ fn the_spread_of_the_first_seeds_says_how_many_there_are() {
 /// follows from its spread, not from the first stage's.
 #[test]
 fn a_second_look_is_taken_where_the_first_is_not_enough() {
+    fn counts(plan: &Plan) -> Vec<usize> {
+        plan.grids[0].points.iter().map(|point| point.jobs.len()).collect()
+    }
     let staged = "seeds = 3\nsecond_look = 6\nhalf_width = 1.5\nseeds_at_most = 40";
     let mut now = plan(&TINY.replace("seeds = 2", staged), &Changes::default()).unwrap();
-    let counts = |plan: &Plan| -> Vec<usize> {
-        plan.grids[0].points.iter().map(|point| point.jobs.len()).collect()
-    };
     // Baseline, quiet, baseline, noisy: what seed `at` of each gives.
     let outcomes = |plan: &Plan| -> Vec<Option<Outcome>> {
         let quiet = |at: usize| if at.is_multiple_of(2) { 0.01 } else { -0.01 };
@@ -231,12 +231,7 @@ fn every_shipped_experiment_has_a_plan() {
 /// docs/experiments.md has the inputs as they are; `BLESS=1` writes them.
 #[test]
 fn the_document_lists_every_input() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiments.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let (begin, end) = ("<!-- inputs: begin -->\n", "<!-- inputs: end -->");
-    let (before, rest) = text.split_once(begin).unwrap();
-    let (found, after) = rest.split_once(end).unwrap();
-    let row = |input: &Input| {
+    fn row(input: &Input) -> String {
         let targets: Vec<String> = input.targets.iter().map(ToString::to_string).collect();
         let kind = match input.kind {
             Kind::Whole(low, high) => format!("{low} to {high}"),
@@ -245,7 +240,12 @@ fn the_document_lists_every_input() {
             Kind::Text => "text".to_owned(),
         };
         format!("| `{}` | {} | {kind} | {} |\n", input.key, targets.join(", "), input.meaning)
-    };
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiments.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (begin, end) = ("<!-- inputs: begin -->\n", "<!-- inputs: end -->");
+    let (before, rest) = text.split_once(begin).unwrap();
+    let (found, after) = rest.split_once(end).unwrap();
     let rows: String = INPUTS.iter().map(row).collect();
     let table = format!("| input | targets | values | meaning |\n|---|---|---|---|\n{rows}");
     if std::env::var_os("BLESS").is_some() {

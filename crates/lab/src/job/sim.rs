@@ -129,8 +129,7 @@ impl SimJob {
         hardware.set_name(machine.source.label());
         let content = Mix::deserialize(&mix.content);
         let content = content.map_err(|error| wrong("mix", error.to_string()))?;
-        let mix = Mix { name: mix.source.label(), ..content };
-        Self::build(own, preset, hardware, mix, parts)
+        Self::build(own, preset, hardware, Mix { name: mix.source.label(), ..content }, parts)
     }
 
     fn build(
