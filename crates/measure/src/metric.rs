@@ -376,13 +376,12 @@ mod tests {
 
     #[test]
     fn numbers_in_two_units_are_refused() {
+        fn pattern(pattern: &str) -> MetricChoice {
+            MetricChoice { regex: Some(pattern.to_owned()), ..MetricChoice::default() }
+        }
         let both = |args: MetricChoice, first: &str, second: &str| {
             let metric = args.metric().expect("a metric");
             metric.value(&printed(first)).and_then(|_| metric.value(&printed(second)))
-        };
-        let pattern = |pattern: &str| MetricChoice {
-            regex: Some(pattern.to_owned()),
-            ..MetricChoice::default()
         };
         let path =
             |path: &str| MetricChoice { json: Some(path.to_owned()), ..MetricChoice::default() };

@@ -119,8 +119,7 @@ impl Finished {
 /// The last line with text in it, shortened, without control characters.
 pub(super) fn last_line(output: &[u8]) -> Option<String> {
     const LONGEST: usize = 200;
-    let tail = &output[output.len().saturating_sub(8 * LONGEST)..];
-    let text = String::from_utf8_lossy(tail);
+    let text = String::from_utf8_lossy(&output[output.len().saturating_sub(8 * LONGEST)..]);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     let line: String = line.chars().filter(|c| !c.is_control()).collect();
     let short: String = line.chars().take(LONGEST).collect();
@@ -424,8 +423,7 @@ mod tests {
             (&b"out\n"[..], &b"err\n"[..])
         );
         assert_eq!(done.describe(), "ended with exit code 7; it said: err");
-        let done = finished(&Program::shell("kill -9 $$"));
-        assert_eq!(done.ending, Ending::Signal(9));
+        assert_eq!(finished(&Program::shell("kill -9 $$")).ending, Ending::Signal(9));
     }
 
     #[test]

@@ -30,8 +30,7 @@ impl Session<'_> {
 
     /// Restarts the search with its costs and replays the observations.
     pub(super) fn apply_costs(&mut self, costs: [f64; 3]) -> Result<(), MeasureError> {
-        let prior = self.prior;
-        self.search = search_of(self.settings, self.commits, prior, Some(costs))?;
+        self.search = search_of(self.settings, self.commits, self.prior, Some(costs))?;
         for run in &self.observed {
             let search = &mut self.search;
             search.observe(run.node, run.build, outcome(run)).map_err(MeasureError::machine)?;

@@ -173,8 +173,7 @@ impl<'a> Session<'a> {
             }
             Event::Building { directory, .. } => self.builds.replay_building(directory),
             Event::Built { commit, build, directory, seconds } => {
-                let node = self.node(commit)?;
-                self.builds.replay_built(node, *build, directory, *seconds);
+                self.builds.replay_built(self.node(commit)?, *build, directory, *seconds);
             }
             Event::Run { commit, build, purpose, value, above, seconds, disturbance, .. } => {
                 let node = self.node(commit)?;
@@ -184,8 +183,7 @@ impl<'a> Session<'a> {
             }
             Event::Failed { .. } => self.failed += 1,
             Event::Skip { commit, cause } => {
-                let node = self.node(commit)?;
-                self.take_skip(node, cause)?;
+                self.take_skip(self.node(commit)?, cause)?;
             }
             Event::End { .. } => self.ended = true,
         }
@@ -333,8 +331,7 @@ impl<'a> Session<'a> {
         let next = next.and_then(|begun| {
             let disturbed = !self.disturbance().reasons().is_empty();
             let asked = self.settings.confirm * if disturbed { DISTURBED } else { 1 };
-            let pairs = begun.wanted(asked, answer.estimates.effect.mean);
-            begun.next(pairs, self.settings.seed)
+            begun.next(begun.wanted(asked, answer.estimates.effect.mean), self.settings.seed)
         });
         let Some(node) = next else { return Ok(false) };
         let wish = Wish { node, runs: 1, build: self.builds.of(node), bits: 0.0 };

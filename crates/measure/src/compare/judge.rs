@@ -218,8 +218,7 @@ impl Case<'_> {
                 let speedups: Vec<f64> = rows.iter().filter(within).filter_map(change).collect();
                 let logs = speedups.iter().map(|speedup| speedup.ln()).collect::<Vec<_>>();
                 let test = |logs| signed_rank_of(&logs, Zeros::Wilcoxon, Alternative::TwoSided).p;
-                let test = Sample::new(logs).map_or(1.0, test);
-                tests.push(test);
+                tests.push(Sample::new(logs).map_or(1.0, test));
                 let percent =
                     speedups.iter().map(|speedup| 100.0 * (speedup - 1.0)).collect::<Vec<_>>();
                 cells.push(RangeChange {
@@ -246,10 +245,10 @@ impl Case<'_> {
 }
 
 fn nothing_in_common(sides: &[Side]) -> MeasureError {
-    let names = |side: &Side| {
+    fn names(side: &Side) -> String {
         let names: Vec<String> = side.series.iter().take(3).map(Series::name).collect();
         format!("{:?} has {}", side.label, names.join("; "))
-    };
+    }
     let all: Vec<String> = sides.iter().map(names).collect();
     MeasureError::request(format!(
         "the sides have no benchmark and metric in common: {}",

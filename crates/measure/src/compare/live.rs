@@ -305,16 +305,16 @@ impl<'a> Plan<'a> {
     }
 
     fn values(&self, command: &Command, finished: &Finished) -> Result<Vec<(Series, f64)>, String> {
+        // A run is one value of its side, however often it repeated itself.
+        fn mean(series: Series) -> Option<(Series, f64)> {
+            let mean = Sample::new(series.values.clone()).ok()?.mean();
+            Some((series, mean))
+        }
         if command.ours {
             let text = String::from_utf8_lossy(&finished.stdout);
             let body =
                 serde_json::from_str(&text).map_err(|error| format!("printed no JSON: {error}"))?;
             let series = command.printed(&body)?;
-            // A run is one value of its side, however often it repeated itself.
-            let mean = |series: Series| {
-                let mean = Sample::new(series.values.clone()).ok()?.mean();
-                Some((series, mean))
-            };
             return Ok(series.into_iter().filter_map(mean).collect());
         }
         let value = self.metric.value(finished).map_err(|error| error.to_string())?;
@@ -334,9 +334,9 @@ mod tests {
 
     #[test]
     fn warm_up_ends_when_a_block_is_like_those_before() {
-        let blocks = |values: &[f64]| {
+        fn blocks(values: &[f64]) -> usize {
             (1..=values.len()).find(|&n| settled(&values[..n], 0.01)).unwrap_or(values.len() + 1)
-        };
+        }
         let logs = |values: &[f64]| values.iter().map(|value: &f64| value.ln()).collect::<Vec<_>>();
         assert_eq!(blocks(&logs(&[5.0, 5.0])), 2);
         assert_eq!(blocks(&logs(&[9.0, 5.0, 5.01])), 3);
@@ -354,10 +354,10 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_seed_and_fair() {
-        let orders = |seed| {
+        fn orders(seed: u64) -> Vec<Vec<usize>> {
             let mut draw = Rng::new(seed);
             (0..2000).map(|_| order(&mut draw, 3)).collect::<Vec<_>>()
-        };
+        }
         assert_eq!(orders(1), orders(1));
         assert_ne!(orders(1), orders(2));
         let mut seen = std::collections::BTreeMap::new();

@@ -91,8 +91,7 @@ impl Request {
         }
         let live = vec![true; sides.len()];
         let case = Case { request: self, live: &live, sequential: true };
-        let rows = case.rows(sides, None).ok()?;
-        let sure = rows.iter().all(|row| row.is_settled(self.tail));
+        let sure = case.rows(sides, None).ok()?.iter().all(|row| row.is_settled(self.tail));
         sure.then(|| format!("sure after {blocks} runs of each side"))
     }
 }

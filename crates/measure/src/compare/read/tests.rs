@@ -169,11 +169,11 @@ fn what_aim7_and_reaim_print_and_log_is_read() {
 
 #[test]
 fn the_files_that_reaim_leaves_are_read() {
+    fn one(side: &Side, at: usize) -> (Option<u32>, String, Vec<f64>) {
+        (side.series[at].users, side.series[at].benchmark.clone(), side.series[at].values.clone())
+    }
     let files = Files::new("reaim");
     let read = |name: &str, text: &str| read(&files.write(name, text)).expect(name).remove(0);
-    let one = |side: &Side, at: usize| {
-        (side.series[at].users, side.series[at].benchmark.clone(), side.series[at].values.clone())
-    };
     let rows = "\
         1      5820.50   5820.50     97.01     1.04    0.85   0.18    0.00  100.00  1.04  1.04\n\
         10    58205.00   5820.50     97.01    10.40    8.50   1.80    0.10   98.00 10.40 10.20\n\
