@@ -116,8 +116,7 @@ impl Advice {
         let waited_us = first.map_or(0.0, |lock| 1e6 * lock.all(|site| &site.wait).max_s);
         let starves = waited_us > STARVES_US;
         let fairest = now.filter(|_| starves).and_then(|now| {
-            let is_passed = starved(busiest(record).0?, first?).is_some();
-            fairest(waited_us, is_passed, now, &others)
+            fairest(waited_us, starved(busiest(record).0?, first?).is_some(), now, &others)
         });
         said.extend(fairest.map(|row| bounded(row, &lock, waited_us)));
         let fairest = fairest.filter(|row| is_worth(row));
@@ -351,13 +350,13 @@ mod tests {
 
     #[test]
     fn starvation_is_named_from_the_record_where_no_prediction_follows() {
-        use convoy_record::{Site, Times};
-        let of = |wait_s, hold_s, threads| {
+        fn of(wait_s: f64, hold_s: f64, threads: u64) -> Option<String> {
             let [wait, hold_on] = [wait_s, hold_s].map(|max_s| Times { max_s, ..Times::default() });
             let site = Site { wait, hold_on, ..Site::default() };
             let lock = Lock { name: "world".to_owned(), sites: vec![site], ..Lock::default() };
             starved(&Process { threads, ..Process::default() }, &lock)
-        };
+        }
+        use convoy_record::{Site, Times};
         let said = of(0.243, 0.007, 2).expect("35 critical sections");
         assert!(
             said.starts_with("Starvation: a thread waited up to 243 ms for `world`, which was")
@@ -384,11 +383,9 @@ mod tests {
 
     #[test]
     fn a_change_of_shares_names_each_class() {
-        let part = |place: &str, acquisitions_per_s, recorded_per_s| Part {
-            place: place.to_owned(),
-            acquisitions_per_s,
-            recorded_per_s,
-        };
+        fn part(place: &str, acquisitions_per_s: f64, recorded_per_s: f64) -> Part {
+            Part { place: place.to_owned(), acquisitions_per_s, recorded_per_s }
+        }
         let parts = vec![part("tick", 2300.0, 2500.0), part("read", 2200.0, 80.0)];
         assert_eq!(
             change(&Row { parts, ..row(FAIR, -9.0, 900.0) }),

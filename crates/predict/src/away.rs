@@ -246,8 +246,7 @@ mod tests {
         (program.disturbance.others_s, program.disturbance.seconds) = (1.8, 1.0);
         let lock = Lock { sites: vec![site.clone()], ..Lock::default() };
         let process = Process { cpu_s: 2.0, ..process(0.0, 0.0) };
-        let away = Away::new(&program, &process, &[&lock]);
-        let span = away.span(&site.hold_on, &site.hold_off);
+        let span = Away::new(&program, &process, &[&lock]).span(&site.hold_on, &site.hold_off);
         assert!((span.work.mean() - 2e6).abs() < 1e4, "{}", span.work.mean());
         assert!(span.sleeps.abs() < 1e-9);
     }

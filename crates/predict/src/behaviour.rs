@@ -25,14 +25,14 @@ pub fn busiest(record: &Record) -> (Option<&Process>, Vec<&Lock>) {
 /// alone limits the program, and can be replaced alone: by the name of its variable, or by its
 /// places if all of them are known, since the place of the first acquisition selects the lock.
 pub fn is_alone(record: &Record) -> bool {
+    fn can_be_named(lock: &Lock) -> bool {
+        !lock.name.starts_with(LOCK_OF) || !lock.sites.iter().any(|site| is_passing(&site.place))
+    }
     /// Share of all waiting time.
     const MOST: f64 = 0.9;
     let (Some(process), locks) = busiest(record) else { return false };
     let all: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
     let mutexes = process.locks.iter().filter(|lock| lock.kind == Kind::Mutex).count();
-    let can_be_named = |lock: &Lock| {
-        !lock.name.starts_with(LOCK_OF) || !lock.sites.iter().any(|site| is_passing(&site.place))
-    };
     let limits = |lock: &Lock| lock.kind == Kind::Mutex && lock.wait_s() > MOST * all;
     let first = locks.first().is_some_and(|lock| limits(lock) && can_be_named(lock));
     mutexes > 1 && record.program.mutex.is_empty() && first
@@ -91,8 +91,7 @@ pub(crate) fn behaviour(
         }));
     }
     let count: u64 = behaviour.sections.iter().map(|one| one.count).sum();
-    let threads = behaviour.sections.iter().map(|one| one.threads).max();
-    behaviour.threads = threads.unwrap_or(1);
+    behaviour.threads = behaviour.sections.iter().map(|one| one.threads).max().unwrap_or(1);
     let seconds = busy_s(process, locks).max(1e-9);
     (behaviour.total, behaviour.rate) = (count, count as f64 / seconds);
     behaviour.cpu_ns = process.cpu_s * 1e9 / count.max(1) as f64;
@@ -150,12 +149,10 @@ fn threads(process: &Process, locks: &[&Lock]) -> u64 {
     /// Share of all acquisitions.
     const MUCH: f64 = 0.01;
     let count: u64 = locks.iter().map(|lock| lock.count()).sum();
-    let single = locks.iter().filter(|lock| lock.instances <= 1);
-    let sites = single.flat_map(|lock| &lock.sites);
+    let sites = locks.iter().filter(|lock| lock.instances <= 1).flat_map(|lock| &lock.sites);
     let matter =
         sites.filter(|site| site.act != "signal" && site.count as f64 > MUCH * count as f64);
-    let most = matter.map(regulars).max();
-    most.unwrap_or(process.threads).clamp(1, process.threads.max(1))
+    matter.map(regulars).max().unwrap_or(process.threads).clamp(1, process.threads.max(1))
 }
 
 /// Returns the number of threads that call a place regularly; all of its threads if that was not
@@ -219,8 +216,7 @@ fn is_condition_of(condition: &Lock, lock: &Lock) -> bool {
 
 /// Returns how many waits at a condition were recorded.
 fn waits_at(condition: &Lock) -> u64 {
-    let waits = condition.sites.iter().filter(|site| site.act == "wait");
-    waits.map(|site| site.wait.count).sum()
+    condition.sites.iter().filter(|site| site.act == "wait").map(|site| site.wait.count).sum()
 }
 
 /// Returns whether a name has several locks that threads rarely wait for.
@@ -301,11 +297,11 @@ mod tests {
 
     #[test]
     fn many_locks_that_nobody_waits_for_are_private() {
-        let of = |instances, contended| {
+        fn of(instances: u64, contended: u64) -> bool {
             let mut lock = Lock { instances, ..mutex("one", 0.0, &["here"]) };
             (lock.sites[0].count, lock.sites[0].contended) = (10_000, contended);
             is_private(&lock)
-        };
+        }
         assert!(of(600, 3));
         assert!(!of(600, 300) && !of(1, 3));
     }

@@ -110,8 +110,7 @@ pub fn predict_aloud(
         let prediction = Some(unanchored(&behaviour, question.rows()));
         told(Known { done: 0, of: 1, prediction });
         let cells = cells(record, machines, question, &behaviour)?;
-        let prediction = complete(run(&cells, &behaviour, &told)?);
-        Ok((prediction, behaviour.threads))
+        Ok((complete(run(&cells, &behaviour, &told)?), behaviour.threads))
     };
     let (ordered, threads) = replayed(true)?;
     if ordered.doubt.is_none() || ordered.order.is_empty() || waits_for_threads(&ordered) {
@@ -367,7 +366,7 @@ mod tests {
 
     #[test]
     fn more_threads_that_wait_for_each_other_are_refused() {
-        let of = |threads: &[u32], idle_ns| {
+        fn of(threads: &[u32], idle_ns: f64) -> (Vec<u32>, Option<bool>) {
             let question = Question {
                 cpus: vec![2],
                 threads: threads.to_vec(),
@@ -380,7 +379,7 @@ mod tests {
             let behaviour = Behaviour { threads: 4, rate: 1e5, idle_ns, ..Behaviour::default() };
             let (left, doubt) = answerable(&question, &behaviour);
             (left.threads, doubt.map(|doubt| doubt.refuses))
-        };
+        }
         assert_eq!(of(&[4, 64], 100.0), (vec![4, 64], None));
         assert_eq!(of(&[4, 64], 20_000.0), (vec![4], Some(false)));
         assert_eq!(of(&[64], 20_000.0), (vec![], Some(true)));

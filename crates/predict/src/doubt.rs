@@ -210,15 +210,15 @@ mod tests {
 
     #[test]
     fn a_replay_that_misses_its_record_is_refused() {
+        fn beside(rate: f64, least: f64) -> Option<Doubt> {
+            let (beside, alone) = (point(least, 0.0), point(1000.0, 0.0));
+            differs_beside(&point(rate, 0.0), &beside, &alone, 2.0, 1.0)
+        }
         let found = |rate, wait_us| differs(&point(1000.0, 10.0), &point(rate, wait_us), 100.0);
         assert_eq!(found(1000.0, 10.0), None);
         assert_eq!(found(1100.0, 35.0), None, "25 us of a turn of 100 do not matter");
         assert!(found(1200.0, 10.0).is_some_and(|doubt| doubt.refuses));
         assert!(found(1000.0, 45.0).is_some());
-        let beside = |rate, least| {
-            let (beside, alone) = (point(least, 0.0), point(1000.0, 0.0));
-            differs_beside(&point(rate, 0.0), &beside, &alone, 2.0, 1.0)
-        };
         assert_eq!([500.0, 700.0, 1000.0].map(|rate| beside(rate, 500.0).is_some()), [false; 3]);
         assert!(beside(400.0, 500.0).is_some_and(|doubt| doubt.refuses));
         assert!(beside(1200.0, 500.0).is_some());
@@ -268,22 +268,22 @@ mod tests {
 
     #[test]
     fn a_thread_that_came_once_is_a_doubt() {
-        let of = |is_guessed| {
+        fn of(is_guessed: bool) -> Vec<Doubt> {
             let class = convoy_runs::replay::Class { is_guessed, ..Default::default() };
             let script = convoy_runs::replay::Script { classes: vec![class], conditions: vec![] };
             let behaviour = Behaviour { script: Some(script.into()), ..Behaviour::default() };
             of_record(&Program::default(), &Process::default(), &behaviour, 1)
-        };
+        }
         assert_eq!(of(false), []);
         assert!(of(true)[0].text.starts_with("A thread waited") && !of(true)[0].refuses);
     }
 
     #[test]
     fn recording_kernel_events_is_named_if_it_cost_much() {
-        let of = |preemptions| {
+        fn of(preemptions: u64) -> Process {
             let seen = convoy_record::Scheduling { preemptions, sleeps: 0, ..Default::default() };
             Process { cpu_s: 1.0, seconds: 2.0, scheduling: Some(seen), ..Process::default() }
-        };
+        }
         assert_eq!(watched(&of(10_000)), None);
         assert_eq!(watched(&Process::default()), None);
         let said = watched(&of(500_000)).expect("a third of its time").text;

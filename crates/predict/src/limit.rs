@@ -14,12 +14,12 @@ const FAR: f64 = 1024.0;
 /// Returns a sentence that names the lock that limits the program, or the first lock that would
 /// limit it on more CPUs.
 pub(crate) fn limit(behaviour: &Behaviour, process: &Process, locks: &[&Lock]) -> String {
-    let time_s = f64::from(behaviour.threads) * busy_s(process, locks).max(1e-9);
-    let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
-    let of = |lock: &Lock| {
+    fn of(lock: &Lock) -> String {
         let place = lock.sites.first().map_or("", |site| site.place.as_str());
         if lock.name.contains(place) { String::new() } else { format!(" in {place}") }
-    };
+    }
+    let time_s = f64::from(behaviour.threads) * busy_s(process, locks).max(1e-9);
+    let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
     let most = locks.iter().max_by(|a, b| a.wait_s().total_cmp(&b.wait_s()));
     if let Some(lock) = most.filter(|_| wait_s > WEIGHT * time_s) {
         let waited = 100.0 * (lock.wait_s() / time_s).min(1.0);
@@ -94,8 +94,7 @@ fn rate(behaviour: &Behaviour, locks: &[&Lock], lock: &Lock) -> Option<f64> {
 /// Returns the mean work while a lock of this name is held, nanoseconds, without sleep, and whether
 /// holds overlap.
 fn holds(behaviour: &Behaviour, locks: &[&Lock], lock: &Lock) -> Option<(f64, bool)> {
-    let index = locks.iter().position(|one| std::ptr::eq(*one, lock))?;
-    Some(behaviour.held_ns(index))
+    Some(behaviour.held_ns(locks.iter().position(|one| std::ptr::eq(*one, lock))?))
 }
 
 #[cfg(test)]

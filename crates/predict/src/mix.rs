@@ -81,8 +81,7 @@ impl Mix {
             held_ns / group.classes.len() as f64 * group.mean(base)
         };
         groups.sort_by(|a, b| held(b).total_cmp(&held(a)));
-        let is_there = base.iter().all(|point| groups[0].rate_of(point) > 0.0);
-        is_there.then_some(Self { groups })
+        base.iter().all(|point| groups[0].rate_of(point) > 0.0).then_some(Self { groups })
     }
 
     /// Returns the acquisitions per second of the leading group.

@@ -141,14 +141,13 @@ mod tests {
 
     #[test]
     fn wakeups_that_were_not_measured_range_from_the_machine_to_a_guest() {
-        let of = |prices: &[(&str, Quartiles)]| {
+        fn of(prices: &[(&str, Quartiles)]) -> [f64; 3] {
             let prices = prices.iter().map(|(key, ns)| ((*key).to_owned(), *ns)).collect();
             let program = Program { cpus: 2, prices_ns: prices, ..Program::default() };
             [2, 1, 3].map(|round| {
-                let preset = nearest(&program, 2, (round, 3), &[]).expect("shipped").0;
-                preset.price_ns.idle_exit
+                nearest(&program, 2, (round, 3), &[]).expect("shipped").0.price_ns.idle_exit
             })
-        };
+        }
         let [low, median, high] = of(&[]);
         assert!(low < median && median < high, "{low} {median} {high}");
         let known = of(&[("price_ns.idle_exit", [7e3, 8e3, 9e3])]);

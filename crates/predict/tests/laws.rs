@@ -189,8 +189,7 @@ fn each_row_names_the_machine_that_it_simulates() {
 /// lock is the lock that threads wait for.
 #[test]
 fn a_lock_that_is_hardly_waited_for_is_not_the_limit() {
-    let mut record = Law { locks: 1, think_us: 5.0, ..PRIVATE }.record(0.0);
-    let kernel = |name: &str, kernel: &str, wait_us| {
+    fn kernel(name: &str, kernel: &str, wait_us: f64) -> Lock {
         let site = Site { count: 9000, contended: 10, wait: times(10, wait_us), ..Site::default() };
         Lock {
             name: name.to_owned(),
@@ -200,7 +199,8 @@ fn a_lock_that_is_hardly_waited_for_is_not_the_limit() {
             sites: vec![site],
             ..Lock::default()
         }
-    };
+    }
+    let mut record = Law { locks: 1, think_us: 5.0, ..PRIVATE }.record(0.0);
     let process = &mut record.processes[0];
     let own = &mut process.locks[0].sites[0];
     (own.contended, own.wait) = (10_000, times(10_000, 500.0));

@@ -70,8 +70,7 @@ impl Writer<'_> {
         let mut counts = [0, 0];
         for (number, class) in (0..).zip(classes) {
             if class.calls as f64 >= least * class.threads as f64 {
-                let own = Self::windows(strips, number);
-                let there = own.intersection(&windows).count() as f64;
+                let there = Self::windows(strips, number).intersection(&windows).count() as f64;
                 counts[0] += if there < THERE * windows.len() as f64 { class.threads } else { 0 };
                 counts[1] += class.threads;
             }

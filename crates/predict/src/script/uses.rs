@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn signals_for_one_thread_each_are_counted_though_every_pass_waits() {
-        let of = |broadcasts, waits| {
+        fn of(broadcasts: u64, waits: u64) -> bool {
             let one = Use { waits, broadcasts, signals: 100, passes: 100, ..Use::default() };
             one.is_counted()
-        };
+        }
         assert!(of(0, 100) && of(0, 40) && of(100, 40));
         assert!(!of(100, 100), "a broadcast that all passes wait for");
     }
