@@ -64,7 +64,6 @@ pub(crate) fn is_limited() -> bool {
 /// Returns a limit of the process, or the largest number if there is none.
 fn limit(resource: usize) -> u64 {
     let mut limits = [u64::MAX; 2];
-    let place = (&raw mut limits) as usize;
-    call(LIMITS, [0, resource, 0, place, 0, 0]);
+    call(LIMITS, [0, resource, 0, (&raw mut limits) as usize, 0, 0]);
     limits[0]
 }

@@ -259,8 +259,7 @@ impl Made {
         }
         // The terminating zero is already there.
         self.used += 1;
-        let place = self.text.get(start..self.used)?.as_ptr() as usize;
-        self.add(place)
+        self.add(self.text.get(start..self.used)?.as_ptr() as usize)
     }
 }
 

@@ -82,8 +82,7 @@ fn policy(name: &[u8]) -> u32 {
 
 /// Returns the hash of the file name.
 fn hash(path: &[u8]) -> u64 {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    fnv(FNV, name)
+    fnv(FNV, path.rsplit(|byte| *byte == b'/').next().unwrap_or_default())
 }
 
 fn hex(text: &[u8]) -> u64 {

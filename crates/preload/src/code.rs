@@ -45,8 +45,7 @@ pub(crate) fn peek(address: usize, words: &mut [u64]) -> usize {
     let (own, other) = ([words.as_mut_ptr() as usize, length], [address, length]);
     let (own, other) = (own.as_ptr() as usize, other.as_ptr() as usize);
     let pid = call(GETPID, [0; 6]) as usize;
-    let read = call(READ_MEMORY, [pid, own, 1, other, 1, 0]);
-    read.max(0) as usize / 8
+    call(READ_MEMORY, [pid, own, 1, other, 1, 0]).max(0) as usize / 8
 }
 
 /// Copies the memory map unless it covers the address. Returns whether the address is in code

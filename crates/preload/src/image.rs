@@ -127,8 +127,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 impl File {
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Option<usize> {
         let (place, room) = (bytes.as_mut_ptr() as usize, bytes.len());
-        let got = call(PREAD, [self.0, place, room, offset as usize, 0, 0]);
-        usize::try_from(got).ok()
+        usize::try_from(call(PREAD, [self.0, place, room, offset as usize, 0, 0])).ok()
     }
 
     fn takes(&self) -> Option<Result<(), u64>> {
@@ -236,8 +235,7 @@ mod tests {
     use super::*;
 
     fn looked(path: &Path) -> Option<Result<(), u64>> {
-        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
-        look(AT_FDCWD, name.as_ptr() as usize)
+        look(AT_FDCWD, CString::new(path.as_os_str().as_bytes()).unwrap().as_ptr() as usize)
     }
 
     /// Writes a file for the test called `test`, and returns its path.

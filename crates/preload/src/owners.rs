@@ -221,10 +221,9 @@ impl Cause {
     pub(crate) fn end(self, now: u64, weight: u64) {
         self.thread.shows_nothing();
         let Some(file) = map::file() else { return };
-        let ran_ns = self.ran_ns.and_then(|before| {
-            let after = cpu_ns(self.owner.as_ref()?.thread)?;
-            Some(after.saturating_sub(before))
-        });
+        let ran_ns = self
+            .ran_ns
+            .and_then(|before| Some(cpu_ns(self.owner.as_ref()?.thread)?.saturating_sub(before)));
         self.book(file, now, ran_ns, weight);
     }
 
@@ -441,8 +440,7 @@ fn slot_of(file: &'static Map, thread: u32) -> Option<(usize, &'static Slot)> {
 fn cpu_ns(thread: u32) -> Option<u64> {
     let mut time = [0_u64; 2];
     let clock = cpu_clock(thread);
-    let place = (&raw mut time) as usize;
-    let result = calls::call(CLOCK_GETTIME, [clock, place, 0, 0, 0, 0]);
+    let result = calls::call(CLOCK_GETTIME, [clock, (&raw mut time) as usize, 0, 0, 0, 0]);
     (result == 0).then(|| time[0] * 1_000_000_000 + time[1])
 }
 

@@ -37,8 +37,7 @@ pub(crate) fn take() -> Option<&'static Map> {
         let page = unsafe { place.load(Acquire).as_ref() };
         page.is_some_and(|page| page[H_PID].compare_exchange(0, own, AcqRel, Relaxed).is_ok())
     };
-    let place = SPARES.iter().find(is_taken)?;
-    let page = place.load(Relaxed) as usize;
+    let page = SPARES.iter().find(is_taken)?.load(Relaxed) as usize;
     let address = call(REMAP, [page, PAGE_BYTES, FILE_WORDS * 8, MAY_MOVE, 0, 0]);
     // SAFETY: a shared mapping of that many words, which stays.
     (address > 0).then(|| unsafe { &*(address as *const Map) })

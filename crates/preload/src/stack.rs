@@ -175,10 +175,10 @@ fn is_there(words: &[AtomicU64], mark: usize, with_foreign: bool) -> bool {
 
 fn is_same(words: &[AtomicU64], native: &[Frame], foreign: &[Frame]) -> bool {
     // Relaxed: `parts` has loaded `C_READY` with acquire.
-    let same = |known: &[AtomicU64], found: &[Frame]| {
+    fn same(known: &[AtomicU64], found: &[Frame]) -> bool {
         known.len() == 2 * found.len()
             && known.chunks_exact(2).zip(found).all(|(a, b)| a[0].load(Relaxed) == b[0])
-    };
+    }
     parts(words).is_some_and(|known| same(known.0, native) && same(known.1, foreign))
 }
 

@@ -297,8 +297,7 @@ impl Thread {
 
     /// Returns whether the hold of `lock` is being timed.
     pub(crate) fn is_timed(self, lock: usize) -> bool {
-        let count = self.holds();
-        (0..count).any(|index| self.own(O_HOLD + index * HOLD_WORDS) == lock as u64)
+        (0..self.holds()).any(|index| self.own(O_HOLD + index * HOLD_WORDS) == lock as u64)
     }
 
     /// Returns whether `lock` is the mutex of the condition that the thread waited for last.

@@ -44,8 +44,7 @@ mod tests {
     fn named(variable: &str) -> String {
         let mut bytes = variable.to_owned().into_bytes();
         bytes.push(0);
-        let environment = [bytes.as_mut_ptr().cast_const().cast(), core::ptr::null()];
-        name_this_process(environment.as_ptr());
+        name_this_process([bytes.as_mut_ptr().cast_const().cast(), core::ptr::null()].as_ptr());
         CStr::from_bytes_until_nul(&bytes).unwrap().to_str().unwrap().to_owned()
     }
 

@@ -17,12 +17,12 @@ pub(crate) use x86_64::*;
 
 /// Returns the number of ticks between two consecutive readings.
 pub(crate) fn stamp() -> u64 {
-    /// Large enough that at least one try is not interrupted.
-    const TRIES: usize = 64;
-    let apart = |_| {
+    fn apart(_: usize) -> u64 {
         let begin = ticks();
         ticks().saturating_sub(begin)
-    };
+    }
+    /// Large enough that at least one try is not interrupted.
+    const TRIES: usize = 64;
     (0..TRIES).map(apart).min().unwrap_or(0)
 }
 
