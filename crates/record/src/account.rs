@@ -177,11 +177,11 @@ impl Account {
 
     /// Returns the account of a record.
     pub fn new(record: &Record) -> Self {
+        fn locks(process: &Process) -> impl Iterator<Item = (&Process, &Lock)> {
+            Process::locks_with(process)
+        }
         let common = kernel_locks(record);
-        let every = || {
-            let locks = |process| Process::locks_with(process);
-            record.processes.iter().chain([&common]).flat_map(locks)
-        };
+        let every = || record.processes.iter().chain([&common]).flat_map(locks);
         let sum = |locks: bool| -> f64 {
             let of = every().filter(|(_, lock)| lock.is_lock() == locks);
             of.map(|(_, lock)| lock.wait_s()).sum()
@@ -230,8 +230,7 @@ impl Account {
         let much = wall_s.max(self.wait_s);
         let most = |of: fn(&Lock, f64) -> f64| {
             let of = move |one: &&LockAccount| of(&one.lock, wall_s);
-            let found = others().max_by(|a, b| of(a).total_cmp(&of(b)));
-            found.filter(|one| of(one) > much)
+            others().max_by(|a, b| of(a).total_cmp(&of(b))).filter(|one| of(one) > much)
         };
         most(working_s).or_else(|| most(|lock, _| lock.wait_s() - longest_s(lock)))
     }
@@ -259,8 +258,7 @@ impl Account {
                 .to_owned();
         }
         let wall_s = record.program.wall_s;
-        let condition = self.condition(wall_s);
-        let works = condition.map_or(0.0, |one| working_s(&one.lock, wall_s));
+        let works = self.condition(wall_s).map_or(0.0, |one| working_s(&one.lock, wall_s));
         let least_s = (LITTLE * wall_s).max(WEIGHT * busy_s(record)).max(FEW * works);
         let Some(first) = self.first().filter(|_| self.wait_s > least_s) else {
             return self.elsewhere(record);

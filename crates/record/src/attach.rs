@@ -235,8 +235,7 @@ impl Attached {
         let now = begin.duration_since(self.begin).as_secs_f64();
         for (word, (count, site)) in &waiting {
             self.held(*word, *site, span);
-            let seen = self.words.entry(*word).or_default();
-            seen.wait(now, span, *count);
+            self.words.entry(*word).or_default().wait(now, span, *count);
         }
         for (_, word) in self.words.iter_mut().filter(|(word, _)| !waiting.contains_key(word)) {
             word.since = None;

@@ -88,8 +88,7 @@ impl Elf {
     pub(crate) fn debug_link(&self) -> Option<String> {
         let names = *self.sections.get(self.number(62, 2)? as usize)?;
         let is_link = |one: &&Section| self.text(names, one.name) == Some(".gnu_debuglink");
-        let link = self.sections.iter().find(is_link)?;
-        Some(self.text(*link, 0)?.to_owned())
+        Some(self.text(*self.sections.iter().find(is_link)?, 0)?.to_owned())
     }
 
     /// Returns the file offset of the byte with this address, if it is in an executable section.
@@ -136,8 +135,7 @@ impl Elf {
         let code = self.sections.iter();
         let code = code.filter(|one| one.flags & EXECUTABLE != 0 && one.kind != NO_BITS);
         code.filter_map(|one| {
-            let end = one.offset.checked_add(one.size)?;
-            Some((one.address, self.bytes.get(one.offset..end)?))
+            Some((one.address, self.bytes.get(one.offset..one.offset.checked_add(one.size)?)?))
         })
     }
 }

@@ -157,8 +157,7 @@ pub(crate) fn act(name: &str) -> Option<(Kind, &'static str)> {
         ("pthread_barrier_wait", Kind::Barrier, "wait"),
         ("sem_", Kind::Semaphore, "lock"),
     ];
-    let found = found.iter().find(|(begin, ..)| name.starts_with(begin));
-    found.map(|&(_, kind, act)| (kind, act))
+    found.iter().find(|(begin, ..)| name.starts_with(begin)).map(|&(_, kind, act)| (kind, act))
 }
 
 #[cfg(test)]
@@ -198,15 +197,13 @@ mod tests {
         // A wakeup, and a different system call.
         let line = "202 0x1000 0x81 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
         assert!(Call::parse(line).is_some_and(|call| call.sleep().is_none()));
-        let line = "75 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
-        let call = Call::parse(line);
+        let call = Call::parse("75 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffd10 0x7f00\n");
         assert!(matches!(call, Some(Call::Asleep { number: 75, stack: 0x007f_fd10, .. })));
         // System calls of the recorder are not the program's, except waits for a lock.
         let recorder = 0x7e00..0x8000;
         assert!(call.is_some_and(|call| call.of_program(&recorder) == Call::Running));
         assert!(call.is_some_and(|call| call.of_program(&(0..0)) == call));
-        let line = "202 0x1000 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
-        let call = Call::parse(line);
+        let call = Call::parse("202 0x1000 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n");
         assert!(call.is_some_and(|call| call.of_program(&recorder) == call));
     }
 }

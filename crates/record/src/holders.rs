@@ -191,6 +191,9 @@ mod tests {
 
     #[test]
     fn an_owner_is_found_with_its_place() {
+        fn key(at: usize, lock: u64, site: u64) -> [(usize, u64); 3] {
+            [(at + K_LOCK, lock | MUTEX << KIND_SHIFT), (at + 1, site), (at + K_DETAIL, 21)]
+        }
         let lock = 0x7f00_1234_5640_u64;
         let slot = SLOTS + 3 * SLOT_WORDS;
         let semaphore = LOCKS + place(lock, 0, LOCK_COUNT) * LOCK_WORDS;
@@ -199,9 +202,6 @@ mod tests {
         let number = 9 * LINE_KEYS + 2;
         let few = BASE + (FEW + 3 * FEW_WORDS) as u64 * 8 + COUNTS + 4 * 4;
         let other = lock + 8;
-        let key = |at: usize, lock: u64, site: u64| {
-            [(at + K_LOCK, lock | MUTEX << KIND_SHIFT), (at + 1, site), (at + K_DETAIL, 21)]
-        };
         let mut words = vec![
             (semaphore + L_ADDRESS, lock),
             (semaphore + L_OWNER, 4),

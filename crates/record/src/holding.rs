@@ -36,8 +36,7 @@ impl Holding {
         owner: impl Fn(u64) -> Option<Found>,
     ) -> Vec<(u64, Found)> {
         let wanted = wanted(waits);
-        let others = self.locks.difference(&wanted);
-        others.filter_map(|lock| Some((*lock, owner(*lock)?))).collect()
+        self.locks.difference(&wanted).filter_map(|lock| Some((*lock, owner(*lock)?))).collect()
     }
 
     /// Counts the activities of these owners, provided that they still own the locks after their

@@ -279,9 +279,9 @@ mod tests {
 
     #[test]
     fn loops_that_wait_are_told_by_their_instructions() {
-        let spins = |before: &[u8], after: &[u8], registers| {
+        fn spins(before: &[u8], after: &[u8], registers: Option<u32>) -> bool {
             matches!(kind(before, after, registers), Kind::Spins)
-        };
+        }
         assert!(spins(&[0x90, 0xf3, 0x90], &[0x8b], None));
         // xchg [rip+n],eax; test eax,eax: another thread had set it, or this one has.
         let exchange = [0x87, 0x05, 1, 2, 3, 4];

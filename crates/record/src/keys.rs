@@ -115,14 +115,14 @@ mod tests {
 
     #[test]
     fn counts_are_those_of_the_table_once_there_is_one() {
+        fn of(slot: &[u64], few: &[u64]) -> Vec<u64> {
+            let all = Key::all(slot, few);
+            all.iter().filter(|key| key.lock != 0).map(|key| key.count).collect::<Vec<_>>()
+        }
         let (mut slot, mut few) = (vec![0; SLOT_WORDS], vec![0; FEW_WORDS]);
         few[LINE_COUNTS] = 7 | (u64::from(SLOW) | 9) << 32;
         (few[F_KEYS], few[F_KEYS + 1]) = (1 << KIND_SHIFT | 64, 5);
         few[F_KEYS + KEY_WORDS] = 1 << KIND_SHIFT;
-        let of = |slot: &[u64], few: &[u64]| {
-            let all = Key::all(slot, few);
-            all.iter().filter(|key| key.lock != 0).map(|key| key.count).collect::<Vec<_>>()
-        };
         assert_eq!(of(&slot, &few), [7, 9]);
         slot[S_GROWN] = GROWN;
         // The tenth key of the table, with a count that has wrapped around twice.
@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn threads_that_seldom_call_hardly_count() {
-        let of = |counts: &[(u64, u64)]| {
+        fn of(counts: &[(u64, u64)]) -> (u64, u64) {
             let mut comers = Comers::default();
             for &(count, threads) in counts {
                 comers.add(count, threads);
             }
             (comers.threads, comers.regulars())
-        };
+        }
         let workers = [(100_000, 1), (90_000, 1), (110_000, 1), (100_000, 1)];
         assert_eq!(of(&workers), (4, 4));
         assert_eq!(of(&[&workers[..], &[(25, 1), (2, 1)]].concat()), (6, 4));

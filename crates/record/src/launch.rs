@@ -138,17 +138,15 @@ fn object_within(directory: &Path) -> std::io::Result<PathBuf> {
 
 fn is_object(file: std::fs::File) -> bool {
     let mut there = Vec::new();
-    let read = file.take(OBJECT.len() as u64 + 1).read_to_end(&mut there);
-    read.is_ok() && there == OBJECT
+    file.take(OBJECT.len() as u64 + 1).read_to_end(&mut there).is_ok() && there == OBJECT
 }
 
 /// Stores the object in memory that cannot be modified afterwards. The path is valid while this
 /// process has the file open; with `inherited`, also after it has become another program.
 fn in_memory(inherited: bool) -> Result<PathBuf, RecordError> {
-    let refused = |source: std::io::Error| RecordError::Write {
-        path: "memfd:libconvoy_record".into(),
-        source,
-    };
+    fn refused(source: std::io::Error) -> RecordError {
+        RecordError::Write { path: "memfd:libconvoy_record".into(), source }
+    }
     let mut flags = MemfdFlags::ALLOW_SEALING;
     if !inherited {
         flags |= MemfdFlags::CLOEXEC;
@@ -245,14 +243,14 @@ mod tests {
 
     #[test]
     fn what_others_can_write_is_never_loaded() {
+        fn set(path: &Path, mode: u32) {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(path, mode).expect("it is ours");
+        }
         let name = format!("convoy-others-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a directory");
         let path = object_within(&directory).expect("it can be written");
-        let set = |path: &Path, mode| {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-            std::fs::set_permissions(path, mode).expect("it is ours");
-        };
         // A file with the right content that others can write is replaced by another file.
         set(&path, 0o777);
         assert_eq!(object_within(&directory).expect("it can be written"), path);
@@ -271,8 +269,7 @@ mod tests {
         let memory = in_memory(false).expect("there is memory");
         assert!(std::fs::read(&memory).is_ok_and(|bytes| bytes == OBJECT));
         let open = std::fs::OpenOptions::new().write(true).open(&memory);
-        let written = open.and_then(|mut file| file.write_all(b"other code"));
-        written.expect_err("it is sealed");
+        open.and_then(|mut file| file.write_all(b"other code")).expect_err("it is sealed");
         std::fs::remove_dir_all(directory).expect("it goes away");
     }
 }

@@ -270,13 +270,13 @@ mod tests {
 
     #[test]
     fn a_condition_of_hotspot_is_no_lock_although_its_waiters_signal_each_other() {
-        let waits_in = |place: &str| {
+        fn waits_in(place: &str) -> Lock {
             let wait = Times { count: 22, total_s: 3.0, ..Times::default() };
             let (place, act) = (place.to_owned(), "wait".to_owned());
             let site = Site { place, act, count: 22, threads: 3, wait, ..Site::default() };
             let kind = Kind::Condition;
             Lock { kind, instances: 1, given_by_owner: 22, sites: vec![site], ..Lock::default() }
-        };
+        }
         assert!(waits_in("Gate::enter (gate.cc:4)").is_lock());
         assert!(!waits_in("os::PlatformMonitor::wait+0x60 (libjvm.so)").is_lock());
     }

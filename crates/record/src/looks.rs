@@ -171,8 +171,7 @@ impl Looks {
 
 impl Peek {
     fn new(path: &Path) -> Option<Self> {
-        let file = open_file(path)?;
-        let head = Source::new(file, 0, 0, "");
+        let head = Source::new(open_file(path)?, 0, 0, "");
         let [magic, pid, base] = [head.word(H_MAGIC)?, head.word(H_PID)?, head.word(H_BASE)?];
         let pid = u32::try_from(pid).ok().filter(|_| magic == MAGIC)?;
         // The file may name a process that does not write it.

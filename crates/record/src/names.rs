@@ -244,8 +244,7 @@ impl Names {
     /// for its callers, returns the name of the nearest caller that does not.
     pub(crate) fn place(&self, site: u64, callers: &[u64]) -> String {
         let passes_on = |site: &u64| {
-            let function = self.function(site.saturating_sub(1));
-            function.is_some_and(|(name, ..)| passes_on(&name))
+            self.function(site.saturating_sub(1)).is_some_and(|(name, ..)| passes_on(&name))
         };
         let known = callers.iter().take_while(|caller| **caller > 1);
         let mut all = std::iter::once(&site).chain(known);

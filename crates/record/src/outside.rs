@@ -133,8 +133,7 @@ impl Outside {
         if self.members.is_empty() {
             return None;
         }
-        let least = Duration::from_secs_f64(1.0 / RATE);
-        Some(least.max(begin.elapsed().mul_f64(1.0 / SHARE)))
+        Some(Duration::from_secs_f64(1.0 / RATE).max(begin.elapsed().mul_f64(1.0 / SHARE)))
     }
 
     /// Attaches to new processes of the group.

@@ -49,8 +49,7 @@ impl Context {
     pub(crate) fn read(words: &[u64]) -> Option<Self> {
         let count = |at: usize, most: usize| (words[at] as usize).min(most);
         let frames = |from: usize, count: usize| {
-            let frames = words[from..].chunks_exact(2).take(count);
-            frames.map(|frame| frame[0]).collect()
+            words[from..].chunks_exact(2).take(count).map(|frame| frame[0]).collect()
         };
         (words[C_SITE] != 0 && words[C_READY] == 1).then(|| Self {
             site: words[C_SITE],
@@ -126,8 +125,7 @@ impl Context {
         let is_own = |name: &&String| {
             ["java.util.concurrent.", "jdk.internal."].iter().any(|own| name.starts_with(own))
         };
-        let other = methods.iter().find(|name| !is_own(name));
-        other.or(methods.first()).cloned()
+        methods.iter().find(|name| !is_own(name)).or(methods.first()).cloned()
     }
 }
 

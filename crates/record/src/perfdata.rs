@@ -67,8 +67,7 @@ impl PerfData {
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<usize> {
-    let word = bytes.get(at..)?.get(..4)?.try_into().ok()?;
-    usize::try_from(i32::from_ne_bytes(word)).ok()
+    usize::try_from(i32::from_ne_bytes(bytes.get(at..)?.get(..4)?.try_into().ok()?)).ok()
 }
 
 fn text(bytes: &[u8]) -> String {

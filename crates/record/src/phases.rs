@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_stretch_in_which_threads_waited_is_told() {
-        let waited = |at: &[usize]| {
+        fn waited(at: &[usize]) -> Option<String> {
             let mut phases_lock_s = vec![0.001; 100];
             for phase in at {
                 phases_lock_s[*phase] = 1.0;
@@ -80,7 +80,7 @@ mod tests {
             let one = Process { seconds: 10.0, phase_s: 0.1, phases_wait_s, ..Process::default() };
             let processes = vec![Process { phases_lock_s, ..one }];
             phases(&Record { processes, ..Record::default() }, false)
-        };
+        }
         let said = waited(&[30, 31, 32, 33]).expect("it was in one stretch");
         assert!(said.contains("ended between 3.00 s and 3.40 s of 10.0 s, in 4 % of"), "{said}");
         assert_eq!(waited(&[1, 30, 60, 90]), None);

@@ -376,12 +376,12 @@ mod tests {
 
     #[test]
     fn what_a_dead_recorder_left_is_found_and_what_a_living_one_has_is_not() {
+        fn mode(path: &Path) -> u32 {
+            std::fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
+        }
         let base = base("left");
         let place = Place::new(Some(&base), None).expect("it can be made");
         place.note("{}").expect("written");
-        let mode = |path: &Path| {
-            std::fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
-        };
         assert_eq!(mode(place.files()), 0o1733);
         assert_eq!(mode(place.files().parent().expect("around it")), 0o711);
         let ours = |left: &Left| left.path().starts_with(std::fs::canonicalize(&base).expect("it"));

@@ -265,6 +265,10 @@ impl Module {
 
 /// Returns the libraries that the loader lists for a program. No code of the program is executed.
 fn libraries(program: &Path) -> Vec<PathBuf> {
+    fn is_libc(path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        LIBC.iter().any(|libc| name.starts_with(libc))
+    }
     let mut command = Command::new("/lib64/ld-linux-x86-64.so.2");
     command.arg("--list").arg(program).env_remove("LD_PRELOAD");
     let Ok(output) = command.stdin(std::process::Stdio::null()).output() else { return Vec::new() };
@@ -273,10 +277,6 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
         let (_, path) = line.split_once(" => ")?;
         Some(PathBuf::from(path.split(" (0x").next()?.trim()))
     });
-    let is_libc = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        LIBC.iter().any(|libc| name.starts_with(libc))
-    };
     paths.filter(|path| path.is_absolute() && !is_libc(path)).collect()
 }
 

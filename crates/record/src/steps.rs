@@ -263,9 +263,9 @@ impl<'a> Book<'a> {
 
 /// Returns the cosine between two vectors of counts.
 fn cosine<K: Ord>(one: &BTreeMap<K, u64>, other: &BTreeMap<K, u64>) -> f64 {
-    let norm = |counts: &BTreeMap<K, u64>| {
+    fn norm<K: Ord>(counts: &BTreeMap<K, u64>) -> f64 {
         counts.values().map(|count| (*count as f64).powi(2)).sum::<f64>().sqrt()
-    };
+    }
     let product =
         one.iter().filter_map(|(site, count)| Some(*count as f64 * *other.get(site)? as f64));
     let norms = norm(one) * norm(other);

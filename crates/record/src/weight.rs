@@ -82,12 +82,9 @@ mod tests {
 
     #[test]
     fn threads_that_have_nothing_to_do_weigh_nothing() {
-        let seen = |doing, what: &str, count| Seen {
-            doing,
-            what: what.to_owned(),
-            count,
-            ..Seen::default()
-        };
+        fn seen(doing: Doing, what: &str, count: u64) -> Seen {
+            Seen { doing, what: what.to_owned(), count, ..Seen::default() }
+        }
         let activity = vec![
             seen(Doing::Sleeps, "epoll_wait(2)", 40),
             seen(Doing::Waits, "condition of work", 30),

@@ -23,8 +23,7 @@ fn who_waits_for_whom_is_seen_from_outside() {
         loop {
             let mut attached = Outside::process(child.id()).expect("it is ours");
             for _ in 0..20 {
-                let wait = attached.look().expect("it runs until its input ends");
-                std::thread::sleep(wait);
+                std::thread::sleep(attached.look().expect("it runs until its input ends"));
             }
             (processes, unseen) = attached.finish();
             if processes[0].locks.iter().any(|lock| lock.waiters.most == 3) {

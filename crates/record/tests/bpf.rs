@@ -140,8 +140,7 @@ fn what_libc_tells_and_what_the_kernel_sees_are_one_lock() {
     let unseen = watching.finish(&mut processes);
     std::fs::remove_dir_all(place).expect("it goes away");
     let [process] = &processes[..] else { panic!("{processes:#?}") };
-    let cache = only(&process.locks, "cache_lock");
-    let held = cache.held.expect("the kernel saw its owners");
+    let held = only(&process.locks, "cache_lock").held.expect("the kernel saw its owners");
     let is_off = held.off_s() > 0.5 * held.total_s && held.asleep_s > 0.0;
     assert!(is_off, "owners sleep in their section: {held:?}");
     assert!(process.futexes.iter().all(|lock| !lock.is_lock()), "{:#?}", process.futexes);

@@ -37,8 +37,7 @@ fn perf_lock_contention_in_each_of_its_forms() {
     let verdict = Account::new(&record).verdict;
     let words = "of the time that threads waited for locks was for the lock of __x64_sys_rename";
     assert!(verdict.contains(words), "{verdict}");
-    let tasks = sample("perf-lock-tasks.txt");
-    assert_eq!(tasks.processes[0].locks[0].sites[0].place, ":32181");
+    assert_eq!(sample("perf-lock-tasks.txt").processes[0].locks[0].sites[0].place, ":32181");
     let separated = sample("perf-lock.csv");
     let fault = lock(&separated, "lock of do_user_addr_fault+0x40e");
     assert!(fault.kind == Kind::Rwlock && near(fault.wait_s(), 162_748e-9), "{fault:#?}");
@@ -85,11 +84,11 @@ prev_state=R ==> next_comm=worker next_pid=11 next_prio=120
 /// and call a `synchronized` method from eight threads (Java 17).
 #[test]
 fn profiles_of_go_name_the_holder_or_the_waiter() {
-    let sample = |name: &str| {
+    fn sample(name: &str) -> Record {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/imports").join(name);
         let bytes = std::fs::read(&path).expect("a sample");
         import::read_bytes(&path, &bytes).expect("a profile")
-    };
+    }
     let record = sample("go-mutex.pb.gz");
     let cause = record.processes[0].causes.iter().max_by(|a, b| a.wait_s.total_cmp(&b.wait_s));
     let cause = cause.expect("a place that holds");
@@ -103,13 +102,12 @@ fn profiles_of_go_name_the_holder_or_the_waiter() {
 
 #[test]
 fn flight_recordings_of_java_are_the_same_as_text_and_as_json() {
-    let [text, json] = ["jfr.txt", "jfr.json"].map(sample);
-    let of = |record: &Record| {
-        let monitor = lock(record, "monitor of java.lang.Class");
-        let site = monitor.sites[0].clone();
+    fn of(record: &Record) -> (u64, u64, u64) {
+        let site = lock(record, "monitor of java.lang.Class").sites[0].clone();
         assert_eq!(site.place, "Broker.serversToIgnore (line 5)");
         (site.count, site.threads, record.processes[0].threads)
-    };
+    }
+    let [text, json] = ["jfr.txt", "jfr.json"].map(sample);
     assert_eq!(of(&text), (6, 6, 6));
     assert_eq!(of(&text), of(&json));
     let seconds = [&text, &json].map(|record| record.processes[0].seconds);

@@ -402,14 +402,14 @@ fn all_threads_may_use_each_caller_of_a_function_that_takes_locks_for_others() {
 
 #[test]
 fn a_semaphore_that_hands_over_is_seen_as_one() {
-    let passed = |policies| {
+    fn passed(policies: &str) -> f64 {
         let program = compile("turns.c", &directory(policies), &[]);
         let (output, processes) = record_with(policies, &program, &[]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "20000\n");
         let semaphore = lock(&processes[0], "turn");
         assert!(semaphore.is_lock(), "{semaphore:#?}");
         semaphore.contended() as f64 / semaphore.count() as f64
-    };
+    }
     // A thread that reacquires its own unit does not wait; after a handoff it does. On a busy
     // machine a run may lose its convoy: threads that are preempted outside do not wait either.
     let libc = passed("sem=libc");

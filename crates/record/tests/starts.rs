@@ -48,10 +48,10 @@ fn acquisitions(processes: &[Process]) -> u64 {
 }
 
 fn assert_same(mode: &str, plain: &Output, recorded: &Output) {
-    let said = |output: &Output| {
+    fn said(output: &Output) -> ([String; 2], Option<i32>) {
         let texts = [&output.stdout, &output.stderr];
         (texts.map(|text| String::from_utf8_lossy(text).into_owned()), output.status.code())
-    };
+    }
     assert_eq!(said(plain), said(recorded), "{mode}");
 }
 

@@ -44,11 +44,11 @@ fn what_threads_wait_for_all_the_time_goes_before_the_wait_for_their_end() {
 
 #[test]
 fn a_semaphore_that_is_never_posted_by_its_takers_is_no_lock() {
-    let of = |held: u64| {
+    fn of(held: u64) -> Lock {
         let hold_on = Times { count: held, ..Times::default() };
         let site = Site { hold_on, ..condition("work", 4, &[]).sites.remove(0) };
         Lock { kind: Kind::Semaphore, sites: vec![site], ..Lock::default() }
-    };
+    }
     assert!(!of(0).is_lock());
     assert!(of(4).is_lock());
 }
@@ -62,12 +62,12 @@ fn a_condition_that_one_thread_waits_for_alone_is_no_lock() {
 
 #[test]
 fn waits_of_a_fiftieth_of_the_busy_time_are_no_problem() {
-    let of = |wait_s: f64| {
+    fn of(wait_s: f64) -> String {
         let lock = Lock { kind: Kind::Mutex, ..condition("gate", 4, &[(wait_s, 1)]) };
         let program = Program { wall_s: 0.2, cpus: 2, ..Program::default() };
         let process = Process { locks: vec![lock], threads: 4, seconds: 0.2, ..Process::default() };
         Account::new(&Record { program, processes: vec![process], ..Record::default() }).verdict
-    };
+    }
     // More than a hundredth of the run, but of four threads.
     assert!(of(3e-3).starts_with("Locks cost little"), "{}", of(3e-3));
     assert!(of(30e-3).contains("for `gate`"), "{}", of(30e-3));

@@ -165,6 +165,9 @@ impl Word {
         sleeps_in: &str,
         could_run_s: f64,
     ) -> Vec<Cause> {
+        fn seen(doing: Doing, what: &str, count: u64) -> Seen {
+            Seen { doing, what: what.to_owned(), place: String::new(), count }
+        }
         let act = "lock".to_owned();
         let waited = lock.sites.iter().max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s));
         let place = waited.map(|site| site.place.clone()).unwrap_or_default();
@@ -187,12 +190,6 @@ impl Word {
             // One sample for each millisecond of waiting.
             let looks = (1e3 * times.total_s).ceil() as u64;
             let slept = (looks as f64 * slept.min(1.0)) as u64;
-            let seen = |doing, what: &str, count| Seen {
-                doing,
-                what: what.to_owned(),
-                place: String::new(),
-                count,
-            };
             let owners =
                 vec![seen(Doing::Sleeps, sleeps_in, slept), seen(Doing::Runs, "", looks - slept)];
             Some(Cause {
@@ -302,8 +299,7 @@ fn without_defer(place: String) -> String {
 /// mutex, or those of the writers and the readers of a reader/writer lock.
 fn without_field(name: String) -> String {
     let fields = ["+0x4", "+0x8", "+0xc"];
-    let lock = fields.iter().find_map(|field| name.strip_suffix(field));
-    lock.map(str::to_owned).unwrap_or(name)
+    fields.iter().find_map(|field| name.strip_suffix(field)).map(str::to_owned).unwrap_or(name)
 }
 
 impl Lock {

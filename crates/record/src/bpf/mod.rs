@@ -285,8 +285,7 @@ impl Watching {
 fn me() -> Option<(u32, u32)> {
     let path = std::fs::read_link("/proc/thread-self").ok()?;
     let mut words = path.to_str()?.split('/');
-    let process = words.next()?.parse().ok()?;
-    Some((process, words.nth(1)?.parse().ok()?))
+    Some((words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?))
 }
 
 fn bytes(words: &[u64]) -> Vec<u8> {

@@ -229,6 +229,9 @@ fn key_of_wait(p: &mut Writer<'_>, stack: usize) {
 
 /// A thread begins to wait for a kernel lock.
 fn lock_begins(p: &mut Writer<'_>) {
+    fn read(p: &mut Writer<'_>, bytes: i32) {
+        p.a.at(R1, Fp, A.into()).set(R2, bytes).call(Call::ReadKernel);
+    }
     let out = p.out;
     p.thread(out);
     let [chosen, fresh, rwsem, known, done] = [(); 5].map(|()| p.a.label());
@@ -243,9 +246,6 @@ fn lock_begins(p: &mut Writer<'_>) {
     p.a.store(R9, w(waiting::FLAGS), R8);
     p.a.load(R1, R7, w(thread::RUNNABLE)).store(R9, w(waiting::RUNNABLE_THEN), R1);
     p.a.store(R9, w(waiting::OWNER), 0);
-    let read = |p: &mut Writer<'_>, bytes| {
-        p.a.at(R1, Fp, A.into()).set(R2, bytes).call(Call::ReadKernel);
-    };
     p.a.set(R1, R8).op(Op::And, R1, MUTEX).jump(If::Equal, R1, 0, rwsem);
     p.a.load(R3, R6, 0).op(Op::Add, R3, p.offsets.mutex_owner);
     read(p, 8);

@@ -233,9 +233,9 @@ pub(super) struct Tables {
 
 impl Tables {
     pub(super) fn new() -> io::Result<Self> {
-        let hash = |name, key, words: usize, entries| {
+        fn hash(name: &str, key: usize, words: usize, entries: u32) -> Result<Map, io::Error> {
             Map::new(name, MapKind::Hash, key, words * 8, entries)
-        };
+        }
         let stacks = |name| Map::new(name, MapKind::Stacks, 4, FRAMES * 8, STACKS);
         let most = wait::WORDS.max(lock::WORDS);
         Ok(Self {

@@ -70,8 +70,7 @@ impl<'a> Writer<'a> {
     /// `R7` becomes the current thread; jumps to `none` if it is not followed.
     pub(super) fn thread(&mut self, none: Label) {
         self.a.call(Call::CurrentThread).store32(Fp, ID, R0);
-        let threads = &self.tables.threads;
-        self.lookup(threads, ID);
+        self.lookup(&self.tables.threads, ID);
         self.a.jump(If::Equal, R0, 0, none).set(R7, R0);
     }
 
@@ -80,16 +79,14 @@ impl<'a> Writer<'a> {
         let pid = self.offsets.pid;
         self.a.load(R3, R6, w(argument)).op(Op::Add, R3, pid);
         self.a.at(R1, Fp, ID.into()).set(R2, 4).call(Call::ReadKernel);
-        let threads = &self.tables.threads;
-        self.lookup(threads, ID);
+        self.lookup(&self.tables.threads, ID);
         self.a.jump(If::Equal, R0, 0, self.out).set(R7, R0);
     }
 
     /// Counts a lost entry. Overwrites `R0` to `R5`.
     pub(super) fn lose(&mut self, what: usize) {
         let none = self.a.label();
-        let lost = &self.tables.lost;
-        self.lookup(lost, ZERO);
+        self.lookup(&self.tables.lost, ZERO);
         self.a.jump(If::Equal, R0, 0, none).set(R1, 1).add(R0, w(what), R1).here(none);
     }
 
@@ -99,8 +96,7 @@ impl<'a> Writer<'a> {
         let found = self.a.label();
         self.lookup(map, KEY);
         self.a.jump(If::NotEqual, R0, 0, found);
-        let zeros = &self.tables.zeros;
-        self.lookup(zeros, ZERO);
+        self.lookup(&self.tables.zeros, ZERO);
         self.a.jump(If::Equal, R0, 0, none).set(R3, R0);
         self.update(map, KEY);
         self.lookup(map, KEY);

@@ -153,10 +153,10 @@ mod tests {
 
     #[test]
     fn a_static_method_locks_its_class() {
-        let class = |modifiers: u64| {
+        fn class(modifiers: u64) -> Option<String> {
             let class = Some(Class { name: Some("org/Broker".to_owned()) });
             Method { class, name: None, modifiers: Some(modifiers) }.locks_class()
-        };
+        }
         assert_eq!(class(0x28).as_deref(), Some("org.Broker.class"));
         assert_eq!((class(0x20), class(0x8)), (None, None));
     }

@@ -184,8 +184,7 @@ impl Event {
         if let Some(at_s) = self.at_s {
             all.happened(at_s, self.seconds);
         }
-        let site = (name, kind, place.to_owned(), act);
-        all.threads.entry(site).or_default().insert(self.thread);
+        all.threads.entry((name, kind, place.to_owned(), act)).or_default().insert(self.thread);
         Ok(())
     }
 }

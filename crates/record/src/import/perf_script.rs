@@ -90,8 +90,7 @@ pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
     let mut trace = Trace::default();
     for (index, line) in text.lines().enumerate() {
         if let Some(event) = Event::new(line) {
-            let result = trace.event(&event, has_locks, waits);
-            result.map_err(|reason| (index + 1, reason))?;
+            trace.event(&event, has_locks, waits).map_err(|reason| (index + 1, reason))?;
         } else if line.starts_with(['\t', ' ']) && trace.stack_of.is_some() {
             trace.frame(line);
         } else if !line.trim().is_empty() && !line.starts_with('#') {
@@ -130,8 +129,7 @@ impl Trace {
             "sched:sched_switch" => self.switch(event, has_locks, now, waits)?,
             _ => {
                 let pid = event.field("pid").ok_or("no `pid=` in a wakeup")?;
-                let pid = number(pid, "task")? as u64;
-                self.tasks.entry(pid).or_default().woken = Some(now);
+                self.tasks.entry(number(pid, "task")? as u64).or_default().woken = Some(now);
             }
         }
         Ok(())
