@@ -365,10 +365,9 @@ mod tests {
     }
 
     pub(crate) fn example() -> BisectReport {
-        let suspect = |letter: &str, subject: &str, probability| BisectSuspect {
-            commit: commit(letter, subject),
-            probability,
-        };
+        fn suspect(letter: &str, subject: &str, probability: f64) -> BisectSuspect {
+            BisectSuspect { commit: commit(letter, subject), probability }
+        }
         let point = |position: usize, letter: &str, probability, values: &[f64]| BisectPoint {
             position,
             commit: letter.repeat(40),

@@ -85,6 +85,11 @@ impl Changes {
     }
 
     pub(crate) fn table(&self) -> Table {
+        fn signed(value: f64) -> Cell {
+            let text = fixed(value, 1);
+            let plus = if value > 0.0 && text != NOTHING { "+" } else { "" };
+            Cell::shown(format!("{plus}{text}"), value)
+        }
         let title = metric(&self.metric).map_or(self.metric.as_str(), |metric| metric.title);
         let columns = vec![
             Column::text("Kernel").key("case"),
@@ -100,11 +105,6 @@ impl Changes {
         let heading =
             format!("Change of {title} against {}, and predicting no change", self.baseline);
         let mut table = Table::new(&heading, columns);
-        let signed = |value: f64| {
-            let text = fixed(value, 1);
-            let plus = if value > 0.0 && text != NOTHING { "+" } else { "" };
-            Cell::shown(format!("{plus}{text}"), value)
-        };
         for row in &self.rows {
             let half = (row.ci95[1] - row.ci95[0]) / 2.0;
             let mut spread =

@@ -151,8 +151,7 @@ fn list(rows: &[&CompareRow]) -> Table {
             last = Some(name);
         }
         let mut cells = side_cells(&row.candidate, &scale, several);
-        let speedup = row.speedup.unwrap_or(f64::NAN);
-        cells.push(Cell::number(speedup, 3));
+        cells.push(Cell::number(row.speedup.unwrap_or(f64::NAN), 3));
         cells.push(Cell::text("*".repeat(row.stars)));
         cells.push(Cell::text(span(row.ci95)));
         cells.push(Cell::text(p_value(row.p)));
@@ -205,6 +204,10 @@ struct Figures {
 const FIGURES: [&str; 4] = ["Mean", "Standard Deviation", "95 % Confidence Interval", "Speedup"];
 
 fn document(rows: &[&CompareRow]) -> Vec<Table> {
+    fn widest(column: &Figures) -> usize {
+        let cells = column.cells.iter().map(|cell| width(cell)).max();
+        cells.unwrap_or(0).max(width(&column.head)) + 2
+    }
     let scale = Scale::new(rows);
     let title = format!("{} ({})", rows[0].metric, scale.unit);
     let room = MAX_WIDTH - width(FIGURES[2]);
@@ -214,10 +217,6 @@ fn document(rows: &[&CompareRow]) -> Vec<Table> {
     for name in distinct(names.iter().map(String::as_str)) {
         let of: Vec<_> = rows.iter().copied().filter(|row| benchmark(row) == name).collect();
         let columns = columns_of(name, &of, &scale);
-        let widest = |column: &Figures| {
-            let cells = column.cells.iter().map(|cell| width(cell)).max();
-            cells.unwrap_or(0).max(width(&column.head)) + 2
-        };
         let wide = columns.iter().map(widest).sum::<usize>().max(width(name)) + 1;
         if used + wide > room && used > 0 {
             parts.push(Vec::new());

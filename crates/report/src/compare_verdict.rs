@@ -26,8 +26,7 @@ impl CompareReport {
             return "Nothing was compared.".to_owned();
         };
         let verdict = row.verdict.as_str();
-        let metrics = rows.iter().any(|other| other.metric != row.metric);
-        let told = told(row, metrics);
+        let told = told(row, rows.iter().any(|other| other.metric != row.metric));
         if rows.len() == 1 {
             return format!("{}: {told}.", capital(verdict));
         }

@@ -362,12 +362,12 @@ impl ExplainReport {
     }
 
     fn lock_row(&self, lock: &LockSummary) -> Vec<Cell> {
-        let percent = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
-        let taken = lock.acquisitions as f64;
-        let us = |value: Option<f64>| {
+        fn us(value: Option<f64>) -> Cell {
             let value = value.unwrap_or(f64::NAN);
             Cell::shown(duration(value), value)
-        };
+        }
+        let percent = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
+        let taken = lock.acquisitions as f64;
         let Spread { p50_us, p99_us, .. } = lock.hold;
         vec![
             Cell::text(&lock.name),

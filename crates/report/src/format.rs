@@ -59,11 +59,11 @@ pub(crate) fn middle(text: &str, most: usize) -> String {
 /// A text without control characters of a terminal: names of programs, symbols, commits and files
 /// are untrusted. Such characters are escaped as in JSON.
 pub fn plain(text: &str) -> Cow<'_, str> {
-    let controls = |c: char| {
+    fn controls(c: char) -> bool {
         // The others turn the direction of writing, so that a text seems to be another one.
         let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         c.is_control() && !['\n', '\t'].contains(&c) || turns
-    };
+    }
     if !text.contains(controls) {
         return Cow::Borrowed(text);
     }

@@ -97,18 +97,17 @@ mod tests {
 
     #[test]
     fn text_is_drawn_from_its_anchor() {
-        let dark = |anchor: &str| -> Vec<u32> {
+        fn dark(anchor: &str) -> Vec<u32> {
             let text = format!("<text x=\"20.0\" y=\"15.0\" {anchor}>HH</text>");
             let picture = png(&drawing(&text)).expect("drawn");
             let picture = Pixmap::decode_png(&picture).expect("a picture");
             let dark = |x: &u32| (0..40).any(|y| picture.pixel(*x, y).expect("inside").red() < 99);
             (0..80).filter(dark).collect()
-        };
+        }
         let (start, end) = (dark(""), dark("text-anchor=\"end\""));
         assert!(start.first() >= Some(&40) && end.last() <= Some(&40), "{start:?} {end:?}");
         assert!(start.len().abs_diff(end.len()) <= 2, "edges are soft");
-        let bold = dark("font-weight=\"bold\"");
-        assert!(bold.last() > start.last(), "bold letters are wider");
+        assert!(dark("font-weight=\"bold\"").last() > start.last(), "bold letters are wider");
     }
 
     #[test]

@@ -258,8 +258,7 @@ impl<'a> Frame<'a> {
             Some(Label { end, style, name: series.name.clone() })
         };
         let labels = self.panel.series.iter().filter_map(label).collect();
-        let edge = self.left + self.width;
-        plot_labels::draw(svg, labels, edge, self.top, self.top + HEIGHT);
+        plot_labels::draw(svg, labels, self.left + self.width, self.top, self.top + HEIGHT);
     }
 
     fn draw_ticks(&self, svg: &mut String) {

@@ -130,8 +130,7 @@ pub(crate) fn draw(svg: &mut String, mut labels: Vec<Label>, edge: f64, top: f64
     labels.sort_by(|a, b| a.end.1.total_cmp(&b.end.1));
     let mut places: Vec<f64> = Vec::new();
     for label in &labels {
-        let free = places.last().map_or(top, |last| last + LINE);
-        places.push(label.end.1.max(free));
+        places.push(label.end.1.max(places.last().map_or(top, |last| last + LINE)));
     }
     // Those that are below the frame now push the others up.
     let mut limit = bottom;

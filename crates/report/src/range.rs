@@ -126,10 +126,10 @@ mod tests {
 
     #[test]
     fn an_axis_of_powers_ends_at_round_numbers() {
-        let ticks = |least: f64, most: f64| -> Vec<String> {
+        fn ticks(least: f64, most: f64) -> Vec<String> {
             let range = Range::new(Scale::Decades, [least, most].into_iter());
             range.ticks().into_iter().map(|tick| format!("{tick}")).collect()
-        };
+        }
         assert_eq!(ticks(160.0, 900.0), ["100", "200", "500", "1000"]);
         assert_eq!(ticks(2.0, 3e4), ["10", "100", "1000", "10000"], "no room for 2 and 5");
         assert_eq!(ticks(10.0, 10.0), ["10"]);

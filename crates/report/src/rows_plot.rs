@@ -96,10 +96,10 @@ fn height(panel: &RowsPanel) -> f64 {
 
 impl RowsPanel {
     fn draw(&self, svg: &mut String, left: f64, top: f64) {
-        let ends = |line: &RowsLine| {
+        fn ends(line: &RowsLine) -> Vec<f64> {
             let estimate = line.estimate.into_iter().flatten();
             line.values.iter().copied().chain(estimate).collect::<Vec<f64>>()
-        };
+        }
         let all: Vec<f64> = self.lines.iter().flat_map(ends).chain(self.reference).collect();
         let all: Vec<f64> = all.into_iter().filter(|value| value.is_finite()).collect();
         let least = all.iter().copied().fold(f64::INFINITY, f64::min);
@@ -126,8 +126,7 @@ impl RowsPanel {
             );
         }
         let _ = writeln!(svg, "<path d=\"M{left:.1} {bottom:.1}h{WIDTH}\" stroke=\"#444\"/>");
-        let middle_x = left + WIDTH / 2.0;
-        text(svg, middle_x, bottom + 38.0, "text-anchor=\"middle\"", &self.label);
+        text(svg, left + WIDTH / 2.0, bottom + 38.0, "text-anchor=\"middle\"", &self.label);
         for (style, line) in self.lines.iter().enumerate() {
             let y = top + ROW * (style as f64 + 0.5);
             line.draw(svg, &across, y, style);

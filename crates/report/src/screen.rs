@@ -160,7 +160,7 @@ mod tests {
 
     /// A program with many locks of long names.
     fn record() -> Record {
-        let lock = |at: usize| {
+        fn lock(at: usize) -> Lock {
             let times = |total_s| Times { count: 9, total_s, max_s: 0.1, buckets: vec![(1e6, 9)] };
             let site = |part: usize| Site {
                 place: format!(
@@ -176,7 +176,7 @@ mod tests {
             };
             let sites = (0..4).map(site).collect();
             Lock { name: format!("some_lock_{at}"), instances: 1, sites, ..Lock::default() }
-        };
+        }
         let process = Process {
             pid: 1,
             seconds: 9.0,

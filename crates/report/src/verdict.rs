@@ -231,14 +231,14 @@ mod tests {
 
     #[test]
     fn a_convoy_is_named_and_needs_both_idle_cpus_and_an_owner_on_none() {
-        let seen = |idle: f64, off: Option<f64>| {
+        fn seen(idle: f64, off: Option<f64>) -> String {
             let seen = RunPoint {
                 idle_percent: Some(idle),
                 owner_not_running_percent: off,
                 ..point(500, 32_597.4)
             };
             load(&[seen])
-        };
+        }
         assert_eq!(
             seen(42.9, Some(96.9)),
             "32597.4 jobs/min with 500 users; the CPUs idle 42.9 % of the time while the owner of \
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn an_account_says_what_took_the_cpus() {
-        let of = |idle: f64, spun: f64, cause: Idle| {
+        fn of(idle: f64, spun: f64, cause: Idle) -> String {
             let states = [("user mode", 40.0 - idle - spun)];
             let states =
                 [&states[..], &[(State::Idle.name(), idle), (State::Spin.name(), spun)]].concat();
@@ -333,7 +333,7 @@ mod tests {
                 spinning: shares(&[("dcache_lock", spun)]),
                 ..Summary::default()
             })
-        };
+        }
         assert_eq!(
             of(0.4, 0.4, Idle::Queued),
             "The CPUs are busy 99.0 % of the time and spin 1.0 %: no lock limits this run."

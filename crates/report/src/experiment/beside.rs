@@ -16,8 +16,7 @@ const LISTED: usize = 4;
 
 /// The change of `key` from the point `base` to the point `index`, in pairs of seeds.
 pub(super) fn change(results: Results, base: usize, index: usize, key: &str) -> Option<Estimate> {
-    let kind = results.grid.grid.compare.as_ref()?.change;
-    change_as(results, kind, [base, index], key)
+    change_as(results, results.grid.grid.compare.as_ref()?.change, [base, index], key)
 }
 
 /// The change of `key` between two points: in pairs of seeds, or of their means where each point

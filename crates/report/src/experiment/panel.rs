@@ -205,12 +205,12 @@ mod tests {
 
     #[test]
     fn a_plot_begins_with_the_ends_of_its_first_panel() {
-        let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Log };
-        let series = |name: &str, ys: [f64; 2]| {
+        fn series(name: &str, ys: [f64; 2]) -> Series {
             let points =
                 [1.0, 8.0].into_iter().zip(ys).map(|(x, y)| Point { x, y, lo: y, hi: y }).collect();
             Series { name: name.to_owned(), points }
-        };
+        }
+        let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Log };
         let series = vec![series("fair", [3.0, 1.0]), series("spin", [5.0, 2.0])];
         let panel = Panel { title: "locks".to_owned(), x: axis("CPUs"), y: axis("rate"), series };
         let expected = "locks: rate from 1.0 (fair at CPUs 8) to 5.0 (spin at CPUs 1)";

@@ -161,18 +161,33 @@ pub(super) fn older(results: Results) -> Vec<String> {
     notes
 }
 
+/// Returns the notes on fitted parameters, those of the grid, and the lines below every table.
+pub(super) fn fitted_and_ending(results: Results) -> Vec<String> {
+    let grid = results.grid;
+    let mut notes = Vec::new();
+    for point in &grid.points {
+        let parameter = grid.published(&point.at).and_then(|row| row.fitted_parameter.as_ref());
+        if let Some(parameter) = parameter {
+            notes.push(format!("f: fitted to {}: {parameter}", grid.labels(point).join(", ")));
+        }
+    }
+    notes.extend(grid.grid.notes.iter().cloned());
+    notes.extend(ending(results));
+    notes
+}
+
 /// Returns the lines below every table: older mechanisms, failed jobs, and the hash of all
 /// schedules.
 pub(super) fn ending(results: Results) -> Vec<String> {
+    fn lasting(outcome: &Outcome) -> Option<f64> {
+        let ms = outcome.metric("settle_ms").unwrap_or(0.0);
+        outcome.metric("unsettled").filter(|unsettled| *unsettled > 0.0).map(|_| ms)
+    }
     let finished = || results.outcomes.iter().flatten();
     let mut notes = older(results);
     if let Some(failure) = finished().find_map(|outcome| outcome.failure.as_ref()) {
         notes.push(format!("a job failed: {failure}"));
     }
-    let lasting = |outcome: &Outcome| {
-        let ms = outcome.metric("settle_ms").unwrap_or(0.0);
-        outcome.metric("unsettled").filter(|unsettled| *unsettled > 0.0).map(|_| ms)
-    };
     let unsettled: Vec<f64> = finished().filter_map(lasting).collect();
     if let Some(most) = unsettled.iter().copied().reduce(f64::max) {
         notes.push(format!(

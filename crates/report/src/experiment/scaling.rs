@@ -5,7 +5,7 @@
 //! Each row of the axes before the last one is a series. Its shape is right if what follows says so
 //! of [`Shape`].
 
-use super::published::ending;
+use super::published::fitted_and_ending;
 use super::results::Results;
 use super::sentence;
 use crate::format::{fixed, wrap};
@@ -251,7 +251,6 @@ fn row(series: &Series, step: &Step) -> Vec<Cell> {
 }
 
 fn notes(results: Results, shapes: &[(bool, String)], medians: Option<[f64; 3]>) -> Vec<String> {
-    let grid = results.grid;
     let mut notes: Vec<String> =
         shapes.iter().map(|(_, text)| format!("shape of {text}")).collect();
     notes.extend(
@@ -262,14 +261,7 @@ fn notes(results: Results, shapes: &[(bool, String)], medians: Option<[f64; 3]>)
          throughput grows with the threads from there on"
             .to_owned(),
     );
-    for point in &grid.points {
-        let parameter = grid.published(&point.at).and_then(|row| row.fitted_parameter.as_ref());
-        if let Some(parameter) = parameter {
-            notes.push(format!("f: fitted to {}: {parameter}", grid.labels(point).join(", ")));
-        }
-    }
-    notes.extend(grid.grid.notes.iter().cloned());
-    notes.extend(ending(results));
+    notes.extend(fitted_and_ending(results));
     notes
 }
 

@@ -7,7 +7,7 @@ use convoy_stats::{
 };
 
 use super::power::{Effect, powerful};
-use super::published::ending;
+use super::published::fitted_and_ending;
 use super::results::Results;
 use super::sentence;
 use crate::format::{fixed, wrap};
@@ -209,15 +209,7 @@ fn notes(results: Results, errors: &[(f64, f64)], least: f64) -> Vec<String> {
             fixed(none, 3)
         ));
     }
-    let grid = results.grid;
-    for point in &grid.points {
-        let parameter = grid.published(&point.at).and_then(|row| row.fitted_parameter.as_ref());
-        if let Some(parameter) = parameter {
-            notes.push(format!("f: fitted to {}: {parameter}", grid.labels(point).join(", ")));
-        }
-    }
-    notes.extend(grid.grid.notes.iter().cloned());
-    notes.extend(ending(results));
+    notes.extend(fitted_and_ending(results));
     notes
 }
 

@@ -212,8 +212,7 @@ fn cpu_time(record: &Record) -> Vec<Block> {
 /// Further diagnoses and sentences of the account.
 fn findings(report: &RecordedReport) -> Vec<Block> {
     let others = report.diagnoses.iter().filter(|one| one.is_much()).skip(1).map(Diagnosis::text);
-    let all = others.chain(report.account.findings.iter().cloned());
-    all.map(Block::text).collect()
+    others.chain(report.account.findings.iter().cloned()).map(Block::text).collect()
 }
 
 /// Seconds as people read them.
