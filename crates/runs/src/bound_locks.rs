@@ -187,12 +187,12 @@ mod tests {
 
     #[test]
     fn threads_take_the_cores_of_a_package_before_its_siblings_and_other_packages_before_those() {
-        let of = |threads| {
+        fn of(threads: usize) -> Vec<usize> {
             let taken = (0..56).filter_map(|cpu| index(cpu, 56, 2, threads).map(|own| (own, cpu)));
             let mut taken: Vec<(usize, usize)> = taken.collect();
             taken.sort_unstable();
             taken.into_iter().map(|(_, cpu)| cpu).collect::<Vec<usize>>()
-        };
+        }
         assert_eq!(of(3), [0, 2, 4]);
         assert_eq!(of(30)[26..], [52, 54, 1, 3]);
     }
@@ -209,24 +209,24 @@ mod tests {
 
     #[test]
     fn readers_of_a_counter_share_and_writers_do_not() {
-        let share = |readers_percent| {
+        fn share(readers_percent: u32) -> f64 {
             let mut cell = cell(Policy::RwlockQueued, 8);
             cell.measured.section_ns = 5_000;
             cell.measured.readers_percent = readers_percent;
             rate(&cell)
-        };
+        }
         assert!(share(100) > 5.0 * share(0));
         assert!(share(50) < 0.7 * share(100));
     }
 
     #[test]
     fn more_lines_under_a_lock_take_longer_and_none_shorter() {
-        let with = |lines, buffers| {
+        fn with(lines: u32, buffers: usize) -> f64 {
             let mut cell = cell(Policy::Ticket, 8);
             cell.measured.lines = lines;
             cell.machine.fill_buffers = buffers;
             rate(&cell)
-        };
+        }
         assert!(with(0, 1) > 1.1 * with(1, 1) && with(1, 1) > 1.5 * with(6, 1));
         // All lines together, two at a time, and one after the other.
         assert!(with(1, 6) > with(6, 6) && with(6, 6) > 1.05 * with(6, 2));

@@ -232,11 +232,11 @@ mod tests {
 
     #[test]
     fn scatter_is_no_drift_and_growth_beneath_it_is() {
-        let noisy = |growth: f64| {
+        fn noisy(growth: f64) -> Option<usize> {
             let mut rng = Rng::new(3);
             let draws: Vec<f64> = (0..400).map(|_| rng.uniform() - 0.5).collect();
             settles(|at| (10.0 + draws[at] + growth * at as f64, 0.0), 1)
-        };
+        }
         assert!(noisy(0.0).is_some_and(|at| at < 40), "{:?}", noisy(0.0));
         // It grows by a third from one quarter to the next, regardless of the length.
         assert_eq!(noisy(0.5), None);

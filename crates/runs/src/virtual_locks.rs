@@ -269,8 +269,7 @@ mod tests {
             // Critical sections of 1 us, one at a time: at most one million per second.
             let rate = point.result.acquisitions_per_s();
             assert!(rate > 0.0 && rate < 1e6, "{policy}");
-            let again = cell(policy, 4, false).run().unwrap();
-            assert_eq!(point.hash, again.hash, "{policy}");
+            assert_eq!(point.hash, cell(policy, 4, false).run().unwrap().hash, "{policy}");
         }
     }
 
@@ -326,11 +325,11 @@ mod tests {
     /// and waiters spin; with more threads they sleep while one is, unlike waiters of a spinlock.
     #[test]
     fn waiters_sleep_when_a_critical_section_is_preempted() {
-        let run = |policy, threads| {
+        fn run(policy: Policy, threads: u32) -> LoopResult {
             let mut cell = cell(policy, threads, false);
             (cell.measured.warmup_ms, cell.measured.window_ms) = (50, 50);
             cell.run().unwrap().result
-        };
+        }
         let (few, many) = (run(Policy::FlexGuard, 2), run(Policy::FlexGuard, 16));
         assert!(few.voluntary_switches < 10, "{}", few.voluntary_switches);
         assert!(many.voluntary_switches > 50, "{}", many.voluntary_switches);
@@ -340,12 +339,12 @@ mod tests {
 
     #[test]
     fn threads_without_the_lock_take_their_share_of_the_cpus() {
-        let run = |busy| {
+        fn run(busy: u32) -> f64 {
             let mut cell = cell(Policy::Adaptive, 2, true);
             cell.measured.busy = busy;
             (cell.measured.warmup_ms, cell.measured.window_ms) = (50, 100);
             cell.run().unwrap().result.acquisitions_per_s()
-        };
+        }
         let share = run(2) / run(0);
         assert!((0.4..0.6).contains(&share), "{share}");
     }
@@ -354,26 +353,26 @@ mod tests {
     /// on one CPU; an idle CPU that is still polled takes every other wakeup, each by an interrupt.
     #[test]
     fn a_guest_that_halts_at_once_keeps_a_handoff_on_one_cpu() {
-        let rate = |halt_poll| {
+        fn rate(halt_poll: f64) -> f64 {
             let mut cell = cell(Policy::Handoff, 64, false);
             (cell.measured.warmup_ms, cell.measured.window_ms) = (100, 50);
             cell.measured.think = Vary::Staggered;
             cell.machine.guest_ns.as_mut().expect("a guest").halt_poll = halt_poll;
             cell.run().unwrap().result.acquisitions_per_s()
-        };
+        }
         let (halted, polled) = (rate(0.0), rate(1e6));
         assert!(halted > 2.0 * polled, "{halted} and {polled}");
     }
 
     #[test]
     fn a_thread_that_was_away_for_many_turns_pays_for_its_lines() {
-        let rate = |threads, ns| {
+        fn rate(threads: u32, ns: f64) -> f64 {
             let mut cell = cell(Policy::Handoff, threads, true);
             (cell.measured.warmup_ms, cell.measured.window_ms) = (100, 50);
             cell.measured.think = Vary::Staggered;
             cell.machine.cold_switch = Some(ColdSwitch { after: vec![32, 64], ns: vec![0.0, ns] });
             cell.run().unwrap().result.acquisitions_per_s()
-        };
+        }
         assert!(rate(8, 20_000.0) > 0.95 * rate(8, 0.0));
         assert!(rate(128, 0.0) > 2.0 * rate(128, 20_000.0));
     }
@@ -464,14 +463,14 @@ mod tests {
     /// 3.10.
     #[test]
     fn turns_bound_every_wait_and_without_them_threads_starve() {
-        const BOUND_US: f64 = 64.0 * 500.0 / 2.0;
-        let run = |policy| {
+        fn run(policy: Policy) -> (f64, f64, f64) {
             let mut cell = cell(policy, 64, false);
             (cell.measured.warmup_ms, cell.measured.window_ms) = (50, 200);
             let metrics = cell.run().unwrap().result.metrics();
             let of = |key| metrics.iter().find(|metric| metric.0 == key).unwrap().1;
             (of("wait_max_us"), of("starved_threads"), of("jain"))
-        };
+        }
+        const BOUND_US: f64 = 64.0 * 500.0 / 2.0;
         let (longest, starved, jain) = run(Policy::Quota);
         assert!(longest < 1.2 * BOUND_US, "{longest} us");
         assert!(starved < 1.0 && jain > 0.9, "{starved} starved, {jain}");

@@ -70,10 +70,10 @@ pub struct WorkPoint {
 
 /// Returns the time that CPUs were not idle, and the part of it in user mode, picoseconds.
 fn busy_ps(cpus: usize) -> (u64, u64) {
-    let times = |cpu| {
+    fn times(cpu: usize) -> (u64, u64) {
         let times = Here::times(cpu);
         (times.iter().sum::<u64>() - times[Mode::Idle as usize], times[Mode::User as usize])
-    };
+    }
     (0..cpus).map(times).fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
 }
 
@@ -200,8 +200,7 @@ impl VirtualWork {
         }
         let (t0, busy, zones) = (k.now(), busy_ps(cpus), world.page_stats());
         Here::tell(Event::Measure(true));
-        let done = workload.run(k, &place, cpus as u32);
-        done.map_err(|error| format!("{name}: {error}"))?;
+        workload.run(k, &place, cpus as u32).map_err(|error| format!("{name}: {error}"))?;
         Here::tell(Event::Measure(false));
         let scale = f64::from(self.workload.scale());
         let real_s = scale * (k.now() - t0) as f64 / 1e9;
@@ -270,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_spread_gives_each_seed_an_amount_of_its_own_and_both_kernels_the_same() {
-        let run = |kernel: &str, spread_percent, seed| {
+        fn run(kernel: &str, spread_percent: u32, seed: u64) -> f64 {
             let work = VirtualWork {
                 workload: small("pmake"),
                 kernel: KernelPreset::named(kernel).unwrap(),
@@ -282,7 +281,7 @@ mod tests {
                 seed,
             };
             work.amount()
-        };
+        }
         let amounts: Vec<f64> = (1..200).map(|seed| run("2.6.16", 2, seed)).collect();
         let (least, most) = amounts.iter().fold((2.0_f64, 0.0_f64), |(least, most), amount| {
             (least.min(*amount), most.max(*amount))

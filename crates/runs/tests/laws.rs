@@ -110,8 +110,7 @@ impl Place {
     }
 
     fn preset(&self) -> Preset {
-        let loaded = Preset::load_with_cpus(self.machine, &[], self.cpus);
-        loaded.expect("shipped").value
+        Preset::load_with_cpus(self.machine, &[], self.cpus).expect("shipped").value
     }
 
     /// Returns the smaller of the numbers of threads and CPUs.
@@ -371,13 +370,13 @@ fn the_slower_side_of_a_buffer_bounds_the_other() {
 
 #[test]
 fn a_barrier_waits_for_the_longest_of_the_threads() {
-    const THREADS: u32 = 8;
-    const LENGTHS: u32 = 10;
     // Each thread draws 0.2 ms to 2 ms.
-    let strip = |tenth: u32| {
+    fn strip(tenth: u32) -> Vec<Step> {
         let length = 0.2 * MS * f64::from(tenth);
         vec![rest(length), lock(0), unlock(0), Step::Barrier { barrier: 0, places: THREADS }]
-    };
+    }
+    const THREADS: u32 = 8;
+    const LENGTHS: u32 = 10;
     let program = scripted(1, &[(THREADS, (1..=LENGTHS).map(strip).collect())], &[]);
     let below = |tenth: u32| (f64::from(tenth) / f64::from(LENGTHS)).powi(THREADS as i32);
     let longest: f64 =

@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn staggered_threads_differ_in_their_first_stretch_only() {
-        let draws = |index| {
+        fn draws(index: u32) -> [u32; 3] {
             let mut outside = Work::new(Vary::Staggered, 1000, 7, index);
             [outside.draw(), outside.draw(), outside.draw()]
-        };
+        }
         let (first, second) = (draws(0), draws(1));
         assert_ne!(first[0], second[0]);
         assert!((1000..2000).contains(&first[0]) && (1000..2000).contains(&second[0]));
@@ -108,20 +108,20 @@ mod tests {
 
     #[test]
     fn of_mixed_sections_the_share_reads_that_was_asked_for() {
-        let share = |percent| {
+        fn share(percent: u32) -> usize {
             let mut readers = Readers::new(percent, 7, 3);
             (0..10_000).filter(|_| readers.draw()).count()
-        };
+        }
         assert_eq!((share(0), share(100)), (0, 10_000));
         assert!((2_800..3_200).contains(&share(30)), "{}", share(30));
     }
 
     #[test]
     fn exponential_work_has_its_mean_and_each_thread_draws_its_own() {
-        let draws = |index| {
+        fn draws(index: u32) -> Vec<u32> {
             let mut outside = Work::new(Vary::Exponential, 1000, 7, index);
             (0..20_000).map(|_| outside.draw()).collect::<Vec<u32>>()
-        };
+        }
         let first = draws(0);
         let mean = first.iter().map(|&steps| f64::from(steps)).sum::<f64>() / 20_000.0;
         // The standard error of the mean is 7.

@@ -113,10 +113,10 @@ impl Doors {
 
     /// Lets one waiting thread continue, because no thread makes progress.
     pub(super) fn slip(&self) {
-        let most = |doors: &'_ [Door]| {
+        fn most(doors: &[Door]) -> Option<usize> {
             let most = (0..doors.len()).max_by_key(|&at| doors[at].waiting.get());
             most.filter(|&at| doors[at].waiting.get() > 0)
-        };
+        }
         if let Some(at) = most(&self.all) {
             let door = &self.all[at];
             door.tokens.set(door.tokens.get().max(0.0) + 1.0);
@@ -143,8 +143,7 @@ impl Doors {
 
     /// Wakes all threads, because the run is over.
     pub(super) fn open(&self) {
-        let doors = self.all.iter().chain(&self.barriers);
-        doors.for_each(|door| self.wake(door, usize::MAX >> 1));
+        self.all.iter().chain(&self.barriers).for_each(|door| self.wake(door, usize::MAX >> 1));
     }
 
     pub(super) fn signal(&self, condition: usize, all: bool) {

@@ -151,8 +151,7 @@ impl Replay {
             }
             if by_wakeups {
                 let rest = |cpu_ns: f64| (cpu_ns - known.work_ns()).max(1.0);
-                let factor = rest(expected) / rest(cpu_ns);
-                replay.anchor.wakeups_times(libm::sqrt(factor));
+                replay.anchor.wakeups_times(libm::sqrt(rest(expected) / rest(cpu_ns)));
             } else {
                 replay.anchor.work_more(more, known);
             }

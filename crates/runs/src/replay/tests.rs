@@ -53,9 +53,9 @@ fn replay(policy: Policy, threads: u32, locks: u32) -> Replay {
 
 #[test]
 fn one_lock_bounds_the_rate_and_four_do_not() {
-    let rate = |policy, locks| {
+    fn rate(policy: Policy, locks: u32) -> f64 {
         replay(policy, 16, locks).run().expect("it ends").result.acquisitions_per_s()
-    };
+    }
     let one = rate(Policy::Adaptive, 1);
     // Critical sections of 20 us: at most 50,000 per second, less the wakeups.
     assert!((20e3..52e3).contains(&one), "{one}");
@@ -137,14 +137,13 @@ fn a_whole_run_ends_after_as_many_acquisitions_as_the_program_had() {
 
 #[test]
 fn nobody_waits_for_private_locks() {
-    let wait = |is_private: bool| {
+    fn wait(is_private: bool) -> f64 {
         let mut replay = replay(Policy::Adaptive, 16, 4);
         if is_private {
             Arc::make_mut(&mut replay.behaviour).private.insert(0);
         }
-        let result = replay.run().expect("it ends").result;
-        result.waits.mean().unwrap_or(0.0)
-    };
+        replay.run().expect("it ends").result.waits.mean().unwrap_or(0.0)
+    }
     assert!(wait(true) < 0.5 * wait(false), "{} {}", wait(true), wait(false));
 }
 
@@ -258,6 +257,14 @@ fn a_broadcast_for_one_item_costs_much_and_lets_no_thread_slip() {
 
 #[test]
 fn the_cpu_time_of_an_acquisition_follows_the_classes_and_the_returns_from_waits() {
+    fn point(counts: [u64; 2], returns: u64) -> [VirtualLocksPoint; 1] {
+        let mut point = VirtualLocksPoint::default();
+        point.result.acquisitions = counts.to_vec();
+        let class = |count| ClassTally { acquisitions: vec![count], ..ClassTally::default() };
+        point.tally.classes = counts.map(class).to_vec();
+        point.gates.returns = returns;
+        [point]
+    }
     let classes: [(u32, &[Step]); 2] =
         [(1, &[lock(0), rest(100.0), unlock(0)]), (1, &[lock(0), rest(10.0), unlock(0)])];
     let mut replay = scripted(&classes, &[], 1);
@@ -266,14 +273,6 @@ fn the_cpu_time_of_an_acquisition_follows_the_classes_and_the_returns_from_waits
     (behaviour.cpu_ns, behaviour.returns) = (100e3, 3.0);
     let script = Arc::make_mut(behaviour.script.as_mut().expect("it has one"));
     script.classes.iter_mut().for_each(|class| class.acquired_per_s = 500.0);
-    let point = |counts: [u64; 2], returns| {
-        let mut point = VirtualLocksPoint::default();
-        point.result.acquisitions = counts.to_vec();
-        let class = |count| ClassTally { acquisitions: vec![count], ..ClassTally::default() };
-        point.tally.classes = counts.map(class).to_vec();
-        point.gates.returns = returns;
-        [point]
-    };
     let is = |found: f64, known: f64| assert!((found / known - 1.0).abs() < 1e-9, "{found}");
     is(behaviour.expected_cpu_ns(&point([50, 50], 300)), 100e3);
     is(behaviour.expected_cpu_ns(&point([50, 50], 600)), 145e3);
@@ -332,8 +331,7 @@ fn in_groups(size: usize) -> f64 {
     // A follower's write is not an acquisition; the leader's write is one per group.
     let condition = Condition { tokens: 0.0, room: 64.0 };
     let classes: [(u32, &[Step]); 2] = [(1, &lead), (size as u32 - 1, &follow)];
-    let replay = scripted(&classes, &[condition], 1);
-    let point = replay.run().expect("it ends");
+    let point = scripted(&classes, &[condition], 1).run().expect("it ends");
     assert_eq!(point.gates.slips, 0);
     assert!(point.gates.waits > 0, "{:?}", point.gates);
     point.result.acquisitions_per_s()
@@ -351,8 +349,7 @@ fn followers_end_with_the_leader_of_their_group() {
 #[test]
 fn what_can_never_go_on_slips_and_is_counted() {
     let steps = [rest(1.0), lock(0), unlock(0), wait(0, false)];
-    let replay = scripted(&[(2, &steps)], &[Condition::default()], 1);
-    let point = replay.run().expect("it ends");
+    let point = scripted(&[(2, &steps)], &[Condition::default()], 1).run().expect("it ends");
     assert!(point.gates.slips > 100, "{:?}", point.gates);
 }
 

@@ -72,8 +72,7 @@ impl Board {
         *self.ended.borrow_mut() = Snapshot::take(world, cpus);
         self.bulk.replace(bulk::since(world, &self.zones.borrow()));
         self.proc_files.replace(world.proc_files());
-        let rcu_files = world.sched().rcu.as_ref().map(Rcu::files);
-        self.rcu_files.replace(rcu_files.unwrap_or_default());
+        self.rcu_files.replace(world.sched().rcu.as_ref().map(Rcu::files).unwrap_or_default());
         Here::tell(Event::Measure(false));
     }
 

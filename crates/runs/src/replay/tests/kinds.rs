@@ -23,10 +23,10 @@ const WRITERS_FIRST: Kind = Kind::RwLock { prefers_writers: true };
 
 #[test]
 fn readers_of_a_lock_do_not_exclude_each_other() {
-    let rate = |kind, policy| {
+    fn rate(kind: Kind, policy: Policy) -> f64 {
         let replay = Replay { policy, looks: Some(0), ..sharing(kind, 4, 0, 4) };
         replay.run().expect("it ends").result.acquisitions_per_s()
-    };
+    }
     // Four CPUs, 40 us per pass, and the scatter of 4000 draws: 2 %.
     let shared = rate(READERS_FIRST, Policy::Adaptive);
     assert!((90e3..105e3).contains(&shared), "{shared}");
@@ -40,7 +40,7 @@ fn readers_of_a_lock_do_not_exclude_each_other() {
 /// the replay has one queue for both.
 #[test]
 fn a_writer_starves_where_readers_are_preferred_and_only_there() {
-    let run = |kind, policy| {
+    fn run(kind: Kind, policy: Policy) -> Tally {
         let mut replay = Replay { policy, looks: Some(0), ..sharing(kind, 8, 1, 8) };
         let behaviour = Arc::make_mut(&mut replay.behaviour);
         // One of eight threads writes, and does little else.
@@ -50,7 +50,7 @@ fn a_writer_starves_where_readers_are_preferred_and_only_there() {
         behaviour.sections[1] =
             Section { count: 10_000, threads: 1, ..behaviour.sections[1].clone() };
         replay.run().expect("it ends").tally
-    };
+    }
     let tally = run(READERS_FIRST, Policy::Adaptive);
     let (read, write) = (&tally.places[0], &tally.places[1]);
     assert!(write.longest_ns > 10_000_000, "{} ns", write.longest_ns);
@@ -67,12 +67,12 @@ fn a_writer_starves_where_readers_are_preferred_and_only_there() {
 
 #[test]
 fn a_semaphore_admits_as_many_as_it_has_units() {
-    let rate = |units| {
+    fn rate(units: u32) -> f64 {
         let kind = Kind::Semaphore { units };
         let mut replay = Replay { looks: Some(0), ..sharing(kind, 16, 0, 8) };
         Arc::make_mut(&mut replay.behaviour).sections[0].mode = Mode::Exclusive;
         replay.run().expect("it ends").result.acquisitions_per_s()
-    };
+    }
     // 20 us inside, one and three at a time, less the cost of wakeups.
     let (one, three) = (rate(1), rate(3));
     assert!((25e3..50e3).contains(&one), "{one}");
@@ -118,7 +118,7 @@ fn a_barrier_is_passed_by_all_together() {
 
 #[test]
 fn other_programs_take_what_they_took() {
-    let run = |others_cpus| {
+    fn run(others_cpus: f64) -> crate::lock_loop::LoopResult {
         let mut replay = Replay { others_cpus, ..replay(Policy::Adaptive, 16, 1) };
         let behaviour = Arc::make_mut(&mut replay.behaviour);
         behaviour.private.insert(0);
@@ -126,7 +126,7 @@ fn other_programs_take_what_they_took() {
         behaviour.sections[0].think.work = spread(80e3);
         replay.machine = replay.machine.with_cpus(2);
         replay.run().expect("it ends").result
-    };
+    }
     let (alone, beside) = (run(0.0), run(1.0));
     let ratio = beside.acquisitions_per_s() / alone.acquisitions_per_s();
     // Their weight is 88761 of 96953, next to eight ordinary tasks.
