@@ -152,8 +152,7 @@ mod tests {
         let null = Null::of_choices(&[2, 4, 6, 8], 2);
         assert_eq!((null.start, null.step), (6, 2));
         assert_eq!(null.weights, [1.0, 1.0, 2.0, 1.0, 1.0]);
-        let all = Null::of_choices(&[5, 5, 5], 3);
-        assert_eq!(all.weights, [1.0]);
+        assert_eq!(Null::of_choices(&[5, 5, 5], 3).weights, [1.0]);
         assert_eq!(Null::of_choices(&[3, 3, 7], 0).weights, [1.0]);
     }
 }

@@ -84,8 +84,7 @@ fn normal_tails(statistic: f64, mean: f64, variance: f64) -> (f64, f64) {
     }
     let sd = variance.sqrt();
     let lower = normal::cdf((statistic - mean + 0.5) / sd);
-    let upper = normal::upper_tail((statistic - mean - 0.5) / sd);
-    (lower, upper)
+    (lower, normal::upper_tail((statistic - mean - 0.5) / sd))
 }
 
 /// Wilcoxon's signed-rank test of `candidate - baseline`, pair by pair.

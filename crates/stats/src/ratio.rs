@@ -76,8 +76,7 @@ pub fn paired_ratio_with(
     confidence: f64,
     interval: Interval,
 ) -> Result<Ratio, Error> {
-    let logs = log_ratios(baseline, candidate)?;
-    let estimate = logs.estimate_with(confidence, interval)?;
+    let estimate = log_ratios(baseline, candidate)?.estimate_with(confidence, interval)?;
     Ratio::of_logs(estimate.mean, estimate.half_width(), estimate.n)
 }
 

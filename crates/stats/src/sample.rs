@@ -303,8 +303,7 @@ mod tests {
         assert_eq!(Sample::new([1.0, 1e151]), Err(Error::TooLarge { index: 1 }));
         let large = sample(&[1e150, -1e150, 1e150]).estimate();
         assert!(large.sd.unwrap().is_finite() && large.lo.is_finite() && large.hi.is_finite());
-        let tiny = sample(&[1e-200, 2e-200, 3e-200]);
-        close(tiny.sd().unwrap() / 1e-200, 1.0, 1e-12);
+        close(sample(&[1e-200, 2e-200, 3e-200]).sd().unwrap() / 1e-200, 1.0, 1e-12);
         // The sum of ten tenths misses one; equal values must not get a spread from that.
         assert_eq!(sample(&[0.1; 10]).sd(), Some(0.0));
     }

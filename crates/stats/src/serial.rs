@@ -112,8 +112,7 @@ mod tests {
     #[test]
     fn hostile_series() {
         for values in [&[1.0][..], &[2.0; 9], &[0.0; 5], &[1e150, -1e150, 1e150, -1e150, 1e150]] {
-            let sample = Sample::new(values).unwrap();
-            let estimate = sample.serial_estimate(0.95, Interval::T);
+            let estimate = Sample::new(values).unwrap().serial_estimate(0.95, Interval::T);
             assert!(estimate.is_err() || !estimate.unwrap().mean.is_nan());
         }
     }

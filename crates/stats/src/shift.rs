@@ -203,13 +203,13 @@ mod tests {
 
     #[test]
     fn the_interval_is_that_of_the_printed_tables() {
+        fn walsh(n: usize) -> Vec<f64> {
+            let all = (0..n).flat_map(|i| (i..n).map(move |j| (i, j)));
+            all_sorted(all.map(|(i, j)| f64::midpoint((1 << i) as f64, (1 << j) as f64)).collect())
+        }
         // Critical values of the usual tables at 95 %: 6 pairs leave 0 averages outside, 10 leave
         // 8; 4 against 4 leave 0, 10 against 10 leave 23. The ends are the next ones.
         let ladder = |n: usize| sample(&(0..n).map(|i| f64::from(1 << i)).collect::<Vec<_>>());
-        let walsh = |n: usize| {
-            let all = (0..n).flat_map(|i| (i..n).map(move |j| (i, j)));
-            all_sorted(all.map(|(i, j)| f64::midpoint((1 << i) as f64, (1 << j) as f64)).collect())
-        };
         for (n, outside) in [(6, 0), (8, 3), (10, 8), (12, 13)] {
             let found = shift_of(&ladder(n), 0.95).unwrap();
             let walsh = walsh(n);

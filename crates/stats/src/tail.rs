@@ -42,8 +42,7 @@ impl Tail {
         let spread = sides[0].robust_sd().max(sides[1].robust_sd());
         let fence = medians[0].max(medians[1]) + (FAR * spread).max(LEAST.ln_1p());
         let collapsed = sides.each_ref().map(|side| {
-            let far = side.values().iter().copied().filter(|value| *value > fence);
-            far.collect::<Vec<f64>>()
+            side.values().iter().copied().filter(|value| *value > fence).collect::<Vec<f64>>()
         });
         let size = |side: usize| {
             let middle = Sample::new(collapsed[side].clone()).ok()?.median();
@@ -59,12 +58,12 @@ impl Tail {
 /// The probability that, of all collapses, `side` has as many as it has or more, if each run is as
 /// likely as any other to be one.
 fn share_or_more(collapses: [usize; 2], runs: [usize; 2], side: usize) -> f64 {
+    // Logarithms: the counts themselves do not fit a number.
+    fn ways(n: usize, k: usize) -> f64 {
+        (0..k).map(|at| ((n - at) as f64 / (k - at) as f64).ln()).sum()
+    }
     let (all, total) = (runs[0] + runs[1], collapses[0] + collapses[1]);
     let (here, own) = (runs[side], collapses[side]);
-    // Logarithms: the counts themselves do not fit a number.
-    let ways = |n: usize, k: usize| -> f64 {
-        (0..k).map(|at| ((n - at) as f64 / (k - at) as f64).ln()).sum()
-    };
     let chance = |k: usize| -> f64 {
         if total - k > all - here {
             return 0.0;
@@ -91,6 +90,10 @@ mod tests {
 
     #[test]
     fn collapses_are_counted_and_sized() {
+        // Of rates, low ones are the collapses.
+        fn rates(sample: &Sample) -> Sample {
+            Sample::new(sample.values().iter().map(|v| 1.0 / v).collect::<Vec<_>>()).unwrap()
+        }
         let wave = |i: usize| 10.0 + 0.1 * ((i * 7) % 10) as f64;
         let base = Sample::new((0..40).map(wave).collect::<Vec<_>>()).unwrap();
         let bad = |i: usize| if i % 10 == 3 { 1.8 * wave(i) } else { 0.97 * wave(i) };
@@ -100,10 +103,6 @@ mod tests {
         let size = tail.size[1].unwrap();
         assert!((1.7..2.0).contains(&size), "{size}");
         assert!(tail.worse < 0.06 && tail.better > 0.99, "{tail:?}");
-        // Of rates, low ones are the collapses.
-        let rates = |sample: &Sample| {
-            Sample::new(sample.values().iter().map(|v| 1.0 / v).collect::<Vec<_>>()).unwrap()
-        };
         let [one, two] = [rates(&base), rates(&candidate)];
         let tail = Tail::new(&one, &two, Better::Higher).unwrap();
         assert_eq!(tail.collapses, [0, 4]);

@@ -193,16 +193,16 @@ mod tests {
 
     #[test]
     fn a_mean_that_may_be_worse_is_no_improvement() {
+        fn ask(one: &[f64], two: &[f64]) -> Comparison {
+            let question = Question { design: Design::Unpaired, ..Question::default() };
+            let [one, two] = [one, two].map(|side| Sample::new(side.to_vec()).unwrap());
+            Comparison::new(&one, &two, question).unwrap()
+        }
         // Twenty runs 3 % faster, four of twice the time: the median is better, the mean is not.
         let wave = |i: usize| 10.0 + 0.05 * ((i * 7) % 10) as f64;
         let base: Vec<f64> = (0..24).map(wave).collect();
         let mixed: Vec<f64> =
             (0..24).map(|i| if i % 6 == 5 { 2.0 } else { 0.97 } * wave(i)).collect();
-        let ask = |one: &[f64], two: &[f64]| {
-            let question = Question { design: Design::Unpaired, ..Question::default() };
-            let [one, two] = [one, two].map(|side| Sample::new(side.to_vec()).unwrap());
-            Comparison::new(&one, &two, question).unwrap()
-        };
         let found = ask(&base, &mixed);
         assert_eq!(found.typical(), Verdict::Faster);
         assert_eq!(found.doubt(), Some(Doubt::Tail));

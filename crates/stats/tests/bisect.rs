@@ -279,12 +279,12 @@ fn two_steps_are_found_along_first_parents() {
 /// was bought by it.
 #[test]
 fn noise_like_none_that_is_considered_costs_pairs_and_other_noise_does_not() {
-    let bought = |noise: Noise, effect: f64| {
+    fn bought(noise: Noise, effect: f64) -> f64 {
         let summary = summarise(&of_200(effect, noise), 12, 29, 2);
         let wrong = summary.named * (1.0 - summary.named_right) * 12.0;
         assert!(wrong < 1.5 && summary.named > 0.8, "{noise:?} {summary:?}");
         summary.pairs
-    };
+    }
     for (noise, effect) in [
         (Noise::Gaussian, 0.05),
         (Noise::T3, 0.05),
@@ -333,6 +333,9 @@ fn the_threads_do_not_change_the_result() {
 
 #[test]
 fn repeating_the_observations_resumes_to_the_bit() {
+    fn bits(search: &mut Search) -> Vec<u64> {
+        search.posterior().iter().map(|p| p.to_bits()).collect()
+    }
     let (mut first, answer, log) = search(linear(), Config::default(), |node, random| {
         Some(Outcome::Value(10.0 + random.normal() + if node >= 60 { 3.0 } else { 0.0 }))
     });
@@ -344,9 +347,6 @@ fn repeating_the_observations_resumes_to_the_bit() {
         panic!("the repeated search goes on");
     };
     assert_eq!(format!("{answer:?}"), format!("{again:?}"));
-    let bits = |search: &mut Search| -> Vec<u64> {
-        search.posterior().iter().map(|p| p.to_bits()).collect()
-    };
     assert_eq!(bits(&mut first), bits(&mut second));
 }
 

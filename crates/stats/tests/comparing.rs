@@ -187,8 +187,7 @@ fn the_verdict_is_that_of_the_table() {
         };
         let (baseline, candidate) = (side(&mut rng, 1.0), side(&mut rng, 1.0 + effect));
         let row = Comparison::watched(&baseline, &candidate, Question::default()).unwrap();
-        let logs = log_ratios(&baseline, &candidate).unwrap();
-        let bets = Betting::new(logs.values());
+        let bets = Betting::new(log_ratios(&baseline, &candidate).unwrap().values());
         let margin = 0.01_f64.ln_1p();
         let same = bets.one_sided(-margin)[0].max(bets.one_sided(margin)[1]) <= 0.05;
         assert_eq!(matches!(row.typical(), Verdict::Same { .. }), same);

@@ -64,8 +64,7 @@ fn intervals_of_means(tries: u32) {
     }
     // What the published tables print: at 4 values, 85.5 %.
     let covered = share(tries, 2, |rng| {
-        let sample = normals(rng, 4, 7.0, 2.0);
-        sample.estimate_with(0.95, Interval::Z).unwrap().contains(7.0)
+        normals(rng, 4, 7.0, 2.0).estimate_with(0.95, Interval::Z).unwrap().contains(7.0)
     });
     near("z interval, n 4", covered, 0.855, tries);
 }
@@ -106,6 +105,10 @@ fn intervals_of_ratios_and_shifts(tries: u32) {
 /// Equal sides, measured as `convoy compare` does. The verdict has the level of the exact test,
 /// which has steps: at most 5 %, and not far below.
 fn false_alarms(tries: u32) {
+    fn side(rng: &mut Rng, from: usize) -> Sample {
+        let value = |i| 100.0 + (from + i) as f64 / 29.0 + rng.normal();
+        Sample::new((0..15).map(value).collect::<Vec<_>>()).unwrap()
+    }
     let strict = Question { margin: 1e-6, ..Question::default() };
     for (n, drift) in [(6, 0.0), (15, 0.0), (15, 0.01), (15, 0.02), (40, 0.01)] {
         let alarm = share(tries, 7, |rng| {
@@ -119,10 +122,6 @@ fn false_alarms(tries: u32) {
     }
     // Why runs are interleaved: one side after the other, and the same drift.
     let alarm = share(tries, 8, |rng| {
-        let side = |rng: &mut Rng, from: usize| {
-            let value = |i| 100.0 + (from + i) as f64 / 29.0 + rng.normal();
-            Sample::new((0..15).map(value).collect::<Vec<_>>()).unwrap()
-        };
         let (b, c) = (side(rng, 0), side(rng, 15));
         let question = Question { design: Design::Unpaired, ..strict };
         matches!(Comparison::new(&b, &c, question).unwrap().verdict(), Verdict::Slower)

@@ -76,8 +76,7 @@ fn nothing_panics_and_nothing_is_nan() {
                 adjust_table(&mut [found.clone(), found], Correction::Holm).unwrap();
             }
         }
-        let question = Question::default();
-        no_nan("sequence", &Comparison::watched(&a, &b, question), pair);
+        no_nan("sequence", &Comparison::watched(&a, &b, Question::default()), pair);
         no_nan("sequence", &AlwaysValid::default().interval(&a), pair);
         no_nan("precision", &precision(&a, 0.01, 0.95), pair);
         no_nan("two stages", &two_stage(&a, 0.5, 0.95), pair);

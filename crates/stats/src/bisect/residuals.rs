@@ -120,8 +120,7 @@ impl Search {
                 _ => Some((at, node, run.value)),
             };
         }
-        let near = last.filter(|(at, ..)| log.len() - at <= BESIDE);
-        (pairs, near.map(|(_, node, _)| node))
+        (pairs, last.filter(|(at, ..)| log.len() - at <= BESIDE).map(|(_, node, _)| node))
     }
 
     /// Returns whether the runs contradict `culprit` as the culprit.

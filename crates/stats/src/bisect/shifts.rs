@@ -179,8 +179,7 @@ pub(super) fn posterior(
         .iter()
         .zip(believed)
         .map(|(part, of)| {
-            let believed = of.p.max(f64::MIN_POSITIVE).ln();
-            believed.min(part.ln_evidence - all) - part.ln_evidence
+            of.p.max(f64::MIN_POSITIVE).ln().min(part.ln_evidence - all) - part.ln_evidence
         })
         .collect();
     without.resize(steps + OTHERS, -all);
