@@ -57,11 +57,11 @@ impl Journal {
 
     /// The records it holds. A line that cannot be understood is given back as it is.
     pub(crate) fn entries(&mut self) -> Result<Vec<std::result::Result<Entry, String>>> {
+        fn parse(line: &[u8]) -> std::result::Result<Entry, String> {
+            serde_json::from_slice(line).map_err(|_| String::from_utf8_lossy(line).into_owned())
+        }
         let bytes = self.bytes()?;
         let lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-        let parse = |line: &[u8]| {
-            serde_json::from_slice(line).map_err(|_| String::from_utf8_lossy(line).into_owned())
-        };
         Ok(lines.map(parse).collect())
     }
 

@@ -273,6 +273,10 @@ fn tags_filters_and_removal() {
 
 #[test]
 fn a_store_that_cannot_be_written_can_be_read() {
+    fn set(path: &Path, mode: u32) {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
+    }
     // Root ignores permissions, so root becomes the user `nobody`, in a world-readable directory.
     let directory = std::env::temp_dir().join(format!("convoy-read-only-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("made");
@@ -280,10 +284,6 @@ fn a_store_that_cannot_be_written_can_be_read() {
     std::fs::copy(std::env::current_exe().expect("a program"), &program).expect("copied");
     let path = directory.join("runs.sqlite3");
     Store::open(&path).expect("made").append(&entry(3)).expect("stored");
-    let set = |path: &Path, mode| {
-        use std::os::unix::fs::PermissionsExt as _;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
-    };
     set(&path, 0o444);
     set(&directory.join("runs.sqlite3.journal.jsonl"), 0o444);
     set(&directory, 0o555);
