@@ -155,9 +155,9 @@ mod tests {
 
     #[test]
     fn what_is_no_command_is_named() {
-        let error = |name: &str, command: &str, s| {
+        fn error(name: &str, command: &str, s: u32) -> CommandError {
             Command::new(written(name, command, s)).expect_err("wrong")
-        };
+        }
         assert!(matches!(error("1st", "true", 1), CommandError::Name(_)));
         assert!(matches!(error("a b", "true", 1), CommandError::Name(_)));
         assert!(matches!(error(&"x".repeat(33), "true", 1), CommandError::Name(_)));

@@ -58,10 +58,10 @@ pub fn list_name(index: usize) -> (String, bool) {
 /// The text of `tree/dirlist`: one name a line, `s` before those to look up and `c` before those to
 /// create, and comments.
 pub fn list_text() -> String {
-    let line = |index| {
+    fn line(index: usize) -> String {
         let (name, exists) = list_name(index);
         format!("{} {name}\n", if exists { 's' } else { 'c' })
-    };
+    }
     let mut text: String = (0..LIST_NAMES).map(line).collect();
     while text.len() < LIST_BYTES {
         let rest = LIST_BYTES - text.len();

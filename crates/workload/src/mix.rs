@@ -249,10 +249,10 @@ mod tests {
 
     #[test]
     fn both_conventions_of_sizes_are_there_by_name() {
-        let sized = |name: &str, convention| {
+        fn sized(name: &str, convention: Convention) -> Result<(u64, u64), SizeError> {
             let mut mix = Mix::load(name).expect("shipped");
             mix.set_sizes(convention).map(|()| (mix.sizes.file_kb, mix.sizes.pool_kb))
-        };
+        }
         for (name, sizes) in [
             ("aim9", (5120, 1024)),
             ("all_utime", (10, 10_240)),

@@ -170,9 +170,9 @@ mod tests {
     /// Counted in both originals with `strace`.
     #[test]
     fn the_messages_are_those_of_the_originals() {
-        let moved = |dialect, messages| -> usize {
+        fn moved(dialect: Dialect, messages: usize) -> usize {
             message_sizes(dialect).iter().cycle().take(messages).sum()
-        };
+        }
         assert_eq!((moved(Dialect::Original, 99), moved(Dialect::Original, 89)), (30_592, 26_880));
         assert_eq!((moved(Dialect::Reaim, 99), moved(Dialect::Reaim, 89)), (68_832, 60_944));
         assert_eq!(MESSAGES_OF_REAIM.iter().max(), Some(&LARGEST_MESSAGE));

@@ -56,10 +56,10 @@ pub(crate) fn with_two(count: u64) -> bool {
 
 /// `count` × 512 calls with fifteen arguments.
 pub(crate) fn with_fifteen(count: u64) -> bool {
-    let call = |n| {
+    fn call(n: u64) -> u64 {
         let function = black_box(fifteen as Fifteen);
         function(n & 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
-    };
+    }
     let sum: u64 = (0..count * CALLS).map(call).sum();
     sum == count * CALLS * 29 / 2
 }
