@@ -182,13 +182,13 @@ mod tests {
 
     #[test]
     fn only_a_few_tests_that_measure_are_repeated() {
-        let failed = |package: &str, tests: usize| {
+        fn failed(package: &str, tests: usize) -> ClosingLines {
             let mut stream = vec!["test record::b ... FAILED"; tests];
             let rerun = format!("error: test failed, to rerun pass `-p {package} --test cli`");
             stream.push("test result: FAILED. 1 passed; 1 failed; 0 ignored");
             stream.push(&rerun);
             held(&stream).0
-        };
+        }
         assert!(failed("convoy", 1).may_be_repeated());
         assert_eq!(failed("convoy", 1).failures[0].live(), Some(vec!["--test", "cli"]));
         assert!(!failed("convoy", MOST + 1).may_be_repeated());

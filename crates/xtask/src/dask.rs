@@ -9,12 +9,12 @@ use crate::stage::{Ending, run as show};
 /// Dask is installed in the build directory; a machine that cannot install it skips the stage with
 /// a message, since the program does not need it.
 pub(crate) fn run(root: &Path, convoy: &Path, size: &[&str]) -> anyhow::Result<Ending> {
-    let place = root.join("target/python");
-    let python = place.join("bin/python3");
-    let quiet = |command: &mut Command| {
+    fn quiet(command: &mut Command) -> bool {
         let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
-    };
+    }
+    let place = root.join("target/python");
+    let python = place.join("bin/python3");
     let has = |python: &Path| quiet(Command::new(python).args(["-c", "import distributed"]));
     if !has(&python) {
         let made = quiet(Command::new("python3").args(["-m", "venv"]).arg(&place));

@@ -334,11 +334,11 @@ mod tests {
 
     #[test]
     fn what_hangs_is_ended_with_all_that_it_started() {
-        let shell = |script: &str| {
+        fn shell(script: &str) -> Command {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
             command
-        };
+        }
         let note = std::env::temp_dir().join(format!("convoy-hangs-{}", std::process::id()));
         let script = format!("sleep 600 & echo $! > '{}'; wait", note.display());
         // Long enough for a busy machine to start two programs in it.

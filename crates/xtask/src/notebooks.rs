@@ -58,10 +58,10 @@ pub(crate) fn path(root: &Path) -> anyhow::Result<String> {
 
 /// Installs `packages` for `python` in `place`; false if that is not possible here.
 fn installed(python: &str, place: &Path, packages: &[&str]) -> bool {
-    let quiet = |command: &mut Command| {
+    fn quiet(command: &mut Command) -> bool {
         let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
-    };
+    }
     let pip = ["-m", "pip", "install", "--timeout", "20"];
     quiet(Command::new(python).args(["-m", "venv"]).arg(place))
         && quiet(Command::new(place.join("bin/python")).args(pip).args(packages))

@@ -53,8 +53,7 @@ fn read(place: &Path, inside: &Path, pages: &mut BTreeMap<PathBuf, String>) -> a
 
 /// Returns the values of an attribute in the text of a page.
 fn values<'a>(text: &'a str, attribute: &str) -> impl Iterator<Item = &'a str> {
-    let begin = format!(" {attribute}=\"");
-    let parts: Vec<&str> = text.split(begin.as_str()).skip(1).collect();
+    let parts: Vec<&str> = text.split(format!(" {attribute}=\"").as_str()).skip(1).collect();
     parts.into_iter().filter_map(|rest| rest.split('"').next())
 }
 

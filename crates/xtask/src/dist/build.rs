@@ -44,11 +44,11 @@ pub(super) fn build(
 /// Returns a `PATH` with zig and its front end, which are installed in the build directory if they
 /// are missing.
 pub(super) fn tools(root: &Path) -> anyhow::Result<String> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let present = |path: &str| {
+    fn present(path: &str) -> bool {
         let run = Command::new("cargo-zigbuild").env("PATH", path).arg("--version").output();
         run.is_ok_and(|run| run.status.success())
-    };
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
     if present(&path) {
         return Ok(path);
     }

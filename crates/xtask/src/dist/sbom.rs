@@ -29,8 +29,7 @@ fn checksums(lock: &toml::Table) -> BTreeMap<(String, String), String> {
     let packages = lock.get("package").and_then(toml::Value::as_array);
     let text = |package: &toml::Value, key: &str| Some(package.get(key)?.as_str()?.to_owned());
     let sums = packages.into_iter().flatten().filter_map(|package| {
-        let name = (text(package, "name")?, text(package, "version")?);
-        Some((name, text(package, "checksum")?))
+        Some(((text(package, "name")?, text(package, "version")?), text(package, "checksum")?))
     });
     sums.collect()
 }
@@ -106,12 +105,12 @@ mod tests {
 
     #[test]
     fn linked_packages_are_listed_and_tools_of_the_build_are_not() {
-        let dependency = |id: &str, kind: Value| json!({"pkg": id, "dep_kinds": [{"kind": kind}]});
-        let package = |id: &str, licence: &str| {
+        fn package(id: &str, licence: &str) -> Value {
             let mut package = json!({"id": id, "name": id, "version": "1.0.0"});
             package["license"] = licence.into();
             package
-        };
+        }
+        let dependency = |id: &str, kind: Value| json!({"pkg": id, "dep_kinds": [{"kind": kind}]});
         let node = |id: &str, deps: Vec<Value>| json!({"id": id, "deps": deps});
         let of_convoy = vec![dependency("a", Value::Null), dependency("tool", json!("build"))];
         let packages = [("convoy", "MIT"), ("a", "MIT/Apache-2.0"), ("b", "MIT"), ("tool", "MIT")];

@@ -12,9 +12,9 @@ pub(super) struct Load {
 
 impl Load {
     pub(super) fn now(cpus: u32) -> anyhow::Result<Self> {
-        let numbers = |text: &str| -> Vec<f64> {
+        fn numbers(text: &str) -> Vec<f64> {
             text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
-        };
+        }
         let begin = std::time::Instant::now();
         let stat = std::fs::read_to_string("/proc/stat")?;
         // user, nice, system, idle, iowait, irq, softirq.

@@ -55,9 +55,9 @@ pub(crate) struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// Parses the arguments. Returns `None` if they make no sense.
     pub(crate) fn of(arguments: &[&'a str]) -> Option<Self> {
-        let numbers = |text: &str| -> Option<Vec<u32>> {
+        fn numbers(text: &str) -> Option<Vec<u32>> {
             text.split(',').map(|one| one.parse().ok()).collect()
-        };
+        }
         let real = arguments.contains(&"--real");
         let threads = if real { REAL_THREADS.to_vec() } else { THREADS.to_vec() };
         let (cpus, only) = (vec![1, 2], Vec::new());
@@ -107,10 +107,10 @@ struct Row {
 impl Row {
     /// Of pairs of rates before and after.
     fn new(what: String, predicted: Predicted, before: &[f64], after: &[f64]) -> Self {
-        let sorted = |mut values: Vec<f64>| {
+        fn sorted(mut values: Vec<f64>) -> [f64; 3] {
             values.sort_by(f64::total_cmp);
             [0, values.len() / 2, values.len() - 1].map(|at| values[at])
-        };
+        }
         let ratios = after.iter().zip(before).map(|(a, b)| a / b).collect();
         let [low, measured, high] = sorted(ratios);
         let recorded =

@@ -243,8 +243,7 @@ fn after(output: &str, words: &str) -> Option<f64> {
 
 /// Returns the number before `ops/sec`, of the last line that has one.
 fn operations(output: &str, _: u32) -> Option<f64> {
-    let before = output.rsplit_once(" ops/sec")?.0;
-    before.split_whitespace().next_back()?.parse().ok()
+    output.rsplit_once(" ops/sec")?.0.split_whitespace().next_back()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -253,10 +252,10 @@ mod tests {
 
     #[test]
     fn rates_are_read_as_the_programs_print_them() {
-        let rate = |name: &str, output: &str, threads| {
+        fn rate(name: &str, output: &str, threads: u32) -> Option<f64> {
             let program = REAL.iter().find(|one| one.name == name).expect("there is one");
             program.rate(output, threads).ok().map(f64::round)
-        };
+        }
         let text = "General statistics:\n    total time:                0.3200s\n    \
                     total number of events:              32\n";
         assert_eq!(rate("sysbench mutex", text, 32), Some(4_000_000.0));

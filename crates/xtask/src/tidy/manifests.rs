@@ -230,8 +230,7 @@ mod tests {
     fn rules(path: &str, text: &str) -> Vec<&'static str> {
         let files = [("docs/dependencies.md", "- `serde`: records\n"), (path, text)];
         let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
-        let found = check(&BTreeMap::from(files)).unwrap();
-        found.iter().map(|finding| finding.rule).collect()
+        check(&BTreeMap::from(files)).unwrap().iter().map(|finding| finding.rule).collect()
     }
 
     #[test]
@@ -246,7 +245,7 @@ mod tests {
 
     #[test]
     fn no_test_is_hidden_from_cargo() {
-        let tests = |manifest: &str, program: &str| {
+        fn tests(manifest: &str, program: &str) -> String {
             let files = [
                 ("crates/stats/Cargo.toml", manifest),
                 ("crates/stats/src/lib.rs", "/// ```text\n/// 1 2\n/// ```\n"),
@@ -257,7 +256,7 @@ mod tests {
             let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
             let found = check(&BTreeMap::from(files)).unwrap();
             found.iter().map(|finding| finding.cure.clone()).collect::<Vec<_>>().join("; ")
-        };
+        }
         let one = "[package]\nautotests = false\n[[test]]\npath = \"tests/main.rs\"\n";
         assert_eq!(tests("", ""), "");
         assert_eq!(tests(one, "mod known;\n"), "");

@@ -145,12 +145,12 @@ fn figures(found: &mut Findings, text: &str, config: &Config) {
 
 /// Reports exceptions of `tidy.toml` that are not needed any more.
 pub(crate) fn stale(files: &BTreeMap<String, String>, config: &Config) -> Vec<Finding> {
+    fn uses(text: &str) -> bool {
+        Source::new(text).code.iter().any(|line| words(line).any(|(_, word)| word == "unsafe"))
+    }
     let mut found = Findings::new("tidy.toml");
     for place in &config.unsafe_places {
         let mut inside = files.iter().filter(|(path, _)| path.starts_with(place));
-        let uses = |text: &str| {
-            Source::new(text).code.iter().any(|line| words(line).any(|(_, word)| word == "unsafe"))
-        };
         if !inside.any(|(path, text)| path.ends_with(".rs") && uses(text)) {
             found.add(0, "stale-exception", format!("{place} is safe: remove the entry"));
         }

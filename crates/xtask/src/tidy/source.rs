@@ -60,8 +60,7 @@ impl Source {
         let mut test = vec![false; self.code.len()];
         for (first, line) in self.code.iter().enumerate() {
             let Some(column) = line.find("#[cfg(test)]") else { continue };
-            let from = column + "#[cfg(test)]".len();
-            let last = self.end_of_item(first, from).unwrap_or(first);
+            let last = self.end_of_item(first, column + "#[cfg(test)]".len()).unwrap_or(first);
             test[first..=last].fill(true);
         }
         test
