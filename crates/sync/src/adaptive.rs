@@ -50,7 +50,7 @@
 //! Drepper, "Futexes are tricky", 2011, third mutex; spinning as in the Rust standard library.
 
 use crate::event::LockEvent;
-use crate::lock::RawLock;
+use crate::lock::{RawLock, tell_taken};
 use crate::platform::{Atomic, Platform, Sleep};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -182,10 +182,7 @@ impl<P: Platform, S: SpinLimit> RawLock<P> for AdaptiveLock<P, S> {
     fn try_lock(&self) -> bool {
         // 0 -> 1. Acquire pairs with the release in `unlock`.
         let taken = self.state.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok();
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        }
-        taken
+        tell_taken::<P>(self, taken)
     }
 
     #[inline]

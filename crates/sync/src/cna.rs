@@ -55,7 +55,7 @@
 //! package, here a count.
 
 use crate::event::LockEvent;
-use crate::lock::{RawLock, TellPart};
+use crate::lock::{RawLock, TellPart, attempt};
 use crate::platform::{Access, Atomic, Platform};
 use core::cell::Cell;
 use core::mem::offset_of;
@@ -232,15 +232,8 @@ impl<P: Platform> RawLock<P> for CnaLock<P> {
 
     #[inline]
     fn try_lock(&self) -> bool {
-        P::preempt_disable();
         // Relaxed, as above.
-        let taken = self.tail.load(Relaxed) == NOBODY && self.take();
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        } else {
-            P::preempt_enable();
-        }
-        taken
+        attempt::<P>(self, || self.tail.load(Relaxed) == NOBODY && self.take())
     }
 
     #[inline]

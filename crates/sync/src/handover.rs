@@ -56,8 +56,7 @@
 //! a futex instead of a spinlock and a list, so that it fits into libc's mutex.
 
 use crate::event::LockEvent;
-use crate::lock::WaitError;
-use crate::lock::{Cancel, Lock};
+use crate::lock::{Cancel, WaitError, locks_by, tell_taken};
 use crate::platform::{Atomic, Platform, Sleep, Wake};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -204,11 +203,7 @@ impl<P: Platform> FutexHandoff<P> {
         let sleep = |number| P::wait(&self.number, number, Sleep::Uninterruptible, deadline);
         let late = |wake| wake == Wake::TimedOut;
         let contended = || P::happened(LockEvent::Contended, self);
-        let taken = self.words().lock(contended, sleep, late).is_ok();
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        }
-        taken
+        tell_taken::<P>(self, self.words().lock(contended, sleep, late).is_ok())
     }
 
     /// Acquires the lock. Returns when the caller owns it.
@@ -223,11 +218,7 @@ impl<P: Platform> FutexHandoff<P> {
 
     /// Acquires the lock if it is free. Returns whether it did.
     pub fn try_lock(&self) -> bool {
-        let taken = self.words().try_lock();
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        }
-        taken
+        tell_taken::<P>(self, self.words().try_lock())
     }
 
     /// Releases the lock, by handoff if there is a waiter.
@@ -243,30 +234,17 @@ impl<P: Platform> Default for FutexHandoff<P> {
     }
 }
 
-impl<P: Platform> Lock for FutexHandoff<P> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::new()
-    }
-    #[inline]
-    fn acquire(&self) {
-        self.lock();
-    }
-    fn try_acquire(&self) -> bool {
-        self.try_lock()
-    }
-    fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
-        match cancel {
-            Cancel::After(timeout) if !self.lock_timeout(timeout) => Err(WaitError::TimedOut),
-            Cancel::After(_) => Ok(()),
-            Cancel::Signal | Cancel::Kill => {
-                self.lock();
-                Ok(())
+locks_by! {
+    [P: Platform] FutexHandoff<P>, lock try_lock unlock {
+        fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
+            match cancel {
+                Cancel::After(timeout) if !self.lock_timeout(timeout) => Err(WaitError::TimedOut),
+                Cancel::After(_) => Ok(()),
+                Cancel::Signal | Cancel::Kill => {
+                    self.lock();
+                    Ok(())
+                }
             }
         }
-    }
-    #[inline]
-    fn release(&self) {
-        self.unlock();
     }
 }

@@ -6,7 +6,7 @@
 use crate::adaptive::{AdaptiveLock, AtMost};
 use crate::cna::CnaLock;
 use crate::flexguard::FlexGuard;
-use crate::lock::{Cancel, Lock, RawLock, TellPart, WaitError};
+use crate::lock::{Cancel, Lock, RawLock, TellPart, WaitError, locks_by};
 use crate::mutex::{HandoffMutex, Mutex, SpinPolicy};
 use crate::platform::{Platform, Sleep};
 use crate::queued::QueuedLock;
@@ -235,27 +235,12 @@ macro_rules! with_lock {
 
 macro_rules! spinlocks {
     ($($lock:ty $({ $($more:tt)* })?),+) => {
-        $(impl<P: Platform> Lock for $lock {
-            fn with_units(units: u32) -> Self {
-                assert_eq!(units, 1);
-                Self::default()
-            }
-            #[inline]
-            fn acquire(&self) {
-                self.lock();
-            }
-            fn try_acquire(&self) -> bool {
-                self.try_lock()
-            }
-            #[inline]
-            fn release(&self) {
-                self.unlock();
-            }
+        locks_by! { $([P: Platform] $lock, lock try_lock unlock {
             fn parts(tell: &mut TellPart<'_>) {
                 <Self as RawLock<P>>::parts(tell);
             }
             $($($more)*)?
-        })+
+        })+ }
     };
 }
 spinlocks!(
@@ -279,18 +264,7 @@ spinlocks!(
 /// Implements [`Lock`] for mutexes that sleep: `[generics] type;`.
 macro_rules! sleeping {
     ($([$($generics:tt)*] $lock:ty;)+) => {
-        $(impl<$($generics)*> Lock for $lock {
-            fn with_units(units: u32) -> Self {
-                assert_eq!(units, 1);
-                Self::new()
-            }
-            #[inline]
-            fn acquire(&self) {
-                self.lock();
-            }
-            fn try_acquire(&self) -> bool {
-                self.try_lock()
-            }
+        locks_by! { $([$($generics)*] $lock, lock try_lock unlock {
             fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
                 match cancel {
                     Cancel::Signal => self.lock_interruptible(),
@@ -301,11 +275,7 @@ macro_rules! sleeping {
                     }
                 }
             }
-            #[inline]
-            fn release(&self) {
-                self.unlock();
-            }
-        })+
+        })+ }
     };
 }
 sleeping! {
@@ -343,58 +313,21 @@ impl<S: RawSemaphore> Lock for S {
     }
 }
 
-impl<P: Platform> Lock for RwLock<P> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::new()
-    }
-    fn acquire(&self) {
-        self.write();
-    }
-    fn try_acquire(&self) -> bool {
-        self.try_write()
-    }
-    fn release(&self) {
-        self.write_unlock();
-    }
-    fn acquire_shared(&self) {
-        self.read();
-    }
-    fn release_shared(&self) {
-        self.read_unlock();
-    }
-}
-
-impl<P: Platform, R: Room<P>> Lock for QuotaRwLock<P, R> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::default()
-    }
-    fn acquire(&self) {
-        self.write();
-    }
-    fn try_acquire(&self) -> bool {
-        self.try_write()
-    }
-    fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
-        match cancel {
-            Cancel::Signal => self.write_unless(Sleep::Interruptible, None),
-            Cancel::Kill => self.write_unless(Sleep::Killable, None),
-            Cancel::After(timeout) => {
-                let deadline = P::now().saturating_add(timeout);
-                self.write_unless(Sleep::Uninterruptible, Some(deadline))
+locks_by! {
+    [P: Platform] RwLock<P>, write try_write write_unlock / read read_unlock {}
+    [P: Platform, R: Room<P>] QuotaRwLock<P, R>,
+        write try_write write_unlock / read read_unlock {
+            fn acquire_unless(&self, cancel: Cancel) -> Result<(), WaitError> {
+                match cancel {
+                    Cancel::Signal => self.write_unless(Sleep::Interruptible, None),
+                    Cancel::Kill => self.write_unless(Sleep::Killable, None),
+                    Cancel::After(timeout) => {
+                        let deadline = P::now().saturating_add(timeout);
+                        self.write_unless(Sleep::Uninterruptible, Some(deadline))
+                    }
+                }
             }
         }
-    }
-    fn release(&self) {
-        self.write_unlock();
-    }
-    fn acquire_shared(&self) {
-        self.read();
-    }
-    fn release_shared(&self) {
-        self.read_unlock();
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What all locks have in common: the trait of short locks, their guards, and the errors of waits.
 
+use crate::event::LockEvent;
 use crate::platform::Platform;
 use core::fmt;
 use core::marker::PhantomData;
@@ -40,20 +41,13 @@ pub trait RawLock<P: Platform>: Sized + 'static {
     /// Disables interrupts and takes the lock.
     #[inline]
     fn lock_irqsave(&self) -> P::IrqFlags {
-        let flags = P::irq_save();
-        self.lock();
-        flags
+        irq_save::<P>(|| self.lock())
     }
 
     /// Releases the lock and restores the interrupt state.
     #[inline]
     fn unlock_irqrestore(&self, flags: P::IrqFlags) {
-        // Interrupts are still disabled at the end of the preemption guard inside `unlock`, so this
-        // task cannot be preempted there; the extra guard moves that point behind the restoration.
-        P::preempt_disable();
-        self.unlock();
-        P::irq_restore(flags);
-        P::preempt_enable();
+        irq_restore::<P>(flags, || self.unlock());
     }
 
     /// Acquires the lock. The returned guard releases it when dropped.
@@ -99,6 +93,46 @@ impl<P: Platform, L: RawLock<P>> Drop for IrqGuard<'_, P, L> {
     fn drop(&mut self) {
         self.lock.unlock_irqrestore(self.flags);
     }
+}
+
+/// Disables interrupts and takes a short lock, by `take`.
+#[inline(always)]
+pub(crate) fn irq_save<P: Platform>(take: impl FnOnce()) -> P::IrqFlags {
+    let flags = P::irq_save();
+    take();
+    flags
+}
+
+/// Releases a short lock, by `release`, and restores the interrupt state.
+#[inline(always)]
+pub(crate) fn irq_restore<P: Platform>(flags: P::IrqFlags, release: impl FnOnce()) {
+    // Interrupts are still disabled at the end of the preemption guard inside `release`, so this
+    // task cannot be preempted there; the extra guard moves that point behind the restoration.
+    P::preempt_disable();
+    release();
+    P::irq_restore(flags);
+    P::preempt_enable();
+}
+
+/// Tells the platform of an attempt at `lock` if it has `taken` the lock; returns whether it has.
+#[inline(always)]
+pub(crate) fn tell_taken<P: Platform>(lock: &impl Sized, taken: bool) -> bool {
+    if taken {
+        P::happened(LockEvent::Acquired, lock);
+    }
+    taken
+}
+
+/// Makes one attempt at a short lock, by `take`: preemption stays disabled if it succeeds. Returns
+/// whether it does.
+#[inline(always)]
+pub(crate) fn attempt<P: Platform>(lock: &impl Sized, take: impl FnOnce() -> bool) -> bool {
+    P::preempt_disable();
+    let taken = tell_taken::<P>(lock, take());
+    if !taken {
+        P::preempt_enable();
+    }
+    taken
 }
 
 /// Callback that receives the offset in bytes and the name of each word of a lock, for reports on
@@ -211,3 +245,37 @@ pub trait Lock: 'static {
     /// Reports the offset and the name of each of its words.
     fn parts(_tell: &mut TellPart<'_>) {}
 }
+
+/// Implements [`Lock`] by functions of a type: `[generics] type, lock try_lock unlock`, for a
+/// reader/writer lock also `/ read read_unlock`, and then functions that differ from those of the
+/// trait.
+macro_rules! locks_by {
+    ($([$($generics:tt)*] $lock:ty, $take:ident $attempt:ident $release:ident
+        $(/ $share:ident $unshare:ident)? { $($more:tt)* })+) => {
+        $(impl<$($generics)*> $crate::lock::Lock for $lock {
+            fn with_units(units: u32) -> Self {
+                assert_eq!(units, 1);
+                Self::default()
+            }
+            #[inline]
+            fn acquire(&self) {
+                self.$take();
+            }
+            fn try_acquire(&self) -> bool {
+                self.$attempt()
+            }
+            #[inline]
+            fn release(&self) {
+                self.$release();
+            }
+            $(fn acquire_shared(&self) {
+                self.$share();
+            }
+            fn release_shared(&self) {
+                self.$unshare();
+            })?
+            $($more)*
+        })+
+    };
+}
+pub(crate) use locks_by;

@@ -59,7 +59,7 @@
 //! from this. The release is a locked operation if no task has queued.
 
 use crate::event::LockEvent;
-use crate::lock::RawLock;
+use crate::lock::{RawLock, attempt};
 use crate::mcs::{McsQueue, SpinQueue};
 use crate::platform::{Atomic, Platform};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -162,14 +162,7 @@ impl<P: Platform> RawLock<P> for QueuedLock<P> {
 
     #[inline]
     fn try_lock(&self) -> bool {
-        P::preempt_disable();
-        let taken = self.take().is_ok();
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        } else {
-            P::preempt_enable();
-        }
-        taken
+        attempt::<P>(self, || self.take().is_ok())
     }
 
     #[inline]

@@ -61,7 +61,7 @@
 //! flag next to the value that it passes on.
 
 use crate::event::LockEvent;
-use crate::lock::{RawLock, TellPart};
+use crate::lock::{RawLock, TellPart, attempt};
 use crate::platform::{Access, Atomic, Platform};
 use core::cell::Cell;
 use core::mem::offset_of;
@@ -156,14 +156,7 @@ impl<P: Platform> RawLock<P> for ReciprocatingLock<P> {
 
     #[inline]
     fn try_lock(&self) -> bool {
-        P::preempt_disable();
-        let taken = self.take();
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        } else {
-            P::preempt_enable();
-        }
-        taken
+        attempt::<P>(self, || self.take())
     }
 
     #[inline]

@@ -47,8 +47,7 @@
 //! like all tasks; the unlock of a writer is a locked operation, not a store of one byte.
 
 use crate::event::LockEvent;
-use crate::lock::Lock;
-use crate::lock::RawLock;
+use crate::lock::{RawLock, attempt, irq_restore, irq_save, locks_by};
 use crate::platform::{Atomic, Platform};
 use crate::spin::TicketLock;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -118,14 +117,7 @@ impl<P: Platform, L: RawLock<P>> QueuedRwLock<P, L> {
 
     /// Acquires the lock for writing if it is free. Returns whether it did.
     pub fn try_write(&self) -> bool {
-        P::preempt_disable();
-        let taken = self.take_free(0);
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        } else {
-            P::preempt_enable();
-        }
-        taken
+        attempt::<P>(self, || self.take_free(0))
     }
 
     /// `from` -> 255.
@@ -184,42 +176,19 @@ impl<P: Platform, L: RawLock<P>> QueuedRwLock<P, L> {
     /// [`Self::write`] with interrupts disabled.
     #[inline]
     pub fn write_irqsave(&self) -> P::IrqFlags {
-        let flags = P::irq_save();
-        self.write();
-        flags
+        irq_save::<P>(|| self.write())
     }
 
     /// Releases a lock acquired by [`Self::write_irqsave`].
     #[inline]
     pub fn write_unlock_irqrestore(&self, flags: P::IrqFlags) {
-        // See `RawLock::unlock_irqrestore` for the extra guard.
-        P::preempt_disable();
-        self.write_unlock();
-        P::irq_restore(flags);
-        P::preempt_enable();
+        irq_restore::<P>(flags, || self.write_unlock());
     }
 }
 
-impl<P: Platform, L: RawLock<P> + Default + 'static> Lock for QueuedRwLock<P, L> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::default()
-    }
-    fn acquire(&self) {
-        self.write();
-    }
-    fn try_acquire(&self) -> bool {
-        self.try_write()
-    }
-    fn release(&self) {
-        self.write_unlock();
-    }
-    fn acquire_shared(&self) {
-        self.read();
-    }
-    fn release_shared(&self) {
-        self.read_unlock();
-    }
+locks_by! {
+    [P: Platform, L: RawLock<P> + Default + 'static] QueuedRwLock<P, L>,
+        write try_write write_unlock / read read_unlock {}
 }
 
 #[cfg(all(test, feature = "std"))]

@@ -55,8 +55,7 @@
 //! transient states.
 
 use crate::event::LockEvent;
-use crate::lock::Lock;
-use crate::lock::RawLock;
+use crate::lock::{RawLock, locks_by, tell_taken};
 use crate::platform::{Access, Atomic, Platform};
 use crate::queue::{Queue, Waiter};
 use crate::spin::TicketLock;
@@ -119,11 +118,7 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
 
     /// Acquires the lock for writing if it is free. Returns whether it did.
     pub fn down_write_trylock(&self) -> bool {
-        let taken = self.take_free();
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        }
-        taken
+        tell_taken::<P>(self, self.take_free())
     }
 
     #[inline]
@@ -237,26 +232,9 @@ impl<P: Platform, L: RawLock<P>> RwSemaphore<P, L> {
     }
 }
 
-impl<P: Platform, L: RawLock<P> + Default> Lock for RwSemaphore<P, L> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::new()
-    }
-    fn acquire(&self) {
-        self.down_write();
-    }
-    fn try_acquire(&self) -> bool {
-        self.down_write_trylock()
-    }
-    fn release(&self) {
-        self.up_write();
-    }
-    fn acquire_shared(&self) {
-        self.down_read();
-    }
-    fn release_shared(&self) {
-        self.up_read();
-    }
+locks_by! {
+    [P: Platform, L: RawLock<P> + Default] RwSemaphore<P, L>,
+        down_write down_write_trylock up_write / down_read up_read {}
 }
 
 #[cfg(test)]

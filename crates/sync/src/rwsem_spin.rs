@@ -72,8 +72,7 @@
 mod rules;
 
 use crate::event::LockEvent;
-use crate::lock::Lock;
-use crate::lock::RawLock;
+use crate::lock::{RawLock, locks_by};
 use crate::platform::{Access, Atomic, Platform, Sleep, TaskId};
 use crate::queue::{Queue, Waiter};
 use crate::spin::TicketLock;
@@ -447,26 +446,9 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
     }
 }
 
-impl<P: Platform, L: RawLock<P> + Default, R: WriterSpin<P>> Lock for SpinRwSemaphore<P, L, R> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::default()
-    }
-    fn acquire(&self) {
-        self.down_write();
-    }
-    fn try_acquire(&self) -> bool {
-        self.down_write_trylock()
-    }
-    fn release(&self) {
-        self.up_write();
-    }
-    fn acquire_shared(&self) {
-        self.down_read();
-    }
-    fn release_shared(&self) {
-        self.up_read();
-    }
+locks_by! {
+    [P: Platform, L: RawLock<P> + Default, R: WriterSpin<P>] SpinRwSemaphore<P, L, R>,
+        down_write down_write_trylock up_write / down_read up_read {}
 }
 
 #[cfg(test)]

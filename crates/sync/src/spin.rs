@@ -51,7 +51,7 @@
 //! whole word.
 
 use crate::event::LockEvent;
-use crate::lock::{RawLock, TellPart};
+use crate::lock::{RawLock, TellPart, attempt};
 use crate::platform::{Atomic, Platform};
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
@@ -125,15 +125,11 @@ impl<P: Platform> RawLock<P> for TasLock<P> {
 
     #[inline]
     fn try_lock(&self) -> bool {
-        P::preempt_disable();
-        // 0 -> 1. Acquire pairs with the release in `unlock`.
-        let taken = self.locked.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok();
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        } else {
-            P::preempt_enable();
-        }
-        taken
+        attempt::<P>(self, || {
+            // 0 -> 1. Acquire pairs with the release in `unlock`.
+            let old = self.locked.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed);
+            old.is_ok()
+        })
     }
 
     #[inline]
@@ -205,18 +201,14 @@ impl<P: Platform> RawLock<P> for TicketLock<P> {
 
     #[inline]
     fn try_lock(&self) -> bool {
-        P::preempt_disable();
-        // Acquire pairs with the release in `unlock`; this read orders the critical section.
-        let serving = self.serving.load(Acquire);
-        // next: serving -> serving + 1. Relaxed, as in `lock`. While `next == serving` no task owns
-        // the lock, so `serving` cannot have moved on when this succeeds (I2).
-        let drawn = self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed);
-        if drawn.is_ok() {
-            P::happened(LockEvent::Acquired, self);
-        } else {
-            P::preempt_enable();
-        }
-        drawn.is_ok()
+        attempt::<P>(self, || {
+            // Acquire pairs with the release in `unlock`; this read orders the critical section.
+            let serving = self.serving.load(Acquire);
+            // next: serving -> serving + 1. Relaxed, as in `lock`. While `next == serving` no task
+            // owns the lock, so `serving` cannot have moved on when this succeeds (I2).
+            let next = serving.wrapping_add(1);
+            self.next.compare_exchange(serving, next, Relaxed, Relaxed).is_ok()
+        })
     }
 
     #[inline]

@@ -72,7 +72,7 @@
 //! description. Differences: no deadlines, no check for recursion, no priority protection.
 
 use crate::event::LockEvent;
-use crate::lock::Lock;
+use crate::lock::locks_by;
 use crate::platform::{Atomic, Platform, Sleep};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -368,69 +368,29 @@ impl<P: Platform, const WRITERS: bool> RwLock<P, WRITERS> {
     }
 }
 
-impl<P: Platform, const WRITERS: bool> Lock for RwLock<P, WRITERS> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::default()
-    }
-    fn acquire(&self) {
-        self.write();
-    }
-    fn try_acquire(&self) -> bool {
-        self.try_write()
-    }
-    fn release(&self) {
-        self.write_unlock();
-    }
-    fn acquire_shared(&self) {
-        self.read();
-    }
-    fn release_shared(&self) {
-        self.read_unlock();
-    }
+locks_by! {
+    [P: Platform, const WRITERS: bool] RwLock<P, WRITERS>,
+        write try_write write_unlock / read read_unlock {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::native::Native;
-    use core::sync::atomic::{AtomicU32, Ordering};
+    use crate::rwsem::tests::meet;
+    use core::sync::atomic::Ordering;
 
-    /// Runs readers and writers of a lock, and checks its state at the end.
-    fn visit<const WRITERS: bool>() {
-        const ROUNDS: u32 = 300;
+    fn all_come_and_go<const WRITERS: bool>() {
         let lock = RwLock::<Native, WRITERS>::default();
-        let (writers, readers) = (AtomicU32::new(0), AtomicU32::new(0));
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let (lock, writers, readers) = (&lock, &writers, &readers);
-                scope.spawn(move || {
-                    for round in 0..ROUNDS {
-                        if (round + thread) % 3 == 0 {
-                            lock.write();
-                            assert_eq!(writers.fetch_add(1, Ordering::Relaxed), 0);
-                            assert_eq!(readers.load(Ordering::Relaxed), 0);
-                            writers.fetch_sub(1, Ordering::Relaxed);
-                            lock.write_unlock();
-                        } else {
-                            lock.read();
-                            readers.fetch_add(1, Ordering::Relaxed);
-                            assert_eq!(writers.load(Ordering::Relaxed), 0);
-                            readers.fetch_sub(1, Ordering::Relaxed);
-                            lock.read_unlock();
-                        }
-                    }
-                });
-            }
-        });
+        meet(&lock);
         assert_eq!(lock.word.load(Ordering::Relaxed) & !WRITING, 0);
         assert_eq!(lock.queue.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn a_writer_is_alone() {
-        visit::<false>();
-        visit::<true>();
+        all_come_and_go::<false>();
+        all_come_and_go::<true>();
     }
 
     #[test]

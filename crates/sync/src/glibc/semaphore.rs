@@ -44,8 +44,7 @@
 //! that arrives at the same time makes a task check once more before it sleeps.
 
 use crate::event::LockEvent;
-use crate::lock::WaitError;
-use crate::lock::{Cancel, Lock};
+use crate::lock::{Cancel, Lock, WaitError, tell_taken};
 use crate::platform::{Atomic, Platform, Sleep, Wake};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -82,11 +81,7 @@ impl<P: Platform> Semaphore<P> {
 
     /// Takes a unit if one is free. Returns whether one was.
     pub fn try_down(&self) -> bool {
-        let taken = self.take(0).is_ok();
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        }
-        taken
+        tell_taken::<P>(self, self.take(0).is_ok())
     }
 
     /// Takes a unit, unless a signal that `sleep` admits or `deadline`, in nanoseconds of

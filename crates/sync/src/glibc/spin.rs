@@ -39,7 +39,7 @@
 //! [`TasLock`](crate::TasLock) is that it spins on in user mode, where that one yields.
 
 use crate::event::LockEvent;
-use crate::lock::Lock;
+use crate::lock::{locks_by, tell_taken};
 use crate::platform::{Atomic, Platform};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -65,10 +65,7 @@ impl<P: Platform> SpinLock<P> {
     pub fn try_lock(&self) -> bool {
         // 0 -> 1. Acquire pairs with the release in `unlock`.
         let taken = self.word.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok();
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        }
-        taken
+        tell_taken::<P>(self, taken)
     }
 
     /// Acquires the lock.
@@ -92,23 +89,7 @@ impl<P: Platform> SpinLock<P> {
     }
 }
 
-impl<P: Platform> Lock for SpinLock<P> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::default()
-    }
-    #[inline]
-    fn acquire(&self) {
-        self.lock();
-    }
-    fn try_acquire(&self) -> bool {
-        self.try_lock()
-    }
-    #[inline]
-    fn release(&self) {
-        self.unlock();
-    }
-}
+locks_by! { [P: Platform] SpinLock<P>, lock try_lock unlock {} }
 
 #[cfg(test)]
 mod tests {

@@ -64,7 +64,7 @@
 //! more; the owner is identified by its number; a real-time task spins like any other.
 
 use crate::event::LockEvent;
-use crate::lock::{RawLock, WaitError};
+use crate::lock::{RawLock, WaitError, tell_taken};
 use crate::osq::SpinnerQueue;
 use crate::platform::{Access, Atomic, Platform, Sleep, TaskId};
 use crate::queue::{Queue, Waiter};
@@ -162,11 +162,7 @@ impl<P: Platform, L: RawLock<P>, const SPINS: bool> HandoffMutex<P, L, SPINS> {
 
     /// Acquires the mutex if it is free. Returns whether it did.
     pub fn try_lock(&self) -> bool {
-        let taken = self.take(P::current(), 0).is_ok();
-        if taken {
-            P::happened(LockEvent::Acquired, self);
-        }
-        taken
+        tell_taken::<P>(self, self.take(P::current(), 0).is_ok())
     }
 
     /// Returns whether the mutex is held or handed to a waiter. A snapshot.

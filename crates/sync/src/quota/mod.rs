@@ -226,14 +226,6 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         self.take(self.word.load(Relaxed), 0)
     }
 
-    #[inline]
-    fn down_common(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
-        if self.take(UNIT, 0) {
-            return Ok(());
-        }
-        self.down_slow(sleep, deadline)
-    }
-
     #[cold]
     #[inline(never)]
     fn down_slow(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
@@ -396,17 +388,11 @@ impl<P: Platform, R: Room<P>, const S: u32> RawSemaphore for Quota<P, R, S> {
     }
 
     #[inline]
-    fn down(&self) {
-        let taken = self.down_common(Sleep::Uninterruptible, None);
-        debug_assert!(taken.is_ok(), "nothing ends this wait but a unit");
-    }
-
-    fn down_interruptible(&self) -> Result<(), WaitError> {
-        self.down_common(Sleep::Interruptible, None)
-    }
-
-    fn down_killable(&self) -> Result<(), WaitError> {
-        self.down_common(Sleep::Killable, None)
+    fn down_unless(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
+        if self.take(UNIT, 0) {
+            return Ok(());
+        }
+        self.down_slow(sleep, deadline)
     }
 
     #[inline]

@@ -125,7 +125,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
     #[cold]
     #[inline(never)]
     fn read_slow(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
-        self.door.down_common(sleep, deadline)?;
+        self.door.down_unless(sleep, deadline)?;
         // The door is ours, so no writer is inside or about to be (I2). Acquire pairs with the
         // release in `write_unlock`.
         self.word.fetch_add(READER, Acquire);
@@ -171,7 +171,7 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
     ///
     /// [`WaitError`]: what ended the wait.
     pub fn write_unless(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
-        self.door.down_common(sleep, deadline)?;
+        self.door.down_unless(sleep, deadline)?;
         // Acquire pairs with the releases of the previous owners.
         if self.word.fetch_or(WRITER, Acquire) < READER {
             return Ok(());

@@ -138,10 +138,6 @@ impl<P: Platform, L: RawLock<P>> ArchSemaphore<P, L> {
         }
     }
 
-    fn down_common(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
-        if self.decrement() { Ok(()) } else { self.down_slow(sleep, deadline) }
-    }
-
     #[cold]
     #[inline(never)]
     fn down_slow(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
@@ -199,18 +195,8 @@ impl<P: Platform, L: RawLock<P> + Default> RawSemaphore for ArchSemaphore<P, L> 
         inner_parts::<P, L>(offset_of!(Self, lock), tell);
     }
 
-    #[inline]
-    fn down(&self) {
-        let taken = self.down_common(Sleep::Uninterruptible, None);
-        debug_assert!(taken.is_ok(), "nothing ends this wait but a unit");
-    }
-
-    fn down_interruptible(&self) -> Result<(), WaitError> {
-        self.down_common(Sleep::Interruptible, None)
-    }
-
-    fn down_killable(&self) -> Result<(), WaitError> {
-        self.down_common(Sleep::Killable, None)
+    fn down_unless(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
+        if self.decrement() { Ok(()) } else { self.down_slow(sleep, deadline) }
     }
 
     fn down_trylock(&self) -> bool {
@@ -229,7 +215,7 @@ impl<P: Platform, L: RawLock<P> + Default> RawSemaphore for ArchSemaphore<P, L> 
 
     fn down_timeout(&self, timeout: u64) -> Result<(), WaitError> {
         let deadline = P::now().saturating_add(timeout);
-        self.down_common(Sleep::Uninterruptible, Some(deadline))
+        self.down_unless(Sleep::Uninterruptible, Some(deadline))
     }
 
     #[inline]

@@ -119,22 +119,38 @@ pub trait RawSemaphore: 'static {
     {
     }
 
+    /// Takes a unit, unless a signal that `sleep` admits or `deadline`, in nanoseconds of
+    /// [`Platform::now`], ends the wait.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError`]: what ended the wait.
+    fn down_unless(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError>;
+
     /// Takes a unit, blocking until it is available.
-    fn down(&self);
+    #[inline]
+    fn down(&self) {
+        let taken = self.down_unless(Sleep::Uninterruptible, None);
+        debug_assert!(taken.is_ok(), "nothing ends this wait but a unit");
+    }
 
     /// Takes a unit; any signal ends the wait.
     ///
     /// # Errors
     ///
     /// [`WaitError::Interrupted`].
-    fn down_interruptible(&self) -> Result<(), WaitError>;
+    fn down_interruptible(&self) -> Result<(), WaitError> {
+        self.down_unless(Sleep::Interruptible, None)
+    }
 
     /// Takes a unit; a fatal signal ends the wait.
     ///
     /// # Errors
     ///
     /// [`WaitError::Interrupted`].
-    fn down_killable(&self) -> Result<(), WaitError>;
+    fn down_killable(&self) -> Result<(), WaitError> {
+        self.down_unless(Sleep::Killable, None)
+    }
 
     /// Takes a unit if one is free. Returns whether it did. (The kernel's function of this name
     /// returns 0 for success.)
@@ -187,18 +203,6 @@ impl<P: Platform, Q: Policy, L: RawLock<P>> Semaphore<P, Q, L> {
         let flags = self.lock.lock_irqsave();
         P::touch(&self.state, Access::Write);
         flags
-    }
-
-    fn down_common(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
-        let flags = self.lock();
-        let (flags, result) = if self.state.count.get() > 0 {
-            self.take();
-            (flags, Ok(()))
-        } else {
-            self.down_slow(flags, sleep, deadline)
-        };
-        self.lock.unlock_irqrestore(flags);
-        result
     }
 
     /// Takes a free unit; the inner lock is held.
@@ -287,17 +291,16 @@ impl<P: Platform, Q: Policy, L: RawLock<P> + Default> RawSemaphore for Semaphore
         inner_parts::<P, L>(offset_of!(Self, lock), tell);
     }
 
-    fn down(&self) {
-        let taken = self.down_common(Sleep::Uninterruptible, None);
-        debug_assert!(taken.is_ok(), "nothing ends this wait but a unit");
-    }
-
-    fn down_interruptible(&self) -> Result<(), WaitError> {
-        self.down_common(Sleep::Interruptible, None)
-    }
-
-    fn down_killable(&self) -> Result<(), WaitError> {
-        self.down_common(Sleep::Killable, None)
+    fn down_unless(&self, sleep: Sleep, deadline: Option<u64>) -> Result<(), WaitError> {
+        let flags = self.lock();
+        let (flags, result) = if self.state.count.get() > 0 {
+            self.take();
+            (flags, Ok(()))
+        } else {
+            self.down_slow(flags, sleep, deadline)
+        };
+        self.lock.unlock_irqrestore(flags);
+        result
     }
 
     fn down_trylock(&self) -> bool {
@@ -312,7 +315,7 @@ impl<P: Platform, Q: Policy, L: RawLock<P> + Default> RawSemaphore for Semaphore
 
     fn down_timeout(&self, timeout: u64) -> Result<(), WaitError> {
         let deadline = P::now().saturating_add(timeout);
-        self.down_common(Sleep::Uninterruptible, Some(deadline))
+        self.down_unless(Sleep::Uninterruptible, Some(deadline))
     }
 
     fn up(&self) {
