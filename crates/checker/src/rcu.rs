@@ -35,8 +35,6 @@ struct Desk<S: Steps> {
 }
 
 /// The code of a CPU, as a task.
-type Body = Box<dyn FnOnce()>;
-
 use Move::{
     After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Leave, Open, Pass, Poll,
     Rush, Serve,
@@ -160,23 +158,25 @@ impl<S: Steps> Objects<S> {
     /// Stops all CPUs, and waits for preempted readers if readers are preemptible.
     fn expedite(&self, preemptible: bool) {
         let old = self.replace();
-        let stop = || {
-            let mine = self.stopper.try_lock();
-            if mine {
-                for word in &self.inside {
-                    Model::spin_until(word, |inside| inside == 0);
-                }
-                if preemptible {
-                    self.rcu.expedite();
-                    self.rcu.wait_expedited();
-                }
-                self.stopper.unlock();
-            }
-            mine
-        };
-        if self.expedited.wait(stop, |_| Model::spin_hint()) {
+        if self.expedited.wait(|| self.stop(preemptible), |_| Model::spin_hint()) {
             self.freed.borrow_mut().push(old);
         }
+    }
+
+    /// Returns whether the stopper was free and all CPUs have been stopped.
+    fn stop(&self, preemptible: bool) -> bool {
+        let mine = self.stopper.try_lock();
+        if mine {
+            for word in &self.inside {
+                Model::spin_until(word, |inside| inside == 0);
+            }
+            if preemptible {
+                self.rcu.expedite();
+                self.rcu.wait_expedited();
+            }
+            self.stopper.unlock();
+        }
+        mine
     }
 
     fn give(&self) {
@@ -258,15 +258,16 @@ impl<S: Steps> Objects<S> {
     }
 }
 
-/// Creates the objects of `tasks`, and the tasks.
+/// Returns an instance of `tasks` whose end `verdict` judges.
 fn set_up<S: Steps>(
     tasks: &'static [&'static [Move]],
     before_wrap: u8,
-) -> (Rc<Objects<S>>, Vec<Body>) {
+    verdict: fn(&Objects<S>, &End) -> Result<(), Failure>,
+) -> Instance {
     let first = -(isize::from(before_wrap));
     let unordered =
         tasks.iter().flat_map(|moves| moves.iter()).any(|it| [Draw, Hurry, Rush].contains(it));
-    let objects = Rc::new(Objects::<S> {
+    let objects = Objects::<S> {
         rcu: Rcu::new(tasks.len(), first),
         expedited: Expedited::default(),
         stopper: TicketLock::default(),
@@ -284,27 +285,20 @@ fn set_up<S: Steps>(
         freed: RefCell::default(),
         jiffies: Cell::new(0),
         made_moves: tasks.iter().map(|_| Word::new(0)).collect(),
-    });
-    let body = |moves: &'static [Move]| -> Body {
-        let objects = Rc::clone(&objects);
-        Box::new(move || objects.play(moves))
     };
-    let bodies = tasks.iter().map(|moves| body(moves)).collect();
-    (objects, bodies)
+    let play = move |objects: &Objects<S>, task: usize| objects.play(tasks[task]);
+    Instance::sharing(objects, tasks.len(), play, verdict)
 }
 
 /// Returns the scenario of `shape` on RCU with the steps of `S`, under the name `variant`.
 pub fn rcu_scenario<S: Steps>(variant: &str, shape: &RcuShape) -> Scenario {
     let RcuShape { tasks, before_wrap, .. } = *shape;
-    let build = move || {
-        let (objects, tasks) = set_up::<S>(tasks, before_wrap);
-        Instance { tasks, verdict: Box::new(move |end| objects.verdict(end)) }
-    };
     let mut checks = vec![Property::GracePeriod, Property::NoDeadlock, Property::UnitsKept];
     if tasks.iter().any(|moves| moves.contains(&Give)) {
         checks = vec![Property::NoLostWakeup, Property::NoDeadlock];
     }
-    Scenario { name: format!("{variant}/{}", shape.name), checks, build: Box::new(build) }
+    let name = format!("{variant}/{}", shape.name);
+    Scenario::new(name, checks, move || set_up::<S>(tasks, before_wrap, Objects::verdict))
 }
 
 #[cfg(test)]
@@ -370,19 +364,14 @@ mod tests {
 
     #[test]
     fn who_waits_is_told_of_the_end_and_needs_no_other() {
-        let build = || {
-            let (objects, tasks) = set_up::<Sound>(LAST_ENDS, 1);
-            let verdict = move |_: &End| match (
-                objects.freed.borrow().as_slice(),
-                objects.rcu.stats().grace_periods,
-            ) {
-                ([0], 1) => Ok(()),
-                other => Err((Property::UnitsKept, format!("freed, periods: {other:?}"))),
-            };
-            Instance { tasks, verdict: Box::new(verdict) }
-        };
-        let scenario =
-            Scenario { name: "told".to_owned(), checks: Vec::new(), build: Box::new(build) };
+        let scenario = Scenario::new("told", [], || {
+            set_up::<Sound>(LAST_ENDS, 1, |objects, _| {
+                match (objects.freed.borrow().as_slice(), objects.rcu.stats().grace_periods) {
+                    ([0], 1) => Ok(()),
+                    other => Err((Property::UnitsKept, format!("freed, periods: {other:?}"))),
+                }
+            })
+        });
         let report = explore(&scenario, Budget::default());
         assert_eq!(report.violation.map(|violation| violation.text), None);
     }

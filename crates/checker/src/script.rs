@@ -50,22 +50,27 @@ impl Shape {
     /// Returns whether a lock that promises `promises` can run this shape.
     pub fn suits(&self, promises: &[Promise]) -> bool {
         let has = |promise| promises.contains(&promise);
-        let needs = |steps: &[Step]| self.tasks.iter().any(|t| steps.iter().any(|s| t.contains(s)));
         // Any task may release a sleeping lock, but only the owner may release a spinlock.
         let owned_at_most = u32::from(has(Promise::Signals));
         (has(Promise::Units) || (self.units == 1 && self.owned <= owned_at_most))
-            && (has(Promise::Signals) || !needs(&[Step::Interruptible, Step::Killable]))
-            && (has(Promise::Timeouts) || !needs(&[Step::Timeout]))
-            && (has(Promise::Monitored) || !needs(&[Step::Preempt]))
+            && (has(Promise::Signals) || !self.waits_for_signals())
+            && (has(Promise::Timeouts) || !self.has(Step::Timeout))
+            && (has(Promise::Monitored) || !self.has(Step::Preempt))
+    }
+
+    fn has(&self, step: Step) -> bool {
+        self.tasks.iter().any(|steps| steps.contains(&step))
+    }
+
+    fn waits_for_signals(&self) -> bool {
+        self.has(Step::Interruptible) || self.has(Step::Killable)
     }
 
     fn checks(&self) -> Vec<Property> {
         use Property::{Exclusion, NoDeadlock, NoLostWakeup, Signals, Timeouts, UnitsKept};
-        let needs = |step| self.tasks.iter().any(|steps| steps.contains(&step));
-        let signals = needs(Step::Interruptible) || needs(Step::Killable);
         let mut checks = vec![Exclusion, NoLostWakeup, NoDeadlock, UnitsKept];
-        checks.extend(signals.then_some(Signals));
-        checks.extend(needs(Step::Timeout).then_some(Timeouts));
+        checks.extend(self.waits_for_signals().then_some(Signals));
+        checks.extend(self.has(Step::Timeout).then_some(Timeouts));
         checks
     }
 }
@@ -101,6 +106,10 @@ impl<T: Lock> Ledger<T> {
         }
     }
 
+    fn take_unless(&self, cancel: Cancel) -> bool {
+        self.lock.acquire_unless(cancel).is_ok()
+    }
+
     fn give(&self) {
         self.given.set(self.given.get() + 1);
         self.lock.release();
@@ -112,17 +121,16 @@ impl<T: Lock> Ledger<T> {
         for &step in self.tasks[task] {
             Model::call(step.name(self.name == "semaphore"));
             self.steps[task].set(Some(step));
-            let unless = |cancel| self.lock.acquire_unless(cancel).is_ok();
             match step {
                 Step::Down => {
                     self.lock.acquire();
                     taken = true;
                 }
-                Step::Interruptible => taken = unless(Cancel::Signal),
-                Step::Killable => taken = unless(Cancel::Kill),
+                Step::Interruptible => taken = self.take_unless(Cancel::Signal),
+                Step::Killable => taken = self.take_unless(Cancel::Kill),
                 // The checker decides when the deadline fires. The number only says that a deadline
                 // is set.
-                Step::Timeout => taken = unless(Cancel::After(1)),
+                Step::Timeout => taken = self.take_unless(Cancel::After(1)),
                 Step::Try => taken = self.lock.try_acquire(),
                 Step::Up => self.give(),
                 Step::UpIfTaken if taken => self.give(),
@@ -214,7 +222,7 @@ impl Step {
 /// Returns the scenario `name`: `shape` on locks of type `T`. The narrative calls the lock `lock`.
 pub fn script<T: Lock>(name: String, lock: &'static str, shape: &Shape) -> Scenario {
     let Shape { units, owned, tasks, .. } = *shape;
-    let build = move || {
+    Scenario::new(name, shape.checks(), move || {
         let ledger = Ledger {
             lock: T::with_units(units),
             name: lock,
@@ -227,6 +235,5 @@ pub fn script<T: Lock>(name: String, lock: &'static str, shape: &Shape) -> Scena
         };
         (0..owned).for_each(|_| ledger.lock.acquire());
         Instance::of(ledger, tasks.len(), Ledger::play, Ledger::verdict)
-    };
-    Scenario { name, checks: shape.checks(), build: Box::new(build) }
+    })
 }

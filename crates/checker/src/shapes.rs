@@ -139,11 +139,9 @@ mod tests {
             assert!(!shape.name.contains([':', '/', ',']));
             // Tasks that do not release the unit that they acquire, and units that are added to the
             // existing ones.
-            let lone = |wanted: &[Step]| {
-                let lone = shape.tasks.iter().filter(|steps| steps.len() == 1);
-                lone.filter(|steps| wanted.contains(&steps[0])).count()
-            };
-            let kept = lone(&[Down, Interruptible, Killable, Timeout, Try]);
+            let lone = shape.tasks.iter().filter(|steps| steps.len() == 1);
+            let takes = [Down, Interruptible, Killable, Timeout, Try];
+            let kept = lone.filter(|steps| takes.contains(&steps[0])).count();
             let given = shape.tasks.iter().filter(|steps| steps[0] == Up).map(|steps| steps.len());
             let units = (shape.units - shape.owned) as usize + given.sum::<usize>();
             assert!(units >= kept.max(1), "{}", shape.name);

@@ -81,7 +81,7 @@ fn nobody_sleeps(end: &End) -> Result<(), Failure> {
 /// allows barging forever has no such bound. The scenario is called `name`, and the lock `lock` in
 /// the narrative.
 pub fn starvation<T: Lock>(name: String, lock: &'static str, bound: u32) -> Scenario {
-    let build = move || {
+    Scenario::new(name, [Property::NoStarvation, Property::NoLostWakeup], move || {
         let room = Room {
             lock: T::unlocked(),
             name: lock,
@@ -91,9 +91,7 @@ pub fn starvation<T: Lock>(name: String, lock: &'static str, bound: u32) -> Scen
             bound,
         };
         Instance::of(room, 2, Room::task, |_, end| nobody_sleeps(end))
-    };
-    let checks = vec![Property::NoStarvation, Property::NoLostWakeup];
-    Scenario { name, checks, build: Box::new(build) }
+    })
 }
 
 /// State that the tasks of [`passes`] share.
@@ -156,7 +154,7 @@ impl<T: Lock> Hogs<T> {
 /// passed, each of the others overtakes it at most once. The scenario is called `name`, and the
 /// lock `lock` in the narrative.
 pub(crate) fn passes<T: Lock>(name: String, lock: &'static str, hogs: u32) -> Scenario {
-    let build = move || {
+    Scenario::new(name, [Property::NoStarvation, Property::NoLostWakeup], move || {
         let room = Hogs {
             lock: T::unlocked(),
             name: lock,
@@ -165,7 +163,5 @@ pub(crate) fn passes<T: Lock>(name: String, lock: &'static str, hogs: u32) -> Sc
             bound: hogs,
         };
         Instance::of(room, 1 + hogs as usize, Hogs::task, |_, end| nobody_sleeps(end))
-    };
-    let checks = vec![Property::NoStarvation, Property::NoLostWakeup];
-    Scenario { name, checks, build: Box::new(build) }
+    })
 }

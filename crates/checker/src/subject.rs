@@ -46,6 +46,12 @@ struct Case {
     scenario: Scenario,
 }
 
+impl Case {
+    fn new(shape: &'static str, about: &'static str, scenario: Scenario) -> Self {
+        Self { shape, about, scenario }
+    }
+}
+
 /// Result of one subject in one scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -276,29 +282,45 @@ impl Subject {
 
 fn lock<T: Lock>(subject: &Subject) -> Vec<Case> {
     let Subject { name, family, promises, .. } = *subject;
-    let case = |shape, about, scenario| Case { shape, about, scenario };
-    let visit = |shape, about, who| {
-        case(shape, about, visits::<T>(format!("{name}/{shape}"), family, who, promises))
-    };
-    let mut all = vec![visit("turns", "three tasks take turns", WRITERS)];
+    let turns = visits::<T>(format!("{name}/turns"), family, WRITERS, promises);
+    let mut all = vec![Case::new("turns", "three tasks take turns", turns)];
     if promises.contains(&Promise::Shared) {
-        all.push(visit("readers", "two readers among the tasks", READERS));
-        let scenario = together::<T>(format!("{name}/together"), family);
-        all.push(case("together", "readers that wait for each other inside", scenario));
+        let readers = visits::<T>(format!("{name}/readers"), family, READERS, promises);
+        all.push(Case::new("readers", "two readers among the tasks", readers));
+        let together = together::<T>(format!("{name}/together"), family);
+        all.push(Case::new("together", "readers that wait for each other inside", together));
     }
     if promises.contains(&Promise::Bounded) {
-        let hogs = |shape, about, hogs| {
-            case(shape, about, passes::<T>(format!("{name}/{shape}"), family, hogs))
-        };
-        all.push(hogs("hog", "an owner that immediately acquires it again", 1));
-        all.push(hogs("two-hogs", "two owners that immediately acquire it again", 2));
+        let hog = passes::<T>(format!("{name}/hog"), family, 1);
+        all.push(Case::new("hog", "an owner that immediately acquires it again", hog));
+        let hogs = passes::<T>(format!("{name}/two-hogs"), family, 2);
+        all.push(Case::new("two-hogs", "two owners that immediately acquire it again", hogs));
     }
-    let played = SHAPES.iter().filter(|shape| shape.suits(promises)).map(|shape| {
+    for shape in SHAPES.iter().filter(|shape| shape.suits(promises)) {
         let scenario = script::<T>(format!("{name}/{}", shape.name), family, shape);
-        case(shape.name, shape.about, scenario)
-    });
-    all.extend(played);
+        all.push(Case::new(shape.name, shape.about, scenario));
+    }
     all
+}
+
+fn zone_cases<B, R>(subject: &Subject) -> Vec<Case>
+where
+    B: Bulk<Model, TicketLock<Model>> + Copy + Default,
+    R: mm::Steps,
+{
+    let cases = ZONE_SHAPES.iter().map(|shape| {
+        let scenario = zone_scenario::<B, R>(subject.name, B::default(), shape);
+        Case::new(shape.name, shape.about, scenario)
+    });
+    cases.collect()
+}
+
+fn rcu_cases<S: Steps>(subject: &Subject) -> Vec<Case> {
+    let cases = RCU_SHAPES.iter().map(|shape| {
+        let scenario = rcu_scenario::<S>(subject.name, shape);
+        Case::new(shape.name, shape.about, scenario)
+    });
+    cases.collect()
 }
 
 /// Returns the subject of a policy of the zone lock, or of a zone.
@@ -307,26 +329,14 @@ where
     B: Bulk<Model, TicketLock<Model>> + Copy + Default,
     R: mm::Steps,
 {
-    let scenarios = |subject: &Subject| {
-        let case = |shape| {
-            let scenario = zone_scenario::<B, R>(subject.name, B::default(), shape);
-            Case { shape: shape.name, about: shape.about, scenario }
-        };
-        ZONE_SHAPES.iter().map(case).collect()
-    };
+    let scenarios = zone_cases::<B, R>;
     let (family, busted, is_one_object) = ("zone", false, false);
     Subject { name, family, about, promises: &[], busted, is_one_object, scenarios }
 }
 
 /// Returns the subject of RCU with these steps.
 pub(crate) fn rcu_subject<S: Steps>(name: &'static str, about: &'static str) -> Subject {
-    let scenarios = |subject: &Subject| {
-        let case = |shape| {
-            let scenario = rcu_scenario::<S>(subject.name, shape);
-            Case { shape: shape.name, about: shape.about, scenario }
-        };
-        RCU_SHAPES.iter().map(case).collect()
-    };
+    let scenarios = rcu_cases::<S>;
     let (family, busted, is_one_object) = ("rcu", false, false);
     Subject { name, family, about, promises: &[], busted, is_one_object, scenarios }
 }

@@ -120,7 +120,14 @@ pub fn visits<T: Lock>(
 ) -> Scenario {
     let fifo = promises.contains(&Promise::Fifo);
     let shares = promises.contains(&Promise::Shared);
-    let build = move || {
+    let mut checks = vec![
+        Property::Exclusion,
+        Property::NoLostWakeup,
+        Property::NoDeadlock,
+        Property::UnitsKept,
+    ];
+    checks.extend(fifo.then_some(Property::Fifo));
+    Scenario::new(name, checks, move || {
         let room = Room {
             lock: T::unlocked(),
             name: lock,
@@ -132,17 +139,8 @@ pub fn visits<T: Lock>(
             ahead: [const { Cell::new(0) }; TASKS],
             entering: [const { Cell::new(None) }; TASKS],
         };
-        let verdict = |room: &Room<T>, end: &End| everybody_left(end, &room.lock);
-        Instance::of(room, visits.len(), Room::task, verdict)
-    };
-    let mut checks = vec![
-        Property::Exclusion,
-        Property::NoLostWakeup,
-        Property::NoDeadlock,
-        Property::UnitsKept,
-    ];
-    checks.extend(fifo.then_some(Property::Fifo));
-    Scenario { name, checks, build: Box::new(build) }
+        Instance::of(room, visits.len(), Room::task, |room, end| everybody_left(end, &room.lock))
+    })
 }
 
 /// Number of readers of [`together`].
@@ -182,14 +180,13 @@ impl<T: Lock> Hall<T> {
 /// Returns a scenario with three readers that wait for a writer. No reader releases the lock before
 /// all three hold it. The scenario is called `name`, and the lock `lock` in the narrative.
 pub fn together<T: Lock>(name: String, lock: &'static str) -> Scenario {
-    let build = move || {
+    let checks = [Property::NoLostWakeup, Property::NoDeadlock, Property::UnitsKept];
+    Scenario::new(name, checks, move || {
         let (written, entered) = (Word::new(0), Word::new(0));
         let hall = Hall { lock: T::unlocked(), name: lock, written, entered };
-        let verdict = |hall: &Hall<T>, end: &End| everybody_left(end, &hall.lock);
-        Instance::of(hall, 1 + ALL as usize, Hall::task, verdict)
-    };
-    let checks = vec![Property::NoLostWakeup, Property::NoDeadlock, Property::UnitsKept];
-    Scenario { name, checks, build: Box::new(build) }
+        let tasks = 1 + ALL as usize;
+        Instance::of(hall, tasks, Hall::task, |hall, end| everybody_left(end, &hall.lock))
+    })
 }
 
 /// Fails if a task waits at the end, since every owner has released the lock, or if the lock cannot

@@ -5,7 +5,6 @@ use convoy_mm::{Bulk, SetSize, Setup, Steps, Temperature, Unlocked, Zone};
 use convoy_sync::{Platform, RawLock, TicketLock};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use Page::{Block, Drain, Give, Take};
 
@@ -160,18 +159,18 @@ where
     R: Steps,
 {
     let ZoneShape { frames, tasks, .. } = *shape;
-    let build = move || {
+    let name = format!("{variant}/{}", shape.name);
+    let checks = [Property::Exclusion, Property::NoDeadlock, Property::UnitsKept];
+    Scenario::new(name, checks, move || {
         // A batch of three pages, as in a zone of 48 MiB.
         let size = SetSize::of(48 << 8);
         let zone = Zone::new(Setup { size, ..Setup::new(frames, tasks.len(), bulk) });
-        let ledger: Rc<Ledger<B, R>> = Rc::new(Ledger { zone, taken: RefCell::default() });
-        let body = |pages: &'static [Page]| -> Box<dyn FnOnce()> {
-            let ledger = Rc::clone(&ledger);
-            Box::new(move || ledger.play(pages))
-        };
-        let tasks = tasks.iter().map(|pages| body(pages)).collect();
-        Instance { tasks, verdict: Box::new(move |end| ledger.verdict(end, frames)) }
-    };
-    let checks = vec![Property::Exclusion, Property::NoDeadlock, Property::UnitsKept];
-    Scenario { name: format!("{variant}/{}", shape.name), checks, build: Box::new(build) }
+        let ledger: Ledger<B, R> = Ledger { zone, taken: RefCell::default() };
+        Instance::sharing(
+            ledger,
+            tasks.len(),
+            move |ledger, task| ledger.play(tasks[task]),
+            move |ledger, end| ledger.verdict(end, frames),
+        )
+    })
 }

@@ -222,7 +222,7 @@ impl<const REPAIRED: bool> Buffer<REPAIRED> {
 
 /// Returns a scenario with a buffer of one item, a producer and three consumers.
 fn buffer<const REPAIRED: bool>() -> Scenario {
-    let build = || {
+    Scenario::new("condition/buffer", [Property::NoLostWakeup], || {
         let buffer = Buffer::<REPAIRED> {
             mutex: Mutex(Word::new(0)),
             filled: Condition::new(),
@@ -232,9 +232,7 @@ fn buffer<const REPAIRED: bool>() -> Scenario {
             let text = format!("tasks {:?} sleep although there is an item", end.asleep);
             if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }
         })
-    };
-    let checks = vec![Property::NoLostWakeup];
-    Scenario { name: "condition/buffer".to_owned(), checks, build: Box::new(build) }
+    })
 }
 
 /// Ten times as many executions as the broken one needs.

@@ -2,7 +2,7 @@
 //! patches are caught. `native.rs` tests the same locks on threads, and
 //! `crates/machine/tests/contract.rs` on the virtual machine.
 
-use convoy_checker::model::{Budget, End, Instance, Model, Property, Scenario, explore};
+use convoy_checker::model::{Budget, Instance, Model, Property, Scenario, explore};
 use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
     AdaptiveLock, ArchSemaphore, Atomic, Handoff, Lock, McsQueue, Opportunistic, Platform, Promise,
@@ -11,7 +11,6 @@ use convoy_sync::{
     kernel::Mutex, kernel::RwLock, kernel::Semaphore,
 };
 use std::cell::Cell;
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 const BUDGET: Budget = Budget { executions: 4000, few_preemptions: 0, steps: 3000, seed: 1 };
@@ -141,33 +140,26 @@ enum Owner {
 /// An owner that never releases the lock, and a task that must not be spinning for it at the end.
 fn does_not_spin<L: 'static>(owner: Owner, new: fn() -> L, takes: fn(&L), waits_for: fn(&L)) {
     const WAITER: TaskId = 1;
-    let build = move || {
-        let shared = Rc::new((new(), <Model as Platform>::AtomicU32::new(0)));
-        let body = |waits: bool| -> Box<dyn FnOnce()> {
-            let shared = Rc::clone(&shared);
-            Box::new(move || {
-                let (lock, never) = &*shared;
-                if waits {
-                    return waits_for(lock);
-                }
-                takes(lock);
-                if owner == Owner::Runs {
-                    Model::want_cpu_of(WAITER);
-                    Model::spin_until(never, |never| never == 1);
-                }
-                Model::wait(never, 0, Sleep::Uninterruptible, None);
-            })
+    let scenario = Scenario::new("gives-way", [Property::NoDeadlock], move || {
+        let shared = (new(), <Model as Platform>::AtomicU32::new(0));
+        let task = move |(lock, never): &(L, <Model as Platform>::AtomicU32), task: usize| {
+            if task == WAITER as usize {
+                return waits_for(lock);
+            }
+            takes(lock);
+            if owner == Owner::Runs {
+                Model::want_cpu_of(WAITER);
+                Model::spin_until(never, |never| never == 1);
+            }
+            Model::wait(never, 0, Sleep::Uninterruptible, None);
         };
-        let asleep = |end: &End| {
+        Instance::sharing(shared, 2, task, |_, end| {
             if end.spinning.contains(&WAITER) {
                 return Err((Property::NoDeadlock, "it spins".to_owned()));
             }
             Ok(())
-        };
-        Instance { tasks: [false, true].map(body).into(), verdict: Box::new(asleep) }
-    };
-    let checks = vec![Property::NoDeadlock];
-    let scenario = Scenario { name: "gives-way".to_owned(), checks, build: Box::new(build) };
+        })
+    });
     let report = explore(&scenario, BUDGET);
     assert_eq!(report.violation.map(|found| found.narrative.join("\n")), None);
 }
@@ -177,30 +169,23 @@ fn does_not_spin<L: 'static>(owner: Owner, new: fn() -> L, takes: fn(&L), waits_
 #[test]
 fn spinners_take_turns() {
     type Shared = (McsQueue<Model>, <Model as Platform>::AtomicU32);
-    let build = || {
-        let shared: Rc<Shared> = Rc::new((McsQueue::new(), Atomic::new(0)));
-        let body = |turns: u32| -> Box<dyn FnOnce()> {
-            let shared = Rc::clone(&shared);
-            Box::new(move || {
-                let (spinners, inside) = &*shared;
-                for _ in 0..turns {
-                    spinners.at_head(|| {
-                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                    });
-                }
-            })
+    let scenario = Scenario::new("turns", [Property::NoDeadlock], || {
+        let shared: Shared = (McsQueue::new(), Atomic::new(0));
+        let task = |(spinners, inside): &Shared, task: usize| {
+            for _ in 0..[2, 1, 1][task] {
+                spinners.at_head(|| {
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
         };
-        let all_ended = |end: &End| {
+        Instance::sharing(shared, 3, task, |_, end| {
             if end.spinning.is_empty() {
                 return Ok(());
             }
             Err((Property::NoDeadlock, format!("{:?} spin forever", end.spinning)))
-        };
-        Instance { tasks: [2, 1, 1].map(body).into(), verdict: Box::new(all_ended) }
-    };
-    let name = "turns".to_owned();
-    let scenario = Scenario { name, checks: vec![Property::NoDeadlock], build: Box::new(build) };
+        })
+    });
     let report = explore(&scenario, Budget { executions: 20_000, ..Budget::default() });
     let text = report.violation.map(|found| format!("{}: {}", found.schedule, found.text));
     assert_eq!(text, None);
@@ -210,46 +195,36 @@ fn spinners_take_turns() {
 /// `late`: all return with the lock, and only after the change.
 fn notified(late: bool, all: bool) {
     type Shared = (Quota<Model>, QuotaCondvar<Model>, Cell<u32>);
-    let build = move || {
-        let shared: Rc<Shared> =
-            Rc::new((Quota::with_count(1), QuotaCondvar::default(), Cell::new(0)));
-        let body = |task: u32| -> Box<dyn FnOnce()> {
-            let shared = Rc::clone(&shared);
-            Box::new(move || {
-                let (lock, condvar, done) = &*shared;
-                lock.down();
-                if task == 0 {
-                    done.set(2);
-                    if all {
-                        condvar.notify_all();
-                        lock.up();
-                    } else {
-                        lock.up();
-                        condvar.notify_one();
-                        condvar.notify_one();
-                    }
-                    return;
+    let scenario = Scenario::new("notified", [Property::NoLostWakeup], move || {
+        let shared: Shared = (Quota::with_count(1), QuotaCondvar::default(), Cell::new(0));
+        let task = move |(lock, condvar, done): &Shared, task: usize| {
+            lock.down();
+            if task == 0 {
+                done.set(2);
+                if all {
+                    condvar.notify_all();
+                    lock.up();
+                } else {
+                    lock.up();
+                    condvar.notify_one();
+                    condvar.notify_one();
                 }
-                let deadline = (late && task == 1).then_some(1);
-                while done.get() == 0 && condvar.wait(lock, deadline).is_ok() {}
-                done.set(done.get().saturating_sub(1));
-                lock.up();
-            })
+                return;
+            }
+            let deadline = (late && task == 1).then_some(1);
+            while done.get() == 0 && condvar.wait(lock, deadline).is_ok() {}
+            done.set(done.get().saturating_sub(1));
+            lock.up();
         };
-        let (tasks, shared) = ([0, 1, 2].map(body).into(), Rc::clone(&shared));
-        let verdict = move |end: &End| {
-            let (free, waiters) = (shared.0.free_units(), RawSemaphore::waiters(&shared.0));
+        Instance::sharing(shared, 3, task, |(lock, ..), end| {
+            let (free, waiters) = (lock.free_units(), RawSemaphore::waiters(lock));
             if !end.asleep.is_empty() || !end.spinning.is_empty() || (free, waiters) != (1, 0) {
                 let text = format!("{:?} sleep, {free} free, {waiters} wait", end.asleep);
                 return Err((Property::NoLostWakeup, text));
             }
             Ok(())
-        };
-        Instance { tasks, verdict: Box::new(verdict) }
-    };
-    let name = "notified".to_owned();
-    let checks = vec![Property::NoLostWakeup];
-    let scenario = Scenario { name, checks, build: Box::new(build) };
+        })
+    });
     let report = explore(&scenario, Budget { executions: 20_000, ..BUDGET });
     let steps = report.violation.map(|found| found.narrative.join("\n"));
     assert_eq!(steps, None, "late: {late}, all: {all}");
@@ -270,56 +245,45 @@ fn a_condition_variable_forgets_nobody() {
 #[test]
 fn an_upgradable_reader_sees_no_change_but_its_own() {
     type Shared = (QuotaRwLock<Model>, Cell<u32>);
-    let build = || {
-        let shared: Rc<Shared> = Rc::default();
-        let body = |task: u32| -> Box<dyn FnOnce()> {
-            let shared = Rc::clone(&shared);
-            Box::new(move || {
-                let (lock, value) = &*shared;
-                match task {
-                    0 => {
-                        lock.upgradable();
-                        let seen = value.get();
-                        lock.upgrade();
-                        assert_eq!(value.get(), seen, "it was changed between");
-                        value.set(seen + 1);
-                        lock.downgrade_to_upgradable();
-                        lock.upgradable_to_read();
-                        assert_eq!(value.get(), seen + 1, "a writer came between");
-                        lock.read_unlock();
-                    }
-                    1 => {
-                        lock.read();
-                        let seen = value.get();
-                        lock.read_unlock();
-                        lock.read();
-                        assert!(seen <= value.get());
-                        lock.read_unlock();
-                    }
-                    _ => {
-                        lock.write();
-                        let written = value.get() + 1;
-                        value.set(written);
-                        lock.downgrade();
-                        assert_eq!(value.get(), written, "a writer came between");
-                        lock.read_unlock();
-                    }
-                }
-            })
+    let checks = [Property::Exclusion, Property::NoLostWakeup];
+    let scenario = Scenario::new("upgrade", checks, || {
+        let task = |(lock, value): &Shared, task: usize| match task {
+            0 => {
+                lock.upgradable();
+                let seen = value.get();
+                lock.upgrade();
+                assert_eq!(value.get(), seen, "it was changed between");
+                value.set(seen + 1);
+                lock.downgrade_to_upgradable();
+                lock.upgradable_to_read();
+                assert_eq!(value.get(), seen + 1, "a writer came between");
+                lock.read_unlock();
+            }
+            1 => {
+                lock.read();
+                let seen = value.get();
+                lock.read_unlock();
+                lock.read();
+                assert!(seen <= value.get());
+                lock.read_unlock();
+            }
+            _ => {
+                lock.write();
+                let written = value.get() + 1;
+                value.set(written);
+                lock.downgrade();
+                assert_eq!(value.get(), written, "a writer came between");
+                lock.read_unlock();
+            }
         };
-        let (tasks, shared) = ([0, 1, 2].map(body).into(), Rc::clone(&shared));
-        let verdict = move |end: &End| {
+        Instance::sharing(Shared::default(), 3, task, |(lock, value), end| {
             let ended = end.asleep.is_empty() && end.spinning.is_empty();
-            if ended && shared.1.get() == 2 && shared.0.try_write() {
+            if ended && value.get() == 2 && lock.try_write() {
                 return Ok(());
             }
             Err((Property::NoLostWakeup, format!("{:?} sleep", end.asleep)))
-        };
-        Instance { tasks, verdict: Box::new(verdict) }
-    };
-    let name = "upgrade".to_owned();
-    let checks = vec![Property::Exclusion, Property::NoLostWakeup];
-    let scenario = Scenario { name, checks, build: Box::new(build) };
+        })
+    });
     let report = explore(&scenario, Budget { executions: 20_000, ..BUDGET });
     let steps = report.violation.map(|found| found.narrative.join("\n"));
     assert_eq!(steps, None);

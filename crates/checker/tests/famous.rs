@@ -2,14 +2,11 @@
 //! interface of this crate: found with a schedule that replays, and absent from the fixed version.
 
 use std::cell::Cell;
-use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use convoy_checker::model::{End, Instance, Model, Scenario, Word, explore, replay};
+use convoy_checker::model::{Instance, Model, Scenario, Word, explore, replay};
 use convoy_checker::{Budget, Property, Subject};
 use convoy_sync::{Atomic, Lock, Platform, Promise, Sleep};
-
-type Task = Box<dyn FnOnce()>;
 
 fn sleep(word: &Word<u32>, value: u32) {
     Model::wait(word, value, Sleep::Uninterruptible, None);
@@ -94,28 +91,26 @@ impl<const REPAIRED: bool> Posted<REPAIRED> {
 /// Returns a scenario with two threads: one posts, and the other waits and then frees the
 /// semaphore, which it owns.
 fn post_and_free<const REPAIRED: bool>() -> Scenario {
-    let build = || {
-        let semaphore = Rc::new(Posted::<REPAIRED> {
+    let checks = [Property::GracePeriod, Property::NoLostWakeup];
+    Scenario::new("sem-post/free", checks, || {
+        let semaphore = Posted::<REPAIRED> {
             units: Word::new(0),
             waiters: Word::new(0),
             freed: Cell::new(false),
-        });
-        let poster = Rc::clone(&semaphore);
-        let tasks: Vec<Task> = vec![
-            Box::new(move || {
+        };
+        let task = |semaphore: &Posted<REPAIRED>, task: usize| {
+            if task == 0 {
                 semaphore.wait();
                 semaphore.freed.set(true);
-            }),
-            Box::new(move || poster.post()),
-        ];
-        let verdict = |end: &End| match end.asleep.as_slice() {
+            } else {
+                semaphore.post();
+            }
+        };
+        Instance::sharing(semaphore, 2, task, |_, end| match end.asleep.as_slice() {
             [] => Ok(()),
             _ => Err((Property::NoLostWakeup, "the unit woke no thread".to_owned())),
-        };
-        Instance { tasks, verdict: Box::new(verdict) }
-    };
-    let checks = vec![Property::GracePeriod, Property::NoLostWakeup];
-    Scenario { name: "sem-post/free".to_owned(), checks, build: Box::new(build) }
+        })
+    })
 }
 
 #[test]

@@ -1,27 +1,24 @@
 //! One-time initialisation and the barrier under the checker.
 
-use convoy_checker::model::{End, Instance, Model, Scenario, explore};
+use convoy_checker::model::{Instance, Model, Scenario, explore};
 use convoy_checker::{Budget, Property};
 use convoy_sync::{RawBarrier, RawOnce};
 use std::cell::Cell;
-use std::rc::Rc;
 
 /// Runs `body` as each of `tasks` tasks in every order. No task may sleep forever.
 fn explored<T: 'static>(name: &str, tasks: usize, new: fn() -> T, body: fn(&T)) {
-    let build = move || {
-        let shared = Rc::new(new());
-        let task = |_| {
-            let shared = Rc::clone(&shared);
-            Box::new(move || body(&shared)) as Box<dyn FnOnce()>
-        };
-        let verdict = |end: &End| {
-            let text = format!("{:?} sleep for good", end.asleep);
-            if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }
-        };
-        Instance { tasks: (0..tasks).map(task).collect(), verdict: Box::new(verdict) }
-    };
-    let checks = vec![Property::NoLostWakeup, Property::Assertions];
-    let scenario = Scenario { name: name.to_owned(), checks, build: Box::new(build) };
+    let checks = [Property::NoLostWakeup, Property::Assertions];
+    let scenario = Scenario::new(name, checks, move || {
+        Instance::sharing(
+            new(),
+            tasks,
+            move |shared, _| body(shared),
+            |_, end| {
+                let text = format!("{:?} sleep for good", end.asleep);
+                if end.asleep.is_empty() { Ok(()) } else { Err((Property::NoLostWakeup, text)) }
+            },
+        )
+    });
     let violation = explore(&scenario, Budget::default()).violation;
     assert_eq!(violation.map(|it| (it.text, it.narrative)), None);
 }

@@ -4,7 +4,6 @@ use convoy_checker::model::{End, Instance, Model, Scenario, explore};
 use convoy_checker::{Budget, Property};
 use convoy_sync::rcu::user::{Fences, Patience, Periods, Reader};
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
 /// The checker executes all operations in one order, so no fence is needed.
 struct Unneeded;
@@ -81,19 +80,14 @@ type Read = fn(&Objects, usize);
 
 /// Explores an updater together with two readers that run `read`.
 fn explored(name: &str, read: Read) {
-    let build = move || {
-        let objects = Rc::new(Objects::default());
-        let reads = |number| {
-            let objects = Rc::clone(&objects);
-            Box::new(move || read(&objects, number)) as Box<dyn FnOnce()>
+    let checks = [Property::GracePeriod, Property::NoLostWakeup];
+    let scenario = Scenario::new(name, checks, move || {
+        let task = move |objects: &Objects, task: usize| match task.checked_sub(1) {
+            None => objects.update(),
+            Some(reader) => read(objects, reader),
         };
-        let updater = Rc::clone(&objects);
-        let tasks = vec![Box::new(move || updater.update()), reads(0), reads(1)];
-        let verdict = move |end: &End| objects.verdict(end);
-        Instance { tasks, verdict: Box::new(verdict) }
-    };
-    let checks = vec![Property::GracePeriod, Property::NoLostWakeup];
-    let scenario = Scenario { name: name.to_owned(), checks, build: Box::new(build) };
+        Instance::sharing(Objects::default(), 3, task, Objects::verdict)
+    });
     let report = explore(&scenario, Budget::default());
     let violation = report.violation.map(|it| (it.text, it.narrative));
     assert_eq!(violation, None);
@@ -115,10 +109,14 @@ fn readers_that_are_quiescent_now_and_then() {
 fn a_ticket_of_the_middle_is_not_over_at_the_end() {
     let periods = Periods::<Model, Unneeded>::default();
     let mut middle = None;
-    let readers = || {
-        middle = Some(periods.ticket());
-        (Vec::<&Reader<Model>>::new(), false)
-    };
-    periods.run(readers, Patience { spin_ns: 0, stall_ns: None }, |_| ());
+    let patience = Patience { spin_ns: 0, stall_ns: None };
+    periods.run(
+        || {
+            middle = Some(periods.ticket());
+            (Vec::<&Reader<Model>>::new(), false)
+        },
+        patience,
+        |_| (),
+    );
     assert!(!periods.poll(middle.expect("the list was asked for")));
 }

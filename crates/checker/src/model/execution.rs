@@ -244,17 +244,13 @@ impl Execution {
     fn choices(&self, last: Option<usize>, into: &mut Vec<Choice>) {
         into.clear();
         let all = 0..self.tasks.len();
-        into.extend(all.clone().filter(|&task| self.can_run(task, last)).map(Choice::run));
+        into.extend(all.filter(|&task| self.can_run(task, last)).map(Choice::run));
         if into.is_empty() {
             // Only pausing tasks are left: no other task can go first.
-            let pausing = |&task: &usize| self.tasks[task].status.get() == Status::Pausing;
-            into.extend(all.clone().filter(pausing).map(Choice::run));
+            into.extend(self.tasks.with(Status::Pausing).map(Choice::run));
         }
-        let timed = |&task: &usize| {
-            let task = &self.tasks[task];
-            task.status.get() == Status::Asleep && task.deadline.get()
-        };
-        into.extend(all.filter(timed).map(Choice::deadline));
+        let timed = self.tasks.with(Status::Asleep).filter(|&at| self.tasks[at].deadline.get());
+        into.extend(timed.map(Choice::deadline));
     }
 
     /// Returns the address of the object that the tasks share.

@@ -226,29 +226,22 @@ pub fn replay(scenario: &Scenario, schedule: &Schedule) -> Result<Told, Schedule
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{End, Instance, Model, Word};
+    use crate::model::{Instance, Model, Word};
     use convoy_sync::{Atomic, Platform, Sleep};
-    use std::rc::Rc;
     use std::sync::atomic::Ordering::SeqCst;
 
-    type Words = Rc<[Word<u32>; 2]>;
+    type Words = [Word<u32>; 2];
 
     /// Returns the number of executions of the search by classes, and its result.
     fn classes(body: fn(&Words, usize)) -> (u64, Found) {
-        let build = move || {
-            let words: Words = Rc::new([Word::new(0), Word::new(0)]);
-            let task = |task: usize| -> Box<dyn FnOnce()> {
-                let words = Rc::clone(&words);
-                Box::new(move || body(&words, task))
-            };
-            let ended = |end: &End| match end.asleep.as_slice() {
-                [] => Ok(()),
-                asleep => Err((Property::NoDeadlock, format!("{asleep:?}"))),
-            };
-            Instance { tasks: vec![task(0), task(1)], verdict: Box::new(ended) }
-        };
-        let scenario =
-            Scenario { name: "classes".to_owned(), checks: Vec::new(), build: Box::new(build) };
+        let scenario = Scenario::new("classes", [], move || {
+            Instance::sharing([Word::new(0), Word::new(0)], 2, body, |_, end| {
+                match end.asleep.as_slice() {
+                    [] => Ok(()),
+                    asleep => Err((Property::NoDeadlock, format!("{asleep:?}"))),
+                }
+            })
+        });
         let mut explored = 0;
         let found = Search::new(None, false).run(&scenario, 100, 1000, &mut explored);
         (explored, found)

@@ -2,6 +2,7 @@
 
 use super::execution::{place, with};
 use super::scenario::{End, Failure, Instance};
+use std::rc::Rc;
 
 /// An object and the function that each task calls.
 struct Held<T> {
@@ -32,12 +33,25 @@ impl Instance {
         verdict: fn(&T, &End) -> Result<(), Failure>,
     ) -> Self {
         let start = place::put(Held { object, body: task });
-        let verdict = move |end: &End| {
-            // SAFETY: as in `body`.
-            let held = unsafe { &*start };
-            verdict(&held.object, end)
-        };
+        // SAFETY: as in `body`.
+        let object = move || unsafe { &(*start).object };
         let tasks = (0..tasks).map(|_| -> Box<dyn FnOnce()> { Box::new(body::<T>) }).collect();
-        Self { tasks, verdict: Box::new(verdict) }
+        Self { tasks, verdict: Box::new(move |end| verdict(object(), end)) }
+    }
+
+    /// Returns an instance of `tasks` tasks that call `task` with their number and share `object`.
+    /// `verdict` judges the end.
+    pub fn sharing<T: 'static>(
+        object: T,
+        tasks: usize,
+        task: impl Fn(&T, usize) + Copy + 'static,
+        verdict: impl Fn(&T, &End) -> Result<(), Failure> + 'static,
+    ) -> Self {
+        let object = Rc::new(object);
+        let tasks = (0..tasks).map(|number| -> Box<dyn FnOnce()> {
+            let object = Rc::clone(&object);
+            Box::new(move || task(&object, number))
+        });
+        Self { tasks: tasks.collect(), verdict: Box::new(move |end| verdict(&object, end)) }
     }
 }

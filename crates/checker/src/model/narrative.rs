@@ -39,12 +39,13 @@ impl Named {
 
     /// Describes owners and waiters briefly.
     fn state(&self) -> String {
-        let list = |tasks: &[TaskId]| {
-            let tasks: Vec<_> = tasks.iter().map(ToString::to_string).collect();
-            if tasks.is_empty() { "none".to_owned() } else { tasks.join(" ") }
-        };
         format!("[owners: {}; waiting: {}]", list(&self.owners), list(&self.waiting))
     }
+}
+
+fn list(tasks: &[TaskId]) -> String {
+    let tasks: Vec<_> = tasks.iter().map(ToString::to_string).collect();
+    if tasks.is_empty() { "none".to_owned() } else { tasks.join(" ") }
 }
 
 struct Line {

@@ -82,3 +82,14 @@ pub struct Scenario {
     /// Builds the objects and tasks.
     pub build: Box<dyn Fn() -> Instance>,
 }
+
+impl Scenario {
+    /// Returns the scenario `name` with the instances that `build` returns.
+    pub fn new(
+        name: impl Into<String>,
+        checks: impl Into<Vec<Property>>,
+        build: impl Fn() -> Instance + 'static,
+    ) -> Self {
+        Self { name: name.into(), checks: checks.into(), build: Box::new(build) }
+    }
+}

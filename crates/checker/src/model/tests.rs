@@ -13,12 +13,11 @@ fn scenario(
     tasks: impl Fn(&Shared) -> Vec<Box<dyn FnOnce()>> + 'static,
     verdict: fn(&Shared, &End) -> Result<(), Failure>,
 ) -> Scenario {
-    let build = move || {
+    Scenario::new(name, [], move || {
         let shared: Shared = Rc::new((Word::new(0), Word::new(0), Cell::new(0)));
         let tasks = tasks(&shared);
         Instance { tasks, verdict: Box::new(move |end| verdict(&shared, end)) }
-    };
-    Scenario { name: name.to_owned(), checks: Vec::new(), build: Box::new(build) }
+    })
 }
 
 fn task(shared: &Shared, body: impl FnOnce(&Shared) + 'static) -> Box<dyn FnOnce()> {
@@ -34,14 +33,16 @@ fn nobody_is_left(_: &Shared, end: &End) -> Result<(), Failure> {
 }
 
 fn increments(atomic: bool, verdict: fn(&Shared, &End) -> Result<(), Failure>) -> Scenario {
-    let body = move |shared: &Shared| {
-        if atomic {
-            shared.0.fetch_add(1, SeqCst);
-        } else {
-            shared.0.store(shared.0.load(SeqCst) + 1, SeqCst);
-        }
-    };
+    let body = if atomic { increment } else { increment_in_steps };
     scenario("increments", move |shared| vec![task(shared, body), task(shared, body)], verdict)
+}
+
+fn increment(shared: &Shared) {
+    shared.0.fetch_add(1, SeqCst);
+}
+
+fn increment_in_steps(shared: &Shared) {
+    shared.0.store(shared.0.load(SeqCst) + 1, SeqCst);
 }
 
 fn two(shared: &Shared, _: &End) -> Result<(), Failure> {
@@ -77,28 +78,20 @@ fn every_order_is_executed_once_the_bound_is_high_enough() {
 
 #[test]
 fn a_flag_set_before_the_wait_is_not_missed_but_one_read_too_early_is() {
-    let sleeper = |early: bool| {
-        move |shared: &Shared| {
-            let seen = if early { shared.0.load(SeqCst) } else { 0 };
-            if seen == 0 {
-                Model::wait(
-                    if early { &shared.1 } else { &shared.0 },
-                    0,
-                    Sleep::Uninterruptible,
-                    None,
-                );
-            }
-        }
-    };
-    let waker = |early: bool| {
-        move |shared: &Shared| {
-            shared.0.store(1, SeqCst);
-            Model::wake(if early { &raw const shared.1 } else { &raw const shared.0 }, 1);
-        }
-    };
     for early in [false, true] {
-        let tasks =
-            move |shared: &Shared| vec![task(shared, sleeper(early)), task(shared, waker(early))];
+        let tasks = move |shared: &Shared| {
+            let sleeper = task(shared, move |shared| {
+                let word = if early { &shared.1 } else { &shared.0 };
+                if !early || shared.0.load(SeqCst) == 0 {
+                    Model::wait(word, 0, Sleep::Uninterruptible, None);
+                }
+            });
+            let waker = task(shared, move |shared| {
+                shared.0.store(1, SeqCst);
+                Model::wake(if early { &raw const shared.1 } else { &raw const shared.0 }, 1);
+            });
+            vec![sleeper, waker]
+        };
         let report = explore(&scenario("flag", tasks, nobody_is_left), Budget::default());
         assert_eq!(report.violation.is_some(), early);
         assert_eq!(report.complete, !early);
@@ -108,54 +101,59 @@ fn a_flag_set_before_the_wait_is_not_missed_but_one_read_too_early_is() {
 #[test]
 fn deadlines_and_signals_come_at_any_time() {
     for (signal, expected) in [(true, Wake::Interrupted), (false, Wake::TimedOut)] {
-        let sleeper = move |shared: &Shared| {
-            let deadline = (!signal).then_some(1);
-            if Model::wait(&shared.0, 0, Sleep::Interruptible, deadline) == expected {
-                Model::fail(Property::Fifo, "seen".to_owned());
-            }
+        let tasks = move |shared: &Shared| {
+            let sleeper = task(shared, move |shared| {
+                let deadline = (!signal).then_some(1);
+                if Model::wait(&shared.0, 0, Sleep::Interruptible, deadline) == expected {
+                    Model::fail(Property::Fifo, "seen".to_owned());
+                }
+            });
+            let other = task(shared, move |shared| {
+                if signal {
+                    Model::interrupt(0);
+                }
+                Model::wake(&raw const shared.0, 1);
+            });
+            vec![sleeper, other]
         };
-        let other = move |shared: &Shared| {
-            if signal {
-                Model::interrupt(0);
-            }
-            Model::wake(&raw const shared.0, 1);
-        };
-        let tasks = move |shared: &Shared| vec![task(shared, sleeper), task(shared, other)];
         let report = explore(&scenario("end", tasks, nobody_is_left), Budget::default());
         assert_eq!(report.violation.expect("it happens").property, Property::Fifo);
     }
 }
 
+type Bodies = &'static [fn(&Shared)];
+
+/// Explores one task for each of `bodies`. None may be left at the end.
+fn explored(name: &str, bodies: Bodies) -> Report {
+    let tasks = |shared: &Shared| bodies.iter().map(|&body| task(shared, body)).collect();
+    explore(&scenario(name, tasks, nobody_is_left), Budget::default())
+}
+
+fn spin(shared: &Shared) {
+    Model::spin_until(&shared.0, |value| value == 1);
+}
+
+fn poll(shared: &Shared) {
+    while shared.0.load(SeqCst) == 0 {
+        Model::spin_hint();
+    }
+}
+
 #[test]
 fn spinning_costs_no_steps_and_endless_loops_are_found() {
-    let spinner = |shared: &Shared| {
-        Model::spin_until(&shared.0, |value| value == 1);
-    };
-    let setter = |shared: &Shared| shared.0.store(1, SeqCst);
-    let tasks = move |shared: &Shared| vec![task(shared, spinner), task(shared, setter)];
-    let report = explore(&scenario("spin", tasks, nobody_is_left), Budget::default());
+    let report = explored("spin", &[spin, |shared| shared.0.store(1, SeqCst)]);
     assert!(report.complete && report.violation.is_none());
     assert_eq!(report.explored, 1);
-
-    let alone = move |shared: &Shared| vec![task(shared, spinner)];
-    let report = explore(&scenario("alone", alone, nobody_is_left), Budget::default());
+    let report = explored("alone", &[spin]);
     assert_eq!(report.violation.expect("nobody sets it").property, Property::NoDeadlock);
-
-    let polls = |shared: &Shared| {
-        while shared.0.load(SeqCst) == 0 {
-            Model::spin_hint();
-        }
-    };
-    let alone = move |shared: &Shared| vec![task(shared, polls)];
-    let report = explore(&scenario("poll", alone, nobody_is_left), Budget::default());
+    let report = explored("poll", &[poll]);
     assert_eq!(report.violation.expect("nobody sets it").property, Property::NoLivelock);
 }
 
 #[test]
 fn a_failed_assertion_is_reported_with_its_text() {
-    let body = |shared: &Shared| assert!(shared.0.load(SeqCst) == 1, "read too early");
-    let tasks = move |shared: &Shared| vec![task(shared, body)];
-    let report = explore(&scenario("assert", tasks, nobody_is_left), Budget::default());
+    let report =
+        explored("assert", &[|shared| assert!(shared.0.load(SeqCst) == 1, "read too early")]);
     let violation = report.violation.expect("the word is 0");
     assert_eq!(violation.property, Property::Assertions);
     assert_eq!(violation.text, "read too early");
@@ -172,19 +170,22 @@ fn a_schedule_of_other_code_is_refused() {
 
 #[test]
 fn preemption_and_interrupts_are_allowed_again_at_the_end() {
-    let caught = |body: fn(&Shared)| {
-        let tasks = move |shared: &Shared| vec![task(shared, body)];
-        let report = explore(&scenario("balance", tasks, nobody_is_left), Budget::default());
-        report.violation.map(|violation| violation.property)
-    };
-    let balanced = |_: &Shared| {
-        Model::preempt_disable();
-        Model::irq_save();
-        Model::preempt_enable();
-        Model::irq_restore(());
-    };
-    assert_eq!(caught(balanced), None);
-    assert_eq!(caught(|_| Model::preempt_disable()), Some(Property::Assertions));
-    assert_eq!(caught(|_| Model::irq_save()), Some(Property::Assertions));
-    assert_eq!(caught(|_| Model::preempt_enable()), Some(Property::Assertions));
+    let cases: [(Bodies, _); 4] = [
+        (
+            &[|_| {
+                Model::preempt_disable();
+                Model::irq_save();
+                Model::preempt_enable();
+                Model::irq_restore(());
+            }],
+            None,
+        ),
+        (&[|_| Model::preempt_disable()], Some(Property::Assertions)),
+        (&[|_| Model::irq_save()], Some(Property::Assertions)),
+        (&[|_| Model::preempt_enable()], Some(Property::Assertions)),
+    ];
+    for (bodies, expected) in cases {
+        let violation = explored("balance", bodies).violation;
+        assert_eq!(violation.map(|violation| violation.property), expected);
+    }
 }

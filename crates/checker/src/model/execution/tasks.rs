@@ -142,11 +142,8 @@ impl Tasks {
     pub(in crate::model) fn wake(&self, word: usize, count: usize) -> u64 {
         let mut woken = 0;
         for _ in 0..count.min(self.len()) {
-            let sleeps = |task: &usize| {
-                let task = &self[*task];
-                task.status.get() == Status::Asleep && task.asleep_on.get() == word
-            };
-            let sleepers = (0..self.len()).filter(sleeps);
+            let sleepers = self.with(Status::Asleep);
+            let sleepers = sleepers.filter(|&task| self[task].asleep_on.get() == word);
             let Some(first) = sleepers.min_by_key(|&task| self[task].asleep_since.get()) else {
                 break;
             };
@@ -188,12 +185,14 @@ impl Tasks {
 
     /// Returns how the tasks ended.
     pub(super) fn end(&self) -> End {
-        let with = |status| {
-            let tasks = 0..self.len();
-            let wanted = tasks.filter(|&task| self[task].status.get() == status);
-            wanted.map(|task| task as TaskId).collect()
-        };
-        End { asleep: with(Status::Asleep), spinning: with(Status::Spinning) }
+        let [asleep, spinning] = [Status::Asleep, Status::Spinning]
+            .map(|status| self.with(status).map(|task| task as TaskId).collect());
+        End { asleep, spinning }
+    }
+
+    /// Returns the tasks with this status, in order.
+    pub(super) fn with(&self, status: Status) -> impl Iterator<Item = usize> {
+        (0..self.len()).filter(move |&task| self[task].status.get() == status)
     }
 
     /// Returns whether the choices depend on the task that ran last.
