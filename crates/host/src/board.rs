@@ -321,8 +321,8 @@ impl Slot<'_> {
 
     /// The keys of the segment and the semaphore that the user may have left behind.
     pub(crate) fn left_behind(&self) -> (Option<i32>, Option<i32>) {
-        let key = |word| self.get(word).checked_sub(1).map(|key| key as i32);
-        (key(Self::SEGMENT), key(Self::SEMAPHORE))
+        let words = [Self::SEGMENT, Self::SEMAPHORE];
+        words.map(|word| self.get(word).checked_sub(1).map(|key| key as i32)).into()
     }
 
     /// The user's process id.

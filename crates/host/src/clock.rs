@@ -110,9 +110,9 @@ pub struct CpuTicks {
 impl CpuTicks {
     /// The share of the time since `before` in which CPUs were not idle; `None` if no tick came.
     pub fn busy_since(&self, before: &Self) -> Option<f64> {
-        let ticks = |now: u64, then: u64| now.saturating_sub(then) as f64;
-        let total = ticks(self.total, before.total);
-        (total > 0.0).then(|| 1.0 - ticks(self.idle, before.idle) / total)
+        let total = self.total.saturating_sub(before.total) as f64;
+        let idle = self.idle.saturating_sub(before.idle) as f64;
+        (total > 0.0).then(|| 1.0 - idle / total)
     }
 }
 
@@ -133,12 +133,13 @@ fn parse_ticks(text: &str, usable: impl Fn(usize) -> bool) -> CpuTicks {
         let Some(cpu) = name.and_then(|number| number.parse::<usize>().ok()) else { continue };
         // The two fields after these eight are contained in the first two.
         let fields: Vec<u64> = words.take(8).filter_map(|word| word.parse().ok()).collect();
-        let field = |index: usize| fields.get(index).copied().unwrap_or(0);
+        let [user, nice, system, idle, iowait, irq, softirq, steal] =
+            std::array::from_fn(|index| fields.get(index).copied().unwrap_or(0));
         if usable(cpu) && fields.len() >= 5 {
-            ticks.user += field(0) + field(1);
-            ticks.system += field(2) + field(5) + field(6);
-            ticks.idle += field(3) + field(4);
-            ticks.steal += field(7);
+            ticks.user += user + nice;
+            ticks.system += system + irq + softirq;
+            ticks.idle += idle + iowait;
+            ticks.steal += steal;
             ticks.total += fields.iter().sum::<u64>();
         }
     }

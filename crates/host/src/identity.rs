@@ -1,27 +1,21 @@
 //! The description of this machine in records.
 
-use std::path::Path;
-
 use convoy_workload::calibration::CalibrationHost;
 
 use crate::clock;
 
 /// Returns the kernel's description of this machine.
 pub fn describe_host() -> CalibrationHost {
-    let read = |path: &str| std::fs::read_to_string(Path::new(path)).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo")
+    let [cpu, kernel] = ["/proc/cpuinfo", "/proc/sys/kernel/osrelease"]
+        .map(|path| std::fs::read_to_string(path).unwrap_or_default());
+    let cpu = cpu
         .lines()
         .find_map(|line| line.strip_prefix("model name").and_then(|rest| rest.split_once(':')))
         .map_or_else(|| "unknown".to_owned(), |(_, model)| model.trim().to_owned());
     CalibrationHost {
         cpu,
         cpus: clock::cpus(),
-        kernel: read("/proc/sys/kernel/osrelease")
-            .trim()
-            .split('-')
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
+        kernel: kernel.trim().split('-').next().unwrap_or_default().to_owned(),
         date: convoy_workload::calendar(clock::unix_seconds()) + "Z",
     }
 }
@@ -30,20 +24,20 @@ pub fn describe_host() -> CalibrationHost {
 /// not.
 pub fn threads_per_core() -> u32 {
     let cpus = std::fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();
-    let list = |cpu: std::fs::DirEntry| {
+    let lists = cpus.filter_map(|cpu| {
         std::fs::read_to_string(cpu.path().join("topology/thread_siblings_list")).ok()
-    };
-    cpus.filter_map(list).map(|list| members(&list)).max().unwrap_or(0)
+    });
+    lists.map(|list| members(&list)).max().unwrap_or(0)
 }
 
 /// Returns the number of members of a list such as `0-3,8`.
 fn members(list: &str) -> u32 {
-    let number = |text: &str| text.trim().parse::<u32>().ok();
-    let range = |part: &str| {
+    let ranges = list.split(',').filter_map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(number(last)?.checked_sub(number(first)?)? + 1)
-    };
-    list.split(',').filter_map(range).sum()
+        let [first, last] = [first, last].map(|number| number.trim().parse::<u32>().ok());
+        Some(last?.checked_sub(first?)? + 1)
+    });
+    ranges.sum()
 }
 
 #[cfg(test)]

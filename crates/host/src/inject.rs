@@ -68,15 +68,18 @@ impl Fault {
     /// # Errors
     /// [`FaultError`].
     pub fn parse(text: &str) -> Result<Self, FaultError> {
-        let wrong = |problem: String| FaultError { text: text.to_owned(), problem };
-        let (error, rest) =
-            text.split_once('@').ok_or_else(|| wrong("there is no @ in it".into()))?;
+        Self::read(text).map_err(|problem| FaultError { text: text.to_owned(), problem })
+    }
+
+    /// [`Self::parse`], or what is wrong.
+    fn read(text: &str) -> Result<Self, String> {
+        let (error, rest) = text.split_once('@').ok_or("there is no @ in it")?;
         let (job, run) = rest.split_once(':').unwrap_or((rest, "1"));
         let found = INJECTABLE.iter().find(|known| known.name.eq_ignore_ascii_case(error));
-        let found = found.ok_or_else(|| wrong(format!("\"{error}\" cannot be injected")))?;
-        let job = Job::parse(job).ok_or_else(|| wrong(format!("no job called \"{job}\"")))?;
+        let found = found.ok_or_else(|| format!("\"{error}\" cannot be injected"))?;
+        let job = Job::parse(job).ok_or_else(|| format!("no job called \"{job}\""))?;
         let run = run.parse().ok().filter(|run| *run > 0);
-        let run = run.ok_or_else(|| wrong("the run is not a number from 1".into()))?;
+        let run = run.ok_or("the run is not a number from 1")?;
         Ok(Self { errno: found.errno, calls: found.calls, job, run })
     }
 

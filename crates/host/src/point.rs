@@ -83,7 +83,7 @@ fn count_until_ended(descriptor: &OwnedFd, mut count: impl FnMut()) {
 fn check(board: &Board, plan: &Plan, directories: &WorkDirs) -> Result<(), HostError> {
     let errno = Errno(board.get(Head::Errno) as i32);
     let user = board.get(Head::User) as u32;
-    let first = || directories.parent_of(0).to_path_buf();
+    let path = directories.parent_of(0).to_path_buf();
     match Outcome::of(board) {
         Outcome::Done => Ok(()),
         Outcome::Interrupted => Err(HostError::Interrupted),
@@ -92,13 +92,13 @@ fn check(board: &Board, plan: &Plan, directories: &WorkDirs) -> Result<(), HostE
             Err(HostError::Supervisor)
         }
         Outcome::Prepare if is_full("", errno) => Err(HostError::NoSpace {
-            path: first(),
+            path,
             what: format!("{} KB for tmpa.common", plan.env.file_kb),
             at: At { call: Some(board.text()), errno: Some(errno), ..At::default() },
         }),
         Outcome::Prepare => {
             let source = JobError::Call { call: call_name(&board.text()), errno };
-            Err(HostError::Prepare { path: first(), source })
+            Err(HostError::Prepare { path, source })
         }
         Outcome::Fork => Err(HostError::Fork { user: user + 1, users: board.users(), errno }),
         Outcome::Limit => Err(limit(board, user, directories)),

@@ -144,17 +144,14 @@ mod tests {
         // Sums of uniform draws, relative deviation 3 %: with fixed 95 % intervals this stopping
         // rule misses far more often than 1 in 20.
         let mut random = convoy_workload::draw::Lcg::new(7);
-        let mut draw = || {
-            let sum: f64 = (0..12).map(|_| f64::from(random.draw()) / 32_768.0).sum();
-            100.0 + 3.0 * (sum - 6.0)
-        };
         let rule = Repeats { precision: Some(0.02), ..Repeats::default() };
         let trials = 2000;
         let mut missed = 0;
         for _ in 0..trials {
             let mut looks = Looks::default();
             while looks.wants_more(&rule) {
-                looks.add(draw(), 1.0);
+                let sum: f64 = (0..12).map(|_| f64::from(random.draw()) / 32_768.0).sum();
+                looks.add(100.0 + 3.0 * (sum - 6.0), 1.0);
             }
             let [lo, hi] = looks.interval(&rule).expect("several");
             missed += u32::from(!(lo..=hi).contains(&100.0));

@@ -192,23 +192,23 @@ pub(super) fn single(
     let mut count = |done| progress(&Progress::Working { users: 1, done, of: 0 });
     let board = run_plan(&plan, &directories, &mut count)?;
     let slot = board.slot(0);
-    let sum = |job: &Job| {
+    let singles = jobs.iter().map(|job| {
         let tally = slot.tally(*job);
         Single { runs: tally.runs, failures: tally.failures, total_ns: tally.total_ns }
-    };
-    Ok(jobs.iter().map(sum).collect())
+    });
+    Ok(singles.collect())
 }
 
 /// Returns notes for readers of the figures of `mix`.
 fn notes(mix: &Mix) -> Vec<String> {
     let mut notes: Vec<String> =
         mix.notes.iter().map(|note| format!("{}: {note}", mix.name)).collect();
-    let jobs = || mix.weights.iter().map(|(job, _)| *job);
-    notes.extend(jobs().filter_map(|job| match job {
+    let mut jobs = mix.weights.iter().map(|(job, _)| *job);
+    notes.extend(jobs.clone().filter_map(|job| match job {
         Job::Command(own) => Some(format!("{} runs: {}", own.name(), own.line())),
         _ => None,
     }));
-    if jobs().any(Job::is_asynchronous) {
+    if jobs.any(Job::is_asynchronous) {
         notes.push(match Engine::available() {
             Ok(engine) => format!("asynchronous transfers: {}", engine.name()),
             Err(errno) => format!("asynchronous transfers: none here ({})", errno.name()),
@@ -439,9 +439,9 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
 
 /// Returns the CPU use of other programs during a point.
 fn disturbance(point: &Point, cpus: u32) -> Disturbance {
-    let s = |percent: f64| percent / 100.0 * f64::from(cpus) * point.real_s;
-    let stolen_s = s(point.steal_percent.unwrap_or(0.0));
-    let others_s = s(point.other_percent.unwrap_or(0.0)) - stolen_s;
+    let [stolen_s, others_s] = [point.steal_percent, point.other_percent]
+        .map(|percent| percent.unwrap_or(0.0) / 100.0 * f64::from(cpus) * point.real_s);
+    let others_s = others_s - stolen_s;
     Disturbance { seconds: point.real_s, others_s, stolen_s, ..Disturbance::default() }
 }
 

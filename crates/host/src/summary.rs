@@ -61,13 +61,14 @@ impl Execution {
         let jobs: Vec<JobSum> = done.map(|(job, _)| JobSum::new(board, *job)).collect();
         let done: u64 = jobs.iter().map(|job| job.runs - job.failures).sum();
         let columns = Columns::new(board.users(), done, &ends);
-        let seconds = |head| board.get(head) as f64 / 1e9;
+        let [user_s, system_s] =
+            [Head::UserNs, Head::SystemNs].map(|head| board.get(head) as f64 / 1e9);
         let first = begins.first().copied();
         Some(Self {
             users: board.users(),
             columns,
-            user_s: seconds(Head::UserNs),
-            system_s: seconds(Head::SystemNs),
+            user_s,
+            system_s,
             voluntary: board.get(Head::Voluntary),
             involuntary: board.get(Head::Involuntary),
             minor_faults: board.get(Head::MinorFaults),
@@ -105,13 +106,13 @@ impl Execution {
 
 impl JobSum {
     fn new(board: &Board, job: Job) -> Self {
-        let tallies = || board.slots().map(|slot| slot.tally(job));
+        let tallies: Vec<_> = board.slots().map(|slot| slot.tally(job)).collect();
         Self {
             job,
-            runs: tallies().map(|tally| tally.runs).sum(),
-            failures: tallies().map(|tally| tally.failures).sum(),
-            total_ns: tallies().map(|tally| tally.total_ns).sum(),
-            max_ns: tallies().map(|tally| tally.longest_ns).max().unwrap_or(0),
+            runs: tallies.iter().map(|tally| tally.runs).sum(),
+            failures: tallies.iter().map(|tally| tally.failures).sum(),
+            total_ns: tallies.iter().map(|tally| tally.total_ns).sum(),
+            max_ns: tallies.iter().map(|tally| tally.longest_ns).max().unwrap_or(0),
             latencies: board.latencies(job),
         }
     }
@@ -158,23 +159,31 @@ fn cause(board: &Board) -> Option<Cause> {
     Some(At { user: Some(user), ..At::default() }.cause(text))
 }
 
+fn mean(all: &[Execution], value: impl Fn(&Execution) -> f64) -> f64 {
+    all.iter().map(value).sum::<f64>() / all.len() as f64
+}
+
+/// The mean of what each execution knows; `None` if one does not.
+fn known(all: &[Execution], value: impl Fn(&Execution) -> Option<f64>) -> Option<f64> {
+    let values: Option<Vec<f64>> = all.iter().map(value).collect();
+    values.map(|values| values.iter().sum::<f64>() / all.len() as f64)
+}
+
+/// The mean of a count per second.
+fn rate(all: &[Execution], count: impl Fn(&Execution) -> u64) -> f64 {
+    mean(all, |one| count(one) as f64 / one.columns.real_s)
+}
+
+/// The mean share of a part of the ticks, percent.
+fn share(all: &[Execution], part: impl Fn(&CpuTicks) -> u64) -> Option<f64> {
+    known(all, |one| one.ticks.map(|ticks| 100.0 * part(&ticks) as f64 / ticks.total as f64))
+}
+
 /// The load point that was executed as `all` say, at least once: sums of counts, means of the rest.
 pub(super) fn point(all: &[Execution], plan: &Plan, cpus: u32) -> Point {
-    let mean =
-        |value: &dyn Fn(&Execution) -> f64| all.iter().map(value).sum::<f64>() / all.len() as f64;
-    let known = |value: &dyn Fn(&Execution) -> Option<f64>| {
-        let values: Option<Vec<f64>> = all.iter().map(value).collect();
-        values.map(|values| values.iter().sum::<f64>() / all.len() as f64)
-    };
-    let rate = |count: &dyn Fn(&Execution) -> u64| {
-        Some(mean(&|one| count(one) as f64 / one.columns.real_s))
-    };
-    let share = |part: &dyn Fn(&CpuTicks) -> u64| {
-        known(&|one| one.ticks.map(|ticks| 100.0 * part(&ticks) as f64 / ticks.total as f64))
-    };
-    let cpu_s = mean(&|one| one.user_s + one.system_s);
-    let real_s = mean(&|one| one.columns.real_s);
-    let idle_percent = share(&|ticks| ticks.idle);
+    let cpu_s = mean(all, |one| one.user_s + one.system_s);
+    let real_s = mean(all, |one| one.columns.real_s);
+    let idle_percent = share(all, |ticks| ticks.idle);
     let used_percent = 100.0 * cpu_s / (real_s * f64::from(cpus));
     let mut jobs = all[0].jobs.clone();
     for more in &all[1..] {
@@ -185,20 +194,20 @@ pub(super) fn point(all: &[Execution], plan: &Plan, cpus: u32) -> Point {
         users: all[0].users,
         repeats: all.iter().map(Execution::repeat).collect(),
         cpu_s,
-        user_s: mean(&|one| one.user_s),
-        system_s: mean(&|one| one.system_s),
-        user_percent: share(&|ticks| ticks.user),
-        system_percent: share(&|ticks| ticks.system),
-        steal_percent: share(&|ticks| ticks.steal),
+        user_s: mean(all, |one| one.user_s),
+        system_s: mean(all, |one| one.system_s),
+        user_percent: share(all, |ticks| ticks.user),
+        system_percent: share(all, |ticks| ticks.system),
+        steal_percent: share(all, |ticks| ticks.steal),
         idle_percent,
         other_percent: idle_percent.map(|idle| (100.0 - idle - used_percent).max(0.0)),
-        context_switches_per_s: rate(&|one| one.voluntary + one.involuntary),
-        involuntary_switches_per_s: rate(&|one| one.involuntary),
-        page_faults_per_s: rate(&|one| one.minor_faults + one.major_faults),
-        major_faults_per_s: rate(&|one| one.major_faults),
-        overhead_s: Some(mean(&|one| one.overhead_s)),
-        start_skew_s: known(&|one| one.skew_s),
-        start_skew_p99_s: known(&|one| one.skew_p99_s),
+        context_switches_per_s: Some(rate(all, |one| one.voluntary + one.involuntary)),
+        involuntary_switches_per_s: Some(rate(all, |one| one.involuntary)),
+        page_faults_per_s: Some(rate(all, |one| one.minor_faults + one.major_faults)),
+        major_faults_per_s: Some(rate(all, |one| one.major_faults)),
+        overhead_s: Some(mean(all, |one| one.overhead_s)),
+        start_skew_s: known(all, |one| one.skew_s),
+        start_skew_p99_s: known(all, |one| one.skew_p99_s),
         jobs_done: jobs.iter().map(|job| job.runs - job.failures).sum(),
         jobs_failed: jobs.iter().map(|job| job.failures).sum(),
         users_lost: all.iter().map(|one| one.users_lost).sum(),
@@ -222,20 +231,17 @@ pub(super) fn planned(plan: &Plan) -> Point {
 }
 
 fn mean_columns(all: &[Execution]) -> Columns {
-    let mean = |value: fn(&Columns) -> f64| {
-        all.iter().map(|one| value(&one.columns)).sum::<f64>() / all.len() as f64
-    };
     Columns {
-        real_s: mean(|c| c.real_s),
-        jobs_per_min: mean(|c| c.jobs_per_min),
-        jobs_per_min_per_task: mean(|c| c.jobs_per_min_per_task),
-        jobs_per_sec_per_task: mean(|c| c.jobs_per_sec_per_task),
+        real_s: mean(all, |one| one.columns.real_s),
+        jobs_per_min: mean(all, |one| one.columns.jobs_per_min),
+        jobs_per_min_per_task: mean(all, |one| one.columns.jobs_per_min_per_task),
+        jobs_per_sec_per_task: mean(all, |one| one.columns.jobs_per_sec_per_task),
         // Whole, as everywhere.
-        jti: mean(|c| f64::from(c.jti)) as u32,
-        jti_compat: mean(|c| f64::from(c.jti_compat)) as i32,
-        longest_s: mean(|c| c.longest_s),
-        shortest_s: mean(|c| c.shortest_s),
-        std_dev_s: mean(|c| c.std_dev_s),
-        std_dev_percent: mean(|c| c.std_dev_percent),
+        jti: mean(all, |one| f64::from(one.columns.jti)) as u32,
+        jti_compat: mean(all, |one| f64::from(one.columns.jti_compat)) as i32,
+        longest_s: mean(all, |one| one.columns.longest_s),
+        shortest_s: mean(all, |one| one.columns.shortest_s),
+        std_dev_s: mean(all, |one| one.columns.std_dev_s),
+        std_dev_percent: mean(all, |one| one.columns.std_dev_percent),
     }
 }

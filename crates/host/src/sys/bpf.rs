@@ -270,32 +270,34 @@ impl Program {
     /// The error of the call, with the last lines of the verifier's log if it refuses.
     pub fn load(name: &str, kind: ProgramKind, code: &[u8]) -> io::Result<Self> {
         let mut log = Vec::new();
-        let load = |log: &mut Vec<u8>| {
-            let mut attribute = LoadProgram {
-                kind: kind as u32,
-                count: (code.len() / 8) as u32,
-                code: code.as_ptr() as u64,
-                licence: LICENCE.as_ptr() as u64,
-                log_level: u32::from(!log.is_empty()),
-                log_bytes: log.len() as u32,
-                log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
-                name: named(name),
-                ..LoadProgram::default()
-            };
-            call(PROG_LOAD, &mut attribute).map(|descriptor| Self(owned(descriptor)))
-        };
-        load(&mut log).or_else(|refused| {
+        Self::load_once(name, kind, code, &mut log).or_else(|refused| {
             if refused.raw_os_error() == Some(libc::EPERM) {
                 return Err(refused);
             }
             log.resize(LOG_BYTES, 0);
-            load(&mut log).map_err(|error| {
+            Self::load_once(name, kind, code, &mut log).map_err(|error| {
                 let text = String::from_utf8_lossy(&log);
                 let lines: Vec<&str> = text.trim_end_matches('\0').lines().collect();
                 let last = lines[lines.len().saturating_sub(4)..].join(" / ");
                 io::Error::new(error.kind(), format!("{error}: {last}"))
             })
         })
+    }
+
+    /// Loads it, with the verifier's log if there is room for one.
+    fn load_once(name: &str, kind: ProgramKind, code: &[u8], log: &mut [u8]) -> io::Result<Self> {
+        let mut attribute = LoadProgram {
+            kind: kind as u32,
+            count: (code.len() / 8) as u32,
+            code: code.as_ptr() as u64,
+            licence: LICENCE.as_ptr() as u64,
+            log_level: u32::from(!log.is_empty()),
+            log_bytes: log.len() as u32,
+            log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+            name: named(name),
+            ..LoadProgram::default()
+        };
+        call(PROG_LOAD, &mut attribute).map(|descriptor| Self(owned(descriptor)))
     }
 
     /// Runs it whenever the kernel passes this raw tracepoint.

@@ -86,14 +86,18 @@ impl Samples {
 impl Ring {
     fn new(cpu: usize, hertz: u64) -> io::Result<Self> {
         let mut words = [0_u8; ATTRIBUTES];
-        let mut put = |at: usize, bytes: &[u8]| words[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, &SOFTWARE.to_le_bytes());
-        put(4, &(ATTRIBUTES as u32).to_le_bytes());
-        put(16, &hertz.to_le_bytes());
-        put(24, &WHAT.to_le_bytes());
-        put(40, &FLAGS.to_le_bytes());
-        put(80, &REGISTERS.to_le_bytes());
-        put(108, &FRAMES.to_le_bytes());
+        let fields: [(usize, &[u8]); 7] = [
+            (0, &SOFTWARE.to_le_bytes()),
+            (4, &(ATTRIBUTES as u32).to_le_bytes()),
+            (16, &hertz.to_le_bytes()),
+            (24, &WHAT.to_le_bytes()),
+            (40, &FLAGS.to_le_bytes()),
+            (80, &REGISTERS.to_le_bytes()),
+            (108, &FRAMES.to_le_bytes()),
+        ];
+        for (at, bytes) in fields {
+            words[at..at + bytes.len()].copy_from_slice(bytes);
+        }
         // SAFETY: the kernel reads as many bytes as the attributes say that they have.
         let opened = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const words, 0, cpu, -1, CLOSE_ON_EXEC)
@@ -134,11 +138,8 @@ impl Ring {
         let (head, mut tail) = (self.word(HEAD).load(Acquire), self.word(TAIL).load(Acquire));
         while tail < head {
             let begin = self.bytes(tail, 8);
-            let number = |at: usize, length: usize| {
-                let bytes = begin[at..at + length].iter().rev();
-                bytes.fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
-            };
-            let (kind, size) = (number(0, 4) as u32, number(6, 2));
+            let kind = u32::from_le_bytes(begin[..4].try_into().expect("four bytes"));
+            let size = u64::from(u16::from_le_bytes(begin[6..].try_into().expect("two bytes")));
             if size < 8 {
                 break;
             }
@@ -156,12 +157,12 @@ impl Ring {
     fn bytes(&self, from: u64, count: usize) -> Vec<u8> {
         let size = PAGES * self.page;
         let data = self.base + self.page;
-        let byte = |at: usize| {
+        let bytes = (0..count).map(|at| {
             let place = (data + (from as usize + at) % size) as *const u8;
             // SAFETY: within the mapping; the kernel does not write what was not read yet.
             unsafe { place.read_volatile() }
-        };
-        (0..count).map(byte).collect()
+        });
+        bytes.collect()
     }
 }
 
