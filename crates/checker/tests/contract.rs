@@ -5,10 +5,10 @@
 use convoy_checker::model::{Budget, Instance, Model, Property, Scenario, explore};
 use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
-    AdaptiveLock, ArchSemaphore, Atomic, Handoff, Lock, McsQueue, Opportunistic, Platform, Promise,
-    QueuedLock, QueuedRwLock, Quota, QuotaCondvar, QuotaRwLock, RawLock, RawSemaphore, RwSemaphore,
-    Sleep, SpinPolicy, SpinQueue, SpinRwSemaphore, TasLock, TaskId, TicketLock, Within, kernel,
-    kernel::Mutex, kernel::RwLock, kernel::Semaphore,
+    AdaptiveLock, ArchSemaphore, Atomic, Handoff, HandoffRwSemaphore, Lock, McsQueue,
+    Opportunistic, Platform, Promise, QueuedLock, QueuedRwLock, Quota, QuotaCondvar, QuotaRwLock,
+    RawLock, RawSemaphore, RwSemaphore, Sleep, SpinPolicy, SpinQueue, SpinRwSemaphore, TasLock,
+    TaskId, TicketLock, Within, kernel, kernel::Mutex, kernel::RwLock, kernel::Semaphore,
 };
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -86,6 +86,8 @@ fn combinations_beyond_the_list_keep_the_contract() {
     keeps::<kernel::HandoffMutex<Model, Inner, false>>(&[]);
     keeps::<RwSemaphore<Model, Inner>>(&[Promise::Shared]);
     keeps::<SpinRwSemaphore<Model, Inner>>(&[Promise::Shared]);
+    keeps::<HandoffRwSemaphore<Model>>(&[Promise::Shared]);
+    keeps::<HandoffRwSemaphore<Model, Inner>>(&[Promise::Shared]);
     keeps::<QueuedRwLock<Model, QueuedLock<Model>>>(&[Promise::Shared]);
     keeps::<QuotaRwLock<Model, Within<Model, Inner>>>(&[Promise::Shared]);
 }
@@ -105,6 +107,7 @@ fn keeps<T: Lock>(promises: &[Promise]) {
 #[test]
 fn a_waiter_spins_only_while_the_owner_runs_and_its_cpu_is_its_own() {
     type Rwsem = SpinRwSemaphore<Model>;
+    type Late = HandoffRwSemaphore<Model>;
     type HandoffMutex = kernel::HandoffMutex<Model>;
     gives_way::<convoy_sync::SpinOnOwner>();
     gives_way::<convoy_sync::SpinReadFirst>();
@@ -113,6 +116,7 @@ fn a_waiter_spins_only_while_the_owner_runs_and_its_cpu_is_its_own() {
     for owner in [Owner::Runs, Owner::Sleeps] {
         does_not_spin(owner, HandoffMutex::new, HandoffMutex::lock, HandoffMutex::lock);
         does_not_spin(owner, Rwsem::new, Rwsem::down_write, Rwsem::down_write);
+        does_not_spin(owner, Late::new, Late::down_write, Late::down_write);
     }
 }
 

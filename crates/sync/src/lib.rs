@@ -22,6 +22,7 @@
 //! | [`QueuedRwLock`] | the spinning reader/writer lock of 2015, whose waiters queue |
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
 //! | [`SpinRwSemaphore`] | the sleeping reader/writer lock of 2014, whose writers spin and steal |
+//! | [`HandoffRwSemaphore`] | the same from 2020 on: waiters are not starved, readers steal |
 //! | [`Once`], [`Barrier`] | one-time initialisation; a point that tasks pass together |
 //! | [`shared::Mutex`] | tasks of several processes |
 //! | [`rcu::Rcu`] | kernels: readers acquire nothing, and frees wait for readers |
@@ -93,6 +94,7 @@ mod reciprocating;
 mod rwlock;
 mod rwlock_queued;
 mod rwsem;
+mod rwsem_handoff;
 mod rwsem_spin;
 mod semaphore;
 #[cfg(feature = "std")]
@@ -139,6 +141,7 @@ pub use quota::{ByPackage, Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within}
 pub use reciprocating::ReciprocatingLock;
 pub use rwlock_queued::QueuedRwLock;
 pub use rwsem::RwSemaphore;
+pub use rwsem_handoff::HandoffRwSemaphore;
 pub use rwsem_spin::{Spin50, Spin316, SpinRwSemaphore, WriterQueue, WriterSpin};
 #[cfg(feature = "std")]
 pub use semaphore::NativeSemaphore;

@@ -189,6 +189,12 @@ impl<P: Platform> Queue<P> {
         self.head.get().is_none()
     }
 
+    /// Returns whether there is one waiter.
+    #[inline]
+    pub(crate) fn is_single(&self) -> bool {
+        self.head.get().is_some() && self.head.get() == self.tail.get()
+    }
+
     /// Returns the longest waiting task.
     ///
     /// # Safety
@@ -243,6 +249,16 @@ impl<P: Platform> Queue<P> {
     /// dropped before it was removed from this one (Q1).
     pub(crate) unsafe fn push(&self, waiter: &Waiter<P>) {
         P::touch(waiter, Access::Fresh);
+        // SAFETY: the contract is this function's own.
+        unsafe { self.append(waiter) };
+    }
+
+    /// [`Self::push`] of a record that was in another queue.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::push`].
+    unsafe fn append(&self, waiter: &Waiter<P>) {
         P::touch(self, Access::Write);
         let link = Some(NonNull::from(waiter));
         waiter.prev.set(self.tail.get());
@@ -325,6 +341,36 @@ impl<P: Platform> Queue<P> {
                 prev.next.set(link);
             }
         }
+    }
+
+    /// Moves the first waiters for which `wanted` holds, at most `most`, to the end of `other`, in
+    /// order. Returns their number.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::front`]; the inner lock guards `other` too.
+    pub(crate) unsafe fn split(
+        &self,
+        other: &Self,
+        most: usize,
+        wanted: impl Fn(&Waiter<P>) -> bool,
+    ) -> usize {
+        let (mut moved, mut at) = (0, self.head.get());
+        while let Some(waiter) = at.filter(|_| moved < most) {
+            // SAFETY: a linked record is alive (Q1), and stays linked under the caller's lock.
+            let waiter = unsafe { waiter.as_ref() };
+            at = waiter.next.get();
+            if wanted(waiter) {
+                // SAFETY: it was found in this queue.
+                unsafe { self.remove(waiter) };
+                // SAFETY: it is in no queue now, and its task waits until it was removed.
+                unsafe { other.append(waiter) };
+                moved += 1;
+            } else {
+                P::touch(waiter, Access::Read);
+            }
+        }
+        moved
     }
 
     /// Unlinks `waiter`.
