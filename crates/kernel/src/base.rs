@@ -3,7 +3,7 @@
 
 use crate::costs::{Costs, spend};
 use crate::lock_rules::LockRules;
-use crate::locks::Mutex;
+use crate::locks::{InodeLock, Sleeping};
 use crate::sched::scheduler::Sched;
 use crate::zone::Zones;
 use core::cell::Cell;
@@ -77,9 +77,15 @@ impl Base {
         }
     }
 
-    /// Runs `body` under `mutex`, which is a place to preempt as every lock that sleeps.
-    pub(crate) fn under<R>(&self, mutex: &Mutex, body: impl FnOnce() -> R) -> R {
+    /// Runs `body` alone under `lock`, which is a place to preempt as every lock that sleeps.
+    pub(crate) fn under<R>(&self, lock: &impl Sleeping, body: impl FnOnce() -> R) -> R {
         self.sched.might_sleep();
-        mutex.hold(body)
+        lock.alone(body)
+    }
+
+    /// Runs `body`, which only reads, under `lock`, likewise.
+    pub(crate) fn sharing<R>(&self, lock: &InodeLock, body: impl FnOnce() -> R) -> R {
+        self.sched.might_sleep();
+        lock.share(body)
     }
 }

@@ -10,7 +10,7 @@ use crate::sched::queue::preempt_enable_no_resched;
 use crate::sched::task::Tcb;
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::{
-    ArchSemaphore, Handoff, LockEvent, Opportunistic, Platform, PublishedFix, RawLock,
+    ArchSemaphore, Handoff, LockEvent, Opportunistic, Platform, PublishedFix, QueuedLock, RawLock,
     RawSemaphore, TasLock, TicketLock, kernel::Semaphore,
 };
 use core::any::Any;
@@ -70,6 +70,9 @@ impl Bkl {
             }
             (BklKind::Semaphore, Spinlock::Plain) => {
                 Lock::Semaphore(place::<TasLock<Smp>>(locks.semaphore))
+            }
+            (BklKind::Semaphore, Spinlock::Queued) => {
+                Lock::Semaphore(place::<QueuedLock<Smp>>(locks.semaphore))
             }
         };
         Self { lock, preemptible: preempt == Preempt::Full }

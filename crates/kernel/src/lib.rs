@@ -42,7 +42,8 @@ pub use gate::Gate;
 
 pub use config::{Config, Preempt, SchedCosts};
 pub use lock_rules::{
-    BklKind, BklTraffic, LockRules, MutexPolicy, Rwlock, RwsemPolicy, SemaphorePolicy, Spinlock,
+    BklKind, BklTraffic, FaultLock, LockRules, MutexPolicy, PidLock, Rwlock, RwsemPolicy,
+    SemaphorePolicy, Spinlock,
 };
 pub use mappings::{ListLock, MappingRules};
 pub use preset::KernelPreset;
@@ -50,9 +51,9 @@ pub use process::Process;
 pub use rcu::{Placement, Rcu, RcuRules, RcuStats, ThreadPolicy};
 pub use signal::rules::SignalRules;
 pub use vfs::{
-    BufferLocks, CommitLocks, DcacheLocks, DiskRules, FileSystem, InodeLocks, JournalOptions,
-    JournalStats, Listing, MountLocks, OpenFileLocks, PageLookup, Seek, StateLocks, SyncLocks,
-    TmpfsBlocks, VfsRules, volume_path,
+    BufferLocks, CommitLocks, Create, DcacheLocks, DiskRules, FileSystem, InodeLocks,
+    JournalOptions, JournalStats, Listing, MountLocks, OpenFileLocks, PageLookup, Seek,
+    SleepingLock, StateLocks, SyncLocks, TmpfsBlocks, VfsRules, volume_path,
 };
 pub use world::{Options, World, WorldError};
 pub use zone::{Moves, StackSource, ZonePolicy, ZoneRules, ZoneStats};

@@ -50,6 +50,9 @@ pub enum RwsemPolicy {
     Grant,
     /// Writers spin while a writer runs, and steal it: 3.16 to 4.20.
     Spin,
+    /// Readers steal it too, writers also spin for readers, for 25 us at most, and a waiter
+    /// receives it by handoff after 4 ms: from 5.11 on.
+    HandOver,
 }
 
 /// Type of reader/writer spinlocks.
@@ -72,6 +75,31 @@ pub enum Spinlock {
     /// First come, first served: from 2.6.25 on (commit 314cdbefd1fd).
     #[default]
     Ticket,
+    /// The same; waiters queue, each on a separate line: from 4.2 on.
+    Queued,
+}
+
+/// What a page fault locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultLock {
+    /// `mmap_sem` of the address space, shared: up to 6.3.
+    #[default]
+    MmapSem,
+    /// Its mapping, by a count: from 6.4 on.
+    Mapping,
+}
+
+/// How process numbers are locked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PidLock {
+    /// A new process takes `pidmap_lock` once: up to 4.14.
+    #[default]
+    Once,
+    /// A new process takes it for its number and again to be found by it, and its parent to free
+    /// the number: from 4.15 on (commit 95846ecf9dac).
+    EachStep,
 }
 
 /// Types of the kernel's locks, and their constructors.
@@ -92,6 +120,12 @@ pub struct LockRules {
     /// Reader/writer spinlocks; by default 2.6.25's.
     #[serde(default)]
     pub rwlock: Rwlock,
+    /// What a page fault locks; by default `mmap_sem`.
+    #[serde(default)]
+    pub fault: FaultLock,
+    /// How process numbers are locked.
+    #[serde(default)]
+    pub pids: PidLock,
 }
 
 /// Type of the big kernel lock.

@@ -4,15 +4,18 @@
 //! A lock is held for the length of a closure. Nothing is released by a destructor, so a task that
 //! ends in the middle of a path, or a panic, never acts on a lock from an unwinding stack.
 
+mod spin;
 mod words;
 
+pub(crate) use spin::{Queue, Spin, Unqueued};
 pub(crate) use words::{Bits, Count, Field};
 
 use crate::lock_rules::{LockRules, MutexPolicy, Rwlock, RwsemPolicy, Spinlock};
-use convoy_machine::{Here, Smp, Word};
+use convoy_machine::{Here, Sim, Smp, Word};
 use convoy_sync::{
-    Atomic, NoSpin, Platform, QueuedLock, QueuedRwLock, RawLock, RwSemaphore, Sleep, SpinAtLowLoad,
-    SpinMcs, SpinOnOwner, SpinOne, SpinReadFirst, SpinRwSemaphore, TasLock, TicketLock,
+    Atomic, HandoffRwSemaphore, NoSpin, Platform, QueuedLock, QueuedRwLock, RawLock, RwSemaphore,
+    Sleep, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinOne, SpinReadFirst, SpinRwSemaphore, TasLock,
+    TicketLock,
     kernel::{HandoffMutex, RwLock},
 };
 use core::ops::Deref;
@@ -28,110 +31,6 @@ impl<T> Deref for Line<T> {
     #[inline]
     fn deref(&self) -> &T {
         &self.0
-    }
-}
-
-/// A spinlock of the kind that the kernel was built with. All its spinlocks are, those inside
-/// sleeping locks too.
-pub(crate) enum Spin {
-    Ticket(TicketLock<Smp>),
-    Plain(TasLock<Smp>),
-}
-
-/// Calls the same method of either kind.
-macro_rules! either {
-    ($spin:expr, $lock:ident => $call:expr) => {
-        match $spin {
-            Spin::Ticket($lock) => $call,
-            Spin::Plain($lock) => $call,
-        }
-    };
-}
-
-impl Spin {
-    /// Runs `body` under the lock.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn hold<R>(&self, body: impl FnOnce() -> R) -> R {
-        self.lock();
-        let result = body();
-        self.unlock();
-        result
-    }
-
-    /// Returns whether it is held.
-    pub(crate) fn is_held(&self) -> bool {
-        self.is_locked()
-    }
-
-    /// Reports its name to the recorder.
-    pub(crate) fn name(&self, name: &'static str) {
-        either!(self, lock => Here::name(lock, name));
-    }
-}
-
-impl RawLock<Smp> for Spin {
-    #[inline]
-    #[track_caller]
-    fn lock(&self) {
-        Here::taking();
-        either!(self, lock => lock.lock());
-    }
-    #[inline]
-    fn try_lock(&self) -> bool {
-        either!(self, lock => lock.try_lock())
-    }
-    #[inline]
-    fn unlock(&self) {
-        either!(self, lock => lock.unlock());
-    }
-    fn is_locked(&self) -> bool {
-        either!(self, lock => lock.is_locked())
-    }
-    #[inline]
-    fn is_contended(&self) -> bool {
-        either!(self, lock => RawLock::<Smp>::is_contended(lock))
-    }
-    #[inline]
-    #[track_caller]
-    fn lock_irqsave(&self) {
-        Here::taking();
-        either!(self, lock => lock.lock_irqsave());
-    }
-}
-
-/// A spinlock whose waiters queue.
-#[derive(Default)]
-pub(crate) struct Queue(QueuedLock<Smp>);
-
-impl RawLock<Smp> for Queue {
-    #[inline]
-    #[track_caller]
-    fn lock(&self) {
-        Here::taking();
-        self.0.lock();
-    }
-    #[inline]
-    fn try_lock(&self) -> bool {
-        self.0.try_lock()
-    }
-    #[inline]
-    fn unlock(&self) {
-        self.0.unlock();
-    }
-    fn is_locked(&self) -> bool {
-        self.0.is_locked()
-    }
-    #[inline]
-    fn is_contended(&self) -> bool {
-        RawLock::<Smp>::is_contended(&self.0)
-    }
-}
-
-impl Queue {
-    /// Reports its name to the recorder.
-    pub(crate) fn name(&self, name: &'static str) {
-        Here::name(&self.0, name);
     }
 }
 
@@ -200,6 +99,15 @@ impl LockRules {
         match self.spinlock {
             Spinlock::Ticket => Spin::Ticket(TicketLock::default()),
             Spinlock::Plain => Spin::Plain(TasLock::default()),
+            Spinlock::Queued => Spin::Queued(QueuedLock::default()),
+        }
+    }
+
+    /// A spinlock without a queue of waiters; one with tickets where the kernel's queue.
+    pub(crate) fn unqueued(self) -> Unqueued {
+        match self.spinlock {
+            Spinlock::Plain => Unqueued::Plain(TasLock::default()),
+            Spinlock::Ticket | Spinlock::Queued => Unqueued::Ticket(TicketLock::default()),
         }
     }
 
@@ -226,6 +134,7 @@ impl LockRules {
         match self.rwsem {
             RwsemPolicy::Grant => RwSem::Grant(RwSemaphore::with_lock(self.spin())),
             RwsemPolicy::Spin => RwSem::Spin(SpinRwSemaphore::new()),
+            RwsemPolicy::HandOver => RwSem::HandOver(HandoffRwSemaphore::new()),
         }
     }
 
@@ -348,17 +257,19 @@ impl Mutex {
 pub(crate) enum RwSem {
     Grant(RwSemaphore<Smp, Spin>),
     Spin(SpinRwSemaphore<Smp>),
+    HandOver(HandoffRwSemaphore<Smp>),
 }
 
 /// As with [`Mutex`].
 const _: () = assert!(size_of::<RwSem>() == 64);
 
-/// Calls the same method of either policy.
+/// Calls the same method of each policy.
 macro_rules! of_either {
     ($rwsem:expr, $lock:ident => $call:expr) => {
         match $rwsem {
             RwSem::Grant($lock) => $call,
             RwSem::Spin($lock) => $call,
+            RwSem::HandOver($lock) => $call,
         }
     };
 }
@@ -385,6 +296,64 @@ impl RwSem {
         let result = body();
         of_either!(self, lock => lock.up_write());
         result
+    }
+}
+
+/// A lock that sleeps.
+pub(crate) trait Sleeping {
+    /// Runs `body` alone.
+    fn alone<R>(&self, body: impl FnOnce() -> R) -> R;
+}
+
+impl Sleeping for Mutex {
+    #[inline]
+    fn alone<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.hold(body)
+    }
+}
+
+impl<T: Sleeping> Sleeping for Line<T> {
+    #[inline]
+    fn alone<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.0.alone(body)
+    }
+}
+
+/// The lock of an inode that sleeps: `i_mutex`, or `i_rwsem` in a separate line.
+pub(crate) enum InodeLock {
+    Mutex(Mutex),
+    RwSem(Sim<Line<RwSem>>),
+}
+
+/// As with [`Mutex`].
+const _: () = assert!(size_of::<InodeLock>() == 64);
+
+impl Sleeping for InodeLock {
+    #[inline]
+    fn alone<R>(&self, body: impl FnOnce() -> R) -> R {
+        match self {
+            Self::Mutex(lock) => lock.hold(body),
+            Self::RwSem(lock) => lock.write(body),
+        }
+    }
+}
+
+impl InodeLock {
+    /// Reports its name to the recorder.
+    pub(crate) fn name(&self, name: &'static str) {
+        match self {
+            Self::Mutex(lock) => lock.name(name),
+            Self::RwSem(lock) => lock.name(name),
+        }
+    }
+
+    /// Runs `body` together with other readers, if there can be several.
+    #[inline]
+    pub(crate) fn share<R>(&self, body: impl FnOnce() -> R) -> R {
+        match self {
+            Self::Mutex(lock) => lock.hold(body),
+            Self::RwSem(lock) => lock.read(body),
+        }
     }
 }
 

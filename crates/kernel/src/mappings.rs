@@ -20,7 +20,7 @@ use crate::lock_rules::LockRules;
 use crate::locks::{Field, Line, Mutex, RwSem, Spin};
 use convoy_catalogue::nanoseconds;
 use convoy_machine::{Here, Sim, Smp, ps};
-use convoy_sync::{Access, Platform as _, RwSemaphore, SpinRwSemaphore};
+use convoy_sync::{Access, HandoffRwSemaphore, Platform as _, RwSemaphore, SpinRwSemaphore};
 use core::cell::RefCell;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -50,6 +50,8 @@ pub enum ListLock {
     /// A reader/writer semaphore for inherited memory, a mutex for files: 3.8 to 3.18 (commits
     /// 5a505085f043, 4fc3f1d66b1e).
     Rwsem,
+    /// A reader/writer semaphore for either: from 3.19 on (commit c8475d144abb).
+    Rwsems,
 }
 
 /// Lists of mappings, `[mappings]` of a preset.
@@ -69,6 +71,7 @@ enum ListGuard {
     Mutex(Mutex),
     Grant(RwSemaphore<Smp, Spin>),
     Steal(SpinRwSemaphore<Smp>),
+    HandOver(HandoffRwSemaphore<Smp>),
 }
 
 /// One line, whichever it is.
@@ -89,6 +92,11 @@ impl ListGuard {
                 body();
                 lock.up_write();
             }
+            Self::HandOver(lock) => {
+                lock.down_write();
+                body();
+                lock.up_write();
+            }
         }
     }
 
@@ -98,6 +106,7 @@ impl ListGuard {
             Self::Mutex(lock) => lock.is_held(),
             Self::Grant(lock) => lock.is_locked(),
             Self::Steal(lock) => lock.is_locked(),
+            Self::HandOver(lock) => lock.is_locked(),
         }
     }
 
@@ -107,6 +116,7 @@ impl ListGuard {
             Self::Mutex(lock) => lock.name(name),
             Self::Grant(lock) => Here::name(lock, name),
             Self::Steal(lock) => Here::name(lock, name),
+            Self::HandOver(lock) => Here::name(lock, name),
         }
     }
 }
@@ -128,9 +138,10 @@ impl List {
         let guard = match lock {
             ListLock::Spinlock => ListGuard::Spin(locks.spin()),
             ListLock::Mutex => ListGuard::Mutex(locks.mutex()),
-            ListLock::Rwsem => match locks.rwsem() {
+            ListLock::Rwsem | ListLock::Rwsems => match locks.rwsem() {
                 RwSem::Grant(lock) => ListGuard::Grant(lock),
                 RwSem::Spin(lock) => ListGuard::Steal(lock),
+                RwSem::HandOver(lock) => ListGuard::HandOver(lock),
             },
         };
         let hot = ListHot { lock: Line(guard), nodes: Line(Field::new(0)) };
@@ -181,6 +192,7 @@ impl Maps {
         let (lock, name) = match self.rules.lock {
             ListLock::Spinlock => (ListLock::Spinlock, "i_mmap_lock"),
             ListLock::Mutex | ListLock::Rwsem => (ListLock::Mutex, "i_mmap_mutex"),
+            ListLock::Rwsems => (ListLock::Rwsems, "i_mmap_rwsem"),
         };
         let mut files = self.files.borrow_mut();
         let new = || List::new(lock, self.locks, name);

@@ -1,8 +1,8 @@
 //! Address spaces: page faults, the heap, `fork` and `exit`.
 
 use crate::costs::{Costs, spend};
-use crate::lock_rules::LockRules;
-use crate::locks::{Field, Guarded, Line, RwSem};
+use crate::lock_rules::{FaultLock, LockRules};
+use crate::locks::{Count, Field, Guarded, Line, RwSem};
 use crate::mappings::Mappings;
 use crate::pages::{PAGE, Pages};
 use crate::zone::{Use, Zones};
@@ -28,6 +28,8 @@ pub(crate) struct Mm {
     /// The locks of an address space that `fork` creates.
     locks: LockRules,
     hot: Sim<MmHot>,
+    /// `vm_refcnt` of its mappings, if page faults lock these.
+    mapping: Option<Sim<Line<Count>>>,
     /// Frames that this address space alone owns, page tables included.
     frames: RefCell<Vec<u32>>,
     /// Pages that are mapped.
@@ -56,6 +58,7 @@ impl Mm {
         Self {
             locks,
             hot,
+            mapping: (locks.fault == FaultLock::Mapping).then(|| Here::place(Line(Count::new(1)))),
             frames: RefCell::default(),
             mapped: Cell::new(0),
             heap: Cell::new(0),
@@ -83,10 +86,19 @@ impl Mm {
         self.hot.table.hold(|entries| entries.write(entries.peek().wrapping_add(1)));
     }
 
+    /// Runs `body`, a page fault, under the lock that keeps its mapping.
+    fn faulting<R>(&self, body: impl FnOnce() -> R) -> R {
+        let Some(mapping) = &self.mapping else { return self.hot.mmap_sem.read(body) };
+        mapping.get();
+        let result = body();
+        mapping.put();
+        result
+    }
+
     /// Handles a page fault that needs a page.
     pub(crate) fn fault(&self, fault: Fault, zones: &Zones, costs: &Costs) -> Sys<()> {
         Here::pass(costs.fault);
-        let frame = self.hot.mmap_sem.read(|| {
+        let frame = self.faulting(|| {
             let frame = zones.page(Use::Programs, costs)?;
             Here::pass(match fault {
                 Fault::Zero => costs.page_zero,
@@ -104,7 +116,7 @@ impl Mm {
     /// Handles a page fault on a page that `find` gets from a file.
     pub(crate) fn fault_file(&self, find: impl FnOnce() -> Sys<()>, costs: &Costs) -> Sys<()> {
         Here::pass(costs.fault);
-        self.hot.mmap_sem.read(|| {
+        self.faulting(|| {
             find()?;
             self.set_entry();
             Ok::<(), Errno>(())

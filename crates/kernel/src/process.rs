@@ -186,6 +186,7 @@ impl Process {
             paths.release();
         })?;
         let me = Proc::new(world.locks, world.processes.next_pid(), self.me.pid, Some(stack));
+        world.processes.note_pid();
         world.processes.tasklist().write_irq(|| {
             me.hot.family.write(1);
             self.me.hot.family.write(self.me.hot.family.peek().wrapping_add(1));
@@ -327,6 +328,7 @@ impl Process {
             world.processes.remove(child.pid);
             self.me.children.borrow_mut().retain(|other| other.pid != child.pid);
         });
+        world.processes.note_pid();
         // The number, and the task with what hangs on it.
         if let Some(rcu) = &world.sched.rcu {
             rcu.free();

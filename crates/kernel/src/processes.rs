@@ -1,7 +1,7 @@
 //! The table of processes, its locks and process numbers; relations between processes, and their
 //! controlling terminal.
 
-use crate::lock_rules::LockRules;
+use crate::lock_rules::{LockRules, PidLock};
 use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite};
 use crate::signal::rules::SignalRules;
 use convoy_machine::{Here, Sim, Word};
@@ -122,6 +122,7 @@ pub(crate) struct Processes {
     table: RefCell<BTreeMap<Pid, Rc<Proc>>>,
     last_pid: Cell<Pid>,
     wrap: Pid,
+    pid_lock: PidLock,
     /// `user_struct` of the user that all processes belong to: how many signals it has in queues.
     /// The count of references in its line changes directly before or after, so the line moves
     /// once.
@@ -130,10 +131,16 @@ pub(crate) struct Processes {
 
 impl Processes {
     /// A table for at most `most` processes around `hot`.
-    pub(crate) fn new(hot: Sim<ProcessesHot>, most: usize, signals: SignalRules) -> Self {
+    pub(crate) fn new(
+        hot: Sim<ProcessesHot>,
+        most: usize,
+        pid_lock: PidLock,
+        signals: SignalRules,
+    ) -> Self {
         let wrap = PID_MAX.max(Pid::try_from(2 * most).unwrap_or(Pid::MAX));
         let user = signals.user_counts.then(|| Here::place(Line(Count::new(0))));
-        Self { hot, table: RefCell::default(), last_pid: Cell::new(INIT), wrap, user }
+        let last_pid = Cell::new(INIT);
+        Self { hot, table: RefCell::default(), last_pid, wrap, pid_lock, user }
     }
 
     /// A signal gets a place in a queue (`__sigqueue_alloc`), which the user pays for.
@@ -172,6 +179,14 @@ impl Processes {
             self.last_pid.set(pid);
             pid
         })
+    }
+
+    /// A process can be found by its number from now on, or its number is free, where that takes
+    /// `pidmap_lock` again.
+    pub(crate) fn note_pid(&self) {
+        if self.pid_lock == PidLock::EachStep {
+            self.hot.pids.hold(|map| map.write(map.peek()));
+        }
     }
 
     /// The number that was given out last.

@@ -102,7 +102,7 @@ impl World {
     pub(crate) fn proc_lookup(&self) {
         Here::pass(self.costs.proc_open);
         let directory = self.proc_directory();
-        self.under(&directory.inode.hot.mutex, || {
+        self.sharing(&directory.inode.hot.lock, || {
             self.vfs.names_of(&directory, || directory.hot.name.read());
             self.short_section();
         });

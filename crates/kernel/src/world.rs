@@ -121,8 +121,12 @@ impl World {
         let cpus = preset.topology.cpus;
         let zones = Zones::new(kernel.zone, locks, pages, preset, &costs);
         let vfs_hot = VfsHot::place(locks, kernel.vfs);
-        let processes =
-            Processes::new(ProcessesHot::place(locks), options.processes, kernel.signals);
+        let processes = Processes::new(
+            ProcessesHot::place(locks),
+            options.processes,
+            locks.pids,
+            kernel.signals,
+        );
         let world = Rc::new(Self {
             vfs: VfsLocks::new(kernel.vfs, locks, vfs_hot, cpus),
             tree: Tree::new(

@@ -233,6 +233,7 @@ fn a_hog_leaves_five_percent_unless_its_cpu_borrows() {
         (kernel("3.0"), 0.0),
         (kernel("3.7"), 0.0),
         (late, 0.05),
+        (kernel("current"), 0.05),
     ] {
         let (urgent, other, runtimes) = shares(&kernel, 4, 1);
         // A throttled CPU notices at its next tick, up to 4 ms late.

@@ -68,3 +68,15 @@ fn from_4_1_on_a_kick_serves_all_idle_cpus() {
         assert!(until(&used, 56) <= 8, "{machine}: {used:?}");
     }
 }
+
+/// With load tracking an idle group takes tasks by their utilisation, which is low as long as many
+/// share a CPU: the first one takes most of them, and shares them out.
+#[test]
+fn with_load_tracking_half_of_the_cpus_are_busy_at_once() {
+    for machine in ["xeon-64-2011", "xeon-64-2011-8x8", "server-2x64"] {
+        let used = used("current", machine);
+        assert!(until(&used, 32) <= 8, "{machine}: {used:?}");
+    }
+    let [early, late] = ["6.18", "current"].map(|kernel| used(kernel, "xeon-64-2011-8x8"));
+    assert!(until(&early, 56) < until(&late, 56), "{early:?} {late:?}");
+}

@@ -33,10 +33,30 @@ pub(super) enum Idle {
     Newly,
 }
 
+/// By what the amount to move is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// Weight of tasks, in the balancer's units.
+    Weight,
+    /// Tasks, average load or average utilisation, with [`Imbalance::Tracked`].
+    Tasks,
+    Load,
+    Utilization,
+}
+
+/// How much to move.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pull {
+    pub(super) unit: Unit,
+    pub(super) amount: u64,
+    /// One task at most, whatever the amount.
+    pub(super) one: bool,
+}
+
 /// What [`Balancer::busiest_group`] found.
 pub(super) enum Busiest<'a> {
-    /// Pull `imbalance` of load from this group.
-    Group(&'a Group, u64),
+    /// Pull from this group.
+    Group(&'a Group, Pull),
     /// Nothing to do, and why.
     Balanced(IdleCause),
 }
@@ -128,26 +148,28 @@ impl Balancer {
         queue.normal.borrow().candidates(most)
     }
 
-    /// Moves tasks worth `amount` from the queue of `from` to the queue of `to`; both are locked.
+    /// Moves tasks worth `pull` from the queue of `from` to the queue of `to`; both are locked.
     /// Returns how many, or why none.
     pub(super) fn move_tasks(
         &self,
         to: usize,
         from: usize,
-        amount: u64,
+        pull: Pull,
         domain: &Domain,
     ) -> Result<u64, IdleCause> {
         let source = &self.rq.queues[from];
         let candidates = self.candidates(source);
         let slack = match self.rules.imbalance {
             Imbalance::LoadPerTask => WEIGHT as i64,
-            Imbalance::AboveCapacity | Imbalance::Tasks => 0,
+            Imbalance::AboveCapacity | Imbalance::Tasks | Imbalance::Tracked => 0,
         };
-        let mut left = amount as i64;
+        let weighs = pull.unit == Unit::Weight;
+        let mut left = pull.amount as i64;
         let mut moved = 0;
         let mut cause = IdleCause::OneQueue;
         for id in candidates {
-            if left <= 0 {
+            let last = !weighs && self.rq.loads.running(from) <= 1;
+            if left <= 0 || last || (pull.one && moved > 0) {
                 break;
             }
             Here::pass(self.rq.costs.balance_cpu);
@@ -158,9 +180,17 @@ impl Balancer {
                     continue;
                 }
             };
-            let weight = task.entity.weight() as i64;
-            // Nobody who weighs much more than what is left to move (`balance_tasks`).
-            if weight / 2 > left + slack {
+            let share = &task.entity.eevdf;
+            let weight = match pull.unit {
+                Unit::Weight => task.entity.weight(),
+                Unit::Tasks => 1,
+                Unit::Load => share.load.get().get().max(1),
+                Unit::Utilization => share.used.get().get(),
+            } as i64;
+            // Nobody who weighs much more than what is left to move (`balance_tasks`); failures
+            // raise the limit (`shr_bound`).
+            let least = if weighs { weight / 2 } else { weight >> domain.failed.get().min(31) };
+            if least > left + slack {
                 cause = cause.max(IdleCause::TooSmall);
                 continue;
             }
@@ -233,14 +263,14 @@ impl Balancer {
     fn load_balance(&self, cpu: usize, domain: &Domain, idle: Idle) -> Result<u64, IdleCause> {
         self.wakeups.bound_idle_scan(cpu);
         let busiest = match self.busiest_group(cpu, domain, idle) {
-            Busiest::Group(group, imbalance) => self
-                .busiest_queue(group, imbalance)
+            Busiest::Group(group, pull) => self
+                .busiest_queue(group, pull)
                 .filter(|&busiest| busiest != cpu)
-                .map(|busiest| (busiest, imbalance))
+                .map(|busiest| (busiest, pull))
                 .ok_or(IdleCause::OneQueue),
             Busiest::Balanced(cause) => Err(cause),
         };
-        let (busiest, imbalance) = busiest.inspect_err(|_| {
+        let (busiest, pull) = busiest.inspect_err(|_| {
             domain.failed.set(0);
             domain.lengthen();
         })?;
@@ -250,8 +280,8 @@ impl Balancer {
             let (low, high) = (cpu.min(busiest), cpu.max(busiest));
             self.rq.queues[low].lock.lock();
             self.rq.queues[high].lock.lock();
-            let amount = self.task_weight(imbalance, cpu, busiest);
-            moved = self.move_tasks(cpu, busiest, amount, domain);
+            let amount = self.task_weight(pull.amount, cpu, busiest);
+            moved = self.move_tasks(cpu, busiest, Pull { amount, ..pull }, domain);
             self.rq.queues[high].lock.unlock();
             self.rq.queues[low].lock.unlock();
             Smp::irq_restore(());

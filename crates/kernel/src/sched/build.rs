@@ -2,11 +2,12 @@
 
 use super::balance::rules::StoppedTicks;
 use super::domains::{self, Power};
+use super::fair_server::FairServers;
 use super::loadavg::LoadAverage;
 use super::loads::Loads;
 use super::normal::{Class, Normal};
 use super::queue::{Costs, MIGRATION_COST_NS, Resched, RunQueue, RunQueues};
-use super::rt_limit::Limits;
+use super::rt_limit::{Limits, RtLimit};
 use super::{cfs, eevdf, o1, rt, wait_runtime};
 use crate::preset::KernelPreset;
 use convoy_machine::{Here, Preset, ps};
@@ -26,6 +27,10 @@ pub(super) fn run_queues(kernel: &KernelPreset, preset: &Preset) -> RunQueues {
         rt: kernel.sched.rt.clone(),
         rt_root: OnceCell::new(),
         rt_limits: Limits::new(kernel.sched.rt.limit, kernel.locks, cpus),
+        fair_servers: FairServers::new(match kernel.sched.rt.limit {
+            RtLimit::Server => cpus,
+            _ => 0,
+        }),
         costs: costs(kernel, preset),
         hz,
         tick_ps: 1_000_000_000_000 / u64::from(hz),

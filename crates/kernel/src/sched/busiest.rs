@@ -3,7 +3,7 @@
 //! kernel has, its preset says.
 
 use super::balance::rules::{BalanceRules, GroupOrder, Imbalance, Siblings, Spread};
-use super::balance::{Balancer, Busiest, Idle};
+use super::balance::{Balancer, Busiest, Idle, Pull, Unit};
 use super::domains::{Domain, Group, Power};
 use super::entity::WEIGHT;
 use super::idlers::IdleCause;
@@ -125,6 +125,9 @@ impl Balancer {
         domain: &'a Domain,
         idle: Idle,
     ) -> Busiest<'a> {
+        if self.rules.imbalance == Imbalance::Tracked {
+            return self.tracked_group(cpu, domain, idle);
+        }
         let index = match idle {
             Idle::Not => domain.rules.busy_idx,
             Idle::Tick => domain.rules.idle_idx,
@@ -176,12 +179,12 @@ impl Balancer {
         let found = match self.rules.imbalance {
             Imbalance::LoadPerTask => load_per_task(&here, &there, &level),
             Imbalance::Tasks if here.room => tasks(&here, &there, &level),
-            Imbalance::AboveCapacity | Imbalance::Tasks => {
+            Imbalance::AboveCapacity | Imbalance::Tasks | Imbalance::Tracked => {
                 above_capacity(&here, &there, &level, &self.rules)
             }
         };
         match found {
-            Ok(imbalance) => Busiest::Group(group, imbalance),
+            Ok(amount) => Busiest::Group(group, Pull { unit: Unit::Weight, amount, one: false }),
             Err(cause) => Busiest::Balanced(cause),
         }
     }
@@ -202,15 +205,19 @@ impl Balancer {
 
     /// The CPU of `group` that balances for it: its first idle one, else its first. From 6.6 on
     /// one whose core idles as a whole comes before (`should_we_balance`).
-    fn balance_cpu(&self, group: &Group) -> usize {
+    pub(super) fn balance_cpu(&self, group: &Group) -> usize {
         let idle = |&cpu: &usize| self.wakeups.is_idle(cpu);
         let whole = |&cpu: &usize| self.wakeups.core_of(cpu).all(|cpu| idle(&cpu));
-        let cores = self.rules.imbalance == Imbalance::Tasks;
+        let cores = matches!(self.rules.imbalance, Imbalance::Tasks | Imbalance::Tracked);
         let core = cores.then(|| group.cpus.clone().find(whole)).flatten();
         core.or_else(|| group.cpus.clone().find(idle)).unwrap_or(group.cpus.start)
     }
 
-    pub(super) fn busiest_queue(&self, group: &Group, imbalance: u64) -> Option<usize> {
+    pub(super) fn busiest_queue(&self, group: &Group, pull: Pull) -> Option<usize> {
+        if pull.unit != Unit::Weight {
+            return self.tracked_queue(group, pull);
+        }
+        let imbalance = pull.amount;
         let mut best = None;
         let mut max = 0;
         let loads = &self.rq.loads;

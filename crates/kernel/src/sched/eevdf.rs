@@ -48,6 +48,12 @@ pub struct EevdfRules {
     /// What a yielding task loses.
     #[serde(rename = "yield")]
     pub yields: Yield,
+    /// A task that changes its CPU takes its part of the utilisation along, and a new one begins
+    /// with half of what is left of its CPU, or with its part of the CPU's
+    /// (`post_init_entity_util_avg`; from 3.8 and 4.3 on). Otherwise utilisation stays with the
+    /// CPU.
+    #[serde(default)]
+    pub task_utilization: bool,
 }
 
 /// The next deadline of a task: `slice` from where it is.
@@ -78,8 +84,10 @@ pub(crate) struct Queue {
     clock: u64,
     /// Average of `weight`, of the tasks that last ran on this CPU.
     load: Average,
-    /// What sleepers that were woken elsewhere took of it: it counts here until the next event.
+    /// What sleepers that were woken elsewhere took of it, and of `used`: it counts here until the
+    /// next event.
     gone: Average,
+    gone_used: Average,
     /// Average of the time in which one of its tasks ran.
     used: Average,
 }
@@ -102,6 +110,7 @@ impl Queue {
             clock: 0,
             load: Average::default(),
             gone: Average::default(),
+            gone_used: Average::default(),
             used: Average::default(),
         }
     }
@@ -109,6 +118,15 @@ impl Queue {
     /// The queue's virtual time, rounded down.
     fn mean(&self) -> i64 {
         if self.weight == 0 { self.rest } else { self.moment.div_euclid(self.weight) as i64 }
+    }
+
+    /// The utilisation that a new task of this queue begins with.
+    fn first_utilization(&self, weight: u64) -> Average {
+        let most = WEIGHT.saturating_sub(self.used.get()) / 2;
+        let part = self.used.get() * weight / (self.load.get() + 1);
+        let mut used = Average::default();
+        used.set(if self.used.get() == 0 { most } else { part.min(most) }, self.clock);
+        used
     }
 
     /// Whether a task at `vruntime` has had no more than its share.
@@ -237,6 +255,11 @@ impl Normal for Queue {
         let mut load = Average::default();
         load.set(entity.weight(), self.clock);
         entity.eevdf.load.set(load);
+        if self.rules.task_utilization {
+            let used = self.first_utilization(entity.weight());
+            entity.eevdf.used.set(used);
+            self.used.attach(&used);
+        }
         self.load.attach(&load);
         self.weigh(entity);
         entity.on_queue.set(true);
@@ -312,6 +335,10 @@ impl Normal for Queue {
         let ran = entity.run_until(now);
         self.used.advance(now - ran, 0);
         self.used.advance(now, WEIGHT);
+        let mut used = entity.eevdf.used.get();
+        used.advance(now - ran, 0);
+        used.advance(now, WEIGHT);
+        entity.eevdf.used.set(used);
         let ran = entity.virtual_ns(ran);
         entity.vruntime.set(entity.vruntime.get() + ran);
         self.moment += i128::from(entity.weight()) * i128::from(ran);
@@ -370,22 +397,37 @@ impl Normal for Queue {
         self.load.advance(now, self.weight as u64);
         self.load.detach(&self.gone);
         self.gone.clear();
+        self.used.detach(&self.gone_used);
+        self.gone_used.clear();
     }
 
     fn detach(&mut self, task: &Tcb, asleep: bool) {
         let mut load = task.entity.eevdf.load.get();
         load.decay_to(&self.load);
         task.entity.eevdf.load.set(load);
+        let mut used = task.entity.eevdf.used.get();
+        if self.rules.task_utilization {
+            used.decay_to(&self.used);
+            task.entity.eevdf.used.set(used);
+        } else {
+            used.clear();
+        }
         if asleep {
             // Its waker holds no lock of this queue, or not for long (`remove_entity_load_avg`).
             self.gone.attach(&load);
+            self.gone_used.attach(&used);
         } else {
             self.load.detach(&load);
+            self.used.detach(&used);
         }
     }
 
     fn attach(&mut self, task: &Tcb) {
-        self.load.attach(&task.entity.eevdf.load.get());
+        let share = &task.entity.eevdf;
+        self.load.attach(&share.load.get());
+        if self.rules.task_utilization {
+            self.used.attach(&share.used.get());
+        }
     }
 
     fn load_average(&self) -> u64 {
@@ -395,7 +437,7 @@ impl Normal for Queue {
     fn utilization(&self, now: u64, running: bool) -> u64 {
         let mut used = self.used;
         used.advance(now, if running { WEIGHT } else { 0 });
-        used.get()
+        used.get().min(WEIGHT)
     }
 
     fn requeue(&mut self, task: &Tcb) {

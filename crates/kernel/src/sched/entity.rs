@@ -55,8 +55,9 @@ pub(crate) struct EevdfShare {
     pub(crate) delayed: Cell<bool>,
     /// It was taken off a queue to go to another one.
     pub(crate) relative: Cell<bool>,
-    /// Average of its weight while queued.
+    /// Averages of its weight while queued, and of the time in which it ran.
     pub(crate) load: Cell<Average>,
+    pub(crate) used: Cell<Average>,
 }
 
 impl EevdfShare {

@@ -1,19 +1,12 @@
 //! Fork and exec balancing: the CPU with the least load.
 
 use super::balance::Balancer;
-use super::balance::rules::Idlest;
+use super::balance::rules::{Idlest, Imbalance};
 use super::busiest::NODE_SPARE;
 use super::domains::{Domain, Group, Power};
 use super::entity::WEIGHT;
+use super::tracked::Room;
 use convoy_machine::Here;
-
-/// How much room a group has, least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Room {
-    Spare,
-    Full,
-    Crowded,
-}
 
 /// What fork and exec compare of a group (`update_sg_wakeup_stats`).
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +24,7 @@ impl Sums {
     fn rank(&self) -> (Room, u64, u64) {
         match self.room {
             Room::Spare => (self.room, u64::MAX - self.idle, self.used),
-            Room::Full | Room::Crowded => (self.room, self.load, 0),
+            Room::Full | Room::Core | Room::Crowded => (self.room, self.load, 0),
         }
     }
 
@@ -87,10 +80,29 @@ impl Balancer {
     fn idle_cpu(&self, group: &Group, cpu: usize) -> usize {
         let idle = group.cpus.clone().filter(|&cpu| self.wakeups.is_idle(cpu));
         let since = |&cpu: &usize| (self.rq.queues[cpu].idle_since.get(), usize::MAX - cpu);
-        idle.max_by_key(since).unwrap_or_else(|| self.least_cpu(group, cpu))
+        idle.max_by_key(since).unwrap_or_else(|| match self.rules.imbalance {
+            Imbalance::Tracked => self.least_average(group, cpu),
+            _ => self.least_cpu(group, cpu),
+        })
     }
 
-    fn room_of(&self, group: &Group, leaving: u64) -> Sums {
+    fn least_average(&self, group: &Group, cpu: usize) -> usize {
+        let load = |&cpu: &usize| (self.rq.queues[cpu].normal.borrow().load_average(), cpu);
+        group.cpus.clone().min_by_key(load).unwrap_or(cpu)
+    }
+
+    fn room_of(&self, group: &Group, pct: u64, leaving: u64) -> Sums {
+        if self.rules.imbalance == Imbalance::Tracked {
+            let sums = self.tracked(group, pct, leaving);
+            let load = sums.scaled();
+            return Sums {
+                room: sums.room,
+                tasks: sums.tasks,
+                idle: sums.idle,
+                used: sums.used,
+                load,
+            };
+        }
         let (loads, cpus) = (&self.rq.loads, group.cpus.len() as u64);
         let here = Here::cpu();
         let own = if group.cpus.contains(&here) { leaving } else { 0 };
@@ -123,7 +135,7 @@ impl Balancer {
         let mut mine = None;
         let mut best: Option<(Sums, &Group)> = None;
         for group in self.in_order(cpu, domain) {
-            let sums = self.room_of(group, leaving);
+            let sums = self.room_of(group, domain.rules.imbalance_pct, leaving);
             if group.cpus.contains(&cpu) {
                 mine = Some(sums);
             } else if best.is_none_or(|(least, _)| sums.rank() < least.rank()) {

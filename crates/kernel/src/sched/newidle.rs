@@ -1,7 +1,7 @@
 //! Balancing of a CPU that has just run out of tasks.
 
 use super::balance::rules::Newidle;
-use super::balance::{Balancer, Busiest, Idle};
+use super::balance::{Balancer, Busiest, Idle, Pull, Unit};
 use super::domains::Domain;
 use super::entity::WEIGHT;
 use super::idlers::IdleCause;
@@ -63,23 +63,25 @@ impl Balancer {
     /// One level. Returns how many tasks moved, or why none.
     fn newidle(&self, cpu: usize, domain: &Domain) -> Result<u64, IdleCause> {
         let busiest = match self.busiest_group(cpu, domain, Idle::Newly) {
-            Busiest::Group(group, imbalance) => self
-                .busiest_queue(group, imbalance)
-                .map(|busiest| (busiest, imbalance))
+            Busiest::Group(group, pull) => self
+                .busiest_queue(group, pull)
+                .map(|busiest| (busiest, pull))
                 .ok_or(IdleCause::OneQueue),
             Busiest::Balanced(cause) => Err(cause),
         };
-        let (busiest, imbalance) = busiest.inspect_err(|_| {
+        let (busiest, pull) = busiest.inspect_err(|_| {
             domain.failed.set(0);
             self.rq.count(|stats| stats.newidle_balanced += 1);
         })?;
         let mut moved = Err(IdleCause::OneQueue);
         if self.rq.loads.running(busiest) > 1 {
             self.rq.lock_second(cpu, busiest);
-            let amount = self.task_weight(imbalance, cpu, busiest);
-            let one = self.rules.newidle == Newidle::Measured;
-            let amount = if one { amount.min(WEIGHT) } else { amount };
-            moved = self.move_tasks(cpu, busiest, amount, domain);
+            let amount = self.task_weight(pull.amount, cpu, busiest);
+            let pull = match (self.rules.newidle, pull.unit) {
+                (Newidle::Measured, Unit::Weight) => Pull { amount: amount.min(WEIGHT), ..pull },
+                (rule, _) => Pull { amount, one: rule == Newidle::Measured, ..pull },
+            };
+            moved = self.move_tasks(cpu, busiest, pull, domain);
             self.rq.queues[busiest].lock.unlock();
         }
         match moved {

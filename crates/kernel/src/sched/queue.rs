@@ -5,6 +5,7 @@
 //! memory, all else a queue holds is plain data under it.
 
 use super::domains::Domain;
+use super::fair_server::FairServers;
 use super::idlers::IdleTimes;
 use super::loadavg::LoadAverage;
 use super::loads::Loads;
@@ -125,6 +126,7 @@ pub struct RunQueues {
     pub(crate) rt: rt::RtRules,
     pub(crate) rt_root: OnceCell<Root>,
     pub(crate) rt_limits: Limits,
+    pub(crate) fair_servers: FairServers,
     pub(crate) costs: Costs,
     pub(crate) hz: u32,
     pub(crate) tick_ps: u64,
@@ -269,7 +271,9 @@ impl RunQueues {
             self.loads.ran_rt(task.cpu.get(), ran);
             return self.rt_limits.charge(task.cpu.get(), ran);
         }
-        queue.normal.borrow_mut().charge(task, now)
+        let ran = now.saturating_sub(task.entity.exec_start.get());
+        let served = self.fair_servers.charge(task.cpu.get(), ran, now);
+        queue.normal.borrow_mut().charge(task, now) || served
     }
 
     /// Charges the task that runs on `queue`.
@@ -352,8 +356,8 @@ impl RunQueues {
 
     /// Takes the next task to run off this CPU's queue.
     pub(crate) fn next_task(&self, queue: &RunQueue) -> Option<Rc<Tcb>> {
-        let urgent =
-            if self.rt_limits.throttled(Here::cpu()) { None } else { queue.rt.borrow_mut().pick() };
+        let waits = self.rt_limits.throttled(Here::cpu()) || self.serves(Here::cpu());
+        let urgent = if waits { None } else { queue.rt.borrow_mut().pick() };
         if let Some(task) = urgent.map(|id| self.tcb(id)) {
             rt::Queue::picked(&task);
             return Some(task);
@@ -379,12 +383,18 @@ impl RunQueues {
                 normal.drop_sleepers(&current, &|id| self.tcb(id));
                 normal.preempts(task, &current)
             }
+            (Some(_), None) => !self.serves(cpu),
             (woken, running) => woken > running,
         };
         if preempts {
             self.count(|stats| stats.preemptions += 1);
             self.resched(cpu);
         }
+    }
+
+    /// Returns whether the ordinary tasks of `cpu`, if there are any, come before real-time tasks.
+    fn serves(&self, cpu: usize) -> bool {
+        self.fair_servers.serves(cpu) && self.loads.weight(cpu) > 0
     }
 
     /// At the tick of this CPU, after the charge: whether the running task has had its turn.

@@ -24,9 +24,11 @@ const RUNTIME_NS: u64 = 950_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RtLimit {
-    /// Not at all: up to 2.6.24. From 6.12 on a server of the deadline class keeps 5 % for ordinary
-    /// tasks instead, which is not modelled.
+    /// Not at all: up to 2.6.24.
     None,
+    /// They do not count; a server of the deadline class runs ordinary tasks that wait for 50 ms of
+    /// each second (from 6.12 on).
+    Server,
     /// Each CPU ends its period at its own tick (2.6.25).
     Tick,
     /// One timer ends the period of all CPUs (from 5.10 on).
@@ -160,7 +162,7 @@ impl Limits {
 
     /// A real-time task is being queued: from now on the period counts.
     pub(crate) fn start_period(&self) {
-        if self.rule == RtLimit::None {
+        if matches!(self.rule, RtLimit::None | RtLimit::Server) {
             return;
         }
         let budgets = self.budgets.get_or_init(|| Budgets::new(self.locks, self.cpus));

@@ -58,6 +58,8 @@ pub struct Tcb {
     pub state: Cell<State>,
     /// CPU of its current or last queue.
     pub cpu: Cell<usize>,
+    /// Where it ran before its last wakeup.
+    pub(crate) recent_cpu: Cell<usize>,
     /// What its class keeps.
     pub entity: Entity,
     /// It runs on `cpu` only.
@@ -108,6 +110,7 @@ impl Tcb {
             id,
             state: Cell::new(State::Running),
             cpu: Cell::new(cpu),
+            recent_cpu: Cell::new(cpu),
             entity: Entity::default(),
             bound: Cell::new(false),
             policy: Cell::new(Policy::Normal { nice: 0 }),

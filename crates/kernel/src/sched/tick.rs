@@ -78,6 +78,10 @@ impl Sched {
         if self.rq.rt_limits.tick(Here::cpu()) && queue.rt.borrow().best().is_some() {
             queue.need_resched.set(true);
         }
+        let (cpu, ordinary) = (Here::cpu(), self.rq.loads.weight(Here::cpu()) > 0);
+        if self.rq.fair_servers.tick(cpu, ordinary, Here::now_ns()) {
+            queue.need_resched.set(true);
+        }
         queue.lock.unlock();
         queue.idle_at_tick.set(queue.is_idle());
         let due = self.rq.jiffies() >= queue.next_balance.get();

@@ -39,6 +39,10 @@ pub enum Placement {
     /// The same, but the search is bounded by how busy the CPUs that share the cache are
     /// (`SIS_UTIL`, from 5.19 on).
     BoundedIdleSibling,
+    /// As `bounded-idle-sibling`, but the CPU of the task's last wakeup but one comes before the
+    /// search; while a core of the cache idles as a whole it is searched for, without a bound, and
+    /// otherwise the threads of the last CPU's core come first (6.18).
+    BoundedIdleCore,
     /// Any idle CPU, unless the task's last one idles; without one, as `two-cpus`. No kernel does
     /// this.
     AnyIdle,
@@ -237,6 +241,11 @@ impl Wakeups {
                 let most = self.idle_scan[target / self.llc].get();
                 self.bounded_idle_sibling(target, prev, most)
             }
+            Placement::BoundedIdleCore => {
+                let recent = task.recent_cpu.replace(prev);
+                let most = self.idle_scan[target / self.llc].get();
+                self.bounded_idle_core(target, prev, recent, most)
+            }
         }
     }
 
@@ -396,10 +405,35 @@ impl Wakeups {
         self.first_idle(around.take(most)).unwrap_or(target)
     }
 
+    /// [`Placement::BoundedIdleCore`]. *Simplified:* that no core idles is known at once, not only
+    /// after a search in vain.
+    fn bounded_idle_core(&self, target: usize, prev: usize, recent: usize, most: usize) -> usize {
+        let near = self.llc_of(target);
+        let known = [target, prev, recent];
+        let fits = |&cpu: &usize| near.contains(&cpu) && self.is_available(cpu);
+        if let Some(cpu) = known.into_iter().find(fits) {
+            return cpu;
+        }
+        let idles = |cpu: usize| self.threads > 1 && self.core_of(cpu).all(|cpu| self.is_idle(cpu));
+        let first = target + 1 - near.start;
+        let mut around = (0..near.len()).map(|step| near.start + (first + step) % near.len());
+        if near.clone().any(idles) {
+            let whole = |&cpu: &usize| {
+                Here::pass(self.rq.costs.balance_cpu);
+                idles(cpu)
+            };
+            return around.find(whole).unwrap_or(target);
+        }
+        let sibling = self.threads > 1 && near.contains(&prev);
+        let sibling = sibling.then(|| self.first_idle(self.core_of(prev))).flatten();
+        sibling.or_else(|| self.first_idle(around.take(most))).unwrap_or(target)
+    }
+
     /// Sets the number of CPUs that a wakeup may check from now on (`SIS_UTIL`): fewer the busier
     /// the CPUs of a cache are, and none when all are.
     pub(crate) fn bound_idle_scan(&self, cpu: usize) {
-        if self.rules.placement != Placement::BoundedIdleSibling {
+        let bounded = [Placement::BoundedIdleSibling, Placement::BoundedIdleCore];
+        if !bounded.contains(&self.rules.placement) {
             return;
         }
         let near = self.llc_of(cpu);

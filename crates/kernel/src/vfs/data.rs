@@ -84,7 +84,7 @@ impl Inode {
 
     /// `write` to a regular file, under its `i_mutex`.
     pub(crate) fn write(&self, base: &Base, file: &File, buffer: &[u8]) -> Sys<usize> {
-        base.under(&self.hot.mutex, || {
+        base.under(&self.hot.lock, || {
             Here::pass(base.costs.write);
             let position = file.hot.position.read();
             if buffer.is_empty() {

@@ -6,9 +6,9 @@ use super::entries::Entries;
 use super::journal::Journal;
 use super::late::Late;
 use super::readahead::state::Cold;
-use super::rules::{DiskRules, InodeLocks, TmpfsBlocks, VfsRules};
+use super::rules::{DiskRules, InodeLocks, SleepingLock, TmpfsBlocks, VfsRules};
 use crate::lock_rules::LockRules;
-use crate::locks::{Count, Field, Guarded, Line, Mutex, ReadWrite, Spin};
+use crate::locks::{Count, Field, Guarded, InodeLock, Line, Mutex, ReadWrite, Spin};
 use crate::pages::Pages;
 use crate::pipe::Pipe;
 use convoy_machine::{Here, Sim};
@@ -178,8 +178,8 @@ pub(crate) struct InodeHot {
     pub(crate) pages: [Line<Count>; PAGE_LINES],
     /// What every look-up reads.
     pub(crate) head: Line<InodeHead>,
-    /// `i_mutex`.
-    pub(crate) mutex: Line<Mutex>,
+    /// `i_mutex` or `i_rwsem`.
+    pub(crate) lock: Line<InodeLock>,
     /// `tree_lock` of the file's pages.
     pub(crate) tree_lock: Line<ReadWrite>,
 }
@@ -200,14 +200,17 @@ impl Inode {
             InodeHead { size: Field::new(0), links: Field::new(links), count: Count::new(1) };
         let hot = InodeHot {
             head: Line(head),
-            mutex: Line(sb.locks.mutex()),
+            lock: Line(match sb.vfs.inode_lock {
+                SleepingLock::Mutex => InodeLock::Mutex(sb.locks.mutex()),
+                SleepingLock::Rwsem => InodeLock::RwSem(Here::place(Line(sb.locks.rwsem()))),
+            }),
             tree_lock: Line(sb.locks.read_write()),
             pages: core::array::from_fn(|_| Line(Count::new(1))),
         };
         let hot = Here::place(hot);
         // The two names of lockdep: they nest, and are held for different times.
         let directory = kind == Kind::Directory;
-        hot.mutex.name(if directory { "i_mutex_dir_key" } else { "i_mutex" });
+        hot.lock.name(if directory { "i_mutex_dir_key" } else { sb.vfs.inode_lock.name() });
         hot.tree_lock.name("tree_lock");
         Rc::new(Self {
             kind,

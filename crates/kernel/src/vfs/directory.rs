@@ -17,10 +17,10 @@ const BUFFER: usize = 32 << 10;
 const DOTS: usize = 2;
 
 impl World {
-    /// `getdents`, under `i_mutex`.
+    /// `getdents`, under `i_mutex`, or as a reader of `i_rwsem`.
     fn read_entries(&self, file: &File, directory: &Dentry) -> usize {
         let inode = &directory.inode;
-        self.under(&inode.hot.mutex, || {
+        self.sharing(&inode.hot.lock, || {
             Here::pass(self.costs.getdents);
             let position = file.hot.position.read();
             let count = fits(inode, position as usize);

@@ -25,7 +25,7 @@ impl Paths {
         let world = &*self.world;
         Here::pass(world.costs.open);
         let dentry = self.walk(path)?;
-        let pipe = world.under(&dentry.inode.hot.mutex, || {
+        let pipe = world.under(&dentry.inode.hot.lock, || {
             if dentry.inode.kind != Kind::Fifo {
                 return Err(Errno::EINVAL);
             }

@@ -198,9 +198,10 @@ fn seek(world: &World, file: &File, dentry: &Dentry, offset: u64) -> Sys<u64> {
         }
         file.hot.position.write(offset);
     };
-    let locks = world.vfs.rules.lseek == Seek::IMutex;
-    if locks || inode.is_directory() && inode.sb.memory {
-        world.under(&inode.hot.mutex, seek);
+    if world.vfs.rules.lseek == Seek::IMutex {
+        world.under(&inode.hot.lock, seek);
+    } else if inode.is_directory() && inode.sb.memory {
+        world.sharing(&inode.hot.lock, seek);
     } else {
         seek();
     }

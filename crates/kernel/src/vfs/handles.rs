@@ -166,7 +166,7 @@ impl Inode {
         } else {
             journal.write_data(base, self.disk.number.get());
         }
-        base.under(&self.hot.mutex, || journal.commit(self.disk.transaction.get()));
+        base.under(&self.hot.lock, || journal.commit(self.disk.transaction.get()));
     }
 
     /// Finds blocks for the dirty pages that have none, and writes all. Pages that have theirs take

@@ -39,8 +39,8 @@ pub use journal::{JournalOptions, JournalStats};
 pub(crate) use locks::{VfsHot, VfsLocks};
 pub(crate) use paths::Paths;
 pub use rules::{
-    BufferLocks, CommitLocks, DcacheLocks, DiskRules, InodeLocks, Listing, MountLocks,
-    OpenFileLocks, PageLookup, Seek, StateLocks, SyncLocks, TmpfsBlocks, VfsRules,
+    BufferLocks, CommitLocks, Create, DcacheLocks, DiskRules, InodeLocks, Listing, MountLocks,
+    OpenFileLocks, PageLookup, Seek, SleepingLock, StateLocks, SyncLocks, TmpfsBlocks, VfsRules,
 };
 
 use crate::base::Base;

@@ -70,9 +70,8 @@ impl Paths {
         let from = world.walk_to_link(&self.directory(), old)?;
         let parent = self.walk_to_parent(new);
         let result = parent.and_then(|(directory, name)| {
-            let linked = world.under(&directory.inode.hot.mutex, || {
-                self.link_here(&from.inode, &directory, name)
-            });
+            let linked = world
+                .under(&directory.inode.hot.lock, || self.link_here(&from.inode, &directory, name));
             world.put_path(&directory);
             linked
         });
@@ -92,7 +91,7 @@ impl Paths {
             return Err(Errno::ENOENT);
         }
         world.allocate_dentry(directory);
-        world.under(&inode.hot.mutex, || {
+        world.under(&inode.hot.lock, || {
             Here::pass(world.costs.link);
             let links = &inode.hot.head.links;
             if links.peek() == 0 {
@@ -113,11 +112,11 @@ impl Paths {
     pub(crate) fn remove(&self, path: &str, directory_wanted: bool) -> Sys<()> {
         let world = &*self.world;
         let (directory, name) = self.walk_to_parent(path)?;
-        let result = world.under(&directory.inode.hot.mutex, || {
+        let result = world.under(&directory.inode.hot.lock, || {
             Here::pass(world.costs.walk_component);
             let Some(victim) = directory.child(name) else { return Err(Errno::ENOENT) };
             world.vfs.dget_found(&victim);
-            let removed = world.under(&victim.inode.hot.mutex, || {
+            let removed = world.under(&victim.inode.hot.lock, || {
                 victim.inode.change(world, Change::Unlink, &directory.inode, || {
                     self.remove_here(&directory, name, &victim, directory_wanted)?;
                     if victim.inode.hot.head.links.peek() == 0 {
@@ -180,7 +179,7 @@ impl Paths {
     pub(crate) fn make_directory(&self, path: &str) -> Sys<()> {
         let world = &*self.world;
         let (directory, name) = self.walk_to_parent(path)?;
-        let result = world.under(&directory.inode.hot.mutex, || {
+        let result = world.under(&directory.inode.hot.lock, || {
             if directory.child(name).is_some() {
                 return Err(Errno::EEXIST);
             }

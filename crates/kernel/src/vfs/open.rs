@@ -5,6 +5,7 @@ use super::disk::Change;
 use super::file::{File, Target};
 use super::links;
 use super::paths::Paths;
+use super::rules::Create;
 use crate::pipe::Pipe;
 use crate::rcu::state::Rcu;
 use crate::world::World;
@@ -84,7 +85,7 @@ impl Paths {
             Kind::Symlink => Err(Errno::ELOOP),
             Kind::Regular => {
                 if flags.truncate && flags.write {
-                    world.under(&inode.hot.mutex, || {
+                    world.under(&inode.hot.lock, || {
                         Here::pass(world.costs.truncate);
                         inode.truncate(world);
                     });
@@ -99,8 +100,8 @@ impl Paths {
         }
     }
 
-    /// The part of `open` with `O_CREAT`: under the parent directory's `i_mutex` even when the name
-    /// exists. `links` led here.
+    /// The part of `open` with `O_CREAT`; `vfs.create` decides whether it locks the directory of a
+    /// name that exists. `links` led here.
     fn open_or_create(
         &self,
         cwd: &Rc<Dentry>,
@@ -112,21 +113,11 @@ impl Paths {
             return Err(Errno::ELOOP);
         }
         let world = &*self.world;
-        let (directory, name) = world.walk_to_parent(cwd, path)?;
-        let result = world.under(&directory.inode.hot.mutex, || {
-            Here::pass(world.costs.walk_component);
-            match directory.child(name) {
-                Some(_) if flags.exclusive => Err(Errno::EEXIST),
-                Some(found) => {
-                    found.look();
-                    world.get_found_path(&found);
-                    Ok(found)
-                }
-                None => self.create(&directory, name, Kind::Regular),
-            }
-        });
-        world.put_path(&directory);
-        let dentry = result?;
+        let (directory, name) = world.walk_above(cwd, path)?;
+        let dentry = match self.look_first(&directory, name, flags) {
+            Some(found) => found,
+            None => self.create_locked(&directory, name, flags)?,
+        };
         if dentry.is_link() {
             let (above, target) = world.target_of(&dentry);
             return self.open_or_create(&above, &target, links + 1, flags);
@@ -135,6 +126,41 @@ impl Paths {
         let Some(mounted) = mounted else { return Ok(dentry) };
         world.cross(&dentry, &mounted);
         Ok(mounted)
+    }
+
+    /// The end of a walk at the name `name` of `directory`, if it exists and the kernel looks
+    /// first.
+    fn look_first(&self, directory: &Dentry, name: &str, flags: Open) -> Option<Rc<Dentry>> {
+        let world = &*self.world;
+        if world.vfs.rules.create == Create::Locks || flags.exclusive {
+            return None;
+        }
+        Here::pass(world.costs.walk_component);
+        let found = directory.child(name)?;
+        world.advance(directory, &found);
+        world.arrive(&found);
+        Some(found)
+    }
+
+    /// The end of a walk at `directory`: its file `name`, which is created if it does not exist,
+    /// under the lock of the directory.
+    fn create_locked(&self, directory: &Rc<Dentry>, name: &str, flags: Open) -> Sys<Rc<Dentry>> {
+        let world = &*self.world;
+        world.arrive(directory);
+        let result = world.under(&directory.inode.hot.lock, || {
+            Here::pass(world.costs.walk_component);
+            match directory.child(name) {
+                Some(_) if flags.exclusive => Err(Errno::EEXIST),
+                Some(found) => {
+                    found.look();
+                    world.get_found_path(&found);
+                    Ok(found)
+                }
+                None => self.create(directory, name, Kind::Regular),
+            }
+        });
+        world.put_path(directory);
+        result
     }
 
     /// Makes a fifo or symbolic link `name` under the directory's `i_mutex`, with a reference for
@@ -149,7 +175,7 @@ impl Paths {
         kind: Kind,
     ) -> Sys<Rc<Dentry>> {
         let world = &*self.world;
-        world.under(&directory.inode.hot.mutex, || {
+        world.under(&directory.inode.hot.lock, || {
             Here::pass(world.costs.walk_component);
             match directory.child(name) {
                 Some(_) => Err(Errno::EEXIST),

@@ -73,11 +73,11 @@ impl World {
     /// Runs `body` with the names of both directories locked.
     fn lock_rename<R>(&self, from: &Rc<Dentry>, to: &Rc<Dentry>, body: impl FnOnce() -> R) -> R {
         if Rc::ptr_eq(from, to) {
-            return self.under(&from.inode.hot.mutex, body);
+            return self.under(&from.inode.hot.lock, body);
         }
         self.under(from.inode.sb.rename_mutex(), || {
             let (first, second) = if from.is_above(to) { (from, to) } else { (to, from) };
-            self.under(&first.inode.hot.mutex, || self.under(&second.inode.hot.mutex, body))
+            self.under(&first.inode.hot.lock, || self.under(&second.inode.hot.lock, body))
         })
     }
 
@@ -115,7 +115,7 @@ impl World {
             // What was allocated has the old name now, which is nobody's: its last reference.
             return self.vfs.names_of(old.0, || old.0.hot.name.write(0));
         };
-        self.under(&lost.inode.hot.mutex, || self.replace(source, old, new, target));
+        self.under(&lost.inode.hot.lock, || self.replace(source, old, new, target));
         if lost.inode.sb.memory || lost.inode.is_directory() {
             self.dput(lost);
         }

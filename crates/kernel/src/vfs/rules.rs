@@ -14,6 +14,8 @@
 //! | `commit` | the end of a transaction | `journal/commit.rs` |
 //! | `buffers` | blocks of a journal | `journal/buffer.rs` |
 //! | `disk` | the file system with a journal | `handles.rs`, `journal.rs` |
+//! | `inode_lock` | the lock of an inode that sleeps | `dentry.rs` |
+//! | `create` | `open` with `O_CREAT` | `open.rs` |
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -49,6 +51,41 @@ pub struct VfsRules {
     pub disk: DiskRules,
     /// What lists a directory of the root file system, on which `/bin` is.
     pub listing: Listing,
+    /// The lock of an inode that sleeps.
+    pub inode_lock: SleepingLock,
+    /// `open` with `O_CREAT`.
+    pub create: Create,
+}
+
+/// The lock of an inode that sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SleepingLock {
+    /// `i_mutex`: up to 4.6.
+    #[default]
+    Mutex,
+    /// `i_rwsem`, a reader/writer semaphore; readers of a directory and look-ups in it share it:
+    /// since 4.7.
+    Rwsem,
+}
+
+impl SleepingLock {
+    /// Name of that of a file.
+    pub(super) fn name(self) -> &'static str {
+        if self == Self::Mutex { "i_mutex" } else { "i_rwsem" }
+    }
+}
+
+/// What `open` with `O_CREAT` does first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Create {
+    /// Locks the directory: up to 6.11.
+    #[default]
+    Locks,
+    /// Looks the name up, and locks the directory only if it does not exist, or must not: since
+    /// 6.12 (commit e747e15156b7).
+    Looks,
 }
 
 /// How names of a directory on a disk are read.

@@ -2,16 +2,17 @@
 //! are acquired.
 
 use super::*;
-use crate::{KernelPreset, Options, Process, World};
+use crate::{KernelPreset, Options, Process, RwsemPolicy, World};
 use convoy_machine::{Event, Machine, Names, Outcome, Preset, Record, Recorder};
 use convoy_sync::LockEvent;
 use convoy_workload::Errno;
 use convoy_workload::api::{Kernel, Open, Query};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// Locks of up to 2.6.35, of 2.6.36, 2.6.38, 3.2 and 3.13, and two mixtures that no version had.
-fn all() -> [VfsRules; 7] {
+/// Locks of up to 2.6.35, of 2.6.36, 2.6.38, 3.2, 3.13 and 6.12, and two mixtures that no version
+/// had.
+fn all() -> [VfsRules; 8] {
     let global = VfsRules::default();
     let per_cpu = VfsRules {
         mounts: MountLocks::PerCpu,
@@ -35,9 +36,10 @@ fn all() -> [VfsRules; 7] {
         open_files: OpenFileLocks::None,
         ..free_seeks
     };
+    let latest = VfsRules { inode_lock: SleepingLock::Rwsem, create: Create::Looks, ..lockref };
     let only_walks = VfsRules { dcache: DcacheLocks::RcuWalk, ..global };
     let all_but_walks = VfsRules { dcache: DcacheLocks::DcacheLock, ..lockref };
-    [global, per_cpu, rcu_walk, free_seeks, lockref, only_walks, all_but_walks]
+    [global, per_cpu, rcu_walk, free_seeks, lockref, latest, only_walks, all_but_walks]
 }
 
 /// How often each lock was taken.
@@ -76,7 +78,10 @@ fn stage_with(
     options: Options,
     scene: impl FnOnce(&mut Process) + 'static,
 ) -> BTreeMap<&'static str, u64> {
-    let kernel = KernelPreset { vfs, ..KernelPreset::named("3.7").expect("shipped") };
+    let mut kernel = KernelPreset { vfs, ..KernelPreset::named("3.7").expect("shipped") };
+    if vfs.inode_lock == SleepingLock::Rwsem {
+        kernel.locks.rwsem = RwsemPolicy::HandOver;
+    }
     let mut preset = Preset::named("quad-2008-shared-llc").expect("shipped").with_cpus(2);
     preset.disk.latency_ns = 0.0;
     let units = [("shell_start", 400_000.0), ("list_program", 500_000.0)];
@@ -264,7 +269,7 @@ fn a_walk_takes_the_locks_of_its_rules() {
             k.close(fd).expect("open");
         }
     };
-    let [global, per_cpu, rcu_walk, free_seeks, lockref, only_walks, all_but_walks] = all();
+    let [global, per_cpu, rcu_walk, free_seeks, lockref, latest, only_walks, all_but_walks] = all();
     for (vfs, expected) in [
         // Two names in each of two walks; the last reference to one, at `close`.
         (global, [("d_lock", 5), ("dcache_lock", 1), ("files_lock", 2)]),
@@ -273,6 +278,7 @@ fn a_walk_takes_the_locks_of_its_rules() {
         (rcu_walk, [("d_lock", 4), ("vfsmount_lock", 4), ("files_lglock", 2)]),
         (free_seeks, [("d_lock", 4), ("vfsmount_lock", 4), ("files_lglock", 2)]),
         (lockref, [("d_lock", 0), ("vfsmount_lock", 0), ("files_lglock", 0)]),
+        (latest, [("d_lock", 0), ("vfsmount_lock", 0), ("files_lglock", 0)]),
         // Each rule alone: the section of a walk is under the global lock.
         (only_walks, [("d_lock", 4), ("vfsmount_lock", 2), ("files_lock", 2)]),
         (all_but_walks, [("d_lock", 5), ("dcache_lock", 1), ("files_lock", 0)]),
@@ -291,4 +297,53 @@ fn a_walk_takes_the_locks_of_its_rules() {
             vfs.dcache == DcacheLocks::DcacheLock || vfs.open_files == OpenFileLocks::FilesLock;
         assert!(shared || global == [0; 3], "{vfs:?}: {global:?}");
     }
+}
+
+#[test]
+fn from_6_12_on_a_name_that_exists_is_found_without_its_directory() {
+    const ROUNDS: u64 = 100;
+    let [.., lockref, latest, _, _] = all();
+    for (vfs, opens) in [(lockref, 1), (latest, 0)] {
+        let run = |rounds: u64| {
+            stage(vfs, FileSystem::Tmpfs, move |k| {
+                for _ in 0..=rounds {
+                    let fd = k.open("/tmp/a", Open::CREAT).unwrap();
+                    k.close(fd).unwrap();
+                }
+            })
+        };
+        let [some, more] = [run(ROUNDS), run(2 * ROUNDS)].map(|run| run["i_mutex_dir_key"]);
+        assert_eq!(more - some, opens * ROUNDS, "{vfs:?}");
+    }
+}
+
+#[test]
+fn readers_of_a_directory_share_its_semaphore() {
+    let [.., lockref, latest, _, _] = all();
+    let [alone, shared] = [lockref, latest].map(|vfs| {
+        let took = Rc::new(Cell::new(0));
+        let seen = Rc::clone(&took);
+        stage(vfs, FileSystem::Tmpfs, move |k| {
+            for name in 0..1000 {
+                let fd = k.open(&format!("/tmp/{name}"), Open::CREAT).unwrap();
+                k.close(fd).unwrap();
+            }
+            let since = convoy_machine::Here::now_ns();
+            for _ in 0..2 {
+                let body = |k: &mut Process| {
+                    for _ in 0..40 {
+                        let fd = k.open("/tmp/.", Open::READ).unwrap();
+                        assert!(k.read_directory(fd).unwrap() > 900);
+                        k.close(fd).unwrap();
+                    }
+                    0
+                };
+                k.fork(body).expect("room");
+            }
+            while k.wait().is_ok() {}
+            seen.set(convoy_machine::Here::now_ns() - since);
+        });
+        took.get()
+    });
+    assert!(10 * shared < 8 * alone, "{shared} ns with readers that share, {alone} ns without");
 }

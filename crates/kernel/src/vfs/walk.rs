@@ -40,6 +40,17 @@ impl World {
         cwd: &Rc<Dentry>,
         path: &'a str,
     ) -> Sys<(Rc<Dentry>, &'a str)> {
+        let (at, name) = self.walk_above(cwd, path)?;
+        self.arrive(&at);
+        Ok((at, name))
+    }
+
+    /// [`Self::walk_to_parent`], which has not ended at the directory yet.
+    pub(super) fn walk_above<'a>(
+        &self,
+        cwd: &Rc<Dentry>,
+        path: &'a str,
+    ) -> Sys<(Rc<Dentry>, &'a str)> {
         let trimmed = path.trim_end_matches('/');
         if trimmed.is_empty() {
             return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EEXIST });
@@ -55,7 +66,6 @@ impl World {
         let at = self.steps(start, above, &mut 0)?;
         let at = self.follow_last(at)?;
         if at.inode.is_directory() {
-            self.arrive(&at);
             Ok((at, name))
         } else {
             self.abandon(&at);
@@ -117,7 +127,7 @@ impl World {
             return self.abandon(directory);
         }
         self.arrive(directory);
-        self.under(&directory.inode.hot.mutex, || self.allocate_dentry(directory));
+        self.sharing(&directory.inode.hot.lock, || self.allocate_dentry(directory));
         // The last reference to a name that does not exist frees it.
         self.vfs.names_of(directory, || directory.hot.name.write(0));
         self.put_path(directory);
@@ -175,7 +185,7 @@ impl World {
     }
 
     /// The end of a walk at `at`, with a reference.
-    fn arrive(&self, at: &Dentry) {
+    pub(super) fn arrive(&self, at: &Dentry) {
         if self.vfs.rcu_walk() {
             self.get_path(at);
             self.vfs.leave_section();

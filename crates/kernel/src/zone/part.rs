@@ -2,15 +2,15 @@
 //! lock of the kind that the kernel was built with.
 
 use super::rules::{Moves, ZoneRules};
-use crate::lock_rules::LockRules;
-use crate::locks::{Field, Guarded, Line, Queue, Spin};
+use crate::lock_rules::{LockRules, Spinlock};
+use crate::locks::{Field, Guarded, Line, Queue, Unqueued};
 use convoy_machine::{Here, Sim, Smp};
 use convoy_mm::{Drain, FrameSize, LockPlace, ORDERS, SetSize, Setup, Stats, Temperature, Zone};
 use convoy_sync::RawLock as _;
 
 /// A zone and its lock.
 pub(super) enum AnyZone {
-    Spin(Zone<Smp, Spin, Moves>),
+    Spin(Zone<Smp, Unqueued, Moves>),
     Queued(Zone<Smp, Queue, Moves>),
 }
 
@@ -41,12 +41,12 @@ impl AnyZone {
             drain: if rules.picked { Drain::Picked } else { Drain::Locked },
             ..Setup::new(frames, cpus, bulk)
         };
-        if rules.queued {
+        if rules.queued || locks.spinlock == Spinlock::Queued {
             let zone = Zone::with_locks(setup, Queue::default);
             zone.lock().name(name);
             Self::Queued(zone)
         } else {
-            let zone = Zone::with_locks(setup, || locks.spin());
+            let zone = Zone::with_locks(setup, || locks.unqueued());
             zone.lock().name(name);
             Self::Spin(zone)
         }

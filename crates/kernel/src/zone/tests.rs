@@ -26,6 +26,8 @@ const LOCKS: LockRules = LockRules {
     spinlock: crate::Spinlock::Ticket,
     rwsem: crate::RwsemPolicy::Grant,
     rwlock: crate::Rwlock::Counter,
+    fault: crate::FaultLock::MmapSem,
+    pids: crate::PidLock::Once,
 };
 
 /// [`with_rules`] of the usual kernel.

@@ -71,6 +71,10 @@ pub enum Imbalance {
     /// While the local group has spare capacity, the number of tasks that equalises the numbers of
     /// tasks or idle CPUs; else as `above-capacity` (from 5.5 on).
     Tasks,
+    /// The same by averages that tasks take along: a group is crowded when its tasks have run or
+    /// waited for long, and then fills another one's utilisation, or levels their loads (load
+    /// tracking, 3.11 and later, as in 6.18). Only the class `eevdf` keeps them.
+    Tracked,
 }
 
 /// By what fork and exec choose a group.
