@@ -104,8 +104,8 @@ impl Rules {
                 let (name, within) = class;
                 let within = if within { ".wait_lock" } else { "" };
                 panic!(
-                    "{name}{within} is taken in {what} ({inside}) and where one may come ({open}): it \
-                     would wait for its own CPU; disable them there",
+                    "{name}{within} is taken in {what} ({inside}) and where one may come ({open}): \
+                     it would wait for its own CPU; disable them there",
                 );
             }
         }
