@@ -40,6 +40,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
         &["test", "-p", "convoy-explain", "--release", "--test", "programs", "--", "--ignored"],
     ),
     ("compare", &["test", "-p", "convoy", "--release", "--", "--ignored", "a_hundred_pairs"]),
+    ("determinism", &["test", "-p", "convoy-lab", "--release", "--", "--ignored", "every_pair"]),
     (
         "mixes",
         &["test", "-p", "convoy-host", "--release", "--test", "host", "--", "--ignored", "load"],
