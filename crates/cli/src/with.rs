@@ -35,10 +35,10 @@ const HEADING: &str = "Locks instead of libc's";
 /// Locks that replace libc's.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Policies {
-    /// Replace normal and adaptive mutexes that are private to a process
+    /// Replace normal and adaptive mutexes private to a process
     #[arg(long, value_enum, value_name = "POLICY", help_heading = HEADING)]
     mutex: Option<Mutex>,
-    /// Replace semaphores that are private to a process
+    /// Replace semaphores private to a process
     #[arg(long, value_enum, value_name = "POLICY", help_heading = HEADING)]
     sem: Option<Semaphore>,
     /// Replace the mutexes of one site: `file.c:12`, a variable, or a function that creates or

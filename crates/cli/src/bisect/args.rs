@@ -52,7 +52,7 @@ pub(crate) struct Bisect {
     #[arg(long, value_name = "P", default_value_t = 0.99)]
     #[arg(hide_short_help = true)]
     pub(crate) confidence: f64,
-    /// Only a decrease of the metric is a regression, for example of jobs per minute
+    /// Only a decrease of the metric is a regression, as of jobs per minute
     #[arg(long, conflicts_with = "lower_is_better")]
     pub(crate) higher_is_better: bool,
     /// Only an increase of the metric is a regression, for example of time (the default for time

@@ -66,12 +66,12 @@ pub(crate) struct Compare {
     /// Also compare the baseline with itself, to show what noise does
     #[arg(long)]
     pub(crate) aa: bool,
-    /// Larger values are better (automatic for rates in files and for jobs/min)
+    /// Larger values are better (default for rates and jobs/min)
     #[arg(long)]
     pub(crate) higher_is_better: bool,
     #[command(flatten)]
     pub(crate) metric: MetricArgs,
-    /// Differences up to this are irrelevant, percent
+    /// Differences up to this do not matter, percent
     #[arg(long, visible_alias = "threshold", value_name = "PERCENT", default_value = "1%")]
     #[arg(value_parser = percent)]
     pub(crate) same_within: f64,

@@ -40,8 +40,7 @@ pub(crate) struct RecordArgs {
     /// Leave the arguments of commands out of the record
     #[arg(long, hide_short_help = true)]
     pub(super) redact: bool,
-    /// Stop recording after this many seconds; a program that this command started is then
-    /// terminated
+    /// Stop after this many seconds, and terminate a program that was started
     #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = seconds)]
     pub(super) seconds: Option<f64>,
