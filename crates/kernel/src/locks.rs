@@ -52,6 +52,13 @@ impl<T> Guarded<T, Queue> {
     }
 }
 
+impl<T> Guarded<T, Unqueued> {
+    /// Reports the lock's name to the recorder.
+    pub(crate) fn name(&self, name: &'static str) {
+        self.lock.name(name);
+    }
+}
+
 impl<T> Guarded<T> {
     /// Reports the lock's name to the recorder.
     pub(crate) fn name(&self, name: &'static str) {
@@ -114,6 +121,11 @@ impl LockRules {
     /// A spinlock that guards `data`.
     pub(crate) fn guarded<T>(self, data: T) -> Guarded<T> {
         Guarded { lock: self.spin(), data }
+    }
+
+    /// `data` under a spinlock without a queue of waiters, in the layout of kernels up to 4.1.
+    pub(crate) fn guarded_unqueued<T>(self, data: T) -> Guarded<T, Unqueued> {
+        Guarded { lock: self.unqueued(), data }
     }
 
     /// A mutex.

@@ -119,6 +119,12 @@ fn the_trace_decodes_and_its_arrows_arrive() {
     assert!(text.contains("sched_wakeup: comm=") && text.starts_with("# tracer: nop\n"));
 }
 
+/// A file of the virtual kernel after a small run.
+fn proc_file(name: &str) -> String {
+    let cell = ["explain", "semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "8", "--quiet"];
+    stdout(&run(&[&cell[..], &["--proc", name]].concat()))
+}
+
 #[test]
 fn the_files_of_the_kernel_and_the_flame_graph() {
     let place = directory("explain-files");
@@ -139,33 +145,33 @@ fn the_files_of_the_kernel_and_the_flame_graph() {
     let picture = std::fs::read_to_string(picture).expect("the picture");
     assert!(picture.contains("<svg") && picture.contains("a convoy</text>"));
     assert!(!picture.contains("href=") && !picture.contains("src="), "nothing from outside");
-    let lock_stat = stdout(&run(&explain(&["--proc", "lock_stat"])));
+    let lock_stat = proc_file("lock_stat");
     let bkl = lock_stat.lines().find(|line| line.contains(" BKL:")).expect("the lock");
     assert_eq!(bkl.split_whitespace().count(), 13, "{bkl}");
-    let softirqs = stdout(&run(&explain(&["--proc", "softirqs"])));
+    let softirqs = proc_file("softirqs");
     let rows: Vec<Vec<&str>> =
         softirqs.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["CPU0", "CPU1", "CPU2", "CPU3"], "{softirqs}");
     let sum = |row: &[&str]| row[1..].iter().map(|n| n.parse::<u64>().unwrap()).sum::<u64>();
     let timer = rows.iter().find(|row| row[0] == "TIMER:").expect("a vector");
     assert!(rows.len() > 6 && timer.len() == 5 && sum(timer) > 0, "{softirqs}");
-    let stat = stdout(&run(&explain(&["--proc", "stat"])));
+    let stat = proc_file("stat");
     let counts: Vec<&str> = stat.lines().last().expect("lines").split(' ').collect();
     let each: Vec<u64> = rows[1..].iter().map(|row| sum(row)).collect();
     let wanted: Vec<String> = [each.iter().sum()].iter().chain(&each).map(u64::to_string).collect();
     assert!(counts[0] == "softirq" && counts[1..] == wanted, "{stat}{softirqs}");
-    let loadavg = stdout(&run(&explain(&["--proc", "loadavg"])));
+    let loadavg = proc_file("loadavg");
     let words: Vec<&str> = loadavg.split_whitespace().collect();
     let one: f64 = words[0].parse().expect("a number");
     assert!(words.len() == 5 && one >= 0.0 && words[3].contains('/'), "{loadavg}");
-    let blocks = stdout(&run(&explain(&["--proc", "buddyinfo"])));
+    let blocks = proc_file("buddyinfo");
     let orders: Vec<u64> = blocks.split_whitespace().skip(4).flat_map(str::parse).collect();
     let free: u64 = (0..).zip(&orders).map(|(order, blocks)| blocks << order).sum();
     assert!(orders.len() == 11 && blocks.starts_with("Node 0, zone   Normal "), "{blocks}");
-    let zone = stdout(&run(&explain(&["--proc", "zoneinfo"])));
+    let zone = proc_file("zoneinfo");
     assert!(zone.contains(&format!("\n    nr_free_pages {free}\n")), "{blocks}{zone}");
     assert_eq!(zone.matches("batch: 31\n").count(), 4, "the hot list of each CPU: {zone}");
-    let schedstat = stdout(&run(&explain(&["--proc", "schedstat"])));
+    let schedstat = proc_file("schedstat");
     let cpu = schedstat.lines().find(|line| line.starts_with("cpu0 ")).expect("a CPU");
     assert_eq!(cpu.split(' ').count(), 10, "{cpu}");
 }

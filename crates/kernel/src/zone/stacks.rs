@@ -7,7 +7,7 @@
 //! `free_block`). Not modelled: `cache_reap`, which every 2 s frees a fifth of the unused objects.
 
 use crate::lock_rules::LockRules;
-use crate::locks::{Field, Guarded, Line};
+use crate::locks::{Field, Guarded, Line, Unqueued};
 use convoy_machine::{Here, Sim, Smp};
 use convoy_sync::Platform;
 use core::cell::RefCell;
@@ -68,13 +68,13 @@ struct Depot {
 pub(super) struct StackCache {
     limits: Limits,
     cpus: Vec<OfCpu>,
-    depot: Sim<Line<Guarded<Depot>>>,
+    depot: Sim<Line<Guarded<Depot, Unqueued>>>,
 }
 
 impl StackCache {
     /// An empty cache of stacks of `pages` pages.
     pub(super) fn new(pages: u32, cpus: usize, locks: LockRules) -> Self {
-        let depot = Here::place(Line(locks.guarded(Depot::default())));
+        let depot = Here::place(Line(locks.guarded_unqueued(Depot::default())));
         depot.name("size-8192->list_lock");
         let of_cpu =
             |_| OfCpu { count: Here::place(Line(Field::new(0))), stacks: RefCell::new(Vec::new()) };
