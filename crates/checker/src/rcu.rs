@@ -258,7 +258,7 @@ impl<S: Steps> Objects<S> {
     }
 }
 
-/// Returns an instance of `tasks` whose end `verdict` judges.
+/// Returns an instance of `tasks`; `verdict` judges its end.
 fn set_up<S: Steps>(
     tasks: &'static [&'static [Move]],
     before_wrap: u8,

@@ -71,9 +71,9 @@ impl Fault {
         Self::read(text).map_err(|problem| FaultError { text: text.to_owned(), problem })
     }
 
-    /// [`Self::parse`], or what is wrong.
+    /// [`Self::parse`], with a description of the problem as the error.
     fn read(text: &str) -> Result<Self, String> {
-        let (error, rest) = text.split_once('@').ok_or("there is no @ in it")?;
+        let (error, rest) = text.split_once('@').ok_or("it contains no @")?;
         let (job, run) = rest.split_once(':').unwrap_or((rest, "1"));
         let found = INJECTABLE.iter().find(|known| known.name.eq_ignore_ascii_case(error));
         let found = found.ok_or_else(|| format!("\"{error}\" cannot be injected"))?;

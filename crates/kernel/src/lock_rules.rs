@@ -79,7 +79,7 @@ pub enum Spinlock {
     Queued,
 }
 
-/// What a page fault locks.
+/// The lock that a page fault acquires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultLock {
@@ -120,7 +120,7 @@ pub struct LockRules {
     /// Reader/writer spinlocks; by default 2.6.25's.
     #[serde(default)]
     pub rwlock: Rwlock,
-    /// What a page fault locks; by default `mmap_sem`.
+    /// The lock that a page fault acquires; by default `mmap_sem`.
     #[serde(default)]
     pub fault: FaultLock,
     /// How process numbers are locked.

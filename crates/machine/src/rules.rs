@@ -41,7 +41,7 @@ struct Usage {
 }
 
 /// The locks of one name, and whether they are the locks inside of locks of that name. A run looks
-/// this up at each acquisition, so it has no text of its own.
+/// this up at each acquisition, so it does not allocate a text.
 type Class = (&'static str, bool);
 
 /// The state of the rules for the locks of a machine.

@@ -10,6 +10,9 @@ use crate::table::{Cell, Column, Table};
 /// leaves such steps out: they say how, not what.
 const INSIDE: &str = " inner ";
 
+/// The verdict names at most this number of broken locks.
+const NAMED: usize = 4;
+
 /// Result of one scenario of one lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckRow {
@@ -143,8 +146,7 @@ impl CheckReport {
     /// Returns the result in one sentence.
     pub fn verdict(&self) -> String {
         let mut findings = Vec::new();
-        let (mut exhaustive, mut partly) = (0, 0);
-        let mut bound = Some(u32::MAX);
+        let mut others = Vec::new();
         for rows in self.locks() {
             let mut violated: Vec<String> = Vec::new();
             for property in rows.iter().filter_map(|row| row.violated.as_ref()) {
@@ -152,28 +154,23 @@ impl CheckReport {
                     violated.push(property.clone());
                 }
             }
-            if !violated.is_empty() {
-                findings.push(format!("{} violates {}", rows[0].variant, list(&violated)));
-            } else if rows.iter().all(|row| row.exhaustive) {
-                exhaustive += 1;
+            if violated.is_empty() {
+                others.push(rows);
             } else {
-                partly += 1;
-                let part = rows.iter().filter(|row| !row.exhaustive);
-                bound = part.fold(bound, |least, row| least.min(row.preemptions));
+                findings.push(format!("{} violates {}", rows[0].variant, list(&violated)));
             }
         }
-        if exhaustive + partly > 0 {
-            let other = if findings.is_empty() { "" } else { "other " };
-            let locks = if exhaustive + partly == 1 { "lock" } else { "locks" };
-            let all = exhaustive + partly;
-            let preemptions = if bound == Some(1) { "preemption" } else { "preemptions" };
-            let far = bound.filter(|_| partly > 0).map_or(String::new(), |bound| {
-                format!(", in every interleaving of at most {bound} {preemptions}")
-            });
-            findings.push(format!(
-                "no violation in {all} {other}{locks}, {exhaustive} searched exhaustively and \
-                 {partly} as far as the budget went{far}"
-            ));
+        let broken = findings.len();
+        if broken > NAMED {
+            let all = broken + others.len();
+            findings =
+                vec![format!("{broken} of {all} locks violate a property; the table names it")];
+        }
+        if !others.is_empty() {
+            let other = if broken == 0 { "" } else { "other " };
+            let locks = if others.len() == 1 { "lock" } else { "locks" };
+            let reach = reach(&others.concat());
+            findings.push(format!("no violation in {} {other}{locks}: {reach}", others.len()));
         }
         let sentence = findings.join("; ");
         // The name of a lock keeps its form.
@@ -340,6 +337,20 @@ impl CheckReport {
     }
 }
 
+/// Returns how far the search of `rows` came, which found no violation.
+fn reach(rows: &[CheckRow]) -> String {
+    let whole = rows.iter().filter(|row| row.exhaustive).count();
+    let text = format!("{whole} of {} scenarios searched exhaustively", rows.len());
+    match rows.iter().filter(|row| !row.exhaustive).map(|row| row.preemptions).min() {
+        None => text,
+        Some(None) => text + ", the others as far as the budget went",
+        Some(Some(bound)) => {
+            let preemptions = if bound == 1 { "preemption" } else { "preemptions" };
+            format!("{text}, the others in every interleaving of at most {bound} {preemptions}")
+        }
+    }
+}
+
 /// The first of a lock's scenarios in which something is violated.
 fn first_violation(rows: &[CheckRow]) -> Option<&CheckRow> {
     rows.iter().find(|row| row.violation)
@@ -437,6 +448,17 @@ mod tests {
     }
 
     #[test]
+    fn many_broken_locks_are_counted_and_not_named() {
+        let mut report = example();
+        report.rows = ["a", "b", "c", "d", "e"].map(|name| row(name, true, false)).to_vec();
+        assert_eq!(report.verdict(), "5 of 5 locks violate a property; the table names it.");
+        report.rows.push(row("f", false, true));
+        assert!(report.verdict().starts_with("5 of 6 locks violate a property; the table names"));
+        report.rows.remove(0);
+        assert!(report.verdict().starts_with("b violates no-lost-wakeup; c violates "));
+    }
+
+    #[test]
     fn csv() {
         insta::assert_snapshot!(example().to_csv());
     }
@@ -461,7 +483,13 @@ mod tests {
         report.rows.remove(1);
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
         assert_eq!(json["variant"], "handoff");
-        assert!(report.verdict().starts_with("No violation in 2 locks, 1 searched"));
+        let expected = "No violation in 2 locks: 1 of 2 scenarios searched exhaustively, the \
+                        others in every interleaving of at most 2 preemptions.";
+        assert_eq!(report.verdict(), expected);
+        report.rows[1].preemptions = None;
+        assert!(report.verdict().ends_with(", the others as far as the budget went."));
+        report.rows.pop();
+        assert!(report.verdict().ends_with("1 of 1 scenarios searched exhaustively."));
         assert_eq!(json["violation"], false);
         report.rows.clear();
         assert!(!report.violation());

@@ -98,6 +98,8 @@ macro_rules! every_lock {
             RwsemSpinLate = "rwsem-spin-late", "rwsem",
                 $crate::SpinRwSemaphore<P, L, $crate::Spin50>, [Shared],
                 "5.0: its writers spin on when the owner changes.";
+            RwsemHandoff = "rwsem-handoff", "rwsem", $crate::HandoffRwSemaphore<P, L>, [Shared],
+                "5.11: readers steal; late waiters are handed it.";
             GlibcRwlock = "glibc-rwlock", "glibc", $crate::glibc::RwLock<P>, [Shared],
                 "That of glibc: readers pass waiting writers.";
             GlibcRwlockWriters = "glibc-rwlock-writers", "glibc",

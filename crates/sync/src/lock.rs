@@ -114,7 +114,7 @@ pub(crate) fn irq_restore<P: Platform>(flags: P::IrqFlags, release: impl FnOnce(
     P::preempt_enable();
 }
 
-/// Tells the platform of an attempt at `lock` if it has `taken` the lock; returns whether it has.
+/// Reports `lock` as acquired if an attempt has `taken` it; returns whether it has.
 #[inline(always)]
 pub(crate) fn tell_taken<P: Platform>(lock: &impl Sized, taken: bool) -> bool {
     if taken {
@@ -247,8 +247,8 @@ pub trait Lock: 'static {
 }
 
 /// Implements [`Lock`] by functions of a type: `[generics] type, lock try_lock unlock`, for a
-/// reader/writer lock also `/ read read_unlock`, and then functions that differ from those of the
-/// trait.
+/// reader/writer lock also `/ read read_unlock`, and then functions that replace the defaults of
+/// the trait.
 macro_rules! locks_by {
     ($([$($generics:tt)*] $lock:ty, $take:ident $attempt:ident $release:ident
         $(/ $share:ident $unshare:ident)? { $($more:tt)* })+) => {

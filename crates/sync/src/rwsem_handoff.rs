@@ -13,13 +13,13 @@
 //! | `WRITER` | the writer that owns the lock |
 //! | `WAITERS` | the queue, if it is not empty |
 //! | `HANDOFF` | the first waiter, if it has waited too long |
-//! | `READER` | each reader, and each task that is about to find out that it is none |
+//! | `READER` | each reader, and each task that is trying to become one |
 //!
 //! | `owner` | meaning |
 //! |---|---|
 //! | a task | that writer, a hint for spinners |
 //! | readers | readers, or free since the last of them released it |
-//! | readers, no spinning | the same, and a writer has spun for them in vain |
+//! | readers, no spinning | the same, and a writer has spun for them without success |
 //! | none | free, or a writer for a moment |
 //!
 //! ## Transitions
@@ -57,7 +57,7 @@
 //!
 //! Newcomers that write, and spinners, pass queued tasks until the first has waited for 4 ms.
 //! Readers pass queued tasks only when they find the lock free, or as the second of two readers.
-//! Queued readers own the lock together, wherever they stand in the queue.
+//! Queued readers own the lock together, wherever they are in the queue.
 //!
 //! ## Cost
 //!
@@ -75,7 +75,7 @@ mod spin;
 mod wake;
 
 use crate::event::LockEvent;
-use crate::lock::{Lock, RawLock};
+use crate::lock::{RawLock, locks_by};
 use crate::osq::SpinnerQueue;
 use crate::platform::{Atomic, Platform, Sleep, TaskId};
 use crate::queue::{Queue, Waiter};
@@ -98,6 +98,7 @@ const SLOW_READERS: TaskId = TaskId::MAX - 2;
 
 /// A waiter that has waited for longer asks for a handoff (`RWSEM_WAIT_TIMEOUT`), microseconds.
 const PATIENCE_US: u32 = 4000;
+
 /// The sleeping reader/writer lock with handoff. See the module documentation.
 #[repr(C)]
 pub struct HandoffRwSemaphore<P: Platform, L: RawLock<P> = TicketLock<P>> {
@@ -343,31 +344,14 @@ fn new_waiter<P: Platform>(reader: bool) -> Waiter<P> {
     waiter
 }
 
-/// Returns whether `waiter` has waited so long that it asks for a handoff.
+/// Returns whether `waiter` has waited long enough to ask for a handoff.
 fn is_late<P: Platform>(waiter: &Waiter<P>) -> bool {
     P::is_late(now_us::<P>().wrapping_sub(waiter.since.get()) > PATIENCE_US)
 }
 
-impl<P: Platform, L: RawLock<P> + Default> Lock for HandoffRwSemaphore<P, L> {
-    fn with_units(units: u32) -> Self {
-        assert_eq!(units, 1);
-        Self::default()
-    }
-    fn acquire(&self) {
-        self.down_write();
-    }
-    fn try_acquire(&self) -> bool {
-        self.down_write_trylock()
-    }
-    fn release(&self) {
-        self.up_write();
-    }
-    fn acquire_shared(&self) {
-        self.down_read();
-    }
-    fn release_shared(&self) {
-        self.up_read();
-    }
+locks_by! {
+    [P: Platform, L: RawLock<P> + Default] HandoffRwSemaphore<P, L>,
+        down_write down_write_trylock up_write / down_read up_read {}
 }
 
 #[cfg(test)]

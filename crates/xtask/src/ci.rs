@@ -80,7 +80,7 @@ fn component(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<Endi
 }
 
 /// Documents the workspace. The compiler is called as `cargo clippy` calls it, so that cargo finds
-/// what the stage of clippy has checked; if it does not, it checks the workspace again.
+/// the results of the stage of clippy; if it does not, it checks the workspace again.
 fn doc(root: &Path) -> anyhow::Result<Ending> {
     let [flag, names] = FEATURES;
     let mut command = cargo(root, &["doc", "--workspace", flag, names, "--no-deps", "--locked"]);

@@ -73,7 +73,7 @@ fn a_lock_or_a_family_is_checked_and_the_first_sentence_is_the_verdict() {
     let output = run(&["check", "mutex", "rwlock", "--budget", "200"]);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
-    assert!(text.starts_with("No violation in ") && text.contains(" locks, "), "{text}");
+    assert!(text.starts_with("No violation in ") && text.contains(" locks: "), "{text}");
     assert!(text.contains("mutex-spin-mcs") && text.contains("signals"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     let text = stdout(&run(&["check", "zone", "--budget", "200"]));

@@ -4,15 +4,15 @@ use convoy_machine::{Here, Smp};
 use convoy_sync::{QueuedLock, RawLock, TasLock, TicketLock};
 
 /// A spinlock of the kind that the kernel was built with. All its spinlocks are, those inside
-/// sleeping locks too, except for those of mutexes and semaphores that spin.
+/// sleeping locks too, except inside mutexes and semaphores that spin.
 pub(crate) enum Spin {
     Ticket(TicketLock<Smp>),
     Plain(TasLock<Smp>),
     Queued(QueuedLock<Smp>),
 }
 
-/// The same without a queue of waiters, and so small that the layout of the data in its line is
-/// that of kernels up to 4.1.
+/// The same without a queue of waiters. It is so small that the data in its line are laid out as in
+/// kernels up to 4.1.
 pub(crate) enum Unqueued {
     Ticket(TicketLock<Smp>),
     Plain(TasLock<Smp>),

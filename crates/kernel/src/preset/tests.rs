@@ -190,3 +190,10 @@ fn a_class_without_its_table_is_refused() {
     let error = error.to_string();
     assert!(error.contains("mine.toml") && error.contains("[sched.eevdf]"), "{error}");
 }
+
+#[test]
+fn balancing_by_load_tracking_without_a_class_that_tracks_is_refused() {
+    let text = "based_on = \"3.7\"\n[sched.balance]\nimbalance = \"tracked\"\n";
+    let error = convoy_catalogue::parse::<KernelPreset>("mine.toml", text).unwrap_err();
+    assert!(error.to_string().contains("sched.balance.imbalance"), "{error}");
+}

@@ -33,7 +33,7 @@ pub(super) enum Idle {
     Newly,
 }
 
-/// By what the amount to move is measured.
+/// The unit of an amount to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Weight of tasks, in the balancer's units.
@@ -187,8 +187,8 @@ impl Balancer {
                 Unit::Load => share.load.get().get().max(1),
                 Unit::Utilization => share.used.get().get(),
             } as i64;
-            // Nobody who weighs much more than what is left to move (`balance_tasks`); failures
-            // raise the limit (`shr_bound`).
+            // A task that weighs much more than the rest of the amount stays (`balance_tasks`);
+            // failures raise the limit (`shr_bound`).
             let least = if weighs { weight / 2 } else { weight >> domain.failed.get().min(31) };
             if least > left + slack {
                 cause = cause.max(IdleCause::TooSmall);

@@ -69,18 +69,18 @@ impl Extremes {
     }
 }
 
-/// Data that the attempts at one level share.
-struct Level {
-    idle: Idle,
+/// Data on which the comparison of two groups of one level depends.
+pub(super) struct Level {
+    pub(super) idle: Idle,
     /// Load of the domain, scaled to a capacity of 1024.
-    average: u64,
-    pct: u64,
+    pub(super) average: u64,
+    pub(super) pct: u64,
     /// The groups share a cache.
-    shares_cache: bool,
+    pub(super) shares_cache: bool,
     /// The level below spreads.
-    spreads: bool,
+    pub(super) spreads: bool,
     /// See [`Domain::node_tasks`].
-    node_tasks: u64,
+    pub(super) node_tasks: u64,
 }
 
 impl Balancer {
@@ -168,14 +168,7 @@ impl Balancer {
         let Some((group, there)) = busiest else {
             return Busiest::Balanced(IdleCause::NoBusyGroup);
         };
-        let level = Level {
-            idle,
-            average: WEIGHT * total / power,
-            pct: domain.rules.imbalance_pct,
-            shares_cache: domain.span.len() <= self.wakeups.cache_cpus(),
-            spreads: domain.spreads,
-            node_tasks: domain.node_tasks as u64,
-        };
+        let level = self.level(domain, idle, WEIGHT * total / power);
         let found = match self.rules.imbalance {
             Imbalance::LoadPerTask => load_per_task(&here, &there, &level),
             Imbalance::Tasks if here.room => tasks(&here, &there, &level),
@@ -186,6 +179,17 @@ impl Balancer {
         match found {
             Ok(amount) => Busiest::Group(group, Pull { unit: Unit::Weight, amount, one: false }),
             Err(cause) => Busiest::Balanced(cause),
+        }
+    }
+
+    pub(super) fn level(&self, domain: &Domain, idle: Idle, average: u64) -> Level {
+        Level {
+            idle,
+            average,
+            pct: domain.rules.imbalance_pct,
+            shares_cache: domain.span.len() <= self.wakeups.cache_cpus(),
+            spreads: domain.spreads,
+            node_tasks: domain.node_tasks as u64,
         }
     }
 

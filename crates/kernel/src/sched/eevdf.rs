@@ -48,8 +48,8 @@ pub struct EevdfRules {
     /// What a yielding task loses.
     #[serde(rename = "yield")]
     pub yields: Yield,
-    /// A task that changes its CPU takes its part of the utilisation along, and a new one begins
-    /// with half of what is left of its CPU, or with its part of the CPU's
+    /// A task that moves to another CPU takes its utilisation along. The utilisation of a new task
+    /// is in proportion to its weight, and at most half of the CPU's spare capacity
     /// (`post_init_entity_util_avg`; from 3.8 and 4.3 on). Otherwise utilisation stays with the
     /// CPU.
     #[serde(default)]

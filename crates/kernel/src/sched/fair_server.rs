@@ -2,12 +2,12 @@
 //! each second in which real-time tasks kept them waiting (`kernel/sched/deadline.c`, from 6.12 on,
 //! commit 557a6bfc662c).
 //!
-//! A server begins when ordinary tasks are there. It *defers*: what they run without it is charged
+//! A server begins when ordinary tasks are there. It *defers*: their run time without it is charged
 //! to it too, and a new period begins when that is 50 ms. It *serves*, before real-time tasks, once
 //! it must in order to run 50 ms within its period, and then at the beginning of each period, until
 //! no ordinary task is left.
 //!
-//! *Simplified:* its timers are looked at by ticks.
+//! *Simplified:* ticks check its timers.
 
 use core::cell::Cell;
 

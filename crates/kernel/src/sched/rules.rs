@@ -1,7 +1,7 @@
 //! The rules of the scheduler that a kernel preset names, by table. Each is defined next to the
 //! code that implements it.
 
-use super::balance::rules::BalanceRules;
+use super::balance::rules::{BalanceRules, Imbalance};
 use super::cfs::CfsRules;
 use super::domains::DomainRules;
 use super::eevdf::EevdfRules;
@@ -41,6 +41,10 @@ impl SchedRules {
         let missing = match self.class {
             Class::Cfs if self.cfs.is_none() => "[sched.cfs]",
             Class::Eevdf if self.eevdf.is_none() => "[sched.eevdf]",
+            class if class != Class::Eevdf && self.balance.imbalance == Imbalance::Tracked => {
+                let problem = "needs `sched.class = \"eevdf\"`: no other class tracks loads";
+                return Err(Fault::new("sched.balance.imbalance", problem));
+            }
             _ => return Ok(()),
         };
         Err(Fault::new("sched.class", format!("this class needs the table {missing}")))

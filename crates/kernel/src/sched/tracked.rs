@@ -1,4 +1,4 @@
-//! Balancing by decaying averages: from which group a CPU pulls, and how much of what
+//! Balancing by decaying averages: from which group a CPU pulls, and how much
 //! (`find_busiest_group`, `calculate_imbalance` and `find_busiest_queue` of 6.18).
 //!
 //! A group is *crowded* if it has more tasks than CPUs, and its tasks have run for as long as its
@@ -6,7 +6,7 @@
 //! runnable its load; at nice 0 that is also `runnable_avg`.
 
 use super::balance::{Balancer, Busiest, Idle, Pull, Unit};
-use super::busiest::NODE_SPARE;
+use super::busiest::{Level, NODE_SPARE};
 use super::domains::{Domain, Group};
 use super::entity::WEIGHT;
 use super::idlers::IdleCause;
@@ -67,17 +67,6 @@ impl Sums {
             }
         }
     }
-}
-
-/// What the comparison of two groups depends on.
-struct Level {
-    idle: Idle,
-    /// Load of the domain at a capacity of 1024.
-    average: u64,
-    pct: u64,
-    shares_cache: bool,
-    spreads: bool,
-    node_tasks: u64,
 }
 
 impl Balancer {
@@ -141,14 +130,7 @@ impl Balancer {
         let (Some(here), Some((group, there))) = (here, busiest) else {
             return Busiest::Balanced(IdleCause::NoBusyGroup);
         };
-        let level = Level {
-            idle,
-            average: WEIGHT * total / power,
-            pct: domain.rules.imbalance_pct,
-            shares_cache: domain.span.len() <= self.wakeups.cache_cpus(),
-            spreads: domain.spreads,
-            node_tasks: domain.node_tasks as u64,
-        };
+        let level = self.level(domain, idle, WEIGHT * total / power);
         match imbalance(&here, &there, &level) {
             Ok(pull) => Busiest::Group(group, pull),
             Err(cause) => Busiest::Balanced(cause),
@@ -249,7 +231,7 @@ fn pull(unit: Unit, amount: u64) -> Result<Pull, IdleCause> {
 mod tests {
     use super::*;
 
-    /// A group of 8 CPUs whose averages are `load` and `used` for each of them.
+    /// A group of 8 CPUs, each with the averages `load` and `used`.
     fn group(tasks: u64, idle: u64, load: u64, used: u64) -> Sums {
         let (cpus, power) = (8, 8 * WEIGHT);
         let (load, used) = (8 * load, 8 * used);

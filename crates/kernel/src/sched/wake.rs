@@ -405,8 +405,8 @@ impl Wakeups {
         self.first_idle(around.take(most)).unwrap_or(target)
     }
 
-    /// [`Placement::BoundedIdleCore`]. *Simplified:* that no core idles is known at once, not only
-    /// after a search in vain.
+    /// [`Placement::BoundedIdleCore`]. *Simplified:* a wakeup knows immediately that no core
+    /// idles, not only after an unsuccessful search.
     fn bounded_idle_core(&self, target: usize, prev: usize, recent: usize, most: usize) -> usize {
         let near = self.llc_of(target);
         let known = [target, prev, recent];

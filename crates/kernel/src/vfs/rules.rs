@@ -70,7 +70,7 @@ pub enum SleepingLock {
 }
 
 impl SleepingLock {
-    /// Name of that of a file.
+    /// Returns the name of the lock of a file.
     pub(super) fn name(self) -> &'static str {
         if self == Self::Mutex { "i_mutex" } else { "i_rwsem" }
     }

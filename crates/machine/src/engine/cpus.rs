@@ -197,7 +197,7 @@ impl Cpus {
         self.far.set(self.others_far.get().min(irq));
     }
 
-    /// Everybody is later than now: the engine gets control at the next scheduling point.
+    /// All CPUs are later than now: the engine gets control at the next scheduling point.
     pub(super) fn limit_now(&self) {
         self.near.set(0);
         self.far.set(0);

@@ -53,7 +53,7 @@ impl Engine {
         self.spinners.release_askers(&self.cpus, &self.lines, prev);
     }
 
-    /// Gives the running CPU to `next`; returns its former task.
+    /// Makes `next` the task of the running CPU; returns its former task.
     fn give(&self, next: TaskId) -> TaskId {
         let cpu = self.cpus.this();
         let prev = cpu.task.get();
@@ -111,8 +111,8 @@ impl Engine {
             if self.stop.get() {
                 break self.watchdog.verdict.get().unwrap_or(Outcome::Stopped);
             }
-            // Most looks come before anything else does. Who writes a word goes on at the time at
-            // which half of those that spin on it look, so the order within a time matters.
+            // Most looks come before anything else does. A CPU that writes a word continues at the
+            // time at which half of its spinners look, so the order within a time matters.
             let first = self.cpus.tree.first();
             let stop = until.min(self.watchdog.check_at.get()).min(self.observer.at());
             let limit = first.earlier(Turn::new(stop, 0));
@@ -137,7 +137,7 @@ impl Engine {
             }
             self.act(next, looks);
         };
-        // Whoever looks at simulated memory after the run is on no coroutine that could suspend.
+        // Code that accesses simulated memory after the run is on no coroutine that could suspend.
         self.cpus.yielder.set(core::ptr::null());
         outcome
     }

@@ -6,15 +6,15 @@
 //! suspended coroutine; only a read that ends the wait, or an interrupt, resumes the coroutine. A
 //! release under 63 waiters is 63 fetches and one resumption.
 //!
-//! A loop that polls in user mode is no different: it reads a word, with a `pause` between reads,
-//! and ends after a number of reads or at a given time, or yields the CPU from time to time. Reads
-//! are not executed while the line stays in the cache of its CPU: their result is known, and their
-//! times follow from the first. After the line is written the CPU reads again in its turn, at the
-//! first read of its loop that is not before the write. A *cycle* is the number of reads until the
-//! loop does something else; the coroutine resumes at its end if this ends the wait or is a system
-//! call. Interrupts are taken when they arrive, as in any user-mode code, not at the end of a read;
-//! apart from this and the shorter lead over other CPUs, the result equals executing each read. On
-//! a core with several hardware threads the others use the core during the pauses.
+//! A loop that polls in user mode is treated in the same way: it reads a word, with a `pause`
+//! between reads, and ends after a number of reads or at a given time, or yields the CPU from time
+//! to time. Reads are not executed while the line stays in the cache of its CPU: their result is
+//! known, and their times follow from the first. After the line is written the CPU reads again in
+//! its turn, at the first read of its loop that is not before the write. A *cycle* is the number of
+//! reads until the loop does something else; the coroutine resumes at its end if this ends the wait
+//! or is a system call. Interrupts are taken when they arrive, as in any user-mode code, not at the
+//! end of a read; apart from this and the shorter lead over other CPUs, the result equals executing
+//! each read. On a core with several hardware threads the others use the core during the pauses.
 //!
 //! A condition may also depend on whether a task is running. The CPU then evaluates it again when
 //! that task leaves its CPU; the line of the task's state, which a real spinner polls, is free.
@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// Blocks until a look at the word at `offset` ends the wait, or until `key`; returns whether
+    /// Blocks until a read of the word at `offset` ends the wait, or until `key`. Returns whether
     /// the wait is over.
     #[inline(always)]
     fn await_look(&self, offset: usize, until: Until<'_>, polls: bool, key: u64) -> bool {

@@ -1,5 +1,5 @@
-//! The CPUs that spin: for which lines they wait, when they look again, and where they are in loops
-//! that poll in user mode.
+//! The CPUs that spin: the lines for which they wait, the times at which they read again, and their
+//! positions in loops that poll in user mode.
 
 use super::cpu::Cpu;
 use super::cpus::Cpus;
@@ -13,7 +13,7 @@ use core::cell::Cell;
 
 pub(crate) struct Spinners {
     pub(super) looks: Looks,
-    /// Where CPUs are that poll in user mode, by CPU.
+    /// The position of each CPU in the loop in which it polls in user mode.
     pub(super) polls: Box<[Cell<Poll>]>,
     /// Whether each of their looks is executed, as a reference for tests.
     pub(crate) polls_each: Cell<bool>,
@@ -41,14 +41,14 @@ impl Spinners {
         cpu.asks.set(task);
     }
 
-    /// CPU `index` ends to spin before its wait is over.
+    /// CPU `index` stops spinning before its wait is over.
     pub(super) fn remove(&self, cpus: &Cpus, line: Line<'_>, index: usize) {
         cpus.unlink(line, index);
         self.looks.change(|queue| queue.retain(|look| look.cpu() != index));
     }
 
-    /// Accounts a read of `line` by the running CPU, `cpu`, from `start` until now. Whether its
-    /// wait is over; if not, it waits for the next write.
+    /// Accounts a read of `line` by the running CPU, `cpu`, from `start` until now. Returns whether
+    /// its wait is over; if not, it waits for the next write.
     #[inline(always)]
     pub(super) fn looked(
         &self,

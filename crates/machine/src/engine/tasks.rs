@@ -45,7 +45,7 @@ fn top() -> *const u8 {
 pub(crate) struct Tasks {
     /// By task, which has the number of its stack.
     pub(super) slots: Box<[Slot]>,
-    /// The task that was the last to leave its CPU for another.
+    /// The last task that left its CPU for another task.
     left: Cell<TaskId>,
     /// The task that has just retired; `TaskId::MAX` when none has.
     pub(super) dead: Cell<TaskId>,
@@ -72,8 +72,8 @@ impl Tasks {
         let slot = &self.slots[id as usize];
         slot.yielder.set(core::ptr::null());
         slot.idle.set(idle);
-        // SAFETY: the last task of this slot has given its stack back, so its coroutine is gone and
-        // nobody refers to the cell.
+        // SAFETY: the last task of this slot has returned its stack, so its coroutine is gone and
+        // nothing refers to the cell.
         unsafe { *slot.task.get() = Some(task) };
     }
 
@@ -115,8 +115,8 @@ impl Tasks {
     #[inline(always)]
     pub(super) fn resume(&self, slot: &Slot) -> Option<TaskId> {
         self.resumes.set(self.resumes.get() + 1);
-        // SAFETY: nobody else uses the coroutine: only the CPU in turn runs it, and `bury` drops it
-        // only when it has ended.
+        // SAFETY: no other reference to the coroutine exists: only the CPU in turn runs it, and
+        // `bury` drops it only when it has ended.
         let task = unsafe { (*slot.task.get()).as_mut() };
         let result = task.expect("a CPU runs only tasks that have not ended").resume(());
         let dead = self.dead.replace(TaskId::MAX);
@@ -131,7 +131,7 @@ impl Tasks {
     pub(super) fn bury(&self, task: TaskId) {
         let slot = &self.slots[task as usize];
         slot.running.set(false);
-        // SAFETY: the coroutine has ended, so nobody else uses the cell.
+        // SAFETY: the coroutine has ended, so nothing else refers to the cell.
         let task = unsafe { (*slot.task.get()).take() };
         drop(task);
     }
@@ -147,8 +147,8 @@ impl Tasks {
                 && task.started()
                 && !task.done()
             {
-                // SAFETY: the stack holds no borrow that outlives it: tasks own what they use or
-                // share it by `Rc`, and leaking those is safe.
+                // SAFETY: the stack holds no borrow that outlives it: tasks own their data or
+                // share them by `Rc`, and leaking those is safe.
                 unsafe { task.force_reset() };
             }
         }

@@ -161,7 +161,7 @@ pub(super) fn older(results: Results) -> Vec<String> {
     notes
 }
 
-/// Returns the notes on fitted parameters, those of the grid, and the lines below every table.
+/// Returns the notes on fitted parameters, the notes of the grid, and the lines below every table.
 pub(super) fn fitted_and_ending(results: Results) -> Vec<String> {
     let grid = results.grid;
     let mut notes = Vec::new();

@@ -11,7 +11,7 @@ const READER_SPIN_NS: u64 = 10_000;
 const EACH_READER_NS: u64 = 500;
 const READERS_MAX: u32 = 30;
 
-/// What a spinner found out about the owner.
+/// The owner, as a spinner finds it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Nobody,
@@ -138,7 +138,7 @@ impl<P: Platform, L: RawLock<P>> HandoffRwSemaphore<P, L> {
     }
 }
 
-/// What an owner other than a task that may run says to a spinner.
+/// The owner by its word; a task counts as a writer that runs.
 fn seen(owner: TaskId) -> Seen {
     match owner {
         NOBODY => Seen::Nobody,

@@ -1,4 +1,4 @@
-//! What the contract suite does not reach: handoffs, and readers that steal.
+//! Handoffs, and readers that steal: the contract suite does not reach them.
 
 use super::*;
 use crate::AdaptiveLock;

@@ -13,6 +13,7 @@ const GRANTS: usize = 256;
 /// Which waiters a wakeup is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whom {
+    /// The first waiter, whatever it is, since no task owns the lock.
     First,
     /// Readers only, as readers own the lock.
     Readers,
