@@ -13,6 +13,16 @@ impl Lines {
         Request { group: self.price.group_of(cpu) + 1, from, inside }
     }
 
+    /// Returns how long a request by `cpu` is on its way to the owner of `line`; 0 if no CPU
+    /// outside of its group owns it.
+    pub(crate) fn way(&self, line: Line<'_>, cpu: usize) -> u64 {
+        match line.owner.get() as usize {
+            0 => 0,
+            owner if self.price.group_of(owner - 1) == self.price.group_of(cpu) => 0,
+            owner => self.price.prices[self.price.distance(cpu, owner - 1)] / 2,
+        }
+    }
+
     /// Serves a read of `line` that costs `price`, or `clean` when the group's cache has a copy;
     /// returns when it is done.
     #[inline]

@@ -170,6 +170,14 @@ impl Turns {
         self.owner_service.map_or(done, |service| start + service)
     }
 
+    /// Returns when line `index` arrives, or has arrived, in the group that asked for it last.
+    pub(crate) fn arrived(&self, index: usize) -> u64 {
+        match self.place(index) {
+            0 => 0,
+            place => self.times.borrow()[place].saturating_sub(self.kept),
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn place(&self, index: usize) -> usize {
         self.places.borrow().get(index).map_or(0, |&place| place as usize)

@@ -272,3 +272,38 @@ fn a_line_that_others_want_is_kept_until_its_home_sends_for_it() {
     let lost = second_write(&preset);
     assert!(lost > 7.0 * preset.price_ns.remote, "{lost} ns: all packages read in between");
 }
+
+/// Two packages of two CPUs, a request between them takes `travel`.
+fn two_packages(travel: bool) -> Preset {
+    let mut preset = unbuffered();
+    preset.topology.cpus = 4;
+    (preset.topology.cpus_per_llc, preset.topology.cpus_per_package) = (2, 2);
+    (preset.numa, preset.controllers, preset.cache) = (None, None, None);
+    (preset.requests_travel, preset.perturbation, preset.price_ns.kept) = (travel, 0.0, 0.0);
+    preset
+}
+
+#[test]
+fn an_owner_uses_its_line_until_a_request_has_reached_it() {
+    let between = |travel| addition(&two_packages(travel), &[0, 2]);
+    let price = two_packages(true).price_ns;
+    let add = price.hit + price.atomic;
+    // The line moves once in a transfer, for half of which its owner adds.
+    let visit = price.remote / (price.remote / 2.0 / add - 1.0).floor();
+    let (kept, lost) = (between(true), between(false));
+    assert!(lost > price.remote, "{lost} ns: the line moves for each addition");
+    assert!(kept < visit && kept > add, "{kept} ns, at most {visit} ns");
+    // Inside a package nothing changes.
+    let inside = |travel| addition(&two_packages(travel), &[0, 1]);
+    assert_eq!(inside(true).to_bits(), inside(false).to_bits());
+}
+
+#[test]
+fn a_package_serves_its_own_when_a_line_arrives_and_forgets_nobody() {
+    // Every CPU makes all of its additions, or the run would not end; four take less for each than
+    // two in different packages, since a visit serves both CPUs of a package.
+    let all = addition(&two_packages(true), &[0, 1, 2, 3]);
+    let price = two_packages(true).price_ns;
+    assert!(all < price.llc + price.hit + price.atomic, "{all} ns");
+    assert!(all > price.hit + price.atomic, "{all} ns");
+}

@@ -39,7 +39,7 @@ impl Engine {
         if self.cpus.at_once(line) {
             self.cpus.advance(self.hit);
         } else {
-            self.read_slow(line, offset);
+            self.read_slow(line, offset, true);
         }
     }
 
@@ -79,14 +79,25 @@ impl Engine {
         }
     }
 
+    /// [`Self::read`] of a line that is not at hand; returns when the request has arrived at the
+    /// line's owner. It takes no time for that unless it `travels`.
     #[cold]
     #[inline(never)]
-    fn read_slow(&self, line: Line<'_>, offset: usize) {
+    fn read_slow(&self, line: Line<'_>, offset: usize, travels: bool) -> u64 {
+        let start = self.cpus.now();
         if self.cpus.in_turn(line, line.quick()) {
-            return self.cpus.advance(self.hit);
+            self.cpus.advance(self.hit);
+            return start;
         }
         self.turn(line);
-        self.fetch_asked(line, offset, self.cpus.now(), false);
+        let asked = self.cpus.now();
+        let waited = travels && self.requests.wait(&self.cpus, &self.lines, line, false);
+        let arrived = self.cpus.now();
+        self.fetch_asked(line, offset, asked, false);
+        if waited {
+            self.requests.served(&self.cpus, &self.lines, line, self.cpus.now());
+        }
+        arrived
     }
 
     /// Reads the word at `offset`, on `line`, on the CPU in turn, which has asked for it at
@@ -117,16 +128,22 @@ impl Engine {
             return self.cpus.advance(price);
         }
         self.turn(line);
+        let asked = self.cpus.now();
+        let buffer = self.stored.get(self.cpus.running()).filter(|_| !locked);
+        let waited = self.requests.wait(&self.cpus, &self.lines, line, buffer.is_some());
         let (now, before) = (self.cpus.now(), line.quick());
-        let done = self.lines.write(line, self.cpus.core(), now);
+        let done = self.lines.write(line, self.cpus.core(), asked).max(now);
         self.cpus.clock.set(done + price);
         self.cpus.mark(line, before);
         if done > now {
             self.tell(|| Event::Transfer(offset));
         }
+        if waited {
+            self.requests.served(&self.cpus, &self.lines, line, done);
+        }
         self.spinners.release(&self.cpus, &self.lines, line, now);
         // Others have the line only after this CPU had it, whatever it does meanwhile.
-        if let (false, Some(stored)) = (locked, self.stored.get(self.cpus.running())) {
+        if let Some(stored) = buffer {
             stored.set(stored.get().max(done));
             self.cpus.clock.set(now + price);
         }
@@ -136,14 +153,23 @@ impl Engine {
     /// buffers are on their way at once. Nothing happens on a CPU with one buffer.
     pub(crate) fn fetch_together(&self, offsets: impl Iterator<Item = usize>) {
         let mut arrivals = [0; FILLS_MAX];
-        let mut last = 0;
+        let (mut last, mut travelled) = (0, false);
         for (number, offset) in offsets.take_while(|_| self.fill_buffers > 1).enumerate() {
             let buffer = &mut arrivals[number % self.fill_buffers];
             self.cpus.clock.set(self.cpus.now().max(*buffer));
-            self.turn(self.lines.at(offset));
-            // No other CPU acts between this and the end of the read.
-            let issued = self.cpus.now();
-            self.read(offset);
+            let line = self.lines.at(offset);
+            self.turn(line);
+            // No other CPU acts between this and the end of the read, unless it travels.
+            let asked = self.cpus.now();
+            self.count();
+            let issued = if self.cpus.at_once(line) {
+                self.cpus.advance(self.hit);
+                asked
+            } else {
+                self.read_slow(line, offset, !travelled)
+            };
+            // The requests for the others were on their way at the same time.
+            travelled |= issued > asked;
             *buffer = self.cpus.now();
             last = last.max(*buffer);
             self.cpus.clock.set(issued + self.hit);

@@ -17,6 +17,7 @@ mod mode;
 mod monitor;
 mod observe;
 mod overflow;
+mod requests;
 mod run;
 mod slice;
 mod spin;
@@ -63,6 +64,7 @@ pub(crate) struct Engine {
     atomic: u64,
     /// For each CPU when its last plain store has its line; empty where stores wait for that.
     stored: Box<[Cell<u64>]>,
+    requests: requests::Requests,
     /// Lines that a CPU fetches at the same time.
     fill_buffers: usize,
     base: usize,
@@ -127,6 +129,7 @@ impl Engine {
             hit: ps(preset.price_ns.hit),
             atomic: ps(preset.price_ns.atomic),
             stored: vec![Cell::new(0); if preset.store_buffer { count } else { 0 }].into(),
+            requests: requests::Requests::new(preset.requests_travel),
             fill_buffers: preset.fill_buffers,
             base: region.base(),
             lines: Lines::new(&preset.by_cores(), seed, region.lines(), region.stacks())?,
