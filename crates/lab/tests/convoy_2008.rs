@@ -58,16 +58,25 @@ fn the_rule_that_breaks_work_conservation_is_the_hot_buddy() {
 
 /// With many CPUs tasks are pushed, pulled and woken while they leave a CPU, and their numbers are
 /// used again at once. A task that two CPUs ran ended this in a livelock.
-#[test]
-fn a_thousand_cpus_come_to_an_end() {
+fn comes_to_an_end(cpus: usize, users: u32) {
     let preset = KernelPreset::named("2.6.26-rc1+bkl-spinlock").expect("a shipped preset");
     let mut machine = Preset::named("quad-2008-two-dies").expect("a shipped preset");
-    machine.topology.cpus = 1024;
+    machine.topology.cpus = cpus;
     let mix = Mix::load("shared").expect("a shipped mix");
-    let users = 1200;
     let point = VirtualRun { shrink: 1000, ..VirtualRun::new(mix, users, preset, machine) }
         .run()
         .expect("the run comes to an end");
     assert_eq!(point.jobs_failed, 0, "{:?}", point.first_failure);
     assert_eq!(point.jobs_done, u64::from(users) * 97);
+}
+
+#[test]
+fn hundreds_of_cpus_come_to_an_end() {
+    comes_to_an_end(256, 300);
+}
+
+#[test]
+#[ignore = "80 s of CPU time; `cargo xtask nightly` runs it"]
+fn a_thousand_cpus_come_to_an_end() {
+    comes_to_an_end(1024, 1200);
 }

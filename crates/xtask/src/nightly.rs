@@ -41,6 +41,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ),
     ("compare", &["test", "-p", "convoy", "--release", "--", "--ignored", "a_hundred_pairs"]),
     ("determinism", &["test", "-p", "convoy-lab", "--release", "--", "--ignored", "every_pair"]),
+    ("thousand", &["test", "-p", "convoy-lab", "--release", "--", "--ignored", "a_thousand_cpus"]),
     (
         "mixes",
         &["test", "-p", "convoy-host", "--release", "--test", "host", "--", "--ignored", "load"],

@@ -12,7 +12,8 @@ const THREADS: f64 = 16.0;
 /// Longest time from the release of a lock to a waiter that slept, microseconds: a wakeup on a
 /// guest of a hypervisor whose CPU was halted (`guest_ns` of machines/host.toml).
 const HANDOVER_US: f64 = 60.0;
-const CPUS: &str = "1,2,4,8,16,32,64,128";
+/// Below the number of threads, at it, and beyond it.
+const CPUS: &str = "1,4,16,128";
 
 /// A program that takes a CPU until this is dropped, in a separate session as a neighbour is.
 struct Neighbour(Child);

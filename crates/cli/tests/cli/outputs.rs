@@ -160,42 +160,28 @@ fn tables_are_pipe_tables_in_markdown() {
     assert!(text.contains("a\\|b") && !text.contains('─'), "{text}");
 }
 
-/// The commands of the goldens and some more, each at most as wide as the terminal.
+/// Each form of output, at most as wide as the terminal.
 #[test]
 fn no_line_is_wider_than_the_terminal() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
-    let mut commands: Vec<Vec<String>> = Vec::new();
-    for entry in std::fs::read_dir(root).expect("the goldens") {
-        let path = entry.expect("a file").path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
-            let text = std::fs::read_to_string(&path).expect("text");
-            let args = text.lines().find_map(|line| line.strip_prefix("args = ")).expect("args");
-            let words: Vec<String> = serde_json::from_str(args).expect("a list of words");
-            // Of those that are documents for programs, the text.
-            let word =
-                |word: &String| if word == "json" { "table".to_owned() } else { word.clone() };
-            commands.push(words.iter().map(word).collect());
-        }
-    }
-    assert!(commands.len() > 5, "{commands:?}");
     let record = directory("columns").join("r.json");
     let long = format!("\"std::{}::lock\"", "very_long_name_".repeat(12));
     std::fs::write(&record, record_of(&long)).expect("written");
     let record = record.to_str().expect("UTF-8").to_owned();
-    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    commands.push(vec!["explain".to_owned(), record.clone()]);
-    commands.push(vec!["explain".to_owned(), record, "--all".to_owned()]);
-    commands.push(words("locks --kernel 6.18 --lock ticket,mutex --window-ms 2 --threads 2,4"));
-    commands.push(words("list"));
-    commands.push(words("runs"));
-    commands.push(words("reproduce --scale 500 --seeds 2 --only table"));
-    let goldens = commands.len() - 6;
+    let lines = [
+        format!("explain {record}"),
+        format!("explain {record} --all"),
+        "explain semaphore-2008 --kernel 2.6.26-rc1 --users 8 --quiet --all".to_owned(),
+        "check all --budget 100 --quiet".to_owned(),
+        "sim --kernel 6.18 --cpus 8 --users 3,10 --quiet".to_owned(),
+        "locks --kernel 6.18 --lock ticket,mutex --window-ms 2 --threads 2,4".to_owned(),
+        "list".to_owned(),
+        "runs".to_owned(),
+        "reproduce --scale 500 --seeds 2 --only table".to_owned(),
+    ];
     for columns in ["80", "120"] {
         let width: usize = columns.parse().expect("a number");
-        // What goldens are at 120 columns is in their files.
-        let skipped = if width == 120 { goldens } else { 0 };
-        for command in commands.iter().skip(skipped) {
-            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        for command in &lines {
+            let words: Vec<&str> = command.split(' ').collect();
             let output = convoy(&words).env("COLUMNS", columns).output().expect("starts");
             let text = stdout(&output);
             assert!(!text.is_empty(), "{command:?}: {}", stderr(&output));
