@@ -23,8 +23,9 @@ const LIVE: [&str; 6] = [
 
 /// Tests of the command line that run programs in real time, by the begin of their names; the
 /// others simulate, or print the same bytes each time.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "compare::",
+    "hardship::",
     "history::",
     "laws::",
     "load::",

@@ -10,6 +10,7 @@ use convoy_record::bound::Others;
 use convoy_record::bpf::Watching;
 use convoy_record::ready::Ready;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, set_child_subreaper, waitpid,
 };
@@ -125,13 +126,21 @@ fn background(
     const GRACE: Duration = Duration::from_millis(100);
     let (mut is_said, begin) = (is_quiet, Instant::now());
     loop {
-        while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
+        // The kernel says when no child is left. A list of processes may lack one, if its parent
+        // forked and ended after the list was read.
+        let is_alone = loop {
+            match waitpid(None, WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => break false,
+                Err(_) => break true,
+            }
+        };
         let children = children();
         let session = Stat::of(rustix::process::getpid()).map(|own| own.session);
         let is_daemon = |(_, stat): &&(Pid, Stat)| Some(stat.session) != session;
         let daemons: Vec<Pid> = children.iter().filter(is_daemon).map(|(pid, _)| *pid).collect();
         let Some(first) = daemons.first() else {
-            if children.is_empty() || begin.elapsed() > GRACE {
+            if is_alone || begin.elapsed() > GRACE {
                 return 0;
             }
             std::thread::sleep(Duration::from_millis(2));

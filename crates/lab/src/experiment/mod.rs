@@ -160,6 +160,14 @@ pub struct Compare {
     pub published: BTreeMap<String, f64>,
 }
 
+impl Compare {
+    /// Returns what each point is compared with, for a sentence: the baseline, or "the previous
+    /// kernel" on an axis of kernels.
+    pub fn against(&self) -> String {
+        if self.previous { format!("the previous {}", self.axis) } else { self.baseline.clone() }
+    }
+}
+
 /// Runs of which a source has the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

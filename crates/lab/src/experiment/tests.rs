@@ -63,6 +63,8 @@ fn each_point_may_be_compared_with_the_one_before_it() {
     let grid = &plan.grids[0];
     let bases: Vec<usize> = (0..8).filter_map(|index| grid.baseline(index)).collect();
     assert_eq!(bases, [1, 1, 1, 2, 5, 5, 5, 6]);
+    let compare = grid.grid.compare.as_ref().unwrap();
+    assert_eq!(compare.against(), "the previous kernel");
 }
 
 /// Three ranges of users, with a quick and a full form.

@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// Reads the words at `offsets`, whose addresses are known: as many lines as the CPU has fill
-    /// buffers are on their way at once. Nothing happens on a CPU with one buffer.
+    /// buffers are on their way at the same time. Nothing happens on a CPU with one buffer.
     pub(crate) fn fetch_together(&self, offsets: impl Iterator<Item = usize>) {
         let mut arrivals = [0; FILLS_MAX];
         let (mut last, mut travelled) = (0, false);

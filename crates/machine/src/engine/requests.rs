@@ -88,8 +88,8 @@ impl Requests {
         true
     }
 
-    /// `line` arrives at `done`, for the first request. The others of this CPU's group find it
-    /// there, and the request of the next group goes on its way.
+    /// `line` arrives at `done`, for the first request. The other CPUs of this group that wait take
+    /// it from there, and the request of the next group starts on its way.
     pub(super) fn served(&self, cpus: &Cpus, lines: &Lines, line: Line<'_>, done: u64) {
         let group_of = |core| lines.price.group_of(core);
         let group = group_of(cpus.core());

@@ -162,7 +162,7 @@ fn panel(results: Results, key: &str) -> Panel {
 pub(super) fn plot(plan: &Plan, panels: Vec<Panel>) -> Option<Plot> {
     let grid = plan.grids.iter().find(|grid| horizontal(grid).is_some())?;
     let compare = grid.grid.compare.as_ref().filter(|_| grid.grid.view == View::Plot);
-    let against = compare.map(|compare| format!("; baseline {}", compare.baseline));
+    let against = compare.map(|compare| format!("; baseline {}", compare.against()));
     let setup = match grid.grid.view {
         View::Peers => format!("medians of {} rounds; bars: their range", grid.seeds.len()),
         _ => sentence::setup(grid),

@@ -101,7 +101,7 @@ fn changes(results: Results) -> Option<Changes> {
             fitted: own.is_some_and(|row| row.fitted.contains(&compare.metric)),
         });
     }
-    (!rows.is_empty()).then(|| Changes::new(&compare.baseline, &compare.metric, rows))
+    (!rows.is_empty()).then(|| Changes::new(&compare.against(), &compare.metric, rows))
 }
 
 fn notes(results: Results, report: &mut ReproduceReport) {

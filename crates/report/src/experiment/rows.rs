@@ -193,7 +193,7 @@ fn plain(results: Results, title: &str) -> Table {
         let (title, ..) = shown(&compare.metric);
         table.note(format!(
             "change of {title} against {}, seed by seed; ± is the 95 % t interval of the pairs",
-            compare.baseline
+            compare.against()
         ));
     }
     for note in ranges::note(grid).into_iter().chain(beside::notes(results)) {
@@ -317,6 +317,7 @@ fn verdict(results: Results) -> Option<String> {
     let reproduced = beside::verdict(results).map_or_else(String::new, |said| said + "; ");
     Some(format!(
         "{}: {reproduced}{case} {what} against {}, the largest change",
-        results.grid.grid.name, compare.baseline
+        results.grid.grid.name,
+        compare.against()
     ))
 }

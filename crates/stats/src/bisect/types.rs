@@ -314,7 +314,7 @@ impl fmt::Display for BisectError {
             }
             Self::NotFinite { node } => write!(
                 f,
-                "a run of commit {node} gave a value that is not finite: skip it or mend the metric"
+                "a run of commit {node} gave a value that is not finite: skip it or fix the metric"
             ),
             Self::Setting { name, must } => write!(f, "{name} must be {must}"),
             Self::Build { build, node } => write!(
