@@ -32,8 +32,11 @@ const MM: &str = "convoy-mm --tests";
 
 /// The tests that must detect a fault in a file with this path prefix, the tests of the same crate
 /// first.
-const CRATES: &[(&str, &[&str])] =
-    &[("crates/mm/", &[MM, CHECKER]), ("crates/sync/", &[SYNC, CHECKER, MM])];
+const CRATES: &[(&str, &[&str])] = &[
+    ("crates/machine/", &["convoy-machine"]),
+    ("crates/mm/", &[MM, CHECKER]),
+    ("crates/sync/", &[SYNC, CHECKER, MM]),
+];
 
 /// CPU time of one test program, in seconds, as read by the watchdog: four times the maximum of any
 /// test.
@@ -241,6 +244,13 @@ fn list(root: &Path) -> anyhow::Result<Vec<Mutant>> {
 fn copy(root: &Path, tree: &Path) -> anyhow::Result<()> {
     let mut texts = files::read(root)?.texts;
     texts.insert("Cargo.lock".to_owned(), std::fs::read_to_string(root.join("Cargo.lock"))?);
+    for shelf in ["experiments", "kernels", "machines", "mixes", "workloads"] {
+        for entry in std::fs::read_dir(root.join(shelf))? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            texts.insert(format!("{shelf}/{name}"), std::fs::read_to_string(&path)?);
+        }
+    }
     for (path, text) in texts {
         let to = tree.join(path);
         std::fs::create_dir_all(to.parent().unwrap_or(tree))?;
