@@ -273,7 +273,7 @@ fn a_line_that_others_want_is_kept_until_its_home_sends_for_it() {
     assert!(lost > 7.0 * preset.price_ns.remote, "{lost} ns: all packages read in between");
 }
 
-/// Two packages of two CPUs, a request between them takes `travel`.
+/// Two packages of two CPUs; requests between them `travel` or take no time to arrive.
 fn two_packages(travel: bool) -> Preset {
     let mut preset = unbuffered();
     preset.topology.cpus = 4;
@@ -299,7 +299,7 @@ fn an_owner_uses_its_line_until_a_request_has_reached_it() {
 }
 
 #[test]
-fn a_package_serves_its_own_when_a_line_arrives_and_forgets_nobody() {
+fn a_package_serves_all_its_cpus_when_a_line_arrives() {
     // Every CPU makes all of its additions, or the run would not end; four take less for each than
     // two in different packages, since a visit serves both CPUs of a package.
     let all = addition(&two_packages(true), &[0, 1, 2, 3]);

@@ -164,7 +164,7 @@ impl CheckReport {
         if broken > NAMED {
             let all = broken + others.len();
             findings =
-                vec![format!("{broken} of {all} locks violate a property; the table names it")];
+                vec![format!("{broken} of {all} locks violate a property; the table names each")];
         }
         if !others.is_empty() {
             let other = if broken == 0 { "" } else { "other " };
@@ -451,7 +451,7 @@ mod tests {
     fn many_broken_locks_are_counted_and_not_named() {
         let mut report = example();
         report.rows = ["a", "b", "c", "d", "e"].map(|name| row(name, true, false)).to_vec();
-        assert_eq!(report.verdict(), "5 of 5 locks violate a property; the table names it.");
+        assert_eq!(report.verdict(), "5 of 5 locks violate a property; the table names each.");
         report.rows.push(row("f", false, true));
         assert!(report.verdict().starts_with("5 of 6 locks violate a property; the table names"));
         report.rows.remove(0);

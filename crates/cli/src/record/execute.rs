@@ -124,7 +124,7 @@ fn background(
 ) -> usize {
     /// Maximum time until an orphaned process starts a new session.
     const GRACE: Duration = Duration::from_millis(100);
-    let (mut is_said, begin) = (is_quiet, Instant::now());
+    let (mut is_said, mut seen) = (is_quiet, Instant::now());
     loop {
         // The kernel says when no child is left. A list of processes may lack one, if its parent
         // forked and ended after the list was read.
@@ -140,12 +140,13 @@ fn background(
         let is_daemon = |(_, stat): &&(Pid, Stat)| Some(stat.session) != session;
         let daemons: Vec<Pid> = children.iter().filter(is_daemon).map(|(pid, _)| *pid).collect();
         let Some(first) = daemons.first() else {
-            if is_alone || begin.elapsed() > GRACE {
+            if is_alone || seen.elapsed() > GRACE {
                 return 0;
             }
             std::thread::sleep(Duration::from_millis(2));
             continue;
         };
+        seen = Instant::now();
         if std::mem::take(&mut terminated) {
             for daemon in &daemons {
                 let _gone_already = kill_process(*daemon, Signal::TERM);
