@@ -12,7 +12,7 @@ use convoy_record::ready::Ready;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, set_child_subreaper, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, set_child_subreaper, wait,
 };
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -126,10 +126,10 @@ fn background(
     const GRACE: Duration = Duration::from_millis(100);
     let (mut is_said, mut seen) = (is_quiet, Instant::now());
     loop {
-        // The kernel says when no child is left. A list of processes may lack one, if its parent
-        // forked and ended after the list was read.
+        // The kernel says when no child is left, in any process group. A list of processes may lack
+        // one, if its parent forked and ended after the list was read.
         let is_alone = loop {
-            match waitpid(None, WaitOptions::NOHANG) {
+            match wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => break false,
                 Err(_) => break true,

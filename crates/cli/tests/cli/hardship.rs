@@ -229,6 +229,7 @@ fn jumps_handlers_storms_and_daemons_are_recorded_and_end_as_they_would() {
         (vec!["storm"], 0, 200),
         (vec!["threads", "20000"], 0, 20_000),
         (vec!["twice"], 3, 2000),
+        (vec!["relay"], 3, 2000),
     ] {
         let all = [&[program.as_str()][..], &words].concat();
         let output = record(&file, &all);

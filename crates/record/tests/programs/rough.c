@@ -219,5 +219,19 @@ int main(int count, char **words) {
         together(20, table);
         return 0;
     }
+    if (!strcmp(mode, "relay")) {
+        /* A daemon that hands over to a successor each 10 ms, for longer than any grace. */
+        if (fork())
+            return 3;
+        setsid();
+        for (int i = 0; i < 25; i++) {
+            usleep(10000);
+            if (fork())
+                _exit(0);
+            setsid();
+        }
+        together(20, table);
+        return 0;
+    }
     return 66;
 }
