@@ -1,5 +1,5 @@
 //! The file with the number of pages that the recorded processes may still write, see
-//! `crates/preload/src/budget.rs`.
+//! `crates/preload/src/file/budget.rs`.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -3,7 +3,7 @@
 use core::arch::{asm, global_asm};
 use core::sync::atomic::AtomicU64;
 
-use crate::local::OWN_WORDS;
+use crate::threads::local::OWN_WORDS;
 
 // As on x86-64: words of thread-local storage by the initial-exec model.
 global_asm!(

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use crate::local::OWN_WORDS;
+use crate::threads::local::OWN_WORDS;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

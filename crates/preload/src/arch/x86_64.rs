@@ -4,7 +4,7 @@ use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::AtomicU64;
 
-use crate::local::OWN_WORDS;
+use crate::threads::local::OWN_WORDS;
 
 // Words of thread-local storage, accessed without a call: the initial-exec model, which this object
 // may use because it is loaded with the program. The first is the thread's word, the others belong

@@ -1,0 +1,499 @@
+//! Recording before and after calls of libc's functions.
+
+use core::ffi::c_int;
+
+use crate::arch::ticks;
+use crate::file::{map, process};
+use crate::interpose::libc::Real;
+use crate::interpose::{robust, single_thread};
+use crate::layout::*;
+use crate::policy::handoff;
+use crate::threads::detail::Detail;
+use crate::threads::lines::Key;
+use crate::threads::local::*;
+use crate::threads::thread::{Packed, Thread, Turn};
+use crate::waits::causes::{self, Cause};
+use crate::waits::sampling::WEIGHT_BITS;
+use crate::waits::waiters::Waiters;
+
+/// The owner of a robust mutex died; the caller has acquired it.
+const EOWNERDEAD: c_int = 130;
+
+/// How a kind of lock is acquired.
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    /// Its kind in the record.
+    pub(crate) kind: u64,
+    /// Acquires the lock if it is free.
+    pub(crate) attempt: &'static Real,
+    /// Result of the attempt if the lock is not free.
+    pub(crate) busy: c_int,
+}
+
+fn is_owned(result: c_int) -> bool {
+    result == 0 || result == EOWNERDEAD
+}
+
+/// Acquires a lock with `block`, after an attempt that shows whether it must wait. This is the
+/// short path of nearly every acquisition; everything else that may be due is out of line.
+#[inline(always)]
+pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: usize) -> c_int {
+    let Some(thread) = Thread::known().filter(|_| !process::only_contended()) else {
+        return acquire_one(how, block, lock, site);
+    };
+    let key = thread.count(how.kind, lock, site);
+    let is_turn = thread.is_turn();
+    let is_plain = key.is_some_and(|key| !key.is_due)
+        && !is_turn
+        && !thread.was_timed()
+        && !thread.is_monitor(lock);
+    if !is_plain {
+        return go_on_one(how, block, lock, site, key, is_turn);
+    }
+    let result = if how.kind == MUTEX && single_thread::is_free(lock) {
+        block.call([lock, 0, 0, 0])
+    } else {
+        how.attempt.call([lock, 0, 0, 0])
+    };
+    if result == 0 && how.kind != SEMAPHORE {
+        thread.takes(how.kind, lock, key);
+        return 0;
+    }
+    tried(how, block, lock, site, key, result)
+}
+
+// Arguments that are passed in memory are stored out of line, too.
+
+#[cold]
+#[inline(never)]
+fn acquire_one(how: &How, block: &Real, lock: usize, site: usize) -> c_int {
+    acquire(how, block, &[lock, 0, 0, 0], site)
+}
+
+#[cold]
+#[inline(never)]
+fn go_on_one(
+    how: &How,
+    block: &Real,
+    lock: usize,
+    site: usize,
+    key: Option<Key>,
+    is_turn: bool,
+) -> c_int {
+    let block = || block.call([lock, 0, 0, 0]);
+    let Some(thread) = Thread::known() else { return block() };
+    go_on(how, thread, block, lock, site, key, is_turn)
+}
+
+/// Acquires a lock on the long path.
+#[inline(never)]
+pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
+    let Some(thread) = Thread::acquiring() else { return block.call(*arguments) };
+    if process::only_contended() {
+        return contend(how, thread, block, arguments, site);
+    }
+    let lock = arguments[0];
+    let key = thread.count(how.kind, lock, site);
+    go_on(how, thread, || block.call(*arguments), lock, site, key, thread.is_turn())
+}
+
+/// Acquires a lock whose acquisition has been counted.
+#[inline(always)]
+fn go_on(
+    how: &How,
+    thread: Thread,
+    block: impl Fn() -> c_int,
+    lock: usize,
+    site: usize,
+    key: Option<Key>,
+    is_turn: bool,
+) -> c_int {
+    let turn = if is_turn { thread.draw() } else { Turn::NOTHING };
+    let asked = if turn.is_traced { thread.begin_step() } else { 0 };
+    if thread.was_timed() {
+        think(thread, key);
+    }
+    if thread.is_monitor(lock) {
+        thread.monitor_again();
+    }
+    let requested = if turn.is_sampled { ticks() } else { 0 };
+    let result = how.attempt.call([lock, 0, 0, 0]);
+    if result == how.busy {
+        return wait(how, thread, key, block, lock, site, 1);
+    }
+    robust::settle(lock, result);
+    thread.takes(how.kind, lock, key);
+    if turn.is_sampled && is_owned(result) {
+        acquired(thread, key, ticks().saturating_sub(requested));
+    }
+    if turn.is_traced && is_owned(result) {
+        thread.step_at(STEP_LOCK, key, asked, ticks());
+    }
+    begin(how, thread, key, lock, turn.is_sampled, result);
+    result
+}
+
+/// Continues after an attempt that did not return 0, or after one on a semaphore.
+#[cold]
+#[inline(never)]
+fn tried(
+    how: &How,
+    block: &Real,
+    lock: usize,
+    site: usize,
+    key: Option<Key>,
+    result: c_int,
+) -> c_int {
+    robust::settle(lock, result);
+    let Some(thread) = Thread::known() else { return result };
+    if result == how.busy {
+        return wait(how, thread, key, || block.call([lock, 0, 0, 0]), lock, site, 1);
+    }
+    thread.takes(how.kind, lock, key);
+    begin(how, thread, key, lock, false, result);
+    result
+}
+
+/// Acquires a lock, and records the acquisition only if it must wait.
+#[inline]
+fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
+    let lock = arguments[0];
+    if thread.is_monitor(lock) {
+        thread.monitor_again();
+    }
+    let result = how.attempt.call([lock, 0, 0, 0]);
+    if result != how.busy {
+        robust::settle(lock, result);
+        if how.kind == SEMAPHORE && result == 0 {
+            took(thread, lock);
+        }
+        return result;
+    }
+    let key = thread.count(how.kind, lock, site);
+    let block = || block.call(*arguments);
+    let asked = ticks();
+    match thread.represents(how.kind, key, asked) {
+        Some(weight) => wait(how, thread, key, block, lock, site, weight),
+        None => pass(how, thread, key, block, lock, site, asked),
+    }
+}
+
+/// Waits for a mutex without a record of the wait, unless it is long or fails.
+#[inline(always)]
+fn pass(
+    how: &How,
+    thread: Thread,
+    key: Option<Key>,
+    block: impl Fn() -> c_int,
+    lock: usize,
+    site: usize,
+    asked: u64,
+) -> c_int {
+    let waiters = Waiters::of(lock);
+    waiters.inspect(|all| all.enter(asked));
+    thread.shows(how.kind, lock, site, 0, asked);
+    let owner = causes::owner_of(lock);
+    let result = block();
+    let got = ticks();
+    thread.shows_nothing();
+    waiters.inspect(|all| {
+        all.leave(got);
+        all.passes();
+    });
+    thread.was_away([asked, got]);
+    if result != 0 || Thread::is_long(got.saturating_sub(asked)) {
+        return pass_not(how, thread, key, (lock, site), (owner, [asked, got], result));
+    }
+    thread.takes(how.kind, lock, key);
+    result
+}
+
+/// Records such a wait that was long or failed.
+#[cold]
+#[inline(never)]
+fn pass_not(
+    how: &How,
+    thread: Thread,
+    key: Option<Key>,
+    (lock, site): (usize, usize),
+    (owner, times, result): (u32, [u64; 2], c_int),
+) -> c_int {
+    let key = key.map(|key| thread.key_of_wait(how.kind, lock, site, key));
+    let (Some(key), Some(detail)) = (key, thread.detail_of_wait(key)) else { return result };
+    settle(thread);
+    Cause::of_long(thread, how.kind, lock, site, detail.index(), times, owner);
+    after(how, thread, (key, detail), lock, (times, result, 1))
+}
+
+/// Acquires a lock if it is free.
+#[inline(always)]
+pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
+    let result = how.attempt.call([lock, 0, 0, 0]);
+    let thread = if is_owned(result) { Thread::acquiring() } else { Thread::current() };
+    let Some(thread) = thread else { return result };
+    if !is_owned(result) {
+        // A loop of attempts is one request, however long it takes; failures are counted
+        // separately.
+        if !process::only_contended() {
+            thread.count(YIELD, lock, site);
+        }
+        return result;
+    }
+    if process::only_contended() {
+        if thread.is_monitor(lock) {
+            thread.monitor_again();
+        }
+        if how.kind == SEMAPHORE {
+            took(thread, lock);
+        }
+        return result;
+    }
+    let key = thread.count(how.kind, lock, site);
+    thread.takes(how.kind, lock, key);
+    thread.forget();
+    if thread.is_monitor(lock) {
+        thread.monitor_again();
+    }
+    let turn = if thread.is_turn() { thread.draw() } else { Turn::NOTHING };
+    if turn.is_traced {
+        let now = thread.begin_step();
+        thread.step_at(STEP_LOCK, key, now, now);
+    }
+    begin(how, thread, key, lock, turn.is_sampled, result);
+    result
+}
+
+/// Records how long it took to acquire a free lock, whose cache line was elsewhere.
+#[cold]
+#[inline(never)]
+fn acquired(thread: Thread, key: Option<Key>, took: u64) {
+    if let Some(detail) = thread.detail(key) {
+        detail.record(ACQUIRE, took, SAMPLED);
+    }
+}
+
+#[inline]
+fn think(thread: Thread, key: Option<Key>) {
+    thread.thought(thread.detail(key), ticks());
+}
+
+/// Times the critical section of an uncontended acquisition, if it is due.
+#[inline(always)]
+fn begin(how: &How, thread: Thread, key: Option<Key>, lock: usize, sampled: bool, result: c_int) {
+    if how.kind == SEMAPHORE && result == 0 {
+        took(thread, lock);
+    }
+    match key {
+        Some(key) if key.is_due && is_owned(result) => hold(thread, key, lock, 1),
+        Some(key) if sampled && is_owned(result) => hold(thread, key, lock, SAMPLED),
+        _ => {}
+    }
+}
+
+/// Notes the owner of a semaphore that threads have waited for: posts by its owner show that it is
+/// a lock, posts by other threads that it is a signal.
+#[inline(never)]
+fn took(thread: Thread, lock: usize) {
+    if let Some(all) = Waiters::known(lock) {
+        all.took(thread.id());
+    }
+}
+
+#[cold]
+#[inline(never)]
+pub(crate) fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
+    if let Some(detail) = thread.detail(Some(key)) {
+        // Waiters of the lock record the callers of its owner.
+        if Waiters::known(lock).is_some() {
+            thread.learn_callers(detail);
+        }
+        thread.hold(lock, thread.pack(key, detail), weight);
+    }
+}
+
+/// Waits for a lock that has an owner. The wait represents `weight` waits, if it is short.
+#[inline(always)]
+fn wait(
+    how: &How,
+    thread: Thread,
+    key: Option<Key>,
+    block: impl Fn() -> c_int,
+    lock: usize,
+    site: usize,
+    weight: u64,
+) -> c_int {
+    let key = key.map(|key| thread.key_of_wait(how.kind, lock, site, key));
+    let (Some(key), Some(detail)) = (key, thread.detail_of_wait(key)) else { return block() };
+    let waiters = Waiters::of(lock);
+    settle(thread);
+    let asked = ticks();
+    waiters.inspect(|all| all.enter(asked));
+    let cause = Cause::begin(thread, how.kind, lock, site, detail.index(), asked);
+    thread.sleeps();
+    let result = match how.kind {
+        SEMAPHORE => Waiters::until(waiters, block),
+        _ => block(),
+    };
+    Thread::wakes();
+    let got = ticks();
+    waiters.inspect(|all| all.leave(got));
+    thread.was_away([asked, got]);
+    let is_whole = !is_owned(result) || Thread::is_long(got.saturating_sub(asked));
+    let weight = if is_whole { 1 } else { weight };
+    if let Some(cause) = cause {
+        cause.end(got, weight);
+    }
+    after(how, thread, (key, detail), lock, ([asked, got], result, weight))
+}
+
+/// Records a wait that has ended, and begins to time the critical section.
+#[inline(always)]
+fn after(
+    how: &How,
+    thread: Thread,
+    (key, detail): (Key, Detail),
+    lock: usize,
+    ([asked, got], result, weight): ([u64; 2], c_int, u64),
+) -> c_int {
+    if !is_owned(result) {
+        waited(thread, detail, [asked, got], 1, true);
+        thread.step_at(STEP_LOCK | STEP_FAILED, Some(key), asked, got);
+        detail.add(D_FAILED);
+        return result;
+    }
+    let waiters = Waiters::known(lock);
+    thread.takes(how.kind, lock, Some(key));
+    if how.kind == SEMAPHORE {
+        waiters.inspect(|all| all.took(thread.id()));
+    }
+    let [released, releases] = waiters.map_or([0; 2], Waiters::released);
+    let passed = if (asked..got).contains(&released) { got - released } else { 0 };
+    let packed = thread.pack(key, detail);
+    thread.put(O_WAITED, packed.word());
+    thread.put(O_WAITED_FROM, asked);
+    thread.put(O_WAITED_TO, got);
+    thread.put(O_WAITED_HANDOFF, passed);
+    thread.put(O_WAITED_WEIGHT, weight | releases << WEIGHT_BITS);
+    // With handoff locks, all other waiters now wait for this thread, so the wait is recorded after
+    // the release, unless the thread has a trace, whose steps are in order, or might keep the lock.
+    let is_semaphore = how.kind == SEMAPHORE;
+    let gives_up = handoff::hands_over(is_semaphore)
+        && (!is_semaphore || waiters.is_some_and(Waiters::is_owned));
+    if thread.traces() || !gives_up {
+        settle(thread);
+        thread.step_at(STEP_LOCK, Some(key), asked, got);
+    }
+    // Reads the clock again: the time of recording is not part of the critical section.
+    thread.hold(lock, packed, weight);
+    result
+}
+
+/// Records the wait that was deferred.
+#[inline]
+pub(crate) fn settle(thread: Thread) {
+    let packed = thread.own(O_WAITED);
+    if packed != 0 {
+        thread.put(O_WAITED, 0);
+        settled(thread, Packed::of(packed));
+    }
+}
+
+#[inline(never)]
+fn settled(thread: Thread, packed: Packed) {
+    let Some(detail) = map::file().and_then(|file| Detail::at(file, packed.detail())) else {
+        return;
+    };
+    let [asked, got, passed, weights] =
+        [O_WAITED_FROM, O_WAITED_TO, O_WAITED_HANDOFF, O_WAITED_WEIGHT].map(|at| thread.own(at));
+    let (weight, releases) = (weights & ((1 << WEIGHT_BITS) - 1), weights >> WEIGHT_BITS);
+    waited(thread, detail, [asked, got], weight, true);
+    detail.add_many(D_CONTENDED, weight);
+    if passed != 0 {
+        // Both the release and the wait were recorded by chance.
+        detail.record(HANDOFF, passed, weight * releases);
+    }
+}
+
+/// Records a wait that represents `weight` waits.
+pub(crate) fn waited(
+    thread: Thread,
+    detail: Detail,
+    [asked, got]: [u64; 2],
+    weight: u64,
+    for_lock: bool,
+) {
+    if !process::only_contended() {
+        thread.look_at_window(got);
+    }
+    let ticks = got.saturating_sub(asked);
+    detail.record(WAIT, ticks, weight);
+    thread.phase(ticks * weight, got, for_lock);
+}
+
+/// Releases a lock with `give`. The critical section ends before the call and the think time begins
+/// after it: a wakeup in between belongs to neither.
+#[inline(always)]
+pub(crate) fn release(give: &Real, lock: usize) -> c_int {
+    // The word is 0 in a thread that is not recorded yet. The child of a fork may have inherited
+    // the word of its parent.
+    if Thread::times()
+        && let Some(thread) = Thread::current()
+    {
+        return end(thread, give, lock);
+    }
+    give.call([lock, 0, 0, 0])
+}
+
+/// Releases a reader/writer lock. Only the slot of the thread names it as a reader.
+#[inline(always)]
+pub(crate) fn leave(give: &Real, lock: usize) -> c_int {
+    if let Some(thread) = Thread::known() {
+        thread.leaves(READ, lock);
+    }
+    release(give, lock)
+}
+
+/// Posts a semaphore: its owner releases it, or another thread signals with it.
+pub(crate) fn post(give: &Real, lock: usize) -> c_int {
+    let Some(thread) = Thread::current() else { return give.call([lock, 0, 0, 0]) };
+    thread.leaves(SEMAPHORE, lock);
+    let Some(all) = Waiters::known(lock) else { return release(give, lock) };
+    // In a signal handler that interrupted its wait, the thread has not acquired it.
+    let waits = thread.get(S_WAITS) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+    let is_waiting = waits == lock as u64;
+    let had_it = !is_waiting && (all.gives(thread.id()) || thread.is_timed(lock));
+    let result = release(give, lock);
+    all.gave(had_it);
+    result
+}
+
+#[cold]
+#[inline(never)]
+fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
+    let is_traced = thread.traces();
+    let (hold, now) = (thread.take(lock), if is_traced { thread.begin_step() } else { ticks() });
+    let kept = hold.as_ref().is_some_and(|hold| thread.kept(hold));
+    if let Some(hold) = &hold
+        && let Some(all) = Waiters::known(lock)
+    {
+        all.release(now, hold);
+    }
+    let result = give.call([lock, 0, 0, 0]);
+    if is_traced {
+        thread.step(STEP_UNLOCK, lock as u64, now, ticks());
+    }
+    // The lock is released: no thread waits for this one any more.
+    if let Some(hold) = &hold {
+        thread.goes_on(hold);
+        thread.held(hold, kept, now);
+        if !process::only_contended() {
+            thread.look_at_window(now);
+        }
+    }
+    settle(thread);
+    // The think time is not recorded if uncontended requests are not.
+    if let Some(hold) = hold.as_ref().filter(|_| !process::only_contended()) {
+        thread.released(hold);
+    }
+    result
+}

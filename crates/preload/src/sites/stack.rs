@@ -1,0 +1,262 @@
+//! Call stacks, by the unwind tables of the program. Unwinding does not allocate, but takes a
+//! microsecond per frame, so it is rare.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::arch;
+use crate::file::map::{self, Map};
+use crate::file::pages;
+use crate::layout::*;
+use crate::sites::memory_map;
+
+/// Results of a step of a walk.
+const GO_ON: c_int = 0;
+const END: c_int = 4;
+
+type Each = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+
+/// A walk up the stack.
+struct Walk<'a> {
+    /// Return address at which the walk begins.
+    site: usize,
+    is_past: bool,
+    count: usize,
+    frames: &'a mut [u64],
+}
+
+fn unwind(each: Each, walk: *mut c_void) {
+    unsafe extern "C" {
+        fn _Unwind_Backtrace(each: Each, argument: *mut c_void) -> c_int;
+    }
+    // SAFETY: reads the stack of this thread by its unwind tables; the target of `walk` outlives
+    // the call.
+    unsafe { _Unwind_Backtrace(each, walk) };
+}
+
+/// Returns the return address of a frame of the unwinder.
+fn address(context: *mut c_void) -> usize {
+    unsafe extern "C" {
+        fn _Unwind_GetIP(context: *mut c_void) -> usize;
+    }
+    // SAFETY: the unwinder passes the context of a frame.
+    unsafe { _Unwind_GetIP(context) }
+}
+
+/// Fills `frames` with the return addresses of the callers of the function that contains `site`,
+/// the nearest first, and returns their number. `site` is the return address of a function of this
+/// object that is being called.
+pub(crate) fn callers(site: usize, frames: &mut [u64]) -> usize {
+    let mut walk = Walk { site, is_past: false, count: 0, frames };
+    unwind(frame, (&raw mut walk).cast());
+    walk.count
+}
+
+extern "C" fn frame(context: *mut c_void, walk: *mut c_void) -> c_int {
+    let address = address(context);
+    // SAFETY: the walk of `callers`, to which there is no other reference.
+    let walk = unsafe { &mut *walk.cast::<Walk<'_>>() };
+    if !walk.is_past {
+        walk.is_past = address == walk.site;
+        return GO_ON;
+    }
+    let Some(place) = walk.frames.get_mut(walk.count) else { return END };
+    *place = address as u64;
+    walk.count += 1;
+    GO_ON
+}
+
+/// Words above the last known frame that are searched for calls by code without unwind tables.
+const SCANNED: usize = 160;
+/// Entries of the table of call stacks that are probed, and so the most call stacks of one site.
+const PROBES: usize = 128;
+
+/// A word of the stack and its distance from the mark.
+type Frame = [u64; 2];
+
+/// The whole call stack of a wait.
+struct Whole {
+    site: usize,
+    mark: usize,
+    is_past: bool,
+    count: usize,
+    frames: [Frame; C_NATIVE],
+    /// Return address in code that no table describes, and its distance from the mark.
+    foreign: Option<Frame>,
+}
+
+/// Returns the number of the call stack that leads to `site`, with [`CONTEXT`]; `None` if the table
+/// is full. `mark` is in the frame of the function that is being called.
+///
+/// The unwinder needs microseconds. But a function that calls from one place has a frame of one
+/// size, so a stack that was walked once is recognized by the words at the same distances.
+pub(crate) fn context(site: usize, mark: *const usize) -> Option<usize> {
+    let (file, mark) = (map::file()?, mark as usize);
+    if !pages::reserve(file, CONTEXTS, CONTEXT_COUNT * CONTEXT_WORDS) {
+        return None;
+    }
+    let first = place(site as u64, 0, CONTEXT_COUNT);
+    let probes = || (first..first + PROBES).map(|at| at % CONTEXT_COUNT);
+    let mut is_full = true;
+    for at in probes() {
+        let known = entry(file, at);
+        // Relaxed: `is_there` reads the frames after an acquire load of `C_READY`.
+        match known[C_SITE].load(Relaxed) {
+            0 => {
+                is_full = false;
+                break;
+            }
+            one if one == site as u64 && is_there(known, mark, true) => return Some(number(at)),
+            _ => {}
+        }
+    }
+    if is_full {
+        // Call stacks are now distinguished only by their frames with unwind tables.
+        let like = |at: &usize| {
+            let known = entry(file, *at);
+            known[C_SITE].load(Relaxed) == site as u64 && is_there(known, mark, false)
+        };
+        return probes().find(like).map(number);
+    }
+    let mut whole =
+        Whole { site, mark, is_past: false, count: 0, frames: [[0; 2]; C_NATIVE], foreign: None };
+    unwind(whole_frame, (&raw mut whole).cast());
+    let mut foreign = [[0; 2]; C_FOREIGN];
+    let left = whole.foreign.map_or(0, |first| returns(file, first, mark, &mut foreign));
+    let (native, foreign) = (&whole.frames[..whole.count], &foreign[..left]);
+    for at in probes() {
+        let words = entry(file, at);
+        // Relaxed: the exchange claims the entry; `is_same` reads its frames after an acquire load
+        // of `C_READY`.
+        if words[C_SITE].load(Relaxed) == site as u64 && is_same(words, native, foreign) {
+            return Some(number(at));
+        }
+        if words[C_SITE].compare_exchange(0, site as u64, Relaxed, Relaxed).is_ok() {
+            write(file, words, native, foreign);
+            return Some(number(at));
+        }
+    }
+    None
+}
+
+fn number(at: usize) -> usize {
+    CONTEXT as usize | at
+}
+
+fn entry(file: &'static Map, at: usize) -> &'static [AtomicU64] {
+    &file[CONTEXTS + at * CONTEXT_WORDS..][..CONTEXT_WORDS]
+}
+
+/// Returns the frames with unwind tables, and those without, of a call stack.
+fn parts(words: &[AtomicU64]) -> Option<(&[AtomicU64], &[AtomicU64])> {
+    // Acquire: pairs with the release store of `write`.
+    let is_ready = words[C_READY].load(Acquire) == 1;
+    let native = (words[C_COUNT].load(Relaxed) as usize).min(C_NATIVE);
+    let foreign = (words[C_FOREIGN_COUNT].load(Relaxed) as usize).min(C_FOREIGN);
+    let frames = &words[C_FRAMES..];
+    is_ready.then(|| (&frames[..2 * native], &frames[2 * C_NATIVE..][..2 * foreign]))
+}
+
+/// Returns whether the current stack is the known one, with or without the nearest callers that
+/// have no unwind tables.
+fn is_there(words: &[AtomicU64], mark: usize, with_foreign: bool) -> bool {
+    /// The function that calls and its caller; further words may be left from earlier calls.
+    const NEAREST: usize = 2;
+    let Some((native, foreign)) = parts(words) else { return false };
+    let foreign = &foreign[..foreign.len().min(if with_foreign { 2 * NEAREST } else { 0 })];
+    let mut frames = native.chunks_exact(2).chain(foreign.chunks_exact(2));
+    frames.all(|frame| {
+        let at = mark + frame[1].load(Relaxed) as usize;
+        // SAFETY: on this stack: the frame below belongs to the same function at the same place, so
+        // its callers are above it; above code without tables there are at least the frames in
+        // which the thread began.
+        frame[0].load(Relaxed) == unsafe { *(at as *const u64) }
+    })
+}
+
+fn is_same(words: &[AtomicU64], native: &[Frame], foreign: &[Frame]) -> bool {
+    // Relaxed: `parts` has loaded `C_READY` with acquire.
+    fn same(known: &[AtomicU64], found: &[Frame]) -> bool {
+        known.len() == 2 * found.len()
+            && known.chunks_exact(2).zip(found).all(|(a, b)| a[0].load(Relaxed) == b[0])
+    }
+    parts(words).is_some_and(|known| same(known.0, native) && same(known.1, foreign))
+}
+
+fn write(file: &'static Map, words: &[AtomicU64], native: &[Frame], foreign: &[Frame]) {
+    for (from, frames) in [(C_FRAMES, native), (C_FRAMES + 2 * C_NATIVE, foreign)] {
+        for (place, frame) in words[from..].chunks_exact(2).zip(frames) {
+            memory_map::is_compiled(file, frame[0]);
+            // Relaxed, here and below: published by the release store of `C_READY`.
+            place[0].store(frame[0], Relaxed);
+            place[1].store(frame[1], Relaxed);
+        }
+    }
+    words[C_COUNT].store(native.len() as u64, Relaxed);
+    words[C_FOREIGN_COUNT].store(foreign.len() as u64, Relaxed);
+    // Release: a reader that sees this sees the frames.
+    words[C_READY].store(1, Release);
+}
+
+/// Fills `found` with the code in which the unwinder ended, if it belongs to no file, and its
+/// possible callers: words that point behind a call in such code. Returns their number.
+fn returns(file: &Map, first: Frame, mark: usize, found: &mut [Frame; C_FOREIGN]) -> usize {
+    let [code, distance] = first;
+    if !memory_map::is_compiled(file, code) {
+        return 0;
+    }
+    found[0] = first;
+    let mut count = 1;
+    let mut words = [0_u64; SCANNED];
+    let above = mark as u64 + distance + 8;
+    let length = memory_map::peek(above as usize, &mut words);
+    for (word, at) in words[..length].iter().zip((above..).step_by(8)) {
+        if memory_map::compiled(*word) && is_after_call(*word) {
+            found[count] = [*word, at - mark as u64];
+            count += 1;
+            if count == C_FOREIGN {
+                break;
+            }
+        }
+    }
+    count
+}
+
+/// Returns whether the instruction before an address in readable code is a call.
+fn is_after_call(address: u64) -> bool {
+    // Read by the kernel: code that a program compiles may be gone since its map was read.
+    let mut word = [0];
+    memory_map::peek(address as usize - 8, &mut word) != 0
+        && arch::ends_in_call(word[0].to_le_bytes())
+}
+
+extern "C" fn whole_frame(context: *mut c_void, whole: *mut c_void) -> c_int {
+    unsafe extern "C" {
+        fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+    }
+    let address = address(context);
+    // SAFETY: the walk of `context`, to which there is no other reference.
+    let whole = unsafe { &mut *whole.cast::<Whole>() };
+    if !whole.is_past {
+        whole.is_past = address == whole.site;
+        return GO_ON;
+    }
+    if address == 0 {
+        whole.foreign = None;
+        return END;
+    }
+    // SAFETY: the unwinder passes the context of a frame.
+    let end = unsafe { _Unwind_GetCFA(context) };
+    // The return address of the called function is the last word of its frame.
+    let found = [address as u64, end.wrapping_sub(8 + whole.mark) as u64];
+    if let Some(before) = whole.foreign.replace(found) {
+        let Some(place) = whole.frames.get_mut(whole.count) else {
+            whole.foreign = None;
+            return END;
+        };
+        *place = before;
+        whole.count += 1;
+    }
+    GO_ON
+}

@@ -1,0 +1,34 @@
+//! Rights that the process has given up.
+
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::file::map::file;
+use crate::layout::H_SANDBOXED;
+
+/// Whether the process makes no more system calls for the recorder.
+pub(crate) static IS_QUIET: AtomicBool = AtomicBool::new(false);
+/// Whether its time stamp counter must not be read any more: new threads are not recorded.
+pub(crate) static NO_TICKS: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the kernel must not be called.
+#[inline]
+pub(crate) fn is_quiet() -> bool {
+    IS_QUIET.load(Relaxed)
+}
+
+/// Returns whether new threads must not read the time stamp counter.
+pub(crate) fn has_no_ticks() -> bool {
+    NO_TICKS.load(Relaxed)
+}
+
+/// Notes that a system call was refused as if by a filter. Returns `false`: without it there is no
+/// room.
+#[cold]
+pub(crate) fn refused() -> bool {
+    if let Some(file) = file() {
+        file[H_SANDBOXED].store(1, Relaxed);
+        IS_QUIET.store(true, Relaxed);
+    }
+    false
+}

@@ -1,0 +1,69 @@
+//! Sample of waits, if only contended acquisitions are recorded. Threads that wait for mutexes far
+//! more often than a record needs would spend more time on recording than on their waits, so of
+//! these waits one in a few is recorded and represents all of them. Three kinds of waits always
+//! represent themselves: the first ones at each call site, those that fail, and long ones, since a
+//! single wait of a second must neither be missed nor be counted sixteen times.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::file::map;
+use crate::layout::*;
+use crate::threads::lines::Key;
+use crate::threads::local::*;
+use crate::threads::thread::Thread;
+
+/// Ticks between two recorded waits of the process: some 50 us. Recording takes less than a
+/// hundredth of that.
+const APART: u64 = 1 << 17;
+/// Number of threads from which on that interval is shorter, so that waits of some 4 ms are always
+/// recorded.
+const THREADS: u64 = 64;
+/// Maximum number of waits that one represents.
+const MOST: u64 = 64;
+/// Bits of a weight.
+pub(crate) const WEIGHT_BITS: u32 = 8;
+
+/// Returns the ticks between two recorded waits of a thread.
+fn apart() -> u64 {
+    map::file().map_or(0, |file| APART * file[H_SLOTS].load(Relaxed).min(THREADS))
+}
+
+impl Thread {
+    /// Returns whether a wait represents only itself because of its length. With fewer waits than
+    /// that, all are recorded.
+    #[inline(always)]
+    pub(crate) fn is_long(ticks: u64) -> bool {
+        ticks >= apart()
+    }
+
+    /// Returns how many waits the one that begins now represents if it is short; none if it is not
+    /// recorded.
+    #[inline(always)]
+    pub(crate) fn represents(self, kind: u64, key: Option<Key>, now: u64) -> Option<u64> {
+        let is_first = |key: Key| u64::from(key.count.load(Relaxed) & !SLOW) <= FIRST;
+        if kind != MUTEX || key.is_none_or(is_first) {
+            return Some(1);
+        }
+        match self.own(O_PASSES) {
+            0 | 1 => Some(self.draw_wait(now)),
+            left => {
+                self.put(O_PASSES, left - 1);
+                None
+            }
+        }
+    }
+
+    /// Returns how many waits this one represents, and draws the next one.
+    fn draw_wait(self, now: u64) -> u64 {
+        let last = self.own(O_REPRESENTS);
+        let passed = last >> WEIGHT_BITS;
+        let span = now.saturating_sub(self.own(O_RECORDED)).max(1);
+        let mean = (apart() * passed / span).clamp(1, MOST);
+        // At irregular distances with this mean, so that no loop synchronizes with them.
+        let left = 1 + self.random() % (2 * mean - 1);
+        self.put(O_PASSES, left);
+        self.put(O_REPRESENTS, left << WEIGHT_BITS | mean);
+        self.put(O_RECORDED, now);
+        (last & ((1 << WEIGHT_BITS) - 1)).max(1)
+    }
+}
