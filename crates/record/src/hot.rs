@@ -168,10 +168,11 @@ impl Code {
         let read = |path: &Path| Elf::new(crate::identity::bytes(path)?);
         let elf = self.0.entry(path.clone()).or_insert_with(|| read(path));
         let Some(elf) = elf else { return Kind::Other };
-        let code =
-            elf.code().find(|(begin, bytes)| (*begin..*begin + bytes.len() as u64).contains(&own));
-        let Some((begin, bytes)) = code else { return Kind::Other };
-        let at = (own - begin) as usize;
+        let code = elf.code().find_map(|(begin, bytes)| {
+            let offset = usize::try_from(own.checked_sub(begin)?).ok()?;
+            (offset < bytes.len()).then_some((offset, bytes))
+        });
+        let Some((at, bytes)) = code else { return Kind::Other };
         let from = at.saturating_sub(AROUND as usize);
         let to = (at + AROUND as usize).min(bytes.len());
         kind(&bytes[from..at], &bytes[at..to], registers)
@@ -305,5 +306,31 @@ mod tests {
         let adds = |before: &[u8], after: &[u8]| matches!(kind(before, after, None), Kind::Atomic);
         assert!(adds(&[0xf0, 0x0f, 0xc1, 0x07], &[0x85, 0xc0]));
         assert!(adds(&[], &[0xf0, 0x83, 0x47, 0x08, 0x01]));
+    }
+
+    #[test]
+    fn any_bytes_are_decoded() {
+        /// Bytes that the decoder looks for: prefixes, opcodes, jumps and displacements.
+        const MARKS: [u8; 16] = [
+            0x00, 0x0f, 0x38, 0x44, 0x66, 0x70, 0x7f, 0x80, 0x83, 0x85, 0x87, 0x8b, 0xb1, 0xf0,
+            0xfe, 0xff,
+        ];
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = || {
+            // Marsaglia's xorshift.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as usize
+        };
+        for round in 0..300_000 {
+            let length = random() % (2 * AROUND as usize + 1);
+            let bytes: Vec<u8> = (0..length)
+                .map(|_| if round % 2 == 0 { random() as u8 } else { MARKS[random() % 16] })
+                .collect();
+            let (before, after) = bytes.split_at(random() % (length + 1));
+            let registers = (round % 3 > 0).then(|| random() as u32);
+            kind(before, after, registers);
+        }
     }
 }

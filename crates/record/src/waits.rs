@@ -11,7 +11,9 @@ pub(crate) fn only_reads(before: &[u8], after: &[u8]) -> bool {
         let [0x70..=0x7f, distance] = bytes[jump..jump + 2] else { return false };
         let begin = jump as i64 + 2 + i64::from(distance.cast_signed());
         let Ok(begin) = usize::try_from(begin) else { return false };
-        begin <= at && at <= jump + 2 && is_wait(&bytes[begin..jump])
+        // Any two bytes may look like a jump, also one into its own bytes: that has no body.
+        let Some(body) = bytes.get(begin..jump) else { return false };
+        begin <= at && at <= jump + 2 && is_wait(body)
     })
 }
 
@@ -133,5 +135,7 @@ mod tests {
         // A forward jump, or a jump to after the location.
         assert!(!only_reads(&[], &[0x8b, 0x07, 0x85, 0xc0, 0x75, 0x02]));
         assert!(!only_reads(&[0x90, 0x90], &[0x8b, 0x07, 0x75, 0xfe]));
+        // mov rdi,[rbx+0x70]; call [rax]: the offset and the opcode look like a jump by -1.
+        assert!(!only_reads(&[0x48, 0x8b, 0x7b, 0x70], &[0xff, 0x10]));
     }
 }
