@@ -1,5 +1,5 @@
 //! Determines from the file of a program, before it starts, whether it can load the object. Compare
-//! `crates/record/src/refusal.rs`, which does the same for the first program.
+//! `crates/record/src/launch/refusal.rs`, which does the same for the first program.
 //!
 //! This code runs in children of vfork(2) and in signal handlers: it uses no memory but the stack.
 

@@ -9,11 +9,11 @@ use super::tables::{all, half, lost, process, thread, times, wait, word};
 use super::{Seen, Watching, bytes, me};
 use convoy_host::clock::monotonic_ns;
 
-use crate::join::sorted;
+use crate::account::scheduling::Scheduling;
+use crate::names::runtimes::runtime;
+use crate::names::stacks::Stacks;
+use crate::record::merge::sorted;
 use crate::record::{Kind, Lock, Process};
-use crate::runtimes::runtime;
-use crate::scheduling::Scheduling;
-use crate::stacks::Stacks;
 
 /// Number of bytes that contain the words of a libc lock.
 const LOCK_BYTES: u64 = 56;

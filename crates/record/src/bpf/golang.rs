@@ -16,7 +16,7 @@ use super::btf::Offsets;
 use super::programs::{code, wait_begins, wait_ends};
 use super::tables::{Tables, giver, lost, thread, word};
 use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, w};
-use crate::elf::Elf;
+use crate::names::elf::Elf;
 
 /// Function in which goroutines queue.
 const QUEUES: &str = "runtime.semacquire1";
@@ -83,7 +83,7 @@ impl Golang {
 
 /// Returns the offsets of the two functions in the file of a program in Go.
 fn places(path: &Path) -> Option<[u64; 2]> {
-    File::open(path).ok().filter(crate::refusal::is_go)?;
+    File::open(path).ok().filter(crate::launch::refusal::is_go)?;
     let elf = Elf::new(std::fs::read(path).ok()?)?;
     let mut found = [None, None];
     for symbol in elf.symbols() {

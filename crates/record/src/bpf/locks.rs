@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::programs::{MUTEX, PER_CPU, READ, REAL_TIME, SPIN, WRITE};
 use super::symbols::Symbols;
 use super::tables::{Tables, all, giver, half, lock, threads, times, wait, word};
-use crate::causes::{Cause, Doing, Seen};
-use crate::futex::Asks;
-use crate::join::sorted;
+use crate::account::scheduling::Held;
+use crate::names::stacks::{JOIN, Stacks, Waiting};
+use crate::names::wrappers::passes_on;
 use crate::names::{LOCK_OF, named_after, named_inside};
+use crate::record::causes::{Cause, Doing, Seen};
+use crate::record::merge::sorted;
 use crate::record::{Kind, Lock, Site, Times, Waiters};
-use crate::scheduling::Held;
-use crate::stacks::{JOIN, Stacks, Waiting};
-use crate::wrappers::passes_on;
+use crate::sampling::syscall_file::Asks;
 
 /// Returns the kernel's name of a lock with these flags, its kind, and the operation.
 pub(super) fn kind(flags: i32) -> (&'static str, Kind, &'static str) {

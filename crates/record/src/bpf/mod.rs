@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::causes::PARKED;
-use crate::futex::Call;
+use crate::record::causes::PARKED;
+use crate::sampling::syscall_file::Call;
 use btf::Offsets;
 use golang::Golang;
 use programs::{PROGRAMS, code};
@@ -113,7 +113,7 @@ impl Seen {
         let all: u64 = self.calls.values().sum();
         let first = self.calls.iter().max_by_key(|(_, count)| **count);
         let first = first.filter(|(_, count)| **count as f64 >= MOST * all as f64);
-        first.map_or_else(|| A_CALL.to_owned(), |(number, _)| crate::syscalls::name(*number))
+        first.map_or_else(|| A_CALL.to_owned(), |(number, _)| crate::names::syscalls::name(*number))
     }
 }
 
@@ -148,7 +148,7 @@ impl Watching {
         if cfg!(not(target_arch = "x86_64")) {
             return Err(BpfError::Missing("another kind of machine".to_owned()));
         }
-        if let Some(bytes) = crate::headroom::of_groups().filter(|bytes| *bytes < MEMORY) {
+        if let Some(bytes) = crate::launch::memory::of_groups().filter(|bytes| *bytes < MEMORY) {
             return Err(BpfError::Memory(bytes >> 20));
         }
         convoy_host::bpf::check().map_err(|error| BpfError::Missing(error.to_string()))?;
@@ -266,13 +266,13 @@ impl Watching {
         if maps.is_empty() {
             return;
         }
-        let maps = crate::identity::with_identities(pid, &maps);
+        let maps = crate::names::mapped_file::with_identities(pid, &maps);
         // Its file in `/proc` is used: the path may name another file in this mount namespace.
         let program = std::path::PathBuf::from(format!("/proc/{pid}/exe"));
         let is_go = self.golang.look_at(&program, &self.tables, self.offsets);
         *seen = Seen {
             maps,
-            command: crate::attach::command(pid),
+            command: crate::sampling::attached::command(pid),
             programs: value[process::PROGRAMS],
             at: Some(Instant::now()),
             is_go,

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::waits::Waits;
-use crate::causes::Cause;
+use crate::record::causes::Cause;
 use crate::record::{Kind, Times};
 
 /// First bytes of gzip data.

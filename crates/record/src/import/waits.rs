@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::causes::Cause;
 use crate::layout;
+use crate::record::causes::Cause;
 use crate::record::{Kind, Lock, Process, Program, Record, Site, Times, VERSION, total};
 
 /// An invalid line: its number, counted from 1, and the reason.

@@ -1,0 +1,230 @@
+//! What thread dumps of a Java process show about its locks.
+
+pub(crate) mod dump;
+pub mod dumps;
+pub(crate) mod jvm;
+pub(crate) mod perf_data;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::java::dump::{Blocked, Dump, Thread};
+
+/// Thread dumps of a Java process. They are samples: they name locks, methods and owners.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Java {
+    /// Number of thread dumps.
+    pub dumps: u64,
+    /// Time for which they stopped the threads, in seconds.
+    pub stopped_s: f64,
+    /// Why dumps were not taken, or no more of them. Empty if they were taken to the end.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub refused: String,
+    /// Number of threads that ran Java code, summed over the dumps.
+    pub ran: u64,
+    /// Number of different threads that waited for a lock in a dump.
+    pub waiters: u64,
+    /// Waits for locks, most frequent first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<JavaWait>,
+    /// Threads that wait for each other according to the last two dumps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deadlock: Vec<JavaLink>,
+}
+
+/// A wait of a Java thread, with the owner of the lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct JavaWait {
+    /// How it waits.
+    pub blocked: Blocked,
+    /// Class of the monitor or lock: `Broker.class` for the monitor of a class.
+    pub class: String,
+    /// The waiting method: `Broker.get (Broker.java:5)`.
+    pub place: String,
+    /// The method that acquired the lock, with the line where its owner is. Empty if unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub holder: String,
+    /// Activity of the owner.
+    pub owner: JavaOwner,
+    /// The function in which the owner sleeps, or the class and place of the lock that it waits
+    /// for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub doing: String,
+    /// Number of waiting threads, summed over the dumps.
+    pub count: u64,
+    /// Number of dumps that contain such a wait.
+    pub dumps: u64,
+}
+
+/// Activity of the owner of a Java lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JavaOwner {
+    /// The dump shows no owner.
+    #[default]
+    Unknown,
+    /// It runs, or waits for a CPU.
+    Runs,
+    /// It is in a native function, where it may sleep.
+    Native,
+    /// It sleeps or waits for another thread.
+    Sleeps,
+    /// It waits for another lock.
+    Waits,
+}
+
+/// A thread of a deadlock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JavaLink {
+    /// Name of the thread.
+    pub thread: String,
+    /// Class of the lock that it waits for.
+    pub class: String,
+    /// The waiting method.
+    pub place: String,
+    /// Name of the owner.
+    pub owner: String,
+}
+
+/// Maximum number of distinct waits in a record.
+const KEPT: usize = 64;
+
+impl Java {
+    /// Adds the waits of a dump.
+    pub(crate) fn add(&mut self, dump: &Dump) {
+        self.dumps += 1;
+        let runs = |one: &&Thread| one.waits.is_none() && one.state == "RUNNABLE";
+        self.ran += dump.threads.iter().filter(runs).filter(|one| !one.is_native()).count() as u64;
+        let mut found: BTreeMap<JavaWait, u64> = BTreeMap::new();
+        for thread in &dump.threads {
+            let Some((blocked, object, class, at)) = &thread.waits else { continue };
+            if *blocked == Blocked::Other {
+                continue;
+            }
+            let mut wait = JavaWait {
+                blocked: *blocked,
+                class: class.clone(),
+                place: thread.place(*at),
+                ..JavaWait::default()
+            };
+            if let Some((owner, place)) = dump.owner(*object) {
+                wait.holder = place.unwrap_or_else(|| owner.place(0));
+                (wait.owner, wait.doing) = activity(owner);
+            }
+            *found.entry(wait).or_default() += 1;
+        }
+        for (wait, count) in found {
+            let same =
+                |one: &&mut JavaWait| JavaWait { count: 0, dumps: 0, ..(*one).clone() } == wait;
+            match self.waits.iter_mut().find(same) {
+                Some(known) => {
+                    known.count += count;
+                    known.dumps += 1;
+                }
+                None => self.waits.push(JavaWait { count, dumps: 1, ..wait }),
+            }
+        }
+        self.waits.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
+        self.waits.truncate(KEPT);
+    }
+}
+
+/// Returns the links of the deadlock in a dump.
+pub(crate) fn deadlock(dump: &Dump) -> Vec<JavaLink> {
+    let link = |(thread, owner): &(String, String)| {
+        let waiter = dump.threads.iter().find(|one| one.name == *thread)?;
+        let (_, _, class, at) = waiter.waits.as_ref()?;
+        let (class, place) = (class.clone(), waiter.place(*at));
+        Some(JavaLink { thread: thread.clone(), class, place, owner: owner.clone() })
+    };
+    dump.deadlocked.iter().filter_map(link).collect()
+}
+
+fn activity(owner: &Thread) -> (JavaOwner, String) {
+    let calls = || owner.calls().unwrap_or_default().to_owned();
+    match &owner.waits {
+        Some((Blocked::Other, ..)) => (JavaOwner::Sleeps, calls()),
+        Some((_, _, class, at)) => (JavaOwner::Waits, format!("{class} in {}", owner.place(*at))),
+        None if owner.state.contains("WAITING") => (JavaOwner::Sleeps, calls()),
+        None if owner.is_native() => (JavaOwner::Native, calls()),
+        None => (JavaOwner::Runs, String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Dump, Java) {
+        let (dump, mut java) = (Dump::parse(text), Java::default());
+        java.add(&dump);
+        (dump, java)
+    }
+
+    #[test]
+    fn waiting_threads_and_the_owner_of_a_monitor_are_named() {
+        let (dump, java) = read(include_str!("../../tests/dumps/monitor17.txt"));
+        let place = "Broker.serversToIgnore (Broker.java:5)".to_owned();
+        let expected = JavaWait {
+            blocked: Blocked::Monitor,
+            class: "Broker.class".to_owned(),
+            holder: place.clone(),
+            place,
+            owner: JavaOwner::Runs,
+            doing: String::new(),
+            count: 4,
+            dumps: 1,
+        };
+        assert_eq!(java.waits, [expected], "the main thread waits in Thread.join and counts not");
+        assert_eq!(java.ran, 1, "Thread-0; Thread-3 has just acquired the monitor");
+        assert_eq!(dump.waiting().count(), 4);
+    }
+
+    #[test]
+    fn the_owner_of_a_lock_sleeps_in_the_function_that_the_program_called() {
+        let (_, java) = read(include_str!("../../tests/dumps/lock25.txt"));
+        let [wait] = &java.waits[..] else { panic!("{java:?}") };
+        assert_eq!(wait.class, "java.util.concurrent.locks.ReentrantLock$NonfairSync");
+        assert_eq!(
+            (wait.blocked, wait.place.as_str()),
+            (Blocked::Lock, "Slow.flush (Slow.java:7)")
+        );
+        assert_eq!(wait.holder, "Slow.flush (Slow.java:8)");
+        assert_eq!((wait.owner, wait.doing.as_str()), (JavaOwner::Sleeps, "Thread.sleep"));
+    }
+
+    #[test]
+    fn deadlocks_are_read_with_their_places() {
+        let (dump, java) = read(include_str!("../../tests/dumps/deadlock17.txt"));
+        let links = deadlock(&dump);
+        assert_eq!(links.len(), 2);
+        let JavaLink { thread, class, place, owner } = &links[0];
+        assert_eq!((thread.as_str(), owner.as_str()), ("p", "q"));
+        assert_eq!(
+            (class.as_str(), place.as_str()),
+            ("java.lang.Object", "Dead.pass (Dead.java:4)")
+        );
+        assert!(java.waits.iter().all(|wait| wait.owner == JavaOwner::Waits), "{java:?}");
+    }
+
+    #[test]
+    fn a_notified_thread_and_a_waiting_one_hold_no_monitor() {
+        let text = "\"a\" #1\n   java.lang.Thread.State: BLOCKED (on object monitor)\n\
+                    \tat java.lang.Object.wait(java.base@17/Native Method)\n\
+                    \t- waiting on <no object reference available>\n\
+                    \tat Herd.take(Herd.java:4)\n\
+                    \t- waiting to re-lock in wait() <0x10> (a java.lang.Object)\n\
+                    \"b\" #2\n   java.lang.Thread.State: WAITING (on object monitor)\n\
+                    \tat java.lang.Object.wait(java.base@17/Native Method)\n\
+                    \t- waiting on <0x10> (a java.lang.Object)\n\
+                    \tat Herd.take(Herd.java:4)\n\t- locked <0x10> (a java.lang.Object)\n";
+        let (_, java) = read(text);
+        let [wait] = &java.waits[..] else { panic!("{java:?}") };
+        assert_eq!((wait.blocked, wait.holder.as_str()), (Blocked::Again, ""));
+        assert_eq!(wait.place, "Herd.take (Herd.java:4)");
+        for end in 0..text.len() {
+            let _no_panic = read(&text[..end]);
+        }
+    }
+}

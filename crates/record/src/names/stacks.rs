@@ -1,0 +1,190 @@
+//! Finds the call in which a thread waits, from the words on its stack.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::names::Names;
+use crate::names::call_sites::Module;
+use crate::names::runtimes::runtime;
+use crate::names::wrappers::passes_on;
+use crate::record::Kind;
+use crate::sampling::syscall_file::{Asks, act, is_join};
+
+/// Number of callers that are checked.
+const CALLERS: usize = 8;
+
+/// The operation of waiting for the exit of a thread.
+pub(crate) const JOIN: &str = "join";
+
+/// A wait of a thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    /// Kind of the lock or condition.
+    pub(crate) kind: Kind,
+    /// The operation.
+    pub(crate) act: &'static str,
+    /// Return addresses, innermost first.
+    pub(crate) frames: Vec<u64>,
+    /// The function of libc that waits for an internal lock; empty if none.
+    pub(crate) runtime: String,
+}
+
+/// The wait of a called function.
+#[derive(Clone)]
+enum Target {
+    /// A lock or condition of the program.
+    Lock(Kind, &'static str),
+    /// A lock internal to libc, with the function that waits for it.
+    Runtime(String),
+    /// The exit of a thread.
+    Join,
+}
+
+impl Target {
+    fn of(names: &[String]) -> Option<Self> {
+        names.iter().find_map(|name| match act(name) {
+            Some((kind, act)) => Some(Self::Lock(kind, act)),
+            None if is_join(name) => Some(Self::Join),
+            None => runtime(name).map(|_| Self::Runtime(plain(name))),
+        })
+    }
+
+    /// Returns whether the thread waits in this way. Otherwise the word is a leftover on the stack.
+    fn fits(&self, asks: Asks) -> bool {
+        !matches!(self, Self::Runtime(_)) || asks.may_be_of_libc()
+    }
+
+    fn waiting(self, frames: Vec<u64>) -> Waiting {
+        let (kind, act, runtime) = match self {
+            Self::Lock(kind, act) => (kind, act, String::new()),
+            Self::Runtime(name) => (Kind::Mutex, "lock", name),
+            Self::Join => (Kind::Futex, JOIN, String::new()),
+        };
+        Waiting { kind, act, frames, runtime }
+    }
+}
+
+/// Returns the public name of a function of libc.
+fn plain(name: &str) -> String {
+    let name = name.trim_start_matches('_');
+    match name {
+        "Znwm" | "Znam" => "operator new",
+        _ if name.starts_with("Zd") => "operator delete",
+        _ => name.trim_start_matches("libc_").trim_end_matches("_chk"),
+    }
+    .to_owned()
+}
+
+/// Stacks of the threads of one process.
+pub(crate) struct Stacks {
+    pub(crate) names: Names,
+    modules: BTreeMap<PathBuf, Option<Module>>,
+}
+
+impl Stacks {
+    /// Creates it for a process with this text of `/proc/self/maps`.
+    pub(crate) fn new(pid: u32, maps: &str) -> Self {
+        Self { names: Names::new(maps, Some(pid)), modules: BTreeMap::new() }
+    }
+
+    /// Returns the wait of a thread with these words on its stack. The frames begin with the call
+    /// of a function that waits, or else with the first call found.
+    pub(crate) fn scan(&mut self, words: impl Iterator<Item = u64>, asks: Asks) -> Option<Waiting> {
+        let mut frames = Vec::new();
+        let mut known = None;
+        for (at, word) in words.enumerate() {
+            // An indirect call is recognized by the function that contains it, at the top of the
+            // stack.
+            let name = || self.names.name(word.saturating_sub(1));
+            let is_first = at == 0 && name().is_some_and(|name| passes_on(&name));
+            let target = self.target(word).or_else(|| is_first.then(Vec::new));
+            let Some(target) = target else { continue };
+            let found = Target::of(&target).filter(|found| found.fits(asks));
+            if let Some(found) = found.filter(|_| known.is_none()) {
+                // Words before this one belong to libc, or were left behind by functions that have
+                // returned.
+                frames.clear();
+                known = Some(found);
+            }
+            frames.push(word);
+            if known.is_some() && frames.len() > CALLERS || frames.len() > 4 * CALLERS {
+                break;
+            }
+        }
+        Some(known.or_else(|| self.guess(&frames))?.waiting(frames))
+    }
+
+    /// Returns the wait from a stack that the kernel has walked by frame pointers, beginning with
+    /// the system call, and from the words on the stack. A program without frame pointers is
+    /// recognized by a broken chain. The function that makes the system call does not have a frame,
+    /// and its caller is in the first word.
+    pub(crate) fn walk(&mut self, chain: &[u64], words: &[u64], asks: Asks) -> Option<Waiting> {
+        let is_known = |this: &Self, address: u64| {
+            this.names.own(address).is_some_and(|(path, _)| !is_libc(path))
+        };
+        let mut callers = chain.iter().skip(1).copied().peekable();
+        if !callers.peek().is_some_and(|first| is_known(self, *first)) {
+            return self.scan(chain.first().into_iter().chain(words).copied(), asks);
+        }
+        // An indirect call is recognized by the function that contains it.
+        let first = words.first().copied().filter(|word| {
+            let name = || self.names.name(word.saturating_sub(1));
+            is_known(self, *word) && name().is_some_and(|name| passes_on(&name))
+                || self.target(*word).is_some()
+        });
+        let code = chain.first().copied().filter(|code| is_known(self, *code));
+        let inside = code.map(|code| code + 1);
+        let frames: Vec<u64> = inside.into_iter().chain(first).chain(callers).collect();
+        let known = frames.iter().position(|frame| {
+            let target = self.target(*frame).unwrap_or_default();
+            Target::of(&target).is_some_and(|found| found.fits(asks))
+        });
+        let from = known.unwrap_or(0);
+        let frames: Vec<u64> =
+            frames[from..].iter().copied().filter(|frame| is_known(self, *frame)).collect();
+        let target = self.target(*frames.first()?).unwrap_or_default();
+        let found = Target::of(&target).filter(|found| found.fits(asks));
+        Some(found.or_else(|| self.guess(&frames))?.waiting(frames))
+    }
+
+    /// Returns the words of a stack that are return addresses of calls, at most [`CALLERS`].
+    pub(crate) fn calls(&mut self, words: &[u64]) -> Vec<u64> {
+        let calls = words.iter().copied().filter(|word| self.target(*word).is_some());
+        calls.take(CALLERS).collect()
+    }
+
+    /// Returns whether an address is in the preloaded recorder.
+    pub(crate) fn is_ours(&self, address: u64) -> bool {
+        self.names.is_recorder(address)
+    }
+
+    /// Returns the wait of a program that calls futex(2) directly, by the names of its functions.
+    fn guess(&self, frames: &[u64]) -> Option<Target> {
+        frames.first()?;
+        let is_lock = frames.iter().take(CALLERS).any(|frame| {
+            let name = self.names.name(frame.saturating_sub(1)).unwrap_or_default();
+            let name = name.to_ascii_lowercase();
+            passes_on(&name) && (name.contains("mutex") || name.contains("rwlock"))
+        });
+        let (kind, act) = if is_lock { (Kind::Mutex, "lock") } else { (Kind::Futex, "wait") };
+        Some(Target::Lock(kind, act))
+    }
+
+    /// Returns the names of the target of the call that returns to this address, if there is one.
+    fn target(&mut self, address: u64) -> Option<Vec<String>> {
+        let (path, own) = self.names.own(address)?;
+        if !self.modules.contains_key(path) {
+            let path = path.to_owned();
+            let module = self.names.readable(address).and_then(|file| Module::read(file));
+            let module = module.filter(|_| !is_libc(&path));
+            self.modules.insert(path.clone(), module);
+        }
+        let (path, _) = self.names.own(address)?;
+        self.modules.get(path)?.as_ref()?.called(own)
+    }
+}
+
+fn is_libc(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    ["libc.so", "libc-", "libpthread", "ld-linux"].iter().any(|libc| name.starts_with(libc))
+}

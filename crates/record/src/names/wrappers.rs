@@ -1,0 +1,138 @@
+//! Functions that only acquire locks for their callers: the caller is the place of these calls.
+
+use blazesym::symbolize::CodeInfo;
+use std::path::Path;
+
+use crate::names::cxx::without_arguments;
+
+/// Returns whether a function, by its name, belongs to a class of mutexes or the like: it only
+/// acquires locks for its callers, and has many callers.
+pub(crate) fn passes_on(name: &str) -> bool {
+    /// Parts of the names of such classes and libraries.
+    const KINDS: [&str; 13] = [
+        "mutex",
+        "futex",
+        "__gthread",
+        "unique_lock",
+        "lock_guard",
+        "scoped_lock",
+        "rwlock",
+        "condvar",
+        "condition_variable",
+        "semaphore",
+        "semacquire",
+        "pythread_acquire_lock",
+        "crypto_thread_",
+    ];
+    /// Operations of such functions. A constructor is named after its class.
+    const ACTS: [&str; 8] =
+        ["lock", "mutex", "acquire", "wait", "enter", "init", "sem", "contended"];
+    /// Functions between a program and its heap, its counters, or the waiting functions of its
+    /// library.
+    const OTHERS: [&str; 21] = [
+        "operator new",
+        "operator delete",
+        "__gnu_cxx::new_allocator",
+        "std::__new_allocator",
+        "std::allocator",
+        "alloc::",
+        "sync/atomic.",
+        "core::sync::atomic::",
+        "core::core_arch::",
+        "core::hint::",
+        "std::__atomic_base",
+        "std::atomic",
+        "std::__atomic_",
+        "std::__detail::__",
+        "std::__future_base",
+        "std::__basic_future",
+        "std::future",
+        "std::_sp_locker",
+        "std::this_thread::",
+        "std::thread::functions::",
+        "std::thread::yield_now",
+    ];
+    let name = without_types(without_arguments(name)).to_ascii_lowercase();
+    let last = name.rsplit("::").next().unwrap_or(&name);
+    let last = last.rsplit(").").next().unwrap_or(last);
+    OTHERS.iter().any(|other| name.trim_start_matches('<').starts_with(other))
+        || KINDS.iter().any(|kind| name.contains(kind)) && ACTS.iter().any(|act| last.contains(act))
+}
+
+/// Returns a name without its template arguments, which name other classes.
+pub(crate) fn without_types(name: &str) -> &str {
+    name.split_once('<').filter(|(class, _)| !class.is_empty()).map_or(name, |it| it.0)
+}
+
+/// Returns whether a place, as an account prints it, is in a function that only acquires locks for
+/// its callers. The caller of these calls is not known, because no thread waited there.
+pub fn is_passing(place: &str) -> bool {
+    let function = place.split(" (").next().unwrap_or(place);
+    passes_on(function.split("+0x").next().unwrap_or(function))
+}
+
+/// Returns whether a function only passes a lock on to pthread or belongs to a lock library.
+pub(crate) fn is_wrapper(name: &str) -> bool {
+    ["__gthread_", "std::mutex::", "std::unique_lock", "std::lock_guard", "std::scoped_lock"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+        || is_of_locks(name)
+}
+
+/// Returns whether a function belongs to a library of locks that call futex(2), or to the code that
+/// Rust runs when a guard is dropped.
+pub(crate) fn is_of_locks(name: &str) -> bool {
+    const LIBRARIES: [&str; 11] = [
+        "std::sys::sync::",
+        "std::sys::pal::",
+        "std::sync::",
+        "std::thread::local::",
+        "std::io::stdio::",
+        "parking_lot",
+        "lock_api::",
+        "core::mem::",
+        "core::ptr::drop_in_place",
+        "folly::",
+        "absl::",
+    ];
+    let name = name.trim_start_matches(['<', '&']);
+    LIBRARIES.iter().any(|library| name.starts_with(library))
+}
+
+/// Returns whether code is in a source file of such a library. If the debug data are line tables
+/// alone, the name of an inlined function is only its last part, such as `lock`.
+pub(crate) fn is_in_locks(code: &CodeInfo<'_>) -> bool {
+    const SOURCES: [&str; 7] = [
+        "/library/std/src/sync/",
+        "/library/std/src/sys/",
+        // Code that drops guards.
+        "/library/core/src/mem/",
+        "/library/core/src/ptr/",
+        "/parking_lot",
+        "/lock_api",
+        "/include/c++/",
+    ];
+    let path = code.dir.as_deref().unwrap_or(Path::new("")).join(&code.file);
+    let path = path.to_string_lossy();
+    SOURCES.iter().any(|source| path.contains(source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_take_locks_for_others_are_told_by_their_names() {
+        for name in [
+            "rocksdb::port::Mutex::Lock",
+            "internal/sync.(*Mutex).lockSlow",
+            "CRYPTO_THREAD_read_lock",
+            "operator new",
+        ] {
+            assert!(passes_on(name), "{name}");
+        }
+        for name in ["main.(*Mutexes).Book", "main.(*Ledger).Book", "lock_rename"] {
+            assert!(!passes_on(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Reads the causes of waits from the file of a process, and adds the samples that the recorder
+//! took while the process ran.
+#![cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::account::shares::Shares;
+use crate::layout::*;
+use crate::names::syscalls;
+use crate::names::{CONDITION_OF, LOCK_OF, Names};
+use crate::raw::Raw;
+use crate::raw::futexes::Futexes;
+use crate::raw::traces::{Clock, Known};
+use crate::record::causes::{self, Cause, Doing, Event, Pending, Seen};
+use crate::record::{Kind, Process, total};
+use crate::sampling::observations::Look;
+use crate::sampling::thread_state::{Edge, State, Wait};
+
+/// Maximum number of events that are kept of a process.
+const EVENTS_KEPT: usize = 500;
+
+/// Resolves the words of a file to names.
+pub(crate) struct Book<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) known: &'a BTreeMap<u64, Known>,
+    pub(crate) futexes: &'a Futexes,
+    /// Returns the callers of a detail.
+    pub(crate) callers: Box<dyn Fn(u64) -> [u64; CALLERS] + 'a>,
+    pub(crate) clock: Clock,
+}
+
+impl Book<'_> {
+    fn place(&self, site: u64, detail: u64) -> String {
+        if let Some(known) = self.futexes.at(site) {
+            return known.place.clone();
+        }
+        let site = site << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+        if site == 0 {
+            return String::new();
+        }
+        let callers = if detail == 0 { [0; CALLERS] } else { (self.callers)(detail) };
+        self.names.under(self.names.place(site, &callers), site, &callers)
+    }
+
+    fn lock(&self, lock: u64, site: u64, detail: u64) -> (String, Kind) {
+        if let Some(known) = self.futexes.lock_at(lock, site) {
+            return known.clone();
+        }
+        let address = crate::raw::keys::address(lock, site);
+        if let Some(known) = self.known.get(&address) {
+            return (known.name.clone(), known.kind);
+        }
+        let name = || [LOCK_OF, &self.place(site, detail)].concat();
+        let name = self.names.variable(address).unwrap_or_else(name);
+        let kind = self.futexes.at(site).map(|known| known.kind);
+        (name, kind.unwrap_or_else(|| Kind::of(lock >> KIND_SHIFT)))
+    }
+
+    fn cause(&self, edge: &Edge) -> Cause {
+        let (lock, kind) = self.lock(edge.lock, edge.site, edge.detail);
+        let act = |site: u64, kind: u64| match self.futexes.at(site) {
+            Some(known) => known.act.to_owned(),
+            None => crate::raw::keys::act(kind).to_owned(),
+        };
+        let held_act = match edge.held >> KIND_SHIFT {
+            0 => String::new(),
+            kind => act(edge.held, kind),
+        };
+        Cause {
+            lock,
+            kind,
+            place: self.place(edge.site, edge.detail),
+            act: act(edge.site, edge.lock >> KIND_SHIFT),
+            held_at: self.place(edge.held, edge.held_detail),
+            held_act,
+            ..Cause::default()
+        }
+    }
+
+    fn seen(&self, state: &State, count: u64) -> Seen {
+        let of = |doing| Seen { doing, count, ..Seen::default() };
+        match state {
+            State::Runs => of(Doing::Runs),
+            State::Woken => of(Doing::Woken),
+            State::Faults => of(Doing::Faults),
+            State::Free => of(Doing::Free),
+            State::Sleeps(call) => Seen { what: syscalls::name(*call), ..of(Doing::Sleeps) },
+            State::Waits(Edge { lock, site, detail, .. }) => {
+                let kind = lock >> KIND_SHIFT;
+                let is_idle = self.futexes.at(*site).is_some_and(|known| !known.has_owner());
+                let what = self.lock(*lock, *site, *detail).0;
+                let signals = self.known.get(&crate::raw::keys::address(*lock, *site));
+                let is_idle = is_idle
+                    || what.starts_with(CONDITION_OF)
+                    || signals.is_some_and(|known| !known.is_lock);
+                let is_lock = ![CONDITION, BARRIER].contains(&kind) && !is_idle;
+                let doing = if is_lock { Doing::Waits } else { Doing::Idles };
+                Seen { what, place: self.place(*site, *detail), ..of(doing) }
+            }
+        }
+    }
+
+    /// Adds the causes from the recorded edges and from the samples to a process.
+    pub(crate) fn causes(&self, words: &[u64], look: &Look, process: &mut Process) -> Index {
+        let mut index = Index::default();
+        let mut shares = Shares::of(words, look);
+        for words in words.chunks_exact(EDGE_WORDS) {
+            let is_idle = self.futexes.at(words[E_SITE]).is_some_and(|known| !known.has_owner());
+            if [0, u64::MAX].contains(&words[E_LOCK]) || is_idle {
+                continue;
+            }
+            let edge = Edge {
+                lock: words[E_LOCK],
+                site: words[E_SITE],
+                held: words[E_HELD],
+                detail: words[E_DETAIL],
+                held_detail: words[E_HELD_DETAIL],
+            };
+            let seconds = |at: usize| self.clock.ns(words[at]) as f64 / 1e9;
+            let cause = Cause {
+                count: words[E_COUNT],
+                wait_s: self.clock.ns(shares.ticks(&edge, words[E_TICKS])) as f64 / 1e9,
+                max_s: seconds(E_MOST),
+                measured_s: seconds(E_MEASURED),
+                ran_s: words[E_RAN_NS] as f64 / 1e9,
+                again: words[E_AGAIN],
+                own: words[E_SELF],
+                ..self.cause(&edge)
+            };
+            index.add(&edge, cause, &mut process.causes);
+        }
+        for ((edge, state), count) in &look.owners {
+            let seen = self.seen(state, *count);
+            let wait_s = self.clock.ns(shares.rest(edge)) as f64 / 1e9;
+            let cause = Cause { owners: vec![seen], wait_s, ..self.cause(edge) };
+            index.add(edge, cause, &mut process.causes);
+        }
+        for ((edge, state), count) in &look.held.seen {
+            let of = |(lock, _, held): &(u64, u64, u64)| (*lock, *held) == (edge.lock, edge.held);
+            let found: BTreeSet<usize> =
+                index.0.iter().filter(|(key, _)| of(key)).map(|(_, at)| *at).collect();
+            for at in found {
+                causes::add(&mut process.causes[at].alone, self.seen(state, *count));
+            }
+        }
+        for cause in &mut process.causes {
+            causes::sort(&mut cause.owners);
+            causes::sort(&mut cause.alone);
+        }
+        for (state, count) in &look.threads {
+            causes::add(&mut process.activity, self.seen(state, *count));
+        }
+        causes::sort(&mut process.activity);
+        index
+    }
+
+    /// Returns the sampled waits, at most about `EVENTS_KEPT` of them, in the order in which they
+    /// began.
+    pub(crate) fn events(&self, words: &[u64], index: &Index) -> Vec<Event> {
+        let used = words.chunks_exact(EVENT_WORDS).filter(|words| words[V_BEGIN] != 0);
+        let every = used.clone().count().div_ceil(EVENTS_KEPT).max(1);
+        let event = |words: &[u64]| {
+            let key = (words[V_LOCK], words[V_SITE], words[V_HELD]);
+            let since = |ticks: u64| self.clock.ns(ticks.saturating_sub(self.clock.begin));
+            let ticks = words[V_END].saturating_sub(words[V_BEGIN]);
+            Some(Event {
+                begin_s: since(words[V_BEGIN]) as f64 / 1e9,
+                wait_s: self.clock.ns(ticks) as f64 / 1e9,
+                cause: *index.0.get(&key)?,
+                thread: words[V_THREADS] & ((1 << WAITS_SHIFT) - 1),
+                owner: words[V_THREADS] >> WAITS_SHIFT,
+                ran_s: words[V_RAN_NS].saturating_sub(1) as f64 / 1e9,
+            })
+        };
+        // Every n-th event of a fair sample is a fair sample, too.
+        let mut all: Vec<Event> = used.step_by(every).filter_map(event).collect();
+        all.sort_by(|a, b| a.begin_s.total_cmp(&b.begin_s));
+        all
+    }
+
+    /// Returns the waits that have not ended.
+    pub(crate) fn pending(&self, waits: &[Wait], now: u64) -> Vec<Pending> {
+        let pending = |wait: &Wait| {
+            let Edge { lock, site, detail, .. } = wait.edge;
+            let (name, kind) = self.lock(lock, site, detail);
+            Pending {
+                thread: wait.thread,
+                lock: name,
+                address: lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT),
+                kind,
+                place: self.place(site, detail),
+                act: self.cause(&wait.edge).act,
+                wait_s: wait.seen_s.max(self.clock.ns(now.saturating_sub(wait.since)) as f64 / 1e9),
+                owner: wait.owner,
+                held_at: self.place(wait.edge.held, wait.edge.held_detail),
+                owner_ended: wait.owner_ended,
+                timed: wait.is_timed,
+            }
+        };
+        waits.iter().map(pending).collect()
+    }
+}
+
+/// Indices of causes by lock, waiting place and holding place.
+#[derive(Default)]
+pub(crate) struct Index(BTreeMap<(u64, u64, u64), usize>);
+
+impl Index {
+    fn add(&mut self, edge: &Edge, cause: Cause, all: &mut Vec<Cause>) {
+        let at = all.iter().position(|known| known.is_like(&cause));
+        let at = at.unwrap_or(all.len());
+        if at == all.len() {
+            all.push(cause);
+        } else {
+            all[at].join(cause);
+        }
+        self.0.insert((edge.lock, edge.site, edge.held), at);
+    }
+}
+
+impl Wait {
+    /// Reads a wait from the words of a slot, if its thread is waiting.
+    pub(crate) fn of(words: &[u64]) -> Option<Self> {
+        (words[S_WAITS] != 0 && words[S_THREAD] != 0).then(|| Self {
+            thread: words[S_THREAD],
+            edge: Edge {
+                lock: words[S_WAITS],
+                site: words[S_WAITS_SITE],
+                held: words[S_WAITS_HELD],
+                detail: words[S_WAITS_DETAIL],
+                held_detail: words[S_WAITS_HELD_DETAIL],
+            },
+            since: words[S_WAITS_SINCE],
+            owner: words[S_WAITS_OWNER],
+            ..Self::default()
+        })
+    }
+
+    /// Returns whether the wait is for something with an owner.
+    pub(crate) fn is_for_lock(&self) -> bool {
+        ![CONDITION, BARRIER].contains(&(self.edge.lock >> KIND_SHIFT))
+    }
+}
+
+impl Raw {
+    /// Adds the causes of waits.
+    pub(crate) fn explain(
+        &self,
+        process: &mut Process,
+        look: &mut Look,
+        names: &Names,
+        known: &BTreeMap<u64, Known>,
+        futexes: &Futexes,
+    ) -> std::io::Result<()> {
+        let header = &self.header;
+        let callers = |detail: u64| {
+            let index = (detail as usize).min(DETAIL_COUNT - 1);
+            let words = self.words(DETAILS + index * DETAIL_WORDS + D_CALLERS, CALLERS);
+            words.ok().and_then(|words| words.try_into().ok()).unwrap_or_default()
+        };
+        let clock = Clock { begin: header[H_TICKS_BEGIN], tick_ns: self.tick_ns };
+        let book = Book { names, known, futexes, callers: Box::new(callers), clock };
+        let index = book.causes(&self.words(EDGES, EDGE_COUNT * EDGE_WORDS)?, look, process);
+        process.events = book.events(&self.words(EVENTS, EVENT_COUNT * EVENT_WORDS)?, &index);
+        let mut waits = Vec::new();
+        for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
+            let words = self.words(SLOTS + slot * SLOT_WORDS, S_PHASES)?;
+            let wait = Wait::of(&words);
+            // The wait in the last sample includes its owner at that time.
+            let seen = |wait: &Wait| {
+                let same = |one: &&Wait| one.thread == wait.thread && one.since == wait.since;
+                look.waits.iter().find(same).copied().unwrap_or(*wait)
+            };
+            let left = |wait: &&Wait| look.left.contains(&(wait.thread, wait.since));
+            waits.extend(wait.as_ref().filter(|wait| !left(wait)).map(seen));
+        }
+        (process.hot, process.samples) = std::mem::take(&mut look.hot);
+        process.looks = look.count;
+        process.is_stuck = look.is_stuck;
+        if !process.ended {
+            // The process reads the clock only while its locks are busy.
+            process.seconds = process.seconds.max(look.seconds);
+        }
+        process.pending = book.pending(&waits, header[H_TICKS_LAST]);
+        if let Some(outside) = &mut look.outside {
+            outside.add_to(process);
+        }
+        process.causes.sort_by(|a, b| b.wait_s.total_cmp(&a.wait_s));
+        signals(process);
+        Ok(())
+    }
+}
+
+/// Marks semaphores as signals if the waiting thread often took the last unit itself.
+fn signals(process: &mut Process) {
+    /// Minimum share of such waits among all waits.
+    const OWN: f64 = 0.25;
+    let mut waits: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    for cause in process.causes.iter().filter(|cause| cause.kind == Kind::Semaphore) {
+        let sums = waits.entry(cause.lock.clone()).or_default();
+        *sums = [total([sums[0], cause.own]), total([sums[1], cause.count])];
+    }
+    let is_signal = |[own, all]: [u64; 2]| own > 0 && own as f64 >= OWN * all as f64;
+    for lock in process.locks.iter_mut().filter(|lock| lock.kind == Kind::Semaphore) {
+        lock.held_for_good |= waits.get(&lock.name).is_some_and(|sums| is_signal(*sums));
+    }
+}

@@ -1,0 +1,283 @@
+//! Locks, their call sites, and properties derived from them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::account::scheduling::{Held, is_none, is_zero};
+use crate::layout;
+use crate::record::times::{Times, total};
+
+/// Kinds of locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// `pthread_mutex_t` or `mtx_t`.
+    #[default]
+    Mutex,
+    /// `pthread_rwlock_t`.
+    Rwlock,
+    /// `pthread_spinlock_t`.
+    Spinlock,
+    /// `pthread_barrier_t`.
+    Barrier,
+    /// `sem_t`.
+    Semaphore,
+    /// `pthread_cond_t` or `cnd_t`.
+    Condition,
+    /// A word of a program that calls futex(2) itself.
+    Futex,
+}
+
+impl Kind {
+    /// Returns the kind for one of the layout.
+    pub(crate) fn of(kind: u64) -> Self {
+        match kind {
+            layout::READ | layout::WRITE => Self::Rwlock,
+            layout::SPIN => Self::Spinlock,
+            layout::BARRIER => Self::Barrier,
+            layout::SEMAPHORE => Self::Semaphore,
+            layout::CONDITION | layout::SIGNAL => Self::Condition,
+            layout::FUTEX => Self::Futex,
+            _ => Self::Mutex,
+        }
+    }
+
+    /// Returns the name of the kind in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::Rwlock => "rwlock",
+            Self::Spinlock => "spinlock",
+            Self::Barrier => "barrier",
+            Self::Semaphore => "semaphore",
+            Self::Condition => "condition variable",
+            Self::Futex => "futex",
+        }
+    }
+}
+
+/// One lock, or several of the same name: locks in heap objects share their call sites.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lock {
+    /// The variable, or the function that waited longest for it.
+    pub name: String,
+    /// Kind of the lock.
+    pub kind: Kind,
+    /// Number of locks.
+    pub instances: u64,
+    /// Periods during which threads waited.
+    pub waiters: Waiters,
+    /// For a semaphore or condition: how often its last taker released it, which makes it a lock.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub given_by_owner: u64,
+    /// How often another thread released it, which makes it a signal.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub given_by_others: u64,
+    /// For a semaphore: whether single holds take so much of the run that it is a signal for the
+    /// end of its owner.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held_for_good: bool,
+    /// For a condition: the mutex that threads released while they waited.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mutex: String,
+    /// For a kernel lock: the kernel's name of its kind, such as `rwsem`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kernel: String,
+    /// For a lock of a runtime or library: Java's monitors, or the function that acquires it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub runtime: String,
+    /// For a kernel lock: time of waits with a known owner when they began, in seconds.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub owners_known_s: f64,
+    /// The part of it with that owner off CPU when the wait began, in seconds.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub owners_off_s: f64,
+    /// Activity of its owners, from kernel events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
+    /// Its call sites, longest wait time first.
+    pub sites: Vec<Site>,
+}
+
+/// Periods during which a lock had waiters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waiters {
+    /// Their total length, in seconds.
+    pub seconds: f64,
+    /// The longest period, in seconds.
+    pub longest_s: f64,
+    /// When it began, in seconds since the process started.
+    pub longest_at_s: f64,
+    /// Maximum number of threads that waited at the same time.
+    pub most: u64,
+}
+
+/// One call site of a lock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Site {
+    /// Function, with file and line if the program has them: `Cache::lock (cache.cc:214)`.
+    pub place: String,
+    /// The operation there: `lock`, `read`, `write`, `wait`, `signal`.
+    pub act: String,
+    /// Number of calls: acquisitions, waits, signals.
+    pub count: u64,
+    /// Acquisitions that had to wait.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub contended: u64,
+    /// Attempts that timed out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed: u64,
+    /// Number of threads.
+    pub threads: u64,
+    /// Number of these that come regularly, unlike a main thread that comes once; 0 if unknown.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub regulars: u64,
+    /// Holds in which the owner kept its CPU.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
+    pub hold_on: Times,
+    /// Holds in which the owner was switched away.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
+    pub hold_off: Times,
+    /// Waits.
+    pub wait: Times,
+    /// From the previous release to the request, on the CPU.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
+    pub think_on: Times,
+    /// The same with a context switch in between.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
+    pub think_off: Times,
+    /// From a release with waiters until the next owner runs.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
+    pub handoff: Times,
+    /// From a request until a free lock is acquired: long if its cache line was on another CPU.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
+    pub acquire: Times,
+    /// Waits for a condition that directly followed another one: the wakeup was futile.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub futile: u64,
+    /// Those of `futile` before which the thread had released the mutex, and may have worked for
+    /// some microseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub returned: u64,
+    /// Wakeups that a thread which had waited here passed on to the next waiter.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub passed: u64,
+}
+
+impl Lock {
+    /// Returns one distribution over all call sites.
+    pub fn all(&self, of: impl Fn(&Site) -> &Times) -> Times {
+        let mut all = Times::default();
+        self.sites.iter().for_each(|site| all.add(of(site)));
+        all
+    }
+
+    /// Returns the time that threads waited for it, in seconds.
+    pub fn wait_s(&self) -> f64 {
+        self.sites.iter().map(|site| site.wait.total_s).sum()
+    }
+
+    /// Returns the number of acquisitions; for a condition variable, that of waits, or if it is a
+    /// lock, the number of releases if that is greater.
+    pub fn count(&self) -> u64 {
+        let of = |is_signal: bool| {
+            let sites = self.sites.iter().filter(|site| (site.act == "signal") == is_signal);
+            total(sites.map(|site| site.count))
+        };
+        if self.is_built() { of(true).max(of(false)) } else { of(false) }
+    }
+
+    /// Returns whether it has an owner, so that a waiter waits for another thread's critical
+    /// section. A semaphore that is posted by other threads than its takers is a signal. A
+    /// condition is a lock if its last waiter signals it, after it has left and entered the
+    /// critical section of the mutex again.
+    pub fn is_lock(&self) -> bool {
+        /// Minimum share of the releases that are made by the owner.
+        const OWNER: f64 = 2.0 / 3.0;
+        /// Minimum number of releases by the owner for each instance: fewer may be chance, because
+        /// threads that signal each other once that they have started look the same.
+        const AGAIN: u64 = 3;
+        let all = total([self.given_by_owner, self.given_by_others]);
+        let is_owned = all > 0 && self.given_by_owner as f64 >= OWNER * all as f64;
+        match self.kind {
+            _ if !self.kernel.is_empty() => true,
+            Kind::Mutex | Kind::Rwlock | Kind::Spinlock => true,
+            Kind::Barrier => false,
+            Kind::Condition => {
+                let is_again = self.given_by_owner / AGAIN >= self.instances;
+                // A timer that checks for work from time to time waits alone.
+                let waiting = self.sites.iter().filter(|site| site.wait.count > 0);
+                let threads = total(waiting.clone().map(|site| site.threads));
+                // HotSpot's own monitors: its locks are mutexes. Threads that ask for operations of
+                // the virtual machine, such as thread dumps, signal each other in turn.
+                let is_of_hotspot =
+                    waiting.into_iter().any(|site| site.place.contains("PlatformMonitor::wait"));
+                !is_of_hotspot
+                    && is_again
+                    && is_owned
+                    && threads / 2 >= self.instances
+                    && self.given_by_owner >= self.woken().div_ceil(2)
+            }
+            Kind::Semaphore if self.held_for_good => false,
+            Kind::Futex => is_owned,
+            Kind::Semaphore if all > 0 => is_owned,
+            Kind::Semaphore => {
+                let held = |site: &Site| total([site.hold_on.count, site.hold_off.count]);
+                // A semaphore that no thread posts after it has taken it is a signal.
+                let held = total(self.sites.iter().map(held));
+                held > 0 && held >= self.contended().div_ceil(2)
+            }
+        }
+    }
+
+    /// Returns the number of waits that a wakeup ended.
+    fn woken(&self) -> u64 {
+        let waits = total(self.sites.iter().map(|site| site.wait.count));
+        waits.saturating_sub(total(self.sites.iter().map(|site| site.failed)))
+    }
+
+    /// Returns whether it is a lock that the program has built from a mutex and a condition.
+    pub fn is_built(&self) -> bool {
+        self.kind == Kind::Condition && self.is_lock()
+    }
+
+    /// Returns the number of acquisitions that had to wait.
+    pub fn contended(&self) -> u64 {
+        let is_built = self.is_built();
+        total(self.sites.iter().map(|site| if is_built { site.wait.count } else { site.contended }))
+    }
+
+    /// Returns the time that it was held, and the part of it with the owner off CPU, in seconds.
+    ///
+    /// A hold with a context switch is assumed to need as much time as one without; for the rest
+    /// of it, the owner waits for a CPU. But owners cannot have run for longer than their process,
+    /// which used `cpu_s` of CPU time (0 if unknown). A hold that was long only because the
+    /// hypervisor had the CPU, which is not visible as a switch, must not count as work.
+    pub fn held_s(&self, cpu_s: f64) -> (f64, f64) {
+        let sites = self.sites.iter();
+        let (held, off) = sites.fold((0.0, 0.0), |(held, off), site| {
+            let service = site.hold_on.mean_s().min(site.hold_off.mean_s());
+            let lost = site.hold_off.total_s - service * site.hold_off.count as f64;
+            (held + site.hold_on.total_s + site.hold_off.total_s, off + lost)
+        });
+        let idle = if cpu_s > 0.0 { held - cpu_s } else { 0.0 };
+        (held, f64::max(off, idle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_of_hotspot_is_no_lock_although_its_waiters_signal_each_other() {
+        fn waits_in(place: &str) -> Lock {
+            let wait = Times { count: 22, total_s: 3.0, ..Times::default() };
+            let (place, act) = (place.to_owned(), "wait".to_owned());
+            let site = Site { place, act, count: 22, threads: 3, wait, ..Site::default() };
+            let kind = Kind::Condition;
+            Lock { kind, instances: 1, given_by_owner: 22, sites: vec![site], ..Lock::default() }
+        }
+        assert!(waits_in("Gate::enter (gate.cc:4)").is_lock());
+        assert!(!waits_in("os::PlatformMonitor::wait+0x60 (libjvm.so)").is_lock());
+    }
+}

@@ -1,0 +1,241 @@
+//! The record of a run, from which every account, prediction and cure starts.
+
+pub(crate) mod causes;
+pub(crate) mod hotspot;
+pub(crate) mod lock;
+pub(crate) mod merge;
+pub(crate) mod parse;
+pub(crate) mod times;
+pub mod trace;
+pub(crate) mod unrecorded;
+
+use std::collections::BTreeMap;
+
+use convoy_workload::disturbance::Disturbance;
+use serde::{Deserialize, Serialize};
+
+use crate::account::scheduling::Scheduling;
+use crate::java::Java;
+use crate::layout::GROWN;
+use crate::record::causes::{Cause, Counted, Event, Pending, Seen};
+use crate::record::hotspot::Hot;
+pub(crate) use crate::record::lock::{Kind, Lock, Site, Waiters};
+pub(crate) use crate::record::times::{Times, total};
+use crate::record::trace::Trace;
+use crate::record::unrecorded::{Unloaded, Unrecorded};
+
+/// Version of the record format. Fields may be added, but existing fields keep their meaning.
+pub const VERSION: u64 = 1;
+
+/// Recorded use of locks by a program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`VERSION`].
+    pub recorded: u64,
+    /// The recorded program.
+    pub program: Program,
+    /// Processes of the program, in the order in which they began.
+    pub processes: Vec<Process>,
+    /// Sentences about data that could not be recorded.
+    pub unseen: Vec<String>,
+}
+
+/// The program as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// Command line.
+    pub command: Vec<String>,
+    /// How the program ended.
+    pub ending: String,
+    /// Time from start to end, in seconds.
+    pub wall_s: f64,
+    /// CPU time including children, in seconds.
+    pub cpu_s: f64,
+    /// Number of CPUs that the program could use.
+    pub cpus: u32,
+    /// Model of these CPUs.
+    pub cpu_model: String,
+    /// Number of CPUs that share a core, as the kernel shows them; 0 if it is not known.
+    #[serde(default, skip_serializing_if = "is_unknown")]
+    pub threads_per_core: u32,
+    /// Kernel of the machine.
+    pub kernel: String,
+    /// Date and time in UTC.
+    pub date: String,
+    /// Other activity of the machine during the run.
+    pub disturbance: Disturbance,
+    /// Replacement policy for `pthread_mutex_t`, by its name in `convoy with`. Empty if there was
+    /// none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mutex: String,
+    /// Replacement policy for `sem_t`, likewise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sem: String,
+    /// Places whose mutexes had a separate policy, each with that policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<(String, String)>,
+    /// Whether only contended acquisitions were recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_contended: bool,
+    /// Numbers of programs that were started but not recorded, by reason: lack of room, the
+    /// directory, a limit, a filter of system calls.
+    #[serde(default, skip_serializing_if = "is_none_lost")]
+    pub programs_lost: [u64; 4],
+    /// Tool whose output was imported. Empty if Convoy recorded the program.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// Lower quartile, median and upper quartile of the cost of switches and wakeups, measured
+    /// right after the run, in nanoseconds, by the key of a machine preset.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prices_ns: BTreeMap<String, [f64; 3]>,
+}
+
+fn is_none_lost(lost: &[u64; 4]) -> bool {
+    *lost == [0; 4]
+}
+
+/// Policy under which a release passes the lock to a waiter, so that the lock is never free while
+/// threads wait.
+pub const HANDOFF: &str = "handoff";
+
+/// Returns whether a number of CPUs is not known.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_unknown(count: &u32) -> bool {
+    *count == 0
+}
+
+impl Program {
+    /// Returns the replacement policy for libc's locks of this kind, or an empty string.
+    pub fn policy(&self, kind: Kind) -> &str {
+        match kind {
+            Kind::Mutex => &self.mutex,
+            Kind::Semaphore => &self.sem,
+            _ => "",
+        }
+    }
+}
+
+/// A recorded process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Process ID.
+    pub pid: u64,
+    /// Process ID of the parent.
+    pub parent: u64,
+    /// Command line.
+    pub command: Vec<String>,
+    /// Time from start to the last clock reading, in seconds.
+    pub seconds: f64,
+    /// CPU time until then, in seconds.
+    pub cpu_s: f64,
+    /// Whether it exited normally. Otherwise it was killed or called `_exit`.
+    pub ended: bool,
+    /// Number of threads that used a lock.
+    pub threads: u64,
+    /// Threads that were not recorded because the limit of live threads was reached.
+    pub threads_lost: u64,
+    /// Other data that were not recorded.
+    #[serde(default, skip_serializing_if = "Unrecorded::is_nothing")]
+    pub unrecorded: Unrecorded,
+    /// Programs that it started without the recorder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unloaded: Vec<Unloaded>,
+    /// Acquisitions that were dropped because the tables were full.
+    pub acquisitions_lost: u64,
+    /// Number of mutexes that had a separate policy.
+    #[serde(default)]
+    pub chosen: u64,
+    /// Whether context switches of owners were visible.
+    pub sees_switches: bool,
+    /// Files that contain places in functions without names, and the names of their debug data,
+    /// which are missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub debug_links: Vec<(String, String)>,
+    /// Mapped files that are gone or have been replaced, with their build IDs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<(String, String)>,
+    /// Length of a phase, in seconds.
+    pub phase_s: f64,
+    /// Wait time of threads in each phase, by the end of each wait, in seconds.
+    pub phases_wait_s: Vec<f64>,
+    /// The same for waits for locks only, without conditions and barriers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases_lock_s: Vec<f64>,
+    /// Locks by decreasing wait time.
+    pub locks: Vec<Lock>,
+    /// Steps of its threads in order, in windows of the run.
+    #[serde(default, skip_serializing_if = "Trace::is_empty")]
+    pub trace: Trace,
+    /// Waiting places with the places that held the lock, and the activity of the owners; by
+    /// decreasing wait time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// Individual waits: a fair sample.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event>,
+    /// Waits that had not ended when the recording ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<Pending>,
+    /// Whether no thread could run at that time, because all waited for each other without a
+    /// timeout.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_stuck: bool,
+    /// Sampled activity of its threads, most frequent first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub activity: Vec<Seen>,
+    /// Sampled places where its threads used CPU time, most samples first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot: Vec<Hot>,
+    /// Number of samples of CPU time.
+    #[serde(default)]
+    pub samples: u64,
+    /// Groups of locks that share a cache line, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<Vec<String>>,
+    /// Number of times that its threads were sampled while it ran; see `activity`.
+    #[serde(default)]
+    pub looks: u64,
+    /// Failed attempts to acquire a lock (`pthread_mutex_trylock`), by place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Counted>,
+    /// Calls of `sched_yield`, by place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub yields: Vec<Counted>,
+    /// Words on which it waited in futex(2) directly, without the recorded functions of libc.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub futexes: Vec<Lock>,
+    /// Locks that a runtime builds from a condition per thread. Only their waits are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runtime_locks: Vec<Lock>,
+    /// Thread dumps of a Java process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub java: Option<Java>,
+    /// Kernel locks that its threads waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_locks: Vec<Lock>,
+    /// Scheduling of its threads by the kernel, or `None` if it was not observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<Scheduling>,
+    /// Time for which its threads were runnable but had no CPU, in seconds, summed over threads and
+    /// sampled from outside. `None` if the kernel does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_s: Option<f64>,
+    /// Addresses of its locks, with their names. Not serialized.
+    #[serde(skip)]
+    pub addresses: Addresses,
+}
+
+/// Names and kinds of locks, by address.
+pub type Addresses = BTreeMap<u64, (String, Kind)>;
+
+impl Process {
+    /// Adds acquisitions that a thread did not count, because its table of locks and places was
+    /// full or there was no room for one.
+    pub(crate) fn add_lost(&mut self, grown: u64, count: u64) {
+        let lost = match grown {
+            GROWN => &mut self.acquisitions_lost,
+            _ => &mut self.unrecorded.uncounted,
+        };
+        *lost = total([*lost, count]);
+    }
+}

@@ -1,0 +1,34 @@
+//! Observations of a process while it ran.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::record::hotspot::Hot;
+use crate::sampling::attached::Attached;
+use crate::sampling::holds::Holding;
+use crate::sampling::thread_state::{Edge, State, Wait};
+
+/// Observations of one process.
+#[derive(Default)]
+pub(crate) struct Look {
+    /// Activity of owners while others waited, with the number of observations.
+    pub(crate) owners: BTreeMap<(Edge, State), u64>,
+    /// Activity of owners while no thread waited.
+    pub(crate) held: Holding,
+    /// Activity of all threads, with the number of observations.
+    pub(crate) threads: BTreeMap<State, u64>,
+    /// Waits at the time of the last sample.
+    pub(crate) waits: Vec<Wait>,
+    /// Waits that their threads have left by a jump, each with the start of the wait.
+    pub(crate) left: BTreeSet<(u64, u64)>,
+    /// Whether no thread could run at the time of the last sample: all waited without a timeout,
+    /// one of them for long.
+    pub(crate) is_stuck: bool,
+    /// Number of samples.
+    pub(crate) count: u64,
+    /// Time from the first to the last sample, in seconds.
+    pub(crate) seconds: f64,
+    /// Waits that bypassed the recorded functions.
+    pub(crate) outside: Option<Attached>,
+    /// Functions in which its threads spent CPU time, and the number of all samples of that.
+    pub(crate) hot: (Vec<Hot>, u64),
+}
