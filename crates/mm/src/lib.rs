@@ -3,21 +3,19 @@
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`Arena`], [`Cache`] | pages of memory for threads: the zone over one mapping, and a thread's own list |
 //! | [`Zone`] | the allocator: numbers of frames, not memory |
-//! | [`SetSize`] | | the largest length of a CPU's lists, and the number of pages per batch |
+//! | [`SetSize`] | the largest length of a CPU's lists, and the number of pages per batch |
 //! | [`HoldAll`], [`ReleaseEach`], [`ReleaseContended`] (or [`ReleaseContendedEvery`]) | how the zone lock is held while a batch moves |
 //! | [`PublishedReleaseEach`] | the patch of 2007 as published, which may fail to release the lock |
 //! | [`Steps`], [`Sound`] | the steps of the buddy system, which only a checker replaces |
 //! | [`Unlocked`] | no lock, for lists that are protected by disabled interrupts |
 //!
-//! All three platforms of `convoy-sync` share this source: with threads it allocates the frames of
-//! an arena, on the virtual machine each list and each frame is in simulated memory and priced by
-//! its cache line, and the checker explores the order of its lock operations.
+//! All three platforms of `convoy-sync` share this source: threads use it as it is, on the virtual
+//! machine each list and each frame is in simulated memory and priced by its cache line, and the
+//! checker explores the order of its lock operations.
 
-#![cfg_attr(not(test), forbid(unsafe_code))]
+#![forbid(unsafe_code)]
 
-mod arena;
 mod buddy;
 mod bulk;
 mod frame;
@@ -29,7 +27,6 @@ mod zone;
 #[cfg(test)]
 use convoy_watchdog as _;
 
-pub use arena::{Arena, ArenaStats, Cache, Exhausted, PAGE_BYTES};
 pub use buddy::{ORDER_MAX, ORDERS, Sound, Steps};
 pub use bulk::{
     Bulk, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseContendedEvery, ReleaseEach,

@@ -49,15 +49,10 @@ impl SetSize {
         Self { batch: (1 << bits) - 1, batches: BATCHES }
     }
 
-    /// Lists that have at most one batch, of `batch` hot pages: the shortest there can be, so that
-    /// as many pages move in and out as are taken and given back.
+    /// Lists that have at most one batch, of `batch` hot pages. These are the shortest possible
+    /// lists, so that as many pages move in and out as are allocated and freed.
     pub fn single(batch: u32) -> Self {
-        Self::of_batches(batch, 1)
-    }
-
-    /// Lists that return a batch of `batch` pages to the zone when they have `batches` of them.
-    pub fn of_batches(batch: u32, batches: u32) -> Self {
-        Self { batch, batches }
+        Self { batch, batches: 1 }
     }
 
     /// Pages per batch.

@@ -194,17 +194,7 @@ where
         self.frames.count()
     }
 
-    /// Returns the state of the frame with this number.
-    pub(crate) fn state(&self, number: u32) -> State {
-        self.frames.at(number).state()
-    }
-
-    /// Sets of lists.
-    pub(crate) fn sets(&self) -> usize {
-        self.sets.len()
-    }
-
-    /// How pages move.
+    /// Sizes of the lists.
     pub fn size(&self) -> SetSize {
         self.size
     }
@@ -212,7 +202,7 @@ where
     /// Takes one page; `None` when neither the CPU's list nor the zone has any.
     #[inline]
     pub fn allocate(&self, temperature: Temperature) -> Option<u32> {
-        self.with_set(|set| self.take_from(set, temperature, self.size.batch(temperature)))
+        self.with_set(|set| self.take_from(set, temperature))
     }
 
     /// Frees a page that [`Self::allocate`] returned.
@@ -237,23 +227,18 @@ where
                 self.claim(number, 0, State::Listed).unwrap_or_else(|state| {
                     panic!("frame {number} is given back as order 0, but it is {state:?}")
                 });
-                self.give_to(set, number, temperature, self.size);
+                self.give_to(set, number, temperature);
             }
         });
     }
 
-    /// Takes a page from the lists `set`, which get `batch` pages if they have none.
+    /// Takes a page from the lists `set`, which get a batch of pages if they have none.
     #[inline]
-    pub(crate) fn take_from<T>(
-        &self,
-        set: &PageSet<T>,
-        temperature: Temperature,
-        batch: u32,
-    ) -> Option<u32> {
+    fn take_from(&self, set: &PageSet<S>, temperature: Temperature) -> Option<u32> {
         let list = set.list(temperature);
         if list.count() == 0 {
             P::touch(list, Access::Read);
-            self.refill(set, temperature, batch);
+            self.refill(set, temperature);
         }
         let number = list.first()?;
         let frame = self.frames.at(number);
@@ -263,24 +248,18 @@ where
         Some(number)
     }
 
-    /// Adds a claimed page to the lists `set`, of that size.
+    /// Adds a claimed page to the lists `set`.
     #[inline]
-    pub(crate) fn give_to<T>(
-        &self,
-        set: &PageSet<T>,
-        number: u32,
-        temperature: Temperature,
-        size: SetSize,
-    ) {
+    fn give_to(&self, set: &PageSet<S>, number: u32, temperature: Temperature) {
         let list = set.list(temperature);
         list.push_front(&self.frames, number);
-        if list.count() >= size.high(temperature) {
-            self.drain(set, list, size.batch(temperature));
+        if list.count() >= self.size.high(temperature) {
+            self.drain(set, list, self.size.batch(temperature));
         }
     }
 
-    /// Gives all pages of the lists `set` back to the zone.
-    pub(crate) fn empty<T>(&self, set: &PageSet<T>) {
+    /// Returns all pages of the lists `set` to the zone.
+    fn empty(&self, set: &PageSet<S>) {
         for temperature in [Temperature::Hot, Temperature::Cold] {
             let list = set.list(temperature);
             if list.count() > 0 {
@@ -401,9 +380,9 @@ where
     }
 
     /// The kernel's `rmqueue_bulk`.
-    fn refill<T>(&self, set: &PageSet<T>, temperature: Temperature, batch: u32) {
+    fn refill(&self, set: &PageSet<S>, temperature: Temperature) {
         let list = set.list(temperature);
-        let done = self.bulk.run(self.lock(), batch, || {
+        let done = self.bulk.run(self.lock(), self.size.batch(temperature), || {
             self.take(0).is_some_and(|number| {
                 self.frames.at(number).set_state(State::Listed);
                 list.push_back(&self.frames, number);
@@ -414,7 +393,7 @@ where
     }
 
     /// The kernel's `free_pages_bulk`: those that have been on the list for longest.
-    fn drain<T>(&self, set: &PageSet<T>, list: &List, count: u32) {
+    fn drain(&self, set: &PageSet<S>, list: &List, count: u32) {
         let picked = List::new();
         let list = match self.drain {
             Drain::Locked => list,
@@ -458,7 +437,7 @@ where
     /// Changes the state of a block that its owner frees to `next`; returns the current state if it
     /// is not allocated with that order.
     #[inline]
-    pub(crate) fn claim(&self, first: u32, order: u32, next: State) -> Result<(), State> {
+    fn claim(&self, first: u32, order: u32, next: State) -> Result<(), State> {
         assert!(first < self.frames.count(), "the zone has no frame {first}");
         let frame = self.frames.at(first);
         P::touch(frame, Access::Write);

@@ -1,9 +1,9 @@
 //! Locks for this machine's threads, and the same locks generic over the platform they run on.
 //!
 //! [`Mutex`], [`RwLock`], [`Condvar`] and [`Semaphore`] hold data and are used like the types of
-//! `parking_lot`: only a `use` line changes. [`future`] has locks for async tasks, [`watched`]
-//! locks that count their waits and critical sections. The locks inside of them, and the locks of
-//! kernels, are generic: the same source runs on threads, on a virtual machine and under a checker.
+//! `parking_lot`: only a `use` line changes. [`future`] has locks for async tasks. The locks
+//! inside of them, and the locks of kernels, are generic: the same source runs on threads, on a
+//! virtual machine and under a checker.
 //!
 //! | lock | for |
 //! |---|---|
@@ -101,8 +101,6 @@ mod semaphore;
 pub mod shared;
 mod spin;
 mod unsignalled;
-#[cfg(feature = "std")]
-pub mod watched;
 
 pub use adaptive::{AdaptiveLock, AtMost, SpinLimit};
 #[cfg(feature = "std")]

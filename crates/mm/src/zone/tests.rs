@@ -3,6 +3,7 @@ use crate::bulk::ReleaseEach;
 use Temperature::{Cold, Hot};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// One CPU, batches of three (hot) and one (cold).
 fn zone(frames: u32) -> NativeZone<ReleaseEach> {
@@ -80,6 +81,22 @@ fn a_block_is_given_back_whole() {
     let zone = zone(1024);
     let block = zone.allocate_block(2).unwrap();
     zone.free_block(block, 1);
+}
+
+#[test]
+fn a_page_inside_a_joined_block_is_not_freed_again() {
+    for order in [[0, 1], [1, 0]] {
+        let zone = zone(64);
+        let pages = [(); 2].map(|()| zone.allocate(Hot).unwrap());
+        for index in order {
+            zone.free(pages[index], Hot);
+        }
+        zone.drain_lists(0);
+        assert_eq!(zone.blocks()[6], 1);
+        let panic = catch_unwind(AssertUnwindSafe(|| zone.free(pages[1], Hot))).unwrap_err();
+        let text = panic.downcast_ref::<String>().expect("a panic with values");
+        assert_eq!(text, "frame 1 is given back as order 0, but it is Inner");
+    }
 }
 
 #[test]

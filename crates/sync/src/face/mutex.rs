@@ -60,11 +60,6 @@ impl<T: ?Sized> Mutex<T> {
         self.raw.down_trylock().then(|| self.guard())
     }
 
-    /// Acquires the lock if it is free and has no waiters.
-    pub(crate) fn lock_at_once(&self) -> Option<MutexGuard<'_, T>> {
-        self.raw.down_at_once().then(|| self.guard())
-    }
-
     /// Acquires the lock. Returns `None` if that takes longer than `timeout`.
     pub fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
         self.raw.down_timeout(nanoseconds(timeout)).is_ok().then(|| self.guard())

@@ -91,11 +91,6 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.try_write().then(|| self.writer())
     }
 
-    /// Acquires the lock for writing if it is free and has no waiters.
-    pub(crate) fn write_at_once(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        self.raw.write_at_once().then(|| self.writer())
-    }
-
     /// Acquires the lock exclusively. Returns `None` if that takes longer than `timeout`.
     pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
         let deadline = Some(Native::now().saturating_add(nanoseconds(timeout)));

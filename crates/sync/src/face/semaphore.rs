@@ -43,11 +43,6 @@ impl Semaphore {
         self.raw.down_trylock().then(|| Permit(self))
     }
 
-    /// Acquires a permit if one is free and there are no waiters.
-    pub(crate) fn acquire_at_once(&self) -> Option<Permit<'_>> {
-        self.raw.down_at_once().then(|| Permit(self))
-    }
-
     /// Acquires a permit. Returns `None` if that takes longer than `timeout`.
     pub fn acquire_timeout(&self, timeout: Duration) -> Option<Permit<'_>> {
         self.raw.down_timeout(nanoseconds(timeout)).is_ok().then(|| Permit(self))

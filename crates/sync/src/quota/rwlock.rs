@@ -207,11 +207,6 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         self.door.down_trylock() && self.enter_or_leave()
     }
 
-    /// [`Self::try_write`] unless tasks are waiting.
-    pub fn write_at_once(&self) -> bool {
-        self.door.down_at_once() && self.enter_or_leave()
-    }
-
     /// With the door held: becomes the writer if no reader is inside, otherwise releases the door.
     /// Returns whether it became the writer.
     fn enter_or_leave(&self) -> bool {
