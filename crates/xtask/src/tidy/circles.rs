@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{Finding, Findings};
 use super::names::Names;
-use super::source::Source;
+use super::source::Sources;
 
 /// Edges that a finding lists.
 const EDGES: usize = 12;
@@ -27,15 +27,15 @@ struct Module<'a> {
 }
 
 /// Reports crates with more files in circles than their limit, and limits that are too high.
-pub(crate) fn check(
-    files: &BTreeMap<String, String>,
+pub(crate) fn check<'a>(
+    sources: &'a Sources<'a>,
     limits: &BTreeMap<String, usize>,
 ) -> Vec<Finding> {
     let mut crates: BTreeMap<&str, Modules> = BTreeMap::new();
-    for (path, text) in files {
-        if let Some((name, module)) = place(path) {
-            let names = Names::new(&Source::new(text));
-            crates.entry(name).or_default().insert(module, Module { file: path, names });
+    for (&file, source) in sources {
+        if let Some((name, module)) = place(file) {
+            let names = Names::new(source);
+            crates.entry(name).or_default().insert(module, Module { file, names });
         }
     }
     let stale = limits.keys().filter(|name| !crates.contains_key(name.as_str()));
@@ -43,8 +43,7 @@ pub(crate) fn check(
     for name in stale {
         findings.add(0, "circle", format!("no crate `{name}`: remove its limit"));
     }
-    for (name, modules) in &mut crates {
-        remove_tests(modules);
+    for (name, modules) in &crates {
         judge(&mut findings, name, modules, limits.get(*name).copied().unwrap_or(0));
     }
     findings.list
@@ -85,15 +84,6 @@ fn place(path: &str) -> Option<(&str, Vec<String>)> {
         module.pop();
     }
     Some((name, module))
-}
-
-/// Removes the modules that their parents declare under `#[cfg(test)]`.
-fn remove_tests(modules: &mut Modules) {
-    let mut tests: Vec<Vec<String>> = Vec::new();
-    for (path, module) in modules.iter() {
-        tests.extend(module.names.tests.iter().map(|name| child(path, name)));
-    }
-    modules.retain(|path, _| !tests.iter().any(|test| path.starts_with(test)));
 }
 
 fn child(module: &[String], name: &str) -> Vec<String> {
@@ -199,13 +189,14 @@ fn reach<'a>(edges: &Edges<'a>, file: &str) -> BTreeSet<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::source::sources;
     use super::*;
 
     fn found(limit: usize, texts: &[(&str, &str)]) -> Vec<String> {
         let file = |(path, text): &(&str, &str)| (format!("crates/a/src/{path}"), (*text).into());
         let files = texts.iter().map(file).collect();
         let limits = BTreeMap::from([("a".to_owned(), limit)]);
-        check(&files, &limits).into_iter().map(|finding| finding.cure).collect()
+        check(&sources(&files), &limits).into_iter().map(|finding| finding.cure).collect()
     }
 
     const B: (&str, &str) = ("b.rs", "use crate::c::{One, Two as Other};\npub struct Three;\n");

@@ -1,85 +1,12 @@
 //! Rules for `Cargo.toml` files and data files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
 use toml::Table;
 
 use super::finding::{Finding, Findings};
-
-/// The crates of this workspace that a crate may depend on: the table of ARCHITECTURE.md. Nothing
-/// else may.
-const LAYERS: &[(&str, &[&str])] = &[
-    ("catalogue", &[]),
-    ("stats", &[]),
-    ("store", &[]),
-    ("watchdog", &[]),
-    ("sync", &["watchdog"]),
-    ("checker", &["mm", "sync", "watchdog"]),
-    ("mm", &["sync", "watchdog"]),
-    ("machine", &["catalogue", "checker", "sync"]),
-    ("workload", &["catalogue"]),
-    ("kernel", &["catalogue", "machine", "mm", "sync", "workload"]),
-    ("host", &["stats", "workload"]),
-    ("runs", &["catalogue", "host", "kernel", "machine", "mm", "stats", "sync", "workload"]),
-    ("calibrate", &["catalogue", "host", "kernel", "machine", "runs", "sync", "workload"]),
-    (
-        "lab",
-        &["catalogue", "host", "kernel", "machine", "measure", "runs", "stats", "sync", "workload"],
-    ),
-    ("measure", &["catalogue", "host", "stats", "store", "workload"]),
-    ("explain", &["machine", "record", "stats", "sync"]),
-    (
-        "fuzz",
-        &[
-            "catalogue",
-            "checker",
-            "cli",
-            "host",
-            "kernel",
-            "lab",
-            "machine",
-            "measure",
-            "predict",
-            "record",
-            "report",
-            "store",
-            "workload",
-        ],
-    ),
-    (
-        "predict",
-        &["calibrate", "catalogue", "kernel", "machine", "record", "runs", "stats", "workload"],
-    ),
-    ("layout", &[]),
-    ("record", &["host", "layout", "workload"]),
-    ("report", &["explain", "host", "lab", "measure", "record", "stats", "workload"]),
-    ("preload", &["layout", "sync"]),
-    ("capi", &["sync"]),
-    (
-        "cli",
-        &[
-            "calibrate",
-            "catalogue",
-            "checker",
-            "explain",
-            "host",
-            "kernel",
-            "lab",
-            "machine",
-            "measure",
-            "mm",
-            "predict",
-            "record",
-            "report",
-            "stats",
-            "store",
-            "sync",
-            "workload",
-        ],
-    ),
-    ("xtask", &[]),
-];
+use super::source::words;
 
 /// Crates that promise few dependencies, and their allowed external crates.
 const LEAN: &[(&str, &[&str])] =
@@ -87,13 +14,14 @@ const LEAN: &[(&str, &[&str])] =
 
 pub(crate) fn check(files: &BTreeMap<String, String>) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
+    let layers = Layers::new(files.get("ARCHITECTURE.md").map_or("", String::as_str));
     for (path, text) in files {
         let mut found = Findings::new(path);
         let parts: Vec<&str> = path.split('/').collect();
         match parts[..] {
             ["crates", name, "Cargo.toml"] => {
                 let manifest = parse(path, text)?;
-                layers(&mut found, name, &manifest);
+                layers.check(&mut found, name, &manifest);
                 unrun(&mut found, name, &manifest, files);
             }
             ["Cargo.toml"] => {
@@ -122,28 +50,49 @@ fn names<'a>(manifest: &'a Table, table: &str) -> impl Iterator<Item = &'a str> 
     table.into_iter().flat_map(|table| table.keys().map(String::as_str))
 }
 
-fn layers(found: &mut Findings, name: &str, manifest: &Table) {
-    let Some((_, allowed)) = LAYERS.iter().find(|(layer, _)| *layer == name) else {
-        let cure = format!("{name} is not in the crate table: add it to ARCHITECTURE.md and tidy");
-        return found.add(0, "layers", cure);
-    };
-    let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
-    for dependency in tables.iter().flat_map(|table| names(manifest, table)) {
-        if let Some(ours) = dependency.strip_prefix("convoy-")
-            && !allowed.contains(&ours)
-        {
-            found.add(
+/// The crates of this workspace that a crate may depend on, by crate: the table of ARCHITECTURE.md.
+struct Layers<'a>(BTreeMap<&'a str, BTreeSet<&'a str>>);
+
+impl<'a> Layers<'a> {
+    /// Reads the last column of the table, in which `all of the above` stands for the rows before.
+    fn new(page: &'a str) -> Self {
+        let mut layers = BTreeMap::new();
+        for row in page.lines().filter_map(|line| line.strip_prefix("| `crates/")) {
+            let cells: Vec<&str> = row.trim_end_matches([' ', '|']).split('|').collect();
+            let (name, cell) = (cells[0].trim_end_matches([' ', '`']), cells[cells.len() - 1]);
+            let mut allowed: BTreeSet<&str> = words(cell).map(|(_, word)| word).collect();
+            if cell.contains("all of the above") {
+                allowed.extend(layers.keys());
+            }
+            layers.insert(name, allowed);
+        }
+        Self(layers)
+    }
+
+    fn check(&self, found: &mut Findings, name: &str, manifest: &Table) {
+        let Some(allowed) = self.0.get(name) else {
+            return found.add(
                 0,
                 "layers",
-                format!("{name} must not depend on {ours}: see ARCHITECTURE.md"),
+                format!("{name} is not in the table of ARCHITECTURE.md"),
             );
+        };
+        let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
+        for dependency in tables.iter().flat_map(|table| names(manifest, table)) {
+            if let Some(ours) = dependency.strip_prefix("convoy-")
+                && !allowed.contains(ours)
+            {
+                let cure = format!("{name} must not depend on {ours}: see ARCHITECTURE.md");
+                found.add(0, "layers", cure);
+            }
         }
-    }
-    let lean = LEAN.iter().find(|(lean, _)| *lean == name);
-    for dependency in names(manifest, "dependencies") {
-        let foreign = !dependency.starts_with("convoy-");
-        if lean.is_some_and(|(_, few)| foreign && !few.contains(&dependency)) {
-            found.add(0, "layers", format!("{name} brings nothing along: do without {dependency}"));
+        let lean = LEAN.iter().find(|(lean, _)| *lean == name);
+        for dependency in names(manifest, "dependencies") {
+            let foreign = !dependency.starts_with("convoy-");
+            if lean.is_some_and(|(_, few)| foreign && !few.contains(&dependency)) {
+                let cure = format!("{name} brings nothing along: do without {dependency}");
+                found.add(0, "layers", cure);
+            }
         }
     }
 }
@@ -201,7 +150,7 @@ fn needless(
     documented: &str,
     files: &BTreeMap<String, String>,
 ) -> anyhow::Result<()> {
-    let mut used = std::collections::BTreeSet::new();
+    let mut used = BTreeSet::new();
     for (path, text) in files.iter().filter(|(path, _)| path.ends_with("Cargo.toml")) {
         let manifest = parse(path, text)?;
         let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
@@ -227,10 +176,20 @@ fn first_line(found: &mut Findings, text: &str) {
 mod tests {
     use super::*;
 
+    const TABLE: &str = "| crate | contents | may depend on |\n|---|---|---|\n\
+                         | `crates/stats` | | – |\n| `crates/sync` | | – |\n\
+                         | `crates/checker` | | – |\n\
+                         | `crates/machine` | | sync; checker for its tests |\n\
+                         | `crates/cli` | | all of the above |\n";
+
+    fn found(files: &[(&str, &str)]) -> Vec<Finding> {
+        let files = [("ARCHITECTURE.md", TABLE)].iter().chain(files);
+        check(&files.map(|&(path, text)| (path.to_owned(), text.to_owned())).collect()).unwrap()
+    }
+
     fn rules(path: &str, text: &str) -> Vec<&'static str> {
-        let files = [("docs/dependencies.md", "- `serde`: records\n"), (path, text)];
-        let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
-        check(&BTreeMap::from(files)).unwrap().iter().map(|finding| finding.rule).collect()
+        let findings = found(&[("docs/dependencies.md", "- `serde`: records\n"), (path, text)]);
+        findings.iter().map(|finding| finding.rule).collect()
     }
 
     #[test]
@@ -241,6 +200,10 @@ mod tests {
         assert_eq!(rules("crates/unknown/Cargo.toml", up), ["layers"]);
         let down = "[dev-dependencies]\nconvoy-kernel.workspace = true\n";
         assert_eq!(rules("crates/machine/Cargo.toml", down), ["layers"]);
+        let tested = "[dev-dependencies]\nconvoy-checker.workspace = true\n";
+        assert_eq!(rules("crates/machine/Cargo.toml", tested), [""; 0]);
+        let binary = "[dependencies]\nconvoy-machine.workspace = true\n";
+        assert_eq!(rules("crates/cli/Cargo.toml", binary), [""; 0]);
     }
 
     #[test]
@@ -253,9 +216,7 @@ mod tests {
                 ("crates/stats/tests/known.rs", ""),
                 ("crates/stats/tests/main.rs", program),
             ];
-            let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
-            let found = check(&BTreeMap::from(files)).unwrap();
-            found.iter().map(|finding| finding.cure.clone()).collect::<Vec<_>>().join("; ")
+            found(&files).iter().map(|finding| finding.cure.clone()).collect::<Vec<_>>().join("; ")
         }
         let one = "[package]\nautotests = false\n[[test]]\npath = \"tests/main.rs\"\n";
         assert_eq!(tests("", ""), "");
@@ -278,13 +239,12 @@ mod tests {
     fn every_reason_has_its_dependency() {
         let manifest = "[dependencies]\nconvoy-sync.workspace = true\nclap = '4'\n";
         let row = "| package | reason |\n|---|---|\n| `clap` | flags | `lexopt` |\n";
-        let check = |row: &str| {
+        let count = |row: &str| {
             let pages = [("docs/dependencies.md", row), ("crates/machine/Cargo.toml", manifest)];
-            let pages = pages.map(|(path, text)| (path.to_owned(), text.to_owned()));
-            check(&BTreeMap::from(pages)).unwrap().len()
+            found(&pages).len()
         };
-        assert_eq!(check(row), 0);
-        assert_eq!(check(&row.replace("`clap`", "`clap`, `gone`")), 1);
+        assert_eq!(count(row), 0);
+        assert_eq!(count(&row.replace("`clap`", "`clap`, `gone`")), 1);
     }
 
     #[test]

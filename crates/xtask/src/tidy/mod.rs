@@ -64,6 +64,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let text = std::fs::read_to_string(root.join("tidy.toml")).context("tidy.toml")?;
     let config: Config = toml::from_str(&text).context("tidy.toml")?;
     let files::Files { texts: files, binaries } = files::read(root)?;
+    let sources = source::sources(&files);
     let mut findings = strays(&binaries, &config);
     for (path, text) in &files {
         let mut found = Findings::new(path);
@@ -72,18 +73,17 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
         if path.ends_with(".md") && path != "CHANGELOG.md" {
             text::check_paths(&mut found, path, text, |target| root.join(target).exists());
         }
-        if path.ends_with(".rs") {
-            let source = source::Source::new(text);
-            rust::check(&mut found, path, text, &source, &config);
-            locks::check(&mut found, path, text, &source, &config);
+        if let Some(source) = sources.get(path.as_str()) {
+            rust::check(&mut found, path, text, source, &config);
+            locks::check(&mut found, path, text, source, &config);
         }
         findings.append(&mut found.list);
     }
     findings.append(&mut docs::check(&files));
-    findings.append(&mut rust::stale(&files, &config));
+    findings.append(&mut rust::stale(&sources, &config));
     findings.append(&mut manifests::check(&files)?);
-    findings.append(&mut circles::check(&files, &config.circles));
-    findings.append(&mut prose::check(&files, &config.prose));
+    findings.append(&mut circles::check(&sources, &config.circles));
+    findings.append(&mut prose::check(&files, &sources, &config.prose));
     findings.sort();
     Ok(findings)
 }

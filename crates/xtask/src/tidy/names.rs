@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::source::Source;
+use super::source::{Kind, Source, Token};
 
 /// Keywords before the name of an item.
 const ITEMS: &[&str] =
@@ -34,51 +34,15 @@ pub(crate) struct Names {
     pub(crate) uses: Vec<Use>,
     /// Paths of two or more names outside `use` declarations.
     pub(crate) paths: Vec<Vec<String>>,
-    /// Modules that are files and are declared under `#[cfg(test)]`.
-    pub(crate) tests: Vec<String>,
 }
 
 impl Names {
     pub(crate) fn new(source: &Source) -> Self {
-        let mut reader = Reader::default();
-        let mut lines = source.code.iter().zip(source.test_lines()).peekable();
-        while let Some((line, test)) = lines.next() {
-            if !test {
-                split(line, &mut reader.tokens);
-            } else if line.trim() == "#[cfg(test)]" && lines.peek().is_some_and(|next| !next.1) {
-                // An item without a block: `test_lines` marks only its attribute.
-                let mut item = Vec::new();
-                while let Some((line, _)) = lines.next_if(|_| item.last() != Some(&";")) {
-                    split(line, &mut item);
-                }
-                let name = item.iter().rev().nth(1).filter(|_| item.contains(&"mod"));
-                reader.names.tests.extend(name.map(ToString::to_string));
-            }
-        }
+        let tokens = source.tokens.iter().filter(|token| !token.is_test).copied().collect();
+        let mut reader = Reader { tokens, ..Reader::default() };
         reader.read();
         reader.names
     }
-}
-
-/// Appends the words of `line`, its `::` and its other characters.
-fn split<'a>(line: &'a str, tokens: &mut Vec<&'a str>) {
-    let is_word = |character: char| character.is_alphanumeric() || character == '_';
-    let mut rest = line.trim_start();
-    while let Some(first) = rest.chars().next() {
-        let length = if is_word(first) {
-            rest.find(|character| !is_word(character)).unwrap_or(rest.len())
-        } else if rest.starts_with("::") {
-            2
-        } else {
-            first.len_utf8()
-        };
-        tokens.push(&rest[..length]);
-        rest = rest[length..].trim_start();
-    }
-}
-
-fn is_word(token: &str) -> bool {
-    token.starts_with(|character: char| character.is_alphanumeric() || character == '_')
 }
 
 /// A block that is open.
@@ -93,7 +57,7 @@ enum Block {
 
 #[derive(Default)]
 struct Reader<'a> {
-    tokens: Vec<&'a str>,
+    tokens: Vec<Token<'a>>,
     at: usize,
     blocks: Vec<Block>,
     /// Words outside `use` declarations.
@@ -108,7 +72,7 @@ impl<'a> Reader<'a> {
                 "use" if self.token(1) != "<" => self.import(),
                 "{" => self.blocks.push(self.block()),
                 "}" => drop(self.blocks.pop()),
-                word if is_word(word) => self.word(word),
+                word if self.is_word(0) => self.word(word),
                 _ => {}
             }
             self.at += 1;
@@ -120,18 +84,22 @@ impl<'a> Reader<'a> {
 
     /// Returns the token `ahead` of this one; empty after the last one.
     fn token(&self, ahead: usize) -> &'a str {
-        self.tokens.get(self.at + ahead).copied().unwrap_or("")
+        self.tokens.get(self.at + ahead).map_or("", |token| token.text)
     }
 
     fn before(&self, back: usize) -> &'a str {
-        self.at.checked_sub(back).map_or("", |at| self.tokens[at])
+        self.at.checked_sub(back).map_or("", |index| self.tokens[index].text)
+    }
+
+    fn is_word(&self, ahead: usize) -> bool {
+        self.tokens.get(self.at + ahead).is_some_and(|token| token.kind == Kind::Word)
     }
 
     /// Returns the kind of block that begins here.
     fn block(&self) -> Block {
         match (self.before(2), self.before(1)) {
             ("mod", _) => Block::Module,
-            (_, "!") | ("extern" | "\"", "\"") => Block::Items,
+            (_, "!" | "extern") | ("extern", _) => Block::Items,
             _ => Block::Other,
         }
     }
@@ -141,7 +109,7 @@ impl<'a> Reader<'a> {
         self.words.insert(word);
         let macro_rules = word == "macro_rules" && self.token(1) == "!";
         let name = self.token(1 + usize::from(macro_rules));
-        let is_type = matches!(self.before(1), "*" | "'");
+        let is_type = self.before(1) == "*";
         let is_file = word == "mod" && self.token(2) == ";";
         let keyword = ITEMS.contains(&word) || macro_rules;
         if keyword && !is_type && !is_file && !self.blocks.contains(&Block::Other) {
@@ -158,7 +126,7 @@ impl<'a> Reader<'a> {
     /// Returns the path that begins with `first`. Leaves the reader at its last token.
     fn path(&mut self, first: &str) -> Vec<String> {
         let mut path = vec![first.to_owned()];
-        while self.token(1) == "::" && is_word(self.token(2)) {
+        while self.token(1) == "::" && self.is_word(2) {
             self.at += 2;
             self.words.insert(self.token(0));
             path.push(self.token(0).to_owned());
@@ -258,11 +226,5 @@ mod tests {
         let names = names("mod a { fn b() { super::c(); super::super::d(); e::f::<g::H>(); } }");
         let paths: Vec<String> = names.paths.iter().map(|path| path.join("::")).collect();
         assert_eq!(paths, ["super::d", "e::f", "g::H"]);
-    }
-
-    #[test]
-    fn modules_of_tests_are_known() {
-        let names = names("#[cfg(test)]\n#[path = \"x.rs\"]\npub(crate) mod tests;\nuse a::B;\n");
-        assert_eq!((names.tests, names.uses.len()), (vec!["tests".to_owned()], 1));
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::finding::{Finding, Findings};
-use super::source::Source;
+use super::source::Sources;
 
 /// A limit that exceeds the rate by more than this is reported as stale.
 const SLACK: f64 = 8.0;
@@ -31,20 +31,27 @@ struct Tally {
 }
 
 /// Reports prefixes with a rate above their limit, and limits that are too high.
-pub(crate) fn check(files: &BTreeMap<String, String>, config: &Prose) -> Vec<Finding> {
+pub(crate) fn check(
+    files: &BTreeMap<String, String>,
+    sources: &Sources,
+    config: &Prose,
+) -> Vec<Finding> {
     let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
+    let phrases: Vec<String> = config.phrases.iter().map(|phrase| format!(" {phrase} ")).collect();
     for (path, text) in files {
         let Some(prefix) = config.limits.keys().find(|prefix| path.starts_with(*prefix)) else {
             continue;
         };
         let tally = tallies.entry(prefix).or_default();
-        for (index, line) in prose(path, text).iter().enumerate() {
+        let markdown = if path.ends_with(".md") { markdown(text) } else { Vec::new() };
+        let lines = sources.get(path.as_str()).map_or(&markdown, |source| &source.comments);
+        for (index, line) in lines.iter().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let words = words(line);
             tally.words += words.split_whitespace().count();
-            for phrase in &config.phrases {
-                let found = words.matches(&format!(" {phrase} ")).count();
-                let place = format!("{path}:{}: `{phrase}`", index + 1);
-                tally.places.extend(std::iter::repeat_n(place, found));
+            for phrase in &phrases {
+                let count = words.matches(phrase).count();
+                let place = || format!("{path}:{}: `{}`", index + 1, phrase.trim());
+                tally.places.extend(std::iter::repeat_with(place).take(count));
             }
         }
     }
@@ -70,19 +77,15 @@ fn judge(prefix: &str, tally: &Tally, limit: f64) -> Option<Finding> {
     found.list.pop()
 }
 
-/// Returns the lines of prose: comments of Rust, and Markdown outside code blocks; others are
-/// empty.
-fn prose(path: &str, text: &str) -> Vec<String> {
-    if path.ends_with(".rs") {
-        return Source::new(text).comments;
-    }
+/// Returns the lines of a Markdown page; those of code blocks are empty.
+fn markdown(text: &str) -> Vec<String> {
     let mut fenced = false;
     let outside = |line: &str| {
         let fence = line.trim_start().starts_with("```");
         fenced ^= fence;
         if fenced || fence { String::new() } else { line.to_owned() }
     };
-    if path.ends_with(".md") { text.lines().map(outside).collect() } else { Vec::new() }
+    text.lines().map(outside).collect()
 }
 
 /// `line` in lower case without punctuation and inline code, with a space around each word.
@@ -94,13 +97,14 @@ fn words(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::source::sources;
     use super::*;
 
     fn rules(limit: f64, path: &str, text: &str) -> Vec<String> {
         let limits = BTreeMap::from([("a/".to_owned(), limit)]);
         let config = Prose { phrases: vec!["nobody".to_owned(), "that of".to_owned()], limits };
         let files = BTreeMap::from([(path.to_owned(), text.to_owned())]);
-        check(&files, &config).into_iter().map(|finding| finding.cure).collect()
+        check(&files, &sources(&files), &config).into_iter().map(|finding| finding.cure).collect()
     }
 
     #[test]

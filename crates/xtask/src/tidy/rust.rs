@@ -1,10 +1,8 @@
 //! Rules for Rust source.
 
-use std::collections::BTreeMap;
-
 use super::config::Config;
 use super::finding::{Finding, Findings};
-use super::source::{Source, words};
+use super::source::{Function, Source, Sources, words};
 
 const FILE_LINES: usize = 500;
 const FUNCTION_LINES: usize = 70;
@@ -61,7 +59,7 @@ fn lengths(found: &mut Findings, path: &str, source: &Source, config: &Config) {
         found.add(limit, "file-length", format!("{lines} lines of {limit}: split it by idea"));
     }
     for function in source.functions() {
-        let lines = function.last - function.first + 1;
+        let lines = function_lines(&function);
         let key = format!("{path}::{}", function.name);
         let limit = config.long_functions.get(&key).copied().unwrap_or(FUNCTION_LINES);
         if lines > limit {
@@ -74,6 +72,10 @@ fn lengths(found: &mut Findings, path: &str, source: &Source, config: &Config) {
 fn file_lines(source: &Source) -> usize {
     // The text after the last newline is not a line.
     source.code.len() - 1
+}
+
+fn function_lines(function: &Function) -> usize {
+    function.last - function.first + 1
 }
 
 fn unsafe_places(found: &mut Findings, path: &str, source: &Source, config: &Config) {
@@ -126,7 +128,7 @@ fn contains_word(line: &str, pattern: &str) -> bool {
 fn figures(found: &mut Findings, text: &str, config: &Config) {
     for (index, line) in text.lines().enumerate() {
         let numbers = line.split(|c: char| !c.is_alphanumeric() && !"._,".contains(c));
-        for number in numbers {
+        for number in numbers.filter(|word| word.bytes().any(|byte| byte.is_ascii_digit())) {
             let plain = number.replace(['_', ','], "");
             let plain = plain.trim_matches('.');
             let same = |figure: &String| {
@@ -144,36 +146,28 @@ fn figures(found: &mut Findings, text: &str, config: &Config) {
 }
 
 /// Reports exceptions of `tidy.toml` that are not needed any more.
-pub(crate) fn stale(files: &BTreeMap<String, String>, config: &Config) -> Vec<Finding> {
-    fn uses(text: &str) -> bool {
-        Source::new(text).code.iter().any(|line| words(line).any(|(_, word)| word == "unsafe"))
-    }
+pub(crate) fn stale(sources: &Sources, config: &Config) -> Vec<Finding> {
     let mut found = Findings::new("tidy.toml");
     for place in &config.unsafe_places {
-        let mut inside = files.iter().filter(|(path, _)| path.starts_with(place));
-        if !inside.any(|(path, text)| path.ends_with(".rs") && uses(text)) {
+        let mut inside = sources.iter().filter(|(path, _)| path.starts_with(place));
+        if !inside.any(|(_, source)| source.tokens.iter().any(|token| token.text == "unsafe")) {
             found.add(0, "stale-exception", format!("{place} is safe: remove the entry"));
         }
     }
     for module in &config.not_locks {
-        if !files.contains_key(&format!("crates/sync/src/{module}")) {
+        if !sources.contains_key(format!("crates/sync/src/{module}").as_str()) {
             found.add(0, "stale-exception", format!("{module} does not exist: remove the entry"));
         }
     }
-    for (path, limit) in &config.long_files {
-        let lines = files.get(path).map_or(0, |text| file_lines(&Source::new(text)));
-        if lines <= FILE_LINES || *limit <= FILE_LINES {
-            found.add(0, "stale-exception", format!("{path} has {lines} lines: remove the entry"));
+    for path in config.long_files.keys() {
+        if sources.get(path.as_str()).is_none_or(|source| file_lines(source) <= FILE_LINES) {
+            found.add(0, "stale-exception", format!("{path} is short enough: remove the entry"));
         }
     }
-    for (key, limit) in &config.long_functions {
+    for key in config.long_functions.keys() {
         let (path, name) = key.split_once("::").unwrap_or((key, ""));
-        let is_long = files.get(path).is_some_and(|text| {
-            let functions = Source::new(text).functions();
-            let mut same = functions.iter().filter(|function| function.name == name);
-            same.any(|function| function.last - function.first + 1 > FUNCTION_LINES)
-        });
-        if !is_long || *limit <= FUNCTION_LINES {
+        let mut functions = sources.get(path).into_iter().flat_map(Source::functions);
+        if !functions.any(|one| one.name == name && function_lines(&one) > FUNCTION_LINES) {
             found.add(0, "stale-exception", format!("{key} is short enough: remove the entry"));
         }
     }
@@ -182,6 +176,9 @@ pub(crate) fn stale(files: &BTreeMap<String, String>, config: &Config) -> Vec<Fi
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::source::sources;
     use super::*;
 
     fn rules(path: &str, text: &str) -> Vec<(usize, &'static str)> {
@@ -214,9 +211,10 @@ mod tests {
         let mut found = Findings::new("a.rs");
         check(&mut found, "a.rs", &text, &Source::new(&text), &config);
         assert_eq!(found.list, []);
-        assert_eq!(stale(&BTreeMap::from([("a.rs".to_owned(), text)]), &config), []);
+        let long = BTreeMap::from([("a.rs".to_owned(), text.clone())]);
+        assert_eq!(stale(&sources(&long), &config), []);
         let short = BTreeMap::from([("a.rs".to_owned(), function("a", 60))]);
-        assert_eq!(stale(&short, &config).len(), 1);
+        assert_eq!(stale(&sources(&short), &config).len(), 1);
     }
 
     #[test]
@@ -241,7 +239,8 @@ mod tests {
             ("crates/mm/src/lib.rs", "// unsafe\n"),
         ];
         let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
-        let cures = stale(&BTreeMap::from(files), &config).into_iter().map(|found| found.cure);
+        let files = BTreeMap::from(files);
+        let cures = stale(&sources(&files), &config).into_iter().map(|found| found.cure);
         let expected =
             ["crates/mm/ is safe: remove the entry", "gone.rs does not exist: remove the entry"];
         assert_eq!(cures.collect::<Vec<_>>(), expected);

@@ -1,91 +1,180 @@
-//! Rust source, split into code and comments.
+//! Rust source, which the compiler's lexer splits into code and comments.
 
-/// A Rust file, line by line. `code[i]` is line `i` with comments and the contents of strings and
-/// character literals blanked, `comments[i]` is the comment text on line `i`; columns are kept.
-pub(crate) struct Source {
+use std::collections::BTreeMap;
+
+use ra_ap_rustc_lexer::{FrontmatterAllowed, LiteralKind, TokenKind, tokenize};
+
+/// A Rust file. `code[i]` is line `i` with comments, strings and character literals blanked,
+/// `comments[i]` is the comment text on line `i`; columns are kept.
+pub(crate) struct Source<'a> {
     pub(crate) code: Vec<String>,
     pub(crate) comments: Vec<String>,
+    pub(crate) tokens: Vec<Token<'a>>,
+}
+
+/// The Rust files of a tree, by path.
+pub(crate) type Sources<'a> = BTreeMap<&'a str, Source<'a>>;
+
+/// A token that is neither a comment nor white space. `::` and `==` are one token each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token<'a> {
+    pub(crate) text: &'a str,
+    /// From 0.
+    pub(crate) line: usize,
+    pub(crate) kind: Kind,
+    /// Whether it belongs to an item under `#[cfg(test)]`.
+    pub(crate) is_test: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// An identifier, a keyword or a number.
+    Word,
+    /// A string literal.
+    Text,
+    /// Not among the tokens of a [`Source`].
+    Comment,
+    Other,
 }
 
 /// A function: its name, and the lines of its signature's start and of its closing brace, from 0.
-pub(crate) struct Function {
-    pub(crate) name: String,
+pub(crate) struct Function<'a> {
+    pub(crate) name: &'a str,
     pub(crate) first: usize,
     pub(crate) last: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Code,
-    Line,
-    Block(u32),
-    Text,
-    RawText(usize),
-}
+/// Characters that are one token if they follow each other.
+const PAIRS: [(&str, &str); 3] = [(":", ":"), ("=", "="), ("!", "=")];
 
-impl Source {
-    pub(crate) fn new(text: &str) -> Self {
-        let mut lexer = Lexer {
-            chars: text.chars().collect(),
-            at: 0,
-            state: State::Code,
-            code: vec![String::new()],
-            comments: vec![String::new()],
-        };
-        while lexer.at < lexer.chars.len() {
-            lexer.step();
+/// The tokens of the attribute of tests.
+const CFG_TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        let (mut code, mut comments) = (String::new(), String::new());
+        let mut tokens: Vec<Token> = Vec::new();
+        let (mut start, mut line) = (0, 0);
+        for token in tokenize(text, FrontmatterAllowed::No) {
+            let end = start + token.len as usize;
+            let piece = &text[start..end];
+            let kind = kind(token.kind);
+            let is_quoted = kind == Kind::Text || piece.ends_with('\'');
+            code += &if kind == Kind::Comment || is_quoted { blank(piece) } else { piece.into() };
+            comments += &if kind == Kind::Comment { piece.into() } else { blank(piece) };
+            match tokens.last_mut() {
+                _ if token.kind == TokenKind::Whitespace || kind == Kind::Comment => {}
+                Some(last)
+                    if text[..start].ends_with(last.text)
+                        && PAIRS.contains(&(last.text, piece)) =>
+                {
+                    last.text = &text[start - 1..end];
+                }
+                _ => tokens.push(Token { text: piece, line, kind, is_test: false }),
+            }
+            line += piece.matches('\n').count();
+            start = end;
         }
-        Self { code: lexer.code, comments: lexer.comments }
+        let mut source = Self { code: lines(&code), comments: lines(&comments), tokens };
+        source.mark_tests();
+        source
     }
 
-    /// Returns all functions that have a body.
-    pub(crate) fn functions(&self) -> Vec<Function> {
-        let mut functions = Vec::new();
-        for (first, line) in self.code.iter().enumerate() {
-            for (column, _) in words(line).filter(|(_, word)| *word == "fn") {
-                let rest = &line[column + 2..];
-                let name = words(rest).next().filter(|(at, _)| *at == 1 && rest.starts_with(' '));
-                // The text after a function-pointer type is not a name.
-                let Some(name) = name else { continue };
-                if let Some(last) = self.end_of_item(first, column) {
-                    functions.push(Function { name: name.1.to_owned(), first, last });
-                }
-            }
-        }
-        functions
+    /// Returns all functions that have a body. The type of a function pointer has no name.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = Function<'a>> {
+        let named = self.tokens.windows(2).enumerate();
+        let named = named.filter(|(_, pair)| pair[0].text == "fn" && pair[1].kind == Kind::Word);
+        named.filter_map(|(index, pair)| {
+            let last = self.tokens[self.end_of_item(index)];
+            let (name, first) = (pair[1].text, pair[0].line);
+            (last.text == "}").then_some(Function { name, first, last: last.line })
+        })
     }
 
     /// Returns for each line whether it belongs to an item under `#[cfg(test)]`.
     pub(crate) fn test_lines(&self) -> Vec<bool> {
-        let mut test = vec![false; self.code.len()];
-        for (first, line) in self.code.iter().enumerate() {
-            let Some(column) = line.find("#[cfg(test)]") else { continue };
-            let last = self.end_of_item(first, column + "#[cfg(test)]".len()).unwrap_or(first);
-            test[first..=last].fill(true);
+        let mut lines = vec![false; self.code.len()];
+        for token in &self.tokens {
+            lines[token.line] |= token.is_test;
         }
-        test
+        lines
     }
 
-    /// Returns the line of the brace that closes the first block after `column` of line `first`;
-    /// `None` for an item that ends with a semicolon.
-    fn end_of_item(&self, first: usize, column: usize) -> Option<usize> {
-        let (mut braces, mut brackets) = (0_u32, 0_u32);
-        for (number, line) in self.code.iter().enumerate().skip(first) {
-            let skip = if number == first { column } else { 0 };
-            for character in line[skip..].chars() {
-                match character {
-                    '(' | '[' => brackets += 1,
-                    ')' | ']' => brackets = brackets.saturating_sub(1),
-                    '{' => braces += 1,
-                    '}' if braces <= 1 => return Some(number),
-                    '}' => braces -= 1,
-                    ';' if braces == 0 && brackets == 0 => return None,
-                    _ => {}
-                }
+    fn mark_tests(&mut self) {
+        for first in 0..self.tokens.len() {
+            let attribute = self.tokens[first..].iter().map(|token| token.text);
+            let opens = self.tokens[first].text == "#";
+            if opens && attribute.take(CFG_TEST.len()).eq(CFG_TEST) {
+                let last = self.end_of_item(first + CFG_TEST.len());
+                self.tokens[first..=last].iter_mut().for_each(|token| token.is_test = true);
             }
         }
-        None
     }
+
+    /// Returns the paths, without `.rs`, of the files that `path` declares as modules under
+    /// `#[cfg(test)]`.
+    fn test_modules(&self, path: &str) -> impl Iterator<Item = String> {
+        let folder = ["/lib.rs", "/main.rs", "/mod.rs", ".rs"];
+        let folder = folder.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
+        let declared = self
+            .tokens
+            .windows(3)
+            .filter(|window| window[0].is_test && window[0].text == "mod" && window[2].text == ";");
+        declared.map(move |window| format!("{folder}/{}", window[1].text))
+    }
+
+    /// Returns the index of the token that ends the item at the token `first`: the closing brace of
+    /// its first block, or its semicolon.
+    fn end_of_item(&self, first: usize) -> usize {
+        let (mut braces, mut brackets) = (0_u32, 0_u32);
+        for (index, token) in self.tokens.iter().enumerate().skip(first) {
+            match token.text {
+                "(" | "[" => brackets += 1,
+                ")" | "]" => brackets = brackets.saturating_sub(1),
+                "{" => braces += 1,
+                "}" if braces <= 1 => return index,
+                "}" => braces -= 1,
+                ";" if braces == 0 && brackets == 0 => return index,
+                _ => {}
+            }
+        }
+        self.tokens.len() - 1
+    }
+}
+
+/// Returns the Rust files among `files`. A file that is a module under `#[cfg(test)]` is a test.
+pub(crate) fn sources(files: &BTreeMap<String, String>) -> Sources<'_> {
+    let rust = files.iter().filter(|(path, _)| path.ends_with(".rs"));
+    let mut sources: Sources =
+        rust.map(|(path, text)| (path.as_str(), Source::new(text))).collect();
+    let tests: Vec<String> = sources.iter().flat_map(|(path, it)| it.test_modules(path)).collect();
+    for (path, source) in &mut sources {
+        let module = path.strip_suffix(".rs").unwrap_or(path);
+        if tests.iter().any(|test| module == test || module.starts_with(&format!("{test}/"))) {
+            source.tokens.iter_mut().for_each(|token| token.is_test = true);
+        }
+    }
+    sources
+}
+
+fn kind(kind: TokenKind) -> Kind {
+    use LiteralKind::{Byte, Char, Float, Int};
+    match kind {
+        TokenKind::LineComment { .. } | TokenKind::BlockComment { .. } => Kind::Comment,
+        TokenKind::Ident
+        | TokenKind::RawIdent
+        | TokenKind::Literal { kind: Int { .. } | Float { .. }, .. } => Kind::Word,
+        TokenKind::Literal { kind, .. } if !matches!(kind, Char { .. } | Byte { .. }) => Kind::Text,
+        _ => Kind::Other,
+    }
+}
+
+fn blank(piece: &str) -> String {
+    piece.chars().map(|character| if character == '\n' { '\n' } else { ' ' }).collect()
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.split('\n').map(str::to_owned).collect()
 }
 
 /// Returns the identifiers and keywords of `line` with their columns.
@@ -98,125 +187,6 @@ pub(crate) fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
         at = start + length;
         Some((start, &line[start..at]))
     })
-}
-
-struct Lexer {
-    chars: Vec<char>,
-    at: usize,
-    state: State,
-    code: Vec<String>,
-    comments: Vec<String>,
-}
-
-impl Lexer {
-    fn peek(&self, ahead: usize) -> char {
-        self.chars.get(self.at + ahead).copied().unwrap_or('\0')
-    }
-
-    /// Consumes `count` characters as code, as comment, or as neither (blanked in both).
-    fn take(&mut self, count: usize, to_code: bool, to_comment: bool) {
-        for _ in 0..count.min(self.chars.len() - self.at) {
-            let character = self.chars[self.at];
-            self.at += 1;
-            if character == '\n' {
-                self.code.push(String::new());
-                self.comments.push(String::new());
-                continue;
-            }
-            let put = |lines: &mut Vec<String>, shown: bool| {
-                if let Some(line) = lines.last_mut() {
-                    line.push(if shown { character } else { ' ' });
-                }
-            };
-            put(&mut self.code, to_code);
-            put(&mut self.comments, to_comment);
-        }
-    }
-
-    fn step(&mut self) {
-        match self.state {
-            State::Code => self.step_code(),
-            State::Line => {
-                if self.peek(0) == '\n' {
-                    self.state = State::Code;
-                }
-                self.take(1, false, true);
-            }
-            State::Block(depth) => {
-                let pair = (self.peek(0), self.peek(1));
-                match pair {
-                    ('/', '*') => self.state = State::Block(depth + 1),
-                    ('*', '/') if depth == 1 => self.state = State::Code,
-                    ('*', '/') => self.state = State::Block(depth - 1),
-                    _ => return self.take(1, false, true),
-                }
-                self.take(2, false, true);
-            }
-            State::Text => match self.peek(0) {
-                '\\' => self.take(2, false, false),
-                '"' => {
-                    self.state = State::Code;
-                    self.take(1, true, false);
-                }
-                _ => self.take(1, false, false),
-            },
-            State::RawText(hashes) => {
-                let closes = (0..hashes).all(|i| self.peek(1 + i) == '#');
-                if self.peek(0) == '"' && closes {
-                    self.state = State::Code;
-                    self.take(1 + hashes, true, false);
-                } else {
-                    self.take(1, false, false);
-                }
-            }
-        }
-    }
-
-    fn step_code(&mut self) {
-        match (self.peek(0), self.peek(1)) {
-            ('/', '/') => {
-                self.state = State::Line;
-                self.take(2, false, true);
-            }
-            ('/', '*') => {
-                self.state = State::Block(1);
-                self.take(2, false, true);
-            }
-            ('"', _) => {
-                self.state = State::Text;
-                self.take(1, true, false);
-            }
-            ('r', '"' | '#') if !self.inside_word() => self.raw_text(),
-            ('\'', '\\') => {
-                let length = (3..12).find(|&i| self.peek(i) == '\'').unwrap_or(2);
-                self.take(length + 1, false, false);
-            }
-            ('\'', _) if self.peek(2) == '\'' => self.take(3, false, false),
-            _ => self.take(1, true, false),
-        }
-    }
-
-    /// At an `r` that may open a raw string; `r#name` is an identifier.
-    fn raw_text(&mut self) {
-        let hashes = (1..256).take_while(|&i| self.peek(i) == '#').count();
-        if self.peek(1 + hashes) == '"' {
-            self.state = State::RawText(hashes);
-            self.take(2 + hashes, true, false);
-        } else {
-            self.take(1, true, false);
-        }
-    }
-
-    /// Returns whether the character before this one belongs to a longer word (`br"…"` opens a raw
-    /// string, `bar"` does not).
-    fn inside_word(&self) -> bool {
-        let before = |back: usize| self.at.checked_sub(back).map(|i| self.chars[i]);
-        let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        match before(1) {
-            Some('b' | 'c') => is_word(before(2)),
-            other => is_word(other),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -237,8 +207,8 @@ mod tests {
         assert!(source.comments[0].contains("unsafe one"));
         assert!(source.comments[1].contains("unsafe /* two"));
         assert!(source.comments[2].starts_with("unsafe */"));
-        assert!(source.code[2].contains("&'static str = b"), "{}", source.code[2]);
-        assert_eq!(source.code[3], "let r#fn = br\"      \";");
+        assert!(source.code[2].contains("&'static str = "), "{}", source.code[2]);
+        assert_eq!(source.code[3], "let r#fn =           ;");
     }
 
     #[test]
@@ -249,9 +219,8 @@ mod tests {
             "}\n",
             "fn long(\n    f: fn(u8),\n) -> [u8; 2]\n{\n    [0; 2]\n}\n",
         ));
-        let found: Vec<_> =
-            source.functions().into_iter().map(|f| (f.name, f.first, f.last)).collect();
-        assert_eq!(found, [("some".to_owned(), 1, 1), ("long".to_owned(), 3, 8)]);
+        let functions: Vec<_> = source.functions().map(|f| (f.name, f.first, f.last)).collect();
+        assert_eq!(functions, [("some", 1, 1), ("long", 3, 8)]);
     }
 
     #[test]
@@ -260,6 +229,6 @@ mod tests {
             Source::new("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
         assert_eq!(source.test_lines(), [false, true, true, true, true, false, false]);
         let source = Source::new("#[cfg(test)]\nmod tests;\nfn c() {}");
-        assert_eq!(source.test_lines(), [true, false, false]);
+        assert_eq!(source.test_lines(), [true, true, false]);
     }
 }
