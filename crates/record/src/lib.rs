@@ -30,6 +30,7 @@ pub use raw::runtime_locks::{JAVA, UNNAMED};
 pub use record::causes::{Cause, Counted, Doing, Event, PARKED, Pending, Seen};
 pub use record::hotspot::Hot;
 pub use record::lock::{Kind, Lock, Site, Waiters};
+pub use record::origin::Origin;
 pub use record::times::{Times, total};
 pub use record::unrecorded::{Unloaded, Unrecorded, Why};
 pub use record::{Addresses, HANDOFF, Process, Program, Record, VERSION, trace};

@@ -3,7 +3,7 @@
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
-use convoy_record::{Cause, DIRECTORY, Kind, Lock, Pending, Process, launch, raw};
+use convoy_record::{Cause, DIRECTORY, Kind, Lock, Origin, Pending, Process, launch, raw};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, RwLock};
@@ -191,7 +191,7 @@ fn blamed<'a>(process: &'a Process, name: &str, waits: &str, holds: &str) -> (&'
 fn a_mutex_of_rust_is_recorded_with_its_places_and_its_holder() {
     let process = record("mutex");
     let (lock, part) = blamed(&process, "LEDGER", "append_to_ledger", "sync_ledger");
-    assert_eq!(lock.kind, Kind::Mutex);
+    assert_eq!((lock.kind, lock.origin), (Kind::Mutex, Origin::Rust));
     assert!(part > 0.5, "{part} of {:#?}", process.causes);
     let waited: Vec<f64> = lock.sites.iter().map(|site| site.wait.max_s).collect();
     assert!(waited.iter().any(|most| *most > 0.001), "{waited:?}");
@@ -225,5 +225,6 @@ fn a_lock_whose_waiters_park_is_named_by_its_place() {
     let process = record("parking");
     let (lock, part) = blamed(&process, "take_from_pool", "take_from_pool", "clean_pool");
     assert_eq!((lock.kind, lock.instances), (Kind::Mutex, 1), "{lock:#?}");
+    assert_eq!(lock.origin, Origin::Library);
     assert!(part > 0.5, "{part} of {:#?}", process.causes);
 }

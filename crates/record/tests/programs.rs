@@ -8,7 +8,7 @@ mod skip;
 use convoy_record::sites::{RANGES, Sites};
 use convoy_record::trace::{Trace, What};
 use convoy_record::{
-    Account, DIRECTORY, Kind, Lock, Process, Program, Record, Site, Times, launch, raw,
+    Account, DIRECTORY, Kind, Lock, Origin, Process, Program, Record, Site, Times, launch, raw,
 };
 use skip::skip;
 use std::ffi::OsString;
@@ -441,12 +441,11 @@ fn a_lock_whose_waiters_sleep_each_on_a_condition_of_its_own_is_named_by_who_tak
     let [process] = &processes[..] else { panic!("{processes:#?}") };
     let [taken] = &process.runtime_locks[..] else { panic!("{:#?}", process.runtime_locks) };
     assert!(taken.name.starts_with("lock of enter (parkers.c:"), "{}", taken.name);
-    assert_eq!((taken.runtime.as_str(), taken.is_lock()), ("park_mutex_lock", true));
+    let kind = (taken.runtime.as_str(), taken.origin, taken.is_lock());
+    assert_eq!(kind, ("park_mutex_lock", Origin::Library, true));
     assert!(taken.sites[0].wait.count > 100 && taken.sites[0].threads >= 2, "{taken:#?}");
-    let idle = |lock: &&Lock| {
-        lock.kind == Kind::Condition && lock.sites[0].place.starts_with("wait_for_work (")
-    };
-    let idle = process.locks.iter().find(idle);
+    let mut conditions = process.locks.iter().filter(|lock| lock.kind == Kind::Condition);
+    let idle = conditions.find(|one| one.sites[0].place.starts_with("wait_for_work ("));
     assert!(idle.is_some_and(|idle| !idle.is_lock()), "{:#?}", process.locks);
     let program = Program { wall_s: process.seconds, cpus: 2, ..Program::default() };
     let record = Record { program, processes, ..Record::default() };
@@ -466,9 +465,8 @@ fn a_stretch_in_which_threads_waited_is_told_with_its_time() {
     assert!((waited(|one| &one.phases_lock_s) - gate).abs() < 0.01 * gate, "locks alone");
     assert!(waited(|one| &one.phases_wait_s) >= gate, "with barriers");
     let program = Program { wall_s: processes[0].seconds, cpus: 2, ..Program::default() };
-    let account = Account::new(&Record { program, processes, ..Record::default() });
-    let told = account.findings.iter().any(|one| one.starts_with("Waiting was not even: "));
-    assert!(told, "{:?}", account.findings);
+    let findings = Account::new(&Record { program, processes, ..Record::default() }).findings;
+    assert!(findings.iter().any(|one| one.starts_with("Waiting was not even: ")), "{findings:?}");
 }
 
 #[test]
@@ -491,6 +489,8 @@ fn monitors_of_java_are_named_by_the_method_that_waits() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "4\n", "{output:?}");
     let processes = raw::read(&files).expect("the files can be read");
     std::fs::remove_dir_all(place).expect("it goes away");
+    let mut origins = processes[0].runtime_locks.iter().map(|lock| lock.origin);
+    assert!(origins.any(|origin| origin == Origin::JavaMonitor), "{processes:#?}");
     let program = Program { wall_s: processes[0].seconds, cpus: 2, ..Program::default() };
     let account = Account::new(&Record { program, processes, ..Record::default() });
     let verdict = &account.verdict;

@@ -11,6 +11,7 @@ use crate::names::wrappers::passes_on;
 use crate::names::{LOCK_OF, named_after, named_inside};
 use crate::record::causes::{Cause, Doing, Seen};
 use crate::record::merge::sorted;
+use crate::record::origin::Origin;
 use crate::record::{Kind, Lock, Site, Times, Waiters};
 use crate::sampling::syscall_file::Asks;
 
@@ -68,6 +69,7 @@ pub(super) fn of_kernel(tables: &Tables, symbols: &Symbols) -> BTreeMap<u32, Vec
         let one = Lock {
             name: name.clone(),
             kind,
+            origin: Origin::Kernel,
             kernel: kernel.to_owned(),
             instances: 1 + value[lock::MANY],
             owners_known_s: value[lock::OWNED] as f64 / 1e9,
@@ -228,6 +230,8 @@ impl Word {
         tables: &Tables,
         begin_ns: u64,
     ) -> Option<Lock> {
+        // Only goroutines have recorded releases.
+        let is_go = !self.givers.is_empty();
         let counted = |at: usize| self.counted.get(at).copied().unwrap_or(0);
         let mut found = Lock {
             kind: Kind::Futex,
@@ -245,27 +249,11 @@ impl Word {
         };
         let mut seen = BTreeMap::new();
         for (number, value) in self.waits.iter().filter(|(_, value)| value[wait::TIMES] > 0) {
-            let key = [&pid.to_le_bytes()[..], &number.to_le_bytes(), &address.to_le_bytes()];
-            let piece = tables.pieces.get(&key.concat()).ok().flatten().unwrap_or_default();
-            let piece = super::tables::words(&piece);
-            let chain = Tables::stack(&tables.stacks, *number);
-            let code = piece.first().copied().or(chain.first().copied()).unwrap_or(0);
-            let chain = if chain.is_empty() { vec![code] } else { chain };
-            let rest = piece.get(2..).unwrap_or_default();
-            if stacks.is_ours(code) || rest.first().is_some_and(|first| stacks.is_ours(*first)) {
-                return None;
-            }
-            let asks = piece.get(1).copied().unwrap_or(0);
-            let asks = Asks { operation: (asks >> 32) as u32, value: asks as u32 };
-            let waiting = stacks.walk(&chain, rest, asks).unwrap_or_else(|| Waiting {
-                kind: Kind::Futex,
-                act: "wait",
-                frames: vec![code],
-                runtime: String::new(),
-            });
+            let waiting = waiting((pid, *number, address), stacks, tables)?;
             if waiting.act == JOIN {
                 continue;
             }
+            found.origin = if is_go { Origin::Go } else { waiting.origin };
             found.runtime.clone_from(&waiting.runtime);
             found.add_wait(value, &waiting, stacks, &mut seen);
         }
@@ -278,7 +266,6 @@ impl Word {
         found.name = match found.runtime.as_str() {
             "" => {
                 let name = stacks.names.variable(address);
-                let is_go = !self.givers.is_empty();
                 let name = name.map(|name| if is_go { without_field(name) } else { name });
                 name.unwrap_or_else(|| named_after(&place, is_lock))
             }
@@ -286,6 +273,36 @@ impl Word {
         };
         Some(found)
     }
+}
+
+/// Returns the wait of a process at the stack of this number for the word at an address, or `None`
+/// if the recorder waits there.
+fn waiting(
+    (pid, number, address): (u32, u32, u64),
+    stacks: &mut Stacks,
+    tables: &Tables,
+) -> Option<Waiting> {
+    let key = [&pid.to_le_bytes()[..], &number.to_le_bytes(), &address.to_le_bytes()];
+    let piece = tables.pieces.get(&key.concat()).ok().flatten().unwrap_or_default();
+    let piece = super::tables::words(&piece);
+    let chain = Tables::stack(&tables.stacks, number);
+    let code = piece.first().copied().or(chain.first().copied()).unwrap_or(0);
+    let chain = if chain.is_empty() { vec![code] } else { chain };
+    let rest = piece.get(2..).unwrap_or_default();
+    if stacks.is_ours(code) || rest.first().is_some_and(|first| stacks.is_ours(*first)) {
+        return None;
+    }
+    let asks = piece.get(1).copied().unwrap_or(0);
+    let asks = Asks { operation: (asks >> 32) as u32, value: asks as u32 };
+    let waiting = stacks.walk(&chain, rest, asks).unwrap_or_else(|| Waiting {
+        kind: Kind::Futex,
+        origin: Origin::Futex,
+        act: "wait",
+        frames: vec![code],
+        runtime: String::new(),
+    });
+    let origin = stacks.origin(&waiting, code.saturating_add(1), address);
+    Some(Waiting { origin, ..waiting })
 }
 
 /// Returns the name of the Go function around a deferred call. Such a call has a separate function:

@@ -2,6 +2,7 @@
 //! them: the outermost method first, the class of the lock last, then nanoseconds.
 
 use super::waits::{Refused, Waits, number};
+use crate::record::origin::Origin;
 use crate::record::{Kind, Times};
 
 /// If the sum of the waits is less than this, in nanoseconds, the weights are numbers of waits.
@@ -47,7 +48,8 @@ pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
         let is_monitor = !class.starts_with("java.util.concurrent.");
         let name =
             if is_monitor { format!("monitor of {class}") } else { format!("{class} in {place}") };
-        let site = waits.site(&name, Kind::Mutex, &place, "lock");
+        let origin = if is_monitor { Origin::JavaMonitor } else { Origin::JavaLock };
+        let site = waits.site(&name, (Kind::Mutex, origin), &place, "lock");
         site.wait.add(&Times::summed(0, weight_ns / 1e9, 0.0));
     }
     if sum_ns < LEAST_NS {

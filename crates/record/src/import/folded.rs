@@ -2,11 +2,15 @@
 //! `offcputime -f`.
 
 use super::waits::{Refused, Waits, number};
+use crate::record::origin::Origin;
 use crate::record::{Kind, Times};
 
 /// Functions in which a thread waits for a lock: the prefix of their names without leading
-/// underscores, the kind of the lock, and the operation. The first match counts.
-const WAITS: [(&str, Kind, &str); 26] = [
+/// underscores, the kind of the lock, and the operation.
+type Waiting = (&'static str, Kind, &'static str);
+
+/// Functions of libc. The first match counts.
+const OF_LIBC: [Waiting; 13] = [
     ("pthread_mutex_", Kind::Mutex, "lock"),
     ("pthread_rwlock_rd", Kind::Rwlock, "read"),
     ("pthread_rwlock_timedrd", Kind::Rwlock, "read"),
@@ -20,6 +24,9 @@ const WAITS: [(&str, Kind, &str); 26] = [
     ("mtx_", Kind::Mutex, "lock"),
     ("cnd_", Kind::Condition, "wait"),
     ("lll_lock_wait", Kind::Mutex, "lock"),
+];
+/// Functions of the kernel. The first match counts.
+const OF_KERNEL: [Waiting; 13] = [
     ("mutex_lock", Kind::Mutex, "lock"),
     ("rwsem_down_read", Kind::Rwlock, "read"),
     ("rwsem_down_write", Kind::Rwlock, "write"),
@@ -66,13 +73,15 @@ pub(super) fn read(text: &str, waits: &mut Waits) -> Result<(), Refused> {
 pub(super) fn add(frames: &[&str], seconds: f64, waits: &mut Waits) -> bool {
     let found = frames.iter().enumerate().find_map(|(at, frame)| {
         let frame = frame.trim_start_matches('_');
-        WAITS.iter().find(|wait| frame.starts_with(wait.0)).map(|wait| (at, wait))
+        let of_libc = OF_LIBC.iter().map(|wait| (Origin::Libc, wait));
+        let mut all = of_libc.chain(OF_KERNEL.iter().map(|wait| (Origin::Kernel, wait)));
+        all.find(|(_, wait)| frame.starts_with(wait.0)).map(|(origin, wait)| (at, origin, wait))
     });
-    let Some((at, &(_, kind, act))) = found else { return false };
+    let Some((at, origin, &(_, kind, act))) = found else { return false };
     // A wrapper of a library acquires the lock for its caller.
     let caller = frames[..at].iter().rev().find(|frame| !is_wrapper(frame));
     let place = caller.map_or("?", |frame| frame);
-    let site = waits.site(&format!("lock of {place}"), kind, place, act);
+    let site = waits.site(&format!("lock of {place}"), (kind, origin), place, act);
     site.count += 1;
     site.contended += 1;
     site.wait.add(&Times::one(seconds));

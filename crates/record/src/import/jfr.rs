@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::flight::{Class, Frame, Method, Printed};
 use super::waits::{Refused, Waits, number};
+use crate::record::origin::Origin;
 use crate::record::{Kind, Times, total};
 
 /// First lines of the events that are waits for locks.
@@ -23,13 +24,16 @@ pub(super) fn is_json(line: &str) -> bool {
     line.trim_start_matches(['{', ' ']).starts_with("\"recording\":")
 }
 
+/// The name of a lock, its kind and origin, a place and the operation there.
+type Place = (String, (Kind, Origin), String, &'static str);
+
 /// The events of all threads: when they happened, and which threads waited where.
 #[derive(Default)]
 struct Events {
     begin_s: Option<f64>,
     end_s: f64,
     /// Threads by lock, kind, place and operation.
-    threads: BTreeMap<(String, Kind, String, &'static str), BTreeSet<String>>,
+    threads: BTreeMap<Place, BTreeSet<String>>,
 }
 
 impl Events {
@@ -177,14 +181,16 @@ impl Event {
         } else {
             format!("{} in {place}", self.class)
         };
-        let site = waits.site(&name, kind, place, act);
+        let origin = if self.is_monitor { Origin::JavaMonitor } else { Origin::JavaLock };
+        let site = waits.site(&name, (kind, origin), place, act);
         site.count += 1;
         site.contended += u64::from(is_lock);
         site.wait.add(&Times::one(self.seconds));
         if let Some(at_s) = self.at_s {
             all.happened(at_s, self.seconds);
         }
-        all.threads.entry((name, kind, place.to_owned(), act)).or_default().insert(self.thread);
+        let key = (name, (kind, origin), place.to_owned(), act);
+        all.threads.entry(key).or_default().insert(self.thread);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! `/proc/lock_stat`: times in microseconds by lock class, and the places that waited most often.
 
 use super::waits::{Refused, Waits, number};
+use crate::record::origin::Origin;
 use crate::record::{Kind, Times, total};
 
 /// Returns whether a line is the first one.
@@ -52,7 +53,7 @@ fn class(class: &str, numbers: &str, waits: &mut Waits) -> Result<(), String> {
         _ if class.ends_with("-R") => (&class[..class.len() - 2], "read", Kind::Rwlock),
         _ => (class, "lock", Kind::Mutex),
     };
-    let site = waits.site(name, kind, "all places", act);
+    let site = waits.site(name, (kind, Origin::Kernel), "all places", act);
     let contended = wait[1] as u64;
     site.count = total([site.count, hold[1] as u64]);
     site.contended = total([site.contended, contended]);

@@ -2,6 +2,7 @@
 
 use super::waits::{Refused, Waits, kind, number};
 use crate::record::Kind;
+use crate::record::origin::Origin;
 
 /// Prefix of the first line with `-x`.
 const SEPARATED: &str = "# output:";
@@ -114,6 +115,6 @@ fn row(columns: &Columns, line: &str, waits: &mut Waits) -> Result<(), String> {
         ("", task) => (format!("lock that {task} waited for"), task.to_owned()),
         (caller, _) => (format!("lock of {caller}"), caller.to_owned()),
     };
-    waits.site(&lock, kind, &place, act).waited(count as u64, total_s, max_s);
+    waits.site(&lock, (kind, Origin::Kernel), &place, act).waited(count as u64, total_s, max_s);
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::folded;
 use super::waits::{Refused, Waits, kind, number};
+use crate::record::origin::Origin;
 use crate::record::{Kind, Times};
 
 /// Events that are read.
@@ -178,7 +179,7 @@ impl Task {
         let (kind, act) = kind(word);
         let caller = self.stack.iter().find(|name| !is_lock_function(name));
         let place = caller.map_or("a place without a stack", String::as_str);
-        let site = waits.site(&format!("lock {lock}"), kind, place, act);
+        let site = waits.site(&format!("lock {lock}"), (kind, Origin::Kernel), place, act);
         site.waited(1, seconds, seconds);
         // If the waiter was woken, the release woke it.
         if let Some(woken) =

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::waits::Waits;
 use crate::record::causes::Cause;
+use crate::record::origin::Origin;
 use crate::record::{Kind, Times};
 
 /// First bytes of gzip data.
@@ -209,7 +210,7 @@ pub(super) fn read(bytes: &[u8], waits: &mut Waits) {
         let begin = if is_lock { crate::LOCK_OF } else { "condition of " };
         let name = [begin, place].concat();
         let waiting = if is_holder { "" } else { place.as_str() };
-        let site = waits.site(&name, kind, waiting, act);
+        let site = waits.site(&name, (kind, Origin::Go), waiting, act);
         site.count += count;
         site.contended += if is_lock { count } else { 0 };
         site.wait.add(&times);

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::layout;
 use crate::record::causes::Cause;
+use crate::record::origin::Origin;
 use crate::record::{Kind, Lock, Process, Program, Record, Site, Times, VERSION, total};
 
 /// An invalid line: its number, counted from 1, and the reason.
@@ -30,11 +31,18 @@ pub(super) struct Waits {
 
 impl Waits {
     /// Returns the site at which a lock is acquired, and creates it on first use.
-    pub(super) fn site(&mut self, lock: &str, kind: Kind, place: &str, act: &str) -> &mut Site {
+    pub(super) fn site(
+        &mut self,
+        lock: &str,
+        (kind, origin): (Kind, Origin),
+        place: &str,
+        act: &str,
+    ) -> &mut Site {
         let key = (lock.to_owned(), kind);
         let lock = self.locks.entry(key).or_insert_with(|| Lock {
             name: lock.to_owned(),
             kind,
+            origin,
             instances: 1,
             ..Lock::default()
         });

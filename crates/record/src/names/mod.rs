@@ -5,6 +5,7 @@ pub(crate) mod cxx;
 pub(crate) mod debug_files;
 pub(crate) mod elf;
 pub(crate) mod mapped_file;
+pub(crate) mod owners;
 pub(crate) mod python;
 pub mod runtimes;
 pub(crate) mod stacks;

@@ -1,11 +1,15 @@
 //! Locks inside libc, by the functions that acquire them: replacing `pthread_mutex_t` does not
 //! affect them, but each can be avoided.
 
+use crate::record::origin::Origin;
+
 /// Functions that take one lock of libc, and what to do instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runtime {
     /// The data that the lock protects, in words that follow "libc's lock of".
     pub guards: &'static str,
+    /// Origin of the lock.
+    pub origin: Origin,
     /// The functions, without leading underscores; a star matches any suffix.
     functions: &'static [&'static str],
     /// Advice: the alternative to calling them.
@@ -16,6 +20,7 @@ pub struct Runtime {
 const RUNTIMES: [Runtime; 14] = [
     Runtime {
         guards: "the random numbers",
+        origin: Origin::LibcInternal,
         functions: &[
             "rand",
             "random",
@@ -32,6 +37,7 @@ const RUNTIMES: [Runtime; 14] = [
     },
     Runtime {
         guards: "the time zone",
+        origin: Origin::LibcInternal,
         functions: &[
             "localtime",
             "localtime_r",
@@ -52,6 +58,7 @@ const RUNTIMES: [Runtime; 14] = [
     },
     Runtime {
         guards: "the heap",
+        origin: Origin::LibcInternal,
         functions: &[
             "malloc",
             "libc_malloc",
@@ -81,6 +88,7 @@ const RUNTIMES: [Runtime; 14] = [
     },
     Runtime {
         guards: "a stdio stream",
+        origin: Origin::LibcStream,
         functions: &[
             "printf",
             "fprintf",
@@ -119,21 +127,25 @@ const RUNTIMES: [Runtime; 14] = [
     },
     Runtime {
         guards: "the list of open streams",
+        origin: Origin::LibcInternal,
         functions: &["fopen*", "fclose", "fdopen", "freopen*", "popen", "pclose", "tmpfile*"],
         advice: "Keep streams open, or open files with open(2); another lock cannot help.",
     },
     Runtime {
         guards: "a compiled regular expression",
+        origin: Origin::LibcInternal,
         functions: &["regexec", "regcomp", "regfree", "re_search*", "re_match*"],
         advice: "Compile the expression once for each thread (regcomp); another lock cannot help.",
     },
     Runtime {
         guards: "a directory stream",
+        origin: Origin::LibcInternal,
         functions: &["readdir*", "rewinddir", "seekdir", "telldir", "closedir"],
         advice: "Let one thread read a directory; another lock cannot help.",
     },
     Runtime {
         guards: "the loader",
+        origin: Origin::LibcInternal,
         functions: &[
             "dlopen",
             "dlclose",
@@ -153,11 +165,13 @@ const RUNTIMES: [Runtime; 14] = [
     },
     Runtime {
         guards: "the environment",
+        origin: Origin::LibcInternal,
         functions: &["setenv", "putenv", "unsetenv", "clearenv", "getenv", "secure_getenv"],
         advice: "Read the environment once when the program starts; another lock cannot help.",
     },
     Runtime {
         guards: "name look-ups",
+        origin: Origin::LibcInternal,
         functions: &[
             "getaddrinfo",
             "getnameinfo",
@@ -172,16 +186,19 @@ const RUNTIMES: [Runtime; 14] = [
     },
     Runtime {
         guards: "the log",
+        origin: Origin::LibcInternal,
         functions: &["syslog", "vsyslog", "syslog_chk", "openlog"],
         advice: "Hand messages to one thread that calls syslog; another lock cannot help.",
     },
     Runtime {
         guards: "exit handlers",
+        origin: Origin::LibcInternal,
         functions: &["exit", "atexit", "cxa_atexit", "cxa_finalize", "quick_exit", "on_exit"],
         advice: "Let one thread end the program, after the others have ended.",
     },
     Runtime {
         guards: "the locale",
+        origin: Origin::LibcInternal,
         functions: &[
             "setlocale",
             "newlocale",
@@ -201,6 +218,7 @@ const RUNTIMES: [Runtime; 14] = [
     },
     Runtime {
         guards: "new threads",
+        origin: Origin::LibcInternal,
         functions: &["pthread_create", "pthread_atfork", "fork", "pthread_getattr_np"],
         advice: "Keep threads in a pool instead of starting one for each task; another lock cannot \
                  help.",

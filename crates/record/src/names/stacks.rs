@@ -8,6 +8,7 @@ use crate::names::call_sites::Module;
 use crate::names::runtimes::runtime;
 use crate::names::wrappers::passes_on;
 use crate::record::Kind;
+use crate::record::origin::Origin;
 use crate::sampling::syscall_file::{Asks, act, is_join};
 
 /// Number of callers that are checked.
@@ -21,6 +22,8 @@ pub(crate) const JOIN: &str = "join";
 pub(crate) struct Waiting {
     /// Kind of the lock or condition.
     pub(crate) kind: Kind,
+    /// What the lock is part of.
+    pub(crate) origin: Origin,
     /// The operation.
     pub(crate) act: &'static str,
     /// Return addresses, innermost first.
@@ -34,6 +37,8 @@ pub(crate) struct Waiting {
 enum Target {
     /// A lock or condition of the program.
     Lock(Kind, &'static str),
+    /// A word on which the program waits itself.
+    Word(Kind, &'static str),
     /// A lock internal to libc, with the function that waits for it.
     Runtime(String),
     /// The exit of a thread.
@@ -55,12 +60,16 @@ impl Target {
     }
 
     fn waiting(self, frames: Vec<u64>) -> Waiting {
-        let (kind, act, runtime) = match self {
-            Self::Lock(kind, act) => (kind, act, String::new()),
-            Self::Runtime(name) => (Kind::Mutex, "lock", name),
-            Self::Join => (Kind::Futex, JOIN, String::new()),
+        let (kind, act, origin) = match self {
+            Self::Lock(kind, act) => (kind, act, Origin::Libc),
+            Self::Word(kind, act) => (kind, act, Origin::Futex),
+            Self::Runtime(name) => {
+                let origin = runtime(&name).map_or(Origin::LibcInternal, |known| known.origin);
+                return Waiting { kind: Kind::Mutex, origin, act: "lock", frames, runtime: name };
+            }
+            Self::Join => (Kind::Futex, JOIN, Origin::Libc),
         };
-        Waiting { kind, act, frames, runtime }
+        Waiting { kind, origin, act, frames, runtime: String::new() }
     }
 }
 
@@ -147,6 +156,17 @@ impl Stacks {
         Some(found.or_else(|| self.guess(&frames))?.waiting(frames))
     }
 
+    /// Returns the origin of the lock at `word` for which a thread waits, with its instruction
+    /// pointer at `code`. Runtimes that call futex(2) themselves are recognized by that pointer.
+    pub(crate) fn origin(&self, waiting: &Waiting, code: u64, word: u64) -> Origin {
+        if waiting.origin.is_inside_libc() {
+            return waiting.origin;
+        }
+        let sites = [Some(code), waiting.frames.first().copied()];
+        let runtime = sites.into_iter().flatten().find_map(|site| self.names.origin(word, site));
+        runtime.unwrap_or(waiting.origin)
+    }
+
     /// Returns the words of a stack that are return addresses of calls, at most [`CALLERS`].
     pub(crate) fn calls(&mut self, words: &[u64]) -> Vec<u64> {
         let calls = words.iter().copied().filter(|word| self.target(*word).is_some());
@@ -167,7 +187,7 @@ impl Stacks {
             passes_on(&name) && (name.contains("mutex") || name.contains("rwlock"))
         });
         let (kind, act) = if is_lock { (Kind::Mutex, "lock") } else { (Kind::Futex, "wait") };
-        Some(Target::Lock(kind, act))
+        Some(Target::Word(kind, act))
     }
 
     /// Returns the names of the target of the call that returns to this address, if there is one.

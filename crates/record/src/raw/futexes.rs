@@ -10,6 +10,7 @@ use crate::names::{Names, named_after};
 use crate::raw::contention::Seen;
 use crate::raw::runtime_locks::{Context, Waits, name, only_waits};
 use crate::record::merge::sorted;
+use crate::record::origin::Origin;
 use crate::record::{Kind, Lock, Site, total};
 
 /// Bit in the number of a call stack that marks a wait in futex(2).
@@ -31,6 +32,7 @@ pub(crate) fn number(kind: u64, site: u64) -> u64 {
 #[derive(Clone)]
 pub(crate) struct Use {
     pub(crate) kind: Kind,
+    origin: Origin,
     pub(crate) act: &'static str,
     pub(crate) place: String,
     /// Addresses of the functions on its stack, from the first that does more than wait or wake.
@@ -128,8 +130,12 @@ impl Use {
         };
         let from = named.iter().take_while(|name| is_inside(name) || passes_on(name)).count();
         let functions = frames[from..].iter().filter_map(|frame| names.begin(*frame)).collect();
+        let is_library = named[..inner].iter().any(|name| is_of_locks(name));
+        let origin = if is_library { Origin::Library } else { Origin::Futex };
+        let runtime = frames[..inner].iter().find_map(|frame| names.runtime(*frame));
+        let origin = runtime.unwrap_or(origin);
         let parks = named[..inner].iter().any(|name| name.to_ascii_lowercase().contains("park"));
-        Self { kind, act, place, functions, parks: parks && kind != Kind::Condition }
+        Self { kind, origin, act, place, functions, parks: parks && kind != Kind::Condition }
     }
 }
 
@@ -236,7 +242,8 @@ impl Futexes {
         let first = self.uses.get(&most.0)?;
         let kind = kind.unwrap_or(first.kind);
         // The words of parked threads do not show how many locks there are.
-        let mut lock = Lock { kind, instances: u64::from(!first.parks), ..Lock::default() };
+        let (origin, instances) = (first.origin, u64::from(!first.parks));
+        let mut lock = Lock { kind, origin, instances, ..Lock::default() };
         if let Some(seen) = seen {
             lock.waiters = seen.waiters;
             if lock.kind == Kind::Futex {
@@ -320,6 +327,7 @@ mod tests {
     fn words_are_locks_if_a_function_on_the_stacks_of_waiters_wakes_one() {
         let one = |place: &str, functions: &[u64]| Use {
             kind: Kind::Futex,
+            origin: Origin::Futex,
             act: "wait",
             place: place.to_owned(),
             functions: functions.to_vec(),

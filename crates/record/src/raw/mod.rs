@@ -33,6 +33,7 @@ use crate::raw::runtime_locks::{Context, Jit, Waits};
 use crate::raw::traces::{Clock, Known, Traces};
 use crate::record::causes::Counted;
 use crate::record::merge::sorted;
+use crate::record::times::rounded;
 use crate::record::unrecorded::{Unloaded, Unrecorded};
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
 use crate::sampling::observations::Look;
@@ -398,6 +399,9 @@ fn named(
     let (mut known, mut mutexes) = (BTreeMap::<u64, Known>::new(), Vec::new());
     let most = most_waited(&locks);
     for (address, found) in locks.into_iter().flat_map(|(at, found)| apart(at, found)) {
+        let longest =
+            found.sites.iter().max_by(|a, b| a.1.wait.total_s.total_cmp(&b.1.wait.total_s));
+        let origin = longest.and_then(|(called, _)| names.origin(address, called.site));
         let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
         // The threads of a place that several callers lead to are counted once.
         let mut counted = BTreeSet::new();
@@ -413,7 +417,8 @@ fn named(
             (site.threads, site.regulars) = all.map_or((0, 0), |all| (all.threads, all.regulars()));
             sites.entry((place, act(kind).to_owned())).or_default().add(&site);
         }
-        let mut own = Lock { kind: found.kind, instances: 1, ..Lock::default() };
+        let origin = origin.unwrap_or_default();
+        let mut own = Lock { kind: found.kind, origin, instances: 1, ..Lock::default() };
         if let Some(seen) = waiters.get(&address) {
             own.waiters = seen.waiters;
             [own.given_by_owner, own.given_by_others] = seen.given;
@@ -468,22 +473,6 @@ fn apart(address: u64, found: Found) -> impl Iterator<Item = (u64, Found)> {
     }
     let parts = [conditions, locks].into_iter().filter(|part| !part.sites.is_empty());
     parts.map(move |part| (address, part))
-}
-
-/// Rounds to six digits. More digits are neither known nor worth their size in a record of many
-/// locks.
-fn rounded(value: f64) -> f64 {
-    if value <= 0.0 || !value.is_finite() {
-        return value;
-    }
-    let digits = 5 - value.log10().floor() as i32;
-    // A power of ten below one is not exact, but its inverse is.
-    if digits < 0 {
-        let unit = 10_f64.powi(-digits);
-        return (value / unit).round() * unit;
-    }
-    let scale = 10_f64.powi(digits);
-    (value * scale).round() / scale
 }
 
 /// Returns the callers under which threads waited longest, by call site.

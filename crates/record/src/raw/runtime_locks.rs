@@ -16,6 +16,7 @@ use crate::launch::directory::open_file;
 use crate::layout::*;
 use crate::names::wrappers::{passes_on, without_types};
 use crate::names::{LOCK_OF, Names};
+use crate::record::origin::Origin;
 use crate::record::{Kind, Lock, Site};
 
 /// Place of a wait in code that was compiled while the program ran, if the code is not named.
@@ -39,6 +40,7 @@ pub(crate) struct Context {
 struct Purpose {
     /// The function that waits, which names the lock. If empty, the lock is named after its place.
     function: String,
+    origin: Origin,
     /// Description of the lock.
     runtime: String,
     place: String,
@@ -79,7 +81,8 @@ impl Context {
     fn purpose(&self, names: &Names, jit: &Jit) -> Option<Purpose> {
         let frames: Vec<(u64, String)> =
             self.frames().map(|frame| (frame, name(names, frame))).collect();
-        for (_, name) in &frames {
+        let of_java = |frame: &u64| names.runtime(*frame) == Some(Origin::JavaVm);
+        for (_, name) in frames.iter().filter(|(frame, _)| of_java(frame)) {
             let function = match name.as_str() {
                 "ObjectMonitor::wait" => return None,
                 _ if name.starts_with("ObjectMonitor::") => "ObjectMonitor::enter",
@@ -87,9 +90,13 @@ impl Context {
                 "Unsafe_Park" => return None,
                 _ => continue,
             };
-            let runtime = if function == "Unsafe_Park" { JAVA_LOCKS } else { JAVA };
+            let (origin, runtime) = match function {
+                "Unsafe_Park" => (Origin::JavaLock, JAVA_LOCKS),
+                _ => (Origin::JavaMonitor, JAVA),
+            };
             return Some(Purpose {
                 function: function.to_owned(),
+                origin,
                 runtime: runtime.to_owned(),
                 place: self.method(jit).unwrap_or_else(|| UNNAMED.to_owned()),
             });
@@ -102,6 +109,7 @@ impl Context {
         let taken = frames.get(inner.len().checked_sub(1)?).map(|(_, name)| name.clone());
         is_lock.then(|| Purpose {
             function: String::new(),
+            origin: names.runtime(site).unwrap_or(Origin::Library),
             runtime: taken.unwrap_or_default(),
             place: names.under(names.place(site, &callers), site, &callers),
         })
@@ -207,7 +215,7 @@ pub(crate) fn locks(
     waits.retain(|(number, address), site| {
         // A wait in futex(2) does not have such a number.
         let Some(Some(purpose)) = purposes.get(number) else { return true };
-        let Purpose { function, runtime, place } = purpose;
+        let Purpose { function, origin, runtime, place } = purpose;
         let name = match function.as_str() {
             "" => [LOCK_OF, place].concat(),
             function => function.to_owned(),
@@ -216,6 +224,7 @@ pub(crate) fn locks(
         let lock = found.entry((name.clone(), runtime.clone())).or_insert_with(|| Lock {
             name,
             kind: Kind::Mutex,
+            origin: *origin,
             instances: 1,
             runtime: runtime.clone(),
             ..Lock::default()

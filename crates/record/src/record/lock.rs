@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::scheduling::{Held, is_none, is_zero};
 use crate::layout;
+use crate::record::origin::Origin;
 use crate::record::times::{Times, total};
 
 /// Kinds of locks.
@@ -62,6 +63,9 @@ pub struct Lock {
     pub name: String,
     /// Kind of the lock.
     pub kind: Kind,
+    /// What it is part of.
+    #[serde(default = "Origin::unknown")]
+    pub origin: Origin,
     /// Number of locks.
     pub instances: u64,
     /// Periods during which threads waited.
@@ -209,8 +213,8 @@ impl Lock {
                 let threads = total(waiting.clone().map(|site| site.threads));
                 // HotSpot's own monitors: its locks are mutexes. Threads that ask for operations of
                 // the virtual machine, such as thread dumps, signal each other in turn.
-                let is_of_hotspot =
-                    waiting.into_iter().any(|site| site.place.contains("PlatformMonitor::wait"));
+                let is_of_hotspot = self.origin == Origin::JavaVm
+                    && waiting.into_iter().any(|site| site.place.contains("PlatformMonitor::wait"));
                 !is_of_hotspot
                     && is_again
                     && is_owned
@@ -270,14 +274,17 @@ mod tests {
 
     #[test]
     fn a_condition_of_hotspot_is_no_lock_although_its_waiters_signal_each_other() {
-        fn waits_in(place: &str) -> Lock {
+        fn waits_in(place: &str, origin: Origin) -> Lock {
             let wait = Times { count: 22, total_s: 3.0, ..Times::default() };
             let (place, act) = (place.to_owned(), "wait".to_owned());
             let site = Site { place, act, count: 22, threads: 3, wait, ..Site::default() };
             let kind = Kind::Condition;
-            Lock { kind, instances: 1, given_by_owner: 22, sites: vec![site], ..Lock::default() }
+            let sites = vec![site];
+            Lock { kind, origin, instances: 1, given_by_owner: 22, sites, ..Lock::default() }
         }
-        assert!(waits_in("Gate::enter (gate.cc:4)").is_lock());
-        assert!(!waits_in("os::PlatformMonitor::wait+0x60 (libjvm.so)").is_lock());
+        let place = "os::PlatformMonitor::wait+0x60 (libjvm.so)";
+        assert!(waits_in("Gate::enter (gate.cc:4)", Origin::Libc).is_lock());
+        assert!(waits_in(place, Origin::Libc).is_lock());
+        assert!(!waits_in(place, Origin::JavaVm).is_lock());
     }
 }

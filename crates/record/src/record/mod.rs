@@ -4,6 +4,7 @@ pub(crate) mod causes;
 pub(crate) mod hotspot;
 pub(crate) mod lock;
 pub(crate) mod merge;
+pub(crate) mod origin;
 pub(crate) mod parse;
 pub(crate) mod times;
 pub mod trace;

@@ -60,3 +60,19 @@ impl Times {
 pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
+
+/// Rounds to six digits. More digits are neither known nor worth their size in a record of many
+/// locks.
+pub(crate) fn rounded(value: f64) -> f64 {
+    if value <= 0.0 || !value.is_finite() {
+        return value;
+    }
+    let digits = 5 - value.log10().floor() as i32;
+    // A power of ten below one is not exact, but its inverse is.
+    if digits < 0 {
+        let unit = 10_f64.powi(-digits);
+        return (value / unit).round() * unit;
+    }
+    let scale = 10_f64.powi(digits);
+    (value * scale).round() / scale
+}

@@ -85,6 +85,8 @@ struct Thread {
 pub(crate) struct Place {
     pub(crate) word: u64,
     pub(crate) asks: Asks,
+    /// Address after the system call.
+    pub(crate) code: u64,
     pub(crate) codes: Vec<u64>,
 }
 
@@ -317,7 +319,8 @@ impl Attached {
     /// Returns the index of the place of a sleep, and adds the place if it is new.
     fn site(&mut self, sleep: Sleep) -> Option<usize> {
         let codes = self.codes(sleep.stack)?;
-        let place = Place { word: sleep.word, asks: sleep.asks, codes };
+        let Sleep { word, asks, code, .. } = sleep;
+        let place = Place { word, asks, code, codes };
         if let Some(at) = self.known.get(&place) {
             return Some(*at);
         }

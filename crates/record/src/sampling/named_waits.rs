@@ -6,6 +6,7 @@ use crate::names::stacks::{JOIN, Stacks};
 use crate::names::syscalls;
 use crate::names::{named_after, named_inside};
 use crate::record::causes::{self, Cause, Doing, Pending, Seen};
+use crate::record::origin::Origin;
 use crate::record::{Kind, Lock, Process, Site, Times};
 use crate::sampling::attached::{Attached, Place};
 
@@ -24,6 +25,7 @@ struct Called {
     kind: Kind,
     act: &'static str,
     place: String,
+    origin: Origin,
     /// The libc function that this lock is internal to.
     runtime: String,
 }
@@ -97,6 +99,7 @@ impl Attached {
         let is_lock = Lock { kind: first.kind, sites: all, ..Lock::default() }.is_lock();
         let mut lock = Lock {
             kind: first.kind,
+            origin: first.origin,
             instances: 1,
             runtime: first.runtime.clone(),
             ..Lock::default()
@@ -187,7 +190,9 @@ fn name(stacks: &mut Stacks, place: &Place) -> Option<Called> {
     let site = *waiting.frames.first()?;
     let at = stacks.names.place(site, &waiting.frames[1..]);
     let at = stacks.names.under(at, site, &waiting.frames[1..]);
-    Some(Called { word: place.word, kind, act: waiting.act, place: at, runtime: waiting.runtime })
+    let origin = stacks.origin(&waiting, place.code, place.word);
+    let (word, act, runtime) = (place.word, waiting.act, waiting.runtime);
+    Some(Called { word, kind, act, place: at, origin, runtime })
 }
 
 /// Returns the place in the program that called the function in which a thread sleeps.

@@ -15,6 +15,8 @@ pub(crate) const FUTEX: i64 = 202;
 pub(crate) struct Sleep {
     pub(crate) word: u64,
     pub(crate) stack: u64,
+    /// Address after the instruction that made the system call.
+    pub(crate) code: u64,
     pub(crate) asks: Asks,
 }
 
@@ -86,9 +88,9 @@ impl Call {
         const WAITS: [u64; 5] = [0, 6, 9, 11, 13];
         const FLAGS: u64 = 128 | 256;
         match self {
-            Self::Asleep { number: FUTEX, arguments: [word, operation, value], stack, .. } => {
+            Self::Asleep { number: FUTEX, arguments: [word, operation, value], stack, code } => {
                 let asks = Asks { operation: operation as u32, value: value as u32 };
-                WAITS.contains(&(operation & !FLAGS)).then_some(Sleep { word, stack, asks })
+                WAITS.contains(&(operation & !FLAGS)).then_some(Sleep { word, stack, code, asks })
             }
             _ => None,
         }
@@ -193,7 +195,7 @@ mod tests {
         let line = "202 0x1000 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
         let sleep = Call::parse(line).and_then(Call::sleep);
         let asks = Asks { operation: 128, value: 2 };
-        assert!(sleep == Some(Sleep { word: 0x1000, stack: 0x007f_fd10, asks }));
+        assert!(sleep == Some(Sleep { word: 0x1000, stack: 0x007f_fd10, code: 0x7f00, asks }));
         // A wakeup, and a different system call.
         let line = "202 0x1000 0x81 0x2 0x0 0x0 0x0 0x7ffd10 0x7f00\n";
         assert!(Call::parse(line).is_some_and(|call| call.sleep().is_none()));
