@@ -2,7 +2,7 @@
 """A sweep on Dask workers, one of which is killed, gives the bytes of a sweep without them.
 
 Usage: test_dask.py PROGRAM [--cells N] [--workers N], where PROGRAM is the convoy to test. Needs
-`distributed`. `cargo xtask nightly` runs 1,000 cells on four workers.
+`distributed`, which `python/tests/run.sh` installs. `cargo xtask nightly` runs 1,000 cells on four workers.
 """
 
 import argparse

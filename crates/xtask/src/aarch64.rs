@@ -8,12 +8,14 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::dist;
-use crate::emulator::{CURE, Emulator, sysroot};
-use crate::stage::{Ending, cargo, shown};
+use crate::stage::{Ending, cargo, shown, starts};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-const TARGET_CURE: &str = "rustup target add aarch64-unknown-linux-gnu";
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
+/// Where Debian's cross compiler has the libraries.
+const SYSROOT: &str = "/usr/aarch64-linux-gnu";
+/// Runs a command where programs of aarch64 can be started.
+const EMULATED: &str = "packaging/emulated.sh";
 
 /// The tests of every change. What differs between machines is atomic instructions, system calls,
 /// and the recorder's object: the locks on threads, and the recorder on the program of the
@@ -23,60 +25,61 @@ const TESTS: [&[&str]; 2] =
 
 /// The tests of each lock, and the checker on known algorithms: two minutes under qemu, and as much
 /// to compile.
-const MORE: [&[&str]; 2] = [
+const LONG: [&[&str]; 2] = [
     &["-p", "convoy-checker", "--test", "famous"],
     &["-p", "convoy-sync", "--lib", "--test", "semaphore", "--test", "rcu", "--test", "future"],
 ];
 
-/// Compiles and runs the tests, if this machine has the tools. The profile `xtask` optimises
-/// nothing, which halves the time: compiling takes most of it.
-pub(crate) fn run(root: &Path, more: bool) -> anyhow::Result<Ending> {
-    let Some(emulator) = Emulator::find() else { return Ok(Ending::Skipped(CURE)) };
-    let (Ok(libraries), true) = (sysroot(), starts(COMPILER)) else {
-        return Ok(Ending::Skipped(CURE));
-    };
-    if !has_target(root)? {
-        return Ok(Ending::Skipped(TARGET_CURE));
+/// Compiles and runs the tests, also the long ones if `is_long`, if this machine has the tools. The
+/// profile `xtask` optimises nothing, which halves the time: compiling takes most of it.
+pub(crate) fn run(root: &Path, is_long: bool) -> anyhow::Result<Ending> {
+    if let Some(requirement) = missing(root)? {
+        return Ok(Ending::Skipped(requirement));
     }
     let mut passed = true;
-    let more = if more { &MORE[..] } else { &[] };
-    for tests in TESTS.iter().chain(more) {
+    let long = if is_long { &LONG[..] } else { &[] };
+    for tests in TESTS.iter().chain(long) {
         let flags = ["test", "--locked", "--profile", "xtask", "--target", TARGET];
         let test = cargo(root, &[&flags[..], *tests].concat());
-        let mut inside = emulator.enter(test.get_program());
-        inside.args(test.get_args()).current_dir(root);
+        let mut emulated = Command::new(root.join(EMULATED));
+        emulated.arg(test.get_program()).args(test.get_args()).current_dir(root);
         // The test of the recorder compiles its program with `$CC`.
-        inside.env("QEMU_LD_PREFIX", libraries).env("CC", COMPILER);
-        inside.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER);
+        emulated.env("QEMU_LD_PREFIX", SYSROOT).env("CC", COMPILER);
+        emulated.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER);
         println!("qemu$ {}", shown(&test));
-        passed &= inside.status()?.success();
+        passed &= emulated.status()?.success();
     }
     Ok(if passed { Ending::Passed } else { Ending::Failed })
 }
 
 /// Builds the release for aarch64 and follows the tutorial with it, if this machine has the tools.
 pub(crate) fn release(root: &Path) -> anyhow::Result<Ending> {
-    if Emulator::find().is_none() || sysroot().is_err() {
-        return Ok(Ending::Skipped(CURE));
+    if let Some(requirement) = missing(root)? {
+        return Ok(Ending::Skipped(requirement));
     }
-    if !has_target(root)? {
-        return Ok(Ending::Skipped(TARGET_CURE));
-    }
-    for check in [&["--machine", "aarch64"][..], &["--check", "--machine", "aarch64"]] {
-        dist::run(root, check)?;
+    for arguments in [&["--machine", "aarch64"][..], &["--check", "--machine", "aarch64"]] {
+        let ending = dist::run(root, arguments)?.unwrap_or(Ending::Failed);
+        if !matches!(ending, Ending::Passed) {
+            return Ok(ending);
+        }
     }
     Ok(Ending::Passed)
 }
 
-fn starts(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|run| run.status.success())
-}
-
-/// Whether the standard library of the target is installed.
-fn has_target(root: &Path) -> anyhow::Result<bool> {
+/// Returns a missing requirement.
+fn missing(root: &Path) -> anyhow::Result<Option<&'static str>> {
+    let libraries = Path::new(SYSROOT).join("lib/ld-linux-aarch64.so.1");
+    let emulates = Command::new(root.join(EMULATED)).arg("true").output();
+    if !emulates.is_ok_and(|run| run.status.success()) || !starts(COMPILER) || !libraries.exists() {
+        return Ok(Some(
+            "qemu for aarch64 and user namespaces of Linux 6.7 or later: apt-get install \
+             qemu-user-static gcc-aarch64-linux-gnu",
+        ));
+    }
     let mut rustc = Command::new("rustc");
     rustc.current_dir(root).args(["--print", "target-libdir", "--target", TARGET]);
     let output = rustc.output()?;
-    let place = String::from_utf8(output.stdout)?;
-    Ok(output.status.success() && Path::new(place.trim()).exists())
+    let directory = String::from_utf8(output.stdout)?;
+    let has_target = output.status.success() && Path::new(directory.trim()).exists();
+    Ok((!has_target).then_some("rustup target add aarch64-unknown-linux-gnu"))
 }

@@ -10,8 +10,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::peers::output;
-use crate::stage::{Ending, built, cargo, run as show};
+use crate::stage::{Ending, built, cargo, output, run as show, starts};
 
 /// One line for each recorded commit.
 const HISTORY: &str = "results/instructions.jsonl";
@@ -44,7 +43,7 @@ struct Record {
 
 /// Counts with a release build, prints the trend, and with `keep` adds a line to the history.
 pub(crate) fn run(root: &Path, keep: bool) -> anyhow::Result<Ending> {
-    if Command::new("valgrind").arg("--version").output().is_err() {
+    if !starts("valgrind") {
         return Ok(Ending::Missing("valgrind: apt-get install valgrind"));
     }
     for what in [&["convoy", "--bin", "convoy"][..], &["convoy-machine", "--example", "contention"]]

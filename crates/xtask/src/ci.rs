@@ -5,10 +5,15 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::closing::ClosingLines;
-use crate::mutants::{Ended, ended};
+use crate::mutants::{Ended, ended, limited};
 use crate::outcome::Outcome;
-use crate::stage::{Ending, Pipeline, built, cargo, ended_with, run as show, run_filtered, shown};
-use crate::{aarch64, dask, golden, tidy};
+use crate::stage::{
+    Ending, Pipeline, built, cargo, ended_with, run as show, run_filtered, script, shown,
+};
+use crate::{aarch64, golden, tidy};
+
+/// The requirement of tests with Python packages, which shipped code does not need.
+pub(crate) const PYTHON: &str = "python3 with venv and pip, and a package index";
 
 /// Features with code of this workspace. Not `peers` of `convoy-mm`: building other allocators
 /// takes minutes.
@@ -62,7 +67,10 @@ pub(crate) fn run(root: &Path) -> Outcome {
     pipeline.stage("aarch64", || aarch64::run(root, false));
     let convoy = built(root, "debug", "convoy");
     pipeline.stage("golden", || Ok(golden::with(root, golden::Mode::Compare, &convoy)?.ending()));
-    pipeline.stage("dask", || dask::run(root, &convoy, &[]));
+    pipeline.stage("dask", || {
+        let convoy = convoy.display().to_string();
+        script(root, "python/tests/run.sh", &[&convoy, "dask"], PYTHON)
+    });
     pipeline.print_summary();
     println!();
     closing.print();
@@ -115,7 +123,7 @@ fn miri(root: &Path) -> anyhow::Result<Ending> {
     // Records of signals live as long as the program.
     command.env("MIRIFLAGS", "-Zmiri-ignore-leaks");
     println!("$ {}", shown(&command));
-    Ok(match ended(&mut command, Some(MIRI_LIMIT))? {
+    Ok(match ended(&mut limited(&command, MIRI_LIMIT))? {
         Ended::Passed => Ending::Passed,
         Ended::Failed => Ending::Failed,
         Ended::Hung => Ending::Skipped("more time: it was ended after ten minutes"),

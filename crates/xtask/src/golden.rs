@@ -21,7 +21,7 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 use crate::outcome::Outcome;
-use crate::stage::{Ending, built, cargo, run as show};
+use crate::stage::release;
 
 /// What to do with the output of a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,9 +43,7 @@ struct Case {
 
 /// Runs every case with a release build.
 pub(crate) fn run(root: &Path, mode: Mode) -> anyhow::Result<Outcome> {
-    let made = show(&mut cargo(root, &["build", "--release", "--locked", "--package", "convoy"]))?;
-    ensure!(matches!(made, Ending::Passed), "the convoy binary does not build");
-    with(root, mode, &built(root, "release", "convoy"))
+    with(root, mode, Path::new(&release(root)?))
 }
 
 /// Runs every case with `program`.

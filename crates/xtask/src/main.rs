@@ -1,6 +1,4 @@
-//! Developer commands: `cargo xtask ci | tidy | golden [--bless] | mutants | fuzz | peers |
-//! pictures | predictions | aarch64 | races | skew | bench | book | deny | semver | notebooks |
-//! dist | nightly`.
+//! Developer commands; `cargo xtask help` lists them.
 //!
 //! `ci` is the only entry point: it accepts a change exactly if the CI server does, because the
 //! server runs nothing else (see `.ci/run`).
@@ -15,30 +13,24 @@ mod bench;
 mod book;
 mod ci;
 mod closing;
-mod dask;
 mod deny;
 mod dist;
-mod emulator;
 mod fuzz;
 mod golden;
 mod mutants;
 mod nightly;
-mod notebooks;
 mod outcome;
 mod outline;
-mod peers;
-mod pictures;
-mod predictions;
-mod races;
 mod semver;
 mod stage;
 mod tidy;
 mod tools;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use outcome::Outcome;
+use stage::script;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
@@ -51,7 +43,6 @@ usage: cargo xtask COMMAND
   fuzz [--seconds N | --inputs N] [--seed N] [TARGET | FILE]
                     every reader of files against bytes that nobody meant; FILE: one input again
   peers [--json]    the lock-contention model here and on other simulators
-  pictures [CONVOY] the report of the example as a picture, for README and the tutorial
   predictions [--real] [--only NAME] [--threads LIST] [--cpus LIST] [--pairs N] [--rounds N]
                     [--nice N] [--write] [CONVOY]: convoy predict beside measurements of loops,
                     or of programs of packages, with a release build or that program; --write:
@@ -105,22 +96,22 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
             mutants::run(root, wanted)
         }
         ["fuzz", rest @ ..] => Ok(fuzz::run(root, rest)?.into()),
-        ["peers"] => peers::run(root, false),
-        ["peers", "--json"] => peers::run(root, true),
-        ["pictures"] => Ok(pictures::run(root, None)?.into()),
-        ["pictures", program] => Ok(pictures::run(root, Some(*program))?.into()),
-        ["predictions", rest @ ..] => match predictions::Wanted::of(rest) {
-            Some(wanted) => predictions::run(root, &wanted),
-            None => Ok(usage()),
-        },
+        ["peers"] | ["peers", "--json"] => {
+            Outcome::of(Command::new(root.join("benches/peers/run.py")).args(&arguments[1..]))
+        }
+        ["predictions", flags @ ..] => {
+            Outcome::of(Command::new(root.join("benches/predictions.py")).args(flags))
+        }
         ["aarch64"] => Ok(aarch64::run(root, true)?.into()),
         ["bench"] => Ok(bench::run(root, false)?.into()),
         ["bench", "--record"] => Ok(bench::run(root, true)?.into()),
         ["book"] => Ok(book::run(root)?.into()),
         ["deny"] => Ok(deny::run(root)?.into()),
-        ["notebooks", program] => Ok(notebooks::run(root, Path::new(program))?.into()),
+        ["notebooks", program] => {
+            Ok(script(root, "python/tests/run.sh", &[program, "notebooks"], ci::PYTHON)?.into())
+        }
         ["semver"] => Ok(semver::run(root)?.into()),
-        ["races"] => Ok(races::run(root)?.into()),
+        ["races"] => Ok(script(root, "tests/races.sh", &[], nightly::NIGHTLY)?.into()),
         ["dist", rest @ ..] => Ok(dist::run(root, rest)?.map_or_else(usage, Outcome::from)),
         ["skew"] => skew(root),
         ["nightly"] => Ok(nightly::run(root)),

@@ -4,17 +4,13 @@
 //! The faults are data, `tests/mutants.toml`. Each is put into a copy of the tree, and the tests
 //! run there one crate after the other until one fails. A test that sleeps or spins forever is
 //! aborted by the watchdog in its program (`crates/watchdog`), which prints its position; a test
-//! that still hangs is in a separate process group, which is killed as a whole, also if this
-//! program dies.
+//! that still hangs is ended at a limit.
 
 use std::fmt;
 use std::fs::File;
-use std::io::Write as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
@@ -144,13 +140,14 @@ fn run_tests<'a>(tree: &Path, tests: impl Iterator<Item = &'a str>) -> anyhow::R
         let mut arguments = vec!["-p"];
         arguments.extend(tests.split_whitespace());
         // Built without the limit: a fault that does not compile has not been seen by any test.
-        let built = ended(cargo_test(tree, &arguments)?.arg("--no-run"), None)?;
-        if built != Ended::Passed {
+        let mut build = cargo_test(tree, &arguments);
+        if !write_output(tree, build.arg("--no-run"))?.status()?.success() {
             return Ok(Seen::DoesNotCompile);
         }
         // The example from elsewhere is built by its test, which takes time and sees nothing new.
         arguments.extend(["--", "--skip", "from_elsewhere"]);
-        let end = ended(&mut cargo_test(tree, &arguments)?, Some(LIMIT))?;
+        let mut run = limited(&cargo_test(tree, &arguments), LIMIT);
+        let end = ended(write_output(tree, &mut run)?)?;
         if end != Ended::Passed {
             let output = std::fs::read(tree.join(OUTPUT))?;
             let name = tests.split_whitespace().next().unwrap_or(tests);
@@ -176,62 +173,40 @@ fn judge(name: &str, end: Ended, output: &str) -> Seen {
     }
 }
 
-/// Runs `cargo test` in `tree`, with its output in [`OUTPUT`] there.
-fn cargo_test(tree: &Path, arguments: &[&str]) -> anyhow::Result<Command> {
+/// Returns a `cargo test` in `tree`.
+fn cargo_test(tree: &Path, arguments: &[&str]) -> Command {
     let mut command = stage::cargo(tree, &["test", "--quiet"]);
-    command.args(arguments).env(BUDGET.0, BUDGET.1);
     // The copy must not use the build of the tree in which this program was started.
-    command.env("CARGO_TARGET_DIR", tree.join("target"));
+    command.args(arguments).env(BUDGET.0, BUDGET.1).env("CARGO_TARGET_DIR", tree.join("target"));
+    command
+}
+
+/// Makes `command` write to [`OUTPUT`] in `tree`.
+fn write_output<'a>(tree: &Path, command: &'a mut Command) -> anyhow::Result<&'a mut Command> {
     let output = File::create(tree.join(OUTPUT))?;
-    command.stdout(output.try_clone()?).stderr(output);
-    Ok(command)
+    Ok(command.stdout(output.try_clone()?).stderr(output))
 }
 
-/// Kills a process group unless disarmed, however its owner exits: an interrupt from the terminal
-/// does not reach a separate group, and only another process survives a kill.
-struct Guard(Child);
-
-impl Guard {
-    fn of(group: u32) -> std::io::Result<Self> {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "read -r keep || kill -s KILL -- -$0", &group.to_string()]);
-        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        shell.process_group(0).spawn().map(Self)
-    }
-
-    /// Lets the group be.
-    fn leave(mut self) -> std::io::Result<()> {
-        self.0.stdin.take().map_or(Ok(()), |mut pipe| pipe.write_all(b"keep\n"))
-    }
+/// Returns `command` with a limit. At the limit, or when this program ends, timeout(1) ends it with
+/// all that it has started: a test program that hangs outlives the cargo that waits for it.
+pub(crate) fn limited(command: &Command, limit: Duration) -> Command {
+    let mut limited = Command::new("setpriv");
+    limited.args(["--pdeathsig", "TERM", "timeout", "--kill-after", "10"]);
+    limited.arg(limit.as_secs().to_string()).arg(command.get_program()).args(command.get_args());
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    limited.current_dir(command.get_current_dir().unwrap_or(Path::new("."))).stdin(Stdio::null());
+    limited
 }
 
-impl Drop for Guard {
-    fn drop(&mut self) {
-        // It waits for the end of its input.
-        drop(self.0.stdin.take());
-        let _gone = self.0.wait();
-    }
-}
-
-/// Runs `command`; at `limit` ends it with all that it has started: a test program that hangs
-/// outlives the cargo that waits for it.
-pub(crate) fn ended(command: &mut Command, limit: Option<Duration>) -> anyhow::Result<Ended> {
-    command.stdin(Stdio::null()).process_group(0);
-    let start = Instant::now();
-    let mut child = command.spawn().with_context(|| stage::shown(command))?;
-    let guard = Guard::of(child.id())?;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            guard.leave()?;
-            return Ok(if status.success() { Ended::Passed } else { Ended::Failed });
-        }
-        if limit.is_some_and(|limit| start.elapsed() > limit) {
-            drop(guard);
-            child.wait()?;
-            return Ok(Ended::Hung);
-        }
-        sleep(Duration::from_millis(50));
-    }
+/// Runs a command with a limit.
+pub(crate) fn ended(limited: &mut Command) -> anyhow::Result<Ended> {
+    /// What timeout(1) returns after a limit; killing ends itself, too.
+    const HUNG: i32 = 124;
+    Ok(match limited.status().with_context(|| stage::shown(limited))?.code() {
+        Some(0) => Ended::Passed,
+        Some(HUNG) | None => Ended::Hung,
+        Some(_) => Ended::Failed,
+    })
 }
 
 fn list(root: &Path) -> anyhow::Result<Vec<Mutant>> {
@@ -329,6 +304,8 @@ pub(crate) fn generated(root: &Path) -> anyhow::Result<Ending> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread::sleep;
+
     use super::*;
 
     #[test]
@@ -342,50 +319,51 @@ mod tests {
         assert!(mutants.len() > 20);
     }
 
-    #[test]
-    fn what_hangs_is_ended_with_all_that_it_started() {
-        fn shell(script: &str) -> Command {
-            let mut command = Command::new("sh");
-            command.args(["-c", script]);
-            command
-        }
-        let note = std::env::temp_dir().join(format!("convoy-hangs-{}", std::process::id()));
-        let script = format!("sleep 600 & echo $! > '{}'; wait", note.display());
-        // Long enough for a busy machine to start two programs in it.
-        let limit = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(ended(&mut shell(&script), limit(3)).unwrap(), Ended::Hung);
-        let grandchild = std::fs::read_to_string(&note).unwrap();
-        std::fs::remove_file(&note).unwrap();
-        // Gone, or a zombie that its new parent has not waited for.
-        let stat = format!("/proc/{}/stat", grandchild.trim());
-        let gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
-        // Killed it is; a busy machine lets it die a little later.
-        let soon = (0..600).any(|_| {
-            let gone = gone();
-            sleep(Duration::from_millis(if gone { 0 } else { 100 }));
-            gone
-        });
-        assert!(soon, "{stat} is alive");
-        assert_eq!(ended(&mut shell("exit 0"), None).unwrap(), Ended::Passed);
-        assert_eq!(ended(&mut shell("exit 3"), limit(60)).unwrap(), Ended::Failed);
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    /// Waits until the process in the file `note` is gone, or a zombie of its new parent.
+    fn is_soon_gone(note: &Path) -> bool {
+        (0..600).any(|_| {
+            let process = std::fs::read_to_string(note).unwrap_or_default();
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.trim()));
+            let is_gone =
+                process.ends_with('\n') && stat.map_or(true, |stat| stat.contains(") Z "));
+            sleep(Duration::from_millis(if is_gone { 0 } else { 100 }));
+            is_gone
+        })
     }
 
     #[test]
-    fn a_group_ends_with_the_process_that_holds_its_guard() {
-        let mut sleeper = Command::new("sleep");
-        let mut sleeper = sleeper.arg("600").process_group(0).spawn().unwrap();
-        let guard = Guard::of(sleeper.id()).unwrap();
-        // The state after the holder of a guard is killed: `drop` does not run, but its pipe ends.
-        let mut guard = std::mem::ManuallyDrop::new(guard);
-        drop(guard.0.stdin.take());
-        assert!(!sleeper.wait().unwrap().success());
-        guard.0.wait().unwrap();
-        let mut sleeper = Command::new("sh");
-        sleeper.args(["-c", "read -r line"]).stdin(Stdio::piped()).process_group(0);
-        let mut sleeper = sleeper.spawn().unwrap();
-        Guard::of(sleeper.id()).unwrap().leave().unwrap();
-        sleeper.stdin.take().unwrap().write_all(b"line\n").unwrap();
-        assert!(sleeper.wait().unwrap().success());
+    fn a_test_that_hangs_is_ended_with_all_that_it_started() {
+        let note = std::env::temp_dir().join(format!("convoy-hangs-{}", std::process::id()));
+        let hanging = shell(&format!("sleep 600 & echo $! > '{}'; wait", note.display()));
+        // Long enough for a busy machine to start two programs in it.
+        assert_eq!(ended(&mut limited(&hanging, Duration::from_secs(3))).unwrap(), Ended::Hung);
+        assert!(is_soon_gone(&note));
+        // The same if the program ends that waits for it.
+        std::fs::remove_file(&note).unwrap();
+        let limited = limited(&hanging, Duration::from_secs(600));
+        let words = limited.get_args().map(|word| word.to_str().unwrap());
+        let mut holder = shell("setpriv \"$@\" & wait");
+        let mut holder = holder.arg("sh").args(words).spawn().unwrap();
+        while !std::fs::read_to_string(&note).is_ok_and(|text| text.ends_with('\n')) {
+            sleep(Duration::from_millis(10));
+        }
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert!(is_soon_gone(&note));
+        std::fs::remove_file(&note).unwrap();
+    }
+
+    #[test]
+    fn exit_codes_are_kept_by_the_limit() {
+        let end = |script| ended(&mut limited(&shell(script), Duration::from_secs(60))).unwrap();
+        assert_eq!(end("exit 0"), Ended::Passed);
+        assert_eq!(end("exit 3"), Ended::Failed);
     }
 
     #[test]

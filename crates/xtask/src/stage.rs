@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 /// How a stage ended.
 pub(crate) enum Ending {
@@ -114,6 +114,45 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<Ending> {
     Ok(if status.success() { Ending::Passed } else { Ending::Failed })
 }
 
+/// Runs a check that is a script below `root`: its exit code 2 means that `requirement` is missing.
+pub(crate) fn script(
+    root: &Path,
+    path: &str,
+    arguments: &[&str],
+    requirement: &'static str,
+) -> anyhow::Result<Ending> {
+    const MISSING: i32 = 2;
+    let mut command = Command::new(root.join(path));
+    command.args(arguments).current_dir(root);
+    println!("$ {}", shown(&command));
+    let status = command.status().with_context(|| path.to_owned())?;
+    Ok(match status.code() {
+        Some(MISSING) => Ending::Skipped(requirement),
+        _ if status.success() => Ending::Passed,
+        _ => Ending::Failed,
+    })
+}
+
+/// Builds convoy for users and returns its path.
+pub(crate) fn release(root: &Path) -> anyhow::Result<String> {
+    let build = ["build", "--release", "--locked", "--package", "convoy"];
+    ensure!(matches!(run(&mut cargo(root, &build))?, Ending::Passed), "convoy does not build");
+    Ok(built(root, "release", "convoy").display().to_string())
+}
+
+/// Returns whether `program` can be started.
+pub(crate) fn starts(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|run| run.status.success())
+}
+
+/// Returns the standard output of `command`, which must succeed.
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output().with_context(|| shown(command))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {errors}", shown(command));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 /// Prints the output of a command that ran next to other stages.
 pub(crate) fn ended_with(output: Output) -> anyhow::Result<Ending> {
     std::io::stdout().write_all(&[output.stdout, output.stderr].concat())?;
@@ -160,6 +199,8 @@ pub(crate) fn shown(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn shell(script: &str) -> Command {
@@ -176,6 +217,21 @@ mod tests {
         let ended = |script| ended_with(shell(script).output().unwrap()).unwrap();
         assert!(matches!(ended("exit 0"), Ending::Passed));
         assert!(matches!(ended("exit 7"), Ending::Failed));
+    }
+
+    #[test]
+    fn a_script_that_lacks_something_is_skipped() {
+        let place = std::env::temp_dir();
+        let name = format!("convoy-script-{}.sh", std::process::id());
+        let path = place.join(&name);
+        std::fs::write(&path, "#!/bin/sh\nexit $1\n").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        let [passed, failed, skipped] =
+            ["0", "1", "2"].map(|code| script(&place, &name, &[code], "a tool").unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(passed, Ending::Passed));
+        assert!(matches!(failed, Ending::Failed));
+        assert!(matches!(skipped, Ending::Skipped("a tool")));
     }
 
     #[test]

@@ -16,13 +16,15 @@ mod prose;
 mod rust;
 mod source;
 mod text;
-mod wrap;
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Context;
 
 use crate::outcome::Outcome;
+use crate::stage::output;
 use config::Config;
 use finding::{Finding, Findings};
 
@@ -36,14 +38,17 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Outcome> {
     Ok(if findings.is_empty() { Outcome::Done } else { Outcome::Finding })
 }
 
-/// Wraps the wide comments of every Rust file, then checks.
+/// Wraps the comments of the Rust files in which a line is too wide, with a nightly rustfmt, then
+/// checks.
 pub(crate) fn wrap(root: &Path) -> anyhow::Result<Outcome> {
-    for (path, text) in files::read(root)?.texts.iter().filter(|(path, _)| path.ends_with(".rs")) {
-        let wrapped = wrap::wrap(text);
-        if wrapped != *text {
-            std::fs::write(root.join(path), wrapped).with_context(|| path.clone())?;
-            println!("wrapped {path}");
-        }
+    let wide = check(root)?.into_iter().filter(|finding| finding.rule == "columns");
+    let files: BTreeSet<String> =
+        wide.map(|finding| finding.file).filter(|file| file.ends_with(".rs")).collect();
+    if !files.is_empty() {
+        let mut rustfmt = Command::new("rustup");
+        rustfmt.current_dir(root).args(["run", "nightly", "rustfmt", "--edition", "2024"]);
+        rustfmt.args(["--config", "wrap_comments=true,comment_width=100,skip_children=true"]);
+        output(rustfmt.args(files))?;
     }
     run(root)
 }

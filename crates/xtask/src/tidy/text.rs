@@ -2,7 +2,7 @@
 
 use super::finding::Findings;
 
-pub(crate) const COLUMNS: usize = 100;
+const COLUMNS: usize = 100;
 
 /// Folders in which a developer's tree may lie; built up here so that this file obeys its own rule.
 const MACHINE_FOLDERS: &[&str] = &["work", "farm", "home", "root", "Users"];
