@@ -16,8 +16,6 @@ use crate::stage::{Ending, built, cargo, output, run as show, starts};
 const HISTORY: &str = "results/instructions.jsonl";
 /// A growth above this is a finding, percent.
 const GROWTH: f64 = 2.0;
-/// Commits in the printed trend.
-const SHOWN: usize = 8;
 
 /// Work by name: the program, and its arguments.
 const WORK: [(&str, &str, &[&str]); 6] = [
@@ -41,7 +39,8 @@ struct Record {
     instructions: BTreeMap<String, u64>,
 }
 
-/// Counts with a release build, prints the trend, and with `keep` adds a line to the history.
+/// Counts with a release build and compares with the last record; with `keep`
+/// adds a line to the history.
 pub(crate) fn run(root: &Path, keep: bool) -> anyhow::Result<Ending> {
     if !starts("valgrind") {
         return Ok(Ending::Missing("valgrind: apt-get install valgrind"));
@@ -64,18 +63,19 @@ pub(crate) fn run(root: &Path, keep: bool) -> anyhow::Result<Ending> {
         latest.instructions.insert(name.to_owned(), counted);
     }
     let text = std::fs::read_to_string(root.join(HISTORY)).unwrap_or_default();
-    let mut records = read(&text)?;
-    let grown = records.last().map_or_else(Vec::new, |before| growth(before, &latest));
+    let records = read(&text)?;
+    let before = records.last();
+    let grown = before.map_or_else(Vec::new, |before| growth(before, &latest));
+    let commit = before.map_or("", |before| before.commit.as_str());
+    println!("million instructions, and the ratio to {commit}");
+    for line in table(before, &latest).iter().chain(&grown) {
+        println!("{line}");
+    }
     if keep {
         ensure!(!latest.commit.ends_with("-dirty"), "commit the changes before you record them");
         let mut file =
             std::fs::File::options().create(true).append(true).open(root.join(HISTORY))?;
         writeln!(file, "{}", serde_json::to_string(&latest)?)?;
-    }
-    records.push(latest);
-    print!("{}", trend(&records));
-    for line in &grown {
-        println!("{line}");
     }
     Ok(if grown.is_empty() { Ending::Passed } else { Ending::Failed })
 }
@@ -115,23 +115,14 @@ fn growth(before: &Record, after: &Record) -> Vec<String> {
     lines
 }
 
-/// Returns the table of the last records: millions of instructions, and the ratio to the record
-/// before.
-fn trend(records: &[Record]) -> String {
-    let names = WORK.map(|(name, ..)| name);
-    let head = names.map(|name| format!("{name:>18}")).concat();
-    let mut lines = vec![format!("{:<22}{head}", "million instructions")];
-    for index in records.len().saturating_sub(SHOWN)..records.len() {
-        let record = &records[index];
-        let cells = names.map(|name| {
-            let Some(&now) = record.instructions.get(name) else { return " ".repeat(18) };
-            let before = index.checked_sub(1).and_then(|at| records[at].instructions.get(name));
-            let ratio = before.map(|&then| format!("{:.4}", now as f64 / then as f64));
-            format!("{:>10.1}{:>8}", now as f64 / 1e6, ratio.unwrap_or_default())
-        });
-        lines.push(format!("{:<22}{}", record.commit, cells.concat()));
-    }
-    lines.join("\n") + "\n"
+/// Returns a line for each work: millions of instructions, and the ratio to the record before.
+fn table(before: Option<&Record>, after: &Record) -> Vec<String> {
+    let counts = after.instructions.iter().map(|(name, &now)| {
+        let then = before.and_then(|before| before.instructions.get(name));
+        let ratio = then.map(|&then| format!("{:>10.4}", now as f64 / then as f64));
+        format!("{name:<12}{:>12.1}{}", now as f64 / 1e6, ratio.unwrap_or_default())
+    });
+    counts.collect()
 }
 
 #[cfg(test)]
@@ -159,14 +150,11 @@ mod tests {
     }
 
     #[test]
-    fn the_trend_has_the_ratio_to_the_record_before() {
-        let records = [record("a", &[("start", 2_000_000)]), record("b", &[("start", 3_000_000)])];
-        let lines = trend(&records);
-        let words =
-            |at: usize| lines.lines().nth(at).unwrap().split_whitespace().collect::<Vec<_>>();
-        assert_eq!(words(1), ["a", "2.0"]);
-        assert_eq!(words(2), ["b", "3.0", "1.5000"]);
-        let line = serde_json::to_string(&records[0]).unwrap() + "\n";
+    fn the_table_has_the_ratio_to_the_record_before() {
+        let [before, after] = [2_000_000, 3_000_000].map(|count| record("a", &[("start", count)]));
+        let lines = table(Some(&before), &after);
+        assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["start", "3.0", "1.5000"]);
+        let line = serde_json::to_string(&before).unwrap() + "\n";
         assert_eq!(read(&line).unwrap()[0].instructions["start"], 2_000_000);
         assert!(read("{}\n").is_err());
     }

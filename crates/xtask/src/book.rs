@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
 
 use crate::dist::CRATES;
-use crate::outline::{Page, outline};
+use crate::outline::{Page, links, outline, resolve};
 use crate::stage::{Ending, cargo, run as show};
 use crate::tidy::files;
 use crate::tools::MDBOOK;
@@ -52,7 +52,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Ending> {
         let text = std::fs::read_to_string(root.join(path)).with_context(|| path.to_owned())?;
         let title = text.lines().next().unwrap_or(path).trim_start_matches("# ").replace('`', "");
         titles.insert(path, title);
-        for target in links(path, &text).filter(|target| !target.ends_with(".md")) {
+        let targets = links(&text).filter_map(|link| link.split('#').next());
+        for target in targets.filter(|target| !target.is_empty() && !target.ends_with(".md")) {
+            let target = resolve(path, target);
             let copy = made(source.join("pages").join(&target))?;
             std::fs::copy(root.join(&target), copy).with_context(|| target)?;
         }
@@ -89,26 +91,6 @@ fn fresh(path: PathBuf) -> anyhow::Result<PathBuf> {
     }
     std::fs::create_dir_all(&path)?;
     Ok(path)
-}
-
-/// Returns the files of this tree that the Markdown page at `path` links to, from the root.
-fn links<'a>(path: &'a str, text: &'a str) -> impl Iterator<Item = String> + 'a {
-    let targets = text.split("](").skip(1).filter_map(|link| link.split([')', '#']).next());
-    let ours = targets.filter(|target| !target.is_empty() && !target.contains("://"));
-    ours.map(move |target| resolved(Path::new(path), target).to_string_lossy().into_owned())
-}
-
-/// Returns the path of `target`, which is relative to the file `from`.
-fn resolved(from: &Path, target: &str) -> PathBuf {
-    let mut path = from.parent().unwrap_or(Path::new("")).to_owned();
-    for part in Path::new(target).components() {
-        match part {
-            Component::ParentDir => drop(path.pop()),
-            Component::Normal(name) => path.push(name),
-            _ => {}
-        }
-    }
-    path
 }
 
 /// Returns the name of a page in the book: a server shows `index.html` for its directory.
@@ -150,15 +132,4 @@ fn api() -> String {
         let _ = writeln!(text, "- [`{name}`](api/{}/index.html)", name.replace('-', "_"));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_of_a_page_are_relative_to_it() {
-        let text = "[a](../b.svg) [c](d.md#e) [f](#g) [h](https://i.j/k)";
-        assert_eq!(links("docs/x.md", text).collect::<Vec<_>>(), ["b.svg", "docs/d.md"]);
-    }
 }

@@ -5,11 +5,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::closing::ClosingLines;
-use crate::mutants::{Ended, ended, limited};
+use crate::mutants::{Ended, limited};
 use crate::outcome::Outcome;
-use crate::stage::{
-    Ending, Pipeline, built, cargo, ended_with, run as show, run_filtered, script, shown,
-};
+use crate::stage::{Ending, Pipeline, built, cargo, ended_with, run as show, run_filtered, script};
 use crate::{aarch64, golden, tidy};
 
 /// The requirement of tests with Python packages, which shipped code does not need.
@@ -54,19 +52,22 @@ pub(crate) fn run(root: &Path) -> Outcome {
             ending => ending,
         })
     });
-    // These run programs that the tests have built with features of the whole workspace; by itself
-    // each would build the simulator again. One CPU is enough for the fuzzer.
+    // Programs that the tests have built with features of the whole workspace; by itself each would
+    // build the simulator again. The interpreter and the fuzzer take one CPU each, and their output
+    // is shown when they have ended.
+    let convoy = built(root, "debug", "convoy");
     let mut fuzzer = Command::new(built(root, "debug", "convoy-fuzz"));
     fuzzer.args(["--seconds", "45"]);
     std::thread::scope(|scope| {
         let fuzzer = scope.spawn(move || fuzzer.output());
-        pipeline.stage("miri", || miri(root));
+        let interpreter = scope.spawn(|| miri(root));
+        let golden = || Ok(golden::with(root, golden::Mode::Compare, &convoy)?.ending());
+        pipeline.stage("golden", golden);
         pipeline.stage("doc", || doc(root));
         pipeline.stage("fuzz", || ended_with(fuzzer.join().expect("it only waits")?));
+        pipeline.stage("miri", || interpreter.join().expect("it only waits"));
     });
     pipeline.stage("aarch64", || aarch64::run(root, false));
-    let convoy = built(root, "debug", "convoy");
-    pipeline.stage("golden", || Ok(golden::with(root, golden::Mode::Compare, &convoy)?.ending()));
     pipeline.stage("dask", || {
         let convoy = convoy.display().to_string();
         script(root, "python/tests/run.sh", &[&convoy, "dask"], PYTHON)
@@ -122,10 +123,9 @@ fn miri(root: &Path) -> anyhow::Result<Ending> {
     let mut command = nightly(&tests);
     // Records of signals live as long as the program.
     command.env("MIRIFLAGS", "-Zmiri-ignore-leaks");
-    println!("$ {}", shown(&command));
-    Ok(match ended(&mut limited(&command, MIRI_LIMIT))? {
-        Ended::Passed => Ending::Passed,
-        Ended::Failed => Ending::Failed,
-        Ended::Hung => Ending::Skipped("more time: it was ended after ten minutes"),
-    })
+    let output = limited(&command, MIRI_LIMIT).output()?;
+    if Ended::of(output.status) == Ended::Hung {
+        return Ok(Ending::Skipped("more time: it was ended after ten minutes"));
+    }
+    ended_with(output)
 }

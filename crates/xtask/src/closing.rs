@@ -3,8 +3,8 @@
 //!
 //! Tests of the recorder and of the command line run programs in real time. Next to other programs
 //! one of them may fail because a thread did not get a CPU for a second. Such a test is repeated
-//! alone, up to [`REPEATS`] times, and the output names it. A test of a simulation is never
-//! repeated: a result that differs from run to run is a defect there.
+//! alone, up to [`REPEATS`] times, and the output names it. Tests of packages that only simulate
+//! are never repeated: a result that differs from run to run is a defect there.
 
 use std::path::Path;
 
@@ -19,26 +19,6 @@ const LIVE: [&str; 6] = [
     "convoy-host",
     "convoy-record",
     "convoy-watchdog",
-];
-
-/// Tests of the command line that run programs in real time, by the begin of their names; the
-/// others simulate, or print the same bytes each time.
-const COMMANDS: [&str; 15] = [
-    "compare::",
-    "hardship::",
-    "history::",
-    "laws::",
-    "load::",
-    "locks::",
-    "look::",
-    "modes::",
-    "record::",
-    "report::",
-    "safe::",
-    "signals::",
-    "surroundings::",
-    "trust::",
-    "tutorial::",
 ];
 
 /// How many times a test that failed is run again, alone: three failures in a row, with nothing
@@ -60,8 +40,7 @@ impl Failure {
     fn live(&self) -> Option<Vec<&str>> {
         let mut words = self.program.as_deref()?.split_whitespace();
         let package = (words.next() == Some("-p")).then(|| words.next())??;
-        let runs = package != "convoy" || COMMANDS.iter().any(|begin| self.test.starts_with(begin));
-        (runs && LIVE.contains(&package)).then(|| words.collect())
+        LIVE.contains(&package).then(|| words.collect())
     }
 }
 
@@ -197,9 +176,6 @@ mod tests {
             !failed("convoy-kernel", 1).may_be_repeated(),
             "a simulation is the same each time"
         );
-        let mut simulated = failed("convoy", 1);
-        simulated.failures[0].test = "check::rows".to_owned();
-        assert!(!simulated.may_be_repeated(), "a check is the same each time");
         assert!(!failed("convoy-sync", 1).may_be_repeated(), "a lock that fails rarely is broken");
         assert!(!ClosingLines::default().may_be_repeated(), "what failed is not known");
         let mut closing = failed("convoy", 1);

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -147,7 +147,7 @@ fn run_tests<'a>(tree: &Path, tests: impl Iterator<Item = &'a str>) -> anyhow::R
         // The example from elsewhere is built by its test, which takes time and sees nothing new.
         arguments.extend(["--", "--skip", "from_elsewhere"]);
         let mut run = limited(&cargo_test(tree, &arguments), LIMIT);
-        let end = ended(write_output(tree, &mut run)?)?;
+        let end = Ended::of(write_output(tree, &mut run)?.status()?);
         if end != Ended::Passed {
             let output = std::fs::read(tree.join(OUTPUT))?;
             let name = tests.split_whitespace().next().unwrap_or(tests);
@@ -198,15 +198,17 @@ pub(crate) fn limited(command: &Command, limit: Duration) -> Command {
     limited
 }
 
-/// Runs a command with a limit.
-pub(crate) fn ended(limited: &mut Command) -> anyhow::Result<Ended> {
-    /// What timeout(1) returns after a limit; killing ends itself, too.
-    const HUNG: i32 = 124;
-    Ok(match limited.status().with_context(|| stage::shown(limited))?.code() {
-        Some(0) => Ended::Passed,
-        Some(HUNG) | None => Ended::Hung,
-        Some(_) => Ended::Failed,
-    })
+impl Ended {
+    /// Judges the status of a command with a limit.
+    pub(crate) fn of(status: ExitStatus) -> Self {
+        /// The exit code of timeout(1) after its limit; if it must kill, it ends itself, too.
+        const HUNG: i32 = 124;
+        match status.code() {
+            Some(0) => Self::Passed,
+            Some(HUNG) | None => Self::Hung,
+            Some(_) => Self::Failed,
+        }
+    }
 }
 
 fn list(root: &Path) -> anyhow::Result<Vec<Mutant>> {
@@ -215,23 +217,15 @@ fn list(root: &Path) -> anyhow::Result<Vec<Mutant>> {
     Ok(toml::from_str::<List>(&text).with_context(|| LIST.to_owned())?.mutant)
 }
 
-/// Copies the text that is ours below `root` to `tree`, which keeps its build.
+/// Copies the files below `root` to `tree`, which keeps its build.
 fn copy(root: &Path, tree: &Path) -> anyhow::Result<()> {
-    let mut texts = files::read(root)?.texts;
-    texts.insert("Cargo.lock".to_owned(), std::fs::read_to_string(root.join("Cargo.lock"))?);
-    for shelf in ["experiments", "kernels", "machines", "mixes", "workloads"] {
-        for entry in std::fs::read_dir(root.join(shelf))? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            texts.insert(format!("{shelf}/{name}"), std::fs::read_to_string(&path)?);
-        }
-    }
-    for (path, text) in texts {
-        let to = tree.join(path);
+    for path in files::list(root)? {
+        let (from, to) = (root.join(&path), tree.join(&path));
         std::fs::create_dir_all(to.parent().unwrap_or(tree))?;
+        let bytes = std::fs::read(from)?;
         // Files that are written are compiled again.
-        if std::fs::read_to_string(&to).ok().as_ref() != Some(&text) {
-            std::fs::write(&to, text)?;
+        if std::fs::read(&to).ok().as_ref() != Some(&bytes) {
+            std::fs::write(&to, bytes)?;
         }
     }
     Ok(())
@@ -342,7 +336,8 @@ mod tests {
         let note = std::env::temp_dir().join(format!("convoy-hangs-{}", std::process::id()));
         let hanging = shell(&format!("sleep 600 & echo $! > '{}'; wait", note.display()));
         // Long enough for a busy machine to start two programs in it.
-        assert_eq!(ended(&mut limited(&hanging, Duration::from_secs(3))).unwrap(), Ended::Hung);
+        let status = limited(&hanging, Duration::from_secs(3)).status().unwrap();
+        assert_eq!(Ended::of(status), Ended::Hung);
         assert!(is_soon_gone(&note));
         // The same if the program ends that waits for it.
         std::fs::remove_file(&note).unwrap();
@@ -361,7 +356,8 @@ mod tests {
 
     #[test]
     fn exit_codes_are_kept_by_the_limit() {
-        let end = |script| ended(&mut limited(&shell(script), Duration::from_secs(60))).unwrap();
+        let minute = Duration::from_secs(60);
+        let end = |script| Ended::of(limited(&shell(script), minute).status().unwrap());
         assert_eq!(end("exit 0"), Ended::Passed);
         assert_eq!(end("exit 3"), Ended::Failed);
     }

@@ -24,20 +24,20 @@ pub(crate) fn outline(files: &BTreeMap<String, String>) -> Vec<Part<'_>> {
     let readme = files.get(INDEX).map_or("", String::as_str);
     let list = readme.split_once(HEADING).map_or("", |(_, list)| list);
     let list = list.split("\n## ").next().unwrap_or_default();
-    let listed: Vec<&str> = list.lines().flat_map(links).collect();
+    let listed: Vec<&str> = list.lines().flat_map(pages).collect();
     let mut parts: Vec<Part> = Vec::new();
     for line in list.lines() {
         let title = line.strip_prefix("| ").and_then(|row| row.strip_suffix(" | |"));
         if let Some(title) = title.filter(|title| !title.contains('[')) {
             parts.push(Part { title: capital(title), pages: Vec::new() });
-        } else if !line.starts_with('|') && links(line).next().is_some() {
+        } else if !line.starts_with('|') && pages(line).next().is_some() {
             // The paragraph after the tables.
             if parts.last().is_none_or(|part| part.title != "Project") {
                 parts.push(Part { title: "Project".into(), pages: Vec::new() });
             }
         }
         let Some(part) = parts.last_mut() else { continue };
-        for path in links(line) {
+        for path in pages(line) {
             let inside = path.strip_suffix("README.md").map(str::to_owned);
             let inside = inside.unwrap_or_else(|| path.replace(".md", "/"));
             let children = files.keys().map(String::as_str).filter(|page| {
@@ -49,10 +49,29 @@ pub(crate) fn outline(files: &BTreeMap<String, String>) -> Vec<Part<'_>> {
     parts
 }
 
+/// Returns the targets of the links in `text` that lead into this tree.
+pub(crate) fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1).filter_map(|link| link.split(')').next());
+    targets.filter(|target| !target.contains("://"))
+}
+
+/// Returns the path from the root of `link`, which is relative to the folder of the file `from`.
+pub(crate) fn resolve(from: &str, link: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in link.split('/') {
+        if part == ".." {
+            parts.pop();
+        } else if part != "." {
+            parts.push(part);
+        }
+    }
+    parts.join("/")
+}
+
 /// Returns the pages that `line` links to.
-fn links(line: &str) -> impl Iterator<Item = &str> {
-    let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    targets.filter(|target| target.ends_with(".md"))
+fn pages(line: &str) -> impl Iterator<Item = &str> {
+    links(line).filter(|target| target.ends_with(".md"))
 }
 
 fn capital(word: &str) -> String {

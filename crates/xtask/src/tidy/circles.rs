@@ -1,4 +1,4 @@
-//! Files of a crate that import each other in a circle: a ratchet for each crate.
+//! Files of a crate that import each other in a circle.
 //!
 //! An edge leads from a file to the file that defines a name it uses. Re-exports are followed, and
 //! do not count themselves; neither do declarations of modules, or items under `#[cfg(test)]`.
@@ -26,11 +26,8 @@ struct Module<'a> {
     names: Names,
 }
 
-/// Reports crates with more files in circles than their limit, and limits that are too high.
-pub(crate) fn check<'a>(
-    sources: &'a Sources<'a>,
-    limits: &BTreeMap<String, usize>,
-) -> Vec<Finding> {
+/// Reports crates in which files import each other in a circle.
+pub(crate) fn check(sources: &Sources) -> Vec<Finding> {
     let mut crates: BTreeMap<&str, Modules> = BTreeMap::new();
     for (&file, source) in sources {
         if let Some((name, module)) = place(file) {
@@ -38,40 +35,37 @@ pub(crate) fn check<'a>(
             crates.entry(name).or_default().insert(module, Module { file, names });
         }
     }
-    let stale = limits.keys().filter(|name| !crates.contains_key(name.as_str()));
-    let mut findings = Findings::new("tidy.toml");
-    for name in stale {
-        findings.add(0, "circle", format!("no crate `{name}`: remove its limit"));
-    }
+    let mut findings = Findings::new("crates");
     for (name, modules) in &crates {
-        judge(&mut findings, name, modules, limits.get(*name).copied().unwrap_or(0));
+        let circle = circle(&edges(modules));
+        if !circle.is_empty() {
+            let imports: Vec<String> = circle.into_iter().take(EDGES).collect();
+            let cure = format!("files of {name} import each other: {}", imports.join(", "));
+            findings.add(0, "circle", cure);
+        }
     }
     findings.list
 }
 
-/// Compares the number of files in circles of the crate `name` with its limit.
-fn judge(findings: &mut Findings, name: &str, modules: &Modules, limit: usize) {
-    let edges = edges(modules);
-    let circles = circles(&edges);
-    let count: usize = circles.iter().map(BTreeSet::len).sum();
-    if count < limit {
-        findings.add(0, "circle", format!("lower the limit of {name}: {count}, not {limit}"));
-    }
-    if count > limit {
-        let mut within = Vec::new();
-        for circle in &circles {
-            for from in circle {
-                let inside = edges[from].iter().filter(|(to, _)| circle.contains(*to));
-                within.extend(inside.map(|(to, name)| format!("{from} -> {to} ({name})")));
-            }
+/// Returns the imports in and between circles.
+fn circle(edges: &Edges) -> Vec<String> {
+    let mut files: BTreeSet<&str> = edges.keys().copied().collect();
+    loop {
+        let inner: BTreeSet<&str> = files
+            .iter()
+            .filter(|file| edges[*file].keys().any(|to| files.contains(to)))
+            .filter(|file| files.iter().any(|from| edges[from].contains_key(*file)))
+            .copied()
+            .collect();
+        if inner.len() == files.len() {
+            break;
         }
-        within.truncate(EDGES);
-        let cure = format!(
-            "{count} files of {name} import each other in circles, limit {limit}: {}",
-            within.join(", ")
-        );
-        findings.add(0, "circle", cure);
+        files = inner;
     }
+    let imports =
+        files.iter().flat_map(|from| edges[from].iter().map(move |(to, it)| (from, to, it)));
+    let inside = imports.filter(|(_, to, _)| files.contains(*to));
+    inside.map(|(from, to, name)| format!("{from} -> {to} ({name})")).collect()
 }
 
 /// Returns the crate and the module path of a file below `crates/*/src`; `None` for other files.
@@ -159,44 +153,15 @@ fn imported<'a>(
     })
 }
 
-/// Returns the sets of two or more files that reach each other.
-fn circles<'a>(edges: &Edges<'a>) -> Vec<BTreeSet<&'a str>> {
-    let reached: BTreeMap<&str, BTreeSet<&str>> =
-        edges.keys().map(|file| (*file, reach(edges, file))).collect();
-    let mut circles: Vec<BTreeSet<&str>> = Vec::new();
-    for file in edges.keys().filter(|file| reached[*file].contains(*file)) {
-        if !circles.iter().any(|circle| circle.contains(file)) {
-            let back = |to: &&&str| reached[*to].contains(file);
-            circles.push(reached[file].iter().filter(back).copied().collect());
-        }
-    }
-    circles
-}
-
-/// Returns all files that `file` reaches over one or more edges.
-fn reach<'a>(edges: &Edges<'a>, file: &str) -> BTreeSet<&'a str> {
-    let mut reached = BTreeSet::new();
-    let mut open = vec![file];
-    while let Some(file) = open.pop() {
-        for to in edges.get(file).into_iter().flat_map(BTreeMap::keys) {
-            if reached.insert(*to) {
-                open.push(to);
-            }
-        }
-    }
-    reached
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::source::sources;
     use super::*;
 
-    fn found(limit: usize, texts: &[(&str, &str)]) -> Vec<String> {
+    fn found(texts: &[(&str, &str)]) -> Vec<String> {
         let file = |(path, text): &(&str, &str)| (format!("crates/a/src/{path}"), (*text).into());
         let files = texts.iter().map(file).collect();
-        let limits = BTreeMap::from([("a".to_owned(), limit)]);
-        check(&sources(&files), &limits).into_iter().map(|finding| finding.cure).collect()
+        check(&sources(&files)).into_iter().map(|finding| finding.cure).collect()
     }
 
     const B: (&str, &str) = ("b.rs", "use crate::c::{One, Two as Other};\npub struct Three;\n");
@@ -204,26 +169,25 @@ mod tests {
     #[test]
     fn files_that_use_each_other_are_a_circle() {
         let c = ("c.rs", "pub struct One;\npub enum Two {}\nfn f(_: super::b::Three) {}\n");
-        let cure = "2 files of a import each other in circles, limit 0: crates/a/src/b.rs -> \
-                    crates/a/src/c.rs (One), crates/a/src/c.rs -> crates/a/src/b.rs (Three)";
-        assert_eq!(found(0, &[B, c]), [cure]);
-        assert_eq!(found(2, &[B, c]), [""; 0]);
-        assert_eq!(found(3, &[B, c]), ["lower the limit of a: 2, not 3"]);
+        let cure = "files of a import each other: crates/a/src/b.rs -> crates/a/src/c.rs (One), \
+                    crates/a/src/c.rs -> crates/a/src/b.rs (Three)";
+        let user = ("d.rs", "use crate::c::One;\n");
+        assert_eq!(found(&[B, c, user]), [cure]);
     }
 
     #[test]
     fn one_direction_is_no_circle() {
-        assert_eq!(found(0, &[B, ("c.rs", "pub struct One;\npub struct Two;\n")]), [""; 0]);
+        assert_eq!(found(&[B, ("c.rs", "pub struct One;\npub struct Two;\n")]), [""; 0]);
     }
 
     #[test]
     fn tests_are_left_out() {
         let test = "#[cfg(test)]\nmod tests {\n    use crate::b::Three;\n}\n";
         let c = format!("pub struct One;\n{test}");
-        assert_eq!(found(0, &[B, ("c.rs", &c)]), [""; 0]);
+        assert_eq!(found(&[B, ("c.rs", &c)]), [""; 0]);
         let c = ("c.rs", "pub struct One;\n#[cfg(test)]\nmod tests;\n");
         let tests = ("c/tests.rs", "use super::One;\nuse crate::b::Three;\npub fn f() {}\n");
-        assert_eq!(found(0, &[B, c, tests]), [""; 0]);
+        assert_eq!(found(&[B, c, tests]), [""; 0]);
     }
 
     #[test]
@@ -231,24 +195,23 @@ mod tests {
         let lib = ("lib.rs", "mod b;\nmod d;\npub use d::deep::*;\n");
         let b = ("b.rs", "use crate::Deep;\npub struct Three;\n");
         let deep = ("d/deep.rs", "use crate::b;\npub struct Deep(b::Three);\n");
-        let count = |texts: &[_]| found(0, texts).iter().filter(|s| s.starts_with('2')).count();
-        assert_eq!(count(&[lib, b, ("d/mod.rs", "pub mod deep;\n"), deep]), 1);
+        assert_eq!(found(&[lib, b, ("d/mod.rs", "pub mod deep;\n"), deep]).len(), 1);
         let deep = ("d/deep.rs", "use crate::b;\npub struct Deep;\n");
-        assert_eq!(count(&[lib, b, ("d/mod.rs", "pub mod deep;\n"), deep]), 0);
+        assert_eq!(found(&[lib, b, ("d/mod.rs", "pub mod deep;\n"), deep]), [""; 0]);
     }
 
     #[test]
     fn a_module_may_re_export_children_that_use_it_but_not_call_them() {
         let child = ("d/deep.rs", "use super::Top;\npub struct Deep(Top);\n");
         let top = "mod deep;\npub use deep::Deep;\npub struct Top;\n";
-        assert_eq!(found(0, &[("d/mod.rs", top), child]), [""; 0]);
+        assert_eq!(found(&[("d/mod.rs", top), child]), [""; 0]);
         let top = "mod deep;\npub use deep::Deep;\npub struct Top(Deep);\n";
-        assert_eq!(found(0, &[("d/mod.rs", top), child]).len(), 1);
+        assert_eq!(found(&[("d/mod.rs", top), child]).len(), 1);
     }
 
     #[test]
     fn names_of_other_crates_lead_nowhere() {
         let b = ("b.rs", "use c::c;\nuse std::fmt;\nfn f() { fmt::b(); }\n");
-        assert_eq!(found(0, &[b, ("c.rs", "fn c() {}\n")]), [""; 0]);
+        assert_eq!(found(&[b, ("c.rs", "fn c() {}\n")]), [""; 0]);
     }
 }

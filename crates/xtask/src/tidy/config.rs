@@ -22,12 +22,6 @@ pub(crate) struct Config {
     /// Files that may be longer than the limit, with their own limit. A ratchet: only downwards.
     #[serde(default)]
     pub(crate) long_files: BTreeMap<String, usize>,
-    /// Functions (`path::name`) that may be longer than the limit, with their own limit.
-    #[serde(default)]
-    pub(crate) long_functions: BTreeMap<String, usize>,
-    /// Files in import circles, by crate. A ratchet: only downwards.
-    #[serde(default)]
-    pub(crate) circles: BTreeMap<String, usize>,
     /// Phrases to avoid, and their largest rate by directory. A ratchet: only downwards.
     #[serde(default)]
     pub(crate) prose: Prose,

@@ -3,18 +3,27 @@
 use std::collections::BTreeMap;
 
 use super::finding::{Finding, Findings};
-use crate::outline::outline;
+use crate::outline::{links, outline, resolve};
 
 /// Beginnings of the first paragraph of a page in `docs`.
 const KINDS: &[&str] = &["**Tutorial.**", "**How-to.**", "**Reference.**", "**Explanation.**"];
 
-pub(crate) fn check(files: &BTreeMap<String, String>) -> Vec<Finding> {
+/// Folders whose paths documents name.
+const TREES: &[&str] =
+    &[".ci/", "crates/", "docs/", "experiments/", "kernels/", "machines/", "results/", "tests/"];
+
+/// Checks all pages; `exists` answers for a path from the root.
+pub(crate) fn check(
+    files: &BTreeMap<String, String>,
+    exists: impl Fn(&str) -> bool,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
-    // The changelog names headings that existed when its entry was written.
+    // The changelog names files and headings that existed when its entry was written.
     let pages = files.iter().filter(|(path, _)| path.ends_with(".md") && *path != "CHANGELOG.md");
     for (path, text) in pages {
         let mut found = Findings::new(path);
-        anchors(&mut found, path, text, files);
+        check_links(&mut found, path, text, files, &exists);
+        check_paths(&mut found, text, &exists);
         if path.starts_with("docs/") {
             kind(&mut found, text);
         }
@@ -42,32 +51,44 @@ fn unlisted(files: &BTreeMap<String, String>) -> Vec<Finding> {
     findings
 }
 
-/// Reports links to headings that the page does not have.
-fn anchors(found: &mut Findings, path: &str, text: &str, files: &BTreeMap<String, String>) {
+/// Reports links to files that do not exist, and to headings that a page does not have.
+fn check_links(
+    found: &mut Findings,
+    path: &str,
+    text: &str,
+    files: &BTreeMap<String, String>,
+    exists: impl Fn(&str) -> bool,
+) {
     for (index, line) in text.lines().enumerate() {
-        for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let Some((page, anchor)) = link.split_once('#') else { continue };
+        for link in links(line) {
+            let (page, anchor) = link.split_once('#').unwrap_or((link, ""));
             let page = if page.is_empty() { path.to_owned() } else { resolve(path, page) };
-            let known = files.get(&page).is_none_or(|text| headings(text).any(|it| it == anchor));
-            if page.ends_with(".md") && !link.contains("://") && !known {
+            let target = files.get(&page).filter(|_| page.ends_with(".md") && !anchor.is_empty());
+            if !files.contains_key(&page) && !exists(&page) {
+                found.add(index, "dead-path", format!("{link} does not exist: correct it"));
+            } else if target.is_some_and(|text| headings(text).all(|heading| heading != anchor)) {
                 found.add(index, "dead-anchor", format!("{page} has no heading {anchor}"));
             }
         }
     }
 }
 
-/// Returns the path from the root of `link`, which is relative to the folder of the file `from`.
-fn resolve(from: &str, link: &str) -> String {
-    let mut parts: Vec<&str> = from.split('/').collect();
-    parts.pop();
-    for part in link.split('/') {
-        if part == ".." {
-            parts.pop();
-        } else if part != "." {
-            parts.push(part);
+/// The documents are maps: each path of this tree that they name must exist. `exists` answers for a
+/// path from the root.
+fn check_paths(found: &mut Findings, text: &str, exists: impl Fn(&str) -> bool) {
+    for (index, line) in text.lines().enumerate() {
+        for quoted in line.split('`').skip(1).step_by(2) {
+            let is_placeholder = |part: &str| {
+                part.len() > 1 && part.chars().all(|letter| letter.is_ascii_uppercase())
+            };
+            let is_pattern = quoted.contains(|letter: char| " *<>{}$…".contains(letter))
+                || quoted.split(['/', '.']).any(is_placeholder);
+            let ours = TREES.iter().any(|tree| quoted.starts_with(tree));
+            if ours && !is_pattern && !exists(quoted) {
+                found.add(index, "dead-path", format!("{quoted} does not exist: correct it"));
+            }
         }
     }
-    parts.join("/")
 }
 
 /// Returns the anchors of a page: its headings in lower case, with hyphens and without punctuation.
@@ -100,9 +121,10 @@ mod tests {
 
     fn rules(pages: &[(&str, &str)]) -> Vec<String> {
         let index = ("README.md", "## Documentation\n\n[a](docs/a.md) [r](results/README.md)\n");
+        let exist = ["docs/a.md", "docs/here.svg", "results/README.md"];
         let files = pages.iter().chain([&index]);
         let files = files.map(|&(path, text)| (path.to_owned(), text.to_owned()));
-        let found = check(&files.collect());
+        let found = check(&files.collect(), |path| exist.contains(&path));
         found.iter().map(|it| format!("{}:{} {}", it.file, it.line, it.rule)).collect()
     }
 
@@ -115,6 +137,16 @@ mod tests {
         assert_eq!(rules(&[there, up]), ["results/c.md:1 dead-anchor"]);
         assert_eq!(rules(&[("B.md", "[y](#own)\n```\n# Own\n```\n")]), ["B.md:1 dead-anchor"]);
         assert_eq!(rules(&[there, ("CHANGELOG.md", "[x](docs/a.md#gone)\n")]), [""; 0]);
+    }
+
+    #[test]
+    fn documents_name_what_exists() {
+        let good = "`docs/here.svg` `crates/*/src` `tests/NAME.rs` `x/y` [b](docs/here.svg)\n";
+        assert_eq!(rules(&[("A.md", good)]), [""; 0]);
+        assert_eq!(rules(&[("A.md", "`docs/gone.md`\n")]), ["A.md:1 dead-path"]);
+        assert_eq!(rules(&[("A.md", "[a](gone.md)\n")]), ["A.md:1 dead-path"]);
+        let inside = ("results/a.md", "[a](../docs/here.svg)\n");
+        assert_eq!(rules(&[inside]), [""; 0]);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::Context;
+use crate::stage::output;
 
 /// Everything we write lives in these folders or at the root itself.
 const FOLDERS: &[&str] = &[
@@ -19,9 +20,6 @@ const FOLDERS: &[&str] = &[
     "tests",
 ];
 
-/// Files at the root that tools write; `.git` is a file in a linked worktree.
-const NOT_OURS: &[&str] = &[".git", "Cargo.lock"];
-
 /// The files of the tree, by path (relative, with `/`).
 #[derive(Default)]
 pub(crate) struct Files {
@@ -31,30 +29,26 @@ pub(crate) struct Files {
     pub(crate) binaries: Vec<String>,
 }
 
-/// Reads the tree at `root`.
-pub(crate) fn read(root: &Path) -> anyhow::Result<Files> {
-    let mut files = Files::default();
-    visit(root, "", &mut files)?;
-    Ok(files)
+/// Returns the paths of all files that git tracks or would track.
+pub(crate) fn list(root: &Path) -> anyhow::Result<Vec<String>> {
+    let flags = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let list = output(Command::new("git").current_dir(root).args(flags))?;
+    let paths = list.split_terminator('\0').filter(|path| root.join(path).is_file());
+    Ok(paths.map(str::to_owned).collect())
 }
 
-fn visit(root: &Path, inside: &str, files: &mut Files) -> anyhow::Result<()> {
-    let directory = root.join(inside);
-    for entry in std::fs::read_dir(&directory).with_context(|| inside.to_owned())? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let path = if inside.is_empty() { name.clone() } else { format!("{inside}/{name}") };
-        let kind = entry.file_type()?;
-        let ours = !inside.is_empty() || FOLDERS.contains(&name.as_str());
-        if kind.is_dir() && ours && name != "target" {
-            visit(root, &path, files)?;
-        } else if kind.is_file() && !NOT_OURS.contains(&path.as_str()) {
-            let bytes = std::fs::read(entry.path()).with_context(|| path.clone())?;
-            match String::from_utf8(bytes) {
-                Ok(text) => drop(files.texts.insert(path, text)),
-                Err(_) => files.binaries.push(path),
-            }
+/// Reads the files that the rules check.
+pub(crate) fn read(root: &Path) -> anyhow::Result<Files> {
+    let mut files = Files::default();
+    for path in list(root)? {
+        let is_ours = path.split_once('/').is_none_or(|(folder, _)| FOLDERS.contains(&folder));
+        if !is_ours || path == "Cargo.lock" {
+            continue;
+        }
+        match String::from_utf8(std::fs::read(root.join(&path))?) {
+            Ok(text) => drop(files.texts.insert(path, text)),
+            Err(_) => files.binaries.push(path),
         }
     }
-    Ok(())
+    Ok(files)
 }

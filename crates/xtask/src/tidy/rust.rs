@@ -2,10 +2,9 @@
 
 use super::config::Config;
 use super::finding::{Finding, Findings};
-use super::source::{Function, Source, Sources, words};
+use super::source::{Source, Sources, words};
 
 const FILE_LINES: usize = 500;
-const FUNCTION_LINES: usize = 70;
 
 /// Where a simulated decision is made, so where nothing may differ between two executions.
 const DETERMINISTIC: &[&str] = &[
@@ -31,8 +30,6 @@ const AMBIENT: &[(&str, &str)] = &[
     ("rand::", "use the seeded generator of the machine"),
 ];
 
-const PLACEHOLDERS: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore]"];
-
 pub(crate) fn check(
     found: &mut Findings,
     path: &str,
@@ -40,7 +37,7 @@ pub(crate) fn check(
     source: &Source,
     config: &Config,
 ) {
-    lengths(found, path, source, config);
+    length(found, path, source, config);
     unsafe_places(found, path, source, config);
     placeholders(found, source);
     if path.starts_with("crates/") && path.contains("/src/") {
@@ -52,30 +49,12 @@ pub(crate) fn check(
     }
 }
 
-fn lengths(found: &mut Findings, path: &str, source: &Source, config: &Config) {
-    let lines = file_lines(source);
+fn length(found: &mut Findings, path: &str, source: &Source, config: &Config) {
+    let lines = source.lines();
     let limit = config.long_files.get(path).copied().unwrap_or(FILE_LINES);
     if lines > limit {
         found.add(limit, "file-length", format!("{lines} lines of {limit}: split it by idea"));
     }
-    for function in source.functions() {
-        let lines = function_lines(&function);
-        let key = format!("{path}::{}", function.name);
-        let limit = config.long_functions.get(&key).copied().unwrap_or(FUNCTION_LINES);
-        if lines > limit {
-            let cure = format!("{} has {lines} lines of {limit}: split it", function.name);
-            found.add(function.first, "function-length", cure);
-        }
-    }
-}
-
-fn file_lines(source: &Source) -> usize {
-    // The text after the last newline is not a line.
-    source.code.len() - 1
-}
-
-fn function_lines(function: &Function) -> usize {
-    function.last - function.first + 1
 }
 
 fn unsafe_places(found: &mut Findings, path: &str, source: &Source, config: &Config) {
@@ -90,16 +69,8 @@ fn unsafe_places(found: &mut Findings, path: &str, source: &Source, config: &Con
 }
 
 fn placeholders(found: &mut Findings, source: &Source) {
-    for (index, line) in source.code.iter().enumerate() {
-        for placeholder in PLACEHOLDERS.iter().filter(|p| contains_word(line, p)) {
-            let cure = match *placeholder {
-                "#[ignore]" => "give the reason: #[ignore = \"…\"]".to_owned(),
-                other => format!("implement {other}, or remove it"),
-            };
-            found.add(index, "placeholder", cure);
-        }
-        let marks = |(_, word): (usize, &str)| word == concat!("FIX", "ME") || word == "XXX";
-        if words(line).any(marks) || words(&source.comments[index]).any(marks) {
+    for (index, line) in source.comments.iter().enumerate() {
+        if words(line).any(|(_, word)| word == concat!("FIX", "ME") || word == "XXX") {
             found.add(index, "placeholder", "do it, or describe the limit in a sentence");
         }
     }
@@ -160,15 +131,8 @@ pub(crate) fn stale(sources: &Sources, config: &Config) -> Vec<Finding> {
         }
     }
     for path in config.long_files.keys() {
-        if sources.get(path.as_str()).is_none_or(|source| file_lines(source) <= FILE_LINES) {
+        if sources.get(path.as_str()).is_none_or(|source| source.lines() <= FILE_LINES) {
             found.add(0, "stale-exception", format!("{path} is short enough: remove the entry"));
-        }
-    }
-    for key in config.long_functions.keys() {
-        let (path, name) = key.split_once("::").unwrap_or((key, ""));
-        let mut functions = sources.get(path).into_iter().flat_map(Source::functions);
-        if !functions.any(|one| one.name == name && function_lines(&one) > FUNCTION_LINES) {
-            found.add(0, "stale-exception", format!("{key} is short enough: remove the entry"));
         }
     }
     found.list
@@ -191,30 +155,21 @@ mod tests {
         found.list.iter().map(|finding| (finding.line, finding.rule)).collect()
     }
 
-    fn function(name: &str, lines: usize) -> String {
-        format!("fn {name}() {{\n{}}}\n", "    a();\n".repeat(lines - 2))
-    }
-
     #[test]
-    fn lengths_are_limited() {
-        assert_eq!(rules("a.rs", &function("a", 70)), []);
-        assert_eq!(rules("a.rs", &function("a", 71)), [(1, "function-length")]);
-        assert_eq!(rules("a.rs", &"\n".repeat(500)), []);
-        assert_eq!(rules("a.rs", &"\n".repeat(501)), [(501, "file-length")]);
-    }
-
-    #[test]
-    fn a_ratchet_raises_one_limit_until_it_is_stale() {
-        let text = function("a", 80);
-        let long_functions = BTreeMap::from([("a.rs::a".to_owned(), 80)]);
-        let config = Config { long_functions, ..Config::default() };
+    fn lengths_are_limited_until_an_exception_is_stale() {
+        let long = "\n".repeat(501);
+        assert_eq!(rules("a.rs", &long[1..]), []);
+        assert_eq!(rules("a.rs", &long), [(501, "file-length")]);
+        let long_files = BTreeMap::from([("a.rs".to_owned(), 501)]);
+        let config = Config { long_files, ..Config::default() };
         let mut found = Findings::new("a.rs");
-        check(&mut found, "a.rs", &text, &Source::new(&text), &config);
+        check(&mut found, "a.rs", &long, &Source::new(&long), &config);
         assert_eq!(found.list, []);
-        let long = BTreeMap::from([("a.rs".to_owned(), text.clone())]);
-        assert_eq!(stale(&sources(&long), &config), []);
-        let short = BTreeMap::from([("a.rs".to_owned(), function("a", 60))]);
-        assert_eq!(stale(&sources(&short), &config).len(), 1);
+        let stale = |text: &str| {
+            let files = BTreeMap::from([("a.rs".to_owned(), text.to_owned())]);
+            stale(&sources(&files), &config).len()
+        };
+        assert_eq!((stale(&long), stale("")), (0, 1));
     }
 
     #[test]
@@ -247,12 +202,9 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_not_code() {
-        assert_eq!(rules("a.rs", "#[ignore = \"not modelled\"]\nlet todo = \"todo!\";\n"), []);
-        assert_eq!(rules("a.rs", "#[ignore]\n"), [(1, "placeholder")]);
-        assert_eq!(rules("a.rs", "todo!()\n"), [(1, "placeholder")]);
-        let comment = format!("// {}: later\n", PLACEHOLDERS[0].replace("todo!", "XXX"));
-        assert_eq!(rules("a.rs", &comment), [(1, "placeholder")]);
+    fn comments_contain_no_reminders() {
+        assert_eq!(rules("a.rs", "// The limit is one page.\n"), []);
+        assert_eq!(rules("a.rs", &format!("// {}: later\n", "X".repeat(3))), [(1, "placeholder")]);
     }
 
     #[test]

@@ -37,13 +37,6 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// A function: its name, and the lines of its signature's start and of its closing brace, from 0.
-pub(crate) struct Function<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) first: usize,
-    pub(crate) last: usize,
-}
-
 /// Characters that are one token if they follow each other.
 const PAIRS: [(&str, &str); 3] = [(":", ":"), ("=", "="), ("!", "=")];
 
@@ -80,15 +73,9 @@ impl<'a> Source<'a> {
         source
     }
 
-    /// Returns all functions that have a body. The type of a function pointer has no name.
-    pub(crate) fn functions(&self) -> impl Iterator<Item = Function<'a>> {
-        let named = self.tokens.windows(2).enumerate();
-        let named = named.filter(|(_, pair)| pair[0].text == "fn" && pair[1].kind == Kind::Word);
-        named.filter_map(|(index, pair)| {
-            let last = self.tokens[self.end_of_item(index)];
-            let (name, first) = (pair[1].text, pair[0].line);
-            (last.text == "}").then_some(Function { name, first, last: last.line })
-        })
+    /// Returns the number of lines. The text after the last newline is not a line.
+    pub(crate) fn lines(&self) -> usize {
+        self.code.len() - 1
     }
 
     /// Returns for each line whether it belongs to an item under `#[cfg(test)]`.
@@ -209,18 +196,6 @@ mod tests {
         assert!(source.comments[2].starts_with("unsafe */"));
         assert!(source.code[2].contains("&'static str = "), "{}", source.code[2]);
         assert_eq!(source.code[3], "let r#fn =           ;");
-    }
-
-    #[test]
-    fn functions_have_their_lines() {
-        let source = Source::new(concat!(
-            "trait T { fn none(&self, a: [u8; 3]) -> fn(u8);\n",
-            "    fn some() { if true { } }\n",
-            "}\n",
-            "fn long(\n    f: fn(u8),\n) -> [u8; 2]\n{\n    [0; 2]\n}\n",
-        ));
-        let functions: Vec<_> = source.functions().map(|f| (f.name, f.first, f.last)).collect();
-        assert_eq!(functions, [("some", 1, 1), ("long", 3, 8)]);
     }
 
     #[test]

@@ -60,45 +60,6 @@ fn machine_path(line: &str) -> Option<String> {
     })
 }
 
-/// The documents are maps: each path of this tree that they name must exist. `exists` answers for a
-/// path from the root.
-pub(crate) fn check_paths(
-    found: &mut Findings,
-    path: &str,
-    text: &str,
-    exists: impl Fn(&str) -> bool,
-) {
-    const TREES: &[&str] = &[
-        ".ci/",
-        "crates/",
-        "docs/",
-        "experiments/",
-        "kernels/",
-        "machines/",
-        "results/",
-        "tests/",
-    ];
-    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-    for (index, line) in text.lines().enumerate() {
-        for quoted in line.split('`').skip(1).step_by(2) {
-            let is_pattern = quoted.contains(|c: char| " *<>{}$…".contains(c))
-                || quoted
-                    .split(['/', '.'])
-                    .any(|part| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase()));
-            let ours = TREES.iter().any(|tree| quoted.starts_with(tree));
-            if ours && !is_pattern && !exists(quoted) {
-                found.add(index, "dead-path", format!("{quoted} does not exist: correct it"));
-            }
-        }
-        for link in line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-            let target = if folder.is_empty() { link.into() } else { format!("{folder}/{link}") };
-            if !link.is_empty() && !link.contains("://") && !exists(&target) {
-                found.add(index, "dead-path", format!("{link} does not exist: correct it"));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,7 +67,6 @@ mod tests {
     fn rules(path: &str, text: &str) -> Vec<&'static str> {
         let mut found = Findings::new(path);
         check(&mut found, path, text);
-        check_paths(&mut found, path, text, |target| target == "docs/here.md");
         found.list.iter().map(|finding| finding.rule).collect()
     }
 
@@ -144,15 +104,5 @@ mod tests {
         assert_eq!(rules("a.txt", &absolute), ["machine-path"]);
         let relative = format!("see ./net/{}/a.txt\n", MACHINE_FOLDERS[0]);
         assert_eq!(rules("a.txt", &relative), [""; 0]);
-    }
-
-    #[test]
-    fn documents_name_what_exists() {
-        let good =
-            "`docs/here.md` [a](docs/here.md#b) `crates/*/src` `tests/NAME.rs` `x/y` [](#c)\n";
-        assert_eq!(rules("A.md", good), [""; 0]);
-        assert_eq!(rules("A.md", "`docs/gone.md`\n"), ["dead-path"]);
-        assert_eq!(rules("A.md", "[a](gone.md)\n"), ["dead-path"]);
-        assert_eq!(rules("docs/b.md", "[a](here.md)\n"), [""; 0]);
     }
 }
