@@ -209,11 +209,11 @@ fn report(record: &Program) {
 fn read_raw(bytes: &[u8]) {
     in_file("1", &[], |directory| {
         let file = File::create(directory.join("1")).expect("ours");
-        file.set_len(layout::FILE_WORDS as u64 * 8).expect("nothing is stored");
+        file.set_len(size_of::<layout::File>() as u64).expect("nothing is stored");
         for line in text(bytes).lines() {
             let mut words = line.split_whitespace().map_while(|word| word.parse::<u64>().ok());
             let (Some(word), Some(value)) = (words.next(), words.next()) else { continue };
-            let place = word % layout::FILE_WORDS as u64 * 8;
+            let place = word % (size_of::<layout::File>() as u64 / 8) * 8;
             file.write_all_at(&value.to_le_bytes(), place).expect("room for a page");
         }
         for process in raw::read(directory).into_iter().flatten() {

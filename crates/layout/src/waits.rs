@@ -1,104 +1,197 @@
-//! Waits in the file: the current wait of a thread, its last acquisitions, waiting and holding call
-//! sites, single waits, and the places of Python code.
+//! Waits in the file: locks with waiters, the waits of a thread, waiting and holding call sites,
+//! single waits, and the call stacks of waits.
 
-use super::{
-    CONTEXT_COUNT, CONTEXT_WORDS, CONTEXTS, KIND_SHIFT, S_PHASES, SEMAPHORE, TRACE_COUNT,
-    TRACE_WORDS, TRACES,
-};
+use crate::memory::{Access, Plain, parts};
 
-/// The thread's last acquisitions: addresses of keys in the memory of the process, with the entry
-/// of a lock at [`taken`]. Entries of mutexes outlive the hold.
-pub const S_TAKEN: usize = 16;
-/// Number of them.
-pub const TAKEN_COUNT: usize = 8;
-/// The current wait of the thread: the lock with its kind; 0 if none.
-pub const S_WAITS: usize = 24;
-/// The call site of the wait.
-pub const S_WAITS_SITE: usize = 25;
-/// When the wait began, ticks.
-pub const S_WAITS_SINCE: usize = 26;
-/// Thread ID of the owner at that time; 0 if unknown.
-pub const S_WAITS_OWNER: usize = 27;
-/// Where the owner had acquired it, with the kind of that call; 0 if unknown.
-pub const S_WAITS_HELD: usize = 28;
-/// Details with the callers of both places.
-pub const S_WAITS_DETAIL: usize = 29;
-/// See [`S_WAITS_DETAIL`].
-pub const S_WAITS_HELD_DETAIL: usize = 30;
-
-/// Ends of the thread's last waits in futex(2), a ring: only then are the owners known.
-pub const S_ENDED: usize = 32;
-/// Number of them.
-pub const ENDED_COUNT: usize = 12;
-/// Words of each.
-pub const ENDED_WORDS: usize = 5;
-/// When the wait had begun, ticks, as in [`S_WAITS_SINCE`].
-pub const N_SINCE: usize = 0;
-/// When it ended, ticks.
-pub const N_UNTIL: usize = 1;
-/// Thread ID of the owner during the wait; 0 if unknown.
-pub const N_OWNER: usize = 2;
-/// The lock with its kind, as in [`E_LOCK`].
-pub const N_LOCK: usize = 3;
-/// Where that thread woke others, with the kind of that call, as in [`E_HELD`].
-pub const N_HELD: usize = 4;
-
-/// The last two places where the thread waited in futex(2).
-pub const S_ROUNDS: usize = 96;
-/// Words of each: the place, the end of the last wait there in ticks, how many ticks the thread has
-/// waited elsewhere since then, and the detail.
-pub const ROUND_WORDS: usize = 4;
-
-/// Units of semaphores that the thread has acquired and not posted: keys, as in [`S_TAKEN`].
-pub const S_UNITS: usize = 104;
-/// Number of them.
-pub const UNIT_COUNT: usize = 16;
-
-/// Word of a slot for the thread's last acquisition of a lock of this kind. Semaphores have
-/// separate entries, which mutexes do not overwrite, because nothing else names their owners.
-#[inline]
-pub const fn taken(kind: u64, lock: usize) -> usize {
-    match kind {
-        SEMAPHORE => S_UNITS + (lock >> 5 ^ lock >> 9) % UNIT_COUNT,
-        _ => S_TAKEN + (lock >> 3 ^ lock >> 6) % TAKEN_COUNT,
-    }
+/// A lock or condition that had waiters.
+#[repr(C)]
+pub struct Lock<A: Access = Plain> {
+    /// Its address; 0: free.
+    pub address: A::Word,
+    /// Threads that wait now.
+    pub waiters: A::Word,
+    /// Since when threads have been waiting, ticks.
+    pub since: A::Word,
+    /// The last release that found waiters, ticks.
+    pub released: A::Word,
+    /// Longest period with waiters, ticks.
+    pub longest: A::Word,
+    /// Total time with waiters, ticks.
+    pub waited: A::Word,
+    /// Maximum number of threads that waited at the same time.
+    pub waiters_max: A::Word,
+    /// When the longest period with waiters began, ticks.
+    pub longest_at: A::Word,
+    /// For a semaphore or a condition: the last thread to acquire it, as slot + 1; 0: none.
+    pub owner: A::Word,
+    /// How often that thread released it.
+    pub owner_releases: A::Word,
+    /// How often another thread released it.
+    pub other_releases: A::Word,
+    /// For a condition: the mutex that is released while threads wait for it.
+    pub mutex: A::Word,
+    /// For a condition: its only waiter and, from [`WAITS_SHIFT`] on, the number of waits; [`MANY`]
+    /// if several threads wait for it.
+    pub waiter: A::Word,
+    /// Number of releases that the last one, [`Lock::released`], represents.
+    pub released_weight: A::Word,
+    unused: [A::Word; 2],
 }
 
-/// Edges: a waiting place and the place where the owner had acquired the lock. Open addressing by
-/// [`edge`].
-pub const EDGES: usize = CONTEXTS + CONTEXT_COUNT * CONTEXT_WORDS;
-/// Number of them.
+/// Number of locks.
+pub const LOCK_COUNT: usize = 4096;
+/// Number of call stacks.
+pub const STACK_COUNT: usize = 1024;
+/// Number of edges.
 pub const EDGE_COUNT: usize = 2048;
-/// Words of each.
-pub const EDGE_WORDS: usize = 16;
-/// The lock with the kind of the waiting call; 0: free.
-pub const E_LOCK: usize = 0;
-/// Where threads waited.
-pub const E_SITE: usize = 1;
-/// Where the owner had acquired the lock, with the kind of that call; 0 if unknown.
-pub const E_HELD: usize = 2;
-/// Caller of the function around the waiting place; 0 or 1 if unknown.
-pub const E_FROM: usize = 3;
-/// Caller of the function around the owner's place; 0 or 1 if unknown.
-pub const E_HELD_FROM: usize = 4;
-/// Details with the callers of both places; 0: none.
-pub const E_DETAIL: usize = 5;
-/// See [`E_DETAIL`].
-pub const E_HELD_DETAIL: usize = 6;
-/// Number of waits.
-pub const E_COUNT: usize = 7;
-/// Total time of the waits, ticks.
-pub const E_TICKS: usize = 8;
-/// The longest wait, ticks.
-pub const E_MOST: usize = 9;
-/// Time of those waits during which the CPU time of the owner was read, ticks.
-pub const E_MEASURED: usize = 10;
-/// That CPU time, nanoseconds.
-pub const E_RAN_NS: usize = 11;
-/// How often the owner had acquired the lock again when the wait ended.
-pub const E_AGAIN: usize = 12;
-/// Waits of a thread for itself.
-pub const E_SELF: usize = 13;
+/// Number of single waits.
+pub const EVENT_COUNT: usize = 2048;
+/// Bits of [`Lock::waiter`] below the number of waits.
+pub const WAITS_SHIFT: u32 = 32;
+/// Several threads wait for the condition.
+pub const MANY: u64 = u64::MAX;
+/// Number of waits after which a condition with a single waiter is private to that thread: its call
+/// stack then identifies its purpose.
+pub const OWN_AFTER: u64 = 4;
+
+/// The call stack of a wait for a condition with a single waiter, or of a call of futex(2) that
+/// waits or wakes.
+#[repr(C)]
+pub struct CallStack<A: Access = Plain> {
+    /// The call site; 0: free.
+    pub site: A::Word,
+    /// 1 once the entry is complete.
+    pub ready: A::Word,
+    /// Number of callers found with the program's unwind tables.
+    pub count: A::Word,
+    /// Number of return addresses left on the stack, from code without such tables further out.
+    pub foreign_count: A::Word,
+    /// The callers, nearest first.
+    pub native: [Frame<A>; NATIVE_FRAMES],
+    /// The remaining addresses.
+    pub foreign: [Frame<A>; FOREIGN_FRAMES],
+}
+
+/// Maximum number of callers found with unwind tables.
+pub const NATIVE_FRAMES: usize = 12;
+/// Maximum number of addresses from code without tables.
+pub const FOREIGN_FRAMES: usize = 8;
+
+/// A return address.
+#[repr(C)]
+pub struct Frame<A: Access = Plain> {
+    /// The address.
+    pub address: A::Word,
+    /// Its position on the stack.
+    pub position: A::Word,
+}
+
+/// Bit that turns a call site into the number of a call stack.
+pub const CONTEXT: u64 = 1 << 62;
+
+/// The current wait of a thread.
+#[repr(C)]
+pub struct CurrentWait<A: Access = Plain> {
+    /// The lock with its kind; 0 if none.
+    pub lock: A::Word,
+    /// The call site.
+    pub site: A::Word,
+    /// When the wait began, ticks.
+    pub since: A::Word,
+    /// Thread ID of the owner at that time; 0 if unknown.
+    pub owner: A::Word,
+    /// Where the owner had acquired it, with the kind of that call; 0 if unknown.
+    pub held: A::Word,
+    /// Detail with the callers of the call site.
+    pub detail: A::Word,
+    /// Detail with the callers of the owner's place.
+    pub held_detail: A::Word,
+}
+
+/// The end of a wait in futex(2).
+#[repr(C)]
+pub struct EndedWait<A: Access = Plain> {
+    /// When the wait had begun, ticks, as in [`CurrentWait::since`].
+    pub since: A::Word,
+    /// When it ended, ticks.
+    pub until: A::Word,
+    /// Thread ID of the owner during the wait; 0 if unknown.
+    pub owner: A::Word,
+    /// The lock with its kind, as in [`Edge::lock`].
+    pub lock: A::Word,
+    /// Where that thread woke others, with the kind of that call, as in [`Edge::held`].
+    pub held: A::Word,
+}
+
+/// A place where a thread waited in futex(2).
+#[repr(C)]
+pub struct Round<A: Access = Plain> {
+    /// The place.
+    pub place: A::Word,
+    /// End of the last wait there, ticks; 0 if no wakeup ended it.
+    pub end: A::Word,
+    /// How long the thread has waited elsewhere since then, ticks.
+    pub away: A::Word,
+    /// The detail of that wait.
+    pub detail: A::Word,
+}
+
+/// A waiting place and the place where the owner had acquired the lock.
+#[repr(C)]
+pub struct Edge<A: Access = Plain> {
+    /// The lock with the kind of the waiting call; 0: free.
+    pub lock: A::Word,
+    /// Where threads waited.
+    pub site: A::Word,
+    /// Where the owner had acquired the lock, with the kind of that call; 0 if unknown.
+    pub held: A::Word,
+    /// Caller of the function around the waiting place; 0 or 1 if unknown.
+    pub from: A::Word,
+    /// Caller of the function around the owner's place; 0 or 1 if unknown.
+    pub held_from: A::Word,
+    /// Detail with the callers of the waiting place; 0: none.
+    pub detail: A::Word,
+    /// Detail with the callers of the owner's place; 0: none.
+    pub held_detail: A::Word,
+    /// Number of waits.
+    pub count: A::Word,
+    /// Total time of the waits, ticks.
+    pub ticks: A::Word,
+    /// The longest wait, ticks.
+    pub ticks_max: A::Word,
+    /// Time of those waits during which the CPU time of the owner was read, ticks.
+    pub measured: A::Word,
+    /// That CPU time, nanoseconds.
+    pub ran_ns: A::Word,
+    /// How often the owner had acquired the lock again when the wait ended.
+    pub again: A::Word,
+    /// Waits of a thread for itself.
+    pub of_itself: A::Word,
+    unused: [A::Word; 2],
+}
+
+/// A single contended wait.
+#[repr(C)]
+pub struct Event<A: Access = Plain> {
+    /// When it began, ticks; 0: free.
+    pub begin: A::Word,
+    /// When it ended, ticks.
+    pub end: A::Word,
+    /// The lock with the kind of the call.
+    pub lock: A::Word,
+    /// The call site.
+    pub site: A::Word,
+    /// Where the owner had acquired it; 0 if unknown.
+    pub held: A::Word,
+    /// The thread that waited and, above [`WAITS_SHIFT`], the owner.
+    pub threads: A::Word,
+    /// CPU time of the owner during the wait, in nanoseconds, plus 1; 0 if not measured.
+    pub ran_ns: A::Word,
+    /// Details with the callers of both places, as [`Event::threads`].
+    pub details: A::Word,
+}
+
+parts! { Lock CallStack Frame CurrentWait EndedWait Round Edge Event }
 
 /// Start of the search for an edge.
 #[inline]
@@ -107,55 +200,3 @@ pub const fn edge(lock: u64, site: u64, held: u64) -> usize {
         (lock ^ site.rotate_left(21) ^ held.rotate_left(42)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 40) as usize & (EDGE_COUNT - 1)
 }
-
-/// Word of a detail: those of [`D_FUTILE`](super::D_FUTILE) before which the thread had left the
-/// critical section of the mutex.
-pub const D_RETURNED: usize = 7;
-
-/// Single contended waits: the first ones, then a fair sample of all.
-pub const EVENTS: usize = TRACES + TRACE_COUNT * TRACE_WORDS;
-/// Number of them.
-pub const EVENT_COUNT: usize = 2048;
-/// Words of each.
-pub const EVENT_WORDS: usize = 8;
-/// When it began, ticks; 0: free.
-pub const V_BEGIN: usize = 0;
-/// When it ended, ticks.
-pub const V_END: usize = 1;
-/// The lock with the kind of the call.
-pub const V_LOCK: usize = 2;
-/// The call site.
-pub const V_SITE: usize = 3;
-/// Where the owner had acquired it; 0 if unknown.
-pub const V_HELD: usize = 4;
-/// The thread that waited and, above `WAITS_SHIFT`, the owner.
-pub const V_THREADS: usize = 5;
-/// CPU time of the owner during the wait, in nanoseconds, plus 1; 0 if not measured.
-pub const V_RAN_NS: usize = 6;
-/// Details with the callers of both places, as [`V_THREADS`].
-pub const V_DETAILS: usize = 7;
-
-/// Places in Python code, open addressing by `place` of the hash.
-pub const PLACES: usize = EVENTS + EVENT_COUNT * EVENT_WORDS;
-/// Number of them.
-pub const PLACE_COUNT: usize = 1024;
-/// Words of each.
-pub const PLACE_WORDS: usize = 32;
-/// A hash of the code and the instruction; 0: free.
-pub const P_HASH: usize = 0;
-/// Bytes of the text; 0 until it is complete.
-pub const P_BYTES: usize = 1;
-/// The text: the function with its file and line.
-pub const P_TEXT: usize = 2;
-/// Maximum size of the text.
-pub const P_TEXT_BYTES: usize = (PLACE_WORDS - P_TEXT) * 8;
-/// Bit of a call site that is the number of such a place.
-pub const PYTHON: u64 = 1 << 54;
-
-const _: () = assert!(S_UNITS >= S_ROUNDS + 2 * ROUND_WORDS && S_UNITS + UNIT_COUNT <= S_PHASES);
-const _: () = assert!(
-    PYTHON < 1 << KIND_SHIFT
-        && S_TAKEN + TAKEN_COUNT <= S_WAITS
-        && E_SELF < EDGE_WORDS
-        && S_ENDED > S_WAITS_HELD_DETAIL
-);

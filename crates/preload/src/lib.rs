@@ -8,10 +8,6 @@
 //!
 //! glibc's own users (stdio, malloc, the loader) bypass the names, and so do programs that call
 //! futex(2) themselves or are linked statically.
-#![cfg_attr(
-    not(test),
-    expect(clippy::wildcard_imports, reason = "the names of the layout are its own vocabulary")
-)]
 #![cfg_attr(test, expect(dead_code, reason = "a test program must not define the names of libc"))]
 #![cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux"))]
 

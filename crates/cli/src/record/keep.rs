@@ -6,7 +6,7 @@ use crate::args::Common;
 use crate::fail::Failure;
 use crate::keep::{self, warn};
 use crate::output;
-use convoy_record::layout::{FILE_WORDS, SPACE_SHARE};
+use convoy_record::layout::{File, SPACE_SHARE};
 use convoy_record::{Process, Record, headroom};
 use convoy_store::Store;
 use rustix::io::Errno;
@@ -40,7 +40,7 @@ pub(crate) fn limits() -> Result<(), Failure> {
     /// and as many again for files of symbols and what libraries open.
     const DESCRIPTORS: usize = 16;
     /// Bytes of the file of a process, which is sparse.
-    const FILE: u64 = FILE_WORDS as u64 * 8;
+    const FILE: u64 = size_of::<File>() as u64;
     /// Bytes of the recorder after the program has ended: with 16 MB the kernel kills it then.
     const MEMORY: u64 = 32 << 20;
     if let Some(bytes) = headroom::of_groups().filter(|bytes| *bytes < MEMORY) {

@@ -1,21 +1,9 @@
 //! aarch64.
 
 use core::arch::{asm, global_asm};
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
-use crate::threads::local::OWN_WORDS;
-
-// As on x86-64: words of thread-local storage by the initial-exec model.
-global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
-    ".balign 64",
-    ".globl convoy_thread",
-    ".hidden convoy_thread",
-    ".type convoy_thread,@tls_object",
-    ".size convoy_thread,512",
-    "convoy_thread: .zero 512",
-    ".popsection",
-);
+use crate::threads::local::LOCAL_BYTES;
 
 // As on x86-64: a restartable sequence of one instruction, with glibc's signature before the abort
 // address (`RSEQ_SIG` of rseq(2): `brk #0x45e0`).
@@ -36,11 +24,11 @@ global_asm!(
     ".popsection",
 );
 
-/// Address of the words of this thread.
+/// Returns the address of the data of this thread.
 #[inline(always)]
-fn base() -> usize {
-    let address: usize;
-    // SAFETY: computes the address of the words of this thread.
+pub(crate) fn local_address() -> usize {
+    let address;
+    // SAFETY: computes an address.
     unsafe {
         asm!(
             "mrs {pointer}, tpidr_el0",
@@ -54,31 +42,12 @@ fn base() -> usize {
     address
 }
 
-/// Returns the thread's word; 0 at first.
+/// Returns the word of this thread at an offset in bytes.
 #[inline(always)]
-pub(crate) fn thread_word() -> usize {
-    own_word::<0>() as usize
-}
-
-/// Sets the thread's word.
-#[inline]
-pub(crate) fn set_thread_word(word: usize) {
-    own()[0].store(word as u64, core::sync::atomic::Ordering::Relaxed);
-}
-
-/// Returns a word of this thread, in as few instructions as possible.
-#[inline(always)]
-pub(crate) fn own_word<const AT: usize>() -> u64 {
-    const { assert!(AT < OWN_WORDS, "a word of the thread") };
-    own()[AT].load(core::sync::atomic::Ordering::Relaxed)
-}
-
-/// Returns the words of this thread.
-#[inline(always)]
-pub(crate) fn own() -> &'static [AtomicU64; OWN_WORDS] {
-    // SAFETY: that many words, aligned; they exist as long as the thread, which alone accesses
-    // them.
-    unsafe { &*(base() as *const [AtomicU64; OWN_WORDS]) }
+pub(crate) fn local_word<const AT: usize>() -> u64 {
+    const { assert!(AT < LOCAL_BYTES && AT.is_multiple_of(8), "a word of the thread") };
+    // SAFETY: an aligned word of the thread's data.
+    unsafe { super::word((local_address() + AT) as u64) }.load(Relaxed)
 }
 
 /// Returns the address of the description of the critical section.

@@ -1,9 +1,11 @@
 //! Code that needs machine instructions: the thread's word, ticks, system calls that do not change
 //! `errno`, and the critical section that detects whether a thread was switched out.
 
+use core::arch::global_asm;
 use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
-use crate::threads::local::OWN_WORDS;
+use crate::threads::local::{LOCAL_BYTES, Local};
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -14,6 +16,40 @@ mod x86_64;
 pub(crate) use aarch64::*;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;
+
+// Thread-local storage for `Local`, accessed without a call: the initial-exec model, which this
+// object may use because it is loaded with the program.
+global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".balign 64",
+    ".globl convoy_thread",
+    ".hidden convoy_thread",
+    ".type convoy_thread,@tls_object",
+    ".size convoy_thread,{bytes}",
+    "convoy_thread: .zero {bytes}",
+    ".popsection",
+    bytes = const LOCAL_BYTES,
+);
+
+/// Returns the thread's word; 0 at first.
+#[inline(always)]
+pub(crate) fn thread_word() -> usize {
+    local_word::<0>() as usize
+}
+
+/// Sets the thread's word.
+#[inline]
+pub(crate) fn set_thread_word(word: usize) {
+    // Relaxed: only this thread accesses the word.
+    local().thread.store(word as u64, Relaxed);
+}
+
+/// Returns the data of this thread.
+#[inline(always)]
+pub(crate) fn local() -> &'static Local {
+    // SAFETY: that many aligned words; they exist as long as the thread, which alone accesses them.
+    unsafe { &*(local_address() as *const Local) }
+}
 
 /// Returns the number of ticks between two consecutive readings.
 pub(crate) fn stamp() -> u64 {
@@ -35,5 +71,3 @@ pub(crate) unsafe fn word(address: u64) -> &'static AtomicU64 {
     // SAFETY: by the caller.
     unsafe { AtomicU64::from_ptr(address as *mut u64) }
 }
-
-const _: () = assert!(OWN_WORDS * 8 == 512, "as much as is set aside above");

@@ -2,23 +2,8 @@
 
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
 use core::arch::{asm, global_asm};
-use core::sync::atomic::AtomicU64;
 
-use crate::threads::local::OWN_WORDS;
-
-// Words of thread-local storage, accessed without a call: the initial-exec model, which this object
-// may use because it is loaded with the program. The first is the thread's word, the others belong
-// to `local`.
-global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
-    ".balign 64",
-    ".globl convoy_thread",
-    ".hidden convoy_thread",
-    ".type convoy_thread,@tls_object",
-    ".size convoy_thread,512",
-    "convoy_thread: .zero 512",
-    ".popsection",
-);
+use crate::threads::local::LOCAL_BYTES;
 
 // A restartable sequence of one byte that is never executed. While a thread's `rseq_cs` points at
 // its description, the kernel clears that word when it switches the thread away (rseq(2)). It
@@ -39,56 +24,28 @@ global_asm!(
     ".popsection",
 );
 
-/// Returns the thread's word; 0 at first.
+/// Returns the word of this thread at an offset in bytes, in as few instructions as possible.
 #[inline(always)]
-pub(crate) fn thread_word() -> usize {
-    let word;
-    // SAFETY: reads the word of this thread.
-    unsafe {
-        asm!(
-            "mov {word}, qword ptr [rip + convoy_thread@GOTTPOFF]",
-            "mov {word}, qword ptr fs:[{word}]",
-            word = out(reg) word, options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    word
-}
-
-/// Sets the thread's word.
-#[inline]
-pub(crate) fn set_thread_word(word: usize) {
-    // SAFETY: writes the word of this thread, to which there is no reference.
-    unsafe {
-        asm!(
-            "mov {place}, qword ptr [rip + convoy_thread@GOTTPOFF]",
-            "mov qword ptr fs:[{place}], {word}",
-            place = out(reg) _, word = in(reg) word, options(nostack, preserves_flags),
-        );
-    }
-}
-
-/// Returns a word of this thread, in as few instructions as possible.
-#[inline(always)]
-pub(crate) fn own_word<const AT: usize>() -> u64 {
-    const { assert!(AT < OWN_WORDS, "a word of the thread") };
+pub(crate) fn local_word<const AT: usize>() -> u64 {
+    const { assert!(AT < LOCAL_BYTES && AT.is_multiple_of(8), "a word of the thread") };
     let word;
     // SAFETY: reads a word of this thread.
     unsafe {
         asm!(
             "mov {word}, qword ptr [rip + convoy_thread@GOTTPOFF]",
             "mov {word}, qword ptr fs:[{word} + {at}]",
-            word = out(reg) word, at = const AT * 8,
+            word = out(reg) word, at = const AT,
             options(pure, readonly, nostack, preserves_flags),
         );
     }
     word
 }
 
-/// Returns the words of this thread.
+/// Returns the address of the data of this thread.
 #[inline(always)]
-pub(crate) fn own() -> &'static [AtomicU64; OWN_WORDS] {
-    let address: usize;
-    // SAFETY: computes the address of the words of this thread.
+pub(crate) fn local_address() -> usize {
+    let address;
+    // SAFETY: computes an address.
     unsafe {
         asm!(
             "mov {address}, qword ptr [rip + convoy_thread@GOTTPOFF]",
@@ -96,9 +53,7 @@ pub(crate) fn own() -> &'static [AtomicU64; OWN_WORDS] {
             address = out(reg) address, options(pure, nomem, nostack),
         );
     }
-    // SAFETY: that many words, aligned; they exist as long as the thread, which alone accesses
-    // them.
-    unsafe { &*(address as *const [AtomicU64; OWN_WORDS]) }
+    address
 }
 
 /// Returns the address of the description of the critical section.

@@ -2,8 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::file::map::Map;
-use crate::layout::*;
+use crate::file::map::{File, get, set};
 use crate::system::calls::{CLOCK_GETTIME, call};
 use crate::system::rights::is_quiet;
 
@@ -12,43 +11,44 @@ const CLOCK_PROCESS: usize = 2;
 
 /// Records the clocks, so that ticks have a length even if the process is killed.
 #[cold]
-pub(crate) fn look(file: &Map, ticks: u64) {
+pub(crate) fn look(file: &File, ticks: u64) {
     if is_quiet() {
         return guess(file, ticks);
     }
-    for (clock, word) in [(CLOCK_PROCESS, H_CPU_NS), (CLOCK_MONOTONIC, H_NS_LAST)] {
+    let header = &file.header;
+    for (clock, word) in [(CLOCK_PROCESS, &header.cpu_ns), (CLOCK_MONOTONIC, &header.ns_last)] {
         let mut time = [0_u64; 2];
         call(CLOCK_GETTIME, [clock, (&raw mut time) as usize, 0, 0, 0, 0]);
-        // Relaxed: a reader that sees only some of these stores is wrong by the time between two
-        // readings of the clocks.
-        file[word].store(time[0] * 1_000_000_000 + time[1], Relaxed);
+        // A reader that sees only some of these stores is wrong by the time between two readings of
+        // the clocks.
+        set(word, time[0] * 1_000_000_000 + time[1]);
     }
-    file[H_TICKS_LAST].store(ticks, Relaxed);
+    set(&header.ticks_last, ticks);
 }
 
 /// Extrapolates without a clock, assuming that the length of a tick has not changed.
-fn guess(file: &Map, ticks: u64) {
-    let of = |word: usize| file[word].load(Relaxed);
-    let known = of(H_TICKS_LAST).saturating_sub(of(H_TICKS_BEGIN)).max(1);
-    let ns = of(H_NS_LAST).saturating_sub(of(H_NS_BEGIN));
-    let since = ticks.saturating_sub(of(H_TICKS_LAST));
-    let more = (u128::from(since) * u128::from(ns) / u128::from(known)) as u64;
+fn guess(file: &File, ticks: u64) {
+    let header = &file.header;
+    let ticks_last = get(&header.ticks_last);
+    let ticks_measured = ticks_last.saturating_sub(get(&header.ticks_begin)).max(1);
+    let ns_measured = get(&header.ns_last).saturating_sub(get(&header.ns_begin));
+    let ticks_since = ticks.saturating_sub(ticks_last);
+    let ns = u128::from(ticks_since) * u128::from(ns_measured) / u128::from(ticks_measured);
     // Relaxed: as in `look`.
-    file[H_NS_LAST].fetch_add(more, Relaxed);
-    file[H_TICKS_LAST].store(ticks, Relaxed);
+    header.ns_last.fetch_add(ns as u64, Relaxed);
+    set(&header.ticks_last, ticks);
 }
 
 /// Records the clocks if the last reading is old enough. The more threads there are, the longer the
 /// interval.
 #[inline]
-pub(crate) fn look_sometimes(file: &Map, ticks: u64) {
+pub(crate) fn look_sometimes(file: &File, ticks: u64) {
     /// About 26 ms; the number of threads that doubles it; and about a second, the maximum.
     const LOOK: u64 = 1 << 26;
     const FEW: u64 = 64;
     const LONGEST: u64 = 1 << 31;
-    let threads = file[H_THREADS].load(Relaxed);
-    let apart = (LOOK + LOOK / FEW * threads).min(LONGEST);
-    if ticks.wrapping_sub(file[H_TICKS_LAST].load(Relaxed)) > apart {
+    let interval = (LOOK + LOOK / FEW * get(&file.header.threads)).min(LONGEST);
+    if ticks.wrapping_sub(get(&file.header.ticks_last)) > interval {
         look(file, ticks);
     }
 }

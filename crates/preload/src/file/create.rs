@@ -2,10 +2,10 @@
 
 use crate::arch::number::{FTRUNCATE, MUNMAP};
 use crate::file::budget::{LIMITED, NO_ROOM, NO_WAY};
-use crate::file::map::Map;
+use crate::file::map::{FILE_WORDS, File};
 use crate::file::pages;
 use crate::file::paths::create;
-use crate::layout::*;
+use crate::layout::PAGE;
 use crate::system::calls::{MMAP, PROTECT_READ_WRITE, call, close};
 
 const MAP_SHARED: usize = 1;
@@ -13,10 +13,10 @@ const ENOMEM: isize = -12;
 const EFBIG: isize = -27;
 
 /// Maps a new file, and closes its descriptor.
-pub(crate) fn map(descriptor: isize) -> Result<&'static Map, usize> {
+pub(crate) fn map(descriptor: isize) -> Result<&'static File, usize> {
     let address = map_words(descriptor, FILE_WORDS)?;
     // SAFETY: a shared mapping of that many zeros, which stays.
-    Ok(unsafe { &*(address as *const Map) })
+    Ok(unsafe { &*(address as *const File) })
 }
 
 /// Creates a file, reserves and maps its first page, and returns the address.

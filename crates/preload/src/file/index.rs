@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
-use crate::layout::*;
+use crate::layout::LOCK_COUNT;
 
 /// Number of shared details that can be found again.
 pub(crate) const SHARED: usize = 1024;

@@ -3,20 +3,23 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
-use crate::layout::*;
+use crate::layout::{self, Mapped};
 
-/// The words of the file.
-pub(crate) type Map = [AtomicU64; FILE_WORDS];
-/// The words of one thread.
-pub(crate) type Slot = [AtomicU64; SLOT_WORDS];
+/// The file.
+pub(crate) type File = layout::File<Mapped>;
+/// The data of one thread.
+pub(crate) type Slot = layout::Slot<Mapped>;
 
-pub(crate) static FILE: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
+/// Words of the file.
+pub(crate) const FILE_WORDS: usize = size_of::<File>() / 8;
+
+pub(crate) static FILE: AtomicPtr<File> = AtomicPtr::new(core::ptr::null_mut());
 /// The file of the process from which this one was forked; null: none.
-pub(crate) static PARENT: AtomicPtr<Map> = AtomicPtr::new(core::ptr::null_mut());
+pub(crate) static PARENT: AtomicPtr<File> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Returns the file, if this process is recorded.
 #[inline(always)]
-pub(crate) fn file() -> Option<&'static Map> {
+pub(crate) fn file() -> Option<&'static File> {
     // Acquire: pairs with the release store of `begin`.
     let file = FILE.load(Acquire);
     // SAFETY: a mapping of that size, which only a forked child unmaps.
@@ -24,17 +27,38 @@ pub(crate) fn file() -> Option<&'static Map> {
 }
 
 /// Returns the same, or the parent's file in a forked process that has not locked yet.
-pub(crate) fn nearest_file() -> Option<&'static Map> {
+pub(crate) fn nearest_file() -> Option<&'static File> {
     // SAFETY: a mapping of that size, which is unmapped only after this process has created a file.
     file().or_else(|| unsafe { PARENT.load(Relaxed).as_ref() })
 }
 
-pub(crate) fn slot(file: &'static Map, index: usize) -> &'static Slot {
-    let words = &file[SLOTS + index * SLOT_WORDS..][..SLOT_WORDS];
-    words.try_into().expect("as long as a slot")
+/// Returns the words of the file.
+pub(crate) fn words(file: &File) -> &[AtomicU64; FILE_WORDS] {
+    // SAFETY: the file consists of words, of which some are used as two halves.
+    unsafe { &*core::ptr::from_ref(file).cast() }
 }
 
+/// Returns the index in the file of the first word of a part.
+#[inline(always)]
+pub(crate) fn index_of<T: ?Sized>(file: &File, part: &T) -> usize {
+    (core::ptr::from_ref(part).addr() - core::ptr::from_ref(file).addr()) / 8
+}
+
+/// Returns a word.
+#[inline(always)]
+pub(crate) fn get(word: &AtomicU64) -> u64 {
+    // Relaxed, here and below: statistics, which readers take one by one.
+    word.load(Relaxed)
+}
+
+/// Sets a word.
+#[inline(always)]
+pub(crate) fn set(word: &AtomicU64, value: u64) {
+    word.store(value, Relaxed);
+}
+
+/// Adds to a word, which has one writer, or may lose an addition.
+#[inline(always)]
 pub(crate) fn add(word: &AtomicU64, value: u64) {
-    // Relaxed: a statistic with one writer, or with several that may lose an addition.
-    word.store(word.load(Relaxed) + value, Relaxed);
+    set(word, get(word) + value);
 }

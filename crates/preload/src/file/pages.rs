@@ -1,4 +1,4 @@
-//! Room in the file: a page of the mapping is accessed only once the kernel has reserved it, so
+//! Pages of the file: a page of the mapping is accessed only once the kernel has reserved it, so
 //! that a full file system ends the recording and never the program.
 //!
 //! The kernel reserves pages by their mapping alone. So this works when the process has changed its
@@ -8,9 +8,9 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::arch::number::{FALLOCATE, MADVISE};
-use crate::file::map::{self, Map};
+use crate::file::map::{self, FILE_WORDS, File, get, index_of};
 use crate::file::{budget, paths};
-use crate::layout::*;
+use crate::layout::{DETAIL_COUNT, PAGE, SLOT_COUNT};
 use crate::system::calls::{self, call};
 use crate::system::rights;
 
@@ -32,7 +32,8 @@ const EACCES: isize = -13;
 const ENOSYS: isize = -38;
 
 /// Reserved pages, one bit each.
-static THERE: [AtomicU64; PAGES.div_ceil(64)] = [const { AtomicU64::new(0) }; PAGES.div_ceil(64)];
+static RESERVED: [AtomicU64; PAGES.div_ceil(64)] =
+    [const { AtomicU64::new(0) }; PAGES.div_ceil(64)];
 
 /// Number of attempts that found no room, including those that were skipped.
 static FAILED: AtomicU64 = AtomicU64::new(0);
@@ -42,23 +43,27 @@ const SELDOM: u64 = 256;
 /// Clears the state for a new file, of which no page is reserved.
 pub(crate) fn forget() {
     FAILED.store(0, Relaxed);
-    for word in &THERE {
+    for word in &RESERVED {
         word.store(0, Relaxed);
     }
 }
 
-/// Returns whether the page of a word is reserved.
 #[inline(always)]
-pub(crate) fn is_there(word: usize) -> bool {
-    let page = word / PAGE;
+fn is_page_reserved(page: usize) -> bool {
     // Acquire: pairs with the release of the thread that has reserved it.
-    THERE[page / 64].load(Acquire) & (1 << (page % 64)) != 0
+    RESERVED[page / 64].load(Acquire) & (1 << (page % 64)) != 0
 }
 
-/// Returns whether these words may be accessed. Reserves their pages if there is room.
-pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
-    let (first, last) = (word / PAGE, (word + words - 1) / PAGE);
-    let missing = (first..=last).filter(|page| !is_there(page * PAGE)).count();
+/// Returns whether the page with the beginning of this part is reserved.
+#[inline(always)]
+pub(crate) fn is_reserved<T>(file: &File, part: &T) -> bool {
+    is_page_reserved(index_of(file, part) / PAGE)
+}
+
+/// Returns whether this part may be accessed. Reserves its pages if there is room.
+pub(crate) fn reserve<T: ?Sized>(file: &File, part: &T) -> bool {
+    let (first, last) = pages(file, part);
+    let missing = (first..=last).filter(|page| !is_page_reserved(*page)).count();
     if missing == 0 {
         return true;
     }
@@ -68,28 +73,37 @@ pub(crate) fn reserve(file: &Map, word: usize, words: usize) -> bool {
         FAILED.store(failed + 1, Relaxed);
         // The header is reserved before anything else.
         if first > 0 && !rights::is_quiet() {
-            file[H_SHORT].fetch_add(1, Relaxed);
+            file.header.short.fetch_add(1, Relaxed);
         }
         return false;
     }
-    // Release: pairs with the acquire load of `is_there`.
+    // Release: pairs with the acquire load of `is_page_reserved`.
     for page in first..=last {
-        THERE[page / 64].fetch_or(1 << (page % 64), Release);
+        RESERVED[page / 64].fetch_or(1 << (page % 64), Release);
     }
     true
 }
 
+/// Returns the first and the last page of a part.
+#[inline(always)]
+fn pages<T: ?Sized>(file: &File, part: &T) -> (usize, usize) {
+    let first = index_of(file, part);
+    (first / PAGE, (first + size_of_val(part) / 8 - 1) / PAGE)
+}
+
 /// Reserves pages of which some are missing; only these count against the bound.
-fn take(file: &Map, page: usize, pages: usize, missing: usize) -> bool {
-    let address = core::ptr::from_ref(file) as usize + page * PAGE_BYTES;
-    let populate = || match populate(address, pages) {
+fn take(file: &File, page: usize, pages: usize, missing: usize) -> bool {
+    budget::take(missing) && (may_write(file, page, pages) || budget::put_back(missing))
+}
+
+fn may_write(file: &File, page: usize, pages: usize) -> bool {
+    match populate(core::ptr::from_ref(file) as usize + page * PAGE_BYTES, pages) {
         // An older kernel: reserve by descriptor. If it cannot do that either, assume that there is
         // room.
         EINVAL => allocate(page, pages),
         EPERM | EACCES | ENOSYS => rights::refused(),
         result => result == 0,
-    };
-    budget::take(missing) && (populate() || budget::put_back(missing))
+    }
 }
 
 /// Reserves pages of a mapping, and returns the result of madvise(2).
@@ -113,29 +127,35 @@ fn allocate(page: usize, pages: usize) -> bool {
     ![ENOSPC, EDQUOT, EFBIG].contains(&result)
 }
 
-/// Reserves pages for future threads, because system calls will soon be forbidden.
-pub(crate) fn reserve_ahead(file: &Map) {
-    let used = (file[H_SLOTS].load(Relaxed) as usize).min(SLOT_COUNT);
-    for slot in used..(used + AHEAD).min(SLOT_COUNT) {
-        reserve(file, SLOTS + slot * SLOT_WORDS, S_LINES);
-        reserve(file, FEW + slot * FEW_WORDS, FEW_WORDS);
-    }
-    // Relaxed: an estimate of where the next details will be.
-    let details = (file[H_DETAILS].load(Relaxed) as usize).min(DETAIL_COUNT - AHEAD);
-    reserve(file, DETAILS + details * DETAIL_WORDS, AHEAD * DETAIL_WORDS);
-    reserve(file, LOCKS, LOCK_COUNT * LOCK_WORDS);
+/// Reserves the page with the state of the thread of a slot, and the slot's first keys. Returns
+/// whether there is room.
+pub(crate) fn reserve_slot(file: &File, number: usize) -> bool {
+    reserve(file, &file.slots[number].state) && reserve(file, &file.few[number])
 }
 
-/// Returns whether the words of a table are reserved, one page at a time. Reserves them if not.
+/// Reserves pages for future threads, because system calls will soon be forbidden.
+pub(crate) fn reserve_ahead(file: &File) {
+    let used = (get(&file.header.slots) as usize).min(SLOT_COUNT);
+    for slot in used..(used + AHEAD).min(SLOT_COUNT) {
+        reserve_slot(file, slot);
+    }
+    // An estimate of where the next details will be.
+    let detail = (get(&file.header.details) as usize).min(DETAIL_COUNT - AHEAD);
+    reserve(file, &file.details[detail..detail + AHEAD]);
+    reserve(file, &file.locks);
+}
+
+/// Returns whether an entry of a table is reserved, one page at a time. Reserves it if not.
 #[inline]
-pub(crate) fn has(file: &Map, word: usize, words: usize) -> bool {
-    is_there(word) && is_there(word + words - 1) || reserve(file, word, words)
+pub(crate) fn has<T>(file: &File, entry: &T) -> bool {
+    let (first, last) = pages(file, entry);
+    is_page_reserved(first) && is_page_reserved(last) || reserve(file, entry)
 }
 
 /// Adds to the number of acquisitions by threads that are not recorded.
 pub(crate) fn unrecorded(count: u64) {
     if let Some(file) = map::file() {
         // No other data depends on the number.
-        file[H_UNRECORDED].fetch_add(count, AcqRel);
+        file.header.unrecorded.fetch_add(count, AcqRel);
     }
 }

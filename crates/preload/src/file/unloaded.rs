@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::file::map;
-use crate::layout::*;
+use crate::layout::{FNV, fnv};
 
 /// Calls `run`, which starts a program without the object. The program is not counted if it does
 /// not start, which `run` reports by a value other than 0.
@@ -25,16 +25,15 @@ pub(crate) fn note(why: u64, path: usize) -> Option<&'static AtomicU64> {
     // SAFETY: a C string, by the contract of libc's function.
     let path = unsafe { CStr::from_ptr(path as *const _) }.to_bytes();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let name = &name[..name.len().min(P_NAME_BYTES)];
+    let name = &name[..name.len().min(size_of_val(&file.header.programs[0].name))];
     let mark = fnv(FNV ^ why, name) | 1;
-    let program = |index: usize| &file[PROGRAMS + index * PROGRAM_WORDS..][..PROGRAM_WORDS];
-    let place = (0..PROGRAM_COUNT).map(program).find(|program| {
+    let entry = file.header.programs.iter().find(|program| {
         // The exchange claims the entry. A thread that finds its own mark only adds to the count,
         // so the name needs no ordering: it is for readers of the file.
-        let taken = program[P_MARK].compare_exchange(0, mark, AcqRel, Acquire);
+        let taken = program.mark.compare_exchange(0, mark, AcqRel, Acquire);
         if taken.is_ok() {
-            program[P_WHY].store(why, Relaxed);
-            for (word, part) in program[P_NAME..].iter().zip(name.chunks(8)) {
+            program.why.store(why, Relaxed);
+            for (word, part) in program.name.iter().zip(name.chunks(8)) {
                 let mut bytes = [0; 8];
                 bytes[..part.len()].copy_from_slice(part);
                 // Relaxed: see above.
@@ -43,7 +42,7 @@ pub(crate) fn note(why: u64, path: usize) -> Option<&'static AtomicU64> {
         }
         taken.is_ok() || taken == Err(mark)
     });
-    let count = place.map_or(&file[H_PROGRAMS_MORE], |program| &program[P_COUNT]);
+    let count = entry.map_or(&file.header.programs_more, |program| &program.count);
     // Relaxed: no other data depends on the count.
     count.fetch_add(1, Relaxed);
     Some(count)

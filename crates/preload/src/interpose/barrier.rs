@@ -4,22 +4,22 @@ use core::ffi::c_int;
 
 use crate::arch::ticks;
 use crate::interpose::libc::Real;
-use crate::interpose::locks::{settle, waited};
-use crate::layout::*;
+use crate::layout::{BARRIER, STEP_BARRIER, STEP_YIELD, YIELD, YIELDS_LOCK};
 use crate::threads::detail::Detail;
 use crate::threads::thread::Thread;
+use crate::waits::deferred::{settle, waited};
 
 /// Yields the CPU.
-pub(crate) fn pause(others: &Real, site: usize) -> c_int {
+pub(crate) fn pause(real: &Real, site: usize) -> c_int {
     let thread = Thread::current();
     if let Some(thread) = thread {
         thread.count(YIELD, YIELDS_LOCK, site);
     }
     let Some(thread) = thread.filter(|thread| thread.traces()) else {
-        return others.call([0; 4]);
+        return real.call([0; 4]);
     };
     let begin = thread.begin_step();
-    let result = others.call([0; 4]);
+    let result = real.call([0; 4]);
     thread.step(STEP_YIELD, 0, begin, ticks());
     result
 }

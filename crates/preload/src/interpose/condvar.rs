@@ -3,13 +3,14 @@
 use core::ffi::c_int;
 
 use crate::arch::ticks;
-use crate::file::map;
+use crate::file::map::{self, add};
 use crate::interpose::libc::Real;
-use crate::interpose::locks::{hold, settle, waited};
-use crate::layout::*;
+use crate::interpose::locks::hold;
+use crate::layout::{CONDITION, MUTEX, SIGNAL, STEP_FAILED, STEP_WAIT};
 use crate::sites::stack;
 use crate::threads::detail::Detail;
 use crate::threads::thread::{Monitor, Thread};
+use crate::waits::deferred::{settle, waited};
 use crate::waits::waiters::Waiters;
 
 /// Waits on a condition variable, which releases the mutex and reacquires it.
@@ -54,7 +55,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     if let Some(detail) = detail {
         waited(thread, detail, [asked, got], 1, false);
         if result != 0 {
-            detail.add(D_FAILED);
+            add(&detail.counts().failed, 1);
         }
     }
     let failed = if result == 0 { 0 } else { STEP_FAILED };

@@ -2,16 +2,15 @@
 //! wait this way, for locks without functions in libc. The call stack identifies the waiting code;
 //! the owner of such a lock is known once it wakes the waiting thread.
 
-use crate::arch::ticks;
-use crate::file::map;
+use crate::arch::{self, ticks};
+use crate::file::map::{self, add, get};
 use crate::interpose::libc;
-use crate::interpose::locks::{settle, waited};
-use crate::layout::*;
+use crate::layout::{BROADCAST, FUTEX};
 use crate::policy::platform;
 use crate::sites::stack;
-use crate::threads::local::{O_WAITED_AT, O_WAITED_ON};
 use crate::threads::thread::Thread;
 use crate::waits::causes::Cause;
+use crate::waits::deferred::{settle, waited};
 use crate::waits::waiters::Waiters;
 use crate::waits::wakers;
 
@@ -86,14 +85,15 @@ fn wait(arguments: &Arguments, site: usize) -> isize {
     let (Some(key), Some(detail)) = (key, detail) else { return result };
     let for_lock = !is_parked && arguments[3] == CONTENDED;
     waited(thread, detail, [asked, got], 1, for_lock);
-    detail.add(if error == 0 { D_CONTENDED } else { D_FAILED });
+    let counts = detail.counts();
+    add(if error == 0 { &counts.contended } else { &counts.failed }, 1);
     if is_futile {
-        detail.add(D_FUTILE);
-        detail.add(D_RETURNED);
+        add(&counts.futile, 1);
+        add(&counts.returned, 1);
     }
     thread.waited_at(place, [asked, got], Some(detail).filter(|_| error == 0));
     let lock = if is_parked { 0 } else { word };
-    let blamed = wakers::blamed(thread, word, place, [asked, got]).filter(|_| error == 0);
+    let blamed = wakers::blamed(word, place, [asked, got]).filter(|_| error == 0);
     Cause::of_wake(thread, lock, place, detail.index(), [asked, got], blamed);
     if error == 0 && !is_parked {
         waiters.inspect(|all| all.took(thread.id()));
@@ -112,15 +112,15 @@ fn wake(arguments: &Arguments, site: usize) -> isize {
     let now = ticks();
     let hold = thread.take(word);
     let kept = hold.as_ref().is_some_and(|hold| thread.kept(hold));
+    let has_waited = get(&arch::local().waited_on) == word as u64;
     // The place where the thread waited for the lock says more than the place of the release.
     let place = match &hold {
-        Some(_) if thread.own(O_WAITED_ON) == word as u64 => thread.own(O_WAITED_AT) as usize,
+        Some(_) if has_waited => get(&arch::local().waited_at) as usize,
         _ => stack::context(site, core::ptr::from_ref(&site)).unwrap_or(site),
     };
-    wakers::wakes(thread, word, place, now);
+    wakers::wakes(word, place, now);
     // An owner that reacquired the lock before the woken threads did has waited for it at some
     // time.
-    let has_waited = thread.own(O_WAITED_ON) == word as u64;
     let had_it = all.gives(thread.id()) || hold.is_some() || has_waited;
     map::file().inspect(|file| thread.passes_on(file, all));
     let result = libc::syscall(arguments);
@@ -128,7 +128,7 @@ fn wake(arguments: &Arguments, site: usize) -> isize {
     let wakes_all = arguments[3] as u32 > 1 && result > 0;
     if wakes_all && let Some(at) = stack::context(site, core::ptr::from_ref(&site)) {
         let detail = thread.detail(thread.count(BROADCAST, word, at));
-        detail.inspect(|detail| detail.add_many(D_CONTENDED, result as u64));
+        detail.inspect(|detail| add(&detail.counts().contended, result as u64));
     }
     if let Some(hold) = &hold {
         thread.held(hold, kept, now);

@@ -9,7 +9,6 @@ use core::ffi::c_int;
 use crate::arch::number::{CAPGET, MLOCK, PRLIMIT64 as LIMITS};
 use crate::file::map;
 use crate::interpose::libc;
-use crate::layout::FILE_WORDS;
 use crate::system::calls::{self, READ_CALL, call};
 use crate::system::rights;
 
@@ -23,7 +22,7 @@ pub(crate) fn lock_all(flags: usize) -> c_int {
     let file = map::file().filter(|_| flags & !FUTURE == CURRENT && !rights::is_quiet());
     let Some(file) = file else { return libc::MLOCKALL.call([flags, 0, 0, 0]) };
     let own = core::ptr::from_ref(file) as usize;
-    let own = own..own + FILE_WORDS * 8;
+    let own = own..own + size_of_val(file);
     let mut total = 0_usize;
     let is_read = each_mapping(|begin, end| {
         if !own.contains(&begin) {

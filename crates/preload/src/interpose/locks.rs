@@ -2,17 +2,20 @@
 
 use core::ffi::c_int;
 
-use crate::arch::ticks;
-use crate::file::{map, process};
+use crate::arch::{self, ticks};
+use crate::file::map::{add, get, set};
+use crate::file::process;
 use crate::interpose::libc::Real;
 use crate::interpose::{robust, single_thread};
-use crate::layout::*;
+use crate::layout::{
+    KIND_SHIFT, MUTEX, READ, SAMPLED, SEMAPHORE, STEP_FAILED, STEP_LOCK, STEP_UNLOCK, YIELD,
+};
 use crate::policy::handoff;
-use crate::threads::detail::Detail;
+use crate::threads::detail::{Detail, record};
 use crate::threads::lines::Key;
-use crate::threads::local::*;
-use crate::threads::thread::{Packed, Thread, Turn};
+use crate::threads::thread::{Thread, Turn};
 use crate::waits::causes::{self, Cause};
+use crate::waits::deferred::{settle, waited};
 use crate::waits::sampling::WEIGHT_BITS;
 use crate::waits::waiters::Waiters;
 
@@ -268,7 +271,7 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
 #[inline(never)]
 fn acquired(thread: Thread, key: Option<Key>, took: u64) {
     if let Some(detail) = thread.detail(key) {
-        detail.record(ACQUIRE, took, SAMPLED);
+        record(&detail.counts().acquire, took, SAMPLED);
     }
 }
 
@@ -358,7 +361,7 @@ fn after(
     if !is_owned(result) {
         waited(thread, detail, [asked, got], 1, true);
         thread.step_at(STEP_LOCK | STEP_FAILED, Some(key), asked, got);
-        detail.add(D_FAILED);
+        add(&detail.counts().failed, 1);
         return result;
     }
     let waiters = Waiters::known(lock);
@@ -369,11 +372,12 @@ fn after(
     let [released, releases] = waiters.map_or([0; 2], Waiters::released);
     let passed = if (asked..got).contains(&released) { got - released } else { 0 };
     let packed = thread.pack(key, detail);
-    thread.put(O_WAITED, packed.word());
-    thread.put(O_WAITED_FROM, asked);
-    thread.put(O_WAITED_TO, got);
-    thread.put(O_WAITED_HANDOFF, passed);
-    thread.put(O_WAITED_WEIGHT, weight | releases << WEIGHT_BITS);
+    let local = arch::local();
+    set(&local.waited, packed.word());
+    set(&local.waited_from, asked);
+    set(&local.waited_to, got);
+    set(&local.waited_handoff, passed);
+    set(&local.waited_weight, weight | releases << WEIGHT_BITS);
     // With handoff locks, all other waiters now wait for this thread, so the wait is recorded after
     // the release, unless the thread has a trace, whose steps are in order, or might keep the lock.
     let is_semaphore = how.kind == SEMAPHORE;
@@ -386,48 +390,6 @@ fn after(
     // Reads the clock again: the time of recording is not part of the critical section.
     thread.hold(lock, packed, weight);
     result
-}
-
-/// Records the wait that was deferred.
-#[inline]
-pub(crate) fn settle(thread: Thread) {
-    let packed = thread.own(O_WAITED);
-    if packed != 0 {
-        thread.put(O_WAITED, 0);
-        settled(thread, Packed::of(packed));
-    }
-}
-
-#[inline(never)]
-fn settled(thread: Thread, packed: Packed) {
-    let Some(detail) = map::file().and_then(|file| Detail::at(file, packed.detail())) else {
-        return;
-    };
-    let [asked, got, passed, weights] =
-        [O_WAITED_FROM, O_WAITED_TO, O_WAITED_HANDOFF, O_WAITED_WEIGHT].map(|at| thread.own(at));
-    let (weight, releases) = (weights & ((1 << WEIGHT_BITS) - 1), weights >> WEIGHT_BITS);
-    waited(thread, detail, [asked, got], weight, true);
-    detail.add_many(D_CONTENDED, weight);
-    if passed != 0 {
-        // Both the release and the wait were recorded by chance.
-        detail.record(HANDOFF, passed, weight * releases);
-    }
-}
-
-/// Records a wait that represents `weight` waits.
-pub(crate) fn waited(
-    thread: Thread,
-    detail: Detail,
-    [asked, got]: [u64; 2],
-    weight: u64,
-    for_lock: bool,
-) {
-    if !process::only_contended() {
-        thread.look_at_window(got);
-    }
-    let ticks = got.saturating_sub(asked);
-    detail.record(WAIT, ticks, weight);
-    thread.phase(ticks * weight, got, for_lock);
 }
 
 /// Releases a lock with `give`. The critical section ends before the call and the think time begins
@@ -459,7 +421,7 @@ pub(crate) fn post(give: &Real, lock: usize) -> c_int {
     thread.leaves(SEMAPHORE, lock);
     let Some(all) = Waiters::known(lock) else { return release(give, lock) };
     // In a signal handler that interrupted its wait, the thread has not acquired it.
-    let waits = thread.get(S_WAITS) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+    let waits = get(&thread.state().wait.lock) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
     let is_waiting = waits == lock as u64;
     let had_it = !is_waiting && (all.gives(thread.id()) || thread.is_timed(lock));
     let result = release(give, lock);
@@ -484,7 +446,7 @@ fn end(thread: Thread, give: &Real, lock: usize) -> c_int {
     }
     // The lock is released: no thread waits for this one any more.
     if let Some(hold) = &hold {
-        thread.goes_on(hold);
+        thread.fetch_key(hold);
         thread.held(hold, kept, now);
         if !process::only_contended() {
             thread.look_at_window(now);

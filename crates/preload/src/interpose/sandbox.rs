@@ -11,12 +11,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::arch;
 use crate::arch::number::{PRCTL, SECCOMP};
 use crate::file::clock::look;
-use crate::file::map::file;
-use crate::file::{pages, process};
+use crate::file::map::{file, set};
+use crate::file::pages;
 use crate::interpose::libc;
-use crate::layout::H_SANDBOXED;
 use crate::system::calls::call;
 use crate::system::rights::{IS_QUIET, NO_TICKS, is_quiet};
+use crate::threads::attach;
 
 const SET_SECCOMP: usize = 22;
 const SET_TSC: usize = 26;
@@ -59,9 +59,9 @@ fn gives_up(option: usize, first: usize, second: usize) {
 fn strict() {
     NO_TICKS.store(true, Relaxed);
     if let Some(file) = file() {
-        file[H_SANDBOXED].store(1, Relaxed);
+        set(&file.header.sandboxed, 1);
     }
-    process::leave();
+    attach::leave();
 }
 
 /// Handles a filter on the system calls of the process, or of this thread and its children.
@@ -69,7 +69,7 @@ fn filter() {
     if let Some(file) = file().filter(|_| !is_quiet()) {
         pages::reserve_ahead(file);
         look(file, arch::ticks());
-        file[H_SANDBOXED].store(1, Relaxed);
+        set(&file.header.sandboxed, 1);
     }
     // Relaxed: this thread reads it in program order, and threads that it starts read it after
     // their start. Other threads may make calls until they see it.

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::arch;
 use crate::file::map;
 use crate::interpose::libc::{self, three, two};
-use crate::layout::{FNV, H_CHOSEN, fnv};
+use crate::layout::{FNV, fnv};
 use crate::policy::mutex::{self, MUTEX_MARK};
 use crate::policy::{fair, handoff};
 use crate::sites::stack;
@@ -295,7 +295,7 @@ fn mark(mutex: usize, before: u32, chosen: u32) -> u32 {
     match word.compare_exchange(before, MARK | policy, Relaxed, Relaxed) {
         Ok(_) => {
             if let Some(file) = map::file().filter(|_| ![0, LIBC].contains(&chosen)) {
-                file[H_CHOSEN].fetch_add(1, Relaxed);
+                file.header.chosen.fetch_add(1, Relaxed);
             }
             policy
         }

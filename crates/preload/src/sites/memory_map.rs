@@ -5,9 +5,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::arch::number::PROCESS_VM_READV as READ_MEMORY;
-use crate::file::map::Map;
+use crate::file::map::{File, get, set};
 use crate::file::pages;
-use crate::layout::*;
+use crate::layout::PAGE;
 use crate::system::calls::{self, GETPID, READ_CALL, call};
 
 /// Ranges of code that the copied memory map covers.
@@ -23,19 +23,19 @@ pub(crate) fn forget() -> usize {
 
 /// Copies the memory map of the parent where this process cannot read its own: it has another root,
 /// without `/proc`.
-pub(crate) fn inherit(file: &Map, parent: &Map, ranges: usize) {
-    let bytes = (parent[H_MAP_BYTES].load(Relaxed) as usize).min(MAP_WORDS * 8);
-    let words = bytes.div_ceil(8);
-    if file[H_MAP_BYTES].load(Relaxed) > 0 || words == 0 || !pages::reserve(file, MAP, words) {
+pub(crate) fn inherit(file: &File, parent: &File, ranges: usize) {
+    let bytes = (get(&parent.header.map_bytes) as usize).min(size_of_val(&parent.map));
+    let copy = &file.map[..bytes.div_ceil(8)];
+    if get(&file.header.map_bytes) > 0 || bytes == 0 || !pages::reserve(file, copy) {
         return;
     }
-    // Relaxed: other threads access the new file only after `process::begin` has published it, and
-    // the parent's file is read as it happens to be. Release: pairs with the acquire loads of
-    // `compiled` and `learn`.
-    for word in MAP..MAP + words {
-        file[word].store(parent[word].load(Relaxed), Relaxed);
+    // Other threads access the new file only after `process::begin` has published it, and the
+    // parent's file is read as it happens to be.
+    for (word, parent_word) in copy.iter().zip(&parent.map) {
+        set(word, get(parent_word));
     }
-    file[H_MAP_BYTES].store(bytes as u64, Relaxed);
+    set(&file.header.map_bytes, bytes as u64);
+    // Release: pairs with the acquire loads of `compiled` and `learn`.
     CODE_RANGES.store(ranges, Release);
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn peek(address: usize, words: &mut [u64]) -> usize {
 
 /// Copies the memory map unless it covers the address. Returns whether the address is in code
 /// without a file, with eight bytes before it.
-pub(crate) fn is_compiled(file: &Map, address: u64) -> bool {
+pub(crate) fn is_compiled(file: &File, address: u64) -> bool {
     learn(file, address);
     compiled(address)
 }
@@ -73,7 +73,7 @@ pub(crate) fn around(address: usize) -> Option<[usize; 2]> {
 }
 
 /// Copies the memory map unless it covers `site`.
-pub(crate) fn learn(file: &Map, site: u64) {
+pub(crate) fn learn(file: &File, site: u64) {
     let known = CODE_RANGES.load(Acquire).min(CODE.len());
     let within =
         |range: &[AtomicU64; 2]| (range[0].load(Relaxed)..range[1].load(Relaxed)).contains(&site);
@@ -83,37 +83,38 @@ pub(crate) fn learn(file: &Map, site: u64) {
 }
 
 /// Reads the current memory map.
-pub(crate) fn learn_all(file: &Map) {
-    if file[H_MAP_BUSY].swap(1, AcqRel) == 1 {
+pub(crate) fn learn_all(file: &File) {
+    if file.header.map_busy.swap(1, AcqRel) == 1 {
         return;
     }
-    let begin = file[H_MAP_BYTES].load(Relaxed) as usize;
-    let first = (MAP + begin.div_ceil(8)).min(MAP + MAP_WORDS);
+    let begin = get(&file.header.map_bytes) as usize;
     // The reader also rounds up to the next word; a line feed precedes each copy.
-    let length = read_map(file, first);
+    let words = &file.map[begin.div_ceil(8).min(file.map.len())..];
+    let length = read_map(file, words);
     if length > 0 {
-        ranges(&file[first..MAP + MAP_WORDS], length);
-        let length = identities(file, first, length);
-        file[H_MAP_BYTES].store((begin.next_multiple_of(8) + length) as u64, Relaxed);
+        ranges(words, length);
+        let length = identities(file, words, length);
+        set(&file.header.map_bytes, (begin.next_multiple_of(8) + length) as u64);
     }
     // Release: pairs with the acquire of the swap above, by the thread that reads the next map.
-    file[H_MAP_BUSY].store(0, Release);
+    file.header.map_busy.store(0, Release);
 }
 
-/// Reads the memory map to the words from `first` on, as far as there is room, and returns the
-/// number of bytes.
-fn read_map(file: &Map, first: usize) -> usize {
+/// Reads the memory map to these words, as far as there is room, and returns the number of bytes.
+fn read_map(file: &File, words: &[AtomicU64]) -> usize {
     let descriptor = calls::open(b"/proc/self/maps\0", 0);
-    let (mut length, words) = (0, MAP + MAP_WORDS - first);
-    while descriptor >= 0 && length < words * 8 {
+    // Index of the first word, counted from the beginning of a page.
+    let first = file.map.len() - words.len();
+    let mut length = 0;
+    while descriptor >= 0 && length < size_of_val(words) {
         // The next page, or the rest of this one.
-        let at = first + length / 8;
-        let end = (at + 1).next_multiple_of(PAGE).min(first + words);
-        if !pages::reserve(file, at, end - at) {
+        let next = length / 8;
+        let end = ((first + next + 1).next_multiple_of(PAGE) - first).min(words.len());
+        if !pages::reserve(file, &words[next..end]) {
             break;
         }
-        let place = (&raw const file[first]) as usize + length;
-        let room = (end - first) * 8 - length;
+        let place = words.as_ptr() as usize + length;
+        let room = end * 8 - length;
         let got = call(READ_CALL, [descriptor as usize, place, room, 0, 0, 0]);
         if got <= 0 {
             break;
@@ -162,9 +163,8 @@ fn ranges(words: &[AtomicU64], length: usize) {
 
 /// Adds a line for each object that is mapped from a file: its address, its ELF class and its
 /// build-id, if it has one. Returns the new length of the text.
-fn identities(file: &Map, first: usize, length: usize) -> usize {
-    let words = &file[first..MAP + MAP_WORDS];
-    let mut text = Text { file, words, first, length };
+fn identities(file: &File, words: &[AtomicU64], length: usize) -> usize {
+    let mut text = Text { file, words, length };
     let (mut at, begin) = (0, b" 00000000 ");
     while at < length {
         let line = at;
@@ -187,28 +187,26 @@ fn identities(file: &Map, first: usize, length: usize) -> usize {
 
 /// A text that grows in the file, as far as there is room.
 struct Text<'a> {
-    file: &'a Map,
+    file: &'a File,
     words: &'a [AtomicU64],
-    first: usize,
     length: usize,
 }
 
 impl Text<'_> {
     fn byte(&self, at: usize) -> u8 {
-        // Relaxed: only the thread that has set `H_MAP_BUSY` accesses these words.
+        // Relaxed: only the thread that has set `map_busy` accesses these words.
         self.words[at / 8].load(Relaxed).to_le_bytes()[at % 8]
     }
 
     fn put(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            let at = self.length / 8;
-            if at >= self.words.len() || !pages::reserve(self.file, self.first + at, 1) {
+            let Some(word) = self.words.get(self.length / 8) else { return };
+            if !pages::reserve(self.file, word) {
                 return;
             }
             let shift = self.length % 8 * 8;
-            // Relaxed: as in `byte`.
-            let rest = self.words[at].load(Relaxed) & !(0xff << shift);
-            self.words[at].store(rest | u64::from(*byte) << shift, Relaxed);
+            // As in `byte`.
+            set(word, get(word) & !(0xff << shift) | u64::from(*byte) << shift);
             self.length += 1;
         }
     }

@@ -8,10 +8,10 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::arch;
-use crate::file::map::{self, Map};
+use crate::file::map::{self, File, get};
 use crate::file::pages;
 use crate::interpose::libc;
-use crate::layout::*;
+use crate::layout::{self, Mapped, PLACE_BYTES, PLACE_COUNT, PYTHON, mixed};
 use crate::sites::memory_map;
 
 /// Offsets in the structures of a version of `CPython`, in bytes.
@@ -213,51 +213,48 @@ fn is_passing(layout: &Layout, code: usize) -> bool {
 }
 
 /// Returns the number of a place, with [`PYTHON`]. The place gets one the first time.
-fn number(file: &'static Map, layout: &Layout, code: usize, instruction: usize) -> Option<usize> {
-    let own = is_code(code).then(|| mixed(hash(code), instruction as u64) | 1)?;
-    let first = crate::layout::place(own, 0, PLACE_COUNT);
-    for at in (first..first + PROBES).map(|at| at % PLACE_COUNT) {
-        let word = PLACES + at * PLACE_WORDS;
-        if !pages::has(file, word, PLACE_WORDS) {
+fn number(file: &'static File, python: &Layout, code: usize, instruction: usize) -> Option<usize> {
+    let hash = is_code(code).then(|| mixed(hash(code), instruction as u64) | 1)?;
+    let first = layout::place(hash, 0, PLACE_COUNT);
+    for index in (first..first + PROBES).map(|index| index % PLACE_COUNT) {
+        let place = &file.places[index];
+        if !pages::has(file, place) {
             return None;
         }
-        // Relaxed: the number of a place depends on its hash alone; its text is published below.
-        let known = file[word + P_HASH].load(Relaxed);
-        if known == own {
-            return Some(PYTHON as usize | at);
-        }
-        let take = || {
+        // The number of a place depends on its hash alone; its text is published by `write`.
+        let mut known = get(&place.hash);
+        if known == 0 {
             // Relaxed: the thread whose exchange succeeds is the only one that writes the text.
-            file[word + P_HASH].compare_exchange(0, own, Relaxed, Relaxed).map_or_else(
-                |other| other == own,
-                |_| {
-                    write(&file[word..word + PLACE_WORDS], layout, code, instruction);
-                    true
-                },
-            )
-        };
-        if known == 0 && take() {
-            return Some(PYTHON as usize | at);
+            match place.hash.compare_exchange(0, hash, Relaxed, Relaxed) {
+                Ok(_) => {
+                    write(place, python, code, instruction);
+                    known = hash;
+                }
+                Err(other) => known = other,
+            }
+        }
+        if known == hash {
+            return Some(PYTHON as usize | index);
         }
     }
     None
 }
 
 #[cold]
-fn write(words: &[AtomicU64], layout: &Layout, code: usize, instruction: usize) {
+fn write(place: &layout::Place<Mapped>, python: &Layout, code: usize, instruction: usize) {
     let mut text = Buffer::new();
-    text.push_function(layout, code);
+    text.push_function(python, code);
     text.push_all(b" (");
-    text.push_file(layout, code);
+    text.push_file(python, code);
     text.push_all(b":");
-    text.push_number(line_of(code, instruction.wrapping_sub(code + layout.instructions)));
+    text.push_number(line_of(code, instruction.wrapping_sub(code + python.instructions)));
     text.push_all(b")");
-    for (word, bytes) in words[P_TEXT..].iter().zip(text.bytes.as_chunks::<8>().0) {
+    for (word, bytes) in place.text.iter().zip(text.bytes.as_chunks::<8>().0) {
         // Relaxed: published by the store of the length.
         word.store(u64::from_le_bytes(*bytes), Relaxed);
     }
     // Release: a reader that sees this sees the text.
-    words[P_BYTES].store(text.length as u64, Release);
+    place.bytes.store(text.length as u64, Release);
 }
 
 /// Returns the line of the instruction at this offset.
@@ -298,13 +295,13 @@ impl Text {
 
 /// The text of a place.
 struct Buffer {
-    bytes: [u8; P_TEXT_BYTES],
+    bytes: [u8; PLACE_BYTES],
     length: usize,
 }
 
 impl Buffer {
     fn new() -> Self {
-        Self { bytes: [0; P_TEXT_BYTES], length: 0 }
+        Self { bytes: [0; PLACE_BYTES], length: 0 }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -332,7 +329,7 @@ impl Buffer {
     /// Adds the name of a function, with its class but without the functions around it.
     fn push_function(&mut self, layout: &Layout, code: usize) {
         /// The rest of the text is for the file.
-        const MOST: usize = P_TEXT_BYTES / 2;
+        const MOST: usize = PLACE_BYTES / 2;
         let Some(text) = Text::of(layout, read(code + FUNCTION)) else { return };
         for at in 0..text.length {
             if self.length < MOST {
@@ -346,7 +343,7 @@ impl Buffer {
 
     /// Adds the end of the path of a file.
     fn push_path(&mut self, layout: &Layout, code: usize) {
-        const MOST: usize = P_TEXT_BYTES / 4;
+        const MOST: usize = PLACE_BYTES / 4;
         let Some(text) = Text::of(layout, read(code + FILE)) else { return };
         (text.length.saturating_sub(MOST)..text.length)
             .for_each(|at| self.push(text.character(at)));

@@ -2,13 +2,12 @@
 //! microsecond per frame, so it is rare.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::arch;
-use crate::file::map::{self, Map};
+use crate::file::map::{self, File, get, set};
 use crate::file::pages;
-use crate::layout::*;
+use crate::layout::{self, CONTEXT, FOREIGN_FRAMES, Mapped, NATIVE_FRAMES, STACK_COUNT, place};
 use crate::sites::memory_map;
 
 /// Results of a step of a walk.
@@ -72,8 +71,10 @@ const SCANNED: usize = 160;
 /// Entries of the table of call stacks that are probed, and so the most call stacks of one site.
 const PROBES: usize = 128;
 
-/// A word of the stack and its distance from the mark.
-type Frame = [u64; 2];
+/// A return address and its distance from the mark.
+type Found = [u64; 2];
+type CallStack = layout::CallStack<Mapped>;
+type Frame = layout::Frame<Mapped>;
 
 /// The whole call stack of a wait.
 struct Whole {
@@ -81,9 +82,9 @@ struct Whole {
     mark: usize,
     is_past: bool,
     count: usize,
-    frames: [Frame; C_NATIVE],
+    frames: [Found; NATIVE_FRAMES],
     /// Return address in code that no table describes, and its distance from the mark.
-    foreign: Option<Frame>,
+    foreign: Option<Found>,
 }
 
 /// Returns the number of the call stack that leads to `site`, with [`CONTEXT`]; `None` if the table
@@ -93,115 +94,113 @@ struct Whole {
 /// size, so a stack that was walked once is recognized by the words at the same distances.
 pub(crate) fn context(site: usize, mark: *const usize) -> Option<usize> {
     let (file, mark) = (map::file()?, mark as usize);
-    if !pages::reserve(file, CONTEXTS, CONTEXT_COUNT * CONTEXT_WORDS) {
+    if !pages::reserve(file, &file.stacks) {
         return None;
     }
-    let first = place(site as u64, 0, CONTEXT_COUNT);
-    let probes = || (first..first + PROBES).map(|at| at % CONTEXT_COUNT);
+    let first = place(site as u64, 0, STACK_COUNT);
+    let probes = || (first..first + PROBES).map(|index| index % STACK_COUNT);
     let mut is_full = true;
-    for at in probes() {
-        let known = entry(file, at);
-        // Relaxed: `is_there` reads the frames after an acquire load of `C_READY`.
-        match known[C_SITE].load(Relaxed) {
+    for index in probes() {
+        let stack = &file.stacks[index];
+        // `is_current` reads the frames after an acquire load of `ready`.
+        match get(&stack.site) {
             0 => {
                 is_full = false;
                 break;
             }
-            one if one == site as u64 && is_there(known, mark, true) => return Some(number(at)),
+            known if known == site as u64 && is_current(stack, mark, true) => {
+                return Some(number(index));
+            }
             _ => {}
         }
     }
     if is_full {
         // Call stacks are now distinguished only by their frames with unwind tables.
-        let like = |at: &usize| {
-            let known = entry(file, *at);
-            known[C_SITE].load(Relaxed) == site as u64 && is_there(known, mark, false)
-        };
-        return probes().find(like).map(number);
+        let mut alike = probes().filter(|index| get(&file.stacks[*index].site) == site as u64);
+        return alike.find(|index| is_current(&file.stacks[*index], mark, false)).map(number);
     }
-    let mut whole =
-        Whole { site, mark, is_past: false, count: 0, frames: [[0; 2]; C_NATIVE], foreign: None };
+    let mut whole = Whole {
+        site,
+        mark,
+        is_past: false,
+        count: 0,
+        frames: [[0; 2]; NATIVE_FRAMES],
+        foreign: None,
+    };
     unwind(whole_frame, (&raw mut whole).cast());
-    let mut foreign = [[0; 2]; C_FOREIGN];
+    let mut foreign = [[0; 2]; FOREIGN_FRAMES];
     let left = whole.foreign.map_or(0, |first| returns(file, first, mark, &mut foreign));
     let (native, foreign) = (&whole.frames[..whole.count], &foreign[..left]);
-    for at in probes() {
-        let words = entry(file, at);
+    for index in probes() {
+        let stack = &file.stacks[index];
         // Relaxed: the exchange claims the entry; `is_same` reads its frames after an acquire load
-        // of `C_READY`.
-        if words[C_SITE].load(Relaxed) == site as u64 && is_same(words, native, foreign) {
-            return Some(number(at));
+        // of `ready`.
+        if get(&stack.site) == site as u64 && is_same(stack, native, foreign) {
+            return Some(number(index));
         }
-        if words[C_SITE].compare_exchange(0, site as u64, Relaxed, Relaxed).is_ok() {
-            write(file, words, native, foreign);
-            return Some(number(at));
+        if stack.site.compare_exchange(0, site as u64, Relaxed, Relaxed).is_ok() {
+            write(file, stack, native, foreign);
+            return Some(number(index));
         }
     }
     None
 }
 
-fn number(at: usize) -> usize {
-    CONTEXT as usize | at
-}
-
-fn entry(file: &'static Map, at: usize) -> &'static [AtomicU64] {
-    &file[CONTEXTS + at * CONTEXT_WORDS..][..CONTEXT_WORDS]
+fn number(index: usize) -> usize {
+    CONTEXT as usize | index
 }
 
 /// Returns the frames with unwind tables, and those without, of a call stack.
-fn parts(words: &[AtomicU64]) -> Option<(&[AtomicU64], &[AtomicU64])> {
+fn parts(stack: &CallStack) -> Option<(&[Frame], &[Frame])> {
     // Acquire: pairs with the release store of `write`.
-    let is_ready = words[C_READY].load(Acquire) == 1;
-    let native = (words[C_COUNT].load(Relaxed) as usize).min(C_NATIVE);
-    let foreign = (words[C_FOREIGN_COUNT].load(Relaxed) as usize).min(C_FOREIGN);
-    let frames = &words[C_FRAMES..];
-    is_ready.then(|| (&frames[..2 * native], &frames[2 * C_NATIVE..][..2 * foreign]))
+    let is_ready = stack.ready.load(Acquire) == 1;
+    let native = (get(&stack.count) as usize).min(NATIVE_FRAMES);
+    let foreign = (get(&stack.foreign_count) as usize).min(FOREIGN_FRAMES);
+    is_ready.then(|| (&stack.native[..native], &stack.foreign[..foreign]))
 }
 
 /// Returns whether the current stack is the known one, with or without the nearest callers that
 /// have no unwind tables.
-fn is_there(words: &[AtomicU64], mark: usize, with_foreign: bool) -> bool {
+fn is_current(stack: &CallStack, mark: usize, with_foreign: bool) -> bool {
     /// The function that calls and its caller; further words may be left from earlier calls.
     const NEAREST: usize = 2;
-    let Some((native, foreign)) = parts(words) else { return false };
-    let foreign = &foreign[..foreign.len().min(if with_foreign { 2 * NEAREST } else { 0 })];
-    let mut frames = native.chunks_exact(2).chain(foreign.chunks_exact(2));
-    frames.all(|frame| {
-        let at = mark + frame[1].load(Relaxed) as usize;
+    let Some((native, foreign)) = parts(stack) else { return false };
+    let foreign = &foreign[..foreign.len().min(if with_foreign { NEAREST } else { 0 })];
+    native.iter().chain(foreign).all(|frame| {
+        let address = mark + get(&frame.position) as usize;
         // SAFETY: on this stack: the frame below belongs to the same function at the same place, so
         // its callers are above it; above code without tables there are at least the frames in
         // which the thread began.
-        frame[0].load(Relaxed) == unsafe { *(at as *const u64) }
+        get(&frame.address) == unsafe { *(address as *const u64) }
     })
 }
 
-fn is_same(words: &[AtomicU64], native: &[Frame], foreign: &[Frame]) -> bool {
-    // Relaxed: `parts` has loaded `C_READY` with acquire.
-    fn same(known: &[AtomicU64], found: &[Frame]) -> bool {
-        known.len() == 2 * found.len()
-            && known.chunks_exact(2).zip(found).all(|(a, b)| a[0].load(Relaxed) == b[0])
+fn is_same(stack: &CallStack, native: &[Found], foreign: &[Found]) -> bool {
+    // `parts` has loaded `ready` with acquire.
+    fn same(known: &[Frame], found: &[Found]) -> bool {
+        known.iter().map(|frame| get(&frame.address)).eq(found.iter().map(|frame| frame[0]))
     }
-    parts(words).is_some_and(|known| same(known.0, native) && same(known.1, foreign))
+    parts(stack).is_some_and(|known| same(known.0, native) && same(known.1, foreign))
 }
 
-fn write(file: &'static Map, words: &[AtomicU64], native: &[Frame], foreign: &[Frame]) {
-    for (from, frames) in [(C_FRAMES, native), (C_FRAMES + 2 * C_NATIVE, foreign)] {
-        for (place, frame) in words[from..].chunks_exact(2).zip(frames) {
-            memory_map::is_compiled(file, frame[0]);
-            // Relaxed, here and below: published by the release store of `C_READY`.
-            place[0].store(frame[0], Relaxed);
-            place[1].store(frame[1], Relaxed);
+fn write(file: &'static File, stack: &CallStack, native: &[Found], foreign: &[Found]) {
+    // Everything is published by the release store of `ready`.
+    for (frames, found) in [(&stack.native[..], native), (&stack.foreign[..], foreign)] {
+        for (frame, [address, position]) in frames.iter().zip(found) {
+            memory_map::is_compiled(file, *address);
+            set(&frame.address, *address);
+            set(&frame.position, *position);
         }
     }
-    words[C_COUNT].store(native.len() as u64, Relaxed);
-    words[C_FOREIGN_COUNT].store(foreign.len() as u64, Relaxed);
+    set(&stack.count, native.len() as u64);
+    set(&stack.foreign_count, foreign.len() as u64);
     // Release: a reader that sees this sees the frames.
-    words[C_READY].store(1, Release);
+    stack.ready.store(1, Release);
 }
 
 /// Fills `found` with the code in which the unwinder ended, if it belongs to no file, and its
 /// possible callers: words that point behind a call in such code. Returns their number.
-fn returns(file: &Map, first: Frame, mark: usize, found: &mut [Frame; C_FOREIGN]) -> usize {
+fn returns(file: &File, first: Found, mark: usize, found: &mut [Found; FOREIGN_FRAMES]) -> usize {
     let [code, distance] = first;
     if !memory_map::is_compiled(file, code) {
         return 0;
@@ -211,11 +210,11 @@ fn returns(file: &Map, first: Frame, mark: usize, found: &mut [Frame; C_FOREIGN]
     let mut words = [0_u64; SCANNED];
     let above = mark as u64 + distance + 8;
     let length = memory_map::peek(above as usize, &mut words);
-    for (word, at) in words[..length].iter().zip((above..).step_by(8)) {
+    for (word, address) in words[..length].iter().zip((above..).step_by(8)) {
         if memory_map::compiled(*word) && is_after_call(*word) {
-            found[count] = [*word, at - mark as u64];
+            found[count] = [*word, address - mark as u64];
             count += 1;
-            if count == C_FOREIGN {
+            if count == FOREIGN_FRAMES {
                 break;
             }
         }

@@ -6,7 +6,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::number::PRLIMIT64 as LIMITS;
-use crate::layout::*;
+use crate::file::map::File;
+use crate::layout::SPACE_SHARE;
 use crate::system::calls::{call, read};
 
 /// The environment as the loader passes it.
@@ -57,7 +58,7 @@ pub(crate) fn is_filtered(environment: Environment) -> bool {
 /// exceeds the file size limit is killed, and address space that the recorder maps is not available
 /// to the program.
 pub(crate) fn is_limited() -> bool {
-    let size = FILE_WORDS as u64 * 8;
+    let size = size_of::<File>() as u64;
     limit(LIMIT_OF_FILES) < size || limit(LIMIT_OF_SPACE) / SPACE_SHARE < size
 }
 

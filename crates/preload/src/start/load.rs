@@ -2,11 +2,18 @@
 
 use core::ffi::{c_char, c_int};
 
-use crate::file::{budget, paths, process};
+use crate::arch;
+use crate::arch::number::TGKILL;
+use crate::file::clock::look;
+use crate::file::map::file;
+use crate::file::{budget, pages, paths, process};
 use crate::interpose::{exports, libc, sandbox, single_thread};
 use crate::policy::install;
+use crate::sites::{memory_map, python};
 use crate::start::environment::{Environment, is_filtered, value};
 use crate::start::{service, variables};
+use crate::system::calls::{GETPID, GETTID, call};
+use crate::threads::attach;
 
 /// Environment variable that is set if only contended acquisitions are recorded.
 const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
@@ -36,8 +43,24 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment
         exports::lead();
         return process::off();
     }
+    attach::find_rseq();
     process::start(only_contended);
+    python::find();
     if probes {
-        process::probe();
+        probe();
+    }
+}
+
+/// Makes all system calls that recording makes, so that a filter which forbids one of them ends a
+/// process that is not needed.
+fn probe() {
+    attach::attach();
+    if let Some(file) = file() {
+        pages::reserve_ahead(file);
+        attach::reused(file, 1);
+        call(TGKILL, [call(GETPID, [0; 6]) as usize, call(GETTID, [0; 6]) as usize, 0, 0, 0, 0]);
+        let mut word = [0];
+        memory_map::peek((&raw const BEGIN) as usize, &mut word);
+        look(file, arch::ticks());
     }
 }

@@ -3,8 +3,7 @@
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::file::map::file;
-use crate::layout::H_SANDBOXED;
+use crate::file::map::{file, set};
 
 /// Whether the process makes no more system calls for the recorder.
 pub(crate) static IS_QUIET: AtomicBool = AtomicBool::new(false);
@@ -27,7 +26,7 @@ pub(crate) fn has_no_ticks() -> bool {
 #[cold]
 pub(crate) fn refused() -> bool {
     if let Some(file) = file() {
-        file[H_SANDBOXED].store(1, Relaxed);
+        set(&file.header.sandboxed, 1);
         IS_QUIET.store(true, Relaxed);
     }
     false

@@ -1,42 +1,36 @@
 //! The distributions of a key in the file.
 
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
-
 use crate::arch;
-use crate::file::map::{Map, add};
-use crate::layout::*;
+use crate::file::map::{File, add, get, set};
+use crate::layout::{self, CALLERS, Distribution, Mapped, PYTHON, bucket};
 use crate::sites::stack;
-use crate::threads::local::*;
 
-/// The callers of a call site, as [`D_CALLERS`] stores them; zeros if they were not determined.
+/// The callers of a call site; zeros if they were not determined.
 pub(crate) type Callers = [u64; CALLERS];
+/// The counts and distributions in the file.
+pub(crate) type Counts = layout::Detail<Mapped>;
 
 /// The distributions of a key.
 #[derive(Clone, Copy)]
 pub(crate) struct Detail {
-    file: &'static Map,
+    file: &'static File,
     /// The only detail, or the first of those that threads share.
     first: usize,
-}
-
-pub(crate) fn words_of(file: &'static Map, index: usize) -> &'static [AtomicU64] {
-    &file[DETAILS + index * DETAIL_WORDS..][..DETAIL_WORDS]
 }
 
 /// Returns the CPU of this thread if that is known without a system call, otherwise any number.
 #[inline]
 pub(crate) fn cpu() -> usize {
-    let own = arch::own();
-    match own[O_RSEQ].load(Relaxed) {
-        0 => own[O_SLOT].load(Relaxed) as usize,
+    let local = arch::local();
+    match get(&local.rseq) {
+        0 => get(&local.slot) as usize,
         // SAFETY: `rseq_cs` follows two CPU numbers of 32 bits each.
-        rseq => unsafe { arch::word(rseq - 8) }.load(Relaxed) as usize & 0xffff_ffff,
+        rseq => get(unsafe { arch::word(rseq - 8) }) as usize & 0xffff_ffff,
     }
 }
 
 impl Detail {
-    pub(crate) fn at(file: &'static Map, index: u64) -> Option<Self> {
+    pub(crate) fn at(file: &'static File, index: u64) -> Option<Self> {
         (index != 0).then_some(Self { file, first: index as usize })
     }
 
@@ -45,55 +39,46 @@ impl Detail {
         self.first as u64
     }
 
-    /// Returns the address at which the lock was acquired or the condition was waited for.
-    pub(crate) fn site(self) -> u64 {
-        words_of(self.file, self.first)[D_SITE].load(Relaxed)
+    fn first(self) -> &'static Counts {
+        &self.file.details[self.first]
     }
 
-    /// Returns the detail of this CPU if threads share it.
+    /// Returns the address at which the lock was acquired or the condition was waited for.
+    pub(crate) fn site(self) -> u64 {
+        get(&self.first().site)
+    }
+
+    /// Returns the counts and distributions; those of this CPU if threads share them.
     #[inline]
-    fn here(self) -> &'static [AtomicU64] {
-        let first = words_of(self.file, self.first);
-        match first[D_SHARDS].load(Relaxed) as usize {
-            0 => first,
-            shards => words_of(self.file, self.first + cpu() % shards),
+    pub(crate) fn counts(self) -> &'static Counts {
+        match get(&self.first().shards) as usize {
+            0 => self.first(),
+            shards => &self.file.details[self.first + cpu() % shards],
         }
     }
 
     /// Records the callers, unless they are known.
     pub(crate) fn learn_callers(self) {
-        let words = words_of(self.file, self.first);
-        if words[D_CALLERS].load(Relaxed) != 0 {
+        let counts = self.first();
+        if get(&counts.callers[0]) != 0 {
             return;
         }
         // Set first: the unwinder may itself wait for a mutex.
-        words[D_CALLERS].store(1, Relaxed);
-        store_callers(words, &callers(words[D_SITE].load(Relaxed)));
+        set(&counts.callers[0], 1);
+        store_callers(counts, &callers(get(&counts.site)));
     }
+}
 
-    /// Increments one of the plain counters.
-    pub(crate) fn add(self, word: usize) {
-        self.add_many(word, 1);
+/// Records a time that represents `weight` samples.
+#[inline(never)]
+pub(crate) fn record(distribution: &Distribution<Mapped>, ticks: u64, weight: u64) {
+    add(&distribution.count, weight);
+    add(&distribution.sum, ticks * weight);
+    // Two threads that share the distribution may lose a maximum.
+    if ticks > get(&distribution.max) {
+        set(&distribution.max, ticks);
     }
-
-    /// Adds `many` to one of the plain counters.
-    pub(crate) fn add_many(self, word: usize, many: u64) {
-        add(&self.here()[word], many);
-    }
-
-    /// Records a time that represents `weight` samples.
-    #[inline(never)]
-    pub(crate) fn record(self, list: usize, ticks: u64, weight: u64) {
-        let list = &self.here()[D_LISTS + list * LIST_WORDS..][..LIST_WORDS];
-        add(&list[0], weight);
-        add(&list[1], ticks * weight);
-        // Relaxed: each number is read by itself. Two threads that share the list may lose a
-        // maximum.
-        if ticks > list[2].load(Relaxed) {
-            list[2].store(ticks, Relaxed);
-        }
-        add(&list[4 + bucket(ticks)], weight);
-    }
+    add(&distribution.buckets[bucket(ticks)], weight);
 }
 
 /// Returns the callers of the function that contains `site`; 1 and zeros if there are none.
@@ -105,10 +90,10 @@ pub(crate) fn callers(site: u64) -> Callers {
     frames
 }
 
-pub(crate) fn store_callers(words: &[AtomicU64], callers: &Callers) {
-    // Relaxed: for shared details, published by the release of `find_shared`; other threads do not
-    // read the callers of private ones.
-    for (place, frame) in words[D_CALLERS..].iter().zip(callers) {
-        place.store(*frame, Relaxed);
+pub(crate) fn store_callers(counts: &Counts, callers: &Callers) {
+    // For shared details, published by the release of `find_shared`; other threads do not read the
+    // callers of private ones.
+    for (word, caller) in counts.callers.iter().zip(callers) {
+        set(word, *caller);
     }
 }

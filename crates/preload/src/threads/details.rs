@@ -5,18 +5,19 @@
 //! since each addition is one instruction; if a thread migrates in the middle of an addition, a
 //! counter may miss one.
 
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU64, AtomicUsize};
 
+use crate::arch;
 use crate::file::index::{KNOWN, SHARED};
-use crate::file::map::{self, Map, Slot, add};
+use crate::file::map::{self, File, add, get, set};
 use crate::file::pages;
-use crate::layout::*;
+use crate::layout::{CALLERS, CONTEXT, DETAIL_COUNT, Mapped, PYTHON, TRACE_COUNT, Told, Trace};
 use crate::policy::mutex;
 use crate::sites::memory_map;
-use crate::threads::detail::{Detail, callers, cpu, store_callers, words_of};
+use crate::threads::detail::{Detail, callers, cpu, store_callers};
 use crate::threads::lines::Key;
-use crate::threads::local::*;
+use crate::threads::local::PRIVATE;
 use crate::threads::thread::Thread;
 
 /// Maximum number of shared details per key, a power of two.
@@ -30,7 +31,7 @@ static SHARD_COUNT: AtomicUsize = AtomicUsize::new(0);
 impl Thread {
     /// Returns whether this thread shares details and phases with other threads.
     fn shares(self) -> bool {
-        self.own(O_SLOT) >= PRIVATE as u64
+        self.number_of_slot() >= PRIVATE
     }
 
     /// Returns the distributions of a key, and allocates them the first time.
@@ -53,23 +54,21 @@ impl Thread {
     }
 
     fn find_detail(self, key: Option<Key>, with_callers: bool) -> Option<Detail> {
-        let words = key.and_then(|key| self.key_words(self.number(key)));
-        let Some(key) = words else {
-            add(&self.0[S_UNTOLD], 1);
+        let Some(key) = key.and_then(|key| self.key_data(self.number(key))) else {
+            add(&self.state().untold, 1);
             return None;
         };
         let file = map::file()?;
-        // Relaxed: only this thread writes the words of its keys, and the acquire of `find_shared`
-        // has made shared details visible.
-        let told = Told(key[K_DETAIL].load(Relaxed));
+        // Only this thread writes the words of its keys, and the acquire of `find_shared` has made
+        // shared details visible.
+        let told = Told(get(&key.told));
         let mut index = told.detail();
-        let is_known = index != 0
-            && !(with_callers
-                && self.shares()
-                && words_of(file, index as usize)[D_CALLERS].load(Relaxed) == 0);
-        if !is_known {
-            // Relaxed: as above.
-            let (lock, site) = (key[K_LOCK].load(Relaxed), key[K_SITE].load(Relaxed));
+        let lacks_callers = index != 0
+            && with_callers
+            && self.shares()
+            && get(&file.details[index as usize].callers[0]) == 0;
+        if index == 0 || lacks_callers {
+            let (lock, site) = (get(&key.lock), get(&key.site));
             let shared =
                 if self.shares() { find_shared(file, lock, site, with_callers) } else { 0 };
             index = match shared {
@@ -78,13 +77,12 @@ impl Thread {
                 shared => shared,
             };
         }
-        let now = told.used(index, self.own(O_GENERATION));
+        let now = told.used(index, get(&arch::local().generation));
         if now != told {
-            // Relaxed: as above.
-            key[K_DETAIL].store(now.0, Relaxed);
+            set(&key.told, now.0);
         }
         if index == 0 {
-            add(&self.0[S_UNTOLD], 1);
+            add(&self.state().untold, 1);
         }
         Detail::at(file, index)
     }
@@ -92,75 +90,75 @@ impl Thread {
     /// Adds a wait that ended at `now` to the phases of the run.
     pub(crate) fn phase(self, wait: u64, now: u64, for_lock: bool) {
         let Some(file) = map::file() else { return };
-        let since = now.saturating_sub(file[H_TICKS_BEGIN].load(Relaxed));
-        let here = cpu() % PRIVATE;
-        if self.shares() && !pages::is_there(SLOTS + here * SLOT_WORDS) {
+        let since = now.saturating_sub(get(&file.header.ticks_begin));
+        let slot = if self.shares() { &file.slots[cpu() % PRIVATE] } else { self.slot() };
+        let state = &slot.state;
+        if self.shares() && !pages::is_reserved(file, state) {
             return;
         }
-        let slot = if self.shares() { map::slot(file, here) } else { self.0 };
-        book(slot, wait, since, S_PHASES, PHASE_COUNT, S_PHASE_SHIFT);
+        book(&slot.phases, &state.phase_shift, &state.folds, wait, since);
         if for_lock {
-            book(slot, wait, since, S_LOCK_PHASES, LOCK_PHASE_COUNT, S_LOCK_PHASE_SHIFT);
+            book(&slot.lock_phases, &state.lock_phase_shift, &state.folds, wait, since);
         }
     }
 }
 
-/// Adds a wait that ended `since` ticks after the start of the run to the `count` phases at `from`.
-fn book(slot: &Slot, wait: u64, since: u64, from: usize, count: usize, shift: usize) {
-    while since >> slot[shift].load(Relaxed) >= count as u64 {
-        if slot[S_FOLDS].swap(1, Acquire) == 1 {
+/// Adds a wait that ended `since` ticks after the start of the run to phases of two to the power of
+/// `shift` ticks.
+fn book(phases: &[AtomicU64], shift: &AtomicU64, folds: &AtomicU64, wait: u64, since: u64) {
+    while since >> get(shift) >= phases.len() as u64 {
+        // Acquire and release: of two threads, one folds.
+        if folds.swap(1, Acquire) == 1 {
             // Another thread is folding, and this one must not wait for it.
             return;
         }
-        if since >> slot[shift].load(Relaxed) >= count as u64 {
-            fold(slot, from, count, shift);
+        if since >> get(shift) >= phases.len() as u64 {
+            fold(phases, shift);
         }
-        slot[S_FOLDS].store(0, Release);
+        folds.store(0, Release);
     }
-    // Relaxed: if another thread merges phases at this moment, the wait is added to a wrong phase.
-    add(&slot[from + (since >> slot[shift].load(Relaxed)) as usize], wait);
+    // If another thread merges phases at this moment, the wait is added to a wrong phase.
+    add(&phases[(since >> get(shift)) as usize], wait);
 }
 
 /// Merges each two adjacent phases.
 #[cold]
-fn fold(slot: &Slot, from: usize, count: usize, shift: usize) {
-    for phase in 0..count {
-        let one = |at: usize| slot[from + at].load(Relaxed);
-        let sum = if phase < count / 2 { one(2 * phase) + one(2 * phase + 1) } else { 0 };
-        slot[from + phase].store(sum, Relaxed);
+fn fold(phases: &[AtomicU64], shift: &AtomicU64) {
+    for (index, phase) in phases.iter().enumerate() {
+        let pair = phases.get(2 * index..2 * index + 2).unwrap_or_default();
+        set(phase, pair.iter().map(get).sum());
     }
-    add(&slot[shift], 1);
+    add(shift, 1);
 }
 
 /// Returns the shared details of a key, with or without callers; 0 if there are none.
 #[cold]
-fn find_shared(file: &'static Map, lock: u64, site: u64, with_callers: bool) -> u64 {
+fn find_shared(file: &'static File, lock: u64, site: u64, with_callers: bool) -> u64 {
     let callers = if with_callers && site & CONTEXT == 0 { callers(site) } else { [0; CALLERS] };
     let mixed = [lock, site].iter().chain(&callers).fold(0_u64, |hash, word| {
         (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     });
     let hash = mixed >> Told::DETAIL_BITS | 1;
-    let probes = (0..PROBES).map(|at| &KNOWN[(hash as usize + at) % SHARED]);
-    for known in probes {
+    let probes = (0..PROBES).map(|probe| &KNOWN[(hash as usize + probe) % SHARED]);
+    for entry in probes {
         // Acquire: pairs with the release of the thread that made the details.
-        let mut found = known.load(Acquire);
-        if found == 0 {
+        let mut known = entry.load(Acquire);
+        if known == 0 {
             let made = make(file, lock, site, shards());
             if made == 0 {
                 return 0;
             }
-            store_callers(words_of(file, made as usize), &callers);
+            store_callers(&file.details[made as usize], &callers);
             // Release: pairs with the acquire loads of `KNOWN`, here and above; it publishes the
             // words of the details.
-            let own = hash << Told::DETAIL_BITS | made;
-            found = match known.compare_exchange(0, own, Release, Acquire) {
-                Ok(_) => own,
+            known = hash << Told::DETAIL_BITS | made;
+            if let Err(other) = entry.compare_exchange(0, known, Release, Acquire) {
                 // Another thread was first; the details made here stay empty.
-                Err(other) => other,
-            };
+                known = other;
+            }
         }
-        if found >> Told::DETAIL_BITS == hash & (u64::MAX >> Told::DETAIL_BITS) {
-            return Told(found).detail();
+        if known >> Told::DETAIL_BITS == hash & (u64::MAX >> Told::DETAIL_BITS) {
+            return Told(known).detail();
         }
     }
     0
@@ -180,76 +178,73 @@ fn shards() -> usize {
 /// Allocates `shards` shared details for a new key, or one that is not shared. Returns the index of
 /// the first, 0 if none are left.
 #[cold]
-fn make(file: &'static Map, lock: u64, site: u64, shards: usize) -> u64 {
+fn make(file: &'static File, lock: u64, site: u64, shards: usize) -> u64 {
     let count = shards.max(1);
+    let used = &file.header.details;
+    if get(used) >= DETAIL_COUNT as u64 {
+        return 0;
+    }
     // Relaxed: the addition alone gives each thread a different index. The details are published by
     // the release of `find_shared`, or belong to this thread.
-    if file[H_DETAILS].load(Relaxed) >= DETAIL_COUNT as u64 {
+    let index = used.fetch_add(count as u64, Relaxed);
+    let Some(details) = file.details.get(index as usize..index as usize + count) else {
+        set(used, DETAIL_COUNT as u64);
+        return 0;
+    };
+    if !pages::reserve(file, details) {
         return 0;
     }
-    let index = file[H_DETAILS].fetch_add(count as u64, Relaxed);
-    let word = DETAILS + index as usize * DETAIL_WORDS;
-    if index + count as u64 > DETAIL_COUNT as u64 {
-        // Relaxed: as above.
-        file[H_DETAILS].store(DETAIL_COUNT as u64, Relaxed);
-        return 0;
-    }
-    if !pages::reserve(file, word, count * DETAIL_WORDS) {
-        return 0;
-    }
-    for (at, value) in [(D_SHARDS, shards as u64), (D_SITE, site), (D_LOCK, lock)] {
-        // Relaxed: see above.
-        file[word + at].store(value, Relaxed);
-    }
+    let first = &details[0];
+    set(&first.shards, shards as u64);
+    set(&first.site, site);
+    set(&first.lock, lock);
     if site & (CONTEXT | PYTHON) == 0 {
         memory_map::learn(file, site);
     }
     index
 }
 
-/// Allocates a trace, and returns its first word.
+/// Allocates a trace.
 #[cold]
-pub(crate) fn trace(file: &Map) -> Option<usize> {
-    // Relaxed: the addition alone gives each thread a different trace.
-    if file[H_TRACES].load(Relaxed) >= TRACE_COUNT as u64 {
+pub(crate) fn trace(file: &'static File) -> Option<&'static Trace<Mapped>> {
+    let used = &file.header.traces;
+    if get(used) >= TRACE_COUNT as u64 {
         return None;
     }
-    let index = file[H_TRACES].fetch_add(1, Relaxed);
-    let word = TRACES + index as usize * TRACE_WORDS;
-    let has_room = index < TRACE_COUNT as u64 && pages::reserve(file, word, TRACE_WORDS);
-    if !has_room {
-        // Relaxed: as above.
-        file[H_TRACES].store(TRACE_COUNT as u64, Relaxed);
+    // Relaxed: the addition alone gives each thread a different trace.
+    let index = used.fetch_add(1, Relaxed);
+    let trace = file.traces.get(index as usize).filter(|trace| pages::reserve(file, *trace));
+    if trace.is_none() {
+        set(used, TRACE_COUNT as u64);
     }
-    has_room.then_some(word)
+    trace
 }
 
 #[cfg(test)]
 mod tests {
-    use core::sync::atomic::AtomicU64;
-
     use super::*;
+    use crate::layout::PHASE_SHIFT;
 
     #[test]
     fn phases_are_merged_when_the_run_outgrows_them_and_no_wait_is_lost() {
-        let words = (0..SLOT_WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-        let slot: &Slot = words[..].try_into().unwrap();
-        slot[S_PHASE_SHIFT].store(PHASE_SHIFT, Relaxed);
-        let phase = |at: usize| slot[S_PHASES + at].load(Relaxed);
-        let book = |wait, since| book(slot, wait, since, S_PHASES, PHASE_COUNT, S_PHASE_SHIFT);
+        const COUNT: u64 = 256;
+        let phases = [const { AtomicU64::new(0) }; COUNT as usize];
+        let (shift, folds) = (AtomicU64::new(PHASE_SHIFT), AtomicU64::new(0));
+        let phase = |index: u64| get(&phases[index as usize]);
+        let book = |wait, since| book(&phases, &shift, &folds, wait, since);
         book(3, 0);
         book(4, 1 << PHASE_SHIFT);
-        book(5, (PHASE_COUNT as u64 - 1) << PHASE_SHIFT);
-        assert_eq!([phase(0), phase(1), phase(PHASE_COUNT - 1)], [3, 4, 5]);
+        book(5, (COUNT - 1) << PHASE_SHIFT);
+        assert_eq!([phase(0), phase(1), phase(COUNT - 1)], [3, 4, 5]);
         // The first time beyond the last phase, and four times as late.
-        book(6, (PHASE_COUNT as u64) << PHASE_SHIFT);
-        assert_eq!(slot[S_PHASE_SHIFT].load(Relaxed), PHASE_SHIFT + 1);
-        assert_eq!([0, PHASE_COUNT / 2 - 1, PHASE_COUNT / 2].map(phase), [7, 5, 6]);
-        book(8, (PHASE_COUNT as u64) << (PHASE_SHIFT + 2));
-        assert_eq!(slot[S_PHASE_SHIFT].load(Relaxed), PHASE_SHIFT + 3);
-        let places = [0, PHASE_COUNT / 8 - 1, PHASE_COUNT / 8, PHASE_COUNT / 2];
+        book(6, COUNT << PHASE_SHIFT);
+        assert_eq!(get(&shift), PHASE_SHIFT + 1);
+        assert_eq!([0, COUNT / 2 - 1, COUNT / 2].map(phase), [7, 5, 6]);
+        book(8, COUNT << (PHASE_SHIFT + 2));
+        assert_eq!(get(&shift), PHASE_SHIFT + 3);
+        let places = [0, COUNT / 8 - 1, COUNT / 8, COUNT / 2];
         assert_eq!(places.map(phase), [7, 5, 6, 8]);
-        assert_eq!((0..PHASE_COUNT).map(phase).sum::<u64>(), 3 + 4 + 5 + 6 + 8);
-        assert_eq!(slot[S_FOLDS].load(Relaxed), 0, "the lock of merging is released");
+        assert_eq!((0..COUNT).map(phase).sum::<u64>(), 3 + 4 + 5 + 6 + 8);
+        assert_eq!(get(&folds), 0, "the lock of merging is released");
     }
 }

@@ -1,14 +1,18 @@
 //! Cache lines of keys in the file, and keys in their lines.
 
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::arch;
-use crate::file::map::{Map, Slot};
-use crate::layout::*;
+use crate::file::map::{File, Slot, get};
+use crate::layout::{self, GROWN, LINE_KEYS, Mapped, SLOW};
+
+pub(crate) type Line = layout::Line<Mapped>;
+/// The data of a key that counting does not need.
+pub(crate) type KeyData = layout::Key<Mapped>;
 
 /// Bytes of a line.
-pub(crate) const LINE: usize = LINE_WORDS * 8;
+pub(crate) const LINE: usize = size_of::<Line>();
 /// Flag in the address of the lines: they are the lines of a table.
 pub(crate) const TABLE: usize = 1;
 
@@ -21,15 +25,6 @@ pub(crate) struct Key {
     pub(crate) is_due: bool,
 }
 
-/// A line of the layout, which only its thread writes.
-#[repr(C, align(64))]
-pub(crate) struct Line {
-    pub(crate) tags: [AtomicU32; LINE_KEYS],
-    pub(crate) counts: [AtomicU32; LINE_KEYS],
-}
-
-const _: () = assert!(size_of::<Line>() == LINE && LINE_COUNTS * 8 == LINE / 2);
-
 /// Returns the line at an address.
 ///
 /// # Safety
@@ -40,29 +35,29 @@ pub(crate) unsafe fn line_at(address: usize) -> &'static Line {
     unsafe { &*(address as *const Line) }
 }
 
-impl Line {
-    /// Returns the count of the key with this tag.
-    #[inline(always)]
-    pub(crate) fn find(&'static self, tag: u32) -> Option<&'static AtomicU32> {
-        // SAFETY: eight tags, aligned; only this thread, or its signal handler, writes them.
-        let found = unsafe { arch::same((&raw const self.tags).cast(), tag) };
-        if found == 0 {
-            return None;
-        }
-        // SAFETY: at most 15 of 16 bits are below the lowest that is set.
-        Some(unsafe { self.counts.get_unchecked(found.trailing_zeros() as usize / 2) })
+/// Returns the count of the key with this tag in a line.
+#[inline(always)]
+pub(crate) fn count_of(line: &'static Line, tag: u32) -> Option<&'static AtomicU32> {
+    // SAFETY: eight tags, aligned; only this thread, or its signal handler, writes them.
+    let found = unsafe { arch::same((&raw const line.tags).cast(), tag) };
+    if found == 0 {
+        return None;
     }
+    // SAFETY: at most 15 of 16 bits are below the lowest that is set.
+    Some(unsafe { line.counts.get_unchecked(found.trailing_zeros() as usize / 2) })
+}
 
-    /// Returns the adjacent line in a table, which begins on a page boundary.
-    #[inline(always)]
-    pub(crate) fn beside(&'static self) -> &'static Self {
-        // SAFETY: the lines of a table are an even number.
-        unsafe { line_at(core::ptr::from_ref(self) as usize ^ LINE) }
-    }
+/// Returns the adjacent line in a table, which begins on a page boundary.
+#[inline(always)]
+pub(crate) fn neighbour(line: &'static Line) -> &'static Line {
+    // SAFETY: the lines of a table are an even number.
+    unsafe { line_at(core::ptr::from_ref(line) as usize ^ LINE) }
+}
 
-    pub(crate) fn free(&self) -> Option<usize> {
-        self.tags.iter().position(|tag| tag.load(Relaxed) == 0)
-    }
+/// Returns the index of an unused key in a line.
+pub(crate) fn unused(line: &Line) -> Option<usize> {
+    // Relaxed: only this thread writes its tags.
+    line.tags.iter().position(|tag| tag.load(Relaxed) == 0)
 }
 
 impl Key {
@@ -76,44 +71,41 @@ impl Key {
     }
 
     pub(crate) fn is_slow(self) -> bool {
+        // Relaxed: only this thread writes its counts.
         self.count.load(Relaxed) & SLOW != 0
     }
 }
 
-/// Returns the first keys of a slot.
-pub(crate) fn few(file: &'static Map, slot: usize) -> &'static [AtomicU64] {
-    &file[FEW + slot * FEW_WORDS..][..FEW_WORDS]
-}
-
 /// Returns the address of a thread's lines, with [`TABLE`] if they are those of a table.
-pub(crate) fn lines(file: &'static Map, slot: &'static Slot, number: usize) -> usize {
-    match slot[S_GROWN].load(Relaxed) {
-        GROWN => core::ptr::from_ref(&slot[S_LINES]) as usize | TABLE,
-        _ => few(file, number).as_ptr() as usize,
+pub(crate) fn lines(file: &'static File, slot: &'static Slot, number: usize) -> usize {
+    match get(&slot.state.grown) {
+        GROWN => slot.table.lines.as_ptr() as usize | TABLE,
+        _ => (&raw const file.few[number].line) as usize,
     }
 }
 
-/// Returns the other words and the count of the key at this address, if it belongs to this slot.
-pub(crate) fn at(
-    file: &'static Map,
+/// Returns the data and the count of the key with a count at this address, if it belongs to this
+/// slot.
+pub(crate) fn key_at(
+    file: &'static File,
     number: usize,
     slot: &'static Slot,
     address: usize,
-) -> Option<(&'static [AtomicU64], &'static AtomicU32)> {
-    let few = few(file, number);
-    let in_line = |line: usize| ((address - line) % LINE).checked_sub(LINE / 2).map(|at| at / 4);
-    let first = few.as_ptr() as usize;
-    let table = core::ptr::from_ref(&slot[S_LINES]) as usize;
-    let (words, at) = match (address.checked_sub(first), address.checked_sub(table)) {
-        (Some(0..LINE), _) => (&few[F_KEYS..], in_line(first)?),
-        (_, Some(far)) if far < LINE_COUNT * LINE => {
-            (&slot[S_KEYS..], far / LINE * LINE_KEYS + in_line(table)?)
-        }
-        _ => return None,
-    };
-    // SAFETY: a count of a line of the file, aligned; words of the file stay.
-    let count = unsafe { AtomicU32::from_ptr((address & !3) as *mut u32) };
-    Some((words.get(at * KEY_WORDS..(at + 1) * KEY_WORDS)?, count))
+) -> Option<(&'static KeyData, &'static AtomicU32)> {
+    let few = &file.few[number];
+    key_among(core::slice::from_ref(&few.line), &few.keys, address)
+        .or_else(|| key_among(&slot.table.lines, &slot.table.keys, address))
+}
+
+fn key_among(
+    lines: &'static [Line],
+    keys: &'static [KeyData],
+    address: usize,
+) -> Option<(&'static KeyData, &'static AtomicU32)> {
+    let offset = address.checked_sub(lines.as_ptr() as usize)?;
+    let line = lines.get(offset / LINE)?;
+    let index = (offset % LINE).checked_sub(LINE / 2)? / 4;
+    Some((keys.get(offset / LINE * LINE_KEYS + index)?, line.counts.get(index)?))
 }
 
 #[cfg(test)]
@@ -125,19 +117,19 @@ mod tests {
         let Pair(lines) = Box::leak(Box::new(Pair([empty(), empty()])));
         let lines: &'static [Line; 2] = lines;
         for place in 0..LINE_KEYS {
-            assert_eq!(lines[0].free(), Some(place));
+            assert_eq!(unused(&lines[0]), Some(place));
             lines[0].tags[place].store(place as u32 + 7, Relaxed);
         }
-        assert_eq!(lines[0].free(), None);
+        assert_eq!(unused(&lines[0]), None);
         for place in 0..LINE_KEYS {
-            let count = lines[0].find(place as u32 + 7).unwrap();
+            let count = count_of(&lines[0], place as u32 + 7).unwrap();
             assert!(core::ptr::eq(count, &raw const lines[0].counts[place]));
             assert_eq!(Key { count, is_due: false }.in_line(), place);
-            assert!(lines[1].find(place as u32 + 7).is_none());
+            assert!(count_of(&lines[1], place as u32 + 7).is_none());
         }
-        assert!(lines[0].find(6).is_none());
-        assert!(core::ptr::eq(lines[0].beside(), &raw const lines[1]));
-        assert!(core::ptr::eq(lines[1].beside(), &raw const lines[0]));
+        assert!(count_of(&lines[0], 6).is_none());
+        assert!(core::ptr::eq(neighbour(&lines[0]), &raw const lines[1]));
+        assert!(core::ptr::eq(neighbour(&lines[1]), &raw const lines[0]));
     }
 
     /// Two adjacent lines of a table.

@@ -1,5 +1,6 @@
 //! Data of threads: counts by key, distributions of times, and traces.
 
+pub(crate) mod attach;
 pub(crate) mod detail;
 pub(crate) mod details;
 pub(crate) mod keys;

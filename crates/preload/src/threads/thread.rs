@@ -4,25 +4,27 @@
 //! All words are atomic because a reader and a signal handler may access them at any time; only
 //! their thread writes them. A handler that locks in the middle of an update can spoil a number,
 //! but nothing else.
+#![expect(clippy::unused_self, reason = "a recorded thread has the data, which is its own")]
 
+use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch;
 use crate::file::clock::look_sometimes;
-use crate::file::map::{self, Slot};
-use crate::file::{pages, process};
-use crate::layout::*;
-use crate::threads::detail::Detail;
+use crate::file::map::{self, Slot, get, set};
+use crate::file::pages;
+use crate::layout::{LONG, Mapped, SAMPLED, State};
+use crate::threads::attach::attach;
+use crate::threads::detail::{Detail, record};
 use crate::threads::lines::Key;
-use crate::threads::local::*;
+use crate::threads::local::{HOLD_COUNT, Local, TRACED, TimedHold};
 
 /// The thread word of a thread that is not recorded.
 const UNRECORDED: usize = 1;
 
 /// The calling thread.
 #[derive(Clone, Copy)]
-pub(crate) struct Thread(pub(crate) &'static Slot);
+pub(crate) struct Thread(&'static Slot);
 
 /// The number of a key and its detail in one word, and whether the key is [`SLOW`].
 #[derive(Clone, Copy)]
@@ -36,7 +38,7 @@ impl Packed {
         (self.0 & ((1 << Self::BITS) - 1)) as usize
     }
 
-    pub(crate) fn of(word: u64) -> Self {
+    pub(crate) fn from_word(word: u64) -> Self {
         Self(word)
     }
 
@@ -83,9 +85,9 @@ pub(crate) struct Monitor {
 fn unrecorded() -> Option<Thread> {
     /// The first few are added one by one, for threads that acquire few locks.
     const TOGETHER: u64 = 64;
-    let word = &arch::own()[O_UNRECORDED];
-    let count = word.load(Relaxed) + 1;
-    word.store(count, Relaxed);
+    let word = &arch::local().other_count;
+    let count = get(word) + 1;
+    set(word, count);
     if count <= TOGETHER {
         pages::unrecorded(1);
     } else if count.is_multiple_of(TOGETHER) {
@@ -103,7 +105,7 @@ impl Thread {
             // SAFETY: `attach` set it to a slot of the mapping, which stays.
             return Some(Self(unsafe { &*(word as *const Slot) }));
         }
-        if word == UNRECORDED { None } else { process::attach().map(Self) }
+        if word == UNRECORDED { None } else { attach().map(Self) }
     }
 
     /// Returns the same for an acquisition, which is counted if the thread is not recorded.
@@ -115,85 +117,78 @@ impl Thread {
     /// Returns the calling thread, if it is already known to be recorded.
     #[inline(always)]
     pub(crate) fn known() -> Option<Self> {
-        let word = arch::own_word::<0>() as usize;
+        let word = arch::thread_word();
         // SAFETY: as above.
         (word > UNRECORDED).then(|| Self(unsafe { &*(word as *const Slot) }))
     }
 
-    pub(crate) fn get(self, word: usize) -> u64 {
-        // Relaxed: this thread writes the words, except those that `trace::open` stores. Readers
-        // take each by itself.
-        self.0[word].load(Relaxed)
+    /// Returns the slot of the thread.
+    pub(crate) fn slot(self) -> &'static Slot {
+        self.0
     }
 
-    pub(crate) fn set(self, word: usize, value: u64) {
-        self.0[word].store(value, Relaxed);
-    }
-
-    /// Returns a word of [`local`](crate::threads::local).
+    /// Returns the state of the thread in its slot. Only this thread writes it, except for the
+    /// words that `trace::open` stores.
     #[inline(always)]
-    #[expect(clippy::unused_self, reason = "only the calling thread has them")]
-    pub(crate) fn own(self, word: usize) -> u64 {
-        arch::own()[word].load(Relaxed)
+    pub(crate) fn state(self) -> &'static State<Mapped> {
+        &self.0.state
     }
 
-    #[inline(always)]
-    #[expect(clippy::unused_self, reason = "only the calling thread has them")]
-    pub(crate) fn put(self, word: usize, value: u64) {
-        // Relaxed: only this thread and its signal handlers access the word.
-        arch::own()[word].store(value, Relaxed);
+    /// Returns the number of the thread's slot.
+    pub(crate) fn number_of_slot(self) -> usize {
+        get(&arch::local().slot) as usize
     }
 
     /// Returns the number of acquisitions until something is due.
     #[inline(always)]
-    #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     pub(crate) fn due(self) -> &'static AtomicU64 {
         // SAFETY: `attach` set it to a word of the slot or of the thread.
-        unsafe { arch::word(arch::own_word::<O_DUE>()) }
+        unsafe { arch::word(arch::local_word::<{ offset_of!(Local, due) }>()) }
     }
 
     /// Returns whether something is due at this acquisition, see [`Turn`].
     #[inline(always)]
     pub(crate) fn is_turn(self) -> bool {
         let due = self.due();
-        let left = due.load(Relaxed) - 1;
-        due.store(left, Relaxed);
+        let left = get(due) - 1;
+        set(due, left);
         left == 0
     }
 
     /// Returns the next number of the thread's random generator.
     pub(crate) fn random(self) -> u64 {
-        let mut random = self.get(S_RANDOM);
+        let mut random = get(&self.state().random);
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        self.set(S_RANDOM, random);
+        set(&self.state().random, random);
         random
     }
 
     /// Returns the work that is due.
     #[cold]
     pub(crate) fn draw(self) -> Turn {
-        let is_poked = self.get(S_POKED) == 1;
+        let state = self.state();
+        let is_poked = get(&state.poked) == 1;
         let is_borrowed = self.traces() || is_poked;
         if is_poked {
-            self.set(S_POKED, 0);
+            set(&state.poked, 0);
         }
-        let mut left = if is_borrowed { self.get(S_LEFT).saturating_sub(1) } else { 0 };
+        let mut left = if is_borrowed { get(&state.left).saturating_sub(1) } else { 0 };
         let is_sampled = left == 0;
         if is_sampled {
             // From half to one and a half of the mean.
             left = SAMPLED / 2 + 1 + self.random() % SAMPLED;
         }
-        self.set(S_LEFT, left);
-        self.due().store(left, Relaxed);
+        set(&state.left, left);
+        set(self.due(), left);
         // Otherwise it checks after it has released the lock whose hold is timed.
         if is_poked {
             self.look_at_window(arch::ticks());
         }
         let is_traced = self.traces();
         if is_traced {
-            self.due().store(1, Relaxed);
+            set(self.due(), 1);
         }
         Turn { is_sampled, is_traced }
     }
@@ -201,47 +196,49 @@ impl Thread {
     /// Returns whether the last release was timed, so that the think time before this request can
     /// be.
     #[inline(always)]
-    #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     pub(crate) fn was_timed(self) -> bool {
-        arch::own_word::<O_RELEASED>() != 0
+        arch::local_word::<{ offset_of!(Local, released) }>() != 0
     }
 
     /// Counts a switch of this thread by the kernel since the last call. Returns the number of
     /// switches.
     pub(crate) fn switches(self) -> u64 {
-        let rseq = self.own(O_RSEQ);
+        let local = arch::local();
+        let rseq = get(&local.rseq);
         if rseq == 0 {
             return 0;
         }
         // SAFETY: the `rseq_cs` word of this thread.
         let word = unsafe { arch::word(rseq) };
         let section = arch::section();
-        if word.load(Relaxed) != section {
-            self.put(O_SWITCHES, self.own(O_SWITCHES) + 1);
-            word.store(section, Relaxed);
+        if get(word) != section {
+            map::add(&local.switches, 1);
+            set(word, section);
         }
-        self.own(O_SWITCHES)
+        get(&local.switches)
     }
 
     /// Called before the thread sleeps: it needs no notice of being switched away, which would cost
     /// the kernel some time.
     pub(crate) fn sleeps(self) {
-        let rseq = self.own(O_RSEQ);
+        let rseq = get(&arch::local().rseq);
         if rseq != 0 {
             // SAFETY: the `rseq_cs` word of this thread.
-            unsafe { arch::word(rseq) }.store(0, Relaxed);
+            set(unsafe { arch::word(rseq) }, 0);
         }
     }
 
     /// Records the think time from the last release to a request, which ends now.
     pub(crate) fn thought(self, detail: Option<Detail>, now: u64) {
-        let released = self.own(O_RELEASED);
-        self.put(O_RELEASED, 0);
+        let local = arch::local();
+        let released = get(&local.released);
+        set(&local.released, 0);
         let (Some(detail), true) = (detail, released != 0) else { return };
-        let last = self.own(O_RELEASED_LAST);
+        let last = get(&local.released_last);
         let kept = self.switches() == last >> 8;
-        let list = if kept { THINK_ON } else { THINK_OFF };
-        detail.record(list, now.saturating_sub(released), last & 0xff);
+        let counts = detail.counts();
+        let think = if kept { &counts.think_on } else { &counts.think_off };
+        record(think, now.saturating_sub(released), last & 0xff);
     }
 
     /// Packs a key and its detail into one word, for later.
@@ -253,119 +250,120 @@ impl Thread {
     /// Begins to time a hold that represents `weight` samples.
     pub(crate) fn hold(self, lock: usize, key: Packed, weight: u64) {
         let switches = self.switches();
-        let count = self.holds();
-        let holds = (0..count.min(HOLD_COUNT)).map(|index| O_HOLD + index * HOLD_WORDS);
         // The hold of a semaphore that another thread posts is left behind: its place is used
         // again.
-        let same = holds.into_iter().find(|&at| self.own(at) == lock as u64);
-        let at = same.unwrap_or(O_HOLD + count % HOLD_COUNT * HOLD_WORDS);
-        if same.is_none() {
-            self.set_holds(count % HOLD_COUNT + 1);
-        }
-        self.put(at, lock as u64);
-        self.put(at + 1, key.0);
-        self.put(at + 3, switches << 8 | weight);
-        self.put(at + 2, arch::ticks());
+        let hold =
+            holds().iter().find(|hold| get(&hold.lock) == lock as u64).unwrap_or_else(|| {
+                let count = holds().len() % HOLD_COUNT;
+                set_holds(count + 1);
+                &arch::local().hold[count]
+            });
+        set(&hold.lock, lock as u64);
+        set(&hold.key, key.0);
+        set(&hold.last, switches << 8 | weight);
+        set(&hold.begin, arch::ticks());
     }
 
     /// Returns a number of the thread that is unique among live threads, and never 0.
     pub(crate) fn id(self) -> u64 {
-        self.own(O_SLOT) + 1
-    }
-
-    /// Returns the thread ID in the kernel.
-    pub(crate) fn kernel_id(self) -> u64 {
-        self.own(O_THREAD)
+        self.number_of_slot() as u64 + 1
     }
 
     /// Prefetches data that the thread uses after a wait, which may be in no cache.
     #[inline(always)]
     pub(crate) fn wakes() {
-        let own = arch::own();
-        let of = |word: &AtomicU64| core::ptr::from_ref(word) as usize;
-        arch::fetch([O_HOLDS, O_RELEASED, O_WAITED].map(|word| of(&own[word])));
+        let local = arch::local();
+        arch::fetch(
+            [&local.holds, &local.released, &local.waited].map(|word| word.as_ptr() as usize),
+        );
     }
 
     /// Prefetches the key of a hold that has ended, since the same place may acquire the next lock.
     #[inline(always)]
-    pub(crate) fn goes_on(self, hold: &Hold) {
+    pub(crate) fn fetch_key(self, hold: &Hold) {
         let number = hold.key.key();
-        if let (Some(key), Some(words)) = (self.key(number), self.key_words(number)) {
-            arch::fetch([key.address(), words.as_ptr() as usize]);
+        if let (Some(key), Some(data)) = (self.key(number), self.key_data(number)) {
+            arch::fetch([key.address(), core::ptr::from_ref(data) as usize]);
         }
     }
 
     /// Returns whether the hold of `lock` is being timed.
     pub(crate) fn is_timed(self, lock: usize) -> bool {
-        (0..self.holds()).any(|index| self.own(O_HOLD + index * HOLD_WORDS) == lock as u64)
+        holds().iter().any(|hold| get(&hold.lock) == lock as u64)
     }
 
     /// Returns whether `lock` is the mutex of the condition that the thread waited for last.
     #[inline(always)]
-    #[expect(clippy::unused_self, reason = "only the calling thread has them")]
     pub(crate) fn is_monitor(self, lock: usize) -> bool {
-        arch::own_word::<O_MONITOR_MUTEX>() == lock as u64
+        arch::local_word::<{ offset_of!(Local, monitor_mutex) }>() == lock as u64
     }
 
     /// Notes that the thread has reacquired that mutex.
     #[cold]
     pub(crate) fn monitor_again(self) {
-        self.put(O_MONITOR_AGAIN, 1);
+        set(&arch::local().monitor_again, 1);
     }
 
     /// Begins to determine whether the condition is part of a lock, which the thread then owns from
     /// `now` on; `key` is the key of its wait.
     pub(crate) fn begin_monitor(self, condition: usize, mutex: usize, key: Packed, now: u64) {
-        for (word, value) in [
-            (O_MONITOR, condition as u64),
-            (O_MONITOR_MUTEX, mutex as u64),
-            (O_MONITOR_AGAIN, 0),
-            (O_MONITOR_KEY, key.0),
-            (O_MONITOR_BEGIN, now),
-            (O_MONITOR_SWITCHES, self.switches()),
-        ] {
-            self.put(word, value);
-        }
+        let local = arch::local();
+        set(&local.monitor, condition as u64);
+        set(&local.monitor_mutex, mutex as u64);
+        set(&local.monitor_again, 0);
+        set(&local.monitor_key, key.0);
+        set(&local.monitor_begin, now);
+        set(&local.monitor_switches, self.switches());
     }
 
     /// Ends that for this condition. Returns `None` if it was another one.
     pub(crate) fn end_monitor(self, condition: usize) -> Option<Monitor> {
-        if self.own(O_MONITOR) != condition as u64 {
+        let local = arch::local();
+        if get(&local.monitor) != condition as u64 {
             return None;
         }
-        self.put(O_MONITOR, 0);
-        self.put(O_MONITOR_MUTEX, 0);
-        let [key, begin, switches] =
-            [O_MONITOR_KEY, O_MONITOR_BEGIN, O_MONITOR_SWITCHES].map(|word| self.own(word));
-        let hold = Hold { key: Packed(key), begin, switches, weight: 1 };
-        Some(Monitor { again: self.own(O_MONITOR_AGAIN) == 1, hold })
+        set(&local.monitor, 0);
+        set(&local.monitor_mutex, 0);
+        let hold = Hold {
+            key: Packed(get(&local.monitor_key)),
+            begin: get(&local.monitor_begin),
+            switches: get(&local.monitor_switches),
+            weight: 1,
+        };
+        Some(Monitor { again: get(&local.monitor_again) == 1, hold })
     }
 
-    fn holds(self) -> usize {
-        (self.own(O_HOLDS) & (TRACED - 1)) as usize
-    }
-
-    fn set_holds(self, count: usize) {
-        self.put(O_HOLDS, self.own(O_HOLDS) & TRACED | count as u64);
+    /// Returns whether the thread has a trace.
+    #[inline(always)]
+    pub(crate) fn traces(self) -> bool {
+        get(&arch::local().holds) & TRACED != 0
     }
 
     /// Returns whether any hold is being timed, or a release is a step of a trace.
     #[inline(always)]
     pub(crate) fn times() -> bool {
-        arch::own_word::<O_HOLDS>() != 0
+        arch::local_word::<{ offset_of!(Local, holds) }>() != 0
     }
 
     /// Removes and returns the hold of `lock`, if it is being timed.
     pub(crate) fn take(self, lock: usize) -> Option<Hold> {
-        let count = self.holds();
-        let at = |index: usize| O_HOLD + index * HOLD_WORDS;
-        let index = (0..count).rev().find(|&index| self.own(at(index)) == lock as u64)?;
-        let [_, key, begin, last] = [0, 1, 2, 3].map(|word| self.own(at(index) + word));
-        for word in 0..HOLD_WORDS {
-            self.put(at(index) + word, self.own(at(count - 1) + word));
+        let timed = holds();
+        let ended = timed.iter().rev().find(|hold| get(&hold.lock) == lock as u64)?;
+        let last = get(&ended.last);
+        let hold = Hold {
+            key: Packed(get(&ended.key)),
+            begin: get(&ended.begin),
+            switches: last >> 8,
+            weight: last & 0xff,
+        };
+        if let Some(moved) = timed.last() {
+            set(&ended.lock, get(&moved.lock));
+            set(&ended.key, get(&moved.key));
+            set(&ended.begin, get(&moved.begin));
+            set(&ended.last, get(&moved.last));
         }
-        self.set_holds(count - 1);
-        Some(Hold { key: Packed(key), begin, switches: last >> 8, weight: last & 0xff })
+        set_holds(timed.len() - 1);
+        Some(hold)
     }
 
     /// Returns whether the thread has kept its CPU since the hold began.
@@ -376,25 +374,38 @@ impl Thread {
     /// Records a hold that ended at `now`, in which the thread kept its CPU or did not.
     pub(crate) fn held(self, hold: &Hold, kept: bool, now: u64) {
         let Some(file) = map::file() else { return };
-        let list = if kept { HOLD_ON } else { HOLD_OFF };
         let ticks = now.saturating_sub(hold.begin);
         if (ticks > LONG) != (hold.key.0 & Packed::SLOW != 0) {
             self.set_slow(hold.key.key(), ticks > LONG);
         }
         if let Some(detail) = Detail::at(file, hold.key.detail()) {
-            detail.record(list, ticks, hold.weight);
+            let counts = detail.counts();
+            record(if kept { &counts.hold_on } else { &counts.hold_off }, ticks, hold.weight);
         }
         look_sometimes(file, now);
     }
 
     /// Begins the think time: the lock is released.
     pub(crate) fn released(self, hold: &Hold) {
-        self.put(O_RELEASED_LAST, self.switches() << 8 | hold.weight);
-        self.put(O_RELEASED, arch::ticks());
+        let local = arch::local();
+        set(&local.released_last, self.switches() << 8 | hold.weight);
+        set(&local.released, arch::ticks());
     }
 
     /// Cancels the think time, whatever the thread does next.
     pub(crate) fn forget(self) {
-        self.put(O_RELEASED, 0);
+        set(&arch::local().released, 0);
     }
+}
+
+/// Returns the holds that are being timed.
+fn holds() -> &'static [TimedHold] {
+    let local = arch::local();
+    let count = (get(&local.holds) & (TRACED - 1)) as usize;
+    &local.hold[..count.min(HOLD_COUNT)]
+}
+
+fn set_holds(count: usize) {
+    let holds = &arch::local().holds;
+    set(holds, get(holds) & TRACED | count as u64);
 }

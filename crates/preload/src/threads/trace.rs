@@ -9,12 +9,12 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch;
-use crate::file::map::{self, Map};
+use crate::file::map::{self, File, get, index_of, set, words};
 use crate::file::pages;
-use crate::layout::*;
+use crate::layout::{STEP_OFF, STEP_SHIFT, TRACE_COUNT};
 use crate::threads::details;
 use crate::threads::lines::Key;
-use crate::threads::local::*;
+use crate::threads::local::{PRIVATE, TRACED};
 use crate::threads::thread::Thread;
 
 /// Minimum number of ticks between two windows: some 25 ms.
@@ -25,75 +25,82 @@ const PART: u64 = 8;
 /// traces is being used.
 const MOST: [usize; 4] = [48, 48, 24, 12];
 
-impl Thread {
-    /// Returns whether the thread has a trace.
-    #[inline(always)]
-    pub(crate) fn traces(self) -> bool {
-        self.own(O_HOLDS) & TRACED != 0
-    }
+// Words of `Local::sample`.
+/// End of the thread's trace, as an index of a word of the file.
+const END: usize = 0;
+/// Switches until the last step of the trace.
+const SWITCHES: usize = 1;
+/// [`STEP_OFF`] of the step that has begun.
+const OFF: usize = 2;
+/// Words of a step.
+const STEP_WORDS: usize = 3;
 
+impl Thread {
     /// Opens a window if it is time, and begins a trace in a window that is new to the thread.
     pub(crate) fn look_at_window(self, now: u64) {
         let Some(file) = map::file() else { return };
+        let header = &file.header;
         // Relaxed, in this file: windows and steps only sample. A thread that sees a window late
         // traces less of it.
-        let next = file[H_WINDOW_NEXT].load(Relaxed);
+        let next = get(&header.window_next);
         if now >= next {
-            let run = now.saturating_sub(file[H_TICKS_BEGIN].load(Relaxed));
+            let run = now.saturating_sub(get(&header.ticks_begin));
             let after = now + (run / PART).max(APART);
-            if file[H_WINDOW_NEXT].compare_exchange(next, after, Relaxed, Relaxed).is_ok() {
+            if header.window_next.compare_exchange(next, after, Relaxed, Relaxed).is_ok() {
                 open(file);
             }
         }
-        // Relaxed: see above.
-        let window = file[H_WINDOW].load(Relaxed);
-        if self.own(O_WINDOW) != window {
-            self.put(O_WINDOW, window);
+        let (window, noticed) = (get(&header.window), &arch::local().window);
+        if get(noticed) != window {
+            set(noticed, window);
             self.begin_trace(file, window);
         }
     }
 
-    fn begin_trace(self, file: &'static Map, window: u64) {
+    fn begin_trace(self, file: &'static File, window: u64) {
         self.end_trace();
-        // Relaxed: see `look_at_window`; `H_TRACES` is only an estimate here.
-        let used = file[H_TRACES].load(Relaxed) as usize;
+        // The number of traces is only an estimate here.
+        let used = get(&file.header.traces) as usize;
         let most = MOST[(used * MOST.len() / TRACE_COUNT).min(MOST.len() - 1)];
-        if file[H_WINDOW_TRACES].fetch_add(1, Relaxed) as usize >= most {
+        // Relaxed: see `look_at_window`.
+        if file.header.window_traces.fetch_add(1, Relaxed) as usize >= most {
             return;
         }
         let Some(trace) = details::trace(file) else { return };
-        let slot = self.own(O_SLOT);
-        for (at, value) in [(T_SLOT, slot), (T_THREAD, self.own(O_THREAD)), (T_WINDOW, window)] {
-            // Relaxed: the trace belongs to this thread.
-            file[trace + at].store(value, Relaxed);
-        }
-        self.put(O_TRACE_END, (trace + TRACE_WORDS) as u64);
-        self.set(S_TRACE, (trace + T_STEPS) as u64);
-        self.put(O_HOLDS, self.own(O_HOLDS) | TRACED);
-        self.put(O_TRACE_SWITCHES, self.switches());
-        self.put(O_TRACE_OFF, 0);
+        let (local, state) = (arch::local(), self.state());
+        set(&trace.slot, get(&local.slot));
+        set(&trace.thread, get(&local.thread_id));
+        set(&trace.window, window);
+        let first = index_of(file, &trace.steps);
+        set(&local.sample[END], (first + trace.steps.len() * STEP_WORDS) as u64);
+        set(&state.trace, first as u64);
+        set(&local.holds, get(&local.holds) | TRACED);
+        set(&local.sample[SWITCHES], self.switches());
+        set(&local.sample[OFF], 0);
         // From now on, each acquisition is a step and therefore due.
-        if self.get(S_POKED) == 0 {
-            self.set(S_LEFT, self.due().load(Relaxed).max(1));
+        if get(&state.poked) == 0 {
+            set(&state.left, get(self.due()).max(1));
         }
-        self.due().store(1, Relaxed);
+        set(self.due(), 1);
     }
 
     fn end_trace(self) {
         if self.traces() {
-            self.set(S_TRACE, 0);
-            self.put(O_HOLDS, self.own(O_HOLDS) & !TRACED);
-            // Relaxed: if `open` stores to the countdown at the same time, one of both is lost:
-            // then the thread notices the window at its next draw.
-            self.due().store(self.get(S_LEFT).max(1), Relaxed);
+            set(&self.state().trace, 0);
+            let holds = &arch::local().holds;
+            set(holds, get(holds) & !TRACED);
+            // If `open` stores to the countdown at the same time, one of both is lost: then the
+            // thread notices the window at its next draw.
+            set(self.due(), get(&self.state().left).max(1));
         }
     }
 
     /// Begins a step, which includes any switch from now on. Returns the current time.
     #[cold]
     pub(crate) fn begin_step(self) -> u64 {
-        let switched = self.switches() != self.own(O_TRACE_SWITCHES);
-        self.put(O_TRACE_OFF, if switched { STEP_OFF } else { 0 });
+        let sample = &arch::local().sample;
+        let switched = self.switches() != get(&sample[SWITCHES]);
+        set(&sample[OFF], if switched { STEP_OFF } else { 0 });
         arch::ticks()
     }
 
@@ -104,18 +111,18 @@ impl Thread {
         if !self.traces() {
             return;
         }
-        let (Some(file), at) = (map::file(), self.get(S_TRACE) as usize) else { return };
-        let off = self.own(O_TRACE_OFF);
-        // Relaxed: only this thread writes its trace.
-        file[at].store(begin, Relaxed);
-        file[at + 1].store(end, Relaxed);
-        file[at + 2].store(kind | off | what << STEP_SHIFT, Relaxed);
-        self.put(O_TRACE_SWITCHES, self.switches());
-        let next = at + STEP_WORDS;
-        if next + STEP_WORDS > self.own(O_TRACE_END) as usize {
+        let Some(file) = map::file() else { return };
+        let (sample, first) = (&arch::local().sample, get(&self.state().trace) as usize);
+        let [begin_word, end_word, what_word] = &words(file)[first..][..STEP_WORDS] else { return };
+        set(begin_word, begin);
+        set(end_word, end);
+        set(what_word, kind | get(&sample[OFF]) | what << STEP_SHIFT);
+        set(&sample[SWITCHES], self.switches());
+        let next = first + STEP_WORDS;
+        if next >= get(&sample[END]) as usize {
             self.end_trace();
         } else {
-            self.set(S_TRACE, next as u64);
+            set(&self.state().trace, next as u64);
         }
     }
 
@@ -132,21 +139,21 @@ impl Thread {
     }
 }
 
-fn open(file: &'static Map) {
+fn open(file: &'static File) {
+    set(&file.header.window_traces, 0);
     // Relaxed: see `look_at_window`.
-    file[H_WINDOW_TRACES].store(0, Relaxed);
-    file[H_WINDOW].fetch_add(1, Relaxed);
-    let used = (file[H_SLOTS].load(Relaxed) as usize).min(PRIVATE);
-    for index in (0..used).filter(|index| pages::is_there(SLOTS + index * SLOT_WORDS)) {
-        let slot = &file[SLOTS + index * SLOT_WORDS..][..SLOT_WORDS];
-        // Relaxed: hints for a thread that reads them at its next draw. If it sees only some of the
-        // stores, it draws too early or too late, once.
-        let left = slot[S_COUNTDOWN].load(Relaxed);
-        if slot[S_TRACE].load(Relaxed) == 0 && left > 1 {
-            slot[S_LEFT].store(left, Relaxed);
-            slot[S_POKED].store(1, Relaxed);
+    file.header.window.fetch_add(1, Relaxed);
+    let used = (get(&file.header.slots) as usize).min(PRIVATE);
+    let states = file.slots[..used].iter().map(|slot| &slot.state);
+    for state in states.filter(|state| pages::is_reserved(file, *state)) {
+        // Hints for a thread that reads them at its next draw. If it sees only some of the stores,
+        // it draws too early or too late, once.
+        let left = get(&state.countdown);
+        if get(&state.trace) == 0 && left > 1 {
+            set(&state.left, left);
+            set(&state.poked, 1);
             // The thread may overwrite it: then it notices the window at its next draw.
-            slot[S_COUNTDOWN].store(1, Relaxed);
+            set(&state.countdown, 1);
         }
     }
 }

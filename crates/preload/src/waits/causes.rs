@@ -6,14 +6,18 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::arch;
 use crate::file::index::{EVENTS_MAKING, EVENTS_NONE, EVENTS_READY, EVENTS_STATE, SLOT_OF};
-use crate::file::map::{self, Map, Slot};
+use crate::file::map::{self, File, Slot, get, set};
 use crate::file::pages;
-use crate::layout::*;
+use crate::layout::{
+    EDGE_COUNT, EVENT_COUNT, Edge, FUTEX, KIND_SHIFT, MUTEX, Mapped, READ, SEMAPHORE, SLOW, Told,
+    WAITS_SHIFT, WRITE, edge,
+};
 use crate::policy::mutex::words;
 use crate::system::calls::{self, CLOCK_GETTIME};
 use crate::threads::lines::{self, Key};
-use crate::threads::local::*;
+use crate::threads::local::PRIVATE;
 use crate::threads::thread::Thread;
 use crate::waits::waiters::Waiters;
 
@@ -79,59 +83,58 @@ impl Thread {
     #[inline(always)]
     pub(crate) fn takes(self, kind: u64, lock: usize, key: Option<Key>) {
         if let Some(key) = key {
-            self.0[taken(kind, lock)].store(key.address() as u64, Relaxed);
+            set(self.state().taken(kind, lock), key.address() as u64);
         }
     }
 
     /// Notes that the thread releases this lock. Its readers are found only by this note.
     #[inline(always)]
     pub(crate) fn leaves(self, kind: u64, lock: usize) {
-        self.0[taken(kind, lock)].store(0, Relaxed);
+        set(self.state().taken(kind, lock), 0);
     }
 
     /// Publishes that the thread waits for something without an owner.
     pub(crate) fn shows(self, kind: u64, word: usize, site: usize, detail: u64, now: u64) {
-        for (at, value) in [
-            (S_WAITS_SITE, site as u64),
-            (S_WAITS_SINCE, now),
-            (S_WAITS_OWNER, 0),
-            (S_WAITS_HELD, 0),
-            (S_WAITS_DETAIL, detail),
-            (S_WAITS_HELD_DETAIL, 0),
-        ] {
-            // Relaxed: published by the release store below.
-            self.0[at].store(value, Relaxed);
-        }
+        let wait = &self.state().wait;
+        // Published by the release store below.
+        set(&wait.site, site as u64);
+        set(&wait.since, now);
+        set(&wait.owner, 0);
+        set(&wait.held, 0);
+        set(&wait.detail, detail);
+        set(&wait.held_detail, 0);
         // Release: a reader that sees the lock sees the rest.
-        self.0[S_WAITS].store(word as u64 | kind << KIND_SHIFT, Release);
+        wait.lock.store(word as u64 | kind << KIND_SHIFT, Release);
     }
 
     /// Publishes that the thread no longer waits.
     #[inline]
     pub(crate) fn shows_nothing(self) {
-        self.0[S_WAITS].store(0, Relaxed);
+        set(&self.state().wait.lock, 0);
     }
 
     /// Publishes which thread a wait from `since` to `until` was for.
     fn ended(self, [since, until]: [u64; 2], lock: u64, owner: Option<&Owner>) {
-        let number = self.own(O_ENDED);
-        self.put(O_ENDED, number.wrapping_add(1));
-        let at = S_ENDED + number as usize % ENDED_COUNT * ENDED_WORDS;
+        let count = &arch::local().ended;
+        let number = get(count);
+        set(count, number.wrapping_add(1));
+        let ends = &self.state().ended;
+        let end = &ends[number as usize % ends.len()];
         // A concurrent reader sees no wait.
-        self.0[at + N_SINCE].store(0, Relaxed);
+        set(&end.since, 0);
         let held = owner.and_then(|owner| owner.held.as_ref()).map_or(0, |held| held.site);
-        self.0[at + N_OWNER].store(owner.map_or(0, |owner| owner.thread.into()), Relaxed);
-        self.0[at + N_UNTIL].store(until, Relaxed);
-        self.0[at + N_LOCK].store(lock, Relaxed);
-        self.0[at + N_HELD].store(held, Relaxed);
+        set(&end.owner, owner.map_or(0, |owner| owner.thread.into()));
+        set(&end.until, until);
+        set(&end.lock, lock);
+        set(&end.held, held);
         // Release: a reader that sees the start sees the rest.
-        self.0[at + N_SINCE].store(since, Release);
+        end.since.store(since, Release);
     }
 
     /// Returns whether the owner's CPU time is read during a wait that begins now.
-    fn measures(self, now: u64) -> bool {
+    fn measures(now: u64) -> bool {
         let next = MEASURES_NEXT.load(Relaxed);
-        if now < self.own(O_MEASURES_NEXT) || now < next {
+        if now < get(&arch::local().measures_next) || now < next {
             return false;
         }
         // From half to one and a half of the mean, so that the readings do not synchronize with a
@@ -141,7 +144,7 @@ impl Thread {
         if MEASURES_NEXT.compare_exchange(next, all_next, Relaxed, Relaxed).is_err() {
             return false;
         }
-        self.put(O_MEASURES_NEXT, now + APART / 2 + spread % APART);
+        set(&arch::local().measures_next, now + APART / 2 + spread % APART);
         true
     }
 }
@@ -161,14 +164,14 @@ impl Cause {
         let owner = find(file, thread, kind, lock, now);
         let held = owner.as_ref().and_then(|owner| owner.held.as_ref());
         if let Some(owner) = &owner {
-            thread.set(S_WAITS_OWNER, owner.thread.into());
+            set(&thread.state().wait.owner, owner.thread.into());
         }
         if let Some(held) = held {
-            thread.set(S_WAITS_HELD_DETAIL, held.detail);
-            thread.set(S_WAITS_HELD, held.site);
+            set(&thread.state().wait.held_detail, held.detail);
+            set(&thread.state().wait.held, held.site);
         }
         let counted = held.map_or(0, Held::counted);
-        let measured = owner.as_ref().filter(|_| thread.measures(now));
+        let measured = owner.as_ref().filter(|_| Thread::measures(now));
         let ran_ns = measured.and_then(|owner| cpu_ns(owner.thread));
         let lock = lock as u64 | kind << KIND_SHIFT;
         let site = site as u64;
@@ -227,95 +230,90 @@ impl Cause {
         self.book(file, now, ran_ns, weight);
     }
 
-    fn book(&self, file: &'static Map, now: u64, ran_ns: Option<u64>, weight: u64) {
+    fn book(&self, file: &'static File, now: u64, ran_ns: Option<u64>, weight: u64) {
         let ticks = now.saturating_sub(self.begin);
         let Some(edge) = self.edge(file) else {
             // Relaxed, here and below: statistics that do not depend on each other.
-            file[H_EDGES_LOST].fetch_add(1, Relaxed);
+            file.header.edges_lost.fetch_add(1, Relaxed);
             return;
         };
-        let add = |at: usize, value: u64| {
-            if value > 0 {
-                edge[at].fetch_add(value, Relaxed);
-            }
-        };
-        add(E_COUNT, weight);
-        add(E_TICKS, ticks * weight);
-        // Relaxed: see above.
-        if edge[E_MOST].load(Relaxed) < ticks {
-            edge[E_MOST].fetch_max(ticks, Relaxed);
+        // Relaxed, here and below: as above.
+        edge.count.fetch_add(weight, Relaxed);
+        edge.ticks.fetch_add(ticks * weight, Relaxed);
+        if get(&edge.ticks_max) < ticks {
+            edge.ticks_max.fetch_max(ticks, Relaxed);
         }
         if let Some(owner) = &self.owner {
-            let again = owner.held.as_ref().map_or(0, |held| {
-                // A count that was restarted says nothing.
-                held.counted().saturating_sub(self.counted)
-            });
-            add(E_AGAIN, u64::from(again) * weight);
-            let is_self = u64::from(owner.thread) == self.thread.own(O_THREAD);
-            add(E_SELF, u64::from(is_self) * weight);
+            // A count that was restarted says nothing.
+            let counted = owner.held.as_ref().map_or(0, Held::counted);
+            let again = u64::from(counted.saturating_sub(self.counted));
+            if again > 0 {
+                edge.again.fetch_add(again * weight, Relaxed);
+            }
+            // Relaxed: as above.
+            if u64::from(owner.thread) == get(&arch::local().thread_id) {
+                edge.of_itself.fetch_add(weight, Relaxed);
+            }
         }
         if let Some(ran_ns) = ran_ns {
-            add(E_MEASURED, ticks);
-            add(E_RAN_NS, ran_ns);
+            // Relaxed: as above.
+            edge.measured.fetch_add(ticks, Relaxed);
+            edge.ran_ns.fetch_add(ran_ns, Relaxed);
             self.event(file, now, ran_ns);
         }
     }
 
     /// Returns the edge of the wait, which is created for the first such wait. If there is no room,
     /// the edge of all locks of the place is used.
-    fn edge(&self, file: &'static Map) -> Option<&'static [AtomicU64]> {
-        let callers = |detail: u64| match detail {
-            0 => 0,
-            detail => file[DETAILS + detail as usize * DETAIL_WORDS + D_CALLERS].load(Relaxed),
-        };
+    fn edge(&self, file: &'static File) -> Option<&'static Edge<Mapped>> {
         let held = self.owner.as_ref().and_then(|owner| owner.held.as_ref());
-        let (site, detail) = held.map_or((0, 0), |held| (held.site, held.detail));
-        let of = [self.lock, self.site, site, callers(self.detail), callers(detail)];
-        let found = edge_of(file, of, [self.detail, detail]);
-        found.or_else(|| {
-            let [lock, rest @ ..] = of;
-            let kind = lock >> KIND_SHIFT << KIND_SHIFT;
-            let [a, b, c, d] = rest;
-            edge_of(file, [kind, a, b, c, d], [self.detail, detail])
-        })
+        let (held, held_detail) = held.map_or((0, 0), |held| (held.site, held.detail));
+        let (from, held_from) = (caller(file, self.detail), caller(file, held_detail));
+        let detail = self.detail;
+        let key = EdgeKey {
+            lock: self.lock,
+            site: self.site,
+            held,
+            from,
+            held_from,
+            detail,
+            held_detail,
+        };
+        let kind = key.lock >> KIND_SHIFT << KIND_SHIFT;
+        edge_of(file, &key).or_else(|| edge_of(file, &EdgeKey { lock: kind, ..key }))
     }
 
     /// Keeps the wait as part of the sample.
-    fn event(&self, file: &'static Map, now: u64, ran_ns: u64) {
-        let number = file[H_EVENTS].fetch_add(1, Relaxed);
+    fn event(&self, file: &'static File, now: u64, ran_ns: u64) {
+        // Relaxed: the addition alone gives each wait a different number.
+        let number = file.header.events.fetch_add(1, Relaxed);
         // The n-th wait gets a place with a probability of the number of places over n, so that in
         // the end each wait has the same chance.
         let spread = now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-        let at = if number < EVENT_COUNT as u64 { number } else { spread % (number + 1) };
-        if at >= EVENT_COUNT as u64 || !has_events(file) {
-            return;
-        }
+        let place = if number < EVENT_COUNT as u64 { number } else { spread % (number + 1) };
+        let event = file.events.get(place as usize).filter(|_| has_events(file));
+        let Some(event) = event else { return };
         let owner = self.owner.as_ref();
         let held = owner.and_then(|owner| owner.held.as_ref());
-        let words = &file[EVENTS + at as usize * EVENT_WORDS..][..EVENT_WORDS];
         let owner = owner.map_or(0, |owner| u64::from(owner.thread));
-        for (word, value) in [
-            (V_BEGIN, self.begin),
-            (V_END, now),
-            (V_LOCK, self.lock),
-            (V_SITE, self.site),
-            (V_HELD, held.map_or(0, |held| held.site)),
-            (V_THREADS, self.thread.own(O_THREAD) | owner << WAITS_SHIFT),
-            (V_RAN_NS, ran_ns + 1),
-            (V_DETAILS, self.detail | held.map_or(0, |held| held.detail) << WAITS_SHIFT),
-        ] {
-            // Relaxed: two threads may write the same entry, which then mixes two waits.
-            words[word].store(value, Relaxed);
-        }
+        // Two threads may write the same entry, which then mixes two waits.
+        set(&event.begin, self.begin);
+        set(&event.end, now);
+        set(&event.lock, self.lock);
+        set(&event.site, self.site);
+        set(&event.held, held.map_or(0, |held| held.site));
+        set(&event.threads, get(&arch::local().thread_id) | owner << WAITS_SHIFT);
+        set(&event.ran_ns, ran_ns + 1);
+        set(&event.details, self.detail | held.map_or(0, |held| held.detail) << WAITS_SHIFT);
     }
 }
 
 /// Returns the owner of a lock, if it can be determined.
-fn find(file: &'static Map, me: Thread, kind: u64, lock: usize, now: u64) -> Option<Owner> {
+fn find(file: &'static File, me: Thread, kind: u64, lock: usize, now: u64) -> Option<Owner> {
     let thread = match kind {
         MUTEX => owner_of(lock),
         READ | WRITE => words(lock)[CURRENT_WRITER].load(Relaxed),
-        SEMAPHORE => Waiters::known(lock).map_or(0, |all| owner_of_unit(file, all)),
+        SEMAPHORE => Waiters::known(lock).map_or(0, |waiters| owner_of_unit(file, waiters)),
         _ => 0,
     };
     if thread == 0 {
@@ -331,7 +329,7 @@ pub(crate) fn owner_of(mutex: usize) -> u32 {
 }
 
 /// Returns a thread as the owner of a lock, with the place where it acquired the lock.
-fn owned_by(file: &'static Map, thread: u32, kind: u64, lock: usize) -> Owner {
+fn owned_by(file: &'static File, thread: u32, kind: u64, lock: usize) -> Owner {
     let held = slot_of(file, thread).and_then(|(number, slot)| {
         held(file, number, slot, kind, lock).filter(|held| held.site >> KIND_SHIFT != READ)
     });
@@ -339,83 +337,101 @@ fn owned_by(file: &'static Map, thread: u32, kind: u64, lock: usize) -> Owner {
 }
 
 /// Returns the thread that acquired a unit of the semaphore last.
-fn owner_of_unit(file: &'static Map, all: Waiters) -> u32 {
-    let number = (all.owner() as usize).checked_sub(1).filter(|number| *number < SLOT_COUNT);
-    let number = number.filter(|number| pages::is_there(SLOTS + number * SLOT_WORDS));
-    number.map_or(0, |number| map::slot(file, number)[S_THREAD].load(Relaxed) as u32)
+fn owner_of_unit(file: &'static File, waiters: Waiters) -> u32 {
+    let state = file.slots.get((waiters.owner() as usize).wrapping_sub(1)).map(|slot| &slot.state);
+    let state = state.filter(|state| pages::is_reserved(file, *state));
+    state.map_or(0, |state| get(&state.thread) as u32)
 }
 
 /// Returns one of the threads that hold a lock for reading, chosen at random.
-fn reader(file: &'static Map, me: Thread, lock: usize, now: u64) -> Option<Owner> {
-    let used = (file[H_SLOTS].load(Relaxed) as usize).min(READERS);
+fn reader(file: &'static File, me: Thread, lock: usize, now: u64) -> Option<Owner> {
+    let used = (get(&file.header.slots) as usize).min(READERS);
     let first = (now >> 8) as usize;
-    let there = |number: &usize| pages::is_there(SLOTS + number * SLOT_WORDS);
-    (0..used).map(|at| (first + at) % used).filter(there).find_map(|number| {
-        let slot = map::slot(file, number);
+    (0..used).map(|offset| (first + offset) % used).find_map(|number| {
+        let slot = &file.slots[number];
+        let state = &slot.state;
+        if !pages::is_reserved(file, state) {
+            return None;
+        }
         // A thread has also noted the lock that it waits for.
-        let waits = slot[S_WAITS].load(Relaxed) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
-        if core::ptr::eq(slot, me.0) || waits == lock as u64 {
+        let waits = get(&state.wait.lock) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+        if core::ptr::eq(slot, me.slot()) || waits == lock as u64 {
             return None;
         }
         let held = held(file, number, slot, READ, lock)?;
-        let thread = slot[S_THREAD].load(Relaxed) as u32;
+        let thread = get(&state.thread) as u32;
         (held.site >> KIND_SHIFT == READ).then_some(Owner { thread, held: Some(held) })
     })
 }
 
 /// Returns where the thread of a slot acquired the lock last.
 fn held(
-    file: &'static Map,
+    file: &'static File,
     number: usize,
     slot: &'static Slot,
     kind: u64,
     lock: usize,
 ) -> Option<Held> {
-    // Relaxed: the owner may change its notes at any time, with any ordering.
-    let address = slot[taken(kind, lock)].load(Relaxed) as usize;
-    let (words, count) = lines::at(file, number, slot, address)?;
-    // Relaxed: so the lock of the key is compared. The rest may belong to an older acquisition: a
-    // wrong site, which is rare.
-    let known = words[K_LOCK].load(Relaxed);
-    let kind = known >> KIND_SHIFT;
-    (known == lock as u64 | kind << KIND_SHIFT).then(|| Held {
-        site: words[K_SITE].load(Relaxed) | kind << KIND_SHIFT,
-        detail: Told(words[K_DETAIL].load(Relaxed)).detail(),
+    // The owner may change its notes at any time, with any ordering.
+    let address = get(slot.state.taken(kind, lock)) as usize;
+    let (key, count) = lines::key_at(file, number, slot, address)?;
+    // So the lock of the key is compared. The rest may belong to an older acquisition: a wrong
+    // site, which is rare.
+    let key_lock = get(&key.lock);
+    let kind = key_lock >> KIND_SHIFT;
+    (key_lock == lock as u64 | kind << KIND_SHIFT).then(|| Held {
+        site: get(&key.site) | kind << KIND_SHIFT,
+        detail: Told(get(&key.told)).detail(),
         count: Some(count),
     })
 }
 
-/// Returns the edge with these words from [`E_LOCK`] on, which is created if it is missing;
-/// none if there is no room.
-fn edge_of(file: &'static Map, of: [u64; 5], details: [u64; 2]) -> Option<&'static [AtomicU64]> {
-    let first = edge(of[0], of[1], of[2]);
-    for at in (first..first + PROBES).map(|at| at % EDGE_COUNT) {
-        if !pages::has(file, EDGES + at * EDGE_WORDS, EDGE_WORDS) {
+/// Returns the nearest caller in a detail; 0 if unknown.
+fn caller(file: &File, detail: u64) -> u64 {
+    if detail == 0 { 0 } else { get(&file.details[detail as usize].callers[0]) }
+}
+
+/// The words that identify an edge, and the details of both places.
+struct EdgeKey {
+    lock: u64,
+    site: u64,
+    held: u64,
+    from: u64,
+    held_from: u64,
+    detail: u64,
+    held_detail: u64,
+}
+
+/// Returns the edge with this key, which is created if it is missing; none if there is no room.
+fn edge_of(file: &'static File, key: &EdgeKey) -> Option<&'static Edge<Mapped>> {
+    let first = edge(key.lock, key.site, key.held);
+    for edge in (first..first + PROBES).map(|index| &file.edges[index % EDGE_COUNT]) {
+        if !pages::has(file, edge) {
             return None;
         }
-        let words = &file[EDGES + at * EDGE_WORDS..][..EDGE_WORDS];
-        let own = &words[E_LOCK];
         // Acquire: pairs with the release of the thread that made the edge.
-        let mut found = own.load(Acquire);
-        if found == 0 {
-            match own.compare_exchange(0, MAKING, Relaxed, Acquire) {
+        let mut lock = edge.lock.load(Acquire);
+        if lock == 0 {
+            // Relaxed: the exchange claims the edge, and publishes nothing.
+            match edge.lock.compare_exchange(0, MAKING, Relaxed, Acquire) {
                 Ok(_) => {
-                    let rest = of[1..].iter().chain(&details);
-                    for (word, value) in words[E_SITE..].iter().zip(rest) {
-                        // Relaxed: published by the release store below, which pairs with the
-                        // acquire load above.
-                        word.store(*value, Relaxed);
-                    }
-                    own.store(of[0], Release);
-                    return Some(words);
+                    set(&edge.site, key.site);
+                    set(&edge.held, key.held);
+                    set(&edge.from, key.from);
+                    set(&edge.held_from, key.held_from);
+                    set(&edge.detail, key.detail);
+                    set(&edge.held_detail, key.held_detail);
+                    // Release: pairs with the acquire load above.
+                    edge.lock.store(key.lock, Release);
+                    return Some(edge);
                 }
-                Err(other) => found = other,
+                Err(other) => lock = other,
             }
         }
-        // Relaxed: the acquire above has made the words of a finished edge visible.
-        let same = |(word, value): (&AtomicU64, &u64)| word.load(Relaxed) == *value;
-        if found == of[0] && words[E_SITE..].iter().zip(&of[1..]).all(same) {
-            return Some(words);
+        // The acquire above has made the words of a finished edge visible.
+        let places = [&edge.site, &edge.held, &edge.from, &edge.held_from].map(get);
+        if lock == key.lock && places == [key.site, key.held, key.from, key.held_from] {
+            return Some(edge);
         }
     }
     None
@@ -429,11 +445,11 @@ fn cpu_clock(thread: u32) -> usize {
 }
 
 /// Returns the slot of a thread, with its number.
-fn slot_of(file: &'static Map, thread: u32) -> Option<(usize, &'static Slot)> {
-    let known = SLOT_OF[thread as usize % SLOT_OF.len()].load(Relaxed);
-    let number = usize::from(known).checked_sub(1)?;
-    let slot = map::slot(file, number);
-    (slot[S_THREAD].load(Relaxed) == u64::from(thread)).then_some((number, slot))
+fn slot_of(file: &'static File, thread: u32) -> Option<(usize, &'static Slot)> {
+    let entry = SLOT_OF[thread as usize % SLOT_OF.len()].load(Relaxed);
+    let number = usize::from(entry).checked_sub(1)?;
+    let slot = &file.slots[number];
+    (get(&slot.state.thread) == u64::from(thread)).then_some((number, slot))
 }
 
 /// Returns the CPU time of a thread of this process, nanoseconds; none if it has ended.
@@ -445,13 +461,13 @@ fn cpu_ns(thread: u32) -> Option<u64> {
 }
 
 /// Returns whether there is room for events, which is made the first time.
-fn has_events(file: &Map) -> bool {
+fn has_events(file: &File) -> bool {
     // Acquire: pairs with the release store below. Relaxed: a thread that has made the room itself
     // sees its own store.
     let state = EVENTS_STATE.load(Acquire);
     let begins = state == EVENTS_NONE
         && EVENTS_STATE.compare_exchange(EVENTS_NONE, EVENTS_MAKING, Acquire, Relaxed).is_ok();
-    if begins && pages::reserve(file, EVENTS, EVENT_COUNT * EVENT_WORDS) {
+    if begins && pages::reserve(file, &file.events) {
         EVENTS_STATE.store(EVENTS_READY, Release);
     }
     // Relaxed: see above.

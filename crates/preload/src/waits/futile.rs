@@ -3,11 +3,9 @@
 //! next thread that waits there, as in libraries that release the threads of a broadcast one by
 //! one.
 
-use core::sync::atomic::Ordering::Relaxed;
-
-use crate::file::map::{self, Map};
+use crate::file::map::{File, add, get, set};
 use crate::file::pages;
-use crate::layout::*;
+use crate::layout::{Mapped, Round};
 use crate::threads::detail::Detail;
 use crate::threads::thread::Thread;
 use crate::waits::waiters::Waiters;
@@ -18,21 +16,16 @@ use crate::waits::waiters::Waiters;
 /// the next thread.
 const BRIEF: u64 = 1 << 16;
 
-const PLACE: usize = 0;
-const END: usize = 1;
-const AWAY: usize = 2;
-const DETAIL: usize = 3;
-
-/// The two places, as words of the slot.
-const ROUNDS: [usize; 2] = [S_ROUNDS, S_ROUNDS + ROUND_WORDS];
-
 impl Thread {
+    fn round_at(self, place: u64) -> Option<&'static Round<Mapped>> {
+        self.state().rounds.iter().find(|round| get(&round.place) == place)
+    }
+
     /// Returns whether the thread, which waits at `place` from `asked` on, has done little since
     /// its last wait there.
     pub(crate) fn did_little(self, place: usize, asked: u64) -> bool {
-        let known = ROUNDS.into_iter().find(|at| self.get(at + PLACE) == place as u64);
-        known.is_some_and(|at| {
-            let [end, away] = [END, AWAY].map(|word| self.get(at + word));
+        self.round_at(place as u64).is_some_and(|round| {
+            let (end, away) = (get(&round.end), get(&round.away));
             end != 0 && asked.saturating_sub(end).saturating_sub(away) < BRIEF
         })
     }
@@ -41,59 +34,53 @@ impl Thread {
     /// that has not even left the critical section of the mutex has done nothing.
     pub(crate) fn returns(self, detail: Detail, place: usize, asked: u64, has_left: bool) {
         if !has_left || self.did_little(place, asked) {
-            detail.add(D_FUTILE);
+            let counts = detail.counts();
+            add(&counts.futile, 1);
             if has_left {
-                detail.add(D_RETURNED);
+                add(&counts.returned, 1);
             }
         }
     }
 
     /// Notes the end of such a wait, and its detail if a wakeup ended it.
     pub(crate) fn waited_at(self, place: usize, [asked, got]: [u64; 2], by: Option<Detail>) {
-        let here = ROUNDS.into_iter().find(|at| self.get(at + PLACE) == place as u64);
+        let [first, second] = &self.state().rounds;
         // The older place is replaced.
-        let here = here.unwrap_or_else(|| {
-            let [one, other] = ROUNDS;
-            if self.get(one + END) <= self.get(other + END) { one } else { other }
-        });
-        let other = if here == ROUNDS[0] { ROUNDS[1] } else { ROUNDS[0] };
-        self.set(other + AWAY, self.get(other + AWAY) + got.saturating_sub(asked));
-        for (word, value) in [
-            (PLACE, place as u64),
-            (END, if by.is_some() { got } else { 0 }),
-            (AWAY, 0),
-            (DETAIL, by.map_or(0, Detail::index)),
-        ] {
-            self.set(here + word, value);
-        }
+        let here = self
+            .round_at(place as u64)
+            .unwrap_or_else(|| if get(&first.end) <= get(&second.end) { first } else { second });
+        let other = if core::ptr::eq(here, first) { second } else { first };
+        add(&other.away, got.saturating_sub(asked));
+        set(&here.place, place as u64);
+        set(&here.end, if by.is_some() { got } else { 0 });
+        set(&here.away, 0);
+        set(&here.detail, by.map_or(0, Detail::index));
     }
 
     /// Notes that the thread has waited for something else from `asked` until `got`.
     pub(crate) fn was_away(self, [asked, got]: [u64; 2]) {
-        for at in ROUNDS {
-            self.set(at + AWAY, self.get(at + AWAY) + got.saturating_sub(asked));
+        for round in &self.state().rounds {
+            add(&round.away, got.saturating_sub(asked));
         }
     }
 
-    /// Called before the thread wakes the waiter of `all`: if that thread waits where this one did,
-    /// the wakeup is counted as passed on.
-    pub(crate) fn passes_on(self, file: &'static Map, all: Waiters) {
-        let Some(number) = all.only_waiter().and_then(|id| (id as usize).checked_sub(1)) else {
-            return;
-        };
-        if number >= SLOT_COUNT || !pages::is_there(SLOTS + number * SLOT_WORDS) {
+    /// Called before the thread wakes the waiter of a condition: if that thread waits where this
+    /// one did, the wakeup is counted as passed on.
+    pub(crate) fn passes_on(self, file: &'static File, waiters: Waiters) {
+        let waiter =
+            waiters.only_waiter().and_then(|id| file.slots.get((id as usize).wrapping_sub(1)));
+        let Some(waiter) = waiter.map(|slot| &slot.state) else { return };
+        if !pages::is_reserved(file, waiter) {
             return;
         }
-        let slot = map::slot(file, number);
         // If only one thread waits for the condition, the detail contains the call stack.
-        let waits = match Detail::at(file, slot[S_WAITS_DETAIL].load(Relaxed)) {
+        let place = match Detail::at(file, get(&waiter.wait.detail)) {
             Some(detail) => detail.site(),
-            None => slot[S_WAITS_SITE].load(Relaxed),
+            None => get(&waiter.wait.site),
         };
-        let here = ROUNDS.into_iter().find(|at| waits != 0 && self.get(at + PLACE) == waits);
-        let detail = here.filter(|at| self.get(at + END) != 0).map(|at| self.get(at + DETAIL));
-        if let Some(detail) = detail.and_then(|index| Detail::at(file, index)) {
-            detail.add(D_PASSED);
+        let here = self.round_at(place).filter(|round| place != 0 && get(&round.end) != 0);
+        if let Some(detail) = here.and_then(|round| Detail::at(file, get(&round.detail))) {
+            add(&detail.counts().passed, 1);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Waits: the waiting threads of each lock, and the causes of their waits.
 
 pub(crate) mod causes;
+pub(crate) mod deferred;
 pub(crate) mod futile;
 pub(crate) mod sampling;
 pub(crate) mod waiters;

@@ -6,10 +6,10 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::file::map;
-use crate::layout::*;
+use crate::arch;
+use crate::file::map::{self, get, set};
+use crate::layout::{FIRST, MUTEX, SLOW};
 use crate::threads::lines::Key;
-use crate::threads::local::*;
 use crate::threads::thread::Thread;
 
 /// Ticks between two recorded waits of the process: some 50 us. Recording takes less than a
@@ -23,9 +23,17 @@ const MOST: u64 = 64;
 /// Bits of a weight.
 pub(crate) const WEIGHT_BITS: u32 = 8;
 
+// Words of `Local::sample`, which threads with traces use for them: those record all acquisitions.
+/// Waits until one is recorded.
+const PASSES: usize = 0;
+/// The number of waits that it represents and, above [`WEIGHT_BITS`], the number of waits up to it.
+const REPRESENTS: usize = 1;
+/// The time of the last one, ticks.
+const RECORDED: usize = 2;
+
 /// Returns the ticks between two recorded waits of a thread.
 fn apart() -> u64 {
-    map::file().map_or(0, |file| APART * file[H_SLOTS].load(Relaxed).min(THREADS))
+    map::file().map_or(0, |file| APART * get(&file.header.slots).min(THREADS))
 }
 
 impl Thread {
@@ -40,14 +48,16 @@ impl Thread {
     /// recorded.
     #[inline(always)]
     pub(crate) fn represents(self, kind: u64, key: Option<Key>, now: u64) -> Option<u64> {
+        // Relaxed: only this thread writes its counts.
         let is_first = |key: Key| u64::from(key.count.load(Relaxed) & !SLOW) <= FIRST;
         if kind != MUTEX || key.is_none_or(is_first) {
             return Some(1);
         }
-        match self.own(O_PASSES) {
+        let passes = &arch::local().sample[PASSES];
+        match get(passes) {
             0 | 1 => Some(self.draw_wait(now)),
             left => {
-                self.put(O_PASSES, left - 1);
+                set(passes, left - 1);
                 None
             }
         }
@@ -55,15 +65,16 @@ impl Thread {
 
     /// Returns how many waits this one represents, and draws the next one.
     fn draw_wait(self, now: u64) -> u64 {
-        let last = self.own(O_REPRESENTS);
+        let sample = &arch::local().sample;
+        let last = get(&sample[REPRESENTS]);
         let passed = last >> WEIGHT_BITS;
-        let span = now.saturating_sub(self.own(O_RECORDED)).max(1);
+        let span = now.saturating_sub(get(&sample[RECORDED])).max(1);
         let mean = (apart() * passed / span).clamp(1, MOST);
         // At irregular distances with this mean, so that no loop synchronizes with them.
         let left = 1 + self.random() % (2 * mean - 1);
-        self.put(O_PASSES, left);
-        self.put(O_REPRESENTS, left << WEIGHT_BITS | mean);
-        self.put(O_RECORDED, now);
+        set(&sample[PASSES], left);
+        set(&sample[REPRESENTS], left << WEIGHT_BITS | mean);
+        set(&sample[RECORDED], now);
         (last & ((1 << WEIGHT_BITS) - 1)).max(1)
     }
 }

@@ -3,13 +3,13 @@
 //! line.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch;
 use crate::file::index::taken;
-use crate::file::{map, pages};
-use crate::layout::*;
+use crate::file::map::{self, get, set};
+use crate::file::pages;
+use crate::layout::{LOCK_COUNT, Lock, MANY, Mapped, OWN_AFTER, WAITS_SHIFT, place};
 use crate::policy::platform;
 use crate::threads::thread::{Hold, Thread};
 
@@ -18,7 +18,7 @@ const PROBES: usize = 16;
 
 /// The waiters of one lock.
 #[derive(Clone, Copy)]
-pub(crate) struct Waiters(&'static [AtomicU64]);
+pub(crate) struct Waiters(&'static Lock<Mapped>);
 
 impl Waiters {
     /// Returns the waiters of `lock`, if the table has room for them.
@@ -39,24 +39,24 @@ impl Waiters {
             return None;
         }
         let file = map::file()?;
-        for at in (first..first + PROBES).map(|at| at % LOCK_COUNT) {
-            if !pages::has(file, LOCKS + at * LOCK_WORDS, LOCK_WORDS) {
+        for index in (first..first + PROBES).map(|index| index % LOCK_COUNT) {
+            let entry = &file.locks[index];
+            if !pages::has(file, entry) {
                 return None;
             }
-            let words = &file[LOCKS + at * LOCK_WORDS..][..LOCK_WORDS];
             // Relaxed: an entry is its address and statistics, which start at 0; nothing is
             // published.
-            let own = &words[L_ADDRESS];
-            let mut found = own.load(Relaxed);
-            if found == 0 && make {
-                found = own.compare_exchange(0, lock, Relaxed, Relaxed).err().unwrap_or(lock);
-                let (bits, bit) = taken(at);
+            let mut known = entry.address.load(Relaxed);
+            if known == 0 && make {
+                let made = entry.address.compare_exchange(0, lock, Relaxed, Relaxed);
+                known = made.err().unwrap_or(lock);
+                let (bits, bit) = taken(index);
                 bits.fetch_or(bit, Relaxed);
             }
-            if found == lock {
-                return Some(Self(words));
+            if known == lock {
+                return Some(Self(entry));
             }
-            if found == 0 {
+            if known == 0 {
                 return None;
             }
         }
@@ -65,16 +65,17 @@ impl Waiters {
 
     /// Waits with `block`, in which the thread may be cancelled: then it stops waiting.
     pub(crate) fn until(this: Option<Self>, block: impl FnOnce() -> c_int) -> c_int {
-        extern "C" fn cancelled(words: *mut c_void) {
-            // SAFETY: the words of a lock in the file, which stays mapped.
-            let words = unsafe { &*words.cast::<[AtomicU64; LOCK_WORDS]>() };
-            Waiters(words).leave(arch::ticks());
+        extern "C" fn cancelled(entry: *mut c_void) {
+            // SAFETY: a lock in the file, which stays mapped.
+            Waiters(unsafe { &*entry.cast() }).leave(arch::ticks());
             if let Some(thread) = Thread::known() {
                 thread.shows_nothing();
             }
         }
         match this {
-            Some(Self(words)) => platform::undone_by(cancelled, words.as_ptr() as usize, block),
+            Some(Self(entry)) => {
+                platform::undone_by(cancelled, core::ptr::from_ref(entry) as usize, block)
+            }
             None => block(),
         }
     }
@@ -83,56 +84,54 @@ impl Waiters {
     pub(crate) fn enter(self, now: u64) {
         // Relaxed, in this file: each number is a statistic. If two threads change the number of
         // waiters at the same time, the start or the end of a wait may be that of the other.
-        let waiters = self.0[L_WAITERS].fetch_add(1, Relaxed) + 1;
+        let waiters = self.0.waiters.fetch_add(1, Relaxed) + 1;
         if waiters == 1 {
-            self.0[L_SINCE].store(now, Relaxed);
+            set(&self.0.since, now);
         }
-        if waiters > self.0[L_MOST].load(Relaxed) {
-            self.0[L_MOST].fetch_max(waiters, Relaxed);
+        if waiters > get(&self.0.waiters_max) {
+            self.0.waiters_max.fetch_max(waiters, Relaxed);
         }
     }
 
     /// Notes that a thread stops waiting.
     pub(crate) fn leave(self, now: u64) {
-        if self.0[L_WAITERS].fetch_sub(1, Relaxed) != 1 {
+        if self.0.waiters.fetch_sub(1, Relaxed) != 1 {
             return;
         }
-        let since = self.0[L_SINCE].load(Relaxed);
+        let since = get(&self.0.since);
         // Relaxed: see `enter`.
         let length = now.saturating_sub(since);
-        self.0[L_WAITED].fetch_add(length, Relaxed);
-        if self.0[L_LONGEST].load(Relaxed) < length
-            && self.0[L_LONGEST].fetch_max(length, Relaxed) < length
-        {
-            self.0[L_LONGEST_AT].store(since, Relaxed);
+        self.0.waited.fetch_add(length, Relaxed);
+        if get(&self.0.longest) < length && self.0.longest.fetch_max(length, Relaxed) < length {
+            set(&self.0.longest_at, since);
         }
     }
 
     /// Notes that the owner is about to release the lock, if threads wait for it.
     pub(crate) fn release(self, now: u64, hold: &Hold) {
-        if self.0[L_WAITERS].load(Relaxed) != 0 {
-            self.0[L_RELEASED].store(now, Relaxed);
-            self.0[L_RELEASED_WEIGHT].store(hold.weight, Relaxed);
+        if get(&self.0.waiters) != 0 {
+            set(&self.0.released, now);
+            set(&self.0.released_weight, hold.weight);
         }
     }
 
     /// Notes that a thread has acquired the lock whose release will not be noted: the time of an
     /// earlier release says nothing about the next owner.
     pub(crate) fn passes(self) {
-        if self.0[L_RELEASED].load(Relaxed) != 0 {
-            self.0[L_RELEASED].store(0, Relaxed);
+        if get(&self.0.released) != 0 {
+            set(&self.0.released, 0);
         }
     }
 
     /// Notes that threads which wait for this condition release `mutex`.
     pub(crate) fn gives_up(self, mutex: usize) {
-        self.0[L_MUTEX].store(mutex as u64, Relaxed);
+        set(&self.0.mutex, mutex as u64);
     }
 
     /// Notes that a thread begins to wait for this condition. Returns whether no other thread ever
     /// does: then the condition is the thread's means of wakeup, not the cause of its wait.
     pub(crate) fn is_own_of(self, thread: u64) -> bool {
-        let known = self.0[L_WAITER].load(Relaxed);
+        let known = get(&self.0.waiter);
         if known == MANY {
             return false;
         }
@@ -145,72 +144,71 @@ impl Waiters {
             _ if waits > 2 * OWN_AFTER => thread | 1 << WAITS_SHIFT,
             _ => MANY,
         };
-        self.0[L_WAITER].store(next, Relaxed);
+        set(&self.0.waiter, next);
         owner == thread && waits >= OWN_AFTER
     }
 
     /// Returns the only thread that waits for it, by its
     /// [`id`](crate::threads::thread::Thread::id).
     pub(crate) fn only_waiter(self) -> Option<u64> {
-        let known = self.0[L_WAITER].load(Relaxed);
+        let known = get(&self.0.waiter);
         (known != MANY).then_some(known & ((1 << WAITS_SHIFT) - 1))
     }
 
     /// Notes the thread that has acquired it.
     pub(crate) fn took(self, thread: u64) {
-        self.0[L_OWNER].store(thread, Relaxed);
+        set(&self.0.owner, thread);
     }
 
     /// Notes that a thread waits for it again: a thread that `took` it did not get it.
     pub(crate) fn went_on(self, thread: u64) {
-        if self.0[L_OWNER].load(Relaxed) == thread {
-            self.0[L_OWNER].store(0, Relaxed);
+        if get(&self.0.owner) == thread {
+            set(&self.0.owner, 0);
         }
     }
 
     /// Called when a thread is about to release it. Returns whether the thread owns it.
     pub(crate) fn gives(self, thread: u64) -> bool {
-        let is_owner = self.0[L_OWNER].load(Relaxed) == thread;
+        let is_owner = get(&self.0.owner) == thread;
         if is_owner {
-            self.0[L_OWNER].store(0, Relaxed);
+            set(&self.0.owner, 0);
         }
         is_owner
     }
 
     /// Counts a release by its owner, or by another thread.
     pub(crate) fn gave(self, had_it: bool) {
-        let word = if had_it { L_OWN } else { L_OTHER };
-        self.0[word].fetch_add(1, Relaxed);
+        let releases = if had_it { &self.0.owner_releases } else { &self.0.other_releases };
+        releases.fetch_add(1, Relaxed);
     }
 
     /// Returns whether its owner usually releases it, judged after enough releases.
     pub(crate) fn is_owned(self) -> bool {
         /// Number of releases that are needed for a decision.
         const OFTEN: u64 = 16;
-        let [own, other] = [L_OWN, L_OTHER].map(|word| self.0[word].load(Relaxed));
-        own > OFTEN + 2 * other
+        get(&self.0.owner_releases) > OFTEN + 2 * get(&self.0.other_releases)
     }
 
     /// Counts a signal by a thread that waited for the condition and has not left the critical
     /// section since: it owned nothing.
     pub(crate) fn told(self) {
-        self.0[L_OTHER].fetch_add(1, Relaxed);
+        self.0.other_releases.fetch_add(1, Relaxed);
     }
 
     /// Counts a signal by a thread that never waited for the condition, if another thread owns it.
     pub(crate) fn passed(self, thread: u64) {
-        if ![0, thread].contains(&self.0[L_OWNER].load(Relaxed)) {
-            self.0[L_OTHER].fetch_add(1, Relaxed);
+        if ![0, thread].contains(&get(&self.0.owner)) {
+            self.0.other_releases.fetch_add(1, Relaxed);
         }
     }
 
     /// Returns its owner, by its [`id`](crate::threads::thread::Thread::id); 0: none.
     pub(crate) fn owner(self) -> u64 {
-        self.0[L_OWNER].load(Relaxed)
+        get(&self.0.owner)
     }
 
     /// Returns the time of the last release, ticks, and the number of releases that it represents.
     pub(crate) fn released(self) -> [u64; 2] {
-        [L_RELEASED, L_RELEASED_WEIGHT].map(|word| self.0[word].load(Relaxed))
+        [get(&self.0.released), get(&self.0.released_weight)]
     }
 }

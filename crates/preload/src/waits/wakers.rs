@@ -4,91 +4,93 @@
 //! others records since when it has owned the lock, and which thread it waited for itself.
 
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Release};
 
+use crate::arch;
+use crate::file::map::{get, set};
 use crate::layout::place;
-use crate::threads::local::*;
-use crate::threads::thread::Thread;
 
 /// Number of words whose last wakeup is known, a power of two.
 const COUNT: usize = 1024;
-// Words of a wakeup: the futex word, the time, the ID of the waking thread and its call site, and
-// of that thread's own last wait its end, its place, and the thread that it was for.
-const WORD: usize = 0;
-const WHEN: usize = 1;
-const BY: usize = 2;
-const FROM: usize = 3;
-const SINCE: usize = 4;
-const WAITED: usize = 5;
-const FOR: usize = 6;
-const FOR_FROM: usize = 7;
 
-static LAST: [[AtomicU64; 8]; COUNT] = [const { [const { AtomicU64::new(0) }; 8] }; COUNT];
+/// The last wakeup of a word.
+struct Wakeup {
+    /// The futex word; 0: none.
+    word: AtomicU64,
+    /// Its time, ticks.
+    time: AtomicU64,
+    /// The ID of the waking thread, and its call site.
+    waker: AtomicU64,
+    waker_site: AtomicU64,
+    /// Of that thread's own last wait: its end, its place, and the thread that it was for.
+    waker_woken: AtomicU64,
+    waker_waited_at: AtomicU64,
+    waker_blamed: AtomicU64,
+    waker_blamed_from: AtomicU64,
+}
+
+static LAST: [Wakeup; COUNT] = [const {
+    Wakeup {
+        word: AtomicU64::new(0),
+        time: AtomicU64::new(0),
+        waker: AtomicU64::new(0),
+        waker_site: AtomicU64::new(0),
+        waker_woken: AtomicU64::new(0),
+        waker_waited_at: AtomicU64::new(0),
+        waker_blamed: AtomicU64::new(0),
+        waker_blamed_from: AtomicU64::new(0),
+    }
+}; COUNT];
 
 /// A thread, by its ID in the kernel, and the place where it woke others.
 pub(crate) type Waker = (u64, u64);
 
-fn last(word: usize) -> &'static [AtomicU64; 8] {
+fn last(word: usize) -> &'static Wakeup {
     &LAST[place(word as u64, 0, COUNT)]
 }
 
 /// Records that this thread wakes the waiters of a word by a call from `site`.
-pub(crate) fn wakes(thread: Thread, word: usize, site: usize, now: u64) {
-    let last = last(word);
+pub(crate) fn wakes(word: usize, site: usize, now: u64) {
+    let (last, local) = (last(word), arch::local());
     // A concurrent reader sees no word.
-    last[WORD].store(0, Relaxed);
+    set(&last.word, 0);
     // A wait on the same word was for the same lock, whatever its call site.
-    let waited = match thread.own(O_WAITED_ON) {
-        on if on == word as u64 => 0,
-        _ => thread.own(O_WAITED_AT),
-    };
-    for (at, value) in [
-        (WHEN, now),
-        (BY, thread.kernel_id()),
-        (FROM, site as u64),
-        (SINCE, thread.own(O_WOKEN)),
-        (WAITED, waited),
-        (FOR, thread.own(O_BLAMED)),
-        (FOR_FROM, thread.own(O_BLAMED_FROM)),
-    ] {
-        // Relaxed: published by the release store below.
-        last[at].store(value, Relaxed);
-    }
+    let waited_same = get(&local.waited_on) == word as u64;
+    let waited_at = if waited_same { 0 } else { get(&local.waited_at) };
+    set(&last.time, now);
+    set(&last.waker, get(&local.thread_id));
+    set(&last.waker_site, site as u64);
+    set(&last.waker_woken, get(&local.woken));
+    set(&last.waker_waited_at, waited_at);
+    set(&last.waker_blamed, get(&local.blamed));
+    set(&last.waker_blamed_from, get(&local.blamed_from));
     // Release: a reader that sees the word sees the rest.
-    last[WORD].store(word as u64, Release);
+    last.word.store(word as u64, Release);
 }
 
 /// Returns the thread that this one has waited for, from `asked` until `got`, on a word at a site;
 /// none if it was not seen. The thread remembers it.
-pub(crate) fn blamed(
-    thread: Thread,
-    word: usize,
-    site: usize,
-    [asked, got]: [u64; 2],
-) -> Option<Waker> {
-    let last = last(word);
+pub(crate) fn blamed(word: usize, site: usize, [asked, got]: [u64; 2]) -> Option<Waker> {
+    let (last, local) = (last(word), arch::local());
     // Acquire: pairs with the release of the waking thread.
-    let is_this = last[WORD].load(Acquire) == word as u64;
-    let of = |at: usize| last[at].load(Relaxed);
-    let found = (is_this && (asked..=got).contains(&of(WHEN))).then(|| {
-        let (since, waited) = (of(SINCE).max(asked), of(WAITED));
+    let is_same_word = last.word.load(Acquire) == word as u64;
+    let time = get(&last.time);
+    let waker = (is_same_word && (asked..=got).contains(&time)).then(|| {
+        let since = get(&last.waker_woken).max(asked);
+        let indirect = (get(&last.waker_blamed), get(&last.waker_blamed_from));
         // A wait of the waking thread at another place was for another lock, except by chance.
-        let is_same = [0, site as u64].contains(&waited) && of(FOR) != 0;
-        if is_same && since - asked > of(WHEN).saturating_sub(since) {
-            (of(FOR), of(FOR_FROM))
+        let is_same_lock = [0, site as u64].contains(&get(&last.waker_waited_at));
+        if is_same_lock && indirect.0 != 0 && since - asked > time.saturating_sub(since) {
+            indirect
         } else {
-            (of(BY), of(FROM))
+            (get(&last.waker), get(&last.waker_site))
         }
     });
-    let (by, from) = found.unwrap_or_default();
-    for (at, value) in [
-        (O_WAITED_ON, word as u64),
-        (O_WAITED_AT, site as u64),
-        (O_WOKEN, got),
-        (O_BLAMED, by),
-        (O_BLAMED_FROM, from),
-    ] {
-        thread.put(at, value);
-    }
-    found
+    let (thread, from) = waker.unwrap_or_default();
+    set(&local.waited_on, word as u64);
+    set(&local.waited_at, site as u64);
+    set(&local.woken, got);
+    set(&local.blamed, thread);
+    set(&local.blamed_from, from);
+    waker
 }

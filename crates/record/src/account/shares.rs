@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::layout::{E_HELD, E_LOCK, E_SITE, E_TICKS, EDGE_WORDS, FUTEX, KIND_SHIFT};
+use crate::layout::{self, FUTEX, KIND_SHIFT};
 use crate::sampling::observations::Look;
 use crate::sampling::thread_state::Edge;
 
@@ -26,17 +26,16 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    pub(crate) fn of(words: &[u64], look: &Look) -> Self {
+    pub(crate) fn of(edges: &[layout::Edge], look: &Look) -> Self {
         let mut ended: BTreeMap<Key, u64> = BTreeMap::new();
         let mut ticks: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         let is_futex = |lock: u64| lock != u64::MAX && lock >> KIND_SHIFT == FUTEX;
-        for words in words.chunks_exact(EDGE_WORDS).filter(|words| is_futex(words[E_LOCK])) {
-            let (lock, site) = (words[E_LOCK], words[E_SITE]);
+        for edge in edges.iter().filter(|edge| is_futex(edge.lock)) {
             for sum in [
-                ended.entry((lock, site, words[E_HELD])).or_default(),
-                ticks.entry((lock, site)).or_default(),
+                ended.entry((edge.lock, edge.site, edge.held)).or_default(),
+                ticks.entry((edge.lock, edge.site)).or_default(),
             ] {
-                *sum = sum.saturating_add(words[E_TICKS]);
+                *sum = sum.saturating_add(edge.ticks);
             }
         }
         let mut looks: BTreeMap<Key, u64> = BTreeMap::new();
@@ -78,28 +77,24 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::Part as _;
     use crate::sampling::thread_state::State;
 
     #[test]
     fn time_is_divided_by_the_looks_at_owners() {
         let lock = 64 | FUTEX << KIND_SHIFT;
         let edge = |held| Edge { lock, site: 5, held, ..Edge::default() };
-        let words: Vec<u64> = [(1, 900), (2, 100)]
-            .into_iter()
-            .flat_map(|(held, ticks)| {
-                let mut words = [0; EDGE_WORDS];
-                (words[E_LOCK], words[E_SITE]) = (lock, 5);
-                (words[E_HELD], words[E_TICKS]) = (held, ticks);
-                words
-            })
-            .collect();
+        let mut edges = <[layout::Edge; 2]>::zeroed();
+        for (edge, (held, ticks)) in edges.iter_mut().zip([(1, 900), (2, 100)]) {
+            (edge.lock, edge.site, edge.held, edge.ticks) = (lock, 5, held, ticks);
+        }
         let mut look = Look::default();
-        let few = Shares::of(&words, &look);
+        let few = Shares::of(&*edges, &look);
         assert_eq!((few.ticks(&edge(1), 900), few.ticks(&edge(2), 100)), (900, 100));
         for (held, count) in [(1, 3), (2, 24), (3, 3)] {
             look.owners.insert((edge(held), State::Runs), count);
         }
-        let mut shares = Shares::of(&words, &look);
+        let mut shares = Shares::of(&*edges, &look);
         assert_eq!((shares.ticks(&edge(1), 450), shares.ticks(&edge(2), 100)), (50, 800));
         assert_eq!(
             (shares.rest(&edge(2)), shares.rest(&edge(3)), shares.rest(&edge(3))),

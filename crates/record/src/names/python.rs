@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::layout::{P_BYTES, P_TEXT, P_TEXT_BYTES, PLACE_WORDS, PYTHON};
+use crate::layout::{PYTHON, Place};
 
-/// Returns the names of the places in these words, by call site.
-pub(crate) fn places(words: &[u64]) -> BTreeMap<u64, String> {
-    let all = (0..).zip(words.chunks_exact(PLACE_WORDS));
-    all.filter_map(|(number, words)| {
-        let length = (words[P_BYTES] as usize).min(P_TEXT_BYTES);
-        let text: Vec<u8> = words[P_TEXT..].iter().flat_map(|word| word.to_le_bytes()).collect();
-        let name = String::from_utf8_lossy(&text[..length]).into_owned();
-        (length > 0).then_some((PYTHON | number, name))
-    })
-    .collect()
+/// Returns the names of the places, by call site.
+pub(crate) fn places(places: &[Place]) -> BTreeMap<u64, String> {
+    let mut names = BTreeMap::new();
+    for (number, place) in (0..).zip(places).filter(|(_, place)| place.bytes > 0) {
+        let text: Vec<u8> = place.text.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let length = (place.bytes as usize).min(text.len());
+        names.insert(PYTHON | number, String::from_utf8_lossy(&text[..length]).into_owned());
+    }
+    names
 }
 
 /// Returns whether a place, as an account prints it, is in Python code.
@@ -31,24 +30,24 @@ pub fn is_python(place: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::{PLACE_BYTES, Part as _};
 
     #[test]
     fn places_of_python_have_a_file_and_a_line() {
-        let mut words = vec![0; 3 * PLACE_WORDS];
+        let mut table = <[Place; 3]>::zeroed();
         let text = b"Store.put (store.py:12)";
         let mut bytes = text.to_vec();
         bytes.resize(24, 0);
-        words[PLACE_WORDS + P_BYTES] = text.len() as u64;
-        for (at, word) in bytes.chunks_exact(8).enumerate() {
-            let word = word.try_into().expect("eight bytes");
-            words[PLACE_WORDS + P_TEXT + at] = u64::from_le_bytes(word);
+        table[1].bytes = text.len() as u64;
+        for (word, bytes) in table[1].text.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
         }
         // A length that cannot be right.
-        words[2 * PLACE_WORDS + P_BYTES] = u64::MAX;
-        let found = places(&words);
+        table[2].bytes = u64::MAX;
+        let found = places(&*table);
         assert_eq!(found[&(PYTHON | 1)], "Store.put (store.py:12)");
         assert!(is_python(&found[&(PYTHON | 1)]));
-        assert_eq!(found[&(PYTHON | 2)].len(), P_TEXT_BYTES);
+        assert_eq!(found[&(PYTHON | 2)].len(), PLACE_BYTES);
         assert!(!found.contains_key(&PYTHON));
         for place in ["acquire_timed (_threadmodule.c:98)", "put (store.py:)x", "python3.11+0x12"] {
             assert!(!is_python(place), "{place}");

@@ -6,9 +6,10 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::offset_of;
 
 use crate::account::shares::Shares;
-use crate::layout::*;
+use crate::layout::{self, *};
 use crate::names::syscalls;
 use crate::names::{CONDITION_OF, LOCK_OF, Names};
 use crate::raw::Raw;
@@ -104,30 +105,29 @@ impl Book<'_> {
     }
 
     /// Adds the causes from the recorded edges and from the samples to a process.
-    pub(crate) fn causes(&self, words: &[u64], look: &Look, process: &mut Process) -> Index {
+    pub(crate) fn causes(
+        &self,
+        edges: &[layout::Edge],
+        look: &Look,
+        process: &mut Process,
+    ) -> Index {
         let mut index = Index::default();
-        let mut shares = Shares::of(words, look);
-        for words in words.chunks_exact(EDGE_WORDS) {
-            let is_idle = self.futexes.at(words[E_SITE]).is_some_and(|known| !known.has_owner());
-            if [0, u64::MAX].contains(&words[E_LOCK]) || is_idle {
+        let mut shares = Shares::of(edges, look);
+        for recorded in edges {
+            let is_idle = self.futexes.at(recorded.site).is_some_and(|known| !known.has_owner());
+            if [0, u64::MAX].contains(&recorded.lock) || is_idle {
                 continue;
             }
-            let edge = Edge {
-                lock: words[E_LOCK],
-                site: words[E_SITE],
-                held: words[E_HELD],
-                detail: words[E_DETAIL],
-                held_detail: words[E_HELD_DETAIL],
-            };
-            let seconds = |at: usize| self.clock.ns(words[at]) as f64 / 1e9;
+            let layout::Edge { lock, site, held, detail, held_detail, .. } = *recorded;
+            let edge = Edge { lock, site, held, detail, held_detail };
             let cause = Cause {
-                count: words[E_COUNT],
-                wait_s: self.clock.ns(shares.ticks(&edge, words[E_TICKS])) as f64 / 1e9,
-                max_s: seconds(E_MOST),
-                measured_s: seconds(E_MEASURED),
-                ran_s: words[E_RAN_NS] as f64 / 1e9,
-                again: words[E_AGAIN],
-                own: words[E_SELF],
+                count: recorded.count,
+                wait_s: self.clock.seconds(shares.ticks(&edge, recorded.ticks)),
+                max_s: self.clock.seconds(recorded.ticks_max),
+                measured_s: self.clock.seconds(recorded.measured),
+                ran_s: recorded.ran_ns as f64 / 1e9,
+                again: recorded.again,
+                own: recorded.of_itself,
                 ..self.cause(&edge)
             };
             index.add(&edge, cause, &mut process.causes);
@@ -159,26 +159,25 @@ impl Book<'_> {
 
     /// Returns the sampled waits, at most about `EVENTS_KEPT` of them, in the order in which they
     /// began.
-    pub(crate) fn events(&self, words: &[u64], index: &Index) -> Vec<Event> {
-        let used = words.chunks_exact(EVENT_WORDS).filter(|words| words[V_BEGIN] != 0);
+    pub(crate) fn events(&self, recorded: &[layout::Event], index: &Index) -> Vec<Event> {
+        let used = recorded.iter().filter(|event| event.begin != 0);
         let every = used.clone().count().div_ceil(EVENTS_KEPT).max(1);
-        let event = |words: &[u64]| {
-            let key = (words[V_LOCK], words[V_SITE], words[V_HELD]);
-            let since = |ticks: u64| self.clock.ns(ticks.saturating_sub(self.clock.begin));
-            let ticks = words[V_END].saturating_sub(words[V_BEGIN]);
-            Some(Event {
-                begin_s: since(words[V_BEGIN]) as f64 / 1e9,
-                wait_s: self.clock.ns(ticks) as f64 / 1e9,
-                cause: *index.0.get(&key)?,
-                thread: words[V_THREADS] & ((1 << WAITS_SHIFT) - 1),
-                owner: words[V_THREADS] >> WAITS_SHIFT,
-                ran_s: words[V_RAN_NS].saturating_sub(1) as f64 / 1e9,
-            })
-        };
+        let mut events = Vec::new();
         // Every n-th event of a fair sample is a fair sample, too.
-        let mut all: Vec<Event> = used.step_by(every).filter_map(event).collect();
-        all.sort_by(|a, b| a.begin_s.total_cmp(&b.begin_s));
-        all
+        for event in used.step_by(every) {
+            let key = (event.lock, event.site, event.held);
+            let Some(cause) = index.0.get(&key) else { continue };
+            events.push(Event {
+                begin_s: self.clock.seconds(event.begin.saturating_sub(self.clock.begin)),
+                wait_s: self.clock.seconds(event.end.saturating_sub(event.begin)),
+                cause: *cause,
+                thread: event.threads & ((1 << WAITS_SHIFT) - 1),
+                owner: event.threads >> WAITS_SHIFT,
+                ran_s: event.ran_ns.saturating_sub(1) as f64 / 1e9,
+            });
+        }
+        events.sort_by(|a, b| a.begin_s.total_cmp(&b.begin_s));
+        events
     }
 
     /// Returns the waits that have not ended.
@@ -222,19 +221,14 @@ impl Index {
 }
 
 impl Wait {
-    /// Reads a wait from the words of a slot, if its thread is waiting.
-    pub(crate) fn of(words: &[u64]) -> Option<Self> {
-        (words[S_WAITS] != 0 && words[S_THREAD] != 0).then(|| Self {
-            thread: words[S_THREAD],
-            edge: Edge {
-                lock: words[S_WAITS],
-                site: words[S_WAITS_SITE],
-                held: words[S_WAITS_HELD],
-                detail: words[S_WAITS_DETAIL],
-                held_detail: words[S_WAITS_HELD_DETAIL],
-            },
-            since: words[S_WAITS_SINCE],
-            owner: words[S_WAITS_OWNER],
+    /// Returns the wait of a thread, if it is waiting.
+    pub(crate) fn of(state: &layout::State) -> Option<Self> {
+        let CurrentWait { lock, site, since, owner, held, detail, held_detail } = state.wait;
+        (lock != 0 && state.thread != 0).then(|| Self {
+            thread: state.thread,
+            edge: Edge { lock, site, held, detail, held_detail },
+            since,
+            owner,
             ..Self::default()
         })
     }
@@ -254,21 +248,24 @@ impl Raw {
         names: &Names,
         known: &BTreeMap<u64, Known>,
         futexes: &Futexes,
+        edges: &[layout::Edge],
     ) -> std::io::Result<()> {
         let header = &self.header;
         let callers = |detail: u64| {
             let index = (detail as usize).min(DETAIL_COUNT - 1);
-            let words = self.words(DETAILS + index * DETAIL_WORDS + D_CALLERS, CALLERS);
-            words.ok().and_then(|words| words.try_into().ok()).unwrap_or_default()
+            let detail = self.entry::<Detail>(offset_of!(layout::File, details), index);
+            detail.map_or([0; CALLERS], |detail| detail.callers)
         };
-        let clock = Clock { begin: header[H_TICKS_BEGIN], tick_ns: self.tick_ns };
+        let clock = Clock { begin: header.ticks_begin, tick_ns: self.tick_ns };
         let book = Book { names, known, futexes, callers: Box::new(callers), clock };
-        let index = book.causes(&self.words(EDGES, EDGE_COUNT * EDGE_WORDS)?, look, process);
-        process.events = book.events(&self.words(EVENTS, EVENT_COUNT * EVENT_WORDS)?, &index);
+        let index = book.causes(edges, look, process);
+        let events: Box<[layout::Event; EVENT_COUNT]> =
+            self.part(offset_of!(layout::File, events))?;
+        process.events = book.events(&*events, &index);
         let mut waits = Vec::new();
-        for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
-            let words = self.words(SLOTS + slot * SLOT_WORDS, S_PHASES)?;
-            let wait = Wait::of(&words);
+        for slot in 0..(header.slots as usize).min(SLOT_COUNT) {
+            let slot = offset_of!(layout::File, slots) + slot * size_of::<Slot>();
+            let wait = Wait::of(&*self.part(slot)?);
             // The wait in the last sample includes its owner at that time.
             let seen = |wait: &Wait| {
                 let same = |one: &&Wait| one.thread == wait.thread && one.since == wait.since;
@@ -284,7 +281,7 @@ impl Raw {
             // The process reads the clock only while its locks are busy.
             process.seconds = process.seconds.max(look.seconds);
         }
-        process.pending = book.pending(&waits, header[H_TICKS_LAST]);
+        process.pending = book.pending(&waits, header.ticks_last);
         if let Some(outside) = &mut look.outside {
             outside.add_to(process);
         }

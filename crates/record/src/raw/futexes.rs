@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::layout::{BROADCAST, CONTEXT, E_HELD, E_LOCK, EDGE_WORDS, FUTEX, KIND_SHIFT};
+use crate::layout::{BROADCAST, CONTEXT, Edge, FUTEX, KIND_SHIFT};
 use crate::names::wrappers::{is_of_locks, passes_on};
 use crate::names::{Names, named_after};
 use crate::raw::contention::Seen;
@@ -44,16 +44,15 @@ pub(crate) struct Use {
 /// Call stacks of the wakeups of each word, by address of the word.
 pub(crate) type Wakers = BTreeMap<u64, BTreeSet<u64>>;
 
-/// Returns the wakers in the causes of waits, given as words of the file.
-pub(crate) fn wakers(edges: &[u64]) -> Wakers {
+/// Returns the wakers in the causes of waits.
+pub(crate) fn wakers(edges: &[Edge]) -> Wakers {
     let low = |word: u64| word << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
-    let mut found = Wakers::new();
-    let of_words =
-        |edge: &&[u64]| edge[E_LOCK] >> KIND_SHIFT == FUTEX && edge[E_HELD] & CONTEXT != 0;
-    for edge in edges.chunks_exact(EDGE_WORDS).filter(of_words) {
-        found.entry(low(edge[E_LOCK])).or_default().insert(low(edge[E_HELD]));
+    let mut wakers = Wakers::new();
+    let is_woken = |edge: &&Edge| edge.lock >> KIND_SHIFT == FUTEX && edge.held & CONTEXT != 0;
+    for edge in edges.iter().filter(is_woken) {
+        wakers.entry(low(edge.lock)).or_default().insert(low(edge.held));
     }
-    found
+    wakers
 }
 
 /// Operations of the call stacks that call futex(2), and the locks that they operate on.

@@ -1,9 +1,7 @@
 //! Reads the keys of a slot: which operations its threads called, where, and how often.
 
 use crate::layout::{
-    BARRIER, CONDITION, F_KEYS, GROWN, K_DETAIL, K_LOCK, K_SITE, KEY_COUNT, KEY_WORDS, KIND_SHIFT,
-    LINE_COUNT, LINE_COUNTS, LINE_KEYS, LINE_WORDS, READ, S_GROWN, S_KEYS, S_LINES, SIGNAL, Told,
-    WRITE,
+    self, BARRIER, CONDITION, FewKeys, GROWN, KIND_SHIFT, Line, READ, SIGNAL, Slot, Told, WRITE,
 };
 use crate::record::total;
 
@@ -24,19 +22,16 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Returns the keys of a slot by their numbers, from the words of the slot and of its `FEW`
-    /// keys.
-    pub(crate) fn all(slot: &[u64], few: &[u64]) -> Vec<Self> {
-        let mut all = Vec::new();
-        add(&mut all, few, &few[F_KEYS..], LINE_KEYS);
-        if slot[S_GROWN] == GROWN {
-            for key in &mut all {
+    /// Returns the keys of a slot by their numbers.
+    pub(crate) fn all(slot: &Slot, few: &FewKeys) -> Vec<Self> {
+        let mut keys: Vec<Self> = read(std::slice::from_ref(&few.line), &few.keys).collect();
+        if slot.state.grown == GROWN {
+            for key in &mut keys {
                 (key.count, key.told) = (0, Told(0));
             }
-            let lines = &slot[S_LINES..][..LINE_COUNT * LINE_WORDS];
-            add(&mut all, lines, &slot[S_KEYS..], KEY_COUNT);
+            keys.extend(read(&slot.table.lines, &slot.table.keys));
         }
-        all
+        keys
     }
 
     /// Returns its kind.
@@ -58,18 +53,14 @@ pub(crate) fn address(lock: u64, site: u64) -> u64 {
     }
 }
 
-fn add(all: &mut Vec<Key>, lines: &[u64], keys: &[u64], count: usize) {
-    let lines = lines.chunks_exact(LINE_WORDS).flat_map(|line| {
-        let counts = &line[LINE_COUNTS..];
-        counts.iter().flat_map(|two| [*two as u32, (*two >> 32) as u32])
-    });
-    let keys = keys.chunks_exact(KEY_WORDS).take(count).zip(lines);
-    all.extend(keys.map(|(words, count)| {
-        let told = Told(words[K_DETAIL]);
-        let known = words[K_LOCK] != 0;
-        let count = if known { told.counted(count) } else { 0 };
-        Key { lock: words[K_LOCK], site: words[K_SITE], count, told }
-    }));
+/// Returns the keys of these lines.
+fn read<'a>(lines: &'a [Line], keys: &'a [layout::Key]) -> impl Iterator<Item = Key> + 'a {
+    let counts = lines.iter().flat_map(|line| line.counts);
+    keys.iter().zip(counts).map(|(key, count)| {
+        let told = Told(key.told);
+        let count = if key.lock == 0 { 0 } else { told.counted(count) };
+        Key { lock: key.lock, site: key.site, count, told }
+    })
 }
 
 /// Counts the threads that call at one site.
@@ -111,24 +102,24 @@ pub(crate) fn act(kind: u64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{FEW_WORDS, SLOT_WORDS, SLOW};
+    use crate::layout::{LINE_KEYS, Part as _, SLOW};
 
     #[test]
     fn counts_are_those_of_the_table_once_there_is_one() {
-        fn of(slot: &[u64], few: &[u64]) -> Vec<u64> {
+        fn of(slot: &Slot, few: &FewKeys) -> Vec<u64> {
             let all = Key::all(slot, few);
             all.iter().filter(|key| key.lock != 0).map(|key| key.count).collect::<Vec<_>>()
         }
-        let (mut slot, mut few) = (vec![0; SLOT_WORDS], vec![0; FEW_WORDS]);
-        few[LINE_COUNTS] = 7 | (u64::from(SLOW) | 9) << 32;
-        (few[F_KEYS], few[F_KEYS + 1]) = (1 << KIND_SHIFT | 64, 5);
-        few[F_KEYS + KEY_WORDS] = 1 << KIND_SHIFT;
+        let (mut slot, mut few) = (Slot::zeroed(), FewKeys::zeroed());
+        few.line.counts[..2].copy_from_slice(&[7, SLOW | 9]);
+        (few.keys[0].lock, few.keys[0].site) = (1 << KIND_SHIFT | 64, 5);
+        few.keys[1].lock = 1 << KIND_SHIFT;
         assert_eq!(of(&slot, &few), [7, 9]);
-        slot[S_GROWN] = GROWN;
+        slot.state.grown = GROWN;
         // The tenth key of the table, with a count that has wrapped around twice.
-        slot[S_LINES + LINE_WORDS + LINE_COUNTS] = 3 << 32;
-        slot[S_KEYS + 9 * KEY_WORDS + K_LOCK] = few[F_KEYS];
-        slot[S_KEYS + 9 * KEY_WORDS + K_DETAIL] = Told(0).used(3, 1).round().round().0;
+        slot.table.lines[1].counts[1] = 3;
+        slot.table.keys[9].lock = few.keys[0].lock;
+        slot.table.keys[9].told = Told(0).used(3, 1).round().round().0;
         assert_eq!(of(&slot, &few), [0, 0, 2 * u64::from(SLOW) + 3]);
         let key = Key::all(&slot, &few)[LINE_KEYS + 9];
         assert_eq!((key.told.detail(), key.told.threads(), key.address()), (3, 1, 64));

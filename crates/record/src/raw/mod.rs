@@ -12,23 +12,26 @@ pub(crate) mod contention;
 pub(crate) mod futexes;
 pub(crate) mod keys;
 pub(crate) mod neighbours;
+pub(crate) mod part;
 pub(crate) mod runtime_locks;
 pub(crate) mod traces;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::mem::offset_of;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use crate::RecordError;
 use crate::launch::directory::open_file;
-use crate::layout::*;
+use crate::layout::{self, *};
 use crate::names::{Names, named_after, python};
 use crate::raw::contention::Seen;
 use crate::raw::futexes::Futexes;
 use crate::raw::keys::{Comers, Key, act};
 use crate::raw::neighbours::neighbours;
+use crate::raw::part::read_part;
 use crate::raw::runtime_locks::{Context, Jit, Waits};
 use crate::raw::traces::{Clock, Known, Traces};
 use crate::record::causes::Counted;
@@ -63,7 +66,7 @@ pub fn read_with(directory: &Path, looks: &mut Looks) -> Result<Vec<Process>, Re
         let refused = |source| RecordError::Read { path: path.clone(), source };
         if let Some(raw) = Raw::open(&path).map_err(refused)? {
             let look = looks.take(&path).unwrap_or_default();
-            found.push((raw.header[H_NS_BEGIN], raw.process(look).map_err(refused)?));
+            found.push((raw.header.ns_begin, raw.process(look).map_err(refused)?));
         }
     }
     found.sort_by_key(|(begin, process)| (*begin, process.pid));
@@ -75,7 +78,7 @@ pub fn read_with(directory: &Path, looks: &mut Looks) -> Result<Vec<Process>, Re
 /// The file of one process.
 pub(crate) struct Raw {
     file: File,
-    pub(crate) header: Vec<u64>,
+    pub(crate) header: Box<Header>,
     /// Nanoseconds per tick.
     pub(crate) tick_ns: f64,
 }
@@ -105,33 +108,32 @@ impl Raw {
     /// recording began.
     fn open(path: &Path) -> std::io::Result<Option<Self>> {
         let Some(file) = open_file(path) else { return Ok(None) };
-        let mut raw = Self { file, header: Vec::new(), tick_ns: 0.0 };
-        if raw.file.metadata()?.len() < FILE_WORDS as u64 * 8 {
+        if file.metadata()?.len() < size_of::<layout::File>() as u64 {
             return Ok(None);
         }
-        raw.header = raw.words(0, PAGE)?;
-        let header = &raw.header;
-        if header[H_MAGIC] != MAGIC || header[H_VERSION] != VERSION {
+        let header: Box<Header> = read_part(&file, 0)?;
+        if header.magic != MAGIC || header.version != VERSION {
             return Ok(None);
         }
-        let ticks = header[H_TICKS_LAST].saturating_sub(header[H_TICKS_BEGIN]);
-        let ns = header[H_NS_LAST].saturating_sub(header[H_NS_BEGIN]);
-        raw.tick_ns = if ticks > 0 { ns as f64 / ticks as f64 } else { 0.0 };
-        Ok(Some(raw))
+        let ticks = header.ticks_last.saturating_sub(header.ticks_begin);
+        let ns = header.ns_last.saturating_sub(header.ns_begin);
+        let tick_ns = if ticks > 0 { ns as f64 / ticks as f64 } else { 0.0 };
+        Ok(Some(Self { file, header, tick_ns }))
     }
 
-    pub(crate) fn words(&self, first: usize, count: usize) -> std::io::Result<Vec<u64>> {
-        let mut bytes = vec![0; count * 8];
-        self.file.read_exact_at(&mut bytes, first as u64 * 8)?;
-        let words = bytes
-            .chunks_exact(8)
-            .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-        Ok(words.collect())
+    /// Reads the part at this offset of the file, bytes.
+    pub(crate) fn part<T: Part>(&self, offset: usize) -> std::io::Result<Box<T>> {
+        read_part(&self.file, offset)
     }
 
-    fn text(&self, first: usize, bytes: usize) -> std::io::Result<Vec<u8>> {
+    /// Reads an entry of the table at this offset of the file, bytes.
+    pub(crate) fn entry<T: Part>(&self, table: usize, index: usize) -> std::io::Result<Box<T>> {
+        self.part(table + index * size_of::<T>())
+    }
+
+    fn text(&self, offset: usize, bytes: usize) -> std::io::Result<Vec<u8>> {
         let mut text = vec![0; bytes];
-        self.file.read_exact_at(&mut text, first as u64 * 8)?;
+        self.file.read_exact_at(&mut text, offset as u64)?;
         Ok(text)
     }
 
@@ -142,21 +144,22 @@ impl Raw {
     /// Returns the process with the fields that its header contains.
     fn head(&self) -> std::io::Result<Process> {
         let header = &self.header;
-        let command = self.text(H_COMMAND, COMMAND_WORDS * 8)?;
+        let bytes = size_of_val(&header.command);
+        let command = self.text(offset_of!(layout::File, header.command), bytes)?;
         let command = command.split(|byte| *byte == 0).take_while(|word| !word.is_empty());
         Ok(Process {
-            pid: header[H_PID],
-            parent: header[H_PARENT],
+            pid: header.pid,
+            parent: header.parent,
             command: command.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
-            seconds: header[H_NS_LAST].saturating_sub(header[H_NS_BEGIN]) as f64 / 1e9,
-            cpu_s: header[H_CPU_NS] as f64 / 1e9,
-            ended: header[H_ENDED] == 1,
-            threads: header[H_THREADS],
-            threads_lost: header[H_THREADS_LOST],
+            seconds: header.ns_last.saturating_sub(header.ns_begin) as f64 / 1e9,
+            cpu_s: header.cpu_ns as f64 / 1e9,
+            ended: header.ended == 1,
+            threads: header.threads,
+            threads_lost: header.threads_lost,
             unrecorded: Unrecorded::of(header),
             unloaded: Unloaded::all(header),
-            chosen: header[H_CHOSEN],
-            sees_switches: header[H_SEES_SWITCHES] == 1,
+            chosen: header.chosen,
+            sees_switches: header.sees_switches == 1,
             ..Process::default()
         })
     }
@@ -166,23 +169,25 @@ impl Raw {
         let (mut locks, mut traces) = (BTreeMap::new(), Traces::default());
         let mut yields = [BTreeMap::new(), BTreeMap::new()];
         let (contexts, mut waits) = (self.contexts()?, Waits::new());
-        for slot in 0..(header[H_SLOTS] as usize).min(SLOT_COUNT) {
-            let words = self.words(SLOTS + slot * SLOT_WORDS, SLOT_WORDS)?;
-            let few = self.words(FEW + slot * FEW_WORDS, FEW_WORDS)?;
-            let keys = Key::all(&words, &few);
-            self.slot(&words, &keys, &mut process, &mut locks, &mut yields, &mut waits)?;
+        for slot in 0..(header.slots as usize).min(SLOT_COUNT) {
+            let few = self.entry(offset_of!(layout::File, few), slot)?;
+            let slot = self.entry(offset_of!(layout::File, slots), slot)?;
+            let keys = Key::all(&slot, &few);
+            self.slot(&slot, &keys, &mut process, &mut locks, &mut yields, &mut waits)?;
             traces.slot(&keys, |site| match contexts.get(&(site & !CONTEXT)) {
                 Some(context) if site & CONTEXT != 0 => context.site,
                 _ => site,
             });
         }
         self.shared(&mut locks, &mut waits)?;
-        let maps = self.text(MAP, (header[H_MAP_BYTES] as usize).min(MAP_WORDS * 8))?;
+        let map_bytes = (header.map_bytes as usize).min(MAP_WORDS * 8);
+        let maps = self.text(offset_of!(layout::File, map), map_bytes)?;
         let maps = String::from_utf8_lossy(&maps).replace('\0', "\n");
-        let mut names = Names::new(&maps, u32::try_from(header[H_PID]).ok());
-        names.python = python::places(&self.words(PLACES, PLACE_COUNT * PLACE_WORDS)?);
+        let mut names = Names::new(&maps, u32::try_from(header.pid).ok());
+        names.python =
+            python::places(&*self.part::<[_; PLACE_COUNT]>(offset_of!(layout::File, places))?);
         process.gone = names.gone();
-        let jit = Jit::read(header[H_PID], header[H_NS_BEGIN]);
+        let jit = Jit::read(header.pid, header.ns_begin);
         let counted =
             |(site, count): (u64, u64)| Counted { place: names.place(site, &[0; CALLERS]), count };
         [process.yields, process.attempts] = yields.map(|of| {
@@ -191,7 +196,8 @@ impl Raw {
             all
         });
         let seen = self.waiters()?;
-        let wakers = crate::raw::futexes::wakers(&self.words(EDGES, EDGE_COUNT * EDGE_WORDS)?);
+        let edges: Box<[layout::Edge; EDGE_COUNT]> = self.part(offset_of!(layout::File, edges))?;
+        let wakers = futexes::wakers(&*edges);
         let into = &mut process.futexes;
         let futexes = Futexes::take(&mut waits, &contexts, &names, &seen, &wakers, into);
         let used;
@@ -215,43 +221,43 @@ impl Raw {
         for (address, name) in used {
             process.addresses.entry(address).or_insert((name, Kind::Mutex));
         }
-        for trace in 0..(header[H_TRACES] as usize).min(TRACE_COUNT) {
-            traces.add(&self.words(TRACES + trace * TRACE_WORDS, TRACE_WORDS)?);
+        for trace in 0..(header.traces as usize).min(TRACE_COUNT) {
+            traces.add(self.entry(offset_of!(layout::File, traces), trace)?);
         }
-        let clock = Clock { begin: header[H_TICKS_BEGIN], tick_ns: self.tick_ns };
+        let clock = Clock { begin: header.ticks_begin, tick_ns: self.tick_ns };
         process.trace = traces.read(&clock, &known, &process.locks, &names);
-        self.explain(&mut process, &mut look, &names, &known, &futexes)?;
+        self.explain(&mut process, &mut look, &names, &known, &futexes, &*edges)?;
         process.futexes.extend(process.locks.extract_if(.., |lock| lock.kind == Kind::Futex));
         Ok(process)
     }
 
     /// Returns the call stacks of waits on per-thread conditions, by number.
     fn contexts(&self) -> std::io::Result<BTreeMap<u64, Context>> {
-        let words = self.words(CONTEXTS, CONTEXT_COUNT * CONTEXT_WORDS)?;
-        let all = (0..).zip(words.chunks_exact(CONTEXT_WORDS));
-        Ok(all.filter_map(|(number, words)| Some((number, Context::read(words)?))).collect())
+        let stacks: Box<[CallStack; STACK_COUNT]> = self.part(offset_of!(layout::File, stacks))?;
+        let stacks = (0..).zip(stacks.iter());
+        Ok(stacks.filter_map(|(number, stack)| Some((number, Context::read(stack)?))).collect())
     }
 
     /// Adds the counts of one slot.
     fn slot(
         &self,
-        words: &[u64],
+        slot: &Slot,
         keys: &[Key],
         process: &mut Process,
         locks: &mut BTreeMap<u64, Found>,
         yields: &mut [BTreeMap<u64, u64>; 2],
         waits: &mut Waits,
     ) -> std::io::Result<()> {
-        process.add_lost(words[S_GROWN], words[S_LOST]);
+        process.add_lost(slot.state.grown, slot.state.lost);
         let seconds = process.seconds;
         process.phase_s = seconds / PHASES as f64;
-        for (from, count, shift, phases) in [
-            (S_PHASES, PHASE_COUNT, S_PHASE_SHIFT, &mut process.phases_wait_s),
-            (S_LOCK_PHASES, LOCK_PHASE_COUNT, S_LOCK_PHASE_SHIFT, &mut process.phases_lock_s),
+        for (waited, shift, phases) in [
+            (&slot.phases[..], slot.state.phase_shift, &mut process.phases_wait_s),
+            (&slot.lock_phases[..], slot.state.lock_phase_shift, &mut process.phases_lock_s),
         ] {
             phases.resize(PHASES, 0.0);
-            for (phase, ticks) in words[from..from + count].iter().enumerate() {
-                self.phase(phases, seconds, phase, words[shift].min(62), *ticks);
+            for (phase, ticks) in waited.iter().enumerate() {
+                self.phase(phases, seconds, phase, shift.min(62), *ticks);
             }
         }
         for key in keys.iter().filter(|key| key.lock != 0 && key.count > 0) {
@@ -291,25 +297,24 @@ impl Raw {
     /// Adds the distributions that threads share, which do not belong to any single thread.
     fn shared(&self, locks: &mut BTreeMap<u64, Found>, waits: &mut Waits) -> std::io::Result<()> {
         let mut index = 1;
-        while index < (self.header[H_DETAILS] as usize).min(DETAIL_COUNT) {
-            let words = self.words(DETAILS + index * DETAIL_WORDS, D_CALLERS + CALLERS)?;
-            let shards = (words[D_SHARDS] as usize).min(DETAIL_COUNT - index);
-            let kind = words[D_LOCK] >> KIND_SHIFT;
-            let address = keys::address(words[D_LOCK], words[D_SITE]);
+        while index < (self.header.details as usize).min(DETAIL_COUNT) {
+            let first: Box<Detail> = self.entry(offset_of!(layout::File, details), index)?;
+            let shards = (first.shards as usize).min(DETAIL_COUNT - index);
+            let kind = first.lock >> KIND_SHIFT;
+            let address = keys::address(first.lock, first.site);
             for at in index..index + shards {
                 let (site, _) = self.detail(at, true)?;
                 if site == Site::default() {
                     continue;
                 }
-                if words[D_SITE] & CONTEXT != 0 {
-                    let number = futexes::number(kind, words[D_SITE]);
+                if first.site & CONTEXT != 0 {
+                    let number = futexes::number(kind, first.site);
                     waits.entry((number, address)).or_default().add(&site);
                     continue;
                 }
                 let found = locks.entry(address).or_default();
                 found.kind = Kind::of(kind);
-                let callers = words[D_CALLERS..].try_into().expect("as many");
-                let called = Called { kind, site: words[D_SITE], callers };
+                let called = Called { kind, site: first.site, callers: first.callers };
                 found.sites.entry(called).or_default().add(&site);
             }
             index += shards.max(1);
@@ -323,65 +328,63 @@ impl Raw {
         if index == 0 || index >= DETAIL_COUNT {
             return Ok((Site::default(), [0; CALLERS]));
         }
-        let words = self.words(DETAILS + index * DETAIL_WORDS, DETAIL_WORDS)?;
-        let callers = words[D_CALLERS..][..CALLERS].try_into().expect("as many");
-        if words[D_SHARDS] != 0 && !shared {
-            return Ok((Site::default(), callers));
+        let detail: Box<Detail> = self.entry(offset_of!(layout::File, details), index)?;
+        if detail.shards != 0 && !shared {
+            return Ok((Site::default(), detail.callers));
         }
-        let times = |list: usize| {
-            let list = &words[D_LISTS + list * LIST_WORDS..][..LIST_WORDS];
-            let filled = list[4..].iter().enumerate().filter(|(_, count)| **count > 0);
-            let stamp = self.header[H_STAMP];
-            // The bucket whose middle is the middle of this one less the time of a clock reading.
-            let ns = |bucket| {
-                let begin = least(bucket) as f64;
-                rounded((begin - stamp as f64 / MIDDLE).max(0.0) * self.tick_ns)
-            };
-            Times {
-                count: list[0],
-                total_s: rounded(
-                    self.seconds(list[1].saturating_sub(list[0].saturating_mul(stamp))),
-                ),
-                max_s: rounded(self.seconds(list[2].saturating_sub(stamp))),
-                buckets: filled.map(|(bucket, count)| (ns(bucket), *count)).collect(),
-            }
-        };
         let site = Site {
-            contended: words[D_CONTENDED],
-            failed: words[D_FAILED],
-            hold_on: times(HOLD_ON),
-            hold_off: times(HOLD_OFF),
-            wait: times(WAIT),
-            think_on: times(THINK_ON),
-            think_off: times(THINK_OFF),
-            handoff: times(HANDOFF),
-            acquire: times(ACQUIRE),
-            futile: words[D_FUTILE],
-            returned: words[D_RETURNED],
-            passed: words[D_PASSED],
+            contended: detail.contended,
+            failed: detail.failed,
+            hold_on: self.times(&detail.hold_on),
+            hold_off: self.times(&detail.hold_off),
+            wait: self.times(&detail.wait),
+            think_on: self.times(&detail.think_on),
+            think_off: self.times(&detail.think_off),
+            handoff: self.times(&detail.handoff),
+            acquire: self.times(&detail.acquire),
+            futile: detail.futile,
+            returned: detail.returned,
+            passed: detail.passed,
             ..Site::default()
         };
-        Ok((site, callers))
+        Ok((site, detail.callers))
+    }
+
+    /// Returns the times of a distribution, without the time of a clock reading.
+    fn times(&self, distribution: &Distribution) -> Times {
+        let Distribution { count, sum, max, ref buckets, .. } = *distribution;
+        let stamp = self.header.stamp;
+        let mut times = Times {
+            count,
+            total_s: rounded(self.seconds(sum.saturating_sub(count.saturating_mul(stamp)))),
+            max_s: rounded(self.seconds(max.saturating_sub(stamp))),
+            buckets: Vec::new(),
+        };
+        for (bucket, count) in buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
+            // The bucket whose middle is the middle of this one less the time of a clock reading.
+            let begin = (least(bucket) as f64 - stamp as f64 / MIDDLE).max(0.0);
+            times.buckets.push((rounded(begin * self.tick_ns), *count));
+        }
+        times
     }
 
     /// Returns the observations of locks, by address: the times with waiters, and for semaphores
     /// and conditions the releases by owners and by others.
     fn waiters(&self) -> std::io::Result<BTreeMap<u64, Seen>> {
-        let words = self.words(LOCKS, LOCK_COUNT * LOCK_WORDS)?;
-        let filled = words.chunks_exact(LOCK_WORDS).filter(|lock| lock[L_ADDRESS] != 0);
-        let since = |ticks: u64| ticks.saturating_sub(self.header[H_TICKS_BEGIN]);
-        Ok(filled
-            .map(|lock| {
-                let waiters = Waiters {
-                    seconds: self.seconds(lock[L_WAITED]),
-                    longest_s: self.seconds(lock[L_LONGEST]),
-                    longest_at_s: self.seconds(since(lock[L_LONGEST_AT])),
-                    most: lock[L_MOST],
-                };
-                let given = [lock[L_OWN], lock[L_OTHER]];
-                (lock[L_ADDRESS], Seen { waiters, given, mutex: lock[L_MUTEX] })
-            })
-            .collect())
+        let table: Box<[layout::Lock; LOCK_COUNT]> = self.part(offset_of!(layout::File, locks))?;
+        let mut locks = BTreeMap::new();
+        for lock in table.iter().filter(|lock| lock.address != 0) {
+            let longest_at = lock.longest_at.saturating_sub(self.header.ticks_begin);
+            let waiters = Waiters {
+                seconds: self.seconds(lock.waited),
+                longest_s: self.seconds(lock.longest),
+                longest_at_s: self.seconds(longest_at),
+                most: lock.waiters_max,
+            };
+            let given = [lock.owner_releases, lock.other_releases];
+            locks.insert(lock.address, Seen { waiters, given, mutex: lock.mutex });
+        }
+        Ok(locks)
     }
 }
 

@@ -47,16 +47,15 @@ struct Purpose {
 }
 
 impl Context {
-    /// Creates it from the words of the file, if they contain a call stack.
-    pub(crate) fn read(words: &[u64]) -> Option<Self> {
-        let count = |at: usize, most: usize| (words[at] as usize).min(most);
-        let frames = |from: usize, count: usize| {
-            words[from..].chunks_exact(2).take(count).map(|frame| frame[0]).collect()
-        };
-        (words[C_SITE] != 0 && words[C_READY] == 1).then(|| Self {
-            site: words[C_SITE],
-            callers: frames(C_FRAMES, count(C_COUNT, C_NATIVE)),
-            foreign: frames(C_FRAMES + 2 * C_NATIVE, count(C_FOREIGN_COUNT, C_FOREIGN)),
+    /// Returns the call stack of an entry of the file, if it is complete.
+    pub(crate) fn read(stack: &CallStack) -> Option<Self> {
+        fn addresses(frames: &[Frame], count: u64) -> Vec<u64> {
+            frames.iter().take(count as usize).map(|frame| frame.address).collect()
+        }
+        (stack.site != 0 && stack.ready == 1).then(|| Self {
+            site: stack.site,
+            callers: addresses(&stack.native, stack.count),
+            foreign: addresses(&stack.foreign, stack.foreign_count),
         })
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::layout::*;
+use crate::layout::{self, *};
 use crate::names::Names;
 use crate::raw::keys::Key;
 use crate::record::trace::{Class, Place, Step, Strip, Trace, What};
@@ -39,6 +39,11 @@ impl Clock {
     pub(crate) fn ns(&self, ticks: u64) -> u64 {
         (ticks as f64 * self.tick_ns) as u64
     }
+
+    /// Returns ticks in seconds, rounded down to nanoseconds.
+    pub(crate) fn seconds(&self, ticks: u64) -> f64 {
+        self.ns(ticks) as f64 / 1e9
+    }
 }
 
 /// A lock by name, and the call site.
@@ -51,7 +56,8 @@ pub(crate) struct Traces {
     slots: Vec<Vec<Key>>,
     /// Number of calls, by lock and call site.
     calls: BTreeMap<(u64, u64), u64>,
-    found: Vec<Vec<u64>>,
+    /// Traces with their numbers of steps.
+    found: Vec<(Box<layout::Trace>, usize)>,
 }
 
 impl Traces {
@@ -74,27 +80,26 @@ impl Traces {
         self.slots.push(keys.collect());
     }
 
-    /// Adds the words of a trace.
-    pub(crate) fn add(&mut self, words: &[u64]) {
-        let steps = words[T_STEPS..].chunks_exact(STEP_WORDS);
-        let used = steps.take_while(|step| step[2] != 0).count();
-        if used > 0 && (words[T_SLOT] as usize) < self.slots.len() {
-            self.found.push(words[..T_STEPS + used * STEP_WORDS].to_vec());
+    /// Adds a trace.
+    pub(crate) fn add(&mut self, trace: Box<layout::Trace>) {
+        let used = trace.steps.iter().take_while(|step| step.what != 0).count();
+        if used > 0 && (trace.slot as usize) < self.slots.len() {
+            self.found.push((trace, used));
         }
     }
 
     /// Thins out the traces: keeps whole windows, spread over the run.
     fn thinned(&mut self) {
-        let steps = |trace: &Vec<u64>| trace.len() / STEP_WORDS;
-        let every = self.found.iter().map(steps).sum::<usize>().div_ceil(STEPS).max(1) as u64;
-        self.found.retain(|trace| trace[T_WINDOW] % every == 1 % every);
+        let steps: usize = self.found.iter().map(|(_, steps)| steps).sum();
+        let every = steps.div_ceil(STEPS).max(1) as u64;
+        self.found.retain(|(trace, _)| trace.window % every == 1 % every);
         let mut room = STEPS * 2;
-        self.found.retain(|trace| {
-            let fits = steps(trace) <= room;
-            room -= if fits { steps(trace) } else { 0 };
+        self.found.retain(|(_, steps)| {
+            let fits = *steps <= room;
+            room -= if fits { *steps } else { 0 };
             fits
         });
-        self.found.sort_by_key(|trace| (trace[T_WINDOW], trace[T_SLOT], trace[T_STEPS]));
+        self.found.sort_by_key(|(trace, _)| (trace.window, trace.slot, trace.steps[0].begin));
     }
 
     /// Returns the class of each slot, and the classes. A slot belongs to the first class that it
@@ -152,14 +157,15 @@ impl Traces {
         let numbers: BTreeMap<Known, u64> = numbers.collect();
         let mut book = Book::new(known, &numbers, names, &self.calls);
         let mut strips = Vec::new();
-        for trace in &self.found {
-            let slot = trace[T_SLOT] as usize;
-            let steps = book.steps(clock, &trace[T_STEPS..], &self.slots[slot]);
+        for (trace, used) in &self.found {
+            let slot = trace.slot as usize;
+            let steps = book.steps(clock, &trace.steps[..*used], &self.slots[slot]);
+            let begin = trace.steps[0].begin.saturating_sub(clock.begin);
             strips.push(Strip {
                 class: of_slots[slot],
-                thread: trace[T_THREAD],
-                window: trace[T_WINDOW],
-                begin_s: clock.ns(trace[T_STEPS].saturating_sub(clock.begin)) as f64 / 1e9,
+                thread: trace.thread,
+                window: trace.window,
+                begin_s: clock.ns(begin) as f64 / 1e9,
                 steps,
             });
         }
@@ -225,10 +231,10 @@ impl<'a> Book<'a> {
         Some(self.places.len() - 1)
     }
 
-    fn steps(&mut self, clock: &Clock, words: &[u64], keys: &[Key]) -> Vec<Step> {
-        let (mut steps, mut last) = (Vec::new(), words[0]);
-        for words in words.chunks_exact(STEP_WORDS) {
-            let (begin, end, code) = (words[0], words[1].max(words[0]), words[2]);
+    fn steps(&mut self, clock: &Clock, recorded: &[layout::Step], keys: &[Key]) -> Vec<Step> {
+        let (mut steps, mut last) = (Vec::new(), recorded[0].begin);
+        for step in recorded {
+            let (begin, end, code) = (step.begin, step.end.max(step.begin), step.what);
             let what = code >> STEP_SHIFT;
             let kind = code & STEP_KIND;
             let place = match kind {

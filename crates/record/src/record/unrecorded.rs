@@ -3,9 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{
-    BY_LIBC, FOREIGN, H_CHILDREN_LOST, H_PROGRAMS_MORE, H_SANDBOXED, H_SHORT, H_THREADS_UNROOMED,
-    H_UNRECORDED, MUSL, NO_FILE, NO_OBJECT, NO_ROOM, P_COUNT, P_NAME, P_WHY, PROGRAM_COUNT,
-    PROGRAM_WORDS, PROGRAMS, RIGHTS, SANITIZED, STATIC,
+    BY_LIBC, FOREIGN, Header, MUSL, NO_FILE, NO_OBJECT, NO_ROOM, RIGHTS, SANITIZED, STATIC,
 };
 
 /// Threads, acquisitions and forked processes that a record lacks.
@@ -30,14 +28,14 @@ pub struct Unrecorded {
 
 impl Unrecorded {
     /// Returns the counts in the header of a file.
-    pub(crate) fn of(header: &[u64]) -> Self {
+    pub(crate) fn of(header: &Header) -> Self {
         Self {
-            threads: header[H_THREADS_UNROOMED],
-            acquisitions: header[H_UNRECORDED],
+            threads: header.threads_unroomed,
+            acquisitions: header.unrecorded,
             uncounted: 0,
-            is_short: header[H_SHORT] > 0,
-            is_sandboxed: header[H_SANDBOXED] == 1,
-            children: [0, 1, 2].map(|why| header[H_CHILDREN_LOST + why]),
+            is_short: header.short > 0,
+            is_sandboxed: header.sandboxed == 1,
+            children: header.children_lost,
         }
     }
 
@@ -89,7 +87,7 @@ pub struct Unloaded {
 
 impl Unloaded {
     /// Returns the programs in the header of a file.
-    pub(crate) fn all(header: &[u64]) -> Vec<Self> {
+    pub(crate) fn all(header: &Header) -> Vec<Self> {
         const WHYS: [(u64, Why); 9] = [
             (STATIC, Why::Static),
             (FOREIGN, Why::Foreign),
@@ -101,20 +99,19 @@ impl Unloaded {
             (NO_ROOM, Why::TooLong),
             (BY_LIBC, Why::ByLibc),
         ];
-        let of = |program: &[u64]| {
-            let name: Vec<u8> =
-                program[P_NAME..].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut unloaded = Vec::new();
+        for program in &header.programs {
+            let name: Vec<u8> = program.name.iter().flat_map(|word| word.to_le_bytes()).collect();
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            let why = WHYS.iter().find(|(word, _)| *word == program[P_WHY]);
-            Self {
+            let why = WHYS.iter().find(|(word, _)| *word == program.why);
+            unloaded.push(Self {
                 program: String::from_utf8_lossy(name).into_owned(),
                 why: why.map_or(Why::Other, |(_, why)| *why),
-                count: program[P_COUNT],
-            }
-        };
-        let more = Self { count: header[H_PROGRAMS_MORE], ..Self::default() };
-        let words = &header[PROGRAMS..][..PROGRAM_COUNT * PROGRAM_WORDS];
-        let all = words.chunks(PROGRAM_WORDS).map(of).chain([more]);
-        all.filter(|one| one.count > 0).collect()
+                count: program.count,
+            });
+        }
+        unloaded.push(Self { count: header.programs_more, ..Self::default() });
+        unloaded.retain(|program| program.count > 0);
+        unloaded
     }
 }

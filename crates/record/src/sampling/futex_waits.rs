@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::layout::{ENDED_WORDS, FUTEX, KIND_SHIFT, N_HELD, N_LOCK, N_OWNER, N_SINCE, N_UNTIL};
+use crate::layout::{EndedWait, FUTEX, KIND_SHIFT};
 use crate::sampling::observations::Look;
 use crate::sampling::thread_state::{Edge, State, Wait};
 
@@ -57,10 +57,10 @@ impl Ended {
     }
 
     /// Takes from a thread's slot the waits that have ended.
-    pub(crate) fn take(&mut self, thread: u64, words: &[u64]) {
-        for words in words.chunks_exact(ENDED_WORDS).filter(|words| words[N_SINCE] != 0) {
-            let Some(word) = self.waits.remove(&(thread, words[N_SINCE])) else { continue };
-            let [until, owner, lock, held] = [N_UNTIL, N_OWNER, N_LOCK, N_HELD].map(|at| words[at]);
+    pub(crate) fn take(&mut self, thread: u64, waits: &[EndedWait]) {
+        for wait in waits.iter().filter(|wait| wait.since != 0) {
+            let Some(word) = self.waits.remove(&(thread, wait.since)) else { continue };
+            let EndedWait { until, owner, lock, held, .. } = *wait;
             self.ends.push(End { word, until, owner, lock, held });
         }
     }
@@ -130,8 +130,8 @@ mod tests {
         Wait { thread, since: 100 + thread, edge, ..Wait::default() }
     }
 
-    fn end(thread: u64, until: u64, owner: u64) -> [u64; ENDED_WORDS] {
-        [100 + thread, until, owner, LOCK, owner * 10]
+    fn end(thread: u64, until: u64, owner: u64) -> EndedWait {
+        EndedWait { since: 100 + thread, until, owner, lock: LOCK, held: owner * 10 }
     }
 
     fn count(look: &Look, site: u64, owner: u64, state: State) -> Option<u64> {
@@ -149,7 +149,8 @@ mod tests {
         ended.add(&waits, &states(State::Sleeps(230)));
         ended.add(&waits, &states(State::Runs));
         // Another wait of the thread, and then this one.
-        ended.take(1, &[[99, 100, 3, LOCK, 7], end(1, 200, 2)].concat());
+        let other = EndedWait { since: 99, until: 100, owner: 3, lock: LOCK, held: 7 };
+        ended.take(1, &[other, end(1, 200, 2)]);
         ended.settle(&mut look);
         let of = |state| count(&look, 5, 2, state);
         assert_eq!((of(State::Sleeps(230)), of(State::Runs)), (Some(2), Some(1)));
@@ -169,8 +170,8 @@ mod tests {
         states.insert(2, State::Sleeps(75));
         let (mut ended, mut look) = (Ended::default(), Look::default());
         ended.add(&waits, &states);
-        ended.take(3, &end(3, 210, 1));
-        ended.take(1, &end(1, 200, 2));
+        ended.take(3, &[end(3, 210, 1)]);
+        ended.take(1, &[end(1, 200, 2)]);
         ended.settle(&mut look);
         assert_eq!(count(&look, 5, 2, State::Sleeps(75)), Some(1));
         assert_eq!(count(&look, 6, 2, State::Sleeps(75)), Some(1));
@@ -183,7 +184,7 @@ mod tests {
         let states = BTreeMap::from([(2, State::Runs)]);
         let (mut ended, mut look) = (Ended::default(), Look::default());
         ended.add(&waits, &states);
-        ended.take(3, &end(3, 210, 2));
+        ended.take(3, &[end(3, 210, 2)]);
         ended.settle(&mut look);
         assert!(look.owners.is_empty(), "{:?}", look.owners);
     }

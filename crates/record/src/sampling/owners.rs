@@ -3,18 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::mem::offset_of;
 use std::os::unix::fs::FileExt as _;
 
 use crate::layout::{
-    F_KEYS, FEW, FEW_WORDS, K_DETAIL, K_LOCK, KEY_WORDS, KIND_SHIFT, L_ADDRESS, L_OWNER,
-    LINE_COUNT, LINE_KEYS, LINE_WORDS, LOCK_COUNT, LOCK_WORDS, LOCKS, MUTEX, READ, S_KEYS, S_LINES,
-    S_THREAD, SEMAPHORE, SLOT_COUNT, SLOT_WORDS, SLOTS, Told, WRITE, place, taken,
+    self, FewKeys, KIND_SHIFT, Key, LINE_COUNT, LINE_KEYS, LOCK_COUNT, Line, Lock, MUTEX, Part,
+    READ, SEMAPHORE, SLOT_COUNT, Slot, State, Table, Told, WRITE, place,
 };
+use crate::raw::part::read_part;
 use crate::sampling::syscall_file::owner_at;
 
-/// Size in bytes of a line of keys, and of the part before its counts.
-const LINE: u64 = LINE_WORDS as u64 * 8;
-const COUNTS: u64 = LINE / 2;
 /// Number of probed entries in the table of locks; the recorded process probes as many.
 const PROBES: usize = 16;
 /// Number of slots of another process that are searched for an owner: processes that share locks
@@ -50,14 +48,14 @@ impl Source {
         Self { file, memory, base, image }
     }
 
-    pub(crate) fn word(&self, at: usize) -> Option<u64> {
-        self.words::<1>(at).map(|[word]| word)
+    /// Reads the part at this offset of the file, bytes.
+    pub(crate) fn part<T: Part>(&self, offset: usize) -> Option<Box<T>> {
+        read_part(&self.file, offset).ok()
     }
 
-    pub(crate) fn words<const N: usize>(&self, at: usize) -> Option<[u64; N]> {
-        let mut bytes = [[0; 8]; N];
-        self.file.read_exact_at(bytes.as_flattened_mut(), at as u64 * 8).ok()?;
-        Some(bytes.map(u64::from_le_bytes))
+    /// Returns the state of the thread of a slot.
+    pub(crate) fn state(&self, slot: usize) -> Option<Box<State>> {
+        self.part(slot_at(slot) + offset_of!(Slot, state))
     }
 
     /// Returns the 32-bit word at this offset in a lock, in bytes.
@@ -86,14 +84,15 @@ impl Source {
 
     fn last_taker(&self, address: u64) -> Option<u64> {
         let first = place(address, 0, LOCK_COUNT);
-        for at in (first..first + PROBES).map(|at| at % LOCK_COUNT) {
-            let words = self.words::<{ L_OWNER + 1 }>(LOCKS + at * LOCK_WORDS)?;
-            match words[L_ADDRESS] {
+        for index in (first..first + PROBES).map(|index| index % LOCK_COUNT) {
+            let table = offset_of!(layout::File, locks);
+            let lock: Box<Lock> = self.part(table + index * size_of::<Lock>())?;
+            match lock.address {
                 0 => return None,
                 known if known == address => {
-                    let Some(slot) = words[L_OWNER].checked_sub(1) else { return Some(0) };
-                    let slot = (slot as usize).min(SLOT_COUNT - 1);
-                    return self.word(SLOTS + slot * SLOT_WORDS + S_THREAD);
+                    let Some(slot) = lock.owner.checked_sub(1) else { return Some(0) };
+                    let state = self.state((slot as usize).min(SLOT_COUNT - 1))?;
+                    return Some(state.thread);
                 }
                 _ => {}
             }
@@ -120,21 +119,16 @@ impl Source {
     pub(crate) fn held(&self, slot: usize, lock: u64) -> Option<[u64; 2]> {
         let kind = lock >> KIND_SHIFT;
         let lock = address(lock);
-        let key = self.word(SLOTS + slot * SLOT_WORDS + taken(kind, lock as usize))?;
-        let of = |word: usize| self.base + word as u64 * 8;
-        let (few, lines) = (FEW + slot * FEW_WORDS, SLOTS + slot * SLOT_WORDS + S_LINES);
-        let (keys, number) = match (key.checked_sub(of(few)), key.checked_sub(of(lines))) {
-            (Some(far), _) if far < LINE => (few + F_KEYS, in_line(far)?),
-            (_, Some(far)) if far < LINE_COUNT as u64 * LINE => {
-                let first = (far / LINE) as usize * LINE_KEYS;
-                (SLOTS + slot * SLOT_WORDS + S_KEYS, first + in_line(far % LINE)?)
-            }
-            _ => return None,
-        };
-        let words = self.words::<KEY_WORDS>(keys + number * KEY_WORDS)?;
-        let [known, site, told] = [words[K_LOCK], words[1], words[K_DETAIL]];
-        let kind = known >> KIND_SHIFT;
-        (address(known) == lock).then(|| [site | kind << KIND_SHIFT, Told(told).detail()])
+        let count = *self.state(slot)?.taken(kind, lock as usize);
+        let count = count.checked_sub(self.base)? as usize;
+        let few = offset_of!(layout::File, few) + slot * size_of::<FewKeys>();
+        let table = slot_at(slot) + offset_of!(Slot, table);
+        let key = key_at(count, few, 1, offset_of!(FewKeys, keys))
+            .or_else(|| key_at(count, table, LINE_COUNT, offset_of!(Table, keys)))?;
+        let key: Box<Key> = self.part(key)?;
+        let kind = key.lock >> KIND_SHIFT;
+        (address(key.lock) == lock)
+            .then(|| [key.site | kind << KIND_SHIFT, Told(key.told).detail()])
     }
 
     /// Returns the only thread, apart from the waiting one, that has acquired a semaphore and not
@@ -157,9 +151,7 @@ impl Source {
     /// Returns the slot of a thread, if the process runs the same program as `other`, so that
     /// places have the same names.
     pub(crate) fn slot_of(&self, thread: u64, other: &Self) -> Option<usize> {
-        let is_it = |slot: &usize| {
-            self.word(SLOTS + slot * SLOT_WORDS + S_THREAD).is_some_and(|known| known == thread)
-        };
+        let is_it = |slot: &usize| self.state(*slot).is_some_and(|state| state.thread == thread);
         (self.image == other.image).then(|| (0..FEW_SLOTS).find(is_it)).flatten()
     }
 }
@@ -168,51 +160,73 @@ fn address(lock: u64) -> u64 {
     lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT)
 }
 
-/// Returns the number of a key in its line, from the offset of its count.
-fn in_line(far: u64) -> Option<usize> {
-    far.checked_sub(COUNTS).map(|at| at as usize / 4)
+/// Returns the offset of a slot in the file.
+fn slot_at(slot: usize) -> usize {
+    offset_of!(layout::File, slots) + slot * size_of::<Slot>()
+}
+
+/// Returns the offset in the file of the key with a count at this offset, if it is in the lines
+/// that start at `start`; `keys` is the offset of their keys from there.
+fn key_at(count: usize, start: usize, lines: usize, keys: usize) -> Option<usize> {
+    let offset = count.checked_sub(start)?;
+    let line = Some(offset / size_of::<Line>()).filter(|line| *line < lines)?;
+    let index = (offset % size_of::<Line>()).checked_sub(offset_of!(Line, counts))? / 4;
+    Some(start + keys + (line * LINE_KEYS + index) * size_of::<Key>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Returns a source that consists of these words, mapped at address `BASE`.
+    /// Returns a source that consists of these words, by their offsets, mapped at address `BASE`.
     fn source(words: &[(usize, u64)]) -> Source {
         let path = std::env::temp_dir().join(format!("convoy-holders-{}", std::process::id()));
         let file = File::create_new(&path).expect("a file");
-        for (at, word) in words {
-            file.write_all_at(&word.to_le_bytes(), *at as u64 * 8).expect("written");
+        file.set_len(size_of::<layout::File>() as u64).expect("a sparse file");
+        for (offset, word) in words {
+            file.write_all_at(&word.to_le_bytes(), *offset as u64).expect("written");
         }
         let file = File::open(&path).expect("it is there");
         std::fs::remove_file(path).expect("it goes away");
         Source { file, memory: None, base: BASE, image: "5000-6000 r-xp app".to_owned() }
     }
 
+    /// Returns the offset of the entry for a lock in the state of a thread at `state`.
+    fn taken(state: usize, kind: u64, lock: u64) -> usize {
+        let empty = State::zeroed();
+        let entry = core::ptr::from_ref(empty.taken(kind, lock as usize)).addr();
+        state + entry - core::ptr::from_ref(&*empty).addr()
+    }
+
     #[test]
     fn an_owner_is_found_with_its_place() {
-        fn key(at: usize, lock: u64, site: u64) -> [(usize, u64); 3] {
-            [(at + K_LOCK, lock | MUTEX << KIND_SHIFT), (at + 1, site), (at + K_DETAIL, 21)]
+        fn key(offset: usize, lock: u64, site: u64) -> [(usize, u64); 3] {
+            let lock = (offset + offset_of!(Key, lock), lock | MUTEX << KIND_SHIFT);
+            [lock, (offset + offset_of!(Key, site), site), (offset + offset_of!(Key, told), 21)]
         }
         let lock = 0x7f00_1234_5640_u64;
-        let slot = SLOTS + 3 * SLOT_WORDS;
-        let semaphore = LOCKS + place(lock, 0, LOCK_COUNT) * LOCK_WORDS;
-        // The third key of the tenth line of its table, and the fifth of the `FEW` keys.
-        let table = BASE + (slot + S_LINES) as u64 * 8 + 9 * LINE + COUNTS + 2 * 4;
-        let number = 9 * LINE_KEYS + 2;
-        let few = BASE + (FEW + 3 * FEW_WORDS) as u64 * 8 + COUNTS + 4 * 4;
+        let slot = slot_at(3);
+        let state = slot + offset_of!(Slot, state);
+        let semaphore =
+            offset_of!(layout::File, locks) + place(lock, 0, LOCK_COUNT) * size_of::<Lock>();
+        // The third key of the tenth line of its table, and the fifth of the few keys.
+        let table = slot + offset_of!(Slot, table);
+        let counts = offset_of!(Line, counts);
+        let third = BASE + (table + 9 * size_of::<Line>() + counts + 2 * 4) as u64;
+        let third_key = table + offset_of!(Table, keys) + (9 * LINE_KEYS + 2) * size_of::<Key>();
+        let few = offset_of!(layout::File, few) + 3 * size_of::<FewKeys>();
+        let fifth = BASE + (few + counts + 4 * 4) as u64;
         let other = lock + 8;
         let mut words = vec![
-            (semaphore + L_ADDRESS, lock),
-            (semaphore + L_OWNER, 4),
-            (slot + S_THREAD, THREAD),
-            (slot + taken(MUTEX, lock as usize), table),
-            (slot + taken(SEMAPHORE, lock as usize), table),
-            (slot + taken(MUTEX, other as usize), few),
+            (semaphore + offset_of!(Lock, address), lock),
+            (semaphore + offset_of!(Lock, owner), 4),
+            (state + offset_of!(State, thread), THREAD),
+            (taken(state, MUTEX, lock), third),
+            (taken(state, SEMAPHORE, lock), third),
+            (taken(state, MUTEX, other), fifth),
         ];
-        words.extend(key(slot + S_KEYS + number * KEY_WORDS, lock, 0x500));
-        words.extend(key(FEW + 3 * FEW_WORDS + F_KEYS + 4 * KEY_WORDS, other, 0x600));
-        words.push((DETAILS_END, 0));
+        words.extend(key(third_key, lock, 0x500));
+        words.extend(key(few + offset_of!(FewKeys, keys) + 4 * size_of::<Key>(), other, 0x600));
         let source = source(&words);
         let owner = source.owner(lock | SEMAPHORE << KIND_SHIFT);
         assert_eq!(owner, Some(Owner { thread: THREAD, is_free: false }));
@@ -231,5 +245,4 @@ mod tests {
 
     const THREAD: u64 = 77;
     const BASE: u64 = 0x4000_0000;
-    const DETAILS_END: usize = crate::layout::DETAILS;
 }

@@ -14,10 +14,7 @@ use convoy_host::clock::thread_cpu_ns;
 
 use crate::java::dumps::Dumps;
 use crate::launch::directory::open_file;
-use crate::layout::{
-    ENDED_COUNT, ENDED_WORDS, H_BASE, H_MAGIC, H_PID, H_SLOTS, MAGIC, S_ENDED, S_THREAD, S_WAITS,
-    S_WAITS_HELD_DETAIL, SLOT_COUNT, SLOT_WORDS, SLOTS,
-};
+use crate::layout::{Header, MAGIC, SLOT_COUNT};
 use crate::names::Names;
 use crate::record::Process;
 use crate::sampling::attached::Attached;
@@ -44,8 +41,6 @@ const THREADS: usize = 256;
 const LONG_S: f64 = 0.1;
 /// Time of a sample within which the owner of a lock rarely releases and reacquires it.
 const BRIEF: Duration = Duration::from_millis(1);
-/// Words of a slot up to the end of its current wait.
-const WORDS: usize = S_WAITS_HELD_DETAIL + 1;
 
 /// One sampled process.
 struct Peek {
@@ -172,7 +167,7 @@ impl Looks {
 impl Peek {
     fn new(path: &Path) -> Option<Self> {
         let head = Source::new(open_file(path)?, 0, 0, "");
-        let [magic, pid, base] = [head.word(H_MAGIC)?, head.word(H_PID)?, head.word(H_BASE)?];
+        let Header { magic, pid, base, .. } = *head.part(0)?;
         let pid = u32::try_from(pid).ok().filter(|_| magic == MAGIC)?;
         // The file may name a process that does not write it.
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
@@ -292,12 +287,12 @@ impl Peek {
 
     /// Returns the waits that have not ended, and the slots of all threads, both by thread.
     fn waits(&self) -> Option<(BTreeMap<u64, Wait>, BTreeMap<u64, usize>)> {
-        let used = (self.source.word(H_SLOTS)? as usize).min(SLOT_COUNT).min(THREADS);
+        let used = (self.source.part::<Header>(0)?.slots as usize).min(SLOT_COUNT).min(THREADS);
         let (mut waits, mut slots) = (BTreeMap::new(), BTreeMap::new());
         for slot in 0..used {
-            let words = self.source.words::<WORDS>(SLOTS + slot * SLOT_WORDS)?;
-            waits.extend(Wait::of(&words).map(|wait| (words[S_THREAD], wait)));
-            slots.insert(words[S_THREAD], slot);
+            let state = self.source.state(slot)?;
+            waits.extend(Wait::of(&state).map(|wait| (state.thread, wait)));
+            slots.insert(state.thread, slot);
         }
         Some((waits, slots))
     }
@@ -325,13 +320,13 @@ impl Peek {
 
     /// Attributes earlier samples to the owners of waits that have ended since the last sample.
     fn owners_at_ends(&mut self, slots: &BTreeMap<u64, usize>) {
-        const WORDS: usize = ENDED_COUNT * ENDED_WORDS;
         let (ended, known) = &mut self.ended;
         let threads: Vec<u64> = ended.threads().collect();
         for thread in threads {
             let Some(slot) = known.get(&thread) else { continue };
-            let words = self.source.words::<WORDS>(SLOTS + slot * SLOT_WORDS + S_ENDED);
-            ended.take(thread, &words.unwrap_or([0; WORDS]));
+            if let Some(state) = self.source.state(*slot) {
+                ended.take(thread, &state.ended);
+            }
         }
         ended.settle(&mut self.look);
         known.extend(slots);
@@ -341,8 +336,7 @@ impl Peek {
     /// read. Otherwise, a sample that itself waited for a CPU would observe the owner after its
     /// release.
     fn lasts(&self, slot: usize, wait: &Wait) -> bool {
-        let words = self.source.words::<WORDS>(SLOTS + slot * SLOT_WORDS);
-        let now = words.filter(|words| words[S_WAITS] != 0).and_then(|words| Wait::of(&words));
+        let now = self.source.state(slot).and_then(|state| Wait::of(&state));
         let Some(mut now) = now.filter(|now| now.since == wait.since) else { return false };
         let owner = self.source.owner(wait.edge.lock);
         now.take(owner.map(|owner| (owner, None)));
