@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLACE = ROOT / "target/predictions"
 RECORD = PLACE / "record.json"
-PAGES = [ROOT / "docs/predictions.md", ROOT / "results/predictions.md"]
+PAGE = ROOT / "results/predictions.md"
 BEGIN = "<!-- generated: cargo xtask predictions --real --write -->\n"
 END = "<!-- end -->\n"
 # Pairs of a measurement: the extremes of five hold the median with 94 % confidence, of three 75 %.
@@ -361,7 +361,7 @@ class Bench:
 
 def write(text):
     """Puts the rows into the page, with the commit, the date and the command."""
-    path = next(page for page in PAGES if page.exists())
+    path = PAGE
     commit = run(["git", "-C", ROOT, "describe", "--always", "--dirty= with changes"]).strip()
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%-d %B %Y, %H:%M UTC")
     command = shlex.join(["cargo", "xtask", "predictions", *sys.argv[1:]])
@@ -387,7 +387,7 @@ def check():
     text = "readrandom   :      40.116 micros/op 398812 ops/sec 3.0 seconds"
     assert real["db_bench readrandom"].rate(text, 16) == 398_812
     assert LOOPS[0].rate("1234.5\n", 4) == 1234.5
-    page = next(page for page in PAGES if page.exists()).read_text()
+    page = PAGE.read_text()
     assert BEGIN in page and END in page.split(BEGIN)[1]
 
 

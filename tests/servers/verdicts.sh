@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Records servers under their usual load in four ways (as root with kernel events, as root without,
 # as an ordinary user, and attached to from outside), prints the first sentence of `explain` and
-# the server's own statistics, and checks the sentence. docs/servers.md has the results. As root;
+# the server's own statistics, and checks the sentence. results/servers.md has the results. As root;
 # servers that are not installed are left out. Data lie in a new directory under /tmp.
 # usage: tests/servers/verdicts.sh CONVOY [mariadb|rows|postgresql|redis|memcached|nginx|
 #        readrandom|fillrandom|go|java]...      MODES="root off user pid" SECONDS_OF_LOAD=6

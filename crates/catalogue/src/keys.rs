@@ -1,5 +1,5 @@
 //! The keys of a type, from its schema: ranges, which the loader holds every number against, and
-//! the reference of docs/presets.md.
+//! the output of `convoy list kernel-keys`.
 
 use std::fmt::Write as _;
 
@@ -41,18 +41,6 @@ pub fn keys<T: JsonSchema>() -> Vec<Key> {
     let mut keys = Vec::new();
     collect(&schema::<T>(), "", &mut keys);
     keys
-}
-
-/// The keys of `T` as a table in Markdown.
-pub fn markdown<T: JsonSchema>() -> String {
-    let mut text = String::from("| key | takes | meaning |\n|---|---|---|\n");
-    for key in keys::<T>() {
-        let optional = if key.required || key.path.contains("<name>") { "" } else { " Optional." };
-        let meaning = key.meaning.replace('|', "\\|");
-        let _infallible =
-            writeln!(text, "| `{}` | {} | {} |", key.path, key.takes, (meaning + optional).trim());
-    }
-    text
 }
 
 /// Sets the range of a price, 0 to one second, for every number of a table, a list or a single key
@@ -284,11 +272,14 @@ mod tests {
 
     #[test]
     fn keys_have_ranges_names_and_meanings() {
-        let text = markdown::<Outer>();
-        assert!(text.contains("| `config.hz` | 1 to 10000 | Ticks a second. |"), "{text}");
-        assert!(text.contains("| `config.list[]` | number, 0 to 1 |"), "{text}");
-        assert!(text.contains("`\"one\"`, `\"the-other\"` | `one`: The first one."), "{text}");
-        let open: Vec<_> = keys::<Outer>().into_iter().filter(|key| key.unbounded).collect();
+        let keys = keys::<Outer>();
+        let key = |path: &str| keys.iter().find(|key| key.path == path).unwrap();
+        assert_eq!(key("config.hz").takes, "1 to 10000");
+        assert_eq!(key("config.hz").meaning, "Ticks a second.");
+        assert_eq!(key("config.list[]").takes, "number, 0 to 1");
+        assert!(keys.iter().any(|key| key.takes == "`\"one\"`, `\"the-other\"`"
+            && key.meaning.contains("`one`: The first one.")));
+        let open: Vec<_> = keys.iter().filter(|key| key.unbounded).collect();
         assert_eq!(open.len(), 1);
         assert_eq!((open[0].path.as_str(), open[0].required), ("config.any", false));
     }

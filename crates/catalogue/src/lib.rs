@@ -7,7 +7,7 @@
 //! the values accepted. A loaded value has its source and a hash of its content, so that a title
 //! cannot name a shipped preset for a changed one ([`Source`]).
 //!
-//! docs/presets.md is the reference for users.
+//! `convoy list kernel-keys` prints the keys of a type.
 
 mod de;
 mod entry;
@@ -24,7 +24,7 @@ mod tree;
 
 pub use entry::Entry;
 pub use error::{CatalogueError, Fault};
-pub use keys::{Key, keys, markdown, nanoseconds};
+pub use keys::{Key, keys, nanoseconds};
 pub use place::Place;
 pub use set::Set;
 pub use sheet::{Sheet, Text};

@@ -1,21 +1,29 @@
-//! `convoy list`: the names that other commands accept.
+//! `convoy list`: the names that other commands accept, and the keys of preset files.
 
 use crate::args::Common;
 use crate::fail::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
-use convoy_catalogue::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf, WORKLOADS};
+use convoy_catalogue::{EXPERIMENTS, KERNELS, Key, MACHINES, MIXES, Shelf, WORKLOADS, keys};
 use convoy_kernel::KernelPreset;
+use convoy_lab::experiment::Experiment;
 use convoy_lab::lock_loop::{Library, Policy};
+use convoy_machine::Preset;
 use convoy_report::{Cell, Column, Table, page_wrap};
-use convoy_workload::jobs::Job;
+use convoy_workload::counting::{Counting, job::run_of};
+use convoy_workload::jobs::{Job, JobEnv};
+use convoy_workload::units::UNITS;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
+
+/// Size of the file of each disk job for `job-calls`, in KB: AIM7's for 2000 users.
+const FILE_KB: u64 = 1029;
 
 /// `convoy list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// What to list, with a description of each; without it, all names
+    /// What to list, with a description of each; without it, the names that commands accept
     #[arg(value_enum, value_name = "KIND")]
     kind: Option<Kind>,
     /// Flags of every command.
@@ -40,6 +48,30 @@ enum Kind {
     Locks,
     /// Experiments, for `convoy reproduce`
     Experiments,
+    /// Every key of a machine preset, with its range
+    MachineKeys,
+    /// Every key of a kernel preset, with its range
+    KernelKeys,
+    /// Every key of an experiment, with its range
+    ExperimentKeys,
+    /// System calls and units of user-mode work of each job
+    JobCalls,
+    /// Units of user-mode work of the jobs
+    Units,
+}
+
+/// One line of a list.
+struct Entry {
+    name: String,
+    about: String,
+    /// More properties, in the order of [`Kind::properties`].
+    properties: Vec<String>,
+}
+
+impl Entry {
+    fn new(name: &str, about: &str) -> Self {
+        Self { name: name.to_owned(), about: about.to_owned(), properties: Vec::new() }
+    }
 }
 
 impl Kind {
@@ -47,23 +79,65 @@ impl Kind {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Names with one line each.
-    fn entries(self) -> Vec<(&'static str, String)> {
-        let shelf = |shelf: &Shelf| shelf.described().collect();
+    /// Whether other commands accept its names.
+    fn is_accepted(self) -> bool {
+        self.properties().is_empty() && self != Self::Units
+    }
+
+    /// Titles of the properties that an entry has in addition to its name and description.
+    fn properties(self) -> &'static [&'static str] {
+        match self {
+            Self::MachineKeys | Self::KernelKeys | Self::ExperimentKeys => &["takes", "presence"],
+            Self::JobCalls => &["calls", "units"],
+            _ => &[],
+        }
+    }
+
+    fn entries(self) -> Vec<Entry> {
         match self {
             Self::Machines => shelf(&MACHINES),
             Self::Kernels => shelf(&KERNELS),
             Self::Mixes => shelf(&MIXES),
             Self::Workloads => shelf(&WORKLOADS),
             Self::Experiments => shelf(&EXPERIMENTS),
-            Self::Jobs => Job::ALL.iter().map(|job| (job.name(), job.about().to_owned())).collect(),
+            Self::Jobs => Job::ALL.iter().map(|job| Entry::new(job.name(), job.about())).collect(),
             Self::Locks => {
                 let generic = Policy::ALL.iter().map(|lock| (lock.name(), lock.about()));
                 let libraries = Library::ALL.iter().map(|lock| (lock.name(), lock.about()));
-                generic.chain(libraries).map(|(name, about)| (name, about.to_owned())).collect()
+                generic.chain(libraries).map(|(name, about)| Entry::new(name, about)).collect()
             }
+            Self::MachineKeys => keys::<Preset>().into_iter().map(key).collect(),
+            Self::KernelKeys => keys::<KernelPreset>().into_iter().map(key).collect(),
+            Self::ExperimentKeys => keys::<Experiment>().into_iter().map(key).collect(),
+            Self::JobCalls => Job::ALL.iter().map(|job| job_calls(*job)).collect(),
+            Self::Units => UNITS.iter().map(|unit| Entry::new(unit.name, unit.about)).collect(),
         }
     }
+}
+
+fn shelf(shelf: &Shelf) -> Vec<Entry> {
+    shelf.described().map(|(name, about)| Entry::new(name, &about)).collect()
+}
+
+fn key(key: Key) -> Entry {
+    let optional = !key.required && !key.path.contains("<name>");
+    let presence = if optional { "optional" } else { "required" };
+    Entry { name: key.path, about: key.meaning, properties: vec![key.takes, presence.to_owned()] }
+}
+
+/// Counts the system calls and units of one run of `job`.
+fn job_calls(job: Job) -> Entry {
+    let counted = run_of(job, &JobEnv::new("/mix", FILE_KB));
+    let properties = match &counted {
+        Ok(kernel) => vec![counts(Counting::calls(kernel)), counts(Counting::units(kernel))],
+        Err(error) => vec![error.to_string(), String::new()],
+    };
+    Entry { properties, ..Entry::new(job.name(), job.about()) }
+}
+
+fn counts(counts: &BTreeMap<&'static str, u64>) -> String {
+    let items: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    if items.is_empty() { "none".to_owned() } else { items.join(", ") }
 }
 
 /// The mechanisms of a kernel that are older than its name says; empty for everything else.
@@ -74,30 +148,42 @@ fn older(kind: Kind, name: &str) -> Vec<&'static str> {
 
 /// The command.
 pub(crate) fn run(args: &List) -> Result<ExitCode, Failure> {
-    let kinds = args.kind.map_or_else(|| Kind::value_variants().to_vec(), |kind| vec![kind]);
-    let mut table = Table::new("", ["kind", "name", "description"].map(Column::text).to_vec());
+    let accepted = Kind::value_variants().iter().copied().filter(|kind| kind.is_accepted());
+    let kinds = args.kind.map_or_else(|| accepted.collect(), |kind| vec![kind]);
+    let properties = args.kind.map_or(&[][..], Kind::properties);
+    let titles = ["kind", "name"].iter().chain(properties).chain(&["description"]);
+    let mut table = Table::new("", titles.map(|title| Column::text(title)).collect());
     let mut plain = Table::new("", ["name", "description"].map(Column::text).to_vec());
-    let (mut brief, mut entries) = (String::new(), Vec::<Value>::new());
+    let (mut names, mut paragraphs, mut values) = (String::new(), String::new(), Vec::new());
     for kind in kinds {
-        let listed = kind.entries();
-        let names: Vec<&str> = listed.iter().map(|(name, _)| *name).collect();
-        brief += &page_wrap(&format!("{}: {}", kind.name(), names.join(", ")));
-        for (name, about) in &listed {
-            let mut entry = json!({ "kind": kind.name(), "name": name, "description": about });
-            let older = older(kind, name);
+        let entries = kind.entries();
+        let listed: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        names += &page_wrap(&format!("{}: {}", kind.name(), listed.join(", ")));
+        for Entry { name, about, properties } in entries {
+            let mut value = json!({ "kind": kind.name(), "name": name, "description": about });
+            for (title, property) in kind.properties().iter().zip(&properties) {
+                value[title] = property.as_str().into();
+            }
+            let older = older(kind, &name);
             if !older.is_empty() {
                 plain.note(format!("{name} has older mechanisms: {}", older.join("; ")));
-                entry["older"] = older.into();
+                value["older"] = older.into();
             }
-            entries.push(entry);
-            table.row([&kind.name(), *name, about].map(Cell::text).to_vec());
-            plain.row([*name, about].map(Cell::text).to_vec());
+            values.push(value);
+            plain.row([&name, &about].map(Cell::text).to_vec());
+            paragraphs += &page_wrap(&format!("{name}: {}. {about}", properties.join("; ")));
+            let cells = [kind.name(), name].into_iter().chain(properties).chain([about]);
+            table.row(cells.map(Cell::text).collect());
         }
     }
     output::print(
         &args.common,
-        || if args.kind.is_some() { plain.to_text() } else { brief },
-        || format!("{:#}\n", Value::Array(entries)),
+        || match args.kind {
+            None => names,
+            Some(_) if properties.is_empty() => plain.to_text(),
+            Some(_) => paragraphs,
+        },
+        || format!("{:#}\n", Value::Array(values)),
         || table.to_csv(),
     )?;
     Ok(ExitCode::SUCCESS)

@@ -1,16 +1,12 @@
-//! System calls of the jobs, counted and compared with the table of docs/aim7-jobs.md.
+//! System calls of the jobs, counted.
 
-use std::fmt::Write as _;
-use std::path::Path;
-
-use convoy_workload::counting::Counting;
+use convoy_workload::counting::{Counting, job::prepared};
 use convoy_workload::jobs::{Job, JobEnv};
 use convoy_workload::mix::Mix;
-use convoy_workload::units::{self, UNITS};
-use convoy_workload::user::{Next, setup, user_main};
+use convoy_workload::user::{Next, user_main};
 use convoy_workload::{fixture, jobs};
 
-/// Users of the experiment of 2008; the file size of the table follows.
+/// Users of the experiment of 2008; the file size follows.
 const USERS: u32 = 2000;
 
 fn env(shrink: u32) -> JobEnv {
@@ -18,20 +14,10 @@ fn env(shrink: u32) -> JobEnv {
     JobEnv { shrink, ..JobEnv::new("/mix", file_kb) }
 }
 
-/// A kernel with the fixtures, counts at zero.
-fn prepared(env: &JobEnv) -> Counting {
-    use convoy_workload::api::Kernel as _;
-    let mut kernel = Counting::new();
-    kernel.mkdir(&env.directory).expect("empty root");
-    setup(&mut kernel, env).expect("fixtures");
-    kernel.reset();
-    kernel
-}
-
 #[test]
 fn fixtures_are_what_their_table_says() {
     let env = env(1);
-    let kernel = prepared(&env);
+    let kernel = prepared(&env).expect("fixtures");
     let below = |prefix: &str| kernel.paths().filter(|path| path.starts_with(prefix)).count();
     assert_eq!(below("/mix/tree/d"), fixture::DIRECTORIES + fixture::TREE_NAMES + 1);
     assert_eq!(below("/mix/bin/"), fixture::BIN_NAMES);
@@ -47,7 +33,7 @@ fn every_job_ends_and_leaves_the_kernel_as_it_was() {
     for shrink in [1, 1000] {
         let env = env(shrink);
         for job in Job::ALL {
-            let mut kernel = prepared(&env);
+            let mut kernel = prepared(&env).expect("fixtures");
             let before: Vec<String> = kernel.paths().map(str::to_owned).collect();
             job.run(&mut kernel, &env).unwrap_or_else(|error| panic!("{}: {error}", job.name()));
             assert_eq!(kernel.left_behind(), 0, "{}", job.name());
@@ -61,7 +47,7 @@ fn every_job_ends_and_leaves_the_kernel_as_it_was() {
 #[test]
 fn a_user_of_shared_makes_the_calls_of_1996() {
     let env = env(1);
-    let mut kernel = prepared(&env);
+    let mut kernel = prepared(&env).expect("fixtures");
     let order = Mix::load("shared").expect("shipped").order(1, 0);
     let done = user_main(&mut kernel, &env, &order, |done| {
         assert_eq!(done.result, Ok(()), "{}", done.job.name());
@@ -98,7 +84,7 @@ fn jobs_sync_where_reaim_does_and_only_if_asked() {
     for asked in [true, false] {
         let env = JobEnv { sync: asked, ..env(100) };
         for job in Job::ALL {
-            let mut kernel = prepared(&env);
+            let mut kernel = prepared(&env).expect("fixtures");
             job.run(&mut kernel, &env).expect("runs");
             let syncs = kernel.calls().get("sync").copied().unwrap_or(0);
             assert_eq!(syncs, if asked { expected(*job) } else { 0 }, "{}", job.name());
@@ -109,7 +95,7 @@ fn jobs_sync_where_reaim_does_and_only_if_asked() {
 #[test]
 fn a_user_stops_when_its_log_says_so() {
     let env = env(1000);
-    let mut kernel = prepared(&env);
+    let mut kernel = prepared(&env).expect("fixtures");
     let mut seen = 0;
     let order = [Job::PipeCpy, Job::AddInt, Job::LinkTest];
     let done = user_main(&mut kernel, &env, &order, |_| {
@@ -128,47 +114,4 @@ fn a_failing_call_fails_the_job_with_its_name() {
     assert_eq!(error, "open: no such file or directory (ENOENT)");
     let missing = jobs::JobError::Wrong { what: "a sum" };
     assert_eq!((missing.to_string().as_str(), missing.errno()), ("wrong result: a sum", None));
-}
-
-/// The generated part of the document.
-fn table() -> String {
-    fn list(counts: &std::collections::BTreeMap<&'static str, u64>) -> String {
-        let items: Vec<String> =
-            counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
-        if items.is_empty() { "–".to_owned() } else { items.join(", ") }
-    }
-    let env = env(1);
-    let shared = Mix::load("shared").expect("shipped").counts();
-    let mut text = String::from(
-        "| job | runs in `shared` | what one run does | system calls | units |\n\
-         |---|---|---|---|---|\n",
-    );
-    for job in Job::ALL {
-        let mut kernel = prepared(&env);
-        job.run(&mut kernel, &env).expect("runs");
-        let runs = shared.iter().find(|(other, _)| other == job).map_or(0, |pair| pair.1);
-        let (calls, used) = (list(kernel.calls()), list(kernel.units()));
-        writeln!(text, "| `{}` | {runs} | {} | {calls} | {used} |", job.name(), job.about())
-            .expect("a string");
-    }
-    text.push_str("\n## Units of user-mode work\n\n| unit | what one does |\n|---|---|\n");
-    for unit in UNITS {
-        writeln!(text, "| `{}` | {} |", unit.name, unit.about).expect("a string");
-        assert!(units::find(unit.name).is_some());
-    }
-    text
-}
-
-#[test]
-fn the_document_has_the_counted_table() {
-    const MARK: &str = "<!-- Below this line: written by `BLESS=1 cargo test -p convoy-lab`. -->\n";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/aim7-jobs.md");
-    let document = std::fs::read_to_string(&path).expect("docs/aim7-jobs.md exists");
-    let (head, tail) = document.split_once(MARK).expect("the mark is there");
-    let expected = format!("\n{}", table());
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, format!("{head}{MARK}{expected}")).expect("writable");
-    } else {
-        assert!(tail == expected, "docs/aim7-jobs.md is stale: BLESS=1 cargo test -p convoy-lab");
-    }
 }

@@ -1,4 +1,4 @@
-//! Experiments on the virtual machine, and the pages that their types and jobs fill.
+//! Experiments on the virtual machine, and the system calls of their jobs.
 
 mod convoy_2008;
 mod determinism;
@@ -6,5 +6,4 @@ mod jobs;
 mod machines;
 mod one_user;
 mod presets;
-mod reference;
 mod virtual_jobs;

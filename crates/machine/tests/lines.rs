@@ -1,7 +1,7 @@
 //! One contended line against published figures: nanoseconds for each pair of lock and unlock when
 //! CPUs take a spinlock from each other without a pause, in one package and one CPU of each.
 //!
-//! `BLESS=1 cargo test -p convoy-machine --test lines` writes docs/contended-lines.md.
+//! `BLESS=1 cargo test -p convoy-machine --test lines` writes results/contended-lines.md.
 
 use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, RawLock, TicketLock};
@@ -191,9 +191,9 @@ fn the_table_in_the_docs_is_that_of_this_build() {
     let (inside, between) = places(&preset);
     let text = format!(
         "# A contended line\n\n\
-         **Reference.** Nanoseconds for each pair of lock and unlock, or for each addition, when \
-         CPUs of the\nmachine `westmere-ex-80-2013` contend for one line without a pause, compared \
-         with published figures\nof such machines ([machine.md](machine.md#cache-lines)). Written \
+         Nanoseconds for each pair of lock and unlock, or for each addition, when CPUs of the \
+         machine\n`westmere-ex-80-2013` contend for one line without a pause, compared with \
+         published figures of such\nmachines ([machine](../docs/machine.md#cache-lines)). Written \
          by `BLESS=1 cargo test -p\nconvoy-machine --test lines`.\n\n\
          Published: Waiman Long's loop on a machine of four packages, January 2014. The queue \
          columns were\nread; the ticket columns are from memory. Prices of transfers were \
@@ -204,12 +204,12 @@ fn the_table_in_the_docs_is_that_of_this_build() {
         table(&preset, &inside, &INSIDE),
         table(&preset, &between, &BETWEEN),
     );
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/contended-lines.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/contended-lines.md");
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(path, &text).unwrap();
     }
     let stored = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(stored == text, "docs/contended-lines.md is of another build; see the module's text");
+    assert!(stored == text, "results/contended-lines.md is of another build: see the top");
 }
 
 #[test]

@@ -17,8 +17,8 @@ use crate::row::Row;
 use crate::unsteady::{Unknown, answer, unanswered, uncertainty};
 use crate::{Choice, PredictError};
 
-/// Fitted: median error of predictions for packaged programs, as a ratio (docs/predictions.md). It
-/// contains errors that seeds and prices do not cover, and the differences between runs of a
+/// Fitted: median error of predictions for packaged programs, as a ratio (results/predictions.md).
+/// It contains errors that seeds and prices do not cover, and the differences between runs of a
 /// program.
 const MODEL: f64 = 0.05;
 

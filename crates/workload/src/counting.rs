@@ -1,10 +1,10 @@
-//! A kernel that does nothing but count: for tests of jobs, and for the table of docs/aim7-jobs.md.
+//! A kernel that does nothing but count: for tests of jobs, and for `convoy list job-calls`.
 //!
-//! It keeps names, links, sizes, offsets and bytes in transit, so that a job runs to its end as on
-//! a real kernel; it keeps no content. A forked child runs immediately, in the same process. Time
-//! does not pass.
+//! It keeps names, links, sizes, offsets and bytes in transit, but no content, so a job runs to its
+//! end. A forked child runs immediately, in the same process. Time does not pass.
 
 mod calls;
+pub mod job;
 mod names;
 
 use std::collections::BTreeMap;

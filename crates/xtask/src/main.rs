@@ -46,7 +46,7 @@ usage: cargo xtask COMMAND
   predictions [--real] [--only NAME] [--threads LIST] [--cpus LIST] [--pairs N] [--rounds N]
                     [--nice N] [--write] [CONVOY]: convoy predict beside measurements of loops,
                     or of programs of packages, with a release build or that program; --write:
-                    into docs/predictions.md
+                    into results/predictions.md
   aarch64           locks, checker and recorder on aarch64, under qemu
   races             the recorder and the locks of convoy with, under ThreadSanitizer
   skew              what running ahead changes and saves: loads with and without it

@@ -67,7 +67,7 @@ const SCRIPTS: &[(&str, &str, &[&str], &str)] = &[
         "verdicts",
         "tests/servers/verdicts.sh",
         &[],
-        "root, and a server of docs/servers.md with its load program",
+        "root, and a server of results/servers.md with its load program",
     ),
     ("hour", "tests/servers/hour.sh", &[], "a C compiler"),
     ("dask", "python/tests/run.sh", &["dask", "--cells", "1000", "--workers", "4"], PYTHON),

@@ -196,6 +196,24 @@ fn everything_with_a_name_is_listed_with_a_line() {
     assert_eq!(about("compute")["description"], "A compute server");
 }
 
+#[test]
+fn keys_of_files_and_calls_of_jobs_are_listed() {
+    let entry = |kind: &str, name: &str| {
+        let entries = json(&["list", kind, "--format", "json"], 0);
+        let entries = entries.as_array().expect("entries");
+        entries.iter().find(|entry| entry["name"] == name).expect("listed").clone()
+    };
+    assert_eq!(entry("kernel-keys", "config.hz")["takes"], "100 to 1000");
+    assert_eq!(entry("machine-keys", "speed")["presence"], "required");
+    assert_eq!(entry("experiment-keys", "[grid[]]")["takes"], "table");
+    let udp = entry("job-calls", "udp_test");
+    assert_eq!(udp["calls"], "2 bind, 2 close, 2 connect, 99 read, 2 socket, 99 write");
+    assert_eq!(entry("job-calls", "trig_rtns")["units"], "10000 trigonometric_functions");
+    assert_eq!(entry("units", "matrix_product")["description"], "One 4-vector times a 4x4 matrix.");
+    let text = stdout(&run(&["list", "kernel-keys"]));
+    assert!(text.contains("config.hz: 100 to 1000; required. Ticks a second"), "{text}");
+}
+
 /// An edited copy kept the name inside the file, and titles and JSON claimed the shipped preset.
 #[test]
 fn a_changed_preset_is_called_changed() {

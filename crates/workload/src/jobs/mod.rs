@@ -3,8 +3,8 @@
 //! A job is a function of a kernel and a [`JobEnv`]; it keeps nothing between two runs. Calls,
 //! bytes and loop counts follow AIM7 1.1 (1996) or re-aim 7, depending on [`JobEnv::dialect`],
 //! without their defects: random offsets cover the whole file, and jobs do not depend on the
-//! programs installed on the host, do not sleep, and always terminate. docs/aim7-jobs.md lists what
-//! each does.
+//! programs installed on the host, do not sleep, and always terminate. `convoy list
+//! job-calls` prints the calls of each.
 
 mod direct;
 mod disk;

@@ -24,6 +24,10 @@ pub(crate) fn check(
         let mut found = Findings::new(path);
         check_links(&mut found, path, text, files, &exists);
         check_paths(&mut found, text, &exists);
+        check_functions(&mut found, text, files);
+        if path == "CONTRIBUTING.md" {
+            check_changes(&mut found, text);
+        }
         if path.starts_with("docs/") {
             kind(&mut found, text);
         }
@@ -73,11 +77,38 @@ fn check_links(
     }
 }
 
+/// Reports functions that a page names as `FILE::FUNCTION` and that the file does not have.
+fn check_functions(found: &mut Findings, text: &str, files: &BTreeMap<String, String>) {
+    for (index, line) in text.lines().enumerate() {
+        for quoted in line.split('`').skip(1).step_by(2) {
+            let Some((path, function)) = quoted.split_once(".rs::") else { continue };
+            let path = format!("{path}.rs");
+            let head = format!("fn {function}(");
+            if files.get(&path).is_some_and(|source| !source.contains(&head)) {
+                found.add(index, "dead-test", format!("{path} has no function {function}"));
+            }
+        }
+    }
+}
+
+/// Reports rows of the tables of changes that name nothing to change or nothing that tests it.
+fn check_changes(found: &mut Findings, text: &str) {
+    let rows = text.lines().enumerate().filter(|(_, line)| line.starts_with("| add "));
+    for (index, row) in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        if cells.len() != 3 || cells.iter().any(|cell| cell.trim().is_empty()) {
+            found.add(index, "change", "name the files to change and the tests of the change");
+        }
+    }
+}
+
 /// The documents are maps: each path of this tree that they name must exist. `exists` answers for a
 /// path from the root.
 fn check_paths(found: &mut Findings, text: &str, exists: impl Fn(&str) -> bool) {
     for (index, line) in text.lines().enumerate() {
         for quoted in line.split('`').skip(1).step_by(2) {
+            // The function of `FILE::FUNCTION` is not part of the path.
+            let quoted = quoted.split_once("::").map_or(quoted, |(file, _)| file);
             let is_placeholder = |part: &str| {
                 part.len() > 1 && part.chars().all(|letter| letter.is_ascii_uppercase())
             };
@@ -121,7 +152,7 @@ mod tests {
 
     fn rules(pages: &[(&str, &str)]) -> Vec<String> {
         let index = ("README.md", "## Documentation\n\n[a](docs/a.md) [r](results/README.md)\n");
-        let exist = ["docs/a.md", "docs/here.svg", "results/README.md"];
+        let exist = ["crates/a/tests/b.rs", "docs/a.md", "docs/here.svg", "results/README.md"];
         let files = pages.iter().chain([&index]);
         let files = files.map(|&(path, text)| (path.to_owned(), text.to_owned()));
         let found = check(&files.collect(), |path| exist.contains(&path));
@@ -147,6 +178,18 @@ mod tests {
         assert_eq!(rules(&[("A.md", "[a](gone.md)\n")]), ["A.md:1 dead-path"]);
         let inside = ("results/a.md", "[a](../docs/here.svg)\n");
         assert_eq!(rules(&[inside]), [""; 0]);
+    }
+
+    #[test]
+    fn changes_name_files_and_tests_that_exist() {
+        let source = ("crates/a/tests/b.rs", "#[test]\nfn it_holds() {}\n");
+        let good = "`crates/a/tests/b.rs::it_holds` `a::b`\n";
+        assert_eq!(rules(&[source, ("A.md", good)]), [""; 0]);
+        let gone = ("A.md", "`crates/a/tests/b.rs::it_held`\n");
+        assert_eq!(rules(&[source, gone]), ["A.md:1 dead-test"]);
+        let row = |tests: &str| rules(&[("CONTRIBUTING.md", tests)]);
+        assert_eq!(row("| add a lock | a file | a test |\n"), [""; 0]);
+        assert_eq!(row("| add a lock | a file | |\n"), ["CONTRIBUTING.md:1 change"]);
     }
 
     #[test]

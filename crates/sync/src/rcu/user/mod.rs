@@ -70,7 +70,7 @@
 //! A section: two stores and three loads of the thread's own line, one load of a line that is
 //! written once in a grace period. A grace period: one `membarrier`, one more if it sleeps. A
 //! callback: the lock of its CPU's list and 16 bytes there. A record is 128 bytes.
-//! `docs/locks/rcu.md` has the figures.
+//! `results/rcu-user.md` has the figures.
 //!
 //! ## Lineage
 //!
