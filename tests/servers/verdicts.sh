@@ -218,7 +218,7 @@ go_() {
   curl -s http://127.0.0.1:8077/debug/pprof/mutex >"$work/mutex.pb.gz"
   curl -s http://127.0.0.1:8077/quit
   local expected='in main.handler.*waiting for|main.handler.* waited'
-  [ "$mode" = user ] || [ "$mode" = off ] && expected='What locks cost is not known'
+  [ "$mode" = user ] || [ "$mode" = off ] && expected='The cost of locks is not known'
   ended "$expected"
   echo "  pprof: $("$bin" explain "$work/mutex.pb.gz" | sed '/^$/,$d' | tr -s ' \n' ' ')"
 }

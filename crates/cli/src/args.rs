@@ -4,9 +4,10 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// How results are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people.
+    #[default]
     Table,
     /// For pull requests.
     Markdown,
@@ -17,7 +18,7 @@ pub(crate) enum Format {
 }
 
 /// Flags of every command.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Common {
     /// Format of results
     #[arg(long, value_enum, default_value = "table", hide_default_value = true)]

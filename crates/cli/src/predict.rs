@@ -14,7 +14,7 @@ use convoy_predict::{
 };
 use convoy_record::Record;
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -62,11 +62,11 @@ pub(crate) struct Replays {
     record: String,
     /// Simulations per row. Each uses a different seed and a wakeup cost drawn from the recorded
     /// interquartile range
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) rounds: u64,
     /// Kernel preset
-    #[arg(long, value_name = "PRESET", default_value = "6.18", help_heading = "Virtual machine")]
+    #[arg(long, value_name = "PRESET", default_value = KERNEL, help_heading = "Virtual machine")]
     kernel: String,
     /// Machine preset of the rows [default: the nearest real machine]
     #[arg(long, value_name = "PRESET", help_heading = "Virtual machine")]
@@ -82,6 +82,27 @@ pub(crate) struct Replays {
     pub(crate) least: bool,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// Default number of simulations per row.
+const ROUNDS: u64 = 3;
+/// Default kernel preset.
+const KERNEL: &str = "6.18";
+
+impl Replays {
+    /// Returns the flags with their default values, or with the `least` simulations.
+    pub(crate) fn of(record: &str, store: Option<&Path>, least: bool) -> Self {
+        Self {
+            record: record.to_owned(),
+            rounds: if least { 1 } else { ROUNDS },
+            kernel: KERNEL.to_owned(),
+            machine: None,
+            sets: Sets::default(),
+            store: store.map(Path::to_owned),
+            least,
+            common: Common::default(),
+        }
+    }
 }
 
 /// The command.

@@ -2,15 +2,15 @@
 
 use crate::args::Common;
 use crate::build::build;
-use crate::explain;
+use crate::explain::{self, Explain};
 use crate::fail::Failure;
 use crate::keep::{STORE_HELP, default_path};
 use crate::output;
 use crate::predict::forecast;
 use clap::Args;
-use convoy_explain::{Ill, diagnose};
+use convoy_diagnose::Cure;
 use convoy_record::Record;
-use convoy_report::{Block, Origin, Page, Table};
+use convoy_report::{Block, Origin, Page, RecordedReport, Table};
 use convoy_store::{Entry, Store};
 use serde::Deserialize as _;
 use std::path::{Path, PathBuf};
@@ -65,21 +65,18 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
 }
 
 impl ReportArgs {
-    /// The words of `convoy explain` that name the simulated run.
-    fn simulated(&self) -> Vec<String> {
-        let flag =
-            |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
-        let store = self.store.as_ref().map(|path| path.display().to_string());
-        let flags = [
-            flag("kernel", self.kernel.clone()),
-            flag("users", self.users.map(|users| users.to_string())),
-            flag("only", self.only.clone()),
-            flag("store", store),
-        ];
-        let at = self.at.iter().map(|at| format!("--at={at}"));
-        let quiet = self.quiet.then(|| "--quiet".to_owned());
-        let flags = flags.into_iter().flatten().chain(at).chain(quiet);
-        flags.chain(["--".to_owned(), self.runs[0].clone()]).collect()
+    /// The simulated run, as `convoy explain` takes it.
+    fn simulated(&self) -> Explain {
+        Explain {
+            run: self.runs[0].clone(),
+            kernel: self.kernel.clone(),
+            users: self.users,
+            only: self.only.clone(),
+            at: self.at.clone(),
+            store: self.store.clone(),
+            common: Common::plain(None, self.quiet),
+            ..Explain::default()
+        }
     }
 }
 
@@ -102,22 +99,26 @@ fn page(args: &ReportArgs) -> Result<Page, Failure> {
             None => explain::page(&args.simulated()),
         };
     };
-    let origin = origin(args, first, &record);
-    let (mut page, last, origin) = match args.runs.get(1) {
-        None => (Page::recorded(&record, &origin), record, origin),
+    let report = RecordedReport::new(&record);
+    let origin = origin(args, first, &record, &report);
+    let (mut page, last, report, origin) = match args.runs.get(1) {
+        None => (Page::recorded(&record, &report, &origin), record, report, origin),
         Some(second) => {
             let after = find(second)?.ok_or_else(|| {
                 Failure::usage(format!(
                     "{second} is not a record of a program: name a second record"
                 ))
             })?;
-            let mut second = self::origin(args, second, &after);
+            let reports = [report, RecordedReport::new(&after)];
+            let mut second = self::origin(args, second, &after, &reports[1]);
             second.test = compare(&shell(&record), &shell(&after));
-            (Page::pair(&record, &after, [&origin, &second]), after, second)
+            let page = Page::pair([&record, &after], &reports, [&origin, &second]);
+            let [_, report] = reports;
+            (page, after, report, second)
         }
     };
     predicted(args, &mut page, &last, &origin.name)?;
-    page.end(&last, &origin);
+    page.end(&last, &report, &origin);
     Ok(page)
 }
 
@@ -162,7 +163,7 @@ fn compare(before: &str, after: &str) -> String {
 }
 
 /// Where a record comes from, and the command that tests the cure of its diagnosis.
-fn origin(args: &ReportArgs, name: &str, record: &Record) -> Origin {
+fn origin(args: &ReportArgs, name: &str, record: &Record, report: &RecordedReport) -> Origin {
     let program = &record.program;
     let file = if name.starts_with('@') || name.chars().all(|c| c.is_ascii_digit()) {
         String::new()
@@ -175,19 +176,18 @@ fn origin(args: &ReportArgs, name: &str, record: &Record) -> Origin {
         again.push(format!("convoy record {file}-- {}", shell_words::join(&program.command)));
     }
     again.push(format!("convoy report {}{flags}", shell_words::join(&args.runs)));
-    Origin { name: name.to_owned(), build: build(), again, test: test(name, record) }
+    Origin { name: name.to_owned(), build: build(), again, test: test(name, record, report) }
 }
 
-/// The command that tests the cure of the first diagnosis.
-fn test(name: &str, record: &Record) -> String {
-    let Some(first) = diagnose(record).into_iter().find(convoy_explain::Diagnosis::is_much) else {
+/// The command that tests the cure of the first finding, or nothing.
+fn test(name: &str, record: &Record, report: &RecordedReport) -> String {
+    let Some(first) = report.first().filter(|_| record.program.source.is_empty()) else {
         return String::new();
     };
     let now = shell(record);
-    match first.ill {
-        _ if !record.program.source.is_empty() => String::new(),
-        Ill::Hog => compare(&now, &format!("convoy with --mutex fair -- {now}")),
-        Ill::OwnerPreempted | Ill::ShortSections => {
+    match first.finding.cure {
+        Cure::HandOver => compare(&now, &format!("convoy with --mutex fair -- {now}")),
+        Cure::AnotherLock | Cure::LessOften => {
             format!("convoy fix {}", shell_words::quote(name))
         }
         _ => format!("convoy compare {} CHANGED", shell_words::quote(&now)),

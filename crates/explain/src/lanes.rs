@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use convoy_record::trace::{Step, Strip, What};
 use convoy_record::{Process, Record};
 
-use crate::waiting::{Owner, off};
+use convoy_diagnose::{OwnerState, off_state};
 
 /// A wait of a step that is shorter than this, in nanoseconds, does not count as a wait: acquiring
 /// a free lock takes as long.
@@ -315,7 +315,8 @@ impl Book {
     }
 
     fn process(&mut self, process: &Process) {
-        let offs: Vec<Act> = process.locks.iter().map(|lock| act_off(off(process, lock))).collect();
+        let offs: Vec<Act> =
+            process.locks.iter().map(|lock| act_off(off_state(process, lock))).collect();
         for strip in &process.trace.strips {
             let spans = self.strip(process, strip, &offs);
             let lane = self.lane(process.pid, strip.thread);
@@ -449,10 +450,10 @@ impl Lane {
 }
 
 /// Returns the act of an owner that is on no CPU.
-fn act_off(owner: Owner) -> Act {
+fn act_off(owner: OwnerState) -> Act {
     match owner {
-        Owner::Preempted => Act::Preempted,
-        Owner::Asleep | Owner::Waits => Act::Asleep,
+        OwnerState::Preempted => Act::Preempted,
+        OwnerState::Asleep | OwnerState::Waits => Act::Asleep,
         _ => Act::Off,
     }
 }

@@ -4,45 +4,31 @@
 //! bounded memory.
 
 mod analysis;
-mod busy;
 mod chain;
 mod cpu;
-mod cures;
-mod deadlock;
 mod detail;
 mod detail_lanes;
-mod diagnoses;
-mod evidence;
 mod firefox;
 mod flame;
 mod ftrace;
-mod herds;
-mod ill;
-mod java;
 mod label;
 mod lanes;
 mod lanes_trace;
-mod lines;
 mod locks;
 mod owners;
 mod perfetto;
 mod proc;
-mod processes;
 mod proto;
-mod runtimes;
 mod stall;
 mod summary;
 mod task;
 mod timeline;
-mod waiting;
 
 pub use analysis::{Analysis, Idle};
 pub use cpu::{State, Times};
 pub use detail::{Detail, Window};
-pub use diagnoses::{diagnose, verdict};
 pub use firefox::Named;
 pub use flame::folded;
-pub use ill::{Diagnosis, Ill, LITTLE};
 pub use label::Label;
 pub use lanes::{Act, Handover, Lane, Lanes, LongWait, Span, Tag};
 pub use proc::ProcFile;
@@ -51,4 +37,3 @@ pub use summary::{
     Cause, ChainSummary, Convoy, HopSummary, LockSummary, Share, Spread, StallSummary, Summary,
 };
 pub use timeline::OverTime;
-pub use waiting::{Owner, owners};

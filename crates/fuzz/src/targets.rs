@@ -3,6 +3,7 @@
 use crate::commands;
 use crate::scratch::in_file;
 use convoy_catalogue::{Entry, Set, parse};
+use convoy_diagnose::Account;
 use convoy_host::inject::Fault;
 use convoy_kernel::KernelPreset;
 use convoy_lab::experiment::{Changes, Experiment, Plan};
@@ -12,7 +13,7 @@ use convoy_machine::Preset;
 use convoy_measure::bisect::Plan as Search;
 use convoy_measure::compare::{Operands, resolve};
 use convoy_predict::{Advice, Effort, Machines, Question, policies, predict};
-use convoy_record::{Account, Record as Program, import, layout, raw};
+use convoy_record::{Record as Program, import, layout, raw};
 use convoy_report::RecordedReport;
 use convoy_store::{Filter, Store};
 use convoy_workload::calibration::Calibration;

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use convoy_diagnose::{Account, Irreplaceable};
 use convoy_kernel::KernelPreset;
-use convoy_record::{Account, Lock, Process, Record};
+use convoy_record::{Lock, Process, Record};
 use convoy_runs::replay::{Anchor, Behaviour, Effort, Kind, Pace, Replay, Step};
 
 use crate::behaviour::{behaviour, busiest, busy_s, waiting_within};
@@ -213,7 +214,30 @@ fn beyond(record: &Record, process: &Process, behaviour: &Behaviour) -> Option<S
     let locks = process.kernel_locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
     let wait_s: f64 = locks.map(Lock::wait_s).sum();
     let time_s = f64::from(behaviour.threads) * process.seconds;
-    Account::new(record).beyond(record).filter(|_| wait_s > WEIGHT * time_s)
+    irreplaceable(record).filter(|_| wait_s > WEIGHT * time_s)
+}
+
+/// Returns a sentence on the lock that most waiting was for, if no other lock can replace it.
+fn irreplaceable(record: &Record) -> Option<String> {
+    let Irreplaceable { share, lock, is_named, place, kernel, runtime } =
+        Account::new(record).irreplaceable()?;
+    let reason = match (&kernel, &runtime) {
+        (Some(_), _) => "it is the kernel's",
+        (None, Some(_)) => "the program's runtime builds it",
+        (None, None) => "the program calls futex(2) for it itself",
+    };
+    let name = match (&kernel, is_named) {
+        (Some(kernel), true) => format!("the kernel's {kernel} `{lock}`"),
+        (Some(kernel), false) => format!("the kernel's {kernel}"),
+        (None, true) => format!("`{lock}`"),
+        (None, false) => "a lock".to_owned(),
+    };
+    let place = place.map_or(String::new(), |place| format!(" in {place}"));
+    Some(format!(
+        "{:.0} % of the time that threads waited for locks was for {name}{place}; {reason}, so no \
+         replacement of libc's locks can help there.",
+        100.0 * share
+    ))
 }
 
 /// Returns an error for records without the work between acquisitions, and for damaged ones.
@@ -229,7 +253,7 @@ fn check(record: &Record) -> Result<(), PredictError> {
 }
 
 fn nothing(record: &Record) -> PredictError {
-    PredictError::NoLock { beyond: Account::new(record).beyond(record) }
+    PredictError::NoLock { beyond: irreplaceable(record) }
 }
 
 /// Adds the speed of the whole program to each row.

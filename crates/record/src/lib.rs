@@ -1,11 +1,10 @@
-//! Records how an unmodified program uses its locks: the object that records it, the record, and
-//! the account of the record.
+//! Records how an unmodified program uses its locks: the object that records it, and the record.
+//! `crates/diagnose` judges it.
 //!
 //! `crates/preload` runs inside the program and writes [`layout`]. [`raw`] reads that, adds names,
 //! and produces a [`Record`], the only data that is kept. [`import`] produces one from the output
 //! of other tools.
 
-pub mod account;
 pub mod bpf;
 pub mod import;
 mod java;
@@ -15,22 +14,22 @@ pub mod raw;
 mod record;
 mod sampling;
 
-pub use account::Account;
-pub use account::scheduling::{Held, Scheduling};
-pub use account::weight::{busy_s, runnable, threads};
 pub use convoy_layout as layout;
 pub use java::dump::Blocked;
+pub use java::vm_waits::{JvmWait, java_wait};
 pub use java::{Java, JavaLink, JavaOwner, JavaWait, dumps};
-pub use launch::refusal::ONLY_SAMPLES;
+pub use launch::refusal::{ONLY_SAMPLES, only_samples};
 pub use launch::{directory as place, memory as headroom, page_budget as bound};
 pub use names::python::is_python;
 pub use names::wrappers::is_passing;
 pub use names::{CONDITION_OF, LOCK_OF, call_sites as sites, runtimes};
 pub use raw::runtime_locks::{JAVA, UNNAMED};
+pub use record::busy_time::{busy_s, runnable, threads};
 pub use record::causes::{Cause, Counted, Doing, Event, PARKED, Pending, Seen};
 pub use record::hotspot::Hot;
 pub use record::lock::{Kind, Lock, Site, Waiters};
 pub use record::origin::Origin;
+pub use record::scheduling::{Held, Scheduling};
 pub use record::times::{Times, total};
 pub use record::unrecorded::{Unloaded, Unrecorded, Why};
 pub use record::{Addresses, HANDOFF, Process, Program, Record, VERSION, trace};

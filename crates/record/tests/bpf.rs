@@ -5,10 +5,9 @@
 #[path = "../../host/tests/common/skip.rs"]
 mod skip;
 
+use convoy_diagnose::{Account, Diagnosis, Remark};
 use convoy_record::bpf::Watching;
-use convoy_record::{
-    Account, DIRECTORY, Doing, Kind, Lock, Process, Program, Record, VERSION, launch, raw,
-};
+use convoy_record::{DIRECTORY, Doing, Kind, Lock, Process, Program, Record, VERSION, launch, raw};
 use skip::skip;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -90,9 +89,9 @@ fn a_program_that_calls_futex_itself_has_its_lock_named() {
         assert!(scheduling.sleeps > 400 && scheduling.asleep_s > 0.1, "{scheduling:?}");
         assert!(process.ended && process.threads == 5 && process.cpu_s > 0.0, "{process:#?}");
         let account = Account::new(&record(wall_s, processes, unseen));
-        let verdict = &account.verdict;
-        assert!(verdict.contains("was for `gate` in "), "{flags:?}: {verdict}");
-        assert!(verdict.contains("its owner was off CPU for"), "{flags:?}: {verdict}");
+        let first = &account.locks[0];
+        assert_eq!(first.lock.name, "gate", "{flags:?}: {first:#?}");
+        assert!(first.owner_off_cpu_percent > 50.0, "{flags:?}: {first:#?}");
     }
 }
 
@@ -121,7 +120,7 @@ fn a_lock_of_the_kernel_is_named_with_the_system_call() {
     let read = Record::parse(&json, Path::new("r.json")).expect("what was written is read");
     let account = Account::new(&read);
     let first = account.locks.first().expect("there is one");
-    assert!(!first.lock.kernel.is_empty() && first.pid == 0, "{:?}", account.verdict);
+    assert!(first.is_of_kernel() && first.pid == 0, "{first:#?}");
 }
 
 #[test]
@@ -144,10 +143,15 @@ fn what_libc_tells_and_what_the_kernel_sees_are_one_lock() {
     let is_off = held.off_s() > 0.5 * held.total_s && held.asleep_s > 0.0;
     assert!(is_off, "owners sleep in their section: {held:?}");
     assert!(process.futexes.iter().all(|lock| !lock.is_lock()), "{:#?}", process.futexes);
-    let account = Account::new(&record(wall_s, processes, unseen));
-    assert!(account.verdict.contains("`cache_lock` in use_cache"), "{}", account.verdict);
-    let split = account.findings.iter().any(|one| one.contains("% asleep"));
-    assert!(split, "{:?}", account.findings);
+    let diagnosis = Diagnosis::new(&record(wall_s, processes, unseen));
+    let first = &diagnosis.account.locks[0].lock;
+    assert_eq!(first.name, "cache_lock", "{first:#?}");
+    assert!(first.sites[0].place.starts_with("use_cache"), "{first:#?}");
+    let mut asleep = diagnosis.remarks.iter().filter_map(|remark| match remark {
+        Remark::OffCpu { lock, asleep, .. } if lock == "cache_lock" => Some(*asleep),
+        _ => None,
+    });
+    assert!(asleep.next().is_some_and(|part| part > 0.0), "{:?}", diagnosis.remarks);
 }
 
 #[test]

@@ -5,10 +5,11 @@
 #[path = "../../host/tests/common/skip.rs"]
 mod skip;
 
+use convoy_diagnose::{Account, Diagnosis, Remark};
 use convoy_record::sites::{RANGES, Sites};
 use convoy_record::trace::{Trace, What};
 use convoy_record::{
-    Account, DIRECTORY, Kind, Lock, Origin, Process, Program, Record, Site, Times, launch, raw,
+    DIRECTORY, Kind, Lock, Origin, Process, Program, Record, Site, Times, launch, raw,
 };
 use skip::skip;
 use std::ffi::OsString;
@@ -96,11 +97,10 @@ fn a_convoy_is_told_with_lock_site_and_owner() {
     assert!(off > 0.8 * held, "an owner that sleeps is off CPU: {off} of {held}");
     let program = Program { wall_s, cpus: 2, ..Program::default() };
     let account = Account::new(&Record { program, processes, ..Record::default() });
-    let verdict = &account.verdict;
-    assert!(verdict.starts_with("100 % of the time that threads waited"), "{verdict}");
-    for words in ["`cache_lock` in use_cache (convoy.c:10)", "off CPU for", "a lock convoy"] {
-        assert!(verdict.contains(words), "{verdict}");
-    }
+    let first = &account.locks[0];
+    assert_eq!(first.lock.name, "cache_lock", "{first:#?}");
+    assert!((first.wait_percent - 100.0).abs() < 1e-9, "{first:#?}");
+    assert!(first.owner_off_cpu_percent > 80.0, "{first:#?}");
 }
 
 /// Returns the steps and locks of `rate.c`, which runs for this many milliseconds.
@@ -448,11 +448,10 @@ fn a_lock_whose_waiters_sleep_each_on_a_condition_of_its_own_is_named_by_who_tak
     let idle = conditions.find(|one| one.sites[0].place.starts_with("wait_for_work ("));
     assert!(idle.is_some_and(|idle| !idle.is_lock()), "{:#?}", process.locks);
     let program = Program { wall_s: process.seconds, cpus: 2, ..Program::default() };
-    let record = Record { program, processes, ..Record::default() };
-    let account = Account::new(&record);
-    let words = ["the lock of enter (parkers.c:", "(taken by park_mutex_lock)"];
-    assert!(words.iter().all(|word| account.verdict.contains(word)), "{}", account.verdict);
-    assert!(account.beyond(&record).is_some());
+    let account = Account::new(&Record { program, processes, ..Record::default() });
+    let irreplaceable = account.irreplaceable().expect("libc has no such lock");
+    assert!(irreplaceable.lock.starts_with("lock of enter (parkers.c:"), "{irreplaceable:?}");
+    assert_eq!(irreplaceable.runtime.as_deref(), Some("park_mutex_lock"));
 }
 
 #[test]
@@ -465,8 +464,9 @@ fn a_stretch_in_which_threads_waited_is_told_with_its_time() {
     assert!((waited(|one| &one.phases_lock_s) - gate).abs() < 0.01 * gate, "locks alone");
     assert!(waited(|one| &one.phases_wait_s) >= gate, "with barriers");
     let program = Program { wall_s: processes[0].seconds, cpus: 2, ..Program::default() };
-    let findings = Account::new(&Record { program, processes, ..Record::default() }).findings;
-    assert!(findings.iter().any(|one| one.starts_with("Waiting was not even: ")), "{findings:?}");
+    let diagnosis = Diagnosis::new(&Record { program, processes, ..Record::default() });
+    let is_uneven = |remark: &Remark| matches!(remark, Remark::Uneven { .. });
+    assert!(diagnosis.remarks.iter().any(is_uneven), "{:?}", diagnosis.remarks);
 }
 
 #[test]
@@ -493,7 +493,7 @@ fn monitors_of_java_are_named_by_the_method_that_waits() {
     assert!(origins.any(|origin| origin == Origin::JavaMonitor), "{processes:#?}");
     let program = Program { wall_s: processes[0].seconds, cpus: 2, ..Program::default() };
     let account = Account::new(&Record { program, processes, ..Record::default() });
-    let verdict = &account.verdict;
-    let expected = "for `ObjectMonitor::enter` (Java's monitors, `synchronized`) in ";
-    assert!(verdict.contains(expected) && verdict.contains("Ledger."), "{verdict}");
+    let first = &account.locks[0].lock;
+    assert_eq!((first.name.as_str(), first.origin), ("ObjectMonitor::enter", Origin::JavaMonitor));
+    assert!(first.sites[0].place.starts_with("Ledger."), "{first:#?}");
 }

@@ -1,10 +1,12 @@
 //! The report of `convoy explain RECORD`: the lock waits of a program's threads, and their causes.
 
-use convoy_explain::{Diagnosis, Owner, diagnose, owners, verdict};
-use convoy_record::account::LockAccount;
-use convoy_record::{Account, Cause, Doing, JAVA, Lock, Record, Site, Times};
+use convoy_diagnose::{
+    Account, Diagnosis, Finding, Kind, LockAccount, OwnerState, Quiet, Remark, Verdict, owner_parts,
+};
+use convoy_record::{Cause, Doing, JAVA, Lock, Record, Site, Times};
 use serde::Serialize;
 
+use crate::diagnosis;
 use crate::format::{duration, wrap};
 use crate::json::to_json;
 use crate::table::{Cell, Column, Table, page_width, page_wrap};
@@ -16,72 +18,117 @@ const DIAGNOSES_SHOWN: usize = 3;
 /// Call sites that it shows of each.
 const SITES_SHOWN: usize = 3;
 
+/// Version of the facts in the JSON. Fields may be added, but existing fields keep their meaning.
+const SCHEMA: u32 = 1;
+
+/// A finding with its sentences.
+#[derive(Clone, Debug, Serialize)]
+pub struct FindingRow {
+    /// Kind of the problem.
+    pub ill: Kind,
+    /// The facts.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// The problem and its reason.
+    pub sentence: String,
+    /// The cure.
+    pub cure: String,
+}
+
 /// A recorded program, explained.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecordedReport {
+    /// Version of the facts: [`SCHEMA`].
+    pub schema: u32,
     /// The recorded program and its machine.
     pub title: String,
-    /// The account; its verdict comes first.
+    /// The first sentence.
+    pub verdict: String,
+    /// Waits by lock.
     #[serde(flatten)]
     pub account: Account,
-    /// Diagnoses, the most expensive first.
-    pub diagnoses: Vec<Diagnosis>,
+    /// Further facts on the run, as sentences.
+    pub findings: Vec<String>,
+    /// The same facts.
+    pub remarks: Vec<Remark>,
+    /// The activity of threads if no finding is relevant.
+    pub quiet: Option<Quiet>,
+    /// Limits of the record: what could not be observed.
+    pub unseen: Vec<String>,
+    /// Findings, the most expensive first.
+    pub diagnoses: Vec<FindingRow>,
     /// Which places waited for which places, the most waiting first.
     pub causes: Vec<Cause>,
     /// Remarks.
     pub notes: Vec<String>,
-    /// Time that threads had something to do, seconds.
+    /// Index of the finding that the first sentence is about.
     #[serde(skip)]
-    pub(crate) busy_s: f64,
+    first: Option<usize>,
 }
 
 impl RecordedReport {
-    /// Of a record.
+    /// Diagnoses a record and writes its sentences.
     pub fn new(record: &Record) -> Self {
-        let program = &record.program;
-        let command = program.command.join(" ");
-        let recorded = || {
-            format!(
-                "{command}: {}, {} CPU time, {} CPUs ({}), Linux {}, {}",
-                duration(program.wall_s * 1e6),
-                duration(program.cpu_s * 1e6),
-                program.cpus,
-                program.cpu_model,
-                program.kernel,
-                program.ending
-            )
-        };
-        let title = match program.source.as_str() {
-            "" => recorded(),
-            source => format!("{command}: {source}"),
-        };
-        let notes = program.disturbance.sentence().into_iter().collect();
-        let (mut account, diagnoses) = (Account::new(record), diagnose(record));
-        account.verdict = verdict(record);
+        let diagnosis = Diagnosis::new(record);
         let causes = record.processes.iter().flat_map(|process| &process.causes);
         let mut causes: Vec<Cause> = causes.filter(|cause| cause.wait_s > 0.0).cloned().collect();
         causes.sort_by(|a, b| b.wait_s.total_cmp(&a.wait_s));
-        let busy_s = convoy_record::busy_s(record);
-        Self { title, account, diagnoses, causes, notes, busy_s }
+        let verdict = diagnosis::verdict(&diagnosis);
+        let Diagnosis { account, findings, remarks, verdict: kind } = diagnosis;
+        let (first, quiet) = match kind {
+            Verdict::Finding(index) => (Some(index), None),
+            Verdict::Quiet(quiet) => (None, Some(*quiet)),
+            Verdict::Damaged => (None, None),
+        };
+        let diagnoses = findings.into_iter().map(|finding| FindingRow {
+            ill: finding.kind,
+            sentence: diagnosis::sentence(&finding),
+            cure: diagnosis::cure(&finding),
+            finding,
+        });
+        Self {
+            schema: SCHEMA,
+            title: title(record),
+            verdict,
+            account,
+            findings: remarks.iter().map(diagnosis::remark).collect(),
+            remarks,
+            quiet,
+            unseen: record.unseen.clone(),
+            diagnoses: diagnoses.collect(),
+            causes,
+            notes: record.program.disturbance.sentence().into_iter().collect(),
+            first,
+        }
+    }
+
+    /// Returns the finding that the first sentence is about, if it is about one.
+    pub fn first(&self) -> Option<&FindingRow> {
+        self.diagnoses.get(self.first?)
+    }
+
+    /// Returns the relevant findings after the first one, and the further facts, as sentences.
+    pub(crate) fn further(&self) -> (Vec<String>, &[String]) {
+        let relevant = self.diagnoses.iter().filter(|row| row.finding.is_relevant());
+        (relevant.skip(1).map(FindingRow::text).collect(), &self.findings)
     }
 
     /// For people, with everything; [`Self::to_screen`] comes first.
     pub fn to_text(&self) -> String {
-        let mut text = page_wrap(&self.account.verdict) + "\n";
+        let mut text = page_wrap(&self.verdict) + "\n";
         text += &(page_wrap(&self.title) + "\n");
-        if !self.account.findings.is_empty() {
+        if !self.findings.is_empty() {
             text += "\n";
         }
-        let others = self.diagnoses.iter().filter(|one| one.is_much()).skip(1);
-        let others = others.take(DIAGNOSES_SHOWN).map(Diagnosis::text);
-        for finding in others.collect::<Vec<_>>().iter().chain(&self.account.findings) {
-            text += &(page_wrap(finding) + "\n");
+        let (others, facts) = self.further();
+        for sentence in others.iter().take(DIAGNOSES_SHOWN).chain(facts) {
+            text += &(page_wrap(sentence) + "\n");
         }
         let count = |one: &&LockAccount| one.lock.is_lock();
         for (is_lock, title) in [(true, "Locks"), (false, "Condition variables and barriers")] {
             let rows: Vec<&LockAccount> =
                 self.account.locks.iter().filter(|one| count(one) == is_lock).collect();
-            let (rows, folded) = fold(rows, self.busy_s);
+            let (rows, folded) = fold(rows, self.account.busy_s);
             if !rows.is_empty() {
                 text += "\n";
                 let mut table = locks(title, &rows, LOCKS_SHOWN, SITES_SHOWN);
@@ -96,7 +143,7 @@ impl RecordedReport {
             table.lean();
             text += &table.to_text_of_names();
         }
-        for note in self.account.unseen.iter().chain(&self.notes) {
+        for note in self.unseen.iter().chain(&self.notes) {
             text.extend(wrap(note, page_width()).into_iter().map(|line| line + "\n"));
         }
         text
@@ -158,15 +205,40 @@ impl RecordedReport {
                 "" => "held at a place that is not known".to_owned(),
                 place => format!("held by {place}"),
             };
-            let shares = Owner::ALL.into_iter().zip(owners(cause));
+            let shares = OwnerState::ALL.into_iter().zip(owner_parts(cause));
             parts.extend(shares.map(|(owner, share)| {
                 (vec![held.clone(), owner.name().to_owned()], share * cause.wait_s * scale)
             }));
         }
         let rest = site.wait.total_s - known;
-        parts.push((vec![Owner::Unknown.name().to_owned()], rest));
+        parts.push((vec![OwnerState::Unknown.name().to_owned()], rest));
         parts
     }
+}
+
+impl FindingRow {
+    /// Returns the problem, its reason and the cure.
+    pub fn text(&self) -> String {
+        format!("{} {}", self.sentence, self.cure).trim_end().to_owned()
+    }
+}
+
+/// Returns the recorded program and its machine.
+fn title(record: &Record) -> String {
+    let program = &record.program;
+    let command = program.command.join(" ");
+    if !program.source.is_empty() {
+        return format!("{command}: {}", program.source);
+    }
+    format!(
+        "{command}: {}, {} CPU time, {} CPUs ({}), Linux {}, {}",
+        duration(program.wall_s * 1e6),
+        duration(program.cpu_s * 1e6),
+        program.cpus,
+        program.cpu_model,
+        program.kernel,
+        program.ending
+    )
 }
 
 /// Returns the rows with a relevant cost, and a line about the others: locks with less than a
@@ -286,7 +358,7 @@ pub(crate) fn locks(title: &str, rows: &[&LockAccount], most: usize, sites: usiz
         cells.extend(waits(&all(|site| &site.wait)));
         cells.extend([
             Cell::count(lock.count()),
-            Cell::number(one.contended_percent, 1),
+            Cell::number(one.contended_percent.unwrap_or(f64::NAN), 1),
             threads(lock.sites.iter().map(|site| site.threads).max().unwrap_or(0)),
         ]);
         let held_all = held(lock.sites.iter());
@@ -300,7 +372,7 @@ pub(crate) fn locks(title: &str, rows: &[&LockAccount], most: usize, sites: usiz
             ];
             cells.extend(waits(&site.wait));
             // Not known of a place if it is not of the lock.
-            let known = if one.contended_percent.is_nan() { f64::NAN } else { 100.0 };
+            let known = one.contended_percent.map_or(f64::NAN, |_| 100.0);
             let waited = known * site.contended as f64 / site.count.max(1) as f64;
             cells.extend([Cell::count(site.count), Cell::number(waited, 1), threads(site.threads)]);
             let held = held(std::iter::once(site));

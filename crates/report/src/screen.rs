@@ -1,7 +1,6 @@
 //! The first screen of `convoy explain RECORD`: the diagnosis, a few sentences and one table.
 
-use convoy_explain::{Diagnosis, Owner, owners};
-use convoy_record::account::LockAccount;
+use convoy_diagnose::{LockAccount, OwnerState, owner_parts};
 use convoy_record::{LOCK_OF, Site};
 
 use crate::format::{duration, fixed};
@@ -20,7 +19,7 @@ const LITTLE: f64 = 1.0;
 impl RecordedReport {
     /// For people, on one screen; [`Self::to_text`] has the rest.
     pub fn to_screen(&self) -> String {
-        let mut text = page_wrap(&self.account.verdict) + "\n" + &page_wrap(&self.title);
+        let mut text = page_wrap(&self.verdict) + "\n" + &page_wrap(&self.title);
         let table = self.first_table();
         let mut end =
             table.as_ref().map_or(String::new(), |table| format!("\n{}", table.to_text_of_names()));
@@ -35,7 +34,7 @@ impl RecordedReport {
         };
         let room = |text: &str, end: &str| LINES.saturating_sub(lines(text) + lines(end) + 2);
         // Doubts before findings: they say whether to believe the others.
-        for doubt in self.notes.iter().chain(&self.account.unseen) {
+        for doubt in self.notes.iter().chain(&self.unseen) {
             let doubt = page_wrap(doubt);
             if lines(&doubt) + SENTENCES <= room(&text, &end) {
                 end += &doubt;
@@ -43,10 +42,9 @@ impl RecordedReport {
                 left_out += 1;
             }
         }
-        let others = self.diagnoses.iter().filter(|one| one.is_much()).skip(1);
-        let others = others.map(Diagnosis::text).collect::<Vec<_>>();
+        let (others, facts) = self.further();
         let mut said = 0;
-        for sentence in others.iter().chain(&self.account.findings) {
+        for sentence in others.iter().chain(facts) {
             let wrapped = page_wrap(sentence);
             if said < SENTENCES && lines(&wrapped) < room(&text, &end) {
                 text += if said == 0 { "\n" } else { "" };
@@ -70,7 +68,7 @@ impl RecordedReport {
         rows.sort_by(|a, b| b.1.wait.total_s.total_cmp(&a.1.wait.total_s));
         let percent = |site: &Site| 100.0 * site.wait.total_s / all_s.max(f64::MIN_POSITIVE);
         let is_small = |(one, site): &(&LockAccount, &Site)| {
-            percent(site) < LITTLE || is_trifle(one, self.busy_s)
+            percent(site) < LITTLE || is_trifle(one, self.account.busy_s)
         };
         rows.sort_by_key(is_small);
         let many = rows.iter().filter(|row| !is_small(row)).count().min(ROWS);
@@ -121,21 +119,21 @@ impl RecordedReport {
             let is_it = (&cause.lock, cause.kind) == (&one.lock.name, one.lock.kind)
                 && cause.place == site.place;
             if is_it {
-                for (sum, part) in parts.iter_mut().zip(owners(cause)) {
+                for (sum, part) in parts.iter_mut().zip(owner_parts(cause)) {
                     *sum += part * cause.wait_s;
                 }
                 all += cause.wait_s;
             }
         }
-        let most = Owner::ALL.into_iter().zip(parts).max_by(|a, b| a.1.total_cmp(&b.1));
+        let most = OwnerState::ALL.into_iter().zip(parts).max_by(|a, b| a.1.total_cmp(&b.1));
         let Some((owner, part)) = most.filter(|_| all > 0.0) else { return String::new() };
         let words = match owner {
-            Owner::Runs => "ran",
-            Owner::Preempted => "preempted",
-            Owner::Asleep => "asleep",
-            Owner::Waits => "waited",
-            Owner::Free => "gone (free)",
-            Owner::Unknown => return String::new(),
+            OwnerState::Runs => "ran",
+            OwnerState::Preempted => "preempted",
+            OwnerState::Asleep => "asleep",
+            OwnerState::Waits => "waited",
+            OwnerState::Free => "gone (free)",
+            OwnerState::Unknown => return String::new(),
         };
         format!("{words} {} %", fixed(100.0 * part / all, 0))
     }

@@ -12,87 +12,87 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// `convoy explain`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Explain {
     /// A file of convoy record or of perf, an experiment, the number of a stored run, or `@TAG`
     #[arg(value_name = "RUN", value_parser = parser())]
-    pub(super) run: String,
+    pub(crate) run: String,
     /// Every lock, call site, cause and table, not the first screen alone
     #[arg(long)]
-    pub(super) all: bool,
+    pub(crate) all: bool,
     /// Only this grid of the experiment
     #[arg(long, value_name = "GRID")]
-    pub(super) only: Option<String>,
+    pub(crate) only: Option<String>,
     /// Explain each change above this instead of one cell, percent; default 5
     #[arg(long, value_name = "PERCENT", requires = "only")]
-    pub(super) changes: Option<f64>,
+    pub(crate) changes: Option<f64>,
     /// Use the quick form of the grid
     #[arg(long, requires = "only")]
-    pub(super) quick: bool,
+    pub(crate) quick: bool,
     /// Only the cells with this label on this axis (repeatable)
     #[arg(long, value_name = "AXIS=LABEL")]
-    pub(super) at: Vec<String>,
+    pub(crate) at: Vec<String>,
     /// Changes of the presets, in addition to the changes of the run.
     #[command(flatten)]
-    pub(super) sets: Sets,
+    pub(crate) sets: Sets,
     /// Kernel preset; of a stored run only if it has several
     #[arg(long, value_name = "PRESET")]
-    pub(super) kernel: Option<String>,
+    pub(crate) kernel: Option<String>,
     /// Number of users [default: as in the experiment or the stored run]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) users: Option<u32>,
+    pub(crate) users: Option<u32>,
     /// Number of CPUs instead of the machine preset's
     #[arg(long, value_name = "N")]
-    pub(super) cpus: Option<usize>,
+    pub(crate) cpus: Option<usize>,
     /// Machine preset instead of the run's
     #[arg(long, value_name = "PRESET")]
-    pub(super) machine: Option<String>,
+    pub(crate) machine: Option<String>,
     /// Seed instead of the run's
     #[arg(long, hide_short_help = true)]
-    pub(super) seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     /// Divide the loop counts of the jobs by this
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     #[arg(hide_short_help = true)]
-    pub(super) shrink: Option<u32>,
+    pub(crate) shrink: Option<u32>,
     /// Write a Perfetto trace: threads, releases and the waits that they ended
     #[arg(long, value_name = "FILE", help_heading = "Files")]
-    pub(super) trace: Option<PathBuf>,
+    pub(crate) trace: Option<PathBuf>,
     /// Largest size of the trace
     #[arg(long, value_name = "MB", default_value_t = 50, help_heading = "Files")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4000))]
     #[arg(hide_short_help = true)]
-    pub(super) trace_limit: u32,
+    pub(crate) trace_limit: u32,
     /// Of a record: write a profile for the Firefox Profiler
     #[arg(long, value_name = "FILE", help_heading = "Files")]
-    pub(super) firefox: Option<PathBuf>,
+    pub(crate) firefox: Option<PathBuf>,
     /// Write the waiting time of tasks as folded stacks, in microseconds
     #[arg(long, value_name = "FILE", help_heading = "Files")]
-    pub(super) folded: Option<PathBuf>,
+    pub(crate) folded: Option<PathBuf>,
     /// Write them as a flame graph, FILE.svg or FILE.html
     #[arg(long, value_name = "FILE", help_heading = "Files")]
-    pub(super) flame: Option<PathBuf>,
+    pub(crate) flame: Option<PathBuf>,
     /// Write the events around the longest convoy as ftrace prints them
     #[arg(long, value_name = "FILE", help_heading = "Files")]
-    pub(super) ftrace: Option<PathBuf>,
+    pub(crate) ftrace: Option<PathBuf>,
     /// Print this file of the virtual kernel instead of the report
     #[arg(long, value_enum, value_name = "FILE")]
-    pub(super) proc: Option<Proc>,
+    pub(crate) proc: Option<Proc>,
     /// Resolve symbols of files that no longer existed from copies or debug data: in this
     /// directory, or `debuginfod` for the servers in `DEBUGINFOD_URLS` (calls debuginfod-find)
     #[arg(long, value_name = "DIR", help_heading = "Files", hide_short_help = true)]
-    pub(super) symbols: Option<PathBuf>,
+    pub(crate) symbols: Option<PathBuf>,
     /// The store of a stored run.
     #[arg(long, value_name = "FILE", help = STORE_HELP)]
     #[arg(hide_short_help = true)]
-    pub(super) store: Option<PathBuf>,
+    pub(crate) store: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(crate) common: Common,
 }
 
 /// Files of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
-pub(super) enum Proc {
+pub(crate) enum Proc {
     /// `/proc/buddyinfo`
     Buddyinfo,
     /// `/proc/loadavg`

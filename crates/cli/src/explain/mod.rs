@@ -16,7 +16,6 @@ use crate::experiment::apart;
 use crate::fail::Failure;
 use crate::output;
 use args::Proc;
-use clap::Parser;
 use convoy_explain::{Analysis, Detail, ProcFile};
 use convoy_lab::virtual_end::VirtualError;
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
@@ -101,21 +100,12 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     args.print(&report)
 }
 
-/// `convoy explain` without the other commands.
-#[derive(Debug, Parser)]
-struct Alone {
-    #[command(flatten)]
-    explain: Explain,
-}
-
-/// The page of the simulated run that these words of the command line name.
-pub(crate) fn page(words: &[String]) -> Result<Page, Failure> {
-    let words = std::iter::once("explain").chain(words.iter().map(String::as_str));
-    let args = Alone::try_parse_from(words).map_err(Failure::usage)?.explain;
-    if let Some(cell) = cell::Cell::find(&args)? {
+/// The page of a simulated run.
+pub(crate) fn page(args: &Explain) -> Result<Page, Failure> {
+    if let Some(cell) = cell::Cell::find(args)? {
         return cell.page();
     }
-    let target = Target::new(&args)?;
+    let target = Target::new(args)?;
     let bar = output::progress(&args.common, 2);
     bar.set_message("running it, recorded");
     let cpus = target.run.machine.topology.cpus;

@@ -2,19 +2,11 @@
 
 use super::{Replays, plot, print};
 use crate::fail::Failure;
-use clap::Parser;
 use convoy_predict::{Advice, Question, policies};
 use convoy_record::Record;
 use convoy_report::Block;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The flags of a prediction with their default values.
-#[derive(Debug, Parser)]
-struct Alone {
-    #[command(flatten)]
-    replays: Replays,
-}
 
 /// Factors of the recorded number of CPUs for which the curves have points.
 const TIMES: [u32; 3] = [2, 4, 8];
@@ -26,11 +18,7 @@ pub(crate) fn sections(
     store: Option<&Path>,
     least: bool,
 ) -> Result<Vec<(&'static str, Vec<Block>)>, Failure> {
-    let store = store.map(|path| format!("--store={}", path.display()));
-    let least = least.then(|| ["--least".to_owned(), "--rounds=1".to_owned()]);
-    let words = ["predict".to_owned()].into_iter().chain(store).chain(least.into_iter().flatten());
-    let words = words.chain(["--".to_owned(), name.to_owned()]);
-    let replays = Alone::try_parse_from(words).map_err(Failure::usage)?.replays;
+    let replays = Replays::of(name, store, least);
     let record = Arc::new(record.clone());
     let now = record.program.cpus.max(1);
     let more = TIMES.iter().map(|times| now * times).filter(|cpus| *cpus <= 64);

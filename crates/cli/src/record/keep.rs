@@ -6,8 +6,10 @@ use crate::args::Common;
 use crate::fail::Failure;
 use crate::keep::{self, warn};
 use crate::output;
+use convoy_diagnose::Diagnosis;
 use convoy_record::layout::{File, SPACE_SHARE};
 use convoy_record::{Process, Record, headroom};
+use convoy_report::diagnosis;
 use convoy_store::Store;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -96,7 +98,7 @@ pub(super) fn redact(processes: &mut [Process]) {
 pub(super) fn keep(args: &RecordArgs, record: &Record) -> bool {
     let common = Common::plain(None, args.quiet);
     let say = |text: &str| output::message(&common, &format!("convoy: {text}"));
-    say(&convoy_explain::verdict(record));
+    say(&diagnosis::verdict(&Diagnosis::new(record)));
     for sentence in &record.unseen {
         say(sentence);
     }

@@ -1,7 +1,7 @@
 //! The gaps of a record, in sentences, and the present price of wakeups.
 
 use convoy_calibrate::hour::Quartiles;
-use convoy_record::{JAVA, Process, UNNAMED, Why};
+use convoy_record::{JAVA, JvmWait, Process, UNNAMED, Why, java_wait};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What switches and wakeups take in this hour, for predictions.
@@ -16,14 +16,14 @@ pub(super) fn prices(
         // Threads that wait for each other would keep the CPUs from all others, themselves
         // included.
         unseen.push(
-            "What wakeups take here is not known: convoy has a priority of real time. Give one to \
-             the program alone: convoy record -- chrt -f 1 CMD."
+            "The cost of wakeups was not measured: convoy runs with real-time priority. Start it \
+             without one, and give the priority to the program: convoy record -- chrt -f 1 CMD."
                 .to_owned(),
         );
         return BTreeMap::new();
     }
     convoy_calibrate::hour::prices().unwrap_or_else(|error| {
-        unseen.push(format!("What wakeups take here is not known: {error}."));
+        unseen.push(format!("The cost of wakeups was not measured: {error}."));
         BTreeMap::new()
     })
 }
@@ -98,8 +98,8 @@ pub(super) fn not_seen(
     let unnamed = runtimes.filter(|lock| lock.sites.iter().any(|site| site.place == UNNAMED));
     let conditions = undumped().flat_map(|one| &one.locks).flat_map(|lock| &lock.sites);
     // What java.util.concurrent waits for is known by the names of its methods alone.
-    let parked =
-        conditions.filter(|site| site.wait.count > 0 && site.place.starts_with("Parker::"));
+    let parked = conditions
+        .filter(|site| site.wait.count > 0 && java_wait(&site.place) == Some(JvmWait::Park));
     if unnamed.into_iter().any(|lock| lock.runtime == JAVA) || parked.count() > 0 {
         all.push(
             "Some methods of Java that waited have no names: run java with \

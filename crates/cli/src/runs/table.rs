@@ -1,6 +1,6 @@
 //! Stored runs in a table: when each was run, and its result in a few words.
 
-use convoy_explain::diagnose;
+use convoy_diagnose::Diagnosis;
 use convoy_record::Record;
 use convoy_report::{Cell, Column, CompareReport, Table, fixed};
 use convoy_store::{Entry, Stored};
@@ -57,8 +57,8 @@ fn result(entry: &Entry) -> String {
             None => body["verdict"].as_str().unwrap_or_default().to_owned(),
         },
         "record" => typed::<Record>(body).map_or_else(String::new, |record| {
-            let found = diagnose(&record);
-            found.iter().find(|one| one.is_much()).map_or("no lock limits it".to_owned(), |first| {
+            let diagnosis = Diagnosis::new(&record);
+            diagnosis.first().map_or("no lock limits it".to_owned(), |first| {
                 // The share comes first: a narrow terminal cuts the name of the lock.
                 let share = first.share.map_or(String::new(), |s| format!(" {:.0} %", 100.0 * s));
                 format!("waits{share}: {}", first.lock).chars().take(60).collect()

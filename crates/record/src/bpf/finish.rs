@@ -9,10 +9,10 @@ use super::tables::{all, half, lost, process, thread, times, wait, word};
 use super::{Seen, Watching, bytes, me};
 use convoy_host::clock::monotonic_ns;
 
-use crate::account::scheduling::Scheduling;
 use crate::names::runtimes::runtime;
 use crate::names::stacks::Stacks;
 use crate::record::merge::sorted;
+use crate::record::scheduling::Scheduling;
 use crate::record::{Kind, Lock, Process};
 
 /// Number of bytes that contain the words of a libc lock.

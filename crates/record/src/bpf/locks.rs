@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use super::programs::{MUTEX, PER_CPU, READ, REAL_TIME, SPIN, WRITE};
 use super::symbols::Symbols;
 use super::tables::{Tables, all, giver, half, lock, threads, times, wait, word};
-use crate::account::scheduling::Held;
 use crate::names::stacks::{JOIN, Stacks, Waiting};
 use crate::names::wrappers::passes_on;
 use crate::names::{LOCK_OF, named_after, named_inside};
 use crate::record::causes::{Cause, Doing, Seen};
 use crate::record::merge::sorted;
 use crate::record::origin::Origin;
+use crate::record::scheduling::Held;
 use crate::record::{Kind, Lock, Site, Times, Waiters};
 use crate::sampling::syscall_file::Asks;
 

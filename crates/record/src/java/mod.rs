@@ -4,6 +4,7 @@ pub(crate) mod dump;
 pub mod dumps;
 pub(crate) mod jvm;
 pub(crate) mod perf_data;
+pub(crate) mod vm_waits;
 
 use std::collections::BTreeMap;
 

@@ -27,6 +27,11 @@ const MACHINE: u8 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 /// Start of the sentence for a record that contains only samples of CPU time. The reason follows.
 pub const ONLY_SAMPLES: &str = "Only samples of CPU time were recorded:";
 
+/// Returns the reason of this sentence, if it says that a record contains only samples of CPU time.
+pub fn only_samples(line: &str) -> Option<&str> {
+    line.strip_prefix(ONLY_SAMPLES).map(str::trim_start)
+}
+
 /// Returns whether this is a Go program, by the note that Go's linker places near the start of the
 /// file.
 pub(crate) fn is_go(file: &std::fs::File) -> bool {

@@ -35,13 +35,6 @@ fn is_start(name: &str) -> bool {
         || name.starts_with("__libc_start")
 }
 
-/// Returns a description of a variable that occurs in many programs.
-pub(crate) fn known_as(name: &str) -> Option<&'static str> {
-    // CPython has no other mutex or condition in this variable: its other locks are allocated.
-    let variable = name.split("+0x").next()?;
-    (variable == "_PyRuntime").then_some("Python's interpreter lock, the GIL")
-}
-
 /// Returns the name of a lock or condition that is not a named variable.
 pub(crate) fn named_after(place: &str, is_lock: bool) -> String {
     [if is_lock { LOCK_OF } else { CONDITION_OF }, place].concat()

@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 
-use crate::account::shares::Shares;
 use crate::layout::{self, *};
 use crate::names::syscalls;
 use crate::names::{CONDITION_OF, LOCK_OF, Names};
 use crate::raw::Raw;
 use crate::raw::futexes::Futexes;
+use crate::raw::shares::Shares;
 use crate::raw::traces::{Clock, Known};
 use crate::record::causes::{self, Cause, Doing, Event, Pending, Seen};
 use crate::record::{Kind, Process, total};

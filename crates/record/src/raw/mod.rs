@@ -14,6 +14,7 @@ pub(crate) mod keys;
 pub(crate) mod neighbours;
 pub(crate) mod part;
 pub(crate) mod runtime_locks;
+pub(crate) mod shares;
 pub(crate) mod traces;
 
 use std::collections::btree_map::Entry;

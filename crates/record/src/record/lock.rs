@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::account::scheduling::{Held, is_none, is_zero};
 use crate::layout;
 use crate::record::origin::Origin;
+use crate::record::scheduling::{Held, is_none, is_zero};
 use crate::record::times::{Times, total};
 
 /// Kinds of locks.

@@ -13,7 +13,7 @@ impl Lock {
     }
 
     /// Adds the numbers of another lock with the same name.
-    pub(crate) fn join(&mut self, other: Self) {
+    pub fn join(&mut self, other: Self) {
         self.instances = total([self.instances, other.instances]);
         self.waiters.add(&other.waiters);
         self.given_by_owner = total([self.given_by_owner, other.given_by_owner]);

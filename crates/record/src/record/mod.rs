@@ -1,11 +1,13 @@
 //! The record of a run, from which every account, prediction and cure starts.
 
+pub(crate) mod busy_time;
 pub(crate) mod causes;
 pub(crate) mod hotspot;
 pub(crate) mod lock;
 pub(crate) mod merge;
 pub(crate) mod origin;
 pub(crate) mod parse;
+pub(crate) mod scheduling;
 pub(crate) mod times;
 pub mod trace;
 pub(crate) mod unrecorded;
@@ -15,12 +17,12 @@ use std::collections::BTreeMap;
 use convoy_workload::disturbance::Disturbance;
 use serde::{Deserialize, Serialize};
 
-use crate::account::scheduling::Scheduling;
 use crate::java::Java;
 use crate::layout::GROWN;
 use crate::record::causes::{Cause, Counted, Event, Pending, Seen};
 use crate::record::hotspot::Hot;
 pub(crate) use crate::record::lock::{Kind, Lock, Site, Waiters};
+use crate::record::scheduling::Scheduling;
 pub(crate) use crate::record::times::{Times, total};
 use crate::record::trace::Trace;
 use crate::record::unrecorded::{Unloaded, Unrecorded};

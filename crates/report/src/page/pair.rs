@@ -39,8 +39,11 @@ impl Figures {
 
 impl Page {
     /// Of a record before a change and one after it; [`Page::end`] comes last.
-    pub fn pair(before: &Record, after: &Record, [first, second]: [&Origin; 2]) -> Self {
-        let reports = [before, after].map(RecordedReport::new);
+    pub fn pair(
+        [before, after]: [&Record; 2],
+        reports: &[RecordedReport; 2],
+        [first, second]: [&Origin; 2],
+    ) -> Self {
         let [old, new] = [Figures::new(before, &reports[0]), Figures::new(after, &reports[1])];
         let title = format!("{} and {}", first.name, second.name);
         let lead = format!(
@@ -55,13 +58,13 @@ impl Page {
         page.test.clone_from(&second.test);
         let verdicts = reports.iter().zip(["Before", "After"]);
         let mut blocks: Vec<Block> = verdicts
-            .map(|(report, side)| Block::text(format!("{side}: {}", report.account.verdict)))
+            .map(|(report, side)| Block::text(format!("{side}: {}", report.verdict)))
             .collect();
         blocks.push(Block::table(&figures(&old, &new)));
-        blocks.push(Block::table(&by_lock(&reports)));
+        blocks.push(Block::table(&by_lock(reports)));
         page.section("Before and after", blocks);
         for ((record, report), side) in
-            [before, after].into_iter().zip(&reports).zip(["before", "after"])
+            [before, after].into_iter().zip(reports).zip(["before", "after"])
         {
             page.record(record, report, side);
         }

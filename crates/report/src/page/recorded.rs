@@ -1,6 +1,7 @@
 //! The page of a recorded program.
 
-use convoy_explain::{Diagnosis, Lanes, Owner, owners};
+use convoy_diagnose::{OwnerState, owner_parts};
+use convoy_explain::Lanes;
 use convoy_record::{Cause, Record};
 
 use super::{Block, Page};
@@ -28,17 +29,14 @@ pub struct Origin {
 
 impl Page {
     /// Of one record. Further sections may follow; [`Page::end`] comes last.
-    pub fn recorded(record: &Record, origin: &Origin) -> Self {
-        let report = RecordedReport::new(record);
-        let command = record.program.command.join(" ");
-        let first = report.diagnoses.iter().find(|one| one.is_much());
-        let mut page = Self::new(command, report.account.verdict.clone());
-        if let Some(first) = first.filter(|one| one.text() == report.account.verdict) {
+    pub fn recorded(record: &Record, report: &RecordedReport, origin: &Origin) -> Self {
+        let mut page = Self::new(record.program.command.join(" "), report.verdict.clone());
+        if let Some(first) = report.first() {
             page.lead.clone_from(&first.sentence);
             page.cure.clone_from(&first.cure);
             page.test.clone_from(&origin.test);
         }
-        page.record(record, &report, "");
+        page.record(record, report, "");
         page
     }
 
@@ -62,8 +60,7 @@ impl Page {
     }
 
     /// The last section: the origin of the page.
-    pub fn end(&mut self, record: &Record, origin: &Origin) {
-        let report = RecordedReport::new(record);
+    pub fn end(&mut self, record: &Record, report: &RecordedReport, origin: &Origin) {
         let program = &record.program;
         let mut table = Table::new("", vec![Column::text(""), Column::text("")]);
         let processes = record.processes.len();
@@ -82,7 +79,7 @@ impl Page {
             table.row(vec![Cell::text(name), Cell::text(value)]);
         }
         let mut blocks = vec![Block::table(&table)];
-        let doubts: Vec<&String> = report.notes.iter().chain(&report.account.unseen).collect();
+        let doubts: Vec<&String> = report.notes.iter().chain(&report.unseen).collect();
         if doubts.is_empty() {
             blocks.push(Block::text("Doubts: none were noted while the program was recorded."));
         }
@@ -108,7 +105,7 @@ fn causes(report: &RecordedReport) -> Vec<Block> {
     if causes.is_empty() {
         return Vec::new();
     }
-    let all: f64 = report.causes.iter().map(|cause| cause.wait_s).sum();
+    let whole_s = report.account.wait_s.max(f64::MIN_POSITIVE);
     let mut columns = vec![
         Column::text("Waiting in"),
         Column::text("held by"),
@@ -118,26 +115,24 @@ fn causes(report: &RecordedReport) -> Vec<Block> {
         Column::number("share", "%"),
         Column::number("max", ""),
     ];
-    let shown: Vec<usize> = (0..Owner::ALL.len())
-        .filter(|at| causes.iter().any(|cause| owners(cause)[*at] >= 0.005))
+    let shown: Vec<usize> = (0..OwnerState::ALL.len())
+        .filter(|at| causes.iter().any(|cause| owner_parts(cause)[*at] >= 0.005))
         .collect();
-    columns.extend(
-        shown
-            .iter()
-            .map(|at| Column::number(Owner::ALL[*at].name(), "%").group("owner during the waits")),
-    );
+    columns.extend(shown.iter().map(|at| {
+        Column::number(OwnerState::ALL[*at].name(), "%").group("owner during the waits")
+    }));
     let mut table = Table::new("", columns);
     let mut links = Vec::new();
     for cause in &causes {
         let held = if cause.held_at.is_empty() { "not known" } else { &cause.held_at };
-        let parts = owners(cause);
+        let parts = owner_parts(cause);
         let mut cells = vec![
             Cell::text(&cause.place),
             Cell::text(held),
             Cell::text(&cause.lock),
             Cell::count(cause.count),
             us(Some(cause.wait_s)),
-            Cell::number(100.0 * cause.wait_s / all, 1),
+            Cell::number(100.0 * cause.wait_s / whole_s, 1),
             us((cause.max_s > 0.0).then_some(cause.max_s)),
         ];
         cells.extend(shown.iter().map(|at| Cell::number(100.0 * parts[*at], 0)));
@@ -211,8 +206,8 @@ fn cpu_time(record: &Record) -> Vec<Block> {
 
 /// Further diagnoses and sentences of the account.
 fn findings(report: &RecordedReport) -> Vec<Block> {
-    let others = report.diagnoses.iter().filter(|one| one.is_much()).skip(1).map(Diagnosis::text);
-    others.chain(report.account.findings.iter().cloned()).map(Block::text).collect()
+    let (others, facts) = report.further();
+    others.into_iter().chain(facts.iter().cloned()).map(Block::text).collect()
 }
 
 /// Seconds as people read them.

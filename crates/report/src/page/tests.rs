@@ -3,6 +3,7 @@
 use convoy_record::{Cause, Event, Kind, Lock, Process, Program, Record, Site, Times};
 
 use super::*;
+use crate::recorded::RecordedReport;
 
 /// Most bytes of a page.
 const MOST: usize = 1_500_000;
@@ -63,8 +64,9 @@ fn record(name: &str, threads: u64, waits: usize) -> Record {
 
 fn page(record: &Record) -> String {
     let origin = Origin { name: "r.json".to_owned(), ..Origin::default() };
-    let mut page = Page::recorded(record, &origin);
-    page.end(record, &origin);
+    let report = RecordedReport::new(record);
+    let mut page = Page::recorded(record, &report, &origin);
+    page.end(record, &report, &origin);
     page.to_html()
 }
 
@@ -79,7 +81,7 @@ fn data(page: &str) -> Value {
 fn the_diagnosis_stands_first_and_its_figures_follow() {
     let record = record("work (w.c:7)", 4, 100);
     let page = page(&record);
-    let verdict = convoy_explain::verdict(&record);
+    let verdict = RecordedReport::new(&record).verdict;
     let said = verdict.split(". ").next().expect("a sentence");
     let at = page.find(&format!("<h1>{}", escape(said))).expect(said);
     assert!(page.find("\"kind\":\"strip\"").is_some_and(|strip| strip > at));
@@ -145,7 +147,9 @@ fn a_record_without_times_says_so() {
 fn two_records_are_compared() {
     let [before, after] = [record("f", 2, 5), record("f", 4, 5)];
     let origin = Origin { name: "a".to_owned(), ..Origin::default() };
-    let text = data(&Page::pair(&before, &after, [&origin, &origin]).to_html()).to_string();
+    let reports = [&before, &after].map(RecordedReport::new);
+    let page = Page::pair([&before, &after], &reports, [&origin, &origin]);
+    let text = data(&page.to_html()).to_string();
     assert!(text.contains("Before and after") && text.contains("Locks: after"), "{text}");
 }
 

@@ -4,7 +4,7 @@ use super::config::Config;
 use super::finding::{Finding, Findings};
 use super::source::{Source, Sources, words};
 
-const FILE_LINES: usize = 500;
+const FILE_LINES: usize = 1000;
 
 /// Where a simulated decision is made, so where nothing may differ between two executions.
 const DETERMINISTIC: &[&str] = &[

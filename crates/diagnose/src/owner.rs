@@ -4,7 +4,7 @@ use convoy_record::{Cause, Doing, Lock, Process, total};
 
 /// Activity of the owner during a part of the wait time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owner {
+pub enum OwnerState {
     /// It ran.
     Runs,
     /// It could run but had no CPU.
@@ -19,8 +19,8 @@ pub enum Owner {
     Unknown,
 }
 
-impl Owner {
-    /// Every activity, in the order of the parts of [`owners`].
+impl OwnerState {
+    /// Every activity, in the order of the parts of [`owner_parts`].
     pub const ALL: [Self; 6] =
         [Self::Runs, Self::Preempted, Self::Asleep, Self::Waits, Self::Free, Self::Unknown];
 
@@ -39,7 +39,7 @@ impl Owner {
 
 /// Returns the parts of the wait time of a cause by the activity of its owners, from their CPU time
 /// and samples.
-pub fn owners(cause: &Cause) -> [f64; 6] {
+pub fn owner_parts(cause: &Cause) -> [f64; 6] {
     let samples = cause.samples();
     let part = |doing: &[Doing]| {
         let seen = cause.owners.iter().filter(|seen| doing.contains(&seen.doing));
@@ -68,13 +68,13 @@ pub fn owners(cause: &Cause) -> [f64; 6] {
 }
 
 /// Returns the main activity of the owners of a lock when they were on no CPU.
-pub(crate) fn off(process: &Process, lock: &Lock) -> Owner {
+pub fn off_state(process: &Process, lock: &Lock) -> OwnerState {
     /// Minimum part of the time that they were on no CPU.
     const MOST: f64 = 0.5;
     let of = |cause: &&Cause| cause.lock == lock.name && cause.kind == lock.kind;
     let (mut preempted, mut asleep, mut all) = (0.0, 0.0, 0.0);
     for cause in process.causes.iter().filter(of) {
-        let parts = owners(cause);
+        let parts = owner_parts(cause);
         preempted += cause.wait_s * parts[1];
         asleep += cause.wait_s * (parts[2] + parts[3]);
         all += cause.wait_s * (parts[1] + parts[2] + parts[3] + parts[5]);
@@ -85,9 +85,9 @@ pub(crate) fn off(process: &Process, lock: &Lock) -> Owner {
         all = preempted + asleep + held.woken_s;
     }
     match () {
-        () if preempted > MOST * all => Owner::Preempted,
-        () if asleep > MOST * all => Owner::Asleep,
-        () => Owner::Unknown,
+        () if preempted > MOST * all => OwnerState::Preempted,
+        () if asleep > MOST * all => OwnerState::Asleep,
+        () => OwnerState::Unknown,
     }
 }
 
@@ -102,10 +102,13 @@ mod tests {
         let owners_seen = vec![seen(Doing::Sleeps, 6), seen(Doing::Runs, 3), seen(Doing::Free, 1)];
         let timed = Cause { measured_s: 2.0, ran_s: 0.2, ..Cause::default() };
         let cause = Cause { owners: owners_seen, ..timed.clone() };
-        let parts = owners(&cause);
+        let parts = owner_parts(&cause);
         assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{parts:?}");
         assert!((parts[0] - 0.1).abs() < 1e-9 && parts[2] > 0.5, "{parts:?}");
-        assert!((owners(&timed)[5] - 0.9).abs() < 1e-9, "without samples the rest is not known");
-        assert!((owners(&Cause::default())[5] - 1.0).abs() < 1e-9);
+        assert!(
+            (owner_parts(&timed)[5] - 0.9).abs() < 1e-9,
+            "without samples the rest is not known"
+        );
+        assert!((owner_parts(&Cause::default())[5] - 1.0).abs() < 1e-9);
     }
 }

@@ -1,14 +1,76 @@
-//! Threads that wait for each other: cycles among the unfinished waits.
+//! Rules on waits that never end: cycles, locks that are not released, and programs in which no
+//! thread is left that could run.
 
-use convoy_record::{Kind, Pending, Process};
+use convoy_record::{Kind as Primitive, Pending, Process};
 use std::collections::BTreeMap;
+
+use super::outcome::Plain;
+use crate::evidence::subject_of_wait;
+use crate::finding::{Cycle, Finding, Problem, Source, Waited};
 
 /// A wait of at least this length, in seconds, may never end.
 const LONG_S: f64 = 0.1;
+/// Maximum number of waits in a finding that is no cycle.
+const NAMED: usize = 4;
+
+/// Returns the findings on waits that never end.
+pub(crate) fn of_process(process: &Process) -> Vec<Finding> {
+    let cycles = cycles(process);
+    if !cycles.is_empty() {
+        return cycles.iter().map(|cycle| closed(process, cycle)).collect();
+    }
+    let (stuck, unreleased) = (stuck(process), unreleased(process));
+    let open = match (stuck.is_empty(), unreleased.is_empty()) {
+        (false, _) => Some((Cycle::Stuck, stuck)),
+        (true, false) => Some((Cycle::Unreleased, unreleased)),
+        (true, true) => None,
+    };
+    open.map(|(cycle, waits)| finding(process, cycle, &waits, NAMED, 0)).into_iter().collect()
+}
+
+fn closed(process: &Process, cycle: &[&Pending]) -> Finding {
+    let waiting = process.pending.iter().filter(|wait| wait.act != "wait").count();
+    let behind = waiting.saturating_sub(cycle.len());
+    finding(process, Cycle::Closed, cycle, usize::MAX, behind)
+}
+
+fn finding(
+    process: &Process,
+    cycle: Cycle,
+    waits: &[&Pending],
+    named: usize,
+    behind: usize,
+) -> Finding {
+    let plain = Plain {
+        pid: process.pid,
+        lock: &waits[0].lock,
+        share: None,
+        cost_s: waits.iter().map(|wait| wait.wait_s).sum(),
+        source: Source::Counted,
+        observations: waits.len() as u64,
+    };
+    plain.finding(Problem::Deadlock {
+        cycle,
+        waits: waits.iter().take(named).map(|wait| waited(process, wait)).collect(),
+        behind,
+        longest_s: waits.iter().map(|wait| wait.wait_s).fold(0.0, f64::max),
+    })
+}
+
+fn waited(process: &Process, wait: &Pending) -> Waited {
+    Waited {
+        thread: wait.thread.to_string(),
+        place: wait.place.clone(),
+        subject: subject_of_wait(process, wait),
+        owner: (wait.owner != 0).then(|| wait.owner.to_string()),
+        owner_ended: wait.owner_ended,
+        held_at: crate::account::known(&wait.held_at),
+    }
+}
 
 /// Returns cycles of waits, each for a lock that the thread of the next wait owns. A single wait
 /// for a thread that has ended also counts.
-pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
+fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
     let waits: BTreeMap<u64, &Pending> = process
         .pending
         .iter()
@@ -20,7 +82,7 @@ pub(crate) fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
     for first in waits.values() {
         if first.owner_ended {
             // Any thread may post a semaphore, so the thread that took it last need not post it.
-            if first.kind != Kind::Semaphore || process.is_stuck {
+            if first.kind != Primitive::Semaphore || process.is_stuck {
                 found.push(vec![first]);
             }
             continue;
@@ -48,14 +110,16 @@ fn is_signal(process: &Process, wait: &Pending) -> bool {
     let known = process.locks.iter().find(|lock| lock.name == wait.lock && lock.kind == wait.kind);
     // A thread that waits for a signal received the previous signal, and so appears to own it.
     let is_own = wait.owner == wait.thread;
-    wait.kind == Kind::Semaphore && known.map_or(is_own, |lock| !lock.is_lock())
+    wait.kind == Primitive::Semaphore && known.map_or(is_own, |lock| !lock.is_lock())
 }
 
 /// Returns the waits for locks that cannot end, since no thread is left that could wake others.
-pub(crate) fn stuck(process: &Process) -> Vec<&Pending> {
+fn stuck(process: &Process) -> Vec<&Pending> {
     let waits = process.pending.iter().filter(|one| {
-        let kinds = [Kind::Mutex, Kind::Rwlock, Kind::Spinlock, Kind::Semaphore];
-        let is_lock = kinds.contains(&one.kind) && one.act != "wait" || one.kind == Kind::Futex;
+        let kinds =
+            [Primitive::Mutex, Primitive::Rwlock, Primitive::Spinlock, Primitive::Semaphore];
+        let is_lock =
+            kinds.contains(&one.kind) && one.act != "wait" || one.kind == Primitive::Futex;
         is_lock && one.wait_s > LONG_S && !one.timed
     });
     if process.is_stuck { waits.collect() } else { Vec::new() }
@@ -63,7 +127,7 @@ pub(crate) fn stuck(process: &Process) -> Vec<&Pending> {
 
 /// Returns the waits for locks with unknown owners that no thread ended before the end of the
 /// record. They were much longer than all other waits for these locks.
-pub(crate) fn unreleased(process: &Process) -> Vec<&Pending> {
+fn unreleased(process: &Process) -> Vec<&Pending> {
     /// Minimum duration in seconds, and in multiples of the longest wait that ended.
     const LEFT_S: f64 = 0.5;
     const LONGER: f64 = 10.0;
@@ -77,7 +141,7 @@ pub(crate) fn unreleased(process: &Process) -> Vec<&Pending> {
         process.pending.iter().any(|other| other.act == "wait" && other.place == wait.place)
     };
     let is_left = |wait: &&Pending| {
-        [Kind::Mutex, Kind::Rwlock].contains(&wait.kind)
+        [Primitive::Mutex, Primitive::Rwlock].contains(&wait.kind)
             && wait.act != "wait"
             && wait.owner == 0
             && !wait.timed
@@ -116,11 +180,11 @@ mod tests {
                 convoy_record::Site { count: 4, contended: 4, hold_on, ..Default::default() };
             let lock = convoy_record::Lock {
                 name: "work".to_owned(),
-                kind: Kind::Semaphore,
+                kind: Primitive::Semaphore,
                 sites: vec![site],
                 ..Default::default()
             };
-            let kind = Kind::Semaphore;
+            let kind = Primitive::Semaphore;
             let pending = vec![Pending { lock: "work".to_owned(), kind, ..wait(1, 1) }];
             let process = Process { pending, locks: vec![lock], ..Process::default() };
             cycles(&process).len()
@@ -132,8 +196,8 @@ mod tests {
     #[test]
     fn a_semaphore_whose_taker_has_ended_may_be_posted_by_another_thread() {
         let left = |kind| Pending { kind, owner_ended: true, ..wait(2, 1) };
-        assert_eq!(threads(vec![left(Kind::Mutex)]), [[2]]);
-        assert!(threads(vec![left(Kind::Semaphore)]).is_empty());
+        assert_eq!(threads(vec![left(Primitive::Mutex)]), [[2]]);
+        assert!(threads(vec![left(Primitive::Semaphore)]).is_empty());
     }
 
     #[test]
@@ -143,13 +207,13 @@ mod tests {
         let timed = Pending { timed: true, ..wait(1, 1) };
         assert!(threads(vec![timed]).is_empty());
         // A worker that waits for its next task.
-        let signal = Pending { kind: Kind::Semaphore, ..wait(1, 1) };
+        let signal = Pending { kind: Primitive::Semaphore, ..wait(1, 1) };
         assert!(threads(vec![signal]).is_empty());
     }
 
     #[test]
     fn waits_that_no_thread_ended_are_much_longer_than_the_others() {
-        let kind = Kind::Mutex;
+        let kind = Primitive::Mutex;
         let left = |place: &str| Pending { kind, place: place.to_owned(), ..wait(1, 0) };
         let process = |pending| Process { pending, ..Process::default() };
         assert_eq!(unreleased(&process(vec![left("take"), wait(2, 3)])).len(), 1);
@@ -172,7 +236,7 @@ mod tests {
         process.is_stuck = true;
         assert_eq!(stuck(&process).len(), 1);
         // A lock that the program implements with futex(2).
-        process.pending[1].kind = Kind::Futex;
+        process.pending[1].kind = Primitive::Futex;
         assert_eq!(stuck(&process).len(), 2);
     }
 }

@@ -6,7 +6,7 @@
 #[path = "../../host/tests/common/skip.rs"]
 mod skip;
 
-use convoy_explain::{Diagnosis, Ill, diagnose, verdict};
+use convoy_diagnose::{Call, Diagnosis, Finding, Kind, Problem, Subject};
 use convoy_record::{DIRECTORY, Looks, Program, Record, Sampling, launch, raw};
 use skip::skip;
 use std::ffi::OsString;
@@ -65,38 +65,38 @@ fn record(place: &Place, words: &[&str]) -> Record {
     Record { program, processes, ..Record::default() }
 }
 
-/// Returns the kind of the first diagnosis, and its sentence.
-fn first(record: &Record) -> (Option<Ill>, String) {
-    let found = diagnose(record).into_iter().find(Diagnosis::is_much);
-    (found.map(|found| found.ill), verdict(record))
+/// Returns the finding that the first sentence is about.
+fn first(record: &Record) -> Option<Finding> {
+    Diagnosis::new(record).first().cloned()
 }
 
 /// Records modes of `ills.c`, each for this number of seconds. The first diagnosis must be in the
 /// list, unless the list is empty, and must not be the third element.
-fn check(test: &str, seconds: &str, modes: &[(&str, &[Ill], Option<Ill>)]) {
+fn check(test: &str, seconds: &str, modes: &[(&str, &[Kind], Option<Kind>)]) {
     let place = Place::new(test);
     let program = place.ills();
     let program = program.to_str().expect("a path");
     for (mode, expected, never) in modes {
-        let (found, said) = first(&record(&place, &[program, mode, seconds]));
-        let is_one = expected.is_empty() || found.is_some_and(|found| expected.contains(&found));
-        assert!(is_one && (never.is_none() || found != *never), "{mode}: {found:?}: {said}");
+        let finding = first(&record(&place, &[program, mode, seconds]));
+        let kind = finding.as_ref().map(|finding| finding.kind);
+        let is_expected = expected.is_empty() || kind.is_some_and(|kind| expected.contains(&kind));
+        assert!(is_expected && (never.is_none() || kind != *never), "{mode}: {finding:?}");
     }
 }
 
 #[test]
 fn owners_that_sleep_and_writers_that_starve_are_told_from_others() {
-    let asleep = Some(Ill::OwnerAsleep);
+    let asleep = Some(Kind::OwnerAsleep);
     check(
         "asleep",
         "0.7",
         &[
-            ("asleep", &[Ill::OwnerAsleep], None),
-            ("asleep-write", &[Ill::OwnerAsleep], None),
-            ("chain", &[Ill::OwnerWaits, Ill::OwnerAsleep], None),
+            ("asleep", &[Kind::OwnerAsleep], None),
+            ("asleep-write", &[Kind::OwnerAsleep], None),
+            ("chain", &[Kind::OwnerWaits, Kind::OwnerAsleep], None),
             ("not-asleep", &[], asleep),
-            ("starves", &[Ill::WriterStarvation], None),
-            ("not-starves", &[], Some(Ill::WriterStarvation)),
+            ("starves", &[Kind::WriterStarvation], None),
+            ("not-starves", &[], Some(Kind::WriterStarvation)),
         ],
     );
 }
@@ -107,12 +107,12 @@ fn herds_and_locks_of_libc_are_told_from_others() {
         "herds",
         "0.7",
         &[
-            ("herd", &[Ill::ThunderingHerd], None),
-            ("not-herd", &[], Some(Ill::ThunderingHerd)),
-            ("phases", &[], Some(Ill::ThunderingHerd)),
-            ("stdio", &[Ill::LibcLock], None),
-            ("zone", &[Ill::LibcLock], None),
-            ("input", &[], Some(Ill::OwnerAsleep)),
+            ("herd", &[Kind::ThunderingHerd], None),
+            ("not-herd", &[], Some(Kind::ThunderingHerd)),
+            ("phases", &[], Some(Kind::ThunderingHerd)),
+            ("stdio", &[Kind::LibcLock], None),
+            ("zone", &[Kind::LibcLock], None),
+            ("input", &[], Some(Kind::OwnerAsleep)),
         ],
     );
 }
@@ -128,7 +128,8 @@ fn a_thread_that_wakes_the_next_one_is_counted_and_is_no_herd() {
     let passed: u64 = waits.iter().map(|site| site.passed).sum();
     let woken: u64 = waits.iter().map(|site| site.wait.count).sum();
     assert!(woken > 100 && 4 * passed > woken, "{passed} of {woken}: {waits:#?}");
-    let herd = diagnose(&record).into_iter().find(|one| one.ill == Ill::ThunderingHerd);
+    let mut findings = Diagnosis::new(&record).findings.into_iter();
+    let herd = findings.find(|finding| finding.kind == Kind::ThunderingHerd);
     assert!(herd.is_none(), "{herd:?}");
 }
 
@@ -138,14 +139,14 @@ fn deadlocks_are_told_from_long_waits() {
         "deadlocks",
         "0.7",
         &[
-            ("abba", &[Ill::Deadlock], None),
-            ("units", &[Ill::Deadlock], None),
-            ("twice", &[Ill::Deadlock], None),
-            ("left", &[Ill::Deadlock], None),
-            ("upgrade", &[Ill::Deadlock], None),
-            ("join", &[Ill::Deadlock], None),
-            ("itself", &[Ill::Deadlock], None),
-            ("long-wait", &[], Some(Ill::Deadlock)),
+            ("abba", &[Kind::Deadlock], None),
+            ("units", &[Kind::Deadlock], None),
+            ("twice", &[Kind::Deadlock], None),
+            ("left", &[Kind::Deadlock], None),
+            ("upgrade", &[Kind::Deadlock], None),
+            ("join", &[Kind::Deadlock], None),
+            ("itself", &[Kind::Deadlock], None),
+            ("long-wait", &[], Some(Kind::Deadlock)),
         ],
     );
 }
@@ -158,10 +159,10 @@ fn what_owners_do_on_cpus_is_told() {
         "cpus",
         "2",
         &[
-            ("preempted", &[Ill::OwnerPreempted], None),
-            ("long", &[Ill::LongSection, Ill::OwnerPreempted], None),
-            ("hog", &[Ill::Hog], None),
-            ("short", &[Ill::ShortSections, Ill::OwnerPreempted], None),
+            ("preempted", &[Kind::OwnerPreempted], None),
+            ("long", &[Kind::LongSection, Kind::OwnerPreempted], None),
+            ("hog", &[Kind::Hog], None),
+            ("short", &[Kind::ShortSections, Kind::OwnerPreempted], None),
         ],
     );
 }
@@ -176,13 +177,13 @@ fn loops_that_wait_are_told_from_loops_that_compute() {
         "loops",
         "2",
         &[
-            ("spin", &[Ill::Spinning], None),
-            ("spin-and-look", &[Ill::Spinning], None),
-            ("spin-exchange", &[Ill::Spinning], None),
-            ("own-locks", &[], Some(Ill::Spinning)),
-            ("spin-yield", &[Ill::Spinning], None),
-            ("tries", &[Ill::Spinning], None),
-            ("computes", &[], Some(Ill::Spinning)),
+            ("spin", &[Kind::Spinning], None),
+            ("spin-and-look", &[Kind::Spinning], None),
+            ("spin-exchange", &[Kind::Spinning], None),
+            ("own-locks", &[], Some(Kind::Spinning)),
+            ("spin-yield", &[Kind::Spinning], None),
+            ("tries", &[Kind::Spinning], None),
+            ("computes", &[], Some(Kind::Spinning)),
         ],
     );
 }
@@ -199,8 +200,8 @@ def count():
 all = [threading.Thread(target=count) for _ in range(3)]
 [one.start() for one in all]; [one.join() for one in all]";
     let place = Place::new("python");
-    let (found, said) = first(&record(&place, &["python3", "-c", text]));
-    assert_eq!(found, Some(Ill::InterpreterLock), "{said}");
+    let finding = first(&record(&place, &["python3", "-c", text]));
+    assert!(finding.as_ref().is_some_and(|it| it.kind == Kind::InterpreterLock), "{finding:?}");
 }
 
 /// The version of Python may be one whose frames are not known.
@@ -236,20 +237,25 @@ all += [threading.Thread(target=repeat, args=(ledger.audit,)) for _ in range(3)]
     };
     let place = Place::new("python-lock");
     let script = place.0.join("bank.py");
-    let said = |held: &str| {
+    let recorded = |held: &str| {
         std::fs::write(&script, text(held)).expect("a script");
         first(&record(&place, &["python3", script.to_str().expect("a path")]))
+            .expect("threads wait for the lock")
     };
-    let (found, slept) = said("time.sleep(0.02)");
-    assert_eq!(found, Some(Ill::OwnerAsleep), "{slept}");
-    for words in [
-        "Threads in Ledger.audit (bank.py:9) spent",
-        "a Python lock (`threading.Lock`), which Ledger.settle (bank.py:6) holds while it sleeps",
-    ] {
-        assert!(slept.contains(words) && !slept.contains("py-spy"), "{slept}");
-    }
+    let settle = Some("Ledger.settle (bank.py:6)");
+    let asleep = recorded("time.sleep(0.02)");
+    let Problem::OwnerAsleep { owner, call, .. } = &asleep.problem else {
+        panic!("{asleep:?}");
+    };
+    assert!(matches!(call, Call::System(_) | Call::Unseen), "{asleep:?}");
+    assert_eq!(owner.place.as_deref(), settle, "{asleep:?}");
+    assert!(matches!(asleep.subject, Subject::Python { .. }) && asleep.gaps.is_empty());
+    let waiters = asleep.waiters.expect("threads wait");
+    assert_eq!(waiters.place.as_deref(), Some("Ledger.audit (bank.py:9)"));
     // It computes without the interpreter's lock.
-    let (found, ran) = said("hashlib.sha256(data).digest()");
-    assert_eq!(found, Some(Ill::LongSection), "{ran}");
-    assert!(ran.contains("which Ledger.settle (bank.py:6) holds"), "{ran}");
+    let computing = recorded("hashlib.sha256(data).digest()");
+    let Problem::LongSection { owner, .. } = &computing.problem else {
+        panic!("{computing:?}");
+    };
+    assert_eq!(owner.place.as_deref(), settle, "{computing:?}");
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::record::times::total;
+
 /// Scheduling of the threads of a process. Times are sums over threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scheduling {
@@ -42,6 +44,22 @@ pub struct Held {
     pub asleep_s: f64,
     /// Part of this time from the end of that sleep until the owner had a CPU, in seconds.
     pub woken_s: f64,
+}
+
+impl Held {
+    /// Returns the time that the owner was off CPU, in seconds.
+    pub fn off_s(&self) -> f64 {
+        self.preempted_s + self.asleep_s + self.woken_s
+    }
+
+    /// Adds the counts of another lock.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.count = total([self.count, other.count]);
+        self.total_s += other.total_s;
+        self.preempted_s += other.preempted_s;
+        self.asleep_s += other.asleep_s;
+        self.woken_s += other.woken_s;
+    }
 }
 
 /// Returns whether a count can be omitted.

@@ -1,0 +1,316 @@
+//! The activity of a program whose locks cost little, or whose waits are not known.
+
+use convoy_record::{Doing, JvmWait, Process, Record, Site, Why, java_wait, total};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+use crate::account::{Account, LockAccount};
+use crate::finding::LITTLE;
+use crate::gap::Gap;
+use crate::rules;
+
+/// What threads did in a program without a relevant finding. Times are in seconds, shares are parts
+/// of one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Quiet {
+    /// What is not known of the waits. With it the waits may be more than was seen.
+    pub gap: Option<Gap>,
+    /// Time that threads waited for locks.
+    pub wait_s: f64,
+    /// Number of recorded acquisitions and waits.
+    pub calls: u64,
+    /// Whether any lock was seen.
+    pub has_locks: bool,
+    /// Waits at many places, if they are relevant in total.
+    pub spread: Option<Spread>,
+    /// Longer waits for a condition or barrier.
+    pub condition: Option<ConditionWaits>,
+    /// What threads did, by samples. `None` with too few samples.
+    pub activity: Option<Activity>,
+    /// Number of samples of CPU time.
+    pub cpu_samples: u64,
+}
+
+/// Waits that are relevant in total, although no lock has a large part of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Share of the busy time.
+    pub share: f64,
+    /// Wait time.
+    pub wait_s: f64,
+    /// The lock with most of it.
+    pub lock: String,
+    /// Where threads waited longest for that lock, if its name does not say so.
+    pub place: Option<String>,
+    /// Wait time for that lock.
+    pub first_s: f64,
+}
+
+/// Waits for a condition or barrier.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConditionWaits {
+    /// The condition.
+    pub lock: String,
+    /// Its longest waiting place, if its name does not say so.
+    pub place: Option<String>,
+    /// Wait time.
+    pub wait_s: f64,
+    /// Number of waits.
+    pub count: u64,
+    /// Whether these may be waits for locks of Java, which only thread dumps tell apart.
+    pub java: Option<JavaWaits>,
+}
+
+/// What waits in a function of Java's virtual machine may be for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JavaWaits {
+    /// Locks of `java.util.concurrent`, or idle workers.
+    Concurrent,
+    /// Monitors, or idle threads.
+    Monitors,
+}
+
+/// How threads spent their time, by samples.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Activity {
+    /// Share that they ran or waited for a CPU.
+    pub runs: f64,
+    /// System calls in which they slept, each with its share.
+    pub sleeps: Vec<(String, f64)>,
+    /// Share that they waited for conditions.
+    pub idles: f64,
+    /// Mean number of runnable threads, if there are many more than CPUs.
+    pub runnable: Option<f64>,
+    /// Number of CPUs.
+    pub cpus: u32,
+}
+
+/// Returns the activity of a program without a relevant finding.
+pub(crate) fn quiet(record: &Record, account: &Account) -> Quiet {
+    let activity = activity(record);
+    let has_locks = !account.locks.is_empty();
+    let calls = account.calls();
+    let gap = rules::unknown_processes(record)
+        .or_else(|| unrecorded(record))
+        .or_else(|| unreached(record).filter(|_| !has_locks))
+        .or_else(|| {
+            (!has_locks && activity.is_some() && sleeps_in_futex(record)).then_some(Gap::FutexWaits)
+        });
+    let cpu_samples = total(record.processes.iter().map(|process| process.samples));
+    let is_nothing = calls == 0 && activity.is_none() && cpu_samples == 0;
+    Quiet {
+        gap: gap.or_else(|| is_nothing.then_some(Gap::Nothing)),
+        wait_s: account.wait_s,
+        calls,
+        has_locks,
+        spread: spread(account),
+        condition: account.condition(record.program.wall_s).map(|lock| condition(record, lock)),
+        activity,
+        cpu_samples,
+    }
+}
+
+/// Returns the first place of a lock, unless the name of the lock contains it.
+fn place(account: &LockAccount) -> Option<String> {
+    let site: Option<&Site> = account.lock.sites.first();
+    site.map(|site| &site.place).filter(|place| !account.lock.name.contains(*place)).cloned()
+}
+
+fn condition(record: &Record, account: &LockAccount) -> ConditionWaits {
+    ConditionWaits {
+        lock: account.lock.name.clone(),
+        place: place(account),
+        wait_s: account.waited_s,
+        count: account.lock.count(),
+        java: java_waits(record, account),
+    }
+}
+
+/// Returns what waits in a function of Java's virtual machine may be for. Java's locks and its idle
+/// workers wait in the same function; only method names distinguish them.
+fn java_waits(record: &Record, account: &LockAccount) -> Option<JavaWaits> {
+    if record.processes.iter().any(rules::is_dumped) {
+        return None;
+    }
+    let site = account.lock.sites.first()?;
+    match java_wait(&site.place)? {
+        JvmWait::Park => Some(JavaWaits::Concurrent),
+        JvmWait::Monitor | JvmWait::ObjectWait => Some(JavaWaits::Monitors),
+        JvmWait::Internal => None,
+    }
+}
+
+/// Returns whether threads sleep in futex(2) outside of the recorded functions for a relevant part
+/// of their time. One thread may do so all the time: it joins the others.
+fn sleeps_in_futex(record: &Record) -> bool {
+    /// Minimum part of the time of the threads.
+    const MUCH: f64 = 0.05;
+    record.processes.iter().any(|process| {
+        let samples = total(process.activity.iter().map(|seen| seen.count)) as f64;
+        let futex = process.activity.iter().filter(|seen| seen.what == "futex(2)");
+        let futex = total(futex.map(|seen| seen.count)) as f64;
+        futex - process.looks as f64 > MUCH * samples
+    })
+}
+
+/// Returns the waits at many places if they are significant in total, although no single lock has a
+/// large part of them.
+fn spread(account: &Account) -> Option<Spread> {
+    /// Above this part of the wait time, one lock dominates. It has its own finding.
+    const MOST: f64 = 0.6;
+    // Waits for the kernel's locks also depend on other programs.
+    let locks: Vec<&LockAccount> = account.owned_locks().filter(|lock| lock.pid != 0).collect();
+    let first = locks.first().filter(|lock| !lock.lock.sites.is_empty())?;
+    let wait_s: f64 = locks.iter().map(|lock| lock.waited_s).sum();
+    let share = wait_s / account.busy_s;
+    let is_spread = first.waited_s < MOST * wait_s && share.is_finite() && share >= LITTLE;
+    is_spread.then(|| Spread {
+        share: share.min(1.0),
+        wait_s,
+        lock: first.lock.name.clone(),
+        place: place(first),
+        first_s: first.waited_s,
+    })
+}
+
+/// Returns the gap of a program whose locks could not be recorded.
+fn unreached(record: &Record) -> Option<Gap> {
+    let mut reasons = record.unseen.iter();
+    if let Some(reason) = reasons.find_map(|line| convoy_record::only_samples(line)) {
+        return Some(Gap::OnlySamples { reason: reason.to_owned() });
+    }
+    // The kernel sees the waits of any program.
+    if record.processes.iter().any(|process| process.scheduling.is_some()) {
+        return None;
+    }
+    let mut unloaded = record.processes.iter().flat_map(|process| &process.unloaded);
+    let program = unloaded.find(|program| program.why == Why::Static)?;
+    Some(Gap::StaticProgram { program: program.program.clone() })
+}
+
+/// Returns the gap if too much was not recorded to draw a conclusion from a record with almost no
+/// waits.
+fn unrecorded(record: &Record) -> Option<Gap> {
+    let processes = &record.processes;
+    let lost = processes.iter().map(|process| process.threads_lost).sum();
+    let threads = processes.iter().map(|process| process.threads).sum();
+    if is_much(lost, threads) {
+        return Some(Gap::Threads { lost, of: threads });
+    }
+    if hides_goroutines(record) {
+        return Some(Gap::Goroutines);
+    }
+    let children = processes.iter().flat_map(|process| process.unrecorded.children);
+    let lost = total(children.chain(record.program.programs_lost));
+    let of = (processes.len() as u64).saturating_add(lost);
+    is_much(lost, of).then_some(Gap::Processes { lost, of })
+}
+
+fn is_much(lost: u64, of: u64) -> bool {
+    /// Unrecorded share, in percent, from which the record is not conclusive.
+    const MUCH: u64 = 10;
+    lost > 0 && lost.saturating_mul(100) >= of * MUCH
+}
+
+/// Returns whether a program in Go was recorded without kernel events: its threads sleep in its
+/// scheduler, whatever goroutines wait for.
+fn hides_goroutines(record: &Record) -> bool {
+    let unseen = record.processes.iter().filter(|process| process.scheduling.is_none());
+    let mut sites = unseen.flat_map(|process| &process.locks).flat_map(|lock| &lock.sites);
+    sites.any(|site| site.place.starts_with("runtime.futexsleep"))
+}
+
+/// Returns how the threads of all processes spent their time, according to samples.
+fn activity(record: &Record) -> Option<Activity> {
+    /// Minimum number of samples of a process.
+    const LOOKS: u64 = 10;
+    /// Share of the time from which a state is mentioned.
+    const WORTH: f64 = 0.05;
+    /// Maximum number of system calls that are mentioned.
+    const CALLS: usize = 2;
+    let sampled: Vec<&Process> =
+        record.processes.iter().filter(|process| process.looks >= LOOKS).collect();
+    // A process is sampled only from its first lock on.
+    let sampled_s: f64 = sampled.iter().map(|process| process.cpu_s).sum();
+    let cpu_s: f64 = record.processes.iter().map(|process| process.cpu_s).sum();
+    if sampled_s < 0.5 * cpu_s {
+        return None;
+    }
+    // Samples are converted to seconds, because processes are sampled at different rates.
+    let mut spent: BTreeMap<(Doing, &str), f64> = BTreeMap::new();
+    for process in sampled {
+        let sample_s = process.seconds / process.looks as f64;
+        for seen in &process.activity {
+            let call = if seen.doing == Doing::Sleeps { seen.what.as_str() } else { "" };
+            *spent.entry((seen.doing, call)).or_default() += seen.count as f64 * sample_s;
+        }
+    }
+    let whole_s: f64 = spent.values().sum();
+    if whole_s <= 0.0 {
+        return None;
+    }
+    let runs_s = spent.get(&(Doing::Runs, "")).copied().unwrap_or(0.0);
+    let idles_s = spent.get(&(Doing::Idles, "")).copied().unwrap_or(0.0);
+    let sleeps = spent.iter().filter(|((doing, _), _)| *doing == Doing::Sleeps);
+    let mut sleeps: Vec<(String, f64)> =
+        sleeps.map(|((_, call), time_s)| ((*call).to_owned(), time_s / whole_s)).collect();
+    sleeps.sort_by(|a, b| b.1.total_cmp(&a.1));
+    sleeps.truncate(CALLS);
+    sleeps.retain(|(_, share)| *share > WORTH);
+    let cpus = record.program.cpus;
+    let runnable = runs_s / record.program.wall_s.max(f64::MIN_POSITIVE);
+    let idles = idles_s / whole_s;
+    Some(Activity {
+        runs: runs_s / whole_s,
+        sleeps,
+        idles: if idles > WORTH { idles } else { 0.0 },
+        runnable: (runnable > 1.5 * f64::from(cpus.max(1))).then_some(runnable),
+        cpus,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_record::{Kind, Lock, Seen, Times};
+
+    #[test]
+    fn one_lock_that_has_most_of_the_waiting_is_not_many_places() {
+        fn lock(number: usize) -> Lock {
+            let wait = Times { count: 50, total_s: 0.1, ..Times::default() };
+            let site = Site { place: format!("f{number}"), wait, ..Site::default() };
+            let name = format!("m{number}");
+            Lock { name, kind: Kind::Mutex, sites: vec![site], ..Lock::default() }
+        }
+        fn of(others: usize) -> Quiet {
+            let wait = Times { count: 90, total_s: 2.0, ..Times::default() };
+            let sites = vec![Site { act: "wait".to_owned(), count: 90, wait, ..Site::default() }];
+            let (name, kind) = ("commit".to_owned(), Kind::Condition);
+            let condition = Lock { name, kind, sites, ..Lock::default() };
+            let locks = (0..=others).map(lock).chain([condition]).collect();
+            let process = Process { pid: 1, seconds: 1.0, threads: 4, locks, ..Process::default() };
+            let record = Record { processes: vec![process], ..Record::default() };
+            quiet(&record, &Account::new(&record))
+        }
+        assert_eq!(of(0).spread, None);
+        let several = of(3);
+        let spread = several.spread.expect("four locks have an equal part");
+        assert!(spread.lock.starts_with('m') && (spread.first_s - 0.1).abs() < 1e-9);
+        assert_eq!(several.condition.map(|waits| waits.lock).as_deref(), Some("commit"));
+    }
+
+    #[test]
+    fn a_thread_that_joins_others_waits_for_no_lock() {
+        fn seen(what: &str, count: u64) -> Seen {
+            Seen { doing: Doing::Sleeps, what: what.to_owned(), count, ..Seen::default() }
+        }
+        fn asleep(count: u64) -> bool {
+            let activity = vec![seen("read(2)", 300), seen("futex(2)", count)];
+            let process = Process { looks: 100, activity, ..Process::default() };
+            sleeps_in_futex(&Record { processes: vec![process], ..Record::default() })
+        }
+        assert!(!asleep(0) && !asleep(100) && !asleep(110));
+        assert!(asleep(200));
+    }
+}

@@ -1,0 +1,193 @@
+//! Rules on Java's monitors and locks, by the names that thread dumps give them.
+
+use std::collections::BTreeMap;
+
+use convoy_record::{Blocked, Java, JavaOwner, JavaWait, Origin, Process, total};
+
+use super::outcome::Plain;
+use crate::account::known;
+use crate::evidence::{Evidence, function};
+use crate::finding::{Cycle, Finding, JavaActivity, JavaMonitor, Problem, Source, Subject, Waited};
+use crate::gap::Gap;
+
+/// Minimum number of dumps, and of waiting threads in them, to say which lock it is for which part
+/// of the time.
+const DUMPS: u64 = 3;
+const WAITING: u64 = 5;
+/// Minimum number of dumps if the dumps alone show how long threads wait.
+const DUMPS_ALONE: u64 = 5;
+
+/// Returns the value with the largest count among equal keys.
+fn most<'a, K: Ord>(
+    waits: &[&'a JavaWait],
+    key: impl Fn(&'a JavaWait) -> K,
+) -> Option<(&'a JavaWait, u64)> {
+    let mut sums: BTreeMap<K, (&JavaWait, u64)> = BTreeMap::new();
+    for wait in waits {
+        let sum = &mut sums.entry(key(wait)).or_insert((wait, 0)).1;
+        *sum = sum.saturating_add(wait.count);
+    }
+    sums.into_values().max_by_key(|(_, count)| *count)
+}
+
+fn is_monitor(wait: &JavaWait) -> bool {
+    matches!(wait.blocked, Blocked::Monitor | Blocked::Again)
+}
+
+fn is_lock(wait: &JavaWait) -> bool {
+    wait.blocked == Blocked::Lock
+}
+
+/// Returns the identity of a lock in dumps. A lock of `java.util.concurrent` has a class that many
+/// locks share.
+fn key(wait: &JavaWait) -> (&str, &str) {
+    let place = if is_monitor(wait) { "" } else { function(&wait.place) };
+    (wait.class.as_str(), place)
+}
+
+/// Returns the lock for which most threads wait, among the waits of this sort.
+fn busiest(java: &Java, is_sort: fn(&JavaWait) -> bool) -> Option<JavaMonitor> {
+    let waits: Vec<&JavaWait> = java.waits.iter().filter(|wait| is_sort(wait)).collect();
+    let waiting = total(waits.iter().map(|wait| wait.count));
+    let (first, count) = most(&waits, key)?;
+    let same: Vec<&JavaWait> = waits.into_iter().filter(|wait| key(wait) == key(first)).collect();
+    let (waiter, _) = most(&same, |wait| function(&wait.place))?;
+    let held: Vec<&JavaWait> =
+        same.iter().copied().filter(|wait| !wait.holder.is_empty()).collect();
+    let holding = most(&held, |wait| (function(&wait.holder), wait.owner, &wait.doing));
+    let owner = holding.map_or(waiter, |(wait, _)| wait);
+    Some(JavaMonitor {
+        class: first.class.clone(),
+        is_monitor: is_monitor(first),
+        part: count as f64 / waiting.max(1) as f64,
+        place: waiter.place.clone(),
+        holder: known(&owner.holder),
+        is_same_place: function(&owner.holder) == function(&waiter.place),
+        activity: activity(java, owner),
+        dumps: java.dumps,
+        waiting: count,
+    })
+}
+
+/// Returns what the owner of the lock of this wait does.
+fn activity(java: &Java, wait: &JavaWait) -> JavaActivity {
+    let doing = wait.doing.as_str();
+    match wait.owner {
+        JavaOwner::Sleeps => JavaActivity::Sleeps { method: known(doing) },
+        JavaOwner::Native if !doing.is_empty() => JavaActivity::Native { method: doing.to_owned() },
+        JavaOwner::Waits => {
+            // The recorder writes `CLASS in METHOD`.
+            let (class, place) = doing.split_once(" in ").unwrap_or((doing, ""));
+            let next =
+                java.waits.iter().find(|next| next.class == class && !next.holder.is_empty());
+            JavaActivity::Waits {
+                class: class.to_owned(),
+                place: place.to_owned(),
+                holder: next.map(|next| next.holder.clone()),
+                is_same_place: next.is_some_and(|next| function(&next.holder) == function(place)),
+            }
+        }
+        _ => JavaActivity::Runs,
+    }
+}
+
+/// Returns the problem of waits for monitors, which were measured; `None` for other locks.
+pub(crate) fn monitors(evidence: &Evidence<'_>) -> Option<(Problem, Vec<Gap>)> {
+    // Other tools name the monitors that they measure.
+    if evidence.lock.origin != Origin::JavaMonitor || evidence.lock.runtime.is_empty() {
+        return None;
+    }
+    let java = evidence.process.java.as_ref();
+    let monitor = java.and_then(|java| busiest(java, is_monitor));
+    let gaps = match &monitor {
+        None => vec![unnamed(evidence.process)],
+        Some(monitor) if monitor.dumps < DUMPS || monitor.waiting < WAITING => vec![Gap::FewDumps],
+        Some(_) => Vec::new(),
+    };
+    Some((Problem::Java { monitor, is_measured: true }, gaps))
+}
+
+/// Returns why no dump names the monitors of this process.
+fn unnamed(process: &Process) -> Gap {
+    /// A run of this length in seconds has at least one dump.
+    const SHORT_S: f64 = 1.0;
+    Gap::JavaMonitor {
+        refused: process.java.as_ref().and_then(|java| known(&java.refused)),
+        is_short: process.java.is_none() && process.seconds < SHORT_S,
+    }
+}
+
+/// Returns the findings on waits that only dumps show: locks of `java.util.concurrent`, and all
+/// locks of a process that is observed from outside.
+pub(crate) fn unmeasured(process: &Process) -> Vec<Finding> {
+    let sorts = [(is_monitor as fn(&JavaWait) -> bool, true), (is_lock, false)];
+    sorts
+        .into_iter()
+        .filter_map(|(is_sort, are_monitors)| {
+            let java = process.java.as_ref().filter(|_| !is_measured(process, are_monitors))?;
+            of_dumps(process, java, &busiest(java, is_sort)?)
+        })
+        .collect()
+}
+
+/// Returns whether the recorder timed waits for Java's monitors, or for its other locks.
+fn is_measured(process: &Process, monitors: bool) -> bool {
+    let origin = if monitors { Origin::JavaMonitor } else { Origin::JavaLock };
+    process.runtime_locks.iter().any(|lock| lock.origin == origin && lock.wait_s() > 0.0)
+}
+
+fn of_dumps(process: &Process, java: &Java, monitor: &JavaMonitor) -> Option<Finding> {
+    if java.dumps < DUMPS_ALONE || monitor.waiting < WAITING || java.waiters == 0 {
+        return None;
+    }
+    let waiting = monitor.waiting as f64 / java.dumps as f64;
+    let plain = Plain {
+        pid: process.pid,
+        lock: &monitor.class,
+        share: Some((waiting / java.waiters as f64).min(1.0)),
+        cost_s: waiting * process.seconds,
+        source: Source::Sampled,
+        observations: monitor.waiting,
+    };
+    Some(plain.finding(Problem::Java { monitor: Some(monitor.clone()), is_measured: false }))
+}
+
+/// Returns the finding of a deadlock in the last two dumps.
+pub(crate) fn deadlock(process: &Process) -> Option<Finding> {
+    let java = process.java.as_ref()?;
+    let first = java.deadlock.first()?;
+    let waits = java.deadlock.iter().map(|link| Waited {
+        thread: link.thread.clone(),
+        place: link.place.clone(),
+        subject: Subject::Runtime { runtime: link.class.clone() },
+        owner: Some(link.owner.clone()),
+        owner_ended: false,
+        held_at: None,
+    });
+    let plain = Plain {
+        pid: process.pid,
+        lock: &first.class,
+        share: None,
+        cost_s: process.seconds,
+        source: Source::Counted,
+        observations: java.deadlock.len() as u64,
+    };
+    Some(plain.finding(Problem::Deadlock {
+        cycle: Cycle::Closed,
+        waits: waits.collect(),
+        behind: 0,
+        longest_s: process.seconds,
+    }))
+}
+
+/// Returns whether dumps would show the locks that threads wait for.
+pub(crate) fn is_dumped(process: &Process) -> bool {
+    process.java.as_ref().is_some_and(|java| java.dumps >= DUMPS_ALONE)
+}
+
+/// Returns the object that threads wait for after a notification, with its method.
+pub(crate) fn notified(process: &Process) -> Option<(String, String)> {
+    let java = process.java.as_ref()?;
+    let monitor = busiest(java, |wait| wait.blocked == Blocked::Again)?;
+    Some((monitor.class, monitor.place))
+}

@@ -1,0 +1,109 @@
+//! Rules on threads that spin: in loops of the program, with `sched_yield`, or by repeated attempts
+//! to acquire a lock.
+
+use convoy_record::runtimes::runtime;
+use convoy_record::{Hot, Process, Record, runnable, threads, total};
+
+use super::herd::of_cpu;
+use super::outcome::Plain;
+use crate::finding::{Finding, LITTLE, Problem, Source};
+
+/// Cost of a `sched_yield` call in seconds, without the switch to another thread.
+const YIELD_S: f64 = 0.3e-6;
+/// Cost of a failed attempt to acquire a lock, in seconds.
+const ATTEMPT_S: f64 = 15e-9;
+/// Cost of that switch in seconds, if the record contains no price.
+const SWITCH_S: f64 = 0.7e-6;
+/// Minimum number of CPU-time samples at waiting or adding instructions.
+pub(super) const SAMPLES: u64 = 10;
+/// Minimum part of all samples at such instructions.
+pub(super) const SPINS: f64 = 0.1;
+/// Minimum number of calls for a finding.
+const MANY: u64 = 1000;
+/// Runtime libraries of OpenMP.
+const OPENMP: [&str; 3] = ["libgomp", "libomp", "libiomp5"];
+
+/// Returns the part of the CPU-time samples that `count` samples make up.
+fn part(count: u64, process: &Process) -> f64 {
+    count as f64 / process.samples.max(1) as f64
+}
+
+/// Returns whether samples show a loop that waits. A loop that adds to a counter succeeds as often
+/// as it fails; a loop that waits for a lock almost never succeeds.
+fn is_waiting_loop(hot: &Hot, process: &Process) -> bool {
+    let waits = hot.spins >= SAMPLES && hot.spins > 2 * hot.atomics;
+    waits && !is_of_libc(hot) && part(hot.spins, process) >= SPINS
+}
+
+/// Returns a finding if threads wait in a loop, according to samples of CPU time, or because they
+/// yield their CPU repeatedly.
+pub(crate) fn loops(record: &Record, process: &Process) -> Option<Finding> {
+    let loops = process.hot.iter().filter(|hot| is_waiting_loop(hot, process));
+    let hot = loops.max_by_key(|hot| hot.spins);
+    let yields = process.yields.first().filter(|place| place.count > MANY);
+    let calls = total(process.yields.iter().map(|place| place.count));
+    let prices = &record.program.prices_ns;
+    let switch_s = prices.get("price_ns.switch").map_or(SWITCH_S, |price| price[1] / 1e9);
+    let yields_s = calls as f64 * (YIELD_S + switch_s);
+    let (place, cpu_share, observations) = match (hot, yields) {
+        // Most samples of such a loop are at its other instructions.
+        (Some(hot), _) => (&hot.place, Some(part(hot.count, process)), hot.count),
+        // A lower cost comes from a library that spins briefly before it sleeps.
+        (None, Some(most)) if yields_s > LITTLE * process.seconds => (&most.place, None, calls),
+        (None, _) => return None,
+    };
+    let running = runnable(process).unwrap_or_else(|| threads(process));
+    let cpus = record.program.cpus.max(1);
+    let plain = Plain {
+        pid: process.pid,
+        lock: place,
+        share: cpu_share.or_else(|| of_cpu(process, yields_s)),
+        cost_s: cpu_share.map_or(yields_s, |share| share * process.cpu_s),
+        source: if cpu_share.is_some() { Source::Sampled } else { Source::Estimated },
+        observations,
+    };
+    Some(plain.finding(Problem::Spinning {
+        place: place.clone(),
+        cpu_share,
+        yields: yields.map(|most| (calls, most.place.clone())),
+        runnable: (running > 1.2 * f64::from(cpus)).then_some(running),
+        cpus,
+        is_of_openmp: OPENMP.iter().any(|library| place.contains(library)),
+    }))
+}
+
+/// Returns a finding if threads repeatedly try to acquire a lock that another thread owns.
+pub(crate) fn attempts(process: &Process) -> Option<Finding> {
+    let most = process.attempts.first()?;
+    let count = total(process.attempts.iter().map(|place| place.count));
+    let cost_s = count as f64 * ATTEMPT_S;
+    let share = of_cpu(process, cost_s)?;
+    let plain = Plain {
+        pid: process.pid,
+        lock: &most.place,
+        share: Some(share),
+        cost_s,
+        source: Source::Estimated,
+        observations: count,
+    };
+    let place = most.place.clone();
+    (count > MANY && share >= SPINS).then(|| plain.finding(Problem::Attempts { place, count }))
+}
+
+/// Returns whether a function belongs to libc. Waits for libc's internal locks are recorded in
+/// another way.
+pub(super) fn is_of_libc(hot: &Hot) -> bool {
+    const LIBRARIES: [&str; 3] = ["libc", "libpthread", "ld-linux-x86-64"];
+    const FUNCTIONS: [&str; 6] = ["pthread_", "lll_", "sem_", "new_sem_", "mtx_", "cnd_"];
+    let place = &hot.place;
+    let name = place.trim_start_matches('_');
+    let function = name.split([' ', '+']).next().unwrap_or(name);
+    let is_in_library = LIBRARIES.iter().any(|library| {
+        hot.library.strip_prefix(*library).is_some_and(|rest| rest.starts_with(['.', '-']))
+    });
+    is_in_library
+        || FUNCTIONS.iter().any(|begin| name.starts_with(begin))
+        || runtime(function).is_some()
+        || place.contains("(libc")
+        || place.contains("(libpthread")
+}

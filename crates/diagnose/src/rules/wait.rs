@@ -1,0 +1,303 @@
+//! Rules on waits for a lock, by what its owner does meanwhile.
+
+use convoy_record::{Doing, Kind as Primitive, total};
+
+use crate::evidence::{Evidence, FEW_SAMPLES, Holder};
+use crate::finding::{Call, Cycle, HogSign, Lost, Owner, Problem, Subject, Waited};
+
+/// The owner's activity is the reason if it covers this part of the wait time.
+const REASON: f64 = 0.3;
+/// The same for sleep. Lower, since an owner that is woken also waits for a CPU.
+const ASLEEP: f64 = 0.12;
+/// Length in seconds from which a critical section is long: about ten times the cost of a wakeup.
+const LONG_S: f64 = 50e-6;
+/// A writer starves if it waits for at least this many reads.
+const OVERTAKEN: f64 = 4.0;
+/// Maximum number of locks of a chain that are named.
+const LINKS: usize = 3;
+/// A place that acquires the lock repeatedly must hold it for at least this part of the run.
+const HELD: f64 = 0.05;
+/// CPU time in seconds above which a critical section is long, however often its owner is
+/// preempted: a third of the time slice of Linux schedulers (3 ms).
+const LONG_CPU_S: f64 = 1e-3;
+/// Preemption is the reason even for such a critical section if it covers this part of the waiting.
+const MOSTLY: f64 = 2.0 / 3.0;
+
+/// Threads wait for a lock that they already own, until a time limit.
+pub(crate) fn itself(evidence: &Evidence<'_>) -> Option<Problem> {
+    let holder = evidence.holder.as_ref()?;
+    let is_own = evidence.lock.kind != Primitive::Semaphore && 2 * holder.own > holder.count;
+    is_own.then(|| Problem::Deadlock {
+        cycle: Cycle::TimedOut,
+        waits: vec![Waited {
+            thread: String::new(),
+            place: evidence.place.to_owned(),
+            subject: evidence.subject(),
+            owner: None,
+            owner_ended: false,
+            held_at: crate::account::known(holder.place),
+        }],
+        behind: 0,
+        longest_s: holder.max_s,
+    })
+}
+
+/// The lock is handed off to a thread that must wake up first.
+pub(crate) fn handed_over(evidence: &Evidence<'_>) -> Option<Problem> {
+    let (held_s, off_s) = evidence.lock.held_s(evidence.process.cpu_s);
+    let woken_s = evidence.lock.all(|site| &site.handoff).total_s;
+    let off = (off_s + woken_s) / (held_s + woken_s).max(f64::MIN_POSITIVE);
+    (off >= REASON)
+        .then(|| Problem::OwnerPreempted { owner: evidence.owner(), lost: Lost::HandedOver(off) })
+}
+
+/// A semaphore that several threads hold at a time, as a pool of connections.
+pub(crate) fn limit(evidence: &Evidence<'_>) -> Option<Problem> {
+    /// Minimum mean number of units in use.
+    const SEVERAL: f64 = 1.2;
+    /// Minimum part of the waiting that the holders sleep in one call.
+    const MOSTLY: f64 = 0.5;
+    if evidence.lock.kind != Primitive::Semaphore || evidence.lock.instances > 1 {
+        return None;
+    }
+    let (held_s, _) = evidence.lock.held_s(evidence.process.cpu_s);
+    let in_use = held_s / evidence.process.seconds.max(f64::MIN_POSITIVE);
+    let holder = evidence.holder.as_ref().filter(|holder| holder.asleep > MOSTLY);
+    let call = holder.and_then(|holder| holder.call.as_ref()).map(|(call, _)| call.clone());
+    let hold_s = evidence.hold_s("");
+    (in_use > SEVERAL).then_some(Problem::PoolExhausted { in_use, hold_s, call })
+}
+
+/// A writer waits while reader after reader acquires the lock.
+pub(crate) fn starvation(evidence: &Evidence<'_>) -> Option<Problem> {
+    let (holder, lock) = (evidence.holder.as_ref()?, evidence.lock);
+    let reads = lock.sites.iter().filter(|site| site.act == "read");
+    let reads = total(reads.map(|site| site.count));
+    let hold_s = evidence.hold_s(holder.place);
+    let mean_s = holder.wait_s / holder.count.max(1) as f64;
+    let writers = lock.sites.iter().filter(|site| site.act == "write");
+    let writers_s: f64 = writers.map(|site| site.wait.total_s).sum();
+    // A lock that prefers writers makes readers wait instead.
+    let is_read = lock.kind == Primitive::Rwlock
+        && holder.wanted == "write"
+        && 2.0 * writers_s >= lock.wait_s()
+        && (holder.act == "read" || holder.place.is_empty() && reads > 0);
+    let is_long = holder.again >= OVERTAKEN || hold_s > 0.0 && mean_s > OVERTAKEN * hold_s;
+    (is_read && is_long).then(|| Problem::WriterStarvation {
+        readers: crate::account::known(holder.place),
+        reads,
+        longest_s: holder.max_s,
+    })
+}
+
+/// The owner sleeps in a system call.
+pub(crate) fn asleep(evidence: &Evidence<'_>) -> Option<Problem> {
+    let holder = evidence.holder.as_ref()?;
+    let (call, place) = holder.call.as_ref()?;
+    // An owner that waits in futex(2) may just be waiting for this lock again.
+    let is_vague = *call == Call::Futex;
+    // Moreover, a known reader is only one of several: it has released the lock and waits for it
+    // again.
+    if is_vague && evidence.lock.kind == Primitive::Rwlock && holder.act != "write" {
+        return None;
+    }
+    let is_off = holder.ran.is_none_or(|ran| ran < 1.0 - REASON);
+    // Locks of one name may wait for each other, and the last of them sleeps.
+    let is_chain = holder.other.is_some_and(|other| other.what != evidence.lock.name);
+    let least = if is_vague { REASON } else { ASLEEP };
+    if holder.asleep < least || !is_off || is_chain && holder.asleep < holder.waited {
+        return None;
+    }
+    Some(Problem::OwnerAsleep {
+        owner: evidence.owner(),
+        call: call.clone(),
+        place: crate::account::known(place),
+        parks: call.waits_for_input() && evidence.is_released_at_once(),
+    })
+}
+
+/// The owner waits for another lock.
+pub(crate) fn waits(evidence: &Evidence<'_>) -> Option<Problem> {
+    chain(evidence, LINKS)
+}
+
+/// Like [`waits`], for a chain with at most this many links.
+fn chain(evidence: &Evidence<'_>, links: usize) -> Option<Problem> {
+    let holder = evidence.holder.as_ref()?;
+    let other = holder.other.filter(|_| holder.waited >= REASON)?;
+    if other.what == evidence.lock.name {
+        return None;
+    }
+    let mut locks = evidence.process.locks.iter().chain(&evidence.process.futexes);
+    let next = locks.find(|lock| lock.name == other.what);
+    let next = next.map(|lock| Evidence::new(evidence.process, lock));
+    let unknown = || Subject::Variable { name: other.what.clone(), instances: 1 };
+    // All threads of the chain wait for the thread at its end.
+    let end = next.as_ref().and_then(|next| {
+        asleep(next).or_else(|| chain(next, links.checked_sub(1)?)).or_else(|| long(next))
+    });
+    Some(Problem::OwnerWaits {
+        owner: evidence.owner(),
+        place: other.place.clone(),
+        next: next.as_ref().map_or_else(unknown, Evidence::subject),
+        end: end.map(Box::new),
+    })
+}
+
+/// Threads spin for a lock of libc whose owner was preempted.
+pub(crate) fn spins(evidence: &Evidence<'_>) -> Option<Problem> {
+    if evidence.lock.kind != Primitive::Spinlock {
+        return None;
+    }
+    let (held_s, off_s) = evidence.lock.held_s(evidence.process.cpu_s);
+    let off = off_s / held_s.max(f64::MIN_POSITIVE);
+    Some(Problem::Spinlock { off: (off >= REASON).then_some(off) })
+}
+
+/// The owner was preempted.
+pub(crate) fn preempted(evidence: &Evidence<'_>) -> Option<Problem> {
+    let holder = evidence.holder.as_ref()?;
+    let owner = evidence.owner();
+    let is_known = holder.ran.is_some() || holder.samples >= FEW_SAMPLES;
+    if holder.free >= REASON && holder.free > holder.preempted.unwrap_or(0.0) && is_known {
+        return Some(Problem::OwnerPreempted { owner, lost: Lost::Free(holder.free) });
+    }
+    let lost = holder.preempted.filter(|lost| *lost >= REASON && holder.ran.is_some())?;
+    let is_long = evidence.service_s(holder) > LONG_CPU_S && lost < MOSTLY;
+    (!is_long).then_some(Problem::OwnerPreempted { owner, lost: Lost::Cpu(lost) })
+}
+
+/// One place holds the lock most of the time, and acquires it again immediately.
+pub(crate) fn hog(evidence: &Evidence<'_>) -> Option<Problem> {
+    let holder = evidence.holder.as_ref().filter(|holder| !holder.place.is_empty())?;
+    let site =
+        evidence.lock.sites.iter().find(|site| site.place == holder.place && site.act != "read")?;
+    let held_s = site.hold_on.total_s + site.hold_off.total_s;
+    // A lock that is rarely held may be acquired often while a thread wakes up.
+    let is_hog = holder.again >= 1.0 && held_s > HELD * evidence.process.seconds;
+    if evidence.place == holder.place || !is_hog {
+        return None;
+    }
+    let sign = HogSign::Holds {
+        run_share: (held_s / evidence.process.seconds).min(1.0),
+        hold_s: evidence.hold_s(holder.place),
+    };
+    Some(Problem::Hog { owner: evidence.owner(), sign })
+}
+
+/// The owner runs for a long time.
+pub(crate) fn long(evidence: &Evidence<'_>) -> Option<Problem> {
+    let holder = evidence.holder.as_ref();
+    let hold_s = evidence.hold_s(holder.map_or("", |holder| holder.place));
+    if hold_s <= 0.0 {
+        return long_by_waits(evidence);
+    }
+    (hold_s >= LONG_S).then(|| Problem::LongSection {
+        owner: evidence.owner(),
+        hold_s: Some(hold_s),
+        wait_s: None,
+        preempted: holder.and_then(|holder| holder.preempted).filter(|lost| *lost >= REASON),
+        off_unexplained: holder.and_then(off_unexplained),
+        interpreter: None,
+    })
+}
+
+/// Returns the part of the wait time that owners were off their CPU, if it is a large one and too
+/// little was observed to say why.
+fn off_unexplained(holder: &Holder<'_>) -> Option<f64> {
+    (holder.preempted.is_none() && holder.off >= REASON).then_some(holder.off)
+}
+
+/// Like [`long`], for an owner that never waits, so that its critical sections are not timed: it
+/// runs while other threads wait for a long time.
+fn long_by_waits(evidence: &Evidence<'_>) -> Option<Problem> {
+    let holder = evidence.holder.as_ref().filter(|holder| !holder.place.is_empty())?;
+    let mean_s = holder.wait_s / holder.count.max(1) as f64;
+    if holder.could_run < 1.0 - REASON || holder.samples < FEW_SAMPLES || mean_s < LONG_S {
+        return None;
+    }
+    let owner = evidence.owner();
+    let wakeups = total(evidence.lock.sites.iter().map(|site| site.wait.count));
+    let futile = total(evidence.lock.sites.iter().map(|site| site.futile));
+    if holder.place != evidence.place && 2 * futile > wakeups {
+        return Some(Problem::Hog { owner, sign: HogSign::Futile { futile, wakeups } });
+    }
+    Some(Problem::LongSection {
+        owner,
+        hold_s: None,
+        wait_s: Some(mean_s),
+        preempted: None,
+        off_unexplained: None,
+        interpreter: None,
+    })
+}
+
+/// Critical sections are short and frequent.
+pub(crate) fn short(evidence: &Evidence<'_>) -> Option<Problem> {
+    /// Minimum number of acquisitions.
+    const FREQUENT: u64 = 1000;
+    /// Minimum number of timed critical sections of a lock whose waits alone are counted.
+    const TIMED: u64 = 20;
+    let lock = evidence.lock;
+    let hold_s = evidence.hold_s("");
+    let holds = lock.sites.iter().flat_map(|site| [site.hold_on.count, site.hold_off.count]);
+    let count = (!evidence.counts_only_waits()).then(|| lock.count());
+    let is_frequent = match count {
+        Some(count) => count >= FREQUENT,
+        None => total(holds) >= TIMED,
+    };
+    if hold_s <= 0.0 || !is_frequent {
+        return None;
+    }
+    // For a lock outside of libc, only critical sections that begin with a wait are timed,
+    // and the owner's did not.
+    let waits = total(lock.sites.iter().map(|site| site.wait.count)).max(1) as f64;
+    let is_timed = evidence.holder.as_ref().is_none_or(|holder| holder.ran.is_some());
+    if !is_timed && evidence.wait_s / waits > 10.0 * LONG_S || unseen_s(evidence).is_some() {
+        return None;
+    }
+    Some(Problem::ShortSections { owner: evidence.owner(), count, hold_s })
+}
+
+/// Returns how long a lock that only the kernel shows is held at a time by an unknown owner, in
+/// seconds, if the known critical sections are too short to explain the waits. The time during
+/// which threads wait, divided by all acquisitions, is one critical section plus the wakeup of the
+/// next owner. Of a lock whose waits alone are counted the number of acquisitions is not known.
+fn unseen_s(evidence: &Evidence<'_>) -> Option<f64> {
+    let lock = evidence.lock;
+    let holder = evidence.holder.as_ref();
+    let is_known = holder.is_some_and(|holder| !holder.place.is_empty());
+    if is_known || !evidence.counts_only_waits() {
+        return None;
+    }
+    let each_s = lock.waiters.seconds / lock.count().max(1) as f64;
+    // Holds that began with a wait were timed: they are a sample of all holds.
+    let hold_s = evidence.hold_s("");
+    let is_unseen = hold_s <= 0.0 || evidence.owner_sleeps_or_waits();
+    (is_unseen && each_s > LONG_S + 2.0 * hold_s).then_some(each_s)
+}
+
+impl Evidence<'_> {
+    /// Returns whether only waits for the lock are counted, not its acquisitions.
+    fn counts_only_waits(&self) -> bool {
+        self.process.futexes.iter().any(|futex| std::ptr::eq(futex, self.lock))
+    }
+
+    /// Returns whether samples found the owner asleep or waiting.
+    fn owner_sleeps_or_waits(&self) -> bool {
+        self.process.causes.iter().any(|cause| {
+            let is_this = cause.lock == self.lock.name && cause.kind == self.lock.kind;
+            let is_off = |doing| matches!(doing, Doing::Sleeps | Doing::Waits | Doing::Faults);
+            is_this && cause.owners.iter().any(|seen| is_off(seen.doing))
+        })
+    }
+}
+
+/// Threads waited, and the reason is unknown.
+pub(crate) fn contended(evidence: &Evidence<'_>) -> Problem {
+    let holder = evidence.holder.as_ref();
+    let holder = holder.filter(|holder| !holder.place.is_empty() || holder.ran.is_some());
+    let owner: Option<Owner> = holder.map(|_| evidence.owner());
+    let unseen_s = unseen_s(evidence).filter(|_| owner.is_none());
+    Problem::Contended { owner, unseen_s }
+}

@@ -1,0 +1,86 @@
+//! The diagnosis of a record: findings in order, and what the first sentence is about.
+
+use convoy_record::Record;
+use serde::Serialize;
+
+use crate::account::Account;
+use crate::finding::{Finding, Kind, LITTLE};
+use crate::quiet::{Quiet, quiet};
+use crate::remark::{Remark, remarks};
+use crate::rules;
+
+/// The diagnosis of a recorded program.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    /// The account of its waits.
+    pub account: Account,
+    /// All findings, the most expensive first.
+    pub findings: Vec<Finding>,
+    /// Further facts on the run and its most contended lock.
+    pub remarks: Vec<Remark>,
+    /// What the first sentence is about.
+    pub verdict: Verdict,
+}
+
+/// What the first sentence about a record is about.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The record is damaged.
+    Damaged,
+    /// The first relevant finding, by its index.
+    Finding(usize),
+    /// There is none: what threads did, or what is not known.
+    Quiet(Box<Quiet>),
+}
+
+impl Finding {
+    /// Returns whether it costs enough to be a problem.
+    pub fn is_relevant(&self) -> bool {
+        let parts = [self.share, self.weight];
+        self.kind == Kind::Deadlock || parts.iter().flatten().all(|part| *part >= LITTLE)
+    }
+}
+
+impl Diagnosis {
+    /// Diagnoses a record.
+    pub fn new(record: &Record) -> Self {
+        let account = Account::new(record);
+        let mut findings = rules::findings(record, &account);
+        weigh(&mut findings, record, account.busy_s);
+        findings.sort_by(|a, b| {
+            let [deadlock_a, deadlock_b] = [a, b].map(|finding| finding.kind == Kind::Deadlock);
+            deadlock_b.cmp(&deadlock_a).then(b.cost_s.total_cmp(&a.cost_s))
+        });
+        let verdict = match findings.iter().position(Finding::is_relevant) {
+            _ if !account.is_finite() => Verdict::Damaged,
+            Some(index) => Verdict::Finding(index),
+            None => Verdict::Quiet(Box::new(quiet(record, &account))),
+        };
+        let remarks = remarks(record, &account);
+        Self { account, findings, remarks, verdict }
+    }
+
+    /// Returns the finding that the first sentence is about, if it is about one.
+    pub fn first(&self) -> Option<&Finding> {
+        match self.verdict {
+            Verdict::Finding(index) => self.findings.get(index),
+            _ => None,
+        }
+    }
+
+    /// Returns the relevant findings after the first one.
+    pub fn others(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.is_relevant()).skip(1)
+    }
+}
+
+/// Sets the weight of each finding.
+fn weigh(findings: &mut [Finding], record: &Record, busy_s: f64) {
+    let cpu_s: f64 = record.processes.iter().map(|process| process.cpu_s).sum();
+    for finding in findings {
+        let time_s = if finding.kind.costs_cpu() { cpu_s } else { busy_s };
+        let is_weighed = finding.share.is_some() && time_s > 0.0;
+        finding.weight = is_weighed.then(|| (finding.cost_s / time_s).min(1.0));
+    }
+}

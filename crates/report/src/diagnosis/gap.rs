@@ -1,0 +1,76 @@
+//! What a record does not show, and how to see it.
+
+use convoy_diagnose::Gap;
+
+use super::cure::VIEWS;
+use super::problem::sleeping;
+
+/// Returns the gap as a sentence.
+pub(super) fn text(gap: &Gap) -> String {
+    match gap {
+        Gap::Damaged => "The waits of this record have no finite sum: it is damaged. Record the \
+                         program again."
+            .to_owned(),
+        Gap::Nothing => {
+            "Nothing was recorded: no thread used a lock that could be seen.".to_owned()
+        }
+        Gap::Threads { lost, of } => {
+            let part = if lost == of { "none" } else { "not all" };
+            format!(
+                "The cost of locks is not known: {part} of the {of} threads were recorded ({lost} \
+                 were not)."
+            )
+        }
+        Gap::Processes { lost, of } => {
+            format!("The cost of locks is not known: {lost} of {of} processes were not recorded.")
+        }
+        Gap::Goroutines => "The cost of locks is not known: goroutines that wait are not visible \
+                            from outside of the process. Record the process as root, or give \
+                            convoy explain Go's mutex profile (runtime.SetMutexProfileFraction, \
+                            /debug/pprof/mutex)."
+            .to_owned(),
+        Gap::OnlySamples { reason } => format!("The cost of locks is not known: {reason}"),
+        Gap::StaticProgram { program } => format!(
+            "The cost of locks is not known: `{program}`, which was started, is linked statically, \
+             so libc's functions in it cannot be reached; record it as root with kernel events, or \
+             give convoy explain the mutex profile of a program in Go (/debug/pprof/mutex)."
+        ),
+        Gap::FutexWaits => "The cost of locks is not known: threads sleep in futex(2), which the \
+                            program calls itself, and only kernel events, as root, show what for."
+            .to_owned(),
+        Gap::ProcessWaits { processes, program, place, waits, sleeps } => {
+            let view = VIEWS.iter().find(|(name, _)| name == program);
+            let view = view.map_or_else(String::new, |(_, view)| {
+                format!(" The program's own views name their waits, too ({view}).")
+            });
+            format!(
+                "The cost of waits is not known: {processes} processes of {program} wait for each \
+                 other in {place}, at semaphores ({waits} times){}. Only kernel events, as root, \
+                 show whether they sleep for each other there, too.{view}",
+                sleeping(sleeps)
+            )
+        }
+        Gap::PythonFunction => {
+            "`py-spy dump` shows the functions of Python while it runs.".to_owned()
+        }
+        Gap::JavaMonitor { refused, is_short } => {
+            /// Without a threshold, waits below 10 ms would not be recorded under `profile`.
+            const FLIGHT: &str = "Class and method: `java \
+                                  -XX:StartFlightRecording:filename=run.jfr,settings=profile,\
+                                  locking-threshold=0ms ...`, then `convoy explain run.jfr`.";
+            let why = match refused {
+                Some(reason) => format!("Convoy took no thread dump, because {reason}. "),
+                None if *is_short => {
+                    "The run was too short for thread dumps, which name the monitor. ".to_owned()
+                }
+                None => String::new(),
+            };
+            why + FLIGHT
+        }
+        Gap::FewDumps => String::new(),
+        Gap::FewSamples { samples } => format!(
+            "The owner was sampled {samples} times: record for longer, or as root with kernel \
+             events, to see whether it sleeps or has no CPU."
+        ),
+    }
+}

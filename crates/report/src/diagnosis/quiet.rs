@@ -1,0 +1,117 @@
+//! The first sentences about a program whose locks cost little, or whose waits are not known.
+
+use convoy_diagnose::{Activity, ConditionWaits, Gap, JavaWaits, Quiet, Spread};
+
+use super::gap;
+use super::phrase::{at, count, list, percent, seconds};
+
+/// Returns the first sentences.
+pub(super) fn text(quiet: &Quiet) -> String {
+    let first = match &quiet.gap {
+        Some(
+            gap @ (Gap::OnlySamples { .. } | Gap::StaticProgram { .. } | Gap::ProcessWaits { .. }),
+        ) => {
+            return gap::text(gap);
+        }
+        Some(gap) => gap::text(gap),
+        None => waits(quiet),
+    };
+    match &quiet.activity {
+        Some(activity) => format!("{first} {}", self::activity(activity)),
+        None => first,
+    }
+}
+
+/// Returns how long threads waited.
+fn waits(quiet: &Quiet) -> String {
+    if !quiet.has_locks {
+        return match quiet.activity {
+            Some(_) => "Locks cost little: no thread was seen waiting for one.".to_owned(),
+            None => "No lock was seen: only samples of CPU time were recorded, and they show no \
+                     waiting in a loop."
+                .to_owned(),
+        };
+    }
+    if let Some(ConditionWaits { java: Some(JavaWaits::Monitors), .. }) = quiet.condition {
+        return monitors(quiet);
+    }
+    let condition = quiet.condition.as_ref().map(condition);
+    match (&quiet.spread, condition) {
+        (Some(spread), Some(condition)) => format!("{} {condition}", self::spread(spread)),
+        (Some(spread), None) => self::spread(spread),
+        (None, Some(condition)) => format!(
+            "Locks cost little: threads waited {} for them. {condition}",
+            seconds(quiet.wait_s)
+        ),
+        (None, None) => format!(
+            "Locks cost little: threads waited {} for them in {}.",
+            seconds(quiet.wait_s),
+            count(quiet.calls, "acquisition")
+        ),
+    }
+}
+
+fn spread(spread: &Spread) -> String {
+    format!(
+        "Threads spent {} of their time waiting for locks, {} in all, at many places; most for \
+         `{}`{}, {}.",
+        percent(spread.share),
+        seconds(spread.wait_s),
+        spread.lock,
+        at(spread.place.as_ref()),
+        seconds(spread.first_s)
+    )
+}
+
+fn condition(waits: &ConditionWaits) -> String {
+    let java = match waits.java {
+        Some(JavaWaits::Concurrent) => {
+            " It may be a lock of java.util.concurrent: record it under \
+             -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit."
+        }
+        _ => "",
+    };
+    format!("They waited longer for work or for each other, {}.{java}", on(waits))
+}
+
+/// Returns the wait time for a condition with its place.
+fn on(waits: &ConditionWaits) -> String {
+    format!(
+        "{} on `{}`{}, {}",
+        seconds(waits.wait_s),
+        waits.lock,
+        at(waits.place.as_ref()),
+        count(waits.count, "time")
+    )
+}
+
+/// Returns the sentence about waits of Java that may be for monitors.
+fn monitors(quiet: &Quiet) -> String {
+    let waits = quiet.condition.as_ref().map(on).unwrap_or_default();
+    format!(
+        "The cost of Java's monitors is not known: threads waited {waits}. Sampling from outside \
+         cannot distinguish monitors from idle threads: start java under `convoy record`, or \
+         `jcmd PID JFR.start filename=/tmp/run.jfr settings=profile locking-threshold=0ms \
+         duration=10s`, then `convoy explain /tmp/run.jfr`."
+    )
+}
+
+fn activity(activity: &Activity) -> String {
+    let mut words = vec![format!("ran or waited for a CPU during {}", percent(activity.runs))];
+    words.extend(
+        activity
+            .sleeps
+            .iter()
+            .map(|(call, share)| format!("slept in {call} during {}", percent(*share))),
+    );
+    if activity.idles > 0.0 {
+        words.push(format!("waited for conditions during {}", percent(activity.idles)));
+    }
+    let full = activity.runnable.map_or(String::new(), |threads| {
+        format!(
+            " On average {threads:.1} threads could run on {}: they wait for CPUs.",
+            count(u64::from(activity.cpus), "CPU")
+        )
+    });
+    format!("Threads {} of their time.{full}", list(words))
+}

@@ -1,0 +1,213 @@
+//! One sentence for each kind of finding, gap and remark.
+
+use convoy_diagnose::{
+    Call, Confidence, Counter, Cure, Cycle, Finding, Gap, Herd, HogSign, JavaActivity, JavaMonitor,
+    Kind, Lost, Mover, Owner, Owners, Problem, ProcessWaits, PythonModule, Source, Subject, Waited,
+    Waiters, Wakers,
+};
+use convoy_record::{Kind as Primitive, Origin};
+
+/// Returns a finding on the mutex `log`, for which threads in `append` waited for half of their
+/// time.
+fn finding(problem: Problem) -> Finding {
+    Finding {
+        kind: Kind::Contended,
+        pid: 7,
+        lock: "log".to_owned(),
+        origin: Origin::Libc,
+        subject: Subject::Variable { name: "log".to_owned(), instances: 1 },
+        waiters: Some(Waiters {
+            place: Some("append (log.c:7)".to_owned()),
+            place_share: 1.0,
+            is_only_place: true,
+        }),
+        owners: None,
+        share: Some(0.5),
+        weight: Some(0.4),
+        cost_s: 2.0,
+        problem,
+        cure: Cure::Shorten,
+        gaps: Vec::new(),
+        confidence: Confidence { source: Source::Counted, observations: 9, interval: None },
+    }
+}
+
+fn text(problem: Problem) -> String {
+    super::text(&finding(problem))
+}
+
+fn owner() -> Owner {
+    Owner { place: Some("sync (log.c:12)".to_owned()), is_waiting_place: false }
+}
+
+fn waited(thread: &str, owner: &str, subject: Subject, place: &str) -> Waited {
+    Waited {
+        thread: thread.to_owned(),
+        place: place.to_owned(),
+        subject,
+        owner: Some(owner.to_owned()),
+        owner_ended: false,
+        held_at: Some(place.to_owned()),
+    }
+}
+
+fn variable(name: &str) -> Subject {
+    Subject::Variable { name: name.to_owned(), instances: 1 }
+}
+
+fn asleep(call: &str) -> Problem {
+    let (call, place) = (Call::System(call.to_owned()), Some("flush (log.c:20)".to_owned()));
+    Problem::OwnerAsleep { owner: owner(), call, place, parks: false }
+}
+
+#[test]
+fn waits_for_an_owner() {
+    let long = Problem::LongSection {
+        owner: owner(),
+        hold_s: Some(3e-3),
+        wait_s: None,
+        preempted: Some(0.4),
+        off_unexplained: None,
+        interpreter: None,
+    };
+    let chain = Problem::OwnerWaits {
+        owner: owner(),
+        place: "commit (log.c:30)".to_owned(),
+        next: variable("disk"),
+        end: Some(Box::new(asleep("fdatasync"))),
+    };
+    let problems = [
+        asleep("fdatasync"),
+        chain,
+        Problem::OwnerPreempted { owner: owner(), lost: Lost::Cpu(0.7) },
+        Problem::OwnerPreempted { owner: owner(), lost: Lost::Free(0.7) },
+        Problem::OwnerPreempted { owner: owner(), lost: Lost::HandedOver(0.7) },
+        Problem::Hog { owner: owner(), sign: HogSign::Holds { run_share: 0.9, hold_s: 3e-3 } },
+        Problem::Hog { owner: owner(), sign: HogSign::Futile { futile: 80, wakeups: 100 } },
+        long,
+        Problem::ShortSections { owner: Owner::default(), count: Some(9000), hold_s: 2e-6 },
+        Problem::Contended { owner: None, unseen_s: Some(1e-3) },
+        Problem::Spinlock { off: Some(0.5) },
+    ];
+    insta::assert_snapshot!(problems.map(text).join("\n"));
+}
+
+#[test]
+fn waits_for_locks_that_the_program_did_not_write() {
+    let monitor = JavaMonitor {
+        class: "Broker.class".to_owned(),
+        is_monitor: true,
+        part: 1.0,
+        place: "Broker.get (Broker.java:5)".to_owned(),
+        holder: Some("Broker.put (Broker.java:9)".to_owned()),
+        is_same_place: false,
+        activity: JavaActivity::Sleeps { method: Some("Thread.sleep".to_owned()) },
+        dumps: 9,
+        waiting: 40,
+    };
+    let problems = [
+        Problem::InterpreterLock,
+        Problem::LibcLock { function: "localtime_r".to_owned(), asleep: None },
+        Problem::RustStream { lock: "std::io::stdio::STDOUT+0x8".to_owned() },
+        Problem::RuntimeLock { runtime: "a runtime".to_owned() },
+        Problem::Java { monitor: Some(monitor), is_measured: true },
+        Problem::KernelLock {
+            primitive: "rwsem".to_owned(),
+            place: "lock_rename, in rename(2)".to_owned(),
+            owners: Owners::OffCpu,
+            is_of_scheduler: false,
+        },
+    ];
+    insta::assert_snapshot!(problems.map(text).join("\n"));
+}
+
+#[test]
+fn limits_starvation_and_deadlocks() {
+    let python = || Subject::Python { module: PythonModule::Threading };
+    let cycle = |waits: Vec<Waited>| Problem::Deadlock {
+        cycle: Cycle::Closed,
+        waits,
+        behind: 1,
+        longest_s: 0.9,
+    };
+    let interpreter = "python3.11+0x58";
+    let problems = [
+        Problem::WriterStarvation {
+            readers: Some("query (db.c:4)".to_owned()),
+            reads: 9000,
+            longest_s: 2.0,
+        },
+        Problem::PoolExhausted {
+            in_use: 3.0,
+            hold_s: 3e-3,
+            call: Some(Call::System("recvfrom".to_owned())),
+        },
+        cycle(vec![
+            waited("1", "2", variable("b"), "transfer"),
+            waited("2", "1", variable("a"), "refund"),
+        ]),
+        cycle(vec![
+            waited("1", "2", python(), interpreter),
+            waited("2", "1", python(), interpreter),
+        ]),
+        cycle(vec![waited("1", "1", variable("a"), "transfer")]),
+    ];
+    insta::assert_snapshot!(problems.map(text).join("\n"));
+}
+
+#[test]
+fn costs_without_waits() {
+    let place = || "lookup (routes.c:3)".to_owned();
+    let problems = [
+        Problem::ThunderingHerd(Herd {
+            wakers: Wakers::Broadcasts,
+            from: Some("push (queue.c:9)".to_owned()),
+            calls: 1500,
+            woken_per_call: 13.0,
+            place: "work (queue.c:20)".to_owned(),
+            class: None,
+            futile: 19_000,
+            wakeups: 20_000,
+        }),
+        Problem::ReaderCounter {
+            counter: Counter::Rwlock { place: place(), count: 9000, each_s: 9e-8, moves: true },
+        },
+        Problem::ReaderCounter { counter: Counter::Additions { place: place() } },
+        Problem::FalseSharing {
+            mover: Mover::Locks { locks: vec![variable("left"), variable("right")] },
+            count: 9000.0,
+            each_s: 8e-8,
+        },
+        Problem::Spinning {
+            place: place(),
+            cpu_share: Some(0.9),
+            yields: Some((100_000, place())),
+            runnable: Some(8.0),
+            cpus: 2,
+            is_of_openmp: false,
+        },
+        Problem::Attempts { place: place(), count: 100_000 },
+        Problem::Processes {
+            waits: ProcessWaits::Wakeups { wakeups: 4000 },
+            processes: 4,
+            program: "postgres".to_owned(),
+            sleeps: vec![("epoll_wait(2)".to_owned(), 0.6)],
+        },
+    ];
+    insta::assert_snapshot!(problems.map(text).join("\n"));
+}
+
+#[test]
+fn gaps_of_findings_follow_the_cure() {
+    let mut vague = finding(Problem::LongSection {
+        owner: owner(),
+        hold_s: Some(1e-4),
+        wait_s: None,
+        preempted: None,
+        off_unexplained: Some(0.97),
+        interpreter: None,
+    });
+    vague.gaps = vec![Gap::FewSamples { samples: 2 }];
+    vague.subject = Subject::Unnamed { primitive: Primitive::Mutex, instances: 3 };
+    insta::assert_snapshot!(super::text(&vague));
+}
