@@ -1,5 +1,5 @@
-//! The rules: each turns evidence into a [`Problem`], in the order of [`RULES`]. The first rule that
-//! matches a lock explains why threads waited for it.
+//! The rules: each turns evidence into a [`Problem`], in the order of [`RULES`]. The first rule
+//! that matches a lock explains why threads waited for it.
 
 mod deadlock;
 mod herd;
