@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use convoy_host::clock;
 use convoy_machine::Guest;
+use convoy_os::clock;
 
 use crate::machine::INTERRUPT_NS;
 use crate::probe::{A_THREAD, MachineError};

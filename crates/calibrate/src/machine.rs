@@ -14,8 +14,9 @@ use crate::probe::{least, pin, read, start};
 use crate::sched;
 use crate::units::speed_beside;
 use crate::wakeups::{self, Threads, WAKEUPS, Wakeups};
-use convoy_host::clock;
 use convoy_host::describe_host;
+use convoy_os::clock;
+use convoy_os::cpus::parse_list;
 use convoy_workload::calibration::Calibration;
 
 pub use crate::probe::MachineError;
@@ -130,19 +131,6 @@ struct Cache {
     cpus: usize,
 }
 
-/// CPUs in a list such as `0-3,8`.
-fn listed(list: &str) -> Option<usize> {
-    list.split(',')
-        .map(|range| match range.split_once('-') {
-            None => range.parse::<usize>().ok().map(|_| 1),
-            Some((first, last)) => {
-                let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
-                (last + 1).checked_sub(first)
-            }
-        })
-        .sum()
-}
-
 /// Data caches of CPU 0, the first level first.
 fn caches() -> Vec<Cache> {
     fn cache(index: usize) -> Option<Cache> {
@@ -154,7 +142,7 @@ fn caches() -> Vec<Cache> {
             level: field("level")?.parse().ok()?,
             bytes: size.strip_suffix('K')?.parse::<usize>().ok()? << 10,
             ways: field("ways_of_associativity")?.parse().ok()?,
-            cpus: listed(&field("shared_cpu_list")?)?,
+            cpus: parse_list(&field("shared_cpu_list")?)?.len(),
         })
     }
     let mut caches: Vec<Cache> = (0..8).filter_map(cache).collect();
@@ -165,8 +153,8 @@ fn caches() -> Vec<Cache> {
 /// CPUs of the package of CPU 0.
 fn package_cpus() -> usize {
     read("/sys/devices/system/cpu/cpu0/topology/package_cpus_list")
-        .and_then(|list| listed(&list))
-        .unwrap_or(1)
+        .and_then(|list| parse_list(&list))
+        .map_or(1, |cpus| cpus.len())
 }
 
 /// Measures this machine, its file calls in `directory`, which should be in memory; the text is a
@@ -390,13 +378,6 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_cpus_are_counted() {
-        assert_eq!(listed("0"), Some(1));
-        assert_eq!(listed("0-3,8,10-11"), Some(7));
-        assert_eq!(listed("x"), None);
-    }
 
     #[test]
     fn what_is_written_is_a_preset() {

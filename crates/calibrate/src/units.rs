@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use convoy_host::{clock, describe_host};
+use convoy_host::describe_host;
+use convoy_os::clock;
 use convoy_workload::calibration::Calibration;
 use convoy_workload::units::{ProgramWork, UNITS, Unit, Work};
 

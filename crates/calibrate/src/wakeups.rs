@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use convoy_sync::{Native, Platform, Sleep};
 
 use crate::probe::{MachineError, least, pin, start};
-use convoy_host::clock::monotonic_ns;
+use convoy_os::clock::monotonic_ns;
 
 /// Repetitions of one batch: some ten microseconds.
 const BATCH: u64 = 64;
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn threads_and_wakeups_can_be_measured() {
-        let all = convoy_host::clock::usable_cpus();
+        let all = convoy_os::clock::usable_cpus();
         let one = threads(all[0], 1.0).unwrap();
         assert!(one.clock > 0.0 && one.yield_alone > 0.0 && one.pass_on > 0.0);
         let (latency, call) = wakeups_after(*all.last().unwrap(), 20, 1000, false).unwrap();

@@ -90,7 +90,7 @@ fn locks(args: &BenchLocks) -> Result<ExitCode, Failure> {
     let sheet = Sheet::open(&EXPERIMENTS, NAME, None).map_err(Failure::usage)?;
     let experiment = sheet.read::<Experiment>(&[]).map_err(Failure::usage)?;
     let mut changes = args.loops.changes();
-    let all = convoy_host::clock::cpus();
+    let all = convoy_os::clock::cpus();
     let usual = if args.full && all > 1 { vec![1, all] } else { vec![all] };
     let cpus = words(args.cpus.as_deref().unwrap_or(&usual));
     changes.points.insert("kept_to".to_owned(), cpus);

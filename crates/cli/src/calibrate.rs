@@ -6,7 +6,7 @@ use crate::fail::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
 use convoy_calibrate::{machine, units};
-use convoy_host::{Surroundings, clock};
+use convoy_os::{Surroundings, clock};
 use convoy_workload::calibration::Calibration;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -130,7 +130,7 @@ pub(crate) fn run(args: &With) -> Result<ExitCode, Failure> {
     }
     let mut command = launch::command(&args.words, &launch::object()?);
     policies.set(&mut command, &args.words[0])?;
-    convoy_host::as_started(&mut command);
+    convoy_os::as_started(&mut command);
     let error = command.exec();
     Err(cannot_start(&args.words[0], &error))
 }

@@ -12,7 +12,7 @@ use convoy_workload::Errno;
 use convoy_workload::api::Sys;
 
 use super::sys::{SharedWords, Usage};
-use crate::clock::{self, CpuTicks};
+use convoy_os::clock::{self, CpuTicks};
 use convoy_workload::jobs::{Job, JobError};
 use convoy_workload::user::JobDone;
 

@@ -23,7 +23,7 @@ use super::error::HostError;
 use super::point::run_plan;
 use super::supervisor::Plan;
 use super::workdir::WorkDirs;
-use crate::clock;
+use convoy_os::clock;
 use convoy_workload::jobs::Job;
 
 /// Runs of each job in a pass.

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{self, Pid, PidfdFlags};
 
 use super::sys::{self, Ended};
-use crate::clock;
+use convoy_os::clock;
 
 /// How long killed children are given before they are looked for again.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -80,8 +80,9 @@ pub(super) fn end_children() -> Vec<Ended> {
             Ok(Some(ended)) => all.push(ended),
             Ok(None) => {
                 // A child has no other process's id before it is reaped.
-                for child in children() {
-                    let _ended_since = sys::kill(child, libc::SIGKILL);
+                let own = process::getpid().as_raw_nonzero().get();
+                for (child, _) in convoy_os::process::children(own) {
+                    let _ended_since = sys::kill(child as i32, libc::SIGKILL);
                 }
                 std::thread::sleep(PAUSE);
             }
@@ -89,18 +90,4 @@ pub(super) fn end_children() -> Vec<Ended> {
             Err(_) => return all,
         }
     }
-}
-
-/// The children of this process.
-fn children() -> Vec<i32> {
-    let own = process::getpid().as_raw_nonzero().get();
-    let entries = std::fs::read_dir("/proc").into_iter().flatten();
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| parent(*pid) == Some(own)).collect()
-}
-
-fn parent(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before the last parenthesis may hold blanks; state and parent follow.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

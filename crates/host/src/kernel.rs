@@ -22,7 +22,7 @@ use super::family;
 use super::inject::{Armed, Fault};
 use super::sys::{self, Forked, Segment};
 use super::workdir;
-use crate::clock;
+use convoy_os::clock;
 use convoy_workload::jobs::Job;
 
 /// The library's directory buffer, bytes.

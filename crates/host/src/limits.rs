@@ -9,8 +9,8 @@ use std::path::Path;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::Shortage;
-use crate::groups::{Group, groups, statistic};
 use crate::workdir;
+use convoy_os::groups::{self, MEMORY, PIDS};
 use convoy_workload::fixture;
 use convoy_workload::jobs::Job;
 
@@ -216,7 +216,7 @@ impl Have {
             user_processes: current(Resource::Nproc).filter(|_| !privileged),
             pid_max: number("/proc/sys/kernel/pid_max"),
             threads_max: number("/proc/sys/kernel/threads-max"),
-            group_pids: group_limit(&PIDS),
+            group_pids: groups::left(&PIDS),
             descriptors: current(Resource::Nofile),
             files: files_left(),
             ports: numbers("/proc/sys/net/ipv4/ip_local_port_range")
@@ -228,7 +228,7 @@ impl Have {
             segment_pages: number("/proc/sys/kernel/shmall"),
             segment_bytes: number("/proc/sys/kernel/shmmax"),
             memory_kb: memory_kb(),
-            group_memory: group_limit(&MEMORY).map(|(bytes, file)| (bytes >> 10, file)),
+            group_memory: groups::left(&MEMORY).map(|(bytes, file)| (bytes >> 10, file)),
             places: directories.iter().filter_map(|path| place(path)).collect(),
         }
     }
@@ -270,49 +270,6 @@ fn files_left() -> Option<u64> {
     Some(all.get(2)?.saturating_sub(*all.first()?))
 }
 
-/// A controller of control groups, and its files: limit and usage, in the second version and in the
-/// first.
-struct Controller {
-    name: &'static str,
-    second: [&'static str; 2],
-    first: [&'static str; 2],
-    /// What `memory.stat` counts as used and the kernel takes back where memory is short, in the
-    /// second version and, groups below included, in the first.
-    reclaimable: [&'static [&'static str]; 2],
-}
-
-const PIDS: Controller = Controller {
-    name: "pids",
-    second: ["pids.max", "pids.current"],
-    first: ["pids.max", "pids.current"],
-    reclaimable: [&[], &[]],
-};
-const MEMORY: Controller = Controller {
-    name: "memory",
-    second: ["memory.max", "memory.current"],
-    first: ["memory.limit_in_bytes", "memory.usage_in_bytes"],
-    // Pages of files, without files of a tmpfs.
-    reclaimable: [&["active_file", "inactive_file"], &["total_active_file", "total_inactive_file"]],
-};
-
-/// What `controller` still admits in this group or in a group above it, and the file that says so.
-fn group_limit(controller: &Controller) -> Option<(u64, String)> {
-    let left = groups(controller.name).into_iter().filter_map(|group| left(controller, &group));
-    left.min_by_key(|(left, _)| *left)
-}
-
-/// What `controller` still admits in `group`, and the file that says so.
-fn left(controller: &Controller, group: &Group) -> Option<(u64, String)> {
-    let [second, first] = controller.reclaimable;
-    let ([limit, usage], reclaimable) =
-        if group.is_second { (controller.second, second) } else { (controller.first, first) };
-    let file = format!("{}/{limit}", group.directory);
-    let used = number(&format!("{}/{usage}", group.directory)).unwrap_or(0);
-    let statistics = format!("{}/memory.stat", group.directory);
-    let freed = reclaimable.iter().filter_map(|key| statistic(&statistics, key)).sum();
-    Some((number(&file)?.saturating_sub(used.saturating_sub(freed)), file))
-}
-
 fn memory_kb() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -331,30 +288,6 @@ fn place(path: &Path) -> Option<Place> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pages_of_files_do_not_use_up_the_memory_of_a_group() {
-        let directory = std::env::temp_dir().join(format!("convoy-group-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
-        write("memory.limit_in_bytes", "1000000\n");
-        write("memory.usage_in_bytes", "900000\n");
-        write(
-            "memory.stat",
-            "active_file 1\ntotal_active_file 300000\ntotal_inactive_file 500000\n",
-        );
-        let at = directory.to_string_lossy().into_owned();
-        let group = Group { directory: at.clone(), is_second: false };
-        assert_eq!(left(&MEMORY, &group), Some((900_000, format!("{at}/memory.limit_in_bytes"))));
-        write("memory.max", "max\n");
-        assert_eq!(left(&MEMORY, &Group { is_second: true, ..group.clone() }), None);
-        write("memory.max", "500000\n");
-        write("memory.current", "400000\n");
-        write("memory.stat", "anon 7\nactive_file 50000\ninactive_file 50000\n");
-        let second = left(&MEMORY, &Group { is_second: true, ..group });
-        assert_eq!(second.map(|(left, _)| left), Some(200_000));
-        std::fs::remove_dir_all(directory).unwrap();
-    }
 
     fn plenty() -> Have {
         Have {

@@ -43,7 +43,7 @@ pub(super) fn run_plan(
         }
         Forked::Parent(pid) => pid,
     };
-    sys::pass_interrupts_to(pid);
+    convoy_os::pass_interrupts_to(pid);
     wait_for(pid, || count(board.jobs_done()));
     check(&board, plan, directories)?;
     // The processes that shared it have ended; this is the only owner.
@@ -60,7 +60,7 @@ fn wait_for(pid: i32, count: impl FnMut()) {
     }
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(process::waitid(WaitId::Pid(id), ended), Err(rustix::io::Errno::INTR)) {}
-    sys::pass_interrupts_to(0);
+    convoy_os::pass_interrupts_to(0);
     while matches!(process::waitpid(Some(id), WaitOptions::empty()), Err(rustix::io::Errno::INTR)) {
     }
 }

@@ -14,12 +14,11 @@ use super::repeat::{Looks, Repeats};
 use super::summary::{self, Execution};
 use super::supervisor::Plan;
 use super::sys::aio::Engine;
-use super::sys::{self, InterruptGuard};
 use super::workdir::{self, WorkDirs};
-use crate::clock;
 use crate::identity::describe_host;
-use crate::surroundings::Surroundings;
-use convoy_workload::disturbance::Disturbance;
+use convoy_os::Disturbance;
+use convoy_os::clock;
+use convoy_os::{Interrupts, Surroundings};
 use convoy_workload::jobs::{Job, JobEnv};
 use convoy_workload::mix::Mix;
 use convoy_workload::record::{Point, RunRecord, SCHEMA};
@@ -154,7 +153,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 pub fn run(options: &HostRun, progress: impl FnMut(&Progress)) -> Finished {
     // The lock protects no data: a panic under it does not matter.
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let _guard = InterruptGuard::new();
+    let _guard = Interrupts::catch();
     let most = options.schedule.most_users();
     let mut run = Run::new(options, progress);
     workdir::remove_abandoned(&options.directories);
@@ -176,7 +175,7 @@ pub(super) fn single(
     progress: impl FnMut(&Progress),
 ) -> Result<Vec<Single>, HostError> {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let _guard = InterruptGuard::new();
+    let _guard = Interrupts::catch();
     let mut run = Run::new(options, progress);
     workdir::remove_abandoned(&options.directories);
     run.check_limits(1)?;
@@ -447,7 +446,7 @@ fn disturbance(point: &Point, cpus: u32) -> Disturbance {
 
 /// Fresh work directories in `given`, unless the run has been interrupted.
 fn new_directories(given: &[PathBuf]) -> Result<WorkDirs, HostError> {
-    if sys::interrupted() {
+    if convoy_os::interrupted() {
         return Err(HostError::Interrupted);
     }
     WorkDirs::new(given)

@@ -5,7 +5,7 @@ use convoy_stats::LogHistogram;
 use super::board::{Board, Head};
 use super::error::At;
 use super::supervisor::Plan;
-use crate::clock::CpuTicks;
+use convoy_os::clock::CpuTicks;
 use convoy_workload::columns::Columns;
 use convoy_workload::jobs::Job;
 use convoy_workload::record::{Cause, JobStats, Point, Repeat, order_hash};

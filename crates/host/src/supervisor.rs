@@ -43,7 +43,7 @@ use super::kernel::Host;
 use super::stop::Stop;
 use super::sys::{self, Ended, Forked};
 use super::workdir::{USERS_FILE, remove_tree};
-use crate::clock;
+use convoy_os::clock;
 use convoy_workload::jobs::{Job, JobEnv, JobError};
 use convoy_workload::rotation::Rotation;
 use convoy_workload::user::{self, Next};
@@ -230,7 +230,7 @@ impl<'a> Supervisor<'a> {
             .map_err(|errno| Stop::System { call: "signalfd", errno })?;
         // Until here the handler of the parent's copy took interrupts; from here the descriptor
         // does.
-        if process::getppid() != parent || sys::interrupted() {
+        if process::getppid() != parent || convoy_os::interrupted() {
             return Err(Stop::Interrupted);
         }
         Ok(Self { plan, board, signals, anchor: None, users: BTreeMap::new() })

@@ -1,24 +1,17 @@
-//! The system calls without a safe wrapper: with `aio`, `bpf` and `pthread` the only `unsafe` code
-//! of this crate.
+//! The system calls without a safe wrapper: with `aio` and `queries` the only `unsafe` code of
+//! this crate.
 //!
 //! Everything else goes through `rustix` and `std`. A function here does one call and turns its
 //! result into an [`Errno`]; its types enforce its preconditions.
 
 pub(crate) mod aio;
-pub mod bpf;
-mod filter;
-pub mod pthread;
 mod queries;
-pub(crate) mod relay;
-pub mod samples;
-mod start;
 
 pub(crate) use queries::{groups, times, user_database};
-pub use start::as_started;
 
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd as _, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use convoy_workload::Errno;
 use convoy_workload::api::{Exit, Sys};
@@ -108,32 +101,6 @@ pub(crate) fn wait_any(block: bool) -> Sys<Option<Ended>> {
         major_faults: usage.ru_majflt as u64,
     };
     Ok(Some(Ended { pid, exit, usage }))
-}
-
-/// User-mode time of the children waited for, nanoseconds.
-pub(crate) fn children_user_ns() -> u64 {
-    timeval_ns(usage(libc::RUSAGE_CHILDREN).ru_utime)
-}
-
-/// CPU time of the children waited for, nanoseconds.
-pub(crate) fn children_cpu_ns() -> u64 {
-    let usage = usage(libc::RUSAGE_CHILDREN);
-    timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime)
-}
-
-/// Context switches of all threads of this process, dead ones included: voluntary, involuntary.
-pub(crate) fn process_switches() -> (u64, u64) {
-    let usage = usage(libc::RUSAGE_SELF);
-    (usage.ru_nvcsw as u64, usage.ru_nivcsw as u64)
-}
-
-fn usage(who: libc::c_int) -> libc::rusage {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `usage` is writable for a whole `rusage`.
-    unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
-    // SAFETY: All fields are integers, zeroed above; zero is a valid value of each, whatever the
-    // call did.
-    unsafe { usage.assume_init() }
 }
 
 fn timeval_ns(time: libc::timeval) -> u64 {
@@ -420,78 +387,5 @@ fn set_mask(how: i32, set: &libc::sigset_t) -> Sys<()> {
     match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
         0 => Ok(()),
         errno => Err(Errno(errno)),
-    }
-}
-
-/// Whether an interrupt has come since [`InterruptGuard::new`].
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// The process to notify of an interrupt; 0 if none.
-static SUPERVISOR: AtomicI32 = AtomicI32::new(0);
-
-/// Passes an interrupt on to the supervisor, which cleans up and ends.
-extern "C" fn on_interrupt(_signal: libc::c_int) {
-    // Ordering: SeqCst with `pass_interrupts_to`: either the handler sees the supervisor or that
-    // function sees the flag, whichever comes first.
-    INTERRUPTED.store(true, Ordering::SeqCst);
-    let pid = SUPERVISOR.load(Ordering::SeqCst);
-    if pid > 0 {
-        // SAFETY: The location of this thread's errno is valid.
-        let errno = unsafe { libc::__errno_location() };
-        // SAFETY: As above.
-        let saved = unsafe { errno.read() };
-        // SAFETY: `kill` is async-signal-safe.
-        unsafe { libc::kill(pid, libc::SIGTERM) };
-        // SAFETY: As above.
-        unsafe { errno.write(saved) };
-    }
-}
-
-/// Returns whether this process has received an interrupt, or its parent before the fork.
-pub(crate) fn interrupted() -> bool {
-    // Ordering: SeqCst, see `on_interrupt`.
-    INTERRUPTED.load(Ordering::SeqCst)
-}
-
-/// Names the process that interrupts are passed on to; 0 for none.
-pub(crate) fn pass_interrupts_to(pid: i32) {
-    // Ordering: SeqCst, see `on_interrupt`.
-    SUPERVISOR.store(pid, Ordering::SeqCst);
-    if pid > 0 && interrupted() {
-        let _already_gone = kill(pid, libc::SIGTERM);
-    }
-}
-
-/// Catches interrupts while it lives, and puts the old handlers back.
-#[derive(Debug)]
-pub(crate) struct InterruptGuard {
-    old: Vec<(i32, libc::sighandler_t)>,
-}
-
-impl InterruptGuard {
-    /// Catches SIGINT, SIGTERM and SIGHUP, except those that are ignored (as under `nohup`).
-    pub(crate) fn new() -> Self {
-        INTERRUPTED.store(false, Ordering::SeqCst);
-        let handler = on_interrupt as *const () as libc::sighandler_t;
-        let mut old = Vec::new();
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            // SAFETY: The handler has the right type and is async-signal-safe.
-            let before = unsafe { libc::signal(signal, handler) };
-            if before == libc::SIG_IGN {
-                // SAFETY: This is the action that the signal had.
-                unsafe { libc::signal(signal, before) };
-            } else if before != libc::SIG_ERR {
-                old.push((signal, before));
-            }
-        }
-        Self { old }
-    }
-}
-
-impl Drop for InterruptGuard {
-    fn drop(&mut self) {
-        for (signal, action) in &self.old {
-            // SAFETY: This is the action that the signal had before.
-            unsafe { libc::signal(*signal, *action) };
-        }
     }
 }

@@ -8,7 +8,8 @@
 #![expect(clippy::print_stdout, reason = "a benchmark talks")]
 
 use convoy_catalogue::{Sheet, WORKLOADS};
-use convoy_host::{ChildUsage, Host, wait_with_usage};
+use convoy_host::Host;
+use convoy_os::{ChildUsage, wait_with_usage};
 use convoy_workload::workload::{Place, Workload};
 use std::error::Error;
 use std::path::{Path, PathBuf};

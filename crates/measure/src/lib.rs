@@ -87,15 +87,11 @@ impl From<RunError> for MeasureError {
 
 /// Parses a list of CPUs such as `0,2-3`; the error describes the problem.
 pub fn cpus(list: &str) -> Result<Vec<usize>, String> {
-    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|&cpu| cpu < 1024);
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (number(first)?, number(last)?);
-        (first <= last).then_some(first..=last)
-    };
-    let ranges: Option<Vec<_>> = list.split(',').map(range).collect();
-    let ranges = ranges.ok_or("a list of CPUs below 1024, such as 1 or 0,2-3")?;
-    Ok(ranges.into_iter().flatten().collect())
+    /// CPUs of the sets that the kernel takes.
+    const MOST: usize = 1024;
+    let cpus = convoy_os::cpus::parse_list(list);
+    let cpus = cpus.filter(|cpus| cpus.iter().all(|cpu| *cpu < MOST));
+    cpus.ok_or_else(|| "a list of CPUs below 1024, such as 1 or 0,2-3".to_owned())
 }
 
 #[cfg(test)]

@@ -322,8 +322,8 @@ fn last_document(output: &[u8]) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::Ending;
-    use convoy_host::ChildUsage;
-    use convoy_workload::disturbance::Disturbance;
+    use convoy_os::ChildUsage;
+    use convoy_os::Disturbance;
     use std::time::Duration;
 
     fn printed(text: &str) -> Finished {

@@ -6,8 +6,8 @@
 //! command ended as well: a daemon left behind would disturb the next run, and would keep the pipes
 //! open.
 
-use convoy_host::{ChildUsage, Interrupts, Surroundings, wait_with_usage};
-use convoy_workload::disturbance::Disturbance;
+use convoy_os::process::Stat;
+use convoy_os::{ChildUsage, Disturbance, Interrupts, Surroundings, wait_with_usage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -379,11 +379,9 @@ impl Drop for Pinned {
     }
 }
 
-/// When process `pid` started, in ticks since boot: with the id it names one process for good.
+/// Returns when a process started, in ticks since boot.
 fn started(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; the start is the twentieth field after it.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    Stat::of(u32::try_from(pid).ok()?).map(|stat| stat.started)
 }
 
 fn mark(marker: &Path, pid: Pid) -> std::io::Result<()> {
@@ -446,9 +444,8 @@ mod tests {
     #[test]
     fn a_daemon_left_behind_is_killed_with_the_group() {
         let done = finished(&Program::shell("sleep 1000 & echo $!"));
-        let pid: i32 = String::from_utf8_lossy(&done.stdout).trim().parse().expect("an id");
-        let state = |pid| std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        while !state(pid).map_or(true, |stat| stat.contains(") Z ")) {
+        let pid: u32 = String::from_utf8_lossy(&done.stdout).trim().parse().expect("an id");
+        while Stat::of(pid).is_some_and(|stat| stat.state != 'Z') {
             std::thread::yield_now();
         }
         assert_eq!(done.ending, Ending::Code(0));

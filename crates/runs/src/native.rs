@@ -21,6 +21,7 @@
 mod cell;
 pub mod hogs;
 mod library;
+mod pthread;
 mod work;
 
 pub use library::Library;
@@ -64,7 +65,7 @@ pub enum NativeError {
     },
     /// The threads cannot be restricted to some CPUs.
     #[error(transparent)]
-    Cpus(convoy_host::clock::CpusError),
+    Cpus(convoy_os::clock::CpusError),
 }
 
 static CALIBRATION: OnceLock<Calibration> = OnceLock::new();

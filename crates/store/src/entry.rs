@@ -85,13 +85,11 @@ impl Host {
     pub fn this() -> Self {
         let system = rustix::system::uname();
         let words = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
-        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
         Self {
             name: words(system.nodename()),
             system: format!("{} {}", words(system.sysname()), words(system.release())),
-            cpu: model.map_or("", |text| text.trim_start_matches([' ', '\t', ':'])).to_owned(),
-            cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            cpu: convoy_os::cpus::model().unwrap_or_default(),
+            cpus: convoy_os::clock::cpus(),
         }
     }
 }

@@ -12,7 +12,6 @@ pub mod columns;
 pub mod command;
 pub mod counting;
 pub mod dialect;
-pub mod disturbance;
 pub mod draw;
 mod errno;
 pub mod fixture;

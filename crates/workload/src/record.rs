@@ -4,7 +4,7 @@
 //! target cannot know is absent, never zero.
 
 use crate::dialect::Dialect;
-use crate::disturbance::Disturbance;
+use convoy_os::Disturbance;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::CalibrationHost;

@@ -10,8 +10,8 @@ pub(crate) use args::Bisect;
 
 use crate::fail::{FINDING, Failure};
 use crate::output;
-use convoy_host::Interrupts;
 use convoy_measure::bisect::{Git, Journal, Plan, Session, absolute, state_of};
+use convoy_os::Interrupts;
 use convoy_report::BisectVerdict;
 use live::Live;
 use std::process::ExitCode;

@@ -2,12 +2,12 @@
 //! measurement, and notes.
 
 use convoy_measure::compare::{Case, Measured, Row, Series, Side, differing, partner};
+use convoy_os::Disturbance;
 use convoy_report::{CompareCollapses, CompareReport, CompareRow, CompareSide, fixed};
 use convoy_stats::{
     Better, Correction, Design, Doubt, Estimate, Finding, Goal, Interval, Ratio, Sample, Tail,
     Verdict, diagnose, differences,
 };
-use convoy_workload::disturbance::Disturbance;
 
 /// Power of the proposed number of runs.
 const PLANNED_POWER: f64 = 0.8;

@@ -3,12 +3,12 @@
 use crate::args::Common;
 use crate::fail::{Failure, so_far};
 use crate::output;
-use convoy_host::Interrupts;
 use convoy_lab::experiment::Plan;
 use convoy_lab::figures::metric;
 use convoy_lab::job::{JobError, Outcome};
 use convoy_lab::live;
 use convoy_lab::pool::{Answer, LOOK, News, Results, Watch};
+use convoy_os::Interrupts;
 use std::fmt::Display;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

@@ -3,7 +3,8 @@
 use super::args::RecordArgs;
 use super::keep::{keep, redact};
 use crate::fail::Failure;
-use convoy_host::{Interrupts, Surroundings, describe_host, threads_per_core};
+use convoy_host::describe_host;
+use convoy_os::{Interrupts, Surroundings, cpus::threads_per_core};
 use convoy_record::attach::{AttachError, SOURCE};
 use convoy_record::bpf::Watching;
 use convoy_record::outside::Outside;

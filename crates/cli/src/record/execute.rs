@@ -4,7 +4,8 @@ use super::args::RecordArgs;
 use crate::fail::Failure;
 use crate::output;
 use crate::with::cannot_start;
-use convoy_host::{ChildUsage, Relay, as_started, wait_with_usage};
+use convoy_os::process::Stat;
+use convoy_os::{ChildUsage, Relay, as_started, wait_with_usage};
 use convoy_record::Looks;
 use convoy_record::bound::Others;
 use convoy_record::bpf::Watching;
@@ -136,7 +137,7 @@ fn background(
             }
         };
         let children = children();
-        let session = Stat::of(rustix::process::getpid()).map(|own| own.session);
+        let session = stat(rustix::process::getpid()).map(|own| own.session);
         let is_daemon = |(_, stat): &&(Pid, Stat)| Some(stat.session) != session;
         let daemons: Vec<Pid> = children.iter().filter(is_daemon).map(|(pid, _)| *pid).collect();
         let Some(first) = daemons.first() else {
@@ -173,37 +174,19 @@ fn background(
     }
 }
 
-/// Children of this process, including adopted ones.
+/// Returns the children of this process that have not ended, including adopted ones.
 fn children() -> Vec<(Pid, Stat)> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let all = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    let all = all.filter_map(|pid| Some((pid, Stat::of(pid)?)));
-    all.filter(|(_, stat)| stat.is_alive && stat.parent == own).collect()
+    let all = convoy_os::process::children(own).into_iter();
+    all.filter_map(|(pid, stat)| Some((Pid::from_raw(pid as i32)?, stat))).collect()
 }
 
-/// The process group, if the process exists.
+/// Returns the fields of a process, if it exists.
+fn stat(pid: Pid) -> Option<Stat> {
+    Stat::of(pid.as_raw_nonzero().get() as u32)
+}
+
+/// Returns the group of a process, if it exists.
 fn group(pid: Pid) -> Option<i32> {
-    Some(Stat::of(pid)?.group)
-}
-
-/// Fields of `/proc/PID/stat`. The numbers are 0 for a parent, a group or a session outside of this
-/// PID namespace, a value that no [`Pid`] has: a container's first process has all three.
-struct Stat {
-    is_alive: bool,
-    parent: i32,
-    group: i32,
-    session: i32,
-}
-
-impl Stat {
-    /// Reads the fields; `None` when the process does not exist.
-    fn of(pid: Pid) -> Option<Self> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-        // The name in parentheses may contain spaces and parentheses itself.
-        let mut fields = text.rsplit(") ").next()?.split(' ');
-        let is_alive = !["Z", "X"].contains(&fields.next()?);
-        let mut number = || fields.next()?.parse().ok();
-        Some(Self { is_alive, parent: number()?, group: number()?, session: number()? })
-    }
+    Some(stat(pid)?.group)
 }

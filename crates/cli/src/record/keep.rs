@@ -7,8 +7,9 @@ use crate::fail::Failure;
 use crate::keep::{self, warn};
 use crate::output;
 use convoy_diagnose::Diagnosis;
+use convoy_os::groups;
 use convoy_record::layout::{File, SPACE_SHARE};
-use convoy_record::{Process, Record, headroom};
+use convoy_record::{Process, Record};
 use convoy_report::diagnosis;
 use convoy_store::Store;
 use rustix::io::Errno;
@@ -45,7 +46,8 @@ pub(crate) fn limits() -> Result<(), Failure> {
     const FILE: u64 = size_of::<File>() as u64;
     /// Bytes of the recorder after the program has ended: with 16 MB the kernel kills it then.
     const MEMORY: u64 = 32 << 20;
-    if let Some(bytes) = headroom::of_groups().filter(|bytes| *bytes < MEMORY) {
+    let left = groups::left(&groups::MEMORY);
+    if let Some((bytes, _)) = left.filter(|(bytes, _)| *bytes < MEMORY) {
         return Err(Failure::environment(format!(
             "a recording needs {} MB of memory, and the control group permits {} MB more; raise \
              its limit (memory.max), or record from outside of it with --pid or --cgroup",

@@ -9,7 +9,8 @@ mod unseen;
 
 use crate::fail::Failure;
 use attach::attach;
-use convoy_host::{Surroundings, describe_host, threads_per_core};
+use convoy_host::describe_host;
+use convoy_os::{Surroundings, cpus::threads_per_core};
 use convoy_record::bound::Others;
 use convoy_record::place::{Place, programs_lost};
 use convoy_record::ready::Ready;

@@ -1,6 +1,7 @@
 //! The gaps of a record, in sentences, and the present price of wakeups.
 
 use convoy_calibrate::hour::Quartiles;
+use convoy_os::process::Stat;
 use convoy_record::{JAVA, JvmWait, Process, UNNAMED, Why, java_wait};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,14 +41,10 @@ pub(super) fn left_out(contended: bool, background: usize) -> impl Iterator<Item
     fast.into_iter().chain(others)
 }
 
-/// Whether this process has a real-time or deadline policy.
+/// Returns whether this process has a real-time or deadline policy.
 fn is_real_time() -> bool {
-    /// The policy behind the name of the program, and its numbers: FIFO, round robin, deadline.
-    const FIELD: usize = 38;
-    const POLICIES: [&str; 3] = ["1", "2", "6"];
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let policy = text.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(FIELD));
-    policy.is_some_and(|policy| POLICIES.contains(&policy))
+    const POLICIES: [u32; 3] = [1, 2, 6];
+    Stat::of(std::process::id()).is_some_and(|stat| POLICIES.contains(&stat.policy))
 }
 
 /// The gaps of the record, in sentences.

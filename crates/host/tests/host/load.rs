@@ -71,7 +71,7 @@ fn shared_runs_with_two_users_and_leaves_nothing() {
         let runs = |job: &JobStats| job.runs as f64 / f64::from(point.users);
         let alone_ns: f64 =
             point.jobs.iter().filter_map(|job| Some(runs(job) * job.alone_ns?)).sum();
-        let crowd = (f64::from(point.users) / f64::from(convoy_host::clock::cpus())).max(1.0);
+        let crowd = (f64::from(point.users) / f64::from(convoy_os::clock::cpus())).max(1.0);
         let predicted_s = point.predicted_s.expect("checked above");
         assert!((predicted_s / (alone_ns / 1e9 * crowd) - 1.0).abs() < 1e-9);
         assert_eq!(point.jobs.iter().map(|job| job.runs).sum::<u64>(), point.jobs_done);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use convoy_host::Interrupts;
-use convoy_host::clock::keeping_to;
 use convoy_measure::{Ending, Metric, MetricChoice, Program, Resource, run};
+use convoy_os::Interrupts;
+use convoy_os::clock::keeping_to;
 use serde_json::{Value, json};
 
 use super::{JobError, Outcome};

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use convoy_host::clock::keeping_to;
 use convoy_host::{HostRun, run};
+use convoy_os::clock::keeping_to;
 use convoy_workload::mix::Mix;
 use serde_json::{Value, json};
 

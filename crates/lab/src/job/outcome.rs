@@ -88,7 +88,7 @@ pub enum JobError {
     },
     /// The CPUs cannot be chosen.
     #[error(transparent)]
-    Cpus(#[from] convoy_host::clock::CpusError),
+    Cpus(#[from] convoy_os::clock::CpusError),
 }
 
 /// A preset that a cell uses.

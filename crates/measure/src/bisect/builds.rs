@@ -7,7 +7,7 @@ use super::git::{Commits, Git};
 use super::journal::{Event, Journal};
 use super::settings::{Layout, Settings};
 use crate::{Ending, Finished, MeasureError, Program, RunError, kill_leftover, run};
-use convoy_host::Interrupts;
+use convoy_os::Interrupts;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

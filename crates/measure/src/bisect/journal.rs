@@ -6,7 +6,7 @@
 
 use super::settings::{Purpose, SCHEMA, Settings};
 use crate::MeasureError;
-use convoy_workload::disturbance::Disturbance;
+use convoy_os::Disturbance;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};

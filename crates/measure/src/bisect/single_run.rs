@@ -4,8 +4,8 @@ use super::builds::interrupted;
 use super::confirm::mixed;
 use super::settings::Settings;
 use crate::{Ending, MeasureError, Metric, MetricError, Program, RunError, run};
-use convoy_host::Interrupts;
-use convoy_workload::disturbance::Disturbance;
+use convoy_os::Disturbance;
+use convoy_os::Interrupts;
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Objects of a comparison: sides, each with series of numbers.
 
-use convoy_workload::disturbance::Disturbance;
+use convoy_os::Disturbance;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use super::request::Request;
 use super::series::Side;
 use super::settings::differing;
 use crate::MeasureError;
-use convoy_host::Interrupts;
+use convoy_os::Interrupts;
 
 /// Runs of commands that are compared with stored numbers, so that there is nothing to watch.
 const UNWATCHED: u32 = 20;

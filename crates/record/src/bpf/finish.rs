@@ -7,7 +7,7 @@ use super::programs::SUMS;
 use super::symbols::Symbols;
 use super::tables::{all, half, lost, process, thread, times, wait, word};
 use super::{Seen, Watching, bytes, me};
-use convoy_host::clock::monotonic_ns;
+use convoy_os::clock::monotonic_ns;
 
 use crate::names::runtimes::runtime;
 use crate::names::stacks::Stacks;

@@ -3,7 +3,7 @@
 //! make these waits visible: in the function that queues a goroutine for a word, and in the
 //! function that makes a queued goroutine runnable.
 
-use convoy_host::bpf::{Link, Program, ProgramKind};
+use convoy_os::bpf::{Link, Program, ProgramKind};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;

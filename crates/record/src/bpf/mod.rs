@@ -16,8 +16,10 @@ mod symbols;
 mod tables;
 mod write;
 
-use convoy_host::bpf::{Link, Program, ProgramKind};
-use convoy_host::clock::monotonic_ns;
+use convoy_os::bpf::{Link, Program, ProgramKind};
+use convoy_os::clock::monotonic_ns;
+use convoy_os::groups;
+use convoy_os::process as process_files;
 use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
@@ -91,10 +93,8 @@ impl Seen {
     fn look(&mut self, pid: u32) {
         /// `nanosleep`, `pause`, `futex`, `clock_nanosleep`, and the family of `epoll_wait`.
         const IDLE: [i64; 7] = [35, 34, 202, 230, 232, 281, 441];
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-        for entry in tasks.flatten().take(THREADS) {
-            let file = std::fs::File::open(entry.path().join("syscall"));
-            if let Some(Call::Asleep { number, .. }) = file.ok().and_then(|file| Call::read(&file))
+        for thread in process_files::threads(pid).into_iter().take(THREADS) {
+            if let Some(Call::Asleep { number, .. }) = Call::of(pid, thread)
                 && !IDLE.contains(&number)
             {
                 *self.calls.entry(number).or_default() += 1;
@@ -148,10 +148,11 @@ impl Watching {
         if cfg!(not(target_arch = "x86_64")) {
             return Err(BpfError::Missing("another kind of machine".to_owned()));
         }
-        if let Some(bytes) = crate::launch::memory::of_groups().filter(|bytes| *bytes < MEMORY) {
+        let left = groups::left(&groups::MEMORY);
+        if let Some((bytes, _)) = left.filter(|(bytes, _)| *bytes < MEMORY) {
             return Err(BpfError::Memory(bytes >> 20));
         }
-        convoy_host::bpf::check().map_err(|error| BpfError::Missing(error.to_string()))?;
+        convoy_os::bpf::check().map_err(|error| BpfError::Missing(error.to_string()))?;
         let tables = Tables::new().map_err(refused)?;
         let types = std::fs::read(btf::FILE);
         let types = types.map_err(|error| BpfError::Missing(format!("{}: {error}", btf::FILE)))?;
@@ -223,10 +224,8 @@ impl Watching {
         // followed.
         let mut all = std::collections::BTreeSet::new();
         for _ in 0..2 {
-            let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-            for entry in tasks.flatten() {
-                let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
-                if let Some(id) = id.filter(|id| all.insert(*id)) {
+            for id in process_files::threads(pid) {
+                if all.insert(id) {
                     self.follow_thread(pid, id);
                 }
             }
@@ -262,7 +261,7 @@ impl Watching {
         if value[process::END] != 0 || is_fresh && seen.programs == value[process::PROGRAMS] {
             return;
         }
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let maps = process_files::maps(pid).unwrap_or_default();
         if maps.is_empty() {
             return;
         }
@@ -272,7 +271,7 @@ impl Watching {
         let is_go = self.golang.look_at(&program, &self.tables, self.offsets);
         *seen = Seen {
             maps,
-            command: crate::sampling::attached::command(pid),
+            command: process_files::command(pid),
             programs: value[process::PROGRAMS],
             at: Some(Instant::now()),
             is_go,

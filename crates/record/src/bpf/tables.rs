@@ -1,7 +1,7 @@
 //! Data that the programs in the kernel count, as 64-bit words in maps of fixed sizes. Entries that
 //! do not fit are counted as lost.
 
-use convoy_host::bpf::{Map, MapKind};
+use convoy_os::bpf::{Map, MapKind};
 use std::io;
 
 use crate::layout::{BUCKETS, least};

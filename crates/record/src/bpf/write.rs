@@ -3,7 +3,7 @@
 //! In all of them `R6` is the tracepoint's context, `R7` the thread, `R8` a time, `R9` a value of a
 //! map. The stack slots are named below.
 
-use convoy_host::bpf::Map;
+use convoy_os::bpf::Map;
 
 use super::asm::Reg::{Fp, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
 use super::asm::{Asm, Call, If, Label, Op, Reg};

@@ -20,8 +20,10 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self as sys, FileType, FlockOperation, Mode, OFlags};
 use rustix::process::geteuid;
 
+use convoy_os::groups;
+
 use crate::RecordError;
-use crate::launch::{memory, page_budget};
+use crate::launch::page_budget;
 
 /// Prefix of the names of these directories.
 const PREFIX: &str = "convoy-record-";
@@ -236,9 +238,9 @@ impl Left {
         let own = self.0.files.to_string_lossy().into_owned();
         entries.flatten().any(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let pid = name.split('-').next().unwrap_or_default();
-            let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
-            maps.is_ok_and(|maps| maps.contains(&own))
+            let pid = name.split('-').next().and_then(|pid| pid.parse().ok());
+            let maps = pid.and_then(|pid| convoy_os::process::maps(pid).ok());
+            maps.is_some_and(|maps| maps.contains(&own))
         })
     }
 
@@ -318,7 +320,7 @@ fn short(free: u64, size: u64) -> Error {
 fn order(buffer: Option<&Path>, size: Option<u64>) -> Vec<(u64, PathBuf)> {
     /// Magic number of a file system in memory (tmpfs).
     const MEMORY: sys::FsWord = 0x0102_1994;
-    let permitted = memory::of_groups().unwrap_or(u64::MAX);
+    let permitted = groups::left(&groups::MEMORY).map_or(u64::MAX, |(bytes, _)| bytes);
     let free = |base: PathBuf| {
         let found = sys::statvfs(&base).ok()?;
         let free = found.f_bavail.saturating_mul(found.f_frsize);

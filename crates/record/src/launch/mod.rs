@@ -1,7 +1,6 @@
 //! Starts a program with the recorder's object preloaded, and decides where that object is stored.
 
 pub mod directory;
-pub mod memory;
 pub mod page_budget;
 pub(crate) mod program_path;
 pub(crate) mod refusal;
@@ -176,7 +175,7 @@ pub fn command(words: &[OsString], object: &Path) -> Command {
         list.push(":");
         list.push(others);
     }
-    command.env(PRELOAD, list).env(FILTERS, filters().to_string());
+    command.env(PRELOAD, list).env(FILTERS, convoy_os::filters().to_string());
     let own = std::process::id().to_string();
     for name in UNIT_VARIABLES {
         if std::env::var_os(name).is_some_and(|number| number == *own) {
@@ -186,17 +185,10 @@ pub fn command(words: &[OsString], object: &Path) -> Command {
     command
 }
 
-/// Returns the number of system call filters of this process, which its children inherit.
-pub(crate) fn filters() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
-    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
-}
-
 /// Returns the reason why programs cannot run with the object here. If there are system call
 /// filters, this program is run with the object as a test.
 pub fn forbidden(object: &Path, files: &Path) -> Option<String> {
-    if filters() == 0 {
+    if convoy_os::filters() == 0 {
         return None;
     }
     let own = std::env::current_exe().ok()?;

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use convoy_host::clock::thread_cpu_ns;
+use convoy_os::clock::thread_cpu_ns;
 use rustix::process::geteuid;
 
 use crate::layout::{BUDGET, BUDGET_LOST, BUDGET_OTHERS, PAGE};

@@ -17,6 +17,8 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use convoy_os::process::{Mapping, mappings};
+
 use crate::launch::RECORDER;
 use crate::names::cxx::without_arguments;
 use crate::names::mapped_file::{FIXED, Identity, Mapped};
@@ -74,8 +76,8 @@ impl Names {
     pub(crate) fn new(maps: &str, pid: Option<u32>) -> Self {
         let known: BTreeMap<u64, Identity> = maps.lines().filter_map(Identity::parse).collect();
         let mut objects: BTreeMap<u64, Object> = BTreeMap::new();
-        for line in maps.lines().filter_map(mapping) {
-            let Line { start, end, offset, path, file } = line;
+        for Mapping { start, end, offset, path, file, .. } in mappings(maps) {
+            let Some(path) = path.map(PathBuf::from) else { continue };
             if offset == 0 && objects.get(&start).is_none_or(|known| known.path != path) {
                 let identity = known.get(&start).cloned().unwrap_or_default();
                 let file = identity.find(&Mapped { path: &path, start, end, file }, pid);
@@ -344,28 +346,6 @@ fn line(code: &CodeInfo<'_>) -> String {
 fn named(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned()
-}
-
-/// A line of a memory map.
-struct Line {
-    start: u64,
-    end: u64,
-    offset: u64,
-    path: PathBuf,
-    /// Device and inode number of the file.
-    file: (u32, u32, u64),
-}
-
-fn mapping(line: &str) -> Option<Line> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let hex = |text| u64::from_str_radix(text, 16).ok();
-    let offset = hex(words.nth(1)?)?;
-    let (major, minor) = words.next()?.split_once(':')?;
-    let number = words.next()?.parse().ok()?;
-    let path = line.find('/').map(|at| PathBuf::from(&line[at..]))?;
-    let file = (hex(major)? as u32, hex(minor)? as u32, number);
-    Some(Line { start: hex(start)?, end: hex(end)?, offset, path, file })
 }
 
 /// Returns whether a file is a program linked to fixed addresses.

@@ -10,7 +10,7 @@ use std::io::{Read as _, read_to_string};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use convoy_host::clock::monotonic_ns;
+use convoy_os::clock::monotonic_ns;
 
 use crate::launch::directory::open_file;
 use crate::layout::*;

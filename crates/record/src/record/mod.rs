@@ -14,7 +14,7 @@ pub(crate) mod unrecorded;
 
 use std::collections::BTreeMap;
 
-use convoy_workload::disturbance::Disturbance;
+use convoy_os::Disturbance;
 use serde::{Deserialize, Serialize};
 
 use crate::java::Java;

@@ -15,10 +15,12 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use convoy_os::process::{self, Mapping, Stat, mappings};
+
 use crate::launch::RECORDER;
 use crate::names::mapped_file::with_identities;
 use crate::record::{Process, Site, Times, Waiters};
-use crate::sampling::syscall_file::{Asks, Call, Sleep, state};
+use crate::sampling::syscall_file::{Asks, Call, Sleep};
 
 /// [`Program::source`](crate::Program::source) of such a record.
 pub const SOURCE: &str = "a look from outside";
@@ -168,7 +170,7 @@ impl Attached {
             _ => AttachError::Silent(error),
         };
         let file = |name: &str| format!("/proc/{pid}/{name}");
-        let maps = std::fs::read_to_string(file("maps")).map_err(refused)?;
+        let maps = process::maps(pid).map_err(refused)?;
         if maps.is_empty() {
             return Err(AttachError::NoMemory(pid));
         }
@@ -182,7 +184,7 @@ impl Attached {
         Ok(Self {
             pid,
             memory,
-            command: command(pid),
+            command: process::command(pid),
             code: code(&maps),
             recorder: recorder(&maps),
             maps,
@@ -260,9 +262,7 @@ impl Attached {
     /// Updates the list of threads. Returns `None` if the process has ended.
     fn list(&mut self) -> Option<()> {
         let mut there = BTreeSet::new();
-        for entry in std::fs::read_dir(format!("/proc/{}/task", self.pid)).ok()? {
-            let name = entry.ok()?.file_name();
-            let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        for id in process::threads(self.pid) {
             there.insert(id);
             if !self.threads.contains_key(&id) {
                 let syscall = self.syscall(id).filter(|_| self.threads.len() < self.kept_open);
@@ -278,7 +278,7 @@ impl Attached {
         self.most = self.most.max(there.len());
         self.listed = Some(Instant::now());
         // The main thread may have exited before others. A process without threads has ended.
-        (!there.is_empty() && state(self.pid, self.pid) != Some('Z')).then_some(())
+        (!there.is_empty() && Stat::of(self.pid).is_none_or(|stat| stat.state != 'Z')).then_some(())
     }
 
     /// Reads the memory map again to find objects that were loaded later.
@@ -289,11 +289,11 @@ impl Attached {
             return;
         }
         self.mapped = Some((now, apart * 2));
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let maps = process::maps(self.pid).unwrap_or_default();
         let maps = if maps.is_empty() { maps } else { with_identities(self.pid, &maps) };
         if !maps.is_empty() {
             (self.code, self.maps) = (code(&maps), maps);
-            self.command = command(self.pid);
+            self.command = process::command(self.pid);
         }
     }
 
@@ -432,31 +432,20 @@ impl Attached {
     }
 }
 
-/// Returns the command line of a process.
-pub(crate) fn command(pid: u32) -> Vec<String> {
-    let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = text.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
-}
-
-/// Returns start and end of each code range in a memory map, in ascending order.
+/// Returns start and end of each code range of files in a memory map, in ascending order.
 fn code(maps: &str) -> Vec<(u64, u64)> {
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let range = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let (begin, end) = words.next()?.split_once('-')?;
-        let is_code = words.next()?.contains('x') && line.contains('/');
-        if is_code { Some((hex(begin)?, hex(end)?)) } else { None }
-    };
-    let mut all: Vec<(u64, u64)> = maps.lines().filter_map(range).collect();
+    let code = mappings(maps).filter(|mapping| mapping.is_code && mapping.path.is_some());
+    let mut all: Vec<(u64, u64)> = code.map(|mapping| (mapping.start, mapping.end)).collect();
     all.sort_unstable();
     all
 }
 
 /// Returns the address range of the recorder's code in a memory map.
 fn recorder(maps: &str) -> Range<u64> {
-    let lines: Vec<&str> = maps.lines().filter(|line| line.contains(RECORDER)).collect();
-    code(&lines.join("\n")).first().map_or(0..0, |(begin, end)| *begin..*end)
+    let is_recorder =
+        |mapping: &Mapping<'_>| mapping.path.is_some_and(|path| path.contains(RECORDER));
+    let code = mappings(maps).filter(|mapping| mapping.is_code).find(is_recorder);
+    code.map_or(0..0, |mapping| mapping.start..mapping.end)
 }
 
 impl Word {

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use convoy_host::samples::{Sample, Samples};
+use convoy_os::process;
+use convoy_os::samples::{Sample, Samples};
 
 use crate::names::Names;
 use crate::names::elf::Elf;
@@ -42,7 +43,7 @@ pub struct Sampling {
 impl Sampling {
     /// Starts to sample the programs that this thread starts.
     pub fn of_children() -> Self {
-        let cpus = convoy_host::clock::usable_cpus();
+        let cpus = convoy_os::clock::usable_cpus();
         match Samples::of_children(&cpus, HERTZ) {
             Ok(samples) => Self { samples: Some(samples), found: BTreeMap::new(), refused: None },
             Err(error) => {
@@ -67,8 +68,7 @@ impl Sampling {
                 found.threads.insert(thread);
             });
             for (pid, found) in found.iter_mut().filter(|(_, found)| found.maps.is_empty()) {
-                let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
-                found.maps = maps.unwrap_or_default();
+                found.maps = process::maps(*pid).unwrap_or_default();
             }
         }
     }

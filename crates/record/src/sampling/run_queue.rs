@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use convoy_host::clock;
+use convoy_os::{clock, process};
 
 use crate::Process;
 
@@ -27,10 +27,10 @@ pub struct Ready {
     directory: PathBuf,
     /// Processes that have mapped their file. A process in another PID namespace uses an ID that
     /// another process may have here.
-    known: BTreeSet<u64>,
-    threads: BTreeMap<(u64, u64), Seen>,
+    known: BTreeSet<u32>,
+    threads: BTreeMap<(u32, u32), Seen>,
     /// Time that the threads of a process ran, and time that they waited for a CPU, in nanoseconds.
-    sums: BTreeMap<u64, [u64; 2]>,
+    sums: BTreeMap<u32, [u64; 2]>,
     next: Option<Instant>,
 }
 
@@ -63,7 +63,7 @@ impl Ready {
         let begin = clock::thread_cpu_ns();
         let files = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let pids = files.filter_map(|file| pid_of(file.file_name().to_str()?));
-        let pids: Vec<u64> = pids.collect();
+        let pids: Vec<u32> = pids.collect();
         for pid in pids {
             if self.known.contains(&pid) || self.has_mapped(pid) {
                 self.known.insert(pid);
@@ -75,29 +75,25 @@ impl Ready {
     }
 
     /// Returns whether the process uses the directory, whose last component is secret.
-    fn has_mapped(&self, pid: u64) -> bool {
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    fn has_mapped(&self, pid: u32) -> bool {
+        let maps = process::maps(pid).unwrap_or_default();
         let name = self.directory.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| maps.contains(name))
     }
 
-    fn look_at(&mut self, pid: u64) {
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        for task in tasks {
-            let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
-            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-            let mut numbers = text.split_whitespace().map_while(|word| word.parse::<u64>().ok());
-            let (Some(ran), Some(ready)) = (numbers.next(), numbers.next()) else { continue };
-            let (counts, now) = ([ran, ready], Instant::now());
+    fn look_at(&mut self, pid: u32) {
+        for thread in process::threads(pid) {
+            let Some(counts) = process::schedule_ns(pid, thread) else { continue };
+            let [ran, ready] = counts;
+            let now = Instant::now();
             // The first sample counts from the start of the thread.
             let first = Seen { counts: [0; 2], since: now, waits_ns: 0 };
-            let seen = self.threads.entry((pid, tid)).or_insert(first);
+            let seen = self.threads.entry((pid, thread)).or_insert(first);
             let sums = self.sums.entry(pid).or_default();
             sums[0] += ran.saturating_sub(seen.counts[0]);
             sums[1] += ready.saturating_sub(seen.counts[1]);
-            if seen.counts == counts && is_ready(&task.path()) {
+            let stat = process::Stat::of_thread(pid, thread);
+            if seen.counts == counts && stat.is_some_and(|stat| stat.state == 'R') {
                 seen.waits_ns = (now - seen.since).as_nanos() as u64;
             } else {
                 *seen = Seen { counts, since: now, waits_ns: 0 };
@@ -107,7 +103,7 @@ impl Ready {
 
     /// Returns the time that the threads of a process ran, and the time that they waited for a CPU,
     /// in nanoseconds.
-    fn of(&self, pid: u64) -> Option<[u64; 2]> {
+    fn of(&self, pid: u32) -> Option<[u64; 2]> {
         let [ran, ready] = *self.sums.get(&pid)?;
         let threads = self.threads.iter().filter(|((of, _), _)| *of == pid);
         Some([ran, ready + threads.map(|(_, seen)| seen.waits_ns).sum::<u64>()])
@@ -116,21 +112,15 @@ impl Ready {
     /// Stores the results in the processes.
     pub fn finish(self, processes: &mut [Process]) {
         for process in processes {
-            let sums = self.of(process.pid).filter(|sums| sums[0] >= ENOUGH_NS);
+            let sums = u32::try_from(process.pid).ok().and_then(|pid| self.of(pid));
+            let sums = sums.filter(|sums| sums[0] >= ENOUGH_NS);
             process.ready_s = sums.map(|sums| process.cpu_s * sums[1] as f64 / sums[0] as f64);
         }
     }
 }
 
-/// Returns whether the thread of this directory of `/proc` runs or could run (`R` in its `stat`).
-fn is_ready(task: &Path) -> bool {
-    let text = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
-    // The name of the thread, in parentheses, may itself contain both characters.
-    text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
-}
-
 /// Returns the process ID with which the name of a file of a recording begins.
-fn pid_of(name: &str) -> Option<u64> {
+fn pid_of(name: &str) -> Option<u32> {
     let end = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
     name[..end].parse().ok()
 }
@@ -149,7 +139,7 @@ mod tests {
     #[test]
     fn threads_that_share_a_cpu_wait_for_it() {
         let mut ready = Ready::default();
-        let pid = u64::from(std::process::id());
+        let pid = std::process::id();
         let begin = Instant::now();
         // More threads than CPUs, so that some are always runnable.
         let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from) + 1;
@@ -164,9 +154,9 @@ mod tests {
         let since = Instant::now();
         let seen = |waits_ns| Seen { counts: [0; 2], since, waits_ns };
         let [ran, waited] = ready.of(pid).expect("it ran");
-        ready.threads.insert((pid, u64::MAX), seen(1000));
+        ready.threads.insert((pid, u32::MAX), seen(1000));
         assert_eq!(ready.of(pid), Some([ran, waited + 1000]));
-        let mut processes = [Process { pid, cpu_s: 1.0, ..Process::default() }];
+        let mut processes = [Process { pid: pid.into(), cpu_s: 1.0, ..Process::default() }];
         ready.finish(&mut processes);
         assert!(processes[0].ready_s.is_some_and(|ready_s| ready_s > 0.1), "{processes:?}");
     }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use convoy_host::clock::thread_cpu_ns;
+use convoy_os::clock::thread_cpu_ns;
+use convoy_os::process::{self, Stat, field, mappings};
 
 use crate::java::dumps::Dumps;
 use crate::launch::directory::open_file;
@@ -170,7 +171,7 @@ impl Peek {
         let Header { magic, pid, base, .. } = *head.part(0)?;
         let pid = u32::try_from(pid).ok().filter(|_| magic == MAGIC)?;
         // The file may name a process that does not write it.
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+        let maps = process::maps(pid).ok()?;
         if !maps.contains(&*path.to_string_lossy()) {
             return None;
         }
@@ -400,13 +401,11 @@ fn is_elsewhere(call: &str) -> bool {
 
 /// Returns whether all threads of a process wait for each other, or `None` if it is ending.
 fn is_stuck(pid: u32) -> Option<bool> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let threads: Vec<u32> =
-        tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    let threads = process::threads(pid);
     let call = |thread: &u32| std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall"));
     let calls: Vec<String> =
         threads.iter().map(|thread| call(thread).ok()).collect::<Option<_>>()?;
-    let maps = std::cell::LazyCell::new(|| std::fs::read_to_string(format!("/proc/{pid}/maps")));
+    let maps = std::cell::LazyCell::new(|| process::maps(pid));
     let is_private = |word| maps.as_ref().is_ok_and(|maps| is_private(maps, word));
     (!calls.is_empty())
         .then(|| calls.iter().all(|text| waits_for_good(text, &threads, &is_private)))
@@ -414,14 +413,8 @@ fn is_stuck(pid: u32) -> Option<bool> {
 
 /// Returns whether only its own process can write at an address, from the text of its file `maps`.
 fn is_private(maps: &str, address: u64) -> bool {
-    let covers = |line: &&str| {
-        let (begin, rest) = line.split_once('-')?;
-        let end = rest.split(' ').next()?;
-        let [begin, end] = [begin, end].map(|hex| u64::from_str_radix(hex, 16).ok());
-        Some((begin?..end?).contains(&address))
-    };
-    let line = maps.lines().find(|line| covers(line) == Some(true));
-    line.and_then(|line| line.split(' ').nth(1)).is_some_and(|rights| rights.ends_with('p'))
+    let mapping = mappings(maps).find(|mapping| (mapping.start..mapping.end).contains(&address));
+    mapping.is_some_and(|mapping| mapping.is_private)
 }
 
 /// Reads the state of the thread with this file.
@@ -431,15 +424,12 @@ fn call(path: &str) -> Option<Call> {
 
 /// Returns the voluntary and involuntary switches in a thread's `/proc/PID/task/TID/status`.
 fn switches(status: &str) -> Option<[u64; 2]> {
-    let number = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse().ok()
-    };
-    Some([number("voluntary_ctxt_switches:")?, number("nonvoluntary_ctxt_switches:")?])
+    let number = |name: &str| field(status, name)?.parse().ok();
+    Some([number("voluntary_ctxt_switches")?, number("nonvoluntary_ctxt_switches")?])
 }
 
 fn lives(pid: u32) -> bool {
-    crate::sampling::syscall_file::state(pid, pid).is_some_and(|state| state != 'Z')
+    Stat::of(pid).is_some_and(|stat| stat.state != 'Z')
 }
 
 #[cfg(test)]

@@ -48,6 +48,11 @@ pub(crate) enum Call {
 }
 
 impl Call {
+    /// Returns the state of a thread, or `None` if it has ended or may not be traced.
+    pub(crate) fn of(pid: u32, thread: u32) -> Option<Self> {
+        Self::read(&File::open(format!("/proc/{pid}/task/{thread}/syscall")).ok()?)
+    }
+
     /// Reads the file `syscall` of a thread.
     pub(crate) fn read(syscall: &File) -> Option<Self> {
         let mut bytes = [0; 256];
@@ -119,12 +124,6 @@ pub(crate) fn waits_for_good(
         || threads.iter().any(|one| u64::from(*one) == value)
         || is_private(word);
     is_futex && time == 0 && is_own && [0, 6, 9, 13].contains(&(operation & !FLAGS))
-}
-
-/// Returns the state of a thread as one letter.
-pub(crate) fn state(pid: u32, thread: u32) -> Option<char> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
-    text.rsplit_once(") ")?.1.chars().next()
 }
 
 /// Returns the offset of the owner in libc's lock of this kind, in bytes.

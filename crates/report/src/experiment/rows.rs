@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_lab::experiment::{Change, Level, Point};
 use convoy_lab::job::Job;
-use convoy_workload::disturbance::Disturbance;
+use convoy_os::Disturbance;
 use serde_json::Value;
 
 use super::beside::{self, change};

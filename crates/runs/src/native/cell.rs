@@ -14,7 +14,7 @@ use super::work::{Calibration, fastest};
 use crate::lock_loop::{
     Apart, Contest, Guarded, Loop, LoopResult, PHASE_OVER, PHASE_WINDOW, Shared, Stage, Trace,
 };
-use convoy_host::clock::{
+use convoy_os::clock::{
     CpusError, cpu_ticks, cpus, keeping_to, monotonic_ns, process_cpu_ns, process_switches,
 };
 

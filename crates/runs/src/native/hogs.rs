@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::Duration;
 
-use convoy_host::clock::monotonic_ns;
+use convoy_os::clock::monotonic_ns;
 
 use super::CALIBRATION;
 use super::library::Library;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convoy_host::pthread::{ADAPTIVE, NORMAL, Pthread};
+use super::pthread::{ADAPTIVE, NORMAL, Pthread};
 
 use super::cell::{self, CellError, Plan};
 use super::hogs::{self, HogResult, Shape};

@@ -1,7 +1,7 @@
 //! Work of a known length: a dependent chain that neither the compiler nor the CPU can shorten.
 
 use crate::lock_loop::Ground;
-use convoy_host::clock::monotonic_ns;
+use convoy_os::clock::monotonic_ns;
 use convoy_sync::Native;
 use std::hint::black_box;
 

@@ -3,7 +3,7 @@
 
 use super::error::ReadError;
 use crate::compare::series::{Series, Side};
-use convoy_workload::disturbance::Disturbance;
+use convoy_os::Disturbance;
 use serde::Deserialize as _;
 use serde_json::Value;
 use std::path::Path;

@@ -2,8 +2,8 @@
 //! them.
 
 use crate::clock::{self, CpuTicks};
-use crate::groups::{groups, statistic};
-use convoy_workload::disturbance::Disturbance;
+use crate::disturbance::Disturbance;
+use crate::groups;
 use std::path::Path;
 
 /// Ticks of a second in `/proc/stat`.
@@ -62,10 +62,7 @@ fn throttled() -> u64 {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count");
         std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok()
     });
-    let quota = groups("cpu").into_iter();
-    let quota =
-        quota.filter_map(|it| statistic(&format!("{}/cpu.stat", it.directory), "nr_throttled"));
-    heat.sum::<u64>() + quota.sum::<u64>()
+    heat.sum::<u64>() + groups::throttled()
 }
 
 /// Time in which some program waited for memory, microseconds.

@@ -4,13 +4,13 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
 /// The kind that sleeps immediately.
-pub const NORMAL: i32 = libc::PTHREAD_MUTEX_NORMAL;
+pub(super) const NORMAL: i32 = libc::PTHREAD_MUTEX_NORMAL;
 
 /// The kind of glibc that spins before it sleeps, `PTHREAD_MUTEX_ADAPTIVE_NP`.
-pub const ADAPTIVE: i32 = 3;
+pub(super) const ADAPTIVE: i32 = 3;
 
 /// A mutex of the C library, of the kind `KIND`.
-pub struct Pthread<const KIND: i32>(Box<UnsafeCell<libc::pthread_mutex_t>>);
+pub(super) struct Pthread<const KIND: i32>(Box<UnsafeCell<libc::pthread_mutex_t>>);
 
 // SAFETY: the mutex is made to be shared.
 unsafe impl<const KIND: i32> Sync for Pthread<KIND> {}
@@ -25,7 +25,7 @@ impl<const KIND: i32> Default for Pthread<KIND> {
 
 impl<const KIND: i32> Pthread<KIND> {
     /// A free mutex.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mutex = Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
         let mut kind = MaybeUninit::uninit();
         // SAFETY: it initialises what it is given.
@@ -39,7 +39,7 @@ impl<const KIND: i32> Pthread<KIND> {
 
     /// Does `section` with the mutex held. If it panics, the mutex stays taken.
     #[inline]
-    pub fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+    pub(super) fn with<R>(&self, section: impl FnOnce() -> R) -> R {
         // SAFETY: the mutex is initialised and does not move.
         unsafe { libc::pthread_mutex_lock(self.0.get()) };
         let result = section();

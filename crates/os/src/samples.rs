@@ -70,7 +70,7 @@ impl Samples {
     /// # Errors
     /// The kernel does not permit it.
     pub fn of_children(cpus: &[usize], hertz: u64) -> io::Result<Self> {
-        super::filter::check(libc::SYS_perf_event_open, "it")?;
+        crate::filter::check(libc::SYS_perf_event_open, "it")?;
         let rings = cpus.iter().map(|cpu| Ring::new(*cpu, hertz));
         Ok(Self { rings: rings.collect::<io::Result<_>>()? })
     }

@@ -16,14 +16,25 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     ARRIVED[usize::from(code > 0)].fetch_or(1 << signal, Ordering::SeqCst);
 }
 
-/// Catches the signals while it lives, and puts the old actions back.
-pub(crate) struct RelayGuard {
+/// A signal that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its number.
+    pub signal: i32,
+    /// Whether the terminal sent it: then all of the terminal's foreground has it.
+    pub by_terminal: bool,
+}
+
+/// Catches the signals that people and supervisors send to a command that runs another one, while
+/// it lives, and puts the old actions back.
+pub struct Relay {
     old: Vec<(i32, libc::sigaction)>,
 }
 
-impl RelayGuard {
-    /// Catches all but those that are ignored (as under `nohup`).
-    pub(crate) fn new() -> Self {
+impl Relay {
+    /// Catches `SIGINT`, `SIGQUIT`, `SIGTERM`, `SIGHUP`, `SIGUSR1` and `SIGUSR2` from now on. Those
+    /// that are ignored (as under `nohup`) stay ignored.
+    pub fn catch() -> Self {
         let mut old = Vec::new();
         for bits in &ARRIVED {
             bits.store(0, Ordering::SeqCst);
@@ -46,26 +57,33 @@ impl RelayGuard {
         }
         Self { old }
     }
+
+    /// Returns the next signal that came and was not taken yet.
+    #[expect(clippy::unused_self, reason = "there are none unless they are caught")]
+    pub fn next(&self) -> Option<Arrived> {
+        for (bits, by_terminal) in ARRIVED.iter().zip([false, true]) {
+            let now = bits.load(Ordering::SeqCst);
+            if now != 0 {
+                let signal = now.trailing_zeros() as i32;
+                bits.fetch_and(!(1 << signal), Ordering::SeqCst);
+                return Some(Arrived { signal, by_terminal });
+            }
+        }
+        None
+    }
 }
 
-impl Drop for RelayGuard {
+impl std::fmt::Debug for Relay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Relay")
+    }
+}
+
+impl Drop for Relay {
     fn drop(&mut self) {
         for (signal, action) in &self.old {
             // SAFETY: the action that the signal had before.
             unsafe { libc::sigaction(*signal, action, std::ptr::null_mut()) };
         }
     }
-}
-
-/// The next signal that came and was not taken yet, and whether it was the terminal's.
-pub(crate) fn arrived() -> Option<(i32, bool)> {
-    for (bits, by_terminal) in ARRIVED.iter().zip([false, true]) {
-        let now = bits.load(Ordering::SeqCst);
-        if now != 0 {
-            let signal = now.trailing_zeros() as i32;
-            bits.fetch_and(!(1 << signal), Ordering::SeqCst);
-            return Some((signal, by_terminal));
-        }
-    }
-    None
 }

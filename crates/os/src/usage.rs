@@ -1,4 +1,5 @@
-//! Waiting for one child with its resource usage, which neither `std` nor `rustix` offers.
+//! Resource usage of processes, and waiting for a child with its usage, which neither `std` nor
+//! `rustix` offers.
 
 use std::mem::MaybeUninit;
 use std::os::unix::process::ExitStatusExt as _;
@@ -48,6 +49,18 @@ pub fn wait_with_usage(child: &Child) -> std::io::Result<(ExitStatus, ChildUsage
     Ok((ExitStatus::from_raw(status), usage))
 }
 
-fn duration(time: libc::timeval) -> Duration {
+/// Returns the resource usage of this process (`RUSAGE_SELF`), or of its children that have ended
+/// and were waited for (`RUSAGE_CHILDREN`).
+pub(crate) fn usage(whose: libc::c_int) -> libc::rusage {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is writable for a whosele `rusage`.
+    unsafe { libc::getrusage(whose, usage.as_mut_ptr()) };
+    // SAFETY: All fields are integers, zeroed above; zero is a valid value of each, whatever the
+    // call did.
+    unsafe { usage.assume_init() }
+}
+
+/// Returns a time of `rusage`.
+pub(crate) fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
 }

@@ -163,7 +163,7 @@ fn call<T: Attribute>(command: libc::c_int, attribute: &mut T) -> io::Result<Raw
 /// # Errors
 /// The filter does.
 pub fn check() -> io::Result<()> {
-    super::filter::check(libc::SYS_bpf, "bpf(2)")
+    crate::filter::check(libc::SYS_bpf, "bpf(2)")
 }
 
 /// The descriptor that a command has returned.

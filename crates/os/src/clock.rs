@@ -1,5 +1,6 @@
-//! The host's clocks and CPU count, in one place: nothing else in this crate asks for the time.
+//! The host's clocks and CPU count, in one place: nothing else asks for the time.
 
+use crate::usage;
 use rustix::time::{ClockId, clock_gettime};
 
 fn nanoseconds(clock: ClockId) -> u64 {
@@ -30,12 +31,13 @@ pub fn unix_seconds() -> u64 {
 
 /// User-mode time of the children waited for, nanoseconds.
 pub fn children_user_ns() -> u64 {
-    crate::sys::children_user_ns()
+    usage::duration(usage::usage(libc::RUSAGE_CHILDREN).ru_utime).as_nanos() as u64
 }
 
 /// CPU time of the children of this process that have ended and were waited for, in nanoseconds.
 pub fn children_cpu_ns() -> u64 {
-    crate::sys::children_cpu_ns()
+    let usage = usage::usage(libc::RUSAGE_CHILDREN);
+    (usage::duration(usage.ru_utime) + usage::duration(usage.ru_stime)).as_nanos() as u64
 }
 
 /// CPUs that this process may use.
@@ -88,8 +90,8 @@ pub struct Switches {
 
 /// Context switches of this process since its start.
 pub fn process_switches() -> Switches {
-    let (voluntary, involuntary) = crate::sys::process_switches();
-    Switches { voluntary, involuntary }
+    let usage = usage::usage(libc::RUSAGE_SELF);
+    Switches { voluntary: usage.ru_nvcsw as u64, involuntary: usage.ru_nivcsw as u64 }
 }
 
 /// CPU times since boot of the CPUs that this process may use.

@@ -6,18 +6,18 @@ use std::io;
 /// Returns an error if the filters of this process end a process that makes the system call
 /// `number`.
 pub(crate) fn check(number: libc::c_long, name: &str) -> io::Result<()> {
-    if count() == 0 || survives(number) {
+    if filters() == 0 || survives(number) {
         return Ok(());
     }
     let text = format!("a filter of system calls (seccomp) ends processes that call {name}");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
-/// Number of filters of this process.
-fn count() -> u64 {
+/// Returns the number of system call filters of this process, which its children inherit.
+pub fn filters() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
-    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+    let number = crate::process::field(&status, "Seccomp_filters");
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Whether a child that makes the call exits by itself. Its parameters make sense to no call.
