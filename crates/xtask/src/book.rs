@@ -98,29 +98,31 @@ fn indexed(path: &str) -> String {
     path.replace("README.md", "index.md")
 }
 
+/// Returns a link to a page by its title.
+fn link(titles: &BTreeMap<&str, String>, path: &str) -> String {
+    let title = titles.get(path).map_or(path, String::as_str);
+    format!("[{title}]({})", indexed(path))
+}
+
 /// Returns the table of contents in mdbook's format.
 fn summary(
     files: &BTreeMap<String, String>,
     titles: &BTreeMap<&str, String>,
     readmes: &[String],
 ) -> String {
-    let link = |path: &str| {
-        let title = titles.get(path).map_or(path, String::as_str);
-        format!("[{title}]({})", indexed(path))
-    };
-    let mut text = format!("# Contents\n\n{}\n", link("README.md"));
+    let mut text = format!("# Contents\n\n{}\n", link(titles, "README.md"));
     for part in outline(files) {
         let _ = writeln!(text, "\n# {}\n", part.title);
         for Page { path, children } in part.pages {
-            let _ = writeln!(text, "- {}", link(path));
+            let _ = writeln!(text, "- {}", link(titles, path));
             for child in children {
-                let _ = writeln!(text, "  - {}", link(child));
+                let _ = writeln!(text, "  - {}", link(titles, child));
             }
         }
     }
     let _ = writeln!(text, "\n# Crates\n\n- [Documentation of the crates]({API})");
     for readme in readmes {
-        let _ = writeln!(text, "- {}", link(readme));
+        let _ = writeln!(text, "- {}", link(titles, readme));
     }
     text
 }

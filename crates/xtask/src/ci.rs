@@ -8,10 +8,14 @@ use crate::closing::ClosingLines;
 use crate::mutants::{Ended, limited};
 use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, built, cargo, ended_with, run as show, run_filtered, script};
-use crate::{aarch64, golden, tidy};
+use crate::{golden, tidy};
 
 /// The requirement of tests with Python packages, which shipped code does not need.
 pub(crate) const PYTHON: &str = "python3 with venv and pip, and a package index";
+
+/// The requirement of tests on aarch64.
+pub(crate) const EMULATOR: &str = "user namespaces of Linux 6.7 or later, apt-get install \
+     qemu-user-static gcc-aarch64-linux-gnu, rustup target add aarch64-unknown-linux-gnu";
 
 /// Features with code of this workspace. Not `peers` of `convoy-mm`: building other allocators
 /// takes minutes.
@@ -61,13 +65,13 @@ pub(crate) fn run(root: &Path) -> Outcome {
     std::thread::scope(|scope| {
         let fuzzer = scope.spawn(move || fuzzer.output());
         let interpreter = scope.spawn(|| miri(root));
-        let golden = || Ok(golden::with(root, golden::Mode::Compare, &convoy)?.ending());
-        pipeline.stage("golden", golden);
+        pipeline
+            .stage("golden", || Ok(golden::with(root, golden::Mode::Compare, &convoy)?.ending()));
         pipeline.stage("doc", || doc(root));
         pipeline.stage("fuzz", || ended_with(fuzzer.join().expect("it only waits")?));
         pipeline.stage("miri", || interpreter.join().expect("it only waits"));
     });
-    pipeline.stage("aarch64", || aarch64::run(root, false));
+    pipeline.stage("aarch64", || script(root, "tests/aarch64.sh", &["--short"], EMULATOR));
     pipeline.stage("dask", || {
         let convoy = convoy.display().to_string();
         script(root, "python/tests/run.sh", &[&convoy, "dask"], PYTHON)
@@ -105,22 +109,25 @@ fn doc(root: &Path) -> anyhow::Result<Ending> {
 /// An interpreter is slow, and CI must end: usually it takes one minute.
 const MIRI_LIMIT: Duration = Duration::from_secs(600);
 
+/// A command of the interpreter.
+fn interpreter(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo", "miri"]).args(arguments).current_dir(root);
+    command
+}
+
 /// Runs the locks on threads and the page allocator in the interpreter, which finds undefined
 /// behaviour where it happens. Excluded: loom, and the checker with its coroutines in assembly.
 fn miri(root: &Path) -> anyhow::Result<Ending> {
-    let nightly = |arguments: &[&str]| {
-        let mut command = Command::new("rustup");
-        command.args(["run", "nightly", "cargo", "miri"]).args(arguments).current_dir(root);
-        command
-    };
-    let version = nightly(&["--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let version =
+        interpreter(root, &["--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !version.is_ok_and(|status| status.success()) {
         return Ok(Ending::Skipped("rustup toolchain install nightly --component miri rust-src"));
     }
     let crates = ["test", "-p", "convoy-sync", "-p", "convoy-mm"];
     let tests = ["--lib", "--test", "semaphore", "--test", "rcu", "--test", "future"];
     let tests = [&crates[..], &tests].concat();
-    let mut command = nightly(&tests);
+    let mut command = interpreter(root, &tests);
     // Records of signals live as long as the program.
     command.env("MIRIFLAGS", "-Zmiri-ignore-leaks");
     let output = limited(&command, MIRI_LIMIT).output()?;

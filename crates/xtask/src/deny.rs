@@ -11,17 +11,17 @@ use crate::tools::DENY;
 /// message.
 pub(crate) fn run(root: &Path) -> anyhow::Result<Ending> {
     let program = DENY.installed(root)?;
-    let deny = |words: &[&str]| {
-        let mut command = Command::new(&program);
-        command.current_dir(root).args(["--workspace", "--locked"]).args(words);
-        command
-    };
-    let fetched = matches!(show(&mut deny(&["fetch", "db"]))?, Ending::Passed);
-    let ending = show(
-        deny(&["check", "licenses", "bans", "sources"]).args(fetched.then_some("advisories")),
-    )?;
+    let fetched = matches!(show(deny(&program, root).args(["fetch", "db"]))?, Ending::Passed);
+    let checks = ["check", "licenses", "bans", "sources"];
+    let ending = show(deny(&program, root).args(checks).args(fetched.then_some("advisories")))?;
     if !fetched {
         println!("advisories were not checked: their database cannot be fetched");
     }
     Ok(ending)
+}
+
+fn deny(program: &Path, root: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root).args(["--workspace", "--locked"]);
+    command
 }

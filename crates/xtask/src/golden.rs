@@ -56,10 +56,9 @@ pub(crate) fn with(root: &Path, mode: Mode, program: &Path) -> anyhow::Result<Ou
     for path in &cases {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let verdict = read(path).and_then(|case| {
-            let run = |threads| output(root, program, &case, threads);
             let outputs = std::thread::scope(|scope| {
-                let alone = scope.spawn(|| run(Some("1")));
-                [run(None), alone.join().expect("it only waits")]
+                let alone = scope.spawn(|| output(root, program, &case, Some("1")));
+                [output(root, program, &case, None), alone.join().expect("it only waits")]
             });
             judge(&directory, &case, mode, outputs)
         });

@@ -8,8 +8,6 @@
     reason = "names of this tree are spelt one way"
 )]
 
-mod aarch64;
-mod bench;
 mod book;
 mod ci;
 mod closing;
@@ -80,10 +78,12 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
-    let asks = |argument: &&str| matches!(*argument, "--help" | "-h");
     match arguments {
         // After any command, so that none starts a run of hours for a word it does not know.
-        _ if arguments.first() == Some(&"help") || arguments.iter().any(asks) => {
+        _ if arguments.first() == Some(&"help")
+            || arguments.contains(&"--help")
+            || arguments.contains(&"-h") =>
+        {
             println!("{USAGE}");
             Ok(Outcome::Done)
         }
@@ -102,9 +102,10 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["predictions", flags @ ..] => {
             Outcome::of(Command::new(root.join("benches/predictions.py")).args(flags))
         }
-        ["aarch64"] => Ok(aarch64::run(root, true)?.into()),
-        ["bench"] => Ok(bench::run(root, false)?.into()),
-        ["bench", "--record"] => Ok(bench::run(root, true)?.into()),
+        ["aarch64"] => Ok(script(root, "tests/aarch64.sh", &[], ci::EMULATOR)?.into()),
+        ["bench"] | ["bench", "--record"] => {
+            Outcome::of(Command::new(root.join("benches/instructions.py")).args(&arguments[1..]))
+        }
         ["book"] => Ok(book::run(root)?.into()),
         ["deny"] => Ok(deny::run(root)?.into()),
         ["notebooks", program] => {

@@ -6,6 +6,7 @@
 //! aborted by the watchdog in its program (`crates/watchdog`), which prints its position; a test
 //! that still hangs is ended at a limit.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::path::Path;
@@ -93,17 +94,23 @@ impl Mutant {
         Ok(text.replacen(&self.from, &self.to, 1))
     }
 
-    /// Returns whether the tests detect it.
-    fn seen(&self, tree: &Path) -> anyhow::Result<Seen> {
+    /// Returns whether its description or file has one of these words, or there are none.
+    fn is_named(&self, words: &[&str]) -> bool {
+        let has = words.iter().any(|word| self.about.contains(word) || self.file.contains(word));
+        words.is_empty() || has
+    }
+
+    /// Returns how the tests take it.
+    fn test(&self, tree: &Path) -> anyhow::Result<Seen> {
         let path = tree.join(&self.file);
         let sound = std::fs::read_to_string(&path)?;
         std::fs::write(&path, self.apply(&sound)?)?;
         let crates = CRATES.iter().find(|(prefix, _)| self.file.starts_with(prefix));
-        let seen = crates.map(|(_, crates)| {
+        let result = crates.map(|(_, crates)| {
             run_tests(tree, self.by.as_deref().into_iter().chain(crates.iter().copied()))
         });
         std::fs::write(&path, sound)?;
-        seen.with_context(|| format!("{LIST}: no tests are known for {}", self.file))?
+        result.with_context(|| format!("{LIST}: no tests are known for {}", self.file))?
     }
 }
 
@@ -120,6 +127,18 @@ enum Seen {
     Hangs(String),
     /// Nothing was tested.
     DoesNotCompile,
+}
+
+impl Seen {
+    /// Returns how to name faults that no test detects by itself or by the watchdog.
+    fn defect(&self) -> Option<&'static str> {
+        match self {
+            Self::Fails(_) | Self::Watchdog(_) => None,
+            Self::Survives => Some("these survive"),
+            Self::Hangs(_) => Some("these hang"),
+            Self::DoesNotCompile => Some("these do not compile, correct their `to`"),
+        }
+    }
 }
 
 impl fmt::Display for Seen {
@@ -220,12 +239,12 @@ fn list(root: &Path) -> anyhow::Result<Vec<Mutant>> {
 /// Copies the files below `root` to `tree`, which keeps its build.
 fn copy(root: &Path, tree: &Path) -> anyhow::Result<()> {
     for path in files::list(root)? {
-        let (from, to) = (root.join(&path), tree.join(&path));
-        std::fs::create_dir_all(to.parent().unwrap_or(tree))?;
-        let bytes = std::fs::read(from)?;
+        let copy = tree.join(&path);
+        std::fs::create_dir_all(copy.parent().unwrap_or(tree))?;
+        let bytes = std::fs::read(root.join(&path))?;
         // Files that are written are compiled again.
-        if std::fs::read(&to).ok().as_ref() != Some(&bytes) {
-            std::fs::write(&to, bytes)?;
+        if std::fs::read(&copy).ok().as_ref() != Some(&bytes) {
+            std::fs::write(&copy, bytes)?;
         }
     }
     Ok(())
@@ -244,44 +263,29 @@ pub(crate) fn run(root: &Path, wanted: &[&str]) -> anyhow::Result<Outcome> {
         output.display()
     );
     let mutants = list(root)?;
-    let has = |it: &Mutant, name: &str| it.about.contains(name) || it.file.contains(name);
-    let is_wanted = |it: &&Mutant| wanted.is_empty() || wanted.iter().any(|&name| has(it, name));
-    let mut all = Vec::new();
-    for mutant in mutants.iter().filter(is_wanted) {
-        let seen = mutant.seen(&tree)?;
-        println!("{:<60} {} ({})", seen.to_string(), mutant.about, mutant.file);
-        all.push((mutant.about.as_str(), seen));
+    let mut results = Vec::new();
+    for mutant in mutants.iter().filter(|mutant| mutant.is_named(wanted)) {
+        let result = mutant.test(&tree)?;
+        println!("{:<60} {} ({})", result.to_string(), mutant.about, mutant.file);
+        results.push((mutant.about.as_str(), result));
     }
-    println!("{}", verdict(&all));
-    let fine = |(_, seen): &(&str, Seen)| matches!(seen, Seen::Fails(_) | Seen::Watchdog(_));
-    Ok(if all.iter().all(fine) { Outcome::Done } else { Outcome::Finding })
+    println!("{}", verdict(&results));
+    let is_detected = results.iter().all(|(_, result)| result.defect().is_none());
+    Ok(if is_detected { Outcome::Done } else { Outcome::Finding })
 }
 
 /// Returns a sentence on all inserted faults.
-fn verdict(all: &[(&str, Seen)]) -> String {
-    let count = |is: fn(&Seen) -> bool| all.iter().filter(|(_, seen)| is(seen)).count();
-    let fails = count(|seen| matches!(seen, Seen::Fails(_)));
-    let ended = count(|seen| matches!(seen, Seen::Watchdog(_)));
-    let hangs = count(|seen| matches!(seen, Seen::Hangs(_)));
-    let mut text = format!(
-        "{} faults put in, {} seen: {fails} by a test that fails, {ended} by one that the watchdog \
-         ends, {hangs} by one that hangs; ",
-        all.len(),
-        fails + ended + hangs
-    );
-    let named = |which: &Seen| {
-        let names = all.iter().filter(|(_, seen)| seen == which).map(|(about, _)| *about);
-        names.collect::<Vec<_>>().join("; ")
-    };
-    let survivors = named(&Seen::Survives);
-    text += if survivors.is_empty() { "none survives" } else { "these survive: " };
-    text += &survivors;
-    let broken = named(&Seen::DoesNotCompile);
-    if !broken.is_empty() {
-        text += ". These do not compile, correct their `to`: ";
-        text += &broken;
+fn verdict(results: &[(&str, Seen)]) -> String {
+    let mut defects: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (about, result) in results {
+        if let Some(defect) = result.defect() {
+            defects.entry(defect).or_default().push(about);
+        }
     }
-    text + "."
+    let detected = results.len() - defects.values().map(Vec::len).sum::<usize>();
+    let mut parts = vec![format!("{} faults put in, {detected} detected", results.len())];
+    parts.extend(defects.iter().map(|(defect, faults)| format!("{defect}: {}", faults.join(", "))));
+    parts.join("; ")
 }
 
 /// Faults that a program thinks of, in the locks and the allocator: `cargo mutants` prints those
@@ -319,13 +323,13 @@ mod tests {
         command
     }
 
-    /// Waits until the process in the file `note` is gone, or a zombie of its new parent.
+    /// Waits until the process whose number is in the file `note` is gone, or a zombie of its new
+    /// parent. A busy machine may not have started it.
     fn is_soon_gone(note: &Path) -> bool {
         (0..600).any(|_| {
             let process = std::fs::read_to_string(note).unwrap_or_default();
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.trim()));
-            let is_gone =
-                process.ends_with('\n') && stat.map_or(true, |stat| stat.contains(") Z "));
+            let is_gone = stat.map_or(true, |stat| stat.contains(") Z "));
             sleep(Duration::from_millis(if is_gone { 0 } else { 100 }));
             is_gone
         })
@@ -340,7 +344,7 @@ mod tests {
         assert_eq!(Ended::of(status), Ended::Hung);
         assert!(is_soon_gone(&note));
         // The same if the program ends that waits for it.
-        std::fs::remove_file(&note).unwrap();
+        let _not_started = std::fs::remove_file(&note);
         let limited = limited(&hanging, Duration::from_secs(600));
         let words = limited.get_args().map(|word| word.to_str().unwrap());
         let mut holder = shell("setpriv \"$@\" & wait");
@@ -356,47 +360,47 @@ mod tests {
 
     #[test]
     fn exit_codes_are_kept_by_the_limit() {
-        let minute = Duration::from_secs(60);
-        let end = |script| Ended::of(limited(&shell(script), minute).status().unwrap());
-        assert_eq!(end("exit 0"), Ended::Passed);
-        assert_eq!(end("exit 3"), Ended::Failed);
+        for (script, expected) in [("exit 0", Ended::Passed), ("exit 3", Ended::Failed)] {
+            let status = limited(&shell(script), Duration::from_secs(60)).status().unwrap();
+            assert_eq!(Ended::of(status), expected);
+        }
     }
 
     #[test]
     fn how_tests_ended_is_told_apart() {
         let fails = "running 1 test\n---- ordered::Mutex stdout ----\nCausality violation\n";
-        let seen = |end, output| judge("a", end, output).to_string();
-        assert_eq!(seen(Ended::Failed, fails), "a: ordered::Mutex");
-        assert_eq!(seen(Ended::Failed, "killed"), "a");
-        assert_eq!(seen(Ended::Failed, "\nwatchdog: all sleep\n"), "a, by the watchdog");
-        assert_eq!(seen(Ended::Hung, ""), "a HANGS");
+        assert_eq!(judge("a", Ended::Failed, fails).to_string(), "a: ordered::Mutex");
+        assert_eq!(judge("a", Ended::Failed, "killed").to_string(), "a");
+        assert_eq!(
+            judge("a", Ended::Failed, "\nwatchdog: all sleep\n").to_string(),
+            "a, by the watchdog"
+        );
+        assert_eq!(judge("a", Ended::Hung, "").to_string(), "a HANGS");
     }
 
     #[test]
     fn the_verdict_counts_and_names() {
         let fails = ("x", Seen::Fails("a: t".to_owned()));
         let ended = ("y", Seen::Watchdog("a".to_owned()));
-        assert_eq!(
-            verdict(&[fails.clone(), ended.clone()]),
-            "2 faults put in, 2 seen: 1 by a test that fails, 1 by one that the watchdog ends, 0 \
-             by one that hangs; none survives."
-        );
-        let text = verdict(&[fails, ("p", Seen::Survives), ("q", Seen::Survives)]);
-        assert!(text.contains("3 faults put in, 1 seen"), "{text}");
-        assert!(text.ends_with("these survive: p; q."), "{text}");
-        let text = verdict(&[ended, ("r", Seen::DoesNotCompile)]);
-        assert!(text.ends_with("These do not compile, correct their `to`: r."), "{text}");
+        assert_eq!(verdict(&[fails.clone(), ended]), "2 faults put in, 2 detected");
+        let text = verdict(&[
+            fails,
+            ("p", Seen::Survives),
+            ("q", Seen::Survives),
+            ("h", Seen::Hangs("a".to_owned())),
+            ("r", Seen::DoesNotCompile),
+        ]);
+        let expected = "5 faults put in, 1 detected; these do not compile, correct their `to`: r; \
+                        these hang: h; these survive: p, q";
+        assert_eq!(text, expected);
     }
 
     #[test]
     fn a_fault_that_does_not_fit_says_so() {
-        let mutant = |from: &str| Mutant {
-            about: "it is wrong".to_owned(),
-            file: "a.rs".to_owned(),
-            from: from.to_owned(),
-            to: "2".to_owned(),
-            by: None,
-        };
+        fn mutant(from: &str) -> Mutant {
+            let [about, file, from, to] = ["it is wrong", "a.rs", from, "2"].map(str::to_owned);
+            Mutant { about, file, from, to, by: None }
+        }
         assert_eq!(mutant("1").apply("1 3").unwrap(), "2 3");
         for from in ["1", "2", "4"] {
             assert!(mutant(from).apply("1 1 2").unwrap_err().to_string().contains("it is wrong"));

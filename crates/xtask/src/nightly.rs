@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::ci::PYTHON;
+use crate::ci::{EMULATOR, PYTHON};
 use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, cargo, release, run as show, script};
-use crate::{aarch64, bench, book, deny, dist, fuzz, golden, mutants, semver};
+use crate::{book, deny, dist, fuzz, golden, mutants, semver};
 
 /// The requirement of `ThreadSanitizer`.
 pub(crate) const NIGHTLY: &str = "a nightly toolchain: rustup toolchain install nightly";
@@ -92,12 +92,12 @@ pub(crate) fn run(root: &Path) -> Outcome {
     for arguments in [&[][..], &["--check"], &["crates"]] {
         pipeline.stage("dist", || Ok(dist::run(root, arguments)?.unwrap_or(Ending::Failed)));
     }
-    pipeline.stage("aarch64", || aarch64::run(root, true));
-    pipeline.stage("dist-aarch64", || aarch64::release(root));
+    pipeline.stage("aarch64", || script(root, "tests/aarch64.sh", &[], EMULATOR));
+    pipeline.stage("dist-aarch64", || script(root, "tests/aarch64.sh", &["--release"], EMULATOR));
     pipeline.stage("book", || book::run(root));
     pipeline.stage("deny", || deny::run(root));
     pipeline.stage("semver", || semver::run(root));
-    pipeline.stage("instructions", || bench::run(root, false));
+    pipeline.stage("instructions", || script(root, "benches/instructions.py", &[], "valgrind"));
     pipeline.stage("races", || script(root, "tests/races.sh", &[], NIGHTLY));
     // Other inputs every time; the seed is printed.
     let seed = std::process::id().to_string();

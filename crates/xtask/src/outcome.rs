@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use crate::stage::{Ending, shown};
 
@@ -19,8 +19,9 @@ impl Outcome {
         let status = command.status().with_context(|| shown(command))?;
         Ok(match status.code() {
             Some(0) => Self::Done,
+            Some(1) => Self::Finding,
             Some(2) => Self::Usage,
-            _ => Self::Finding,
+            _ => bail!("{}: {status}", shown(command)),
         })
     }
 
@@ -48,10 +49,11 @@ mod tests {
 
     #[test]
     fn exit_codes_of_scripts_are_passed_on() {
-        let outcome = |code| Outcome::of(Command::new("sh").args(["-c", code])).unwrap();
-        assert!(matches!(outcome("exit 0"), Outcome::Done));
-        assert!(matches!(outcome("exit 1"), Outcome::Finding));
-        assert!(matches!(outcome("exit 2"), Outcome::Usage));
+        let [done, finding, usage] = ["exit 0", "exit 1", "exit 2"]
+            .map(|script| Outcome::of(Command::new("sh").args(["-c", script])).unwrap());
+        assert!(matches!(done, Outcome::Done));
+        assert!(matches!(finding, Outcome::Finding));
+        assert!(matches!(usage, Outcome::Usage));
     }
 
     #[test]

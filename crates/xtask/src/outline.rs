@@ -75,8 +75,8 @@ fn pages(line: &str) -> impl Iterator<Item = &str> {
 }
 
 fn capital(word: &str) -> String {
-    let (first, rest) = word.split_at(word.len().min(1));
-    first.to_uppercase() + rest
+    let (first, tail) = word.split_at(word.len().min(1));
+    first.to_uppercase() + tail
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
         let mut files: BTreeMap<String, String> =
             names.map(|name| (name.to_owned(), String::new())).collect();
         files.insert(INDEX.to_owned(), readme.to_owned());
-        let found: Vec<String> = outline(&files)
+        let parts: Vec<String> = outline(&files)
             .iter()
             .map(|part| {
                 let pages = part.pages.iter().map(|it| format!("{}{:?}", it.path, it.children));
@@ -102,7 +102,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            found,
+            parts,
             [
                 r#"How-to: docs/b.md["docs/b/one.md"] docs/a.md[]"#,
                 r#"Results: results/README.md["results/table.md"] docs/b/two.md[]"#,

@@ -34,10 +34,10 @@ impl Tool {
         let place = root.join("target/tools");
         let program = place.join("bin").join(self.name);
         let version = Command::new(&program).arg("--version").output();
-        let there = version.is_ok_and(|out| {
+        let is_installed = version.is_ok_and(|out| {
             String::from_utf8_lossy(&out.stdout).trim_end().ends_with(self.version)
         });
-        if !there {
+        if !is_installed {
             let package = format!("{}@{}", self.name, self.version);
             let install = ["install", "--locked", "--debug", "--force", &package, "--root"];
             let built = show(cargo(root, &install).arg(&place).args(self.flags))?;

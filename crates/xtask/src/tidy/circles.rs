@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding::{Finding, Findings};
+use super::finding::Findings;
 use super::names::Names;
 use super::source::Sources;
 
@@ -27,7 +27,7 @@ struct Module<'a> {
 }
 
 /// Reports crates in which files import each other in a circle.
-pub(crate) fn check(sources: &Sources) -> Vec<Finding> {
+pub(crate) fn check(findings: &mut Findings, sources: &Sources) {
     let mut crates: BTreeMap<&str, Modules> = BTreeMap::new();
     for (&file, source) in sources {
         if let Some((name, module)) = place(file) {
@@ -35,7 +35,7 @@ pub(crate) fn check(sources: &Sources) -> Vec<Finding> {
             crates.entry(name).or_default().insert(module, Module { file, names });
         }
     }
-    let mut findings = Findings::new("crates");
+    findings.begin("crates");
     for (name, modules) in &crates {
         let circle = circle(&edges(modules));
         if !circle.is_empty() {
@@ -44,7 +44,6 @@ pub(crate) fn check(sources: &Sources) -> Vec<Finding> {
             findings.add(0, "circle", cure);
         }
     }
-    findings.list
 }
 
 /// Returns the imports in and between circles.
@@ -87,13 +86,13 @@ fn child(module: &[String], name: &str) -> Vec<String> {
 fn edges<'a>(modules: &Modules<'a>) -> Edges<'a> {
     let mut edges = Edges::new();
     for (path, module) in modules {
-        let to = edges.entry(module.file).or_default();
+        let targets = edges.entry(module.file).or_default();
         let imports = module.names.uses.iter().filter(|import| import.counts());
         let paths = imports.map(|import| &import.path).chain(&module.names.paths);
         for used in paths {
             let target = resolve(modules, path, used, HOPS).filter(|file| *file != module.file);
             if let Some(file) = target {
-                to.entry(file).or_insert_with(|| used.last().cloned().unwrap_or_default());
+                targets.entry(file).or_insert_with(|| used.last().cloned().unwrap_or_default());
             }
         }
     }
@@ -109,24 +108,24 @@ fn resolve<'a>(
     hops: u32,
 ) -> Option<&'a str> {
     let hops = hops.checked_sub(1)?;
-    let mut at = module.to_vec();
+    let mut place = module.to_vec();
     for (index, name) in path.iter().enumerate() {
-        let rest = &path[index + 1..];
+        let is_last = index + 1 == path.len();
         match name.as_str() {
-            "crate" | "$crate" => at.clear(),
+            "crate" | "$crate" => place.clear(),
             "self" => {}
-            "super" => drop(at.pop()),
-            "*" => return modules.get(&at).map(|module| module.file),
+            "super" => drop(place.pop()),
+            "*" => return modules.get(&place).map(|module| module.file),
             name => {
-                let inner = child(&at, name);
-                let here = modules.get(&at);
-                let defined = here.filter(|here| here.names.items.contains(name));
-                if modules.contains_key(&inner) && !(rest.is_empty() && defined.is_some()) {
-                    at = inner;
-                } else if let Some(here) = defined {
-                    return Some(here.file);
+                let inner = child(&place, name);
+                let definition =
+                    modules.get(&place).filter(|module| module.names.items.contains(name));
+                if modules.contains_key(&inner) && !(is_last && definition.is_some()) {
+                    place = inner;
+                } else if let Some(module) = definition {
+                    return Some(module.file);
                 } else {
-                    return imported(modules, &at, &path[index..], hops);
+                    return imported(modules, &place, &path[index..], hops);
                 }
             }
         }
@@ -158,10 +157,11 @@ mod tests {
     use super::super::source::sources;
     use super::*;
 
-    fn found(texts: &[(&str, &str)]) -> Vec<String> {
-        let file = |(path, text): &(&str, &str)| (format!("crates/a/src/{path}"), (*text).into());
-        let files = texts.iter().map(file).collect();
-        check(&sources(&files)).into_iter().map(|finding| finding.cure).collect()
+    fn cures(texts: &[(&str, &str)]) -> Vec<String> {
+        let files =
+            texts.iter().map(|(path, text)| (format!("crates/a/src/{path}"), (*text).into()));
+        let files = files.collect();
+        Findings::cures(|findings| check(findings, &sources(&files)))
     }
 
     const B: (&str, &str) = ("b.rs", "use crate::c::{One, Two as Other};\npub struct Three;\n");
@@ -172,22 +172,22 @@ mod tests {
         let cure = "files of a import each other: crates/a/src/b.rs -> crates/a/src/c.rs (One), \
                     crates/a/src/c.rs -> crates/a/src/b.rs (Three)";
         let user = ("d.rs", "use crate::c::One;\n");
-        assert_eq!(found(&[B, c, user]), [cure]);
+        assert_eq!(cures(&[B, c, user]), [cure]);
     }
 
     #[test]
     fn one_direction_is_no_circle() {
-        assert_eq!(found(&[B, ("c.rs", "pub struct One;\npub struct Two;\n")]), [""; 0]);
+        assert_eq!(cures(&[B, ("c.rs", "pub struct One;\npub struct Two;\n")]), [""; 0]);
     }
 
     #[test]
     fn tests_are_left_out() {
         let test = "#[cfg(test)]\nmod tests {\n    use crate::b::Three;\n}\n";
         let c = format!("pub struct One;\n{test}");
-        assert_eq!(found(&[B, ("c.rs", &c)]), [""; 0]);
+        assert_eq!(cures(&[B, ("c.rs", &c)]), [""; 0]);
         let c = ("c.rs", "pub struct One;\n#[cfg(test)]\nmod tests;\n");
         let tests = ("c/tests.rs", "use super::One;\nuse crate::b::Three;\npub fn f() {}\n");
-        assert_eq!(found(&[B, c, tests]), [""; 0]);
+        assert_eq!(cures(&[B, c, tests]), [""; 0]);
     }
 
     #[test]
@@ -195,23 +195,23 @@ mod tests {
         let lib = ("lib.rs", "mod b;\nmod d;\npub use d::deep::*;\n");
         let b = ("b.rs", "use crate::Deep;\npub struct Three;\n");
         let deep = ("d/deep.rs", "use crate::b;\npub struct Deep(b::Three);\n");
-        assert_eq!(found(&[lib, b, ("d/mod.rs", "pub mod deep;\n"), deep]).len(), 1);
+        assert_eq!(cures(&[lib, b, ("d/mod.rs", "pub mod deep;\n"), deep]).len(), 1);
         let deep = ("d/deep.rs", "use crate::b;\npub struct Deep;\n");
-        assert_eq!(found(&[lib, b, ("d/mod.rs", "pub mod deep;\n"), deep]), [""; 0]);
+        assert_eq!(cures(&[lib, b, ("d/mod.rs", "pub mod deep;\n"), deep]), [""; 0]);
     }
 
     #[test]
     fn a_module_may_re_export_children_that_use_it_but_not_call_them() {
         let child = ("d/deep.rs", "use super::Top;\npub struct Deep(Top);\n");
         let top = "mod deep;\npub use deep::Deep;\npub struct Top;\n";
-        assert_eq!(found(&[("d/mod.rs", top), child]), [""; 0]);
+        assert_eq!(cures(&[("d/mod.rs", top), child]), [""; 0]);
         let top = "mod deep;\npub use deep::Deep;\npub struct Top(Deep);\n";
-        assert_eq!(found(&[("d/mod.rs", top), child]).len(), 1);
+        assert_eq!(cures(&[("d/mod.rs", top), child]).len(), 1);
     }
 
     #[test]
     fn names_of_other_crates_lead_nowhere() {
         let b = ("b.rs", "use c::c;\nuse std::fmt;\nfn f() { fmt::b(); }\n");
-        assert_eq!(found(&[b, ("c.rs", "fn c() {}\n")]), [""; 0]);
+        assert_eq!(cures(&[b, ("c.rs", "fn c() {}\n")]), [""; 0]);
     }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::prose::Prose;
+use super::ratchets::Pronouns;
+use super::sentences::Sentences;
 
 /// Facts and exceptions, each with its reason as a comment there.
 #[derive(Default, Deserialize)]
@@ -25,4 +27,17 @@ pub(crate) struct Config {
     /// Phrases to avoid, and their largest rate by directory. A ratchet: only downwards.
     #[serde(default)]
     pub(crate) prose: Prose,
+    /// Largest number of lines of Rust by crate. A rise has its reason in a comment there.
+    #[serde(default)]
+    pub(crate) lines: BTreeMap<String, usize>,
+    /// Names to avoid, and their largest share by crate. A ratchet: only downwards.
+    #[serde(default)]
+    pub(crate) pronouns: Pronouns,
+    /// Largest number of closures bound to a name per 1,000 lines, by crate. A ratchet: only
+    /// downwards.
+    #[serde(default)]
+    pub(crate) closures: BTreeMap<String, f64>,
+    /// Branches on a sentence.
+    #[serde(default)]
+    pub(crate) sentences: Sentences,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::{Finding, Findings};
+use super::finding::Findings;
 use crate::outline::{links, outline, resolve};
 
 /// Beginnings of the first paragraph of a page in `docs`.
@@ -14,50 +14,45 @@ const TREES: &[&str] =
 
 /// Checks all pages; `exists` answers for a path from the root.
 pub(crate) fn check(
+    findings: &mut Findings,
     files: &BTreeMap<String, String>,
     exists: impl Fn(&str) -> bool,
-) -> Vec<Finding> {
-    let mut findings = Vec::new();
+) {
     // The changelog names files and headings that existed when its entry was written.
     let pages = files.iter().filter(|(path, _)| path.ends_with(".md") && *path != "CHANGELOG.md");
     for (path, text) in pages {
-        let mut found = Findings::new(path);
-        check_links(&mut found, path, text, files, &exists);
-        check_paths(&mut found, text, &exists);
-        check_functions(&mut found, text, files);
+        findings.begin(path);
+        check_links(findings, path, text, files, &exists);
+        check_paths(findings, text, &exists);
+        check_functions(findings, text, files);
         if path == "CONTRIBUTING.md" {
-            check_changes(&mut found, text);
+            check_changes(findings, text);
         }
         if path.starts_with("docs/") {
-            kind(&mut found, text);
+            kind(findings, text);
         }
-        findings.append(&mut found.list);
     }
-    findings.append(&mut unlisted(files));
-    findings
+    unlisted(findings, files);
 }
 
 /// Reports pages that are in no part of the outline: no reader and no book would find them.
-fn unlisted(files: &BTreeMap<String, String>) -> Vec<Finding> {
+fn unlisted(findings: &mut Findings, files: &BTreeMap<String, String>) {
     let parts = outline(files);
     let pages = parts.iter().flat_map(|part| &part.pages);
     let listed: Vec<&str> =
         pages.flat_map(|page| [&[page.path][..], &page.children].concat()).collect();
-    let ours = |path: &&String| path.starts_with("docs/") || path.starts_with("results/");
-    let mut findings = Vec::new();
-    for path in files.keys().filter(ours).filter(|path| path.ends_with(".md")) {
-        if !listed.contains(&path.as_str()) {
-            let mut found = Findings::new(path);
-            found.add(0, "unlisted-page", "list it under Documentation in README.md");
-            findings.append(&mut found.list);
+    for path in files.keys().filter(|path| path.ends_with(".md")) {
+        let is_public = path.starts_with("docs/") || path.starts_with("results/");
+        if is_public && !listed.contains(&path.as_str()) {
+            findings.begin(path);
+            findings.add(0, "unlisted-page", "list it under Documentation in README.md");
         }
     }
-    findings
 }
 
 /// Reports links to files that do not exist, and to headings that a page does not have.
 fn check_links(
-    found: &mut Findings,
+    findings: &mut Findings,
     path: &str,
     text: &str,
     files: &BTreeMap<String, String>,
@@ -69,54 +64,56 @@ fn check_links(
             let page = if page.is_empty() { path.to_owned() } else { resolve(path, page) };
             let target = files.get(&page).filter(|_| page.ends_with(".md") && !anchor.is_empty());
             if !files.contains_key(&page) && !exists(&page) {
-                found.add(index, "dead-path", format!("{link} does not exist: correct it"));
+                findings.add(index, "dead-path", format!("{link} does not exist: correct it"));
             } else if target.is_some_and(|text| headings(text).all(|heading| heading != anchor)) {
-                found.add(index, "dead-anchor", format!("{page} has no heading {anchor}"));
+                findings.add(index, "dead-anchor", format!("{page} has no heading {anchor}"));
             }
         }
     }
 }
 
 /// Reports functions that a page names as `FILE::FUNCTION` and that the file does not have.
-fn check_functions(found: &mut Findings, text: &str, files: &BTreeMap<String, String>) {
+fn check_functions(findings: &mut Findings, text: &str, files: &BTreeMap<String, String>) {
     for (index, line) in text.lines().enumerate() {
         for quoted in line.split('`').skip(1).step_by(2) {
             let Some((path, function)) = quoted.split_once(".rs::") else { continue };
             let path = format!("{path}.rs");
             let head = format!("fn {function}(");
             if files.get(&path).is_some_and(|source| !source.contains(&head)) {
-                found.add(index, "dead-test", format!("{path} has no function {function}"));
+                findings.add(index, "dead-test", format!("{path} has no function {function}"));
             }
         }
     }
 }
 
 /// Reports rows of the tables of changes that name nothing to change or nothing that tests it.
-fn check_changes(found: &mut Findings, text: &str) {
+fn check_changes(findings: &mut Findings, text: &str) {
     let rows = text.lines().enumerate().filter(|(_, line)| line.starts_with("| add "));
     for (index, row) in rows {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
         if cells.len() != 3 || cells.iter().any(|cell| cell.trim().is_empty()) {
-            found.add(index, "change", "name the files to change and the tests of the change");
+            findings.add(index, "change", "name the files to change and the tests of the change");
         }
     }
 }
 
+/// Returns whether a part of a path stands for any name, as in `tests/NAME.rs`.
+fn is_placeholder(part: &str) -> bool {
+    part.len() > 1 && part.chars().all(|letter| letter.is_ascii_uppercase())
+}
+
 /// The documents are maps: each path of this tree that they name must exist. `exists` answers for a
 /// path from the root.
-fn check_paths(found: &mut Findings, text: &str, exists: impl Fn(&str) -> bool) {
+fn check_paths(findings: &mut Findings, text: &str, exists: impl Fn(&str) -> bool) {
     for (index, line) in text.lines().enumerate() {
         for quoted in line.split('`').skip(1).step_by(2) {
             // The function of `FILE::FUNCTION` is not part of the path.
             let quoted = quoted.split_once("::").map_or(quoted, |(file, _)| file);
-            let is_placeholder = |part: &str| {
-                part.len() > 1 && part.chars().all(|letter| letter.is_ascii_uppercase())
-            };
             let is_pattern = quoted.contains(|letter: char| " *<>{}$…".contains(letter))
                 || quoted.split(['/', '.']).any(is_placeholder);
-            let ours = TREES.iter().any(|tree| quoted.starts_with(tree));
-            if ours && !is_pattern && !exists(quoted) {
-                found.add(index, "dead-path", format!("{quoted} does not exist: correct it"));
+            let in_tree = TREES.iter().any(|tree| quoted.starts_with(tree));
+            if in_tree && !is_pattern && !exists(quoted) {
+                findings.add(index, "dead-path", format!("{quoted} does not exist: correct it"));
             }
         }
     }
@@ -137,12 +134,12 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// Reports a page if its first paragraph does not name its kind.
-fn kind(found: &mut Findings, text: &str) {
+fn kind(findings: &mut Findings, text: &str) {
     let first = text.lines().enumerate().skip(1).find(|(_, line)| !line.is_empty());
     let (index, line) = first.unwrap_or_default();
     if !KINDS.iter().any(|kind| line.starts_with(kind)) {
         let cure = format!("begin the first paragraph with one of {}", KINDS.join(", "));
-        found.add(index, "page-kind", cure);
+        findings.add(index, "page-kind", cure);
     }
 }
 
@@ -155,19 +152,20 @@ mod tests {
         let exist = ["crates/a/tests/b.rs", "docs/a.md", "docs/here.svg", "results/README.md"];
         let files = pages.iter().chain([&index]);
         let files = files.map(|&(path, text)| (path.to_owned(), text.to_owned()));
-        let found = check(&files.collect(), |path| exist.contains(&path));
-        found.iter().map(|it| format!("{}:{} {}", it.file, it.line, it.rule)).collect()
+        let mut findings = Findings::default();
+        check(&mut findings, &files.collect(), |path| exist.contains(&path));
+        findings.list.iter().map(|it| format!("{}:{} {}", it.file, it.line, it.rule)).collect()
     }
 
     #[test]
     fn links_lead_to_headings() {
-        let there = ("docs/a.md", "# A\n\n**Reference.** Text.\n\n## `It's` a 2nd, heading\n");
+        let target = ("docs/a.md", "# A\n\n**Reference.** Text.\n\n## `It's` a 2nd, heading\n");
         let good = "[x](docs/a.md#its-a-2nd-heading) [y](#own) [z](https://a.b/c.md#d)\n\n# Own\n";
-        assert_eq!(rules(&[there, ("B.md", good)]), [""; 0]);
+        assert_eq!(rules(&[target, ("B.md", good)]), [""; 0]);
         let up = ("results/c.md", "[x](../docs/a.md#gone)\n");
-        assert_eq!(rules(&[there, up]), ["results/c.md:1 dead-anchor"]);
+        assert_eq!(rules(&[target, up]), ["results/c.md:1 dead-anchor"]);
         assert_eq!(rules(&[("B.md", "[y](#own)\n```\n# Own\n```\n")]), ["B.md:1 dead-anchor"]);
-        assert_eq!(rules(&[there, ("CHANGELOG.md", "[x](docs/a.md#gone)\n")]), [""; 0]);
+        assert_eq!(rules(&[target, ("CHANGELOG.md", "[x](docs/a.md#gone)\n")]), [""; 0]);
     }
 
     #[test]
@@ -201,9 +199,8 @@ mod tests {
 
     #[test]
     fn pages_are_listed() {
-        let page = |path| rules(&[(path, "# A\n\n**How-to.** Text.\n")]);
-        assert_eq!(page("docs/a/sub.md"), [""; 0]);
-        assert_eq!(page("docs/b.md"), ["docs/b.md:1 unlisted-page"]);
-        assert_eq!(page("crates/b.md"), [""; 0]);
+        let text = "# A\n\n**How-to.** Text.\n";
+        assert_eq!(rules(&[("docs/a/sub.md", text), ("crates/b.md", text)]), [""; 0]);
+        assert_eq!(rules(&[("docs/b.md", text)]), ["docs/b.md:1 unlisted-page"]);
     }
 }

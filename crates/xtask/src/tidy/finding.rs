@@ -16,20 +16,39 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// Collects the findings of one file.
-pub(crate) struct Findings<'a> {
-    file: &'a str,
+/// Collects findings, one file after the other.
+#[derive(Default)]
+pub(crate) struct Findings {
+    file: String,
     pub(crate) list: Vec<Finding>,
 }
 
-impl<'a> Findings<'a> {
-    pub(crate) fn new(file: &'a str) -> Self {
-        Self { file, list: Vec::new() }
+impl Findings {
+    /// The findings that are added next are in `file`.
+    pub(crate) fn begin(&mut self, file: &str) {
+        file.clone_into(&mut self.file);
     }
 
     /// Adds a finding; `index` is the line from 0.
     pub(crate) fn add(&mut self, index: usize, rule: &'static str, cure: impl Into<String>) {
-        let (file, line) = (self.file.to_owned(), index + 1);
+        let (file, line) = (self.file.clone(), index + 1);
         self.list.push(Finding { file, line, rule, cure: cure.into() });
+    }
+}
+
+#[cfg(test)]
+impl Findings {
+    /// Returns the line and the rule of each finding of `check`.
+    pub(crate) fn rules(check: impl FnOnce(&mut Self)) -> Vec<(usize, &'static str)> {
+        let mut findings = Self::default();
+        check(&mut findings);
+        findings.list.iter().map(|finding| (finding.line, finding.rule)).collect()
+    }
+
+    /// Returns the cure of each finding of `check`.
+    pub(crate) fn cures(check: impl FnOnce(&mut Self)) -> Vec<String> {
+        let mut findings = Self::default();
+        check(&mut findings);
+        findings.list.into_iter().map(|finding| finding.cure).collect()
     }
 }

@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use super::finding::Findings;
-use super::source::{Source, words};
+use super::source::{Source, Token};
 
 /// The sections of a lock's file card, in their order.
 const CARD: &[&str] = &[
@@ -22,26 +22,26 @@ const ORDERINGS: &[&str] = &["Acquire", "Release", "AcqRel", "Relaxed", "SeqCst"
 const REACH: usize = 6;
 
 pub(crate) fn check(
-    found: &mut Findings,
+    findings: &mut Findings,
     path: &str,
     text: &str,
     source: &Source,
     config: &Config,
 ) {
     if path.starts_with("crates/preload/src/") {
-        orderings(found, source);
+        orderings(findings, source);
     }
     let Some(name) = path.strip_prefix("crates/sync/src/") else { return };
     // A module of tests may be a separate file.
     if !name.ends_with("tests.rs") {
-        orderings(found, source);
+        orderings(findings, source);
     }
     if !config.not_locks.iter().any(|module| module == name) {
-        card(found, text);
+        card(findings, text);
     }
 }
 
-fn card(found: &mut Findings, text: &str) {
+fn card(findings: &mut Findings, text: &str) {
     let mut headings = text
         .lines()
         .filter_map(|line| line.strip_prefix("//! "))
@@ -51,43 +51,38 @@ fn card(found: &mut Findings, text: &str) {
         if headings.next() != Some(*expected) {
             let cure =
                 format!("the module documentation needs, in this order: {}", CARD.join(", "));
-            return found.add(0, "file-card", cure);
+            return findings.add(0, "file-card", cure);
         }
     }
 }
 
-fn orderings(found: &mut Findings, source: &Source) {
-    let test = source.test_lines();
-    let mut in_use = false;
-    for (index, line) in source.code.iter().enumerate() {
-        // An import may run over several lines.
-        in_use |=
-            line.trim_start().starts_with("use ") || line.trim_start().starts_with("pub use ");
-        let skip = in_use || test[index];
-        in_use &= !line.contains(';');
-        if skip || !names_ordering(line) {
+fn orderings(findings: &mut Findings, source: &Source) {
+    let (mut in_use, mut last) = (false, None);
+    for (index, token) in source.tokens.iter().enumerate() {
+        in_use = token.text == "use" || in_use && token.text != ";";
+        let is_judged = in_use || token.is_test || last == Some(token.line);
+        if is_judged || !is_ordering(&source.tokens, index) {
             continue;
         }
-        let from = index.saturating_sub(REACH);
-        if source.comments[from..=index].iter().all(|comment| comment.trim().is_empty()) {
+        last = Some(token.line);
+        let first = token.line.saturating_sub(REACH);
+        if source.comments[first..=token.line].iter().all(|comment| comment.trim().is_empty()) {
             let cure = format!("say within {REACH} lines above what this ordering pairs with");
-            found.add(index, "ordering-comment", cure);
+            findings.add(token.line, "ordering-comment", cure);
         }
     }
 }
 
-/// Returns whether `line` contains a memory ordering or a fence. A bare name counts only as an
-/// argument: `Release` may be the name of a type.
-fn names_ordering(line: &str) -> bool {
-    words(line).any(|(at, word)| {
-        let (before, after) = (&line[..at], &line[at + word.len()..]);
-        let argument = after.starts_with([',', ')'])
-            && (before.ends_with(['(', ' ']) || before.is_empty())
-            && !before.ends_with("-> ");
-        let qualified = before.ends_with("Ordering::");
-        let call = after.starts_with('(');
-        (ORDERINGS.contains(&word) && (argument || qualified)) || (word == "fence" && call)
-    })
+/// Returns whether a token is a memory ordering or a fence. A bare name counts only as an argument:
+/// `Release` may be the name of a type.
+fn is_ordering(tokens: &[Token], index: usize) -> bool {
+    let after = tokens.get(index + 1).map_or("", |token| token.text);
+    let [before, path] =
+        [1, 2].map(|back| index.checked_sub(back).map_or("", |index| tokens[index].text));
+    let is_argument = matches!(after, "," | ")") && matches!(before, "" | "(" | "," | ":");
+    let is_qualified = before == "::" && path == "Ordering";
+    let name = tokens[index].text;
+    ORDERINGS.contains(&name) && (is_argument || is_qualified) || name == "fence" && after == "("
 }
 
 #[cfg(test)]
@@ -96,9 +91,7 @@ mod tests {
 
     fn rules(path: &str, text: &str) -> Vec<(usize, &'static str)> {
         let config = Config { not_locks: vec!["lib.rs".to_owned()], ..Config::default() };
-        let mut found = Findings::new(path);
-        check(&mut found, path, text, &Source::new(text), &config);
-        found.list.iter().map(|finding| (finding.line, finding.rule)).collect()
+        Findings::rules(|findings| check(findings, path, text, &Source::new(text), &config))
     }
 
     #[test]

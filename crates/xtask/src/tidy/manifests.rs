@@ -5,39 +5,40 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Context;
 use toml::Table;
 
-use super::finding::{Finding, Findings};
+use super::finding::Findings;
 use super::source::words;
 
 /// Crates that promise few dependencies, and their allowed external crates.
 const LEAN: &[(&str, &[&str])] =
     &[("sync", &["libc", "lock_api"]), ("stats", &["libm", "thiserror"])];
 
-pub(crate) fn check(files: &BTreeMap<String, String>) -> anyhow::Result<Vec<Finding>> {
-    let mut findings = Vec::new();
+pub(crate) fn check(
+    findings: &mut Findings,
+    files: &BTreeMap<String, String>,
+) -> anyhow::Result<()> {
     let layers = Layers::new(files.get("ARCHITECTURE.md").map_or("", String::as_str));
     for (path, text) in files {
-        let mut found = Findings::new(path);
+        findings.begin(path);
         let parts: Vec<&str> = path.split('/').collect();
         match parts[..] {
             ["crates", name, "Cargo.toml"] => {
                 let manifest = parse(path, text)?;
-                layers.check(&mut found, name, &manifest);
-                unrun(&mut found, name, &manifest, files);
+                layers.check(findings, name, &manifest);
+                unrun(findings, name, &manifest, files);
             }
             ["Cargo.toml"] => {
                 let documented = files.get("docs/dependencies.md").map_or("", String::as_str);
-                reasons(&mut found, &parse(path, text)?, documented);
+                reasons(findings, &parse(path, text)?, documented);
             }
-            ["docs", "dependencies.md"] => needless(&mut found, text, files)?,
+            ["docs", "dependencies.md"] => needless(findings, text, files)?,
             ["experiments" | "machines" | "kernels", name] if name.ends_with(".toml") => {
-                first_line(&mut found, text);
+                first_line(findings, text);
             }
-            ["tests", "golden", name] if name.ends_with(".toml") => first_line(&mut found, text),
+            ["tests", "golden", name] if name.ends_with(".toml") => first_line(findings, text),
             _ => {}
         }
-        findings.append(&mut found.list);
     }
-    Ok(findings)
+    Ok(())
 }
 
 fn parse(path: &str, text: &str) -> anyhow::Result<Table> {
@@ -57,21 +58,22 @@ impl<'a> Layers<'a> {
     /// Reads the last column of the table, in which `all of the above` stands for the rows before.
     fn new(page: &'a str) -> Self {
         let mut layers = BTreeMap::new();
-        for row in page.lines().filter_map(|line| line.strip_prefix("| `crates/")) {
-            let cells: Vec<&str> = row.trim_end_matches([' ', '|']).split('|').collect();
-            let (name, cell) = (cells[0].trim_end_matches([' ', '`']), cells[cells.len() - 1]);
+        for row in page.lines().filter(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = row.trim_matches(['|', ' ']).split('|').collect();
+            let name = cells[0].trim_matches([' ', '`']).strip_prefix("crates/");
+            let cell = cells[cells.len() - 1];
             let mut allowed: BTreeSet<&str> = words(cell).map(|(_, word)| word).collect();
-            if cell.contains("all of the above") {
+            if allowed.contains("above") {
                 allowed.extend(layers.keys());
             }
-            layers.insert(name, allowed);
+            layers.extend(name.map(|name| (name, allowed)));
         }
         Self(layers)
     }
 
-    fn check(&self, found: &mut Findings, name: &str, manifest: &Table) {
+    fn check(&self, findings: &mut Findings, name: &str, manifest: &Table) {
         let Some(allowed) = self.0.get(name) else {
-            return found.add(
+            return findings.add(
                 0,
                 "layers",
                 format!("{name} is not in the table of ARCHITECTURE.md"),
@@ -79,11 +81,11 @@ impl<'a> Layers<'a> {
         };
         let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
         for dependency in tables.iter().flat_map(|table| names(manifest, table)) {
-            if let Some(ours) = dependency.strip_prefix("convoy-")
-                && !allowed.contains(ours)
+            if let Some(member) = dependency.strip_prefix("convoy-")
+                && !allowed.contains(member)
             {
-                let cure = format!("{name} must not depend on {ours}: see ARCHITECTURE.md");
-                found.add(0, "layers", cure);
+                let cure = format!("{name} must not depend on {member}: see ARCHITECTURE.md");
+                findings.add(0, "layers", cure);
             }
         }
         let lean = LEAN.iter().find(|(lean, _)| *lean == name);
@@ -91,20 +93,22 @@ impl<'a> Layers<'a> {
             let foreign = !dependency.starts_with("convoy-");
             if lean.is_some_and(|(_, few)| foreign && !few.contains(&dependency)) {
                 let cure = format!("{name} brings nothing along: do without {dependency}");
-                found.add(0, "layers", cure);
+                findings.add(0, "layers", cure);
             }
         }
     }
 }
 
+/// Returns whether a manifest sets `key` of `table` to false.
+fn is_off(manifest: &Table, table: &str, key: &str) -> bool {
+    let value = manifest.get(table).and_then(|table| table.get(key));
+    value.and_then(toml::Value::as_bool) == Some(false)
+}
+
 /// Reports tests that a manifest hides from cargo: files of `tests` that its one test program does
 /// not declare, and examples in the documentation of a library without documentation tests.
-fn unrun(found: &mut Findings, name: &str, manifest: &Table, files: &BTreeMap<String, String>) {
-    let off = |table: &str, key: &str| {
-        let value = manifest.get(table).and_then(|table| table.get(key));
-        value.and_then(toml::Value::as_bool) == Some(false)
-    };
-    if off("package", "autotests") {
+fn unrun(findings: &mut Findings, name: &str, manifest: &Table, files: &BTreeMap<String, String>) {
+    if is_off(manifest, "package", "autotests") {
         let tests = format!("crates/{name}/tests/");
         let program = files.get(&format!("{tests}main.rs")).map_or("", String::as_str);
         let programs = manifest.get("test").map(ToString::to_string).unwrap_or_default();
@@ -115,38 +119,38 @@ fn unrun(found: &mut Findings, name: &str, manifest: &Table, files: &BTreeMap<St
             };
             let declared = program.lines().any(|line| line == format!("mod {module};"));
             if !declared && !programs.contains(&format!("\"tests/{file}\"")) {
-                found.add(0, "unrun-test", format!("declare {module} in {tests}main.rs"));
+                findings.add(0, "unrun-test", format!("declare {module} in {tests}main.rs"));
             }
         }
     }
-    if off("lib", "doctest") {
+    if is_off(manifest, "lib", "doctest") {
         let sources = format!("crates/{name}/src/");
         for (path, text) in files.iter().filter(|(path, _)| path.starts_with(&sources)) {
             let comments = text.lines().map(str::trim_start).filter(|line| line.starts_with("//"));
             let mut fences = comments.filter(|line| line.contains(" ```")).step_by(2);
             if fences.any(|fence| fence.ends_with("```")) {
                 let cure = format!("remove `doctest = false`, or mark the block in {path} as text");
-                found.add(0, "unrun-test", cure);
+                findings.add(0, "unrun-test", cure);
             }
         }
     }
 }
 
-fn reasons(found: &mut Findings, manifest: &Table, documented: &str) {
+fn reasons(findings: &mut Findings, manifest: &Table, documented: &str) {
     let empty = Table::new();
     let workspace = manifest.get("workspace").and_then(toml::Value::as_table).unwrap_or(&empty);
     for dependency in names(workspace, "dependencies").filter(|name| !name.starts_with("convoy-")) {
         let quoted = format!("`{dependency}`");
         if !documented.lines().any(|line| line.contains(&quoted)) {
             let cure = format!("say in docs/dependencies.md why {dependency} is here");
-            found.add(0, "dependency-reason", cure);
+            findings.add(0, "dependency-reason", cure);
         }
     }
 }
 
 /// Reports rows of the tables of packages that no manifest depends on.
 fn needless(
-    found: &mut Findings,
+    findings: &mut Findings,
     documented: &str,
     files: &BTreeMap<String, String>,
 ) -> anyhow::Result<()> {
@@ -160,15 +164,15 @@ fn needless(
         let first = line.strip_prefix("| ").and_then(|row| row.split(" | ").next());
         let packages = first.unwrap_or_default().split('`').skip(1).step_by(2);
         for package in packages.filter(|name| !name.contains('/') && !used.contains(*name)) {
-            found.add(index, "dependency-reason", format!("no crate depends on {package}"));
+            findings.add(index, "dependency-reason", format!("no crate depends on {package}"));
         }
     }
     Ok(())
 }
 
-fn first_line(found: &mut Findings, text: &str) {
+fn first_line(findings: &mut Findings, text: &str) {
     if !text.starts_with("# ") {
-        found.add(0, "data-comment", "begin with a comment that says what this file is");
+        findings.add(0, "data-comment", "begin with a comment that says what this file is");
     }
 }
 
@@ -182,14 +186,19 @@ mod tests {
                          | `crates/machine` | | sync; checker for its tests |\n\
                          | `crates/cli` | | all of the above |\n";
 
-    fn found(files: &[(&str, &str)]) -> Vec<Finding> {
+    fn tree(files: &[(&str, &str)]) -> BTreeMap<String, String> {
         let files = [("ARCHITECTURE.md", TABLE)].iter().chain(files);
-        check(&files.map(|&(path, text)| (path.to_owned(), text.to_owned())).collect()).unwrap()
+        files.map(|&(path, text)| (path.to_owned(), text.to_owned())).collect()
+    }
+
+    fn cures(files: &[(&str, &str)]) -> String {
+        Findings::cures(|findings| check(findings, &tree(files)).unwrap()).join("; ")
     }
 
     fn rules(path: &str, text: &str) -> Vec<&'static str> {
-        let findings = found(&[("docs/dependencies.md", "- `serde`: records\n"), (path, text)]);
-        findings.iter().map(|finding| finding.rule).collect()
+        let files = tree(&[("docs/dependencies.md", "- `serde`: records\n"), (path, text)]);
+        let rules = Findings::rules(|findings| check(findings, &files).unwrap());
+        rules.into_iter().map(|(_, rule)| rule).collect()
     }
 
     #[test]
@@ -216,13 +225,13 @@ mod tests {
                 ("crates/stats/tests/known.rs", ""),
                 ("crates/stats/tests/main.rs", program),
             ];
-            found(&files).iter().map(|finding| finding.cure.clone()).collect::<Vec<_>>().join("; ")
+            cures(&files)
         }
-        let one = "[package]\nautotests = false\n[[test]]\npath = \"tests/main.rs\"\n";
+        let main = "[package]\nautotests = false\n[[test]]\npath = \"tests/main.rs\"\n";
         assert_eq!(tests("", ""), "");
-        assert_eq!(tests(one, "mod known;\n"), "");
-        assert_eq!(tests(one, ""), "declare known in crates/stats/tests/main.rs");
-        let two = one.replace("main", "known") + "[[test]]\npath = \"tests/main.rs\"\n";
+        assert_eq!(tests(main, "mod known;\n"), "");
+        assert_eq!(tests(main, ""), "declare known in crates/stats/tests/main.rs");
+        let two = main.replace("main", "known") + "[[test]]\npath = \"tests/main.rs\"\n";
         assert_eq!(tests(&two, ""), "");
         let undocumented = "[lib]\ndoctest = false\n";
         assert!(tests(undocumented, "").contains("src/rank.rs"), "only the second block is Rust");
@@ -230,21 +239,20 @@ mod tests {
 
     #[test]
     fn every_dependency_has_its_reason() {
-        let known = "[workspace.dependencies]\nserde = '1'\nconvoy-sync = { path = 'a' }\n";
-        assert_eq!(rules("Cargo.toml", known), [""; 0]);
-        assert_eq!(rules("Cargo.toml", &format!("{known}clap = '4'\n")), ["dependency-reason"]);
+        let manifest = "[workspace.dependencies]\nserde = '1'\nconvoy-sync = { path = 'a' }\n";
+        assert_eq!(rules("Cargo.toml", manifest), [""; 0]);
+        assert_eq!(rules("Cargo.toml", &format!("{manifest}clap = '4'\n")), ["dependency-reason"]);
     }
 
     #[test]
     fn every_reason_has_its_dependency() {
         let manifest = "[dependencies]\nconvoy-sync.workspace = true\nclap = '4'\n";
         let row = "| package | reason |\n|---|---|\n| `clap` | flags | `lexopt` |\n";
-        let count = |row: &str| {
-            let pages = [("docs/dependencies.md", row), ("crates/machine/Cargo.toml", manifest)];
-            found(&pages).len()
-        };
-        assert_eq!(count(row), 0);
-        assert_eq!(count(&row.replace("`clap`", "`clap`, `gone`")), 1);
+        let crate_manifest = ("crates/machine/Cargo.toml", manifest);
+        assert_eq!(cures(&[("docs/dependencies.md", row), crate_manifest]), "");
+        let gone = row.replace("`clap`", "`clap`, `gone`");
+        let gone = ("docs/dependencies.md", gone.as_str());
+        assert_eq!(cures(&[gone, crate_manifest]), "no crate depends on gone");
     }
 
     #[test]

@@ -13,7 +13,9 @@ mod locks;
 mod manifests;
 mod names;
 mod prose;
+mod ratchets;
 mod rust;
+mod sentences;
 mod source;
 mod text;
 
@@ -54,14 +56,11 @@ pub(crate) fn wrap(root: &Path) -> anyhow::Result<Outcome> {
 }
 
 /// Pictures and archives come into a tree by accident; those that belong there are listed.
-fn strays(binaries: &[String], config: &Config) -> Vec<Finding> {
-    let mut findings = Vec::new();
+fn strays(findings: &mut Findings, binaries: &[String], config: &Config) {
     for path in binaries.iter().filter(|path| !config.binary_files.contains(path)) {
-        let mut found = Findings::new(path);
-        found.add(0, "stray-binary", "remove it, or list it as a binary file in tidy.toml");
-        findings.append(&mut found.list);
+        findings.begin(path);
+        findings.add(0, "stray-binary", "remove it, or list it as a binary file in tidy.toml");
     }
-    findings
 }
 
 /// Returns every finding in the tree at `root`, in the order of files and lines.
@@ -70,23 +69,27 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let config: Config = toml::from_str(&text).context("tidy.toml")?;
     let files::Files { texts: files, binaries } = files::read(root)?;
     let sources = source::sources(&files);
-    let mut findings = strays(&binaries, &config);
+    let mut findings = Findings::default();
+    strays(&mut findings, &binaries, &config);
     for (path, text) in &files {
-        let mut found = Findings::new(path);
-        text::check(&mut found, path, text);
+        findings.begin(path);
+        text::check(&mut findings, path, text);
         if let Some(source) = sources.get(path.as_str()) {
-            rust::check(&mut found, path, text, source, &config);
-            locks::check(&mut found, path, text, source, &config);
+            rust::check(&mut findings, path, text, source, &config);
+            locks::check(&mut findings, path, text, source, &config);
         }
-        findings.append(&mut found.list);
     }
-    findings.append(&mut docs::check(&files, |path| root.join(path).exists()));
-    findings.append(&mut rust::stale(&sources, &config));
-    findings.append(&mut manifests::check(&files)?);
-    findings.append(&mut circles::check(&sources));
-    findings.append(&mut prose::check(&files, &sources, &config.prose));
-    findings.sort();
-    Ok(findings)
+    docs::check(&mut findings, &files, |path| root.join(path).exists());
+    manifests::check(&mut findings, &files)?;
+    circles::check(&mut findings, &sources);
+    prose::check(&mut findings, &files, &sources, &config.prose);
+    findings.begin("tidy.toml");
+    rust::stale(&mut findings, &sources, &config);
+    let Config { lines, pronouns, closures, .. } = &config;
+    ratchets::check(&mut findings, &sources, &ratchets::Limits { lines, pronouns, closures });
+    sentences::check(&mut findings, &sources, &config.sentences);
+    findings.list.sort();
+    Ok(findings.list)
 }
 
 #[cfg(test)]
@@ -97,9 +100,9 @@ mod tests {
     fn a_file_that_is_no_text_is_listed() {
         let font = "crates/report/fonts/font.ttf".to_owned();
         let config = Config { binary_files: vec![font.clone()], ..Config::default() };
-        assert!(strays(std::slice::from_ref(&font), &config).is_empty());
-        let found = strays(&[font, "crates/cli/x.png".to_owned()], &config);
-        assert_eq!((found.len(), found[0].rule), (1, "stray-binary"));
-        assert_eq!(found[0].file, "crates/cli/x.png");
+        let mut findings = Findings::default();
+        strays(&mut findings, &[font, "crates/cli/x.png".to_owned()], &config);
+        let strays: Vec<_> = findings.list.iter().map(|it| (it.file.as_str(), it.rule)).collect();
+        assert_eq!(strays, [("crates/cli/x.png", "stray-binary")]);
     }
 }

@@ -200,10 +200,10 @@ mod tests {
     #[test]
     fn trees_of_uses_are_read() {
         let names = names("pub(crate) use a::{self, b as c, d::*, e::{f, g}};\nuse h::i;\n");
-        let found: Vec<String> =
+        let paths: Vec<String> =
             names.uses.iter().map(|u| format!("{} = {}", u.name, u.path.join("::"))).collect();
         assert_eq!(
-            found,
+            paths,
             ["a = a", "c = a::b", "* = a::d::*", "f = a::e::f", "g = a::e::g", "i = h::i"]
         );
         let exported: Vec<bool> = names.uses.iter().map(|u| u.exported).collect();

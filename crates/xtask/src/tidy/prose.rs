@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::finding::{Finding, Findings};
+use super::finding::Findings;
+use super::ratchets::{Ratchet, Tally};
 use super::source::Sources;
 
-/// A limit that exceeds the rate by more than this is reported as stale.
-const SLACK: f64 = 8.0;
-/// Places that a finding lists.
-const PLACES: usize = 4;
+const RATCHET: Ratchet =
+    Ratchet { rule: "prose", unit: "phrases per 1,000 words", per: 1000.0, aim: 0.0, slack: 8.0 };
 
 /// `[prose]` of `tidy.toml`.
 #[derive(Default, Deserialize)]
@@ -23,19 +22,13 @@ pub(crate) struct Prose {
     limits: BTreeMap<String, f64>,
 }
 
-/// Words and phrases of the files with one prefix.
-#[derive(Default)]
-struct Tally {
-    words: usize,
-    places: Vec<String>,
-}
-
 /// Reports prefixes with a rate above their limit, and limits that are too high.
 pub(crate) fn check(
+    findings: &mut Findings,
     files: &BTreeMap<String, String>,
     sources: &Sources,
     config: &Prose,
-) -> Vec<Finding> {
+) {
     let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
     let phrases: Vec<String> = config.phrases.iter().map(|phrase| format!(" {phrase} ")).collect();
     for (path, text) in files {
@@ -47,45 +40,29 @@ pub(crate) fn check(
         let lines = sources.get(path.as_str()).map_or(&markdown, |source| &source.comments);
         for (index, line) in lines.iter().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let words = words(line);
-            tally.words += words.split_whitespace().count();
+            tally.base += words.split_whitespace().count();
             for phrase in &phrases {
-                let count = words.matches(phrase).count();
-                let place = || format!("{path}:{}: `{}`", index + 1, phrase.trim());
-                tally.places.extend(std::iter::repeat_with(place).take(count));
+                for _ in words.matches(phrase) {
+                    tally.places.push(format!("{path}:{}: `{}`", index + 1, phrase.trim()));
+                }
             }
         }
     }
-    tallies
-        .iter()
-        .filter_map(|(prefix, tally)| judge(prefix, tally, config.limits[*prefix]))
-        .collect()
-}
-
-/// Compares the rate of one prefix with its limit.
-fn judge(prefix: &str, tally: &Tally, limit: f64) -> Option<Finding> {
-    let rate = 1000.0 * tally.places.len() as f64 / tally.words.max(1) as f64;
-    let mut found = Findings::new(prefix);
-    if rate > limit {
-        let step = tally.places.len().div_ceil(PLACES);
-        let places: Vec<&str> = tally.places.iter().step_by(step).map(String::as_str).collect();
-        let places = places.join(", ");
-        let cure = format!("{rate:.1} phrases per 1,000 words, limit {limit}: rewrite {places}");
-        found.add(0, "prose", cure);
-    } else if rate + SLACK < limit {
-        found.add(0, "prose", format!("lower the limit in tidy.toml: {rate:.1}, not {limit}"));
+    findings.begin("tidy.toml");
+    for (prefix, tally) in &tallies {
+        RATCHET.judge(findings, prefix, tally, Some(config.limits[*prefix]));
     }
-    found.list.pop()
 }
 
 /// Returns the lines of a Markdown page; those of code blocks are empty.
 fn markdown(text: &str) -> Vec<String> {
     let mut fenced = false;
-    let outside = |line: &str| {
-        let fence = line.trim_start().starts_with("```");
-        fenced ^= fence;
-        if fenced || fence { String::new() } else { line.to_owned() }
-    };
-    text.lines().map(outside).collect()
+    let lines = text.lines().map(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        if fenced || is_fence { String::new() } else { line.to_owned() }
+    });
+    lines.collect()
 }
 
 /// `line` in lower case without punctuation and inline code, with a space around each word.
@@ -104,15 +81,15 @@ mod tests {
         let limits = BTreeMap::from([("a/".to_owned(), limit)]);
         let config = Prose { phrases: vec!["nobody".to_owned(), "that of".to_owned()], limits };
         let files = BTreeMap::from([(path.to_owned(), text.to_owned())]);
-        check(&files, &sources(&files), &config).into_iter().map(|finding| finding.cure).collect()
+        Findings::cures(|findings| check(findings, &files, &sources(&files), &config))
     }
 
     #[test]
     fn a_rate_above_its_limit_is_found_with_its_place() {
         let text = "fn a() {}\n/// Nobody waits: the lock is that of `b`.\n";
-        let found = rules(100.0, "a/b.rs", text);
-        assert!(found[0].contains("a/b.rs:2: `nobody`"), "{found:?}");
-        assert!(found[0].starts_with("250.0 "), "{found:?}");
+        let cures = rules(100.0, "a/b.rs", text);
+        assert!(cures[0].contains("a/b.rs:2: `nobody`"), "{cures:?}");
+        assert!(cures[0].starts_with("a/: 250.0 phrases"), "{cures:?}");
     }
 
     #[test]
@@ -124,6 +101,6 @@ mod tests {
 
     #[test]
     fn a_limit_that_is_too_high_is_stale() {
-        assert_eq!(rules(9.0, "a/b.md", "Text.\n"), ["lower the limit in tidy.toml: 0.0, not 9"]);
+        assert_eq!(rules(9.0, "a/b.md", "Text.\n"), ["lower the limit of a/: 0.0, not 9"]);
     }
 }

@@ -1,8 +1,8 @@
 //! Rules for Rust source.
 
 use super::config::Config;
-use super::finding::{Finding, Findings};
-use super::source::{Source, Sources, words};
+use super::finding::Findings;
+use super::source::{Source, Sources, is_word, words};
 
 const FILE_LINES: usize = 1000;
 
@@ -31,111 +31,124 @@ const AMBIENT: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn check(
-    found: &mut Findings,
+    findings: &mut Findings,
     path: &str,
     text: &str,
     source: &Source,
     config: &Config,
 ) {
-    length(found, path, source, config);
-    unsafe_places(found, path, source, config);
-    placeholders(found, source);
+    length(findings, path, source, config);
+    unsafe_places(findings, path, source, config);
+    placeholders(findings, source);
     if path.starts_with("crates/") && path.contains("/src/") {
-        figures(found, text, config);
+        figures(findings, text, config);
     }
-    let is_in = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
-    if is_in(DETERMINISTIC) && !is_in(HOST) {
-        ambient(found, source);
+    if is_in(path, DETERMINISTIC) && !is_in(path, HOST) {
+        ambient(findings, source);
     }
 }
 
-fn length(found: &mut Findings, path: &str, source: &Source, config: &Config) {
+fn is_in(path: &str, folders: &[&str]) -> bool {
+    folders.iter().any(|folder| path.starts_with(folder))
+}
+
+fn length(findings: &mut Findings, path: &str, source: &Source, config: &Config) {
     let lines = source.lines();
     let limit = config.long_files.get(path).copied().unwrap_or(FILE_LINES);
     if lines > limit {
-        found.add(limit, "file-length", format!("{lines} lines of {limit}: split it by idea"));
+        findings.add(limit, "file-length", format!("{lines} lines of {limit}: split it by idea"));
     }
 }
 
-fn unsafe_places(found: &mut Findings, path: &str, source: &Source, config: &Config) {
+fn unsafe_places(findings: &mut Findings, path: &str, source: &Source, config: &Config) {
     if config.unsafe_places.iter().any(|place| path.starts_with(place)) {
         return;
     }
     for (index, line) in source.code.iter().enumerate() {
         if words(line).any(|(_, word)| word == "unsafe") {
-            found.add(index, "unsafe-place", "move it into the platform or the system-call layer");
+            findings.add(
+                index,
+                "unsafe-place",
+                "move it into the platform or the system-call layer",
+            );
         }
     }
 }
 
-fn placeholders(found: &mut Findings, source: &Source) {
+fn placeholders(findings: &mut Findings, source: &Source) {
     for (index, line) in source.comments.iter().enumerate() {
         if words(line).any(|(_, word)| word == concat!("FIX", "ME") || word == "XXX") {
-            found.add(index, "placeholder", "do it, or describe the limit in a sentence");
+            findings.add(index, "placeholder", "do it, or describe the limit in a sentence");
         }
     }
 }
 
-fn ambient(found: &mut Findings, source: &Source) {
+fn ambient(findings: &mut Findings, source: &Source) {
     for (index, line) in source.code.iter().enumerate() {
         for (name, cure) in AMBIENT.iter().filter(|(name, _)| contains_word(line, name)) {
-            found.add(index, "ambient", format!("{name} differs between two executions: {cure}"));
+            findings.add(
+                index,
+                "ambient",
+                format!("{name} differs between two executions: {cure}"),
+            );
         }
     }
 }
 
-/// Returns whether `line` contains `pattern` and not merely as the tail of a longer word.
+/// Returns whether `line` contains `pattern` and not merely as a part of a longer word.
 fn contains_word(line: &str, pattern: &str) -> bool {
-    line.match_indices(pattern).any(|(at, _)| {
-        let before = line[..at].chars().next_back();
-        let after = line[at + pattern.len()..].chars().next();
-        let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        let open_end = !pattern.ends_with(|c: char| c.is_alphanumeric());
-        !is_word(before) && (open_end || !is_word(after))
+    line.match_indices(pattern).any(|(start, _)| {
+        let before = line[..start].chars().next_back();
+        let after = line[start + pattern.len()..].chars().next();
+        let open_end = pattern.ends_with(':');
+        !before.is_some_and(is_word) && (open_end || !after.is_some_and(is_word))
     })
 }
 
+/// Returns whether a number is `figure`, perhaps with decimals or a type.
+fn is_figure(number: &str, figure: &str) -> bool {
+    let end = number.strip_prefix(figure);
+    end.is_some_and(|end| end.is_empty() || end.starts_with(['.', 'f', 'u', 'i']))
+}
+
 /// A program that knows the published result can print it without computing it.
-fn figures(found: &mut Findings, text: &str, config: &Config) {
+fn figures(findings: &mut Findings, text: &str, config: &Config) {
     for (index, line) in text.lines().enumerate() {
         let numbers = line.split(|c: char| !c.is_alphanumeric() && !"._,".contains(c));
         for number in numbers.filter(|word| word.bytes().any(|byte| byte.is_ascii_digit())) {
             let plain = number.replace(['_', ','], "");
             let plain = plain.trim_matches('.');
-            let same = |figure: &String| {
-                plain.strip_prefix(figure.as_str()).is_some_and(|rest| {
-                    rest.is_empty() || rest.starts_with('.') || rest.starts_with(['f', 'u', 'i'])
-                })
-            };
-            if config.published_figures.iter().any(same) {
+            if config.published_figures.iter().any(|figure| is_figure(plain, figure)) {
                 let number = number.trim_end_matches([',', '.']);
                 let cure = format!("{number} is a published result: read it from experiments/");
-                found.add(index, "published-figure", cure);
+                findings.add(index, "published-figure", cure);
             }
         }
     }
 }
 
 /// Reports exceptions of `tidy.toml` that are not needed any more.
-pub(crate) fn stale(sources: &Sources, config: &Config) -> Vec<Finding> {
-    let mut found = Findings::new("tidy.toml");
+pub(crate) fn stale(findings: &mut Findings, sources: &Sources, config: &Config) {
     for place in &config.unsafe_places {
         let mut inside = sources.iter().filter(|(path, _)| path.starts_with(place));
         if !inside.any(|(_, source)| source.tokens.iter().any(|token| token.text == "unsafe")) {
-            found.add(0, "stale-exception", format!("{place} is safe: remove the entry"));
+            findings.add(0, "stale-exception", format!("{place} is safe: remove the entry"));
         }
     }
     for module in &config.not_locks {
         if !sources.contains_key(format!("crates/sync/src/{module}").as_str()) {
-            found.add(0, "stale-exception", format!("{module} does not exist: remove the entry"));
+            findings.add(
+                0,
+                "stale-exception",
+                format!("{module} does not exist: remove the entry"),
+            );
         }
     }
     for path in config.long_files.keys() {
         if sources.get(path.as_str()).is_none_or(|source| source.lines() <= FILE_LINES) {
-            found.add(0, "stale-exception", format!("{path} is short enough: remove the entry"));
+            findings.add(0, "stale-exception", format!("{path} is short enough: remove the entry"));
         }
     }
-    found.list
 }
 
 #[cfg(test)]
@@ -150,26 +163,24 @@ mod tests {
         let places = vec!["crates/sync/".to_owned(), "crates/machine/src/engine".to_owned()];
         let config =
             Config { published_figures: figures, unsafe_places: places, ..Config::default() };
-        let mut found = Findings::new(path);
-        check(&mut found, path, text, &Source::new(text), &config);
-        found.list.iter().map(|finding| (finding.line, finding.rule)).collect()
+        Findings::rules(|findings| check(findings, path, text, &Source::new(text), &config))
     }
 
     #[test]
     fn lengths_are_limited_until_an_exception_is_stale() {
-        let long = "\n".repeat(501);
+        let long = "\n".repeat(FILE_LINES + 1);
         assert_eq!(rules("a.rs", &long[1..]), []);
-        assert_eq!(rules("a.rs", &long), [(501, "file-length")]);
-        let long_files = BTreeMap::from([("a.rs".to_owned(), 501)]);
+        assert_eq!(rules("a.rs", &long), [(FILE_LINES + 1, "file-length")]);
+        let long_files = BTreeMap::from([("a.rs".to_owned(), FILE_LINES + 1)]);
         let config = Config { long_files, ..Config::default() };
-        let mut found = Findings::new("a.rs");
-        check(&mut found, "a.rs", &long, &Source::new(&long), &config);
-        assert_eq!(found.list, []);
-        let stale = |text: &str| {
+        let source = Source::new(&long);
+        let rules = Findings::rules(|findings| check(findings, "a.rs", &long, &source, &config));
+        assert_eq!(rules, []);
+        for (text, is_stale) in [(long.as_str(), false), ("", true)] {
             let files = BTreeMap::from([("a.rs".to_owned(), text.to_owned())]);
-            stale(&sources(&files), &config).len()
-        };
-        assert_eq!((stale(&long), stale("")), (0, 1));
+            let cures = Findings::cures(|findings| stale(findings, &sources(&files), &config));
+            assert_eq!(!cures.is_empty(), is_stale);
+        }
     }
 
     #[test]
@@ -195,10 +206,10 @@ mod tests {
         ];
         let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
         let files = BTreeMap::from(files);
-        let cures = stale(&sources(&files), &config).into_iter().map(|found| found.cure);
+        let cures = Findings::cures(|findings| stale(findings, &sources(&files), &config));
         let expected =
             ["crates/mm/ is safe: remove the entry", "gone.rs does not exist: remove the entry"];
-        assert_eq!(cures.collect::<Vec<_>>(), expected);
+        assert_eq!(cures, expected);
     }
 
     #[test]
@@ -211,9 +222,9 @@ mod tests {
     fn simulated_code_has_no_ambient_input() {
         let text =
             "use std::collections::HashMap;\nlet t = Instant::now();\nlet b = strand::a();\n";
-        let both = [(1, "ambient"), (2, "ambient")];
-        assert_eq!(rules("crates/machine/src/disk.rs", text), both);
-        assert_eq!(rules("crates/lab/src/run.rs", text), both);
+        let ambient = [(1, "ambient"), (2, "ambient")];
+        assert_eq!(rules("crates/machine/src/disk.rs", text), ambient);
+        assert_eq!(rules("crates/lab/src/run.rs", text), ambient);
         assert_eq!(rules("crates/host/src/clock.rs", text), []);
         assert_eq!(rules("crates/cli/src/main.rs", text), []);
     }

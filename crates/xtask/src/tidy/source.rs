@@ -78,15 +78,6 @@ impl<'a> Source<'a> {
         self.code.len() - 1
     }
 
-    /// Returns for each line whether it belongs to an item under `#[cfg(test)]`.
-    pub(crate) fn test_lines(&self) -> Vec<bool> {
-        let mut lines = vec![false; self.code.len()];
-        for token in &self.tokens {
-            lines[token.line] |= token.is_test;
-        }
-        lines
-    }
-
     fn mark_tests(&mut self) {
         for first in 0..self.tokens.len() {
             let attribute = self.tokens[first..].iter().map(|token| token.text);
@@ -164,15 +155,17 @@ fn lines(text: &str) -> Vec<String> {
     text.split('\n').map(str::to_owned).collect()
 }
 
+pub(crate) fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
 /// Returns the identifiers and keywords of `line` with their columns.
 pub(crate) fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
-    let is_word = |character: char| character.is_alphanumeric() || character == '_';
-    let mut at = 0;
+    let mut end = 0;
     std::iter::from_fn(move || {
-        let start = at + line[at..].find(is_word)?;
-        let length = line[start..].find(|c| !is_word(c)).unwrap_or(line.len() - start);
-        at = start + length;
-        Some((start, &line[start..at]))
+        let start = end + line[end..].find(is_word)?;
+        end = line[start..].find(|letter| !is_word(letter)).map_or(line.len(), |it| start + it);
+        Some((start, &line[start..end]))
     })
 }
 
@@ -200,10 +193,25 @@ mod tests {
 
     #[test]
     fn test_items_are_marked_to_their_end() {
-        let source =
-            Source::new("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
-        assert_eq!(source.test_lines(), [false, true, true, true, true, false, false]);
-        let source = Source::new("#[cfg(test)]\nmod tests;\nfn c() {}");
-        assert_eq!(source.test_lines(), [true, true, false]);
+        fn tests(text: &str) -> String {
+            let source = Source::new(text);
+            source.tokens.iter().filter(|token| token.is_test).map(|token| token.text).collect()
+        }
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n";
+        assert_eq!(tests(text), "#[cfg(test)]modtests{fnb(){}}");
+        assert_eq!(tests("#[cfg(test)]\nmod tests;\nfn c() {}"), "#[cfg(test)]modtests;");
+    }
+
+    #[test]
+    fn files_of_test_modules_are_tests() {
+        let files = [
+            ("crates/a/src/lib.rs", "#[cfg(test)]\nmod b;\nmod c;\n"),
+            ("crates/a/src/b.rs", "mod inner;\n"),
+            ("crates/a/src/b/inner.rs", "fn f() {}\n"),
+            ("crates/a/src/c.rs", "fn f() {}\n"),
+        ];
+        let files = files.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
+        let tests = sources(&files).into_values().map(|source| source.tokens[0].is_test);
+        assert_eq!(tests.collect::<Vec<_>>(), [true, true, false, true]);
     }
 }

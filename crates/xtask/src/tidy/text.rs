@@ -7,7 +7,7 @@ const COLUMNS: usize = 100;
 /// Folders in which a developer's tree may lie; built up here so that this file obeys its own rule.
 const MACHINE_FOLDERS: &[&str] = &["work", "farm", "home", "root", "Users"];
 
-pub(crate) fn check(found: &mut Findings, path: &str, text: &str) {
+pub(crate) fn check(findings: &mut Findings, path: &str, text: &str) {
     // Expected output and licences are not reformatted.
     let golden = path.starts_with("tests/golden/") && !path.ends_with(".toml");
     // Thread dumps are as Java writes them.
@@ -16,28 +16,36 @@ pub(crate) fn check(found: &mut Findings, path: &str, text: &str) {
     for (index, line) in text.lines().enumerate() {
         fenced ^= path.ends_with(".md") && line.starts_with("```");
         if let Some(folder) = machine_path(line) {
-            found.add(index, "machine-path", format!("say it without the absolute path {folder}"));
+            findings.add(
+                index,
+                "machine-path",
+                format!("say it without the absolute path {folder}"),
+            );
         }
         if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
-            found.add(index, "conflict-marker", "finish the merge");
+            findings.add(index, "conflict-marker", "finish the merge");
         }
         if verbatim {
             continue;
         }
         if line.contains('\t') {
-            found.add(index, "tab", "indent and align with spaces");
+            findings.add(index, "tab", "indent and align with spaces");
         }
         if line.ends_with(' ') {
-            found.add(index, "trailing-space", "delete it");
+            findings.add(index, "trailing-space", "delete it");
         }
         let columns = line.chars().count();
         // A fenced block of a document shows output as it is.
         if columns > COLUMNS && !fenced && counts_columns(path, line) {
-            found.add(index, "columns", format!("break the line: {columns} columns of {COLUMNS}"));
+            findings.add(
+                index,
+                "columns",
+                format!("break the line: {columns} columns of {COLUMNS}"),
+            );
         }
     }
     if !verbatim && !text.is_empty() && !text.ends_with('\n') {
-        found.add(text.lines().count() - 1, "final-newline", "end the file with a newline");
+        findings.add(text.lines().count() - 1, "final-newline", "end the file with a newline");
     }
 }
 
@@ -65,9 +73,8 @@ mod tests {
     use super::*;
 
     fn rules(path: &str, text: &str) -> Vec<&'static str> {
-        let mut found = Findings::new(path);
-        check(&mut found, path, text);
-        found.list.iter().map(|finding| finding.rule).collect()
+        let rules = Findings::rules(|findings| check(findings, path, text));
+        rules.into_iter().map(|(_, rule)| rule).collect()
     }
 
     #[test]
