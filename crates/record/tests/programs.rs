@@ -317,6 +317,28 @@ fn every_policy_conforms_as_libc_does() {
     }
 }
 
+/// A program that is killed at any system call that it does not make itself. It ends with 9.
+#[test]
+fn a_program_that_filters_system_calls_ends_as_without_the_object() {
+    let place = directory("filtered");
+    let program = compile("filtered.c", &place, &[]);
+    let policies: [&[(&str, &str)]; 3] =
+        [&[], &[("CONVOY_MUTEX", "fair")], &[("CONVOY_MUTEX", "handoff")]];
+    for (environment, mode) in
+        policies.into_iter().flat_map(|policy| [(policy, "0"), (policy, "1")])
+    {
+        let object = launch::object().expect("the object can be written");
+        for _ in 0..4 {
+            let words = [program.clone().into(), mode.into()];
+            let mut command = launch::command(&words, &object);
+            let output = command.envs(environment.iter().copied()).output().expect("it starts");
+            let ending = (output.status.code(), String::from_utf8_lossy(&output.stdout));
+            assert_eq!(ending, (Some(9), "done\n".into()), "{environment:?}, {mode}: {output:?}");
+        }
+    }
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
 #[test]
 fn a_lock_is_chosen_by_its_variable_or_by_where_it_is_made_or_first_taken() {
     let place = directory("chosen");

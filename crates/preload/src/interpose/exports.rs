@@ -7,6 +7,7 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::file::process;
+use crate::interpose::deadlines::{acquire, cancellation_point, is_clock, is_time};
 use crate::interpose::locks::{self, How};
 use crate::interpose::{barrier, condvar, libc, locked_memory};
 use crate::layout;
@@ -73,7 +74,7 @@ export! {
     pthread_mutex_timedlock "rdx" (m, t, site)
         locks::acquire(&MUTEX, &libc::MUTEX_TIMEDLOCK, &[met(m, site), t, 0, 0], site);
     pthread_mutex_clocklock "rcx" (m, clock, t, site)
-        locks::acquire(&MUTEX, &libc::MUTEX_CLOCKLOCK, &[met(m, site), clock, t, 0], site);
+        clocklock(&[met(m, site), clock, t, 0], site);
     pthread_mutex_unlock "rsi" (m, _site) locks::release(&libc::MUTEX_UNLOCK, m);
     mtx_lock "rsi" (m, site) locks::take(&MTX, &libc::MTX_LOCK, met(m, site), site);
     mtx_trylock "rsi" (m, site) locks::attempt(&MTX, met(m, site), site);
@@ -102,15 +103,15 @@ export! {
     pthread_rwlock_rdlock "rsi" (l, site) locks::take(&READ, &libc::RWLOCK_RDLOCK, l, site);
     pthread_rwlock_tryrdlock "rsi" (l, site) locks::attempt(&READ, l, site);
     pthread_rwlock_timedrdlock "rdx" (l, t, site)
-        locks::acquire(&READ, &libc::RWLOCK_TIMEDRDLOCK, &[l, t, 0, 0], site);
+        acquire(is_time(t), &READ, &libc::RWLOCK_TIMEDRDLOCK, &[l, t, 0, 0], site);
     pthread_rwlock_clockrdlock "rcx" (l, clock, t, site)
-        locks::acquire(&READ, &libc::RWLOCK_CLOCKRDLOCK, &[l, clock, t, 0], site);
+        until(&READ, &libc::RWLOCK_CLOCKRDLOCK, &[l, clock, t, 0], site);
     pthread_rwlock_wrlock "rsi" (l, site) locks::take(&WRITE, &libc::RWLOCK_WRLOCK, l, site);
     pthread_rwlock_trywrlock "rsi" (l, site) locks::attempt(&WRITE, l, site);
     pthread_rwlock_timedwrlock "rdx" (l, t, site)
-        locks::acquire(&WRITE, &libc::RWLOCK_TIMEDWRLOCK, &[l, t, 0, 0], site);
+        acquire(is_time(t), &WRITE, &libc::RWLOCK_TIMEDWRLOCK, &[l, t, 0, 0], site);
     pthread_rwlock_clockwrlock "rcx" (l, clock, t, site)
-        locks::acquire(&WRITE, &libc::RWLOCK_CLOCKWRLOCK, &[l, clock, t, 0], site);
+        until(&WRITE, &libc::RWLOCK_CLOCKWRLOCK, &[l, clock, t, 0], site);
     pthread_rwlock_unlock "rsi" (l, _site) locks::leave(&libc::RWLOCK_UNLOCK, l);
 
     pthread_spin_lock "rsi" (l, site) locks::take(&SPIN, &libc::SPIN_LOCK, l, site);
@@ -118,12 +119,15 @@ export! {
     pthread_spin_unlock "rsi" (l, _site) locks::release(&libc::SPIN_UNLOCK, l);
     pthread_barrier_wait "rsi" (b, site) barrier::barrier(&libc::BARRIER_WAIT, b, site);
 
-    sem_wait "rsi" (s, site) locks::take(&SEM, &libc::SEM_WAIT, s, python::place(site));
+    sem_wait "rsi" (s, site) {
+        cancellation_point();
+        locks::take(&SEM, &libc::SEM_WAIT, s, python::place(site))
+    };
     sem_trywait "rsi" (s, site) locks::attempt(&SEM, s, python::place(site));
     sem_timedwait "rdx" (s, t, site)
-        locks::acquire(&SEM, &libc::SEM_TIMEDWAIT, &[s, t, 0, 0], python::place(site));
+        acquire(is_time(t), &SEM, &libc::SEM_TIMEDWAIT, &[s, t, 0, 0], python::place(site));
     sem_clockwait "rcx" (s, clock, t, site)
-        locks::acquire(&SEM, &libc::SEM_CLOCKWAIT, &[s, clock, t, 0], python::place(site));
+        until(&SEM, &libc::SEM_CLOCKWAIT, &[s, clock, t, 0], python::place(site));
     sched_yield "rdi" (site) barrier::pause(&libc::YIELD, site);
     pthread_yield "rdi" (site) barrier::pause(&libc::YIELD, site);
     thrd_yield "rdi" (site) barrier::pause(&libc::YIELD, site);
@@ -146,6 +150,17 @@ pub(crate) fn lead() {
             entry.store(address as *mut (), Relaxed);
         }
     }
+}
+
+/// Acquires a mutex until a deadline, of which libc checks only the clock if the mutex is free.
+fn clocklock(arguments: &[usize; 4], site: usize) -> c_int {
+    acquire(is_clock(arguments[1]), &MUTEX, &libc::MUTEX_CLOCKLOCK, arguments, site)
+}
+
+/// Acquires a lock until a deadline on a clock, which are the last arguments.
+fn until(how: &How, block: &libc::Real, arguments: &[usize; 4], site: usize) -> c_int {
+    let is_valid = is_clock(arguments[1]) && is_time(arguments[2]);
+    acquire(is_valid, how, block, arguments, site)
 }
 
 /// Sets the policy of a mutex before it is acquired at `site`, and returns the mutex.

@@ -2,11 +2,10 @@
 //! wait this way, for locks without functions in libc. The call stack identifies the waiting code;
 //! the owner of such a lock is known once it wakes the waiting thread.
 
-use crate::arch::{self, ticks};
+use crate::arch::{self, number, ticks};
 use crate::file::map::{self, add, get};
 use crate::interpose::libc;
 use crate::layout::{BROADCAST, FUTEX};
-use crate::policy::platform;
 use crate::sites::stack;
 use crate::threads::thread::Thread;
 use crate::waits::causes::Cause;
@@ -40,7 +39,7 @@ pub(crate) extern "C" fn called(
     other: usize,
     last: usize,
 ) -> isize {
-    let arguments = [platform::FUTEX, word, operation, value, time, other, last];
+    let arguments = [number::FUTEX, word, operation, value, time, other, last];
     let is = |all: &[usize]| all.contains(&(operation as u32 as usize & !FLAGS));
     if is(&WAITS) {
         wait(&arguments, site)

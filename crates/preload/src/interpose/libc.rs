@@ -128,6 +128,10 @@ impl Real {
     }
 }
 
+// The clocks on which libc accepts a deadline.
+pub(crate) const CLOCK_REALTIME: c_int = 0;
+pub(crate) const CLOCK_MONOTONIC: c_int = 1;
+
 /// Returns the address of a function of this object with one argument.
 pub(crate) fn one(function: extern "C" fn(usize) -> c_int) -> usize {
     function as *const () as usize

@@ -2,6 +2,7 @@
 
 pub(crate) mod barrier;
 pub(crate) mod condvar;
+pub(crate) mod deadlines;
 pub(crate) mod exec;
 pub(crate) mod exports;
 pub(crate) mod futex;

@@ -14,8 +14,9 @@ use crate::file::clock::look;
 use crate::file::map::{file, set};
 use crate::file::pages;
 use crate::interpose::libc;
+use crate::policy::fair;
 use crate::system::calls::call;
-use crate::system::rights::{IS_QUIET, NO_TICKS, is_quiet};
+use crate::system::rights::{NO_TICKS, is_quiet, keep_quiet};
 use crate::threads::attach;
 
 const SET_SECCOMP: usize = 22;
@@ -71,9 +72,8 @@ fn filter() {
         look(file, arch::ticks());
         set(&file.header.sandboxed, 1);
     }
-    // Relaxed: this thread reads it in program order, and threads that it starts read it after
-    // their start. Other threads may make calls until they see it.
-    IS_QUIET.store(true, Relaxed);
+    fair::reserve_ahead();
+    keep_quiet();
 }
 
 extern "C" fn before_prctl(option: usize, first: usize, second: usize) -> usize {

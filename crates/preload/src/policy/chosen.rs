@@ -19,8 +19,10 @@ use crate::arch;
 use crate::file::map;
 use crate::interpose::libc::{self, three, two};
 use crate::layout::{FNV, fnv};
+use crate::policy::fair::{self, Fair};
+use crate::policy::handoff::{self, HandsOver};
 use crate::policy::mutex::{self, MUTEX_MARK};
-use crate::policy::{fair, handoff};
+use crate::policy::spin::{Looks, Never};
 use crate::sites::stack;
 
 // Values of a mark and of a range.
@@ -132,7 +134,7 @@ pub(crate) fn install(text: &[u8], others: &[u8]) {
     // Relaxed: as above.
     CHOOSES.store(true, Relaxed);
     let timed = [three(timedlock), three(clocklock)];
-    mutex::replace_mutexes([two(lock), two(trylock), two(attempt), two(unlock)], timed);
+    mutex::replace([two(lock), two(trylock), two(attempt), two(unlock)], timed);
 }
 
 /// The fields of a `dl_iterate_phdr` entry that are read here.
@@ -244,13 +246,13 @@ fn find_caller(site: usize) -> Option<u32> {
 #[inline(always)]
 pub(crate) fn meet(mutex: usize, site: usize) {
     if CHOOSES.load(Relaxed) {
-        of(mutex, site);
+        policy_of(mutex, site);
     }
 }
 
 /// Called after a mutex was initialised by a call that returns to `site`.
 pub(crate) fn made(mutex: usize, site: usize) {
-    if CHOOSES.load(Relaxed) && mutex::is_ours(mutex) && !LOOKS.replace(true) {
+    if CHOOSES.load(Relaxed) && mutex::is_replaced(mutex) && !LOOKS.replace(true) {
         // A policy that depends on the variable is found at the first acquisition.
         if let Some(policy) = find_site(site) {
             mark(mutex, mutex::words(mutex)[MUTEX_MARK].load(Relaxed), policy);
@@ -261,7 +263,7 @@ pub(crate) fn made(mutex: usize, site: usize) {
 
 /// Returns the policy of a mutex that a call which returns to `site` uses.
 #[inline(always)]
-fn of(mutex: usize, site: usize) -> u32 {
+fn policy_of(mutex: usize, site: usize) -> u32 {
     let mark = mutex::words(mutex)[MUTEX_MARK].load(Relaxed);
     if mark & !POLICY_BITS == MARK { mark & POLICY_BITS } else { decide(mutex, site, mark) }
 }
@@ -269,7 +271,7 @@ fn of(mutex: usize, site: usize) -> u32 {
 #[cold]
 #[inline(never)]
 fn decide(mutex: usize, site: usize, before: u32) -> u32 {
-    if !mutex::is_ours(mutex) {
+    if !mutex::is_replaced(mutex) {
         return LIBC;
     }
     if LOOKS.replace(true) {
@@ -304,43 +306,43 @@ fn mark(mutex: usize, before: u32, chosen: u32) -> u32 {
 }
 
 extern "C" fn lock(mutex: usize, site: usize) -> c_int {
-    match of(mutex, site) {
-        SLEEP => mutex::sleep_lock(mutex),
-        SPIN => mutex::spin_lock(mutex),
-        FAIR => fair::lock(mutex),
-        HANDOFF => handoff::lock(mutex),
+    match policy_of(mutex, site) {
+        SLEEP => mutex::word_lock::<Never>(mutex),
+        SPIN => mutex::word_lock::<Looks>(mutex),
+        FAIR => mutex::lock::<Fair>(mutex),
+        HANDOFF => mutex::lock::<HandsOver>(mutex),
         _ => libc::MUTEX_LOCK.libc([mutex, 0, 0, 0]),
     }
 }
 
 extern "C" fn trylock(mutex: usize, site: usize) -> c_int {
-    match of(mutex, site) {
-        FAIR => fair::trylock(mutex),
-        HANDOFF => handoff::trylock(mutex),
+    match policy_of(mutex, site) {
+        FAIR => mutex::trylock::<Fair>(mutex),
+        HANDOFF => mutex::trylock::<HandsOver>(mutex),
         _ => libc::MUTEX_TRYLOCK.libc([mutex, 0, 0, 0]),
     }
 }
 
 extern "C" fn attempt(mutex: usize, site: usize) -> c_int {
-    match of(mutex, site) {
-        FAIR => fair::attempt(mutex),
-        HANDOFF => handoff::trylock(mutex),
+    match policy_of(mutex, site) {
+        FAIR => mutex::attempt::<Fair>(mutex),
+        HANDOFF => mutex::attempt::<HandsOver>(mutex),
         _ => libc::MUTEX_TRYLOCK.libc([mutex, 0, 0, 0]),
     }
 }
 
 extern "C" fn timedlock(mutex: usize, time: usize, site: usize) -> c_int {
-    match of(mutex, site) {
-        FAIR => fair::timedlock(mutex, time),
-        HANDOFF => handoff::timedlock(mutex, time),
+    match policy_of(mutex, site) {
+        FAIR => mutex::timedlock::<Fair>(mutex, time),
+        HANDOFF => mutex::timedlock::<HandsOver>(mutex, time),
         _ => libc::MUTEX_TIMEDLOCK.libc([mutex, time, 0, 0]),
     }
 }
 
 extern "C" fn clocklock(mutex: usize, clock: usize, time: usize) -> c_int {
-    match of(mutex, 0) {
-        FAIR => fair::clocklock(mutex, clock, time),
-        HANDOFF => handoff::clocklock(mutex, clock, time),
+    match policy_of(mutex, 0) {
+        FAIR => mutex::clocklock::<Fair>(mutex, clock, time),
+        HANDOFF => mutex::clocklock::<HandsOver>(mutex, clock, time),
         _ => libc::MUTEX_CLOCKLOCK.libc([mutex, clock, time, 0]),
     }
 }
@@ -352,8 +354,8 @@ extern "C" fn unlock(mutex: usize, _site: usize) -> c_int {
     match mark & POLICY_BITS {
         _ if mark & !POLICY_BITS != MARK => libc::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]),
         SLEEP | SPIN => mutex::word_unlock(mutex),
-        FAIR => fair::unlock(mutex),
-        HANDOFF => handoff::unlock(mutex),
+        FAIR => mutex::unlock::<Fair>(mutex),
+        HANDOFF => mutex::unlock::<HandsOver>(mutex),
         _ => libc::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]),
     }
 }

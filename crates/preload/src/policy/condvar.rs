@@ -8,9 +8,8 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crate::interpose::libc::{self, Real, four, one, three, two};
-use crate::policy::mutex::{ETIMEDOUT, c11, words};
-use crate::policy::platform::{self, Deadline, Slept};
-use crate::policy::turn;
+use crate::policy::mutex::{c11, words};
+use crate::policy::platform::{self, Deadline, ETIMEDOUT, Slept, was_away};
 
 // Offsets in a `pthread_cond_t`, in words of 32 bits.
 const SEQUENCE: usize = 0;
@@ -32,7 +31,7 @@ extern "C" fn cond_timedwait(condition: usize, mutex: usize, time: usize) -> c_i
 }
 
 extern "C" fn cond_clockwait(condition: usize, mutex: usize, clock: usize, time: usize) -> c_int {
-    match Deadline::by(clock, time) {
+    match Deadline::on_clock(clock, time) {
         Ok(end) => wait_for(condition, mutex, Some(end)),
         Err(error) => error,
     }
@@ -61,9 +60,17 @@ fn wait_for(condition: usize, mutex: usize, deadline: Option<Deadline>) -> c_int
         return refused;
     }
     let waiter = Waiter { mutex, waiters: &words[WAITERS] };
-    let slept = cancellable(&waiter, || platform::sleep(&words[SEQUENCE], sequence, deadline));
+    let slept = cancellable(&waiter, || {
+        loop {
+            let slept = platform::sleep(&words[SEQUENCE], sequence, deadline);
+            // As in libc, a signal handler does not end the wait.
+            if slept != Slept::Interrupted {
+                return slept;
+            }
+        }
+    });
     leave(&words[WAITERS]);
-    turn::was_away();
+    was_away();
     // The owner of a robust mutex may have died during the wait.
     match libc::MUTEX_LOCK.call([mutex, 0, 0, 0]) {
         0 if slept == Slept::Late => ETIMEDOUT,
@@ -92,7 +99,7 @@ fn cancellable(waiter: &Waiter<'_>, sleep: impl Fn() -> Slept) -> Slept {
         // SAFETY: the waiter of the frame below, which stays until the handlers have run.
         let waiter = unsafe { &*waiter.cast::<Waiter<'_>>() };
         leave(waiter.waiters);
-        turn::was_away();
+        was_away();
         libc::MUTEX_LOCK.call([waiter.mutex, 0, 0, 0]);
     }
     platform::cancellable(relock, core::ptr::from_ref(waiter) as usize, sleep)

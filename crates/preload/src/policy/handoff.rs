@@ -8,8 +8,8 @@ use convoy_sync::{Atomic, Handover};
 
 use crate::interpose::libc::{self, one, three, two};
 use crate::policy::condvar;
-use crate::policy::mutex::{self, EBUSY, ETIMEDOUT, MUTEX_NUMBER};
-use crate::policy::platform::{self, Deadline, Native, Slept};
+use crate::policy::mutex::{self, MUTEX_NUMBER, Policy, words};
+use crate::policy::platform::{self, Deadline, ETIMEDOUT, Slept, Threads};
 
 const EINTR: c_int = 4;
 const EAGAIN: c_int = 11;
@@ -27,7 +27,7 @@ const SEM_NUMBER: usize = 3;
 /// The child of a fork is a new generation, which the highest bits of a state contain. The waiting
 /// threads of the parent do not exist in the child, so the first thread that finds a state of the
 /// parent continues with the rest of it.
-type Handoff<const SEMAPHORE: bool> = Handover<'static, Native, State<SEMAPHORE>>;
+type Handoff<const SEMAPHORE: bool> = Handover<'static, Threads, State<SEMAPHORE>>;
 
 const ONE_GRANT: u64 = 1 << 32;
 
@@ -122,7 +122,7 @@ impl<const SEMAPHORE: bool> Atomic<usize> for State<SEMAPHORE> {
 fn of<const SEMAPHORE: bool>(object: usize, place: usize) -> Handoff<SEMAPHORE> {
     // SAFETY: the first eight bytes of a mutex or a semaphore, aligned to eight.
     let state = unsafe { &*(object as *const State<SEMAPHORE>) };
-    Handover::new(state, &mutex::words(object)[place])
+    Handover::new(state, &words(object)[place])
 }
 
 fn of_mutex(mutex: usize) -> Handoff<false> {
@@ -133,61 +133,31 @@ fn of_semaphore(semaphore: usize) -> Handoff<true> {
     of(semaphore, SEM_NUMBER)
 }
 
-fn lock_until(mutex: usize, deadline: Option<Deadline>) -> c_int {
-    let (lock, number) = (of_mutex(mutex), &mutex::words(mutex)[MUTEX_NUMBER]);
-    if deadline.is_some() && lock.try_lock() {
-        return 0;
-    }
-    if let Some(error) = deadline.and_then(Deadline::error) {
-        return error;
-    }
+/// The policy.
+pub(crate) struct HandsOver;
+
+fn wait_for(mutex: usize, deadline: Option<Deadline>) -> bool {
+    let number = &words(mutex)[MUTEX_NUMBER];
     let sleep = |seen| platform::sleep(number, seen, deadline);
-    match lock.lock(|| {}, sleep, |slept| slept == Slept::Late) {
-        Ok(()) => 0,
-        Err(_) => ETIMEDOUT,
-    }
+    of_mutex(mutex).lock(|| {}, sleep, |slept| slept == Slept::Late).is_ok()
 }
 
-pub(crate) extern "C" fn lock(mutex: usize) -> c_int {
-    if mutex::is_ours(mutex) {
-        lock_until(mutex, None)
-    } else {
-        libc::MUTEX_LOCK.libc([mutex, 0, 0, 0])
+impl Policy for HandsOver {
+    fn lock(mutex: usize) {
+        wait_for(mutex, None);
     }
-}
 
-pub(crate) extern "C" fn trylock(mutex: usize) -> c_int {
-    match mutex::is_ours(mutex) {
-        true if of_mutex(mutex).try_lock() => 0,
-        true => EBUSY,
-        false => libc::MUTEX_TRYLOCK.libc([mutex, 0, 0, 0]),
+    fn try_lock(mutex: usize) -> bool {
+        of_mutex(mutex).try_lock()
     }
-}
 
-pub(crate) extern "C" fn timedlock(mutex: usize, time: usize) -> c_int {
-    if mutex::is_ours(mutex) {
-        return lock_until(mutex, Some(Deadline { time, is_realtime: true }));
+    fn lock_until(mutex: usize, deadline: Deadline) -> bool {
+        wait_for(mutex, Some(deadline))
     }
-    libc::MUTEX_TIMEDLOCK.libc([mutex, time, 0, 0])
-}
 
-pub(crate) extern "C" fn clocklock(mutex: usize, clock: usize, time: usize) -> c_int {
-    if mutex::is_ours(mutex) {
-        return match Deadline::by(clock, time) {
-            Ok(end) => lock_until(mutex, Some(end)),
-            Err(error) => error,
-        };
+    fn unlock(mutex: usize) {
+        of_mutex(mutex).unlock();
     }
-    libc::MUTEX_CLOCKLOCK.libc([mutex, clock, time, 0])
-}
-
-pub(crate) extern "C" fn unlock(mutex: usize) -> c_int {
-    if !mutex::is_ours(mutex) {
-        return libc::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]);
-    }
-    mutex::forget_owner(mutex);
-    of_mutex(mutex).unlock();
-    0
 }
 
 // A semaphore that hands over. Its first word is the value, as in glibc, so that `sem_getvalue`
@@ -206,7 +176,7 @@ fn granted(state: usize) -> usize {
 
 fn is_shared(semaphore: usize) -> bool {
     // Relaxed: `sem_init` sets it, and it does not change.
-    mutex::words(semaphore)[SEM_SHARED].load(Relaxed) != 0
+    words(semaphore)[SEM_SHARED].load(Relaxed) != 0
 }
 
 extern "C" fn sem_trywait(semaphore: usize) -> c_int {
@@ -230,7 +200,7 @@ extern "C" fn sem_timedwait(semaphore: usize, time: usize) -> c_int {
 }
 
 extern "C" fn sem_clockwait(semaphore: usize, clock: usize, time: usize) -> c_int {
-    match Deadline::by(clock, time) {
+    match Deadline::on_clock(clock, time) {
         Ok(end) => sem_until(semaphore, Some(end), || {
             libc::SEM_CLOCKWAIT.libc([semaphore, clock, time, 0])
         }),
@@ -253,11 +223,11 @@ fn sem_until(semaphore: usize, deadline: Option<Deadline>, libc: impl Fn() -> c_
     if is_shared(semaphore) {
         return libc();
     }
-    // Whether or not it waits, this call is a cancellation point.
-    libc::TESTCANCEL.call([0; 4]);
     if let Some(error) = deadline.and_then(Deadline::error) {
         return failed(error);
     }
+    // Whether or not it waits, this call is a cancellation point.
+    libc::TESTCANCEL.call([0; 4]);
     let lock = of_semaphore(semaphore);
     let number = lock.number();
     let free = |state: usize| state as u32 > 0 && waiters(state) == 0;
@@ -265,7 +235,7 @@ fn sem_until(semaphore: usize, deadline: Option<Deadline>, libc: impl Fn() -> c_
     if before.is_some_and(free) {
         return 0;
     }
-    let word = &mutex::words(semaphore)[SEM_NUMBER];
+    let word = &words(semaphore)[SEM_NUMBER];
     let sleep = |number| {
         platform::cancellable(abandon, semaphore, || platform::sleep(word, number, deadline))
     };
@@ -325,8 +295,7 @@ pub(crate) fn prepare() {
 pub(crate) fn install() {
     prepare();
     HAND_OVER[0].store(true, Relaxed);
-    let timed = [two(timedlock), three(clocklock)];
-    mutex::replace_mutexes([one(lock), one(trylock), one(trylock), one(unlock)], timed);
+    mutex::install::<HandsOver>();
 }
 
 /// Replaces libc's semaphores.

@@ -1,11 +1,12 @@
 //! Installs the locks that replace libc's, chosen by the environment.
 
 use core::ffi::{CStr, c_int};
-use core::sync::atomic::Ordering::Relaxed;
 
 use crate::interpose::libc::{self, one, two};
-use crate::policy::mutex::{EBUSY, MOST_LOOKS, c11, cpus, is_ours, spin_lock, word_unlock};
-use crate::policy::{chosen, fair, handoff};
+use crate::policy::fair::{self, Fair};
+use crate::policy::mutex::{self, EBUSY, c11, is_replaced, word_lock, word_unlock};
+use crate::policy::spin::{self, Looks};
+use crate::policy::{chosen, handoff};
 
 // libc's C11 functions do the same as its pthread functions, but do not call them by name.
 
@@ -31,7 +32,7 @@ extern "C" fn mtx_unlock(mutex: usize) -> c_int {
 
 /// A locked mutex is not destroyed, as in libc, which knows only the owners that it has set.
 extern "C" fn destroy(mutex: usize) -> c_int {
-    if is_ours(mutex) {
+    if is_replaced(mutex) {
         if libc::MUTEX_TRYLOCK.call([mutex, 0, 0, 0]) != 0 {
             return EBUSY;
         }
@@ -44,21 +45,23 @@ extern "C" fn destroy(mutex: usize) -> c_int {
 pub(crate) fn install(policy: impl Fn(&CStr) -> Option<&'static [u8]>) {
     let (mutex, chosen) = (policy(c"CONVOY_MUTEX="), policy(c"CONVOY_LOCKS="));
     let ours = mutex.is_some() || chosen.is_some();
-    if ours && cpus() < 2 {
-        MOST_LOOKS.store(0, Relaxed);
+    if ours && spin::cpus() < 2 {
+        spin::forbid();
     }
     match (chosen, mutex) {
         (Some(chosen), mutex) => chosen::install(chosen, mutex.unwrap_or_default()),
         (None, Some(b"spin" | b"sleep")) => {
-            // Relaxed, here and below: done before the program has threads.
             if mutex == Some(b"sleep") {
-                MOST_LOOKS.store(0, Relaxed);
+                spin::forbid();
             }
-            libc::MUTEX_LOCK.replace(one(spin_lock));
+            libc::MUTEX_LOCK.replace(one(word_lock::<Looks>));
             libc::MUTEX_UNLOCK.replace(one(word_unlock));
         }
         (None, Some(b"handoff")) => handoff::install(),
-        (None, Some(b"fair")) => fair::install(),
+        (None, Some(b"fair")) => {
+            fair::prepare();
+            mutex::install::<Fair>();
+        }
         _ => {}
     }
     if ours {

@@ -7,4 +7,4 @@ pub(crate) mod handoff;
 pub(crate) mod install;
 pub(crate) mod mutex;
 pub(crate) mod platform;
-pub(crate) mod turn;
+pub(crate) mod spin;

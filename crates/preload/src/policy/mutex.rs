@@ -1,4 +1,4 @@
-//! Replacements of libc's locks, in the memory of libc's locks.
+//! Replacements of libc's mutexes, in the memory of libc's mutexes.
 //!
 //! Normal and adaptive mutexes that one process uses are replaced. Recursive, error-checking,
 //! robust, priority-inheriting and process-shared ones stay libc's, and so do semaphores that
@@ -19,19 +19,18 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use convoy_sync::{AdaptiveLock, RawLock as _, SpinLimit};
 
-use crate::arch;
-use crate::interpose::libc;
-use crate::policy::platform::Native;
+use crate::interpose::libc::{self, one, three, two};
+use crate::policy::platform::{Deadline, ETIMEDOUT, Threads};
+use crate::policy::spin::Looks;
 
 pub(crate) const EBUSY: c_int = 16;
-pub(crate) const ETIMEDOUT: c_int = 110;
 /// Return values of C11 functions for these errors, and for any other.
 const THRD_BUSY: c_int = 1;
 const THRD_ERROR: c_int = 2;
 const THRD_TIMEDOUT: c_int = 4;
 
 // Offsets in a `pthread_mutex_t` of x86-64, in words of 32 bits.
-const OWNER: usize = 2;
+pub(crate) const OWNER: usize = 2;
 const USERS: usize = 3;
 const KIND: usize = 4;
 /// Words 6 to 9 belong to the list of robust mutexes, which replaced mutexes are not on. Word 6
@@ -43,78 +42,21 @@ const KIND_BITS: u32 = 0xff;
 const NORMAL: u32 = 0;
 const ADAPTIVE: u32 = 3;
 
-/// Number of times that the spinning lock polls before it sleeps, the default of `AdaptiveLock`.
-const LOOKS: u32 = 100;
-pub(crate) static MOST_LOOKS: AtomicU32 = AtomicU32::new(LOOKS);
-
-/// Number of times that a lock polls before it sleeps: 0 with one CPU. A real-time task that keeps
-/// the owner off its CPU while it polls does so only for some microseconds.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Looks;
-
-impl SpinLimit for Looks {
-    fn looks(self) -> u32 {
-        if may_spin() { MOST_LOOKS.load(Relaxed) } else { 0 }
-    }
-}
-
-/// Returns whether a thread may poll a lock.
-pub(crate) fn may_spin() -> bool {
-    MOST_LOOKS.load(Relaxed) > 0
-}
-
-/// Returns whether this thread has a real-time priority.
-pub(crate) fn is_real_time() -> bool {
-    /// FIFO, round robin and deadline.
-    const REAL_TIME: [isize; 3] = [1, 2, 6];
-    // SAFETY: the call takes the number of a task, 0 for the calling one.
-    REAL_TIME.contains(&unsafe { arch::call(arch::number::SCHED_GETSCHEDULER, [0; 6]) })
-}
-
-pub(crate) type Word = AdaptiveLock<Native, Looks>;
-
-/// The same for the lock of a queue, whose critical sections are short: it wakes two sleepers.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Short(Looks);
-
-impl SpinLimit for Short {
-    const WAKES: usize = 2;
-
-    fn looks(self) -> u32 {
-        self.0.looks()
-    }
-}
-
-/// Waiters sleep without polling.
-#[derive(Clone, Copy, Default)]
-struct Never;
-
-impl SpinLimit for Never {
-    fn looks(self) -> u32 {
-        0
-    }
-}
-
 pub(crate) fn words(object: usize) -> &'static [AtomicU32; 10] {
     // SAFETY: the program passes a mutex or a condition variable, which have ten words, aligned.
     unsafe { &*(object as *const [AtomicU32; 10]) }
 }
 
 /// Returns whether a mutex is replaced.
-pub(crate) fn is_ours(mutex: usize) -> bool {
+pub(crate) fn is_replaced(mutex: usize) -> bool {
     let kind = words(mutex)[KIND].load(Relaxed) & KIND_BITS;
     kind == NORMAL || kind == ADAPTIVE
-}
-
-fn word(mutex: usize) -> &'static Word {
-    // SAFETY: the lock is one word, and has the values of the first word of a mutex.
-    unsafe { &*(mutex as *const Word) }
 }
 
 /// Clears the owner that glibc has set. glibc acquired the mutex before this object was loaded,
 /// with a time limit, or after a wait on a condition variable; only the last does not count the
 /// mutex's user.
-pub(crate) fn forget_owner(mutex: usize) {
+fn forget_owner(mutex: usize) {
     let words = words(mutex);
     if words[OWNER].load(Relaxed) != 0 {
         words[OWNER].store(0, Relaxed);
@@ -122,34 +64,25 @@ pub(crate) fn forget_owner(mutex: usize) {
     }
 }
 
-pub(crate) extern "C" fn spin_lock(mutex: usize) -> c_int {
-    if !is_ours(mutex) {
-        return libc::MUTEX_LOCK.libc([mutex, 0, 0, 0]);
+/// A lock in the memory of libc's mutex.
+pub(crate) trait Policy {
+    fn lock(mutex: usize);
+
+    fn try_lock(mutex: usize) -> bool;
+
+    /// The attempt that a recorder makes before it waits. A thread that must not bypass the queue
+    /// has to call [`Self::lock`].
+    fn attempt(mutex: usize) -> bool {
+        Self::try_lock(mutex)
     }
-    word(mutex).lock();
-    0
+
+    /// Waits for the mutex, and returns whether the thread got it before the deadline.
+    fn lock_until(mutex: usize, deadline: Deadline) -> bool;
+
+    fn unlock(mutex: usize);
 }
 
-/// Acquires a mutex that sleeps, where other mutexes spin.
-pub(crate) fn sleep_lock(mutex: usize) -> c_int {
-    if !is_ours(mutex) {
-        return libc::MUTEX_LOCK.libc([mutex, 0, 0, 0]);
-    }
-    // SAFETY: as for `word`; the limit of polls is not part of the lock.
-    let word = unsafe { &*(mutex as *const AdaptiveLock<Native, Never>) };
-    word.lock();
-    0
-}
-
-pub(crate) extern "C" fn word_unlock(mutex: usize) -> c_int {
-    if !is_ours(mutex) {
-        return libc::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]);
-    }
-    forget_owner(mutex);
-    word(mutex).unlock();
-    0
-}
-
+/// Returns the result of a C11 function for that of the pthread function.
 pub(crate) fn c11(result: c_int) -> c_int {
     match result {
         0 => 0,
@@ -159,9 +92,82 @@ pub(crate) fn c11(result: c_int) -> c_int {
     }
 }
 
+/// Returns the result of libc for an attempt.
+fn result(is_acquired: bool) -> c_int {
+    if is_acquired { 0 } else { EBUSY }
+}
+
+pub(crate) extern "C" fn lock<P: Policy>(mutex: usize) -> c_int {
+    if !is_replaced(mutex) {
+        return libc::MUTEX_LOCK.libc([mutex, 0, 0, 0]);
+    }
+    P::lock(mutex);
+    0
+}
+
+pub(crate) extern "C" fn trylock<P: Policy>(mutex: usize) -> c_int {
+    if is_replaced(mutex) {
+        result(P::try_lock(mutex))
+    } else {
+        libc::MUTEX_TRYLOCK.libc([mutex, 0, 0, 0])
+    }
+}
+
+pub(crate) extern "C" fn attempt<P: Policy>(mutex: usize) -> c_int {
+    if is_replaced(mutex) {
+        result(P::attempt(mutex))
+    } else {
+        libc::MUTEX_TRYLOCK.libc([mutex, 0, 0, 0])
+    }
+}
+
+pub(crate) extern "C" fn timedlock<P: Policy>(mutex: usize, time: usize) -> c_int {
+    if is_replaced(mutex) {
+        lock_until::<P>(mutex, Deadline { time, is_realtime: true })
+    } else {
+        libc::MUTEX_TIMEDLOCK.libc([mutex, time, 0, 0])
+    }
+}
+
+pub(crate) extern "C" fn clocklock<P: Policy>(mutex: usize, clock: usize, time: usize) -> c_int {
+    match Deadline::on_clock(clock, time) {
+        Ok(deadline) if is_replaced(mutex) => lock_until::<P>(mutex, deadline),
+        _ => libc::MUTEX_CLOCKLOCK.libc([mutex, clock, time, 0]),
+    }
+}
+
+/// As in libc, the time is not read if the mutex is free.
+fn lock_until<P: Policy>(mutex: usize, deadline: Deadline) -> c_int {
+    if P::attempt(mutex) {
+        return 0;
+    }
+    match deadline.error() {
+        Some(error) if !deadline.is_negative() => error,
+        None if P::lock_until(mutex, deadline) => 0,
+        _ => ETIMEDOUT,
+    }
+}
+
+pub(crate) extern "C" fn unlock<P: Policy>(mutex: usize) -> c_int {
+    if !is_replaced(mutex) {
+        return libc::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]);
+    }
+    forget_owner(mutex);
+    P::unlock(mutex);
+    0
+}
+
+/// Replaces libc's mutexes.
+pub(crate) fn install<P: Policy>() {
+    replace(
+        [one(lock::<P>), one(trylock::<P>), one(attempt::<P>), one(unlock::<P>)],
+        [two(timedlock::<P>), three(clocklock::<P>)],
+    );
+}
+
 /// Replaces the functions of libc that lock a mutex, try to lock it, try before a recorder waits,
 /// and unlock it; and those with a time limit, on the realtime clock or on a given clock.
-pub(crate) fn replace_mutexes(
+pub(crate) fn replace(
     [lock, trylock, attempt, unlock]: [usize; 4],
     [timedlock, clocklock]: [usize; 2],
 ) {
@@ -173,11 +179,26 @@ pub(crate) fn replace_mutexes(
     libc::MUTEX_UNLOCK.replace(unlock);
 }
 
-/// Returns the number of CPUs that this process may use.
-pub(crate) fn cpus() -> u32 {
-    let mut mask = [0_u64; 128];
-    let place = (&raw mut mask) as usize;
-    // SAFETY: the kernel writes at most as many bytes as the mask has.
-    unsafe { arch::call(arch::number::SCHED_GETAFFINITY, [0, size_of_val(&mask), place, 0, 0, 0]) };
-    mask.iter().map(|word| word.count_ones()).sum()
+/// Locks the first word of a mutex, after as many polls as `L` permits.
+pub(crate) extern "C" fn word_lock<L: SpinLimit + Default>(mutex: usize) -> c_int {
+    if !is_replaced(mutex) {
+        return libc::MUTEX_LOCK.libc([mutex, 0, 0, 0]);
+    }
+    word::<L>(mutex).lock();
+    0
+}
+
+pub(crate) extern "C" fn word_unlock(mutex: usize) -> c_int {
+    if !is_replaced(mutex) {
+        return libc::MUTEX_UNLOCK.libc([mutex, 0, 0, 0]);
+    }
+    forget_owner(mutex);
+    word::<Looks>(mutex).unlock();
+    0
+}
+
+fn word<L: SpinLimit + Default>(mutex: usize) -> &'static AdaptiveLock<Threads, L> {
+    // SAFETY: the lock is one word, and has the values of the first word of a mutex. The limit of
+    // polls is not part of it.
+    unsafe { &*(mutex as *const AdaptiveLock<Threads, L>) }
 }

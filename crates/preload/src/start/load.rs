@@ -13,7 +13,8 @@ use crate::sites::{memory_map, python};
 use crate::start::environment::{Environment, is_filtered, value};
 use crate::start::{service, variables};
 use crate::system::calls::{GETPID, GETTID, call};
-use crate::threads::attach;
+use crate::system::rights;
+use crate::threads::{attach, details};
 
 /// Environment variable that is set if only contended acquisitions are recorded.
 const CONTENDED: &[u8] = b"CONVOY_RECORD_CONTENDED=";
@@ -41,9 +42,13 @@ extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment
     if !is_recorded || is_filtered || sandbox::counter_is_forbidden() {
         budget::lost(budget::FILTERED);
         exports::lead();
+        if is_filtered {
+            rights::keep_quiet();
+        }
         return process::off();
     }
     attach::find_rseq();
+    details::count_cpus();
     process::start(only_contended);
     python::find();
     if probes {

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::file::map::{file, set};
 
 /// Whether the process makes no more system calls for the recorder.
-pub(crate) static IS_QUIET: AtomicBool = AtomicBool::new(false);
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
 /// Whether its time stamp counter must not be read any more: new threads are not recorded.
 pub(crate) static NO_TICKS: AtomicBool = AtomicBool::new(false);
 
@@ -14,6 +14,13 @@ pub(crate) static NO_TICKS: AtomicBool = AtomicBool::new(false);
 #[inline]
 pub(crate) fn is_quiet() -> bool {
     IS_QUIET.load(Relaxed)
+}
+
+/// Lets the recorder and the locks make no more system calls than the program.
+pub(crate) fn keep_quiet() {
+    // Relaxed: this thread reads it in program order, and threads that it starts read it after
+    // their start. Other threads may make calls until they see it.
+    IS_QUIET.store(true, Relaxed);
 }
 
 /// Returns whether new threads must not read the time stamp counter.
@@ -27,7 +34,7 @@ pub(crate) fn has_no_ticks() -> bool {
 pub(crate) fn refused() -> bool {
     if let Some(file) = file() {
         set(&file.header.sandboxed, 1);
-        IS_QUIET.store(true, Relaxed);
+        keep_quiet();
     }
     false
 }

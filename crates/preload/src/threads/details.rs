@@ -13,7 +13,7 @@ use crate::file::index::{KNOWN, SHARED};
 use crate::file::map::{self, File, add, get, set};
 use crate::file::pages;
 use crate::layout::{CALLERS, CONTEXT, DETAIL_COUNT, Mapped, PYTHON, TRACE_COUNT, Told, Trace};
-use crate::policy::mutex;
+use crate::policy::spin;
 use crate::sites::memory_map;
 use crate::threads::detail::{Detail, callers, cpu, store_callers};
 use crate::threads::lines::Key;
@@ -25,8 +25,8 @@ const SHARDS: usize = 64;
 /// Number of table entries that are probed for shared details.
 const PROBES: usize = 16;
 
-/// Number of shared details per key; 0 until it is computed.
-static SHARD_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Number of shared details per key.
+static SHARD_COUNT: AtomicUsize = AtomicUsize::new(1);
 
 impl Thread {
     /// Returns whether this thread shares details and phases with other threads.
@@ -144,7 +144,7 @@ fn find_shared(file: &'static File, lock: u64, site: u64, with_callers: bool) ->
         // Acquire: pairs with the release of the thread that made the details.
         let mut known = entry.load(Acquire);
         if known == 0 {
-            let made = make(file, lock, site, shards());
+            let made = make(file, lock, site, SHARD_COUNT.load(Relaxed));
             if made == 0 {
                 return 0;
             }
@@ -164,15 +164,11 @@ fn find_shared(file: &'static File, lock: u64, site: u64, with_callers: bool) ->
     0
 }
 
-fn shards() -> usize {
-    // Relaxed: all threads compute the same number.
-    let known = SHARD_COUNT.load(Relaxed);
-    if known != 0 {
-        return known;
-    }
-    let count = (mutex::cpus() as usize).next_power_of_two().clamp(1, SHARDS);
+/// Asks for the number of CPUs before the program may limit its system calls.
+pub(crate) fn count_cpus() {
+    let count = (spin::cpus() as usize).next_power_of_two().clamp(1, SHARDS);
+    // Relaxed: done before the program has threads.
     SHARD_COUNT.store(count, Relaxed);
-    count
 }
 
 /// Allocates `shards` shared details for a new key, or one that is not shared. Returns the index of

@@ -14,16 +14,14 @@ use crate::layout::{
     EDGE_COUNT, EVENT_COUNT, Edge, FUTEX, KIND_SHIFT, MUTEX, Mapped, READ, SEMAPHORE, SLOW, Told,
     WAITS_SHIFT, WRITE, edge,
 };
-use crate::policy::mutex::words;
+use crate::policy::mutex::{OWNER as MUTEX_OWNER, words};
 use crate::system::calls::{self, CLOCK_GETTIME};
 use crate::threads::lines::{self, Key};
 use crate::threads::local::PRIVATE;
 use crate::threads::thread::Thread;
 use crate::waits::waiters::Waiters;
 
-// Offsets of the owner's thread ID in glibc, in words of 32 bits: in a mutex, and in a
-// reader/writer lock that a writer owns.
-const MUTEX_OWNER: usize = 2;
+/// Offset of the thread ID of the writer in a reader/writer lock of glibc, in words of 32 bits.
 const CURRENT_WRITER: usize = 6;
 
 /// Entries of the table of edges that are probed.

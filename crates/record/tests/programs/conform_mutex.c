@@ -51,6 +51,7 @@ static int mutex_timed(void) {
     pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     clockid_t clocks[] = {CLOCK_REALTIME, CLOCK_MONOTONIC};
     struct timespec past = {.tv_sec = -1}, wrong = {.tv_sec = time(0) + 9, .tv_nsec = NS};
+    MUST(pthread_mutex_clocklock(&one, CLOCK_PROCESS_CPUTIME_ID, &past) == EINVAL);
     MUST(pthread_mutex_timedlock(&one, &past) == 0);
     for (int i = 0; i < 2; i++) {
         struct timespec end = after(clocks[i], 5000000);

@@ -60,7 +60,9 @@ static int clock_write(pthread_rwlock_t *lock) {
 
 static int rwlock_timed(void) {
     pthread_rwlock_t one = PTHREAD_RWLOCK_INITIALIZER;
-    struct timespec wrong = {.tv_nsec = NS};
+    struct timespec wrong = {.tv_nsec = NS}, past = {.tv_sec = -1};
+    MUST(pthread_rwlock_timedrdlock(&one, &wrong) == EINVAL);
+    MUST(pthread_rwlock_clockwrlock(&one, CLOCK_PROCESS_CPUTIME_ID, &past) == EINVAL);
     MUST(pthread_rwlock_wrlock(&one) == 0);
     MUST(other(&one, timed_read) == ETIMEDOUT && other(&one, timed_write) == ETIMEDOUT);
     MUST(other(&one, clock_read) == ETIMEDOUT && other(&one, clock_write) == ETIMEDOUT);
@@ -179,6 +181,8 @@ static int semaphore(void) {
     int value;
     struct timespec end, wrong = {.tv_nsec = -1}, past = {.tv_sec = -1};
     MUST(sem_init(&one, 0, 2) == 0 && sem_getvalue(&one, &value) == 0 && value == 2);
+    MUST(sem_timedwait(&one, &wrong) == -1 && errno == EINVAL);
+    MUST(sem_clockwait(&one, CLOCK_PROCESS_CPUTIME_ID, &past) == -1 && errno == EINVAL);
     MUST(sem_wait(&one) == 0 && sem_trywait(&one) == 0);
     MUST(sem_trywait(&one) == -1 && errno == EAGAIN);
     MUST(sem_getvalue(&one, &value) == 0 && value == 0);
@@ -234,6 +238,12 @@ static void *wait_for_ever(void *semaphore) {
     return 0;
 }
 
+static void *take_when_cancelled(void *semaphore) {
+    pthread_cancel(pthread_self());
+    sem_wait(semaphore);
+    return 0;
+}
+
 static int semaphore_cancelled(void) {
     sem_t one;
     pthread_t thread;
@@ -246,6 +256,11 @@ static int semaphore_cancelled(void) {
     MUST(result == PTHREAD_CANCELED);
     /* The unit is not given to the one that is gone. */
     MUST(sem_post(&one) == 0 && sem_trywait(&one) == 0);
+    /* A unit is free, and the cancellation is pending. */
+    MUST(sem_post(&one) == 0);
+    pthread_create(&thread, 0, take_when_cancelled, &one);
+    pthread_join(thread, &result);
+    MUST(result == PTHREAD_CANCELED && sem_trywait(&one) == 0);
     return sem_destroy(&one);
 }
 
