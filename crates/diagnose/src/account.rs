@@ -131,6 +131,18 @@ impl LockAccount {
     }
 }
 
+/// Returns whether waits for a lock are waits for its owner. A thread that polls a semaphore or
+/// a word with a time limit while no other thread waits is idle: another thread would post it.
+pub fn is_owned(lock: &Lock) -> bool {
+    let waits = total(lock.sites.iter().map(|site| site.wait.count));
+    let timed_out = total(lock.sites.iter().map(|site| site.failed));
+    let is_signal =
+        matches!(lock.kind, Primitive::Semaphore | Primitive::Condition | Primitive::Futex);
+    let is_alone = waits > 0 && lock.waiters.most <= 1;
+    let is_polled = is_signal && is_alone && timed_out >= waits.div_ceil(2);
+    lock.is_lock() && !is_polled
+}
+
 /// Returns a text, or `None` if it is empty.
 pub(crate) fn known(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
@@ -143,21 +155,21 @@ impl Account {
         let locks: Vec<Entry<'_>> =
             record.processes.iter().chain([&kernel]).flat_map(entries).collect();
         let sum = |is_lock: bool| -> f64 {
-            let entries = locks.iter().filter(|entry| entry.lock.is_lock() == is_lock);
+            let entries = locks.iter().filter(|entry| is_owned(entry.lock) == is_lock);
             entries.map(|entry| evidence::wait_s(entry.process, entry.lock)).sum()
         };
         let (wait_s, idle_s) = (sum(true), sum(false));
         let mut locks: Vec<LockAccount> = locks
             .iter()
             .map(|entry| {
-                let whole_s = if entry.lock.is_lock() { wait_s } else { idle_s };
+                let whole_s = if is_owned(entry.lock) { wait_s } else { idle_s };
                 let hands_over = record.program.policy(entry.lock.kind) == HANDOFF;
                 LockAccount::new(entry, hands_over, whole_s)
             })
             .collect();
         // Locks come first: a thread may have nothing to do but wait for a condition.
         locks.sort_by(|a, b| {
-            let by_sort = b.lock.is_lock().cmp(&a.lock.is_lock());
+            let by_sort = is_owned(&b.lock).cmp(&is_owned(&a.lock));
             by_sort.then(b.waited_s.total_cmp(&a.waited_s))
         });
         Self { wait_s, idle_s, locks, busy_s: busy_s(record) }
@@ -165,7 +177,7 @@ impl Account {
 
     /// Returns the locks, without conditions and barriers.
     pub fn owned_locks(&self) -> impl Iterator<Item = &LockAccount> {
-        self.locks.iter().filter(|account| account.lock.is_lock())
+        self.locks.iter().filter(|account| is_owned(&account.lock))
     }
 
     /// Returns the lock that most waiting was for, if it cannot be replaced (it is the kernel's, or
@@ -197,7 +209,7 @@ impl Account {
             .iter()
             .find(|account| self.inner(account).is_some_and(|inner| std::ptr::eq(inner, first)));
         let first = around.unwrap_or(first);
-        Some(first).filter(|account| account.lock.is_lock() && account.waited_s > 0.0)
+        Some(first).filter(|account| is_owned(&account.lock) && account.waited_s > 0.0)
     }
 
     /// Returns the condition or barrier with the longest waits, if they are relevant. A wait that
@@ -205,7 +217,7 @@ impl Account {
     pub(crate) fn condition(&self, wall_s: f64) -> Option<&LockAccount> {
         let least_s = wall_s.max(self.wait_s);
         let longest = |time_s: fn(&Lock, f64) -> f64| {
-            let conditions = self.locks.iter().filter(|account| !account.lock.is_lock());
+            let conditions = self.locks.iter().filter(|account| !is_owned(&account.lock));
             let timed = conditions.map(|account| (account, time_s(&account.lock, wall_s)));
             timed.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, time_s)| *time_s > least_s)
         };

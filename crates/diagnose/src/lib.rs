@@ -16,7 +16,7 @@ mod remark;
 mod rules;
 mod verdict;
 
-pub use account::{Account, Irreplaceable, LockAccount};
+pub use account::{Account, Irreplaceable, LockAccount, is_owned};
 pub use finding::{
     Call, Confidence, Counter, Cure, Cycle, Finding, Handover, Herd, HogSign, JavaActivity,
     JavaMonitor, Kind, LITTLE, Lost, Mover, Owner, OwnerShares, Owners, Place, Problem,

@@ -49,13 +49,13 @@ pub fn owner_parts(cause: &Cause) -> [f64; 6] {
     let (waits, free) = (part(&[Doing::Waits]), part(&[Doing::Free]));
     let woken = part(&[Doing::Woken]);
     let could_run = part(&[Doing::Runs]) + woken;
-    let known = cause.measured_s > 0.0;
-    let ran = if known { (cause.ran_s / cause.measured_s).min(1.0) } else { 0.0 };
+    let is_timed = cause.measured_s > 0.0;
+    let ran = if is_timed { (cause.ran_s / cause.measured_s).min(1.0) } else { 0.0 };
     if samples == 0 {
         return [ran, 0.0, 0.0, 0.0, 0.0, 1.0 - ran];
     }
     // CPU time is exact, and samples divide the rest: a runnable owner may have had no CPU.
-    let ran = if known { ran } else { could_run };
+    let ran = if is_timed { ran } else { could_run };
     // An owner that slept in the critical section and now waits for a CPU waits because it slept.
     let ready = (could_run - ran).max(0.0);
     let slept = if asleep > 0.0 { ready * woken / could_run.max(f64::MIN_POSITIVE) } else { 0.0 };
@@ -71,9 +71,10 @@ pub fn owner_parts(cause: &Cause) -> [f64; 6] {
 pub fn off_state(process: &Process, lock: &Lock) -> OwnerState {
     /// Minimum part of the time that they were on no CPU.
     const MOST: f64 = 0.5;
-    let of = |cause: &&Cause| cause.lock == lock.name && cause.kind == lock.kind;
     let (mut preempted, mut asleep, mut all) = (0.0, 0.0, 0.0);
-    for cause in process.causes.iter().filter(of) {
+    for cause in
+        process.causes.iter().filter(|cause| cause.lock == lock.name && cause.kind == lock.kind)
+    {
         let parts = owner_parts(cause);
         preempted += cause.wait_s * parts[1];
         asleep += cause.wait_s * (parts[2] + parts[3]);

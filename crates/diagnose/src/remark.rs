@@ -147,8 +147,8 @@ fn handover(first: &LockAccount) -> Option<Remark> {
 }
 
 fn scheduling(record: &Record) -> Option<Remark> {
-    let known = record.processes.iter().filter_map(|process| process.scheduling);
-    let sum = known.reduce(|sum, process| Scheduling {
+    let observed = record.processes.iter().filter_map(|process| process.scheduling);
+    let sum = observed.reduce(|sum, process| Scheduling {
         preemptions: total([sum.preemptions, process.preemptions]),
         preempted_s: sum.preempted_s + process.preempted_s,
         sleeps: total([sum.sleeps, process.sleeps]),

@@ -9,6 +9,7 @@ mod skip;
 use convoy_diagnose::{Call, Diagnosis, Finding, Kind, Problem, Subject};
 use convoy_record::{DIRECTORY, Looks, Program, Record, Sampling, launch, raw};
 use skip::skip;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,6 +69,38 @@ fn record(place: &Place, words: &[&str]) -> Record {
 /// Returns the finding that the first sentence is about.
 fn first(record: &Record) -> Option<Finding> {
     Diagnosis::new(record).first().cloned()
+}
+
+/// Returns the record with another name for each function and each variable of the program.
+fn renamed(record: &Record) -> Record {
+    let mut text = serde_json::to_string(record).expect("a record is text");
+    let locks = record.processes.iter().flat_map(|process| &process.locks);
+    let places = locks.clone().flat_map(|lock| &lock.sites).map(|site| site.place.as_str());
+    let functions = places.filter_map(|place| Some(place.split_once(" (ills.c:")?.0));
+    for (number, function) in functions.collect::<BTreeSet<_>>().into_iter().enumerate() {
+        text = text.replace(&format!("{function} (ills.c:"), &format!("q{number} (ills.c:"));
+    }
+    let variables: BTreeSet<&str> = locks.map(|lock| lock.name.as_str()).collect();
+    let variables = variables.into_iter().filter(|name| !name.contains(' '));
+    for (number, variable) in variables.enumerate() {
+        text = text.replace(&format!(":\"{variable}\""), &format!(":\"v{number}\""));
+    }
+    Record::parse(&text, Path::new("renamed.json")).expect("a record")
+}
+
+#[test]
+fn names_do_not_decide_kinds() {
+    let place = Place::new("renamed");
+    let program = place.ills();
+    let program = program.to_str().expect("a path");
+    for mode in ["asleep", "chain", "starves", "herd", "stdio", "abba"] {
+        let record = record(&place, &[program, mode, "0.4"]);
+        let [kinds, renamed] = [&record, &renamed(&record)].map(|record| {
+            let findings = Diagnosis::new(record).findings;
+            findings.iter().map(|finding| finding.kind).collect::<Vec<_>>()
+        });
+        assert!(!kinds.is_empty() && kinds == renamed, "{mode}: {kinds:?}, {renamed:?}");
+    }
 }
 
 /// Records modes of `ills.c`, each for this number of seconds. The first diagnosis must be in the

@@ -1,7 +1,8 @@
 //! The report of `convoy explain RECORD`: the lock waits of a program's threads, and their causes.
 
 use convoy_diagnose::{
-    Account, Diagnosis, Finding, Kind, LockAccount, OwnerState, Quiet, Remark, Verdict, owner_parts,
+    Account, Diagnosis, Finding, Kind, LockAccount, OwnerState, Quiet, Remark, Verdict, is_owned,
+    owner_parts,
 };
 use convoy_record::{Cause, Doing, JAVA, Lock, Record, Site, Times};
 use serde::Serialize;
@@ -124,7 +125,7 @@ impl RecordedReport {
         for sentence in others.iter().take(DIAGNOSES_SHOWN).chain(facts) {
             text += &(page_wrap(sentence) + "\n");
         }
-        let count = |one: &&LockAccount| one.lock.is_lock();
+        let count = |one: &&LockAccount| is_owned(&one.lock);
         for (is_lock, title) in [(true, "Locks"), (false, "Condition variables and barriers")] {
             let rows: Vec<&LockAccount> =
                 self.account.locks.iter().filter(|one| count(one) == is_lock).collect();
@@ -175,7 +176,7 @@ impl RecordedReport {
                 let lock = format!("{} ({kind})", one.lock.name);
                 let frames: Vec<String> = frames.into_iter().chain([lock]).collect();
                 let us = |seconds: f64| (seconds * 1e6).round() as u64;
-                if one.lock.is_lock() {
+                if is_owned(&one.lock) {
                     let parts = self.owned(&one.lock, site).into_iter();
                     let parts =
                         parts.map(|(inner, wait_s)| ([frames.clone(), inner].concat(), us(wait_s)));

@@ -1,6 +1,6 @@
 //! The first screen of `convoy explain RECORD`: the diagnosis, a few sentences and one table.
 
-use convoy_diagnose::{LockAccount, OwnerState, owner_parts};
+use convoy_diagnose::{LockAccount, OwnerState, is_owned, owner_parts};
 use convoy_record::{LOCK_OF, Site};
 
 use crate::format::{duration, fixed};
@@ -61,7 +61,7 @@ impl RecordedReport {
     fn first_table(&self) -> Option<Table> {
         let all_s: f64 = self.account.wait_s;
         let mut rows: Vec<(&LockAccount, &Site)> = Vec::new();
-        for one in self.account.locks.iter().filter(|one| one.lock.is_lock()) {
+        for one in self.account.locks.iter().filter(|one| is_owned(&one.lock)) {
             rows.extend(one.lock.sites.iter().map(|site| (one, site)));
         }
         rows.retain(|(_, site)| site.wait.total_s > 0.0);

@@ -107,10 +107,10 @@ fn cycles(process: &Process) -> Vec<Vec<&Pending>> {
 
 /// Returns whether the wait is for a semaphore that is used as a signal and therefore has no owner.
 fn is_signal(process: &Process, wait: &Pending) -> bool {
-    let known = process.locks.iter().find(|lock| lock.name == wait.lock && lock.kind == wait.kind);
+    let lock = process.locks.iter().find(|lock| lock.name == wait.lock && lock.kind == wait.kind);
     // A thread that waits for a signal received the previous signal, and so appears to own it.
     let is_own = wait.owner == wait.thread;
-    wait.kind == Primitive::Semaphore && known.map_or(is_own, |lock| !lock.is_lock())
+    wait.kind == Primitive::Semaphore && lock.map_or(is_own, |lock| !lock.is_lock())
 }
 
 /// Returns the waits for locks that cannot end, since no thread is left that could wake others.

@@ -139,6 +139,17 @@ impl<'a> Victim<'a> {
     }
 }
 
+/// Returns whether another lock of the process is typically acquired in less than half of this time.
+fn has_faster(process: &Process, each_s: f64) -> bool {
+    /// Minimum number of timed acquisitions.
+    const TIMED: u64 = 100;
+    process.locks.iter().any(|lock| {
+        let acquire = lock.all(|site| &site.acquire);
+        let median_s = acquire.percentile_s(50.0).unwrap_or(f64::MAX);
+        acquire.count >= TIMED && median_s < each_s / 2.0
+    })
+}
+
 /// Returns a finding if a lock that one thread uses is on a line that other threads write: a line
 /// with another lock, or with data.
 pub(crate) fn false_sharing(process: &Process) -> Option<Finding> {
@@ -160,6 +171,11 @@ pub(crate) fn false_sharing(process: &Process) -> Option<Finding> {
             Mover::Locks { locks: locks.collect() }
         }
     };
+    // The time of an acquisition depends on the processor, so data on the line of a lock need a lock
+    // of the same program that is acquired much faster.
+    if matches!(mover, Mover::Data { .. }) && !has_faster(process, worst.each_s) {
+        return None;
+    }
     let group: Vec<&Victim<'_>> = victims
         .iter()
         .filter(|victim| victim.lock.name == *name || names.contains(&victim.lock.name))

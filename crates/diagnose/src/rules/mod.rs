@@ -17,7 +17,7 @@ pub(crate) use processes::unknown as unknown_processes;
 
 use convoy_record::{HANDOFF, Lock, Process, Record};
 
-use crate::account::Account;
+use crate::account::{Account, is_owned};
 use crate::evidence::{Evidence, is_of_python};
 use crate::finding::{Finding, Problem};
 use crate::gap::Gap;
@@ -84,7 +84,7 @@ fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option<Finding> {
     if let Some(problem) = runtimes::interpreter(&evidence) {
         return Some(of_evidence(&evidence, problem, Vec::new()));
     }
-    if !lock.is_lock() {
+    if !is_owned(lock) {
         return None;
     }
     if let Some((problem, gaps)) = java::monitors(&evidence) {

@@ -24,13 +24,13 @@ const CALLS: usize = 3;
 
 /// Returns the finding of waits between processes, if they are relevant.
 pub(crate) fn between(record: &Record) -> Option<Finding> {
-    let known = record
+    let observed = record
         .processes
         .iter()
         .filter_map(|process| process.scheduling.map(|scheduling| (process, scheduling)));
     // A process that executes another program has one entry for each.
     let by_pid: BTreeMap<u64, (&Process, Scheduling)> =
-        known.map(|(process, scheduling)| (process.pid, (process, scheduling))).collect();
+        observed.map(|(process, scheduling)| (process.pid, (process, scheduling))).collect();
     if by_pid.is_empty() { semaphores(record) } else { wakeups(&by_pid) }
 }
 

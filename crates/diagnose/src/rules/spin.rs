@@ -74,19 +74,19 @@ pub(crate) fn loops(record: &Record, process: &Process) -> Option<Finding> {
 
 /// Returns a finding if threads repeatedly try to acquire a lock that another thread owns.
 pub(crate) fn attempts(process: &Process) -> Option<Finding> {
-    let most = process.attempts.first()?;
+    let busiest = process.attempts.first()?;
     let count = total(process.attempts.iter().map(|place| place.count));
     let cost_s = count as f64 * ATTEMPT_S;
     let share = of_cpu(process, cost_s)?;
     let plain = Plain {
         pid: process.pid,
-        lock: &most.place,
+        lock: &busiest.place,
         share: Some(share),
         cost_s,
         source: Source::Estimated,
         observations: count,
     };
-    let place = most.place.clone();
+    let place = busiest.place.clone();
     (count > MANY && share >= SPINS).then(|| plain.finding(Problem::Attempts { place, count }))
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use convoy_diagnose::is_owned;
 use convoy_record::{Lock, Record};
 
 use super::recorded::{Origin, seconds};
@@ -26,7 +27,7 @@ struct Figures {
 
 impl Figures {
     fn new(record: &Record, report: &RecordedReport) -> Self {
-        let locks = || report.account.locks.iter().filter(|one| one.lock.is_lock());
+        let locks = || report.account.locks.iter().filter(|one| is_owned(&one.lock));
         Self {
             wall_s: record.program.wall_s,
             cpu_s: record.program.cpu_s,
@@ -115,7 +116,7 @@ fn figures(old: &Figures, new: &Figures) -> Table {
 fn by_lock(reports: &[RecordedReport; 2]) -> Table {
     let mut all: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
     for (side, report) in reports.iter().enumerate() {
-        for one in report.account.locks.iter().filter(|one| one.lock.is_lock()) {
+        for one in report.account.locks.iter().filter(|one| is_owned(&one.lock)) {
             all.entry(&one.lock.name).or_default()[side] += Lock::wait_s(&one.lock);
         }
     }

@@ -1,6 +1,6 @@
 //! The page of a recorded program.
 
-use convoy_diagnose::{OwnerState, owner_parts};
+use convoy_diagnose::{OwnerState, is_owned, owner_parts};
 use convoy_explain::Lanes;
 use convoy_record::{Cause, Record};
 
@@ -155,7 +155,7 @@ fn all_locks(report: &RecordedReport) -> Vec<Block> {
     let mut blocks = Vec::new();
     for (is_lock, title) in [(true, ""), (false, "Condition variables and barriers")] {
         let every = report.account.locks.iter();
-        let rows: Vec<_> = every.filter(|one| one.lock.is_lock() == is_lock).collect();
+        let rows: Vec<_> = every.filter(|one| is_owned(&one.lock) == is_lock).collect();
         if rows.is_empty() {
             continue;
         }

@@ -94,6 +94,24 @@ fn the_diagnosis_stands_first_and_its_figures_follow() {
 }
 
 #[test]
+fn a_share_is_the_same_in_the_sentence_the_page_and_the_json() {
+    for threads in [2, 4, 9] {
+        let record = record("work (w.c:7)", threads, 100);
+        let report = RecordedReport::new(&record);
+        let first = report.first().expect("threads wait");
+        let json: Value = serde_json::from_str(&report.to_json()).expect("JSON");
+        let share = json["diagnoses"][0]["share"].as_f64().expect("a share");
+        let words = format!("spent {:.0} % of their time", 100.0 * share);
+        let screen = report.to_screen().replace("\n  ", " ");
+        for text in [&report.verdict, &first.sentence, &screen, &page(&record)] {
+            assert!(text.contains(&words), "{words}: {text}");
+        }
+        let lock = &report.account.locks[0];
+        assert!((first.finding.cost_s - lock.waited_s).abs() < 1e-9, "{lock:?}");
+    }
+}
+
+#[test]
 fn names_are_text_and_never_markup() {
     let hostile = "</script><img src=x onerror=alert(1)><!--\u{1b}[31m\u{202e}\"'&";
     let page = page(&record(hostile, 2, 10));
