@@ -139,7 +139,7 @@ impl<'a> Victim<'a> {
     }
 }
 
-/// Returns whether another lock of the process is typically acquired in less than half of this time.
+/// Returns whether a lock of the process is typically acquired in less than half of this time.
 fn has_faster(process: &Process, each_s: f64) -> bool {
     /// Minimum number of timed acquisitions.
     const TIMED: u64 = 100;
@@ -171,8 +171,8 @@ pub(crate) fn false_sharing(process: &Process) -> Option<Finding> {
             Mover::Locks { locks: locks.collect() }
         }
     };
-    // The time of an acquisition depends on the processor, so data on the line of a lock need a lock
-    // of the same program that is acquired much faster.
+    // The time of an acquisition depends on the processor, so data on the line of a lock need a
+    // lock of the same program that is acquired much faster.
     if matches!(mover, Mover::Data { .. }) && !has_faster(process, worst.each_s) {
         return None;
     }

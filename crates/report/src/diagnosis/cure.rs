@@ -38,8 +38,8 @@ pub(super) fn text(finding: &Finding) -> String {
         return MONITOR.to_owned();
     }
     if finding.origin.is_of_runtime() && matches!(finding.problem, Problem::ShortSections { .. }) {
-        return "Do more in each section or less often, or keep data in each thread (a reduction); no \
-                replacement of libc's lock can help."
+        return "Do more in each section or less often, or keep data in each thread (a reduction); \
+                no replacement of libc's lock can help."
             .to_owned();
     }
     of_problem(&finding.problem)
