@@ -42,7 +42,8 @@ fn fetched_s(acquire: &Times) -> f64 {
 fn slow(acquire: &Times) -> (f64, f64) {
     /// Lower bound of the bucket that contains such a time.
     const LEAST_NS: f64 = 0.8e9 * FETCHED_S;
-    let slow = acquire.buckets.iter().filter(|(least_ns, _)| *least_ns >= LEAST_NS);
+    let fetched = LEAST_NS..INTERRUPTED_NS;
+    let slow = acquire.buckets.iter().filter(|(least_ns, _)| fetched.contains(least_ns));
     let count = total(slow.clone().map(|(_, count)| *count)) as f64;
     let sum_s: f64 = slow.map(|(least_ns, count)| least_ns * *count as f64 / 1e9).sum();
     (count / acquire.count.max(1) as f64, sum_s / count.max(1.0))
@@ -139,11 +140,12 @@ impl<'a> Victim<'a> {
     }
 }
 
-/// Returns whether a lock of the process is typically acquired in less than half of this time.
-fn has_faster(process: &Process, each_s: f64) -> bool {
+/// Returns whether another lock of the process is typically acquired in less than half of this
+/// time.
+fn has_faster(process: &Process, slow: &Lock, each_s: f64) -> bool {
     /// Minimum number of timed acquisitions.
     const TIMED: u64 = 100;
-    process.locks.iter().any(|lock| {
+    process.locks.iter().filter(|lock| !std::ptr::eq(*lock, slow)).any(|lock| {
         let acquire = lock.all(|site| &site.acquire);
         let median_s = acquire.percentile_s(50.0).unwrap_or(f64::MAX);
         acquire.count >= TIMED && median_s < each_s / 2.0
@@ -173,7 +175,7 @@ pub(crate) fn false_sharing(process: &Process) -> Option<Finding> {
     };
     // The time of an acquisition depends on the processor, so data on the line of a lock need a
     // lock of the same program that is acquired much faster.
-    if matches!(mover, Mover::Data { .. }) && !has_faster(process, worst.each_s) {
+    if matches!(mover, Mover::Data { .. }) && !has_faster(process, worst.lock, worst.each_s) {
         return None;
     }
     let group: Vec<&Victim<'_>> = victims
@@ -182,6 +184,10 @@ pub(crate) fn false_sharing(process: &Process) -> Option<Finding> {
         .collect();
     let cost_s: f64 = group.iter().map(|victim| victim.cost_s).sum();
     let count: f64 = group.iter().map(|victim| victim.count).sum();
+    // Acquisitions take CPU time, so a greater cost is no measurement.
+    if process.cpu_s > 0.0 && cost_s > process.cpu_s {
+        return None;
+    }
     let plain = Plain {
         pid: process.pid,
         lock: name,
