@@ -39,7 +39,7 @@ pub struct FindingRow {
 /// A recorded program, explained.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecordedReport {
-    /// Version of the facts: [`SCHEMA`].
+    /// Version of the facts.
     pub schema: u32,
     /// The recorded program and its machine.
     pub title: String,
