@@ -1,4 +1,4 @@
-//! Reads the files that processes wrote; see [`layout`](crate::layout).
+//! Reads the files that processes wrote; see [`crate::layout`].
 //!
 //! The process may have been killed at any moment, so no number is trusted: an index out of range
 //! is ignored.
