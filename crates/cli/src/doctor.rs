@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     let program = args.program.as_ref().map(|program| {
         let name = program.to_string_lossy();
         let tried = match launch::refusal(program) {
-            Some(reason) => Err(reason),
+            Some(refusal) => Err(refusal.to_string()),
             None if !launch::find(program).is_some_and(|path| path.is_file()) => {
                 Err(format!("{name} is not found"))
             }

@@ -185,7 +185,7 @@ fn test(name: &str, record: &Record, report: &RecordedReport) -> String {
         return String::new();
     };
     let now = shell(record);
-    match first.finding.cure {
+    match first.finding.cure() {
         Cure::HandOver => compare(&now, &format!("convoy with --mutex fair -- {now}")),
         Cure::AnotherLock | Cure::LessOften => {
             format!("convoy fix {}", shell_words::quote(name))

@@ -5,7 +5,7 @@ use convoy_record::{HANDOFF, Kind as Primitive, LOCK_OF, Lock, Process, Record, 
 use serde::Serialize;
 
 use crate::evidence;
-use crate::finding::Owners;
+use crate::problem::Owners;
 
 /// Share of the wait time for all locks above which a lock that nothing replaces is mentioned.
 const IRREPLACEABLE: f64 = 0.5;

@@ -3,13 +3,12 @@
 
 use convoy_record::runtimes::stream_of_rust;
 use convoy_record::{
-    CONDITION_OF, Cause, Doing, Kind as Primitive, LOCK_OF, Lock, Origin, PARKED, Pending, Process,
-    Seen, Site, Times, threads, total,
+    CONDITION_OF, Cause, Doing, Held, Kind as Primitive, LOCK_OF, Lock, Origin, PARKED, Pending,
+    Process, Seen, Site, Times, threads, total,
 };
 
-use crate::finding::{
-    Call, Confidence, Owner, OwnerShares, PythonModule, Source, Subject, Waiters,
-};
+use crate::finding::{Confidence, OwnerShares, Source, Waiters};
+use crate::problem::{Call, Lost, Owner, Problem, PythonModule, Subject};
 
 /// Minimum number of samples that say what owners did.
 pub(crate) const FEW_SAMPLES: u64 = 5;
@@ -135,6 +134,8 @@ pub(crate) struct Holder<'a> {
     pub(crate) could_run: f64,
     /// Number of samples of the owner.
     pub(crate) samples: u64,
+    /// Whether kernel events, not samples, say why the owner was off its CPU.
+    pub(crate) is_timed: bool,
     /// The most frequent sleep of the owner, and its place. `None` if none is known.
     pub(crate) call: Option<(Call, &'a str)>,
     pub(crate) other: Option<&'a Seen>,
@@ -242,15 +243,26 @@ impl<'a> Evidence<'a> {
         if count > 0.0 { sum_s / count } else { 0.0 }
     }
 
-    /// Returns how well the share `part` of the owner's activity is known.
-    pub(crate) fn confidence(&self, part: f64) -> Confidence {
-        let samples = self.holder.as_ref().map_or(0, |holder| holder.samples);
-        if samples == 0 || part <= 0.0 {
-            let observations = total(self.lock.sites.iter().map(|site| site.wait.count));
-            return Confidence { source: Source::Counted, observations, interval: None };
+    /// Returns how well the deciding fact of a problem is known: the share of an activity of owners
+    /// from samples, unless kernel events timed it, or else the waits.
+    pub(crate) fn confidence(&self, problem: &Problem) -> Confidence {
+        let sampled = self.holder.as_ref().filter(|holder| holder.samples > 0);
+        let share = sampled.and_then(|holder| match problem {
+            Problem::OwnerWaits { .. } => Some(holder.waited),
+            Problem::OwnerPreempted { lost: Lost::Free(share), .. } => Some(*share),
+            Problem::OwnerAsleep { .. } if !holder.is_timed => Some(holder.asleep),
+            Problem::OwnerPreempted { lost: Lost::Cpu(share), .. } if !holder.is_timed => {
+                Some(*share)
+            }
+            _ => None,
+        });
+        if let (Some(holder), Some(share)) = (sampled, share) {
+            let observations = holder.samples;
+            let interval = Some(wilson(share, observations));
+            return Confidence { source: Source::Sampled, observations, interval };
         }
-        let interval = Some(wilson(part, samples));
-        Confidence { source: Source::Sampled, observations: samples, interval }
+        let observations = total(self.lock.sites.iter().map(|site| site.wait.count));
+        Confidence { source: Source::Counted, observations, interval: None }
     }
 }
 
@@ -380,6 +392,11 @@ fn always_leaves(lock: &Lock, cause: &Cause) -> bool {
     off >= FEW && kept as f64 <= KEEP * (kept + off) as f64 && cpu_s < BRIEF_S
 }
 
+/// Returns the holds that kernel events timed, if they are enough to say why owners were off CPU.
+fn timed_holds(lock: &Lock) -> Option<Held> {
+    lock.held.filter(|held| held.count >= TIMED_HOLDS && held.off_s() > 0.0)
+}
+
 /// How the time of owners without a CPU is divided.
 struct Off {
     asleep: f64,
@@ -391,8 +408,7 @@ impl Off {
     /// says that they slept or waited, in addition to the sampled part `asleep`.
     fn divide(lock: &Lock, ready: f64, asleep: f64, waited: f64, sampled: &Sampled) -> Self {
         // Kernel events time each hold that began with a wait, so they go before samples.
-        if let Some(held) = lock.held.filter(|held| held.count >= TIMED_HOLDS && held.off_s() > 0.0)
-        {
+        if let Some(held) = timed_holds(lock) {
             let off = ready + asleep + waited;
             let preempted = off * held.preempted_s / held.off_s();
             return Self {
@@ -475,6 +491,7 @@ impl<'a> Holder<'a> {
             free,
             could_run: runs + woken,
             samples: seen.samples,
+            is_timed: timed_holds(lock).is_some(),
             call: sleep.map(|sleep| (call(sleep), sleep.place.as_str())).or(unseen),
             other: seen.top(&[Doing::Waits]),
             again: sum(|cause| cause.again as f64) / count.max(1.0),
@@ -512,13 +529,7 @@ mod tests {
 
     #[test]
     fn kernel_events_divide_the_time_of_owners_without_a_cpu_before_samples_do() {
-        let held = convoy_record::Held {
-            count: 100,
-            total_s: 1.0,
-            preempted_s: 0.1,
-            asleep_s: 0.8,
-            woken_s: 0.1,
-        };
+        let held = Held { count: 100, total_s: 1.0, preempted_s: 0.1, asleep_s: 0.8, woken_s: 0.1 };
         let timed = Lock { held: Some(held), ..Lock::default() };
         let none = Sampled { samples: 0, is_regular: false, woken_part: 0.0 };
         let exact = Off::divide(&timed, 0.9, 0.0, 0.0, &none);

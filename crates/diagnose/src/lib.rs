@@ -11,19 +11,20 @@ mod evidence;
 mod finding;
 mod gap;
 mod owner;
+mod problem;
 mod quiet;
 mod remark;
 mod rules;
 mod verdict;
 
 pub use account::{Account, Irreplaceable, LockAccount, is_owned};
-pub use finding::{
-    Call, Confidence, Counter, Cure, Cycle, Finding, Handover, Herd, HogSign, JavaActivity,
-    JavaMonitor, Kind, LITTLE, Lost, Mover, Owner, OwnerShares, Owners, Place, Problem,
-    ProcessWaits, PythonModule, Source, Subject, Waited, Waiters, Wakers,
-};
+pub use finding::{Confidence, Cure, Finding, Kind, LITTLE, OwnerShares, Source, Waiters};
 pub use gap::Gap;
 pub use owner::{OwnerState, off_state, owner_parts};
+pub use problem::{
+    Call, Counter, Cycle, Herd, HogSign, JavaActivity, JavaMonitor, Lost, Mover, Owner, Owners,
+    Place, Problem, ProcessWaits, PythonModule, Subject, Waited, Wakers,
+};
 pub use quiet::{Activity, ConditionWaits, JavaWaits, Quiet, Spread};
-pub use remark::Remark;
+pub use remark::{Handover, Remark};
 pub use verdict::{Diagnosis, Verdict};

@@ -176,9 +176,8 @@ fn spread(account: &Account) -> Option<Spread> {
 
 /// Returns the gap of a program whose locks could not be recorded.
 fn unreached(record: &Record) -> Option<Gap> {
-    let mut reasons = record.unseen.iter();
-    if let Some(reason) = reasons.find_map(|line| convoy_record::only_samples(line)) {
-        return Some(Gap::OnlySamples { reason: reason.to_owned() });
+    if let Some(reason) = record.program.only_samples.clone() {
+        return Some(Gap::OnlySamples { reason });
     }
     // The kernel sees the waits of any program.
     if record.processes.iter().any(|process| process.scheduling.is_some()) {

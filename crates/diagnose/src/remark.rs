@@ -4,7 +4,6 @@ use convoy_record::{Process, Record, Scheduling, total};
 use serde::Serialize;
 
 use crate::account::{Account, LockAccount};
-use crate::finding::Handover;
 
 /// A fact on the run or on its most contended lock. Times are in seconds, shares are parts of one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -81,6 +80,15 @@ pub enum Remark {
         /// The part's share of the run.
         run_share: f64,
     },
+}
+
+/// A hand-over from a release to the next owner.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Handover {
+    /// Median time in seconds.
+    pub median_s: f64,
+    /// Mean hold time on the CPU in seconds, if holds were timed.
+    pub hold_s: Option<f64>,
 }
 
 /// Returns the remarks on a record, most important first.

@@ -4,7 +4,7 @@ use convoy_record::Record;
 use serde::Serialize;
 
 use crate::account::Account;
-use crate::finding::{Finding, Kind, LITTLE};
+use crate::finding::{Finding, Kind};
 use crate::quiet::{Quiet, quiet};
 use crate::remark::{Remark, remarks};
 use crate::rules;
@@ -34,14 +34,6 @@ pub enum Verdict {
     Quiet(Box<Quiet>),
 }
 
-impl Finding {
-    /// Returns whether it costs enough to be a problem.
-    pub fn is_relevant(&self) -> bool {
-        let parts = [self.share, self.weight];
-        self.kind == Kind::Deadlock || parts.iter().flatten().all(|part| *part >= LITTLE)
-    }
-}
-
 impl Diagnosis {
     /// Diagnoses a record.
     pub fn new(record: &Record) -> Self {
@@ -49,7 +41,7 @@ impl Diagnosis {
         let mut findings = rules::findings(record, &account);
         weigh(&mut findings, record, account.busy_s);
         findings.sort_by(|a, b| {
-            let [deadlock_a, deadlock_b] = [a, b].map(|finding| finding.kind == Kind::Deadlock);
+            let [deadlock_a, deadlock_b] = [a, b].map(|finding| finding.kind() == Kind::Deadlock);
             deadlock_b.cmp(&deadlock_a).then(b.cost_s.total_cmp(&a.cost_s))
         });
         let verdict = match findings.iter().position(Finding::is_relevant) {
@@ -79,7 +71,7 @@ impl Diagnosis {
 fn weigh(findings: &mut [Finding], record: &Record, busy_s: f64) {
     let cpu_s: f64 = record.processes.iter().map(|process| process.cpu_s).sum();
     for finding in findings {
-        let time_s = if finding.kind.costs_cpu() { cpu_s } else { busy_s };
+        let time_s = if finding.kind().costs_cpu() { cpu_s } else { busy_s };
         let is_weighed = finding.share.is_some() && time_s > 0.0;
         finding.weight = is_weighed.then(|| (finding.cost_s / time_s).min(1.0));
     }

@@ -97,7 +97,7 @@ fn names_do_not_decide_kinds() {
         let record = record(&place, &[program, mode, "0.4"]);
         let [kinds, renamed] = [&record, &renamed(&record)].map(|record| {
             let findings = Diagnosis::new(record).findings;
-            findings.iter().map(|finding| finding.kind).collect::<Vec<_>>()
+            findings.iter().map(Finding::kind).collect::<Vec<_>>()
         });
         assert!(!kinds.is_empty() && kinds == renamed, "{mode}: {kinds:?}, {renamed:?}");
     }
@@ -111,7 +111,7 @@ fn check(test: &str, seconds: &str, modes: &[(&str, &[Kind], Option<Kind>)]) {
     let program = program.to_str().expect("a path");
     for (mode, expected, never) in modes {
         let finding = first(&record(&place, &[program, mode, seconds]));
-        let kind = finding.as_ref().map(|finding| finding.kind);
+        let kind = finding.as_ref().map(Finding::kind);
         let is_expected = expected.is_empty() || kind.is_some_and(|kind| expected.contains(&kind));
         assert!(is_expected && (never.is_none() || kind != *never), "{mode}: {finding:?}");
     }
@@ -162,7 +162,7 @@ fn a_thread_that_wakes_the_next_one_is_counted_and_is_no_herd() {
     let woken: u64 = waits.iter().map(|site| site.wait.count).sum();
     assert!(woken > 100 && 4 * passed > woken, "{passed} of {woken}: {waits:#?}");
     let mut findings = Diagnosis::new(&record).findings.into_iter();
-    let herd = findings.find(|finding| finding.kind == Kind::ThunderingHerd);
+    let herd = findings.find(|finding| finding.kind() == Kind::ThunderingHerd);
     assert!(herd.is_none(), "{herd:?}");
 }
 
@@ -234,7 +234,7 @@ all = [threading.Thread(target=count) for _ in range(3)]
 [one.start() for one in all]; [one.join() for one in all]";
     let place = Place::new("python");
     let finding = first(&record(&place, &["python3", "-c", text]));
-    assert!(finding.as_ref().is_some_and(|it| it.kind == Kind::InterpreterLock), "{finding:?}");
+    assert!(finding.as_ref().is_some_and(|it| it.kind() == Kind::InterpreterLock), "{finding:?}");
 }
 
 /// The version of Python may be one whose frames are not known.
@@ -282,7 +282,7 @@ all += [threading.Thread(target=repeat, args=(ledger.audit,)) for _ in range(3)]
     };
     assert!(matches!(call, Call::System(_) | Call::Unseen), "{asleep:?}");
     assert_eq!(owner.place.as_deref(), settle, "{asleep:?}");
-    assert!(matches!(asleep.subject, Subject::Python { .. }) && asleep.gaps.is_empty());
+    assert!(matches!(asleep.subject, Some(Subject::Python { .. })) && asleep.gaps.is_empty());
     let waiters = asleep.waiters.expect("threads wait");
     assert_eq!(waiters.place.as_deref(), Some("Ledger.audit (bank.py:9)"));
     // It computes without the interpreter's lock.

@@ -8,8 +8,8 @@ use convoy_diagnose::{
     ProcessWaits, Quiet, Verdict, Wakers,
 };
 use convoy_record::{
-    Cause, Counted, Doing, Hot, JAVA, Kind as Primitive, Lock, ONLY_SAMPLES, Origin, Pending,
-    Process, Record, Scheduling, Seen, Site, Times, UNNAMED, Waiters,
+    Cause, Counted, Doing, Hot, JAVA, Kind as Primitive, Lock, Origin, Pending, Process, Record,
+    Scheduling, Seen, Site, Times, UNNAMED, Waiters,
 };
 use made::{cause, mutex, process, record, seen, site, times};
 
@@ -19,7 +19,7 @@ fn first(process: Process) -> Option<Finding> {
 }
 
 fn kind(process: Process) -> Option<Kind> {
-    first(process).map(|finding| finding.kind)
+    first(process).map(|finding| finding.kind())
 }
 
 fn problem(process: Process) -> Problem {
@@ -44,9 +44,10 @@ fn an_owner_that_sleeps_is_named_with_its_call() {
     assert_eq!(*call, Call::System("fdatasync".to_owned()));
     assert_eq!(owner.place.as_deref(), Some("sync"));
     assert!(finding.share.is_some_and(|share| (share - 0.5).abs() < 1e-9), "{finding:?}");
-    assert_eq!(finding.waiters.and_then(|waiters| waiters.place).as_deref(), Some("append"));
+    let waiters = finding.waiters.as_ref().expect("threads wait");
+    assert_eq!(waiters.place.as_deref(), Some("append"));
     assert_eq!(finding.confidence.observations, 100);
-    assert!(!finding.cure.is_lock(), "no lock wakes the owner");
+    assert!(!finding.cure().is_lock(), "no lock wakes the owner");
     // The owner runs most of the time: its occasional sleeps are not the reason.
     assert_ne!(kind(process(mutex(), cause(0.9, asleep))), Some(Kind::OwnerAsleep));
 }
@@ -100,7 +101,7 @@ fn too_few_samples_do_not_say_that_an_owner_lost_its_cpu() {
         panic!("{few:?}");
     };
     assert!(part > 0.9 && few.gaps == [Gap::FewSamples { samples: 2 }], "{few:?}");
-    assert_eq!(off(50, None).kind, Kind::OwnerPreempted);
+    assert_eq!(off(50, None).kind(), Kind::OwnerPreempted);
     // Kernel events timed the sleeps.
     let held = convoy_record::Held {
         count: 50,
@@ -109,7 +110,7 @@ fn too_few_samples_do_not_say_that_an_owner_lost_its_cpu() {
         woken_s: 0.1,
         preempted_s: 0.02,
     };
-    assert_ne!(off(50, Some(held)).kind, Kind::OwnerPreempted);
+    assert_ne!(off(50, Some(held)).kind(), Kind::OwnerPreempted);
 }
 
 #[test]
@@ -289,8 +290,8 @@ fn waits_that_were_not_recorded_are_a_gap() {
     let Some(Gap::ProcessWaits { processes: 3, program, .. }) = &gap else { panic!("{gap:?}") };
     assert_eq!(program, "postgres");
     let mut sampled = record(Process::default());
-    sampled.unseen = vec![format!("{ONLY_SAMPLES} ./server is linked statically.")];
     let reason = "./server is linked statically.".to_owned();
+    sampled.program.only_samples = Some(reason.clone());
     assert_eq!(quiet(&sampled).gap, Some(Gap::OnlySamples { reason }));
 }
 
@@ -639,7 +640,7 @@ fn notify_all_of_java_is_told_from_threads_that_wake_each_other() {
     let Problem::ThunderingHerd(found) = java.problem else { panic!("{java:?}") };
     assert_eq!(found.wakers, Wakers::NotifyAll);
     for (place, passed) in [("ObjectMonitor::wait+0x905 (libjvm.so)", 300), ("ring.c:7", 19_000)] {
-        let kind = herd(place, passed).map(|finding| finding.kind);
+        let kind = herd(place, passed).map(|finding| finding.kind());
         assert_ne!(kind, Some(Kind::ThunderingHerd), "{place}");
     }
 }

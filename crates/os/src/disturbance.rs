@@ -75,7 +75,7 @@ impl Disturbance {
         let reasons = self.reasons();
         (!reasons.is_empty()).then(|| {
             let reasons = reasons.join("; ");
-            format!("Do not believe these numbers alone: {reasons}. Repeat on a quiet machine.")
+            format!("These results are unreliable: {reasons}. Repeat on a quiet machine.")
         })
     }
 }

@@ -18,7 +18,6 @@ pub use convoy_layout as layout;
 pub use java::dump::Blocked;
 pub use java::vm_waits::{JvmWait, java_wait};
 pub use java::{Java, JavaLink, JavaOwner, JavaWait, dumps};
-pub use launch::refusal::{ONLY_SAMPLES, only_samples};
 pub use launch::{directory as place, page_budget as bound};
 pub use names::python::is_python;
 pub use names::wrappers::is_passing;

@@ -269,7 +269,7 @@ fn a_static_program_is_refused_with_a_reason() {
     let place = directory("static");
     let program = compile("convoy.c", &place, &["-static"]);
     let reason = launch::refusal(program.as_os_str()).expect("a reason");
-    assert!(reason.contains("linked statically"), "{reason}");
+    assert!(reason.problem.contains("linked statically"), "{reason}");
     assert_eq!(launch::refusal("sh".as_ref()), None);
     std::fs::remove_dir_all(place).expect("it goes away");
 }

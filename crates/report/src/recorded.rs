@@ -1,8 +1,8 @@
 //! The report of `convoy explain RECORD`: the lock waits of a program's threads, and their causes.
 
 use convoy_diagnose::{
-    Account, Diagnosis, Finding, Kind, LockAccount, OwnerState, Quiet, Remark, Verdict, is_owned,
-    owner_parts,
+    Account, Cure, Diagnosis, Finding, Kind, LockAccount, OwnerState, Quiet, Remark, Verdict,
+    is_owned, owner_parts,
 };
 use convoy_record::{Cause, Doing, JAVA, Lock, Record, Site, Times};
 use serde::Serialize;
@@ -26,7 +26,11 @@ const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, Serialize)]
 pub struct FindingRow {
     /// Kind of the problem.
+    pub kind: Kind,
+    /// The same, under its first name.
     pub ill: Kind,
+    /// What helps.
+    pub cure_kind: Cure,
     /// The facts.
     #[serde(flatten)]
     pub finding: Finding,
@@ -82,7 +86,9 @@ impl RecordedReport {
             Verdict::Damaged => (None, None),
         };
         let diagnoses = findings.into_iter().map(|finding| FindingRow {
-            ill: finding.kind,
+            kind: finding.kind(),
+            ill: finding.kind(),
+            cure_kind: finding.cure(),
             sentence: diagnosis::sentence(&finding),
             cure: diagnosis::cure(&finding),
             finding,

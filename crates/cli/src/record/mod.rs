@@ -12,12 +12,11 @@ use attach::attach;
 use convoy_host::describe_host;
 use convoy_os::{Surroundings, cpus::threads_per_core};
 use convoy_record::bound::Others;
+use convoy_record::launch::{self, Refusal};
 use convoy_record::place::{Place, programs_lost};
+use convoy_record::raw;
 use convoy_record::ready::Ready;
-use convoy_record::{
-    CONTENDED, DIRECTORY, Looks, ONLY_SAMPLES, Program, Record, RecordError, Sampling, VERSION,
-};
-use convoy_record::{launch, raw};
+use convoy_record::{CONTENDED, DIRECTORY, Looks, Program, Record, RecordError, Sampling, VERSION};
 use execute::{Beside, Ran, execute};
 use keep::keep;
 pub(crate) use keep::limits;
@@ -60,9 +59,17 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     }));
     let (is_watched, is_sampled) = (watching.is_some(), sampling.refused.is_none());
     let mut place = Place::new(args.buffer.as_deref(), args.buffer_size)?;
-    let mut command = command(args, &mut place, is_watched, is_sampled, &mut unseen)?;
+    let refusal = launch::refusal(&args.words[0]);
+    let mut command = match &refusal {
+        Some(refusal) => plain(args, refusal, is_watched || is_sampled)?,
+        None => preloaded(args, &mut place)?,
+    };
     args.policies.set(&mut command, &args.words[0])?;
     let mut program = program(args);
+    if let Some(refusal) = &refusal {
+        unseen.push(unrecorded(refusal, is_watched));
+        program.only_samples = (!is_watched).then(|| format!("{refusal}."));
+    }
     let _no_help_later = place.note(&recover::note(&program, args.redact));
     let before = Surroundings::now();
     let (mut ready, others) = (Ready::at(place.files()), Others::at(place.files()));
@@ -80,7 +87,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     program.disturbance = before.since(program.cpu_s);
     program.programs_lost = programs_lost(place.files());
     // A program that cannot load the object needs no other reason for what is missing.
-    if !unseen.iter().any(|sentence| sentence.starts_with(ONLY_SAMPLES)) {
+    if program.only_samples.is_none() {
         unseen.extend(unseen::not_seen(
             &processes,
             program.programs_lost,
@@ -109,29 +116,28 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0)) as u8)
 }
 
-/// The command with the object preloaded; without it, if the program cannot load it and kernel
-/// events or CPU time are recorded.
-fn command(
-    args: &RecordArgs,
-    place: &mut Place,
-    is_watched: bool,
-    is_sampled: bool,
-    unseen: &mut Vec<String>,
-) -> Result<Command, Failure> {
-    if let Some(reason) = launch::refusal(&args.words[0]) {
-        if !is_watched && !is_sampled {
-            return Err(Failure::usage(format!("nothing would be recorded: {reason}")));
-        }
-        let (what, cure) = reason.split_once(';').unwrap_or((&reason, ""));
-        unseen.push(if is_watched {
-            format!("Only kernel events were recorded: {what}.")
-        } else {
-            format!("{ONLY_SAMPLES} {what};{cure}.")
-        });
-        let mut command = Command::new(&args.words[0]);
-        command.args(&args.words[1..]);
-        return Ok(command);
+/// The command without the object, which the program cannot load. Fails unless something else
+/// `is_recorded`.
+fn plain(args: &RecordArgs, refusal: &Refusal, is_recorded: bool) -> Result<Command, Failure> {
+    if !is_recorded {
+        return Err(Failure::usage(format!("nothing would be recorded: {refusal}")));
     }
+    let mut command = Command::new(&args.words[0]);
+    command.args(&args.words[1..]);
+    Ok(command)
+}
+
+/// What a record without the object lacks, as a sentence.
+fn unrecorded(refusal: &Refusal, is_watched: bool) -> String {
+    if is_watched {
+        format!("Only kernel events were recorded: {}.", refusal.problem)
+    } else {
+        format!("Only samples of CPU time were recorded: {refusal}.")
+    }
+}
+
+/// The command with the object preloaded.
+fn preloaded(args: &RecordArgs, place: &mut Place) -> Result<Command, Failure> {
     let object = place.object()?;
     if let Some(reason) = launch::forbidden(&object, place.files()) {
         return Err(Failure::environment(reason));

@@ -4,9 +4,10 @@
 use convoy_record::{Kind as Primitive, Pending, Process};
 use std::collections::BTreeMap;
 
-use super::outcome::Plain;
+use super::plain::Plain;
 use crate::evidence::subject_of_wait;
-use crate::finding::{Cycle, Finding, Problem, Source, Waited};
+use crate::finding::{Finding, Source};
+use crate::problem::{Cycle, Problem, Waited};
 
 /// A wait of at least this length, in seconds, may never end.
 const LONG_S: f64 = 0.1;

@@ -5,9 +5,10 @@ use convoy_record::{
 };
 
 use super::java::notified;
-use super::outcome::Plain;
+use super::plain::Plain;
 use crate::evidence::function;
-use crate::finding::{Finding, Herd, Problem, Source, Wakers};
+use crate::finding::{Finding, Source};
+use crate::problem::{Herd, Problem, Wakers};
 
 /// Cost of a wakeup with its switches in seconds, if the record contains no price.
 const WAKEUP_S: f64 = 5e-6;
@@ -123,12 +124,12 @@ pub(crate) fn of_lock(record: &Record, process: &Process, lock: &Lock) -> Option
 }
 
 /// Returns the condition as findings refer to it.
-fn condition(lock: &Lock) -> crate::finding::Subject {
+fn condition(lock: &Lock) -> crate::problem::Subject {
     let Lock { name, kind, instances, .. } = lock;
     if name.starts_with(convoy_record::CONDITION_OF) {
-        return crate::finding::Subject::Unnamed { primitive: *kind, instances: *instances };
+        return crate::problem::Subject::Unnamed { primitive: *kind, instances: *instances };
     }
-    crate::finding::Subject::Variable { name: name.clone(), instances: 1 }
+    crate::problem::Subject::Variable { name: name.clone(), instances: 1 }
 }
 
 /// Returns the wait time in seconds for mutexes whose waits are mostly in the function that waits

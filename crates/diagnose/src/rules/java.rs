@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use convoy_record::{Blocked, Java, JavaOwner, JavaWait, Origin, Process, total};
 
-use super::outcome::Plain;
+use super::plain::Plain;
 use crate::account::known;
 use crate::evidence::{Evidence, function};
-use crate::finding::{Cycle, Finding, JavaActivity, JavaMonitor, Problem, Source, Subject, Waited};
+use crate::finding::{Finding, Source};
 use crate::gap::Gap;
+use crate::problem::{Cycle, JavaActivity, JavaMonitor, Problem, Subject, Waited};
 
 /// Minimum number of dumps, and of waiting threads in them, to say which lock it is for which part
 /// of the time.
@@ -159,7 +160,7 @@ pub(crate) fn deadlock(process: &Process) -> Option<Finding> {
     let waits = java.deadlock.iter().map(|link| Waited {
         thread: link.thread.clone(),
         place: link.place.clone(),
-        subject: Subject::Runtime { runtime: link.class.clone() },
+        subject: Subject::JavaLock { class: link.class.clone() },
         owner: Some(link.owner.clone()),
         owner_ended: false,
         held_at: None,

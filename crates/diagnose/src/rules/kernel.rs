@@ -2,9 +2,10 @@
 
 use convoy_record::{Kind as Primitive, Process};
 
-use super::outcome::Plain;
+use super::plain::Plain;
 use crate::account::LockAccount;
-use crate::finding::{Finding, Problem, Source, Subject};
+use crate::finding::{Finding, Source};
+use crate::problem::{Problem, Subject};
 
 /// Minimum number of waits.
 const FEW: u64 = 20;

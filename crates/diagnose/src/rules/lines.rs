@@ -4,10 +4,11 @@
 use convoy_record::{Hot, Kind as Primitive, Lock, Process, Site, Times, threads, total};
 
 use super::herd::of_cpu;
-use super::outcome::Plain;
+use super::plain::Plain;
 use super::spin::{SAMPLES, SPINS, is_of_libc};
 use crate::evidence::named;
-use crate::finding::{Counter, Finding, Mover, Problem, Source, Subject};
+use crate::finding::{Finding, Source};
+use crate::problem::{Counter, Mover, Problem, Subject};
 
 /// Time in seconds from which an uncontended acquisition had to fetch the cache line from another
 /// CPU. With the line in the CPU's own cache it takes 9 to 20 ns. Two threads that shared a line of

@@ -6,7 +6,7 @@ mod herd;
 mod java;
 mod kernel;
 mod lines;
-mod outcome;
+mod plain;
 mod processes;
 mod runtimes;
 mod spin;
@@ -19,9 +19,9 @@ use convoy_record::{HANDOFF, Lock, Process, Record};
 
 use crate::account::{Account, is_owned};
 use crate::evidence::{Evidence, is_of_python};
-use crate::finding::{Finding, Problem};
+use crate::finding::Finding;
 use crate::gap::Gap;
-use outcome::{cure, kind, of_origin};
+use crate::problem::Problem;
 
 /// Returns the problem of a lock if this rule applies.
 type Rule = fn(&Evidence<'_>) -> Option<Problem>;
@@ -117,26 +117,18 @@ fn gaps(evidence: &Evidence<'_>, problem: &Problem) -> Vec<Gap> {
 /// Returns the finding of waits for a lock.
 fn of_evidence(evidence: &Evidence<'_>, problem: Problem, gaps: Vec<Gap>) -> Finding {
     let holder = evidence.holder.as_ref();
-    let deciding = holder.map_or(0.0, |holder| match &problem {
-        Problem::OwnerAsleep { .. } => holder.asleep,
-        Problem::OwnerWaits { .. } => holder.waited,
-        Problem::OwnerPreempted { .. } => holder.preempted.unwrap_or(0.0),
-        _ => 0.0,
-    });
     Finding {
-        kind: kind(&problem),
         pid: evidence.process.pid,
         lock: evidence.lock.name.clone(),
-        origin: evidence.lock.origin,
-        subject: evidence.subject(),
+        origin: Some(evidence.lock.origin),
+        subject: Some(evidence.subject()),
         waiters: Some(evidence.waiters()),
         owners: holder.map(crate::evidence::Holder::shares),
         share: evidence.share,
         weight: None,
         cost_s: evidence.wait_s,
-        cure: of_origin(evidence.lock.origin, cure(&problem)),
+        confidence: evidence.confidence(&problem),
         problem,
         gaps,
-        confidence: evidence.confidence(deciding),
     }
 }

@@ -4,9 +4,10 @@
 use convoy_record::{Doing, Kind as Primitive, Lock, Process, Record, Scheduling, Seen, total};
 use std::collections::BTreeMap;
 
-use super::outcome::Plain;
-use crate::finding::{Finding, Problem, ProcessWaits, Source};
+use super::plain::Plain;
+use crate::finding::{Finding, Source};
 use crate::gap::Gap;
+use crate::problem::{Problem, ProcessWaits};
 
 /// Minimum number of wakeups.
 const FEW: u64 = 100;

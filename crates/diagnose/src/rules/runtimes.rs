@@ -4,7 +4,7 @@ use convoy_record::runtimes::stream_of_rust;
 use convoy_record::{Origin, Process};
 
 use crate::evidence::{Evidence, is_of_python};
-use crate::finding::{Call, Problem};
+use crate::problem::{Call, Problem};
 
 /// Sleep is the reason if the owner sleeps for this part of the hold time of a libc lock.
 const ASLEEP: f64 = 0.5;

@@ -5,8 +5,9 @@ use convoy_record::runtimes::runtime;
 use convoy_record::{Hot, Process, Record, runnable, threads, total};
 
 use super::herd::of_cpu;
-use super::outcome::Plain;
-use crate::finding::{Finding, LITTLE, Problem, Source};
+use super::plain::Plain;
+use crate::finding::{Finding, LITTLE, Source};
+use crate::problem::Problem;
 
 /// Cost of a `sched_yield` call in seconds, without the switch to another thread.
 const YIELD_S: f64 = 0.3e-6;

@@ -3,7 +3,7 @@
 use convoy_record::{Doing, Kind as Primitive, total};
 
 use crate::evidence::{Evidence, FEW_SAMPLES, Holder};
-use crate::finding::{Call, Cycle, HogSign, Lost, Owner, Problem, Subject, Waited};
+use crate::problem::{Call, Cycle, HogSign, Lost, Owner, Problem, Subject, Waited};
 
 /// The owner's activity is the reason if it covers this part of the wait time.
 const REASON: f64 = 0.3;

@@ -31,7 +31,7 @@ const FILTERS: &str = "CONVOY_RECORD_FILTERS";
 const PROBE: &str = "CONVOY_RECORD_PROBE";
 
 pub use crate::launch::program_path::find;
-pub use crate::launch::refusal::refusal;
+pub use crate::launch::refusal::{Refusal, refusal};
 
 /// Root's directory for the object. All users can read it, because programs drop their privileges.
 const OF_ROOT: &str = "/run/convoy";

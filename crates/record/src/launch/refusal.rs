@@ -24,12 +24,25 @@ const FROM_OUTSIDE: &str =
 /// Machine number of this architecture in the header of an ELF file.
 const MACHINE: u8 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
-/// Start of the sentence for a record that contains only samples of CPU time. The reason follows.
-pub const ONLY_SAMPLES: &str = "Only samples of CPU time were recorded:";
+/// Why the object cannot be loaded into a program, and what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The program and its property.
+    pub problem: String,
+    /// What to do instead.
+    pub cure: String,
+}
 
-/// Returns the reason of this sentence, if it says that a record contains only samples of CPU time.
-pub fn only_samples(line: &str) -> Option<&str> {
-    line.strip_prefix(ONLY_SAMPLES).map(str::trim_start)
+impl Refusal {
+    fn new(problem: String, cure: &str) -> Self {
+        Self { problem, cure: cure.to_owned() }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}; {}", self.problem, self.cure)
+    }
 }
 
 /// Returns whether this is a Go program, by the note that Go's linker places near the start of the
@@ -44,17 +57,16 @@ pub(crate) fn is_go(file: &std::fs::File) -> bool {
 
 /// Returns the reason why the loader cannot, or must not, preload an object into this program, if
 /// there is one.
-pub fn refusal(program: &OsStr) -> Option<String> {
+pub fn refusal(program: &OsStr) -> Option<Refusal> {
     let path = find(program)?;
     let name = path.display();
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = std::fs::File::from(sys::open(&path, flags, Mode::empty()).ok()?);
     let found = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
     if let Some(rights) = rights(&path, &found) {
-        return Some(format!(
-            "{name} has {rights}, so the loader takes in nothing that its user chooses; \
-             {FROM_OUTSIDE}"
-        ));
+        let problem =
+            format!("{name} has {rights}, so the loader takes in nothing that its user chooses");
+        return Some(Refusal::new(problem, FROM_OUTSIDE));
     }
     let mut head = Vec::new();
     (&file).take(64).read_to_end(&mut head).ok()?;
@@ -62,10 +74,9 @@ pub fn refusal(program: &OsStr) -> Option<String> {
         return None;
     }
     if head[4] != 2 || head[18] != MACHINE {
-        return Some(format!(
-            "{name} is a program for another kind of machine than {}; {FROM_OUTSIDE}",
-            std::env::consts::ARCH
-        ));
+        let machine = std::env::consts::ARCH;
+        let problem = format!("{name} is a program for another kind of machine than {machine}");
+        return Some(Refusal::new(problem, FROM_OUTSIDE));
     }
     // The loader itself, which is started with a program.
     if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"ld-linux")) {
@@ -79,14 +90,13 @@ pub fn refusal(program: &OsStr) -> Option<String> {
         } else {
             "link it dynamically, or record it as root: the kernel sees its locks"
         };
-        return Some(format!(
-            "{name} is linked statically, so libc's functions in it cannot be reached; {cure}"
-        ));
+        let problem =
+            format!("{name} is linked statically, so libc's functions in it cannot be reached");
+        return Some(Refusal::new(problem, cure));
     };
     if contains(&interpreter, b"ld-musl") {
-        return Some(format!(
-            "{name} is linked to musl, and the recorder to glibc; {FROM_OUTSIDE}"
-        ));
+        let problem = format!("{name} is linked to musl, and the recorder to glibc");
+        return Some(Refusal::new(problem, FROM_OUTSIDE));
     }
     let strings = elf.strings().unwrap_or_default();
     let has = |name: &str| {
@@ -95,10 +105,10 @@ pub fn refusal(program: &OsStr) -> Option<String> {
         contains(&strings, library.as_bytes()) || contains(&strings, function.as_bytes())
     };
     let (_, checker) = SANITIZERS.iter().find(|(name, _)| has(name))?;
-    Some(format!(
-        "{name} is built with {checker}, which wants to be loaded first and tells of every access; \
-         record a build without it, or this one from outside with --pid"
-    ))
+    let problem = format!(
+        "{name} is built with {checker}, which must be loaded first and reports every access"
+    );
+    Some(Refusal::new(problem, "record a build without it, or this one from outside with --pid"))
 }
 
 /// Returns the rights that a file gives to every user that starts it.

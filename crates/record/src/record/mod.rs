@@ -80,6 +80,9 @@ pub struct Program {
     /// Whether only contended acquisitions were recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_contended: bool,
+    /// Why the waits of the program could not be recorded, so that only its CPU time was sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_samples: Option<String>,
     /// Numbers of programs that were started but not recorded, by reason: lack of room, the
     /// directory, a limit, a filter of system calls.
     #[serde(default, skip_serializing_if = "is_none_lost")]

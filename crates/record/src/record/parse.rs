@@ -21,8 +21,18 @@ impl Record {
         })?;
         match record.recorded {
             found if found > VERSION => Err(RecordError::Version { found }),
-            _ => Ok(record.with_origins().with_short_names()),
+            _ => Ok(record.with_origins().with_reason().with_short_names()),
         }
+    }
+
+    /// Sets the reason why a record of an earlier version has only samples, which is in a sentence.
+    fn with_reason(mut self) -> Self {
+        const SENTENCE: &str = "Only samples of CPU time were recorded:";
+        if self.program.only_samples.is_none() {
+            let mut reasons = self.unseen.iter().filter_map(|line| line.strip_prefix(SENTENCE));
+            self.program.only_samples = reasons.next().map(|reason| reason.trim().to_owned());
+        }
+        self
     }
 
     /// Sets the origins of locks in a record of an earlier version, which has them in lists only.

@@ -34,10 +34,12 @@ pub(super) fn text(finding: &Finding) -> String {
         }
         return java(monitor);
     }
-    if finding.origin == Origin::JavaMonitor && finding.cure == Cure::ReadWithoutLock {
+    if finding.origin == Some(Origin::JavaMonitor) && finding.cure() == Cure::ReadWithoutLock {
         return MONITOR.to_owned();
     }
-    if finding.origin.is_of_runtime() && matches!(finding.problem, Problem::ShortSections { .. }) {
+    if finding.origin.is_some_and(Origin::is_of_runtime)
+        && matches!(finding.problem, Problem::ShortSections { .. })
+    {
         return "Do more in each section or less often, or keep data in each thread (a reduction); \
                 no replacement of libc's lock can help."
             .to_owned();

@@ -59,6 +59,7 @@ pub(super) fn lock(subject: &Subject) -> String {
             Some(known) => format!("libc's lock of {}", known.guards),
             None => "a lock of libc".to_owned(),
         },
+        Subject::JavaLock { class } => format!("the lock of a `{class}`"),
         Subject::Runtime { .. } => "a lock".to_owned(),
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn sentence(finding: &Finding) -> String {
                 percent(share)
             )
         }
-        Problem::ThunderingHerd(herd) => self::herd(herd, &finding.subject),
+        Problem::ThunderingHerd(herd) => self::herd(herd, &named(finding)),
         Problem::ReaderCounter { counter } => self::counter(finding, counter),
         Problem::FalseSharing { mover, count, each_s } => false_sharing(mover, *count, *each_s),
         Problem::Spinning { .. } => spinning(&finding.problem),
@@ -66,6 +66,11 @@ pub(super) fn sentence(finding: &Finding) -> String {
     }
 }
 
+/// Returns the lock of a finding in words.
+fn named(finding: &Finding) -> String {
+    finding.subject.as_ref().map_or_else(|| format!("`{}`", finding.lock), lock)
+}
+
 /// Returns the part of their time that threads waited, or the wait time if that part is unknown.
 fn time(finding: &Finding) -> String {
     finding.share.map_or_else(|| seconds(finding.cost_s), percent)
@@ -77,15 +82,16 @@ fn cost(finding: &Finding) -> String {
     let waiters = finding.waiters.as_ref();
     let place = waiters.and_then(|waiters| waiters.place.as_ref());
     let is_only_place = waiters.is_some_and(|waiters| waiters.is_only_place);
-    let threads = match (place, is_only_place, &finding.subject) {
+    let subject = finding.subject.as_ref();
+    let threads = match (place, is_only_place, subject) {
         (Some(place), true, _) => format!("Threads in {place}"),
         // An unnamed lock is identified only by its places.
-        (Some(place), false, Subject::Unnamed { .. }) => {
+        (Some(place), false, Some(Subject::Unnamed { .. })) => {
             format!("Threads, most of them in {place},")
         }
         _ => "Threads".to_owned(),
     };
-    let lock = lock(&finding.subject);
+    let lock = named(finding);
     match finding.share {
         Some(share) => {
             format!("{threads} spent {} of their time waiting for {lock}", percent(share))
@@ -326,10 +332,10 @@ fn closed(waits: &[Waited]) -> String {
 /// Returns a wait of a cycle, with the lock that its thread holds.
 fn link(wait: &Waited, cycle: &[Waited]) -> String {
     let Waited { thread, place, subject, .. } = wait;
-    if let Subject::Runtime { runtime } = subject {
+    if let Subject::JavaLock { class } = subject {
         let owner = wait.owner.as_deref().unwrap_or("?");
         return format!(
-            "thread `{thread}` waits in {place} for the lock of a `{runtime}` that `{owner}` holds"
+            "thread `{thread}` waits in {place} for the lock of a `{class}` that `{owner}` holds"
         );
     }
     let held = cycle.iter().find(|other| other.owner.as_ref() == Some(thread));
@@ -415,7 +421,7 @@ fn java_owner(monitor: &JavaMonitor) -> String {
     holds + &activity
 }
 
-fn herd(herd: &Herd, subject: &Subject) -> String {
+fn herd(herd: &Herd, condition: &str) -> String {
     let Herd { from, calls, woken_per_call, place, class, futile, wakeups, .. } = herd;
     if herd.wakers == Wakers::NotifyAll {
         let object = match class {
@@ -428,7 +434,6 @@ fn herd(herd: &Herd, subject: &Subject) -> String {
              herd."
         );
     }
-    let condition = lock(subject);
     let calls = match from {
         Some(from) => format!(
             "{from} broadcasts on {condition}, and each of {calls} calls wakes \
@@ -455,7 +460,7 @@ fn counter(finding: &Finding, counter: &Counter) -> String {
                 "Readers of {} in {place} do not wait, but spend {share} of the CPU time to \
                  acquire and release it: each of {count} acquisitions takes {} because all of them \
                  write one counter, {line}.",
-                lock(&finding.subject),
+                named(finding),
                 seconds(*each_s)
             )
         }

@@ -1,9 +1,9 @@
 //! One sentence for each kind of finding, gap and remark.
 
 use convoy_diagnose::{
-    Call, Confidence, Counter, Cure, Cycle, Finding, Gap, Herd, HogSign, JavaActivity, JavaMonitor,
-    Kind, Lost, Mover, Owner, Owners, Problem, ProcessWaits, PythonModule, Source, Subject, Waited,
-    Waiters, Wakers,
+    Call, Confidence, Counter, Cycle, Finding, Gap, Herd, HogSign, JavaActivity, JavaMonitor, Lost,
+    Mover, Owner, Owners, Problem, ProcessWaits, PythonModule, Source, Subject, Waited, Waiters,
+    Wakers,
 };
 use convoy_record::{Kind as Primitive, Origin};
 
@@ -11,11 +11,10 @@ use convoy_record::{Kind as Primitive, Origin};
 /// time.
 fn finding(problem: Problem) -> Finding {
     Finding {
-        kind: Kind::Contended,
         pid: 7,
         lock: "log".to_owned(),
-        origin: Origin::Libc,
-        subject: Subject::Variable { name: "log".to_owned(), instances: 1 },
+        origin: Some(Origin::Libc),
+        subject: Some(Subject::Variable { name: "log".to_owned(), instances: 1 }),
         waiters: Some(Waiters {
             place: Some("append (log.c:7)".to_owned()),
             place_share: 1.0,
@@ -26,7 +25,6 @@ fn finding(problem: Problem) -> Finding {
         weight: Some(0.4),
         cost_s: 2.0,
         problem,
-        cure: Cure::Shorten,
         gaps: Vec::new(),
         confidence: Confidence { source: Source::Counted, observations: 9, interval: None },
     }
@@ -208,6 +206,6 @@ fn gaps_of_findings_follow_the_cure() {
         interpreter: None,
     });
     vague.gaps = vec![Gap::FewSamples { samples: 2 }];
-    vague.subject = Subject::Unnamed { primitive: Primitive::Mutex, instances: 3 };
+    vague.subject = Some(Subject::Unnamed { primitive: Primitive::Mutex, instances: 3 });
     insta::assert_snapshot!(super::text(&vague));
 }

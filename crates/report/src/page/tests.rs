@@ -111,6 +111,49 @@ fn a_share_is_the_same_in_the_sentence_the_page_and_the_json() {
     }
 }
 
+/// Every record that the tests keep.
+fn kept() -> Vec<Record> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut records = Vec::new();
+    for directory in ["fuzz/corpus/program", "crates/record/tests/imports"] {
+        for entry in root.join(directory).read_dir().expect("records") {
+            let path = entry.expect("a file").path();
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            let imported = || convoy_record::import::read(&path, &text).and_then(Result::ok);
+            records.extend(Record::parse(&text, &path).ok().or_else(imported));
+        }
+    }
+    records
+}
+
+#[test]
+fn no_finding_costs_more_than_its_record_contains_and_each_share_is_said_once() {
+    let records = kept();
+    assert!(records.len() >= 10, "{}", records.len());
+    let mut findings = 0;
+    for record in &records {
+        let report = RecordedReport::new(record);
+        let json: Value = serde_json::from_str(&report.to_json()).expect("JSON");
+        let cpu_s: f64 = record.processes.iter().map(|process| process.cpu_s).sum();
+        let waits_s = report.account.wait_s + report.account.idle_s;
+        for (row, value) in report.diagnoses.iter().zip(json["diagnoses"].as_array().expect("rows"))
+        {
+            findings += 1;
+            let finding = &row.finding;
+            let most_s = if finding.kind().costs_cpu() { cpu_s + waits_s } else { waits_s };
+            let is_wait = finding.waiters.is_some() || finding.kind().costs_cpu();
+            assert!(!is_wait || finding.cost_s <= 1.001 * most_s, "{row:?}: {most_s}");
+            assert_eq!(value["share"].as_f64(), finding.share, "{row:?}");
+            assert!(finding.share.is_none_or(|share| (0.0..=1.0).contains(&share)), "{row:?}");
+            if let (Some(share), Some(_)) = (finding.share, &finding.waiters) {
+                let words = format!(" {:.0} % of their time", 100.0 * share);
+                assert!(row.sentence.contains(&words), "{words}: {}", row.sentence);
+            }
+        }
+    }
+    assert!(findings >= 5, "{findings}");
+}
+
 #[test]
 fn names_are_text_and_never_markup() {
     let hostile = "</script><img src=x onerror=alert(1)><!--\u{1b}[31m\u{202e}\"'&";
