@@ -24,6 +24,8 @@ const MAIN_PLACE: f64 = 0.6;
 const ASLEEP: [Doing; 3] = [Doing::Sleeps, Doing::Faults, Doing::Idles];
 /// Minimum part of the samples of owners which shows that their critical sections contain a sleep.
 const SLEEP_SHARE: f64 = 0.05;
+/// Samples leave a sleep possible if the upper bound of its part is at least this.
+const SLEEP_POSSIBLE: f64 = 0.3;
 /// The module of Python's locks that processes share.
 const MULTIPROCESSING: &str = "_multiprocessing";
 
@@ -392,9 +394,14 @@ fn always_leaves(lock: &Lock, cause: &Cause) -> bool {
     off >= FEW && kept as f64 <= KEEP * (kept + off) as f64 && cpu_s < BRIEF_S
 }
 
-/// Returns the holds that kernel events timed, if they are enough to say why owners were off CPU.
+/// Returns the holds that kernel events timed, if they say why owners were off CPU. Only holds that
+/// began with a wait are timed: an owner that never waits has none, so these must fill the time in
+/// which threads waited.
 fn timed_holds(lock: &Lock) -> Option<Held> {
-    lock.held.filter(|held| held.count >= TIMED_HOLDS && held.off_s() > 0.0)
+    /// Minimum part of that time.
+    const FILLED: f64 = 0.5;
+    let held = lock.held.filter(|held| held.count >= TIMED_HOLDS && held.off_s() > 0.0);
+    held.filter(|held| held.total_s >= FILLED * lock.waiters.seconds)
 }
 
 /// How the time of owners without a CPU is divided.
@@ -465,9 +472,11 @@ impl<'a> Holder<'a> {
         let is_seen = asleep.max(alone.part(&ASLEEP)) >= SLEEP_SHARE;
         // Or it went off its CPU voluntarily more often than it was preempted.
         let is_woken = woken > 2.0 * runs;
+        // A few samples without a sleep do not contradict what all its holds say.
+        let may_sleep = wilson(asleep, seen.samples)[1] >= SLEEP_POSSIBLE;
         let sampled = Sampled {
             samples: seen.samples,
-            is_regular: leaves && (is_seen || is_woken || seen.samples < FEW_SAMPLES),
+            is_regular: leaves && (is_seen || is_woken || may_sleep),
             // An owner that slept in the critical section and now waits for a CPU waits because
             // it slept.
             woken_part: sleep.map_or(0.0, |_| woken / (runs + woken).max(f64::MIN_POSITIVE)),
@@ -531,6 +540,10 @@ mod tests {
     fn kernel_events_divide_the_time_of_owners_without_a_cpu_before_samples_do() {
         let held = Held { count: 100, total_s: 1.0, preempted_s: 0.1, asleep_s: 0.8, woken_s: 0.1 };
         let timed = Lock { held: Some(held), ..Lock::default() };
+        let waiters = convoy_record::Waiters { seconds: 9.0, ..Default::default() };
+        let other = Lock { waiters, ..timed.clone() };
+        assert!(timed_holds(&timed).is_some());
+        assert!(timed_holds(&other).is_none(), "the owner that all wait for never waits");
         let none = Sampled { samples: 0, is_regular: false, woken_part: 0.0 };
         let exact = Off::divide(&timed, 0.9, 0.0, 0.0, &none);
         assert!((exact.asleep - 0.81).abs() < 1e-9, "{}", exact.asleep);

@@ -159,7 +159,9 @@ pub(crate) fn preempted(evidence: &Evidence<'_>) -> Option<Problem> {
     let holder = evidence.holder.as_ref()?;
     let owner = evidence.owner();
     let is_known = holder.ran.is_some() || holder.samples >= FEW_SAMPLES;
-    if holder.free >= REASON && holder.free > holder.preempted.unwrap_or(0.0) && is_known {
+    // Samples that found the owner running explain as much of the time as they are.
+    let held = holder.preempted.unwrap_or(0.0).max(holder.could_run);
+    if holder.free >= REASON && holder.free > held && is_known {
         return Some(Problem::OwnerPreempted { owner, lost: Lost::Free(holder.free) });
     }
     let lost = holder.preempted.filter(|lost| *lost >= REASON && holder.ran.is_some())?;
