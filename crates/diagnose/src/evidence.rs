@@ -464,11 +464,13 @@ impl<'a> Holder<'a> {
         let ran = (measured_s > 0.0).then(|| (sum(|cause| cause.ran_s) / measured_s).min(1.0));
         let off = ran.map_or(0.0, |ran| 1.0 - ran);
         let (asleep, waited) = (seen.part(&ASLEEP), seen.part(&[Doing::Waits]));
-        let (free, runs) = (seen.part(&[Doing::Free]), seen.part(&[Doing::Runs]));
-        let woken = seen.part(&[Doing::Woken]);
+        let (runs, woken) = (seen.part(&[Doing::Runs]), seen.part(&[Doing::Woken]));
+        let leaves = always_leaves(lock, main);
+        // A few samples between two holds do not outweigh that each hold contains a sleep.
+        let is_outweighed = leaves && seen.samples < PLACE_SAMPLES;
+        let free = if is_outweighed { 0.0 } else { seen.part(&[Doing::Free]) };
         let alone = Activities::alone(&same_place);
         let sleep = seen.top(&ASLEEP).or_else(|| alone.top(&ASLEEP));
-        let leaves = always_leaves(lock, main);
         let is_seen = asleep.max(alone.part(&ASLEEP)) >= SLEEP_SHARE;
         // Or it went off its CPU voluntarily more often than it was preempted.
         let is_woken = woken > 2.0 * runs;

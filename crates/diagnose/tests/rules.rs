@@ -129,10 +129,10 @@ fn an_owner_that_leaves_its_cpu_in_each_short_section_sleeps() {
         let waits = cause(0.25, vec![seen(Doing::Runs, "", 12), seen(Doing::Free, "", 4)]);
         problem(process(lock, Cause { alone, ..waits }))
     }
-    fn few(samples: u64) -> Problem {
+    fn few(samples: u64, doing: Doing) -> Problem {
         let mut lock = mutex();
         lock.sites[1].hold_off = times(300, 150e-6);
-        problem(process(lock, cause(0.25, vec![seen(Doing::Runs, "", samples)])))
+        problem(process(lock, cause(0.25, vec![seen(doing, "", samples)])))
     }
     fn is_asleep(problem: &Problem, expected: &Call) -> bool {
         matches!(problem, Problem::OwnerAsleep { call, .. } if call == expected)
@@ -147,7 +147,8 @@ fn an_owner_that_leaves_its_cpu_in_each_short_section_sleeps() {
     assert!(is_asleep(&kept(0, sync()), &fdatasync), "{:?}", kept(0, sync()));
     assert!(is_preempted(&kept(0, Vec::new())), "{:?}", kept(0, Vec::new()));
     // Eight samples cannot exclude what 300 of 300 holds show.
-    assert!(is_asleep(&few(8), &Call::Unseen) && is_preempted(&few(40)), "{:?}", few(8));
+    assert!(is_asleep(&few(8, Doing::Runs), &Call::Unseen) && is_preempted(&few(40, Doing::Runs)));
+    assert!(is_asleep(&few(6, Doing::Free), &Call::Unseen), "{:?}", few(6, Doing::Free));
     assert!(is_preempted(&kept(600, sync())), "{:?}", kept(600, sync()));
 }
 
