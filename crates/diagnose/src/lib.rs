@@ -20,7 +20,7 @@ mod verdict;
 pub use account::{Account, Irreplaceable, LockAccount, is_owned};
 pub use finding::{Confidence, Cure, Finding, Kind, LITTLE, OwnerShares, Source, Waiters};
 pub use gap::Gap;
-pub use owner::{OwnerState, off_state, owner_parts};
+pub use owner::{OwnerState, owner_parts};
 pub use problem::{
     Call, Counter, Cycle, Herd, HogSign, JavaActivity, JavaMonitor, Lost, Mover, Owner, Owners,
     Place, Problem, ProcessWaits, PythonModule, Subject, Waited, Wakers,

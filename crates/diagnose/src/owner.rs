@@ -1,6 +1,6 @@
 //! Activity of owners while threads waited for their locks.
 
-use convoy_record::{Cause, Doing, Lock, Process, total};
+use convoy_record::{Cause, Doing, total};
 
 /// Activity of the owner during a part of the wait time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,31 +65,6 @@ pub fn owner_parts(cause: &Cause) -> [f64; 6] {
     let [preempted, asleep, waits, free] = others.map(|other| other * rest);
     let unknown = if sum > 0.0 { 0.0 } else { 1.0 - ran };
     [ran, preempted, asleep, waits, free, unknown]
-}
-
-/// Returns the main activity of the owners of a lock when they were on no CPU.
-pub fn off_state(process: &Process, lock: &Lock) -> OwnerState {
-    /// Minimum part of the time that they were on no CPU.
-    const MOST: f64 = 0.5;
-    let (mut preempted, mut asleep, mut all) = (0.0, 0.0, 0.0);
-    for cause in
-        process.causes.iter().filter(|cause| cause.lock == lock.name && cause.kind == lock.kind)
-    {
-        let parts = owner_parts(cause);
-        preempted += cause.wait_s * parts[1];
-        asleep += cause.wait_s * (parts[2] + parts[3]);
-        all += cause.wait_s * (parts[1] + parts[2] + parts[3] + parts[5]);
-    }
-    if all <= 0.0 {
-        let held = lock.held.unwrap_or_default();
-        (preempted, asleep) = (held.preempted_s, held.asleep_s);
-        all = preempted + asleep + held.woken_s;
-    }
-    match () {
-        () if preempted > MOST * all => OwnerState::Preempted,
-        () if asleep > MOST * all => OwnerState::Asleep,
-        () => OwnerState::Unknown,
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The threads of a recorded program as a profile for the Firefox Profiler: their acts as samples
-//! and markers, and waits for locks with the lock and both places.
+//! and markers, and waits for locks with the lock and both places. A sample without a stack ends
+//! the act before it, since the profiler extends a stack to the next sample.
 
 use std::collections::BTreeMap;
 
@@ -172,32 +173,46 @@ impl Lanes {
 
 impl Writer<'_> {
     fn lane(&mut self, thread: ThreadHandle, lane: &Lane) {
+        let mut sampled = None;
         for span in &lane.spans {
-            self.samples(thread, *span);
+            let first = span.begin_ns.div_ceil(self.interval_ns);
+            let last = span.end_ns().div_ceil(self.interval_ns);
+            self.blank(thread, sampled, first);
+            self.samples(thread, *span, first..last);
+            sampled = if first < last { Some(last) } else { sampled };
             if let Some(tag) = span.tag {
                 self.marker(thread, *span, tag);
             }
         }
+        self.blank(thread, sampled, u64::MAX);
     }
 
-    /// Adds one sample for each interval that ends in the span: the act, the lock and the place.
-    fn samples(&mut self, thread: ThreadHandle, span: Span) {
+    /// Adds a sample without a stack after the last act if the next one begins later.
+    fn blank(&mut self, thread: ThreadHandle, sampled: Option<u64>, next: u64) {
+        if let Some(end) = sampled.filter(|end| *end < next) {
+            let time = Timestamp::from_nanos_since_reference(end * self.interval_ns);
+            self.profile.add_sample(thread, time, None, CpuDelta::from_nanos(0), 0);
+        }
+    }
+
+    /// Adds one sample for each of these numbers of intervals, which begin in the span: the act,
+    /// the lock and the place.
+    fn samples(&mut self, thread: ThreadHandle, span: Span, numbers: std::ops::Range<u64>) {
         let category = self.categories[&span.act];
         let tag = span.tag.map(|tag| &self.tags[tag]);
-        let texts = tag.into_iter().flat_map(|tag| [tag.lock.as_str(), tag.place.as_str()]);
-        let texts = std::iter::once(span.act.name()).chain(texts).filter(|text| !text.is_empty());
+        let texts = tag.into_iter().flat_map(|tag| [tag.name(), tag.place.clone()]);
+        let act = std::iter::once(span.act.name().to_owned());
         let mut frames = Vec::new();
-        for text in texts {
+        for text in act.chain(texts).filter(|text| !text.is_empty()) {
             frames.push(FrameInfo {
-                frame: Frame::Label(self.profile.intern_string(text)),
+                frame: Frame::Label(self.profile.intern_string(&text)),
                 category_pair: category.into(),
                 flags: FrameFlags::empty(),
             });
         }
         let stack = self.profile.intern_stack_frames(thread, frames.into_iter());
-        let first = span.begin_ns.div_ceil(self.interval_ns);
         let ran = if matches!(span.act, Act::Runs | Act::Holds) { self.interval_ns } else { 0 };
-        for number in first..span.end_ns().div_ceil(self.interval_ns) {
+        for number in numbers {
             let at = Timestamp::from_nanos_since_reference(number * self.interval_ns);
             self.profile.add_sample(thread, at, stack, CpuDelta::from_nanos(ran), 1);
         }
@@ -205,7 +220,7 @@ impl Writer<'_> {
 
     fn marker(&mut self, thread: ThreadHandle, span: Span, tag: usize) {
         let tag = &self.tags[tag];
-        let texts = [&tag.lock, &tag.place, &tag.held_at];
+        let texts = [&tag.name(), &tag.place, &tag.held_at];
         let fields = texts.map(|text| self.profile.intern_string(text));
         let is_wait = matches!(span.act, Act::Waits | Act::Idles);
         let section = Section {

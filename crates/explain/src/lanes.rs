@@ -1,12 +1,12 @@
 //! Activity of the threads of a recorded program over time: their steps in the recorded windows,
-//! and sampled waits of the whole run.
+//! and sampled waits of the whole run. A critical section is drawn from its acquisition to its
+//! release if the record contains both, and a wait if it contains its beginning and end. All other
+//! time is blank.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_record::trace::{Step, Strip, What};
+use convoy_record::trace::{Place, Strip, What};
 use convoy_record::{Process, Record};
-
-use convoy_diagnose::{OwnerState, off_state};
 
 /// A wait of a step that is shorter than this, in nanoseconds, does not count as a wait: acquiring
 /// a free lock takes as long.
@@ -28,11 +28,11 @@ pub enum Act {
     Asleep,
     /// Was preempted in a critical section.
     Preempted,
-    /// Is on no CPU in a critical section.
+    /// Was switched away in a critical section, for an unknown part of this time.
     Off,
     /// Waits for a condition or at a barrier.
     Idles,
-    /// Was switched away outside of critical sections.
+    /// Was switched away outside of critical sections, for an unknown part of this time.
     Away,
 }
 
@@ -57,9 +57,9 @@ impl Act {
             Self::Waits => "waiting for a lock",
             Self::Asleep => "asleep in a critical section",
             Self::Preempted => "preempted in a critical section",
-            Self::Off => "off CPU in a critical section",
+            Self::Off => "off CPU during a critical section",
             Self::Idles => "waiting for a condition",
-            Self::Away => "off CPU",
+            Self::Away => "off CPU in between",
         }
     }
 }
@@ -69,10 +69,22 @@ impl Act {
 pub struct Tag {
     /// The name of the lock.
     pub lock: String,
+    /// Its number among the locks of that name. `None` if there is only one, or if it is unknown.
+    pub instance: Option<u64>,
     /// Where it is acquired.
     pub place: String,
     /// Where the owner acquired it. Empty if unknown, or if the act is not a wait.
     pub held_at: String,
+}
+
+impl Tag {
+    /// Returns the name of the lock with its number.
+    pub fn name(&self) -> String {
+        match self.instance {
+            Some(instance) => format!("{} #{}", self.lock, instance + 1),
+            None => self.lock.clone(),
+        }
+    }
 }
 
 /// One act of a thread. Times are nanoseconds after the start of its process.
@@ -126,8 +138,7 @@ pub struct LongWait {
 pub struct Handover {
     /// The lane of the owner and the lane of the waiter.
     pub lanes: [usize; 2],
-    /// When the owner released the lock, in nanoseconds. The end of the wait if the release is
-    /// unknown.
+    /// When the owner released the lock, in nanoseconds.
     pub released_ns: u64,
     /// When the wait ended, in nanoseconds.
     pub at_ns: u64,
@@ -146,7 +157,7 @@ pub struct Lanes {
     pub unseen: u64,
     /// Locks and places of the spans.
     pub tags: Vec<Tag>,
-    /// Ends of waits with a known owner.
+    /// Ends of waits with a recorded release.
     pub handovers: Vec<Handover>,
     /// Time of the waits for locks that ended in each phase, as a part of the phase.
     pub waiting: Vec<f64>,
@@ -154,8 +165,8 @@ pub struct Lanes {
     pub phase_s: f64,
     /// The longest convoy.
     pub longest: Option<LongWait>,
-    /// Spans shorter than this, in nanoseconds, are shown together. 0 if all are shown separately.
-    pub joined_ns: u64,
+    /// Spans shorter than this, in nanoseconds, are left out.
+    pub least_ns: u64,
 }
 
 impl Lanes {
@@ -171,24 +182,18 @@ impl Lanes {
             lanes.seconds = lanes.seconds.max(process.seconds);
             book.process(process);
         }
-        let mut all: Vec<Lane> = std::mem::take(&mut book.lanes).into_values().collect();
-        all.retain(|lane| !lane.spans.is_empty());
-        all.sort_by_key(|lane| (order(lane), lane.pid, lane.thread));
-        let at = |key: Key| all.iter().position(|lane| (lane.pid, lane.thread) == key);
-        let handover = |end: &End| {
-            let [owner, waiter] = end.threads;
-            let Span { tag, .. } = end.wait;
-            let released_ns = book.released(end).unwrap_or(end.wait.end_ns());
-            let (lanes, at_ns) = ([at(owner)?, at(waiter)?], end.wait.end_ns());
-            Some(Handover { lanes, released_ns, at_ns, tag: tag? })
-        };
-        lanes.handovers = book.ends.iter().filter_map(handover).collect();
+        let mut threads: Vec<Lane> = std::mem::take(&mut book.lanes).into_values().collect();
+        threads.retain(|lane| !lane.spans.is_empty());
+        threads.sort_by_key(|lane| (order(lane), lane.pid, lane.thread));
         let count = record.processes.iter().map(|process| process.threads);
-        lanes.unseen = count.fold(0, u64::saturating_add).saturating_sub(all.len() as u64);
-        lanes.threads = all;
-        let mut tags: Vec<(Tag, usize)> = book.tags.into_iter().collect();
+        lanes.unseen = count.fold(0, u64::saturating_add).saturating_sub(threads.len() as u64);
+        let mut tags: Vec<(Tag, usize)> = std::mem::take(&mut book.tags).into_iter().collect();
         tags.sort_by_key(|tag| tag.1);
         lanes.tags = tags.into_iter().map(|tag| tag.0).collect();
+        let ends = book.ends.iter();
+        lanes.handovers =
+            ends.filter_map(|end| book.handover(end, &threads, &lanes.tags)).collect();
+        lanes.threads = threads;
         lanes.phases(record);
         lanes.longest = longest(record);
         lanes
@@ -223,41 +228,20 @@ impl Lanes {
         }
     }
 
-    /// Joins short spans until there are at most `most`.
+    /// Leaves out short spans until there are at most `most`.
     pub fn thin(&mut self, most: usize) {
-        let count = |lanes: &[Lane]| lanes.iter().map(|lane| lane.spans.len()).sum::<usize>();
-        while count(&self.threads) > most && self.joined_ns < 1 << 60 {
-            self.joined_ns = (self.joined_ns * 2).max(1000);
+        while self.spans() > most && self.least_ns < 1 << 60 {
+            self.least_ns = (self.least_ns * 2).max(128);
             for lane in &mut self.threads {
-                lane.spans = joined(&lane.spans, self.joined_ns);
+                lane.spans.retain(|span| span.length_ns >= self.least_ns);
             }
         }
     }
-}
 
-/// Joins consecutive short spans into one span with the act that took most of the time.
-fn joined(spans: &[Span], least_ns: u64) -> Vec<Span> {
-    let mut all: Vec<Span> = Vec::new();
-    let mut parts: BTreeMap<(Act, Option<usize>), u64> = BTreeMap::new();
-    let is_short = |span: &Span| span.length_ns < least_ns;
-    for (at, span) in spans.iter().enumerate() {
-        let goes_on = at > 0
-            && is_short(&spans[at - 1])
-            && is_short(span)
-            && span.begin_ns.saturating_sub(spans[at - 1].end_ns()) < least_ns;
-        if !goes_on {
-            parts.clear();
-            all.push(*span);
-        }
-        let part = parts.entry((span.act, span.tag)).or_default();
-        *part = part.saturating_add(span.length_ns);
-        if let (true, Some(last)) = (goes_on, all.last_mut()) {
-            last.length_ns = span.end_ns().saturating_sub(last.begin_ns);
-            let most = parts.iter().max_by_key(|part| part.1);
-            (last.act, last.tag) = most.map_or((span.act, span.tag), |part| *part.0);
-        }
+    /// Returns the number of spans of all threads.
+    pub fn spans(&self) -> usize {
+        self.threads.iter().map(|lane| lane.spans.len()).sum()
     }
-    all
 }
 
 /// Returns the longest convoy of all locks.
@@ -279,35 +263,52 @@ fn longest(record: &Record) -> Option<LongWait> {
 /// A process and one of its threads.
 type Key = (u64, u64);
 
+/// The locks of one name that a thread released, and their number if there are several.
+type Released = (Key, String, Option<u64>);
+
 /// Lanes under construction.
 #[derive(Default)]
 struct Book {
     lanes: BTreeMap<Key, Lane>,
     tags: BTreeMap<Tag, usize>,
     ends: Vec<End>,
-    /// Release times of the locks of one name by a thread, in nanoseconds.
-    releases: BTreeMap<(Key, String), Vec<u64>>,
+    /// Release times in nanoseconds.
+    releases: BTreeMap<Released, Vec<u64>>,
 }
 
-/// End of a wait: the owner and the waiter, the lock, and the wait.
+/// End of a wait: the owner and the waiter, and the wait.
 struct End {
     threads: [Key; 2],
-    lock: String,
     wait: Span,
 }
 
 impl Book {
-    fn tag(&mut self, lock: &str, place: &str, held_at: &str) -> usize {
-        let [lock, place, held_at] = [lock, place, held_at].map(str::to_owned);
+    fn tag(&mut self, tag: Tag) -> usize {
         let next = self.tags.len();
-        *self.tags.entry(Tag { lock, place, held_at }).or_insert(next)
+        *self.tags.entry(tag).or_insert(next)
     }
 
-    /// Returns when the owner released the lock of this wait, if known.
-    fn released(&self, end: &End) -> Option<u64> {
-        let releases = self.releases.get(&(end.threads[0], end.lock.clone()))?;
-        let during = |at: &&u64| (end.wait.begin_ns..=end.wait.end_ns()).contains(*at);
-        releases.iter().filter(during).max().copied()
+    /// Returns the release that ended a wait, if it is recorded: the last one during the wait, if
+    /// it is the known owner's.
+    fn handover(&self, end: &End, lanes: &[Lane], tags: &[Tag]) -> Option<Handover> {
+        /// Maximum time between the ends of the same wait in a window and in the sample of waits.
+        const SAME_NS: u64 = 1000;
+        let [owner, waiter] =
+            end.threads.map(|key| lanes.iter().position(|lane| (lane.pid, lane.thread) == key));
+        let (lanes_of, at_ns, tag) = ([owner?, waiter?], end.wait.end_ns(), end.wait.tag?);
+        let lock = &tags[tag].lock;
+        let mut waits = lanes[lanes_of[1]].spans.iter().filter(|span| span.act == Act::Waits);
+        let step = waits.find(|span| span.end_ns().abs_diff(at_ns) <= SAME_NS)?;
+        let Tag { lock: waited, instance, .. } = &tags[step.tag?];
+        let during = |time: &u64| (end.wait.begin_ns..=at_ns).contains(time);
+        let last = |(key, times): (&Released, &Vec<u64>)| {
+            let is_it = key.1 == *lock && key.2 == *instance && key.0.0 == end.threads[0].0;
+            let last = times.iter().copied().filter(during).max().filter(|_| is_it)?;
+            Some((last, key.0))
+        };
+        let (released_ns, thread) = self.releases.iter().filter_map(last).max()?;
+        let is_known = waited == lock && thread == end.threads[0] && thread != end.threads[1];
+        is_known.then_some(Handover { lanes: lanes_of, released_ns, at_ns, tag })
     }
 
     fn lane(&mut self, pid: u64, thread: u64) -> &mut Lane {
@@ -315,116 +316,128 @@ impl Book {
     }
 
     fn process(&mut self, process: &Process) {
-        let offs: Vec<Act> =
-            process.locks.iter().map(|lock| act_off(off_state(process, lock))).collect();
         for strip in &process.trace.strips {
-            let spans = self.strip(process, strip, &offs);
+            let spans = self.strip(process, strip);
             let lane = self.lane(process.pid, strip.thread);
             for span in spans {
                 lane.fill(span);
             }
         }
-        let ns = |seconds: f64| (seconds.max(0.0) * 1e9) as u64;
-        // Waits first: the owner's activity during a wait is less certain.
-        for is_owner in [false, true] {
-            for event in &process.events {
-                let thread = if is_owner { event.owner } else { event.thread };
-                let Some(cause) = process.causes.get(event.cause).filter(|_| thread != 0) else {
-                    continue;
-                };
-                let lock = process
-                    .locks
-                    .iter()
-                    .position(|lock| lock.name == cause.lock && lock.kind == cause.kind);
-                let act = match lock {
-                    _ if !is_owner => Act::Waits,
-                    _ if event.ran_s * 2.0 >= event.wait_s => Act::Holds,
-                    Some(lock) => offs[lock],
-                    None => Act::Off,
-                };
-                let tag = Some(self.tag(&cause.lock, &cause.place, &cause.held_at));
-                let (begin_ns, length_ns) = (ns(event.begin_s), ns(event.wait_s));
-                let span = Span { begin_ns, length_ns, act, tag };
-                if is_owner {
-                    let threads = [event.owner, event.thread].map(|one| (process.pid, one));
-                    self.ends.push(End { threads, lock: cause.lock.clone(), wait: span });
-                }
-                self.lane(process.pid, thread).fill(span);
-            }
+        for event in process.events.iter().filter(|event| event.thread != 0) {
+            let Some(cause) = process.causes.get(event.cause) else { continue };
+            let [lock, place, held_at] =
+                [&cause.lock, &cause.place, &cause.held_at].map(String::clone);
+            let tag = Some(self.tag(Tag { lock, instance: None, place, held_at }));
+            let (begin_ns, length_ns) = (ns(event.begin_s), ns(event.wait_s));
+            let wait = Span { begin_ns, length_ns, act: Act::Waits, tag };
+            let threads = [event.owner, event.thread].map(|thread| (process.pid, thread));
+            self.ends.push(End { threads, wait });
+            self.lane(process.pid, event.thread).fill(wait);
         }
     }
 
     /// Returns the spans of a thread in one window.
-    fn strip(&mut self, process: &Process, strip: &Strip, offs: &[Act]) -> Vec<Span> {
+    fn strip(&mut self, process: &Process, strip: &Strip) -> Vec<Span> {
+        let (mut held, whole) = held(process, strip);
         let mut spans: Vec<Span> = Vec::new();
-        let mut held: Vec<(usize, usize)> = Vec::new();
-        let mut now = (strip.begin_s.max(0.0) * 1e9) as u64;
-        for step in &strip.steps {
+        let mut now = ns(strip.begin_s);
+        for (number, step) in strip.steps.iter().enumerate() {
             let Some(place) = process.trace.places.get(step.place) else { continue };
-            let lock = place.lock as usize;
-            let tag = |book: &mut Self| {
-                let name = process.locks.get(lock).map_or("", |lock| lock.name.as_str());
-                book.tag(name, &place.site, "")
-            };
-            let between = match held.last() {
-                None if step.off => (Act::Away, None),
-                None => (Act::Runs, None),
-                Some((tag, lock)) if step.off => {
-                    (offs.get(*lock).copied().unwrap_or(Act::Off), Some(*tag))
-                }
-                Some((tag, _)) => (Act::Holds, Some(*tag)),
-            };
-            append(&mut spans, &mut now, step.gap_ns, between);
-            let is_lock = process.locks.get(lock).is_some_and(convoy_record::Lock::is_lock);
-            let during = match step.what {
-                What::Lock if step.took_ns < SHORT_NS => between,
-                What::Lock if is_lock => (Act::Waits, Some(tag(self))),
-                What::Lock | What::Wait | What::Barrier => (Act::Idles, Some(tag(self))),
-                What::Yield => (Act::Away, None),
-                _ => between,
-            };
-            append(&mut spans, &mut now, step.took_ns, during);
-            if step.what == What::Unlock && is_lock {
-                let key = ((process.pid, strip.thread), process.locks[lock].name.clone());
+            append(&mut spans, &mut now, step.gap_ns, act(&held, step.off));
+            let lock = process.locks.get(place.lock as usize);
+            let is_lock = lock.is_some_and(convoy_record::Lock::is_lock);
+            let tag = lock.map(|lock| Tag {
+                lock: lock.name.clone(),
+                instance: (lock.instances > 1).then_some(place.instance),
+                place: place.site.clone(),
+                held_at: String::new(),
+            });
+            if let (What::Unlock, Some(tag)) = (step.what, &tag) {
+                let key = ((process.pid, strip.thread), tag.lock.clone(), tag.instance);
                 self.releases.entry(key).or_default().push(now);
-            }
-            self.hold(process, *step, is_lock, &mut held);
-        }
-        spans
-    }
-
-    /// Updates the locks that a thread holds after a step.
-    fn hold(
-        &mut self,
-        process: &Process,
-        step: Step,
-        is_lock: bool,
-        held: &mut Vec<(usize, usize)>,
-    ) {
-        let place = &process.trace.places[step.place];
-        let lock = place.lock as usize;
-        match step.what {
-            What::Lock if is_lock && !step.failed => {
-                held.push((self.tag(process.locks[lock].name.as_str(), &place.site, ""), lock));
-            }
-            What::Unlock => {
-                if let Some(at) = held.iter().rposition(|(_, other)| *other == lock) {
+                if let Some(at) = held.iter().rposition(|hold| hold.lock == lock_of(place)) {
                     held.remove(at);
                 }
             }
-            _ => {}
+            let tag = tag.map(|tag| self.tag(tag));
+            let during = match step.what {
+                What::Lock if step.took_ns < SHORT_NS => act(&held, false),
+                What::Lock if is_lock => Some((Act::Waits, tag)),
+                What::Lock | What::Wait | What::Barrier => Some((Act::Idles, tag)),
+                What::Yield => Some((Act::Away, None)),
+                _ => act(&held, false),
+            };
+            append(&mut spans, &mut now, step.took_ns, during);
+            if is_lock && step.what == What::Lock && !step.failed {
+                let tag = tag.filter(|_| whole.contains(&number));
+                held.push(Hold { lock: lock_of(place), tag });
+            }
         }
+        spans
     }
 }
 
-/// Extends the last span if it has the same act and tag, or adds a new one.
-fn append(spans: &mut Vec<Span>, now: &mut u64, length_ns: u64, (act, tag): (Act, Option<usize>)) {
+/// A critical section of a thread.
+struct Hold {
+    lock: (u64, u64),
+    /// `None` if its acquisition or its release is not recorded.
+    tag: Option<usize>,
+}
+
+/// Returns the number of a lock and its number among those of the same name.
+fn lock_of(place: &Place) -> (u64, u64) {
+    (place.lock, place.instance)
+}
+
+/// Returns the critical sections that began before a window, and the steps in it that acquire a
+/// lock which the thread releases in the same window.
+fn held(process: &Process, strip: &Strip) -> (Vec<Hold>, BTreeSet<usize>) {
+    let (mut before, mut whole) = (Vec::new(), BTreeSet::new());
+    let mut begun: BTreeMap<(u64, u64), Vec<usize>> = BTreeMap::new();
+    for (number, step) in strip.steps.iter().enumerate() {
+        let Some(lock) = process.trace.places.get(step.place).map(lock_of) else { continue };
+        match step.what {
+            What::Lock if !step.failed => begun.entry(lock).or_default().push(number),
+            What::Unlock => match begun.entry(lock).or_default().pop() {
+                Some(begin) => drop(whole.insert(begin)),
+                None => before.push(Hold { lock, tag: None }),
+            },
+            _ => {}
+        }
+    }
+    (before, whole)
+}
+
+/// Returns the act of a thread that holds these locks, or `None` if it is unknown.
+fn act(held: &[Hold], off: bool) -> Option<(Act, Option<usize>)> {
+    let tag = held.iter().rev().find_map(|hold| hold.tag);
+    match (tag, off) {
+        (None, _) if !held.is_empty() => None,
+        (None, true) => Some((Act::Away, None)),
+        (None, false) => Some((Act::Runs, None)),
+        (tag, true) => Some((Act::Off, tag)),
+        (tag, false) => Some((Act::Holds, tag)),
+    }
+}
+
+/// Returns the nanoseconds of a time in seconds.
+fn ns(seconds: f64) -> u64 {
+    (seconds.max(0.0) * 1e9).round() as u64
+}
+
+/// Extends the last span if it has the same act and tag, or adds a new one. Adds none for an
+/// unknown act.
+fn append(
+    spans: &mut Vec<Span>,
+    now: &mut u64,
+    length_ns: u64,
+    known: Option<(Act, Option<usize>)>,
+) {
     let begin_ns = *now;
     *now = now.saturating_add(length_ns);
-    if length_ns == 0 {
-        return;
-    }
-    match spans.last_mut().filter(|last| (last.act, last.tag) == (act, tag)) {
+    let Some((act, tag)) = known.filter(|_| length_ns > 0) else { return };
+    let is_same = |last: &&mut Span| (last.act, last.tag, last.end_ns()) == (act, tag, begin_ns);
+    match spans.last_mut().filter(is_same) {
         Some(last) => last.length_ns = last.length_ns.saturating_add(length_ns),
         None => spans.push(Span { begin_ns, length_ns, act, tag }),
     }
@@ -446,15 +459,6 @@ impl Lane {
             begin = next.map_or(end, |(_, other)| other.max(begin));
             at += 1;
         }
-    }
-}
-
-/// Returns the act of an owner that is on no CPU.
-fn act_off(owner: OwnerState) -> Act {
-    match owner {
-        OwnerState::Preempted => Act::Preempted,
-        OwnerState::Asleep | OwnerState::Waits => Act::Asleep,
-        _ => Act::Off,
     }
 }
 

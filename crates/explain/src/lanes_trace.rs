@@ -39,19 +39,17 @@ struct Writer {
 }
 
 impl Lanes {
-    /// Returns the encoded trace. Short acts are joined until it has at most `limit` bytes
-    /// ([`Lanes::joined_ns`]). If that is not enough, arrows are left out.
+    /// Returns the encoded trace. Short acts are left out until it has at most `limit` bytes
+    /// ([`Lanes::least_ns`]), and arrows if that is not enough.
     pub fn perfetto(&mut self, commands: &BTreeMap<u64, String>, limit: usize) -> Vec<u8> {
         loop {
             let bytes = self.trace(commands).encode_to_vec();
-            let spans: usize = self.threads.iter().map(|lane| lane.spans.len()).sum();
-            if bytes.len() <= limit || spans <= self.threads.len() && self.handovers.is_empty() {
+            let spans = self.spans();
+            if bytes.len() <= limit || spans == 0 && self.handovers.is_empty() {
                 return bytes;
             }
-            let keep = (spans as f64 * 0.8 * limit as f64 / bytes.len() as f64) as usize;
-            let joined_ns = self.joined_ns;
-            self.thin(keep.max(self.threads.len()));
-            if self.joined_ns == joined_ns {
+            self.thin((spans as f64 * 0.8 * limit as f64 / bytes.len() as f64) as usize);
+            if self.spans() == 0 {
                 self.handovers.clear();
             }
         }
@@ -89,7 +87,7 @@ impl Lanes {
 
     fn span(&self, writer: &mut Writer, track: u64, span: Span) {
         let tag = span.tag.map(|tag| &self.tags[tag]);
-        let lock = tag.map_or(String::new(), |tag| format!(" ({})", tag.lock));
+        let lock = tag.map_or(String::new(), |tag| format!(" ({})", tag.name()));
         let details = tag.into_iter().flat_map(|tag| {
             let texts = [("lock", &tag.lock), ("place", &tag.place), ("held at", &tag.held_at)];
             texts.into_iter().filter(|(_, text)| !text.is_empty())
@@ -110,7 +108,7 @@ impl Lanes {
 
     fn arrows(&self, writer: &mut Writer) {
         for (number, handover) in self.handovers.iter().enumerate() {
-            let lock = &self.tags[handover.tag].lock;
+            let lock = self.tags[handover.tag].name();
             let [owner, waiter] = handover.lanes.map(|lane| FIRST_THREAD + lane as u64);
             let flow = number as u64 + 1;
             let release = TrackEvent {
@@ -143,7 +141,8 @@ impl Lanes {
             return;
         }
         let unit = CounterDescriptor { unit_name: Some("threads".to_owned()) };
-        writer.named(WAITING, "threads that wait for locks, mean of a phase", Some(unit));
+        let name = "waits for locks that end in a phase, as a mean number of threads";
+        writer.named(WAITING, name, Some(unit));
         for (phase, waiting) in self.waiting.iter().enumerate() {
             let count = TrackEvent {
                 double_counter_value: Some(*waiting),
@@ -232,13 +231,13 @@ mod tests {
     #[test]
     fn slices_are_balanced_and_arrows_arrive() {
         let mut lanes = Lanes::new(&record());
-        let spans: usize = lanes.threads.iter().map(|lane| lane.spans.len()).sum();
+        let spans = lanes.spans();
         let commands = BTreeMap::from([(6, "program".to_owned())]);
         let bytes = lanes.perfetto(&commands, usize::MAX);
         // The additional slice is the longest convoy.
-        assert_eq!(checked(&bytes), (spans + 1, 2));
+        assert_eq!(checked(&bytes), (spans + 1, 1));
         let less = lanes.perfetto(&commands, bytes.len() - 1);
-        assert!(less.len() < bytes.len() && lanes.joined_ns > 0);
+        assert!(less.len() < bytes.len() && lanes.least_ns > 0);
         checked(&less);
     }
 }

@@ -409,7 +409,7 @@
         text += ": " + block.acts[lane.act[low]] + " for " + span(lane.end[low] - lane.begin[low])
           + ", from " + span(lane.begin[low]) + " on";
         const tag = block.tags[lane.tag[low] - 1];
-        if (tag) text += "\nlock: " + tag[0] + (tag[1] ? "\nin " + tag[1] : "")
+        if (tag) text += "\nlock: " + tag[3] + (tag[1] ? "\nin " + tag[1] : "")
           + (tag[2] ? "\nheld by " + tag[2] : "");
       } else {
         text += ": not recorded";

@@ -43,17 +43,18 @@ fn timelines(args: &Explain, record: &Record) -> Result<Vec<String>, Failure> {
         ));
     }
     if let Some(path) = &args.trace {
-        let arrows = lanes.handovers.len();
         let bytes = lanes.perfetto(&named.commands, args.trace_limit as usize * 1_000_000);
+        let arrows = lanes.handovers.len();
         output::file(path, &bytes)?;
-        let joined = match lanes.joined_ns {
+        let less = match lanes.least_ns {
             0 => String::new(),
             ns => {
-                format!("; acts shorter than {:.0} us are joined (--trace-limit)", ns as f64 / 1e3)
+                let least_us = ns as f64 / 1e3;
+                format!("; acts shorter than {least_us:.1} us are left out (--trace-limit)")
             }
         };
         notes.push(format!(
-            "trace {}: {} threads, {arrows} waits with the release that ended them{joined}; open \
+            "trace {}: {} threads, {arrows} waits with the release that ended them{less}; open \
              it in ui.perfetto.dev",
             path.display(),
             lanes.threads.len()

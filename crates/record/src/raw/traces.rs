@@ -232,9 +232,12 @@ impl<'a> Book<'a> {
     }
 
     fn steps(&mut self, clock: &Clock, recorded: &[layout::Step], keys: &[Key]) -> Vec<Step> {
-        let (mut steps, mut last) = (Vec::new(), recorded[0].begin);
+        // Differences of rounded times, so that the times of threads stay comparable.
+        let time = |ticks: u64| clock.ns(ticks.saturating_sub(clock.begin));
+        let (mut steps, mut last) = (Vec::new(), time(recorded[0].begin));
         for step in recorded {
-            let (begin, end, code) = (step.begin, step.end.max(step.begin), step.what);
+            let (begin, code) = (time(step.begin), step.what);
+            let end = time(step.end).max(begin);
             let what = code >> STEP_SHIFT;
             let kind = code & STEP_KIND;
             let place = match kind {
@@ -258,8 +261,8 @@ impl<'a> Book<'a> {
                 off: code & STEP_OFF != 0,
                 failed: code & STEP_FAILED != 0,
                 place,
-                gap_ns: clock.ns(begin.saturating_sub(last)),
-                took_ns: clock.ns(end - begin),
+                gap_ns: begin.saturating_sub(last),
+                took_ns: end - begin,
             });
             last = end;
         }

@@ -7,7 +7,7 @@ use super::Block;
 use crate::format::duration;
 
 /// Most spans of a page: more would make it larger than a mail can be.
-const MOST: usize = 30_000;
+const MOST: usize = 100_000;
 
 impl Block {
     /// What tasks of a simulated run did around its longest convoy.
@@ -26,8 +26,9 @@ impl Block {
             );
         }
         let note = "Threads are recorded step by step in windows of the run, and a sample of their \
-                    waits from all of it; blank is not recorded. The bars on top have all waits, \
-                    each where it ended.";
+                    waits from all of it; blank is not recorded. A critical section is drawn if \
+                    its beginning and end are recorded; of a context switch, only that it lies in \
+                    the time drawn is known. The bars on top have all waits, each where it ended.";
         Self::drawn(lanes, "", vec![note.to_owned()])
     }
 
@@ -53,7 +54,8 @@ impl Block {
             json!([name, spans.collect::<Vec<u64>>()])
         });
         let rows: Vec<Value> = rows.collect();
-        let tags = lanes.tags.iter().map(|tag| json!([tag.lock, tag.place, tag.held_at]));
+        let tags = lanes.tags.iter();
+        let tags = tags.map(|tag| json!([tag.lock, tag.place, tag.held_at, tag.name()]));
         let waiting = lanes.waiting.iter().map(|one| (one * 1e3).round() / 1e3);
         let longest = lanes.longest.as_ref().map(|longest| {
             let text = format!(
@@ -90,11 +92,10 @@ fn unit_ns(seconds: f64) -> u64 {
 }
 
 fn more_notes(mut notes: Vec<String>, lanes: &Lanes, several: bool) -> Vec<String> {
-    if lanes.joined_ns > 0 {
+    if lanes.least_ns > 0 {
         notes.push(format!(
-            "Spans shorter than {} in a row are drawn as one, in the colour of what took most of \
-             its time.",
-            duration(lanes.joined_ns as f64 / 1e3)
+            "Spans shorter than {} are left out, to limit the size of this page.",
+            duration(lanes.least_ns as f64 / 1e3)
         ));
     }
     if several {

@@ -182,8 +182,8 @@ fn a_large_record_makes_a_page_that_can_be_sent() {
     let page =
         page(&record("a long name of a function that is not short (file.cc:12345)", 1000, 200_000));
     assert!(page.len() < MOST, "{} bytes", page.len());
-    let joined = data(&page)["sections"][0]["blocks"][0]["notes"].to_string();
-    assert!(joined.contains("drawn as one"), "{joined}");
+    let notes = data(&page)["sections"][0]["blocks"][0]["notes"].to_string();
+    assert!(notes.contains("are left out"), "{notes}");
 }
 
 #[test]
