@@ -372,10 +372,12 @@ pub enum Problem {
         /// The writer's longest wait.
         longest_s: f64,
     },
-    /// All units of a semaphore are taken.
+    /// All units of a semaphore, or of a pool behind a condition, are taken.
     PoolExhausted {
         /// Mean number of units in use.
         in_use: f64,
+        /// Mean number of threads that wait for one.
+        waiting: f64,
         /// Mean time that a thread keeps a unit.
         hold_s: f64,
         /// Where its holders sleep.

@@ -93,7 +93,7 @@ fn names_do_not_decide_kinds() {
     let place = Place::new("renamed");
     let program = place.ills();
     let program = program.to_str().expect("a path");
-    for mode in ["asleep", "chain", "starves", "herd", "stdio", "abba"] {
+    for mode in ["asleep", "chain", "starves", "herd", "stdio", "abba", "pool"] {
         let record = record(&place, &[program, mode, "0.4"]);
         let [kinds, renamed] = [&record, &renamed(&record)].map(|record| {
             let findings = Diagnosis::new(record).findings;
@@ -148,6 +148,26 @@ fn herds_and_locks_of_libc_are_told_from_others() {
             ("input", &[], Some(Kind::OwnerAsleep)),
         ],
     );
+}
+
+#[test]
+fn conditions_that_admit_some_threads_are_told_from_those_of_idle_threads() {
+    check(
+        "admits",
+        "0.7",
+        &[
+            ("pool", &[Kind::PoolExhausted], None),
+            ("flag", &[Kind::OwnerAsleep, Kind::LongSection], None),
+        ],
+    );
+    let place = Place::new("idle");
+    let program = place.ills();
+    for mode in ["leader", "served", "phases"] {
+        let record = record(&place, &[program.to_str().expect("a path"), mode, "0.7"]);
+        let locks = record.processes.iter().flat_map(|process| &process.locks);
+        let mut conditions = locks.filter(|lock| lock.kind == convoy_record::Kind::Condition);
+        assert!(conditions.all(|lock| !lock.is_lock()), "{mode}: {:#?}", record.processes);
+    }
 }
 
 /// `notifyAll` of Java makes each thread wake the next one. A ring does the same on purpose.

@@ -662,10 +662,10 @@ fn a_semaphore_that_several_threads_hold_is_a_pool() {
         let lock = Lock { kind: Primitive::Semaphore, sites: vec![wait], ..mutex() };
         problem(process(lock, Cause { kind: Primitive::Semaphore, ..cause(0.2, owners) }))
     }
-    let Problem::PoolExhausted { in_use, hold_s, call } = pool(1000) else {
+    let Problem::PoolExhausted { in_use, waiting, hold_s, call } = pool(1000) else {
         panic!("{:?}", pool(1000));
     };
-    assert!((in_use - 3.0).abs() < 1e-9 && (hold_s - 3e-3).abs() < 1e-9);
+    assert!((in_use - 3.0).abs() < 1e-9 && (hold_s - 3e-3).abs() < 1e-9 && waiting > 0.9);
     assert_eq!(call, Some(Call::System("recvfrom".to_owned())));
     assert!(matches!(pool(300), Problem::OwnerAsleep { .. }), "{:?}", pool(300));
 }

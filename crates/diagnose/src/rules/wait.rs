@@ -51,21 +51,29 @@ pub(crate) fn handed_over(evidence: &Evidence<'_>) -> Option<Problem> {
         .then(|| Problem::OwnerPreempted { owner: evidence.owner(), lost: Lost::HandedOver(off) })
 }
 
-/// A semaphore that several threads hold at a time, as a pool of connections.
+/// A semaphore, or a condition that the program uses like one, that several threads hold at a
+/// time, as a pool of connections.
 pub(crate) fn limit(evidence: &Evidence<'_>) -> Option<Problem> {
     /// Minimum mean number of units in use.
     const SEVERAL: f64 = 1.2;
     /// Minimum part of the waiting that the holders sleep in one call.
     const MOSTLY: f64 = 0.5;
-    if evidence.lock.kind != Primitive::Semaphore || evidence.lock.instances > 1 {
+    let lock = evidence.lock;
+    if lock.instances > 1 {
         return None;
     }
-    let (held_s, _) = evidence.lock.held_s(evidence.process.cpu_s);
-    let in_use = held_s / evidence.process.seconds.max(f64::MIN_POSITIVE);
+    let (held_s, _) = lock.held_s(evidence.process.cpu_s);
+    let seconds = match lock.kind {
+        Primitive::Semaphore => evidence.process.seconds,
+        _ if lock.is_pool() => lock.waiters.seconds,
+        _ => return None,
+    };
+    let in_use = held_s / seconds.max(f64::MIN_POSITIVE);
     let holder = evidence.holder.as_ref().filter(|holder| holder.asleep > MOSTLY);
     let call = holder.and_then(|holder| holder.call.as_ref()).map(|(call, _)| call.clone());
     let hold_s = evidence.hold_s("");
-    (in_use > SEVERAL).then_some(Problem::PoolExhausted { in_use, hold_s, call })
+    let waiting = evidence.wait_s / evidence.process.seconds.max(f64::MIN_POSITIVE);
+    (in_use > SEVERAL).then_some(Problem::PoolExhausted { in_use, waiting, hold_s, call })
 }
 
 /// A writer waits while reader after reader acquires the lock.

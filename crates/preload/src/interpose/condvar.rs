@@ -9,7 +9,7 @@ use crate::interpose::locks::hold;
 use crate::layout::{CONDITION, MUTEX, SIGNAL, STEP_FAILED, STEP_WAIT};
 use crate::sites::stack;
 use crate::threads::detail::Detail;
-use crate::threads::thread::{Monitor, Thread};
+use crate::threads::thread::{Stage, Thread};
 use crate::waits::deferred::{settle, waited};
 use crate::waits::waiters::Waiters;
 
@@ -36,7 +36,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     thread.takes(MUTEX, mutex, key);
     let before = thread.end_monitor(condition);
     // C++ condition variables for any lock acquire an internal mutex each time.
-    let has_left = before.is_none_or(|one| one.again);
+    let has_left = before.is_none_or(|monitor| monitor.stage != Stage::Waited);
     detail.inspect(|detail| thread.returns(*detail, place, asked, has_left));
     waiters.inspect(|all| {
         all.gives_up(mutex);
@@ -69,9 +69,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     result
 }
 
-/// Wakes one or all waiters of a condition variable. If the thread whose wait ended last signals,
-/// and has reacquired the mutex since, the condition is part of a lock, which the thread releases
-/// now.
+/// Wakes one or all waiters of a condition variable.
 pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c_int {
     let thread = Thread::current();
     let key = thread.and_then(|thread| thread.count(SIGNAL, condition, site));
@@ -79,14 +77,7 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
         && let Some(all) = Waiters::known(condition)
     {
         map::file().inspect(|file| thread.passes_on(file, all));
-        match thread.end_monitor(condition) {
-            None => all.passed(thread.id()),
-            Some(Monitor { again: false, .. }) => all.told(),
-            Some(monitor) => {
-                all.gave(all.gives(thread.id()));
-                thread.held(&monitor.hold, thread.kept(&monitor.hold), ticks());
-            }
-        }
+        releases(thread, condition, all);
     }
     let Some(thread) = thread.filter(|thread| thread.traces()) else {
         return wake.call([condition, 0, 0, 0]);
@@ -95,4 +86,22 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
     let result = wake.call([condition, 0, 0, 0]);
     thread.step_at(step, key, begin, ticks());
     result
+}
+
+/// Counts a signal as a release of what the waiters of a condition wait for. If the thread whose
+/// wait ended last signals, and has reacquired the mutex since, the condition is part of a lock.
+/// A thread that has entered the critical section twice since its last signal has taken a unit of
+/// a pool and returns it.
+fn releases(thread: Thread, condition: usize, waiters: Waiters) {
+    let Some(monitor) = thread.end_monitor(condition) else { return waiters.passed(thread.id()) };
+    match monitor.stage {
+        Stage::Waited => return waiters.told(),
+        Stage::Returned => waiters.gave(waiters.gives(thread.id())),
+        Stage::Reentered if waiters.gives(thread.id()) => {}
+        Stage::Signalled | Stage::Entered | Stage::Reentered => waiters.passed(thread.id()),
+    }
+    if matches!(monitor.stage, Stage::Returned | Stage::Reentered) {
+        thread.held(&monitor.hold, thread.kept(&monitor.hold), ticks());
+    }
+    thread.signalled(condition, &monitor);
 }

@@ -88,6 +88,14 @@ fn go_on_one(
     go_on(how, thread, block, lock, site, key, is_turn)
 }
 
+/// Notes that the thread has acquired a lock that may be the mutex of a condition.
+#[inline(always)]
+fn enters(thread: Thread, lock: usize) {
+    let condition = if thread.is_monitor(lock) { thread.enters_monitor() } else { None };
+    let waiters = condition.and_then(Waiters::known);
+    waiters.inspect(|waiters| waiters.took_free(thread.id()));
+}
+
 /// Acquires a lock on the long path.
 #[inline(never)]
 pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
@@ -116,9 +124,7 @@ fn go_on(
     if thread.was_timed() {
         think(thread, key);
     }
-    if thread.is_monitor(lock) {
-        thread.monitor_again();
-    }
+    enters(thread, lock);
     let requested = if turn.is_sampled { ticks() } else { 0 };
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == how.busy {
@@ -161,9 +167,7 @@ fn tried(
 #[inline]
 fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
     let lock = arguments[0];
-    if thread.is_monitor(lock) {
-        thread.monitor_again();
-    }
+    enters(thread, lock);
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result != how.busy {
         robust::settle(lock, result);
@@ -243,9 +247,7 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
         return result;
     }
     if process::only_contended() {
-        if thread.is_monitor(lock) {
-            thread.monitor_again();
-        }
+        enters(thread, lock);
         if how.kind == SEMAPHORE {
             took(thread, lock);
         }
@@ -254,9 +256,7 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     let key = thread.count(how.kind, lock, site);
     thread.takes(how.kind, lock, key);
     thread.forget();
-    if thread.is_monitor(lock) {
-        thread.monitor_again();
-    }
+    enters(thread, lock);
     let turn = if thread.is_turn() { thread.draw() } else { Turn::NOTHING };
     if turn.is_traced {
         let now = thread.begin_step();

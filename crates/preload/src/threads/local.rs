@@ -39,7 +39,7 @@ pub(crate) struct Local {
     pub(crate) countdown: AtomicU64,
     /// Address of the lines with the thread's keys, see [`keys`](crate::threads::keys).
     pub(crate) lines: AtomicU64,
-    /// Mutex of the condition that the thread waited for last, until it signals that; 0: none.
+    /// Mutex of the condition that the thread waited for last; 0: none.
     pub(crate) monitor_mutex: AtomicU64,
     /// Generation of the thread among the threads of its slot.
     pub(crate) generation: AtomicU64,
@@ -50,13 +50,13 @@ pub(crate) struct Local {
     pub(crate) due: AtomicU64,
     /// The condition of that mutex.
     pub(crate) monitor: AtomicU64,
-    /// 1 once the thread has reacquired that mutex.
-    pub(crate) monitor_again: AtomicU64,
+    /// What the thread did with that mutex since, a [`Stage`](crate::threads::thread::Stage).
+    pub(crate) monitor_stage: AtomicU64,
     /// Key and detail of the wait for the condition.
     pub(crate) monitor_key: AtomicU64,
-    /// End of that wait, ticks.
+    /// End of that wait, or begin of a critical section without one, ticks.
     pub(crate) monitor_begin: AtomicU64,
-    /// Switches until the end of that wait.
+    /// Switches until then.
     pub(crate) monitor_switches: AtomicU64,
     /// The thread's trace, or the sample of its waits if only contended acquisitions are recorded.
     pub(crate) sample: [AtomicU64; 3],

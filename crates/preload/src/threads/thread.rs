@@ -72,12 +72,46 @@ pub(crate) struct Hold {
     pub(crate) weight: u64,
 }
 
-/// The state of a condition that a thread waited for, until the thread signals it.
+/// The state of a condition that a thread waited for, when the thread signals it or waits again.
 pub(crate) struct Monitor {
-    /// Whether the thread has reacquired the mutex since.
-    pub(crate) again: bool,
-    /// The time since the wait.
+    /// The critical sections of its mutex since then.
+    pub(crate) stage: Stage,
+    /// The time since the wait, or since the thread entered the critical section without one.
     pub(crate) hold: Hold,
+    /// The mutex of the condition.
+    mutex: u64,
+}
+
+/// What a thread did with the mutex of a condition since it waited for the condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It waited, and has not left the critical section.
+    Waited,
+    /// It waited, and has entered the critical section again.
+    Returned,
+    /// It has signalled the condition.
+    Signalled,
+    /// It has entered the critical section once since it signalled, and did not wait.
+    Entered,
+    /// It has entered it again since.
+    Reentered,
+}
+
+impl Stage {
+    /// All, each at the place of its value.
+    const ALL: [Self; 5] =
+        [Self::Waited, Self::Returned, Self::Signalled, Self::Entered, Self::Reentered];
+
+    /// Returns the stage of the running thread.
+    fn current() -> Self {
+        let stage = get(&arch::local().monitor_stage);
+        Self::ALL.get(stage as usize).copied().unwrap_or(Self::Signalled)
+    }
+
+    /// Sets the stage of the running thread.
+    fn set(self) {
+        set(&arch::local().monitor_stage, self as u64);
+    }
 }
 
 /// Counts an acquisition of a thread that is not recorded, and adds the count to the file
@@ -298,10 +332,22 @@ impl Thread {
         arch::local_word::<{ offset_of!(Local, monitor_mutex) }>() == lock as u64
     }
 
-    /// Notes that the thread has reacquired that mutex.
+    /// Notes that the thread has acquired that mutex. Returns the condition if it may have taken a
+    /// unit of it without a wait.
     #[cold]
-    pub(crate) fn monitor_again(self) {
-        set(&arch::local().monitor_again, 1);
+    pub(crate) fn enters_monitor(self) -> Option<usize> {
+        match Stage::current() {
+            Stage::Waited | Stage::Returned => Stage::Returned.set(),
+            Stage::Entered | Stage::Reentered => Stage::Reentered.set(),
+            Stage::Signalled => {
+                let local = arch::local();
+                set(&local.monitor_begin, arch::ticks());
+                set(&local.monitor_switches, self.switches());
+                Stage::Entered.set();
+                return Some(get(&local.monitor) as usize);
+            }
+        }
+        None
     }
 
     /// Begins to determine whether the condition is part of a lock, which the thread then owns from
@@ -310,10 +356,10 @@ impl Thread {
         let local = arch::local();
         set(&local.monitor, condition as u64);
         set(&local.monitor_mutex, mutex as u64);
-        set(&local.monitor_again, 0);
         set(&local.monitor_key, key.0);
         set(&local.monitor_begin, now);
         set(&local.monitor_switches, self.switches());
+        Stage::Waited.set();
     }
 
     /// Ends that for this condition. Returns `None` if it was another one.
@@ -322,6 +368,7 @@ impl Thread {
         if get(&local.monitor) != condition as u64 {
             return None;
         }
+        let mutex = get(&local.monitor_mutex);
         set(&local.monitor, 0);
         set(&local.monitor_mutex, 0);
         let hold = Hold {
@@ -330,7 +377,17 @@ impl Thread {
             switches: get(&local.monitor_switches),
             weight: 1,
         };
-        Some(Monitor { again: get(&local.monitor_again) == 1, hold })
+        Some(Monitor { stage: Stage::current(), hold, mutex })
+    }
+
+    /// Continues with a condition after the thread has signalled it: the thread may own a unit of
+    /// it again without a wait.
+    pub(crate) fn signalled(self, condition: usize, monitor: &Monitor) {
+        let local = arch::local();
+        set(&local.monitor, condition as u64);
+        set(&local.monitor_mutex, monitor.mutex);
+        set(&local.monitor_key, monitor.hold.key.0);
+        Stage::Signalled.set();
     }
 
     /// Returns whether the thread has a trace.

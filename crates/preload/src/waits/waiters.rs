@@ -160,6 +160,13 @@ impl Waiters {
         set(&self.0.owner, thread);
     }
 
+    /// Notes a thread that may have acquired it without a wait, unless it has an owner.
+    pub(crate) fn took_free(self, thread: u64) {
+        if self.owner() == 0 {
+            self.took(thread);
+        }
+    }
+
     /// Notes that a thread waits for it again: a thread that `took` it did not get it.
     pub(crate) fn went_on(self, thread: u64) {
         if get(&self.0.owner) == thread {

@@ -77,7 +77,7 @@ pub struct Lock {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub given_by_others: u64,
     /// For a semaphore: whether single holds take so much of the run that it is a signal for the
-    /// end of its owner.
+    /// end of its owner. For a condition: whether the threads that it admits wait for events.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held_for_good: bool,
     /// For a condition: the mutex that threads released while they waited.
@@ -200,12 +200,16 @@ impl Lock {
         /// Minimum number of releases by the owner for each instance: fewer may be chance, because
         /// threads that signal each other once that they have started look the same.
         const AGAIN: u64 = 3;
+        /// Minimum part of the time with waiters that a condition which admits one thread is held.
+        const OCCUPIED: f64 = 0.5;
         let all = total([self.given_by_owner, self.given_by_others]);
         let is_owned = all > 0 && self.given_by_owner as f64 >= OWNER * all as f64;
         match self.kind {
             _ if !self.kernel.is_empty() => true,
             Kind::Mutex | Kind::Rwlock | Kind::Spinlock => true,
             Kind::Barrier => false,
+            Kind::Condition | Kind::Semaphore if self.held_for_good => false,
+            Kind::Condition if self.is_pool() => true,
             Kind::Condition => {
                 let is_again = self.given_by_owner / AGAIN >= self.instances;
                 // A timer that checks for work from time to time waits alone.
@@ -220,8 +224,9 @@ impl Lock {
                     && is_owned
                     && threads / 2 >= self.instances
                     && self.given_by_owner >= self.woken().div_ceil(2)
+                    || self.origin != Origin::JavaVm
+                        && self.admitted().is_some_and(|threads| threads >= OCCUPIED)
             }
-            Kind::Semaphore if self.held_for_good => false,
             Kind::Futex => is_owned,
             Kind::Semaphore if all > 0 => is_owned,
             Kind::Semaphore => {
@@ -233,6 +238,31 @@ impl Lock {
         }
     }
 
+    /// Returns how many threads a condition admits at a time, as the condition of a pool of
+    /// connections or of a flag does: threads enter the critical section of its mutex, with or
+    /// without a wait, and signal it later from another critical section. The number is the mean
+    /// between the two while others wait. `None` if its signals come from elsewhere.
+    fn admitted(&self) -> Option<f64> {
+        /// Minimum number of signals that end such a period, for each instance.
+        const AGAIN: u64 = 10;
+        let holds = self.sites.iter().flat_map(|site| [site.hold_on.count, site.hold_off.count]);
+        let holds = total(holds);
+        let signals = self.sites.iter().filter(|site| site.act == "signal");
+        let signals = total(signals.map(|site| site.count));
+        let is_returned =
+            holds / AGAIN >= self.instances && 3 * holds >= 2 * signals.max(self.woken());
+        let is_lock = self.kind == Kind::Condition && !self.held_for_good && is_returned;
+        (is_lock && self.waiters.most > 1 && self.waiters.seconds > 0.0)
+            .then(|| self.held_s(0.0).0 / self.waiters.seconds)
+    }
+
+    /// Returns whether a condition limits how many threads do something at a time to several.
+    pub fn is_pool(&self) -> bool {
+        /// Minimum mean number of threads.
+        const SEVERAL: f64 = 1.2;
+        self.origin != Origin::JavaVm && self.admitted().is_some_and(|threads| threads >= SEVERAL)
+    }
+
     /// Returns the number of waits that a wakeup ended.
     fn woken(&self) -> u64 {
         let waits = total(self.sites.iter().map(|site| site.wait.count));
@@ -241,13 +271,14 @@ impl Lock {
 
     /// Returns whether it is a lock that the program has built from a mutex and a condition.
     pub fn is_built(&self) -> bool {
-        self.kind == Kind::Condition && self.is_lock()
+        self.kind == Kind::Condition && !self.is_pool() && self.is_lock()
     }
 
     /// Returns the number of acquisitions that had to wait.
     pub fn contended(&self) -> u64 {
-        let is_built = self.is_built();
-        total(self.sites.iter().map(|site| if is_built { site.wait.count } else { site.contended }))
+        let is_condition = self.kind == Kind::Condition && self.is_lock();
+        let sites = self.sites.iter();
+        total(sites.map(|site| if is_condition { site.wait.count } else { site.contended }))
     }
 
     /// Returns the time that it was held, and the part of it with the owner off CPU, in seconds.

@@ -82,6 +82,8 @@ impl Source {
         }
     }
 
+    /// Returns the thread that last took a unit of a semaphore, or that a condition admitted last,
+    /// until it releases that; 0 if no thread has one.
     fn last_taker(&self, address: u64) -> Option<u64> {
         let first = place(address, 0, LOCK_COUNT);
         for index in (first..first + PROBES).map(|index| index % LOCK_COUNT) {
@@ -98,6 +100,11 @@ impl Source {
             }
         }
         None
+    }
+
+    /// Returns the thread that a condition admitted last, if it has not signalled since.
+    pub(crate) fn admitted(&self, condition: u64) -> Option<u64> {
+        self.last_taker(address(condition)).filter(|thread| *thread != 0)
     }
 
     /// Returns whether processes share a lock.

@@ -15,7 +15,7 @@ use convoy_os::process::{self, Stat, field, mappings};
 
 use crate::java::dumps::Dumps;
 use crate::launch::directory::open_file;
-use crate::layout::{Header, MAGIC, SLOT_COUNT};
+use crate::layout::{CONDITION, Header, KIND_SHIFT, MAGIC, SLOT_COUNT};
 use crate::names::Names;
 use crate::record::Process;
 use crate::sampling::attached::Attached;
@@ -24,7 +24,7 @@ use crate::sampling::futex_waits::Ended;
 use crate::sampling::observations::Look;
 use crate::sampling::owners::{Found, Source};
 use crate::sampling::syscall_file::{Call, waits_for_good};
-use crate::sampling::thread_state::{State, Wait};
+use crate::sampling::thread_state::{Edge, State, Wait};
 
 /// Maximum number of samples per second.
 const RATE: f64 = 250.0;
@@ -230,6 +230,7 @@ impl Peek {
             *self.look.threads.entry(*state).or_default() += 1;
         }
         self.owners(&mut waits, &slots, &states);
+        self.admitted(&waits, &states);
         let is_long = waits.values().any(|wait| wait.is_for_lock() && wait.seen_s > LONG_S);
         self.look.is_stuck = is_long && self.is_stuck(&waits);
         self.look.seconds = self.begin.elapsed().as_secs_f64();
@@ -283,6 +284,23 @@ impl Peek {
                 continue;
             }
             *self.look.owners.entry((wait.edge, state)).or_default() += 1;
+        }
+    }
+
+    /// Counts the activities of the threads that conditions have admitted, while others wait for
+    /// these conditions: they matter if the condition is part of a lock or of a pool.
+    fn admitted(&mut self, waits: &BTreeMap<u64, Wait>, states: &BTreeMap<u64, State>) {
+        /// Maximum number of conditions in a sample, since each costs a read of the file.
+        const CONDITIONS: usize = 8;
+        let on_conditions = waits.values().filter(|wait| !wait.is_for_lock());
+        let on_conditions = on_conditions.filter(|wait| wait.edge.lock >> KIND_SHIFT == CONDITION);
+        let conditions: BTreeMap<u64, Edge> =
+            on_conditions.map(|wait| (wait.edge.lock, wait.edge)).collect();
+        for (condition, edge) in conditions.into_iter().take(CONDITIONS) {
+            let Some(thread) = self.source.admitted(condition) else { continue };
+            if let Some(state) = states.get(&thread) {
+                *self.look.owners.entry((edge, *state)).or_default() += 1;
+            }
         }
     }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@ static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER, other = PTHREAD_MUTEX_I
 static pthread_rwlock_t table = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t work = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 static long items, finished;
-static int ends[2], to_all;
+static int ends[2], to_all, events;
 static _Alignas(64) atomic_int word;
 static FILE *sink;
 
@@ -250,6 +251,30 @@ static void *goes_round(void *a) {
     return a;
 }
 
+/* A pool of a few units behind a condition: the thread that returns one often takes it again
+   before the woken thread runs. */
+static void takes_unit(void) {
+    LOCK;
+    while (items == 0) pthread_cond_wait(&work, &gate);
+    items--;
+    UNLOCK;
+}
+static void returns_unit(void) {
+    LOCK;
+    items++;
+    UNLOCK;
+    pthread_cond_signal(&work);
+}
+ROLE(borrows, takes_unit(); nap(3); returns_unit(); compute(20000);)
+
+/* One thread waits for events, all others for work that it finds: they are idle. */
+ROLE(leads, takes_unit(); struct epoll_event event; epoll_wait(events, &event, 1, 3);
+     returns_unit();)
+
+/* A queue whose work comes from elsewhere. */
+ROLE(serves, takes_unit(); compute_ms(0.2);)
+ROLE(feeds, nap(2); returns_unit();)
+
 static pthread_t threads[64];
 static int many;
 
@@ -284,6 +309,10 @@ int main(int count, char **words) {
         }
         for (int i = 0; i < 8; i++) start(1, goes_round, &ring[i]);
     }
+    IS("pool") { items = 2; start(8, borrows, 0); }
+    IS("flag") { items = 1; start(6, borrows, 0); }
+    IS("leader") { items = 1; events = epoll_create1(0); start(6, leads, 0); }
+    IS("served") { start(6, serves, 0); start(1, feeds, 0); }
     IS("stdio") start(4, reports, 0);
     IS("zone") start(4, stamps, 0);
     IS("short") start(8, shorts, 0);
@@ -314,6 +343,7 @@ int main(int count, char **words) {
     // Threads of these never end.
     if (strstr("abba units twice left upgrade join", mode)) alarm(2);
     IS("input") { nap(1e3 * seconds); exit(0); }
+    IS("served") { nap(1e3 * seconds); exit(0); }
     IS("asleep-write") { nap(1e3 * seconds); exit(0); }
     for (int i = 0; i < many; i++) pthread_join(threads[i], 0);
     return many == 0;

@@ -44,6 +44,11 @@ pub(super) fn text(finding: &Finding) -> String {
                 no replacement of libc's lock can help."
             .to_owned();
     }
+    if matches!(finding.problem, Problem::OwnerPreempted { .. }) && finding.cure() == Cure::Shorten
+    {
+        return "Shorten the section, or acquire the lock less often, if that time matters."
+            .to_owned();
+    }
     of_problem(&finding.problem)
 }
 
@@ -56,6 +61,14 @@ fn of_problem(problem: &Problem) -> String {
                 Some(_) => format!("Make the call in which it sleeps without that lock. {advice}"),
                 None => advice.to_owned(),
             };
+        }
+        Problem::PoolExhausted { in_use, waiting, .. } => {
+            let most = 1.0 + (waiting / in_use.max(f64::MIN_POSITIVE)).min(1.0);
+            return format!(
+                "Give it more units if what it limits can serve more threads (twice as many admit \
+                 up to {most:.1} times as many threads), or keep a unit for less time; another \
+                 lock will not help."
+            );
         }
         Problem::OwnerAsleep { call, parks: true, .. } => return of_parking(call),
         Problem::OwnerAsleep { call, .. } => return of_call(call),
@@ -87,10 +100,6 @@ fn fixed(problem: &Problem) -> &'static str {
             "Initialise it with PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP \
              (pthread_rwlockattr_setkind_np), or let writers replace the data and readers keep the \
              old (RCU)."
-        }
-        Problem::PoolExhausted { .. } => {
-            "Initialise it with more units if what it limits can serve more threads, or keep a \
-             unit for less time; another lock will not help."
         }
         Problem::ShortSections { .. } => {
             "Do more in each section or less often, keep data in each thread, or take a lock that \

@@ -27,7 +27,9 @@ pub(super) fn sentence(finding: &Finding) -> String {
         | Problem::LongSection { .. }
         | Problem::ShortSections { .. }
         | Problem::Contended { .. }
-        | Problem::Spinlock { .. } => format!("{}{}.", cost(finding), reason(&finding.problem)),
+        | Problem::Spinlock { .. } => {
+            format!("{}{}{}.", cost(finding), reason(&finding.problem), convoy(finding))
+        }
         Problem::Deadlock { cycle, waits, behind, longest_s } => {
             deadlock(*cycle, waits, *behind, *longest_s)
         }
@@ -131,13 +133,13 @@ fn reason(problem: &Problem) -> String {
                 seconds(*longest_s)
             )
         }
-        Problem::PoolExhausted { in_use, hold_s, call } => {
+        Problem::PoolExhausted { in_use, waiting, hold_s, call } => {
             let sleep = call.as_ref().map_or(String::new(), |call| {
-                format!(", and {}", sleeps(call).replacen("it sleeps", "sleep", 1))
+                format!(" and {}", sleeps(call).replacen("it sleeps", "sleeps", 1))
             });
             format!(
-                ", a semaphore: on average {in_use:.1} threads have one of its units, for {} \
-                 each{sleep}",
+                ", which admits {in_use:.1} threads at a time on average: each keeps its unit for \
+                 {}{sleep}, and {waiting:.1} threads wait for one",
                 seconds(*hold_s)
             )
         }
@@ -189,20 +191,27 @@ fn of_owner(problem: &Problem) -> String {
     }
 }
 
+/// Returns the name of the phenomenon if owners without a CPU cost much.
+fn convoy(finding: &Finding) -> &'static str {
+    match finding.problem {
+        Problem::OwnerPreempted { .. } if finding.costs_much() => ": a lock convoy",
+        _ => "",
+    }
+}
+
 fn preempted(holds: &str, lost: Lost) -> String {
     match lost {
-        Lost::Cpu(part) => format!(
-            "{holds}; the owner had lost its CPU during {} of that time: a lock convoy",
-            percent(part)
-        ),
+        Lost::Cpu(part) => {
+            format!("{holds}; the owner had lost its CPU during {} of that time", percent(part))
+        }
         Lost::Free(part) => format!(
             "; during {} of that time it was free, but the thread that was to have it next had no \
-             CPU yet: a lock convoy",
+             CPU yet",
             percent(part)
         ),
         Lost::HandedOver(part) => format!(
             ", which is handed over to a thread that must wake up first: the owner was on no CPU \
-             for {} of the time that it was held: a lock convoy",
+             for {} of the time that it was held",
             percent(part)
         ),
     }

@@ -137,6 +137,7 @@ fn limits_starvation_and_deadlocks() {
         },
         Problem::PoolExhausted {
             in_use: 3.0,
+            waiting: 5.0,
             hold_s: 3e-3,
             call: Some(Call::System("recvfrom".to_owned())),
         },
