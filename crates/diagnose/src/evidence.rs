@@ -60,6 +60,7 @@ pub(crate) fn subject_of_wait(process: &Process, wait: &Pending) -> Subject {
     let mut locks = process.locks.iter().chain(&process.futexes);
     match locks.find(|lock| lock.name == wait.lock && lock.kind == wait.kind) {
         Some(lock) if is_of_python(lock) => Subject::Python { module: python_module(&wait.place) },
+        _ if !wait.element.is_empty() => named(&wait.element, wait.kind, 1),
         _ => named(&wait.lock, wait.kind, 1),
     }
 }

@@ -1,7 +1,7 @@
 //! The program of the tutorial under the recorder, on each kind of machine that records. `cargo
 //! xtask aarch64` runs this test under qemu with a cross compiler as `$CC`.
 
-use convoy_record::{DIRECTORY, Kind, launch, raw};
+use convoy_record::{DIRECTORY, Kind, Process, launch, raw};
 use std::path::Path;
 use std::process::Command;
 
@@ -9,25 +9,31 @@ use std::process::Command;
 const THREADS: u64 = 12;
 const ORDERS: u64 = 100;
 
-#[test]
-fn the_lock_that_the_tutorial_finds_is_recorded_with_its_place() {
-    let place =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tutorial-{}", std::process::id()));
+/// Records the program of the tutorial with this number of journals.
+fn record(journals: usize) -> Process {
+    let name = format!("tutorial-{journals}-{}", std::process::id());
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(place.join("files")).expect("a directory for the files");
     let program = place.join("orders");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slow-program/orders.c");
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let mut cc = Command::new(compiler);
-    cc.args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(source);
+    cc.args(["-O1", "-g", "-pthread", &format!("-DJOURNALS={journals}"), "-o"]);
+    cc.arg(&program).arg(source);
     assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
     let object = launch::object().expect("the object can be written");
     let mut command = launch::command(&[program.into()], &object);
     let output = command.env(DIRECTORY, place.join("files")).output().expect("it starts");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1200 orders\n", "{output:?}");
-    let processes = raw::read(&place.join("files")).expect("the files can be read");
+    let mut processes = raw::read(&place.join("files")).expect("the files can be read");
     std::fs::remove_dir_all(&place).expect("it goes away");
+    assert_eq!(processes.len(), 1, "{processes:#?}");
+    processes.remove(0)
+}
 
-    let [process] = &processes[..] else { panic!("{processes:#?}") };
+#[test]
+fn the_lock_that_the_tutorial_finds_is_recorded_with_its_place() {
+    let process = record(1);
     assert!(process.ended && process.acquisitions_lost == 0, "{process:#?}");
     let lock = process.locks.iter().find(|lock| lock.name == "journals");
     let lock = lock.unwrap_or_else(|| panic!("{process:#?}"));
@@ -35,4 +41,25 @@ fn the_lock_that_the_tutorial_finds_is_recorded_with_its_place() {
     let [site] = &lock.sites[..] else { panic!("{lock:#?}") };
     assert!(site.place.starts_with("note (orders.c:"), "{site:#?}");
     assert!(site.threads == THREADS && lock.contended() > 0, "{lock:#?}");
+}
+
+#[test]
+fn the_locks_of_an_array_are_one_lock_with_elements() {
+    const JOURNALS: usize = 6;
+    let process = record(JOURNALS);
+    let locks: Vec<_> =
+        process.locks.iter().filter(|lock| lock.name.starts_with("journals")).collect();
+    let [lock] = &locks[..] else { panic!("{locks:#?}") };
+    assert_eq!((lock.name.as_str(), lock.instances), ("journals", JOURNALS as u64));
+    assert_eq!(lock.count(), THREADS * ORDERS);
+    let mut names: Vec<&str> = lock.elements.iter().map(|one| one.name.as_str()).collect();
+    names.sort_unstable();
+    // A journal is a mutex of 40 bytes and a number of eight.
+    let expected = (1..JOURNALS).map(|number| format!("journals+{:#x}", number * 48));
+    let mut expected: Vec<String> = expected.collect();
+    expected.insert(0, "journals".to_owned());
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+    let wait_s: f64 = lock.elements.iter().map(|one| one.wait_s).sum();
+    assert!((wait_s - lock.wait_s()).abs() < 1e-9 && wait_s > 0.0, "{lock:#?}");
 }

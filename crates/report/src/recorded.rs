@@ -4,7 +4,7 @@ use convoy_diagnose::{
     Account, Cure, Diagnosis, Finding, Kind, LockAccount, OwnerState, Quiet, Remark, Verdict,
     is_owned, owner_parts,
 };
-use convoy_record::{Cause, Doing, JAVA, Lock, Record, Site, Times};
+use convoy_record::{Cause, Doing, Element, JAVA, Lock, Record, Site, Times};
 use serde::Serialize;
 
 use crate::diagnosis;
@@ -18,6 +18,9 @@ const LOCKS_SHOWN: usize = 12;
 const DIAGNOSES_SHOWN: usize = 3;
 /// Call sites that it shows of each.
 const SITES_SHOWN: usize = 3;
+
+/// Locks of one name that it shows of each.
+const ELEMENTS_SHOWN: usize = 16;
 
 /// Version of the facts in the JSON. Fields may be added, but existing fields keep their meaning.
 const SCHEMA: u32 = 1;
@@ -138,7 +141,7 @@ impl RecordedReport {
             let (rows, folded) = fold(rows, self.account.busy_s);
             if !rows.is_empty() {
                 text += "\n";
-                let mut table = locks(title, &rows, LOCKS_SHOWN, SITES_SHOWN);
+                let mut table = locks(title, &rows, LOCKS_SHOWN, [SITES_SHOWN, ELEMENTS_SHOWN]);
                 table.lean();
                 text += &table.to_text_of_names();
             }
@@ -164,7 +167,7 @@ impl RecordedReport {
     /// Locks and call sites, for spreadsheets.
     pub fn to_csv(&self) -> String {
         let rows: Vec<&LockAccount> = self.account.locks.iter().collect();
-        locks("", &rows, usize::MAX, usize::MAX).to_csv()
+        locks("", &rows, usize::MAX, [usize::MAX, 0]).to_csv()
     }
 
     /// Time waited as folded stacks, microseconds: process, call site, lock, and for locks the
@@ -336,7 +339,14 @@ fn kind(lock: &Lock) -> String {
     }
 }
 
-pub(crate) fn locks(title: &str, rows: &[&LockAccount], most: usize, sites: usize) -> Table {
+/// Returns a table of at most `most` locks, with at most so many call sites and locks of the same
+/// name of each.
+pub(crate) fn locks(
+    title: &str,
+    rows: &[&LockAccount],
+    most: usize,
+    [sites, elements]: [usize; 2],
+) -> Table {
     let columns = vec![
         Column::text("Lock").key("lock"),
         Column::text("kind"),
@@ -355,6 +365,8 @@ pub(crate) fn locks(title: &str, rows: &[&LockAccount], most: usize, sites: usiz
     for one in rows.iter().take(most) {
         let lock = &one.lock;
         let all = |of: fn(&convoy_record::Site) -> &Times| lock.all(of);
+        // Threads of a place are counted for each lock.
+        let each = |threads: u64| threads.div_ceil(lock.instances.max(1));
         let instances = if lock.instances > 1 {
             format!(" ({} of them)", lock.instances)
         } else {
@@ -366,7 +378,7 @@ pub(crate) fn locks(title: &str, rows: &[&LockAccount], most: usize, sites: usiz
         cells.extend([
             Cell::count(lock.count()),
             Cell::number(one.contended_percent.unwrap_or(f64::NAN), 1),
-            threads(lock.sites.iter().map(|site| site.threads).max().unwrap_or(0)),
+            threads(each(lock.sites.iter().map(|site| site.threads).max().unwrap_or(0))),
         ]);
         let held_all = held(lock.sites.iter());
         cells.extend(holds(&held_all, one.owner_off_cpu_percent, lock.is_lock()));
@@ -381,11 +393,15 @@ pub(crate) fn locks(title: &str, rows: &[&LockAccount], most: usize, sites: usiz
             // Not known of a place if it is not of the lock.
             let known = one.contended_percent.map_or(f64::NAN, |_| 100.0);
             let waited = known * site.contended as f64 / site.count.max(1) as f64;
-            cells.extend([Cell::count(site.count), Cell::number(waited, 1), threads(site.threads)]);
+            let threads = threads(each(site.threads));
+            cells.extend([Cell::count(site.count), Cell::number(waited, 1), threads]);
             let held = held(std::iter::once(site));
             cells.extend(holds(&held, f64::NAN, lock.is_lock()));
             cells.push(us(site.handoff.percentile_s(50.0)));
             table.row(cells);
+        }
+        for (number, element) in lock.elements.iter().take(elements).enumerate() {
+            table.row(element_row(number, element));
         }
     }
     table.note(
@@ -396,6 +412,22 @@ pub(crate) fn locks(title: &str, rows: &[&LockAccount], most: usize, sites: usiz
         table.note(format!("and {} more; --format csv has all", rows.len() - most));
     }
     table
+}
+
+/// Returns the row of one of several locks with the same name.
+fn element_row(number: usize, element: &Element) -> Vec<Cell> {
+    let name = match element.name.as_str() {
+        "" => format!("  #{}", number + 1),
+        name => format!("  {name}"),
+    };
+    let waited = 100.0 * element.contended as f64 / element.count.max(1) as f64;
+    let mut cells = vec![Cell::text(name), Cell::text("  one of them")];
+    cells.push(us(Some(element.wait_s)));
+    cells.push(us(None));
+    cells.push(us((element.max_s > 0.0).then_some(element.max_s)));
+    cells.extend([Cell::count(element.count), Cell::number(waited, 1)]);
+    cells.extend((0..5).map(|_| Cell::number(f64::NAN, 0)));
+    cells
 }
 
 pub(crate) fn us(seconds: Option<f64>) -> Cell {

@@ -4,6 +4,7 @@ pub mod call_sites;
 pub(crate) mod cxx;
 pub(crate) mod debug_files;
 pub(crate) mod elf;
+pub(crate) mod families;
 pub(crate) mod mapped_file;
 pub(crate) mod owners;
 pub(crate) mod python;
@@ -40,6 +41,11 @@ fn is_start(name: &str) -> bool {
 /// Returns the name of a lock or condition that is not a named variable.
 pub(crate) fn named_after(place: &str, is_lock: bool) -> String {
     [if is_lock { LOCK_OF } else { CONDITION_OF }, place].concat()
+}
+
+/// Returns the name of a lock at an offset in a variable.
+pub(crate) fn with_offset(variable: &str, offset: u64) -> String {
+    if offset == 0 { variable.to_owned() } else { format!("{variable}+{offset:#x}") }
 }
 
 /// Returns the name of a lock internal to libc, after the function that acquires it.
@@ -299,9 +305,13 @@ impl Names {
         if self.object(address).is_some_and(|one| one.file.is_none() && !one.build_id.is_empty()) {
             return Some(self.offset(address)).filter(|name| !name.starts_with("0x"));
         }
+        self.symbol(address).map(|(name, offset)| with_offset(&name, offset))
+    }
+
+    /// Returns the variable that contains an address, and the offset of the address in it.
+    fn symbol(&self, address: u64) -> Option<(String, u64)> {
         let symbol = self.find(&self.variables, address, false)?;
-        let (name, offset) = (demangled(&symbol.name), symbol.offset);
-        Some(if offset == 0 { name } else { format!("{name}+{offset:#x}") })
+        Some((demangled(&symbol.name), symbol.offset as u64))
     }
 
     fn file(&self, address: u64) -> String {

@@ -185,10 +185,13 @@ impl Book<'_> {
         let pending = |wait: &Wait| {
             let Edge { lock, site, detail, .. } = wait.edge;
             let (name, kind) = self.lock(lock, site, detail);
+            let address = lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
+            let element = self.names.variable(address).filter(|element| *element != name);
             Pending {
                 thread: wait.thread,
                 lock: name,
-                address: lock << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT),
+                address,
+                element: element.unwrap_or_default(),
                 kind,
                 place: self.place(site, detail),
                 act: self.cause(&wait.edge).act,

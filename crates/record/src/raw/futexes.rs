@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::layout::{BROADCAST, CONTEXT, Edge, FUTEX, KIND_SHIFT};
 use crate::names::wrappers::{is_of_locks, passes_on};
-use crate::names::{Names, named_after};
+use crate::names::{Names, families};
 use crate::raw::contention::Seen;
 use crate::raw::runtime_locks::{Context, Waits, name, only_waits};
 use crate::record::merge::sorted;
@@ -162,7 +162,7 @@ impl Futexes {
             false
         });
         let parking = parking(&found);
-        let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
+        let (mut single, mut numbers) = (Vec::new(), Vec::new());
         for (address, sites) in found {
             let woken_by = wakers.get(&address);
             let is_lock = !sites.iter().all(|(number, _)| parking.contains(number));
@@ -171,7 +171,7 @@ impl Futexes {
             let wakes = wakes.remove(&address);
             let is_barrier = wakes.as_ref().is_some_and(|wakes| this.is_barrier(&sites, wakes));
             let kind = is_barrier.then_some(Kind::Barrier);
-            let lock = this.lock(address, kind, &sites, names, seen);
+            let lock = this.lock(kind, &sites, seen);
             let Some(mut lock) = lock else { continue };
             let wakes = wakes.filter(|_| lock.kind == Kind::Condition);
             for (number, site) in wakes.unwrap_or_default() {
@@ -179,8 +179,14 @@ impl Futexes {
                 let act = "signal".to_owned();
                 lock.sites.push(Site { place: place.clone(), act, ..site });
             }
-            for (number, _) in &sites {
-                this.called.insert((*number, address), (lock.name.clone(), lock.kind));
+            single.push((address, lock));
+            numbers.push(sites.into_iter().map(|(number, _)| number));
+        }
+        families::name(&mut single, names, true);
+        let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
+        for ((address, lock), numbers) in single.into_iter().zip(numbers) {
+            for number in numbers {
+                this.called.insert((number, address), (lock.name.clone(), lock.kind));
             }
             match all.get_mut(&(lock.name.clone(), lock.kind, lock.is_lock())) {
                 Some(known) => known.join(lock),
@@ -228,15 +234,9 @@ impl Futexes {
         2 * woken > total(waits.iter().map(|(_, site)| site.wait.count))
     }
 
-    /// Returns the lock at this address. `kind`, if given, overrides the kind from the call stack.
-    fn lock(
-        &self,
-        address: u64,
-        kind: Option<Kind>,
-        sites: &[(u64, Site)],
-        names: &Names,
-        seen: Option<Seen>,
-    ) -> Option<Lock> {
+    /// Returns the lock with these call sites, without its name. `kind`, if given, overrides the
+    /// kind from the call stack.
+    fn lock(&self, kind: Option<Kind>, sites: &[(u64, Site)], seen: Option<Seen>) -> Option<Lock> {
         let most = sites.iter().max_by(|a, b| a.1.wait.total_s.total_cmp(&b.1.wait.total_s))?;
         let first = self.uses.get(&most.0)?;
         let kind = kind.unwrap_or(first.kind);
@@ -261,8 +261,6 @@ impl Futexes {
                 None => lock.sites.push(site),
             }
         }
-        let is_lock = lock.is_lock();
-        lock.name = names.variable(address).unwrap_or_else(|| named_after(&first.place, is_lock));
         Some(lock)
     }
 

@@ -27,7 +27,7 @@ use std::path::Path;
 use crate::RecordError;
 use crate::launch::directory::open_file;
 use crate::layout::{self, *};
-use crate::names::{Names, named_after, python};
+use crate::names::{Names, families, python};
 use crate::raw::contention::Seen;
 use crate::raw::futexes::Futexes;
 use crate::raw::keys::{Comers, Key, act};
@@ -389,9 +389,7 @@ impl Raw {
     }
 }
 
-/// Names the locks and joins those of the same name. A lock that is not a named variable is named
-/// after the place that waited longest for it. Between places with equal waits, the number of calls
-/// decides.
+/// Names the locks and joins those of the same name.
 fn named(
     locks: BTreeMap<u64, Found>,
     names: &Names,
@@ -399,8 +397,7 @@ fn named(
     waiters: &BTreeMap<u64, Seen>,
 ) -> (Vec<Lock>, BTreeMap<u64, Known>) {
     let mut places: BTreeMap<(u64, [u64; CALLERS]), String> = BTreeMap::new();
-    let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
-    let (mut known, mut mutexes) = (BTreeMap::<u64, Known>::new(), Vec::new());
+    let mut single: Vec<(u64, Lock)> = Vec::new();
     let most = most_waited(&locks);
     for (address, found) in locks.into_iter().flat_map(|(at, found)| apart(at, found)) {
         let longest =
@@ -430,17 +427,17 @@ fn named(
         let sites = sites.into_iter();
         own.sites = sites.map(|((place, act), site)| Site { place, act, ..site }).collect();
         own.held_for_good = own.kind == Kind::Semaphore && own.is_for_good(seconds);
-        let most = own
-            .sites
-            .iter()
-            .max_by(|a, b| a.wait.total_s.total_cmp(&b.wait.total_s).then(a.count.cmp(&b.count)));
-        let place = most.map_or_else(String::new, |site| site.place.clone());
+        // Keeps this result when semaphores of the same name are joined.
+        own.held_for_good |= own.kind == Kind::Semaphore && !own.is_lock();
+        single.push((address, own));
+    }
+    families::name(&mut single, names, false);
+    let mut all: BTreeMap<(String, Kind, bool), Lock> = BTreeMap::new();
+    let (mut known, mut mutexes) = (BTreeMap::<u64, Known>::new(), Vec::new());
+    for (address, own) in single {
         // One function may take semaphores that are used as locks and semaphores that are used as
         // signals.
         let is_lock = own.is_lock();
-        // Keeps this result when semaphores of the same name are joined.
-        own.held_for_good |= own.kind == Kind::Semaphore && !is_lock;
-        own.name = names.variable(address).unwrap_or_else(|| named_after(&place, is_lock));
         known.insert(address, Known { name: own.name.clone(), kind: own.kind, is_lock });
         mutexes.extend(
             waiters

@@ -98,6 +98,9 @@ pub struct Pending {
     pub lock: String,
     /// See `lock`.
     pub address: u64,
+    /// The variable with the offset in it, if that is not the name of the lock.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub element: String,
     /// Its kind.
     pub kind: Kind,
     /// Where the thread waits.

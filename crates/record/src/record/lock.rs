@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::layout;
+use crate::record::element::Element;
 use crate::record::origin::Origin;
 use crate::record::scheduling::{Held, is_none, is_zero};
 use crate::record::times::{Times, total};
@@ -100,6 +101,9 @@ pub struct Lock {
     pub held: Option<Held>,
     /// Its call sites, longest wait time first.
     pub sites: Vec<Site>,
+    /// The locks of this name if there are several, longest wait time first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elements: Vec<Element>,
 }
 
 /// Periods during which a lock had waiters.

@@ -1,5 +1,6 @@
 //! Merges locks that have the same name.
 
+use crate::record::element::Element;
 use crate::record::{Lock, Site, Times, Waiters, total};
 
 impl Lock {
@@ -30,6 +31,7 @@ impl Lock {
                 None => self.sites.push(site),
             }
         }
+        self.elements.extend(other.elements);
     }
 }
 
@@ -78,6 +80,7 @@ pub(crate) fn sorted(mut locks: Vec<Lock>) -> Vec<Lock> {
     for lock in &mut locks {
         lock.sites
             .sort_by(|a, b| b.wait.total_s.total_cmp(&a.wait.total_s).then(b.count.cmp(&a.count)));
+        Element::keep(&mut lock.elements);
     }
     locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()).then(b.count().cmp(&a.count())));
     locks.iter_mut().skip(WHOLE).flat_map(|lock| &mut lock.sites).for_each(Site::coarsen);

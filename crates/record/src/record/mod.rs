@@ -2,6 +2,7 @@
 
 pub(crate) mod busy_time;
 pub(crate) mod causes;
+pub(crate) mod element;
 pub(crate) mod hotspot;
 pub(crate) mod lock;
 pub(crate) mod merge;

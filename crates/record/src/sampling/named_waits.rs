@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::names::stacks::{JOIN, Stacks};
 use crate::names::syscalls;
-use crate::names::{named_after, named_inside};
+use crate::names::{families, named_inside};
 use crate::record::causes::{self, Cause, Doing, Pending, Seen};
 use crate::record::origin::Origin;
 use crate::record::{Kind, Lock, Process, Site, Times};
@@ -60,8 +60,10 @@ impl Attached {
         }
         let mut locks: BTreeMap<(String, Kind), Lock> = BTreeMap::new();
         let mut names = BTreeMap::new();
-        for (word, sites) in by_word {
-            let lock = self.lock(word, sites, &stacks);
+        let single = by_word.into_iter().map(|(word, sites)| (word, self.lock(word, sites)));
+        let mut single: Vec<(u64, Lock)> = single.collect();
+        families::name(&mut single, &stacks.names, true);
+        for (word, lock) in single {
             names.insert(word, (lock.name.clone(), lock.kind));
             match locks.get_mut(&(lock.name.clone(), lock.kind)) {
                 Some(known) => known.join(lock),
@@ -91,12 +93,10 @@ impl Attached {
         found
     }
 
-    /// Returns the lock at this word.
-    fn lock(&self, word: u64, mut sites: Vec<(Called, Site)>, stacks: &Stacks) -> Lock {
+    /// Returns the lock at this word, without a name unless it is internal to libc.
+    fn lock(&self, word: u64, mut sites: Vec<(Called, Site)>) -> Lock {
         sites.sort_by(|(_, a), (_, b)| b.wait.total_s.total_cmp(&a.wait.total_s));
         let first = sites[0].0.clone();
-        let all = sites.iter().map(|(_, site)| site.clone()).collect();
-        let is_lock = Lock { kind: first.kind, sites: all, ..Lock::default() }.is_lock();
         let mut lock = Lock {
             kind: first.kind,
             origin: first.origin,
@@ -104,13 +104,9 @@ impl Attached {
             runtime: first.runtime.clone(),
             ..Lock::default()
         };
-        lock.name = match first.runtime.as_str() {
-            "" => {
-                let name = stacks.names.variable(word);
-                name.unwrap_or_else(|| named_after(&first.place, is_lock))
-            }
-            function => named_inside(function),
-        };
+        if !first.runtime.is_empty() {
+            lock.name = named_inside(&first.runtime);
+        }
         if let Some(seen) = self.words.get(&word) {
             lock.waiters.add(&seen.waiters);
             let [on, off] = seen.held;

@@ -112,15 +112,64 @@ fn figures(old: &Figures, new: &Figures) -> Table {
     table
 }
 
-/// Waiting by lock, the most first.
-fn by_lock(reports: &[RecordedReport; 2]) -> Table {
-    let mut all: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
-    for (side, report) in reports.iter().enumerate() {
+/// Waiting for the locks of one name: the total in seconds, and by function.
+#[derive(Default)]
+struct Waiting<'a> {
+    wait_s: f64,
+    functions: BTreeMap<&'a str, f64>,
+}
+
+impl<'a> Waiting<'a> {
+    fn by_name(report: &'a RecordedReport) -> BTreeMap<&'a str, Self> {
+        let mut names: BTreeMap<&str, Self> = BTreeMap::new();
         for one in report.account.locks.iter().filter(|one| is_owned(&one.lock)) {
-            all.entry(&one.lock.name).or_default()[side] += Lock::wait_s(&one.lock);
+            let waiting = names.entry(&one.lock.name).or_default();
+            waiting.wait_s += Lock::wait_s(&one.lock);
+            for site in &one.lock.sites {
+                // A line moves when a program is changed.
+                let function = site.place.split([' ', '+']).next().unwrap_or_default();
+                *waiting.functions.entry(function).or_default() += site.wait.total_s;
+            }
+        }
+        names
+    }
+
+    /// Returns whether at least half of the waiting was in functions that also wait for the other.
+    fn is_in(&self, other: &Self) -> bool {
+        let both = self.functions.iter().filter(|(name, _)| other.functions.contains_key(*name));
+        let both_s: f64 = both.map(|(_, wait_s)| wait_s).sum();
+        both_s > 0.0 && both_s >= 0.5 * self.wait_s
+    }
+}
+
+/// Returns the waits for each lock on both sides. A lock with another name after the change is the
+/// same if the same functions wait for it.
+fn pairs(reports: &[RecordedReport; 2]) -> Vec<(String, [f64; 2])> {
+    let [before, mut after] = [&reports[0], &reports[1]].map(Waiting::by_name);
+    let (mut rows, mut left) = (Vec::new(), Vec::new());
+    for (name, old) in before {
+        match after.remove(name) {
+            Some(new) => rows.push((name.to_owned(), [old.wait_s, new.wait_s])),
+            None => left.push((name, old)),
         }
     }
-    let mut rows: Vec<(&str, [f64; 2])> = all.into_iter().collect();
+    left.sort_by(|a, b| b.1.wait_s.total_cmp(&a.1.wait_s));
+    for (name, old) in left {
+        let same = after.iter().find(|(_, new)| old.is_in(new) && new.is_in(&old));
+        let Some((&renamed, _)) = same else {
+            rows.push((name.to_owned(), [old.wait_s, 0.0]));
+            continue;
+        };
+        let new = after.remove(renamed).unwrap_or_default();
+        rows.push((format!("{name}, then {renamed}"), [old.wait_s, new.wait_s]));
+    }
+    rows.extend(after.into_iter().map(|(name, new)| (name.to_owned(), [0.0, new.wait_s])));
+    rows
+}
+
+/// Waiting by lock, the most first.
+fn by_lock(reports: &[RecordedReport; 2]) -> Table {
+    let mut rows = pairs(reports);
     rows.retain(|(_, waits)| waits[0] + waits[1] > 0.0);
     rows.sort_by(|a, b| (b.1[0] + b.1[1]).total_cmp(&(a.1[0] + a.1[1])));
     let mut table = Table::new("Waiting by lock", columns("Lock"));
@@ -129,7 +178,7 @@ fn by_lock(reports: &[RecordedReport; 2]) -> Table {
     let shown = rows.iter().filter(|row| row.1[0] + row.1[1] >= LEAST * all).count().min(LOCKS);
     for (name, [before, after]) in &rows[..shown] {
         let [old, new] = [before, after].map(|time| Cell::shown(seconds(*time), time * 1e6));
-        table.row(vec![Cell::text(*name), old, new, change(*before, *after)]);
+        table.row(vec![Cell::text(name), old, new, change(*before, *after)]);
     }
     if rows.len() > shown {
         table.note(format!("and {} with less", rows.len() - shown));

@@ -13,6 +13,8 @@ use crate::table::{Cell, Column, Table};
 const ROWS: usize = 200;
 /// Call sites of a lock.
 const SITES: usize = 8;
+/// Locks of one name.
+const ELEMENTS: usize = 16;
 
 /// The origin of a record, and the command that makes this page again.
 #[derive(Clone, Debug, Default)]
@@ -163,10 +165,12 @@ fn all_locks(report: &RecordedReport) -> Vec<Block> {
             let lock = || one.lock.name.clone();
             let sites = one.lock.sites.iter().take(SITES);
             let sites = sites.map(move |site| Some([lock(), site.place.clone(), String::new()]));
-            std::iter::once(Some([lock(), String::new(), String::new()])).chain(sites)
+            let whole = move || Some([lock(), String::new(), String::new()]);
+            let elements = one.lock.elements.iter().take(ELEMENTS).map(move |_| whole());
+            std::iter::once(whole()).chain(sites).chain(elements)
         });
         let links: Vec<_> = links.collect();
-        blocks.push(Block::linked(&locks(title, &rows, ROWS, SITES), &links));
+        blocks.push(Block::linked(&locks(title, &rows, ROWS, [SITES, ELEMENTS]), &links));
     }
     blocks
 }

@@ -215,6 +215,30 @@ fn two_records_are_compared() {
 }
 
 #[test]
+fn a_lock_with_another_name_is_the_same_if_the_same_functions_wait_for_it() {
+    fn rows(before: &str, after: &str, place: &str) -> Vec<String> {
+        let records = [(before, "append (log.c:3)"), (after, place)].map(|(name, place)| {
+            let mut record = record("f", 2, 5);
+            let lock = &mut record.processes[0].locks[0];
+            lock.name = name.to_owned();
+            lock.sites[0].place = place.to_owned();
+            record
+        });
+        let reports = [&records[0], &records[1]].map(RecordedReport::new);
+        let origin = Origin::default();
+        let page = Page::pair([&records[0], &records[1]], &reports, [&origin, &origin]);
+        let data = data(&page.to_html());
+        let blocks = data["sections"][0]["blocks"].as_array().expect("blocks");
+        let table = blocks.iter().find(|block| block["title"] == "Waiting by lock").expect("it");
+        let rows = table["rows"].as_array().expect("rows").iter();
+        rows.map(|row| row["cells"][0][0].as_str().expect("a name").to_owned()).collect()
+    }
+    assert_eq!(rows("log", "log", "append (log.c:9)"), ["log"]);
+    assert_eq!(rows("log", "logs", "append (log.c:9)"), ["log, then logs"]);
+    assert_eq!(rows("log", "logs", "flush (log.c:9)").len(), 2);
+}
+
+#[test]
 fn base64_is_that_of_the_standard() {
     let known = ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="];
     for (length, known) in known.iter().enumerate() {
