@@ -1,6 +1,7 @@
 //! The keys of a type, from its schema: ranges, which the loader holds every number against, and
 //! the output of `convoy list kernel-keys`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use schemars::generate::SchemaSettings;
@@ -9,6 +10,7 @@ use serde_json::Value as Json;
 
 use crate::error::{CatalogueError, out_of_range};
 use crate::place::number;
+use crate::suggest::{hint, nearest};
 use crate::tree::{Node, Value};
 
 /// The highest price.
@@ -97,9 +99,9 @@ fn add(inner: &Json, path: String, required: bool, keys: &mut Vec<Key>) {
         collect(leaf, &path, keys);
         return;
     }
-    let bounds = |of: &str| leaf.get(of).and_then(Json::as_f64);
     let numeric = is(leaf, "number") || is(leaf, "integer");
-    let unbounded = numeric && (bounds("minimum").is_none() || bounds("maximum").is_none());
+    let is_open = bound(leaf, "minimum").is_none() || bound(leaf, "maximum").is_none();
+    let unbounded = numeric && is_open;
     let mut meaning = described(inner).unwrap_or_else(|| described(leaf).unwrap_or_default());
     for choice in choices(leaf) {
         if let (Some(name), Some(about)) = (choice.get("const"), described(choice)) {
@@ -123,9 +125,9 @@ fn takes(leaf: &Json) -> String {
         return quoted.join(", ");
     }
     if let Some(several) = leaf.get("anyOf").and_then(Json::as_array) {
-        let mut all: Vec<String> = several.iter().map(takes).collect();
-        all.dedup();
-        return all.join(", ");
+        let mut kinds: Vec<String> = several.iter().map(takes).collect();
+        kinds.dedup();
+        return kinds.join(", ");
     }
     match accepted(leaf) {
         Some(range) if is(leaf, "integer") => range,
@@ -141,8 +143,7 @@ fn described(schema: &Json) -> Option<String> {
 }
 
 fn choices(schema: &Json) -> impl Iterator<Item = &Json> {
-    let all = ["oneOf", "anyOf"].into_iter().filter_map(|of| schema.get(of)?.as_array());
-    all.flatten()
+    ["oneOf", "anyOf"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten()
 }
 
 /// The names that a schema accepts.
@@ -186,52 +187,141 @@ pub(crate) fn takes_text(schema: &Json, path: &[String]) -> bool {
     next.is_some_and(|next| takes_text(next, rest))
 }
 
+fn bound(schema: &Json, end: &str) -> Option<f64> {
+    schema.get(end)?.as_f64()
+}
+
 /// `MINIMUM to MAXIMUM`, if there is one of them.
 fn accepted(schema: &Json) -> Option<String> {
-    let bound = |of: &str| schema.get(of).and_then(Json::as_f64).map(number);
-    match (bound("minimum"), bound("maximum")) {
-        (Some(least), Some(most)) => Some(format!("{least} to {most}")),
-        (Some(least), None) => Some(format!("at least {least}")),
-        (None, Some(most)) => Some(format!("at most {most}")),
-        (None, None) => None,
+    match ["minimum", "maximum"].map(|end| bound(schema, end).map(number)) {
+        [Some(least), Some(most)] => Some(format!("{least} to {most}")),
+        [Some(least), None] => Some(format!("at least {least}")),
+        [None, Some(most)] => Some(format!("at most {most}")),
+        [None, None] => None,
     }
 }
 
-/// Holds every number of `node` against its range; one without a range must be finite.
-pub(crate) fn check(schema: &Json, node: &Node, path: &str) -> Result<(), CatalogueError> {
-    let schema = plain(schema);
-    let value = match &node.value {
-        Value::Integer(value) => *value as f64,
-        Value::Float(value) => *value,
-        Value::Array(nodes) => {
-            let items = schema.get("items").unwrap_or(&Json::Null);
-            return nodes
-                .iter()
-                .enumerate()
-                .try_for_each(|(index, node)| check(items, node, &format!("{path}[{index}]")));
-        }
-        Value::Table(table) => {
-            return table.iter().try_for_each(|(name, node)| {
-                let named = schema.get("properties").and_then(|properties| properties.get(name));
-                let inner = named.or_else(|| schema.get("additionalProperties"));
-                let dot = if path.is_empty() { "" } else { "." };
-                check(inner.unwrap_or(&Json::Null), node, &format!("{path}{dot}{name}"))
-            });
-        }
-        Value::Boolean(_) | Value::String(_) => return Ok(()),
-    };
-    let bound = |of: &str| schema.get(of).and_then(Json::as_f64);
-    let above = bound("minimum").is_none_or(|least| value >= least);
-    let below = bound("maximum").is_none_or(|most| value <= most);
-    if value.is_finite() && above && below {
-        return Ok(());
+/// Holds a file against the schema of its type: the types of values, the names of choices, known
+/// and missing keys, and the ranges of numbers; a number without a range must be finite.
+pub(crate) fn check(schema: &Json, node: &Node) -> Result<(), CatalogueError> {
+    Check { root: schema }.value(schema, node, "")
+}
+
+/// The check of a file with this schema.
+struct Check<'a> {
+    root: &'a Json,
+}
+
+impl Check<'_> {
+    fn value(&self, schema: &Json, node: &Node, path: &str) -> Result<(), CatalogueError> {
+        let schema = plain(schema);
+        let problem = match &node.value {
+            Value::Integer(value) => out_of_bounds(schema, *value as f64),
+            Value::Float(value) => out_of_bounds(schema, *value),
+            Value::Array(items) if is(schema, "array") => {
+                let of_item = schema.get("items").unwrap_or(&Json::Null);
+                for (index, item) in items.iter().enumerate() {
+                    self.value(of_item, item, &format!("{path}[{index}]"))?;
+                }
+                None
+            }
+            Value::Table(table) if is(schema, "object") => {
+                self.table(schema, node, table, path)?;
+                None
+            }
+            Value::String(name) if is_choice(schema) => unknown(name, &names(schema)),
+            _ => None,
+        };
+        let mismatch = || {
+            let words = expected(schema, &node.value)?;
+            Some(format!("expected {words}, found {}", node.value))
+        };
+        problem.or_else(mismatch).map_or(Ok(()), |problem| Err(wrong(node, path, problem)))
     }
-    let accepted = accepted(schema).unwrap_or_else(|| "a finite number".to_owned());
-    Err(CatalogueError::Key {
-        place: node.place.clone(),
-        key: path.to_owned(),
-        problem: out_of_range(value, &accepted),
-    })
+
+    fn table(
+        &self,
+        schema: &Json,
+        node: &Node,
+        table: &BTreeMap<String, Node>,
+        path: &str,
+    ) -> Result<(), CatalogueError> {
+        let keys = schema.get("properties").and_then(Json::as_object);
+        let extra = schema.get("additionalProperties").unwrap_or(&Json::Null);
+        for (name, inner) in table {
+            let dot = if path.is_empty() { "" } else { "." };
+            let path = format!("{path}{dot}{name}");
+            let named = keys.and_then(|keys| keys.get(name));
+            if named.is_none() && *extra == Json::Bool(false) {
+                let keys = keys.into_iter().flatten().map(|(key, _)| key.as_str());
+                let keys: Vec<&str> = keys.collect();
+                let near = nearest(name, keys.iter().copied()).map(str::to_owned);
+                let near = near.or_else(|| self.elsewhere(name));
+                let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+                let problem = format!("unknown key{hint}; known: {}", keys.join(", "));
+                return Err(wrong(inner, &path, problem));
+            }
+            self.value(named.unwrap_or(extra), inner, &path)?;
+        }
+        let required = schema.get("required").and_then(Json::as_array).into_iter().flatten();
+        match required.filter_map(Json::as_str).find(|name| !table.contains_key(*name)) {
+            Some(name) => Err(wrong(node, path, format!("the key {name} is missing"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The first key of the file with this name in another table.
+    fn elsewhere(&self, name: &str) -> Option<String> {
+        let mut keys = Vec::new();
+        collect(self.root, "", &mut keys);
+        let ending = format!(".{name}");
+        keys.into_iter().map(|key| key.path).find(|path| path.ends_with(&ending))
+    }
+}
+
+/// The error of the value of a key.
+fn wrong(node: &Node, key: &str, problem: String) -> CatalogueError {
+    CatalogueError::Key { place: node.place.clone(), key: key.to_owned(), problem }
+}
+
+fn unknown(name: &str, accepted: &[&str]) -> Option<String> {
+    let hint = hint(name, accepted.iter().copied());
+    (!accepted.contains(&name))
+        .then(|| format!("unknown value {name:?}{hint}; accepted: {}", accepted.join(", ")))
+}
+
+fn out_of_bounds(schema: &Json, value: f64) -> Option<String> {
+    let above = bound(schema, "minimum").is_none_or(|least| value >= least);
+    let below = bound(schema, "maximum").is_none_or(|most| value <= most);
+    let accepted = || accepted(schema).unwrap_or_else(|| "a finite number".to_owned());
+    (!(value.is_finite() && above && below)).then(|| out_of_range(value, &accepted()))
+}
+
+/// The values that a schema of one type accepts, if `value` is none of them.
+fn expected(schema: &Json, value: &Value) -> Option<&'static str> {
+    let is_natural = bound(schema, "minimum").is_some_and(|least| least >= 0.0);
+    let (accepted, words) = match value {
+        _ if is_choice(schema) => (matches!(value, Value::String(_)), "a name"),
+        Value::Integer(_) if is(schema, "integer") || is(schema, "number") => return None,
+        _ if is(schema, "integer") && is_natural => (false, "a whole number that is not negative"),
+        _ if is(schema, "integer") => (false, "a whole number"),
+        _ if is(schema, "number") => (matches!(value, Value::Float(_)), "a number"),
+        _ if is(schema, "string") => (matches!(value, Value::String(_)), "text"),
+        _ if is(schema, "boolean") => (matches!(value, Value::Boolean(_)), "true or false"),
+        _ if is(schema, "array") => (matches!(value, Value::Array(_)), "a list"),
+        _ if is(schema, "object") => (matches!(value, Value::Table(_)), "a table"),
+        _ => return None,
+    };
+    (!accepted).then_some(words)
+}
+
+/// Whether a schema accepts names and nothing else.
+fn is_choice(schema: &Json) -> bool {
+    is_named(schema) || (choices(schema).next().is_some() && choices(schema).all(is_named))
+}
+
+fn is_named(choice: &Json) -> bool {
+    choice.get("const").is_some() || choice.get("enum").is_some()
 }
 
 #[cfg(test)]
@@ -288,7 +378,7 @@ mod tests {
     fn numbers_are_held_against_their_ranges() {
         let wrong = |text: &str| {
             let node = Node::parse("x.toml", text).unwrap();
-            check(&schema::<Outer>(), &node, "").unwrap_err().to_string()
+            check(&schema::<Outer>(), &node).unwrap_err().to_string()
         };
         let zero = wrong("[config]\nhz = 0\n");
         assert_eq!(zero, "x.toml:2: config.hz: 0 is out of range (1 to 10000)");

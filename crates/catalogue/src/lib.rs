@@ -9,7 +9,6 @@
 //!
 //! `convoy list kernel-keys` prints the keys of a type.
 
-mod de;
 mod entry;
 mod error;
 mod keys;

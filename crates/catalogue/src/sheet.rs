@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::de::DeError;
 use crate::entry::Entry;
 use crate::error::{CatalogueError, Fault};
 use crate::set::Set;
@@ -104,8 +103,12 @@ impl Sheet {
         } else {
             (source.changed, source.hash) = (true, hash);
         }
-        keys::check(&schema, &tree, "")?;
-        let mut value = T::deserialize(&tree).map_err(|error| key_error::<T>(error, &tree))?;
+        keys::check(&schema, &tree)?;
+        let json = serde_json::to_value(&tree).unwrap_or_default();
+        let mut value: T = serde_path_to_error::deserialize(json).map_err(|error| {
+            let key = Some(error.path().to_string()).filter(|key| key != ".").unwrap_or_default();
+            fault_error(Fault::new(key, error.into_inner().to_string()), &tree)
+        })?;
         value.check().map_err(|fault| fault_error(fault, &tree))?;
         value.set_name(source.label());
         Ok(Loaded { value, source, tree })
@@ -202,23 +205,6 @@ fn unknown(shelf: &Shelf, name: &str) -> CatalogueError {
         known: shelf.names().collect::<Vec<_>>().join(", "),
         file,
     }
-}
-
-/// An error of serde with its place. For an unknown key, suggests the same key elsewhere in the
-/// file.
-fn key_error<T: Entry>(error: DeError, tree: &Node) -> CatalogueError {
-    let key = error.key();
-    let mut problem = error.problem;
-    let name = error.path.last().map(String::as_str).unwrap_or_default();
-    if error.unknown_key && !problem.contains("did you mean") {
-        let keys = keys::keys::<T>();
-        let ending = format!(".{name}");
-        if let Some(other) = keys.iter().find(|other| other.path.ends_with(&ending)) {
-            problem = problem.replacen(';', &format!("; did you mean {}?;", other.path), 1);
-        }
-    }
-    let place = error.place.unwrap_or_else(|| tree.place.clone());
-    CatalogueError::Key { place, key, problem }
 }
 
 fn fault_error(fault: Fault, tree: &Node) -> CatalogueError {

@@ -2,7 +2,7 @@
 //! overrides names the file and line of its cause.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
@@ -29,6 +29,19 @@ pub(crate) enum Value {
     String(String),
     Array(Vec<Node>),
     Table(BTreeMap<String, Node>),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boolean(value) => write!(f, "{value}"),
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Float(value) => f.write_str(&number(*value)),
+            Self::String(value) => write!(f, "{value:?}"),
+            Self::Array(_) => f.write_str("a list"),
+            Self::Table(_) => f.write_str("a table"),
+        }
+    }
 }
 
 impl Node {
@@ -108,10 +121,6 @@ impl Node {
 
     fn canonical(&self, text: &mut String) {
         match &self.value {
-            Value::Boolean(value) => text.push_str(if *value { "true" } else { "false" }),
-            Value::Integer(value) => text.push_str(&value.to_string()),
-            Value::Float(value) => text.push_str(&number(*value)),
-            Value::String(value) => quote(value, text),
             Value::Array(nodes) => {
                 for (index, node) in nodes.iter().enumerate() {
                     text.push(if index == 0 { '[' } else { ',' });
@@ -122,11 +131,13 @@ impl Node {
             Value::Table(table) => {
                 for (index, (key, node)) in table.iter().enumerate() {
                     text.push(if index == 0 { '{' } else { ',' });
-                    quote(key, text);
-                    text.push(':');
+                    let _infallible = write!(text, "{key:?}:");
                     node.canonical(text);
                 }
                 text.push_str(if table.is_empty() { "{}" } else { "}" });
+            }
+            plain => {
+                let _infallible = write!(text, "{plain}");
             }
         }
     }
@@ -138,10 +149,6 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
         let _infallible = write!(text, "{byte:02x}");
         text
     })
-}
-
-fn quote(value: &str, text: &mut String) {
-    let _infallible = write!(text, "{value:?}");
 }
 
 impl Serialize for Node {
