@@ -44,7 +44,7 @@ pub use preset::{
 pub use smp::Smp;
 pub use target::{Target, nearest};
 pub use trace::{Event, Leave, Record, Recorder};
-pub use tree::{Tree, Turn};
+
 pub use user::User;
 pub use watch::Watch;
 pub use word::Word;

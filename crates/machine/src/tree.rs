@@ -7,34 +7,34 @@ use core::hint::select_unpredictable;
 /// A CPU and the time at which it acts, in picoseconds, packed so that one comparison orders them:
 /// by time, and at the same time by CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Turn(u128);
+pub(crate) struct Turn(u128);
 
 impl Turn {
     /// No CPU, never.
-    pub const NEVER: Self = Self(u128::MAX);
+    pub(crate) const NEVER: Self = Self(u128::MAX);
 
     /// `cpu` acts at `at`.
     #[inline]
-    pub const fn new(at: u64, cpu: usize) -> Self {
+    pub(crate) const fn new(at: u64, cpu: usize) -> Self {
         Self((at as u128) << 64 | cpu as u128)
     }
 
     /// When.
     #[inline]
-    pub const fn at(self) -> u64 {
+    pub(crate) const fn at(self) -> u64 {
         (self.0 >> 64) as u64
     }
 
     /// The CPU.
     #[inline]
-    pub const fn cpu(self) -> usize {
+    pub(crate) const fn cpu(self) -> usize {
         self.0 as usize
     }
 
     /// The earlier of two. Branchless, since the outcome is unpredictable.
     #[inline(always)]
     #[must_use]
-    pub fn earlier(self, other: Self) -> Self {
+    pub(crate) fn earlier(self, other: Self) -> Self {
         select_unpredictable(other.0 < self.0, other, self)
     }
 }
@@ -66,7 +66,7 @@ impl Node {
 /// Ties go to the lower CPU number. All operations are O(log CPUs) without allocation; the tree
 /// returns the earliest CPU and, for run-ahead, the earliest of the others.
 #[derive(Debug)]
-pub struct Tree {
+pub(crate) struct Tree {
     /// The place of CPU 0. Place `p` is in node `p / WAYS`, and has the winner of node `p + 1` if
     /// that exists.
     leaves: usize,
@@ -77,7 +77,7 @@ pub struct Tree {
 
 impl Tree {
     /// A tree for `cpus` CPUs, all keys at "nothing to do".
-    pub fn new(cpus: usize) -> Self {
+    pub(crate) fn new(cpus: usize) -> Self {
         // Nodes above the last level, and on it.
         let (mut above, mut last) = (0, 1);
         while last * WAYS < cpus {
@@ -93,14 +93,14 @@ impl Tree {
 
     /// Key of `cpu`.
     #[inline]
-    pub fn key(&self, cpu: usize) -> u64 {
+    pub(crate) fn key(&self, cpu: usize) -> u64 {
         let place = self.leaves + cpu;
         self.nodes[place / WAYS].at(place).get().at()
     }
 
     /// Sets the key of `cpu`.
     #[inline(always)]
-    pub fn set(&self, cpu: usize, key: u64) {
+    pub(crate) fn set(&self, cpu: usize, key: u64) {
         let mut place = self.leaves + cpu;
         let mut winner = self.enter(place, Turn::new(key, cpu));
         while place >= WAYS {
@@ -120,13 +120,13 @@ impl Tree {
 
     /// The earliest CPU and its key.
     #[inline]
-    pub fn first(&self) -> Turn {
+    pub(crate) fn first(&self) -> Turn {
         self.first.get()
     }
 
     /// The earliest CPU other than `cpu`, and its key.
     #[inline]
-    pub fn first_other(&self, cpu: usize) -> Turn {
+    pub(crate) fn first_other(&self, cpu: usize) -> Turn {
         let mut place = self.leaves + cpu;
         let mut best = self.nodes[place / WAYS].first_other(place);
         while place >= WAYS {
