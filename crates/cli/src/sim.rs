@@ -11,7 +11,7 @@ use crate::presets::Sets;
 use clap::{Args, ValueEnum, value_parser};
 use convoy_kernel::{BklKind, JournalStats};
 use convoy_lab::inputs::Inputs;
-use convoy_lab::job::{Disks, Job, SimInputs, SimJob};
+use convoy_lab::job::{Disks, Job, Outcome, SimInputs, SimJob};
 use convoy_lab::pool::{self, Watch};
 use convoy_lab::record::Record;
 use convoy_lab::virtual_run::{BklUse, VirtualPoint, VirtualRun};
@@ -189,38 +189,27 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
             jobs_together: None,
             kept_to: None,
         };
-        let job = SimJob::of(inputs, &kernel, &machine, &mix).map_err(Failure::usage)?;
-        Ok(Job::Sim(Box::new(job)))
+        SimJob::of(inputs, &kernel, &machine, &mix).map_err(Failure::usage)
     };
-    let jobs = users.into_iter().map(job).collect::<Result<Vec<Job>, Failure>>()?;
+    let jobs = users.into_iter().map(job).collect::<Result<Vec<SimJob>, Failure>>()?;
     let sample_ns = args.place.timeline.map_or(0, |seconds| (seconds * 1e9) as u64);
-    let run = move |job: &Job| match job {
-        Job::Sim(job) => job.sampled(sample_ns).map(Some),
-        Job::Locks(_) | Job::Zone(_) | Job::Work(_) | Job::Host(_) | Job::Command(_) => Ok(None),
-    };
-    let all: Vec<usize> = (0..jobs.len()).collect();
-    let threads = threads(None)?;
-    let start =
-        |watch: &mut Watch<Option<VirtualPoint>>| pool::run(&jobs, &all, threads, run, watch);
-    let done = execute(&args.common, "virtual load points", all.len(), start, |_, point| {
-        let latest = point.as_ref().map(|point| {
-            format!("{} users: {:.1} Jobs/Min", point.users, point.columns.jobs_per_min)
-        });
-        Ok(Told { latest, ..Told::default() })
+    let run = move |job: &SimJob| job.sampled(sample_ns);
+    let (cells, threads) = (jobs.iter().cloned().enumerate().collect(), threads(None)?);
+    let start = |watch: &mut Watch<VirtualPoint>| pool::simulate(cells, threads, run, watch);
+    let done = execute(&args.common, "virtual load points", jobs.len(), start, |_, point| {
+        let latest = format!("{} users: {:.1} Jobs/Min", point.users, point.columns.jobs_per_min);
+        Ok(Told { latest: Some(latest), ..Told::default() })
     })?;
     if let Some(error) = done.failures.into_iter().next() {
         return Err(error.into());
     }
-    let outcomes: Vec<Option<VirtualPoint>> =
-        done.outcomes.into_iter().map(Option::flatten).collect();
-    let points: Vec<&VirtualPoint> = outcomes.iter().flatten().collect();
-    if points.is_empty() {
+    let points: Vec<&VirtualPoint> = done.outcomes.iter().flatten().collect();
+    let Some(first) = jobs.first().filter(|_| !points.is_empty()) else {
         return Err(Failure::interrupted(0));
-    }
-    let Some(Job::Sim(first)) = jobs.first() else { return Err(Failure::interrupted(0)) };
+    };
     let run = first.load_point();
     let report = report(run, Inputs::of(run, &kernel.source, &machine.source), &points);
-    let record = record(&mix.name, &jobs, &outcomes, &report)?;
+    let record = record(&mix.name, &jobs, &done.outcomes, &report)?;
     let place = format!("{} on {}", kernel.name, machine.name);
     let files = load::Files::new(&args.results);
     files.finish(&args.common, &report, || report.to_text(), &place, "", &record)?;
@@ -260,17 +249,19 @@ fn report(run: &VirtualRun, inputs: Inputs, points: &[&VirtualPoint]) -> RunRepo
 /// The stored record: the content of the simulations, and the results as they are printed.
 fn record(
     name: &str,
-    jobs: &[Job],
+    jobs: &[SimJob],
     outcomes: &[Option<VirtualPoint>],
     report: &RunReport,
 ) -> Result<Value, Failure> {
-    let outcome = |(job, point): (&'_ Job, &Option<VirtualPoint>)| match (job, point) {
-        (Job::Sim(job), Some(point)) => Some(job.outcome(point)),
-        _ => None,
-    };
-    let points = jobs.iter().zip(outcomes).map(|(job, point)| (job, outcome((job, point))));
+    let points = jobs.iter().zip(outcomes);
+    let points: Vec<(Job, Option<Outcome>)> = points
+        .map(|(job, point)| {
+            let outcome = point.as_ref().map(|point| job.outcome(point));
+            (Job::Sim(Box::new(job.clone())), outcome)
+        })
+        .collect();
     let command = crate::keep::arguments();
-    let record = Record::of_load(name, points, &build(), &command);
+    let record = Record::of_load(name, &points, &build(), &command);
     let mut body = serde_json::to_value(&record).map_err(Failure::environment)?;
     if let Some(body) = body.as_object_mut() {
         body.insert("results".to_owned(), report.to_value());

@@ -87,19 +87,18 @@ impl Record {
     }
 
     /// The record of load points without an experiment: one axis, `users`.
-    pub fn of_load<'a>(
+    pub fn of_load(
         name: &str,
-        points: impl Iterator<Item = (&'a Job, Option<Outcome>)> + Clone,
+        points: &[(Job, Option<Outcome>)],
         build: &str,
         command: &[String],
     ) -> Self {
-        let cell = |(job, outcome): (&Job, Option<Outcome>)| {
+        let cell = |(job, outcome): &(Job, Option<Outcome>)| {
             let users = job.settings()["users"].to_string();
-            CellRecord::of(job, [("users".to_owned(), users)].into(), outcome)
+            CellRecord::of(job, [("users".to_owned(), users)].into(), outcome.clone())
         };
-        let grid =
-            GridRecord { name: "load".to_owned(), cells: points.clone().map(cell).collect() };
-        let jobs = points.map(|(job, _)| job);
+        let grid = GridRecord { name: "load".to_owned(), cells: points.iter().map(cell).collect() };
+        let jobs = points.iter().map(|(job, _)| job);
         Self::of(name, Value::Null, Value::Null, jobs, vec![grid], build, command)
     }
 
@@ -148,11 +147,10 @@ impl Record {
     pub fn simulation(&self, cell: &CellRecord) -> Result<SimJob, JobError> {
         let mut parts = Vec::new();
         for (kind, hash) in &cell.parts {
-            let missing = || JobError::Input {
-                key: kind.clone(),
-                problem: format!("{hash} is not in the record"),
-            };
-            parts.push(self.parts.get(hash).ok_or_else(missing)?.part(hash));
+            let part = self.parts.get(hash).ok_or_else(|| {
+                JobError::input(kind, format_args!("{hash} is not in the record"))
+            })?;
+            parts.push(part.part(hash));
         }
         SimJob::of_record(&cell.inputs, parts)
     }

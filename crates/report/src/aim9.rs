@@ -64,33 +64,25 @@ impl Aim9Report {
     }
 
     fn table(&self) -> Table {
-        let mut table = Table::new(
-            &self.title,
-            vec![
-                Column::text("job"),
-                Column::number("runs", ""),
-                Column::number("failed", "").key("failures"),
-                Column::number("time", "s").key("seconds"),
-                Column::number("runs/s", "").key("runs_per_s"),
-                Column::number("factor", ""),
-                Column::number("operations/s", "").key("operations_per_s"),
-                Column::text("operations").key("unit"),
-            ],
-        );
-        for row in &self.rows {
-            let short = |value: f64| Cell::shown(significant(value), value);
-            table.row(vec![
-                Cell::text(&row.job),
-                Cell::count(row.runs),
-                Cell::count(row.failures),
-                Cell::number(row.seconds, 2),
-                short(row.runs_per_s),
-                short(row.factor),
-                short(row.operations_per_s),
-                Cell::text(&row.unit),
-            ]);
+        fn short(value: f64) -> Cell {
+            Cell::shown(significant(value), value)
         }
-        table
+        Table::of(
+            &self.title,
+            &self.rows,
+            &[
+                (Column::text("job"), &|row| Cell::text(&row.job)),
+                (Column::number("runs", ""), &|row| Cell::count(row.runs)),
+                (Column::number("failed", "").key("failures"), &|row| Cell::count(row.failures)),
+                (Column::number("time", "s").key("seconds"), &|row| Cell::number(row.seconds, 2)),
+                (Column::number("runs/s", "").key("runs_per_s"), &|row| short(row.runs_per_s)),
+                (Column::number("factor", ""), &|row| short(row.factor)),
+                (Column::number("operations/s", "").key("operations_per_s"), &|row| {
+                    short(row.operations_per_s)
+                }),
+                (Column::text("operations").key("unit"), &|row| Cell::text(&row.unit)),
+            ],
+        )
     }
 }
 

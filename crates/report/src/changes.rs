@@ -4,7 +4,7 @@
 use convoy_stats::Sample;
 use serde::{Deserialize, Serialize};
 
-use crate::format::{NOTHING, fixed};
+use crate::format::fixed;
 use crate::json;
 use crate::metric::metric;
 use crate::table::{Cell, Column, Table};
@@ -12,46 +12,46 @@ use crate::table::{Cell, Column, Table};
 /// How much each case differs from the baseline, published and reproduced. The null model predicts
 /// that nothing changes, so its error is the published change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Changes {
+pub(crate) struct Changes {
     /// The case that the others are compared with.
-    pub baseline: String,
+    pub(crate) baseline: String,
     /// The metric that is compared.
-    pub metric: String,
+    pub(crate) metric: String,
     /// One row for each other case.
-    pub rows: Vec<ChangeRow>,
+    pub(crate) rows: Vec<ChangeRow>,
     /// Mean absolute error of all rows with a published change, percentage points.
-    pub mean_abs_error: Option<f64>,
+    pub(crate) mean_abs_error: Option<f64>,
     /// The same of the null model.
-    pub mean_abs_error_null: Option<f64>,
+    pub(crate) mean_abs_error_null: Option<f64>,
     /// Mean absolute error of the rows that are predictions.
-    pub mean_abs_error_predicted: Option<f64>,
+    pub(crate) mean_abs_error_predicted: Option<f64>,
     /// The same of the null model.
-    pub mean_abs_error_predicted_null: Option<f64>,
+    pub(crate) mean_abs_error_predicted_null: Option<f64>,
 }
 
 /// The change of one case, percent of the baseline; less is negative.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ChangeRow {
+pub(crate) struct ChangeRow {
     /// The case.
-    pub case: String,
+    pub(crate) case: String,
     /// The published value.
-    pub published_percent: Option<f64>,
+    pub(crate) published_percent: Option<f64>,
     /// Mean over the seeds, in pairs.
-    pub reproduced_percent: f64,
+    pub(crate) reproduced_percent: f64,
     /// 95 % t interval of that mean.
     #[serde(with = "json::interval")]
     pub ci95: [f64; 2],
     /// Change of the CPU time of a job, percent.
-    pub cpu_per_job_percent: Option<f64>,
+    pub(crate) cpu_per_job_percent: Option<f64>,
     /// Idle time of the baseline and of this case, percent.
-    pub idle_percent: Option<[f64; 2]>,
+    pub(crate) idle_percent: Option<[f64; 2]>,
     /// Whether a parameter was fitted to the published number.
-    pub fitted: bool,
+    pub(crate) fitted: bool,
 }
 
 impl Changes {
     /// The changes of `rows`, with the errors of the predictions.
-    pub fn new(baseline: &str, metric: &str, rows: Vec<ChangeRow>) -> Self {
+    pub(crate) fn new(baseline: &str, metric: &str, rows: Vec<ChangeRow>) -> Self {
         let error = |null: bool, all: bool| {
             let rows = rows.iter().filter(|row| all || !row.fitted);
             let own = |row: &ChangeRow| if null { 0.0 } else { row.reproduced_percent };
@@ -85,10 +85,8 @@ impl Changes {
     }
 
     pub(crate) fn table(&self) -> Table {
-        fn signed(value: f64) -> Cell {
-            let text = fixed(value, 1);
-            let plus = if value > 0.0 && text != NOTHING { "+" } else { "" };
-            Cell::shown(format!("{plus}{text}"), value)
+        fn signed(value: Option<f64>) -> Cell {
+            value.map_or_else(Cell::empty, |value| Cell::signed(value, 1))
         }
         let title = metric(&self.metric).map_or(self.metric.as_str(), |metric| metric.title);
         let columns = vec![
@@ -110,19 +108,15 @@ impl Changes {
             let mut spread =
                 if half.is_finite() { format!("± {}", fixed(half, 1)) } else { String::new() };
             spread.push_str(if row.fitted { " f" } else { "" });
-            let error = row.published_percent.map(|value| row.reproduced_percent - value);
-            let null = row.published_percent.map(|value| -value);
-            let idle = |at: usize| {
-                row.idle_percent.map_or_else(Cell::empty, |idle| Cell::number(idle[at], 1))
-            };
+            let idle = |at: usize| Cell::known(row.idle_percent.map(|idle| idle[at]), 1);
             table.row(vec![
                 Cell::text(&row.case),
-                row.published_percent.map_or_else(Cell::empty, signed),
-                signed(row.reproduced_percent),
+                signed(row.published_percent),
+                signed(Some(row.reproduced_percent)),
                 Cell::text(spread.trim()),
-                error.map_or_else(Cell::empty, signed),
-                null.map_or_else(Cell::empty, signed),
-                row.cpu_per_job_percent.map_or_else(Cell::empty, signed),
+                signed(row.published_percent.map(|value| row.reproduced_percent - value)),
+                signed(row.published_percent.map(|value| -value)),
+                signed(row.cpu_per_job_percent),
                 idle(0),
                 idle(1),
             ]);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::json;
 
-pub use convoy_measure::compare::{
+pub(crate) use convoy_measure::compare::{
     Failures as CompareFailure, Floor as CompareFloor, RangeChange as CompareRange,
     WarmedUp as CompareWarmUp,
 };

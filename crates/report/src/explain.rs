@@ -1,11 +1,11 @@
 //! The report of `convoy explain`: how a run spent its time, and why.
 
 use crate::explain_text;
-use crate::format::{duration, fixed, significant, width, wrap};
+use crate::format::{fixed, significant, width, wrap};
 use crate::json::{WithVerdict, to_json};
 use crate::table::{Cell, Column, Table, page_width, page_wrap};
 use crate::verdict;
-use convoy_explain::{LockSummary, Share, Spread, Summary};
+use convoy_explain::{LockSummary, Share, Summary};
 use convoy_lab::bulk::{BulkUse, MeanSd};
 use convoy_lab::experiment::Target;
 use convoy_lab::inputs::Inputs;
@@ -362,19 +362,14 @@ impl ExplainReport {
     }
 
     fn lock_row(&self, lock: &LockSummary) -> Vec<Cell> {
-        fn us(value: Option<f64>) -> Cell {
-            let value = value.unwrap_or(f64::NAN);
-            Cell::shown(duration(value), value)
-        }
         let percent = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
         let taken = lock.acquisitions as f64;
-        let Spread { p50_us, p99_us, .. } = lock.hold;
         vec![
             Cell::text(&lock.name),
-            us(Some(lock.wait_s * 1e6)),
-            us(lock.wait.p50_us),
-            us(lock.wait.p99_us),
-            us(lock.wait.max_us),
+            Cell::duration(Some(lock.wait_s * 1e6)),
+            Cell::duration(lock.wait.p50_us),
+            Cell::duration(lock.wait.p99_us),
+            Cell::duration(lock.wait.max_us),
             Cell::count(lock.acquisitions),
             Cell::number(percent(lock.contended as f64, taken), 1),
             Cell::number(percent(lock.handoffs as f64, taken), 1),
@@ -382,10 +377,10 @@ impl ExplainReport {
             Cell::number(percent(lock.owned_s, self.summary.window_s), 1),
             Cell::number(percent(lock.owner_not_running_s, self.summary.window_s), 1),
             Cell::number(percent(lock.convoy_s, self.summary.window_s), 1),
-            us(p50_us),
-            us(p99_us),
-            us(lock.handoff.p50_us),
-            us(lock.handoff.p99_us),
+            Cell::duration(lock.hold.p50_us),
+            Cell::duration(lock.hold.p99_us),
+            Cell::duration(lock.handoff.p50_us),
+            Cell::duration(lock.handoff.p99_us),
         ]
     }
 }

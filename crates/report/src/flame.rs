@@ -1,6 +1,7 @@
 //! Folded stacks as a picture of our own: an icicle, the outermost frame on top.
 
 use crate::format::fixed;
+use crate::svg::escape;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -179,10 +180,6 @@ fn draw(svg: &mut String, name: &str, frame: &Frame, x: f64, wide: f64, depth: u
         draw(svg, name, part, at, part_wide, depth + 1, all);
         at += part_wide;
     }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

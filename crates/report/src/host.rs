@@ -5,39 +5,38 @@ use serde::{Deserialize, Serialize};
 use convoy_stats::Sample;
 
 use crate::format::{fixed, significant};
-use crate::json;
 use crate::table::{Cell, Column, Table};
 
 /// One cell of the experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct HostRow {
+pub(crate) struct HostRow {
     /// The lock, or the mix of AIM7.
-    pub load: String,
+    pub(crate) load: String,
     /// CPUs that it was kept to.
-    pub cpus: u32,
+    pub(crate) cpus: u32,
     /// Length of the section in nanoseconds; none for a mix.
-    pub section_ns: Option<u32>,
+    pub(crate) section_ns: Option<u32>,
     /// Threads or users.
-    pub tasks: u32,
+    pub(crate) tasks: u32,
     /// Unit of the figures.
-    pub unit: String,
+    pub(crate) unit: String,
     /// Median over the rounds measured.
-    pub measured: f64,
+    pub(crate) measured: f64,
     /// Smallest and largest round.
-    pub range: [f64; 2],
+    pub(crate) range: [f64; 2],
     /// Median over the seeds simulated.
-    pub reproduced: f64,
+    pub(crate) reproduced: f64,
     /// The error of that, percent of the measured median.
-    pub error_percent: f64,
+    pub(crate) error_percent: f64,
     /// The rounds differ enough for the cell to be called bistable.
-    pub bistable: bool,
+    pub(crate) bistable: bool,
     /// A rule of the simulation was fitted to this row; it is not a prediction.
-    pub fitted: bool,
+    pub(crate) fitted: bool,
 }
 
 impl HostRow {
     /// The figures of a row with these measured rounds and simulated seeds, without its cell.
-    pub fn figures(rounds: &Sample, seeds: &Sample, bistable_factor: f64) -> Self {
+    pub(crate) fn figures(rounds: &Sample, seeds: &Sample, bistable_factor: f64) -> Self {
         let (measured, reproduced) = (rounds.median(), seeds.median());
         Self {
             measured,
@@ -52,35 +51,35 @@ impl HostRow {
 
 /// The errors of some rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HostErrors {
+pub(crate) struct HostErrors {
     /// Which rows.
-    pub rows: String,
+    pub(crate) rows: String,
     /// How many.
-    pub count: usize,
+    pub(crate) count: usize,
     /// Median of the absolute errors, percent.
-    pub median_percent: f64,
+    pub(crate) median_percent: f64,
     /// Rows with an absolute error of at most 15 %.
     pub within_15_percent: usize,
 }
 
 /// The result of `convoy reproduce host`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HostReport {
+pub(crate) struct HostReport {
     /// Name of the experiment.
-    pub experiment: String,
+    pub(crate) experiment: String,
     /// Description of the measurement, with place and time, and of the simulation.
-    pub scale: String,
+    pub(crate) scale: String,
     /// The cells, locks first.
-    pub rows: Vec<HostRow>,
+    pub(crate) rows: Vec<HostRow>,
     /// The errors, of all predictions first.
-    pub errors: Vec<HostErrors>,
+    pub(crate) errors: Vec<HostErrors>,
     /// Lines under the tables.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl HostReport {
     /// The report of `rows`.
-    pub fn new(experiment: &str, scale: &str, rows: Vec<HostRow>) -> Self {
+    pub(crate) fn new(experiment: &str, scale: &str, rows: Vec<HostRow>) -> Self {
         let errors = all_errors(&rows);
         Self {
             experiment: experiment.to_owned(),
@@ -101,7 +100,7 @@ impl HostReport {
     }
 
     /// Returns the result in a few words.
-    pub fn verdict(&self) -> String {
+    pub(crate) fn verdict(&self) -> String {
         match self.errors.iter().find(|errors| errors.rows == PREDICTIONS) {
             Some(errors) => format!(
                 "the median error of {} predictions is {} %; {} are within 15 %",
@@ -113,50 +112,32 @@ impl HostReport {
         }
     }
 
-    /// The tables for people.
-    pub fn to_text(&self) -> String {
-        self.table().to_text() + "\n" + &self.error_table().to_text()
-    }
-
     /// The rows, and their errors by group.
-    pub fn tables(&self) -> Vec<Table> {
+    pub(crate) fn tables(&self) -> Vec<Table> {
         vec![self.table(), self.error_table()]
     }
 
     fn error_table(&self) -> Table {
-        let columns = vec![
-            Column::text("Rows"),
-            Column::number("Number", ""),
-            Column::number("Median error", "%"),
-            Column::number("Within 15 %", ""),
-        ];
-        let mut table = Table::new("absolute errors", columns);
-        for errors in &self.errors {
-            table.row(vec![
-                Cell::text(errors.rows.clone()),
-                Cell::count(errors.count as u64),
-                Cell::number(errors.median_percent, 1),
-                Cell::count(errors.within_15_percent as u64),
-            ]);
-        }
+        let mut table = Table::of(
+            "absolute errors",
+            &self.errors,
+            &[
+                (Column::text("Rows"), &|row| Cell::text(&row.rows)),
+                (Column::number("Number", ""), &|row| Cell::count(row.count as u64)),
+                (Column::number("Median error", "%"), &|row| Cell::number(row.median_percent, 1)),
+                (Column::number("Within 15 %", ""), &|row| {
+                    Cell::count(row.within_15_percent as u64)
+                }),
+            ],
+        );
         for note in &self.notes {
             table.note(note.clone());
         }
         table
     }
 
-    /// The same as Markdown.
-    pub fn to_markdown(&self) -> String {
-        self.table().to_markdown() + "\n" + &self.error_table().to_markdown()
-    }
-
-    /// JSON of all fields.
-    pub fn to_json(&self) -> String {
-        json::to_json(self)
-    }
-
     /// CSV of the cells.
-    pub fn to_csv(&self) -> String {
+    pub(crate) fn to_csv(&self) -> String {
         self.table().to_csv()
     }
 
@@ -190,8 +171,6 @@ impl HostReport {
 
 fn cells(row: &HostRow) -> Vec<Cell> {
     let rate = |value: f64| Cell::shown(significant(value), value);
-    let sign = if row.error_percent > 0.0 { "+" } else { "" };
-    let error = format!("{sign}{}", fixed(row.error_percent, 1));
     vec![
         Cell::text(row.load.clone()),
         Cell::count(u64::from(row.cpus)),
@@ -201,7 +180,7 @@ fn cells(row: &HostRow) -> Vec<Cell> {
         Cell::text(format!("[{}–{}]", significant(row.range[0]), significant(row.range[1]))),
         rate(row.reproduced),
         Cell::text(row.unit.clone()),
-        Cell::shown(error, row.error_percent),
+        Cell::signed(row.error_percent, 1),
         if row.bistable { Cell::text("bistable") } else { Cell::empty() },
         if row.fitted { Cell::text("fitted") } else { Cell::empty() },
     ]
@@ -277,12 +256,12 @@ mod tests {
         assert!((report.errors[0].median_percent - 7.5).abs() < 1e-9);
         let fitted = report.errors.last().unwrap();
         assert_eq!((fitted.rows.as_str(), fitted.count), ("fitted", 1));
-        assert!(report.to_text().lines().any(|line| line.trim_end().ends_with("fitted")));
+        assert!(report.table().to_text().lines().any(|line| line.trim_end().ends_with("fitted")));
     }
 
     #[test]
     fn the_text_shows_both_sides_and_the_error() {
-        let text = report().to_text();
+        let text = report().tables().iter().map(Table::to_text).collect::<String>();
         assert!(text.contains("-5.0") && text.contains("+100.0"), "{text}");
         assert!(text.contains("bistable") && text.contains("Median error"), "{text}");
         assert_eq!(report().to_csv().lines().count(), 4);

@@ -46,12 +46,8 @@ pub use bisect::{
     BisectCommit, BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip,
     BisectSuspect, BisectVerdict,
 };
-pub use changes::{ChangeRow, Changes};
 pub use check::{CheckReport, CheckRow};
-pub use compare::{
-    CompareCollapses, CompareFailure, CompareFloor, CompareRange, CompareReport, CompareRow,
-    CompareSide, CompareWarmUp,
-};
+pub use compare::{CompareCollapses, CompareReport, CompareRow, CompareSide};
 pub use compare_text::CompareLayout;
 use convoy_lab::figures as metric;
 pub use convoy_lab::figures::{Metric, metric};
@@ -59,14 +55,12 @@ pub use experiment::{ExperimentReport, LargeChange, large_changes};
 pub use explain::{ExplainReport, Explained, RcuThreads};
 pub use flame::{flame_html, flame_svg};
 pub use format::{NOTHING, fixed, plain, significant, wrap};
-pub use host::{HostErrors, HostReport, HostRow};
 pub use page::{Block, Origin, Page};
-pub use picture::{PictureError, png};
+pub use picture::png;
 pub use plot::{Axis, Panel, Plot, Point, Series};
 pub use points::{RunPoint, RunReport};
 pub use range::Scale;
 pub use recorded::{FindingRow, RecordedReport};
-pub use reproduce::{ReproduceReport, ReproduceRow};
 pub use rows_plot::{RowsLine, RowsPanel, RowsPlot};
-pub use table::{Cell, Column, MAX_WIDTH, Table, in_markdown, page_wrap, set_page_width};
+pub use table::{Cell, Column, Field, MAX_WIDTH, Table, in_markdown, page_wrap, set_page_width};
 pub use why::{Side, why};

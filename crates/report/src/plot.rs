@@ -4,8 +4,7 @@
 //! marker. A series keeps its colour and marker in all panels of a plot.
 
 use crate::range::{Range, Scale};
-use crate::svg::{escape, text};
-use core::fmt::Write;
+use crate::svg::{BOLD, Drawing, END, FRAME, GRID, MIDDLE};
 
 use crate::format::{distinct, fixed};
 use crate::plot_labels::{self, CHARACTER, Head, IDEAL, Label, colour, marker};
@@ -118,16 +117,7 @@ impl Plot {
         let subtitle = format!("{}{cut}", self.subtitle);
         let head = Head::new(&self.title, &subtitle, above, width - 2.0 * MARGIN);
         let height = head.height() + PANEL_HEAD + HEIGHT + FOOT + MARGIN;
-        let mut svg = String::new();
-        let _ = writeln!(
-            svg,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-             viewBox=\"0 0 {width} {height}\" role=\"img\" \
-             font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" font-size=\"13\" \
-             fill=\"#222\">\n<title>{}</title>\n<rect width=\"100%\" height=\"100%\" \
-             fill=\"#fff\"/>",
-            escape(&self.title)
-        );
+        let mut svg = Drawing::new(&self.title, width, height);
         head.draw(&mut svg, MARGIN);
         for (index, panel) in self.panels.iter().enumerate() {
             let left = MARGIN + PANEL_WIDTH * index as f64 + LEFT;
@@ -139,8 +129,7 @@ impl Plot {
                 frame.draw_names(&mut svg, &names);
             }
         }
-        svg.push_str("</svg>\n");
-        svg
+        svg.finish()
     }
 
     /// Whether the names of lines are at their ends.
@@ -225,20 +214,15 @@ impl<'a> Frame<'a> {
         self.top + HEIGHT * (1.0 - self.y.share(y))
     }
 
-    fn draw(&self, svg: &mut String, names: &[&str]) {
+    fn draw(&self, svg: &mut Drawing, names: &[&str]) {
         let (left, top, width) = (self.left, self.top, self.width);
-        text(svg, left, top - 11.0, "font-weight=\"bold\"", &self.panel.title);
+        svg.text(left, top - 11.0, BOLD, &self.panel.title);
         self.draw_ticks(svg);
-        let _ = writeln!(
-            svg,
-            "<path d=\"M{left:.1} {top:.1}v{HEIGHT}h{width:.1}\" fill=\"none\" stroke=\"#444\"/>"
-        );
-        let middle = left + width / 2.0;
-        let end = "text-anchor=\"middle\"";
-        text(svg, middle, top + HEIGHT + 42.0, end, &self.panel.x.label);
+        svg.path(&format!("M{left:.1} {top:.1}v{HEIGHT}h{width:.1}"), FRAME);
+        svg.text(left + width / 2.0, top + HEIGHT + 42.0, MIDDLE, &self.panel.x.label);
         let (x, y) = (left - 46.0, top + HEIGHT / 2.0);
-        let turned = format!("{end} transform=\"rotate(-90 {x:.1} {y:.1})\"");
-        text(svg, x, y, &turned, &self.panel.y.label);
+        let turned = format!("{MIDDLE} transform=\"rotate(-90 {x:.1} {y:.1})\"");
+        svg.text(x, y, &turned, &self.panel.y.label);
         for series in &self.panel.series {
             let style = names.iter().position(|name| *name == series.name).unwrap_or(0);
             self.draw_series(svg, series, style);
@@ -246,7 +230,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The names of the lines, right of the frame.
-    fn draw_names(&self, svg: &mut String, names: &[&str]) {
+    fn draw_names(&self, svg: &mut Drawing, names: &[&str]) {
         let label = |series: &Series| {
             if series.name == IDEAL {
                 return None;
@@ -261,22 +245,21 @@ impl<'a> Frame<'a> {
         plot_labels::draw(svg, labels, self.left + self.width, self.top, self.top + HEIGHT);
     }
 
-    fn draw_ticks(&self, svg: &mut String) {
+    fn draw_ticks(&self, svg: &mut Drawing) {
         for value in self.y.ticks() {
             let y = self.up(value);
-            let (left, width) = (self.left, self.width);
-            let _ = writeln!(svg, "<path d=\"M{left:.1} {y:.1}h{width:.1}\" stroke=\"#e4e4e4\"/>");
-            text(svg, left - 8.0, y + 4.5, "text-anchor=\"end\"", &label(value));
+            svg.path(&format!("M{:.1} {y:.1}h{:.1}", self.left, self.width), GRID);
+            svg.text(self.left - 8.0, y + 4.5, END, &label(value));
         }
         // From the right, because a reader looks for the end of a sweep.
         let mut free = f64::INFINITY;
         for value in self.x.ticks().into_iter().rev() {
             let (x, y) = (self.across(value), self.top + HEIGHT);
-            let _ = writeln!(svg, "<path d=\"M{x:.1} {y:.1}v5\" stroke=\"#444\"/>");
+            svg.path(&format!("M{x:.1} {y:.1}v5"), FRAME);
             let words = label(value);
             let half = CHARACTER * words.chars().count() as f64 / 2.0;
             if x + half + LABEL_GAP <= free {
-                text(svg, x, y + 20.0, "text-anchor=\"middle\"", &words);
+                svg.text(x, y + 20.0, MIDDLE, &words);
                 free = x - half;
             }
         }
@@ -296,7 +279,7 @@ impl<'a> Frame<'a> {
         (at as f64 - middle) * ASIDE.min(ASIDE_MOST / middle.max(1.0))
     }
 
-    fn draw_series(&self, svg: &mut String, series: &Series, style: usize) {
+    fn draw_series(&self, svg: &mut Drawing, series: &Series, style: usize) {
         let is_ideal = series.name == IDEAL;
         let aside = self.aside(series);
         let colour = if is_ideal { "#999".to_owned() } else { colour(style) };
@@ -309,17 +292,17 @@ impl<'a> Frame<'a> {
             .iter()
             .map(|point| format!("{:.1},{:.1}", self.across(point.x) + aside, self.up(point.y)))
             .collect();
-        let _ = writeln!(
-            svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
-             stroke-linejoin=\"round\"{}/>",
+        let line = format!(
+            "polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
+             stroke-linejoin=\"round\"{}",
             corners.join(" "),
             if is_ideal { " stroke-dasharray=\"5 4\"" } else { "" }
         );
+        svg.add(&line, None);
         if is_ideal {
             if let Some(end) = shown.last() {
                 let (x, y) = (self.across(end.x) + 6.0, self.up(end.y) + 4.5);
-                text(svg, x, y, "fill=\"#777\"", IDEAL);
+                svg.text(x, y, "fill=\"#777\"", IDEAL);
             }
             return;
         }
@@ -338,13 +321,9 @@ impl<'a> Frame<'a> {
                         format!("M{from:.1} {y:.1}h7")
                     }
                 };
-                let _ = writeln!(
-                    svg,
-                    "<path d=\"M{x:.1} {low:.1}V{high:.1}{}{}\" fill=\"none\" \
-                     stroke=\"{colour}\" stroke-width=\"1.3\"/>",
-                    end(below, low, -5.0),
-                    end(above, high, 5.0)
-                );
+                let ends = end(below, low, -5.0) + &end(above, high, 5.0);
+                let stroke = format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.3\"");
+                svg.path(&format!("M{x:.1} {low:.1}V{high:.1}{ends}"), &stroke);
             }
             marker(svg, x, y, style);
         }

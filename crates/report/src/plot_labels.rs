@@ -1,10 +1,8 @@
 //! The colours and names of the series of a plot: at the ends of their lines where there is one
 //! panel, otherwise in rows above the panels.
 
-use core::fmt::Write;
-
 use crate::format::{middle, width, wrap};
-use crate::svg::text;
+use crate::svg::Drawing;
 
 /// The name of a line that shows what would be ideal; it is drawn in grey, without markers.
 pub(crate) const IDEAL: &str = "ideal";
@@ -76,16 +74,16 @@ impl Head {
             + 14.0
     }
 
-    pub(crate) fn draw(&self, svg: &mut String, left: f64) {
+    pub(crate) fn draw(&self, svg: &mut Drawing, left: f64) {
         let mut y = 6.0;
         for line in &self.title {
             y += 22.0;
-            text(svg, left, y, "font-size=\"18\" font-weight=\"bold\"", line);
+            svg.text(left, y, "font-size=\"18\" font-weight=\"bold\"", line);
         }
         y += 3.0;
         for line in &self.subtitle {
             y += 17.0;
-            text(svg, left, y, "fill=\"#555\"", line);
+            svg.text(left, y, "fill=\"#555\"", line);
         }
         y += 6.0;
         for row in &self.legend {
@@ -93,12 +91,10 @@ impl Head {
             let mut x = left;
             for (style, name) in row {
                 let (colour, line) = (colour(*style), y - 4.5);
-                let _ = writeln!(
-                    svg,
-                    "<path d=\"M{x:.1} {line:.1}h26\" stroke=\"{colour}\" stroke-width=\"2\"/>"
-                );
+                let stroke = format!("stroke=\"{colour}\" stroke-width=\"2\"");
+                svg.path(&format!("M{x:.1} {line:.1}h26"), &stroke);
                 marker(svg, x + 13.0, line, *style);
-                text(svg, x + 33.0, y, "", name);
+                svg.text(x + 33.0, y, "", name);
                 x += legend_width(name);
             }
         }
@@ -126,7 +122,7 @@ pub(crate) fn room(names: &[&str]) -> f64 {
 }
 
 /// Draws names right of `edge`, moved apart where lines end close to each other.
-pub(crate) fn draw(svg: &mut String, mut labels: Vec<Label>, edge: f64, top: f64, bottom: f64) {
+pub(crate) fn draw(svg: &mut Drawing, mut labels: Vec<Label>, edge: f64, top: f64, bottom: f64) {
     labels.sort_by(|a, b| a.end.1.total_cmp(&b.end.1));
     let mut places: Vec<f64> = Vec::new();
     for label in &labels {
@@ -143,30 +139,27 @@ pub(crate) fn draw(svg: &mut String, mut labels: Vec<Label>, edge: f64, top: f64
         let colour = colour(label.style);
         let x = x + 6.0;
         if x < edge - 8.0 || (place - y).abs() > 3.0 {
-            let to = edge + 6.0;
-            let _ = writeln!(
-                svg,
-                "<path d=\"M{x:.1} {y:.1}L{to:.1} {place:.1}\" stroke=\"{colour}\" \
-                 stroke-width=\"0.7\" stroke-opacity=\"0.6\"/>"
-            );
+            let steps = format!("M{x:.1} {y:.1}L{:.1} {place:.1}", edge + 6.0);
+            let thin = "stroke-width=\"0.7\" stroke-opacity=\"0.6\"";
+            svg.path(&steps, &format!("stroke=\"{colour}\" {thin}"));
         }
         let fill = format!("fill=\"{colour}\"");
-        text(svg, edge + 9.0, place + 4.5, &fill, &middle(&label.name, LONGEST_NAME));
+        svg.text(edge + 9.0, place + 4.5, &fill, &middle(&label.name, LONGEST_NAME));
     }
 }
 
 /// The marker of a style: one of six shapes, in its colour.
-pub(crate) fn marker(svg: &mut String, x: f64, y: f64, style: usize) {
-    let colour = colour(style);
-    let shape = match style % 6 {
-        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\""),
-        1 => format!("<path d=\"M{:.1} {:.1}h7.4v7.4h-7.4z\"", x - 3.7, y - 3.7),
-        2 => format!("<path d=\"M{x:.1} {:.1}l4.8 8.2h-9.6z\"", y - 5.2),
-        3 => format!("<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\"", y - 5.0),
-        4 => format!("<path d=\"M{x:.1} {:.1}l4.8 -8.2h-9.6z\"", y + 5.2),
-        _ => format!("<path d=\"M{:.1} {:.1}h9v3h-9z\"", x - 4.5, y - 1.5),
+pub(crate) fn marker(svg: &mut Drawing, x: f64, y: f64, style: usize) {
+    let look = format!("fill=\"{}\" stroke=\"#fff\" stroke-width=\"1\"", colour(style));
+    let (left, top, steps) = match style % 6 {
+        0 => return svg.dot(x, y, 4.0, &look),
+        1 => (3.7, 3.7, "h7.4v7.4h-7.4z"),
+        2 => (0.0, 5.2, "l4.8 8.2h-9.6z"),
+        3 => (0.0, 5.0, "l5 5l-5 5l-5 -5z"),
+        4 => (0.0, -5.2, "l4.8 -8.2h-9.6z"),
+        _ => (4.5, 1.5, "h9v3h-9z"),
     };
-    let _ = writeln!(svg, "{shape} fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"1\"/>");
+    svg.path(&format!("M{:.1} {:.1}{steps}", x - left, y - top), &look);
 }
 
 #[cfg(test)]
@@ -183,8 +176,9 @@ mod tests {
     #[test]
     fn names_are_apart_and_within_the_frame() {
         let label = |y: f64| Label { end: (10.0, y), style: 0, name: "x".to_owned() };
-        let mut svg = String::new();
+        let mut svg = Drawing::new("", 100.0, 100.0);
         draw(&mut svg, [95.0, 96.0, 20.0, 97.0].map(label).into(), 10.0, 0.0, 100.0);
+        let svg = svg.finish();
         let texts = svg.lines().filter_map(|line| line.strip_prefix("<text x=\"19.0\" y=\""));
         let places: Vec<f64> = texts
             .map(|rest| rest.split('"').next().unwrap_or("").parse().expect("a place"))

@@ -117,29 +117,38 @@ impl RunReport {
 
     /// What each kind of job took; `None` if no point says.
     fn per_job(&self) -> Option<Table> {
+        fn us(ns: Option<f64>) -> Cell {
+            Cell::number(ns.map_or(f64::NAN, |ns| ns / 1e3), 1)
+        }
         let told = |point: &&RunPoint| !point.jobs.is_empty();
         self.points.iter().find(told)?;
-        let mut table = Table::new(
+        let points = self.points.iter().filter(told);
+        let rows: Vec<(u64, &JobStats)> =
+            points.flat_map(|point| point.jobs.iter().map(|job| (point.users, job))).collect();
+        Some(Table::of(
             "Time of a run, by job",
-            vec![
-                Column::number("Tasks", "").key("users"),
-                Column::text("job"),
-                Column::number("runs", ""),
-                Column::number("failed", ""),
-                Column::number("p50", "µs").key("p50_us"),
-                Column::number("p99", "µs").key("p99_us"),
-                Column::number("mean", "µs").key("mean_us"),
-                Column::number("longest", "µs").key("max_us"),
-                Column::number("alone", "µs").key("alone_us"),
-                Column::number("mean/alone", "").key("over_alone"),
+            &rows,
+            &[
+                (Column::number("Tasks", "").key("users"), &|(users, _)| Cell::count(*users)),
+                (Column::text("job"), &|(_, job)| Cell::text(&job.job)),
+                (Column::number("runs", ""), &|(_, job)| Cell::count(job.runs)),
+                (Column::number("failed", ""), &|(_, job)| Cell::count(job.failures)),
+                (Column::number("p50", "µs").key("p50_us"), &|(_, job)| {
+                    us(job.p50_ns.map(|ns| ns as f64))
+                }),
+                (Column::number("p99", "µs").key("p99_us"), &|(_, job)| {
+                    us(job.p99_ns.map(|ns| ns as f64))
+                }),
+                (Column::number("mean", "µs").key("mean_us"), &|(_, job)| us(Some(job.mean_ns))),
+                (Column::number("longest", "µs").key("max_us"), &|(_, job)| {
+                    us(Some(job.max_ns as f64))
+                }),
+                (Column::number("alone", "µs").key("alone_us"), &|(_, job)| us(job.alone_ns)),
+                (Column::number("mean/alone", "").key("over_alone"), &|(_, job)| {
+                    Cell::number(job.alone_ns.map_or(f64::NAN, |alone| job.mean_ns / alone), 2)
+                }),
             ],
-        );
-        for point in self.points.iter().filter(told) {
-            for job in &point.jobs {
-                table.row(job_cells(point.users, job));
-            }
-        }
-        Some(table)
+        ))
     }
 
     fn rows(&self, optional: &[&Optional], hash: bool) -> Table {
@@ -179,22 +188,6 @@ impl RunReport {
         }
         table
     }
-}
-
-fn job_cells(users: u64, job: &JobStats) -> Vec<Cell> {
-    let us = |ns: Option<f64>| Cell::number(ns.map_or(f64::NAN, |ns| ns / 1e3), 1);
-    vec![
-        Cell::count(users),
-        Cell::text(&job.job),
-        Cell::count(job.runs),
-        Cell::count(job.failures),
-        us(job.p50_ns.map(|ns| ns as f64)),
-        us(job.p99_ns.map(|ns| ns as f64)),
-        us(Some(job.mean_ns)),
-        us(Some(job.max_ns as f64)),
-        us(job.alone_ns),
-        Cell::number(job.alone_ns.map_or(f64::NAN, |alone| job.mean_ns / alone), 2),
-    ]
 }
 
 #[cfg(test)]

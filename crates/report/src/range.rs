@@ -89,6 +89,40 @@ impl Range {
     }
 }
 
+/// A linear axis around its values. It need not include zero, because their differences matter.
+pub(crate) struct Near {
+    low: f64,
+    high: f64,
+    step: f64,
+}
+
+impl Near {
+    /// With about this many ticks; `None` without a finite value.
+    pub(crate) fn new(values: impl Iterator<Item = f64>, ticks: f64) -> Option<Self> {
+        let finite: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+        let least = finite.iter().copied().reduce(f64::min)?;
+        let most = finite.iter().copied().reduce(f64::max)?;
+        let room = if most > least { 0.05 * (most - least) } else { 0.1 * most.abs().max(1.0) };
+        let (low, high) = (least - room, most + room);
+        Some(Self { low, high, step: round_step((high - low) / ticks) })
+    }
+
+    /// Position of `value` on the axis, 0 to 1.
+    pub(crate) fn share(&self, value: f64) -> f64 {
+        (value - self.low) / (self.high - self.low)
+    }
+
+    /// The ticks, each with the decimals that distinguish it from its neighbours.
+    pub(crate) fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
+        let step = self.step;
+        let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
+        let ticks = (self.low / step).ceil() as i64..=(self.high / step).floor() as i64;
+        ticks
+            .map(move |tick| tick as f64 * step)
+            .map(move |value| (value, crate::format::fixed(value, decimals).replace('-', "−")))
+    }
+}
+
 /// The power of ten that `value` is; the smallest that are shown are nanoseconds in seconds.
 fn decade(value: f64) -> f64 {
     value.max(1e-9).log10()

@@ -431,8 +431,7 @@ fn element_row(number: usize, element: &Element) -> Vec<Cell> {
 }
 
 pub(crate) fn us(seconds: Option<f64>) -> Cell {
-    let value = seconds.map_or(f64::NAN, |seconds| seconds * 1e6);
-    Cell::shown(duration(value), value)
+    Cell::duration(seconds.map(|seconds| seconds * 1e6))
 }
 
 /// A number of threads; 0 is not known.

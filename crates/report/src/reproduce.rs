@@ -12,22 +12,22 @@ use crate::verdict::cpus;
 
 /// One number of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReproduceRow {
+pub(crate) struct ReproduceRow {
     /// The kernel preset.
-    pub case: String,
+    pub(crate) case: String,
     /// Name of the metric, see [`metric`].
-    pub metric: String,
+    pub(crate) metric: String,
     /// Unit of the three numbers, empty if the metric has none.
-    pub unit: String,
+    pub(crate) unit: String,
     /// The published value, if any.
-    pub published: Option<f64>,
+    pub(crate) published: Option<f64>,
     /// Mean over the seeds.
-    pub reproduced: f64,
+    pub(crate) reproduced: f64,
     /// 95 % t interval of that mean; infinite ends (`null` in JSON) with one seed.
     #[serde(with = "json::interval")]
     pub ci95: [f64; 2],
     /// Whether a parameter of the machine was fitted to the published number.
-    pub fitted: bool,
+    pub(crate) fitted: bool,
 }
 
 impl ReproduceRow {
@@ -66,25 +66,25 @@ impl ReproduceRow {
 
 /// The result of `convoy reproduce`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReproduceReport {
+pub(crate) struct ReproduceReport {
     /// Name of the experiment.
-    pub experiment: String,
+    pub(crate) experiment: String,
     /// Machine, tasks, mix, seeds and size in one sentence; printed under the title.
-    pub scale: String,
+    pub(crate) scale: String,
     /// The column Tasks.
-    pub tasks: u64,
+    pub(crate) tasks: u64,
     /// All numbers, grouped by case in the order of the source.
-    pub rows: Vec<ReproduceRow>,
+    pub(crate) rows: Vec<ReproduceRow>,
     /// Lines under the tables.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// The changes and the null model, if there is a baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changes: Option<Changes>,
+    pub(crate) changes: Option<Changes>,
 }
 
 impl ReproduceReport {
     /// A report without rows.
-    pub fn new(experiment: &str, scale: &str, tasks: u64) -> Self {
+    pub(crate) fn new(experiment: &str, scale: &str, tasks: u64) -> Self {
         Self {
             experiment: experiment.to_owned(),
             scale: scale.to_owned(),
@@ -96,7 +96,7 @@ impl ReproduceReport {
     }
 
     /// Returns the result in a few words; `None` without a published number.
-    pub fn verdict(&self) -> Option<String> {
+    pub(crate) fn verdict(&self) -> Option<String> {
         let errors = |fitted: bool| -> Vec<f64> {
             let rows = self.rows.iter().filter(|row| row.fitted == fitted);
             rows.filter_map(|row| {
@@ -145,7 +145,7 @@ impl ReproduceReport {
     }
 
     /// Adds a number with the unit of its metric, empty for a metric without a column.
-    pub fn push(
+    pub(crate) fn push(
         &mut self,
         case: &str,
         key: &str,
@@ -164,45 +164,28 @@ impl ReproduceReport {
         });
     }
 
-    /// JSON: every field by its name, numbers with their units in it.
-    pub fn to_json(&self) -> String {
-        json::to_json(self)
-    }
-
     /// One line per number.
-    pub fn to_csv(&self) -> String {
-        let columns = ["case", "metric", "unit", "published", "reproduced", "lo", "hi", "fitted"];
-        let mut table = Table::new("", columns.map(Column::text).to_vec());
-        for row in &self.rows {
-            table.row(vec![
-                Cell::text(&row.case),
-                Cell::text(&row.metric),
-                Cell::text(&row.unit),
-                row.published.map_or_else(Cell::empty, |value| Cell::shown("", value)),
-                Cell::shown("", row.reproduced),
-                Cell::shown("", row.ci95[0]),
-                Cell::shown("", row.ci95[1]),
-                Cell::text(row.fitted.to_string()),
-            ]);
-        }
+    pub(crate) fn to_csv(&self) -> String {
+        let table = Table::of(
+            "",
+            &self.rows,
+            &[
+                (Column::text("case"), &|row| Cell::text(&row.case)),
+                (Column::text("metric"), &|row| Cell::text(&row.metric)),
+                (Column::text("unit"), &|row| Cell::text(&row.unit)),
+                (Column::text("published"), &|row| Cell::plain(row.published.unwrap_or(f64::NAN))),
+                (Column::text("reproduced"), &|row| Cell::plain(row.reproduced)),
+                (Column::text("lo"), &|row| Cell::plain(row.ci95[0])),
+                (Column::text("hi"), &|row| Cell::plain(row.ci95[1])),
+                (Column::text("fitted"), &|row| Cell::text(row.fitted.to_string())),
+            ],
+        );
         table.to_csv()
-    }
-
-    /// The tables for people.
-    pub fn to_text(&self) -> String {
-        let texts: Vec<String> = self.tables().iter().map(Table::to_text).collect();
-        texts.join("\n")
-    }
-
-    /// The same tables as Markdown.
-    pub fn to_markdown(&self) -> String {
-        let texts: Vec<String> = self.tables().iter().map(Table::to_markdown).collect();
-        texts.join("\n")
     }
 
     /// Returns the source's table, the table of causes, and metrics without a column in either.
     /// Empty tables are omitted; the notes are below the last.
-    pub fn tables(&self) -> Vec<Table> {
+    pub(crate) fn tables(&self) -> Vec<Table> {
         let mut title = format!("{}: published and reproduced", self.experiment);
         if !self.scale.is_empty() {
             title = format!(
@@ -289,29 +272,20 @@ impl ReproduceReport {
 
     /// Numbers without a column, one line each.
     fn others(&self) -> Table {
-        let columns = vec![
-            Column::text("Kernel"),
-            Column::text("Metric"),
-            Column::text("Unit"),
-            Column::number("published", ""),
-            Column::number("reproduced", ""),
-            Column::text("").joined(),
-            Column::number("error", ""),
-        ];
-        let mut table = Table::new("Other figures", columns);
-        for row in self.rows.iter().filter(|row| !in_columns(&row.metric)) {
-            let decimals = 3;
-            table.row(vec![
-                Cell::text(&row.case),
-                Cell::text(&row.metric),
-                Cell::text(&row.unit),
-                row.published.map_or_else(Cell::empty, |value| Cell::number(value, decimals)),
-                Cell::number(row.reproduced, decimals),
-                Cell::text(row.spread(decimals)),
-                Cell::text(row.error().unwrap_or_default()),
-            ]);
-        }
-        table
+        const DECIMALS: usize = 3;
+        Table::of(
+            "Other figures",
+            self.rows.iter().filter(|row| !in_columns(&row.metric)),
+            &[
+                (Column::text("Kernel"), &|row| Cell::text(&row.case)),
+                (Column::text("Metric"), &|row| Cell::text(&row.metric)),
+                (Column::text("Unit"), &|row| Cell::text(&row.unit)),
+                (Column::number("published", ""), &|row| Cell::known(row.published, DECIMALS)),
+                (Column::number("reproduced", ""), &|row| Cell::number(row.reproduced, DECIMALS)),
+                (Column::text("").joined(), &|row| Cell::text(row.spread(DECIMALS))),
+                (Column::number("error", ""), &|row| Cell::text(row.error().unwrap_or_default())),
+            ],
+        )
     }
 }
 
@@ -396,19 +370,24 @@ mod tests {
         report
     }
 
+    fn printed() -> String {
+        example().tables().iter().map(Table::to_text).collect::<Vec<_>>().join("\n")
+    }
+
     #[test]
     fn text() {
-        insta::assert_snapshot!(example().to_text());
+        insta::assert_snapshot!(printed());
     }
 
     #[test]
     fn markdown() {
-        insta::assert_snapshot!(example().to_markdown());
+        let tables: Vec<String> = example().tables().iter().map(Table::to_markdown).collect();
+        insta::assert_snapshot!(tables.join("\n"));
     }
 
     #[test]
     fn no_line_is_wider_than_a_terminal() {
-        for line in example().to_text().lines() {
+        for line in printed().lines() {
             assert!(line.chars().count() <= MAX_WIDTH, "{line}");
         }
     }
@@ -416,7 +395,7 @@ mod tests {
     #[test]
     fn json_has_the_agreed_fields_and_reads_back() {
         let report = example();
-        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        let json = serde_json::to_value(&report).unwrap();
         let row = &json["rows"][0];
         assert_eq!(json["experiment"], "semaphore-2008");
         assert_eq!(row["case"], "2.6.25");
@@ -427,7 +406,7 @@ mod tests {
         assert_eq!(row["ci95"].as_array().unwrap().len(), 2);
         assert_eq!(row["fitted"], true);
         assert_eq!(json["rows"][20]["ci95"], serde_json::json!([null, null]));
-        let back: ReproduceReport = serde_json::from_str(&report.to_json()).unwrap();
+        let back: ReproduceReport = serde_json::from_value(json).unwrap();
         assert_eq!(back, report);
     }
 

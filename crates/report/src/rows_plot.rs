@@ -1,12 +1,10 @@
 //! Rows on one axis: each with its values as dots, or with an estimate and its interval. For
 //! distributions of measurements, and for changes.
 
-use core::fmt::Write;
-
 use crate::format::{middle, width};
 use crate::plot_labels::{CHARACTER, Head, colour};
-use crate::range::round_step;
-use crate::svg::{escape, text};
+use crate::range::Near;
+use crate::svg::{Drawing, END, FRAME, GRID, MIDDLE};
 
 /// A row.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,21 +63,14 @@ impl RowsPlot {
         let head = Head::new(&self.title, &self.subtitle, &[], whole - 2.0 * MARGIN);
         let rows: f64 = self.panels.iter().map(height).sum();
         let all = head.height() + rows + MARGIN;
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{whole:.0}\" height=\"{all:.0}\" \
-             viewBox=\"0 0 {whole:.0} {all:.0}\" role=\"img\" font-family=\"Helvetica, Arial, \
-             'DejaVu Sans', sans-serif\" font-size=\"13\" fill=\"#222\">\n<title>{}</title>\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
-            escape(&self.title)
-        );
+        let mut svg = Drawing::new(&self.title, whole, all);
         head.draw(&mut svg, MARGIN);
         let mut top = head.height();
         for panel in &self.panels {
             panel.draw(&mut svg, left, top);
             top += height(panel);
         }
-        svg.push_str("</svg>\n");
-        svg
+        svg.finish()
     }
 
     /// Room for the longest of some texts.
@@ -95,57 +86,39 @@ fn height(panel: &RowsPanel) -> f64 {
 }
 
 impl RowsPanel {
-    fn draw(&self, svg: &mut String, left: f64, top: f64) {
+    fn draw(&self, svg: &mut Drawing, left: f64, top: f64) {
         fn ends(line: &RowsLine) -> Vec<f64> {
             let estimate = line.estimate.into_iter().flatten();
             line.values.iter().copied().chain(estimate).collect::<Vec<f64>>()
         }
-        let all: Vec<f64> = self.lines.iter().flat_map(ends).chain(self.reference).collect();
-        let all: Vec<f64> = all.into_iter().filter(|value| value.is_finite()).collect();
-        let least = all.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if !(least.is_finite() && most.is_finite()) {
-            return;
-        }
-        // Differences are what matters here, so the axis need not begin at zero.
-        let room = if most > least { 0.05 * (most - least) } else { 0.1 * most.abs().max(1.0) };
-        let (low, high) = (least - room, most + room);
-        let across = |value: f64| left + WIDTH * (value - low) / (high - low);
+        let values = self.lines.iter().flat_map(ends).chain(self.reference);
+        let Some(axis) = Near::new(values, 6.0) else { return };
+        let across = |value: f64| left + WIDTH * axis.share(value);
         let bottom = top + ROW * self.lines.len() as f64;
-        let step = round_step((high - low) / 6.0);
-        for tick in (low / step).ceil() as i64..=(high / step).floor() as i64 {
-            let (value, x) = (tick as f64 * step, across(tick as f64 * step));
-            let _ = writeln!(svg, "<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"#e4e4e4\"/>");
-            text(svg, x, bottom + 18.0, "text-anchor=\"middle\"", &tick_label(value, step));
+        for (value, label) in axis.ticks() {
+            let x = across(value);
+            svg.path(&format!("M{x:.1} {top:.1}V{bottom:.1}"), GRID);
+            svg.text(x, bottom + 18.0, MIDDLE, &label);
         }
         if let Some(x) = self.reference.map(across) {
-            let _ = writeln!(
-                svg,
-                "<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"#666\" \
-                 stroke-dasharray=\"5 4\"/>"
-            );
+            let dashed = "stroke=\"#666\" stroke-dasharray=\"5 4\"";
+            svg.path(&format!("M{x:.1} {top:.1}V{bottom:.1}"), dashed);
         }
-        let _ = writeln!(svg, "<path d=\"M{left:.1} {bottom:.1}h{WIDTH}\" stroke=\"#444\"/>");
-        text(svg, left + WIDTH / 2.0, bottom + 38.0, "text-anchor=\"middle\"", &self.label);
+        svg.path(&format!("M{left:.1} {bottom:.1}h{WIDTH}"), FRAME);
+        svg.text(left + WIDTH / 2.0, bottom + 38.0, MIDDLE, &self.label);
         for (style, line) in self.lines.iter().enumerate() {
             let y = top + ROW * (style as f64 + 0.5);
             line.draw(svg, &across, y, style);
             let name = middle(&line.name, LONGEST_NAME);
-            text(svg, left - 10.0, y + 4.5, "text-anchor=\"end\"", &name);
+            svg.text(left - 10.0, y + 4.5, END, &name);
             let said = middle(&line.said, LONGEST_NAME);
-            text(svg, left + WIDTH + 10.0, y + 4.5, "", &said);
+            svg.text(left + WIDTH + 10.0, y + 4.5, "", &said);
         }
     }
 }
 
-/// A value at a tick, with the decimals that distinguish it from its neighbours.
-pub(crate) fn tick_label(value: f64, step: f64) -> String {
-    let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
-    crate::format::fixed(value, decimals).replace('-', "−")
-}
-
 impl RowsLine {
-    fn draw(&self, svg: &mut String, across: &dyn Fn(f64) -> f64, y: f64, style: usize) {
+    fn draw(&self, svg: &mut Drawing, across: &dyn Fn(f64) -> f64, y: f64, style: usize) {
         let colour = colour(style);
         let mut sorted: Vec<f64> =
             self.values.iter().copied().filter(|value| value.is_finite()).collect();
@@ -153,11 +126,7 @@ impl RowsLine {
             // The fractional parts of multiples of the golden ratio are spread evenly.
             let at = (number as f64 * 0.618_034).fract() * 2.0 - 1.0;
             let (x, y) = (across(*value), y + SPREAD * at);
-            let _ = writeln!(
-                svg,
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\" \
-                 fill-opacity=\"0.45\"/>"
-            );
+            svg.dot(x, y, 3.0, &format!("fill=\"{colour}\" fill-opacity=\"0.45\""));
         }
         sorted.sort_by(f64::total_cmp);
         if let [first, .., last] = sorted[..] {
@@ -169,14 +138,11 @@ impl RowsLine {
             let [from, one, half, three, to] =
                 [across(first), quantile(0.25), quantile(0.5), quantile(0.75), across(last)];
             let (top, tall, wide) = (y - SPREAD - 3.0, 2.0 * SPREAD + 6.0, three - one);
-            let _ = writeln!(
-                svg,
-                "<path d=\"M{from:.1} {y:.1}H{one:.1}M{three:.1} {y:.1}H{to:.1}\" \
-                 stroke=\"{colour}\" stroke-width=\"1.2\"/>\n<rect x=\"{one:.1}\" \
-                 y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\" fill=\"none\" \
-                 stroke=\"{colour}\" stroke-width=\"1.2\"/>\n<path d=\"M{half:.1} \
-                 {top:.1}v{tall:.1}\" stroke=\"{colour}\" stroke-width=\"3\"/>"
-            );
+            let whiskers = format!("M{from:.1} {y:.1}H{one:.1}M{three:.1} {y:.1}H{to:.1}");
+            let quartiles = format!("M{one:.1} {top:.1}h{wide:.1}v{tall:.1}h-{wide:.1}z");
+            let stroke = format!("fill=\"none\" stroke=\"{colour}\" stroke-width");
+            svg.path(&(whiskers + &quartiles), &format!("{stroke}=\"1.2\""));
+            svg.path(&format!("M{half:.1} {top:.1}v{tall:.1}"), &format!("{stroke}=\"3\""));
         }
         let Some([value, lo, hi]) = self.estimate.filter(|ends| ends[0].is_finite()) else {
             return;
@@ -184,13 +150,11 @@ impl RowsLine {
         let x = across(value);
         if lo.is_finite() && hi.is_finite() {
             let (from, to, up) = (across(lo), across(hi), y - 5.0);
-            let _ = writeln!(
-                svg,
-                "<path d=\"M{from:.1} {y:.1}H{to:.1}M{from:.1} {up:.1}v10M{to:.1} {up:.1}v10\" \
-                 stroke=\"{colour}\" stroke-width=\"1.5\"/>"
-            );
+            let ends = format!("M{from:.1} {up:.1}v10M{to:.1} {up:.1}v10");
+            let stroke = format!("stroke=\"{colour}\" stroke-width=\"1.5\"");
+            svg.path(&format!("M{from:.1} {y:.1}H{to:.1}{ends}"), &stroke);
         }
-        let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\" fill=\"{colour}\"/>");
+        svg.dot(x, y, 4.5, &format!("fill=\"{colour}\""));
     }
 }
 

@@ -88,6 +88,9 @@ impl Column {
     }
 }
 
+/// A column with the cell of each row.
+pub type Field<'a, R> = (Column, &'a dyn Fn(&R) -> Cell);
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Row {
@@ -109,6 +112,20 @@ impl Table {
     /// An empty table. The title may be empty.
     pub fn new(title: &str, columns: Vec<Column>) -> Self {
         Self { title: title.to_owned(), columns, rows: Vec::new(), notes: Vec::new() }
+    }
+
+    /// A table with a row for each of `rows`: each column has the function of its cells.
+    pub fn of<'a, R: 'a>(
+        title: &str,
+        rows: impl IntoIterator<Item = &'a R>,
+        columns: &[Field<R>],
+    ) -> Self {
+        let heads = columns.iter().map(|(column, _)| column.clone());
+        let mut table = Self::new(title, heads.collect());
+        for row in rows {
+            table.row(columns.iter().map(|(_, cell)| cell(row)).collect());
+        }
+        table
     }
 
     /// Adds a row; missing cells are empty.

@@ -110,11 +110,7 @@ impl Cell {
     }
 
     fn cpus(&self) -> usize {
-        match &self.job {
-            Job::Work(job) => job.cpus(),
-            Job::Zone(job) => job.cpus(),
-            _ => 0,
-        }
+        self.job.cpus().unwrap_or(0)
     }
 
     fn report(&self, recorded: &Recorded, analysis: &Analysis) -> ExplainReport {

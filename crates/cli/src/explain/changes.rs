@@ -102,10 +102,9 @@ pub(super) fn run(args: &Explain, plan: &Plan) -> Result<ExitCode, Failure> {
 
 /// Runs a cell with a recorder.
 fn recorded(job: &Job) -> Result<Side, JobError> {
-    let Job::Sim(job) = job else {
-        let problem = "only AIM7 on a virtual kernel can be explained".to_owned();
-        return Err(JobError::Input { key: "target".to_owned(), problem });
-    };
+    let job = job.sim().ok_or_else(|| {
+        JobError::input("target", "only AIM7 on a virtual kernel can be explained")
+    })?;
     let recorder = Rc::new(RefCell::new(Analysis::new(job.load_point().machine.topology.cpus)));
     let point = job.record(recorder.clone())?;
     let analysis = recorder.borrow();

@@ -12,7 +12,7 @@ use crate::keep::default_path;
 use convoy_catalogue::{EXPERIMENTS, Entry, KERNELS, Loaded, MACHINES, Set, Sheet, Shelf, Source};
 use convoy_lab::experiment::{Changes, Plan, Setting, Target as Kind, given};
 use convoy_lab::inputs::Inputs;
-use convoy_lab::job::{Job, SimJob};
+use convoy_lab::job::SimJob;
 use convoy_lab::record::Record;
 use convoy_lab::virtual_run::VirtualRun;
 use convoy_store::{Store, StoreError};
@@ -131,10 +131,10 @@ impl Target {
         let candidates = grid.points.iter().filter_map(|point| {
             let axes = grid.axes.iter().map(|axis| axis.name.clone());
             let labels = grid.labels(point).into_iter().map(str::to_owned);
-            let Job::Sim(job) = point.jobs.first()? else { return None };
+            let job = point.jobs.first()?.sim()?;
             let (users, seed) = (Some(job.inputs().users), job.inputs().seed);
             let at = axes.zip(labels).collect();
-            Some(Candidate { at, job: (**job).clone(), users, seed, hash: None })
+            Some(Candidate { at, job: job.clone(), users, seed, hash: None })
         });
         let found = choose(args, &format!("experiment {name}"), candidates.collect())?;
         let full = found.job.inputs().users_full;

@@ -71,10 +71,9 @@ impl Inputs {
     /// # Errors
     /// [`JobError::Input`].
     pub fn required(&self, key: &str) -> Result<String, JobError> {
-        self.settings.get(key).map(ToString::to_string).ok_or_else(|| JobError::Input {
-            key: key.to_owned(),
-            problem: "is set nowhere; set it in inputs or by an axis".to_owned(),
-        })
+        let value = self.settings.get(key).map(ToString::to_string);
+        let problem = "is set nowhere; set it in inputs or by an axis";
+        value.ok_or_else(|| JobError::input(key, problem))
     }
 
     /// The preset of `shelf` that the input of its kind names, with the keys that are set.
@@ -112,10 +111,9 @@ impl Inputs {
         let mut mix = Mix::load(&name)?;
         if self.has("dialect") {
             let parsed = self.text("dialect", "").parse();
-            mix.set_dialect(parsed.map_err(|error: DialectError| JobError::Input {
-                key: "dialect".to_owned(),
-                problem: error.to_string(),
-            })?);
+            mix.set_dialect(
+                parsed.map_err(|error: DialectError| JobError::input("dialect", error))?,
+            );
         }
         mix.first = self.has("first").then(|| self.whole("first", 1));
         let part = Part::mix(&mix);

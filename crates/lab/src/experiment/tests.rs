@@ -29,8 +29,8 @@ fn plan(text: &str, changes: &Changes) -> Result<Plan, String> {
 fn sims(plan: &Plan) -> Vec<crate::job::SimJob> {
     let mut found = Vec::new();
     for job in plan.jobs() {
-        if let Job::Sim(job) = job {
-            found.push((**job).clone());
+        if let Some(job) = job.sim() {
+            found.push(job.clone());
         }
     }
     found

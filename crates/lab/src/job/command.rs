@@ -7,6 +7,7 @@ use convoy_os::Interrupts;
 use convoy_os::clock::keeping_to;
 use serde_json::{Value, json};
 
+use super::outcome::Cell;
 use super::{JobError, Outcome};
 use crate::experiment::Inputs;
 
@@ -56,17 +57,16 @@ impl CommandJob {
     fn printed(&self) -> Result<Option<Metric>, JobError> {
         let Some(regex) = self.value_regex.clone() else { return Ok(None) };
         let choice = MetricChoice { regex: Some(regex), ..MetricChoice::default() };
-        choice.metric().map(Some).map_err(|error| JobError::Input {
-            key: "value_regex".to_owned(),
-            problem: error.to_string(),
-        })
+        choice.metric().map(Some).map_err(|error| JobError::input("value_regex", error))
     }
+}
 
-    pub(super) fn seed(&self) -> u64 {
+impl Cell for CommandJob {
+    fn seed(&self) -> u64 {
         self.round
     }
 
-    pub(super) fn settings(&self) -> Value {
+    fn settings(&self) -> Value {
         json!({
             "command": self.line,
             "environment": self.passed,
@@ -77,7 +77,7 @@ impl CommandJob {
         })
     }
 
-    pub(super) fn run(&self) -> Result<Outcome, JobError> {
+    fn run(&self) -> Result<Outcome, JobError> {
         let execute = || run(&self.program, &Interrupts::catch());
         let finished = match self.kept_to {
             Some(cpus) => keeping_to(cpus, execute)?,

@@ -57,11 +57,10 @@ impl Disks {
     /// # Errors
     /// [`JobError::Input`]: it does not exist, or is too small for its journal.
     pub(super) fn file_system(&self, name: &str) -> Result<FileSystem, JobError> {
-        let wrong = |key: &str, problem| Err(JobError::Input { key: key.to_owned(), problem });
         if self.fs_mib.is_some_and(|mib| mib <= self.journal_mib) && name == "journal" {
             let problem =
                 format!("leaves no room for data after a journal of {} MiB", self.journal_mib);
-            return wrong("fs_mib", problem);
+            return Err(JobError::input("fs_mib", problem));
         }
         match name {
             "tmpfs" => Ok(FileSystem::Tmpfs),
@@ -73,7 +72,10 @@ impl Disks {
                     u64::from(mib.div_ceil(GROUP_MIB)).min(JournalOptions::default().groups)
                 }),
             })),
-            other => wrong("fs", format!("{other:?} is no file system; known: tmpfs, journal")),
+            unknown => {
+                let problem = format!("{unknown:?} is no file system; known: tmpfs, journal");
+                Err(JobError::input("fs", problem))
+            }
         }
     }
 }

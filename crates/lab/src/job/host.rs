@@ -8,6 +8,7 @@ use convoy_os::clock::keeping_to;
 use convoy_workload::mix::Mix;
 use serde_json::{Value, json};
 
+use super::outcome::Cell;
 use super::{JobError, Outcome, Part, SimJob};
 use crate::experiment::Inputs;
 
@@ -52,16 +53,18 @@ impl HostJob {
         let parts = job.parts().iter().filter(|part| part.kind == "mix").cloned().collect();
         Self { run, users: inputs.users, cpus: inputs.kept_to, parts }
     }
+}
 
-    pub(super) fn seed(&self) -> u64 {
+impl Cell for HostJob {
+    fn seed(&self) -> u64 {
         self.run.seed
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    pub(super) fn settings(&self) -> Value {
+    fn settings(&self) -> Value {
         json!({
             "users": self.users,
             "seed": self.run.seed,
@@ -72,7 +75,7 @@ impl HostJob {
         })
     }
 
-    pub(super) fn run(&self) -> Result<Outcome, JobError> {
+    fn run(&self) -> Result<Outcome, JobError> {
         let load = || run::run(&self.run, |_| ()).into_result();
         let record = match self.cpus {
             Some(cpus) => keeping_to(cpus, load)??,

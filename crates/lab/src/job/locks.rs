@@ -7,6 +7,7 @@ use convoy_sync::Promise;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::outcome::Cell;
 use super::sim::kept_to_first;
 use super::{JobError, Outcome, Part};
 use crate::experiment::Inputs;
@@ -27,16 +28,16 @@ pub struct LocksJob {
 impl LocksJob {
     pub(super) fn new(inputs: &Inputs) -> Result<Self, JobError> {
         let lock = inputs.required("lock")?;
-        let wrong = |problem: String| JobError::Input { key: "lock".to_owned(), problem };
-        let known = || Measured::names().collect::<Vec<_>>().join(", ");
-        let lock = Measured::named(&lock)
-            .ok_or_else(|| wrong(format!("there is no lock `{lock}`; known: {}", known())))?;
+        let lock = Measured::named(&lock).ok_or_else(|| {
+            let names = Measured::names().collect::<Vec<_>>().join(", ");
+            JobError::input("lock", format!("there is no lock `{lock}`; known: {names}"))
+        })?;
         if let (Measured::Library(lock), true) = (lock, inputs.has("machine")) {
-            return Err(wrong(format!(
-                "`{}` is a lock of this machine only; known on others: {}",
-                lock.name(),
-                Policy::NAMES.join(", ")
-            )));
+            let names = Policy::NAMES.join(", ");
+            let name = lock.name();
+            let problem =
+                format!("`{name}` is a lock of this machine only; known on others: {names}");
+            return Err(JobError::input("lock", problem));
         }
         let mut measured = Loop {
             lock,
@@ -61,7 +62,7 @@ impl LocksJob {
         };
         measured.cpus = inputs.kept_to();
         if let Some((key, problem)) = refused(&measured, inputs) {
-            return Err(JobError::Input { key: key.to_owned(), problem });
+            return Err(JobError::input(key, problem));
         }
         if !inputs.has("machine") {
             let parts = Vec::new();
@@ -75,39 +76,34 @@ impl LocksJob {
         Ok(Self { measured, virtual_machine, parts })
     }
 
-    /// The kernel of a virtual machine.
-    pub(super) fn kernel(&self) -> Option<&KernelPreset> {
-        self.virtual_machine.as_ref().map(|(kernel, ..)| kernel)
-    }
-
-    pub(super) fn seed(&self) -> u64 {
-        self.measured.seed
-    }
-
-    pub(super) fn measures(&self) -> bool {
-        self.virtual_machine.is_none()
-    }
-
-    pub(super) fn native(&self) -> Self {
-        Self { virtual_machine: None, parts: Vec::new(), ..self.clone() }
-    }
-
-    /// CPUs of the virtual machine; `None` on this one.
-    pub fn cpus(&self) -> Option<usize> {
-        self.virtual_machine.as_ref().map(|(_, machine, _)| machine.topology.cpus)
-    }
-
     /// Threads of the loop.
     pub fn threads(&self) -> u32 {
         self.measured.threads
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn native(&self) -> Self {
+        Self { virtual_machine: None, parts: Vec::new(), ..self.clone() }
+    }
+}
+
+impl Cell for LocksJob {
+    fn kernel(&self) -> Option<&KernelPreset> {
+        self.virtual_machine.as_ref().map(|(kernel, ..)| kernel)
+    }
+
+    fn seed(&self) -> u64 {
+        self.measured.seed
+    }
+
+    fn cpus(&self) -> Option<usize> {
+        self.virtual_machine.as_ref().map(|(_, machine, _)| machine.topology.cpus)
+    }
+
+    fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Returns the inputs that determine its outcome, except for its presets.
-    pub fn settings(&self) -> Value {
+    fn settings(&self) -> Value {
         let own = &self.measured;
         let mut settings = json!({
             "lock": own.lock.name(),
@@ -146,7 +142,7 @@ impl LocksJob {
         settings
     }
 
-    pub(super) fn run(&self) -> Result<Outcome, JobError> {
+    fn run(&self) -> Result<Outcome, JobError> {
         let Some((kernel, machine, pinned)) = &self.virtual_machine else {
             return Ok(Outcome::of(native::once(&self.measured)?.metrics()));
         };
@@ -195,6 +191,5 @@ fn refused(measured: &Loop, inputs: &Inputs) -> Option<(&'static str, String)> {
 
 /// The value that a file calls `name`.
 pub(super) fn of_name<T: DeserializeOwned>(key: &str, name: String) -> Result<T, JobError> {
-    serde_json::from_value(Value::String(name))
-        .map_err(|error| JobError::Input { key: key.to_owned(), problem: error.to_string() })
+    serde_json::from_value(Value::String(name)).map_err(|error| JobError::input(key, error))
 }

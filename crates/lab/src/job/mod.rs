@@ -23,6 +23,7 @@ pub use command::CommandJob;
 pub use disks::Disks;
 pub use host::HostJob;
 pub use locks::LocksJob;
+use outcome::Cell;
 pub(crate) use outcome::sha256;
 pub use outcome::{JobError, Listener, Outcome, Part, Recorded};
 pub use sim::{SimInputs, SimJob};
@@ -67,19 +68,23 @@ impl Job {
         })
     }
 
+    fn cell(&self) -> &dyn Cell {
+        match self {
+            Self::Sim(job) => &**job,
+            Self::Locks(job) => &**job,
+            Self::Zone(job) => &**job,
+            Self::Work(job) => &**job,
+            Self::Host(job) => &**job,
+            Self::Command(job) => &**job,
+        }
+    }
+
     /// Executes it on the thread that calls.
     ///
     /// # Errors
     /// [`JobError`].
     pub fn run(&self) -> Result<Outcome, JobError> {
-        match self {
-            Self::Sim(job) => job.run(),
-            Self::Locks(job) => job.run(),
-            Self::Zone(job) => job.run(),
-            Self::Work(job) => job.run(),
-            Self::Host(job) => job.run(),
-            Self::Command(job) => job.run(),
-        }
+        self.cell().run()
     }
 
     /// Runs a workload or a loop over pages again and reports all events to `recorder`; `None` for
@@ -88,20 +93,12 @@ impl Job {
     /// # Errors
     /// [`JobError`].
     pub fn record(&self, recorder: Listener) -> Option<Result<Recorded, JobError>> {
-        match self {
-            Self::Zone(job) => Some(job.record(recorder)),
-            Self::Work(job) => Some(job.record(recorder)),
-            Self::Sim(_) | Self::Locks(_) | Self::Host(_) | Self::Command(_) => None,
-        }
+        self.cell().record(recorder)
     }
 
     /// Returns whether it measures this machine and so has to run alone.
     pub fn measures(&self) -> bool {
-        match self {
-            Self::Sim(_) | Self::Zone(_) | Self::Work(_) => false,
-            Self::Locks(job) => job.measures(),
-            Self::Host(_) | Self::Command(_) => true,
-        }
+        self.cell().cpus().is_none()
     }
 
     /// The same load on this machine; pages and workloads are on a virtual one only.
@@ -110,53 +107,40 @@ impl Job {
         match self {
             Self::Sim(job) => Self::Host(Box::new(HostJob::of(job))),
             Self::Locks(job) => Self::Locks(Box::new(job.native())),
-            Self::Zone(_) | Self::Work(_) | Self::Host(_) | Self::Command(_) => self.clone(),
+            _ => self.clone(),
         }
+    }
+
+    /// CPUs of its virtual machine; `None` on this machine.
+    pub fn cpus(&self) -> Option<usize> {
+        self.cell().cpus()
     }
 
     /// The kernel preset that it runs on, if it has one.
     pub fn kernel(&self) -> Option<&KernelPreset> {
-        match self {
-            Self::Sim(job) => Some(&job.load_point().kernel),
-            Self::Work(job) => Some(job.kernel()),
-            Self::Locks(job) => job.kernel(),
-            Self::Zone(_) | Self::Host(_) | Self::Command(_) => None,
-        }
+        self.cell().kernel()
     }
 
     /// Its seed; of a measurement, its round.
     pub fn seed(&self) -> u64 {
-        match self {
-            Self::Sim(job) => job.inputs().seed,
-            Self::Locks(job) => job.seed(),
-            Self::Zone(job) => job.seed(),
-            Self::Work(job) => job.seed(),
-            Self::Host(job) => job.seed(),
-            Self::Command(job) => job.seed(),
-        }
+        self.cell().seed()
     }
 
     /// The presets it uses.
     pub fn parts(&self) -> &[Part] {
-        match self {
-            Self::Sim(job) => job.parts(),
-            Self::Locks(job) => job.parts(),
-            Self::Zone(job) => job.parts(),
-            Self::Work(job) => job.parts(),
-            Self::Host(job) => job.parts(),
-            Self::Command(_) => &[],
-        }
+        self.cell().parts()
     }
 
     /// Returns the inputs that determine its outcome, except for its presets and its mix.
     pub fn settings(&self) -> Value {
+        self.cell().settings()
+    }
+
+    /// AIM7 on the virtual kernel, if it is that.
+    pub fn sim(&self) -> Option<&SimJob> {
         match self {
-            Self::Sim(job) => json!(job.inputs()),
-            Self::Locks(job) => job.settings(),
-            Self::Zone(job) => job.settings(),
-            Self::Work(job) => job.settings(),
-            Self::Host(job) => job.settings(),
-            Self::Command(job) => job.settings(),
+            Self::Sim(job) => Some(job),
+            _ => None,
         }
     }
 

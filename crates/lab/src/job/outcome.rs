@@ -1,10 +1,12 @@
-//! The outcome of a cell, its presets, and why it has none.
+//! What a cell does: its outcome, its presets, and why it has none.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::rc::Rc;
 
 use convoy_catalogue::{CatalogueError, Source};
+use convoy_kernel::KernelPreset;
 use convoy_machine::Recorder;
 use convoy_workload::load::MixError;
 use serde::{Deserialize, Serialize};
@@ -52,6 +54,29 @@ pub struct Recorded {
     pub bulk: Vec<BulkUse>,
 }
 
+/// The cell of a target. What is not on a virtual machine has no CPUs, no kernel and no events.
+pub(super) trait Cell {
+    fn run(&self) -> Result<Outcome, JobError>;
+    fn seed(&self) -> u64;
+    fn settings(&self) -> Value;
+
+    fn parts(&self) -> &[Part] {
+        &[]
+    }
+
+    fn cpus(&self) -> Option<usize> {
+        None
+    }
+
+    fn kernel(&self) -> Option<&KernelPreset> {
+        None
+    }
+
+    fn record(&self, _recorder: Listener) -> Option<Result<Recorded, JobError>> {
+        None
+    }
+}
+
 /// Errors of executing a cell.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
@@ -89,6 +114,13 @@ pub enum JobError {
     /// The CPUs cannot be chosen.
     #[error(transparent)]
     Cpus(#[from] convoy_os::clock::CpusError),
+}
+
+impl JobError {
+    /// The input `key` makes no sense here.
+    pub fn input(key: &str, problem: impl Display) -> Self {
+        Self::Input { key: key.to_owned(), problem: problem.to_string() }
+    }
 }
 
 /// A preset that a cell uses.

@@ -9,8 +9,9 @@ use convoy_kernel::{BufferLocks, DiskRules, KernelPreset};
 use convoy_machine::{Preset, Recorder};
 use convoy_workload::mix::Mix;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::outcome::Cell;
 use super::{Disks, JobError, Outcome, Part};
 use crate::experiment::Inputs;
 use crate::virtual_run::{VirtualPoint, VirtualRun};
@@ -69,7 +70,7 @@ impl SimJob {
         let scale = inputs.scale;
         if scale > full {
             let problem = format!("a scale of {scale} leaves no user of {full}; give 1 to {full}");
-            return Err(JobError::Input { key: "users".to_owned(), problem });
+            return Err(JobError::input("users", problem));
         }
         let own = SimInputs {
             users: full / scale,
@@ -113,22 +114,21 @@ impl SimJob {
     /// # Errors
     /// [`JobError`]: the record is of a version with presets that this version does not read.
     pub fn of_record(inputs: &Value, parts: Vec<Part>) -> Result<Self, JobError> {
-        let wrong = |key: &str, problem: String| JobError::Input { key: key.to_owned(), problem };
         let part = |kind: &str| {
             let found = parts.iter().find(|part| part.kind == kind);
-            found.ok_or_else(|| wrong(kind, "is not in the record".to_owned()))
+            found.ok_or_else(|| JobError::input(kind, "is not in the record"))
         };
         let own =
-            SimInputs::deserialize(inputs).map_err(|error| wrong("inputs", error.to_string()))?;
+            SimInputs::deserialize(inputs).map_err(|error| JobError::input("inputs", error))?;
         let (kernel, machine, mix) = (part("kernel")?, part("machine")?, part("mix")?);
         let mut preset = KernelPreset::deserialize(&kernel.content)
-            .map_err(|error| wrong("kernel", error.to_string()))?;
+            .map_err(|error| JobError::input("kernel", error))?;
         preset.set_name(kernel.source.label());
         let mut hardware = Preset::deserialize(&machine.content)
-            .map_err(|error| wrong("machine", error.to_string()))?;
+            .map_err(|error| JobError::input("machine", error))?;
         hardware.set_name(machine.source.label());
         let content = Mix::deserialize(&mix.content);
-        let content = content.map_err(|error| wrong("mix", error.to_string()))?;
+        let content = content.map_err(|error| JobError::input("mix", error))?;
         Self::build(own, preset, hardware, Mix { name: mix.source.label(), ..content }, parts)
     }
 
@@ -139,14 +139,13 @@ impl SimJob {
         mix: Mix,
         parts: Vec<Part>,
     ) -> Result<Self, JobError> {
-        let wrong = |key: &str, problem: String| JobError::Input { key: key.to_owned(), problem };
-        convoy_kernel::costs_ns(&machine).map_err(|error| wrong("machine", error.to_string()))?;
+        convoy_kernel::costs_ns(&machine).map_err(|error| JobError::input("machine", error))?;
         let vfs = &kernel.vfs;
         let has_cache = vfs.disk == DiskRules::Ext4 && vfs.buffers == BufferLocks::EachTime;
         if inputs.disks.labels && !(has_cache && inputs.fs == "journal") {
             let problem = "are those of ext4 up to 3.14: give fs \"journal\" and kernel 3.7, 3.8, \
                            3.10 or one of theirs";
-            return Err(wrong("labels", problem.to_owned()));
+            return Err(JobError::input("labels", problem));
         }
         let run = VirtualRun {
             seed: inputs.seed,
@@ -214,8 +213,7 @@ impl SimJob {
     /// # Errors
     /// [`JobError::Input`]: the machine makes no sense.
     pub fn on_machine(mut self, machine: &Loaded<Preset>) -> Result<Self, JobError> {
-        let wrong = |problem| JobError::Input { key: "machine".to_owned(), problem };
-        convoy_kernel::costs_ns(machine).map_err(|error| wrong(error.to_string()))?;
+        convoy_kernel::costs_ns(machine).map_err(|error| JobError::input("machine", error))?;
         self.parts.retain(|part| part.kind != "machine");
         self.parts.push(Part::of("machine", machine));
         self.run.pinned = kept_to_first(self.inputs.kept_to, machine.topology.cpus)?;
@@ -226,10 +224,6 @@ impl SimJob {
     /// Its presets and its mix.
     pub fn parts(&self) -> &[Part] {
         &self.parts
-    }
-
-    pub(super) fn run(&self) -> Result<Outcome, JobError> {
-        Ok(self.outcome(&self.run.run()?))
     }
 
     /// Executes it; with what happened in each interval of `sample_ns` nanoseconds, if not 0.
@@ -285,6 +279,32 @@ impl SimJob {
     }
 }
 
+impl Cell for SimJob {
+    fn run(&self) -> Result<Outcome, JobError> {
+        Ok(self.outcome(&self.run.run()?))
+    }
+
+    fn seed(&self) -> u64 {
+        self.inputs.seed
+    }
+
+    fn settings(&self) -> Value {
+        json!(self.inputs)
+    }
+
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    fn cpus(&self) -> Option<usize> {
+        Some(self.run.machine.topology.cpus)
+    }
+
+    fn kernel(&self) -> Option<&KernelPreset> {
+        Some(&self.run.kernel)
+    }
+}
+
 /// Whether all tasks of a machine of `cpus` CPUs are kept to the first.
 ///
 /// # Errors
@@ -294,9 +314,9 @@ pub(super) fn kept_to_first(kept: Option<u32>, cpus: usize) -> Result<bool, JobE
         None => Ok(false),
         Some(kept) if kept as usize >= cpus => Ok(false),
         Some(1) => Ok(true),
-        Some(kept) => Err(JobError::Input {
-            key: "kept_to".to_owned(),
-            problem: format!("{kept} of {cpus} CPUs; a virtual machine keeps to 1 or to all"),
-        }),
+        Some(kept) => {
+            let problem = format!("{kept} of {cpus} CPUs; a virtual machine keeps to 1 or to all");
+            Err(JobError::input("kept_to", problem))
+        }
     }
 }

@@ -6,6 +6,7 @@ use convoy_machine::Preset;
 use convoy_workload::workload::Workload;
 use serde_json::{Value, json};
 
+use super::outcome::Cell;
 use super::{JobError, Listener, Outcome, Part, Recorded};
 use crate::experiment::Inputs;
 use crate::virtual_work::{VirtualWork, WorkPoint};
@@ -34,7 +35,7 @@ impl WorkJob {
                  is then on the disk",
                 workload.value.name
             );
-            return Err(JobError::Input { key: "cold".to_owned(), problem });
+            return Err(JobError::input("cold", problem));
         }
         let run = VirtualWork {
             workload: workload.value,
@@ -48,27 +49,26 @@ impl WorkJob {
         };
         Ok(Self { run, parts })
     }
+}
 
-    /// The kernel.
-    pub(super) fn kernel(&self) -> &KernelPreset {
-        &self.run.kernel
+impl Cell for WorkJob {
+    fn kernel(&self) -> Option<&KernelPreset> {
+        Some(&self.run.kernel)
     }
 
-    /// CPUs of the machine.
-    pub fn cpus(&self) -> usize {
-        self.run.machine.topology.cpus
+    fn cpus(&self) -> Option<usize> {
+        Some(self.run.machine.topology.cpus)
     }
 
-    pub(super) fn seed(&self) -> u64 {
+    fn seed(&self) -> u64 {
         self.run.seed
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Returns the inputs that determine its outcome, except for its presets.
-    pub(super) fn settings(&self) -> Value {
+    fn settings(&self) -> Value {
         let mut settings = json!({ "memory_mib": self.run.memory_mib, "seed": self.run.seed });
         if self.run.spread_percent > 0 {
             settings["work_spread_percent"] = self.run.spread_percent.into();
@@ -82,13 +82,13 @@ impl WorkJob {
         settings
     }
 
-    pub(super) fn run(&self) -> Result<Outcome, JobError> {
+    fn run(&self) -> Result<Outcome, JobError> {
         Ok(outcome(&self.run.run()?))
     }
 
-    pub(super) fn record(&self, recorder: Listener) -> Result<Recorded, JobError> {
-        let point = self.run.record(recorder)?;
-        Ok(Recorded { outcome: outcome(&point), bulk: point.bulk })
+    fn record(&self, recorder: Listener) -> Option<Result<Recorded, JobError>> {
+        let recorded = self.run.record(recorder).map_err(JobError::from);
+        Some(recorded.map(|point| Recorded { outcome: outcome(&point), bulk: point.bulk }))
     }
 }
 

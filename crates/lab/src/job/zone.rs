@@ -9,6 +9,7 @@ use convoy_sync::LockName;
 use serde_json::{Value, json};
 
 use super::locks::of_name;
+use super::outcome::Cell;
 use super::{JobError, Listener, Outcome, Part, Recorded};
 use crate::experiment::Inputs;
 use crate::zone_loop::{ZoneLoop, ZonePoint};
@@ -23,15 +24,13 @@ pub struct ZoneJob {
 
 impl ZoneJob {
     pub(super) fn new(inputs: &Inputs) -> Result<Self, JobError> {
-        let wrong = |key: &str, problem: String| JobError::Input { key: key.to_owned(), problem };
         let machine = inputs.preset::<Preset>(&MACHINES)?;
-        let costs =
-            costs_ns(&machine.value).map_err(|error| wrong("machine", error.to_string()))?;
+        let costs = costs_ns(&machine.value).map_err(|error| JobError::input("machine", error))?;
         let name = inputs.text("lock", "ticket");
         let lock = LockName::named(&name).filter(|lock| ZoneLoop::LOCKS.contains(lock));
         let lock = lock.ok_or_else(|| {
             let known = ZoneLoop::LOCKS.map(LockName::name).join(", ");
-            wrong("lock", format!("no zone lock can be `{name}`; known: {known}"))
+            JobError::input("lock", format!("no zone lock can be `{name}`; known: {known}"))
         })?;
         let policy = inputs.text("policy", "hold-all");
         let moves = Moves {
@@ -54,22 +53,22 @@ impl ZoneJob {
         };
         Ok(Self { measured, policy, parts: vec![Part::of("machine", &machine)] })
     }
+}
 
-    /// CPUs of the machine.
-    pub fn cpus(&self) -> usize {
-        self.measured.machine.topology.cpus
+impl Cell for ZoneJob {
+    fn cpus(&self) -> Option<usize> {
+        Some(self.measured.machine.topology.cpus)
     }
 
-    pub(super) fn seed(&self) -> u64 {
+    fn seed(&self) -> u64 {
         self.measured.seed
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Returns the inputs that determine its outcome, except for its machine.
-    pub(super) fn settings(&self) -> Value {
+    fn settings(&self) -> Value {
         let own = &self.measured;
         json!({
             "lock": own.lock.name(),
@@ -87,13 +86,13 @@ impl ZoneJob {
         })
     }
 
-    pub(super) fn run(&self) -> Result<Outcome, JobError> {
+    fn run(&self) -> Result<Outcome, JobError> {
         Ok(outcome(&self.measured.run()?))
     }
 
-    pub(super) fn record(&self, recorder: Listener) -> Result<Recorded, JobError> {
-        let point = self.measured.record(recorder)?;
-        Ok(Recorded { outcome: outcome(&point), bulk: Vec::new() })
+    fn record(&self, recorder: Listener) -> Option<Result<Recorded, JobError>> {
+        let recorded = self.measured.record(recorder).map_err(JobError::from);
+        Some(recorded.map(|point| Recorded { outcome: outcome(&point), bulk: Vec::new() }))
     }
 }
 

@@ -63,7 +63,7 @@ pub(super) fn cells(results: Results, index: usize, ours: Option<f64>) -> [Cell;
     let theirs = published(results, index);
     let signed = |value: f64| Cell::shown(format!("{}{}", plus(value), fixed(value, 1)), value);
     [
-        theirs.map_or_else(Cell::empty, |value| Cell::number(value, 1)),
+        Cell::known(theirs, 1),
         ours.zip(theirs).map_or_else(Cell::empty, |(ours, theirs)| signed(ours - theirs)),
         theirs.map_or_else(Cell::empty, |theirs| signed(none - theirs)),
     ]

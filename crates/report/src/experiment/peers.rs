@@ -9,8 +9,8 @@ use convoy_stats::Sample;
 use super::panel::in_words;
 use super::published::ending;
 use super::results::Results;
-use super::rows::{disturbance, label_cell, shown};
-use crate::format::{distinct, duration, fixed, significant};
+use super::rows::{disturbance, label_cell, metric_cell, shown};
+use crate::format::{distinct, fixed, significant};
 use crate::plot::{Axis, Panel, Point as At, Series};
 use crate::range::Scale;
 use crate::table::{Cell, Column, Table};
@@ -119,13 +119,10 @@ impl Row<'_> {
         let levels = results.grid.axes.iter().zip(&self.point.at);
         let mut cells: Vec<Cell> = levels.map(|(axis, &at)| label_cell(&axis.levels[at])).collect();
         cells.push(Cell::number(self.sections, 0));
-        cells.push(self.ratio.map_or_else(Cell::empty, |ratio| Cell::number(ratio, 2)));
+        cells.push(Cell::known(self.ratio, 2));
         let starved = median(self.starved.clone()).unwrap_or(f64::NAN);
         cells.extend([starved, self.starved_most()].map(|count| Cell::number(count, 0)));
-        cells.extend(METRICS.iter().zip(self.metrics).map(|(key, value)| match key {
-            _ if key.ends_with("_us") => Cell::shown(duration(value), value),
-            _ => Cell::number(value, shown(key).2),
-        }));
+        cells.extend(METRICS.iter().zip(self.metrics).map(|(key, value)| metric_cell(key, value)));
         cells
     }
 }

@@ -60,7 +60,7 @@ fn value(row: &Published, metric: &str, job: &Job) -> Option<f64> {
         return Some(mean(values.clone()));
     }
     let (real, cpu) = (row.values.get("real_s")?, row.values.get("cpu_s")?);
-    let Job::Sim(job) = job else { return None };
+    let job = job.sim()?;
     if metric != "idle_percent" {
         return None;
     }

@@ -11,7 +11,7 @@ use super::beside::{self, change};
 use super::published::ending;
 use super::results::Results;
 use super::{ranges, sentence};
-use crate::format::{duration, fixed, wrap};
+use crate::format::{fixed, wrap};
 use crate::metric::{Metric, metric};
 use crate::table::{Cell, Column, Table};
 use crate::verdict::{self, LockCell};
@@ -26,11 +26,11 @@ pub(super) fn half_width(value: f64) -> Cell {
 }
 
 /// The cell of a metric: a time in the unit that a person reads.
-fn metric_cell(key: &str, value: f64, decimals: usize) -> Cell {
+pub(super) fn metric_cell(key: &str, value: f64) -> Cell {
     if key.ends_with("_us") {
-        return Cell::shown(duration(value), value);
+        return Cell::duration(Some(value));
     }
-    Cell::number(value, decimals)
+    Cell::number(value, shown(key).2)
 }
 
 /// The label of a point on one axis; of a number, the number.
@@ -174,13 +174,12 @@ fn plain(results: Results, title: &str) -> Table {
         // The baseline is compared with itself, so that no row lacks the figure.
         let base: Option<Vec<usize>> = points.iter().map(|&at| results.baseline(at)).collect();
         for key in &metrics {
-            let (_, _, decimals) = shown(key);
             let mean = results.mean(&points, key);
-            row.push(mean.map_or_else(Cell::empty, |m| metric_cell(key, m.mean, decimals)));
+            row.push(mean.map_or_else(Cell::empty, |mean| metric_cell(key, mean.mean)));
             let (Some((_, _, decimals, _)), Some(compare)) = (&compared, compare) else { continue };
             if compare.metric == *key {
                 let found = base.as_ref().and_then(|base| results.change(base, &points, key));
-                row.push(found.map_or_else(Cell::empty, |f| Cell::number(f.mean, *decimals)));
+                row.push(Cell::known(found.map(|found| found.mean), *decimals));
                 row.push(found.map_or_else(Cell::empty, |f| half_width(f.half_width())));
                 if beside::publishes(results) {
                     row.extend(beside::cells(results, points[0], found.map(|found| found.mean)));
@@ -266,7 +265,8 @@ fn lock_cells(results: Results) -> Vec<LockCell> {
     let grid = results.grid;
     let compare = grid.grid.compare.as_ref();
     let of = |(index, point): (usize, &Point)| {
-        let Job::Locks(job) = point.jobs.first()? else { return None };
+        let first = point.jobs.first()?;
+        let Job::Locks(job) = first else { return None };
         let mean = |key: &str| {
             results.values(index, key).and_then(|all| results.estimate(all)).map(|e| e.mean)
         };
@@ -280,7 +280,7 @@ fn lock_cells(results: Results) -> Vec<LockCell> {
         let base = base.filter(|_| compare.is_some_and(|c| c.change == Change::Ratio));
         let ratio = base.and_then(|base| change(results, base, index, "acquisitions_per_s"));
         Some(LockCell {
-            lock: job.settings()["lock"].as_str().unwrap_or_default().to_owned(),
+            lock: first.settings()["lock"].as_str().unwrap_or_default().to_owned(),
             place: place.join(", "),
             threads: job.threads(),
             per_s: mean("acquisitions_per_s")?,

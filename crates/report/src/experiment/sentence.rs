@@ -20,7 +20,7 @@ pub(super) fn setup(grid: &PlannedGrid) -> String {
         words.push(format!("kernel {kernel}"));
     }
     words.extend(one("machines", &machines));
-    let mut cpus: Vec<usize> = jobs().filter_map(cpus).collect();
+    let mut cpus: Vec<usize> = jobs().filter_map(Job::cpus).collect();
     cpus.sort_unstable();
     cpus.dedup();
     words.extend(match cpus[..] {
@@ -56,37 +56,22 @@ fn one(what: &str, labels: &[String]) -> Option<String> {
     }
 }
 
-fn cpus(job: &Job) -> Option<usize> {
-    match job {
-        Job::Sim(job) => Some(job.load_point().machine.topology.cpus),
-        Job::Locks(job) => job.cpus(),
-        Job::Zone(job) => Some(job.cpus()),
-        Job::Work(job) => Some(job.cpus()),
-        Job::Host(_) | Job::Command(_) => None,
-    }
-}
-
 /// Users at full size, where all cells have the same.
 pub(super) fn users(grid: &PlannedGrid) -> Option<u32> {
-    let mut users = grid.points.iter().flat_map(|point| &point.jobs).map(|job| match job {
-        Job::Sim(job) => Some(job.inputs().users_full),
-        Job::Locks(_) | Job::Zone(_) | Job::Work(_) | Job::Host(_) | Job::Command(_) => None,
-    });
+    let jobs = grid.points.iter().flat_map(|point| &point.jobs);
+    let mut users = jobs.map(|job| Some(job.sim()?.inputs().users_full));
     let first = users.next()??;
     users.all(|other| other == Some(first)).then_some(first)
 }
 
 /// Whether its runs end before all users have done all their jobs.
 pub(super) fn is_cut(grid: &PlannedGrid) -> bool {
-    grid.points.iter().flat_map(|point| &point.jobs).any(|job| match job {
-        Job::Sim(job) => job.inputs().jobs_together.is_some() || job.first_jobs().is_some(),
-        Job::Locks(_) | Job::Zone(_) | Job::Work(_) | Job::Host(_) | Job::Command(_) => false,
-    })
+    let mut loads = grid.points.iter().flat_map(|point| &point.jobs).filter_map(Job::sim);
+    loads.any(|job| job.inputs().jobs_together.is_some() || job.first_jobs().is_some())
 }
 
 fn size(grid: &PlannedGrid) -> Option<String> {
-    let job = grid.points.first()?.jobs.first()?;
-    let Job::Sim(job) = job else { return None };
+    let job = grid.points.first()?.jobs.first()?.sim()?;
     let inputs = job.inputs();
     let scale = inputs.scale;
     if inputs.shrink > 1 {

@@ -38,16 +38,12 @@ impl Side {
 
     fn cells(self) -> [Cell; 4] {
         let [mean, sd, half] = [self.mean, self.sd, self.half].map(|value| Cell::number(value, 3));
-        [mean, sd, half, optional(self.speedup)]
+        [mean, sd, half, Cell::known(self.speedup, 3)]
     }
 
     fn over(self, base: Option<Self>) -> Self {
         Self { speedup: base.map(|base| base.mean / self.mean), ..self }
     }
-}
-
-fn optional(value: Option<f64>) -> Cell {
-    value.map_or_else(Cell::empty, |value| Cell::number(value, 3))
 }
 
 /// Returns the published value of a point.
@@ -149,10 +145,10 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
         }
         let speedup = if star { speedup.marked("*") } else { speedup };
         row.extend([if fitted { mean.marked("f") } else { mean }, sd, half, speedup]);
-        row.push(found.map_or_else(Cell::empty, |found| Cell::number(found.half_width(), 3)));
-        row.push(test.map_or_else(Cell::empty, |test| Cell::number(test.p, 3)));
+        row.push(Cell::known(found.map(|found| found.half_width()), 3));
+        row.push(Cell::known(test.map(|test| test.p), 3));
         let error = published.map(|published| 100.0 * (side.mean / published.mean - 1.0));
-        row.push(error.map_or_else(Cell::empty, |error| Cell::number(error, 1)));
+        row.push(Cell::known(error, 1));
         table.row(row);
         if let Some(pair) = published.and_then(|published| published.speedup).zip(side.speedup) {
             errors.push(pair);

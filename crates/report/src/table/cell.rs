@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::format::fixed;
+use crate::format::{duration, fixed};
 
 /// Value of a cell, independent of its display: CSV and JSON have this, unrounded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,29 @@ impl Cell {
     /// A count.
     pub fn count(value: u64) -> Self {
         Self { shown: value.to_string(), value: Value::Count(value) }
+    }
+
+    /// A number that is not known for every row: empty where it is missing.
+    pub fn known(value: Option<f64>, decimals: usize) -> Self {
+        value.map_or_else(Self::empty, |value| Self::number(value, decimals))
+    }
+
+    /// A number with its sign, also of an increase.
+    pub fn signed(value: f64, decimals: usize) -> Self {
+        let text = fixed(value, decimals);
+        let plus = if value > 0.0 && value.is_finite() { "+" } else { "" };
+        Self::shown(format!("{plus}{text}"), value)
+    }
+
+    /// Microseconds in the unit that a person reads; CSV and JSON get microseconds.
+    pub fn duration(us: Option<f64>) -> Self {
+        let us = us.unwrap_or(f64::NAN);
+        Self::shown(duration(us), us)
+    }
+
+    /// A number for programs alone.
+    pub fn plain(value: f64) -> Self {
+        Self::shown("", value)
     }
 
     /// A number shown in the caller's form; CSV and JSON get the number.
