@@ -133,7 +133,7 @@ fn change(
         return;
     }
     let task = tasks.entry(who.tid()).or_insert_with(|| Task {
-        lane: Lane { pid: 0, thread: who.tid() as u64, spans: Vec::new() },
+        lane: Lane { thread: who.tid() as u64, ..Lane::default() },
         off: Some(Off::Gone),
         waits: None,
         owns: Vec::new(),

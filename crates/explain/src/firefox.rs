@@ -159,7 +159,10 @@ impl Lanes {
                 .or_insert_with(|| writer.profile.add_process(command, lane.pid as u32, start));
             let tid = lane.thread as u32;
             let thread = writer.profile.add_thread(process, tid, start, is_first);
-            writer.profile.set_thread_name(thread, &format!("thread {tid}"));
+            writer.profile.set_thread_name(
+                thread,
+                &if lane.name.is_empty() { format!("thread {tid}") } else { lane.name.clone() },
+            );
             writer.profile.set_thread_show_markers_in_timeline(thread, true);
             writer.profile.add_initial_visible_thread(thread);
             if at == 0 {
@@ -200,12 +203,12 @@ impl Writer<'_> {
     fn samples(&mut self, thread: ThreadHandle, span: Span, numbers: std::ops::Range<u64>) {
         let category = self.categories[&span.act];
         let tag = span.tag.map(|tag| &self.tags[tag]);
-        let texts = tag.into_iter().flat_map(|tag| [tag.name(), tag.place.clone()]);
-        let act = std::iter::once(span.act.name().to_owned());
+        let texts = tag.into_iter().flat_map(|tag| [tag.name(), tag.place.as_str()]);
+        let act = std::iter::once(span.act.name());
         let mut frames = Vec::new();
         for text in act.chain(texts).filter(|text| !text.is_empty()) {
             frames.push(FrameInfo {
-                frame: Frame::Label(self.profile.intern_string(&text)),
+                frame: Frame::Label(self.profile.intern_string(text)),
                 category_pair: category.into(),
                 flags: FrameFlags::empty(),
             });
@@ -220,7 +223,7 @@ impl Writer<'_> {
 
     fn marker(&mut self, thread: ThreadHandle, span: Span, tag: usize) {
         let tag = &self.tags[tag];
-        let texts = [&tag.name(), &tag.place, &tag.held_at];
+        let texts = [tag.name(), &tag.place, &tag.held_at];
         let fields = texts.map(|text| self.profile.intern_string(text));
         let is_wait = matches!(span.act, Act::Waits | Act::Idles);
         let section = Section {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_record::trace::{Place, Strip, What};
-use convoy_record::{Process, Record};
+use convoy_record::{LOCK_OF, Lock, Process, Record};
 
 /// A wait of a step that is shorter than this, in nanoseconds, does not count as a wait: acquiring
 /// a free lock takes as long.
@@ -69,8 +69,8 @@ impl Act {
 pub struct Tag {
     /// The name of the lock.
     pub lock: String,
-    /// Its number among the locks of that name. `None` if there is only one, or if it is unknown.
-    pub instance: Option<u64>,
+    /// The one of several locks with that name. Empty if there is only one, or if it is unknown.
+    pub element: String,
     /// Where it is acquired.
     pub place: String,
     /// Where the owner acquired it. Empty if unknown, or if the act is not a wait.
@@ -78,12 +78,9 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// Returns the name of the lock with its number.
-    pub fn name(&self) -> String {
-        match self.instance {
-            Some(instance) => format!("{} #{}", self.lock, instance + 1),
-            None => self.lock.clone(),
-        }
+    /// Returns the name of the lock, or of one of several locks.
+    pub fn name(&self) -> &str {
+        if self.element.is_empty() { &self.lock } else { &self.element }
     }
 }
 
@@ -114,6 +111,8 @@ pub struct Lane {
     pub pid: u64,
     /// The thread.
     pub thread: u64,
+    /// Its name; empty if the program gave it none.
+    pub name: String,
     /// The known acts.
     pub spans: Vec<Span>,
 }
@@ -263,8 +262,8 @@ fn longest(record: &Record) -> Option<LongWait> {
 /// A process and one of its threads.
 type Key = (u64, u64);
 
-/// The locks of one name that a thread released, and their number if there are several.
-type Released = (Key, String, Option<u64>);
+/// A thread, and the lock that it released.
+type Released = (Key, String, String);
 
 /// Lanes under construction.
 #[derive(Default)]
@@ -299,10 +298,10 @@ impl Book {
         let lock = &tags[tag].lock;
         let mut waits = lanes[lanes_of[1]].spans.iter().filter(|span| span.act == Act::Waits);
         let step = waits.find(|span| span.end_ns().abs_diff(at_ns) <= SAME_NS)?;
-        let Tag { lock: waited, instance, .. } = &tags[step.tag?];
+        let Tag { lock: waited, element, .. } = &tags[step.tag?];
         let during = |time: &u64| (end.wait.begin_ns..=at_ns).contains(time);
         let last = |(key, times): (&Released, &Vec<u64>)| {
-            let is_it = key.1 == *lock && key.2 == *instance && key.0.0 == end.threads[0].0;
+            let is_it = key.1 == *lock && key.2 == *element && key.0.0 == end.threads[0].0;
             let last = times.iter().copied().filter(during).max().filter(|_| is_it)?;
             Some((last, key.0))
         };
@@ -312,7 +311,9 @@ impl Book {
     }
 
     fn lane(&mut self, pid: u64, thread: u64) -> &mut Lane {
-        self.lanes.entry((pid, thread)).or_insert_with(|| Lane { pid, thread, spans: Vec::new() })
+        let lane = self.lanes.entry((pid, thread)).or_default();
+        (lane.pid, lane.thread) = (pid, thread);
+        lane
     }
 
     fn process(&mut self, process: &Process) {
@@ -327,12 +328,15 @@ impl Book {
             let Some(cause) = process.causes.get(event.cause) else { continue };
             let [lock, place, held_at] =
                 [&cause.lock, &cause.place, &cause.held_at].map(String::clone);
-            let tag = Some(self.tag(Tag { lock, instance: None, place, held_at }));
+            let tag = Some(self.tag(Tag { lock, element: String::new(), place, held_at }));
             let (begin_ns, length_ns) = (ns(event.begin_s), ns(event.wait_s));
             let wait = Span { begin_ns, length_ns, act: Act::Waits, tag };
             let threads = [event.owner, event.thread].map(|thread| (process.pid, thread));
             self.ends.push(End { threads, wait });
             self.lane(process.pid, event.thread).fill(wait);
+        }
+        for lane in self.lanes.values_mut().filter(|lane| lane.pid == process.pid) {
+            process.name_of(lane.thread).unwrap_or_default().clone_into(&mut lane.name);
         }
     }
 
@@ -345,15 +349,15 @@ impl Book {
             let Some(place) = process.trace.places.get(step.place) else { continue };
             append(&mut spans, &mut now, step.gap_ns, act(&held, step.off));
             let lock = process.locks.get(place.lock as usize);
-            let is_lock = lock.is_some_and(convoy_record::Lock::is_lock);
+            let is_lock = lock.is_some_and(Lock::is_lock);
             let tag = lock.map(|lock| Tag {
                 lock: lock.name.clone(),
-                instance: (lock.instances > 1).then_some(place.instance),
+                element: element(lock, place),
                 place: place.site.clone(),
                 held_at: String::new(),
             });
             if let (What::Unlock, Some(tag)) = (step.what, &tag) {
-                let key = ((process.pid, strip.thread), tag.lock.clone(), tag.instance);
+                let key = ((process.pid, strip.thread), tag.lock.clone(), tag.element.clone());
                 self.releases.entry(key).or_default().push(now);
                 if let Some(at) = held.iter().rposition(|hold| hold.lock == lock_of(place)) {
                     held.remove(at);
@@ -374,6 +378,16 @@ impl Book {
             }
         }
         spans
+    }
+}
+
+/// Returns the name of one of several locks with the same name.
+fn element(lock: &Lock, place: &Place) -> String {
+    match place.element.as_str() {
+        _ if lock.instances <= 1 => String::new(),
+        "" if lock.name.starts_with(LOCK_OF) => format!("{} #{}", lock.name, place.instance + 1),
+        "" => lock.name.clone(),
+        element => element.to_owned(),
     }
 }
 
@@ -444,6 +458,14 @@ fn append(
 }
 
 impl Lane {
+    /// Returns the thread with its name.
+    pub fn label(&self) -> String {
+        match self.name.as_str() {
+            "" => self.thread.to_string(),
+            name => format!("{name} ({})", self.thread),
+        }
+    }
+
     /// Adds the parts of a span for which no act is known.
     fn fill(&mut self, span: Span) {
         let (mut begin, end) = (span.begin_ns, span.end_ns());

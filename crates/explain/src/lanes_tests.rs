@@ -3,7 +3,7 @@
 use super::Act::{Away, Holds, Off, Runs, Waits};
 use super::*;
 use convoy_record::trace::{Class, Step, Trace};
-use convoy_record::{Cause, Event, Lock, Waiters};
+use convoy_record::{Cause, Event, Waiters};
 
 fn step(what: What, off: bool, gap_ns: u64, took_ns: u64) -> Step {
     Step { what, off, gap_ns, took_ns, ..Step::default() }

@@ -68,8 +68,11 @@ impl Lanes {
             });
         }
         for (at, lane) in self.threads.iter().enumerate() {
-            let thread =
-                ThreadDescriptor { pid: Some(lane.pid as i32), tid: Some(lane.thread as i32) };
+            let thread = ThreadDescriptor {
+                pid: Some(lane.pid as i32),
+                tid: Some(lane.thread as i32),
+                thread_name: Some(lane.name.clone()).filter(|name| !name.is_empty()),
+            };
             writer.track(TrackDescriptor {
                 uuid: Some(FIRST_THREAD + at as u64),
                 parent_uuid: Some(FIRST_PROCESS.wrapping_add(lane.pid)),

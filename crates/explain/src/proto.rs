@@ -178,6 +178,9 @@ pub struct ThreadDescriptor {
     /// Thread number.
     #[prost(int32, optional, tag = "2")]
     pub tid: Option<i32>,
+    /// Its name.
+    #[prost(string, optional, tag = "5")]
+    pub thread_name: Option<String>,
 }
 
 /// `CounterDescriptor`.

@@ -15,12 +15,15 @@ fn exclusive(record: &Record) -> BTreeSet<(u64, String)> {
             [Kind::Mutex, Kind::Spinlock].contains(&lock.kind) && lock.instances == 1
         });
         names.extend(locks.map(|lock| (process.pid, lock.name.clone())));
-        // The number of a lock follows the name.
+        // The elements of an array.
         let places = process.trace.places.iter();
         names.extend(places.filter_map(|place| {
             let lock = process.locks.get(place.lock as usize)?;
             let is_exclusive = [Kind::Mutex, Kind::Spinlock].contains(&lock.kind);
-            let name = format!("{} #{}", lock.name, place.instance + 1);
+            let name = match place.element.as_str() {
+                "" => lock.name.clone(),
+                element => element.to_owned(),
+            };
             (is_exclusive && lock.instances > 1).then_some((process.pid, name))
         }));
     }
@@ -42,7 +45,7 @@ fn check(record: &Record, lanes: &Lanes) -> usize {
     for lane in &lanes.threads {
         let sections = lane.spans.iter().filter(|span| [Act::Holds, Act::Off].contains(&span.act));
         for span in sections {
-            let name = lanes.tags[span.tag.expect("a lock")].name();
+            let name = lanes.tags[span.tag.expect("a lock")].name().to_owned();
             let intervals = holds.entry((lane.pid, name)).or_default();
             intervals.push([span.begin_ns, span.end_ns(), lane.thread]);
         }

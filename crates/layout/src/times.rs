@@ -102,7 +102,9 @@ pub struct Trace<A: Access = Plain> {
     pub thread: A::Word,
     /// The window.
     pub window: A::Word,
-    unused: [A::Word; 5],
+    /// The name of the thread, ended by a zero byte; empty if the kernel must not be called.
+    pub name: [A::Word; 2],
+    unused: [A::Word; 3],
     /// The steps; the first one of kind 0 ends them.
     pub steps: [Step<A>; 338],
     unused_rest: [A::Word; 2],

@@ -52,6 +52,12 @@ impl Stat {
     }
 }
 
+/// Returns the name of a thread, at most 15 bytes, or `None` if it has ended.
+pub fn name(pid: u32, thread: u32) -> Option<String> {
+    let name = std::fs::read(format!("/proc/{pid}/task/{thread}/comm")).ok()?;
+    Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
+}
+
 /// Returns the IDs of all processes.
 pub fn all() -> Vec<u32> {
     numbers("/proc")

@@ -30,6 +30,7 @@ pub use record::hotspot::Hot;
 pub use record::lock::{Kind, Lock, Site, Waiters};
 pub use record::origin::Origin;
 pub use record::scheduling::{Held, Scheduling};
+pub use record::thread::Thread;
 pub use record::times::{Times, total};
 pub use record::unrecorded::{Unloaded, Unrecorded, Why};
 pub use record::{Addresses, HANDOFF, Process, Program, Record, VERSION, trace};

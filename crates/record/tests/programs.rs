@@ -77,6 +77,21 @@ fn lock<'a>(process: &'a Process, name: &str) -> &'a Lock {
 }
 
 #[test]
+fn threads_have_the_names_that_the_program_gives_them() {
+    let names = ["-DLOCK=gate", "-DFUNCTION=pass", "-DNAME=\"flusher\""];
+    let program = compile("named.c", &directory("named-threads"), &names);
+    let (_, processes) = record(&program, &[]);
+    let [process] = &processes[..] else { panic!("{processes:#?}") };
+    assert_eq!(process.by_thread.len(), 3, "{:#?}", process.by_thread);
+    for thread in &process.by_thread {
+        assert!(thread.count == 50 && thread.lock_wait_s > 0.0, "{thread:?}");
+        assert_eq!(process.name_of(thread.id), Some("flusher"), "{:?}", process.thread_names);
+    }
+    // The main thread has the name of the program.
+    assert_eq!(process.label_of(process.pid), process.pid.to_string());
+}
+
+#[test]
 fn a_convoy_is_told_with_lock_site_and_owner() {
     let program = compile("convoy.c", &directory("convoy"), &[]);
     let (output, processes) = record(&program, &[]);

@@ -4,7 +4,7 @@ use convoy_diagnose::{
     Account, Cure, Diagnosis, Finding, Kind, LockAccount, OwnerState, Quiet, Remark, Verdict,
     is_owned, owner_parts,
 };
-use convoy_record::{Cause, Doing, Element, JAVA, Lock, Record, Site, Times};
+use convoy_record::{Cause, Doing, Element, JAVA, Lock, Process, Record, Site, Thread, Times};
 use serde::Serialize;
 
 use crate::diagnosis;
@@ -21,6 +21,9 @@ const SITES_SHOWN: usize = 3;
 
 /// Locks of one name that it shows of each.
 const ELEMENTS_SHOWN: usize = 16;
+
+/// Threads that it shows.
+const THREADS_SHOWN: usize = 24;
 
 /// Version of the facts in the JSON. Fields may be added, but existing fields keep their meaning.
 const SCHEMA: u32 = 1;
@@ -72,6 +75,9 @@ pub struct RecordedReport {
     /// Index of the finding that the first sentence is about.
     #[serde(skip)]
     first: Option<usize>,
+    /// The threads, if the program named some.
+    #[serde(skip)]
+    threads: Option<Table>,
 }
 
 impl RecordedReport {
@@ -109,6 +115,7 @@ impl RecordedReport {
             causes,
             notes: record.program.disturbance.sentence().into_iter().collect(),
             first,
+            threads: threads(record, THREADS_SHOWN),
         }
     }
 
@@ -151,6 +158,10 @@ impl RecordedReport {
             text += "\n";
             let mut table = causes(&self.causes);
             table.lean();
+            text += &table.to_text_of_names();
+        }
+        if let Some(table) = &self.threads {
+            text += "\n";
             text += &table.to_text_of_names();
         }
         for note in self.unseen.iter().chain(&self.notes) {
@@ -378,7 +389,7 @@ pub(crate) fn locks(
         cells.extend([
             Cell::count(lock.count()),
             Cell::number(one.contended_percent.unwrap_or(f64::NAN), 1),
-            threads(each(lock.sites.iter().map(|site| site.threads).max().unwrap_or(0))),
+            thread_count(each(lock.sites.iter().map(|site| site.threads).max().unwrap_or(0))),
         ]);
         let held_all = held(lock.sites.iter());
         cells.extend(holds(&held_all, one.owner_off_cpu_percent, lock.is_lock()));
@@ -393,7 +404,7 @@ pub(crate) fn locks(
             // Not known of a place if it is not of the lock.
             let known = one.contended_percent.map_or(f64::NAN, |_| 100.0);
             let waited = known * site.contended as f64 / site.count.max(1) as f64;
-            let threads = threads(each(site.threads));
+            let threads = thread_count(each(site.threads));
             cells.extend([Cell::count(site.count), Cell::number(waited, 1), threads]);
             let held = held(std::iter::once(site));
             cells.extend(holds(&held, f64::NAN, lock.is_lock()));
@@ -434,8 +445,48 @@ pub(crate) fn us(seconds: Option<f64>) -> Cell {
     Cell::duration(seconds.map(|seconds| seconds * 1e6))
 }
 
+/// Returns a table of at most `most` threads if the program named some.
+pub(crate) fn threads(record: &Record, most: usize) -> Option<Table> {
+    let several = record.processes.len() > 1;
+    let rows = record
+        .processes
+        .iter()
+        .flat_map(|process| process.by_thread.iter().map(move |thread| (process, thread)));
+    let mut rows: Vec<(&Process, &Thread)> = rows.collect();
+    rows.sort_by(|a, b| b.1.lock_wait_s.total_cmp(&a.1.lock_wait_s));
+    if !rows.iter().any(|(process, thread)| process.name_of(thread.id).is_some()) {
+        return None;
+    }
+    let columns = vec![
+        Column::text("Thread"),
+        Column::number("calls", "").key("count"),
+        Column::number("for locks", "").key("lock_wait_us").group("waited"),
+        Column::number("in all", "").key("wait_us").group("waited"),
+    ];
+    let mut table = Table::new("Threads", columns);
+    for (process, thread) in rows.iter().take(most) {
+        let process_of = if several { format!("{} / ", process.pid) } else { String::new() };
+        let earlier = match thread.earlier {
+            0 => String::new(),
+            count => format!(" and {count} before it"),
+        };
+        let label = format!("{process_of}{}{earlier}", process.label_of(thread.id));
+        table.row(vec![
+            Cell::text(label),
+            Cell::count(thread.count),
+            us(Some(thread.lock_wait_s)),
+            us(Some(thread.wait_s)),
+        ]);
+    }
+    table.note("in all: for conditions and at barriers, too");
+    if rows.len() > most {
+        table.note(format!("and {} more that waited less", rows.len() - most));
+    }
+    Some(table)
+}
+
 /// A number of threads; 0 is not known.
-fn threads(count: u64) -> Cell {
+fn thread_count(count: u64) -> Cell {
     if count == 0 { Cell::number(f64::NAN, 0) } else { Cell::count(count) }
 }
 

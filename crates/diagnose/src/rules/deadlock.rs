@@ -60,10 +60,10 @@ fn finding(
 
 fn waited(process: &Process, wait: &Pending) -> Waited {
     Waited {
-        thread: wait.thread.to_string(),
+        thread: process.label_of(wait.thread),
         place: wait.place.clone(),
         subject: subject_of_wait(process, wait),
-        owner: (wait.owner != 0).then(|| wait.owner.to_string()),
+        owner: (wait.owner != 0).then(|| process.label_of(wait.owner)),
         owner_ended: wait.owner_ended,
         held_at: crate::account::known(&wait.held_at),
     }

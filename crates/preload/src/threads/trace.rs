@@ -9,9 +9,12 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch;
+use crate::arch::number::PRCTL;
 use crate::file::map::{self, File, get, index_of, set, words};
 use crate::file::pages;
 use crate::layout::{STEP_OFF, STEP_SHIFT, TRACE_COUNT};
+use crate::system::calls::call;
+use crate::system::rights::is_quiet;
 use crate::threads::details;
 use crate::threads::lines::Key;
 use crate::threads::local::{PRIVATE, TRACED};
@@ -34,6 +37,9 @@ const SWITCHES: usize = 1;
 const OFF: usize = 2;
 /// Words of a step.
 const STEP_WORDS: usize = 3;
+
+/// `PR_GET_NAME` of prctl(2), which writes at most 16 bytes.
+const GET_NAME: usize = 16;
 
 impl Thread {
     /// Opens a window if it is time, and begins a trace in a window that is new to the thread.
@@ -71,6 +77,11 @@ impl Thread {
         set(&trace.slot, get(&local.slot));
         set(&trace.thread, get(&local.thread_id));
         set(&trace.window, window);
+        if !is_quiet() {
+            let mut name = [0_u64; 2];
+            call(PRCTL, [GET_NAME, name.as_mut_ptr() as usize, 0, 0, 0, 0]);
+            trace.name.iter().zip(name).for_each(|(word, part)| set(word, part));
+        }
         let first = index_of(file, &trace.steps);
         set(&local.sample[END], (first + trace.steps.len() * STEP_WORDS) as u64);
         set(&state.trace, first as u64);

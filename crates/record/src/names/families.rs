@@ -81,7 +81,11 @@ fn called(members: &[Member]) -> Vec<String> {
         let member = &members[index];
         let variable = member.variable.as_ref().map(|(name, _)| name.as_str());
         let families = groups.entry((variable, member.kind, member.is_lock)).or_default();
-        let mut near = families.iter_mut().rev().take(COMPARED);
+        // A condition that is in no variable has the purpose of its longest wait: runtimes wait on
+        // one of each thread for everything.
+        let has_owner = [Kind::Mutex, Kind::Rwlock, Kind::Spinlock].contains(&member.kind);
+        let compared = if variable.is_some() || has_owner { COMPARED } else { 0 };
+        let mut near = families.iter_mut().rev().take(compared);
         match near.find(|family| are_alike(&family.places, &member.places)) {
             Some(family) => {
                 family.members.push(index);

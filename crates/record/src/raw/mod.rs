@@ -37,6 +37,7 @@ use crate::raw::runtime_locks::{Context, Jit, Waits};
 use crate::raw::traces::{Clock, Known, Traces};
 use crate::record::causes::Counted;
 use crate::record::merge::sorted;
+use crate::record::thread::Thread;
 use crate::record::times::rounded;
 use crate::record::unrecorded::{Unloaded, Unrecorded};
 use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
@@ -180,6 +181,7 @@ impl Raw {
                 _ => site,
             });
         }
+        process.keep_threads();
         self.shared(&mut locks, &mut waits)?;
         let map_bytes = (header.map_bytes as usize).min(MAP_WORDS * 8);
         let maps = self.text(offset_of!(layout::File, map), map_bytes)?;
@@ -225,6 +227,7 @@ impl Raw {
         for trace in 0..(header.traces as usize).min(TRACE_COUNT) {
             traces.add(self.entry(offset_of!(layout::File, traces), trace)?);
         }
+        process.name_threads(traces.thread_names());
         let clock = Clock { begin: header.ticks_begin, tick_ns: self.tick_ns };
         process.trace = traces.read(&clock, &known, &process.locks, &names);
         self.explain(&mut process, &mut look, &names, &known, &futexes, &*edges)?;
@@ -250,6 +253,17 @@ impl Raw {
         waits: &mut Waits,
     ) -> std::io::Result<()> {
         process.add_lost(slot.state.grown, slot.state.lost);
+        // Yields and signals are no acquisitions.
+        let is_counted =
+            |key: &&Key| key.lock != 0 && ![YIELD, SIGNAL, BROADCAST].contains(&key.kind());
+        let waited = |phases: &[u64]| rounded(self.seconds(total(phases.iter().copied())));
+        process.add_thread(Thread {
+            id: slot.state.thread,
+            earlier: slot.state.generation.saturating_sub(1),
+            count: total(keys.iter().filter(is_counted).map(|key| key.count)),
+            lock_wait_s: waited(&slot.lock_phases),
+            wait_s: waited(&slot.phases),
+        });
         let seconds = process.seconds;
         process.phase_s = seconds / PHASES as f64;
         for (waited, shift, phases) in [

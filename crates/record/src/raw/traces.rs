@@ -88,6 +88,15 @@ impl Traces {
         }
     }
 
+    /// Returns the names of threads when they began a trace.
+    pub(crate) fn thread_names(&self) -> impl Iterator<Item = (u64, String)> + '_ {
+        self.found.iter().map(|(trace, _)| {
+            let name: Vec<u8> = trace.name.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            (trace.thread, String::from_utf8_lossy(name).into_owned())
+        })
+    }
+
     /// Thins out the traces: keeps whole windows, spread over the run.
     fn thinned(&mut self) {
         let steps: usize = self.found.iter().map(|(_, steps)| steps).sum();
@@ -211,7 +220,9 @@ impl<'a> Book<'a> {
         if let Some(&found) = self.of.get(&(address, site)) {
             return Some(found);
         }
-        let lock = *self.numbers.get(self.known.get(&address)?)?;
+        let known = self.known.get(&address)?;
+        let lock = *self.numbers.get(known)?;
+        let element = self.names.variable(address).filter(|element| *element != known.name);
         let used = &mut self.used;
         let (_, instance) = *self.instances.entry(address).or_insert_with(|| {
             let next = used.entry(lock).or_default();
@@ -226,7 +237,8 @@ impl<'a> Book<'a> {
             }
         };
         let calls = self.calls.get(&(address, site)).copied().unwrap_or(0);
-        self.places.push(Place { lock, instance, site: name, calls });
+        let element = element.unwrap_or_default();
+        self.places.push(Place { lock, instance, element, site: name, calls });
         self.of.insert((address, site), self.places.len() - 1);
         Some(self.places.len() - 1)
     }

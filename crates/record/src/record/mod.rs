@@ -9,6 +9,7 @@ pub(crate) mod merge;
 pub(crate) mod origin;
 pub(crate) mod parse;
 pub(crate) mod scheduling;
+pub(crate) mod thread;
 pub(crate) mod times;
 pub mod trace;
 pub(crate) mod unrecorded;
@@ -24,9 +25,15 @@ use crate::record::causes::{Cause, Counted, Event, Pending, Seen};
 use crate::record::hotspot::Hot;
 pub(crate) use crate::record::lock::{Kind, Lock, Site, Waiters};
 use crate::record::scheduling::Scheduling;
+use crate::record::thread::Thread;
 pub(crate) use crate::record::times::{Times, total};
 use crate::record::trace::Trace;
 use crate::record::unrecorded::{Unloaded, Unrecorded};
+
+/// Maximum number of threads that a record keeps: those that waited longest.
+const KEPT: usize = 256;
+/// Maximum length of a name in the kernel, in bytes.
+const NAME_BYTES: usize = 15;
 
 /// Version of the record format. Fields may be added, but existing fields keep their meaning.
 pub const VERSION: u64 = 1;
@@ -227,6 +234,12 @@ pub struct Process {
     /// sampled from outside. `None` if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,
+    /// Its threads, longest wait for locks first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_thread: Vec<Thread>,
+    /// Names that the program gave to its threads, by thread ID.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub thread_names: BTreeMap<u64, String>,
     /// Addresses of its locks, with their names. Not serialized.
     #[serde(skip)]
     pub addresses: Addresses,
@@ -244,5 +257,52 @@ impl Process {
             _ => &mut self.unrecorded.uncounted,
         };
         *lost = total([*lost, count]);
+    }
+
+    /// Returns the name that the program gave to a thread.
+    pub fn name_of(&self, thread: u64) -> Option<&str> {
+        self.thread_names.get(&thread).map(String::as_str)
+    }
+
+    /// Returns a thread with its name: `flusher (4711)`, or `4711` without one.
+    pub fn label_of(&self, thread: u64) -> String {
+        self.name_of(thread).map_or_else(|| thread.to_string(), |name| format!("{name} ({thread})"))
+    }
+
+    /// Adds names of threads. A thread has the name of its program until it gets another one.
+    pub(crate) fn name_threads(&mut self, names: impl IntoIterator<Item = (u64, String)>) {
+        let program = self.command.first().map_or("", String::as_str);
+        let program = program.rsplit('/').next().unwrap_or_default();
+        let program = &program.as_bytes()[..program.len().min(NAME_BYTES)];
+        let is_own = |(_, name): &(u64, String)| !name.is_empty() && name.as_bytes() != program;
+        self.thread_names.extend(names.into_iter().filter(is_own));
+    }
+
+    /// Adds a thread.
+    pub(crate) fn add_thread(&mut self, thread: Thread) {
+        if thread.id != 0 && thread.count > 0 {
+            self.by_thread.push(thread);
+        }
+    }
+
+    /// Keeps the threads that waited longest, longest first.
+    pub(crate) fn keep_threads(&mut self) {
+        self.by_thread
+            .sort_by(|a, b| b.lock_wait_s.total_cmp(&a.lock_wait_s).then(b.count.cmp(&a.count)));
+        self.by_thread.truncate(KEPT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_the_program_is_no_name_of_a_thread() {
+        let command = vec!["/usr/bin/a_program_with_a_long_name".to_owned()];
+        let mut process = Process { command, ..Process::default() };
+        let names = [(7, "a_program_with_"), (8, "flusher"), (9, "")];
+        process.name_threads(names.map(|(thread, name)| (thread, name.to_owned())));
+        assert_eq!([7, 8, 9].map(|thread| process.label_of(thread)), ["7", "flusher (8)", "9"]);
     }
 }

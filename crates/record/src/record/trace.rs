@@ -38,6 +38,9 @@ pub struct Place {
     pub lock: u64,
     /// Index among the locks of that name.
     pub instance: u64,
+    /// The variable with the offset in it, if that is not the name of the lock.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub element: String,
     /// The call site. Empty for a release.
     pub site: String,
     /// Number of calls in the whole run.

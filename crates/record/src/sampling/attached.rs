@@ -80,6 +80,8 @@ struct Thread {
     syscall: Option<File>,
     /// The sleep, the index of its place, and for how many seconds it was seen there.
     waits: Option<(Sleep, usize, f64)>,
+    /// Number of listings that contained it.
+    listings: u64,
 }
 
 /// A wait for a word, identified by the stack words that point into code.
@@ -132,6 +134,8 @@ pub struct Attached {
     pub(crate) owned: BTreeMap<Owned, u64>,
     pub(crate) sleeps: Vec<Vec<u64>>,
     asleep: BTreeMap<Vec<u64>, usize>,
+    /// Names of threads, also of those that have ended.
+    pub(crate) thread_names: BTreeMap<u64, String>,
     phases: Phases,
 }
 
@@ -202,6 +206,7 @@ impl Attached {
             words: BTreeMap::new(),
             owned: BTreeMap::new(),
             sleeps: Vec::new(),
+            thread_names: BTreeMap::new(),
             asleep: BTreeMap::new(),
             phases: Phases { length_s: 0.01, waits_s: [0.0; PHASES] },
         })
@@ -266,8 +271,9 @@ impl Attached {
             there.insert(id);
             if !self.threads.contains_key(&id) {
                 let syscall = self.syscall(id).filter(|_| self.threads.len() < self.kept_open);
-                self.threads.insert(id, Thread { syscall, waits: None });
+                self.threads.insert(id, Thread { syscall, waits: None, listings: 0 });
             }
+            self.name(id);
         }
         let gone: Vec<u32> =
             self.threads.keys().filter(|id| !there.contains(id)).copied().collect();
@@ -279,6 +285,18 @@ impl Attached {
         self.listed = Some(Instant::now());
         // The main thread may have exited before others. A process without threads has ended.
         (!there.is_empty() && Stat::of(self.pid).is_none_or(|stat| stat.state != 'Z')).then_some(())
+    }
+
+    /// Reads the name of a listed thread, more and more seldom: most threads get theirs at first.
+    fn name(&mut self, id: u32) {
+        let Some(thread) = self.threads.get_mut(&id) else { return };
+        thread.listings += 1;
+        let is_due = thread.listings.is_power_of_two();
+        if is_due && (self.thread_names.len() < MOST || self.thread_names.contains_key(&id.into()))
+        {
+            let name = process::name(self.pid, id);
+            self.thread_names.extend(name.map(|name| (u64::from(id), name)));
+        }
     }
 
     /// Reads the memory map again to find objects that were loaded later.
@@ -415,6 +433,7 @@ impl Attached {
         process.locks = found.locks;
         process.causes = found.causes;
         process.pending = found.pending;
+        process.name_threads(std::mem::take(&mut self.thread_names));
         let sentence = format!(
             "The process was looked at from outside every {each_ms:.1} ms: shorter waits are there \
              in proportion to their length, but not in number; acquisitions, holds for which no \

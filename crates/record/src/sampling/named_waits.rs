@@ -208,6 +208,7 @@ impl Attached {
         const LEFT_S: f64 = 0.5;
         let waiting = self.waiting();
         self.end_waits();
+        process.name_threads(std::mem::take(&mut self.thread_names));
         let addresses = process.addresses.clone();
         let found = self.found_but(&waiting, |word| {
             let near = addresses.range(..=word).next_back();

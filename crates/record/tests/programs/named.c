@@ -1,4 +1,5 @@
 /* Threads that wait for one lock, under names that the compiler is given. */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <unistd.h>
 
@@ -13,6 +14,9 @@ __attribute__((noinline)) void FUNCTION(void)
 
 static void *body(void *argument)
 {
+#ifdef NAME
+    pthread_setname_np(pthread_self(), NAME);
+#endif
     for (int i = 0; i < *(int *) argument; i++)
         FUNCTION();
     return 0;

@@ -6,7 +6,7 @@ use convoy_record::{Cause, Record};
 
 use super::{Block, Page};
 use crate::format::{duration, fixed};
-use crate::recorded::{RecordedReport, locks, us};
+use crate::recorded::{RecordedReport, locks, threads, us};
 use crate::table::{Cell, Column, Table};
 
 /// Rows of a table on a page.
@@ -51,6 +51,7 @@ impl Page {
         add("The whole run", vec![Block::strip(Lanes::new(record))]);
         add("Who waited for whom", causes(report));
         add("Locks", all_locks(report));
+        add("Threads", threads(record, ROWS).iter().map(Block::table).collect());
         let stacks = report.stacks();
         if !stacks.is_empty() {
             let text = "Time that threads waited: process, place, lock, owner. The colour says \

@@ -37,11 +37,12 @@ impl Block {
         let unit = unit_ns(lanes.seconds);
         let several = lanes.threads.windows(2).any(|two| two[0].pid != two[1].pid);
         let rows = lanes.threads.iter().map(|lane| {
-            let name = if several {
-                format!("{} / {}", lane.pid, lane.thread)
-            } else {
-                lane.thread.to_string()
+            let is_alone = |other: &&convoy_explain::Lane| other.name == lane.name;
+            let thread = match lanes.threads.iter().filter(is_alone).nth(1) {
+                None if !lane.name.is_empty() => lane.name.clone(),
+                _ => lane.label(),
             };
+            let name = if several { format!("{} / {thread}", lane.pid) } else { thread };
             // Four numbers each: from the end of the span before, length, act, tag.
             let mut last = 0;
             let spans = lane.spans.iter().flat_map(|span| {
