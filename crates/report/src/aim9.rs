@@ -3,9 +3,9 @@
 use convoy_host::aim9::Rate;
 use serde::{Deserialize, Serialize};
 
-use crate::format::{list, significant, wrap};
+use crate::format::{list, significant};
 use crate::json;
-use crate::table::{Cell, Column, Table, page_width};
+use crate::table::{Cell, Column, Table, page_wrap};
 
 /// The result of the single-user mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,8 +29,7 @@ impl Aim9Report {
 
     /// The table for people.
     pub fn to_text(&self) -> String {
-        let head = wrap(&self.verdict(), page_width()).join("\n");
-        format!("{head}\n\n{}", self.table().to_text())
+        format!("{}\n{}", page_wrap(&self.verdict()), self.table().to_text())
     }
 
     /// Returns the result in one sentence: the rate of one job, or the ends of the list; and

@@ -5,6 +5,7 @@ use core::fmt::Write;
 use crate::format::{fixed, significant, wrap};
 use crate::json::to_json;
 use crate::table::{Cell, Column, Table, page_width, page_wrap};
+use convoy_measure::bisect::Commit as BisectCommit;
 use serde::{Deserialize, Serialize};
 
 /// How a search ended.
@@ -25,19 +26,6 @@ pub enum BisectVerdict {
     FixedAgain,
     /// The ends differ in the direction that was not looked for.
     Improvement,
-}
-
-/// A commit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BisectCommit {
-    /// Its full id.
-    pub commit: String,
-    /// Its author.
-    pub author: String,
-    /// When, ISO 8601.
-    pub date: String,
-    /// First line of its message.
-    pub subject: String,
 }
 
 /// A commit that may be the first bad one.
@@ -184,17 +172,17 @@ impl BisectReport {
         for point in &self.points {
             let n = point.values.len();
             let mean = point.values.iter().sum::<f64>() / n as f64;
-            let least = point.values.iter().copied().fold(f64::NAN, f64::min);
-            let most = point.values.iter().copied().fold(f64::NAN, f64::max);
+            let smallest = point.values.iter().copied().fold(f64::NAN, f64::min);
+            let largest = point.values.iter().copied().fold(f64::NAN, f64::max);
             let skipped = self.skipped.iter().find(|skip| skip.commit == point.commit);
             table.row(vec![
                 Cell::count(point.position as u64),
                 Cell::text(&point.commit),
                 Cell::shown("", point.probability),
                 Cell::count(n as u64),
-                Cell::shown("", mean),
-                Cell::shown("", least),
-                Cell::shown("", most),
+                Cell::plain(mean),
+                Cell::plain(smallest),
+                Cell::plain(largest),
                 Cell::text(skipped.map_or("", |skip| skip.cause.as_str())),
             ]);
         }
@@ -207,7 +195,7 @@ impl BisectReport {
             BisectVerdict::Found => {
                 let mut text = String::new();
                 if let Some(first) = self.credible_set.first() {
-                    let BisectCommit { commit, author, date, subject } = &first.commit;
+                    let BisectCommit { id: commit, author, date, subject } = &first.commit;
                     let short: String = commit.chars().take(12).collect();
                     let said = format!(
                         "{short} ({subject}) is the first bad commit, with {percent} confidence."
@@ -249,10 +237,10 @@ impl BisectReport {
         ];
         let mut table = Table::new("", columns);
         for suspect in self.credible_set.iter().take(SHOWN) {
-            let BisectCommit { commit, date, subject, .. } = &suspect.commit;
+            let BisectCommit { id, date, subject, .. } = &suspect.commit;
             table.row(vec![
                 Cell::number(100.0 * suspect.probability, 1),
-                Cell::text(short(commit)),
+                Cell::text(short(id)),
                 Cell::text(date.get(..10).unwrap_or(date)),
                 Cell::text(subject.chars().take(72).collect::<String>()),
             ]);
@@ -304,8 +292,8 @@ impl BisectReport {
             self.runs,
             self.builds,
             self.candidates,
-            short(&self.good.commit),
-            short(&self.bad.commit),
+            short(&self.good.id),
+            short(&self.bad.id),
             self.skipped.len(),
             self.failed_runs
         ));
@@ -353,7 +341,7 @@ mod tests {
 
     fn commit(letter: &str, subject: &str) -> BisectCommit {
         BisectCommit {
-            commit: letter.repeat(40),
+            id: letter.repeat(40),
             author: "A. Writer".to_owned(),
             date: "2024-03-02T10:00:00+00:00".to_owned(),
             subject: subject.to_owned(),

@@ -42,7 +42,7 @@ impl BisectReport {
         match (&self.first_bad, self.credible_set.first()) {
             (Some(_), Some(first)) => {
                 let subject: String = first.commit.subject.chars().take(60).collect();
-                format!("First bad: {} {subject}", &first.commit.commit[..12])
+                format!("First bad: {} {subject}", first.commit.short())
             }
             _ => format!("{}: {}", self.metric, self.why),
         }

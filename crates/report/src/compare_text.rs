@@ -5,8 +5,8 @@ use core::fmt::Write as _;
 use convoy_workload::users::counted;
 
 use crate::compare::{CompareRange, CompareReport, CompareRow, CompareSide};
-use crate::format::{NOTHING, distinct, fixed, shorten, width, wrap};
-use crate::table::{Cell, Column, MAX_WIDTH, Table, page_width};
+use crate::format::{NOTHING, distinct, fixed, middle, width};
+use crate::table::{Cell, Column, MAX_WIDTH, Table, page_wrap};
 
 /// Which table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,21 +60,13 @@ impl Scale {
 impl CompareReport {
     /// The table for people.
     pub fn to_text(&self, layout: CompareLayout) -> String {
-        let mut text = String::new();
-        let head = [wrap(&self.sentence(), page_width()), vec![String::new()]].concat();
-        for line in head.into_iter().chain(wrap(&self.title, page_width())) {
-            text.push_str(&line);
-            text.push('\n');
-        }
+        let mut text = page_wrap(&self.sentence()) + "\n" + &page_wrap(&self.title);
         match layout {
             CompareLayout::List => text.extend(lists(self).iter().map(Table::to_text)),
             CompareLayout::Document => text.extend(documents(self).iter().map(Table::to_text)),
             CompareLayout::Ranges => text.push_str(&ranges(self)),
         }
-        for line in self.notes.iter().flat_map(|note| wrap(note, page_width())) {
-            text.push_str(&line);
-            text.push('\n');
-        }
+        text.extend(self.notes.iter().map(|note| page_wrap(note)));
         text
     }
 
@@ -145,7 +137,7 @@ fn list(rows: &[&CompareRow]) -> Table {
         if last.as_ref() != Some(&name) {
             if several {
                 table.rule();
-                table.heading(shorten(&name, 70));
+                table.heading(middle(&name, 70));
             }
             table.row(side_cells(&row.baseline, &scale, several));
             last = Some(name);
@@ -162,7 +154,7 @@ fn list(rows: &[&CompareRow]) -> Table {
 }
 
 fn side_cells(side: &CompareSide, scale: &Scale, indent: bool) -> Vec<Cell> {
-    let label = shorten(&side.label, 38);
+    let label = middle(&side.label, 38);
     vec![
         Cell::text(if indent { format!("  {label}") } else { label }),
         Cell::count(side.runs as u64),
@@ -230,8 +222,8 @@ fn document(rows: &[&CompareRow]) -> Vec<Table> {
 
 fn columns_of(name: &str, rows: &[&CompareRow], scale: &Scale) -> Vec<Figures> {
     let column = |side: &CompareSide, speedup: String| Figures {
-        group: shorten(name, 40),
-        head: shorten(&side.label, 16),
+        group: middle(name, 40),
+        head: middle(&side.label, 16),
         cells: [
             scale.show(side.mean),
             side.sd.map_or(NOTHING.to_owned(), |sd| scale.show(sd)),

@@ -4,7 +4,7 @@
 use convoy_workload::users::counted;
 
 use crate::compare::{CompareReport, CompareRow};
-use crate::format::{capital, fixed, list, shorten};
+use crate::format::{capital, fixed, list, middle};
 
 /// Characters of a name in the sentence.
 const LONGEST_NAME: usize = 40;
@@ -57,11 +57,11 @@ impl CompareReport {
 /// Describes the result of a row.
 fn told(row: &CompareRow, metrics: bool) -> String {
     let [candidate, baseline] =
-        [&row.candidate, &row.baseline].map(|side| shorten(&side.label, LONGEST_NAME));
+        [&row.candidate, &row.baseline].map(|side| middle(&side.label, LONGEST_NAME));
     let users = row.users.map_or_else(String::new, |users| format!(" with {}", counted(users)));
     let benchmark = match row.benchmark.as_str() {
         "" => String::new(),
-        benchmark => format!(" in {}", shorten(benchmark, LONGEST_NAME)),
+        benchmark => format!(" in {}", middle(benchmark, LONGEST_NAME)),
     };
     let metric = if metrics { format!(" by {}", row.metric) } else { String::new() };
     let place = format!("{benchmark}{users}{metric}");

@@ -207,8 +207,7 @@ impl ExplainReport {
     }
 
     fn remarks(&self) -> String {
-        let lines = self.notes.iter().flat_map(|note| wrap(note, page_width()));
-        lines.map(|line| line + "\n").collect()
+        self.notes.iter().map(|note| page_wrap(note)).collect()
     }
 
     /// The locks that tasks waited for longest, in the columns that a person needs first.

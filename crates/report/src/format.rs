@@ -138,17 +138,6 @@ pub(crate) fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str>
     seen
 }
 
-/// Returns `text` with at most `limit` characters; the middle is cut out.
-pub(crate) fn shorten(text: &str, limit: usize) -> String {
-    let have = width(text);
-    if have <= limit {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(limit / 2).collect();
-    let tail: String = text.chars().skip(have - (limit - limit / 2 - 1)).collect();
-    format!("{head}…{tail}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

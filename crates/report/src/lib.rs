@@ -43,8 +43,8 @@ mod why;
 
 pub use aim9::Aim9Report;
 pub use bisect::{
-    BisectCommit, BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip,
-    BisectSuspect, BisectVerdict,
+    BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip, BisectSuspect,
+    BisectVerdict,
 };
 pub use check::{CheckReport, CheckRow};
 pub use compare::{CompareCollapses, CompareReport, CompareRow, CompareSide};

@@ -135,14 +135,14 @@ impl RowsLine {
                 let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
                 across(below + (above - below) * at.fract())
             };
-            let [from, one, half, three, to] =
+            let [from, lower, middle, upper, to] =
                 [across(first), quantile(0.25), quantile(0.5), quantile(0.75), across(last)];
-            let (top, tall, wide) = (y - SPREAD - 3.0, 2.0 * SPREAD + 6.0, three - one);
-            let whiskers = format!("M{from:.1} {y:.1}H{one:.1}M{three:.1} {y:.1}H{to:.1}");
-            let quartiles = format!("M{one:.1} {top:.1}h{wide:.1}v{tall:.1}h-{wide:.1}z");
+            let (top, tall, wide) = (y - SPREAD - 3.0, 2.0 * SPREAD + 6.0, upper - lower);
+            let whiskers = format!("M{from:.1} {y:.1}H{lower:.1}M{upper:.1} {y:.1}H{to:.1}");
+            let quartiles = format!("M{lower:.1} {top:.1}h{wide:.1}v{tall:.1}h-{wide:.1}z");
             let stroke = format!("fill=\"none\" stroke=\"{colour}\" stroke-width");
             svg.path(&(whiskers + &quartiles), &format!("{stroke}=\"1.2\""));
-            svg.path(&format!("M{half:.1} {top:.1}v{tall:.1}"), &format!("{stroke}=\"3\""));
+            svg.path(&format!("M{middle:.1} {top:.1}v{tall:.1}"), &format!("{stroke}=\"3\""));
         }
         let Some([value, lo, hi]) = self.estimate.filter(|ends| ends[0].is_finite()) else {
             return;

@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::format::middle;
+
 mod cell;
 mod flat;
 mod page;
@@ -16,6 +18,9 @@ mod web;
 pub use cell::Cell;
 pub(crate) use page::page_width;
 pub use page::{MAX_WIDTH, in_markdown, page_wrap, set_page_width};
+
+/// Characters of a cell; no page has room for more, and names of others have any length.
+const LONGEST: usize = 400;
 
 /// Where the text of a column goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,7 +141,7 @@ impl Table {
         assert!(cells.len() <= self.columns.len(), "{} cells, {:?}", cells.len(), self.title);
         cells.resize(self.columns.len(), Cell::empty());
         for cell in &mut cells {
-            shorten(&mut cell.shown);
+            cell.shown = middle(&cell.shown, LONGEST);
         }
         self.rows.push(Row::Cells(cells));
     }
@@ -161,19 +166,6 @@ impl Table {
     /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
-    }
-}
-
-/// Leaves out the middle of what no page has room for: names of others have any length.
-fn shorten(text: &mut String) {
-    const MOST: usize = 400;
-    const HEAD: usize = 250;
-    const TAIL: usize = 100;
-    let count = if text.len() > MOST { text.chars().count() } else { 0 };
-    if count > MOST {
-        let head: String = text.chars().take(HEAD).collect();
-        let tail: String = text.chars().skip(count - TAIL).collect();
-        *text = format!("{head} … {tail}");
     }
 }
 

@@ -1,16 +1,11 @@
 //! From the answer of a search to its report.
 
-use convoy_measure::bisect::{Commit, Layout, Session};
+use convoy_measure::bisect::{Layout, Session};
 use convoy_report::{
-    BisectCommit, BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip,
-    BisectSuspect, BisectVerdict,
+    BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip, BisectSuspect,
+    BisectVerdict,
 };
 use convoy_stats::bisect::{Answer, Ending, Interval};
-
-fn commit(commit: &Commit) -> BisectCommit {
-    let Commit { id, author, date, subject } = commit.clone();
-    BisectCommit { commit: id, author, date, subject }
-}
 
 fn interval(of: Interval) -> BisectInterval {
     BisectInterval { mean: of.mean, ci95: [of.lo, of.hi] }
@@ -54,10 +49,10 @@ pub(crate) fn report(session: &mut Session<'_>, answer: &Answer) -> BisectReport
         candidates: session.search.history().candidates().len(),
         metric: session.metric_name(),
         unit: session.unit(),
-        good: commit(&list[good]),
-        bad: commit(&list[bad]),
+        good: list[good].clone(),
+        bad: list[bad].clone(),
         credible_set: suspects
-            .map(|&(node, probability)| BisectSuspect { commit: commit(&list[node]), probability })
+            .map(|&(node, probability)| BisectSuspect { commit: list[node].clone(), probability })
             .collect(),
         good_level: interval(estimates.good),
         bad_level: interval(estimates.bad),

@@ -2,6 +2,7 @@
 
 use convoy_measure::compare::{Row, Side};
 use convoy_report::{CompareReport, RowsLine, RowsPanel, RowsPlot, significant};
+use convoy_stats::Sample;
 
 /// Maximum number of panels; a table shows more rows.
 const PANELS: usize = 8;
@@ -48,13 +49,6 @@ pub(super) fn distributions(report: &CompareReport, sides: &[Side], rows: &[Row<
 }
 
 fn median(values: &[f64], unit: &str) -> String {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let (count, half) = (sorted.len(), sorted.len() / 2);
-    if count == 0 {
-        return String::new();
-    }
-    let middle =
-        if count % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) };
-    format!("median {} {unit}", significant(middle))
+    let sample = Sample::new(values.to_vec());
+    sample.map_or(String::new(), |all| format!("median {} {unit}", significant(all.median())))
 }

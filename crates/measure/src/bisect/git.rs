@@ -3,6 +3,7 @@
 //! Only plumbing with a fixed output; no hook runs, and the user's checkout is never written.
 
 use crate::MeasureError;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -15,9 +16,10 @@ pub struct Git {
 }
 
 /// One commit, as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// Its full id.
+    #[serde(rename = "commit")]
     pub id: String,
     /// Its author.
     pub author: String,

@@ -4,11 +4,10 @@
 use convoy_lab::experiment::Point;
 use convoy_lab::job::Job;
 use convoy_lab::lock_loop::Library;
-use convoy_stats::Sample;
 
 use super::panel::in_words;
 use super::published::ending;
-use super::results::Results;
+use super::results::{Results, median};
 use super::rows::{disturbance, label_cell, metric_cell, shown};
 use crate::format::{distinct, fixed, significant};
 use crate::plot::{Axis, Panel, Point as At, Series};
@@ -64,10 +63,6 @@ fn disturbed(results: Results) -> Option<String> {
     disturbance(points.filter_map(|index| values(results, index, "others_cpus")), results)
 }
 
-fn median(values: Vec<f64>) -> Option<f64> {
-    Sample::new(values).ok().map(|sample| sample.median())
-}
-
 /// Returns the critical sections of the fastest peer at the point `at`, round by round.
 fn fastest(results: Results, at: &[usize], axis: usize) -> Option<Vec<f64>> {
     let grid = results.grid;
@@ -85,18 +80,19 @@ fn rows(results: Results) -> Vec<Row> {
         let Job::Locks(job) = point.jobs.first()? else { return None };
         let sections = values(results, index, SECTIONS)?;
         let ratio = fastest(results, &point.at, axis).and_then(|most| {
-            median(sections.iter().zip(most).map(|(own, most)| own / most).collect())
+            median(&sections.iter().zip(most).map(|(own, most)| own / most).collect::<Vec<_>>())
         });
         Some(Row {
             index,
             point: &grid.points[index],
             lock: &grid.axes[axis].levels[point.at[axis]].label,
             threads: job.threads(),
-            sections: median(sections)?,
+            sections: median(&sections)?,
             ratio,
             starved: values(results, index, "starved_threads")?,
-            metrics: METRICS
-                .map(|key| values(results, index, key).and_then(median).unwrap_or(f64::NAN)),
+            metrics: METRICS.map(|key| {
+                values(results, index, key).and_then(|all| median(&all)).unwrap_or(f64::NAN)
+            }),
         })
     };
     grid.points.iter().enumerate().filter_map(of).collect()
@@ -120,7 +116,7 @@ impl Row<'_> {
         let mut cells: Vec<Cell> = levels.map(|(axis, &at)| label_cell(&axis.levels[at])).collect();
         cells.push(Cell::number(self.sections, 0));
         cells.push(Cell::known(self.ratio, 2));
-        let starved = median(self.starved.clone()).unwrap_or(f64::NAN);
+        let starved = median(&self.starved).unwrap_or(f64::NAN);
         cells.extend([starved, self.starved_most()].map(|count| Cell::number(count, 0)));
         cells.extend(METRICS.iter().zip(self.metrics).map(|(key, value)| metric_cell(key, value)));
         cells

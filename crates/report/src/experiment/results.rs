@@ -42,3 +42,8 @@ impl<'a> Results<'a> {
         self.grid.baseline(index)
     }
 }
+
+/// The median of values; `None` without values, or if one is not finite.
+pub(super) fn median(values: &[f64]) -> Option<f64> {
+    Sample::new(values.to_vec()).ok().map(|sample| sample.median())
+}

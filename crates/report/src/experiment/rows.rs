@@ -11,7 +11,7 @@ use super::beside::{self, change};
 use super::published::ending;
 use super::results::Results;
 use super::{ranges, sentence};
-use crate::format::{fixed, wrap};
+use crate::format::fixed;
 use crate::metric::{Metric, metric};
 use crate::table::{Cell, Column, Table};
 use crate::verdict::{self, LockCell};
@@ -102,9 +102,7 @@ pub(super) fn disturbance(
 /// The table, and a sentence of its largest change.
 pub(super) fn table(results: Results) -> (Table, Option<String>) {
     let grid = results.grid;
-    let name = if grid.grid.title.is_empty() { &grid.grid.name } else { &grid.grid.title };
-    let setup = wrap(&sentence::setup(grid), 118).join("\n");
-    let title = format!("{}: {name}\n{setup}", results.plan.name);
+    let title = sentence::title(results);
     let across = grid.grid.columns.as_ref().and_then(|name| grid.axis(name));
     let mut table = match across {
         Some(axis) => pivot(results, axis, &title),

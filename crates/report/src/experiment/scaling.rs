@@ -6,9 +6,9 @@
 //! of [`Shape`].
 
 use super::published::fitted_and_ending;
-use super::results::Results;
+use super::results::{Results, median};
 use super::sentence;
-use crate::format::{fixed, wrap};
+use crate::format::fixed;
 use crate::metric::metric;
 use crate::table::{Cell, Column, Table};
 
@@ -121,10 +121,6 @@ impl Errors {
     }
 }
 
-fn median(values: &[f64]) -> Option<f64> {
-    convoy_stats::Sample::new(values.to_vec()).ok().map(|sample| sample.median())
-}
-
 impl Series {
     /// Prediction of the first step for this one.
     fn flat(&self) -> f64 {
@@ -217,8 +213,7 @@ fn key(results: Results<'_>) -> &str {
 pub(super) fn table(results: Results) -> (Table, Option<String>) {
     let grid = results.grid;
     let key = key(results);
-    let setup = wrap(&sentence::setup(grid), 118).join("\n");
-    let title = format!("{}: {}\n{setup}", results.plan.name, grid.grid.title);
+    let title = sentence::title(results);
     let mut table = Table::new(&title, columns(results, metric(key).map_or("", |it| it.unit)));
     let (mut errors, mut shapes) = (Errors::default(), Vec::new());
     for series in all(results, key) {

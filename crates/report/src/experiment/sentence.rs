@@ -3,7 +3,15 @@
 use convoy_lab::experiment::{Plan, PlannedGrid};
 use convoy_lab::job::{Job, Outcome};
 
-use crate::format::{distinct, fixed};
+use super::results::Results;
+use crate::format::{distinct, fixed, wrap};
+
+/// The title of a table: the experiment, the grid, and its setup.
+pub(super) fn title(results: Results) -> String {
+    let Results { plan, grid, .. } = results;
+    let name = if grid.grid.title.is_empty() { &grid.grid.name } else { &grid.grid.title };
+    format!("{}: {name}\n{}", plan.name, wrap(&setup(grid), 118).join("\n"))
+}
 
 /// Describes machine, kernel and size of a grid.
 pub(super) fn setup(grid: &PlannedGrid) -> String {

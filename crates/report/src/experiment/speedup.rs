@@ -10,7 +10,7 @@ use super::power::{Effect, powerful};
 use super::published::fitted_and_ending;
 use super::results::Results;
 use super::sentence;
-use crate::format::{fixed, wrap};
+use crate::format::fixed;
 use crate::metric::metric;
 use crate::table::{Cell, Column, Table};
 
@@ -106,8 +106,7 @@ fn columns(results: Results, unit: &str) -> Vec<Column> {
 /// Returns the table of a grid, and its result in a sentence.
 pub(super) fn table(results: Results) -> (Table, Option<String>) {
     let grid = results.grid;
-    let setup = wrap(&sentence::setup(grid), 118).join("\n");
-    let title = format!("{}: {}\n{setup}", results.plan.name, grid.grid.title);
+    let title = sentence::title(results);
     let Some(compare) = &grid.grid.compare else { return (Table::new(&title, Vec::new()), None) };
     let key = compare.metric.as_str();
     let mut table = Table::new(&title, columns(results, metric(key).map_or("", |it| it.unit)));
