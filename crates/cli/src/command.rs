@@ -3,7 +3,7 @@
 
 use crate::compare::Compare;
 use crate::examples;
-use crate::experiment::{Reproduce, SweepArgs};
+use crate::experiment::Reproduce;
 use crate::fail::{Failure, USAGE};
 use crate::locks::Locks;
 use crate::look::Color;
@@ -79,11 +79,8 @@ pub(crate) enum Command {
     #[command(after_help = examples::SIM)]
     Sim(Box<SimArgs>),
     /// Run a published experiment on the virtual machine and compare the results
-    #[command(after_help = examples::REPRODUCE)]
+    #[command(after_help = examples::REPRODUCE, visible_alias = "sweep")]
     Reproduce(Box<Reproduce>),
-    /// Run the cells of an experiment in parts, each kept as soon as it is done
-    #[command(after_help = examples::SWEEP)]
-    Sweep(Box<SweepArgs>),
     /// Measure this machine's prices for the virtual machine
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(crate::calibrate::Calibrate),

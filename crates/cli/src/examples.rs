@@ -35,13 +35,8 @@ Examples:
   convoy reproduce                        the table of 2008, with its spread
   convoy reproduce --only table --scale 40 --seeds 2
   convoy reproduce semaphore-2008-ablation --scale 4
-  convoy reproduce my-experiment.toml --set kernel.config.hz=1000";
-
-pub(crate) const SWEEP: &str = "\
-Examples:
-  convoy sweep my.toml --dir cells        run it again after an interrupt: it continues
-  convoy sweep my.toml --dir cells-2 --shard 2/4
-  convoy sweep my.toml --dir cells-1 --merge cells-2 --merge cells-3 --merge cells-4";
+  convoy reproduce my.toml --set kernel.config.hz=1000
+  convoy reproduce my.toml --dir cells    run it again after an interrupt: it continues";
 
 pub(crate) const CHECK: &str = "\
 Examples:

@@ -83,7 +83,6 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
         Command::Locks(locks) => locks::run(locks),
         Command::Bench(bench) => bench::run(bench),
         Command::Reproduce(args) => experiment::reproduce(args),
-        Command::Sweep(args) => experiment::sweep(args),
         Command::Check(check) => check::run(check),
         Command::Compare(compare) => compare::run(compare),
         Command::Predict(predict) => predict::run(predict),

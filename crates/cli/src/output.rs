@@ -28,11 +28,7 @@ fn place(common: &Common, mut text: String) -> Result<(), Failure> {
 /// Whether `path` can be a drawing to write, asked before the work is done: an SVG or a PNG.
 /// `numbers`: whether a CSV file of the same name is written, too.
 pub(crate) fn ready_to_draw(path: Option<&Path>, numbers: bool) -> Result<(), Failure> {
-    if let Some(path) = path.filter(|path| !ends_in(path, "svg") && !ends_in(path, "png")) {
-        let name = path.display();
-        let text = format!("--plot {name}: the name says no format; end it with .svg or .png");
-        return Err(Failure::usage(text));
-    }
+    path.map(|path| format_of("--plot", path, &["svg", "png"])).transpose()?;
     ready(path)?;
     let csv = path.filter(|_| numbers).map(|path| path.with_extension("csv"));
     ready(csv.as_deref())
@@ -58,16 +54,30 @@ pub(crate) fn plot(
 }
 
 /// Writes a drawing in the format of its file name.
-fn draw(path: &Path, svg: &str) -> Result<(), Failure> {
+pub(crate) fn draw(path: &Path, svg: &str) -> Result<(), Failure> {
     let svg = &*look::plain(svg);
-    if ends_in(path, "png") {
-        return file(path, &convoy_report::png(svg).map_err(Failure::environment)?);
+    match format_of("--plot", path, &["svg", "png"])? {
+        "png" => file(path, &convoy_report::png(svg).map_err(Failure::environment)?),
+        _ => file(path, svg),
     }
-    file(path, svg)
 }
 
-fn ends_in(path: &Path, format: &str) -> bool {
-    path.extension().is_some_and(|found| found.eq_ignore_ascii_case(format))
+/// The format, one of `known`, that the name of the file of a flag says.
+pub(crate) fn format_of<'a>(
+    flag: &str,
+    path: &Path,
+    known: &[&'a str],
+) -> Result<&'a str, Failure> {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let format = known.iter().find(|format| extension.eq_ignore_ascii_case(format));
+    format.copied().ok_or_else(|| {
+        let (last, others) = known.split_last().unwrap_or((&"", &[]));
+        let others = others.join(", .");
+        Failure::usage(format!(
+            "{flag} {}: the name says no format; end it with .{others} or .{last}",
+            path.display()
+        ))
+    })
 }
 
 /// Writes to standard output. A reader that has closed it is not a failure.

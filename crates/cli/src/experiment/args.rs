@@ -55,37 +55,30 @@ pub(crate) struct Reproduce {
     pub(crate) plot: Option<PathBuf>,
     /// Write the table of one grid into a document, between the marks that name it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plot", "measure"])]
+    #[arg(hide_short_help = true)]
     pub(crate) into: Option<PathBuf>,
     /// Measure the published rows of `host` on this machine, into an experiment file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) measure: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) parts: Parts,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
-/// `convoy sweep`.
+/// A directory of cells, for experiments that run in parts.
 #[derive(Debug, Args)]
-pub(crate) struct SweepArgs {
-    #[command(flatten)]
-    pub(crate) which: Which,
-    /// The directory of the cells; existing cells are not run again
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: PathBuf,
+pub(crate) struct Parts {
+    /// Keep each cell in this directory, and run only those that are missing
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["measure", "store", "no_store", "tag"])]
+    pub(crate) dir: Option<PathBuf>,
     /// Run only the I-th of N parts of the cells
-    #[arg(long, value_name = "I/N")]
+    #[arg(long, value_name = "I/N", requires = "dir", hide_short_help = true)]
     pub(crate) shard: Option<Shard>,
     /// Copy the cells of another directory, and run only those that are still missing (repeatable)
-    #[arg(long, value_name = "DIR", conflicts_with = "shard")]
+    #[arg(long, value_name = "DIR", requires = "dir", conflicts_with = "shard")]
+    #[arg(hide_short_help = true)]
     pub(crate) merge: Vec<PathBuf>,
-    /// Write the plot of an experiment that has one to FILE.svg or .png
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
-    /// Write the table of one grid into a document, between the marks that name it, when all its
-    /// cells are done
-    #[arg(long, value_name = "FILE")]
-    pub(crate) into: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) common: Common,
 }

@@ -5,10 +5,11 @@ use crate::fail::{Failure, so_far};
 use crate::output;
 use convoy_lab::experiment::Plan;
 use convoy_lab::figures::metric;
-use convoy_lab::job::{JobError, Outcome};
+use convoy_lab::job::{Job, JobError, Outcome};
 use convoy_lab::live;
-use convoy_lab::pool::{Answer, LOOK, News, Results, Watch};
+use convoy_lab::pool::{self, Answer, LOOK, News, Results, Watch};
 use convoy_os::Interrupts;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -128,6 +129,67 @@ pub(crate) fn execute<T>(
         return Err(Failure::environment("a simulation ended without a result; see above"));
     }
     Ok(done)
+}
+
+/// Formats the outcome of a cell as one line, from the number of its job in the plan.
+pub(crate) type Line = fn(&Plan, usize, &Outcome) -> Option<String>;
+
+/// Where outcomes are kept until all are there.
+pub(super) trait Keep {
+    /// The outcomes of a plan that are there, one for each of its cells.
+    fn outcomes(&self, plan: &Plan) -> Result<Vec<Option<Outcome>>, Failure>;
+
+    /// Keeps an outcome.
+    fn keep(&mut self, job: &Job, outcome: &Outcome) -> Result<(), Failure>;
+
+    /// Whether this process runs the cell with this number.
+    fn runs(&self, _cell: usize) -> bool {
+        true
+    }
+}
+
+impl Keep for BTreeMap<String, Outcome> {
+    fn outcomes(&self, plan: &Plan) -> Result<Vec<Option<Outcome>>, Failure> {
+        Ok(plan.jobs().map(|job| self.get(&job.hash()).cloned()).collect())
+    }
+
+    fn keep(&mut self, job: &Job, outcome: &Outcome) -> Result<(), Failure> {
+        self.insert(job.hash(), outcome.clone());
+        Ok(())
+    }
+}
+
+/// Runs the cells of a plan that are not there, equal ones once, and once all are, those that
+/// their outcomes ask for.
+pub(super) fn until_known(
+    plan: &Plan,
+    common: &Common,
+    threads: usize,
+    line: Option<Line>,
+    kept: &mut impl Keep,
+) -> Result<(Plan, Done<Outcome>), Failure> {
+    let mut plan = plan.clone();
+    loop {
+        let jobs: Vec<Job> = plan.jobs().cloned().collect();
+        let (mut seen, mut wanted) = (BTreeSet::new(), Vec::new());
+        for (index, outcome) in kept.outcomes(&plan)?.iter().enumerate() {
+            if seen.insert(jobs[index].hash()) && outcome.is_none() && kept.runs(index) {
+                wanted.push(index);
+            }
+        }
+        let start =
+            |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
+        let mut done = execute(common, &plan.name, wanted.len(), start, |index, outcome| {
+            kept.keep(&jobs[index], outcome)?;
+            let line = line.and_then(|line| line(&plan, index, outcome));
+            Ok(Told { line, ..Told::of(&plan, index, outcome) })
+        })?;
+        done.outcomes = kept.outcomes(&plan)?;
+        match plan.longer(&done.outcomes).map_err(Failure::usage)? {
+            Some(longer) if done.failures.is_empty() && !done.interrupted => plan = longer,
+            _ => return Ok((plan, done)),
+        }
+    }
 }
 
 /// Runs `work` on a separate thread, so that an interrupt ends the command immediately; then it

@@ -1,4 +1,4 @@
-//! `convoy reproduce` and `convoy sweep`: experiments, from their file to their report.
+//! `convoy reproduce`: experiments, from their file to their report.
 
 mod args;
 mod cells;
@@ -9,8 +9,7 @@ mod print;
 mod reproduce;
 mod sweep;
 
-pub(crate) use args::{Reproduce, SweepArgs};
+pub(crate) use args::Reproduce;
 pub(crate) use cells::{Told, apart, execute, threads};
 pub(crate) use plan::plan;
 pub(crate) use reproduce::{Files, Kept, carry_out, run as reproduce, run_all};
-pub(crate) use sweep::run as sweep;

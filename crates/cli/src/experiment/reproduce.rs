@@ -1,17 +1,16 @@
 //! `convoy reproduce`: an experiment on the virtual machine, compared with the published results.
 
 use super::args::{Reproduce, Which};
-use super::cells::{Done, Told, execute, incomplete, threads};
+use super::cells::{Line, incomplete, threads, until_known};
 use super::print::{can_draw, plot, print};
-use super::{into, measure};
+use super::{into, measure, sweep};
 use crate::args::Common;
 use crate::build::build;
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::output;
 use convoy_lab::experiment::Plan;
-use convoy_lab::job::{Job, Outcome};
-use convoy_lab::pool::{self, Watch};
+use convoy_lab::job::Outcome;
 use convoy_lab::record::Record;
 use convoy_report::{Block, ExperimentReport};
 use serde_json::Value;
@@ -27,11 +26,14 @@ pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.measure {
         return measure::run(args, &plan, path);
     }
-    let Which { threads, seed, .. } = args.which;
-    let kept = Kept { kind: "reproduce", seed, store: &args.store };
     if let Some(path) = &args.into {
         into::ready(&plan, path)?;
     }
+    if let Some(directory) = &args.parts.dir {
+        return sweep::run(args, &plan, directory);
+    }
+    let Which { threads, seed, .. } = args.which;
+    let kept = Kept { kind: "reproduce", seed, store: &args.store };
     let files = Files { plot: args.plot.as_deref(), document: args.into.as_deref(), line: None };
     carry_out(&plan, &args.common, threads, kept, files)
 }
@@ -55,9 +57,6 @@ pub(crate) struct Files<'a> {
     pub(crate) line: Option<Line>,
 }
 
-/// Formats the outcome of a cell as one line, from the number of its job in the plan.
-pub(crate) type Line = fn(&Plan, usize, &Outcome) -> Option<String>;
-
 /// Runs all cells of a plan, prints its report and keeps its record. An interrupt leaves the report
 /// and the record of the cells that are there.
 pub(crate) fn carry_out(
@@ -68,7 +67,8 @@ pub(crate) fn carry_out(
     files: Files,
 ) -> Result<ExitCode, Failure> {
     can_draw(plan, files.plot)?;
-    let (plan, done) = until_known(plan, common, threads(at_a_time)?, files.line)?;
+    let mut outcomes = BTreeMap::new();
+    let (plan, done) = until_known(plan, common, threads(at_a_time)?, files.line, &mut outcomes)?;
     let plan = &plan;
     if done.outcomes.iter().all(Option::is_none) {
         incomplete(&done)?;
@@ -105,42 +105,9 @@ pub(crate) fn run_all(
     common: &Common,
     threads: usize,
 ) -> Result<(Plan, Vec<Option<Outcome>>), Failure> {
-    let (plan, done) = until_known(plan, common, threads, None)?;
+    let (plan, done) = until_known(plan, common, threads, None, &mut BTreeMap::new())?;
     incomplete(&done)?;
     Ok((plan, done.outcomes))
-}
-
-/// Runs all cells of a plan, and those that their outcomes ask for.
-fn until_known(
-    plan: &Plan,
-    common: &Common,
-    threads: usize,
-    line: Option<Line>,
-) -> Result<(Plan, Done<Outcome>), Failure> {
-    let mut plan = plan.clone();
-    let mut known: BTreeMap<String, Outcome> = BTreeMap::new();
-    loop {
-        let jobs: Vec<Job> = plan.jobs().cloned().collect();
-        let hashes: Vec<String> = jobs.iter().map(Job::hash).collect();
-        let wanted: Vec<usize> =
-            (0..jobs.len()).filter(|&index| !known.contains_key(&hashes[index])).collect();
-        let start =
-            |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
-        let mut done = execute(common, &plan.name, wanted.len(), start, |index, outcome| {
-            let line = line.and_then(|line| line(&plan, index, outcome));
-            Ok(Told { line, ..Told::of(&plan, index, outcome) })
-        })?;
-        for (outcome, hash) in done.outcomes.iter_mut().zip(hashes) {
-            match outcome {
-                Some(outcome) => _ = known.insert(hash, outcome.clone()),
-                None => *outcome = known.get(&hash).cloned(),
-            }
-        }
-        match plan.longer(&done.outcomes).map_err(Failure::usage)? {
-            Some(longer) if done.failures.is_empty() && !done.interrupted => plan = longer,
-            _ => return Ok((plan, done)),
-        }
-    }
 }
 
 /// The record of a plan that this process ran.

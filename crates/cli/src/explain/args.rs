@@ -8,8 +8,11 @@ use crate::output;
 use crate::presets::Sets;
 use clap::{Args, ValueEnum};
 use convoy_report::ExplainReport;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// The formats of a flame graph.
+pub(super) const FLAMES: [&str; 2] = ["svg", "html"];
 
 /// `convoy explain`.
 #[derive(Debug, Default, Args)]
@@ -145,23 +148,11 @@ impl Explain {
             ));
         }
         if let Some(path) = &self.flame {
-            picture(path)?;
+            output::format_of("--flame", path, &FLAMES)?;
         }
         for path in [&self.trace, &self.firefox, &self.folded, &self.flame, &self.ftrace] {
             output::ready(path.as_deref())?;
         }
         Ok(())
-    }
-}
-
-/// Whether the name says HTML; it must say that or SVG.
-pub(super) fn picture(path: &Path) -> Result<bool, Failure> {
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("svg") => Ok(false),
-        Some("html") => Ok(true),
-        _ => Err(Failure::usage(format!(
-            "--flame {}: the name says no format; end it with .svg or .html",
-            path.display()
-        ))),
     }
 }

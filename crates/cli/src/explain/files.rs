@@ -1,10 +1,11 @@
 //! The files of an explained simulation: traces, stacks and flame graphs.
 
-use super::args::{Explain, picture};
+use super::args::{Explain, FLAMES};
 use crate::fail::Failure;
 use crate::output;
 use convoy_explain::{Analysis, Detail, folded};
 use convoy_report::{flame_html, flame_svg};
+use std::path::Path;
 
 /// Intervals of the run in the curves of a page.
 pub(super) const INTERVALS: usize = 300;
@@ -45,6 +46,18 @@ pub(super) fn details(
     Ok(notes)
 }
 
+/// Draws a flame graph in the format of its file name.
+pub(super) fn flame(
+    path: &Path,
+    title: &str,
+    stacks: &[(Vec<String>, u64)],
+) -> Result<String, Failure> {
+    Ok(match output::format_of("--flame", path, &FLAMES)? {
+        "html" => flame_html(title, stacks),
+        _ => flame_svg(title, stacks),
+    })
+}
+
 /// Writes the folded stacks and the flame graph; returns a note on each file.
 pub(super) fn stacks(
     args: &Explain,
@@ -58,9 +71,7 @@ pub(super) fn stacks(
         notes.push(format!("folded stacks {}: {} stacks", path.display(), stacks.len()));
     }
     if let Some(path) = &args.flame {
-        let html = picture(path)?;
-        let text = if html { flame_html(title, &stacks) } else { flame_svg(title, &stacks) };
-        output::file(path, &text)?;
+        output::file(path, &flame(path, title, &stacks)?)?;
         notes.push(format!("flame graph {}", path.display()));
     }
     Ok(notes)

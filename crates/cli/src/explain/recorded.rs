@@ -1,12 +1,13 @@
 //! The account of a recorded program.
 
-use super::args::{Explain, picture};
+use super::args::Explain;
+use super::files::flame;
 use crate::fail::Failure;
 use crate::look::plain;
 use crate::output;
 use convoy_explain::{Lanes, Named, folded};
 use convoy_record::Record;
-use convoy_report::{RecordedReport, flame_html, flame_svg};
+use convoy_report::RecordedReport;
 use std::process::ExitCode;
 
 /// Writes the activity of threads over time for other tools; returns a note on each file.
@@ -94,8 +95,7 @@ pub(super) fn explain(args: &Explain, record: &Record) -> Result<ExitCode, Failu
         report.notes.push(format!("folded stacks {}: {} stacks", path.display(), stacks.len()));
     }
     if let Some(path) = &args.flame {
-        let draw = if picture(path)? { flame_html } else { flame_svg };
-        output::file(path, plain(&draw(&report.title, &stacks)).as_bytes())?;
+        output::file(path, plain(&flame(path, &report.title, &stacks)?).as_bytes())?;
         report.notes.push(format!("flame graph {}", path.display()));
     }
     report.notes.extend(timelines(args, record)?);

@@ -5,18 +5,22 @@ use crate::args::Common;
 use crate::fail::Failure;
 use crate::output;
 use convoy_report::RunReport;
-use std::path::Path;
+
+/// AIM7's format of an export; the other one is re-aim's.
+const SUITE7: &str = "ss";
+const EXPORTS: [&str; 2] = [SUITE7, "csv"];
+const PLOTS: [&str; 3] = ["svg", "html", "png"];
 
 /// Every file that is to be written can be, asked before the run.
 pub(crate) fn check(common: &Common, results: &Results) -> Result<(), Failure> {
     output::ready(common.output.as_deref())?;
     output::ready(results.record.as_deref())?;
     for path in &results.export {
-        export_of(path)?;
+        output::format_of("--export", path, &EXPORTS)?;
         output::ready(Some(path))?;
     }
     for path in &results.plot {
-        plot_of(path)?;
+        output::format_of("--plot", path, &PLOTS)?;
         output::ready(Some(path))?;
     }
     Ok(())
@@ -50,9 +54,9 @@ impl<'a> Files<'a> {
     ) -> Result<(), Failure> {
         for (path, before) in self.asked.export.iter().zip(&self.before) {
             if let Some(before) = before {
-                let text = match export_of(path)? {
-                    Export::Suite7 => [before, report.to_suite7(machine, date).as_bytes()].concat(),
-                    Export::Reaim => report.to_reaim_csv().into_bytes(),
+                let text = match output::format_of("--export", path, &EXPORTS)? {
+                    SUITE7 => [before, report.to_suite7(machine, date).as_bytes()].concat(),
+                    _ => report.to_reaim_csv().into_bytes(),
                 };
                 output::file(path, &text)?;
             }
@@ -77,20 +81,15 @@ impl<'a> Files<'a> {
         output::print(common, text, || report.to_json(), || report.to_csv())?;
         self.write(report, machine, date, record)?;
         for (path, _) in self.asked.export.iter().zip(&self.before).filter(|(_, b)| b.is_none()) {
-            match export_of(path)? {
-                Export::Suite7 => output::append(path, &report.to_suite7(machine, date))?,
-                Export::Reaim => output::file(path, &report.to_reaim_csv())?,
+            match output::format_of("--export", path, &EXPORTS)? {
+                SUITE7 => output::append(path, &report.to_suite7(machine, date))?,
+                _ => output::file(path, &report.to_reaim_csv())?,
             }
         }
         for path in &self.asked.plot {
-            let svg = || report.curve(machine).to_svg();
-            match plot_of(path)? {
-                Picture::Svg => output::file(path, &svg())?,
-                Picture::Html => output::file(path, &report.to_html(machine))?,
-                Picture::Png => {
-                    let picture = convoy_report::png(&svg()).map_err(Failure::environment)?;
-                    output::file(path, &picture)?;
-                }
+            match output::format_of("--plot", path, &PLOTS)? {
+                "html" => output::file(path, &report.to_html(machine))?,
+                _ => output::draw(path, &report.curve(machine).to_svg())?,
             }
         }
         match self.asked.record.as_deref().filter(|path| path.exists() && !path.is_file()) {
@@ -98,43 +97,4 @@ impl<'a> Files<'a> {
             None => Ok(()),
         }
     }
-}
-
-enum Export {
-    Suite7,
-    Reaim,
-}
-
-enum Picture {
-    Svg,
-    Html,
-    Png,
-}
-
-/// The format that the name of the file says.
-fn export_of(path: &Path) -> Result<Export, Failure> {
-    match extension(path).as_deref() {
-        Some("ss") => Ok(Export::Suite7),
-        Some("csv") => Ok(Export::Reaim),
-        _ => Err(Failure::usage(format!(
-            "--export {}: the name says no format; end it with .ss (AIM7) or .csv (re-aim)",
-            path.display()
-        ))),
-    }
-}
-
-fn plot_of(path: &Path) -> Result<Picture, Failure> {
-    match extension(path).as_deref() {
-        Some("svg") => Ok(Picture::Svg),
-        Some("html" | "htm") => Ok(Picture::Html),
-        Some("png") => Ok(Picture::Png),
-        _ => Err(Failure::usage(format!(
-            "--plot {}: the name says no format; end it with .svg, .html or .png",
-            path.display()
-        ))),
-    }
-}
-
-fn extension(path: &Path) -> Option<String> {
-    Some(path.extension()?.to_str()?.to_ascii_lowercase())
 }
