@@ -20,6 +20,8 @@ pub(super) struct Doors {
     asleep: Cell<u32>,
     /// Steps of all threads.
     pub(super) steps: Cell<u64>,
+    /// Steps at the last look that found more of them, and its time, nanoseconds.
+    seen: Cell<(u64, u64)>,
     /// Units of semaphores that were freed and not taken.
     pub(super) spare: Cell<i64>,
     gates: Cell<Gates>,
@@ -52,6 +54,7 @@ impl Doors {
             threads,
             asleep: Cell::new(0),
             steps: Cell::new(0),
+            seen: Cell::default(),
             spare: Cell::new(0),
             gates: Cell::default(),
         }
@@ -101,8 +104,14 @@ impl Doors {
         self.wake(&self.barriers[barrier], usize::MAX >> 1);
     }
 
-    pub(super) fn steps(&self) -> u64 {
-        self.steps.get()
+    /// Returns the time since a look at which threads had made steps, nanoseconds.
+    pub(super) fn quiet_ns(&self, now_ns: u64) -> u64 {
+        let (steps, since_ns) = self.seen.get();
+        if steps == self.steps.get() {
+            return now_ns - since_ns;
+        }
+        self.seen.set((self.steps.get(), now_ns));
+        0
     }
 
     pub(super) fn change(&self, change: impl FnOnce(&mut Gates)) {

@@ -31,8 +31,14 @@ const SLEEP_DOUBT: f64 = 0.15;
 impl Behaviour {
     /// Returns whether CPUs idle while threads mostly wait for each other.
     fn waits_for_threads(&self) -> bool {
-        let cpus_used = self.rate * self.cpu_ns / 1e9;
-        self.is_waiting() && cpus_used < BUSY * f64::from(self.cpus)
+        self.is_waiting() && self.is_idle()
+    }
+
+    /// Returns whether CPUs idle. They do not while threads wait for them: then other programs have
+    /// them.
+    fn is_idle(&self) -> bool {
+        let runnable = self.rate * (self.cpu_ns + self.ready_ns.unwrap_or(0.0)) / 1e9;
+        runnable < BUSY * f64::from(self.cpus)
     }
 
     /// Returns whether threads mostly wait for each other.
@@ -45,9 +51,7 @@ impl Behaviour {
     /// being handed over, and either CPUs idle, or most of the CPU time is not the threads' own
     /// work.
     fn is_bound_by_wakeups(&self) -> bool {
-        let cpus_used = self.rate * self.cpu_ns / 1e9;
-        let (is_idle, own_ns) = (cpus_used < BUSY * f64::from(self.cpus), self.work_ns());
-        self.passing > PASSING && (is_idle || own_ns < OWN * self.cpu_ns)
+        self.passing > PASSING && (self.is_idle() || self.work_ns() < OWN * self.cpu_ns)
     }
 }
 

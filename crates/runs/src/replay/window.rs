@@ -27,7 +27,7 @@ const BATCH_LEAST_NS: u64 = 250_000;
 const BATCH_SHARED_NS: u64 = BATCH_NS / 2;
 /// Largest ratio between the duration of such a replay and of the record.
 const SLOWEST: f64 = 100.0;
-/// Time without a step after which the replay releases a waiting thread, nanoseconds.
+/// Time without a step after which the replay releases a waiting thread, if all wait, nanoseconds.
 const STUCK_NS: u64 = 20_000_000;
 /// Half of the 95 % interval of the throughput, as a fraction of it, below which the window ends.
 pub(super) const CLOSE: f64 = 0.02;
@@ -43,28 +43,28 @@ const LONGEST_BUSY_NS: u64 = 120_000_000_000;
 const STARVING_NS: u64 = 1_000_000_000;
 
 impl Replay {
-    /// Releases a thread that waits for others if no thread has made a step since `steps`.
-    fn slip_if_stuck(&self, field: &Field, steps: u64) {
-        if field.doors.steps() != steps {
+    /// Releases a thread that waits for others if all threads wait, and no thread has made a step
+    /// for a while: a thread that was woken may not have run since.
+    fn slip_if_stuck(&self, field: &Field) {
+        let now_ns = Here::now_ns();
+        let is_waiting = field.doors.asleep() + field.counts.waiting() >= self.threads;
+        if !is_waiting || field.doors.quiet_ns(now_ns) < STUCK_NS {
             return;
         }
         field.doors.slip();
-        if field.doors.asleep() + field.counts.waiting() >= self.threads {
-            // Steps are drawn at random, so they may have freed too few units of semaphores.
-            field.free_semaphores(&self.behaviour);
-        }
+        // Steps are drawn at random, so they may have freed too few units of semaphores.
+        field.free_semaphores(&self.behaviour);
     }
 
-    /// Lets time pass, and releases a waiting thread if no thread makes a step.
+    /// Lets time pass, and releases a waiting thread if all threads wait.
     fn let_pass(&self, k: &mut Process, field: &Field, ns: u64) {
         if self.behaviour.script.is_none() {
             return k.sleep(ns);
         }
         let end = Here::now_ns() + ns;
         while Here::now_ns() < end {
-            let steps = field.doors.steps();
             k.sleep(STUCK_NS.min(end - Here::now_ns()));
-            self.slip_if_stuck(field, steps);
+            self.slip_if_stuck(field);
         }
     }
 
@@ -79,7 +79,6 @@ impl Replay {
         let recorded_ns = self.behaviour.total as f64 / self.behaviour.rate * 1e9;
         let last = begin.now_ns + (SLOWEST * recorded_ns) as u64;
         while field.phase.load(Acquire) == PHASE_WINDOW {
-            let steps = field.doors.steps();
             let now = Here::now_ns();
             if now >= last {
                 field.ends(world);
@@ -88,7 +87,7 @@ impl Replay {
             let has_script = self.behaviour.script.is_some();
             let until = if has_script { last.min(now + STUCK_NS) } else { last };
             User::wait(&field.phase, PHASE_WINDOW, Sleep::Uninterruptible, Some(until));
-            self.slip_if_stuck(field, steps);
+            self.slip_if_stuck(field);
         }
         k.sleep(POLL_NS);
         begin
