@@ -276,7 +276,7 @@ class Bench:
             return [], None, str(reason).rsplit(".json: ", 1)[-1]
         recorded = found["anchor"][0]["acquisitions_per_s"]
         ratios = [1 + row["change_percent"] / 100 for row in found["rows"]]
-        return ([], None, found["doubt"]) if found["doubt"] else (ratios, recorded, None)
+        return ratios, recorded, None
 
     def measure(self, cpus, program, threads, policies, split):
         """Rates of each policy and of the split lock in turns, and the CPUs of other programs."""

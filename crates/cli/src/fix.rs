@@ -2,9 +2,10 @@
 
 use crate::fail::Failure;
 use crate::output;
-use crate::predict::{Replays, complete, plot, print};
+use crate::predict::{Replays, complete, plot};
 use clap::Args;
 use convoy_predict::{Advice, Question, policies};
+use convoy_report::prediction;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,20 +40,12 @@ pub(crate) fn run(args: &Fix) -> Result<ExitCode, Failure> {
         effort: args.replays.effort(),
     };
     let advice = Advice::new(&record, args.replays.prediction(&record, question)?);
-    let json = || serde_json::to_string_pretty(&advice).expect("numbers and text") + "\n";
-    output::print(common, || text(&advice), json, || print::table(&advice.prediction).to_csv())?;
+    let text = || prediction::advice_text(&advice);
+    let json = || format!("{:#}\n", prediction::advice_json(&advice));
+    output::print(common, text, json, || prediction::table(&advice.prediction).to_csv())?;
     if let Some(path) = args.plot.as_ref().filter(|_| !advice.prediction.rows.is_empty()) {
-        let plot = plot::changes(&advice.prediction, &advice.text);
+        let plot = plot::changes(&advice.prediction, &prediction::advice(&advice));
         output::plot(common, path, &plot.to_svg(), None)?;
     }
     complete(&advice.prediction)
-}
-
-fn text(advice: &Advice) -> String {
-    let mut text = convoy_report::page_wrap(&advice.text) + "\n";
-    if let (Some(command), Some(check)) = (&advice.command, &advice.check) {
-        let commands = format!("  {command}\n\nThis is predicted. To measure it:\n\n  {check}\n\n");
-        text += &commands;
-    }
-    text + print::rows(&advice.prediction).trim_start() + &print::foot(&advice.prediction)
 }

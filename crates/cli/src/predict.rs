@@ -13,6 +13,7 @@ use convoy_predict::{
     Choice, Effort, Known, Machines, PredictError, Prediction, Question, names, predict_aloud,
 };
 use convoy_record::Record;
+use convoy_report::prediction::{prediction_json, prediction_text, short, table};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,7 +21,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) mod forecast;
 pub(crate) mod plot;
-pub(crate) mod print;
 
 /// `convoy predict`.
 #[derive(Debug, Args)]
@@ -120,9 +120,9 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
         effort: args.replays.effort(),
     };
     let prediction = args.replays.prediction(&Arc::new(args.replays.record()?), question)?;
-    let text = || print::text(&prediction);
-    let json = || serde_json::to_string_pretty(&prediction).expect("numbers and text") + "\n";
-    output::print(common, text, json, || print::table(&prediction).to_csv())?;
+    let text = || prediction_text(&prediction);
+    let json = || format!("{:#}\n", prediction_json(&prediction));
+    output::print(common, text, json, || table(&prediction).to_csv())?;
     if let Some(path) = args.plot.as_ref().filter(|_| !prediction.rows.is_empty()) {
         let plot = plot::curves(&prediction);
         output::plot(common, path, &plot.to_svg(), Some(&plot.to_csv()))?;
@@ -188,7 +188,7 @@ impl Replays {
             shown.set_position(known.done as u64);
             if let Some(prediction) = known.prediction {
                 if let Some(row) = prediction.rows.last() {
-                    shown.set_message(print::short(row));
+                    shown.set_message(short(row));
                 }
                 *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(prediction);
             }

@@ -41,16 +41,28 @@ pub fn is_alone(record: &Record) -> bool {
 /// Returns the sum of the nanoseconds that threads waited and the number of acquisitions.
 fn weight(lock: &Lock) -> u64 {
     let weight = ((lock.wait_s() * 1e9) as u64).saturating_add(lock.count());
-    if lock.is_lock() { weight } else { 0 }
+    if is_replayed(lock) { weight } else { 0 }
+}
+
+/// Returns whether some thread calls a place of the lock twice, so that it is part of a cycle: next
+/// to other programs, a call at the end of each thread may be as frequent as others.
+fn recurs(lock: &Lock) -> bool {
+    lock.sites.iter().any(|site| site.count > site.threads)
+}
+
+/// Returns whether the replay has it as a lock: a pool behind a condition is a condition there.
+fn is_replayed(lock: &Lock) -> bool {
+    lock.is_lock() && !lock.is_pool()
 }
 
 /// Returns the relevant locks, the most contended one first.
 fn kept(process: &Process) -> Vec<&Lock> {
-    let all = || process.locks.iter().filter(|lock| lock.is_lock() && lock.count() > 0);
+    let all = || process.locks.iter().filter(|lock| is_replayed(lock) && lock.count() > 0);
     let count = all().map(Lock::count).fold(0, u64::saturating_add);
     let wait_s: f64 = all().map(Lock::wait_s).sum();
     let matters = |lock: &&Lock| {
-        lock.count() as f64 > LITTLE * count as f64 || lock.wait_s() > LITTLE * wait_s
+        let is_frequent = lock.count() as f64 > LITTLE * count as f64 && recurs(lock);
+        is_frequent || lock.wait_s() > LITTLE * wait_s
     };
     let mut locks: Vec<&Lock> = all().filter(matters).collect();
     locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()));

@@ -1,48 +1,248 @@
-//! Upper bounds of the throughput: it cannot exceed the capacity of the CPUs, of the threads, or of
-//! a lock that is always held.
+//! Bounds of the throughput of a recorded program with other CPUs, threads and locks, from
+//! arithmetic alone: the demands of the program on its stations, and the laws of closed networks.
+//!
+//! A thread that holds a lock also needs a CPU, so that its time counts at two stations. The upper
+//! bound counts each second once, with the least demands; the lower bound counts it at both, with
+//! the most demands, and adds the prices of moving data and of wakeups that the record may not
+//! contain. Between them is the throughput of the network in which the work of a critical section
+//! is a part of the service of its lock.
 
-use convoy_runs::replay::{Anchor, Replay};
+use convoy_machine::Preset;
 
-/// Ratio by which a simulation may exceed a bound: the random draws of a short window differ from
-/// their mean.
-const NOISE: f64 = 1.1;
+use crate::demands::{Demand, Demands, Station};
+use crate::network::{self, Network};
 
-/// An upper bound of the throughput, acquisitions per second, and the resource that sets it.
+/// Largest part of the time of its threads by which windows may underestimate a class: they show a
+/// small part of the run.
+const WINDOWS: f64 = 0.2;
+/// Cache lines that an acquisition moves if the last owner ran on another CPU: the lock and a line
+/// of the data that it protects; at most the lock twice, as a waiter writes to it, and two lines of
+/// data. At least none moves, since a thread may acquire the lock many times in a row.
+const LINES: [f64; 2] = [2.0, 4.0];
+/// Part of the utilisation of the CPUs below which a lock cannot limit.
+const IDLE: f64 = 0.01;
+
+/// A machine and locks for which throughput is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Bound {
-    pub(crate) per_s: f64,
-    pub(crate) by: &'static str,
+pub(crate) struct Setting {
+    pub(crate) cpus: u32,
+    pub(crate) threads: u32,
+    /// CPUs that other programs use.
+    pub(crate) others: f64,
+    /// Number of locks that replace the first one.
+    pub(crate) split: u32,
+    /// Whether the program or its locks differ from the recorded ones.
+    pub(crate) is_changed: bool,
+    /// Whether a release may pass the lock to a thread that first has to wake up.
+    pub(crate) hands_over: bool,
+    pub(crate) prices: Prices,
 }
 
-/// Returns the lowest bound of a replay: its CPUs, its threads, or a lock that only one thread can
-/// hold at a time. `None` for replays of steps in order, where the locks decide how often each
-/// class of threads calls.
-pub(crate) fn least(replay: &Replay) -> Option<Bound> {
-    let behaviour = &replay.behaviour;
-    if behaviour.script.is_some() {
-        return None;
+/// Prices that a record may not contain, seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Prices {
+    /// A cache line that moves between the CPUs of the machine.
+    transfer: f64,
+    /// From a wakeup to the first instruction of the thread.
+    wakeup: f64,
+    /// CPU time of a wakeup and of the two switches around it.
+    wake_work: f64,
+}
+
+impl Prices {
+    /// Returns the prices of a machine.
+    pub(crate) fn new(machine: &Preset) -> Self {
+        let (topology, prices) = (&machine.topology, &machine.price_ns);
+        let transfer = match topology.cpus {
+            1 => 0.0,
+            cpus if cpus > topology.cpus_per_package => prices.remote,
+            cpus if cpus > topology.cpus_per_llc => prices.package,
+            _ => prices.llc,
+        };
+        let guest = machine.guest_ns.as_ref();
+        let send = prices.ipi.max(guest.map_or(0.0, |guest| guest.send));
+        let wakeup = send + prices.idle_exit.max(guest.map_or(0.0, |guest| guest.halted_exit));
+        let wake_work = guest.map_or(0.0, |guest| guest.send) + 2.0 * prices.switch;
+        let [transfer, wakeup, wake_work] =
+            [transfer, wakeup + prices.switch, wake_work].map(|ns| ns / 1e9);
+        Self { transfer, wakeup, wake_work }
     }
-    let Anchor { work, sleep_ns, .. } = replay.anchor;
-    let work_ns = (behaviour.work_ns() * work.min(1.0)).max(1.0);
-    let cpus = replay.machine.topology.cpus as f64;
-    let threads = f64::from(replay.threads);
-    let all: u64 = behaviour.sections.iter().map(|one| one.count).sum();
-    let bounds = [
-        Bound { per_s: cpus * 1e9 / work_ns, by: "the CPUs allow" },
-        Bound { per_s: threads * 1e9 / (work_ns + sleep_ns), by: "the threads allow" },
-    ];
-    let locks = (0..behaviour.locks.len()).filter(|name| !behaviour.private.contains(name));
-    let locks = locks.filter_map(|name| {
-        let (held_ns, is_shared) = behaviour.held_ns(name);
-        let own = behaviour.sections.iter().filter(|one| one.lock == name);
-        let share = own.map(|one| one.count).sum::<u64>() as f64 / all.max(1) as f64;
-        let per_s = f64::from(behaviour.locks[name].max(1)) * 1e9 / (held_ns * share);
-        (held_ns * share > 0.0 && !is_shared).then_some(Bound { per_s, by: "a lock allows" })
-    });
-    bounds.into_iter().chain(locks).min_by(|a, b| a.per_s.total_cmp(&b.per_s))
 }
 
-/// Returns whether a throughput exceeds a bound.
-pub(crate) fn is_exceeded(bound: Bound, per_s: f64) -> bool {
-    per_s > NOISE * bound.per_s
+/// An interval of the throughput that follows from arithmetic, relative to the record.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Bounds {
+    /// Least.
+    pub(crate) low: f64,
+    /// Approximation of the closed network.
+    pub(crate) middle: f64,
+    /// Most.
+    pub(crate) high: f64,
+    /// The station with the highest utilisation.
+    pub(crate) limit: Station,
+}
+
+/// The bounds of a record: its demands, its prices, and the recorded setting.
+pub(crate) struct Law {
+    demands: Demands,
+    /// Index of the lock that a split replaces among the locks of the process.
+    first: usize,
+    recorded: Setting,
+    /// The recorded point by the laws: with the other programs, and alone.
+    beside: Bounds,
+    alone: Bounds,
+}
+
+impl Law {
+    /// Returns the bounds of a program with these demands on the recorded machine; a split replaces
+    /// the lock with the index `first`.
+    pub(crate) fn new(demands: Demands, first: usize, machine: &Preset) -> Self {
+        let recorded = Setting {
+            cpus: demands.cpus,
+            threads: demands.threads,
+            others: demands.others,
+            split: 1,
+            is_changed: false,
+            hands_over: false,
+            prices: Prices::new(machine),
+        };
+        let mut law =
+            Self { demands, first, recorded, beside: Bounds::UNKNOWN, alone: Bounds::UNKNOWN };
+        law.beside = law.speed(&recorded);
+        law.alone = law.speed(&Setting { others: 0.0, ..recorded });
+        law
+    }
+
+    /// Returns the throughput of the recorded point without other programs, relative to the record.
+    pub(crate) fn alone(&self) -> f64 {
+        if self.demands.others > 0.0 {
+            (self.alone.middle / self.beside.middle).max(1.0)
+        } else {
+            1.0
+        }
+    }
+
+    /// Returns the bounds for a setting without other programs, relative to the recorded point
+    /// without them.
+    pub(crate) fn bounds(&self, setting: &Setting, is_disturbed: bool) -> Bounds {
+        let speed = self.speed(setting);
+        let is_recorded = (setting.cpus, setting.threads, setting.split)
+            == (self.recorded.cpus, self.recorded.threads, 1);
+        let limit = speed.limit;
+        if is_recorded && !setting.is_changed {
+            return Bounds { low: 1.0, middle: 1.0, high: 1.0, limit };
+        }
+        // The record is the throughput of its own point, which the laws must contain. Alone, the
+        // program is at least as fast as next to other programs.
+        let [low, high] = if is_disturbed {
+            let least = (self.alone.low / self.beside.low.max(1.0)).max(1.0);
+            let most = (self.alone.high / self.beside.high.min(1.0)).max(least);
+            [speed.low / most, speed.high / least]
+        } else {
+            [speed.low / self.beside.low.max(1.0), speed.high / self.beside.high.min(1.0)]
+        };
+        let base = if is_disturbed { self.alone.middle } else { self.beside.middle };
+        let middle = (speed.middle / base).clamp(low.min(high), high);
+        Bounds { low: low.min(high), middle, high, limit }
+    }
+
+    /// Returns the throughput of a setting by the laws.
+    fn speed(&self, setting: &Setting) -> Bounds {
+        let demands = &self.demands;
+        let cpus = f64::from(setting.cpus);
+        let free = (cpus - setting.others).max(IDLE * cpus);
+        let threads = f64::from(setting.threads.max(1));
+        let (work, sleep) = (demands.work, demands.sleep);
+        let mut most = vec![(Station::Cpus, cpus / work.least)];
+        most.push((Station::Threads, threads / (work.least + sleep.least)));
+        let grown = threads / f64::from(demands.threads.max(1));
+        most.extend(demands.crews.iter().filter(|_| demands.crews.len() > 1).map(|crew| {
+            let station = Station::ThreadsAt { place: crew.place.clone() };
+            (station, grown.max(1.0) / (crew.busy * (1.0 - WINDOWS)))
+        }));
+        let (mut likely, mut least) = (Network::default(), Network::default());
+        let mut held_work = 0.0;
+        let mut overhead = self.overhead(setting);
+        let mut uses = Vec::new();
+        for demand in &demands.stations {
+            let split = if demand.lock == self.first { f64::from(setting.split) } else { 1.0 };
+            let [high, low] = demand.servers.map(|servers| servers * split);
+            most.push((demand.station.clone(), high / demand.service.least));
+            let moved = self.moved(demand, setting);
+            let passed = passed(demand, setting);
+            let service = [
+                demand.service.middle + moved[0] + passed[0],
+                demand.service.most + moved[1] + passed[1],
+            ];
+            overhead = [overhead[0] + moved[0], overhead[1] + moved[1]];
+            let servers = [high.min(f64::MAX), low];
+            if service[1] / low < IDLE * work.middle / cpus {
+                continue;
+            }
+            held_work += demand.work;
+            likely.stations.push(network::Station { demand: service[0], servers: servers[0] });
+            least.stations.push(network::Station { demand: service[1], servers: servers[1] });
+            uses.push((demand.station.clone(), service[0] / servers[0]));
+        }
+        let used = work.middle + overhead[0];
+        uses.push((Station::Cpus, used / free));
+        uses.push((Station::Threads, (used + sleep.middle) / threads));
+        let own = (used - held_work).max(IDLE * used);
+        likely.stations.push(network::Station { demand: own, servers: free });
+        likely.think = sleep.middle + demands.idle;
+        least.stations.push(network::Station { demand: work.most + overhead[1], servers: free });
+        least.think = sleep.most + demands.idle;
+        for network in [&mut likely, &mut least] {
+            network.stations.retain(|station| station.demand > 0.0);
+        }
+        let upper = |(_, capacity): &(Station, f64)| *capacity;
+        let high = most.iter().map(upper).fold(f64::INFINITY, f64::min);
+        let middle = likely.throughput(setting.threads.max(1)).min(free / used).min(high);
+        let low = least.lower(setting.threads.max(1)).min(middle);
+        let busiest = uses.into_iter().max_by(|first, second| first.1.total_cmp(&second.1));
+        Bounds { low, middle, high, limit: busiest.map(|(station, _)| station).unwrap_or_default() }
+    }
+
+    /// Returns the time for which the acquisitions of a lock wait for lines of other CPUs, in
+    /// addition to the record: middle and most.
+    fn moved(&self, demand: &Demand, setting: &Setting) -> [f64; 2] {
+        let recorded = if self.recorded.cpus > 1 { self.recorded.prices.transfer } else { 0.0 };
+        let more = (setting.prices.transfer - recorded).max(0.0);
+        // The last owner is as likely on each CPU that the threads use.
+        let cpus = f64::from(setting.cpus.min(setting.threads).max(1));
+        let share = if demand.is_shared { 1.0 - 1.0 / cpus } else { 0.0 };
+        LINES.map(|lines| lines * share * more * demand.acquired)
+    }
+
+    /// Returns the CPU time of wakeups in addition to the record: middle and most. Until a woken
+    /// thread runs, a lock that the next thread may take needs no other wakeup.
+    fn overhead(&self, setting: &Setting) -> [f64; 2] {
+        let Prices { wakeup, wake_work, .. } = setting.prices;
+        let is_more = self.recorded.cpus == 1 && setting.cpus > 1 || setting.is_changed;
+        if !is_more || wakeup <= 0.0 {
+            return [0.0; 2];
+        }
+        let shared = self.demands.stations.iter().filter(|demand| demand.is_shared);
+        let acquired = shared.fold([0.0; 2], |[likely, most], demand| {
+            // An acquisition may have to wait if the lock is held.
+            let held = (demand.service.middle / demand.servers[0]).min(1.0);
+            [likely + demand.acquired * held, most + demand.acquired]
+        });
+        let woken =
+            if setting.hands_over { acquired } else { acquired.map(|a| a.min(1.0 / wakeup)) };
+        woken.map(|wakeups| wakeups * wake_work)
+    }
+}
+
+/// Returns the time for which a lock is passed to threads that wake up: middle and most.
+fn passed(demand: &Demand, setting: &Setting) -> [f64; 2] {
+    if !setting.hands_over {
+        return [0.0; 2];
+    }
+    let wakeups = demand.acquired * setting.prices.wakeup;
+    [wakeups * demand.contended, wakeups]
+}
+
+impl Bounds {
+    const UNKNOWN: Self = Self { low: 0.0, middle: 0.0, high: 0.0, limit: Station::Cpus };
 }

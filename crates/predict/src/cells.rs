@@ -1,23 +1,29 @@
-//! The cells of a prediction: the recorded point and each question, each simulated in several
-//! rounds.
+//! The cells of a prediction: the recorded point and each question, first by arithmetic, then
+//! simulated in several rounds.
 
 use std::sync::Arc;
 
 use convoy_diagnose::{Account, Irreplaceable};
 use convoy_kernel::KernelPreset;
-use convoy_record::{Lock, Process, Record};
+use convoy_machine::Preset;
+use convoy_record::{Lock, Process, Record, threads};
 use convoy_runs::replay::{Anchor, Behaviour, Effort, Kind, Pace, Replay, Step};
 
 use crate::behaviour::{behaviour, busiest, busy_s, waiting_within};
+use crate::bounds::{Law, Prices, Setting};
 use crate::choice::Change;
 use crate::damage::is_damaged;
-use crate::doubt::{Doubt, of_record};
-use crate::limit::{WEIGHT, limit};
+use crate::demands::demands;
+use crate::doubt::{Doubt, Reason, of_record};
+use crate::limit::{Limit, WEIGHT};
 use crate::moving::is_unsized;
 use crate::others::others_cpus;
+use crate::point::Point;
 use crate::prediction::Prediction;
-use crate::run::{Cell, Cells, Known, run, unanchored};
-use crate::{Choice, Machines, PredictError, SLEEP};
+use crate::row::Row;
+use crate::run::{Cell, Cells, Known, Outcome, run};
+use crate::script::Written;
+use crate::{Choice, Machines, PredictError, SLEEP, SPIN};
 
 /// Share of the run in which the threads that take locks do no work, above which the speed of the
 /// whole program differs from their throughput.
@@ -43,19 +49,20 @@ pub struct Question {
     pub effort: Effort,
 }
 
-impl Question {
-    /// Returns the number of rows.
-    fn rows(&self) -> usize {
-        let points = self.cpus.len().max(1) * self.threads.len().max(1);
-        points * (self.policies.len() + usize::from(self.split.is_some()))
-    }
+/// One row of a question.
+#[derive(Clone, Debug)]
+struct Ask {
+    /// `None`: as recorded.
+    cpus: Option<u32>,
+    threads: u32,
+    choice: Choice,
+    split: u32,
 }
 
 /// Returns the prediction that answers `question` for the program of `record`.
 ///
 /// # Errors
-/// Returns a [`PredictError`] if the record cannot be replayed, a preset cannot be loaded, or a
-/// simulation fails.
+/// Returns a [`PredictError`] if the record is damaged or imported, or a preset cannot be loaded.
 pub fn predict(
     record: &Record,
     machines: &Machines,
@@ -64,11 +71,11 @@ pub fn predict(
     predict_aloud(record, machines, question, &|_| {})
 }
 
-/// Like [`predict`], and calls `told` after each simulation, from any thread.
+/// Like [`predict`], and calls `told` with the bounds of all rows, then after each simulation, from
+/// any thread.
 ///
 /// # Errors
-/// Returns a [`PredictError`] if the record cannot be replayed, a preset cannot be loaded, or a
-/// simulation fails.
+/// Returns a [`PredictError`] if the record is damaged or imported, or a preset cannot be loaded.
 pub fn predict_aloud(
     record: &Record,
     machines: &Machines,
@@ -76,260 +83,336 @@ pub fn predict_aloud(
     told: &(dyn Fn(Known) + Sync),
 ) -> Result<Prediction, PredictError> {
     check(record)?;
-    let (Some(process), locks) = busiest(record) else { return Err(nothing(record)) };
-    if locks.is_empty() {
-        return Err(nothing(record));
+    let (process, locks) = busiest(record);
+    let process = process.ok_or(PredictError::Empty)?;
+    let study = Study { record, process, locks, machines, question };
+    if let Some(reason) = study.unreplayable() {
+        return study.without_replay(reason);
     }
-    let (question, whole_lock) = splittable(question, process, locks[0]);
-    let question = &question;
-    let replayed = |in_order: bool| -> Result<(Prediction, u32), PredictError> {
-        let (mut behaviour, written) = behaviour(record, process, &locks, in_order);
-        behaviour.transfer_ns = machines.recorded(&record.program, (1, 1))?.price_ns.llc;
-        let behaviour = Arc::new(behaviour);
-        let (question, unknown) = answerable(question, &behaviour);
-        let (question, of_units) = of_known_units(&question, &behaviour, &locks);
-        let question = &question;
-        let most = question.cpus.iter().copied().max().unwrap_or(behaviour.cpus);
-        let complete = |mut prediction: Prediction| {
-            prediction.verdict = limit(&behaviour, process, &locks);
-            prediction.doubts.splice(0..0, of_record(&record.program, process, &behaviour, most));
-            prediction.doubts.extend(absent(&behaviour, written.absent));
-            prediction.doubts.extend(unknown.clone());
-            prediction.doubts.extend(of_units.clone());
-            prediction.doubts.extend(whole_lock.clone());
-            prediction.doubts.extend(written.leaves_out.iter().cloned().map(Doubt::note));
-            prediction.order.clone_from(&written.has);
-            prediction.beyond = beyond(record, process, &behaviour);
-            whole(&mut prediction, record, process, busy_s(process, &locks));
-            prediction.judged()
-        };
-        let told =
-            |known: Known| told(Known { prediction: known.prediction.map(&complete), ..known });
-        if [&unknown, &of_units].into_iter().flatten().any(|doubt| doubt.refuses) {
-            return Ok((complete(unanchored(&behaviour, 0)), behaviour.threads));
-        }
-        let prediction = Some(unanchored(&behaviour, question.rows()));
-        told(Known { done: 0, of: 1, prediction });
-        let cells = cells(record, machines, question, &behaviour)?;
-        Ok((complete(run(&cells, &behaviour, &told)?), behaviour.threads))
-    };
-    let (ordered, threads) = replayed(true)?;
-    if ordered.doubt.is_none() || ordered.order.is_empty() || waits_for_threads(&ordered) {
+    let (ordered, present) = study.replayed(true, told)?;
+    let waits_for_threads =
+        ordered.anchor.first().is_some_and(|point| point.idle_mean_us > point.cpu_us);
+    let Some(reason) = ordered.reason.clone() else { return Ok(ordered) };
+    if ordered.order.is_empty() || waits_for_threads {
         return Ok(ordered);
     }
     // A replay without the order of steps may match the record although this one does not.
-    let (mut plain, present) = replayed(false)?;
+    let (mut plain, plain_present) = study.replayed(false, told)?;
     // If classes of threads acquire locks at different places, the number of threads does not
     // follow from counts by place.
-    if plain.doubt.is_some() || f64::from(present) < PRESENT * f64::from(threads) {
+    if plain.reason.is_some() || f64::from(plain_present) < PRESENT * f64::from(present) {
         return Ok(ordered);
     }
-    plain.doubts.push(Doubt::note(format!(
-        "Replayed by places, without the order of steps ({}), since the replay in that order is \
-         refused: {}",
-        ordered.order.join(", "),
-        ordered.doubt.unwrap_or_default()
-    )));
+    plain.doubts.push(Doubt::Unordered { order: ordered.order, reason: Box::new(reason) });
     Ok(plain)
 }
 
-/// Removes the rows that split a lock if threads wait at a condition with it: all threads that wait
-/// at one condition must use the same mutex.
-fn splittable(question: &Question, process: &Process, lock: &Lock) -> (Question, Option<Doubt>) {
-    let condition = waiting_within(process, lock).filter(|_| question.split.is_some());
-    let Some(condition) = condition else { return (question.clone(), None) };
-    let doubt = Doubt::note(format!(
-        "No row splits `{}`: threads wait at `{}` with it, so they must share it.",
-        lock.name, condition.name
-    ));
-    (Question { split: None, ..question.clone() }, Some(doubt))
+/// A record and the question about it.
+struct Study<'a> {
+    record: &'a Record,
+    process: &'a Process,
+    /// The relevant locks, the most contended one first.
+    locks: Vec<&'a Lock>,
+    machines: &'a Machines,
+    question: &'a Question,
 }
 
-/// Returns a refusal if working threads are missing from the replay: other programs used the CPUs
-/// while their steps should have been recorded, and with fewer threads a program scales to fewer
-/// CPUs.
-fn absent(behaviour: &Behaviour, [absent, all]: [u64; 2]) -> Option<Doubt> {
-    (behaviour.is_disturbed && absent > 0).then(|| {
-        Doubt::refusal(format!(
-            "Other programs had the CPUs while the steps of {absent} of {all} threads should have \
-             been recorded; record the program again, on a quiet machine or for longer."
-        ))
-    })
-}
-
-/// Returns the question without other numbers of threads if threads wait for each other, and a
-/// doubt that lists these numbers. A replay with more threads repeats the recorded waits, but a
-/// program with more threads waits and wakes in another order: a queue of writers, for example,
-/// forms larger groups.
-fn answerable(question: &Question, behaviour: &Behaviour) -> (Question, Option<Doubt>) {
-    let mut left = question.clone();
-    let turn_ns = f64::from(behaviour.threads) * 1e9 / behaviour.rate;
-    if behaviour.idle_ns <= WEIGHT * turn_ns {
-        return (left, None);
+impl Study<'_> {
+    /// Returns why the program of the record cannot be replayed, if it cannot.
+    fn unreplayable(&self) -> Option<Reason> {
+        let program = &self.record.program;
+        match () {
+            () if !program.locks.is_empty() => Some(Reason::SeveralLocks),
+            () if program.only_contended => Some(Reason::OnlyContended),
+            () if self.locks.is_empty() => Some(Reason::NoLock),
+            () => None,
+        }
     }
-    left.threads.retain(|threads| *threads == behaviour.threads);
-    let others = question.threads.iter().filter(|threads| **threads != behaviour.threads);
-    let others: Vec<_> = others.map(u32::to_string).collect();
-    let text = format!(
-        "Threads waited for each other for {:.0} % of their time, and a record does not tell which \
-         of them more threads would wait for, so nothing follows for {} threads.",
-        100.0 * (behaviour.idle_ns / turn_ns).min(1.0),
-        others.join(", ")
-    );
-    let doubt = if left.threads.is_empty() { Doubt::refusal(text) } else { Doubt::note(text) };
-    (left, Some(doubt).filter(|_| !others.is_empty()))
-}
 
-/// Leaves out rows with more CPUs or threads than the record has if the units of a semaphore are
-/// not known: whether there are enough for them is not known either.
-fn of_known_units(
-    question: &Question,
-    behaviour: &Behaviour,
-    locks: &[&Lock],
-) -> (Question, Option<Doubt>) {
-    let mut left = question.clone();
-    let Some(lock) = locks.iter().find(|lock| is_unsized(lock)) else { return (left, None) };
-    left.cpus.retain(|cpus| *cpus <= behaviour.cpus);
-    left.threads.retain(|threads| *threads <= behaviour.threads);
-    let lost = |all: &[u32], left: &[u32]| (all.len() > left.len(), left.is_empty());
-    let lost = [lost(&question.cpus, &left.cpus), lost(&question.threads, &left.threads)];
-    let text = format!(
-        "Fewer than 1 % of the acquisitions of the semaphore `{}` waited, so the number of its \
-         units is not known, and nothing follows for more than {} CPUs or {} threads.",
-        lock.name, behaviour.cpus, behaviour.threads
-    );
-    let refuses = lost.iter().any(|(any, all)| *any && *all);
-    let doubt = if refuses { Doubt::refusal(text) } else { Doubt::note(text) };
-    (left, Some(doubt).filter(|_| lost.iter().any(|(any, _)| *any)))
-}
-
-/// Returns whether threads waited for each other for longer than they ran, so that a replay without
-/// these waits does not represent the program.
-fn waits_for_threads(prediction: &Prediction) -> bool {
-    prediction.anchor.first().is_some_and(|point| point.idle_mean_us > point.cpu_us)
-}
-
-/// Returns a sentence if threads waited mostly for locks that no other lock can replace.
-fn beyond(record: &Record, process: &Process, behaviour: &Behaviour) -> Option<String> {
-    let locks = process.kernel_locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
-    let wait_s: f64 = locks.map(Lock::wait_s).sum();
-    let time_s = f64::from(behaviour.threads) * process.seconds;
-    irreplaceable(record).filter(|_| wait_s > WEIGHT * time_s)
-}
-
-/// Returns a sentence on the lock that most waiting was for, if no other lock can replace it.
-fn irreplaceable(record: &Record) -> Option<String> {
-    let Irreplaceable { share, lock, is_named, place, kernel, runtime } =
-        Account::new(record).irreplaceable()?;
-    let reason = match (&kernel, &runtime) {
-        (Some(_), _) => "it is the kernel's",
-        (None, Some(_)) => "the program's runtime builds it",
-        (None, None) => "the program calls futex(2) for it itself",
-    };
-    let name = match (&kernel, is_named) {
-        (Some(kernel), true) => format!("the kernel's {kernel} `{lock}`"),
-        (Some(kernel), false) => format!("the kernel's {kernel}"),
-        (None, true) => format!("`{lock}`"),
-        (None, false) => "a lock".to_owned(),
-    };
-    let place = place.map_or(String::new(), |place| format!(" in {place}"));
-    Some(format!(
-        "{:.0} % of the time that threads waited for locks was for {name}{place}; {reason}, so no \
-         replacement of libc's locks can help there.",
-        100.0 * share
-    ))
-}
-
-/// Returns an error for records without the work between acquisitions, and for damaged ones.
-fn check(record: &Record) -> Result<(), PredictError> {
-    let program = &record.program;
-    match program.source.as_str() {
-        "" if !program.locks.is_empty() => Err(PredictError::SeveralLocks),
-        "" if program.only_contended => Err(PredictError::OnlyContended),
-        "" if is_damaged(record) => Err(PredictError::Damaged),
-        "" => Ok(()),
-        tool => Err(PredictError::Imported { tool: tool.to_owned() }),
+    /// Returns the prediction from arithmetic alone.
+    fn without_replay(&self, reason: Reason) -> Result<Prediction, PredictError> {
+        let present = threads(self.process).round().clamp(1.0, 1e4) as u32;
+        let count: u64 = self.locks.iter().map(|lock| lock.count()).sum();
+        let behaviour = Behaviour {
+            threads: present,
+            cpus: self.record.program.cpus.max(1),
+            rate: count as f64 / self.process.seconds.max(1e-9),
+            cpu_ns: self.process.cpu_s * 1e9 / count.max(1) as f64,
+            ..Behaviour::default()
+        };
+        let bounded = self.bounded(&behaviour, &Written::default())?;
+        Ok(Prediction { reason: Some(reason), ..bounded })
     }
-}
 
-fn nothing(record: &Record) -> PredictError {
-    PredictError::NoLock { beyond: irreplaceable(record) }
-}
-
-/// Adds the speed of the whole program to each row.
-fn whole(prediction: &mut Prediction, record: &Record, process: &Process, busy_s: f64) {
-    let all_s = record.program.wall_s;
-    if process.pid == record.processes[0].pid && all_s - busy_s > OUTSIDE * all_s {
-        prediction.rows.iter_mut().for_each(|row| row.whole(all_s, busy_s));
+    /// Returns the prediction with replays, in the order of steps or by places, and its number of
+    /// threads.
+    fn replayed(
+        &self,
+        in_order: bool,
+        told: &(dyn Fn(Known) + Sync),
+    ) -> Result<(Prediction, u32), PredictError> {
+        let Self { record, process, locks, machines, .. } = self;
+        let (mut behaviour, written) = behaviour(record, process, locks, in_order);
+        behaviour.transfer_ns = machines.recorded(&record.program, (1, 1))?.price_ns.llc;
+        let behaviour = Arc::new(behaviour);
+        let bounded = self.bounded(&behaviour, &written)?;
+        let present = behaviour.threads;
+        if let Some(reason) = unfounded(&behaviour, &written) {
+            return Ok((Prediction { reason: Some(reason), ..bounded }, present));
+        }
+        let asks = self.asks(behaviour.threads);
+        let reasons: Vec<Option<Reason>> =
+            asks.iter().map(|ask| self.unanswerable(ask, &behaviour)).collect();
+        let numbers: Vec<usize> =
+            (0..asks.len()).filter(|&number| reasons[number].is_none()).collect();
+        let merged = |outcome: &Outcome| {
+            let mut prediction = bounded.clone();
+            for (row, reason) in prediction.rows.iter_mut().zip(&reasons) {
+                row.reason.clone_from(reason);
+            }
+            outcome.merge(&mut prediction, &numbers);
+            self.whole(&mut prediction);
+            prediction
+        };
+        if numbers.is_empty() {
+            let reason = reasons.into_iter().flatten().next();
+            return Ok((Prediction { reason, ..bounded }, present));
+        }
+        let unknown = Outcome::unknown(numbers.len());
+        told(Known { done: 0, of: 1, prediction: Some(merged(&unknown)) });
+        let asked: Vec<&Ask> = numbers.iter().map(|&number| &asks[number]).collect();
+        let cells = self.cells(&asked, &behaviour)?;
+        let progress = |done, of, outcome: Option<&Outcome>| {
+            told(Known { done, of, prediction: outcome.map(merged) });
+        };
+        let outcome = run(&cells, &behaviour, &progress)?;
+        Ok((merged(&outcome), present))
     }
-}
 
-/// Returns the recorded point and one cell per row.
-fn cells(
-    record: &Record,
-    machines: &Machines,
-    question: &Question,
-    behaviour: &Arc<Behaviour>,
-) -> Result<Cells, PredictError> {
-    let program = &record.program;
-    let first = busiest(record).1.first().map(|lock| lock.kind).unwrap_or_default();
-    let recorded = match program.policy(first) {
-        "" => Choice::new(SLEEP),
-        policy => Choice::new(policy),
-    };
-    let or = |list: &[u32], one: u32| if list.is_empty() { vec![one] } else { list.to_vec() };
-    let cell = |choice: &Choice, split: u32, cpus: Option<u32>, threads: u32| {
+    /// Returns the rows of the question.
+    fn asks(&self, recorded: u32) -> Vec<Ask> {
+        fn or<T: Copy>(list: &[u32], known: impl Fn(u32) -> T, absent: T) -> Vec<T> {
+            let given = list.iter().map(|number| known(*number)).collect::<Vec<_>>();
+            if given.is_empty() { vec![absent] } else { given }
+        }
+        let question = self.question;
+        let now = self.recorded_choice();
+        let split = question.split.filter(|_| self.undivided().is_none() && !self.locks.is_empty());
+        let mut asks = Vec::new();
+        let own = self.record.program.cpus.max(1);
+        for cpus in or(&question.cpus, Some, Some(own)) {
+            for threads in or(&question.threads, |threads| threads, recorded) {
+                let policies = question.policies.iter().map(|choice| (choice.clone(), 1));
+                let divided = split.map(|split| (now.clone(), split));
+                asks.extend(policies.chain(divided).map(|(choice, split)| {
+                    // The recorded machine also answers for the recorded number of CPUs.
+                    let is_recorded = cpus == Some(own) && self.machines.machine.is_none();
+                    Ask { cpus: cpus.filter(|_| !is_recorded), threads, choice, split }
+                }));
+            }
+        }
+        asks
+    }
+
+    /// Returns the locks that the program was recorded with.
+    fn recorded_choice(&self) -> Choice {
+        let kind = self.locks.first().map(|lock| lock.kind).unwrap_or_default();
+        match self.record.program.policy(kind) {
+            "" => Choice::new(SLEEP),
+            policy => Choice::new(policy),
+        }
+    }
+
+    /// Returns a doubt if the first lock cannot be split: all threads that wait at one condition
+    /// must use the same mutex.
+    fn undivided(&self) -> Option<Doubt> {
+        let lock = self.locks.first().filter(|_| self.question.split.is_some())?;
+        let condition = waiting_within(self.process, lock)?;
+        Some(Doubt::Undivided { lock: lock.name.clone(), condition: condition.name.clone() })
+    }
+
+    /// Returns the bounds of all rows.
+    fn bounded(
+        &self,
+        behaviour: &Behaviour,
+        written: &Written,
+    ) -> Result<Prediction, PredictError> {
+        let Self { record, process, locks, machines, question } = self;
+        let seconds = busy_s(process, locks).max(1e-9);
+        let demands = demands(&record.program, process, written, behaviour.threads, seconds);
+        let limit = Limit::new(&demands, process, locks, seconds);
+        let first = locks.first();
+        let first =
+            process.locks.iter().position(|lock| first.is_some_and(|f| std::ptr::eq(*f, lock)));
+        let recorded = machines.recorded(&record.program, (1, 1))?;
+        let law = Law::new(demands, first.unwrap_or(usize::MAX), &recorded);
+        let is_disturbed = others_cpus(&record.program).is_some();
+        let base = if is_disturbed { behaviour.rate * law.alone() } else { behaviour.rate };
+        let rows = self.asks(behaviour.threads).into_iter().map(|ask| {
+            let (machine, says) = self.machine(&ask, (1, 1))?;
+            let bounds = law.bounds(&self.setting(&ask, &machine), is_disturbed);
+            let [low_percent, change_percent, high_percent] =
+                [bounds.low, bounds.middle, bounds.high].map(|times| 100.0 * (times - 1.0));
+            Ok(Row {
+                cpus: machine.topology.cpus as u32,
+                threads: ask.threads,
+                policy: ask.choice.name,
+                split: ask.split,
+                machine: says,
+                acquisitions_per_s: base * bounds.middle,
+                change_percent,
+                low_percent,
+                high_percent,
+                limit: bounds.limit,
+                program_times: None,
+                simulated: None,
+                reason: None,
+            })
+        });
+        let rows = rows.collect::<Result<Vec<Row>, PredictError>>()?;
+        let most = question.cpus.iter().copied().max().unwrap_or(behaviour.cpus);
+        let mut doubts = of_record(&record.program, process, behaviour, most);
+        doubts.extend(written.leaves_out.iter().cloned());
+        doubts.extend(self.undivided());
+        let mut prediction = Prediction {
+            beyond: self.beyond(behaviour),
+            limit,
+            anchor: vec![Point::recorded(behaviour)],
+            anchor_wakeups: 1.0,
+            anchor_work: 1.0,
+            order: written.has.clone(),
+            doubts,
+            rows,
+            ..Prediction::default()
+        };
+        self.whole(&mut prediction);
+        Ok(prediction)
+    }
+
+    /// Returns the setting of a row for the laws.
+    fn setting(&self, ask: &Ask, machine: &Preset) -> Setting {
+        let Choice { name, change, .. } = &ask.choice;
+        let is_changed = *name != self.recorded_choice().name;
+        Setting {
+            cpus: machine.topology.cpus as u32,
+            threads: ask.threads,
+            others: 0.0,
+            split: ask.split,
+            is_changed,
+            hands_over: is_changed && change.is_none() && ![SLEEP, SPIN].contains(&name.as_str()),
+            prices: Prices::new(machine),
+        }
+    }
+
+    /// Returns the machine of a row in a round, and a description of it unless it is the recorded
+    /// one.
+    fn machine(&self, ask: &Ask, round: (u64, u64)) -> Result<(Preset, String), PredictError> {
+        let program = &self.record.program;
+        match ask.cpus {
+            Some(cpus) => self.machines.asked(program, cpus, round),
+            None => Ok((self.machines.recorded(program, round)?, String::new())),
+        }
+    }
+
+    /// Returns why a row does not follow from a replay, if it does not. If threads wait for each
+    /// other, a replay with more threads repeats the recorded waits, but a program with more
+    /// threads waits and wakes in another order: a queue of writers, for example, forms larger
+    /// groups. If the units of a semaphore are not known, it is not known whether they suffice for
+    /// more threads or CPUs.
+    fn unanswerable(&self, ask: &Ask, behaviour: &Behaviour) -> Option<Reason> {
+        let turn_ns = f64::from(behaviour.threads) * 1e9 / behaviour.rate;
+        let waits = behaviour.idle_ns > WEIGHT * turn_ns;
+        if waits && ask.threads != behaviour.threads {
+            return Some(Reason::Threads { share: (behaviour.idle_ns / turn_ns).min(1.0) });
+        }
+        let unsized_lock = self.locks.iter().find(|lock| is_unsized(lock))?;
+        let cpus = ask.cpus.unwrap_or(behaviour.cpus);
+        let is_more = cpus > behaviour.cpus || ask.threads > behaviour.threads;
+        is_more.then(|| Reason::Units { lock: unsized_lock.name.clone() })
+    }
+
+    /// Returns the lock that threads mostly waited for, if no other lock can replace it.
+    fn beyond(&self, behaviour: &Behaviour) -> Option<Irreplaceable> {
+        let process = self.process;
+        let locks =
+            process.kernel_locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
+        let wait_s: f64 = locks.map(Lock::wait_s).sum();
+        let time_s = f64::from(behaviour.threads) * process.seconds;
+        Account::new(self.record).irreplaceable().filter(|_| wait_s > WEIGHT * time_s)
+    }
+
+    /// Adds the speed of the whole program to each row.
+    fn whole(&self, prediction: &mut Prediction) {
+        let whole_s = self.record.program.wall_s;
+        let busy_s = busy_s(self.process, &self.locks);
+        let is_first = self.record.processes.first().is_some_and(|p| p.pid == self.process.pid);
+        if is_first && whole_s - busy_s > OUTSIDE * whole_s {
+            prediction.rows.iter_mut().for_each(|row| row.whole(whole_s, busy_s));
+        }
+    }
+
+    /// Returns the recorded point and one cell per row.
+    fn cells(&self, asks: &[&Ask], behaviour: &Arc<Behaviour>) -> Result<Cells, PredictError> {
+        let now = self.recorded_choice();
+        let recorded = Ask { cpus: None, threads: behaviour.threads, choice: now, split: 1 };
+        let base = self.cell(&recorded, behaviour)?;
+        let rows = asks.iter().map(|ask| self.cell(ask, behaviour)).collect::<Result<_, _>>()?;
+        Ok(Cells { base, others_cpus: others_cpus(&self.record.program), rows })
+    }
+
+    /// Returns the simulations of a row.
+    fn cell(&self, ask: &Ask, behaviour: &Arc<Behaviour>) -> Result<Cell, PredictError> {
+        let Ask { choice, split, threads, .. } = ask;
         let mut behaviour = Arc::clone(behaviour);
-        if split > 1 {
+        if *split > 1 {
             Arc::make_mut(&mut behaviour).locks[0] *= split;
         }
         if let Some(change) = choice.change {
             apply(change, Arc::make_mut(&mut behaviour));
         }
-        let mut says = String::new();
-        let mut round = |seed| -> Result<Replay, PredictError> {
-            let round = (seed, question.rounds);
-            let machine = match cpus {
-                // The recorded machine also answers for the recorded number of CPUs.
-                Some(cpus) if cpus != program.cpus || machines.machine.is_some() => {
-                    let asked = machines.asked(program, cpus, round)?;
-                    says = asked.1;
-                    asked.0
-                }
-                _ => machines.recorded(program, round)?,
-            };
+        let rounds = (1..=self.question.rounds).map(|seed| {
+            let (machine, _) = self.machine(ask, (seed, self.question.rounds))?;
             Ok(Replay {
                 behaviour: paced(&behaviour, seed),
                 anchor: Anchor::NONE,
-                threads,
+                threads: *threads,
                 policy: choice.policy,
                 alone: choice.alone,
                 // `convoy with` never lets a thread spin on one CPU.
                 looks: if machine.topology.cpus == 1 { Some(0) } else { choice.looks },
                 whole: false,
                 others_cpus: 0.0,
-                effort: question.effort,
+                effort: self.question.effort,
                 seed,
-                kernel: placing(&machines.kernel, &behaviour, seed),
+                kernel: placing(&self.machines.kernel, &behaviour, seed),
                 machine,
             })
-        };
-        let rounds = (1..=question.rounds).map(&mut round).collect::<Result<_, _>>()?;
-        Ok::<_, PredictError>(Cell { choice: choice.clone(), split, says, rounds })
-    };
-    let base = cell(&recorded, 1, None, behaviour.threads)?;
-    let mut rows = Vec::new();
-    for cpus in or(&question.cpus, behaviour.cpus) {
-        for threads in or(&question.threads, behaviour.threads) {
-            for choice in &question.policies {
-                rows.push(cell(choice, 1, Some(cpus), threads)?);
-            }
-            if let Some(split) = question.split {
-                rows.push(cell(&recorded, split, Some(cpus), threads)?);
-            }
-        }
+        });
+        let rounds = rounds.collect::<Result<_, PredictError>>()?;
+        let (_, says) = self.machine(ask, (1, 1))?;
+        Ok(Cell { choice: choice.clone(), split: *split, says, rounds })
     }
-    Ok(Cells { base, others_cpus: others_cpus(program), rows })
+}
+
+/// Returns why no row follows from a replay, if none does: other programs ran, and the record does
+/// not tell sleep from waiting for a CPU, or does not have the steps of working threads.
+fn unfounded(behaviour: &Behaviour, written: &Written) -> Option<Reason> {
+    let [threads, of] = written.absent;
+    match () {
+        () if !behaviour.is_disturbed => None,
+        () if behaviour.ready_ns.is_none() => Some(Reason::Sleep),
+        () if threads > 0 => Some(Reason::Absent { threads, of }),
+        () => None,
+    }
+}
+
+/// Returns an error for damaged records, and for imported ones, which do not contain CPU time.
+fn check(record: &Record) -> Result<(), PredictError> {
+    match record.program.source.as_str() {
+        "" if is_damaged(record) => Err(PredictError::Damaged),
+        "" => Ok(()),
+        tool => Err(PredictError::Imported { tool: tool.to_owned() }),
+    }
 }
 
 /// Returns the behaviour of a round. If a thread waited from its first call on, its rate of calls
@@ -381,32 +464,5 @@ fn apply(change: Change, behaviour: &mut Behaviour) {
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_threads_that_wait_for_each_other_are_refused() {
-        fn of(threads: &[u32], idle_ns: f64) -> (Vec<u32>, Option<bool>) {
-            let question = Question {
-                cpus: vec![2],
-                threads: threads.to_vec(),
-                policies: vec![Choice::new(SLEEP)],
-                split: None,
-                rounds: 1,
-                effort: Effort::LEAST,
-            };
-            // Each thread acquires a lock every 40 us.
-            let behaviour = Behaviour { threads: 4, rate: 1e5, idle_ns, ..Behaviour::default() };
-            let (left, doubt) = answerable(&question, &behaviour);
-            (left.threads, doubt.map(|doubt| doubt.refuses))
-        }
-        assert_eq!(of(&[4, 64], 100.0), (vec![4, 64], None));
-        assert_eq!(of(&[4, 64], 20_000.0), (vec![4], Some(false)));
-        assert_eq!(of(&[64], 20_000.0), (vec![], Some(true)));
-        assert_eq!(of(&[], 20_000.0), (vec![], None));
     }
 }

@@ -48,9 +48,9 @@ impl Change {
 }
 
 /// Broadcasts that wake one thread.
-pub(crate) const SIGNAL: &str = "signal";
+pub const SIGNAL: &str = "signal";
 /// Reader/writer locks that prefer writers.
-pub(crate) const PREFER_WRITERS: &str = "prefer-writers";
+pub const PREFER_WRITERS: &str = "prefer-writers";
 
 /// Returns every name that [`Choice::new`] accepts.
 pub fn names() -> Vec<&'static str> {

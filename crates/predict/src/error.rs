@@ -6,18 +6,6 @@ use convoy_runs::virtual_end::VirtualError;
 /// Errors that prevent a prediction.
 #[derive(Debug, thiserror::Error)]
 pub enum PredictError {
-    /// The record has several kinds of mutexes.
-    #[error(
-        "the program was recorded with --lock, so that its mutexes are of several kinds; record \
-         it without --lock"
-    )]
-    SeveralLocks,
-    /// The record has only contended acquisitions.
-    #[error(
-        "the record has only acquisitions that had to wait (--contended), so the work between \
-         them is not known; record the program again without --contended"
-    )]
-    OnlyContended,
     /// The record was imported.
     #[error(
         "the record was imported from {tool}, which does not record the work between \
@@ -33,17 +21,11 @@ pub enum PredictError {
          the recording; record the program again"
     )]
     Damaged,
-    /// No lock was acquired.
-    #[error("no lock was acquired, so no lock limits the program{}", because(.beyond.as_deref()))]
-    NoLock {
-        /// The verdict of the account, if threads waited for something other than a lock.
-        beyond: Option<String>,
-    },
+    /// The record has no process.
+    #[error("the record has no process; record the program again")]
+    Empty,
     /// The throughput of the replay of the record did not settle within its limit of work.
-    #[error(
-        "the replay of the record has no steady throughput within the work that a simulation may \
-         take, so nothing follows for other CPUs or locks"
-    )]
+    #[error("the replay of the record has no steady throughput within its limit of work")]
     Unsteady,
     /// A preset cannot be loaded.
     #[error(transparent)]
@@ -68,8 +50,4 @@ impl From<VirtualError> for PredictError {
             error => Self::Virtual(error),
         }
     }
-}
-
-fn because(beyond: Option<&str>) -> String {
-    beyond.map(|text| format!(": {text}")).unwrap_or_default()
 }

@@ -1,8 +1,10 @@
 //! Predicts the throughput of a recorded program with other CPUs, threads and locks.
 //!
-//! A [`Record`](convoy_record::Record) becomes a behaviour (`behaviour.rs`), which is replayed on
-//! virtual machines ([`Machines`]) in one cell per question ([`predict`]). The cells become rows,
-//! doubts and advice ([`Prediction`], [`Advice`]). This crate neither parses flags nor prints.
+//! A [`Record`](convoy_record::Record) has demands on stations (`demands.rs`), from which bounds
+//! follow for every question (`bounds.rs`, `network.rs`). It also becomes a behaviour
+//! (`behaviour.rs`), which is replayed on virtual machines ([`Machines`]) in one cell per question
+//! ([`predict`]) and narrows the bounds. The result is facts: rows, doubts and advice
+//! ([`Prediction`], [`Advice`]). This crate writes no sentence, parses no flag and prints nothing.
 
 mod advice;
 mod away;
@@ -11,11 +13,13 @@ mod bounds;
 mod cells;
 mod choice;
 mod damage;
+mod demands;
 mod doubt;
 mod error;
 mod limit;
 mod mix;
 mod moving;
+mod network;
 mod others;
 mod point;
 mod prediction;
@@ -23,19 +27,19 @@ mod row;
 mod run;
 mod script;
 mod target;
-mod units;
 mod unsteady;
 
-pub use advice::{Advice, policies};
+pub use advice::{Advice, Remedy, policies};
 pub use behaviour::{busiest, is_alone};
 pub use cells::{Question, predict, predict_aloud};
-pub use choice::{Change, Choice, FAIR, HANDOFF, SLEEP, SPIN, names};
+pub use choice::{Change, Choice, FAIR, HANDOFF, PREFER_WRITERS, SIGNAL, SLEEP, SPIN, names};
 pub use convoy_runs::replay::Effort;
-pub use doubt::Doubt;
+pub use demands::{Named, Station};
+pub use doubt::{Doubt, Feature, Figure, Reason};
 pub use error::PredictError;
+pub use limit::{Holders, Limit};
 pub use point::Point;
 pub use prediction::Prediction;
-pub use row::{Part, Row};
+pub use row::{Part, Row, Simulated};
 pub use run::Known;
 pub use target::Machines;
-pub use units::{duration, rate};

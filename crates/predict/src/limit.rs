@@ -1,176 +1,220 @@
-//! Names the lock that limits a program, in a sentence.
+//! The lock that limits a program at its recorded point.
 
+use convoy_diagnose::is_owned;
 use convoy_record::{Kind, Lock, Process};
-use convoy_runs::replay::Behaviour;
+use serde::Serialize;
 
-use crate::behaviour::busy_s;
-use crate::units;
+use crate::demands::{Demands, Named, Station, total_s};
 
 /// Share of the threads' time below which waits do not limit the program.
 pub(crate) const WEIGHT: f64 = 0.02;
 /// Number of CPUs above which no limit is reported.
 const FAR: f64 = 1024.0;
 
-/// Returns a sentence that names the lock that limits the program, or the first lock that would
-/// limit it on more CPUs.
-pub(crate) fn limit(behaviour: &Behaviour, process: &Process, locks: &[&Lock]) -> String {
-    fn of(lock: &Lock) -> String {
-        let place = lock.sites.first().map_or("", |site| site.place.as_str());
-        if lock.name.contains(place) { String::new() } else { format!(" in {place}") }
+/// Threads that hold a lock at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Holders {
+    /// One thread.
+    One,
+    /// Readers.
+    Readers,
+    /// Owners of units.
+    Units,
+}
+
+/// The limit of a program at its recorded point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "limit", rename_all = "kebab-case")]
+pub enum Limit {
+    /// A lock.
+    Lock {
+        /// The lock.
+        lock: Named,
+        /// Share of the threads' time in which they waited for it.
+        waited: f64,
+        /// Threads that hold it at the same time.
+        holders: Holders,
+        /// Mean time from its acquisition to its release, sleep and nested waits included,
+        /// microseconds. `None` if it was not timed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hold_us: Option<f64>,
+        /// Acquisitions per second that such holds allow.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        per_s: Option<f64>,
+    },
+    /// A pool.
+    Pool {
+        /// The pool.
+        pool: Named,
+        /// Number of its units.
+        units: u32,
+        /// Share of the threads' time in which they waited for it.
+        waited: f64,
+        /// Mean time for which a thread keeps a unit, microseconds.
+        hold_us: f64,
+        /// Passes per second that such holds allow.
+        per_s: f64,
+    },
+    /// No lock.
+    Nothing {
+        /// Recorded CPUs.
+        cpus: u32,
+        /// Share of the threads' time in which they waited for locks.
+        waited: f64,
+        /// The lock that would limit the program first, and the number of CPUs from which on.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        first: Option<(Named, u32)>,
+    },
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self::Nothing { cpus: 0, waited: 0.0, first: None }
     }
-    let time_s = f64::from(behaviour.threads) * busy_s(process, locks).max(1e-9);
-    let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
-    let most = locks.iter().max_by(|a, b| a.wait_s().total_cmp(&b.wait_s()));
-    if let Some(lock) = most.filter(|_| wait_s > WEIGHT * time_s) {
-        let waited = 100.0 * (lock.wait_s() / time_s).min(1.0);
-        if holds(behaviour, locks, lock).is_some_and(|(_, is_shared)| is_shared) {
-            return format!(
-                "Threads spent {waited:.0} % of their time waiting for `{}`{}. {} hold it \
-                 together, so only the rows below show whether it limits the program.",
-                lock.name,
-                of(lock),
-                if lock.kind == Kind::Semaphore { "Several threads" } else { "Readers" }
-            );
+}
+
+impl Limit {
+    /// Returns the limit of a process with these demands, whose relevant locks are `locks`, in the
+    /// busy part of its run, which takes `seconds`.
+    pub(crate) fn new(demands: &Demands, process: &Process, locks: &[&Lock], seconds: f64) -> Self {
+        let time_s = f64::from(demands.threads.max(1)) * seconds.max(1e-9);
+        let Process { futexes, runtime_locks, kernel_locks, .. } = process;
+        let more = futexes.iter().chain(runtime_locks).chain(kernel_locks);
+        let locks: Vec<&Lock> =
+            locks.iter().copied().chain(more.filter(|lock| is_owned(lock))).collect();
+        let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
+        if let Some(pool) = pool(demands, process, wait_s.max(WEIGHT * time_s), time_s) {
+            return pool;
         }
-        let rate = rate(behaviour, locks, lock);
-        let allows = rate.filter(|rate| rate.is_finite()).map(|rate| {
-            format!(
-                " Held as long as it was, it allows at most {:.0} acquisitions per second.",
-                units::rate(rate)
-            )
+        let longest = locks.iter().max_by(|a, b| a.wait_s().total_cmp(&b.wait_s()));
+        if let Some(lock) = longest.filter(|_| wait_s > WEIGHT * time_s) {
+            return of_lock(lock, (lock.wait_s() / time_s).min(1.0), seconds);
+        }
+        let first = demands.stations.iter().filter_map(|demand| {
+            let cpus = demands.work.middle * demand.servers[0] / demand.service.middle;
+            let is_near = cpus.is_finite() && cpus < FAR;
+            let name = match &demand.station {
+                Station::Lock { lock: name } | Station::Pool { pool: name, .. } => name,
+                Station::Cpus | Station::Threads | Station::ThreadsAt { .. } => return None,
+            };
+            is_near.then(|| (name.clone(), cpus.ceil().max(1.0) as u32))
         });
-        return format!(
-            "`{}`{} limits the program: threads spent {waited:.0} % of their time waiting for \
-             it.{}",
-            lock.name,
-            of(lock),
-            allows.unwrap_or_default()
-        );
-    }
-    let none = format!(
-        "No lock limits this program on {} {}: threads spent {} % of their time waiting for locks.",
-        behaviour.cpus,
-        if behaviour.cpus == 1 { "CPU" } else { "CPUs" },
-        match 100.0 * wait_s / time_s {
-            ..0.05 => "less than 0.1".to_owned(),
-            share => format!("{share:.1}"),
-        }
-    );
-    let first = (0..locks.len())
-        .filter(|index| !behaviour.private.contains(index) && is_shared(locks[*index]))
-        .filter_map(|index| Some((rate(behaviour, locks, locks[index])?, locks[index])))
-        .map(|(rate, lock)| ((rate * share(locks, lock).recip() * behaviour.cpu_ns / 1e9), lock))
-        .filter(|(cpus, _)| cpus.is_finite() && *cpus < FAR)
-        .min_by(|a, b| a.0.total_cmp(&b.0));
-    match first {
-        Some((cpus, lock)) => format!(
-            "{none} `{}`{} would be the first to, from about {:.0} CPUs on.",
-            lock.name,
-            of(lock),
-            cpus.ceil().max(1.0)
-        ),
-        None => none,
+        let first = first.min_by_key(|(_, cpus)| *cpus);
+        Self::Nothing { cpus: demands.cpus, waited: (wait_s / time_s).min(1.0), first }
     }
 }
 
-/// Returns whether more than one thread acquires the lock.
-fn is_shared(lock: &Lock) -> bool {
-    lock.sites.iter().any(|site| site.threads > 1) || lock.sites.len() > 1
+/// Returns the pool for which threads waited longest, if they waited for longer than `least_s`.
+fn pool(demands: &Demands, process: &Process, least_s: f64, time_s: f64) -> Option<Limit> {
+    let waited = demands.stations.iter().filter_map(|demand| {
+        let Station::Pool { pool, units } = &demand.station else { return None };
+        let wait_s = process.locks.get(demand.lock)?.wait_s();
+        let hold_s = demand.service.most / demand.acquired;
+        (wait_s > least_s && hold_s > 0.0).then(|| Limit::Pool {
+            pool: pool.clone(),
+            units: *units,
+            waited: (wait_s / time_s).min(1.0),
+            hold_us: 1e6 * hold_s,
+            per_s: f64::from(*units) / hold_s,
+        })
+    });
+    waited.max_by(|a, b| {
+        let waited = |limit: &Limit| match limit {
+            Limit::Pool { waited, .. } => *waited,
+            Limit::Lock { .. } | Limit::Nothing { .. } => 0.0,
+        };
+        waited(a).total_cmp(&waited(b))
+    })
 }
 
-/// Returns the share of all acquisitions that are of `lock`.
-fn share(locks: &[&Lock], lock: &Lock) -> f64 {
-    let all: u64 = locks.iter().map(|lock| lock.count()).sum();
-    lock.count() as f64 / all.max(1) as f64
-}
-
-/// Returns the largest number of acquisitions per second that the locks of this name allow in total
-/// with the recorded work of their holds. `None` for a lock with overlapping or untimed holds.
-fn rate(behaviour: &Behaviour, locks: &[&Lock], lock: &Lock) -> Option<f64> {
-    let (ns, is_shared) = holds(behaviour, locks, lock)?;
-    (ns > 0.0 && !is_shared).then(|| lock.instances.max(1) as f64 * 1e9 / ns)
-}
-
-/// Returns the mean work while a lock of this name is held, nanoseconds, without sleep, and whether
-/// holds overlap.
-fn holds(behaviour: &Behaviour, locks: &[&Lock], lock: &Lock) -> Option<(f64, bool)> {
-    Some(behaviour.held_ns(locks.iter().position(|one| std::ptr::eq(*one, lock))?))
+fn of_lock(lock: &Lock, waited: f64, seconds: f64) -> Limit {
+    let sites = || lock.sites.iter().filter(|site| site.act != "signal");
+    let is_read = sites().any(|site| site.act == "read");
+    let holders = match lock.kind {
+        Kind::Semaphore => Holders::Units,
+        _ if is_read => Holders::Readers,
+        _ => Holders::One,
+    };
+    let held_s: f64 = sites().map(|site| total_s(site.count, &site.hold_on, &site.hold_off)).sum();
+    let count = lock.count().max(1) as f64;
+    let instances = lock.instances.max(1) as f64;
+    // A lock cannot have been held for longer than the run.
+    let hold_s = (held_s / count).min(instances * seconds / count);
+    let hold_s = Some(hold_s).filter(|hold_s| *hold_s > 0.0);
+    let allows = hold_s.filter(|_| holders == Holders::One).map(|hold_s| instances / hold_s);
+    Limit::Lock {
+        lock: Named::new(lock),
+        waited,
+        holders,
+        hold_us: hold_s.map(|hold_s| 1e6 * hold_s),
+        per_s: allows,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_record::{Site, Times};
-    use convoy_runs::replay::{Mode, Section, Span, Spread};
+    use crate::demands::demands;
+    use crate::script::Written;
+    use convoy_record::{Program, Site, Times};
 
-    fn lock(name: &str, wait_s: f64) -> Lock {
-        let wait = Times { count: 10, total_s: wait_s, ..Times::default() };
-        let site = Site {
+    fn times(count: u64, each_us: f64) -> Times {
+        let total_s = count as f64 * each_us / 1e6;
+        Times { count, total_s, buckets: vec![(each_us * 1e3, count)], ..Times::default() }
+    }
+
+    fn site(wait_s: f64) -> Site {
+        Site {
             place: "put (queue.c:7)".to_owned(),
+            act: "lock".to_owned(),
             count: 1000,
             threads: 2,
-            wait,
+            hold_on: times(1000, 1.0),
+            wait: Times { count: 10, total_s: wait_s, ..Times::default() },
             ..Site::default()
+        }
+    }
+
+    /// Two threads run for one second. Each acquisition uses 4 us of CPU time.
+    fn limit(sites: Vec<Site>) -> Limit {
+        let lock = Lock { name: "queue".to_owned(), instances: 1, sites, ..Lock::default() };
+        let process =
+            Process { seconds: 1.0, cpu_s: 0.004, locks: vec![lock], ..Process::default() };
+        let program = Program { cpus: 2, ..Program::default() };
+        let demands = demands(&program, &process, &Written::default(), 2, 1.0);
+        Limit::new(&demands, &process, &[&process.locks[0]], 1.0)
+    }
+
+    #[test]
+    fn a_lock_without_waiters_would_limit_from_the_cpus_that_fill_it() {
+        let queue = Named { name: "queue".to_owned(), place: Some("put (queue.c:7)".to_owned()) };
+        let first = Some((queue, 4));
+        assert_eq!(limit(vec![site(0.001)]), Limit::Nothing { cpus: 2, waited: 0.0005, first });
+        let alone = Site { threads: 1, ..site(0.0) };
+        assert_eq!(limit(vec![alone]), Limit::Nothing { cpus: 2, waited: 0.0, first: None });
+    }
+
+    /// Half of the holds sleep for 799 us.
+    #[test]
+    fn a_lock_allows_what_whole_holds_leave_and_not_the_work_in_them() {
+        let sleeps = Site { hold_on: times(500, 1.0), hold_off: times(500, 799.0), ..site(0.5) };
+        let Limit::Lock { waited, hold_us, per_s, .. } = limit(vec![sleeps]) else {
+            panic!("threads waited")
         };
-        Lock { name: name.to_owned(), instances: 1, sites: vec![site], ..Lock::default() }
-    }
-
-    /// Two threads run for one second. Each acquisition uses 4 us of CPU time and holds the lock
-    /// for 1 us.
-    fn said(lock: &Lock, private: bool) -> String {
-        let hold = Span { work: Spread::new(&[(1000.0, 1)], 1000.0), ..Span::default() };
-        let section = Section { count: 1000, threads: 2, hold, ..Section::default() };
-        let mut behaviour = Behaviour {
-            sections: vec![section],
-            threads: 2,
-            cpus: 2,
-            rate: 1e5,
-            cpu_ns: 4000.0,
-            ..Behaviour::default()
-        };
-        behaviour.private.extend(private.then_some(0));
-        let process = Process { seconds: 1.0, ..Process::default() };
-        limit(&behaviour, &process, &[lock])
-    }
-
-    #[test]
-    fn a_lock_without_waiters_does_not_limit() {
-        let text = said(&lock("queue", 0.001), false);
-        assert!(text.starts_with("No lock limits this program on 2 CPUs: threads spent 0.1 %"));
-        assert!(
-            text.ends_with(
-                "`queue` in put (queue.c:7) would be the first to, from about 4 CPUs on."
-            ),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_lock_of_one_thread_will_never_limit() {
-        let text = said(&lock("queue", 0.0), true);
-        assert!(text.ends_with("waiting for locks."), "{text}");
-    }
-
-    #[test]
-    fn the_lock_with_the_longest_waits_limits() {
-        let text = said(&lock("queue", 0.5), false);
-        assert!(
-            text.starts_with("`queue` in put (queue.c:7) limits the program: threads spent 25 %"),
-            "{text}"
-        );
-        assert!(text.contains("at most 1000000 acquisitions per second"), "{text}");
+        assert!((waited - 0.25).abs() < 1e-9);
+        assert!((hold_us.expect("timed") - 400.0).abs() < 1e-6, "{hold_us:?}");
+        assert!((per_s.expect("one holder") - 2500.0).abs() < 1e-6, "{per_s:?}");
     }
 
     /// A lock that only the writer waited for was reported as the limit, although the readers
     /// scaled.
     #[test]
-    fn a_lock_that_readers_hold_together_limits_nothing_by_its_waits_alone() {
-        let section = Section { count: 1000, threads: 2, mode: Mode::Read, ..Section::default() };
-        let behaviour =
-            Behaviour { sections: vec![section], threads: 2, cpus: 2, ..Behaviour::default() };
-        let process = Process { seconds: 1.0, ..Process::default() };
-        let text = limit(&behaviour, &process, &[&lock("graph", 0.5)]);
-        assert!(text.starts_with("Threads spent 25 % of their time waiting for `graph`"), "{text}");
-        assert!(!text.contains("limits the program:"), "{text}");
+    fn a_lock_that_readers_hold_together_has_no_rate() {
+        let read = Site { act: "read".to_owned(), ..site(0.5) };
+        let Limit::Lock { holders, per_s, .. } = limit(vec![read]) else {
+            panic!("threads waited")
+        };
+        assert_eq!((holders, per_s), (Holders::Readers, None));
     }
 }

@@ -104,28 +104,16 @@ impl Mix {
         self.groups.iter().map(part).collect()
     }
 
-    /// Returns a doubt that names the threads that the rows count, and the throughput of the
-    /// others.
-    pub(crate) fn told(&self, rows: &[Row]) -> Doubt {
-        let others = (1..self.groups.len()).map(|at| {
-            let rates = rows.iter().filter_map(|row| row.parts.get(at));
-            let rates = rates.map(|part| part.acquisitions_per_s);
+    /// Returns a doubt that names the classes of threads, with their throughput in the rows.
+    pub(crate) fn doubt(&self, rows: &[Row]) -> Doubt {
+        let classes = self.groups.iter().enumerate().map(|(number, group)| {
+            let simulated = rows.iter().filter_map(|row| row.simulated.as_ref());
+            let parts = simulated.filter_map(|figures| figures.parts.get(number));
+            let rates = parts.map(|part| part.acquisitions_per_s);
             let (least, most) = rates
                 .fold((f64::MAX, 0.0_f64), |(least, most), rate| (least.min(rate), most.max(rate)));
-            let recorded = self.groups[at].recorded_per_s;
-            let place = in_place(&self.groups[at].place);
-            format!("{place} {least:.0} to {most:.0} per second ({recorded:.0} in the record)")
+            (group.place.clone(), [group.recorded_per_s, least, most])
         });
-        Doubt::note(format!(
-            "Which threads acquire locks how often changes from row to row, so the rows count the \
-             threads {} alone, which held locks for longest. The others: {}.",
-            in_place(&self.groups[0].place),
-            others.collect::<Vec<_>>().join("; ")
-        ))
+        Doubt::Mix { classes: classes.collect() }
     }
-}
-
-/// Returns a place as in `in simulate_tick (hog.cc:7)`.
-pub(crate) fn in_place(place: &str) -> String {
-    if place.is_empty() { "without a name".to_owned() } else { format!("in {place}") }
 }

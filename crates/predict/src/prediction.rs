@@ -1,8 +1,10 @@
 //! The result of a prediction.
 
+use convoy_diagnose::Irreplaceable;
 use serde::Serialize;
 
-use crate::doubt::Doubt;
+use crate::doubt::{Doubt, Feature, Reason};
+use crate::limit::Limit;
 use crate::point::Point;
 use crate::row::Row;
 
@@ -11,9 +13,9 @@ use crate::row::Row;
 pub struct Prediction {
     /// Lock that threads mostly waited for, if no other lock can replace it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub beyond: Option<String>,
-    /// A sentence that names the lock that limits the program.
-    pub verdict: String,
+    pub beyond: Option<Irreplaceable>,
+    /// The lock that limits the program at the recorded point.
+    pub limit: Limit,
     /// The recorded point and its replay; if other programs used CPUs, also the replay without
     /// them.
     pub anchor: Vec<Point>,
@@ -25,12 +27,13 @@ pub struct Prediction {
     pub anchor_sleep_us: f64,
     /// Parts of the record that are replayed in recorded order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub order: Vec<String>,
+    pub order: Vec<Feature>,
     /// Reasons to doubt the rows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<Doubt>,
-    /// The first doubt that refuses, if any: the reason why there are no rows.
-    pub doubt: Option<String>,
+    /// Why no row has a simulation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
     /// One row for each question.
     pub rows: Vec<Row>,
     /// Rows that were not simulated because the prediction was interrupted.
@@ -42,15 +45,4 @@ pub struct Prediction {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(rows: &usize) -> bool {
     *rows == 0
-}
-
-impl Prediction {
-    /// Removes the rows if a doubt refuses the prediction.
-    pub(crate) fn judged(mut self) -> Self {
-        self.doubt = self.doubts.iter().find(|doubt| doubt.refuses).map(|doubt| doubt.text.clone());
-        if self.doubt.is_some() {
-            self.rows.clear();
-        }
-        self
-    }
 }

@@ -1,20 +1,21 @@
-//! Runs the cells of a prediction and turns their simulations into rows and doubts. The prediction
-//! so far is reported after each simulation, so an interrupt does not lose it.
+//! Runs the cells of a prediction and turns their simulations into rows and doubts. The outcome so
+//! far is reported after each simulation, so an interrupt does not lose it.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, mpsc};
 
 use convoy_runs::lock_loop::LoopResult;
 use convoy_runs::replay::{Anchor, Behaviour, Gates, Replay};
+use convoy_runs::virtual_end::VirtualError;
 use convoy_runs::virtual_locks::VirtualLocksPoint;
 
-use crate::bounds::{self, is_exceeded};
-use crate::doubt::{Doubt, differs, differs_beside, slips};
+use crate::demands::Station;
+use crate::doubt::{Doubt, Reason, differs, differs_beside, is_stuck, slips};
 use crate::mix::Mix;
 use crate::point::Point;
 use crate::prediction::Prediction;
-use crate::row::Row;
-use crate::unsteady::{Unknown, answer, unanswered, uncertainty};
+use crate::row::{Row, Simulated};
+use crate::unsteady::{Unknown, answer, uncertainty};
 use crate::{Choice, PredictError};
 
 /// Fitted: median error of predictions for packaged programs, as a ratio (results/predictions.md).
@@ -37,13 +38,6 @@ pub(crate) struct Cell {
 impl Cell {
     pub(crate) fn cpus(&self) -> u32 {
         self.rounds[0].machine.topology.cpus as u32
-    }
-
-    /// Returns the question, for a sentence.
-    fn named(&self) -> String {
-        let Self { choice, split, .. } = self;
-        let split = if *split > 1 { format!(" split by {split}") } else { String::new() };
-        format!("`{}`{split} on {} CPUs", choice.name, self.cpus())
     }
 }
 
@@ -101,35 +95,56 @@ fn side_by_side<T: Sync, R: Send, E: Send>(
     found.into_iter().map(|one| one.1).collect()
 }
 
-/// Returns the rows of cells and doubts about them, from their simulations.
-fn rows_of(
-    cells: &Cells,
-    found: &[(&Cell, Vec<VirtualLocksPoint>)],
-    base: &[VirtualLocksPoint],
-    anchor: Anchor,
-    rate: f64,
-    left: f64,
-    mix: Option<&Mix>,
-) -> (Vec<Row>, Vec<Doubt>) {
-    let (mut rows, mut doubts) = (Vec::new(), Vec::new());
-    let behaviour = &cells.base.rounds[0].behaviour;
-    let longest_us = 1e6 * behaviour.total as f64 / behaviour.rate;
-    for (cell, found) in found {
-        let mut row = row(cell, found, base, rate, left, mix);
-        // A starving thread waits for as long as a run lasts, and a window may be longer than the
-        // record.
-        row.wait_max_us = row.wait_max_us.min(longest_us);
-        let replay = Replay { anchor, ..cell.rounds[0].clone() };
-        let per_s = mean(found.iter().map(rate_of));
-        if let Some(bound) = bounds::least(&replay).filter(|bound| is_exceeded(*bound, per_s)) {
-            doubts.push(Doubt::refusal(format!(
-                "The replay makes {per_s:.0} acquisitions per second where {} at most {:.0}.",
-                bound.by, bound.per_s
-            )));
-        }
-        rows.push(row);
+/// The outcome of simulations.
+pub(crate) struct Outcome {
+    /// The recorded point and its replays.
+    anchor: Vec<Point>,
+    /// Means of the fitted parameters.
+    fitted: Anchor,
+    doubts: Vec<Doubt>,
+    /// Why the simulations do not count, if they do not.
+    reason: Option<Reason>,
+    /// The row of each cell; `None` until it is known.
+    rows: Vec<Option<Result<Row, Reason>>>,
+}
+
+impl Outcome {
+    /// Returns the outcome before any simulation.
+    pub(crate) fn unknown(rows: usize) -> Self {
+        let (anchor, doubts) = (Vec::new(), Vec::new());
+        Self { anchor, fitted: Anchor::NONE, doubts, reason: None, rows: vec![None; rows] }
     }
-    (rows, doubts)
+
+    /// Returns the outcome in which no simulation counts.
+    fn refused(reason: Reason, rows: usize) -> Self {
+        Self { reason: Some(reason), ..Self::unknown(rows) }
+    }
+
+    /// Adds the outcome to a prediction from bounds, whose rows with these numbers were simulated.
+    pub(crate) fn merge(&self, prediction: &mut Prediction, numbers: &[usize]) {
+        let is_of_one_cpu = prediction.doubts.contains(&Doubt::OneCpu);
+        if !self.anchor.is_empty() {
+            prediction.anchor.clone_from(&self.anchor);
+        }
+        prediction.anchor_wakeups = self.fitted.wakeups;
+        prediction.anchor_work = self.fitted.work;
+        prediction.anchor_sleep_us = self.fitted.sleep_ns / 1e3;
+        prediction.doubts.extend(self.doubts.iter().cloned());
+        prediction.reason.clone_from(&self.reason);
+        if self.reason.is_some() {
+            return;
+        }
+        for (&number, simulation) in numbers.iter().zip(&self.rows) {
+            let bounds = &mut prediction.rows[number];
+            match simulation {
+                Some(Ok(row)) => {
+                    *bounds = bounds.narrowed(row.clone(), is_of_one_cpu && row.cpus > 1);
+                }
+                Some(Err(reason)) => bounds.reason = Some(reason.clone()),
+                None => prediction.missing += 1,
+            }
+        }
+    }
 }
 
 /// Progress of a prediction.
@@ -144,64 +159,67 @@ pub struct Known {
     pub prediction: Option<Prediction>,
 }
 
+/// Reports the simulations that have ended, all simulations, and the outcome if it has changed.
+type Progress<'a> = dyn Fn(usize, usize, Option<&Outcome>) + Sync + 'a;
+
 /// Anchors the recorded point, then runs all cells. `told` is called after each simulation.
 pub(crate) fn run(
     cells: &Cells,
     behaviour: &Behaviour,
-    told: &(dyn Fn(Known) + Sync),
-) -> Result<Prediction, PredictError> {
+    told: &Progress<'_>,
+) -> Result<Outcome, PredictError> {
     let rounds = &cells.base.rounds;
     let groups = 1 + usize::from(cells.others_cpus.is_some()) + cells.rows.len();
     let of = rounds.len() * (1 + groups);
     let done = AtomicUsize::new(0);
     // Relaxed: the counter alone is shared.
-    let tell = |prediction| told(Known { done: done.fetch_add(1, Relaxed) + 1, of, prediction });
-    let anchors = side_by_side(rounds, Replay::anchored, &|_, _| tell(None))?;
-    let anchored = |cell: &Cell| -> Vec<Replay> {
-        let pairs = cell.rounds.iter().zip(&anchors);
-        pairs.map(|(replay, &anchor)| Replay { anchor, ..replay.clone() }).collect()
+    let tell = |outcome: Option<&Outcome>| told(done.fetch_add(1, Relaxed) + 1, of, outcome);
+    let anchors = match side_by_side(rounds, Replay::anchored, &|_, _| tell(None)) {
+        Ok(anchors) => anchors,
+        Err(VirtualError::OperationLimit { .. }) => {
+            return Ok(Outcome::refused(Reason::Unsteady, cells.rows.len()));
+        }
+        Err(error) => return Err(error.into()),
     };
     // The recorded point as it was, which is the program alone on a quiet machine.
-    let alone = anchored(&cells.base);
+    let alone = cells.base.anchored(&anchors);
     let beside = cells.others_cpus.map(|others_cpus| {
         alone.iter().map(|replay| Replay { others_cpus, ..replay.clone() }).collect::<Vec<_>>()
     });
     let mut replays = alone;
     replays.extend(beside.into_iter().flatten());
     let first = replays.len();
-    replays.extend(cells.rows.iter().flat_map(anchored));
-    let known = Mutex::new(vec![None; replays.len()]);
+    replays.extend(cells.rows.iter().flat_map(|cell| cell.anchored(&anchors)));
+    let points = Mutex::new(vec![None; replays.len()]);
     let heard = |index: usize, point: &Result<VirtualLocksPoint, Unknown>| {
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        known[index] = Some(point.clone());
-        let group = known.chunks(rounds.len()).nth(index / rounds.len());
+        let mut points = points.lock().unwrap_or_else(PoisonError::into_inner);
+        points[index] = Some(point.clone());
+        let group = points.chunks(rounds.len()).nth(index / rounds.len());
         let is_news = group.is_some_and(|group| group.iter().all(Option::is_some));
-        let prediction = is_news.then(|| conclude(cells, behaviour, &anchors, &known)).flatten();
-        tell(prediction);
+        let outcome = is_news.then(|| conclude(cells, behaviour, &anchors, &points)).flatten();
+        tell(outcome.as_ref());
     };
     let concluded = || {
-        let known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        conclude(cells, behaviour, &anchors, &known).ok_or(PredictError::Unsteady)
+        let points = points.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = conclude(cells, behaviour, &anchors, &points);
+        outcome.unwrap_or_else(|| Outcome::refused(Reason::Unsteady, cells.rows.len()))
     };
-    // The recorded point decides whether there are any rows: if its replay has no steady throughput
-    // or contradicts the record, no row is simulated.
+    // The recorded point decides whether rows are simulated: if its replay has no steady throughput
+    // or contradicts the record, no row is.
     side_by_side(&replays[..first], answer, &heard)?;
-    let prediction = concluded()?;
-    if prediction.doubts.iter().any(|doubt| doubt.refuses) {
-        return Ok(Prediction { missing: 0, ..prediction });
+    let outcome = concluded();
+    if outcome.reason.is_some() {
+        return Ok(outcome);
     }
     side_by_side(&replays[first..], answer, &|index, point| heard(first + index, point))?;
-    concluded()
+    Ok(concluded())
 }
 
-/// Returns the prediction before any simulation, without its `missing` rows.
-pub(crate) fn unanchored(behaviour: &Behaviour, missing: usize) -> Prediction {
-    Prediction {
-        missing,
-        anchor: vec![Point::recorded(behaviour)],
-        anchor_wakeups: 1.0,
-        anchor_work: 1.0,
-        ..Prediction::default()
+impl Cell {
+    /// Returns the simulations of the cell, each with its anchor.
+    fn anchored(&self, anchors: &[Anchor]) -> Vec<Replay> {
+        let pairs = self.rounds.iter().zip(anchors);
+        pairs.map(|(replay, &anchor)| Replay { anchor, ..replay.clone() }).collect()
     }
 }
 
@@ -213,28 +231,21 @@ fn complete(
     ended.map(|ended| ended.into_iter().collect())
 }
 
-/// Returns the prediction from the simulations of complete cells: the recorded point, that point
-/// with other programs if there were any, then the rows. `None` without the recorded point.
+/// Returns the outcome of complete cells: the recorded point, that point with other programs if
+/// there were any, then the rows. `None` without the recorded point.
 fn conclude(
     cells: &Cells,
     behaviour: &Behaviour,
     anchors: &[Anchor],
     points: &[Option<Result<VirtualLocksPoint, Unknown>>],
-) -> Option<Prediction> {
+) -> Option<Outcome> {
     let mut groups = points.chunks(anchors.len()).map(complete);
     let base = groups.next()??.ok()?;
     let beside = match cells.others_cpus {
         Some(_) => Some(groups.next()??.ok()?),
         None => None,
     };
-    let (mut found, mut refused) = (Vec::new(), Vec::new());
-    for (cell, group) in cells.rows.iter().zip(groups) {
-        match group {
-            Some(Ok(group)) => found.push((cell, group)),
-            Some(Err(Unknown)) => refused.push(cell.named()),
-            None => {}
-        }
-    }
+    let simulations: Vec<_> = cells.rows.iter().zip(groups).collect();
     let is_beside = beside.is_some();
     let gates: Vec<Gates> = base.iter().map(|point| point.gates).collect();
     let recorded = Point::recorded(behaviour);
@@ -247,43 +258,57 @@ fn conclude(
     let left = if is_beside { 1.0 } else { left };
     // With other CPUs or threads the shares may change although the work does not.
     let (cpus, threads) = (cells.base.cpus(), cells.base.rounds[0].threads);
-    let same =
-        found.iter().filter(|(cell, _)| (cell.cpus(), cell.rounds[0].threads) == (cpus, threads));
-    let mix = Mix::new(behaviour, &base, same.map(|(_, found)| found.as_slice()));
-    let rate = mix.as_ref().map_or(rate, |mix| rate * mix.share(&base));
-    let mut doubts: Vec<Doubt> = slips(&gates).into_iter().collect();
-    let (rows, more) = rows_of(cells, &found, &base, anchors[0], rate, left, mix.as_ref());
-    doubts.extend(more);
-    doubts.extend(unanswered(&refused, refused.len() == cells.rows.len()));
-    let turn_us = f64::from(behaviour.threads) * 1e6 / recorded.acquisitions_per_s;
-    doubts.extend(if is_beside {
-        beside_others(cells, behaviour, &recorded, (compared, &simulated), (&base[..], &alone))
-    } else {
-        differs(&recorded, &simulated, turn_us)
+    let known = simulations.iter().filter_map(|(cell, group)| {
+        let points = group.as_ref()?.as_ref().ok()?;
+        ((cell.cpus(), cell.rounds[0].threads) == (cpus, threads)).then_some(points.as_slice())
     });
-    let is_refused = doubts.iter().any(|doubt| doubt.refuses);
-    doubts.extend(mix.filter(|_| !is_refused).map(|mix| mix.told(&rows)));
-    let of = |value: fn(&Anchor) -> f64| mean(anchors.iter().map(value));
-    Some(Prediction {
-        missing: cells.rows.len() - rows.len() - refused.len(),
+    let mix = Mix::new(behaviour, &base, known);
+    let rate = mix.as_ref().map_or(rate, |mix| rate * mix.share(&base));
+    let slips = slips(&gates);
+    let mut doubts: Vec<Doubt> = slips.map(|share| Doubt::Slips { share }).into_iter().collect();
+    let rows: Vec<Option<Result<Row, Reason>>> = simulations
+        .iter()
+        .map(|(cell, group)| {
+            let points = group.as_ref()?;
+            Some(match points {
+                Ok(points) => Ok(row(cell, points, &base, rate, left, mix.as_ref())),
+                Err(Unknown) => Err(Reason::Unsteady),
+            })
+        })
+        .collect();
+    let turn_us = f64::from(behaviour.threads) * 1e6 / recorded.acquisitions_per_s;
+    let stuck = slips.filter(|share| is_stuck(*share)).map(|share| Reason::Stuck { share });
+    let reason = stuck.or_else(|| {
+        if is_beside {
+            beside_others(cells, behaviour, &recorded, (compared, &simulated), (&base[..], &alone))
+        } else {
+            differs(&recorded, &simulated, turn_us)
+        }
+    });
+    let answered: Vec<Row> = rows.iter().flatten().flatten().cloned().collect();
+    doubts.extend(mix.filter(|_| reason.is_none()).map(|mix| mix.doubt(&answered)));
+    let fitted = |value: fn(&Anchor) -> f64| mean(anchors.iter().map(value));
+    Some(Outcome {
         anchor: if is_beside {
             vec![recorded, simulated, alone]
         } else {
             vec![recorded, simulated]
         },
-        anchor_wakeups: of(|one| one.wakeups),
-        anchor_work: of(|one| one.work),
-        anchor_sleep_us: of(|one| one.sleep_ns) / 1e3,
+        fitted: Anchor {
+            wakeups: fitted(|anchor| anchor.wakeups),
+            work: fitted(|anchor| anchor.work),
+            sleep_ns: fitted(|anchor| anchor.sleep_ns),
+        },
         doubts,
+        reason,
         rows,
-        ..Prediction::default()
     })
 }
 
 /// Simulations and their point.
 type Replayed<'a> = (&'a [VirtualLocksPoint], &'a Point);
 
-/// Returns a refusal if a record that was made while other programs ran differs from its replays
+/// Returns a reason if a record that was made while other programs ran differs from its replays
 /// with these programs and alone. Which class of threads starves is chance, so the points are
 /// compared for the same work.
 fn beside_others(
@@ -292,7 +317,7 @@ fn beside_others(
     recorded: &Point,
     beside: Replayed<'_>,
     alone: Replayed<'_>,
-) -> Option<Doubt> {
+) -> Option<Reason> {
     let (cpus, others_cpus) = (f64::from(cells.base.cpus()), cells.others_cpus.unwrap_or(0.0));
     let cpu_us = behaviour.expected_cpu_ns(alone.0) / 1e3 / behaviour.other_work(alone.0);
     let expected = Point { cpu_us, ..recorded.clone() };
@@ -330,21 +355,33 @@ fn replayed(base: &[VirtualLocksPoint], what: &'static str) -> Point {
 /// throughput of that point, and the ratio by which its replay differs from the record.
 fn row(
     cell: &Cell,
-    found: &[VirtualLocksPoint],
+    points: &[VirtualLocksPoint],
     base: &[VirtualLocksPoint],
     rate: f64,
     left: f64,
     mix: Option<&Mix>,
 ) -> Row {
     let rate_of = |point| mix.map_or_else(|| rate_of(point), |mix| mix.leads(point));
-    let pairs = found.iter().zip(base);
-    let changes: Vec<f64> = pairs.map(|(one, base)| rate_of(one) / rate_of(base)).collect();
+    let pairs = points.iter().zip(base);
+    let changes: Vec<f64> = pairs.map(|(point, base)| rate_of(point) / rate_of(base)).collect();
     let percent = |ratio: f64| 100.0 * (ratio - 1.0);
-    let of = |value: fn(&VirtualLocksPoint) -> f64| mean(found.iter().map(value));
+    let of = |value: fn(&VirtualLocksPoint) -> f64| mean(points.iter().map(value));
     let middle = mean(changes.iter().copied());
     let is_recorded = changes.iter().all(|ratio| (ratio - 1.0).abs() < f64::EPSILON);
     let left = if is_recorded { left } else { left * (1.0 + MODEL) };
-    let left = left * (1.0 + uncertainty(found).hypot(uncertainty(base)));
+    let left = left * (1.0 + uncertainty(points).hypot(uncertainty(base)));
+    let longest_ns = points.iter().map(|point| point.tally.longest_ns()).max().unwrap_or(0);
+    // A starving thread waits for as long as a run lasts, and a window may be longer than the
+    // record.
+    let behaviour = &cell.rounds[0].behaviour;
+    let recorded_us = 1e6 * behaviour.total as f64 / behaviour.rate;
+    let simulated = Simulated {
+        cpus_used: of(|point| point.result.cpus_used),
+        wait_p99_us: of(|point| metric(&point.result, "wait_p99_us")),
+        wait_max_us: (longest_ns as f64 / 1e3).min(recorded_us),
+        jain: of(|point| point.tally.jain().unwrap_or(1.0)),
+        parts: mix.map(|mix| mix.parts(points)).unwrap_or_default(),
+    };
     Row {
         cpus: cell.cpus(),
         threads: cell.rounds[0].threads,
@@ -355,13 +392,10 @@ fn row(
         change_percent: percent(middle),
         low_percent: percent(changes.iter().copied().fold(f64::MAX, f64::min) / left),
         high_percent: percent(changes.iter().copied().fold(0.0, f64::max) * left),
+        limit: Station::Cpus,
         program_times: None,
-        cpus_used: of(|point| point.result.cpus_used),
-        wait_p99_us: of(|point| metric(&point.result, "wait_p99_us")),
-        wait_max_us: found.iter().map(|point| point.tally.longest_ns()).max().unwrap_or(0) as f64
-            / 1e3,
-        jain: of(|point| point.tally.jain().unwrap_or(1.0)),
-        parts: mix.map(|mix| mix.parts(found)).unwrap_or_default(),
+        simulated: Some(simulated),
+        reason: None,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Writes the steps of threads in order, from the trace of a record, for the replay.
 
 use crate::away::Away;
+use crate::doubt::{Doubt, Feature};
+pub(crate) use condition::Pool;
 use condition::Use;
 use convoy_record::trace::{Place, Strip, Trace, What};
 use convoy_record::{Kind, Lock, Process, Site, trace};
@@ -23,13 +25,15 @@ pub(crate) struct Written {
     pub(crate) script: Option<Script>,
     /// Time that threads waited for other threads, seconds, summed over threads.
     pub(crate) idle_s: f64,
-    /// Features of the script that counts by place do not have, in words.
-    pub(crate) has: Vec<String>,
-    /// Omissions, in sentences.
-    pub(crate) leaves_out: Vec<String>,
+    /// Features of the script that counts by place do not have.
+    pub(crate) has: Vec<Feature>,
+    /// Omissions.
+    pub(crate) leaves_out: Vec<Doubt>,
     /// Number of working threads whose steps were not recorded while the other threads worked, and
     /// number of all working threads.
     pub(crate) absent: [u64; 2],
+    /// Conditions whose tokens threads take and return.
+    pub(crate) pools: Vec<Pool>,
 }
 
 /// The role of a recorded lock in the replay.
@@ -124,12 +128,10 @@ pub(crate) fn script(process: &Process, kept: &[&Lock], away: Away) -> Written {
     }
     written.absent = writer.absent(&strips);
     let mut conditions: Vec<Condition> = writer.conditions(&strips);
-    let classes = writer.classes(&strips, &mut conditions);
+    written.pools = writer.pools(process, &strips);
+    let classes = writer.classes(&strips, &mut conditions, &written.pools);
     let Some(classes) = classes else {
-        written.leaves_out.push(
-            "The steps of a class of threads are not known well enough to be replayed in order."
-                .to_owned(),
-        );
+        written.leaves_out.push(Doubt::Steps);
         return written;
     };
     let script = Script { classes, conditions };
@@ -366,38 +368,40 @@ impl<'a> Writer<'a> {
     fn tell(&self, script: &Script, strips: &[Seen], written: &mut Written) {
         /// Share of the acquisitions above which a feature matters.
         const LITTLE: f64 = 0.01;
-        let all = || strips.iter().flat_map(|strip| &strip.events);
-        let count = |is: fn(&Act) -> bool| all().filter(|event| is(&event.act)).count() as f64;
-        let locks = count(|act| matches!(act, Act::Lock(..) | Act::Read(..))).max(1.0);
-        let nested: usize = strips.iter().map(|strip| nested(&strip.events)).sum();
-        let mut has = |share: f64, what: &str| {
-            if share > LITTLE {
-                written.has.push(what.to_owned());
+        let events = strips.iter().flat_map(|strip| &strip.events);
+        let (mut locks, mut waits, mut barriers, mut yields) = (0, 0, 0, 0);
+        for event in events {
+            match event.act {
+                Act::Lock(..) | Act::Read(..) => locks += 1,
+                Act::Wait(..) => waits += 1,
+                Act::Barrier(..) => barriers += 1,
+                Act::Yield => yields += 1,
+                Act::Unlock(..) | Act::Signal(..) => {}
             }
-        };
-        has(count(|act| matches!(act, Act::Wait(..))) / locks, "waits of threads for each other");
-        has(count(|act| matches!(act, Act::Barrier(..))) / locks, "barriers");
-        has(nested as f64 / locks, "locks held around others");
-        has(
-            (script.classes.len() - 1) as f64,
-            &format!("{} classes of threads", script.classes.len()),
-        );
-        has(count(|act| matches!(act, Act::Yield)) / locks, "yields");
-        let waits: u64 =
-            self.uses.iter().filter(|one| !one.is_counted()).map(|one| one.waits).sum();
-        let late: u64 = self.uses.iter().map(|one| one.late).sum();
-        let all: u64 = self.uses.iter().map(|one| one.waits).sum();
-        if waits > 0 && waits as f64 > LITTLE * all as f64 {
-            written.leaves_out.push(format!(
-                "Of {all} recorded waits for other threads, {waits} come as often as recorded, \
-                 whatever the locks: no rule was found for when they are needed."
-            ));
         }
-        if late as f64 > LITTLE * all as f64 {
-            written.leaves_out.push(format!(
-                "{late} of {all} recorded waits ended by their time limit; what a thread then asks \
-                 of others comes as often as recorded."
-            ));
+        let nested: usize = strips.iter().map(|strip| nested(&strip.events)).sum();
+        let classes = script.classes.len();
+        let is_one = classes == 1;
+        let features = [
+            (waits, Feature::Waits),
+            (barriers, Feature::Barriers),
+            (nested, Feature::Nesting),
+            (if is_one { 0 } else { locks.max(1) }, Feature::Classes(classes)),
+            (yields, Feature::Yields),
+        ];
+        let least = LITTLE * locks.max(1) as f64;
+        let matter = features.into_iter().filter(|(count, _)| *count as f64 > least);
+        written.has.extend(matter.map(|(_, feature)| feature));
+        let uncounted = self.uses.iter().filter(|one| !one.is_counted());
+        let waits: u64 = uncounted.map(|one| one.waits).sum();
+        let late: u64 = self.uses.iter().map(|one| one.late).sum();
+        let recorded: u64 = self.uses.iter().map(|one| one.waits).sum();
+        let least = LITTLE * recorded as f64;
+        if waits > 0 && waits as f64 > least {
+            written.leaves_out.push(Doubt::Uncounted { waits, recorded });
+        }
+        if late as f64 > least {
+            written.leaves_out.push(Doubt::TimedOut { waits: late, recorded });
         }
     }
 }

@@ -5,8 +5,6 @@ use convoy_runs::replay::Replay;
 use convoy_runs::virtual_end::VirtualError;
 use convoy_runs::virtual_locks::VirtualLocksPoint;
 
-use crate::doubt::Doubt;
-
 /// Largest relative error of the throughput of a run. With a larger error, the interval of a row
 /// reaches from a loss of half to a gain of half, which says nothing about a lock.
 const UNSURE: f64 = 0.5;
@@ -36,19 +34,6 @@ pub(crate) fn uncertainty(points: &[VirtualLocksPoint]) -> f64 {
     if most.is_finite() { most / (points.len().max(1) as f64).sqrt() } else { 0.0 }
 }
 
-/// Returns a doubt that names the rows without an answer; it is a refusal if `is_all`, that is, if
-/// no row has one.
-pub(crate) fn unanswered(rows: &[String], is_all: bool) -> Option<Doubt> {
-    if rows.is_empty() {
-        return None;
-    }
-    let text = format!(
-        "No row for {}: the simulation has no steady throughput within its limit of work.",
-        rows.join(", ")
-    );
-    Some(if is_all { Doubt::refusal(text) } else { Doubt::note(text) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,14 +48,5 @@ mod tests {
         assert!(uncertainty(&[point(0.0), point(0.0)]).abs() < 1e-12);
         let four = [point(0.1), point(0.0), point(0.2), point(0.0)];
         assert!((uncertainty(&four) - 0.1).abs() < 1e-12);
-    }
-
-    #[test]
-    fn a_prediction_without_any_row_is_refused() {
-        assert_eq!(unanswered(&[], true), None);
-        let rows = ["`spin` on 64 CPUs".to_owned(), "`fair` on 64 CPUs".to_owned()];
-        let some = unanswered(&rows, false).expect("two rows");
-        assert!(some.text.starts_with("No row for `spin` on 64 CPUs, `fair` on 64 CPUs: "));
-        assert!(!some.refuses && unanswered(&rows, true).expect("two rows").refuses);
     }
 }

@@ -3,7 +3,8 @@
 
 use convoy_kernel::KernelPreset;
 use convoy_predict::{
-    Advice, Effort, HANDOFF, Machines, Prediction, Question, policies, predict_aloud,
+    Advice, Effort, HANDOFF, Machines, Prediction, Question, Remedy, Row, Simulated, policies,
+    predict_aloud,
 };
 use convoy_record::trace::{Class, Place, Step, Strip, Trace, What};
 use convoy_record::{Lock, Process, Program, Record, Site, Times};
@@ -85,6 +86,10 @@ fn record() -> Record {
     Record { program, processes: vec![process], ..Record::default() }
 }
 
+fn figures(row: &Row) -> &Simulated {
+    row.simulated.as_ref().expect("a simulated row")
+}
+
 fn prediction(record: &Record) -> Prediction {
     told(record).pop().expect("at least the whole")
 }
@@ -115,15 +120,18 @@ fn told(record: &Record) -> Vec<Prediction> {
 }
 
 #[test]
-fn what_is_known_grows_from_the_verdict_to_all_rows() {
+fn what_is_known_grows_from_the_bounds_to_simulated_rows() {
     let known = told(&record());
     let (first, last) = (&known[0], &known[known.len() - 1]);
-    assert!(first.rows.is_empty() && !last.rows.is_empty(), "{known:#?}");
+    assert_eq!(first.rows.len(), last.rows.len());
     assert_eq!((first.missing, last.missing), (last.rows.len(), 0));
     for pair in known.windows(2) {
-        assert_eq!(pair[0].verdict, last.verdict);
-        assert!(pair[0].rows.len() <= pair[1].rows.len(), "{pair:#?}");
-        assert_eq!(pair[1].rows.len() + pair[1].missing, last.rows.len());
+        assert_eq!(pair[0].limit, last.limit);
+        let simulated = |prediction: &Prediction| {
+            prediction.rows.iter().filter(|row| row.simulated.is_some()).count()
+        };
+        assert!(simulated(&pair[0]) <= simulated(&pair[1]), "{pair:#?}");
+        assert_eq!(simulated(&pair[1]) + pair[1].missing, last.rows.len());
     }
     assert!(known.len() > last.rows.len(), "told of each row: {}", known.len());
 }
@@ -132,14 +140,15 @@ fn what_is_known_grows_from_the_verdict_to_all_rows() {
 fn a_fair_lock_is_judged_by_the_work_of_the_hog_and_the_wait_of_its_victim() {
     let record = record();
     let found = prediction(&record);
-    assert_eq!(found.doubt, None, "{found:#?}");
+    assert_eq!(found.reason, None, "{found:#?}");
     for row in &found.rows {
-        assert!(row.wait_max_us <= 1e6 * SECONDS * 1.001, "longer than the run: {row:#?}");
+        let waited_us = figures(row).wait_max_us;
+        assert!(waited_us <= 1e6 * SECONDS * 1.001, "longer than the run: {row:#?}");
         // The hog always works: no lock makes it faster.
         assert!(row.change_percent < 3.0, "{row:#?}");
     }
     let handoff = found.rows.iter().find(|row| row.policy == HANDOFF).expect("it was asked for");
-    let [hog, victim] = &handoff.parts[..] else { panic!("two classes: {handoff:#?}") };
+    let [hog, victim] = &figures(handoff).parts[..] else { panic!("two classes: {handoff:#?}") };
     assert_eq!([&*hog.place, &victim.place], [TICK, READ]);
     // The victim already waits at each release: one read for each tick, and each takes a wakeup.
     let reads = victim.acquisitions_per_s / hog.acquisitions_per_s;
@@ -147,10 +156,13 @@ fn a_fair_lock_is_judged_by_the_work_of_the_hog_and_the_wait_of_its_victim() {
     assert!((-20.0..0.0).contains(&handoff.change_percent), "{handoff:#?}");
     assert!((victim.recorded_per_s - READS as f64 / SECONDS).abs() < 1.0, "{handoff:#?}");
     // Two critical sections and a wakeup, or one more where the victim is preempted.
-    assert!(handoff.wait_max_us < 5000.0, "{handoff:#?}");
+    assert!(figures(handoff).wait_max_us < 5000.0, "{handoff:#?}");
     let advice = Advice::new(&record, found);
-    assert!(advice.text.starts_with("Starvation: a thread waited up to 300 ms for `world`"));
-    assert!(advice.text.contains(READ), "{}", advice.text);
+    let Remedy::Bounded { row, waited_us, .. } = &advice.remedies[0] else {
+        panic!("{:#?}", advice.remedies)
+    };
+    assert!((waited_us - 3e5).abs() < 1.0, "{waited_us}");
+    assert!(figures(row).parts.iter().any(|part| part.place == READ), "{row:#?}");
     assert!(advice.command.is_some());
 }
 
@@ -170,7 +182,7 @@ fn the_work_of_a_critical_section_is_that_of_its_class() {
     site.hold_on = times(TICKS / 3, HELD_NS);
     site.hold_off = times(TICKS - TICKS / 3, HELD_NS + 20_000);
     let found = prediction(&record);
-    assert_eq!(found.doubt, None, "{found:#?}");
-    let used = found.rows[0].cpus_used;
+    assert_eq!(found.reason, None, "{found:#?}");
+    let used = figures(&found.rows[0]).cpus_used;
     assert!((0.8..1.2).contains(&used), "the hog is always at work: {found:#?}");
 }

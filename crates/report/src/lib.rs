@@ -29,6 +29,7 @@ mod picture;
 mod plot;
 mod plot_labels;
 mod points;
+pub mod prediction;
 mod range;
 mod recorded;
 mod reproduce;

@@ -1,10 +1,10 @@
 //! The prediction of a record as sections of a page.
 
-use super::{Replays, plot, print};
+use super::{Replays, plot};
 use crate::fail::Failure;
 use convoy_predict::{Advice, Question, policies};
 use convoy_record::Record;
-use convoy_report::Block;
+use convoy_report::{Block, prediction};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,19 +38,18 @@ pub(crate) fn sections(
         if prediction.missing > 0 { Err(Failure::interrupted(0)) } else { Ok(prediction) }
     };
     let curves = whole(question(cpus.clone(), None))?;
-    let mut blocks = vec![Block::text(&curves.verdict)];
-    if let Some(doubt) = &curves.doubt {
-        blocks.push(Block::text(format!("No prediction. {doubt}")));
-    } else {
+    let mut blocks = vec![Block::text(prediction::verdict(&curves))];
+    blocks.extend(prediction::bounds(&curves).map(Block::text));
+    if !curves.rows.is_empty() {
         blocks.push(Block::plot(&plot::curves(&curves)));
-        blocks.push(Block::table(&print::table(&curves)));
-        blocks.extend(curves.doubts.iter().map(|doubt| Block::text(&doubt.text)));
+        blocks.push(Block::table(&prediction::table(&curves)));
     }
+    blocks.extend(prediction::doubts(&curves).into_iter().map(Block::text));
     let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
     let name = shell_words::quote(name);
     blocks.push(Block::command(format!("convoy predict {name} --cpus {}", list.join(","))));
     let advice = Advice::new(&record, whole(question(vec![], Some(4)))?);
-    let mut fix = vec![Block::text(&advice.text)];
+    let mut fix = vec![Block::text(prediction::advice(&advice))];
     fix.extend(advice.command.as_ref().map(Block::command));
     if let Some(check) = &advice.check {
         fix.push(Block::text("This is predicted. To measure it:"));

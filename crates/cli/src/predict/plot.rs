@@ -1,6 +1,7 @@
 //! The plots of a prediction: throughput over CPUs or threads, and what each change gives.
 
 use convoy_predict::{Prediction, Row};
+use convoy_report::prediction::verdict;
 use convoy_report::{Axis, Panel, Plot, Point, RowsLine, RowsPanel, RowsPlot, Scale, Series};
 
 /// A line may leave the frame of the others by this factor before it ends.
@@ -42,9 +43,9 @@ pub(crate) fn curves(prediction: &Prediction) -> Plot {
         panel.series.extend(ideal(&panel.series).filter(|_| across == Across::Cpus));
     }
     Plot {
-        title: prediction.verdict.replace('`', ""),
-        subtitle: "predicted; bars: range of the simulations, widened by the error of the replay; \
-                   ideal: as many times the first point as there are CPUs"
+        title: verdict(prediction).replace('`', ""),
+        subtitle: "predicted; bars: interval that follows from the record, narrowed by \
+                   simulations; ideal: as many times the first point as there are CPUs"
             .to_owned(),
         panels,
     }
@@ -122,8 +123,8 @@ pub(crate) fn changes(prediction: &Prediction, title: &str) -> RowsPlot {
     };
     RowsPlot {
         title: title.replace('`', ""),
-        subtitle: "predicted, against the recorded machine without other programs; bars: range of \
-                   the simulations, widened by the error of the replay"
+        subtitle: "predicted, against the recorded machine without other programs; bars: interval \
+                   that follows from the record, narrowed by simulations"
             .to_owned(),
         panels: vec![panel],
     }

@@ -146,8 +146,13 @@ fn a_prediction_names_the_limit_that_it_meets_and_takes_any_path() {
     let script = format!("ulimit -v 4000000 && {CONVOY} predict {}", file.display());
     let output = Command::new("bash").args(["-c", &script]).output().expect("it starts");
     let messages = stderr(&output);
-    assert_eq!(code(&output), Some(3), "{messages}");
-    assert!(messages.contains("ulimit -v") && !messages.contains("fewer users"), "{messages}");
+    if code(&output) == Some(0) {
+        // Next to other programs, the record may not be simulated.
+        assert!(stdout(&output).contains("arithmetic alone"), "{output:?}");
+    } else {
+        assert_eq!(code(&output), Some(3), "{messages}");
+        assert!(messages.contains("ulimit -v") && !messages.contains("fewer users"), "{messages}");
+    }
     let odd = place.join(std::ffi::OsString::from_vec(b"no text \xff.json".to_vec()));
     std::fs::write(&odd, "{}").expect("written");
     for command in ["explain", "predict", "fix"] {

@@ -1,7 +1,7 @@
 //! Classes of threads with their strips: pieces of the trace that begin and end at the same place.
 
 use super::cycle::{Anchors, free, key};
-use super::{Act, Event, Role, Seen, Writer, mode, starts_as};
+use super::{Act, Event, Pool, Role, Seen, Writer, mode, starts_as};
 use convoy_record::trace::Place;
 use convoy_record::{Times, trace};
 use convoy_runs::replay::{Class, Condition, Mode, Step};
@@ -91,6 +91,7 @@ impl Writer<'_> {
         &self,
         strips: &[Seen],
         conditions: &mut [Condition],
+        pools: &[Pool],
     ) -> Option<Vec<Class>> {
         let of_thread = |class: &trace::Class| class.calls as f64 / class.threads.max(1) as f64;
         let threads: u64 = self.trace.classes.iter().map(|class| class.threads).sum();
@@ -99,7 +100,8 @@ impl Writer<'_> {
         let mut classes = Vec::new();
         let mut anchors = Anchors::new();
         for condition in (0..conditions.len()).filter(|&at| self.uses[at].is_lock) {
-            conditions[condition].tokens = 1.0;
+            let pool = pools.iter().find(|pool| pool.condition == condition);
+            conditions[condition].tokens = f64::from(pool.and_then(|pool| pool.units).unwrap_or(1));
         }
         let windows = |class: u64| Self::windows(strips, class);
         let busiest = (0..self.trace.classes.len()).max_by_key(|&at| self.trace.classes[at].calls);

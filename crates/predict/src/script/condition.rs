@@ -2,6 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A pool: a condition whose tokens each thread takes, keeps for some time and returns.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pool {
+    /// Its condition, by the index among the locks of the process.
+    pub(crate) lock: usize,
+    /// Its condition, by the index that steps use.
+    pub(super) condition: usize,
+    /// Number of tokens; `None` if threads waited too rarely to tell.
+    pub(crate) units: Option<u32>,
+    /// Tokens taken at any time: mean over the run, with the time for which their owners waited for
+    /// a CPU or for a lock, and without it.
+    pub(crate) taken: [f64; 2],
+}
+
 /// How a condition is used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Use {

@@ -1,9 +1,21 @@
 //! How a program uses its conditions: the tokens that a pass takes and a signal brings.
 
-use super::condition::Use;
-use super::{Act, Event, Seen, Writer};
+use super::condition::{Pool, Use};
+use super::{Act, Event, Role, Seen, Writer};
+use convoy_record::{Lock, Process};
 use convoy_runs::replay::Condition;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Returns the number of tokens of a pool of which `taken` were taken on average in `seconds`:
+/// while threads wait for a pool, its tokens are all taken. `None` if they waited for a small part
+/// of the time.
+fn units(lock: &Lock, taken: f64, seconds: f64) -> Option<u32> {
+    /// Share of the run.
+    const OFTEN: f64 = 0.5;
+    let waiting = (lock.waiters.seconds / seconds.max(1e-9)).min(1.0);
+    let is_finite = taken.is_finite() && taken < f64::from(u32::MAX);
+    (waiting > OFTEN && is_finite).then(|| (taken / waiting).round().max(1.0) as u32)
+}
 
 impl Writer<'_> {
     /// Counts how conditions are used.
@@ -99,6 +111,54 @@ impl Writer<'_> {
         self.uses.iter_mut().for_each(Use::learn_turns);
     }
 
+    /// Returns the pools: conditions that each thread passes and signals in turn. A lock that the
+    /// program has built is recorded as a lock.
+    pub(super) fn pools(&self, process: &Process, strips: &[Seen]) -> Vec<Pool> {
+        let pools = process.locks.iter().enumerate().filter_map(|(lock, recorded)| {
+            let Role::Condition(condition) = self.roles[lock] else { return None };
+            if !self.uses[condition].is_lock || recorded.is_built() {
+                return None;
+            }
+            let signals = recorded.sites.iter().filter(|site| site.act == "signal");
+            let passes = signals.map(|site| site.count).sum::<u64>() as f64;
+            let taken = self.held_s(condition, strips)?.map(|s| s * passes / self.seconds);
+            let units = units(recorded, taken[0], self.seconds);
+            Some(Pool { lock, condition, units, taken })
+        });
+        pools.collect()
+    }
+
+    /// Returns the mean time for which a thread keeps a token, seconds: as recorded, and its work
+    /// and sleep alone. `None` if no thread was seen to take and return one.
+    fn held_s(&self, condition: usize, strips: &[Seen]) -> Option<[f64; 2]> {
+        let (mut passes, mut recorded_ns, mut work_ns) = (0.0, 0.0, 0.0);
+        for Seen { class, events, .. } in strips {
+            // The time at which the thread took its token, and its work and sleep since.
+            let mut taken: Option<(f64, f64)> = None;
+            for event in events {
+                let gap_ns = event.gap.0 + event.gap.1;
+                taken = taken.map(|(begin_ns, work_ns)| (begin_ns, work_ns + gap_ns));
+                match event.act {
+                    Act::Lock(..) if self.uses[condition].sites.contains(&(*class, event.site)) => {
+                        taken = Some((event.end_ns, 0.0));
+                    }
+                    Act::Wait(waited, ..) if waited == condition => {
+                        taken = Some((event.end_ns, 0.0));
+                    }
+                    Act::Signal(signalled, _) if signalled == condition => {
+                        if let Some((begin_ns, work)) = taken.take() {
+                            passes += 1.0;
+                            recorded_ns += event.end_ns - begin_ns;
+                            work_ns += work;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        (passes > 0.0).then(|| [recorded_ns, work_ns].map(|ns| ns / passes / 1e9))
+    }
+
     /// Returns the tokens that a pass takes.
     pub(super) fn price(&self, condition: usize) -> f64 {
         /// Signals per pass that count as one signal per pass: windows show more of either.
@@ -112,6 +172,19 @@ impl Writer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use convoy_record::Waiters;
+
+    #[test]
+    fn a_pool_has_as_many_units_as_are_taken_while_threads_wait() {
+        fn of(waiting_s: f64, taken: f64) -> Option<u32> {
+            let waiters = Waiters { seconds: waiting_s, ..Waiters::default() };
+            units(&Lock { waiters, ..Lock::default() }, taken, 2.0)
+        }
+        assert_eq!(of(1.9, 1.94), Some(2));
+        assert_eq!(of(1.2, 1.8), Some(3));
+        assert_eq!(of(0.1, 1.8), None, "at least two, and perhaps many more");
+        assert_eq!(of(2.0, f64::NAN), None);
+    }
 
     #[test]
     fn signals_for_one_thread_each_are_counted_though_every_pass_waits() {

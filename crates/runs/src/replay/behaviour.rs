@@ -133,16 +133,6 @@ impl Behaviour {
         self.mean(|one| one.think.work.mean(), |_| true)
     }
 
-    /// Returns the mean work while a lock of this name is held, nanoseconds, without sleep, and
-    /// whether some holds overlap: holds of readers, and of a semaphore with several units.
-    pub fn held_ns(&self, lock: usize) -> (f64, bool) {
-        let own = |one: &Section| one.lock == lock;
-        let is_read = self.sections.iter().any(|one| own(one) && one.mode == Mode::Read);
-        let is_shared =
-            is_read || matches!(self.kind(lock), Kind::Semaphore { units } if units != 1);
-        (self.mean(|one| one.hold.work.mean(), own), is_shared)
-    }
-
     /// Returns a mean over acquisitions.
     pub(super) fn mean(
         &self,

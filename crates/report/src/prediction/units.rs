@@ -2,7 +2,7 @@
 
 /// Returns a duration, given in microseconds, in the unit that has one to three digits before the
 /// decimal point, with at most two after it.
-pub fn duration(us: f64) -> String {
+pub(super) fn duration(us: f64) -> String {
     match us {
         999_500.0.. => format!("{} s", short(us / 1e6)),
         999.5.. => format!("{} ms", short(us / 1e3)),
@@ -11,7 +11,7 @@ pub fn duration(us: f64) -> String {
 }
 
 /// Returns a rate rounded to three digits: replays differ by more than the fourth.
-pub fn rate(per_s: f64) -> f64 {
+pub(super) fn rate(per_s: f64) -> f64 {
     let unit = 10_f64.powf(per_s.abs().log10().floor() - 2.0);
     if per_s.abs() > 100.0 { (per_s / unit).round() * unit } else { per_s.round() }
 }

@@ -1,0 +1,136 @@
+//! The rows of a prediction: their sentence and their table.
+
+use convoy_predict::{Prediction, Row};
+
+use super::limit::limits;
+use super::units::rate;
+use crate::{Cell, Column, NOTHING, Table};
+
+/// Returns a ratio with two significant digits.
+pub(super) fn times(ratio: f64) -> String {
+    match ratio.max(0.0) {
+        ratio @ 0.0..0.1 => format!("{ratio:.3}"),
+        ratio @ ..0.995 => format!("{ratio:.2}"),
+        ratio @ ..9.95 => format!("{ratio:.1}"),
+        ratio => format!("{ratio:.0}"),
+    }
+}
+
+fn ratio(percent: f64) -> f64 {
+    1.0 + percent / 100.0
+}
+
+/// Returns the intervals of the throughput, under the policy of the first row, in a sentence.
+pub fn bounds(prediction: &Prediction) -> Option<String> {
+    let first = prediction.rows.first()?;
+    let more_threads = prediction.rows.iter().any(|row| row.threads != first.threads);
+    let rows = prediction.rows.iter().filter(|row| {
+        (&row.policy, row.split) == (&first.policy, first.split)
+            && (more_threads || !row.machine.is_empty())
+    });
+    let rows: Vec<String> = rows.map(|row| interval(row, more_threads)).collect();
+    (!rows.is_empty()).then(|| format!("Throughput {}.", rows.join("; ")))
+}
+
+fn interval(row: &Row, names_threads: bool) -> String {
+    let threads =
+        if names_threads { format!(" with {} threads", row.threads) } else { String::new() };
+    let cpus = format!("on {} CPU{}{threads}", row.cpus, if row.cpus == 1 { "" } else { "s" });
+    let [low, high] = [row.low_percent, row.high_percent].map(|percent| times(ratio(percent)));
+    let range = if low == high {
+        format!("{low} times")
+    } else {
+        format!("between {low} and {high} times")
+    };
+    format!("{cpus} {range}: {}", limits(&row.limit))
+}
+
+/// Returns the question of a row.
+pub(super) fn named(row: &Row) -> String {
+    let split = if row.split > 1 { format!(" split by {}", row.split) } else { String::new() };
+    format!("`{}`{split} on {} CPUs", row.policy, row.cpus)
+}
+
+/// Returns a row in a few words.
+pub fn short(row: &Row) -> String {
+    let split = if row.split > 1 { format!(", {} locks", row.split) } else { String::new() };
+    format!(
+        "{}{split}, {} CPUs, {} threads: {:+.0} % ({:+.0} to {:+.0})",
+        row.policy, row.cpus, row.threads, row.change_percent, row.low_percent, row.high_percent
+    )
+}
+
+/// Returns the table of a page, if there are rows: the columns that differ, so that they fit a
+/// terminal.
+pub(super) fn page(prediction: &Prediction) -> String {
+    let Some(first) = prediction.rows.first() else { return String::new() };
+    let is_simulated = prediction.rows.iter().any(|row| row.simulated.is_some());
+    let shown = [
+        ("threads", prediction.rows.iter().any(|row| row.threads != first.threads)),
+        ("split", prediction.rows.iter().any(|row| row.split > 1)),
+        ("acquisitions_per_s", first.acquisitions_per_s > 0.0),
+        ("wait_p99_ms", false),
+        ("cpus_used", is_simulated),
+        ("wait_max_ms", is_simulated),
+        ("jain", is_simulated),
+    ];
+    let hidden = shown.iter().filter(|(_, is_shown)| !is_shown).map(|(key, _)| *key);
+    format!("\n{}", table_of(prediction, &hidden.collect::<Vec<_>>()).to_text())
+}
+
+/// Returns one row for each question, with all columns.
+pub fn table(prediction: &Prediction) -> Table {
+    table_of(prediction, &[])
+}
+
+/// Returns a figure that only a simulation has.
+fn figure(value: Option<f64>, digits: usize) -> Cell {
+    value.map_or_else(|| Cell::text(NOTHING), |value| Cell::number(value, digits))
+}
+
+fn table_of(prediction: &Prediction, hidden: &[&str]) -> Table {
+    let columns = [
+        ("cpus", Column::number("CPUs", "").key("cpus")),
+        ("cpus_used", Column::number("used", "").key("cpus_used")),
+        ("threads", Column::number("threads", "")),
+        ("policy", Column::text("policy")),
+        ("split", Column::number("split", "")),
+        ("acquisitions_per_s", Column::number("per second", "").key("acquisitions_per_s")),
+        ("change_percent", Column::number("change", "%").key("change_percent")),
+        ("low_percent", Column::number("from", "%").key("low_percent")),
+        ("high_percent", Column::number("to", "%").key("high_percent")),
+        ("wait_p99_ms", Column::number("p99 wait", "ms").key("wait_p99_ms")),
+        ("wait_max_ms", Column::number("max wait", "ms").key("wait_max_ms")),
+        ("jain", Column::number("Jain", "").key("jain")),
+    ];
+    let shown = columns.each_ref().map(|(key, _)| !hidden.contains(key));
+    let kept = columns.into_iter().zip(shown).filter(|column| column.1).map(|column| column.0.1);
+    let mut table = Table::new("", kept.collect());
+    for row in &prediction.rows {
+        let figures = row.simulated.as_ref();
+        let cells = [
+            Cell::count(u64::from(row.cpus)),
+            figure(figures.map(|figures| figures.cpus_used), 1),
+            Cell::count(u64::from(row.threads)),
+            Cell::text(row.policy.clone()),
+            Cell::count(u64::from(row.split)),
+            Cell::shown(format!("{:.0}", rate(row.acquisitions_per_s)), row.acquisitions_per_s),
+            Cell::number(row.change_percent, 0),
+            Cell::number(row.low_percent, 0),
+            Cell::number(row.high_percent, 0),
+            figure(figures.map(|figures| figures.wait_p99_us / 1e3), 2),
+            figure(figures.map(|figures| figures.wait_max_us / 1e3), 1),
+            figure(figures.map(|figures| figures.jain), 2),
+        ];
+        let cells = cells.into_iter().zip(shown).filter(|cell| cell.1).map(|cell| cell.0);
+        table.row(cells.collect());
+    }
+    table.note(if prediction.rows.iter().any(|row| row.simulated.is_some()) {
+        "change: against the recorded machine without other programs; from, to: interval that \
+         follows from the counts and times of the record, narrowed by the simulations."
+    } else {
+        "change: against the recorded machine without other programs; from, to: interval that \
+         follows from the counts and times of the record."
+    });
+    table
+}
