@@ -1,37 +1,24 @@
 //! Mutexes that spin, each rule as one small scene on the scheduler of 3.7.
 
-use convoy_kernel::KernelPreset;
+use crate::stage::{MS, kernel};
 use convoy_kernel::sched::Sched;
 use convoy_kernel::sched::kthread::Policy;
-use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp};
+use convoy_machine::{Here, Mode, Sim, Smp};
 use convoy_sync::{
     NoSpin, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinOne, SpinPolicy, SpinReadFirst, kernel::Mutex,
 };
 use std::cell::Cell;
 use std::rc::Rc;
 
-const MS: u64 = 1_000_000_000; // picoseconds
-
-fn quad() -> Preset {
-    Preset::named("quad-2008-shared-llc").expect("the shipped preset")
-}
-
 type Lock<S> = Rc<Sim<Mutex<Smp, S>>>;
 
 /// Runs `scene` with a mutex as the first task, on CPU 0 of four.
 fn stage<S: SpinPolicy>(scene: impl FnOnce(Rc<Sched>, Lock<S>) + 'static) {
-    let kernel = KernelPreset::named("3.7").expect("a shipped preset");
-    let machine = Machine::new(&quad(), 1, 100).expect("address space");
-    let sched = Sched::new(&kernel, &quad());
-    let inner = Rc::clone(&sched);
-    let body = move || {
+    crate::stage::stage(&kernel("3.7"), |sched| {
         let mutex = Here::place(Mutex::new());
         Here::name(&*mutex, "mutex");
-        scene(inner, Rc::new(mutex));
-        Here::stop();
-    };
-    sched.boot(&machine, Box::new(body));
-    assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
+        scene(sched, Rc::new(mutex));
+    });
 }
 
 /// Result of the waiter on CPU 1: milliseconds until it acquired the mutex, and milliseconds that

@@ -1,32 +1,17 @@
 //! Real-time tasks: preemption, vectors, push, pull, turns.
 
+use crate::stage::{MS, kernel, quad};
 use convoy_catalogue::KERNELS;
 use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::kthread::{Kthread, Policy};
 use convoy_kernel::sched::{RtLimit, Sched};
-use convoy_machine::{Here, Machine, Outcome, Preset};
+use convoy_machine::{Here, Machine, Outcome};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-const MS: u64 = 1_000_000_000; // picoseconds
-
-fn quad() -> Preset {
-    Preset::named("quad-2008-shared-llc").expect("the shipped preset")
-}
-
 /// Runs `scene` as the first task, on CPU 0, and returns the scheduler.
-fn stage(kernel: &str, scene: impl FnOnce(Rc<Sched>) + 'static) -> Rc<Sched> {
-    let kernel = KernelPreset::named(kernel).expect("a shipped preset");
-    let machine = Machine::new(&quad(), 1, 100).expect("address space");
-    let sched = Sched::new(&kernel, &quad());
-    let inner = Rc::clone(&sched);
-    let body = move || {
-        scene(inner);
-        Here::stop();
-    };
-    sched.boot(&machine, Box::new(body));
-    assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
-    sched
+fn stage(name: &str, scene: impl FnOnce(Rc<Sched>) + 'static) -> Rc<Sched> {
+    crate::stage::stage(&kernel(name), scene).0
 }
 
 fn fifo(priority: u8) -> Policy {
@@ -215,10 +200,6 @@ fn shares(kernel: &KernelPreset, cpus: usize, fifo_hogs: usize) -> (Vec<f64>, Ve
     assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
     let (urgent, other) = seen.borrow().iter().copied().unzip();
     (urgent, other, sched.rq.rt_runtimes())
-}
-
-fn kernel(name: &str) -> KernelPreset {
-    KernelPreset::named(name).expect("a shipped preset")
 }
 
 /// One CPU of four has a hog: it keeps 5 % for others where a CPU cannot borrow.

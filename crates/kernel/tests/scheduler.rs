@@ -1,5 +1,6 @@
 //! The rules of wake placement, balancing and preemption of the period, each as one small scene.
 
+use crate::stage::{MS, kernel, quad};
 use convoy_catalogue::KERNELS;
 use convoy_kernel::sched::{IdleCause, Sched};
 use convoy_kernel::{BklKind, KernelPreset, Preempt};
@@ -8,12 +9,6 @@ use convoy_sync::{Atomic, Platform, Sleep, TaskId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
-
-const MS: u64 = 1_000_000_000; // picoseconds
-
-fn quad() -> Preset {
-    Preset::named("quad-2008-shared-llc").expect("the shipped preset")
-}
 
 /// A word that sleepers wait on until it is not 0.
 struct Gate(Sim<Word<u32>>);
@@ -37,22 +32,7 @@ impl Gate {
 
 /// Runs `scene` as the first task (on CPU 0) of `kernel` and returns the scheduler.
 fn stage(kernel: &KernelPreset, scene: impl FnOnce(Rc<Sched>) + 'static) -> Rc<Sched> {
-    let machine = Machine::new(&quad(), 1, 600).expect("address space");
-    let sched = Sched::new(kernel, &quad());
-    let inner = Rc::clone(&sched);
-    sched.boot(
-        &machine,
-        Box::new(move || {
-            scene(inner);
-            Here::stop();
-        }),
-    );
-    assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
-    sched
-}
-
-fn kernel(name: &str) -> KernelPreset {
-    KernelPreset::named(name).expect("a shipped preset")
+    crate::stage::stage(kernel, scene).0
 }
 
 fn busy(sched: &Rc<Sched>, cpu: usize, ps: u64) -> TaskId {

@@ -1,39 +1,25 @@
 //! Software interrupts and kernel threads, each rule as one small scene.
 
+use crate::stage::MS;
 use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::Sched;
 use convoy_kernel::sched::kthread::{Kthread, Policy};
 use convoy_kernel::softirq::{Vector, context, local_bh_disable};
-use convoy_machine::{Context, Here, Machine, Mode, Outcome, Preset, Smp};
+use convoy_machine::{Context, Here, Mode, Smp};
 use convoy_sync::{RawLock, TicketLock};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 const US: u64 = 1_000_000; // picoseconds
-const MS: u64 = 1000 * US;
-
-fn quad() -> Preset {
-    Preset::named("quad-2008-shared-llc").expect("the shipped preset")
-}
 
 fn kernel() -> KernelPreset {
-    KernelPreset::named("2.6.25").expect("a shipped preset")
+    crate::stage::kernel("2.6.25")
 }
 
 /// Runs `scene` as the first task, on CPU 0 of four.
 fn stage(kernel: &KernelPreset, scene: impl FnOnce(&Rc<Sched>) + 'static) -> (Rc<Sched>, u64) {
-    let machine = Machine::new(&quad(), 1, 100).expect("address space");
-    let sched = Sched::new(kernel, &quad());
-    let inner = Rc::clone(&sched);
-    let init = move || {
-        scene(&inner);
-        drop(inner);
-        Here::stop();
-    };
-    sched.boot(&machine, Box::new(init));
-    assert_eq!(machine.run(100_000_000_000), Outcome::Stopped);
-    (sched, machine.hash())
+    crate::stage::stage(kernel, |sched| scene(&sched))
 }
 
 fn count(sched: &Sched, cpu: usize, vector: Vector) -> u64 {

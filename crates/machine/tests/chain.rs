@@ -1,6 +1,7 @@
 //! Sleepers that wake each other, where each has to wait for a CPU before it can.
 
-use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp, Word};
+use crate::common::quad;
+use convoy_machine::{Fifo, Here, Outcome, Sim, Smp, Word};
 use convoy_sync::{AdaptiveLock, AtMost, Atomic, Platform, RawLock, Sleep};
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -51,7 +52,7 @@ fn drain_ms<L: RawLock<Smp> + Default>() -> u64 {
             }
         }));
     }
-    let preset = Preset::named("quad-2008-shared-llc").expect("a shipped preset").with_cpus(2);
+    let preset = quad().with_cpus(2);
     let (outcome, _machine) = Fifo::run(&preset, 1, 1_000_000_000, bodies).expect("memory");
     assert_eq!(outcome, Outcome::Stopped);
     assert_eq!(scene.served.get(), SLEEPERS + 1);

@@ -3,7 +3,8 @@
 //! is published is half of a round trip. The prices of the presets are such that the virtual
 //! machine takes the same for the same loop.
 
-use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Word};
+use crate::common::on_each_cpu;
+use convoy_machine::{Here, Preset, Sim, Word};
 use convoy_sync::Atomic;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -20,29 +21,24 @@ fn half_trip(preset: &Preset, home: usize, pair: [usize; 2]) -> f64 {
     const PLACE_PS: u64 = 2 * ALL_PS;
     const START_PS: u64 = 4 * ALL_PS;
     let until = |ps: u64| Here::compute(ps.saturating_sub(Here::now_ps()));
-    let word: Rc<OnceCell<Sim<Word<u32>>>> = Rc::default();
+    let word: OnceCell<Sim<Word<u32>>> = OnceCell::new();
     let times: Rc<RefCell<Vec<u64>>> = Rc::default();
-    let bodies = (0..preset.topology.cpus)
-        .map(|_| {
-            let (word, times) = (Rc::clone(&word), Rc::clone(&times));
-            Box::new(move || {
-                until(ALL_PS);
-                if Here::cpu() == home {
-                    until(PLACE_PS);
-                    word.get_or_init(|| Here::place(Word::new(0))).store(0, Relaxed);
-                }
-                let Some(me) = pair.iter().position(|&cpu| cpu == Here::cpu()) else { return };
-                until(START_PS);
-                let (word, me) = (word.get().expect("the home has placed it"), me as u32);
-                for _ in 0..TRIPS {
-                    while word.compare_exchange(me, 1 - me, SeqCst, Relaxed).is_err() {}
-                    times.borrow_mut().push(Here::now_ps());
-                }
-            }) as Box<dyn FnOnce()>
-        })
-        .collect();
-    let (outcome, _) = Fifo::run(preset, 1, u64::MAX / 1000, bodies).expect("memory");
-    assert_eq!(outcome, Outcome::Stopped);
+    let seen = Rc::clone(&times);
+    on_each_cpu(preset, move || {
+        until(ALL_PS);
+        if Here::cpu() == home {
+            until(PLACE_PS);
+            word.get_or_init(|| Here::place(Word::new(0))).store(0, Relaxed);
+        }
+        let Some(me) = pair.iter().position(|&cpu| cpu == Here::cpu()) else { return 0 };
+        until(START_PS);
+        let (word, me) = (word.get().expect("the home has placed it"), me as u32);
+        for _ in 0..TRIPS {
+            while word.compare_exchange(me, 1 - me, SeqCst, Relaxed).is_err() {}
+            seen.borrow_mut().push(Here::now_ps());
+        }
+        0
+    });
     let times = times.borrow();
     // The first trips find the word in other caches.
     let counted = &times[times.len() / 10..];

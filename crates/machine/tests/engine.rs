@@ -1,14 +1,11 @@
 //! The engine seen from its tasks: exclusion, coherence prices, interrupts, determinism.
 
+use crate::common::quad;
 use convoy_machine::{Fifo, Here, Machine, Outcome, Preset, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, RawLock, Sleep, TasLock, TicketLock, Wake};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
-
-fn quad() -> Preset {
-    Preset::named("quad-2008-shared-llc").expect("a shipped preset")
-}
 
 type Body = Box<dyn FnOnce()>;
 

@@ -1,13 +1,13 @@
 //! One contended line against published figures: nanoseconds for each pair of lock and unlock when
 //! CPUs take a spinlock from each other without a pause, in one package and one CPU of each.
 //!
-//! `BLESS=1 cargo test -p convoy-machine --test lines` writes results/contended-lines.md.
+//! `BLESS=1 cargo test -p convoy-machine --test machine lines` writes results/contended-lines.md.
 
-use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp, Word};
+use crate::common::on_each_cpu;
+use convoy_machine::{Here, Preset, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, RawLock, TicketLock};
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::fmt::Write as _;
-use std::rc::Rc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// Turns of each CPU.
@@ -61,26 +61,18 @@ fn pace<T: 'static>(
     turn: impl Fn(&T) + 'static,
 ) -> f64 {
     const START_PS: u64 = 100_000_000;
-    let shared = Rc::new((OnceCell::new(), make, turn));
-    let wanted: Rc<[usize]> = cpus.into();
-    let bodies = (0..preset.topology.cpus)
-        .map(|_| {
-            let (shared, wanted) = (Rc::clone(&shared), Rc::clone(&wanted));
-            Box::new(move || {
-                // Every CPU has a task; those that are wanted start together.
-                Here::compute(START_PS.saturating_sub(Here::now_ps()));
-                if wanted.contains(&Here::cpu()) {
-                    let (object, make, turn) = &*shared;
-                    let object = object.get_or_init(make);
-                    for _ in 0..TURNS {
-                        turn(object);
-                    }
-                }
-            }) as Box<dyn FnOnce()>
-        })
-        .collect();
-    let (outcome, machine) = Fifo::run(preset, 1, u64::MAX / 1000, bodies).expect("memory");
-    assert_eq!(outcome, Outcome::Stopped);
+    let (object, wanted) = (OnceCell::new(), cpus.to_vec());
+    let (_, machine) = on_each_cpu(preset, move || {
+        // Every CPU has a task; those that are wanted start together.
+        Here::compute(START_PS.saturating_sub(Here::now_ps()));
+        if wanted.contains(&Here::cpu()) {
+            let object = object.get_or_init(&make);
+            for _ in 0..TURNS {
+                turn(object);
+            }
+        }
+        0
+    });
     (machine.now_ns() as f64 - START_PS as f64 / 1000.0) / (TURNS * cpus.len()) as f64
 }
 
@@ -194,7 +186,7 @@ fn the_table_in_the_docs_is_that_of_this_build() {
          Nanoseconds for each pair of lock and unlock, or for each addition, when CPUs of the \
          machine\n`westmere-ex-80-2013` contend for one line without a pause, compared with \
          published figures of such\nmachines ([machine](../docs/machine.md#cache-lines)). Written \
-         by `BLESS=1 cargo test -p\nconvoy-machine --test lines`.\n\n\
+         by `BLESS=1 cargo test -p\nconvoy-machine --test machine lines`.\n\n\
          Published: Waiman Long's loop on a machine of four packages, January 2014. The queue \
          columns were\nread; the ticket columns are from memory. Prices of transfers were \
          published for another machine of\nthe family. One price is derived from these columns: \
@@ -231,34 +223,28 @@ fn copies_to_packages_follow_one_another_and_a_package_serves_its_own() {
 /// other packages waits for a third.
 fn second_write(preset: &Preset) -> f64 {
     let (_, between) = places(preset);
-    let (took, word) = (Rc::new(Cell::new(0)), Rc::new(OnceCell::new()));
-    let bodies = (0..preset.topology.cpus)
-        .map(|_| {
-            let (took, word, between) = (Rc::clone(&took), Rc::clone(&word), between.clone());
-            Box::new(move || {
-                // So that every CPU gets a task.
-                Here::compute(100_000_000);
-                if !between.contains(&Here::cpu()) {
-                    return;
-                }
-                let word = word.get_or_init(|| Here::place(Word::new(0)));
-                if Here::cpu() != 0 {
-                    Smp::spin_until(word, |seen| seen == 3);
-                    return;
-                }
-                Here::compute(100_000_000);
-                word.store(1, Release);
-                Here::compute(10_000);
-                let before = Here::now_ps();
-                word.store(2, Release);
-                took.set(Here::now_ps() - before);
-                word.store(3, Release);
-            }) as Box<dyn FnOnce()>
-        })
-        .collect();
-    let (outcome, _) = Fifo::run(preset, 1, u64::MAX / 1000, bodies).expect("memory");
-    assert_eq!(outcome, Outcome::Stopped);
-    took.get() as f64 / 1000.0
+    let word = OnceCell::new();
+    let (took, _) = on_each_cpu(preset, move || {
+        // So that every CPU gets a task.
+        Here::compute(100_000_000);
+        if !between.contains(&Here::cpu()) {
+            return 0;
+        }
+        let word = word.get_or_init(|| Here::place(Word::new(0)));
+        if Here::cpu() != 0 {
+            Smp::spin_until(word, |seen| seen == 3);
+            return 0;
+        }
+        Here::compute(100_000_000);
+        word.store(1, Release);
+        Here::compute(10_000);
+        let before = Here::now_ps();
+        word.store(2, Release);
+        let took = Here::now_ps() - before;
+        word.store(3, Release);
+        took
+    });
+    took[0] as f64 / 1000.0
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Simulated code that is broken on purpose comes to a report, never to a hang or a crash.
 
-use convoy_machine::{Fifo, Here, Machine, Outcome, Preset, Sim, Smp};
+use crate::common::quad;
+use convoy_machine::{Fifo, Here, Machine, Outcome, Sim, Smp};
 use convoy_sync::{Atomic, Platform, RawLock, TicketLock, kernel::Mutex};
 use std::cell::OnceCell;
 use std::process::Command;
@@ -32,7 +33,7 @@ fn crossed<L: 'static>(
         })
         .chain(others)
         .collect();
-    let preset = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
+    let preset = quad();
     Fifo::run(&preset, 1, LIMIT_NS, bodies).expect("address space")
 }
 
@@ -93,7 +94,7 @@ fn long_waits_are_no_deadlock() {
             }) as Box<dyn FnOnce()>
         })
         .collect();
-    let preset = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
+    let preset = quad();
     let (outcome, machine) = Fifo::run(&preset, 1, LIMIT_NS, bodies).expect("address space");
     assert_eq!(outcome, Outcome::Stopped, "{}", machine.explain_no_end());
 }
@@ -106,7 +107,7 @@ fn a_task_that_asks_for_ever_is_a_livelock() {
             Smp::spin_hint();
         }
     };
-    let preset = Preset::named("quad-2008-shared-llc").expect("a shipped preset").with_cpus(1);
+    let preset = quad().with_cpus(1);
     let (outcome, machine) =
         Fifo::run(&preset, 1, LIMIT_NS, vec![Box::new(body)]).expect("address space");
     assert_eq!(outcome, Outcome::Livelock);
@@ -121,7 +122,7 @@ fn a_task_that_works_for_ever_meets_the_limit() {
             Here::compute(1_000_000_000);
         }
     };
-    let preset = Preset::named("quad-2008-shared-llc").expect("a shipped preset").with_cpus(1);
+    let preset = quad().with_cpus(1);
     let (outcome, _machine) =
         Fifo::run(&preset, 1, 60_000_000_000, vec![Box::new(body)]).expect("address space");
     assert_eq!(outcome, Outcome::TimeLimit);
@@ -142,14 +143,14 @@ fn overflow_victim() {
         lock.lock();
         deeper(0);
     };
-    let preset = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
+    let preset = quad();
     let _ = Fifo::run(&preset, 1, LIMIT_NS, vec![Box::new(body)]);
 }
 
 #[test]
 fn an_overflow_of_a_stack_names_task_and_lock() {
     let tests = std::env::current_exe().expect("the tests have a file");
-    let arguments = ["--ignored", "--exact", "overflow_victim", "--nocapture"];
+    let arguments = ["--ignored", "--exact", "no_end::overflow_victim", "--nocapture"];
     let output = Command::new(tests).args(arguments).output().expect("the tests run");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");

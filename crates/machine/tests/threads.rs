@@ -1,8 +1,9 @@
 //! Hardware threads: what they share and what that costs.
 
-use convoy_machine::{Fifo, Here, Outcome, Preset, Sim, Smp, Word};
+use crate::common::{on_each_cpu, quad};
+use convoy_machine::{Here, Preset, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, RawLock, TicketLock};
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -10,32 +11,17 @@ const SPEED: f64 = 0.62;
 
 /// Four CPUs, two cores of two threads or four cores of one.
 fn machine(threads_per_core: usize) -> Preset {
-    let mut preset = Preset::named("quad-2008-shared-llc").expect("a shipped preset");
+    let mut preset = quad();
     preset.topology.threads_per_core = threads_per_core;
     preset.thread_speed = SPEED;
     preset
-}
-
-/// Runs `body` on every CPU; what each returned.
-fn on_each_cpu(preset: &Preset, body: impl Fn() -> u64 + 'static) -> Vec<u64> {
-    let body = Rc::new(body);
-    let results: Rc<Vec<Cell<u64>>> = Rc::new(vec![Cell::new(0); preset.topology.cpus]);
-    let bodies = (0..preset.topology.cpus)
-        .map(|_| {
-            let (body, results) = (Rc::clone(&body), Rc::clone(&results));
-            Box::new(move || results[Here::cpu()].set(body())) as Box<dyn FnOnce()>
-        })
-        .collect();
-    let (outcome, _machine) = Fifo::run(preset, 1, u64::MAX / 1000, bodies).expect("memory");
-    assert_eq!(outcome, Outcome::Stopped);
-    results.iter().map(Cell::get).collect()
 }
 
 const MS: u64 = 1_000_000_000;
 
 /// Milliseconds after which each CPU has done its work of so many.
 fn times(threads_per_core: usize, work: [u64; 4]) -> Vec<f64> {
-    let times = on_each_cpu(&machine(threads_per_core), move || {
+    let (times, _) = on_each_cpu(&machine(threads_per_core), move || {
         Here::compute(work[Here::cpu()] * MS);
         Here::now_ps()
     });
@@ -60,7 +46,7 @@ fn a_thread_that_spins_takes_nothing_and_lines_stay_in_the_core() {
     let handover = |threads_per_core: usize| {
         let lock: Rc<OnceCell<Sim<TicketLock<Smp>>>> = Rc::default();
         let turns: Rc<OnceCell<Sim<Word<u32>>>> = Rc::default();
-        let times = on_each_cpu(&machine(threads_per_core), move || {
+        let (times, _) = on_each_cpu(&machine(threads_per_core), move || {
             let lock = lock.get_or_init(|| Here::place(TicketLock::default()));
             let turns = turns.get_or_init(|| Here::place(Word::new(0)));
             if Here::cpu() < 2 {
@@ -85,7 +71,7 @@ fn a_thread_that_spins_takes_nothing_and_lines_stay_in_the_core() {
 #[test]
 fn a_thread_that_has_spun_takes_its_share_again() {
     let word: Rc<OnceCell<Sim<Word<u32>>>> = Rc::default();
-    let times = on_each_cpu(&machine(2), move || {
+    let (times, _) = on_each_cpu(&machine(2), move || {
         let word = word.get_or_init(|| Here::place(Word::new(0)));
         match Here::cpu() {
             0 => _ = Smp::spin_until(word, |value| value == 1),

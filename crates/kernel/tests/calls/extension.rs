@@ -1,6 +1,6 @@
 //! The time-slice extension: a thread in user mode shares its CPU with another one.
 
-use crate::common::{kernel, preset, run_on};
+use super::common::{kernel, preset, run_on};
 use convoy_kernel::Options;
 use convoy_machine::{Here, User};
 use convoy_sync::Platform;
