@@ -153,12 +153,13 @@ impl Lanes {
         for (at, lane) in self.threads.iter().enumerate() {
             let start = Timestamp::from_nanos_since_reference(0);
             let command = named.commands.get(&lane.pid).map_or("", String::as_str);
-            let is_first = !processes.contains_key(&lane.pid);
+            // A main thread is shown by the name of its process.
+            let is_main = lane.thread == lane.pid;
             let process = *processes
                 .entry(lane.pid)
                 .or_insert_with(|| writer.profile.add_process(command, lane.pid as u32, start));
             let tid = lane.thread as u32;
-            let thread = writer.profile.add_thread(process, tid, start, is_first);
+            let thread = writer.profile.add_thread(process, tid, start, is_main);
             writer.profile.set_thread_name(
                 thread,
                 &if lane.name.is_empty() { format!("thread {tid}") } else { lane.name.clone() },

@@ -77,6 +77,30 @@ fn lock<'a>(process: &'a Process, name: &str) -> &'a Lock {
 }
 
 #[test]
+fn a_lock_is_named_where_the_program_asks_for_it() {
+    let place = directory("wrappers");
+    let library = place.join("libshelf.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/shelf.c");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-shared", "-fPIC", "-s", "-pthread", "-o"]).arg(&library).arg(source);
+    assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
+    let folder = place.display().to_string();
+    let flags =
+        [&format!("-L{folder}"), &format!("-Wl,-rpath,{folder}"), "-Wl,--no-as-needed", "-lshelf"];
+    let program = compile("wrappers.c", &place, &flags.map(|flag: &str| flag));
+    let (output, processes) = record(&program, &[]);
+    assert!(output.status.success(), "{output:?}");
+    let waits = processes[0].locks.iter().flat_map(|lock| &lock.sites);
+    let mut places: Vec<String> = waits
+        .filter(|site| site.wait.count > 0)
+        .map(|site| site.place.split(" (").next().unwrap_or_default().to_owned())
+        .collect();
+    places.sort_unstable();
+    // Neither what passes its argument on, nor what the library does inside.
+    assert_eq!(places, ["deposit", "enter", "store"], "{:#?}", processes[0].locks);
+}
+
+#[test]
 fn threads_have_the_names_that_the_program_gives_them() {
     let names = ["-DLOCK=gate", "-DFUNCTION=pass", "-DNAME=\"flusher\""];
     let program = compile("named.c", &directory("named-threads"), &names);

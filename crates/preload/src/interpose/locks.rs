@@ -125,6 +125,9 @@ fn go_on(
         think(thread, key);
     }
     enters(thread, lock);
+    if turn.is_sampled && how.kind == READ {
+        learn(thread, key);
+    }
     let requested = if turn.is_sampled { ticks() } else { 0 };
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == how.busy {
@@ -264,6 +267,16 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     }
     begin(how, thread, key, lock, turn.is_sampled, result);
     result
+}
+
+/// Records the callers of a reader, of which many may cost time without waiting. The lock is not
+/// held yet: the unwinder may wait for a mutex.
+#[cold]
+#[inline(never)]
+fn learn(thread: Thread, key: Option<Key>) {
+    if let Some(detail) = thread.detail(key) {
+        thread.learn_callers(detail);
+    }
 }
 
 /// Records how long it took to acquire a free lock, whose cache line was elsewhere.

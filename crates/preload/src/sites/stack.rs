@@ -1,7 +1,7 @@
 //! Call stacks, by the unwind tables of the program. Unwinding does not allocate, but takes a
 //! microsecond per frame, so it is rare.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_ulong, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::arch;
@@ -23,6 +23,24 @@ struct Walk<'a> {
     is_past: bool,
     count: usize,
     frames: &'a mut [u64],
+    /// Whether the program itself was met.
+    is_out: bool,
+    /// Number of frames above the last one of `frames`.
+    above: usize,
+}
+
+/// Most frames that are walked to find where the program called a library.
+const ABOVE: usize = 24;
+
+/// Returns whether an address is in the program and not in a library. The kernel maps them far
+/// apart.
+fn is_of_program(address: usize) -> bool {
+    const REGION: u32 = 36;
+    const PROGRAM_HEADERS: c_ulong = 3;
+    unsafe extern "C" {
+        safe fn getauxval(kind: c_ulong) -> c_ulong;
+    }
+    address >> REGION == getauxval(PROGRAM_HEADERS) as usize >> REGION
 }
 
 fn unwind(each: Each, walk: *mut c_void) {
@@ -45,9 +63,11 @@ fn address(context: *mut c_void) -> usize {
 
 /// Fills `frames` with the return addresses of the callers of the function that contains `site`,
 /// the nearest first, and returns their number. `site` is the return address of a function of this
-/// object that is being called.
+/// object that is being called. If all are in libraries, the last one is where the program called
+/// them.
 pub(crate) fn callers(site: usize, frames: &mut [u64]) -> usize {
-    let mut walk = Walk { site, is_past: false, count: 0, frames };
+    let is_out = is_of_program(site);
+    let mut walk = Walk { site, is_past: false, count: 0, frames, is_out, above: 0 };
     unwind(frame, (&raw mut walk).cast());
     walk.count
 }
@@ -60,9 +80,21 @@ extern "C" fn frame(context: *mut c_void, walk: *mut c_void) -> c_int {
         walk.is_past = address == walk.site;
         return GO_ON;
     }
-    let Some(place) = walk.frames.get_mut(walk.count) else { return END };
-    *place = address as u64;
-    walk.count += 1;
+    let is_of_program = is_of_program(address);
+    if let Some(place) = walk.frames.get_mut(walk.count) {
+        *place = address as u64;
+        walk.count += 1;
+        walk.is_out |= is_of_program;
+        return GO_ON;
+    }
+    walk.above += 1;
+    if walk.is_out || walk.above > ABOVE {
+        return END;
+    }
+    if let Some(last) = walk.frames.last_mut().filter(|_| is_of_program) {
+        *last = address as u64;
+        return END;
+    }
     GO_ON
 }
 

@@ -1,6 +1,7 @@
 //! Names of addresses: functions with file and line, variables, or at least objects and offsets.
 
 pub mod call_sites;
+pub(crate) mod code;
 pub(crate) mod cxx;
 pub(crate) mod debug_files;
 pub(crate) mod elf;
@@ -15,12 +16,14 @@ pub(crate) mod wrappers;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use convoy_os::process::{Mapping, mappings};
 
 use crate::launch::RECORDER;
+use crate::names::code::Code;
 use crate::names::cxx::without_arguments;
 use crate::names::mapped_file::{FIXED, Identity, Mapped};
 use crate::names::wrappers::{is_in_locks, is_wrapper, passes_on};
@@ -73,6 +76,9 @@ pub(crate) struct Names {
     variables: Symbolizer,
     /// Places in Python code, by call site.
     pub(crate) python: BTreeMap<u64, String>,
+    /// Code of files, and whether the functions in them only acquire locks for their callers.
+    code: RefCell<BTreeMap<PathBuf, Option<Code>>>,
+    taking: RefCell<BTreeMap<u64, bool>>,
 }
 
 impl Names {
@@ -101,7 +107,18 @@ impl Names {
                 object.end = object.end.max(end);
             }
         }
-        Self { objects, functions: plain(), variables: plain(), python: BTreeMap::new() }
+        Self::of(objects)
+    }
+
+    fn of(objects: BTreeMap<u64, Object>) -> Self {
+        Self {
+            objects,
+            functions: plain(),
+            variables: plain(),
+            python: BTreeMap::new(),
+            code: RefCell::default(),
+            taking: RefCell::default(),
+        }
     }
 
     /// Creates the names of a file that is not mapped, by the addresses in the file.
@@ -113,8 +130,7 @@ impl Names {
             base: 0,
             end: u64::MAX >> 1,
         };
-        let objects = BTreeMap::from([(0, object)]);
-        Self { objects, functions: plain(), variables: plain(), python: BTreeMap::new() }
+        Self::of(BTreeMap::from([(0, object)]))
     }
 
     /// Returns the names and build IDs of objects with files that are gone or have been replaced.
@@ -141,8 +157,44 @@ impl Names {
     /// Returns the start of the function around a call if that function only acquires locks for its
     /// callers.
     pub(crate) fn passing(&self, site: u64) -> Option<u64> {
-        let (name, _, offset) = self.function(site.saturating_sub(1))?;
-        passes_on(&name).then(|| site.saturating_sub(1 + offset as u64))
+        let begin = self.begin(site)?;
+        self.only_takes(site).then_some(begin)
+    }
+
+    /// Returns whether the function around a call only acquires locks for its callers.
+    fn only_takes(&self, site: u64) -> bool {
+        let Some((name, ..)) = self.function(site.saturating_sub(1)) else { return false };
+        if passes_on(&name) {
+            return true;
+        }
+        let Some((begin, _)) = self.bounds(site.saturating_sub(1)) else { return false };
+        if let Some(known) = self.taking.borrow().get(&begin) {
+            return *known;
+        }
+        let takes = self.only_takes_by_code(begin).unwrap_or(false);
+        self.taking.borrow_mut().insert(begin, takes);
+        takes
+    }
+
+    fn only_takes_by_code(&self, begin: u64) -> Option<bool> {
+        let path = self.readable(begin)?;
+        let mut files = self.code.borrow_mut();
+        let code = files.entry(path.clone());
+        let code = code.or_insert_with(|| Code::new(mapped_file::bytes(path)?)).as_ref()?;
+        let base = self.object(begin)?.base;
+        let (start, size) = self.bounds(begin)?;
+        let bounds = |address: u64| {
+            let (start, size) =
+                self.bounds(address + base).filter(|(start, _)| *start == address + base)?;
+            Some((start - base, size))
+        };
+        Some(code.only_takes(start - base, size, &bounds))
+    }
+
+    /// Returns start and size of the function at an address. Functions inlined into it are ignored.
+    fn bounds(&self, address: u64) -> Option<(u64, u64)> {
+        let symbol = self.find(&self.functions, address, false)?;
+        Some((address.checked_sub(symbol.offset as u64)?, symbol.size? as u64))
     }
 
     /// Returns whether the place that a call returns to has this name: the full name that an
@@ -254,14 +306,41 @@ impl Names {
     }
 
     /// Returns the name of the place that a call returns to. If its function only acquires locks
-    /// for its callers, returns the name of the nearest caller that does not.
+    /// for its callers, returns the name of the nearest caller that does not. If that is in a
+    /// library, the place is where the program called the library, or else the outermost function
+    /// of that library with a name.
     pub(crate) fn place(&self, site: u64, callers: &[u64]) -> String {
-        let passes_on = |site: &u64| {
-            self.function(site.saturating_sub(1)).is_some_and(|(name, ..)| passes_on(&name))
-        };
         let known = callers.iter().take_while(|caller| **caller > 1);
-        let mut all = std::iter::once(&site).chain(known);
-        self.place_of(*all.find(|site| !passes_on(site)).unwrap_or(&site))
+        let frames: Vec<u64> = std::iter::once(&site).chain(known).copied().collect();
+        let first =
+            frames.iter().position(|frame| !self.only_takes(*frame) && !self.starts(*frame));
+        let frames = &frames[first.unwrap_or(0)..];
+        let inner = frames[0];
+        if !self.is_foreign(inner) || self.runtime(inner).is_some() {
+            return self.place_of(inner);
+        }
+        let is_of_program = |frame: &&u64| {
+            !self.is_foreign(**frame) && self.runtime(**frame).is_none() && !self.starts(**frame)
+        };
+        let file = self.own(inner).map(|(path, _)| path);
+        let same =
+            frames.iter().take_while(|frame| self.own(**frame).map(|(path, _)| path) == file);
+        let public = same.filter(|frame| self.name(frame.saturating_sub(1)).is_some()).last();
+        self.place_of(*frames.iter().find(is_of_program).or(public).unwrap_or(&inner))
+    }
+
+    /// Returns whether a call is in a library without line numbers, or in no known file.
+    fn is_foreign(&self, site: u64) -> bool {
+        let Some(library) = self.library(site) else { return self.own(site).is_none() };
+        // Debug data of libc are often installed.
+        let is_libc = ["libc.so", "ld-linux"].iter().any(|libc| library.starts_with(libc));
+        let function = self.function(site.saturating_sub(1));
+        is_libc || function.is_none_or(|(_, line, _)| line.is_none())
+    }
+
+    /// Returns whether a call is in the function that every thread or program begins in.
+    fn starts(&self, site: u64) -> bool {
+        self.name(site.saturating_sub(1)).is_some_and(|name| is_start(&name) && name != "main")
     }
 
     /// Adds the nearest named caller to the name of a place in a function without a name.

@@ -1,4 +1,6 @@
-//! Functions that only acquire locks for their callers: the caller is the place of these calls.
+//! Functions that only acquire locks for their callers, by their names: those that compilers
+//! inline, and those of runtimes with locks of their own. `code` finds others by their code. The
+//! caller is the place of these calls.
 
 use blazesym::symbolize::CodeInfo;
 use std::path::Path;
@@ -9,7 +11,7 @@ use crate::names::cxx::without_arguments;
 /// acquires locks for its callers, and has many callers.
 pub(crate) fn passes_on(name: &str) -> bool {
     /// Parts of the names of such classes and libraries.
-    const KINDS: [&str; 13] = [
+    const KINDS: [&str; 12] = [
         "mutex",
         "futex",
         "__gthread",
@@ -22,7 +24,6 @@ pub(crate) fn passes_on(name: &str) -> bool {
         "semaphore",
         "semacquire",
         "pythread_acquire_lock",
-        "crypto_thread_",
     ];
     /// Operations of such functions. A constructor is named after its class.
     const ACTS: [&str; 8] =
@@ -123,12 +124,9 @@ mod tests {
 
     #[test]
     fn functions_that_take_locks_for_others_are_told_by_their_names() {
-        for name in [
-            "rocksdb::port::Mutex::Lock",
-            "internal/sync.(*Mutex).lockSlow",
-            "CRYPTO_THREAD_read_lock",
-            "operator new",
-        ] {
+        for name in
+            ["rocksdb::port::Mutex::Lock", "internal/sync.(*Mutex).lockSlow", "operator new"]
+        {
             assert!(passes_on(name), "{name}");
         }
         for name in ["main.(*Mutexes).Book", "main.(*Ledger).Book", "lock_rename"] {
