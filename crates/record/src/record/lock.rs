@@ -253,8 +253,10 @@ impl Lock {
         let holds = total(holds);
         let signals = self.sites.iter().filter(|site| site.act == "signal");
         let signals = total(signals.map(|site| site.count));
+        let wakes = signals.max(self.woken());
+        // A file may contain any numbers.
         let is_returned =
-            holds / AGAIN >= self.instances && 3 * holds >= 2 * signals.max(self.woken());
+            holds / AGAIN >= self.instances && holds.saturating_mul(3) >= wakes.saturating_mul(2);
         let is_lock = self.kind == Kind::Condition && !self.held_for_good && is_returned;
         (is_lock && self.waiters.most > 1 && self.waiters.seconds > 0.0)
             .then(|| self.held_s(0.0).0 / self.waiters.seconds)
