@@ -16,7 +16,7 @@ use crate::raw::futexes::Futexes;
 use crate::raw::shares::Shares;
 use crate::raw::traces::{Clock, Known};
 use crate::record::causes::{self, Cause, Doing, Event, Pending, Seen};
-use crate::record::{Kind, Lock, Process, total};
+use crate::record::{Kind, Process, total};
 use crate::sampling::observations::Look;
 use crate::sampling::thread_state::{Edge, State, Wait};
 
@@ -295,31 +295,33 @@ impl Raw {
     }
 }
 
+/// Returns whether a thread waits for events of any number of sources.
+fn is_for_events(seen: &Seen) -> bool {
+    const CALLS: [&str; 4] =
+        ["epoll_wait(2)", "epoll_pwait(2)", "epoll_pwait2(2)", "io_uring_enter(2)"];
+    seen.doing == Doing::Sleeps && CALLS.contains(&seen.what.as_str())
+}
+
 /// Marks conditions as signals if the threads that they admit wait for events there, as the leader
 /// of an event loop does: the others are idle. Drops what was sampled of threads that such
 /// conditions woke.
 fn drop_admissions(process: &mut Process) {
-    /// Calls that wait for events of any number of sources.
-    const EVENTS: [&str; 4] =
-        ["epoll_wait(2)", "epoll_pwait(2)", "epoll_pwait2(2)", "io_uring_enter(2)"];
-    /// Part of the samples from which these are the reason.
-    const MOST: f64 = 0.5;
     let Process { locks, causes, .. } = process;
+    let mut admitting: BTreeMap<String, bool> = BTreeMap::new();
     for lock in locks.iter_mut().filter(|lock| lock.kind == Kind::Condition) {
         let causes =
             causes.iter().filter(|cause| cause.kind == lock.kind && cause.lock == lock.name);
-        let seen = || causes.clone().flat_map(|cause| &cause.owners);
-        let is_event =
-            |seen: &&Seen| seen.doing == Doing::Sleeps && EVENTS.contains(&seen.what.as_str());
-        let samples = total(seen().map(|seen| seen.count));
-        let events = total(seen().filter(is_event).map(|seen| seen.count));
-        lock.held_for_good |= samples > 0 && events as f64 >= MOST * samples as f64;
+        let (mut samples, mut events) = (0, 0);
+        for seen in causes.flat_map(|cause| &cause.owners) {
+            samples += seen.count;
+            events += if is_for_events(seen) { seen.count } else { 0 };
+        }
+        lock.held_for_good |= samples > 0 && 2 * events >= samples;
+        *admitting.entry(lock.name.clone()).or_default() |= lock.is_lock();
     }
-    let is_lock = |cause: &Cause| {
-        let same = |lock: &&Lock| lock.kind == cause.kind && lock.name == cause.lock;
-        locks.iter().find(same).is_some_and(Lock::is_lock)
-    };
-    causes.retain(|cause| cause.kind != Kind::Condition || is_lock(cause));
+    causes.retain(|cause| {
+        cause.kind != Kind::Condition || admitting.get(&cause.lock).is_some_and(|is_lock| *is_lock)
+    });
 }
 
 /// Marks semaphores as signals if the waiting thread often took the last unit itself.
