@@ -1,5 +1,6 @@
 //! What a record cannot show, why, and how to see it.
 
+use convoy_record::Scheduler;
 use serde::Serialize;
 
 /// A fact that a record does not contain. The way to see it is part of its sentence in `report`.
@@ -24,8 +25,18 @@ pub enum Gap {
         /// All processes.
         of: u64,
     },
-    /// Goroutines that wait are not visible from outside of the process.
-    Goroutines,
+    /// Tasks that wait without a thread are not visible from outside of the process.
+    Tasks {
+        /// Their runtime.
+        scheduler: Scheduler,
+    },
+    /// Threads wait in `Atomics.wait` of JavaScript, and the program alone knows for which thread.
+    Atomics {
+        /// Wait time, in seconds.
+        wait_s: f64,
+        /// Number of waits.
+        count: u64,
+    },
     /// Only CPU time was sampled, since the waits could not be.
     OnlySamples {
         /// The recorder's reason.

@@ -1,6 +1,6 @@
 //! The activity of a program whose locks cost little, or whose waits are not known.
 
-use convoy_record::{Doing, JvmWait, Process, Record, Site, Why, java_wait, total};
+use convoy_record::{Doing, JvmWait, Origin, Process, Record, Site, Why, java_wait, total};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ pub(crate) fn quiet(record: &Record, account: &Account) -> Quiet {
     let has_locks = !account.locks.is_empty();
     let calls = account.calls();
     let gap = rules::unknown_processes(record)
-        .or_else(|| unrecorded(record))
+        .or_else(|| unrecorded(record, account))
         .or_else(|| unreached(record).filter(|_| !has_locks))
         .or_else(|| {
             (!has_locks && activity.is_some() && sleeps_in_futex(record)).then_some(Gap::FutexWaits)
@@ -190,15 +190,15 @@ fn unreached(record: &Record) -> Option<Gap> {
 
 /// Returns the gap if too much was not recorded to draw a conclusion from a record with almost no
 /// waits.
-fn unrecorded(record: &Record) -> Option<Gap> {
+fn unrecorded(record: &Record, account: &Account) -> Option<Gap> {
     let processes = &record.processes;
     let lost = processes.iter().map(|process| process.threads_lost).sum();
     let threads = processes.iter().map(|process| process.threads).sum();
     if is_much(lost, threads) {
         return Some(Gap::Threads { lost, of: threads });
     }
-    if hides_goroutines(record) {
-        return Some(Gap::Goroutines);
+    if let Some(gap) = hidden_tasks(record).or_else(|| atomics(account)) {
+        return Some(gap);
     }
     let children = processes.iter().flat_map(|process| process.unrecorded.children);
     let lost = total(children.chain(record.program.programs_lost));
@@ -212,12 +212,19 @@ fn is_much(lost: u64, of: u64) -> bool {
     lost > 0 && lost.saturating_mul(100) >= of * MUCH
 }
 
-/// Returns whether a program in Go was recorded without kernel events: its threads sleep in its
-/// scheduler, whatever goroutines wait for.
-fn hides_goroutines(record: &Record) -> bool {
-    let unseen = record.processes.iter().filter(|process| process.scheduling.is_none());
-    let mut sites = unseen.flat_map(|process| &process.locks).flat_map(|lock| &lock.sites);
-    sites.any(|site| site.place.starts_with("runtime.futexsleep"))
+/// Returns the gap if any process has tasks that wait without a thread.
+fn hidden_tasks(record: &Record) -> Option<Gap> {
+    let mut schedulers = record.processes.iter().flat_map(|process| &process.schedulers);
+    schedulers.next().map(|scheduler| Gap::Tasks { scheduler: *scheduler })
+}
+
+/// Returns the gap if threads wait in `Atomics.wait` for a relevant part of their time.
+fn atomics(account: &Account) -> Option<Gap> {
+    let waits = account.locks.iter().filter(|lock| lock.lock.origin == Origin::JavaScript);
+    let (wait_s, count) = waits.fold((0.0, 0), |(wait_s, count), lock| {
+        (wait_s + lock.waited_s, total([count, lock.lock.count()]))
+    });
+    (wait_s > LITTLE * account.busy_s).then_some(Gap::Atomics { wait_s, count })
 }
 
 /// Returns how the threads of all processes spent their time, according to samples.

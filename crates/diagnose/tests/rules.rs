@@ -9,7 +9,7 @@ use convoy_diagnose::{
 };
 use convoy_record::{
     Cause, Counted, Doing, Hot, JAVA, Kind as Primitive, Lock, Origin, Pending, Process, Record,
-    Scheduling, Seen, Site, Times, UNNAMED, Waiters,
+    Scheduler, Scheduling, Seen, Site, Times, UNNAMED, Waiters,
 };
 use made::{cause, mutex, process, record, seen, site, times};
 
@@ -304,18 +304,25 @@ fn waits_that_were_not_recorded_are_a_gap() {
 }
 
 #[test]
-fn goroutines_are_hidden_without_kernel_events() {
-    fn gap(place: &str, events: bool) -> Option<Gap> {
-        let sites = vec![Site { wait: times(4, 0.3), ..site(place, "wait", 4) }];
-        let name = "condition of the scheduler".to_owned();
-        let kind = Primitive::Condition;
-        let lock = Lock { name, kind, instances: 1, sites, ..Lock::default() };
-        let scheduling = events.then(Scheduling::default);
-        quiet(&record(Process { scheduling, locks: vec![lock], ..Process::default() })).gap
+fn tasks_without_a_thread_are_hidden() {
+    for scheduler in [Scheduler::Go, Scheduler::Tokio] {
+        let process = Process { schedulers: vec![scheduler], ..Process::default() };
+        assert_eq!(quiet(&record(process)).gap, Some(Gap::Tasks { scheduler }));
     }
-    assert_eq!(gap("runtime.futexsleep (os_linux.go:73)", false), Some(Gap::Goroutines));
-    assert_eq!(gap("runtime.futexsleep (os_linux.go:73)", true), None);
-    assert_eq!(gap("sleeps", false), None);
+}
+
+#[test]
+fn waits_of_javascript_are_no_proof_that_locks_cost_little() {
+    fn gap(each_s: f64) -> Option<Gap> {
+        let wait = times(40, each_s);
+        let sites = vec![Site { wait, threads: 4, ..site("wait", "wait", 40) }];
+        let (kind, origin) = (Primitive::Condition, Origin::JavaScript);
+        let lock = Lock { name: "a".to_owned(), kind, origin, sites, ..Lock::default() };
+        let process = Process { seconds: 1.0, threads: 4, cpu_s: 2.0, ..Process::default() };
+        quiet(&record(Process { locks: vec![lock], ..process })).gap
+    }
+    assert!(matches!(gap(0.03), Some(Gap::Atomics { count: 40, .. })), "{:?}", gap(0.03));
+    assert_eq!(gap(1e-6), None);
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub use record::causes::{Cause, Counted, Doing, Event, PARKED, Pending, Seen};
 pub use record::element::Element;
 pub use record::hotspot::Hot;
 pub use record::lock::{Kind, Lock, Site, Waiters};
-pub use record::origin::Origin;
+pub use record::origin::{Origin, Scheduler};
 pub use record::scheduling::{Held, Scheduling};
 pub use record::thread::Thread;
 pub use record::times::{Times, total};

@@ -12,6 +12,7 @@ use convoy_os::clock::monotonic_ns;
 use crate::names::runtimes::runtime;
 use crate::names::stacks::Stacks;
 use crate::record::merge::sorted;
+use crate::record::origin::Scheduler;
 use crate::record::scheduling::Scheduling;
 use crate::record::{Kind, Lock, Process};
 
@@ -54,6 +55,10 @@ impl Watching {
             let process = &mut processes[at];
             process.scheduling = Some(scheduling(&value));
             process.kernel_locks = locks.unwrap_or_default();
+            if let Some(is_watched) = seen.is_watched {
+                process.schedulers.retain(|scheduler| *scheduler != Scheduler::Go);
+                process.schedulers.extend((!is_watched).then_some(Scheduler::Go));
+            }
             self.futexes(pid, process, &seen, found.unwrap_or_default(), known);
         }
         self.unseen(symbols.as_ref())

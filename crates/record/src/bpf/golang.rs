@@ -32,28 +32,36 @@ const GOROUTINE: i16 = 8;
 pub(super) struct Golang {
     programs: Option<[Program; 2]>,
     links: Vec<Link>,
-    /// Files that were checked, and whether they are programs in Go.
-    files: BTreeMap<(u64, u64), bool>,
+    /// Files that were checked; for programs in Go, whether their locks are watched.
+    files: BTreeMap<(u64, u64), Option<bool>>,
     /// The first error.
     pub(super) failed: Option<io::Error>,
 }
 
 impl Golang {
-    /// Watches the locks of this program, if it is written in Go. Returns whether it is.
-    pub(super) fn look_at(&mut self, path: &Path, tables: &Tables, offsets: Offsets) -> bool {
-        let Ok(file) = path.metadata() else { return false };
+    /// Watches the locks of this program, if it is written in Go. Returns whether it could, or
+    /// `None` if it is written in another language.
+    pub(super) fn look_at(
+        &mut self,
+        path: &Path,
+        tables: &Tables,
+        offsets: Offsets,
+    ) -> Option<bool> {
+        let file = path.metadata().ok()?;
         let file = (file.dev(), file.ino());
         if let Some(known) = self.files.get(&file) {
             return *known;
         }
-        let places = places(path);
-        self.files.insert(file, places.is_some());
+        let is_go = File::open(path).is_ok_and(|file| crate::launch::refusal::is_go(&file));
+        let places = if is_go { places(path) } else { None };
+        let is_watched = is_go.then_some(places.is_some());
+        self.files.insert(file, is_watched);
         if let Some(places) = places
             && let Err(error) = self.watch(path, places, tables, offsets)
         {
             self.failed.get_or_insert(error);
         }
-        places.is_some()
+        is_watched
     }
 
     fn watch(
@@ -81,9 +89,8 @@ impl Golang {
     }
 }
 
-/// Returns the offsets of the two functions in the file of a program in Go.
+/// Returns the offsets of the two functions in the file of a program in Go, if it has symbols.
 fn places(path: &Path) -> Option<[u64; 2]> {
-    File::open(path).ok().filter(crate::launch::refusal::is_go)?;
     let elf = Elf::new(std::fs::read(path).ok()?)?;
     let mut found = [None, None];
     for symbol in elf.symbols() {

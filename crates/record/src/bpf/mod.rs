@@ -82,7 +82,8 @@ struct Seen {
     /// Number of programs that it had executed at that time.
     programs: u64,
     at: Option<Instant>,
-    is_go: bool,
+    /// Whether the waits of its goroutines are recorded. `None` if it is not written in Go.
+    is_watched: Option<bool>,
     /// System calls in which its threads were seen asleep. Only for programs in Go: their threads
     /// do not show which goroutine sleeps.
     calls: BTreeMap<i64, u64>,
@@ -255,7 +256,7 @@ impl Watching {
         let Some(value) = value.map(|value| words(&value)) else { return };
         let seen = self.seen.entry(pid).or_default();
         let is_fresh = seen.at.is_some_and(|at| at.elapsed() < FRESH);
-        if seen.is_go && value[process::END] == 0 {
+        if seen.is_watched == Some(true) && value[process::END] == 0 {
             seen.look(pid);
         }
         if value[process::END] != 0 || is_fresh && seen.programs == value[process::PROGRAMS] {
@@ -268,13 +269,13 @@ impl Watching {
         let maps = crate::names::mapped_file::with_identities(pid, &maps);
         // Its file in `/proc` is used: the path may name another file in this mount namespace.
         let program = std::path::PathBuf::from(format!("/proc/{pid}/exe"));
-        let is_go = self.golang.look_at(&program, &self.tables, self.offsets);
+        let is_watched = self.golang.look_at(&program, &self.tables, self.offsets);
         *seen = Seen {
             maps,
             command: process_files::command(pid),
             programs: value[process::PROGRAMS],
             at: Some(Instant::now()),
-            is_go,
+            is_watched,
             calls: std::mem::take(&mut seen.calls),
         };
     }

@@ -1,7 +1,14 @@
 //! Runtimes that own code, by the mapped file that contains it or the crate of its symbol.
 
-use crate::names::{Names, named};
-use crate::record::origin::Origin;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use memchr::memmem;
+
+use crate::launch::refusal::is_go;
+use crate::names::{Names, mapped_file, named};
+use crate::record::origin::{Origin, Scheduler};
 
 /// Beginnings of the names of files that belong to a runtime.
 const FILES: [(&str, Origin); 6] = [
@@ -16,7 +23,20 @@ const FILES: [(&str, Origin); 6] = [
 /// for: its other locks are allocated.
 const INTERPRETER: &str = "_PyRuntime";
 
+/// The function of V8 in which `Atomics.wait` of JavaScript waits.
+const ATOMICS_WAIT: &str = "Builtin_AtomicsWait";
+
 impl Names {
+    /// Returns the runtimes with tasks that wait without a thread, by the program, which is the
+    /// first mapped file, and the files that contain these call sites.
+    pub(crate) fn schedulers(&self, sites: impl Iterator<Item = u64>) -> Vec<Scheduler> {
+        let program = self.objects.values().next().and_then(|object| object.file.as_ref());
+        let files = sites.filter_map(|site| self.readable(site)).chain(program);
+        let files: BTreeSet<&PathBuf> = files.collect();
+        let schedulers = files.into_iter().filter_map(|file| scheduler(file));
+        schedulers.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
     /// Returns the origin of locks that the code before this return address acquires, if the code
     /// belongs to the runtime of a language.
     pub(crate) fn runtime(&self, site: u64) -> Option<Origin> {
@@ -28,6 +48,9 @@ impl Names {
         let known = FILES.iter().find(|(begin, _)| file.starts_with(begin));
         known.map(|(_, origin)| *origin).or_else(|| {
             let symbol = self.find(&self.functions, code, false)?;
+            if symbol.name.contains(ATOMICS_WAIT) {
+                return Some(Origin::JavaScript);
+            }
             is_of_std(&symbol.name).then_some(Origin::Rust)
         })
     }
@@ -44,6 +67,22 @@ impl Names {
             origin => Some(origin),
         }
     }
+}
+
+/// Returns the runtime with tasks that a file contains, also without symbols: Go's linker leaves a
+/// note, and the code of `tokio` contains the paths of its sources, for messages of panics.
+fn scheduler(path: &Path) -> Option<Scheduler> {
+    const TOKIO: &[u8] = b"/src/runtime/scheduler/";
+    if File::open(path).is_ok_and(|file| is_go(&file)) {
+        return Some(Scheduler::Go);
+    }
+    let bytes = mapped_file::bytes(path)?;
+    let mut paths = memmem::find_iter(&bytes, TOKIO);
+    let is_tokio = paths.any(|begin| {
+        let directory = bytes[..begin].rsplit(|byte| *byte == b'/').next();
+        directory.is_some_and(|name| name.starts_with(b"tokio-1"))
+    });
+    is_tokio.then_some(Scheduler::Tokio)
 }
 
 /// Returns whether a mangled name is one of Rust's standard library.

@@ -215,6 +215,8 @@ impl Raw {
         }
         let sites = locks.values().flat_map(|found| &found.sites);
         let sites = sites.filter(|(_, site)| site.wait.count > 0).map(|(called, _)| called.site);
+        let frames = contexts.values().flat_map(|context| context.frames());
+        process.schedulers = names.schedulers(frames.chain(sites.clone()));
         process.debug_links = names.debug_links(sites);
         let known;
         (process.locks, known) = named(locks, &names, process.seconds, &seen);

@@ -24,6 +24,7 @@ use crate::layout::GROWN;
 use crate::record::causes::{Cause, Counted, Event, Pending, Seen};
 use crate::record::hotspot::Hot;
 pub(crate) use crate::record::lock::{Kind, Lock, Site, Waiters};
+use crate::record::origin::Scheduler;
 use crate::record::scheduling::Scheduling;
 use crate::record::thread::Thread;
 pub(crate) use crate::record::times::{Times, total};
@@ -165,6 +166,9 @@ pub struct Process {
     /// which are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub debug_links: Vec<(String, String)>,
+    /// Runtimes with tasks whose waits are not recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedulers: Vec<Scheduler>,
     /// Mapped files that are gone or have been replaced, with their build IDs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<(String, String)>,

@@ -37,10 +37,23 @@ pub enum Origin {
     JavaLock,
     /// A lock of the Java virtual machine itself.
     JavaVm,
+    /// A wait of JavaScript's `Atomics.wait`.
+    JavaScript,
     /// Not known: the lock is in a record of an earlier version. [`Record::parse`] replaces it.
     ///
     /// [`Record::parse`]: crate::Record::parse
     Unknown,
+}
+
+/// A runtime that lets its tasks wait without a thread, so that a record of threads does not
+/// contain these waits. It is set by the code that records a process, from the files that it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduler {
+    /// Goroutines of Go.
+    Go,
+    /// Tasks of the crate `tokio`.
+    Tokio,
 }
 
 impl Origin {
@@ -60,7 +73,8 @@ impl Origin {
             | Self::Python
             | Self::JavaMonitor
             | Self::JavaLock
-            | Self::JavaVm => true,
+            | Self::JavaVm
+            | Self::JavaScript => true,
             Self::Libc
             | Self::Futex
             | Self::Kernel

@@ -1,8 +1,10 @@
 //! What a record does not show, and how to see it.
 
 use convoy_diagnose::Gap;
+use convoy_record::Scheduler;
 
 use super::cure::VIEWS;
+use super::phrase::{self, seconds};
 use super::problem::sleeping;
 
 /// Returns the gap as a sentence.
@@ -24,11 +26,27 @@ pub(super) fn text(gap: &Gap) -> String {
         Gap::Processes { lost, of } => {
             format!("The cost of locks is not known: {lost} of {of} processes were not recorded.")
         }
-        Gap::Goroutines => "The cost of locks is not known: goroutines that wait are not visible \
-                            from outside of the process. Record the process as root, or give \
-                            convoy explain Go's mutex profile (runtime.SetMutexProfileFraction, \
-                            /debug/pprof/mutex)."
-            .to_owned(),
+        Gap::Tasks { scheduler: Scheduler::Go } => {
+            "The cost of locks is not known: goroutines that wait are not visible from outside of \
+             the process. Record the process as root, built with symbols (without -ldflags=-s), or \
+             give convoy explain Go's mutex profile (runtime.SetMutexProfileFraction, \
+             /debug/pprof/mutex)."
+                .to_owned()
+        }
+        Gap::Tasks { scheduler: Scheduler::Tokio } => {
+            "The cost of locks between tasks is not known: a task of tokio that waits for a lock, \
+             a semaphore or a channel of tokio::sync occupies no thread, and is not visible from \
+             outside of the process. tokio-console shows such waits (the crate \
+             console-subscriber, built with `--cfg tokio_unstable`)."
+                .to_owned()
+        }
+        Gap::Atomics { wait_s, count } => format!(
+            "The cost of JavaScript's locks is not known: threads waited {} in Atomics.wait, {}, \
+             and only the program knows for which thread. Time these calls there \
+             (performance.now()), or send messages between the workers instead.",
+            seconds(*wait_s),
+            phrase::count(*count, "time")
+        ),
         Gap::OnlySamples { reason } => format!("The cost of locks is not known: {reason}"),
         Gap::StaticProgram { program } => format!(
             "The cost of locks is not known: `{program}`, which was started, is linked statically, \
