@@ -249,7 +249,7 @@ impl Problem {
             Problem::LongSection { .. } => Kind::LongSection,
             Problem::ShortSections { .. } => Kind::ShortSections,
             Problem::Contended { .. } => Kind::Contended,
-            Problem::KernelLock { .. } => Kind::KernelLock,
+            Problem::KernelLock { .. } | Problem::KernelWait { .. } => Kind::KernelLock,
             Problem::ThunderingHerd(_) => Kind::ThunderingHerd,
             Problem::ReaderCounter { .. } => Kind::ReaderCounter,
             Problem::FalseSharing { .. } => Kind::FalseSharing,
@@ -283,7 +283,7 @@ impl Problem {
             | Problem::Contended { .. }
             | Problem::RuntimeLock { .. } => Cure::Shorten,
             Problem::ShortSections { .. } => Cure::LessOften,
-            Problem::KernelLock { .. } => Cure::ShareLess,
+            Problem::KernelLock { .. } | Problem::KernelWait { .. } => Cure::ShareLess,
             Problem::ThunderingHerd(_) => Cure::WakeOne,
             Problem::FalseSharing { .. } => Cure::SeparateLines,
             Problem::Spinlock { .. } | Problem::Spinning { .. } | Problem::Attempts { .. } => {

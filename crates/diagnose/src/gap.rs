@@ -62,6 +62,13 @@ pub enum Gap {
         /// Their most frequent sleeps, each with its part of all sleeps.
         sleeps: Vec<(String, f64)>,
     },
+    /// Threads sleep in a system call, for a lock of the kernel or for a device.
+    KernelWait {
+        /// The call; empty for a page fault.
+        call: String,
+        /// Part of their time.
+        share: f64,
+    },
     /// The function of Python that holds a lock is not known.
     PythonFunction,
     /// No thread dump names the monitor of Java.

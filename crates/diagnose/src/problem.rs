@@ -1,6 +1,6 @@
 //! The problems of recorded programs, each with the facts that explain it.
 
-use convoy_record::Kind as Primitive;
+use convoy_record::{KernelObject, Kind as Primitive};
 use serde::Serialize;
 
 /// A function of the program, with file and line if they are known: `Wal::sync (wal.cc:16)`.
@@ -466,6 +466,13 @@ pub enum Problem {
         owners: Owners,
         /// Whether it is taken to switch threads.
         is_of_scheduler: bool,
+    },
+    /// Threads sleep in a system call for a lock of the kernel, by samples.
+    KernelWait {
+        /// What the lock protects.
+        object: KernelObject,
+        /// The system call with most of the samples; empty for a page fault.
+        call: String,
     },
     /// A broadcast wakes threads that find nothing to do.
     ThunderingHerd(Herd),

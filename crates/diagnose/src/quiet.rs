@@ -203,7 +203,11 @@ fn unrecorded(record: &Record, account: &Account) -> Option<Gap> {
     let children = processes.iter().flat_map(|process| process.unrecorded.children);
     let lost = total(children.chain(record.program.programs_lost));
     let of = (processes.len() as u64).saturating_add(lost);
-    is_much(lost, of).then_some(Gap::Processes { lost, of })
+    if is_much(lost, of) {
+        return Some(Gap::Processes { lost, of });
+    }
+    let (wait, share) = processes.iter().find_map(rules::unknown_kernel_wait)?;
+    Some(Gap::KernelWait { call: wait.call.clone(), share })
 }
 
 fn is_much(lost: u64, of: u64) -> bool {

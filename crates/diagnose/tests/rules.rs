@@ -8,8 +8,8 @@ use convoy_diagnose::{
     ProcessWaits, Quiet, Verdict, Wakers,
 };
 use convoy_record::{
-    Cause, Counted, Doing, Hot, JAVA, Kind as Primitive, Lock, Origin, Pending, Process, Record,
-    Scheduler, Scheduling, Seen, Site, Times, UNNAMED, Waiters,
+    Cause, Counted, Doing, Hot, JAVA, KernelObject, KernelWait, Kind as Primitive, Lock, Origin,
+    Pending, Process, Record, Scheduler, Scheduling, Seen, Site, Times, UNNAMED, Waiters,
 };
 use made::{cause, mutex, process, record, seen, site, times};
 
@@ -632,6 +632,29 @@ fn a_spinlock_of_the_kernel_needs_more_weight() {
     }
     assert_eq!(kernel("spinlock", Primitive::Spinlock), None);
     assert_eq!(kernel("rwsem", Primitive::Rwlock), Some(Kind::KernelLock));
+}
+
+#[test]
+fn sleeps_for_locks_of_the_kernel_are_found_without_kernel_events() {
+    fn diagnosis(object: KernelObject, samples: u64, events: bool) -> Diagnosis {
+        let call = "rename(2)".to_owned();
+        let activity = vec![seen(Doing::Sleeps, &call, 200), seen(Doing::Runs, "", 200)];
+        let kernel_waits = vec![KernelWait { call, object, samples }];
+        let scheduling = events.then(Scheduling::default);
+        let process =
+            Process { pid: 7, seconds: 1.0, looks: 100, threads: 4, ..Process::default() };
+        Diagnosis::new(&record(Process { activity, kernel_waits, scheduling, ..process }))
+    }
+    let found = diagnosis(KernelObject::Directory, 200, false);
+    let first = found.first().expect("half of the time");
+    assert!(first.kind() == Kind::KernelLock && (first.cost_s - 2.0).abs() < 1e-9, "{first:?}");
+    assert!(first.share.is_some_and(|share| (share - 0.5).abs() < 0.1), "{first:?}");
+    assert!(diagnosis(KernelObject::Directory, 200, true).first().is_none(), "events time it");
+    assert!(diagnosis(KernelObject::Directory, 5, false).first().is_none(), "too few");
+    let Verdict::Quiet(quiet) = diagnosis(KernelObject::Unknown, 200, false).verdict else {
+        panic!("a device");
+    };
+    assert!(matches!(quiet.gap, Some(Gap::KernelWait { .. })), "{quiet:?}");
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! The rule on locks of the kernel.
+//! The rules on locks of the kernel.
 
-use convoy_record::{Kind as Primitive, Process};
+use convoy_record::{KernelObject, KernelWait, Kind as Primitive, Process, total};
 
 use super::plain::Plain;
 use crate::account::LockAccount;
+use crate::evidence::wilson;
 use crate::finding::{Finding, Source};
 use crate::problem::{Problem, Subject};
 
@@ -52,4 +53,53 @@ pub(crate) fn of_lock(account: &LockAccount, process: &Process, busy_s: f64) -> 
         Subject::Unnamed { primitive: Primitive::Mutex, instances: lock.instances },
         lock.origin,
     ))
+}
+
+/// Returns the findings of a process whose threads sleep for locks of the kernel, by samples.
+/// Kernel events time these waits.
+pub(crate) fn sampled(process: &Process, busy_s: f64) -> Vec<Finding> {
+    const KNOWN: [KernelObject; 4] = [
+        KernelObject::AddressSpace,
+        KernelObject::FilePosition,
+        KernelObject::File,
+        KernelObject::Directory,
+    ];
+    if process.scheduling.is_some() || process.looks == 0 || busy_s <= 0.0 {
+        return Vec::new();
+    }
+    let findings = KNOWN.into_iter().filter_map(|object| {
+        let waits = process.kernel_waits.iter().filter(|wait| wait.object == object);
+        let most = waits.clone().max_by_key(|wait| wait.samples)?;
+        let samples = total(waits.map(|wait| wait.samples));
+        let cost_s = samples as f64 * process.seconds / process.looks as f64;
+        (samples >= FEW).then(|| {
+            let plain = Plain {
+                pid: process.pid,
+                lock: &most.call,
+                share: Some((cost_s / busy_s).min(1.0)),
+                cost_s,
+                source: Source::Sampled,
+                observations: samples,
+            };
+            let call = most.call.clone();
+            let mut finding = plain.finding(Problem::KernelWait { object, call });
+            let threads_s = process.looks.saturating_mul(process.threads.max(1));
+            let part = samples as f64 / threads_s as f64;
+            finding.confidence.interval = Some(wilson(part.min(1.0), threads_s));
+            finding
+        })
+    });
+    findings.collect()
+}
+
+/// Returns the sleep in the kernel that may be for a lock or for a device, with its part of the
+/// samples of all threads, if it is a relevant one.
+pub(crate) fn unknown(process: &Process) -> Option<(&KernelWait, f64)> {
+    /// Minimum part of the samples.
+    const MUCH: f64 = 0.05;
+    let samples = total(process.activity.iter().map(|seen| seen.count));
+    let waits = process.kernel_waits.iter().filter(|wait| wait.object == KernelObject::Unknown);
+    let most = waits.max_by_key(|wait| wait.samples).filter(|wait| wait.samples >= FEW)?;
+    let share = most.samples as f64 / samples.max(1) as f64;
+    (process.scheduling.is_none() && share >= MUCH).then_some((most, share))
 }

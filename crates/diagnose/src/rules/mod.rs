@@ -13,6 +13,7 @@ mod spin;
 mod wait;
 
 pub(crate) use java::is_dumped;
+pub(crate) use kernel::unknown as unknown_kernel_wait;
 pub(crate) use processes::unknown as unknown_processes;
 
 use convoy_record::{HANDOFF, Lock, Process, Record};
@@ -58,6 +59,9 @@ pub(crate) fn findings(record: &Record, account: &Account) -> Vec<Finding> {
     let busiest = record.processes.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let kernel = account.locks.iter().filter(|lock| lock.pid == 0 && lock.is_of_kernel());
     findings.extend(kernel.filter_map(|lock| kernel::of_lock(lock, busiest?, account.busy_s)));
+    findings.extend(
+        record.processes.iter().flat_map(|process| kernel::sampled(process, account.busy_s)),
+    );
     findings.extend(processes::between(record));
     findings
 }

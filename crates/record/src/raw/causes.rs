@@ -17,6 +17,7 @@ use crate::raw::shares::Shares;
 use crate::raw::traces::{Clock, Known};
 use crate::record::causes::{self, Cause, Doing, Event, Pending, Seen};
 use crate::record::{Kind, Process, total};
+use crate::sampling::kernel_waits::{FAULT, KernelWait};
 use crate::sampling::observations::Look;
 use crate::sampling::thread_state::{Edge, State, Wait};
 
@@ -154,6 +155,10 @@ impl Book<'_> {
             causes::add(&mut process.activity, self.seen(state, *count));
         }
         causes::sort(&mut process.activity);
+        process.kernel_waits.extend(look.kernel.iter().map(|((call, object), samples)| {
+            let call = if *call == FAULT { String::new() } else { syscalls::name(*call) };
+            KernelWait { call, object: *object, samples: *samples }
+        }));
         index
     }
 

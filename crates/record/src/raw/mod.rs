@@ -215,7 +215,7 @@ impl Raw {
         }
         let sites = locks.values().flat_map(|found| &found.sites);
         let sites = sites.filter(|(_, site)| site.wait.count > 0).map(|(called, _)| called.site);
-        let frames = contexts.values().flat_map(|context| context.frames());
+        let frames = contexts.values().flat_map(Context::frames);
         process.schedulers = names.schedulers(frames.chain(sites.clone()));
         process.debug_links = names.debug_links(sites);
         let known;

@@ -30,6 +30,7 @@ use crate::record::thread::Thread;
 pub(crate) use crate::record::times::{Times, total};
 use crate::record::trace::Trace;
 use crate::record::unrecorded::{Unloaded, Unrecorded};
+use crate::sampling::kernel_waits::KernelWait;
 
 /// Maximum number of threads that a record keeps: those that waited longest.
 const KEPT: usize = 256;
@@ -201,6 +202,9 @@ pub struct Process {
     /// Sampled activity of its threads, most frequent first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub activity: Vec<Seen>,
+    /// Sampled sleeps of its threads that may be waits for locks of the kernel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_waits: Vec<KernelWait>,
     /// Sampled places where its threads used CPU time, most samples first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<Hot>,

@@ -5,6 +5,7 @@ pub mod attached;
 pub(crate) mod cpu_time;
 pub(crate) mod futex_waits;
 pub(crate) mod holds;
+pub(crate) mod kernel_waits;
 pub(crate) mod named_waits;
 pub(crate) mod observations;
 pub(crate) mod owners;

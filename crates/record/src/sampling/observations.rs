@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::record::hotspot::Hot;
 use crate::sampling::attached::Attached;
 use crate::sampling::holds::Holding;
+use crate::sampling::kernel_waits::KernelObject;
 use crate::sampling::thread_state::{Edge, State, Wait};
 
 /// Observations of one process.
@@ -16,6 +17,9 @@ pub(crate) struct Look {
     pub(crate) held: Holding,
     /// Activity of all threads, with the number of observations.
     pub(crate) threads: BTreeMap<State, u64>,
+    /// Sleeps in the kernel that may be waits for its locks, by the number of the system call (-1
+    /// for a page fault), with the number of observations.
+    pub(crate) kernel: BTreeMap<(i64, KernelObject), u64>,
     /// Waits at the time of the last sample.
     pub(crate) waits: Vec<Wait>,
     /// Waits that their threads have left by a jump, each with the start of the wait.

@@ -21,6 +21,7 @@ use crate::record::Process;
 use crate::sampling::attached::Attached;
 use crate::sampling::cpu_time::Sampling;
 use crate::sampling::futex_waits::Ended;
+use crate::sampling::kernel_waits::{FAULT, may_wait, object};
 use crate::sampling::observations::Look;
 use crate::sampling::owners::{Found, Source};
 use crate::sampling::syscall_file::{Call, waits_for_good};
@@ -229,6 +230,7 @@ impl Peek {
         for state in states.values() {
             *self.look.threads.entry(*state).or_default() += 1;
         }
+        self.kernel_waits(&states);
         self.owners(&mut waits, &slots, &states);
         self.admitted(&waits, &states);
         let is_long = waits.values().any(|wait| wait.is_for_lock() && wait.seen_s > LONG_S);
@@ -284,6 +286,24 @@ impl Peek {
                 continue;
             }
             *self.look.owners.entry((wait.edge, state)).or_default() += 1;
+        }
+    }
+
+    /// Counts the threads that sleep in the kernel and may wait for one of its locks.
+    fn kernel_waits(&mut self, states: &BTreeMap<u64, State>) {
+        /// Maximum number of threads in a sample, since each costs a read of a file.
+        const THREADS: usize = 16;
+        let asleep = states.iter().filter_map(|(thread, state)| match state {
+            State::Sleeps(call) if may_wait(*call) => Some((thread, *call)),
+            State::Faults => Some((thread, FAULT)),
+            _ => None,
+        });
+        for (thread, call) in asleep.take(THREADS) {
+            let path = format!("/proc/{}/task/{thread}/wchan", self.pid);
+            let function = std::fs::read_to_string(path).unwrap_or_default();
+            if let Some(object) = object(&function) {
+                *self.look.kernel.entry((call, object)).or_default() += 1;
+            }
         }
     }
 

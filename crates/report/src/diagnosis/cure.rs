@@ -4,8 +4,8 @@ use convoy_diagnose::{
     Call, Counter, Cure, Cycle, Finding, Gap, HogSign, JavaActivity, JavaMonitor, Lost, Mover,
     Problem, ProcessWaits, Subject, Waited, Wakers,
 };
-use convoy_record::Origin;
 use convoy_record::runtimes::runtime;
+use convoy_record::{KernelObject, Origin};
 
 use super::problem::java_lock;
 
@@ -155,7 +155,23 @@ fn without_waits(problem: &Problem) -> &'static str {
         Problem::KernelLock { is_of_scheduler: true, .. } => {
             "It is the scheduler's: let threads wake each other less often, or run fewer."
         }
-        Problem::KernelLock { .. } => {
+        Problem::KernelWait { object: KernelObject::AddressSpace, .. } => {
+            "No lock in the program can help: keep memory instead of mapping and unmapping it \
+             (mallopt: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD), or use processes."
+        }
+        Problem::KernelWait { object: KernelObject::FilePosition, .. } => {
+            "No lock in the program can help: call pwrite(2) or pread(2), which need no position, \
+             or open the file in each thread."
+        }
+        Problem::KernelWait { object: KernelObject::File, .. } => {
+            "No lock in the program can help: write larger pieces, or from one thread, or to a \
+             file of each thread."
+        }
+        Problem::KernelWait { object: KernelObject::Directory, .. } => {
+            "No lock in the program can help: spread the files over several directories, or create \
+             and rename fewer."
+        }
+        Problem::KernelLock { .. } | Problem::KernelWait { .. } => {
             "No lock in the program can help: make that system call less often, or let fewer \
              threads share what it works on (a directory, an address space, a file)."
         }

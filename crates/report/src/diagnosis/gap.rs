@@ -4,8 +4,8 @@ use convoy_diagnose::Gap;
 use convoy_record::Scheduler;
 
 use super::cure::VIEWS;
-use super::phrase::{self, seconds};
-use super::problem::sleeping;
+use super::phrase::{self, percent, seconds};
+use super::problem::{in_call, sleeping};
 
 /// Returns the gap as a sentence.
 pub(super) fn text(gap: &Gap) -> String {
@@ -26,20 +26,7 @@ pub(super) fn text(gap: &Gap) -> String {
         Gap::Processes { lost, of } => {
             format!("The cost of locks is not known: {lost} of {of} processes were not recorded.")
         }
-        Gap::Tasks { scheduler: Scheduler::Go } => {
-            "The cost of locks is not known: goroutines that wait are not visible from outside of \
-             the process. Record the process as root, built with symbols (without -ldflags=-s), or \
-             give convoy explain Go's mutex profile (runtime.SetMutexProfileFraction, \
-             /debug/pprof/mutex)."
-                .to_owned()
-        }
-        Gap::Tasks { scheduler: Scheduler::Tokio } => {
-            "The cost of locks between tasks is not known: a task of tokio that waits for a lock, \
-             a semaphore or a channel of tokio::sync occupies no thread, and is not visible from \
-             outside of the process. tokio-console shows such waits (the crate \
-             console-subscriber, built with `--cfg tokio_unstable`)."
-                .to_owned()
-        }
+        Gap::Tasks { scheduler } => tasks(*scheduler).to_owned(),
         Gap::Atomics { wait_s, count } => format!(
             "The cost of JavaScript's locks is not known: threads waited {} in Atomics.wait, {}, \
              and only the program knows for which thread. Time these calls there \
@@ -57,17 +44,14 @@ pub(super) fn text(gap: &Gap) -> String {
                             program calls itself, and only kernel events, as root, show what for."
             .to_owned(),
         Gap::ProcessWaits { processes, program, place, waits, sleeps } => {
-            let view = VIEWS.iter().find(|(name, _)| name == program);
-            let view = view.map_or_else(String::new, |(_, view)| {
-                format!(" The program's own views name their waits, too ({view}).")
-            });
-            format!(
-                "The cost of waits is not known: {processes} processes of {program} wait for each \
-                 other in {place}, at semaphores ({waits} times){}. Only kernel events, as root, \
-                 show whether they sleep for each other there, too.{view}",
-                sleeping(sleeps)
-            )
+            process_waits(*processes, program, place, *waits, sleeps)
         }
+        Gap::KernelWait { call, share } => format!(
+            "The cost of the kernel's locks is not known: threads slept in {} during {} of their \
+             time, for such a lock or for a device. Kernel events, as root, distinguish them.",
+            in_call(call),
+            percent(*share)
+        ),
         Gap::PythonFunction => {
             "`py-spy dump` shows the functions of Python while it runs.".to_owned()
         }
@@ -91,4 +75,40 @@ pub(super) fn text(gap: &Gap) -> String {
              events, to see whether it sleeps or has no CPU."
         ),
     }
+}
+
+fn tasks(scheduler: Scheduler) -> &'static str {
+    match scheduler {
+        Scheduler::Go => {
+            "The cost of locks is not known: goroutines that wait are not visible from outside of \
+             the process. Record the process as root, built with symbols (without -ldflags=-s), or \
+             give convoy explain Go's mutex profile (runtime.SetMutexProfileFraction, \
+             /debug/pprof/mutex)."
+        }
+        Scheduler::Tokio => {
+            "The cost of locks between tasks is not known: a task of tokio that waits for a lock, \
+             a semaphore or a channel of tokio::sync occupies no thread, and is not visible from \
+             outside of the process. tokio-console shows such waits (the crate \
+             console-subscriber, built with `--cfg tokio_unstable`)."
+        }
+    }
+}
+
+fn process_waits(
+    processes: usize,
+    program: &str,
+    place: &str,
+    waits: u64,
+    sleeps: &[(String, f64)],
+) -> String {
+    let view = VIEWS.iter().find(|(name, _)| *name == program);
+    let view = view.map_or_else(String::new, |(_, view)| {
+        format!(" The program's own views name their waits, too ({view}).")
+    });
+    format!(
+        "The cost of waits is not known: {processes} processes of {program} wait for each other in \
+         {place}, at semaphores ({waits} times){}. Only kernel events, as root, show whether they \
+         sleep for each other there, too.{view}",
+        sleeping(sleeps)
+    )
 }

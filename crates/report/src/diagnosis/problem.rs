@@ -4,6 +4,7 @@ use convoy_diagnose::{
     Counter, Cycle, Finding, Gap, Herd, HogSign, JavaActivity, JavaMonitor, Lost, Mover, Owners,
     Problem, ProcessWaits, Subject, Waited, Wakers,
 };
+use convoy_record::KernelObject;
 use convoy_record::runtimes::stream_of_rust;
 
 use super::phrase::{at, count, holds, list, lock, percent, seconds, sleeps};
@@ -54,6 +55,14 @@ pub(super) fn sentence(finding: &Finding) -> String {
                 percent(share)
             )
         }
+        Problem::KernelWait { object, call } => format!(
+            "Threads spent about {} of their time waiting for the kernel's lock of {} in {}, by {} \
+             samples of where they slept.",
+            percent(finding.share.unwrap_or(0.0)),
+            protected(*object),
+            in_call(call),
+            finding.confidence.observations
+        ),
         Problem::ThunderingHerd(herd) => self::herd(herd, &named(finding)),
         Problem::ReaderCounter { counter } => self::counter(finding, counter),
         Problem::FalseSharing { mover, count, each_s } => false_sharing(mover, *count, *each_s),
@@ -66,6 +75,22 @@ pub(super) fn sentence(finding: &Finding) -> String {
             self::processes(finding, waits, *processes, program, sleeps)
         }
     }
+}
+
+/// Returns what a lock of the kernel protects.
+fn protected(object: KernelObject) -> &'static str {
+    match object {
+        KernelObject::AddressSpace => "the address space",
+        KernelObject::FilePosition => "the position in a file that they share",
+        KernelObject::File => "a file",
+        KernelObject::Directory => "a directory",
+        KernelObject::Unknown => "an unknown object",
+    }
+}
+
+/// Returns a system call, or a page fault, as the place of a sleep.
+pub(super) fn in_call(call: &str) -> &str {
+    if call.is_empty() { "page faults" } else { call }
 }
 
 /// Returns the lock of a finding in words.

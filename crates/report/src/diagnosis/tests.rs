@@ -5,7 +5,7 @@ use convoy_diagnose::{
     Mover, Owner, Owners, Problem, ProcessWaits, PythonModule, Source, Subject, Waited, Waiters,
     Wakers,
 };
-use convoy_record::{Kind as Primitive, Origin};
+use convoy_record::{KernelObject, Kind as Primitive, Origin};
 
 /// Returns a finding on the mutex `log`, for which threads in `append` waited for half of their
 /// time.
@@ -90,6 +90,10 @@ fn waits_for_an_owner() {
     insta::assert_snapshot!(problems.map(text).join("\n"));
 }
 
+fn kernel_wait(object: KernelObject, call: &str) -> Problem {
+    Problem::KernelWait { object, call: call.to_owned() }
+}
+
 #[test]
 fn waits_for_locks_that_the_program_did_not_write() {
     let monitor = JavaMonitor {
@@ -115,6 +119,8 @@ fn waits_for_locks_that_the_program_did_not_write() {
             owners: Owners::OffCpu,
             is_of_scheduler: false,
         },
+        kernel_wait(KernelObject::FilePosition, "write(2)"),
+        kernel_wait(KernelObject::AddressSpace, ""),
     ];
     insta::assert_snapshot!(problems.map(text).join("\n"));
 }
