@@ -22,7 +22,7 @@ use crate::point::Point;
 use crate::prediction::Prediction;
 use crate::row::Row;
 use crate::run::{Cell, Cells, Known, Outcome, run};
-use crate::script::Written;
+use crate::script::{Pool, Written};
 use crate::{Choice, Machines, PredictError, SLEEP, SPIN};
 
 /// Share of the run in which the threads that take locks do no work, above which the speed of the
@@ -160,7 +160,8 @@ impl Study<'_> {
         if let Some(reason) = unfounded(&behaviour, &written) {
             return Ok((Prediction { reason: Some(reason), ..bounded }, present));
         }
-        let asks = self.asks(behaviour.threads);
+        let widened = self.widened(&written);
+        let asks = self.asks(behaviour.threads, widened);
         let reasons: Vec<Option<Reason>> =
             asks.iter().map(|ask| self.unanswerable(ask, &behaviour)).collect();
         let numbers: Vec<usize> =
@@ -181,7 +182,7 @@ impl Study<'_> {
         let unknown = Outcome::unknown(numbers.len());
         told(Known { done: 0, of: 1, prediction: Some(merged(&unknown)) });
         let asked: Vec<&Ask> = numbers.iter().map(|&number| &asks[number]).collect();
-        let cells = self.cells(&asked, &behaviour)?;
+        let cells = self.cells(&asked, &behaviour, widened)?;
         let progress = |done, of, outcome: Option<&Outcome>| {
             told(Known { done, of, prediction: outcome.map(merged) });
         };
@@ -190,14 +191,15 @@ impl Study<'_> {
     }
 
     /// Returns the rows of the question.
-    fn asks(&self, recorded: u32) -> Vec<Ask> {
+    fn asks(&self, recorded: u32, widened: Option<&Pool>) -> Vec<Ask> {
         fn or<T: Copy>(list: &[u32], known: impl Fn(u32) -> T, absent: T) -> Vec<T> {
             let given = list.iter().map(|number| known(*number)).collect::<Vec<_>>();
             if given.is_empty() { vec![absent] } else { given }
         }
         let question = self.question;
         let now = self.recorded_choice();
-        let split = question.split.filter(|_| self.undivided().is_none() && !self.locks.is_empty());
+        let is_divisible = self.undivided().is_none() && !self.locks.is_empty();
+        let split = question.split.filter(|_| is_divisible || widened.is_some());
         let mut asks = Vec::new();
         let own = self.record.program.cpus.max(1);
         for cpus in or(&question.cpus, Some, Some(own)) {
@@ -223,6 +225,16 @@ impl Study<'_> {
         }
     }
 
+    /// Returns the pool that a split gives more units, if threads waited longer for it than for
+    /// locks.
+    fn widened<'w>(&self, written: &'w Written) -> Option<&'w Pool> {
+        let waited_s: f64 = self.locks.iter().map(|lock| lock.wait_s()).sum();
+        let known = written.pools.iter().filter(|pool| pool.units.is_some());
+        let timed = known.map(|pool| (pool, self.process.locks[pool.lock].wait_s()));
+        let longest = timed.max_by(|a, b| a.1.total_cmp(&b.1));
+        longest.filter(|(_, wait_s)| *wait_s > waited_s).map(|(pool, _)| pool)
+    }
+
     /// Returns a doubt if the first lock cannot be split: all threads that wait at one condition
     /// must use the same mutex.
     fn undivided(&self) -> Option<Doubt> {
@@ -241,14 +253,17 @@ impl Study<'_> {
         let seconds = busy_s(process, locks).max(1e-9);
         let demands = demands(&record.program, process, written, behaviour.threads, seconds);
         let limit = Limit::new(&demands, process, locks, seconds);
-        let first = locks.first();
-        let first =
-            process.locks.iter().position(|lock| first.is_some_and(|f| std::ptr::eq(*f, lock)));
+        let widened = self.widened(written);
+        let first = process
+            .locks
+            .iter()
+            .position(|lock| locks.first().is_some_and(|first| std::ptr::eq(*first, lock)));
+        let first = widened.map(|pool| pool.lock).or(first);
         let recorded = machines.recorded(&record.program, (1, 1))?;
         let law = Law::new(demands, first.unwrap_or(usize::MAX), &recorded);
         let is_disturbed = others_cpus(&record.program).is_some();
         let base = if is_disturbed { behaviour.rate * law.alone() } else { behaviour.rate };
-        let rows = self.asks(behaviour.threads).into_iter().map(|ask| {
+        let rows = self.asks(behaviour.threads, widened).into_iter().map(|ask| {
             let (machine, says) = self.machine(&ask, (1, 1))?;
             let bounds = law.bounds(&self.setting(&ask, &machine), is_disturbed);
             let [low_percent, change_percent, high_percent] =
@@ -273,7 +288,7 @@ impl Study<'_> {
         let most = question.cpus.iter().copied().max().unwrap_or(behaviour.cpus);
         let mut doubts = of_record(&record.program, process, behaviour, most);
         doubts.extend(written.leaves_out.iter().cloned());
-        doubts.extend(self.undivided());
+        doubts.extend(self.undivided().filter(|_| widened.is_none()));
         let mut prediction = Prediction {
             beyond: self.beyond(behaviour),
             limit,
@@ -352,20 +367,31 @@ impl Study<'_> {
     }
 
     /// Returns the recorded point and one cell per row.
-    fn cells(&self, asks: &[&Ask], behaviour: &Arc<Behaviour>) -> Result<Cells, PredictError> {
+    fn cells(
+        &self,
+        asks: &[&Ask],
+        behaviour: &Arc<Behaviour>,
+        widened: Option<&Pool>,
+    ) -> Result<Cells, PredictError> {
         let now = self.recorded_choice();
         let recorded = Ask { cpus: None, threads: behaviour.threads, choice: now, split: 1 };
-        let base = self.cell(&recorded, behaviour)?;
-        let rows = asks.iter().map(|ask| self.cell(ask, behaviour)).collect::<Result<_, _>>()?;
+        let base = self.cell(&recorded, behaviour, widened)?;
+        let rows = asks.iter().map(|ask| self.cell(ask, behaviour, widened));
+        let rows = rows.collect::<Result<_, _>>()?;
         Ok(Cells { base, others_cpus: others_cpus(&self.record.program), rows })
     }
 
     /// Returns the simulations of a row.
-    fn cell(&self, ask: &Ask, behaviour: &Arc<Behaviour>) -> Result<Cell, PredictError> {
+    fn cell(
+        &self,
+        ask: &Ask,
+        behaviour: &Arc<Behaviour>,
+        widened: Option<&Pool>,
+    ) -> Result<Cell, PredictError> {
         let Ask { choice, split, threads, .. } = ask;
         let mut behaviour = Arc::clone(behaviour);
         if *split > 1 {
-            Arc::make_mut(&mut behaviour).locks[0] *= split;
+            divide(Arc::make_mut(&mut behaviour), *split, widened);
         }
         if let Some(change) = choice.change {
             apply(change, Arc::make_mut(&mut behaviour));
@@ -391,6 +417,18 @@ impl Study<'_> {
         let rounds = rounds.collect::<Result<_, PredictError>>()?;
         let (_, says) = self.machine(ask, (1, 1))?;
         Ok(Cell { choice: choice.clone(), split: *split, says, rounds })
+    }
+}
+
+/// Splits the first lock, or gives a pool as many times its units.
+fn divide(behaviour: &mut Behaviour, split: u32, widened: Option<&Pool>) {
+    match (widened, &mut behaviour.script) {
+        (None, _) => behaviour.locks[0] *= split,
+        (Some(pool), Some(script)) => {
+            let more = pool.units.unwrap_or(0) * (split - 1);
+            Arc::make_mut(script).conditions[pool.condition].tokens += f64::from(more);
+        }
+        (Some(_), None) => {}
     }
 }
 
@@ -464,5 +502,27 @@ fn apply(change: Change, behaviour: &mut Behaviour) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_runs::replay::{Condition, Script};
+
+    #[test]
+    fn a_split_divides_a_lock_or_widens_a_pool() {
+        let conditions = vec![Condition { tokens: -14.0, room: f64::INFINITY }];
+        let script = Arc::new(Script { classes: Vec::new(), conditions });
+        let recorded = Behaviour { locks: vec![1], script: Some(script), ..Behaviour::default() };
+        let mut divided = recorded.clone();
+        divide(&mut divided, 4, None);
+        assert_eq!((divided.locks, divided.script), (vec![4], recorded.script.clone()));
+        let mut widened = recorded;
+        let pool = Pool { lock: 0, condition: 0, units: Some(2), taken: [2.0; 2] };
+        divide(&mut widened, 4, Some(&pool));
+        // Two units that sixteen threads hold at the start become eight.
+        let tokens = widened.script.expect("a script").conditions[0].tokens;
+        assert!((tokens + 8.0).abs() < 1e-9 && widened.locks == [1], "{tokens}");
     }
 }

@@ -8,7 +8,7 @@ pub(crate) struct Pool {
     /// Its condition, by the index among the locks of the process.
     pub(crate) lock: usize,
     /// Its condition, by the index that steps use.
-    pub(super) condition: usize,
+    pub(crate) condition: usize,
     /// Number of tokens; `None` if threads waited too rarely to tell.
     pub(crate) units: Option<u32>,
     /// Tokens taken at any time: mean over the run, with the time for which their owners waited for

@@ -1,7 +1,7 @@
 //! Advice about the locks of a program, in sentences.
 
 use convoy_predict::{
-    Advice, FAIR, HANDOFF, PREFER_WRITERS, Part, Prediction, Remedy, Row, SIGNAL,
+    Advice, FAIR, HANDOFF, Limit, PREFER_WRITERS, Part, Prediction, Remedy, Row, SIGNAL,
 };
 use convoy_record::Kind;
 
@@ -59,16 +59,20 @@ fn bounded(row: &Row, waited_us: f64, is_worth: bool, advice: &Advice) -> String
 
 /// Returns the change as the subject of a sentence.
 fn means(row: &Row, advice: &Advice) -> String {
-    let Advice { lock, kind, recorded, .. } = advice;
-    match row.policy.as_str() {
+    let Advice { lock, kind, recorded, prediction, .. } = advice;
+    match (row.policy.as_str(), &prediction.limit) {
+        (_, Limit::Pool { pool, units, .. }) if row.split > 1 => {
+            let more = units * row.split;
+            format!("Giving the pool `{}` {more} units instead of {units}", pool.name)
+        }
         // Each part has as many units as the whole had.
         _ if row.split > 1 && *kind == Kind::Semaphore => {
             format!("Initialising `{lock}` with {} times as many units", row.split)
         }
         _ if row.split > 1 => format!("Splitting `{lock}` into {} locks", row.split),
-        SIGNAL => "pthread_cond_signal (notify_one) instead of the broadcast".to_owned(),
-        PREFER_WRITERS => "PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP".to_owned(),
-        policy => format!("`{policy}` instead of `{recorded}`"),
+        (SIGNAL, _) => "pthread_cond_signal (notify_one) instead of the broadcast".to_owned(),
+        (PREFER_WRITERS, _) => "PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP".to_owned(),
+        (policy, _) => format!("`{policy}` instead of `{recorded}`"),
     }
 }
 

@@ -144,6 +144,23 @@ fn gains_are_said_as_people_say_them() {
     );
     let pool = advised("connections", Kind::Semaphore, gain(split, None));
     assert!(pool.starts_with("Initialising `connections` with 6 times as many"), "{pool}");
+    let wide = Row { split: 4, ..row(SLEEP, [90.0, 95.0, 101.0]) };
+    let (waited, hold_us, per_s) = (0.6, 5000.0, 400.0);
+    let limit = Limit::Pool { pool: named("pool"), units: 2, waited, hold_us, per_s };
+    let advised_pool = Advice {
+        lock: "m".to_owned(),
+        kind: Kind::Mutex,
+        recorded: SLEEP.to_owned(),
+        remedies: gain(wide, None),
+        command: None,
+        check: None,
+        prediction: Prediction { limit, ..Prediction::default() },
+    };
+    assert_eq!(
+        advice(&advised_pool),
+        "Giving the pool `pool` 8 units instead of 2 gives 95 % more acquisitions per second (+90 \
+         to +101 %)."
+    );
     let spin = simulated(row(SPIN, [10.0, 12.0, 14.0]), 900_000.0, vec![]);
     assert_eq!(
         advised("m", Kind::Mutex, gain(spin, Some([900_000.0, 2000.0]))),
