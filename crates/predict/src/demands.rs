@@ -139,6 +139,8 @@ struct Reader<'a> {
     seconds: f64,
     threads: f64,
     cpus: f64,
+    /// Waits for locks, and waits at conditions, of all threads, seconds.
+    waits_s: [f64; 2],
 }
 
 /// Returns the demands of a process whose working threads are `threads`, in the busy part of its
@@ -159,6 +161,7 @@ pub(crate) fn demands(
         seconds: seconds.max(1e-9),
         threads: f64::from(threads),
         cpus: f64::from(cpus),
+        waits_s: [true, false].map(|is_owned| waits_s(process, is_owned)),
     };
     let numbered = process.locks.iter().enumerate();
     // The steps of a pool tell its sleep from waits, which its record does not.
@@ -210,6 +213,13 @@ fn own_ns(class: &Class) -> f64 {
     if acquired > 0.0 { time_ns / acquired } else { 0.0 }
 }
 
+/// Returns the waits for locks or at conditions of a process, seconds.
+fn waits_s(process: &Process, is_owned: bool) -> f64 {
+    let Process { locks, futexes, runtime_locks, kernel_locks, .. } = process;
+    let waited = locks.iter().chain(futexes).chain(runtime_locks).chain(kernel_locks);
+    waited.filter(|lock| lock.is_lock() == is_owned).map(Lock::wait_s).sum()
+}
+
 /// Returns the recorded time of `count` calls, of which a sample was timed, seconds.
 pub(crate) fn total_s(count: u64, on: &Times, off: &Times) -> f64 {
     let timed = (on.count + off.count).max(1) as f64;
@@ -221,13 +231,6 @@ impl Reader<'_> {
     fn parts(&self, count: u64, on: &Times, off: &Times) -> [f64; 2] {
         let span = self.away.span(on, off);
         [span.work.mean(), span.slept_ns()].map(|ns| ns * count as f64 / 1e9)
-    }
-
-    /// Returns the waits for locks and conditions of the process, seconds.
-    fn waits_s(&self, is_owned: bool) -> f64 {
-        let Process { locks, futexes, runtime_locks, kernel_locks, .. } = self.process;
-        let waited = locks.iter().chain(futexes).chain(runtime_locks).chain(kernel_locks);
-        waited.filter(|lock| lock.is_lock() == is_owned).map(Lock::wait_s).sum()
     }
 
     /// Returns the station of a recorded lock. `None` if it cannot limit: one thread alone uses it,
@@ -255,7 +258,7 @@ impl Reader<'_> {
         // Each writer may wait for a reader. Of the sleep, nested waits are no part of a hold that
         // other locks do not prolong.
         let readers_s = if reads > 0.0 { writes * read_s / reads } else { 0.0 };
-        let certain_s = work_s + (slept_s - self.waits_s(true) - self.waits_s(false)).max(0.0);
+        let certain_s = work_s + (slept_s - self.waits_s.iter().sum::<f64>()).max(0.0);
         let waiting_s = lock.waiters.seconds.min(self.seconds);
         let seconds =
             [certain_s, work_s + slept_s + readers_s, (held_s + readers_s).max(waiting_s)];
@@ -373,7 +376,7 @@ impl Reader<'_> {
     /// both the times of the calls and the kernel have seen of it.
     fn sleep(&self, work: Range, locks: &[&Lock], written: &Written) -> (Range, f64) {
         let Process { scheduling, ready_s, .. } = self.process;
-        let [waited_s, idle_s] = [true, false].map(|is_owned| self.waits_s(is_owned));
+        let [waited_s, idle_s] = self.waits_s;
         let ready_s = scheduling.map(|seen| seen.preempted_s + seen.woken_s).or(*ready_s);
         let rest_s =
             self.seconds * (self.threads - work.most) - waited_s - idle_s - ready_s.unwrap_or(0.0);
