@@ -48,8 +48,8 @@ integers!(u8, u32, usize);
 
 /// One atomic word of a platform.
 ///
-/// The operations of [`core::sync::atomic`]; orderings are honoured by `Native` and by loom, while
-/// `Smp` and `Model` execute every operation sequentially consistent. A platform that simulates its
+/// The operations of [`core::sync::atomic`]; orderings are honoured by `Native`, `Model` and loom,
+/// while `Smp` executes every operation sequentially consistent. A platform that simulates its
 /// words implements the first four and [`Self::modify`]; for native words use
 /// [`atomic_words!`](crate::atomic_words).
 pub trait Atomic<T: Integer>: Sized {
@@ -270,6 +270,12 @@ pub trait Platform: Sized + 'static {
 
     /// Returns the time since an arbitrary start, in nanoseconds, monotonic.
     fn now() -> u64;
+
+    /// A fence of [`core::sync::atomic`].
+    #[inline(always)]
+    fn fence(order: Ordering) {
+        core::sync::atomic::fence(order);
+    }
 
     /// A pause between two reads of a word that cannot be expressed by [`Self::spin_until`].
     fn spin_hint();

@@ -77,7 +77,6 @@ use crate::platform::{Access, Atomic, Platform, Sleep, TaskId};
 use crate::queue::{Queue, Waiter};
 use crate::spin::TicketLock;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::fence;
 pub use rules::{Spin50, Spin316, WriterQueue, WriterSpin};
 
 const READER: u32 = 1;
@@ -262,7 +261,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         }
         if R::READERS_OWN {
             // Pairs with the fence in `wake`.
-            fence(SeqCst);
+            P::fence(SeqCst);
         }
         let waiter = Waiter::new(false);
         let flags = self.lock.lock_irqsave();
@@ -373,7 +372,7 @@ impl<P: Platform, L: RawLock<P>, R: WriterSpin<P>> SpinRwSemaphore<P, L, R> {
         if R::READERS_OWN {
             // Pairs with the fence in `write_slow`: a spinner that is seen sees the release, or one
             // that sleeps has left the queue before and is not seen.
-            fence(SeqCst);
+            P::fence(SeqCst);
         }
         if self.spinners.is_used() {
             // The spinner takes the lock, or reads its state under the inner lock before it sleeps.

@@ -8,7 +8,7 @@ use super::word::turn_ns;
 use crate::lock::RawLock;
 use crate::platform::{Atomic, Platform};
 use crate::queue::Waiter;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Nanoseconds of the first rest of a waiter: four times the CPU time of a sleep and a fruitless
 /// wakeup. Each further rest in the same wait is twice as long.
@@ -25,6 +25,9 @@ const TIMER_NS: u64 = 20_000;
 impl<P: Platform, L: RawLock<P>> Within<P, L> {
     /// Returns whether releases wake no waiter now. One of the sleepers wakes up by itself later.
     pub(super) fn rests(&self) -> bool {
+        // SeqCst pairs with the fence of `stop_rest`: either that task sees the unit that the
+        // caller released, or this read sees that the rest is over.
+        P::fence(SeqCst);
         // A hint, in the line of the length.
         let end = self.resting.peek();
         end != 0 && !P::is_late(is_past(end, stamp::<P>()))
@@ -35,6 +38,9 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
         // Relaxed: a hint for releases; the inner lock orders it for the others.
         if self.resting.load(Relaxed) != 0 {
             self.resting.store(0, Relaxed);
+            // SeqCst pairs with the fence of `rests`. Without it the caller may read the word as
+            // before a release that still saw the rest and woke no task.
+            P::fence(SeqCst);
         }
     }
 
