@@ -54,12 +54,12 @@ mod visits;
 mod zone;
 
 pub use check::{replay, select, subjects};
-pub use model::{Budget, Property};
+pub use model::{Budget, Memory, Property};
 pub use rcu::{Move, RCU_SHAPES, RcuShape, rcu_scenario};
 pub use script::{Shape, Step, script};
 pub use shapes::SHAPES;
 pub use starvation::starvation;
-pub use subject::{Broken, CheckError, Replay, Row, Subject};
+pub use subject::{Broken, CheckError, Replay, Row, Subject, Weak};
 pub use visits::{Irq, READERS, WRITERS, together, visits};
 pub use zone::{Page, ZONE_SHAPES, ZoneShape, zone_scenario};
 

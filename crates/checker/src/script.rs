@@ -1,6 +1,6 @@
 //! Scenarios as data: the calls of each task, and the conditions that must hold afterwards.
 
-use crate::model::{End, Failure, Instance, Model, Property, Scenario};
+use crate::model::{End, Failure, Instance, Model, Plain, Property, Scenario};
 use convoy_sync::{Cancel, Lock, Promise, TaskId};
 use std::cell::Cell;
 
@@ -78,6 +78,8 @@ impl Shape {
 /// The lock and a ledger of its units.
 struct Ledger<T> {
     lock: T,
+    /// What the lock guards, if there is one unit.
+    data: Option<Plain<u32>>,
     /// Name of the lock in the narrative.
     name: &'static str,
     /// The calls of each task.
@@ -103,6 +105,10 @@ impl<T: Lock> Ledger<T> {
         if taken > given {
             let text = format!("{taken} units were taken of {given}");
             Model::fail(Property::Exclusion, text);
+        }
+        if let Some(data) = &self.data {
+            // The same value, so that the data splits no state.
+            data.set(data.get());
         }
     }
 
@@ -225,6 +231,7 @@ pub fn script<T: Lock>(name: String, lock: &'static str, shape: &Shape) -> Scena
     Scenario::new(name, shape.checks(), move || {
         let ledger = Ledger {
             lock: T::with_units(units),
+            data: (units == 1).then(Plain::default),
             name: lock,
             tasks,
             given: Cell::new(units),

@@ -2,8 +2,8 @@
 //! replay of one order.
 
 use crate::model::{
-    Budget, Failure, Model, Property, Report, Scenario, Schedule, ScheduleError, Violation,
-    explore, explore_states,
+    Budget, Failure, Memory, Model, Property, Report, Scenario, Schedule, ScheduleError, Violation,
+    explore, explore_states, explore_weak,
 };
 use crate::rcu::{RCU_SHAPES, rcu_scenario};
 use crate::script::script;
@@ -36,6 +36,8 @@ pub struct Subject {
     pub busted: bool,
     /// Whether all its memory is inside the lock, so that states can be remembered.
     is_one_object: bool,
+    /// The memory model. Every other model than [`Memory::Sc`] is explored after that.
+    pub memory: Memory,
     scenarios: fn(&Subject) -> Vec<Case>,
 }
 
@@ -77,8 +79,26 @@ pub struct Row {
     pub preemptions: Option<u32>,
     /// Progress of the search of every order, 0 to 1; see [`Report::share`].
     pub share: f64,
+    /// The search under a weaker memory model, if one was made.
+    pub weak: Option<Weak>,
     /// The violating order, one line for each step, and the observation at its end.
     pub narrative: Vec<String>,
+}
+
+/// Search of one scenario under a weaker memory model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weak {
+    /// The memory model.
+    pub memory: Memory,
+    /// Executions made.
+    pub explored: u64,
+    /// Whether every execution was made.
+    pub exhaustive: bool,
+    /// All executions with at most this number of preemptions were made, if they had at most as
+    /// many stale steps as the next field says.
+    pub preemptions: Option<u32>,
+    /// Stale steps of these executions; `None` for any number, and 0 if the budget was too small.
+    pub stale: Option<u32>,
 }
 
 /// Reason why nothing was checked.
@@ -136,8 +156,8 @@ impl Subject {
     pub fn of<T: Lock>(name: &'static str, promises: &'static [Promise]) -> Self {
         let about = "A lock from elsewhere.";
         let scenarios = lock::<T>;
-        let (family, busted, is_one_object) = ("lock", false, false);
-        Self { name, family, about, promises, busted, is_one_object, scenarios }
+        let (family, busted, is_one_object, memory) = ("lock", false, false, Memory::C11);
+        Self { name, family, about, promises, busted, is_one_object, memory, scenarios }
     }
 
     /// Declares that the external lock owns no heap memory and uses no `static`: all its memory is
@@ -156,6 +176,13 @@ impl Subject {
         Self { is_one_object: false, ..self }
     }
 
+    /// Returns the same subject, checked under a memory model. The tree of RCU is checked under
+    /// [`Memory::Sc`] only: its readers rely on interrupts, which the model does not order.
+    #[must_use]
+    pub fn under(self, memory: Memory) -> Self {
+        Self { memory: if self.family == "rcu" { Memory::Sc } else { memory }, ..self }
+    }
+
     /// Returns whether orders stop at a state that was seen before.
     pub fn remembers_states(&self) -> bool {
         self.is_one_object
@@ -170,8 +197,8 @@ impl Subject {
     ) -> Self {
         // The marks of tasks and the count of the scheduler are outside of the lock.
         let is_one_object = !promises.contains(&Promise::Monitored);
-        let (busted, scenarios) = (false, lock::<T>);
-        Self { name, family, about, promises, busted, is_one_object, scenarios }
+        let (busted, memory, scenarios) = (false, Memory::Sc, lock::<T>);
+        Self { name, family, about, promises, busted, is_one_object, memory, scenarios }
     }
 
     /// Returns a deliberately broken lock.
@@ -220,7 +247,17 @@ impl Subject {
     pub fn check_one(&self, place: usize, budget: Budget) -> Option<Row> {
         let search = if self.is_one_object { explore_states } else { explore };
         let case = (self.scenarios)(self).into_iter().nth(place)?;
-        Some(self.row(&case, search(&case.scenario, budget)))
+        let mut row = self.row(&case, search(&case.scenario, budget));
+        if self.memory != Memory::Sc && row.violated.is_none() {
+            let Case { scenario, .. } = &case;
+            let report = explore_weak(scenario, self.memory, budget, self.is_one_object);
+            let Report { explored, complete: exhaustive, preemptions, stale, violation, .. } =
+                report;
+            let memory = self.memory;
+            row.weak = Some(Weak { memory, explored, exhaustive, preemptions, stale });
+            row.break_by(violation);
+        }
+        Some(row)
     }
 
     /// Like [`Self::check`], for tests of a lock.
@@ -255,7 +292,7 @@ impl Subject {
     }
 
     fn row(&self, case: &Case, report: Report) -> Row {
-        let Report { explored, complete: exhaustive, preemptions, share, violation } = report;
+        let Report { explored, complete: exhaustive, preemptions, share, violation, .. } = report;
         let mut row = Row {
             family: self.family,
             name: self.name,
@@ -268,15 +305,21 @@ impl Subject {
             exhaustive,
             preemptions,
             share,
+            weak: None,
             narrative: Vec::new(),
         };
-        if let Some(Violation { property, text, schedule, narrative }) = violation {
-            row.violated = Some(property);
-            row.schedule = Some(schedule.to_string());
-            row.narrative = narrative;
-            row.narrative.push(text);
-        }
+        row.break_by(violation);
         row
+    }
+}
+
+impl Row {
+    fn break_by(&mut self, violation: Option<Violation>) {
+        let Some(Violation { property, text, schedule, narrative }) = violation else { return };
+        self.violated = Some(property);
+        self.schedule = Some(schedule.to_string());
+        self.narrative = narrative;
+        self.narrative.push(text);
     }
 }
 
@@ -331,12 +374,14 @@ where
 {
     let scenarios = zone_cases::<B, R>;
     let (family, busted, is_one_object) = ("zone", false, false);
-    Subject { name, family, about, promises: &[], busted, is_one_object, scenarios }
+    let memory = Memory::Sc;
+    Subject { name, family, about, promises: &[], busted, is_one_object, memory, scenarios }
 }
 
 /// Returns the subject of RCU with these steps.
 pub(crate) fn rcu_subject<S: Steps>(name: &'static str, about: &'static str) -> Subject {
     let scenarios = rcu_cases::<S>;
     let (family, busted, is_one_object) = ("rcu", false, false);
-    Subject { name, family, about, promises: &[], busted, is_one_object, scenarios }
+    let memory = Memory::Sc;
+    Subject { name, family, about, promises: &[], busted, is_one_object, memory, scenarios }
 }

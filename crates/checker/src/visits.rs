@@ -1,7 +1,7 @@
 //! Tasks that acquire a lock, exclusively or as readers: whether they exclude each other, and in
 //! which order.
 
-use crate::model::{End, Failure, Instance, Model, Property, Scenario};
+use crate::model::{End, Failure, Instance, Model, Plain, Property, Scenario};
 use convoy_sync::{Atomic, Cancel, Lock, Platform, Promise, RawLock, TaskId, WaitError};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -43,6 +43,8 @@ struct Room<T> {
     fifo: bool,
     /// Whether the lock has readers.
     shares: bool,
+    /// What the lock guards.
+    data: Plain<u32>,
     owners: Cell<u32>,
     readers: Cell<u32>,
     /// For each task, one bit for each task that was blocked in `acquire` when it arrived and has
@@ -98,6 +100,11 @@ impl<T: Lock> Room<T> {
     fn inside(&self, shared: bool) {
         let count = if shared { &self.readers } else { &self.owners };
         count.set(count.get() + 1);
+        self.data.get();
+        if !shared {
+            // The same value, so that the data splits no state.
+            self.data.set(0);
+        }
         // Other tasks may run here.
         Model::point();
         let (owners, readers) = (self.owners.get(), self.readers.get());
@@ -134,6 +141,7 @@ pub fn visits<T: Lock>(
             visits,
             fifo,
             shares,
+            data: Plain::new(0),
             owners: Cell::new(0),
             readers: Cell::new(0),
             ahead: [const { Cell::new(0) }; TASKS],

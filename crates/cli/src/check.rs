@@ -5,10 +5,10 @@ use crate::experiment::{Told, execute, threads};
 use crate::fail::{FINDING, Failure};
 use crate::output;
 use clap::Args;
-use convoy_checker::{Budget, Row, Subject};
+use convoy_checker::{Budget, Memory, Row, Subject, Weak};
 use convoy_lab::job::JobError;
 use convoy_lab::pool::{Watch, simulate};
-use convoy_report::{Cell, CheckReport, CheckRow, Column, Table};
+use convoy_report::{Cell, CheckReport, CheckRow, Column, Table, WeakSearch};
 use std::process::ExitCode;
 
 /// Executions of a scenario, unless a flag says otherwise: 1 to 10 s of CPU time for a lock.
@@ -40,6 +40,11 @@ pub(crate) struct Check {
     /// rcu and with --every-order: 20000 of the former]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
+    /// Memory model: `sc` sequentially consistent, `tso` as x86, `c11` what the orderings admit.
+    /// The weaker ones are explored after `sc`
+    #[arg(long, value_name = "MODEL", default_value = "c11", value_parser = ["sc", "tso", "c11"])]
+    #[arg(conflicts_with_all = ["list", "replay"])]
+    memory: String,
     /// Explore each interleaving to its end, even from a state that was explored before
     #[arg(long, conflicts_with_all = ["list", "replay"])]
     every_order: bool,
@@ -68,7 +73,11 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode, Failure> {
 
 fn explore(args: &Check) -> Result<ExitCode, Failure> {
     let subjects = convoy_checker::select(&args.locks).map_err(Failure::usage)?;
-    let of = |subject: Subject| if args.every_order { subject.in_every_order() } else { subject };
+    let memory: Memory = args.memory.parse().expect("one of the values");
+    let of = |subject: Subject| {
+        let subject = subject.under(memory);
+        if args.every_order { subject.in_every_order() } else { subject }
+    };
     let subjects: Vec<_> = subjects.into_iter().map(of).collect();
     let [states, whole] = budgets(args)?;
     let of = move |subject: &Subject| if subject.remembers_states() { states } else { whole };
@@ -93,11 +102,7 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     let report = CheckReport {
         title: format!("at most {most} interleavings of each scenario{fewer}"),
         rows,
-        notes: vec![
-            "explored with sequentially consistent memory: signals and deadlines may come at any \
-             step"
-                .to_owned(),
-        ],
+        memory: memory.name().to_owned(),
     };
     let text = || if args.details { report.to_details() } else { report.to_text() };
     output::print(&args.common, text, || report.to_json(), || report.to_csv())?;
@@ -126,7 +131,13 @@ fn budgets(args: &Check) -> Result<[Budget; 2], Failure> {
 }
 
 fn row(row: Row) -> CheckRow {
-    let Row { scenario, about, .. } = row;
+    let Row { scenario, about, weak, .. } = row;
+    let weak = weak.map(|Weak { explored, exhaustive, preemptions, stale, .. }| WeakSearch {
+        explored,
+        exhaustive,
+        preemptions,
+        stale,
+    });
     let violated = row.violated.map(|property| property.name().to_owned());
     let property = match &violated {
         Some(violated) => format!("{scenario}: {about}: {violated}"),
@@ -146,6 +157,7 @@ fn row(row: Row) -> CheckRow {
         exhaustive: row.exhaustive,
         preemptions: row.preemptions,
         share: row.share,
+        weak,
         steps: row.narrative,
     }
 }

@@ -39,10 +39,45 @@ pub struct CheckRow {
     pub preemptions: Option<u32>,
     /// The part of the tree of all interleavings that was explored in order, 0 to 1.
     pub share: f64,
+    /// The search under a weaker memory model, if one was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weak: Option<WeakSearch>,
     /// The breaking interleaving step by step, one sentence each.
     pub steps: Vec<String>,
     /// The command that replays it.
     pub replay: Option<String>,
+}
+
+/// The search of one scenario under a weaker memory model.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WeakSearch {
+    /// Executions.
+    pub explored: u64,
+    /// Whether these were all there are.
+    pub exhaustive: bool,
+    /// All executions with at most this many preemptions were explored, if they had at most `stale`
+    /// stale steps. `None` for any number.
+    pub preemptions: Option<u32>,
+    /// Stale steps of these executions; `None` for any number, and 0 if the budget was too small.
+    pub stale: Option<u32>,
+}
+
+impl WeakSearch {
+    /// Returns the bounds as numbers of which a smaller one is a shorter search.
+    fn bounds(self) -> (u32, u32) {
+        if self.exhaustive {
+            return (u32::MAX, u32::MAX);
+        }
+        (self.stale.unwrap_or(u32::MAX), self.preemptions.unwrap_or(u32::MAX))
+    }
+
+    fn cells(self) -> [String; 2] {
+        if !self.exhaustive && self.stale == Some(0) {
+            return ["-".to_owned(), "-".to_owned()];
+        }
+        let bounds = if self.exhaustive { [None; 2] } else { [self.preemptions, self.stale] };
+        bounds.map(|bound| bound.map_or("any".to_owned(), |bound| bound.to_string()))
+    }
 }
 
 /// The result of `convoy check`.
@@ -52,8 +87,8 @@ pub struct CheckReport {
     pub title: String,
     /// All results.
     pub rows: Vec<CheckRow>,
-    /// Lines under the table.
-    pub notes: Vec<String>,
+    /// Memory model: `sc`, `tso` or `c11`.
+    pub memory: String,
 }
 
 /// The JSON: the flat fields of the row that matters most, then all rows.
@@ -66,8 +101,9 @@ struct Envelope<'a> {
     violation: bool,
     schedule: Option<&'a str>,
     explored: u64,
+    memory: &'a str,
     rows: &'a [CheckRow],
-    notes: &'a [String],
+    notes: Vec<String>,
 }
 
 /// How far the scenarios came that check one property of one lock.
@@ -138,6 +174,27 @@ impl CheckReport {
         self.rows.iter().any(|row| row.violation)
     }
 
+    /// The lines under the table.
+    fn notes(&self) -> Vec<String> {
+        let memory = match self.memory.as_str() {
+            "sc" => "explored with sequentially consistent memory",
+            "tso" => {
+                "explored with sequentially consistent memory, then with the store buffers of x86"
+            }
+            _ => "explored with sequentially consistent memory, then with what the orderings admit",
+        };
+        let mut notes = vec![format!("{memory}: signals and deadlines may come at any step")];
+        if self.rows.iter().any(|row| row.weak.is_some()) {
+            notes.push(
+                "Executions: under that memory. All with so many stale steps and preemptions were \
+                 explored, of the scenario that came least far. A stale step reads an old value, \
+                 or writes before newer ones or late."
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
     /// The locks in their order, each with its rows.
     fn locks(&self) -> impl Iterator<Item = &[CheckRow]> {
         self.rows.chunk_by(|one, other| one.variant == other.variant)
@@ -172,6 +229,10 @@ impl CheckReport {
             let reach = reach(&others.concat());
             findings.push(format!("no violation in {} {other}{locks}: {reach}", others.len()));
         }
+        let weak = self.rows.iter().filter(|row| !row.violation).filter_map(|row| row.weak);
+        if let Some(least) = weak.min_by_key(|weak| weak.bounds()) {
+            findings.push(weak_reach(&self.memory, least));
+        }
         let sentence = findings.join("; ");
         // The name of a lock keeps its form.
         if sentence.starts_with("no ") { capital(&sentence) + "." } else { sentence + "." }
@@ -190,7 +251,8 @@ impl CheckReport {
             schedule: first.and_then(|row| row.schedule.as_deref()),
             explored: first.map_or(0, |row| row.explored),
             rows: &self.rows,
-            notes: &self.notes,
+            notes: self.notes(),
+            memory: &self.memory,
         })
     }
 
@@ -208,10 +270,14 @@ impl CheckReport {
             "exhaustive",
             "preemptions",
             "share",
+            "weak_explored",
+            "weak_exhaustive",
+            "weak_preemptions",
+            "weak_stale",
         ];
         let mut table = Table::new("", columns.map(Column::text).to_vec());
         for row in &self.rows {
-            let bound = row.preemptions.map_or(Cell::empty(), |bound| Cell::count(bound.into()));
+            let weak = row.weak;
             table.row(vec![
                 Cell::text(&row.lock),
                 Cell::text(&row.variant),
@@ -222,8 +288,12 @@ impl CheckReport {
                 Cell::text(row.schedule.as_deref().unwrap_or_default()),
                 Cell::count(row.explored),
                 Cell::text(row.exhaustive.to_string()),
-                bound,
+                limit(row.preemptions),
                 Cell::number(row.share, 4),
+                weak.map_or(Cell::empty(), |weak| Cell::count(weak.explored)),
+                Cell::text(weak.map_or(String::new(), |weak| weak.exhaustive.to_string())),
+                limit(weak.and_then(|weak| weak.preemptions)),
+                limit(weak.and_then(|weak| weak.stale)),
             ]);
         }
         table.to_csv()
@@ -242,13 +312,19 @@ impl CheckReport {
 
     /// One line for each lock.
     fn summary(&self) -> Table {
-        let columns = vec![
+        let mut columns = vec![
             Column::text("Lock"),
             Column::text("Result"),
             Column::text("Exhaustive").left(),
             Column::number("Preemptions", "at most"),
             Column::number("Explored", "schedules"),
         ];
+        let is_weak = self.memory != "sc";
+        if is_weak {
+            columns.push(Column::number("Stale", "at most"));
+            columns.push(Column::number("Preempted", "at most"));
+            columns.push(Column::number("Executions", &self.memory));
+        }
         let mut table = Table::new(&self.title, columns);
         for rows in self.locks() {
             let whole = rows.iter().filter(|row| row.exhaustive).count();
@@ -263,13 +339,22 @@ impl CheckReport {
                 None if whole == rows.len() => "holds".to_owned(),
                 None => "not broken".to_owned(),
             };
-            table.row(vec![
+            let mut cells = vec![
                 Cell::text(&rows[0].variant),
                 Cell::text(result),
                 Cell::text(format!("{whole} of {}", rows.len())),
                 Cell::text(bound),
                 Cell::count(rows.iter().map(|row| row.explored).sum()),
-            ]);
+            ];
+            if is_weak {
+                let weak = rows.iter().filter_map(|row| row.weak);
+                let least = weak.clone().min_by_key(|weak| weak.bounds());
+                let [preemptions, stale] =
+                    least.map_or(["-".to_owned(), "-".to_owned()], WeakSearch::cells);
+                cells.extend([stale, preemptions].map(Cell::text));
+                cells.push(Cell::count(weak.map(|weak| weak.explored).sum()));
+            }
+            table.row(cells);
         }
         for row in self.locks().filter_map(first_violation) {
             if let Some(replay) = &row.replay {
@@ -280,7 +365,7 @@ impl CheckReport {
             "Exhaustive: scenarios of which every interleaving was explored. Preemptions: all \
              interleavings with so many were explored of each other one.",
         );
-        self.notes.iter().for_each(|note| table.note(note));
+        self.notes().iter().for_each(|note| table.note(note));
         table.note("--details: each property, and each violating interleaving step by step.");
         table
     }
@@ -330,7 +415,7 @@ impl CheckReport {
                  interleavings with so many preemptions were explored, and that share of all.",
             );
         }
-        for note in &self.notes {
+        for note in &self.notes() {
             table.note(note);
         }
         table
@@ -349,6 +434,28 @@ fn reach(rows: &[CheckRow]) -> String {
             format!("{text}, the others in every interleaving of at most {bound} {preemptions}")
         }
     }
+}
+
+/// Returns the cell of a bound, empty if there is none.
+fn limit(bound: Option<u32>) -> Cell {
+    bound.map_or(Cell::empty(), |bound| Cell::count(bound.into()))
+}
+
+/// Returns how far the search under a weaker memory model came in the scenario that came least far.
+fn weak_reach(memory: &str, least: WeakSearch) -> String {
+    if least.exhaustive {
+        return format!("under {memory} every execution");
+    }
+    if least.stale == Some(0) {
+        return format!("under {memory} as far as the budget went");
+    }
+    let [preemptions, stale] = least.cells();
+    let [preemption, step] =
+        [&preemptions, &stale].map(|count| if count == "1" { "" } else { "s" });
+    format!(
+        "under {memory} every execution with {preemptions} preemption{preemption} and \
+         {stale} stale step{step}"
+    )
 }
 
 /// The first of a lock's scenarios in which something is violated.
@@ -403,6 +510,7 @@ mod tests {
             exhaustive,
             preemptions: (!violation).then_some(2),
             share: if exhaustive { 1.0 } else { 0.0123 },
+            weak: None,
             steps: if violation {
                 vec![
                     "task 0 takes the count; it is 1 now.".to_owned(),
@@ -426,7 +534,7 @@ mod tests {
                 row("published-fix", true, false),
                 row("arch", false, false),
             ],
-            notes: vec!["Cancellation and timeouts included.".to_owned()],
+            memory: "sc".to_owned(),
         }
     }
 
@@ -456,6 +564,23 @@ mod tests {
         assert!(report.verdict().starts_with("5 of 6 locks violate a property; the table names"));
         report.rows.remove(0);
         assert!(report.verdict().starts_with("b violates no-lost-wakeup; c violates "));
+    }
+
+    #[test]
+    fn a_weak_search_says_what_was_exhausted() {
+        let cases = [
+            (Some(2), Some(1), "under c11 every execution with 2 preemptions and 1 stale step."),
+            (None, None, "under c11 every execution."),
+            (None, Some(0), "under c11 as far as the budget went."),
+        ];
+        for (preemptions, stale, end) in cases {
+            let mut report = example();
+            report.rows.remove(1);
+            report.memory = "c11".to_owned();
+            let exhaustive = stale.is_none();
+            report.rows[0].weak = Some(WeakSearch { explored: 9, exhaustive, preemptions, stale });
+            assert!(report.verdict().ends_with(end), "{}", report.verdict());
+        }
     }
 
     #[test]

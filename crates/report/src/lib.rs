@@ -47,7 +47,7 @@ pub use bisect::{
     BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip, BisectSuspect,
     BisectVerdict,
 };
-pub use check::{CheckReport, CheckRow};
+pub use check::{CheckReport, CheckRow, WeakSearch};
 pub use compare::{CompareCollapses, CompareReport, CompareRow, CompareSide};
 pub use compare_text::CompareLayout;
 use convoy_lab::figures as metric;

@@ -9,6 +9,7 @@ mod state;
 pub(super) mod tasks;
 
 use super::footprint::Footprint;
+use super::memory::{Kind, Operation, Storage};
 use super::narrative::{Narrative, Parts};
 use super::scenario::{Failure, Property};
 use super::schedule::Choice;
@@ -31,13 +32,27 @@ pub(super) struct Execution {
     aborting: Cell<bool>,
     /// Whether the condition of a spin depends on more than its word.
     asked: Cell<bool>,
+    /// Whether the condition of a spin is being evaluated.
+    evaluates: Cell<bool>,
     /// Whether every time limit that a lock sets itself has passed.
     pub(super) hurries: Cell<bool>,
     /// Memory that the platform keeps for the tasks.
     pub(super) memory: OnceCell<Box<dyn Any>>,
     /// The object that the tasks share, if they share nothing else.
     placed: Option<Placed>,
+    /// Memory beyond the words themselves.
+    pub(super) storage: RefCell<Storage>,
+    /// What the current step does that sequentially consistent memory would not.
+    stale: Cell<Stale>,
     log: Option<RefCell<Narrative>>,
+}
+
+/// Whether a step reads an old value, or writes before newer values or late.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stale {
+    No,
+    Reads { newest: u64 },
+    Writes,
 }
 
 thread_local! {
@@ -72,30 +87,57 @@ impl Execution {
 
     /// A scheduling point of the running task, before a step that touches `next`.
     pub(super) fn point(&self, next: Footprint) {
+        self.suspend(next, Operation::NOTHING);
+    }
+
+    /// A scheduling point of the running task, before an access.
+    pub(super) fn access(&self, next: Operation) {
+        let word = next.word.address;
+        let footprint = match next.kind {
+            Kind::Load => Footprint::read(word),
+            // No other task has to be able to run before it.
+            _ if next.is_immediate() => Footprint::NOTHING,
+            _ => Footprint::write(word),
+        };
+        if !next.is_immediate() || !self.storage.borrow().is_sequential() {
+            self.suspend(footprint, next);
+        }
+    }
+
+    /// Ends the access of the current step.
+    pub(super) fn settle(&self) {
+        self.storage.borrow_mut().finish();
+    }
+
+    fn suspend(&self, next: Footprint, operation: Operation) {
         let Some(task) = self.here() else { return };
         if self.aborting.get() {
             return;
         }
         task.next.set(next);
+        task.operation.set(operation);
         let yielder = task.yielder.get().expect("a running task has set its yielder");
         // SAFETY: the yielder lives as long as the coroutine's body, which is running.
         stack::suspend(unsafe { &*yielder }, &task.frame);
     }
 
     /// Blocks the running task until `ready` holds; it then continues with its next step.
-    pub(super) fn spin(&self, word: usize, ready: &dyn Fn() -> bool) {
+    pub(super) fn spin(&self, next: Operation, ready: &dyn Fn() -> bool) {
         let Some(task) = self.here() else {
             assert!(ready(), "the lock is held by a task that will not run again");
             return;
         };
         self.asked.set(false);
+        self.evaluates.set(true);
         ready();
-        let seen = if self.asked.get() { Footprint::EVERYTHING } else { Footprint::read(word) };
+        self.evaluates.set(false);
+        let word = Footprint::read(next.word.address);
+        let seen = if self.asked.get() { Footprint::EVERYTHING } else { word };
         // SAFETY: only the lifetime changes; the predicate is forgotten before this function ends.
         let ready: &'static dyn Fn() -> bool = unsafe { core::mem::transmute(ready) };
         task.predicate.set(Some(ready));
         task.status.set(Status::Spinning);
-        self.point(seen);
+        self.suspend(seen, next);
         task.predicate.set(None);
         task.status.set(Status::Ready);
     }
@@ -173,9 +215,10 @@ impl Execution {
     }
 
     /// Records that the condition of a spin depends on more than its word; called each time before
-    /// the condition can return early.
-    pub(super) fn ask(&self) {
+    /// the condition can return early. Returns whether a condition is being evaluated.
+    pub(super) fn ask(&self) -> bool {
         self.asked.set(true);
+        self.evaluates.get()
     }
 
     /// Records a failure and does not return.
@@ -201,7 +244,12 @@ impl Execution {
 
     pub(super) fn log(&self, text: impl FnOnce(&Self) -> String) {
         if let (Some(log), Some(here)) = (&self.log, self.here()) {
-            let text = text(self);
+            let mut text = text(self);
+            match self.stale.replace(Stale::No) {
+                Stale::No => {}
+                Stale::Reads { newest } => text = format!("{text} (stale: the newest is {newest})"),
+                Stale::Writes => text += " (stale: other tasks may see it late)",
+            }
             log.borrow_mut().line(self.current(), here.call.get(), text);
         }
     }
@@ -231,7 +279,9 @@ impl Execution {
                 let ready = here.predicate.get().expect("a spinning task has a predicate");
                 // The condition is evaluated on behalf of its task.
                 let last = self.current.replace(Some(task));
+                self.evaluates.set(true);
                 let holds = ready();
+                self.evaluates.set(false);
                 self.current.set(last);
                 holds
             }
@@ -243,14 +293,58 @@ impl Execution {
     /// Collects every choice: runs before deadlines, tasks in order.
     fn choices(&self, last: Option<usize>, into: &mut Vec<Choice>) {
         into.clear();
-        let all = 0..self.tasks.len();
-        into.extend(all.filter(|&task| self.can_run(task, last)).map(Choice::run));
+        let mut storage = self.storage.borrow_mut();
+        for task in 0..self.tasks.len() {
+            let waiting = &self.tasks[task];
+            if waiting.status.get() == Status::Spinning || self.can_run(task, last) {
+                storage.variants(task, waiting.operation.get(), |variant| {
+                    if self.can_run(task, last) {
+                        into.push(Choice::variant_of(task, variant));
+                    }
+                });
+            }
+        }
         if into.is_empty() {
             // Only pausing tasks are left: no other task can go first.
             into.extend(self.tasks.with(Status::Pausing).map(Choice::run));
         }
         let timed = self.tasks.with(Status::Asleep).filter(|&at| self.tasks[at].deadline.get());
         into.extend(timed.map(Choice::deadline));
+        let delayed = (0..self.tasks.len()).filter(|&task| storage.buffered(task).is_some());
+        into.extend(delayed.map(Choice::flush));
+        if into.iter().any(|choice| choice.is_flush()) {
+            // A task that polls would do so for ever while a store is delayed.
+            into.retain(|choice| {
+                choice.is_flush() || self.tasks[choice.task()].status.get() != Status::Pausing
+            });
+        }
+        if into.iter().all(|choice| choice.is_stale()) {
+            // A spin that only an old value ends goes on for ever once it reads the newest.
+            into.clear();
+        }
+    }
+
+    /// Returns the memory that `choice` accesses.
+    fn touched(&self, choice: Choice) -> Footprint {
+        let delayed = self.storage.borrow().buffered(choice.task());
+        match delayed {
+            Some(word) if choice.is_flush() => Footprint::write(word),
+            // It may empty the buffer.
+            Some(_) => Footprint::EVERYTHING,
+            None => self.tasks[choice.task()].next.get(),
+        }
+    }
+
+    /// Prepares memory for the step of `task`.
+    fn begin(&self, task: usize, variant: usize) {
+        let next = self.tasks[task].operation.get();
+        let newest = if variant > 0 { next.word.get() } else { 0 };
+        self.storage.borrow_mut().begin(task, next, variant);
+        self.stale.set(match (variant, next.kind) {
+            (0, _) => Stale::No,
+            (_, Kind::Store) => Stale::Writes,
+            _ => Stale::Reads { newest },
+        });
     }
 
     /// Returns the address of the object that the tasks share.
@@ -262,6 +356,7 @@ impl Execution {
     /// it makes a difference.
     pub(super) fn state(&self, last: Option<usize>) -> Option<u128> {
         let other = last.map_or(0, |last| 1 + last as u64) << 1 | u64::from(self.hurries.get());
-        self.placed.as_ref().map(|placed| state::state(placed, &self.tasks, other))
+        let storage = self.storage.borrow();
+        self.placed.as_ref().map(|placed| state::state(placed, &self.tasks, &storage, other))
     }
 }

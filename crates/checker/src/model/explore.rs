@@ -1,9 +1,10 @@
 //! The search for an order that violates a property.
 
 use super::execution::run::run;
+use super::memory::Memory;
 use super::scenario::{Failure, Property, Scenario};
 use super::schedule::{Choice, Follower, Recorder, Run, Schedule, ScheduleError};
-use super::search::{Found, Search};
+use super::search::{Found, Scope, Search};
 use super::shorten::shorten;
 
 /// Preemption bounds that are searched first: most errors need no more.
@@ -12,6 +13,18 @@ const FIRST_BOUNDS: [u32; 3] = [0, 1, 2];
 /// Bounds that are searched if the search without a bound did not finish. The search beyond them is
 /// random.
 const LAST_BOUNDS: [u32; 6] = [3, 4, 5, 6, 7, 8];
+
+/// Bounds on preemptions and on stale steps that are searched under weaker memory, with the share
+/// of the executions in percent after which the search ends. The last two follow one order of each
+/// class, and the very last all stale steps.
+const WEAK_BOUNDS: [(Option<u32>, Option<u32>, u64); 6] = [
+    (Some(0), Some(1), 90),
+    (Some(1), Some(1), 90),
+    (Some(2), Some(1), 90),
+    (Some(2), Some(2), 90),
+    (None, Some(2), 95),
+    (None, None, 100),
+];
 
 /// Percentages of the executions after which the first bounded searches, the search of one order of
 /// each class, and the last bounded searches end.
@@ -74,13 +87,55 @@ pub struct Report {
     /// Progress of the search of one order of each class: the explored share of the tree of
     /// choices, in which all subtrees below a choice count the same. 1 when it is complete.
     pub share: f64,
+    /// Largest number of stale steps up to which every order with that number of preemptions was
+    /// executed. `None` if there is no limit.
+    pub stale: Option<u32>,
     /// The violation, if one was found.
     pub violation: Option<Violation>,
+}
+
+impl Report {
+    fn new() -> Self {
+        let (preemptions, stale) = (None, Some(0));
+        Self { explored: 0, complete: false, preemptions, share: 0.0, stale, violation: None }
+    }
 }
 
 /// Searches for a violation of `scenario` within `budget`, and returns a report of the search.
 pub fn explore(scenario: &Scenario, budget: Budget) -> Report {
     search(scenario, budget, false)
+}
+
+/// Searches for a violation of `scenario` under a memory model weaker than sequential consistency,
+/// within `budget`. With `remembers`, no order is followed beyond a state that was seen before, as
+/// in [`explore_states`].
+pub fn explore_weak(
+    scenario: &Scenario,
+    memory: Memory,
+    budget: Budget,
+    remembers: bool,
+) -> Report {
+    let mut report = Report::new();
+    for (preemptions, stale, share) in WEAK_BOUNDS {
+        let limit = (budget.executions / 100 * share).max(1);
+        if report.explored >= limit {
+            continue;
+        }
+        let mut search = Search::new(Scope { memory, preemptions, stale }, remembers);
+        match search.run(scenario, budget.steps, limit, &mut report.explored) {
+            Found::Violation(property, runs) => {
+                return found(scenario, memory, budget, report, property, runs);
+            }
+            Found::Limit => {}
+            Found::Bound => (report.preemptions, report.stale) = (preemptions, stale),
+            Found::Everything => {
+                (report.preemptions, report.stale) = (preemptions, None);
+                (report.complete, report.share) = (true, 1.0);
+                return report;
+            }
+        }
+    }
+    report
 }
 
 /// Like [`explore`], but follows no order beyond a state that was seen before, if the instances of
@@ -90,8 +145,7 @@ pub fn explore_states(scenario: &Scenario, budget: Budget) -> Report {
 }
 
 fn search(scenario: &Scenario, budget: Budget, remembers: bool) -> Report {
-    let mut report =
-        Report { explored: 0, complete: false, preemptions: None, share: 0.0, violation: None };
+    let mut report = Report::new();
     let Budget { executions, few_preemptions, steps, .. } = budget;
     let [first, classes, last] = SHARES.map(|share| (executions / 100 * share).max(1));
     let bounded = |bounds: &'static [u32], limit| bounds.iter().map(move |&b| (Some(b), limit));
@@ -107,10 +161,11 @@ fn search(scenario: &Scenario, budget: Budget, remembers: bool) -> Report {
             beyond = report.explored.saturating_sub(first);
         }
         let limit = limit + beyond;
-        let mut search = Search::new(bound, remembers);
+        let scope = Scope { memory: Memory::Sc, preemptions: bound, stale: Some(0) };
+        let mut search = Search::new(scope, remembers);
         match search.run(scenario, steps, limit, &mut report.explored) {
             Found::Violation(property, runs) => {
-                return found(scenario, budget, report, property, runs);
+                return found(scenario, Memory::Sc, budget, report, property, runs);
             }
             Found::Bound => report.preemptions = bound,
             Found::Everything => {
@@ -174,10 +229,10 @@ fn random(scenario: &Scenario, budget: Budget, mut report: Report) -> Report {
             recorder.record(choices, last, choice);
             Some(choice)
         };
-        let outcome = run(scenario, budget.steps, false, &mut choose);
+        let outcome = run(scenario, Memory::Sc, budget.steps, false, &mut choose);
         length = length.max(step);
         if let Some((property, _)) = outcome.failure {
-            return found(scenario, budget, report, property, recorder.runs());
+            return found(scenario, Memory::Sc, budget, report, property, recorder.runs());
         }
     }
     report
@@ -186,13 +241,14 @@ fn random(scenario: &Scenario, budget: Budget, mut report: Report) -> Report {
 /// Shortens a failing order and narrates it.
 fn found(
     scenario: &Scenario,
+    memory: Memory,
     budget: Budget,
     mut report: Report,
     property: Property,
     runs: Vec<Run>,
 ) -> Report {
-    let runs = shorten(scenario, budget.steps, property, runs, &mut report.explored);
-    let schedule = Schedule { scenario: scenario.name.clone(), runs };
+    let runs = shorten((scenario, memory), budget.steps, property, runs, &mut report.explored);
+    let schedule = Schedule { scenario: scenario.name.clone(), memory, runs };
     let (narrative, failure) = follow(scenario, &schedule, budget.steps)
         .expect("an order that was executed can be executed again");
     let (property, text) = failure.expect("an order that failed fails again");
@@ -205,8 +261,12 @@ pub type Told = (Vec<String>, Option<Failure>);
 
 fn follow(scenario: &Scenario, schedule: &Schedule, steps: usize) -> Result<Told, ScheduleError> {
     let mut follower = Follower::new(&schedule.runs, false);
-    let outcome =
-        run(scenario, steps, true, &mut |choices: &[Choice], last| follower.choose(choices, last));
+    let outcome = run(scenario, schedule.memory, steps, true, &mut |choices: &[Choice], last| {
+        follower.choose(choices, last)
+    });
+    if outcome.again {
+        return follow(scenario, schedule, steps);
+    }
     match follower.impossible {
         Some(run) => Err(ScheduleError::Impossible(run + 1)),
         None => Ok((outcome.lines, outcome.failure)),
@@ -243,7 +303,8 @@ mod tests {
             })
         });
         let mut explored = 0;
-        let found = Search::new(None, false).run(&scenario, 100, 1000, &mut explored);
+        let scope = Scope { memory: Memory::Sc, preemptions: None, stale: Some(0) };
+        let found = Search::new(scope, false).run(&scenario, 100, 1000, &mut explored);
         (explored, found)
     }
 

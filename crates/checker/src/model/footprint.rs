@@ -44,7 +44,7 @@ pub(super) struct Asleep(u64);
 
 impl Asleep {
     fn bit(choice: Choice) -> u64 {
-        1 << (2 * choice.task() + usize::from(choice.is_deadline()))
+        1 << choice.slot()
     }
 
     pub(super) fn contains(self, choice: Choice) -> bool {
@@ -61,23 +61,27 @@ impl Asleep {
         choices.iter().copied().filter(|&choice| !self.contains(choice)).collect()
     }
 
-    /// Updates the sleep set after `taken` was chosen among `choices` and all of `done` were
-    /// explored.
+    /// Updates the sleep set after `taken` was chosen among `choices`: the first of `nodes` that
+    /// is not `done`.
     pub(super) fn step(
         &mut self,
-        done: &[Choice],
+        (nodes, done): (&[Choice], usize),
         taken: Choice,
         choices: &[Choice],
         footprints: &[Footprint],
     ) {
-        let all = done.iter().fold(self.0, |all, &choice| all | Self::bit(choice));
+        // A step was explored once all its variants were.
+        let (done, left) = nodes.split_at(done);
+        let left = left.iter().fold(0, |left, &choice| left | Self::bit(choice));
+        let done = done.iter().fold(0, |done, &choice| done | Self::bit(choice));
+        let explored = self.0 | done & !left;
         let place = choices.iter().position(|&choice| choice == taken);
         let taken_touches = place.map_or(Footprint::EVERYTHING, |place| footprints[place]);
         // A step that cannot be chosen here does not stay asleep.
         let stays = choices.iter().zip(footprints).filter(|&(choice, touches)| {
             choice.task() != taken.task() && !touches.meets(taken_touches)
         });
-        self.0 = stays.fold(0, |stay, (&choice, _)| stay | all & Self::bit(choice));
+        self.0 = stays.fold(0, |stay, (&choice, _)| stay | explored & Self::bit(choice));
     }
 }
 

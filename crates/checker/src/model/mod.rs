@@ -6,8 +6,7 @@
 //!
 //! # Explored orders
 //!
-//! Tasks are coroutines of one thread, and memory is sequentially consistent: reorderings that
-//! weaker memory orderings of a lock allow are not explored. There is a scheduling point before
+//! Tasks are coroutines of one thread. There is a scheduling point before
 //! each atomic operation and each `wait`, `wake` and `spin_until`; code between two scheduling
 //! points belongs to the earlier step. A task that spins or sleeps does not run until the word that
 //! it waits for allows it, so a spinning task costs no steps. A deadline may fire at any time while
@@ -30,6 +29,13 @@
 //! Without one, the steps that were asleep then and are not now are executed (Godefroid, 1996),
 //! since the sleep set records which other orders are covered.
 //!
+//! # Memory models
+//!
+//! These searches are sequentially consistent. [`explore_weak`] explores what the orderings of the
+//! source admit beyond that, with growing bounds on preemptions and on *stale* steps: those that
+//! read an old value, or write before newer ones or late. See [`Memory`]. Data that is not atomic
+//! is [`Plain`].
+//!
 //! # Properties
 //!
 //! See [`Property`] for the list. A failing order is shortened before it is reported.
@@ -38,6 +44,7 @@ mod execution;
 mod explore;
 mod footprint;
 mod instance;
+mod memory;
 mod narrative;
 mod platform;
 mod scenario;
@@ -45,8 +52,9 @@ mod schedule;
 mod search;
 mod shorten;
 
-pub use explore::{Budget, Report, Told, Violation, explore, explore_states, replay};
-pub use platform::{Model, Word};
+pub use explore::{Budget, Report, Told, Violation, explore, explore_states, explore_weak, replay};
+pub use memory::Memory;
+pub use platform::{Model, Plain, Word};
 pub use scenario::{End, Failure, Instance, Property, Scenario, Verdict};
 pub use schedule::{Schedule, ScheduleError};
 

@@ -2,6 +2,7 @@
 
 use super::execution::{Execution, with};
 use super::footprint::Footprint;
+use super::memory::{Cell as Bits, Kind, Operation, bits};
 use super::scenario::Property;
 use convoy_sync::{
     Access, Atomic, Integer, LockEvent, Marks, Monitor, Platform, Sleep, TaskId, TellPart, Turn,
@@ -23,6 +24,77 @@ pub struct Word<T>(Cell<T>);
 impl<T> Word<T> {
     fn address(&self) -> usize {
         core::ptr::from_ref(self).addr()
+    }
+
+    /// A scheduling point before an access of this kind.
+    fn access(&self, kind: Kind, order: Ordering) {
+        access(self.address(), size_of::<T>() as u8, kind, order, 0, order);
+    }
+}
+
+/// A scheduling point before an access, or an access without one. The arguments are passed in
+/// registers, so that they leave nothing on the stack of the task.
+#[inline(never)]
+fn access(
+    address: usize,
+    bytes: u8,
+    kind: Kind,
+    order: Ordering,
+    expected: u64,
+    failure: Ordering,
+) {
+    with(|execution| {
+        let word = Bits { address, bytes };
+        execution.access(Operation { kind, word, order, expected, failure });
+    });
+}
+
+impl<T: Copy> Word<T> {
+    /// Replaces the value by the result of `change`, and returns the previous value. A scheduling
+    /// point is before it.
+    fn change(&self, change: impl Fn(T) -> T) -> T
+    where
+        T: Eq + Display,
+    {
+        let (old, new) = (self.0.get(), change(self.0.get()));
+        self.0.set(new);
+        with(|execution| {
+            execution.settle();
+            execution.log(|e| match (e.place(self.address()), shown(old), shown(new)) {
+                (place, old, new) if old == new => format!("leaves {place} = {old}"),
+                (place, old, new) => format!("changes {place}: {old} -> {new}"),
+            });
+        });
+        old
+    }
+}
+
+/// Data that is not atomic, as that under a lock. Every access must happen after the earlier ones
+/// that conflict with it, or [`Property::Visibility`] is violated.
+#[derive(Default)]
+pub struct Plain<T>(Cell<T>);
+
+impl<T: Copy> Plain<T> {
+    /// Returns data with this value.
+    pub const fn new(value: T) -> Self {
+        Self(Cell::new(value))
+    }
+
+    /// Reads the data.
+    pub fn get(&self) -> T {
+        self.access(Kind::Read);
+        self.0.get()
+    }
+
+    /// Writes the data.
+    pub fn set(&self, value: T) {
+        self.access(Kind::Write);
+        self.0.set(value);
+    }
+
+    fn access(&self, kind: Kind) {
+        let address = core::ptr::from_ref(self).addr();
+        access(address, 0, kind, Ordering::Relaxed, 0, Ordering::Relaxed);
     }
 }
 
@@ -49,36 +121,59 @@ impl<T: Integer + Display> Atomic<T> for Word<T> {
     fn new(value: T) -> Self {
         Self(Cell::new(value))
     }
-    fn load(&self, _: Ordering) -> T {
-        with(|execution| execution.point(Footprint::read(self.address())));
+    fn load(&self, order: Ordering) -> T {
+        self.access(Kind::Load, order);
         let value = self.0.get();
         with(|execution| {
+            execution.settle();
             execution.log(|e| format!("reads {} = {}", e.place(self.address()), shown(value)));
         });
         value
     }
     fn peek(&self) -> T {
-        with(Execution::ask);
+        if with(Execution::ask) == Some(false) {
+            self.access(Kind::Peek, Ordering::Relaxed);
+        }
         self.0.get()
     }
     fn store(&self, value: T, order: Ordering) {
-        self.modify(order, |_| value);
+        self.access(Kind::Store, order);
+        self.change(|_| value);
     }
-    fn modify(&self, _: Ordering, change: impl Fn(T) -> T) -> T {
-        with(|execution| execution.point(Footprint::write(self.address())));
-        let (old, new) = (self.0.get(), change(self.0.get()));
-        self.0.set(new);
-        with(|execution| {
-            execution.log(|e| match (e.place(self.address()), shown(old), shown(new)) {
-                (place, old, new) if old == new => format!("leaves {place} = {old}"),
-                (place, old, new) => format!("changes {place}: {old} -> {new}"),
-            });
-        });
-        old
+    fn modify(&self, order: Ordering, change: impl Fn(T) -> T) -> T {
+        self.access(Kind::Modify, order);
+        self.change(change)
+    }
+    fn compare_exchange(
+        &self,
+        current: T,
+        new: T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<T, T> {
+        let bytes = size_of::<T>() as u8;
+        access(self.address(), bytes, Kind::Exchange, success, bits(current), failure);
+        let held = self.change(|held| if held == current { new } else { held });
+        if held == current { Ok(held) } else { Err(held) }
     }
 }
 
 impl Model {
+    /// Blocks until `done` holds for the value of `word`. Returns that value.
+    fn wait_until(word: &Word<u32>, order: Ordering, done: impl Fn(u32) -> bool) -> u32 {
+        let ready = || done(word.0.get());
+        let next = Operation::new(Kind::Await, Bits::of(word), order);
+        if with(|execution| execution.spin(next, &ready)).is_none() {
+            assert!(ready(), "no other task runs outside of an execution");
+        }
+        let value = word.0.get();
+        with(|execution| {
+            execution.settle();
+            execution.log(|e| format!("spins until {} = {value}", e.place(word.address())));
+        });
+        value
+    }
+
     /// Sends `task` a signal that ends interruptible waits. A scheduling point.
     pub fn interrupt(task: TaskId) {
         Self::signal(task, false);
@@ -175,6 +270,10 @@ impl Platform for Model {
         1
     }
 
+    fn fence(order: Ordering) {
+        access(0, 0, Kind::Fence, order, 0, order);
+    }
+
     fn spin_hint() {
         with(Execution::pause);
     }
@@ -202,15 +301,7 @@ impl Platform for Model {
     }
 
     fn spin_until(word: &Word<u32>, done: impl Fn(u32) -> bool) -> u32 {
-        let ready = || done(word.0.get());
-        if with(|execution| execution.spin(word.address(), &ready)).is_none() {
-            assert!(ready(), "no other task runs outside of an execution");
-        }
-        let value = word.0.get();
-        with(|execution| {
-            execution.log(|e| format!("spins until {} = {value}", e.place(word.address())));
-        });
-        value
+        Self::wait_until(word, Ordering::Acquire, done)
     }
 
     fn spin_until_either(word: &Word<u32>, other: &Word<u32>, done: impl Fn(u32, u32) -> bool) {
@@ -233,11 +324,10 @@ impl Platform for Model {
     }
 
     fn pause_for(word: &Word<u32>, worthwhile: impl Fn(u32) -> bool) {
-        Self::spin_until(word, worthwhile);
+        Self::wait_until(word, Ordering::Relaxed, worthwhile);
     }
-
     fn wait(word: &Word<u32>, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {
-        with(|execution| execution.point(Footprint::write(word.address())));
+        word.access(Kind::Compare, Ordering::Relaxed);
         if word.0.get() != expected {
             with(|execution| {
                 execution.log(|e| format!("does not sleep, {} changed", e.place(word.address())));
@@ -256,7 +346,11 @@ impl Platform for Model {
     fn wake(word: *const Word<u32>, count: usize) {
         let word = word.addr();
         with(|execution| {
-            execution.point(Footprint::write(word));
+            execution.access(Operation::new(
+                Kind::Wake,
+                Bits { address: word, bytes: 4 },
+                Ordering::Relaxed,
+            ));
             let woken = execution.tasks.wake(word, count);
             execution.log(|e| {
                 let tasks: Vec<_> = (0..64).filter(|task| woken & 1 << task != 0).collect();

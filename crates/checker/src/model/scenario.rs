@@ -1,6 +1,7 @@
 //! Scenarios: small programs and their properties.
 
 use convoy_sync::TaskId;
+use std::cell::Cell;
 
 /// A property of a scenario, which an execution may violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +22,8 @@ pub enum Property {
     Signals,
     /// A deadline ends a wait.
     Timeouts,
+    /// What earlier owners wrote is visible.
+    Visibility,
     /// Objects freed after a grace period are not in use.
     GracePeriod,
     /// Every execution ends within the budget's steps.
@@ -41,6 +44,7 @@ impl Property {
             Self::NoStarvation => "no-starvation",
             Self::Signals => "signals",
             Self::Timeouts => "timeouts",
+            Self::Visibility => "visibility",
             Self::GracePeriod => "grace-period",
             Self::NoLivelock => "no-livelock",
             Self::Assertions => "assertions",
@@ -81,6 +85,8 @@ pub struct Scenario {
     pub checks: Vec<Property>,
     /// Builds the objects and tasks.
     pub build: Box<dyn Fn() -> Instance>,
+    /// Whether an execution had an operation of `SeqCst`.
+    pub(super) sequential: Cell<bool>,
 }
 
 impl Scenario {
@@ -90,6 +96,11 @@ impl Scenario {
         checks: impl Into<Vec<Property>>,
         build: impl Fn() -> Instance + 'static,
     ) -> Self {
-        Self { name: name.into(), checks: checks.into(), build: Box::new(build) }
+        Self {
+            name: name.into(),
+            checks: checks.into(),
+            build: Box::new(build),
+            sequential: Cell::new(false),
+        }
     }
 }

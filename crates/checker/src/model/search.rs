@@ -3,8 +3,9 @@
 use super::execution::run::{Guide, Point, run};
 use super::execution::saved::Saved;
 use super::footprint::Asleep;
+use super::memory::Memory;
 use super::scenario::{Failure, Property, Scenario};
-use super::schedule::{Choice, Recorder, Run, default_choice};
+use super::schedule::{Choice, Recorder, Run, can_continue, default_choice};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -27,40 +28,65 @@ struct Course {
     depth: usize,
     /// Preemptions.
     used: u32,
+    /// Stale steps.
+    stale: u32,
     asleep: Asleep,
     /// [`Recorder::mark`].
     mark: (usize, u32),
 }
 
-/// How a state was first reached. Everything that can follow it is executed.
+/// How a state was reached. Everything that can follow it is executed.
 struct Met {
     /// Steps that were asleep: orders that begin with them are excluded.
     asleep: Asleep,
-    /// Number of preemptions for which these choices are within the bound.
-    used: u32,
+    /// Numbers of preemptions and of stale steps for which these choices are within the bounds.
+    used: Vec<(u32, u32)>,
 }
 
-/// Depth-first search with at most `bound` preemptions, or of one order of each class.
+impl Met {
+    /// Returns whether all that is within the bounds after `used` was executed, and records that it
+    /// will be.
+    fn covers(&mut self, used: (u32, u32)) -> bool {
+        let covered = |by: (u32, u32), used: (u32, u32)| by.0 <= used.0 && by.1 <= used.1;
+        if self.used.iter().any(|&by| covered(by, used)) {
+            return true;
+        }
+        self.used.retain(|&of| !covered(used, of));
+        self.used.push(used);
+        false
+    }
+}
+
+/// What a search includes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scope {
+    pub(super) memory: Memory,
+    /// Preemptions allowed; `None` skips orders that only exchange independent steps instead.
+    pub(super) preemptions: Option<u32>,
+    /// Stale steps allowed; `None` for any number.
+    pub(super) stale: Option<u32>,
+}
+
+/// Depth-first search with a bounded number of preemptions, or of one order of each class.
 pub(super) struct Search {
     nodes: Vec<Node>,
-    /// Preemptions allowed; `None` skips orders that only exchange independent steps instead.
-    bound: Option<u32>,
-    /// Whether the bound excluded an order.
+    scope: Scope,
+    /// Whether a bound excluded an order.
     cut: bool,
     /// States that were reached at points with a choice, if states are remembered.
     met: Option<BTreeMap<u128, Met>>,
 }
 
 impl Search {
-    pub(super) fn new(bound: Option<u32>, remembers: bool) -> Self {
+    pub(super) fn new(scope: Scope, remembers: bool) -> Self {
         let met = remembers.then(BTreeMap::new);
-        Self { nodes: Vec::new(), bound, cut: false, met }
+        Self { nodes: Vec::new(), scope, cut: false, met }
     }
 
     /// Returns whether `choice` preempts the task that ran last.
     fn preempts(choices: &[Choice], last: Option<usize>, choice: Choice) -> bool {
-        let on = last.map(Choice::run);
-        on.is_some_and(|on| choice != on && choices.contains(&on))
+        let continues = choice.is_flush() || last.is_some_and(|last| choice.is_step_of(last));
+        !continues && can_continue(choices, last)
     }
 
     /// Puts the default choice first and removes the choices beyond the bound.
@@ -68,13 +94,18 @@ impl Search {
         &mut self,
         mut awake: Vec<Choice>,
         last: Option<usize>,
-        used: u32,
+        course: &Course,
     ) -> Vec<Choice> {
+        if self.scope.stale.is_some_and(|bound| course.stale >= bound) {
+            let before = awake.len();
+            awake.retain(|choice| !choice.is_stale());
+            self.cut |= awake.len() < before;
+        }
         if awake.is_empty() {
             return awake;
         }
         let first = default_choice(&awake, last);
-        if self.bound.is_some_and(|bound| used >= bound) {
+        if self.scope.preemptions.is_some_and(|bound| course.used >= bound) {
             let all = awake.clone();
             awake.retain(|&choice| !Self::preempts(&all, last, choice));
             self.cut |= awake.len() < all.len();
@@ -94,11 +125,12 @@ impl Search {
         course: Course,
         point: &Point<'_>,
     ) -> Option<Node> {
-        let bounded = self.bound.is_some();
-        let Course { asleep, used, .. } = course;
+        let bounded = self.scope.preemptions.is_some();
+        let Course { asleep, used, stale, .. } = course;
+        let used = (used, if self.scope.stale.is_some() { stale } else { 0 });
         // Only a task that can continue can be preempted.
-        let goes_on = |last| bounded && point.choices.contains(&Choice::run(last));
-        let matters = |&last: &usize| goes_on(last) || point.execution.tasks.has_pause();
+        let continues = bounded && can_continue(point.choices, point.last);
+        let matters = |_: &usize| continues || point.execution.tasks.has_pause();
         let state = || point.execution.state(point.last.filter(matters));
         let known = self.met.as_mut().and_then(|met| Some((met, state()?)));
         let state = known.as_ref().map(|&(_, state)| state);
@@ -106,16 +138,25 @@ impl Search {
         match known.map(|(met, state)| met.entry(state)) {
             None => {}
             Some(Entry::Vacant(place)) => {
-                place.insert(Met { asleep, used });
+                place.insert(Met { asleep, used: vec![used] });
+            }
+            // A cycle that reads old values for ever: memory would make the newer ones visible.
+            Some(Entry::Occupied(_))
+                if self.scope.stale.is_none()
+                    && self.nodes.iter().any(|node| node.state == state) =>
+            {
+                return None;
             }
             // A cycle: the order is followed until the step limit of an execution is reached.
             Some(Entry::Occupied(_)) if self.nodes.iter().any(|node| node.state == state) => {}
             Some(Entry::Occupied(met)) if bounded => {
-                let met = met.into_mut();
-                if met.used <= used {
+                let covered = met.into_mut().covers(used);
+                if covered {
                     return None;
                 }
-                met.used = used;
+            }
+            Some(Entry::Occupied(met)) if !met.get().used.iter().any(|by| by.1 <= used.1) => {
+                *met.into_mut() = Met { asleep, used: vec![used] };
             }
             Some(Entry::Occupied(met)) => {
                 let met = met.into_mut();
@@ -167,11 +208,15 @@ impl Search {
                 return Found::Limit;
             }
             let (course, recorder) = (Course::default(), Recorder::default());
+            let memory = self.scope.memory;
             let mut walk =
                 Walk { search: self, scenario, course, recorder, explored, limit, found: None };
-            run(scenario, steps, false, &mut walk);
+            let outcome = run(scenario, memory, steps, false, &mut walk);
             if let Some(found) = walk.found {
                 return found;
+            }
+            if outcome.again {
+                *self = Self::new(self.scope, self.met.is_some());
             }
         }
     }
@@ -193,9 +238,9 @@ impl Guide for Walk<'_> {
     fn choose(&mut self, point: &Point<'_>) -> Option<Choice> {
         let &Point { choices, touched, last, .. } = point;
         let Self { search, course, recorder, .. } = self;
-        let admissible = search.admissible(course.asleep.awake(choices), last, course.used);
+        let admissible = search.admissible(course.asleep.awake(choices), last, course);
         let mut choice = *admissible.first()?;
-        let mut done: &[Choice] = &[];
+        let mut nodes: (&[Choice], usize) = (&[], 0);
         if admissible.len() > 1 {
             if course.depth == search.nodes.len() {
                 course.mark = recorder.mark();
@@ -209,12 +254,13 @@ impl Guide for Walk<'_> {
             let node = &search.nodes[course.depth];
             course.asleep = node.asleep.unwrap_or(course.asleep);
             choice = node.choices[node.at];
-            done = &node.choices[..node.at];
+            nodes = (&node.choices, node.at);
             course.depth += 1;
         }
-        if search.bound.is_none() {
-            course.asleep.step(done, choice, choices, touched);
+        if search.scope.preemptions.is_none() {
+            course.asleep.step(nodes, choice, choices, touched);
         }
+        course.stale += u32::from(choice.is_stale());
         course.used += u32::from(Search::preempts(choices, last, choice));
         recorder.record(choices, last, choice);
         Some(choice)
@@ -222,7 +268,12 @@ impl Guide for Walk<'_> {
 
     fn again(&mut self, failure: Option<&Failure>) -> Option<&Saved> {
         *self.explored += 1;
-        if let Some(&(property, _)) = failure {
+        // Stale steps lead tasks that poll into loops in which no other task runs, or which memory
+        // would end: the search of sequentially consistent memory finds livelocks.
+        let weak = self.search.scope.memory != Memory::Sc;
+        let endless = |property| weak && property == Property::NoLivelock;
+        self.search.cut |= failure.is_some_and(|&(property, _)| endless(property));
+        if let Some(&(property, _)) = failure.filter(|&&(property, _)| !endless(property)) {
             let runs = std::mem::take(&mut self.recorder).runs();
             self.found = Some(Found::Violation(property, runs));
         } else if !self.search.advance() {

@@ -1,26 +1,28 @@
 //! Shortens a failing order: fewer runs first, then fewer cut-off runs, then fewer steps.
 
 use super::execution::run::run;
+use super::memory::Memory;
 use super::scenario::{Property, Scenario};
 use super::schedule::{Choice, Follower, Recorder, Run};
 
 /// Returns the length of an order, the most important part first.
-fn length(runs: &[Run]) -> (usize, usize, u32) {
+fn length(runs: &[Run]) -> (usize, usize, usize, u32) {
     let cut = runs.iter().filter(|run| run.steps.is_some()).count();
-    (runs.len(), cut, runs.iter().filter_map(|run| run.steps).sum())
+    let stale = runs.iter().map(|run| run.start.variant()).sum();
+    (runs.len(), stale, cut, runs.iter().filter_map(|run| run.steps).sum())
 }
 
 /// Executes `runs` as far as they fit. Returns the runs that were executed if they violate
 /// `property`.
 fn attempt(
-    scenario: &Scenario,
+    (scenario, memory): (&Scenario, Memory),
     steps: usize,
     property: Property,
     runs: &[Run],
 ) -> Option<Vec<Run>> {
     let mut follower = Follower::new(runs, true);
     let mut recorder = Recorder::default();
-    let outcome = run(scenario, steps, false, &mut |choices: &[Choice], last| {
+    let outcome = run(scenario, memory, steps, false, &mut |choices: &[Choice], last| {
         let choice = follower.choose(choices, last)?;
         recorder.record(choices, last, choice);
         Some(choice)
@@ -36,6 +38,11 @@ fn neighbours(runs: &[Run]) -> Vec<Vec<Run>> {
         let mut without = runs.to_vec();
         without.remove(at);
         all.push(without);
+        if runs[at].start.is_stale() {
+            let mut newest = runs.to_vec();
+            newest[at].start = Choice::run(runs[at].start.task());
+            all.push(newest);
+        }
         // The run continues instead of being cut off.
         let Some(steps) = runs[at].steps else { continue };
         let mut whole = runs.to_vec();
@@ -53,7 +60,7 @@ fn neighbours(runs: &[Run]) -> Vec<Vec<Run>> {
 /// Returns the shortest order that can be reached from `runs` by single changes, each of which
 /// shortens it and still violates `property`. Adds the executions to `explored`.
 pub(super) fn shorten(
-    scenario: &Scenario,
+    (scenario, memory): (&Scenario, Memory),
     steps: usize,
     property: Property,
     runs: Vec<Run>,
@@ -63,7 +70,7 @@ pub(super) fn shorten(
     loop {
         let shorter = neighbours(&best).into_iter().find_map(|candidate| {
             *explored += 1;
-            let ran = attempt(scenario, steps, property, &candidate)?;
+            let ran = attempt((scenario, memory), steps, property, &candidate)?;
             (length(&ran) < length(&best)).then_some(ran)
         });
         match shorter {

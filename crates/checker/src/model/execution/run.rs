@@ -4,8 +4,9 @@ use super::place;
 use super::saved::Saved;
 use super::stack::{self, STACK};
 use super::tasks::{Status, Task, Tasks};
-use super::{EXECUTION, Execution, Routine, with};
+use super::{EXECUTION, Execution, Routine, Stale, with};
 use crate::model::footprint::Footprint;
+use crate::model::memory::{Kind, Memory, Storage};
 use crate::model::scenario::{Body, End, Failure, Property, Scenario, Verdict};
 use crate::model::schedule::Choice;
 use convoy_sync::Wake;
@@ -18,6 +19,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(in crate::model) struct Outcome {
     pub(in crate::model) failure: Option<Failure>,
     pub(in crate::model) lines: Vec<String>,
+    /// Whether the search must begin again: the scenario uses `SeqCst`, which was not known.
+    pub(in crate::model) again: bool,
 }
 
 /// A point of an execution at which the next step is chosen.
@@ -106,6 +109,7 @@ fn routine(task: usize, body: Body, stack: DefaultStack) -> Routine {
 /// `guide` returns. Returns the outcome of the last execution.
 pub(in crate::model) fn run(
     scenario: &Scenario,
+    memory: Memory,
     steps: usize,
     narrate: bool,
     guide: &mut dyn Guide,
@@ -127,9 +131,12 @@ pub(in crate::model) fn run(
         failure: RefCell::new(None),
         aborting: Cell::new(false),
         asked: Cell::new(false),
+        evaluates: Cell::new(false),
         hurries: Cell::new(false),
         memory: OnceCell::new(),
         placed: place::take(),
+        storage: RefCell::new(Storage::new(memory, routines.len(), scenario.sequential.get())),
+        stale: Cell::new(Stale::No),
         log: narrate.then(RefCell::default),
     };
     EXECUTION.set(&raw const execution);
@@ -138,9 +145,13 @@ pub(in crate::model) fn run(
         advance(&execution, &mut routines, task);
     }
     let mut from = (None, 0);
-    loop {
+    let begin_again = || execution.storage.borrow().lacks_record();
+    while !begin_again() {
         if drive(&execution, &mut routines, from, steps, guide) {
             judge(&execution, &instance.verdict);
+        }
+        if begin_again() {
+            break;
         }
         let again = guide.again(execution.failure.borrow().as_ref());
         let Some(saved) = again else { break };
@@ -155,12 +166,14 @@ pub(in crate::model) fn run(
         }
     }
     EXECUTION.set(core::ptr::null());
+    let again = begin_again();
+    scenario.sequential.set(scenario.sequential.get() || again);
     let lines = execution.log.take().map_or_else(Vec::new, |log| log.into_inner().tell());
     let Execution { tasks: Tasks(mut tasks), failure, .. } = execution;
     tasks.clear();
     routines.clear();
     POOL.set(Pool { tasks, routines });
-    Outcome { failure: failure.into_inner(), lines }
+    Outcome { failure: failure.into_inner(), lines, again }
 }
 
 /// Runs the verdict on an execution that has ended.
@@ -193,26 +206,41 @@ fn drive(
     let (mut last, first) = from;
     let (mut choices, mut footprints) = (Vec::new(), Vec::new());
     for step in first..steps {
-        if execution.failure.borrow().is_some() {
-            return true;
-        }
+        let failed = execution.failure.borrow().is_some();
+        let possible = execution.storage.borrow_mut().is_possible(failed);
         execution.choices(last, &mut choices);
-        if choices.is_empty() {
+        let ends = failed || choices.is_empty();
+        if !possible || ends && !execution.storage.borrow_mut().is_possible(true) {
+            *execution.failure.borrow_mut() = None;
+            return false;
+        }
+        if ends {
             return true;
         }
         footprints.clear();
-        footprints.extend(choices.iter().map(|choice| execution.tasks[choice.task()].next.get()));
+        footprints.extend(choices.iter().map(|&choice| execution.touched(choice)));
         let (choices, touched) = (choices.as_slice(), footprints.as_slice());
         let point = Point { choices, touched, last, execution, routines, step };
         let Some(choice) = guide.choose(&point) else { return false };
         let task = choice.task();
+        if choice.is_flush() {
+            execution.current.set(Some(task));
+            execution.log(|_| "its oldest delayed store becomes visible".to_owned());
+            execution.storage.borrow_mut().flush(task);
+            continue;
+        }
         if choice.is_deadline() {
             execution.tasks[task].rouse(Wake::TimedOut);
             execution.current.set(Some(task));
             execution.log(|_| "its deadline fires".to_owned());
+        } else {
+            execution.begin(task, choice.variant());
         }
         advance(execution, routines, task);
         last = Some(task);
+    }
+    if !execution.storage.borrow_mut().is_possible(true) {
+        return false;
     }
     let text = format!("no end after {steps} steps");
     execution.failure.borrow_mut().get_or_insert((Property::NoLivelock, text));
@@ -225,9 +253,23 @@ fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize)
     let Some(routine) = &mut routines[task] else { return };
     execution.current.set(Some(task));
     execution.sequence.set(execution.sequence.get() + 1);
-    match catch_unwind(AssertUnwindSafe(|| routine.resume(()))) {
-        Ok(CoroutineResult::Yield(())) => return execution.tasks[task].clear_below(),
-        Ok(CoroutineResult::Return(())) => {}
+    let suspended = &execution.tasks[task];
+    let mut resumed = catch_unwind(AssertUnwindSafe(|| routine.resume(())));
+    while matches!(resumed, Ok(CoroutineResult::Yield(()))) {
+        let (limit, low) = (suspended.stack.0, suspended.low());
+        execution.storage.borrow_mut().forget(limit..low);
+        suspended.clear_below();
+        if !suspended.operation.get().is_immediate() {
+            return;
+        }
+        if !immediate(execution, task) {
+            // The execution has failed.
+            return;
+        }
+        resumed = catch_unwind(AssertUnwindSafe(|| routine.resume(())));
+    }
+    match resumed {
+        Ok(_) => {}
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&s| s.to_owned()));
@@ -235,5 +277,23 @@ fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize)
             execution.failure.borrow_mut().get_or_insert((Property::Assertions, text));
         }
     }
-    execution.tasks[task].status.set(Status::Done);
+    let (limit, base) = suspended.stack;
+    let mut storage = execution.storage.borrow_mut();
+    storage.forget(limit..base);
+    storage.end(task);
+    suspended.status.set(Status::Done);
+}
+
+/// Executes an operation of `task` that needs no scheduling point. Returns whether it is possible.
+fn immediate(execution: &Execution, task: usize) -> bool {
+    let operation = execution.tasks[task].operation.get();
+    if execution.storage.borrow_mut().immediate(task, operation) {
+        return true;
+    }
+    let verb = if operation.kind == Kind::Write { "writes" } else { "reads" };
+    let place = execution.place(operation.word.address);
+    let text = format!("task {task} {verb} {place}, and not every earlier access is visible to it");
+    execution.log(|_| format!("{verb} {place}: an earlier access is not visible"));
+    execution.failure.borrow_mut().get_or_insert((Property::Visibility, text));
+    false
 }

@@ -10,6 +10,7 @@
 use super::place::Words;
 use super::tasks::{Status, Task};
 use super::{Execution, Routine};
+use crate::model::memory::Storage;
 use core::mem::MaybeUninit;
 use core::ptr;
 
@@ -18,6 +19,7 @@ pub(in crate::model) struct Saved {
     tasks: Vec<Task>,
     sequence: u64,
     hurries: bool,
+    storage: Storage,
     last: Option<usize>,
     step: usize,
     /// The bits of each coroutine. They do not own its resources: the coroutine does.
@@ -49,6 +51,7 @@ impl Saved {
             tasks: execution.tasks.to_vec(),
             sequence: execution.sequence.get(),
             hurries: execution.hurries.get(),
+            storage: execution.storage.borrow().clone(),
             last,
             step,
             routines: routines.iter().map(bits).collect(),
@@ -65,6 +68,7 @@ impl Saved {
     ) -> (Option<usize>, usize) {
         execution.sequence.set(self.sequence);
         execution.hurries.set(self.hurries);
+        execution.storage.borrow_mut().clone_from(&self.storage);
         execution.current.set(self.last);
         let placed = execution.placed.as_ref().expect("a moment of this execution");
         let mut words = placed.put(&self.words);

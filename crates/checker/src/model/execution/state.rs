@@ -2,9 +2,9 @@
 //!
 //! A suspended task is its stack, and the tasks of [`Instance::of`] share nothing but the stacks
 //! and one object. So the state is the contents of the stacks and the object, and the task states
-//! of the execution. Dead words, which are not read again, split one state into two. This costs
-//! executions but hides no state. The memory below the stack of a task is cleared after each step,
-//! since the frames of its next calls would keep its contents.
+//! of the execution, with its memory model. Dead words, which are not read again, split one state
+//! into two. This costs executions but hides no state. The memory below the stack of a task is
+//! cleared after each step, since the frames of its next calls would keep its contents.
 //!
 //! Stacks, object and tasks have the same addresses in all executions of a search, and the
 //! operations of the checker leave nothing on the stacks. So equal states are equal bytes, wherever
@@ -15,6 +15,7 @@
 
 use super::place::{Placed, word};
 use super::tasks::{Status, Task, Tasks};
+use crate::model::memory::Storage;
 
 /// Hash of a sequence of words.
 struct Digest([u64; 2]);
@@ -31,10 +32,11 @@ impl Digest {
 }
 
 /// Returns the state of `tasks` that share only `placed`; `other` is the rest of it.
-pub(super) fn state(placed: &Placed, tasks: &Tasks, other: u64) -> u128 {
+pub(super) fn state(placed: &Placed, tasks: &Tasks, storage: &Storage, other: u64) -> u128 {
     let mut digest = Digest([1, 2]);
     placed.changes().for_each(|word| digest.add(word));
     digest.add(other);
+    storage.digest(&mut |word| digest.add(word));
     for task in tasks.iter() {
         let status = task.status.get();
         digest.add(status as u64);

@@ -3,6 +3,7 @@
 use super::place::{Words, copy_from, copy_to};
 use super::stack::{CLEARED, below, clear};
 use crate::model::footprint::Footprint;
+use crate::model::memory::Operation;
 use crate::model::scenario::{End, Failure, Property};
 use convoy_sync::{Sleep, TaskId, Wake};
 use core::cell::Cell;
@@ -30,6 +31,8 @@ pub(in crate::model) struct Task {
     pub(super) yielder: Cell<Option<*const Yielder<(), ()>>>,
     /// Memory that the next step of the task accesses.
     pub(super) next: Cell<Footprint>,
+    /// What that step does to memory.
+    pub(super) operation: Cell<Operation>,
     pub(super) asleep_on: Cell<usize>,
     /// Sequence number of the sleep: wakeups are first come, first served.
     pub(super) asleep_since: Cell<u64>,
@@ -69,6 +72,7 @@ impl Task {
             predicate: Cell::new(None),
             yielder: Cell::new(None),
             next: Cell::new(Footprint::NOTHING),
+            operation: Cell::new(Operation::NOTHING),
             asleep_on: Cell::new(0),
             asleep_since: Cell::new(0),
             sleep: Cell::new(Sleep::Uninterruptible),
@@ -89,8 +93,8 @@ impl Task {
         macro_rules! put {
             ($($field:ident)+) => { $(self.$field.set(saved.$field.get());)+ };
         }
-        put!(status predicate yielder next asleep_on asleep_since sleep deadline wake interrupted);
-        put!(killed unwanted disabled call frame);
+        put!(status predicate yielder next operation asleep_on asleep_since sleep deadline wake);
+        put!(interrupted killed unwanted disabled call frame);
     }
 
     pub(super) fn pending(&self, sleep: Sleep) -> bool {
