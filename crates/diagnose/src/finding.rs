@@ -120,6 +120,8 @@ pub enum Cure {
     OtherLockFirst,
     /// Run fewer threads, or take a lock that a running thread may acquire.
     AnotherLock,
+    /// Let owners inherit the priority of waiting threads.
+    InheritPriority,
     /// Hand the lock over, or pause between sections.
     HandOver,
     /// Make the critical section shorter, or split what it guards.
@@ -277,6 +279,7 @@ impl Problem {
             Problem::OwnerWaits { end, .. } => {
                 end.as_deref().map_or(Cure::OtherLockFirst, Self::cure)
             }
+            Problem::OwnerPreempted { inversion: Some(_), .. } => Cure::InheritPriority,
             Problem::OwnerPreempted { .. } => Cure::AnotherLock,
             Problem::Hog { .. } => Cure::HandOver,
             Problem::LongSection { .. }

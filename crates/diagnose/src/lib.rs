@@ -22,8 +22,8 @@ pub use finding::{Confidence, Cure, Finding, Kind, LITTLE, OwnerShares, Source, 
 pub use gap::Gap;
 pub use owner::{OwnerState, owner_parts};
 pub use problem::{
-    Call, Counter, Cycle, Herd, HogSign, JavaActivity, JavaMonitor, Lost, Mover, Owner, Owners,
-    Place, Problem, ProcessWaits, PythonModule, Subject, Waited, Wakers,
+    Call, Counter, Cycle, Herd, HogSign, Inversion, JavaActivity, JavaMonitor, Lost, Mover, Owner,
+    Owners, Place, Problem, ProcessWaits, PythonModule, Subject, Waited, Wakers,
 };
 pub use quiet::{Activity, ConditionWaits, JavaWaits, Quiet, Spread};
 pub use remark::{Handover, Remark};

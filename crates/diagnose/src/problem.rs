@@ -110,6 +110,19 @@ pub enum Lost {
     HandedOver(f64),
 }
 
+/// A thread that waited for an owner of lower real-time priority, which had no CPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Inversion {
+    /// The waiting thread, by its ID and name.
+    pub waiter: String,
+    /// Its priority, 1 to 99.
+    pub waiter_priority: u32,
+    /// The owner.
+    pub owner: String,
+    /// Its priority; 0 if it has none.
+    pub owner_priority: u32,
+}
+
 /// Evidence that a thread acquires a lock again before others have woken up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "sign", rename_all = "kebab-case")]
@@ -411,6 +424,8 @@ pub enum Problem {
         owner: Owner,
         /// How.
         lost: Lost,
+        /// A waiting thread of higher priority than the owner.
+        inversion: Option<Inversion>,
     },
     /// A thread acquires the lock again immediately.
     Hog {

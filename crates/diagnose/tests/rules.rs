@@ -4,12 +4,12 @@
 mod made;
 
 use convoy_diagnose::{
-    Call, Counter, Cycle, Diagnosis, Finding, Gap, HogSign, Kind, Lost, Mover, Problem,
+    Call, Counter, Cure, Cycle, Diagnosis, Finding, Gap, HogSign, Kind, Lost, Mover, Problem,
     ProcessWaits, Quiet, Verdict, Wakers,
 };
 use convoy_record::{
-    Cause, Counted, Doing, Hot, JAVA, KernelObject, KernelWait, Kind as Primitive, Lock, Origin,
-    Pending, Process, Record, Scheduler, Scheduling, Seen, Site, Times, UNNAMED, Waiters,
+    Cause, Counted, Doing, Hot, Inversion, JAVA, KernelObject, KernelWait, Kind as Primitive, Lock,
+    Origin, Pending, Process, Record, Scheduler, Scheduling, Seen, Site, Times, UNNAMED, Waiters,
 };
 use made::{cause, mutex, process, record, seen, site, times};
 
@@ -85,6 +85,22 @@ fn an_owner_that_lost_its_cpu_makes_a_convoy() {
     free.causes[0].owners = vec![seen(Doing::Free, "", 6)];
     let problem = problem(free);
     assert!(matches!(problem, Problem::OwnerPreempted { lost: Lost::Free(_), .. }), "{problem:?}");
+}
+
+#[test]
+fn an_owner_of_lower_priority_without_a_cpu_is_an_inversion() {
+    fn cure(samples: u64) -> Cure {
+        let lost =
+            Cause { measured_s: 0.9, ran_s: 0.05, ..cause(0.9, vec![seen(Doing::Runs, "", 90)]) };
+        let (lock, kind) = (lost.lock.clone(), lost.kind);
+        let inversion = Inversion { lock, kind, waiter: (12, 50), owner: (10, 0), samples };
+        let finding = first(Process { inversions: vec![inversion], ..process(mutex(), lost) });
+        let finding = finding.expect("an owner without a CPU");
+        assert_eq!(finding.kind(), Kind::OwnerPreempted);
+        finding.cure()
+    }
+    assert_eq!(cure(40), Cure::InheritPriority);
+    assert_eq!(cure(1), Cure::AnotherLock, "it may be chance");
 }
 
 #[test]

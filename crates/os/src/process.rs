@@ -19,6 +19,8 @@ pub struct Stat {
     /// Scheduling policy: 0 is the normal one, 1 and 2 are `SCHED_FIFO` and `SCHED_RR`, 6 is
     /// `SCHED_DEADLINE`.
     pub policy: u32,
+    /// Real-time priority, 1 to 99; 0 under other policies.
+    pub priority: u32,
 }
 
 impl Stat {
@@ -41,13 +43,15 @@ impl Stat {
         // The name in parentheses may contain spaces and parentheses itself.
         let fields: Vec<&str> = text.rsplit_once(") ")?.1.split_whitespace().collect();
         let number = |field: usize| fields.get(field)?.parse().ok();
+        let optional = |field: usize| fields.get(field).and_then(|text| text.parse().ok());
         Some(Self {
             state: fields.first()?.chars().next()?,
             parent: number(1)?,
             group: number(2)?,
             session: number(3)?,
             started: fields.get(19)?.parse().ok()?,
-            policy: fields.get(38).and_then(|policy| policy.parse().ok()).unwrap_or(0),
+            policy: optional(38).unwrap_or(0),
+            priority: optional(37).unwrap_or(0),
         })
     }
 }

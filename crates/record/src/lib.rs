@@ -24,7 +24,7 @@ pub use names::wrappers::is_passing;
 pub use names::{CONDITION_OF, LOCK_OF, call_sites as sites, runtimes};
 pub use raw::runtime_locks::{JAVA, UNNAMED};
 pub use record::busy_time::{busy_s, runnable, threads};
-pub use record::causes::{Cause, Counted, Doing, Event, PARKED, Pending, Seen};
+pub use record::causes::{Cause, Counted, Doing, Event, Inversion, PARKED, Pending, Seen};
 pub use record::element::Element;
 pub use record::hotspot::Hot;
 pub use record::lock::{Kind, Lock, Site, Waiters};

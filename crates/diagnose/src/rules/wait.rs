@@ -3,7 +3,7 @@
 use convoy_record::{Doing, Kind as Primitive, total};
 
 use crate::evidence::{Evidence, FEW_SAMPLES, Holder};
-use crate::problem::{Call, Cycle, HogSign, Lost, Owner, Problem, Subject, Waited};
+use crate::problem::{Call, Cycle, HogSign, Inversion, Lost, Owner, Problem, Subject, Waited};
 
 /// The owner's activity is the reason if it covers this part of the wait time.
 const REASON: f64 = 0.3;
@@ -47,8 +47,11 @@ pub(crate) fn handed_over(evidence: &Evidence<'_>) -> Option<Problem> {
     let (held_s, off_s) = evidence.lock.held_s(evidence.process.cpu_s);
     let woken_s = evidence.lock.all(|site| &site.handoff).total_s;
     let off = (off_s + woken_s) / (held_s + woken_s).max(f64::MIN_POSITIVE);
-    (off >= REASON)
-        .then(|| Problem::OwnerPreempted { owner: evidence.owner(), lost: Lost::HandedOver(off) })
+    (off >= REASON).then(|| Problem::OwnerPreempted {
+        owner: evidence.owner(),
+        lost: Lost::HandedOver(off),
+        inversion: None,
+    })
 }
 
 /// A semaphore, or a condition that the program uses like one, that several threads hold at a
@@ -170,11 +173,28 @@ pub(crate) fn preempted(evidence: &Evidence<'_>) -> Option<Problem> {
     // Samples that found the owner running explain as much of the time as they are.
     let held = holder.preempted.unwrap_or(0.0).max(holder.could_run);
     if holder.free >= REASON && holder.free > held && is_known {
-        return Some(Problem::OwnerPreempted { owner, lost: Lost::Free(holder.free) });
+        let lost = Lost::Free(holder.free);
+        return Some(Problem::OwnerPreempted { owner, lost, inversion: None });
     }
     let lost = holder.preempted.filter(|lost| *lost >= REASON && holder.ran.is_some())?;
     let is_long = evidence.service_s(holder) > LONG_CPU_S && lost < MOSTLY;
-    (!is_long).then_some(Problem::OwnerPreempted { owner, lost: Lost::Cpu(lost) })
+    let (lost, inversion) = (Lost::Cpu(lost), inversion(evidence));
+    (!is_long).then_some(Problem::OwnerPreempted { owner, lost, inversion })
+}
+
+/// Returns the threads of the most frequent priority inversion at the lock, if it was sampled often
+/// enough.
+fn inversion(evidence: &Evidence<'_>) -> Option<Inversion> {
+    let Evidence { process, lock, .. } = evidence;
+    let inversions = process.inversions.iter();
+    let of_lock = inversions.filter(|found| found.lock == lock.name && found.kind == lock.kind);
+    let main = of_lock.max_by_key(|found| found.samples)?;
+    (main.samples >= FEW_SAMPLES).then(|| Inversion {
+        waiter: process.label_of(main.waiter.0),
+        waiter_priority: main.waiter.1,
+        owner: process.label_of(main.owner.0),
+        owner_priority: main.owner.1,
+    })
 }
 
 /// One place holds the lock most of the time, and acquires it again immediately.

@@ -15,7 +15,7 @@ use crate::raw::Raw;
 use crate::raw::futexes::Futexes;
 use crate::raw::shares::Shares;
 use crate::raw::traces::{Clock, Known};
-use crate::record::causes::{self, Cause, Doing, Event, Pending, Seen};
+use crate::record::causes::{self, Cause, Doing, Event, Inversion, Pending, Seen};
 use crate::record::{Kind, Process, total};
 use crate::sampling::kernel_waits::{FAULT, KernelWait};
 use crate::sampling::observations::Look;
@@ -138,6 +138,11 @@ impl Book<'_> {
             let wait_s = self.clock.ns(shares.rest(edge)) as f64 / 1e9;
             let cause = Cause { owners: vec![seen], wait_s, ..self.cause(edge) };
             index.add(edge, cause, &mut process.causes);
+        }
+        for ((edge, [waiter, owner]), samples) in &look.inversions {
+            let (lock, kind) = self.lock(edge.lock, edge.site, edge.detail);
+            let (waiter, owner, samples) = (*waiter, *owner, *samples);
+            process.inversions.push(Inversion { lock, kind, waiter, owner, samples });
         }
         for ((edge, state), count) in &look.held.seen {
             let of = |(lock, _, held): &(u64, u64, u64)| (*lock, *held) == (edge.lock, edge.held);

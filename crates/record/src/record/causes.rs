@@ -89,6 +89,21 @@ pub enum Doing {
     Free,
 }
 
+/// Samples in which a thread waited for an owner of lower real-time priority that could run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Inversion {
+    /// Name of the lock.
+    pub lock: String,
+    /// Its kind.
+    pub kind: Kind,
+    /// The waiting thread, and its priority.
+    pub waiter: (u64, u32),
+    /// The owner, and its priority; 0 if it has none.
+    pub owner: (u64, u32),
+    /// Number of samples.
+    pub samples: u64,
+}
+
 /// A wait that had not ended when the recording ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pending {

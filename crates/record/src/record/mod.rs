@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::java::Java;
 use crate::layout::GROWN;
-use crate::record::causes::{Cause, Counted, Event, Pending, Seen};
+use crate::record::causes::{Cause, Counted, Event, Inversion, Pending, Seen};
 use crate::record::hotspot::Hot;
 pub(crate) use crate::record::lock::{Kind, Lock, Site, Waiters};
 use crate::record::origin::Scheduler;
@@ -189,6 +189,9 @@ pub struct Process {
     /// decreasing wait time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
+    /// Sampled waits for owners of lower priority.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inversions: Vec<Inversion>,
     /// Individual waits: a fair sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,

@@ -20,6 +20,9 @@ pub(crate) struct Look {
     /// Sleeps in the kernel that may be waits for its locks, by the number of the system call (-1
     /// for a page fault), with the number of observations.
     pub(crate) kernel: BTreeMap<(i64, KernelObject), u64>,
+    /// Owners that could run, of lower real-time priority than the waiting thread: both threads with
+    /// their priorities, by the wait, with the number of observations.
+    pub(crate) inversions: BTreeMap<(Edge, [(u64, u32); 2]), u64>,
     /// Waits at the time of the last sample.
     pub(crate) waits: Vec<Wait>,
     /// Waits that their threads have left by a jump, each with the start of the wait.

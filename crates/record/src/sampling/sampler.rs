@@ -60,6 +60,8 @@ struct Peek {
     /// wait.
     stuck: Option<Vec<(u64, u64)>>,
     has_ended: bool,
+    /// Real-time priorities of threads.
+    priorities: BTreeMap<u64, u32>,
 }
 
 /// A recorded program that is being sampled.
@@ -183,7 +185,18 @@ impl Peek {
         let begin = Instant::now();
         let ended = Default::default();
         let stuck = None;
-        Some(Self { source, pid, look, begin, since, ended, switches, stuck, has_ended: false })
+        Some(Self {
+            source,
+            pid,
+            look,
+            begin,
+            since,
+            ended,
+            switches,
+            stuck,
+            has_ended: false,
+            priorities: BTreeMap::new(),
+        })
     }
 
     /// Samples all threads once; returns `None` if the process has exited.
@@ -286,7 +299,23 @@ impl Peek {
                 continue;
             }
             *self.look.owners.entry((wait.edge, state)).or_default() += 1;
+            if matches!(state, State::Runs | State::Woken) {
+                let [waits, owns] = [*thread, wait.owner].map(|thread| self.priority(thread));
+                if waits > owns {
+                    let threads = [(*thread, waits), (wait.owner, owns)];
+                    *self.look.inversions.entry((wait.edge, threads)).or_default() += 1;
+                }
+            }
         }
+    }
+
+    /// Returns the real-time priority that a thread had when it was asked for first.
+    fn priority(&mut self, thread: u64) -> u32 {
+        let pid = self.pid;
+        *self.priorities.entry(thread).or_insert_with(|| {
+            let stat = u32::try_from(thread).ok().and_then(|thread| Stat::of_thread(pid, thread));
+            stat.map_or(0, |stat| stat.priority)
+        })
     }
 
     /// Counts the threads that sleep in the kernel and may wait for one of its locks.

@@ -123,6 +123,10 @@ fn of_owner(problem: &Problem) -> Option<&'static str> {
             "Take a lock that a running thread may acquire past those that wait: record without \
              this policy, or `convoy fix` on this record says which one helps."
         }
+        Problem::OwnerPreempted { inversion: Some(_), .. } => {
+            "Initialise the mutex with PTHREAD_PRIO_INHERIT (pthread_mutexattr_setprotocol), so \
+             that its owner runs with the priority of the thread that waits."
+        }
         Problem::OwnerPreempted { .. } => {
             "Run fewer threads, or shorten the section; `convoy fix` on this record says which \
              lock helps."

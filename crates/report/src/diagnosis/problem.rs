@@ -1,8 +1,8 @@
 //! The sentence of each kind of finding.
 
 use convoy_diagnose::{
-    Counter, Cycle, Finding, Gap, Herd, HogSign, JavaActivity, JavaMonitor, Lost, Mover, Owners,
-    Problem, ProcessWaits, Subject, Waited, Wakers,
+    Counter, Cycle, Finding, Gap, Herd, HogSign, Inversion, JavaActivity, JavaMonitor, Lost, Mover,
+    Owners, Problem, ProcessWaits, Subject, Waited, Wakers,
 };
 use convoy_record::KernelObject;
 use convoy_record::runtimes::stream_of_rust;
@@ -192,7 +192,10 @@ fn of_owner(problem: &Problem) -> String {
             let end = end.as_deref().map_or(String::new(), reason);
             format!("{} while it waits in {place} for {}{end}", holds(owner), lock(next))
         }
-        Problem::OwnerPreempted { owner, lost } => preempted(&holds(owner), *lost),
+        Problem::OwnerPreempted { owner, lost, inversion } => {
+            let inversion = inversion.as_ref().map(inverted).unwrap_or_default();
+            preempted(&holds(owner), *lost) + &inversion
+        }
         Problem::Hog { owner, sign } => hog(owner, *sign),
         Problem::LongSection { .. } => long(problem),
         Problem::ShortSections { owner, count, hold_s } => {
@@ -219,9 +222,24 @@ fn of_owner(problem: &Problem) -> String {
 /// Returns the name of the phenomenon if owners without a CPU cost much.
 fn convoy(finding: &Finding) -> &'static str {
     match finding.problem {
-        Problem::OwnerPreempted { .. } if finding.costs_much() => ": a lock convoy",
+        Problem::OwnerPreempted { inversion: None, .. } if finding.costs_much() => {
+            ": a lock convoy"
+        }
         _ => "",
     }
+}
+
+/// Returns the threads of a priority inversion, as the end of a sentence.
+fn inverted(inversion: &Inversion) -> String {
+    let Inversion { waiter, waiter_priority, owner, owner_priority } = inversion;
+    let owned = match owner_priority {
+        0 => "no real-time priority".to_owned(),
+        priority => format!("priority {priority}"),
+    };
+    format!(
+        ": a priority inversion, since thread {waiter} has real-time priority {waiter_priority}, \
+         and thread {owner}, the owner, has {owned}"
+    )
 }
 
 fn preempted(holds: &str, lost: Lost) -> String {

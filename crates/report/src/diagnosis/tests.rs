@@ -1,9 +1,9 @@
 //! One sentence for each kind of finding, gap and remark.
 
 use convoy_diagnose::{
-    Call, Confidence, Counter, Cycle, Finding, Gap, Herd, HogSign, JavaActivity, JavaMonitor, Lost,
-    Mover, Owner, Owners, Problem, ProcessWaits, PythonModule, Source, Subject, Waited, Waiters,
-    Wakers,
+    Call, Confidence, Counter, Cycle, Finding, Gap, Herd, HogSign, Inversion, JavaActivity,
+    JavaMonitor, Lost, Mover, Owner, Owners, Problem, ProcessWaits, PythonModule, Source, Subject,
+    Waited, Waiters, Wakers,
 };
 use convoy_record::{KernelObject, Kind as Primitive, Origin};
 
@@ -77,9 +77,18 @@ fn waits_for_an_owner() {
     let problems = [
         asleep("fdatasync"),
         chain,
-        Problem::OwnerPreempted { owner: owner(), lost: Lost::Cpu(0.7) },
-        Problem::OwnerPreempted { owner: owner(), lost: Lost::Free(0.7) },
-        Problem::OwnerPreempted { owner: owner(), lost: Lost::HandedOver(0.7) },
+        preempted(Lost::Cpu(0.7), None),
+        preempted(Lost::Free(0.7), None),
+        preempted(Lost::HandedOver(0.7), None),
+        preempted(
+            Lost::Cpu(0.9),
+            Some(Inversion {
+                waiter: "cyclic (12)".to_owned(),
+                waiter_priority: 50,
+                owner: "diagnostics (10)".to_owned(),
+                owner_priority: 0,
+            }),
+        ),
         Problem::Hog { owner: owner(), sign: HogSign::Holds { run_share: 0.9, hold_s: 3e-3 } },
         Problem::Hog { owner: owner(), sign: HogSign::Futile { futile: 80, wakeups: 100 } },
         long,
@@ -88,6 +97,10 @@ fn waits_for_an_owner() {
         Problem::Spinlock { off: Some(0.5) },
     ];
     insta::assert_snapshot!(problems.map(text).join("\n"));
+}
+
+fn preempted(lost: Lost, inversion: Option<Inversion>) -> Problem {
+    Problem::OwnerPreempted { owner: owner(), lost, inversion }
 }
 
 fn kernel_wait(object: KernelObject, call: &str) -> Problem {
