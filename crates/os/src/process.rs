@@ -43,15 +43,14 @@ impl Stat {
         // The name in parentheses may contain spaces and parentheses itself.
         let fields: Vec<&str> = text.rsplit_once(") ")?.1.split_whitespace().collect();
         let number = |field: usize| fields.get(field)?.parse().ok();
-        let optional = |field: usize| fields.get(field).and_then(|text| text.parse().ok());
         Some(Self {
             state: fields.first()?.chars().next()?,
             parent: number(1)?,
             group: number(2)?,
             session: number(3)?,
             started: fields.get(19)?.parse().ok()?,
-            policy: optional(38).unwrap_or(0),
-            priority: optional(37).unwrap_or(0),
+            policy: number(38).unwrap_or(0) as u32,
+            priority: number(37).unwrap_or(0) as u32,
         })
     }
 }

@@ -20,8 +20,8 @@ pub(crate) struct Look {
     /// Sleeps in the kernel that may be waits for its locks, by the number of the system call (-1
     /// for a page fault), with the number of observations.
     pub(crate) kernel: BTreeMap<(i64, KernelObject), u64>,
-    /// Owners that could run, of lower real-time priority than the waiting thread: both threads with
-    /// their priorities, by the wait, with the number of observations.
+    /// Owners that could run, of lower real-time priority than the waiting thread: both threads
+    /// with their priorities, by the wait, with the number of observations.
     pub(crate) inversions: BTreeMap<(Edge, [(u64, u32); 2]), u64>,
     /// Waits at the time of the last sample.
     pub(crate) waits: Vec<Wait>,
