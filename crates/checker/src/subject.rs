@@ -177,7 +177,8 @@ impl Subject {
     }
 
     /// Returns the same subject, checked under a memory model. The tree of RCU is checked under
-    /// [`Memory::Sc`] only: its readers rely on interrupts, which the model does not order.
+    /// [`Memory::Sc`] only: under weaker ones the expedited grace period reads an old flag of a
+    /// reader. Whether an interrupt orders that read, or a barrier is missing, is not settled.
     #[must_use]
     pub fn under(self, memory: Memory) -> Self {
         Self { memory: if self.family == "rcu" { Memory::Sc } else { memory }, ..self }

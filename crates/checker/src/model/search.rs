@@ -73,6 +73,8 @@ pub(super) struct Search {
     scope: Scope,
     /// Whether a bound excluded an order.
     cut: bool,
+    /// Whether an execution was abandoned that may be possible.
+    skipped: bool,
     /// States that were reached at points with a choice, if states are remembered.
     met: Option<BTreeMap<u128, Met>>,
 }
@@ -80,7 +82,7 @@ pub(super) struct Search {
 impl Search {
     pub(super) fn new(scope: Scope, remembers: bool) -> Self {
         let met = remembers.then(BTreeMap::new);
-        Self { nodes: Vec::new(), scope, cut: false, met }
+        Self { nodes: Vec::new(), scope, cut: false, skipped: false, met }
     }
 
     /// Returns whether `choice` preempts the task that ran last.
@@ -266,18 +268,25 @@ impl Guide for Walk<'_> {
         Some(choice)
     }
 
-    fn again(&mut self, failure: Option<&Failure>) -> Option<&Saved> {
+    fn again(&mut self, failure: Option<&Failure>, is_judged: bool) -> Option<&Saved> {
         *self.explored += 1;
         // Stale steps lead tasks that poll into loops in which no other task runs, or which memory
         // would end: the search of sequentially consistent memory finds livelocks.
         let weak = self.search.scope.memory != Memory::Sc;
         let endless = |property| weak && property == Property::NoLivelock;
         self.search.cut |= failure.is_some_and(|&(property, _)| endless(property));
+        self.search.skipped |= !is_judged;
         if let Some(&(property, _)) = failure.filter(|&&(property, _)| !endless(property)) {
             let runs = std::mem::take(&mut self.recorder).runs();
             self.found = Some(Found::Violation(property, runs));
         } else if !self.search.advance() {
-            self.found = Some(if self.search.cut { Found::Bound } else { Found::Everything });
+            let Search { scope, cut, skipped, .. } = *self.search;
+            let is_bounded = scope.preemptions.is_some() || scope.stale.is_some();
+            self.found = Some(match (cut, skipped) {
+                (false, false) => Found::Everything,
+                (true, false) if is_bounded => Found::Bound,
+                _ => Found::Limit,
+            });
         } else if *self.explored >= self.limit {
             self.found = Some(Found::Limit);
         }
@@ -296,6 +305,6 @@ pub(super) enum Found {
     Bound,
     /// No order is left.
     Everything,
-    /// The execution limit was reached.
+    /// The execution limit was reached, or an execution could not be judged.
     Limit,
 }

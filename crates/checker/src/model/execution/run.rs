@@ -48,9 +48,9 @@ pub(in crate::model) trait Guide {
     /// Returns the next step, or `None` to abandon the execution.
     fn choose(&mut self, point: &Point<'_>) -> Option<Choice>;
 
-    /// Called when the execution has ended or was abandoned. Returns the point to continue from, if
-    /// any.
-    fn again(&mut self, _: Option<&Failure>) -> Option<&Saved> {
+    /// Called when the execution has ended or was abandoned, because it is not possible or, without
+    /// `is_judged`, because it may not be. Returns the point to continue from, if any.
+    fn again(&mut self, _: Option<&Failure>, _is_judged: bool) -> Option<&Saved> {
         None
     }
 }
@@ -153,7 +153,8 @@ pub(in crate::model) fn run(
         if begin_again() {
             break;
         }
-        let again = guide.again(execution.failure.borrow().as_ref());
+        let is_judged = execution.storage.borrow().is_judged();
+        let again = guide.again(execution.failure.borrow().as_ref(), is_judged);
         let Some(saved) = again else { break };
         from = saved.restore(&execution, &mut routines);
     }

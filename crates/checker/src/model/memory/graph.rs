@@ -106,7 +106,13 @@ impl Graph {
         after.zip(before).is_some_and(|(after, before)| after.before(before))
     }
 
-    /// Returns whether `psc` has no cycle.
+    /// Returns whether the record is short enough to be judged.
+    pub(super) fn is_judged(&self) -> bool {
+        self.0.iter().filter(|event| event.sequential).count() <= Set::BITS as usize
+    }
+
+    /// Returns whether `psc` has no cycle. A record that is too long to be judged is taken to have
+    /// one: see [`Self::is_judged`].
     pub(super) fn is_consistent(&self) -> bool {
         let sequential: Vec<&Event> = self.0.iter().filter(|event| event.sequential).collect();
         let tasks = sequential.iter().fold(0_u64, |tasks, event| tasks | 1 << event.task);
@@ -114,7 +120,6 @@ impl Graph {
             return true;
         }
         if sequential.len() > Set::BITS as usize {
-            // Too many to judge: the execution is abandoned.
             return false;
         }
         let mut edges = vec![0; sequential.len()];

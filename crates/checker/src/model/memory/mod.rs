@@ -166,6 +166,13 @@ impl Storage {
         views.is_possible(finally)
     }
 
+    /// Returns whether [`Self::is_possible`] could judge the execution. Otherwise it has too many
+    /// `SeqCst` operations, and a search that abandons it has not executed everything.
+    pub(super) fn is_judged(&self) -> bool {
+        let Self::Views(views) = self else { return true };
+        views.is_judged()
+    }
+
     /// Returns whether the execution must be repeated with a record of its `SeqCst` operations.
     pub(super) fn lacks_record(&self) -> bool {
         let Self::Views(views) = self else { return false };

@@ -374,6 +374,10 @@ impl Views {
         !judges || self.graph.as_ref().is_none_or(Graph::is_consistent)
     }
 
+    pub(super) fn is_judged(&self) -> bool {
+        self.graph.as_ref().is_none_or(Graph::is_judged)
+    }
+
     pub(super) fn lacks_record(&self) -> bool {
         self.lacks_record
     }
