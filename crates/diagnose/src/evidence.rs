@@ -234,6 +234,13 @@ impl<'a> Evidence<'a> {
         holds.percentile_s(50.0).is_some_and(|median_s| median_s < EMPTY_S)
     }
 
+    /// Returns the part of the run in which threads waited for the lock. `None` if it was not
+    /// recorded.
+    pub(crate) fn queued(&self) -> Option<f64> {
+        let (queued_s, run_s) = (self.lock.waiters.seconds, self.process.seconds);
+        (queued_s > 0.0 && run_s > 0.0).then(|| (queued_s / run_s).min(1.0))
+    }
+
     /// Returns the mean hold time at `place` in seconds, over all places of the lock if `place` is
     /// empty. 0 if no hold was timed.
     pub(crate) fn hold_s(&self, place: &str) -> f64 {

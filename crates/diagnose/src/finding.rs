@@ -10,8 +10,8 @@ use crate::problem::{JavaActivity, JavaMonitor, Lost, Place, Problem, Subject};
 /// A cost below this part of the threads' time is not a problem.
 pub const LITTLE: f64 = 0.02;
 
-/// Weight from which a cure may change the number of threads or the kind of the lock. Such cures
-/// have costs of their own.
+/// Weight from which a cure may change the number of threads or the kind of the lock, which has
+/// costs of its own.
 const MUCH: f64 = 0.1;
 
 /// Kinds of problems.
@@ -209,20 +209,24 @@ impl Finding {
     pub fn cure(&self) -> Cure {
         match (self.origin, self.problem.cure()) {
             (Some(Origin::JavaMonitor), Cure::Shorten) => Cure::ReadWithoutLock,
-            (_, Cure::AnotherLock) if !self.costs_much() && !self.is_handed_over() => Cure::Shorten,
+            (_, Cure::AnotherLock) if !self.is_convoy() => Cure::Shorten,
             (_, cure) => cure,
         }
     }
 
-    /// Returns whether it costs so much that cures with costs of their own may pay. A finding that
-    /// is not weighed is taken to.
-    pub fn costs_much(&self) -> bool {
-        self.weight.is_none_or(|weight| weight >= MUCH)
-    }
-
-    /// Returns whether the policy of the lock lets its owners wait for a CPU.
-    fn is_handed_over(&self) -> bool {
-        matches!(self.problem, Problem::OwnerPreempted { lost: Lost::HandedOver(_), .. })
+    /// Returns whether owners without a CPU make a lock convoy: it costs much, and the queue
+    /// outlives its cause, so that threads wait for most of the run.
+    pub fn is_convoy(&self) -> bool {
+        /// Minimum part of the run.
+        const MOST: f64 = 0.5;
+        match &self.problem {
+            Problem::OwnerPreempted { lost: Lost::HandedOver(_), .. } => true,
+            Problem::OwnerPreempted { queued, inversion: None, .. } => {
+                queued.is_none_or(|queued| queued >= MOST)
+                    && self.weight.is_none_or(|weight| weight >= MUCH)
+            }
+            _ => false,
+        }
     }
 
     /// Returns whether it costs enough to be a problem.

@@ -424,6 +424,8 @@ pub enum Problem {
         owner: Owner,
         /// How.
         lost: Lost,
+        /// Part of the run in which threads waited for the lock. `None` if it was not recorded.
+        queued: Option<f64>,
         /// A waiting thread of higher priority than the owner.
         inversion: Option<Inversion>,
     },

@@ -88,6 +88,19 @@ fn an_owner_that_lost_its_cpu_makes_a_convoy() {
 }
 
 #[test]
+fn a_convoy_needs_a_queue_for_most_of_the_run() {
+    fn cure(queued_s: f64) -> Cure {
+        let owners = vec![seen(Doing::Runs, "", 90)];
+        let lost = Cause { measured_s: 0.9, ran_s: 0.05, ..cause(0.9, owners) };
+        let waiters = Waiters { seconds: queued_s, ..Waiters::default() };
+        let finding = first(process(Lock { waiters, ..mutex() }, lost)).expect("waits");
+        assert_eq!(finding.kind(), Kind::OwnerPreempted);
+        finding.cure()
+    }
+    assert_eq!([0.9, 0.1].map(cure), [Cure::AnotherLock, Cure::Shorten]);
+}
+
+#[test]
 fn an_owner_of_lower_priority_without_a_cpu_is_an_inversion() {
     fn cure(samples: u64) -> Cure {
         let lost =

@@ -50,6 +50,7 @@ pub(crate) fn handed_over(evidence: &Evidence<'_>) -> Option<Problem> {
     (off >= REASON).then(|| Problem::OwnerPreempted {
         owner: evidence.owner(),
         lost: Lost::HandedOver(off),
+        queued: evidence.queued(),
         inversion: None,
     })
 }
@@ -174,12 +175,14 @@ pub(crate) fn preempted(evidence: &Evidence<'_>) -> Option<Problem> {
     let held = holder.preempted.unwrap_or(0.0).max(holder.could_run);
     if holder.free >= REASON && holder.free > held && is_known {
         let lost = Lost::Free(holder.free);
-        return Some(Problem::OwnerPreempted { owner, lost, inversion: None });
+        let queued = evidence.queued();
+        return Some(Problem::OwnerPreempted { owner, lost, queued, inversion: None });
     }
     let lost = holder.preempted.filter(|lost| *lost >= REASON && holder.ran.is_some())?;
     let is_long = evidence.service_s(holder) > LONG_CPU_S && lost < MOSTLY;
     let (lost, inversion) = (Lost::Cpu(lost), inversion(evidence));
-    (!is_long).then_some(Problem::OwnerPreempted { owner, lost, inversion })
+    let queued = evidence.queued();
+    (!is_long).then_some(Problem::OwnerPreempted { owner, lost, queued, inversion })
 }
 
 /// Returns the threads of the most frequent priority inversion at the lock, if it was sampled often

@@ -192,7 +192,7 @@ fn of_owner(problem: &Problem) -> String {
             let end = end.as_deref().map_or(String::new(), reason);
             format!("{} while it waits in {place} for {}{end}", holds(owner), lock(next))
         }
-        Problem::OwnerPreempted { owner, lost, inversion } => {
+        Problem::OwnerPreempted { owner, lost, inversion, .. } => {
             let inversion = inversion.as_ref().map(inverted).unwrap_or_default();
             preempted(&holds(owner), *lost) + &inversion
         }
@@ -219,14 +219,9 @@ fn of_owner(problem: &Problem) -> String {
     }
 }
 
-/// Returns the name of the phenomenon if owners without a CPU cost much.
+/// Returns the name of the phenomenon if it is a lock convoy.
 fn convoy(finding: &Finding) -> &'static str {
-    match finding.problem {
-        Problem::OwnerPreempted { inversion: None, .. } if finding.costs_much() => {
-            ": a lock convoy"
-        }
-        _ => "",
-    }
+    if finding.is_convoy() { ": a lock convoy" } else { "" }
 }
 
 /// Returns the threads of a priority inversion, as the end of a sentence.

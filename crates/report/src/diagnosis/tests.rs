@@ -100,7 +100,7 @@ fn waits_for_an_owner() {
 }
 
 fn preempted(lost: Lost, inversion: Option<Inversion>) -> Problem {
-    Problem::OwnerPreempted { owner: owner(), lost, inversion }
+    Problem::OwnerPreempted { owner: owner(), lost, queued: Some(0.9), inversion }
 }
 
 fn kernel_wait(object: KernelObject, call: &str) -> Problem {
