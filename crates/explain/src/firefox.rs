@@ -155,9 +155,18 @@ impl Lanes {
             let command = named.commands.get(&lane.pid).map_or("", String::as_str);
             // A main thread is shown by the name of its process.
             let is_main = lane.thread == lane.pid;
-            let process = *processes
-                .entry(lane.pid)
-                .or_insert_with(|| writer.profile.add_process(command, lane.pid as u32, start));
+            let process = *processes.entry(lane.pid).or_insert_with(|| {
+                let pid = lane.pid as u32;
+                let process = writer.profile.add_process(command, pid, start);
+                // Each process has a main thread, blank if nothing of it was recorded.
+                let is_recorded =
+                    self.threads.iter().any(|other| [other.thread, other.pid] == [lane.pid; 2]);
+                if !is_recorded {
+                    let main = writer.profile.add_thread(process, pid, start, true);
+                    writer.blank(main, Some(0), u64::MAX);
+                }
+                process
+            });
             let tid = lane.thread as u32;
             let thread = writer.profile.add_thread(process, tid, start, is_main);
             writer.profile.set_thread_name(
@@ -277,7 +286,7 @@ mod tests {
             fields.map(|field| field["key"].as_str().expect("a key").to_owned()).collect::<Vec<_>>()
         };
         let threads = profile["threads"].as_array().expect("threads");
-        assert_eq!(threads.len(), 2);
+        assert_eq!(threads.len(), 3, "two with steps, and the main thread");
         let mut waits = 0;
         for thread in threads {
             let texts = thread["stringArray"].as_array().expect("texts").len();
