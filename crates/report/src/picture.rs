@@ -28,7 +28,7 @@ pub struct PictureError(String);
 /// Turns a drawing of this crate into the bytes of a PNG file.
 ///
 /// # Errors
-/// [`PictureError`] if the text is not a drawing, or has no size.
+/// `PictureError` if the text is not a drawing, or has no size.
 pub fn png(svg: &str) -> Result<Vec<u8>, PictureError> {
     let options = Options { fontdb: Arc::new(fonts()), ..Options::default() };
     let tree = Tree::from_str(svg, &options).map_err(|error| PictureError(error.to_string()))?;
