@@ -145,7 +145,7 @@ fn ticket_lock_with_a_relaxed_release() {
     });
 }
 
-/// A queue lock whose records are numbered from 1.
+/// A queue lock with records that are numbered from 1.
 #[derive(Default)]
 struct Queue {
     tail: Word<u32>,
@@ -369,7 +369,7 @@ fn dekker_lock_without_fence() {
     });
 }
 
-/// An attempt to enter that gives up if the other task is there.
+/// An attempt to enter that fails if the other task is there.
 #[test]
 fn dekker_trylock_with_release_and_acquire_only() {
     defect(2, Exclusion, |lock: &Flags, task: usize, orders: Orders| {

@@ -10,8 +10,8 @@ use crate::problem::{JavaActivity, JavaMonitor, Lost, Place, Problem, Subject};
 /// A cost below this part of the threads' time is not a problem.
 pub const LITTLE: f64 = 0.02;
 
-/// Weight from which a cure may change the number of threads or the kind of the lock, which has
-/// costs of its own.
+/// Weight from which a cure may change the number of threads or the kind of the lock: such a change
+/// may cost throughput elsewhere.
 const MUCH: f64 = 0.1;
 
 /// Kinds of problems.

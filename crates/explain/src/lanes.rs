@@ -69,7 +69,7 @@ impl Act {
 pub struct Tag {
     /// The name of the lock.
     pub lock: String,
-    /// The one of several locks with that name. Empty if there is only one, or if it is unknown.
+    /// Which of several locks with that name. Empty if there is one, or if it is unknown.
     pub element: String,
     /// Where it is acquired.
     pub place: String,

@@ -41,7 +41,7 @@ fn record() -> Record {
         locks: (0..LOCKS).map(lock).collect(),
         ..Process::default()
     };
-    // No replay, so that the time is that of the bounds.
+    // No replay, so that only the bounds are timed.
     let program = Program { cpus: 2, wall_s: 20.0, only_contended: true, ..Program::default() };
     Record { program, processes: vec![process], ..Record::default() }
 }

@@ -132,8 +132,8 @@ impl Law {
         if is_recorded && !setting.is_changed {
             return Bounds { low: 1.0, middle: 1.0, high: 1.0, limit };
         }
-        // The record is the throughput of its own point, which the laws must contain. Alone, the
-        // program is at least as fast as next to other programs.
+        // The recorded throughput belongs to the recorded point, so the laws must contain it.
+        // Alone, the program is at least as fast as next to other programs.
         let [low, high] = if is_disturbed {
             let least = (self.alone.low / self.beside.low.max(1.0)).max(1.0);
             let most = (self.alone.high / self.beside.high.min(1.0)).max(least);

@@ -420,7 +420,7 @@ impl Study<'_> {
     }
 }
 
-/// Splits the first lock, or gives a pool as many times its units.
+/// Splits the first lock, or multiplies the units of a pool.
 fn divide(behaviour: &mut Behaviour, split: u32, widened: Option<&Pool>) {
     match (widened, &mut behaviour.script) {
         (None, _) => behaviour.locks[0] *= split,

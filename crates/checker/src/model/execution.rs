@@ -42,7 +42,7 @@ pub(super) struct Execution {
     placed: Option<Placed>,
     /// Memory beyond the words themselves.
     pub(super) storage: RefCell<Storage>,
-    /// What the current step does that sequentially consistent memory would not.
+    /// Whether the current step is one that sequentially consistent memory excludes.
     stale: Cell<Stale>,
     log: Option<RefCell<Narrative>>,
 }

@@ -55,8 +55,8 @@ fn a_program_is_recorded_and_explained() {
     // A thread that sleeps in a section gains nothing from another lock, and fix says so.
     let advice = stdout(&run(&["fix", file, "--rounds", "1", "--split", "8"]));
     let advice = advice.replace("\n  ", " ");
-    // On a machine that is busy with something else it may not be sure of anything.
-    if !advice.contains("Nothing was simulated") {
+    // Next to other programs, see above, only bounds are known.
+    if predicted["doubt"].is_null() {
         assert!(advice.starts_with("Splitting `cache_lock` into 8 locks gives"), "{advice}");
     }
     std::fs::write(place.join("cut.json"), "{\"recorded\": 1,\n \"program\":").expect("written");

@@ -1,4 +1,4 @@
-//! What a cell does: its outcome, its presets, and why it has none.
+//! Outcomes of cells, their presets, and reasons why a cell has none.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ pub struct Recorded {
     pub bulk: Vec<BulkUse>,
 }
 
-/// The cell of a target. What is not on a virtual machine has no CPUs, no kernel and no events.
+/// The cell of a target. Cells outside of virtual machines lack CPUs, kernels and events.
 pub(super) trait Cell {
     fn run(&self) -> Result<Outcome, JobError>;
     fn seed(&self) -> u64;

@@ -88,8 +88,8 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
     result
 }
 
-/// Counts a signal as a release of what the waiters of a condition wait for. If the thread whose
-/// wait ended last signals, and has reacquired the mutex since, the condition is part of a lock.
+/// Counts a signal as a release, if the waiters of the condition wait for one. If the last thread
+/// that was woken signals, and has reacquired the mutex since, the condition is part of a lock.
 /// A thread that has entered the critical section twice since its last signal has taken a unit of
 /// a pool and returns it.
 fn releases(thread: Thread, condition: usize, waiters: Waiters) {

@@ -320,14 +320,12 @@ impl Peek {
 
     /// Counts the threads that sleep in the kernel and may wait for one of its locks.
     fn kernel_waits(&mut self, states: &BTreeMap<u64, State>) {
-        /// Maximum number of threads in a sample, since each costs a read of a file.
-        const THREADS: usize = 16;
         let asleep = states.iter().filter_map(|(thread, state)| match state {
             State::Sleeps(call) if may_wait(*call) => Some((thread, *call)),
             State::Faults => Some((thread, FAULT)),
             _ => None,
         });
-        for (thread, call) in asleep.take(THREADS) {
+        for (thread, call) in asleep {
             let path = format!("/proc/{}/task/{thread}/wchan", self.pid);
             let function = std::fs::read_to_string(path).unwrap_or_default();
             if let Some(object) = object(&function) {

@@ -1,5 +1,5 @@
-//! The order of `SeqCst` operations: the relation `psc` of RC11 must have no cycle. The names of
-//! relations are those of the paper (Lahav and others, PLDI 2017, section 3).
+//! The order of `SeqCst` operations: the relation `psc` of RC11 must have no cycle. The paper
+//! defines these relations (Lahav and others, PLDI 2017, section 3).
 
 use super::view::View;
 use std::collections::BTreeMap;

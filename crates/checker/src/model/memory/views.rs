@@ -366,7 +366,7 @@ impl Views {
         }
     }
 
-    /// Other steps than stale ones and those of `SeqCst` are judged later, `finally` all.
+    /// Only stale steps and `SeqCst` steps are judged immediately; `finally`, all steps are judged.
     pub(super) fn is_possible(&mut self, finally: bool) -> bool {
         let judges = self.strays && (finally || self.doubtful);
         self.doubtful = false;
