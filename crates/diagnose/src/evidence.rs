@@ -302,6 +302,12 @@ pub(crate) fn wait_s(process: &Process, lock: &Lock) -> f64 {
     lock.wait_s() + pending(process, lock).1
 }
 
+/// Returns the part of their time that the threads which waited for a lock did so: the share that
+/// every command prints. `None` if the number of threads is unknown.
+pub fn waited_share(process: &Process, lock: &Lock) -> Option<f64> {
+    Evidence::new(process, lock).share
+}
+
 /// Returns the number of threads that waited for a lock. The same threads wait at several places,
 /// so places with short wait times are not added.
 fn waiting_threads(lock: &Lock) -> f64 {

@@ -1,6 +1,6 @@
 //! The lock that limits a program at its recorded point.
 
-use convoy_diagnose::is_owned;
+use convoy_diagnose::{is_owned, waited_share};
 use convoy_record::{Kind, Lock, Process};
 use serde::Serialize;
 
@@ -89,7 +89,9 @@ impl Limit {
         }
         let longest = locks.iter().max_by(|a, b| a.wait_s().total_cmp(&b.wait_s()));
         if let Some(lock) = longest.filter(|_| wait_s > WEIGHT * time_s) {
-            return of_lock(lock, (lock.wait_s() / time_s).min(1.0), seconds);
+            let waited = waited_share(process, lock);
+            let waited = waited.unwrap_or_else(|| (lock.wait_s() / time_s).min(1.0));
+            return of_lock(lock, waited, seconds);
         }
         let first = demands.stations.iter().filter_map(|demand| {
             let cpus = demands.work.middle * demand.servers[0] / demand.service.middle;
@@ -109,12 +111,13 @@ impl Limit {
 fn pool(demands: &Demands, process: &Process, least_s: f64, time_s: f64) -> Option<Limit> {
     let waited = demands.stations.iter().filter_map(|demand| {
         let Station::Pool { pool, units } = &demand.station else { return None };
-        let wait_s = process.locks.get(demand.lock)?.wait_s();
+        let lock = process.locks.get(demand.lock)?;
+        let wait_s = lock.wait_s();
         let hold_s = demand.service.most / demand.acquired;
         (wait_s > least_s && hold_s > 0.0).then(|| Limit::Pool {
             pool: pool.clone(),
             units: *units,
-            waited: (wait_s / time_s).min(1.0),
+            waited: waited_share(process, lock).unwrap_or_else(|| (wait_s / time_s).min(1.0)),
             hold_us: 1e6 * hold_s,
             per_s: f64::from(*units) / hold_s,
         })

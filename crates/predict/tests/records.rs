@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use convoy_diagnose::Account;
+use convoy_diagnose::Diagnosis;
 use convoy_kernel::KernelPreset;
 use convoy_predict::{Choice, Effort, Limit, Machines, Prediction, Question, Row, SLEEP, predict};
 use convoy_record::Record;
@@ -94,15 +94,22 @@ fn the_recorded_point_of_every_kept_record_is_in_its_interval() {
     }
 }
 
-/// `explain` and `predict` name the same lock at the recorded point.
+/// `explain` and `predict` name the same lock at the recorded point, with the same share.
 #[test]
 fn the_limit_of_every_kept_record_is_the_lock_that_its_account_puts_first() {
     let mut limits = 0;
     for (name, record) in kept() {
-        let account = Account::new(&record);
-        let Limit::Lock { lock, .. } = prediction(&record, &[], &[]).limit else { continue };
-        let first = account.owned_locks().next().expect("a lock with waits");
+        let diagnosis = Diagnosis::new(&record);
+        let Limit::Lock { lock, waited, .. } = prediction(&record, &[], &[]).limit else {
+            continue;
+        };
+        let first = diagnosis.account.owned_locks().next().expect("a lock with waits");
         assert_eq!(lock.name, first.lock.name, "{name}");
+        let mut findings = diagnosis.findings.iter();
+        if let Some(finding) = findings.find(|finding| finding.lock == lock.name) {
+            let share = finding.share.expect("the number of threads is known");
+            assert!((share - waited).abs() < 1e-9, "{name}: {share} and {waited}");
+        }
         limits += 1;
     }
     assert!(limits > 0, "a record with a limit");
