@@ -210,6 +210,19 @@ mod tests {
         assert!((per_s.expect("one holder") - 2500.0).abs() < 1e-6, "{per_s:?}");
     }
 
+    /// Two of four threads wait. `explain` divides by the time of these two as well.
+    #[test]
+    fn a_share_is_a_part_of_the_time_of_the_waiting_threads() {
+        let lock = Lock { instances: 1, sites: vec![site(0.5)], ..Lock::default() };
+        let process = Process { seconds: 1.0, cpu_s: 0.004, threads: 4, ..Process::default() };
+        let process = Process { locks: vec![lock], ..process };
+        let program = Program { cpus: 2, ..Program::default() };
+        let demands = demands(&program, &process, &Written::default(), 4, 1.0);
+        let limit = Limit::new(&demands, &process, &[&process.locks[0]], 1.0);
+        let Limit::Lock { waited, .. } = limit else { panic!("{limit:?}") };
+        assert!((waited - 0.25).abs() < 1e-9, "{waited}");
+    }
+
     /// A lock that only the writer waited for was reported as the limit, although the readers
     /// scaled.
     #[test]
