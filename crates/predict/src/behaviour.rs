@@ -191,7 +191,8 @@ fn ordered(
     // A wait at a condition ends with another acquisition of its mutex, perhaps after a futile
     // wakeup. That acquisition does no work, and how often it happens depends on how threads are
     // woken.
-    let again = |lock: &Lock| waits_within(process, lock).min(lock.count());
+    let conditions = conditions(process);
+    let again = |lock: &Lock| waits_within(&conditions, lock).min(lock.count());
     let count: u64 = plain().map(|lock| lock.count() - again(lock)).sum();
     behaviour.total = count;
     let count = count.max(1) as f64;
@@ -208,22 +209,24 @@ fn ordered(
     behaviour.script = Some(Arc::new(script));
 }
 
+/// Returns the conditions of a process, of which there are few even if it has many locks.
+fn conditions(process: &Process) -> Vec<&Lock> {
+    process.locks.iter().filter(|lock| lock.kind == Kind::Condition).collect()
+}
+
 /// Returns how many waits at conditions released a mutex of this name.
-fn waits_within(process: &Process, lock: &Lock) -> u64 {
+fn waits_within(conditions: &[&Lock], lock: &Lock) -> u64 {
     let is_mutex = lock.kind == Kind::Mutex && lock.is_lock();
-    process.locks.iter().filter(|one| is_mutex && is_condition_of(one, lock)).map(waits_at).sum()
+    let own = conditions.iter().filter(|one| is_mutex && one.mutex == lock.name);
+    own.map(|one| waits_at(one)).sum()
 }
 
 /// Returns the condition at which most waits released a mutex of this name; `None` if there were
 /// few such waits.
 pub(crate) fn waiting_within<'a>(process: &'a Process, lock: &Lock) -> Option<&'a Lock> {
-    let own = process.locks.iter().filter(|one| is_condition_of(one, lock));
+    let own = conditions(process).into_iter().filter(|one| one.mutex == lock.name);
     let most = own.max_by_key(|one| waits_at(one))?;
     (waits_at(most) as f64 > LITTLE * lock.count() as f64).then_some(most)
-}
-
-fn is_condition_of(condition: &Lock, lock: &Lock) -> bool {
-    condition.kind == Kind::Condition && condition.mutex == lock.name
 }
 
 /// Returns how many waits at a condition were recorded.
@@ -348,8 +351,8 @@ mod tests {
         };
         let (queue, other) = (mutex("queue", 0.0, &["here"]), mutex("other", 0.0, &["there"]));
         let process = Process { locks: vec![condition], ..Process::default() };
-        assert_eq!(waits_within(&process, &queue), 30);
-        assert_eq!(waits_within(&process, &other), 0);
+        assert_eq!(waits_within(&conditions(&process), &queue), 30);
+        assert_eq!(waits_within(&conditions(&process), &other), 0);
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! Detects counts and times that no recording can contain. With such a damaged or made-up record, a
 //! replay would overflow or take hours.
 
+use std::io::{ErrorKind, Write, sink};
+
 use convoy_record::{Process, Record};
-use serde_json::Value;
+use serde::Serialize as _;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
 
 /// Larger than any count of a record: a thread that acquires a lock every nanosecond reaches it
 /// after a day and a half.
@@ -11,17 +15,21 @@ const MOST: u64 = 1 << 47;
 /// Returns whether a process of `record` has an impossible count, or a time that is longer than the
 /// recording.
 pub(crate) fn is_damaged(record: &Record) -> bool {
-    let counts = serde_json::to_value(&record.processes);
-    !counts.is_ok_and(|counts| counts_fit(&counts))
+    let mut counts = Serializer::with_formatter(sink(), Counts);
+    record.processes.serialize(&mut counts).is_err()
         || record.processes.iter().any(|process| !times_fit(process, record.program.wall_s))
 }
 
-fn counts_fit(value: &Value) -> bool {
-    match value {
-        Value::Number(number) => number.as_u64().is_none_or(|count| count < MOST),
-        Value::Array(all) => all.iter().all(counts_fit),
-        Value::Object(all) => all.values().all(counts_fit),
-        Value::Null | Value::Bool(_) | Value::String(_) => true,
+/// Fails at the first impossible count. Formats nothing else: a record may have 10,000 locks.
+struct Counts;
+
+impl Formatter for Counts {
+    fn write_u64<W: Write + ?Sized>(&mut self, _: &mut W, count: u64) -> std::io::Result<()> {
+        if count < MOST { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
+    }
+
+    fn write_f64<W: Write + ?Sized>(&mut self, _: &mut W, _: f64) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
