@@ -28,4 +28,5 @@ pub use problem::{
 };
 pub use quiet::{Activity, ConditionWaits, JavaWaits, Quiet, Spread};
 pub use remark::{Handover, Remark};
+pub use rules::kernel::{KernelSleep, kernel_sleeps};
 pub use verdict::{Diagnosis, Verdict};

@@ -104,18 +104,30 @@ impl Away {
     /// sleep if CPUs were available, or if this happened more often than it can have lost its CPU.
     /// Otherwise it was preempted, and the virtual machine preempts it, too.
     pub(crate) fn span(&self, on: &Times, off: &Times) -> Span {
-        let spread = |times: &Times| Spread::new(&times.buckets, times.mean_s() * 1e9);
+        let [work_ns, sleeps] = self.work_and_sleeps(on, off);
+        Span { work: spread(on).with_mean(work_ns), sleeps, sleep: self.sleep(off) }
+    }
+
+    /// Returns the mean work and the mean sleep of a span, nanoseconds.
+    pub(crate) fn parts_ns(&self, on: &Times, off: &Times) -> [f64; 2] {
+        let [work_ns, sleeps] = self.work_and_sleeps(on, off);
+        let slept_ns = if sleeps > 0.0 { self.sleep(off).mean() - work_ns } else { 0.0 };
+        [work_ns, sleeps * slept_ns.max(0.0)]
+    }
+
+    /// Returns the mean work of a span, nanoseconds, and the share of the spans with a sleep.
+    fn work_and_sleeps(&self, on: &Times, off: &Times) -> [f64; 2] {
         let part = share(on, off);
         let slept = self.is_sleep(on.count, off.count, on.mean_s() * 1e9);
         // The work of a thread that was switched away is bounded by the CPU time of all threads.
         let factor = if slept { self.work } else { self.longer };
         let work_ns = on.mean_s() * 1e9 * (1.0 - part + part * factor);
-        Span {
-            work: spread(on).with_mean(work_ns),
-            sleeps: if slept { part } else { 0.0 },
-            // A few of many sleeps end much too late.
-            sleep: spread(off).capped(self.sleep_ns(off.mean_s() * 1e9)),
-        }
+        [work_ns, if slept { part } else { 0.0 }]
+    }
+
+    /// Returns the sleeps of spans with a switch: a few of many end much too late.
+    fn sleep(&self, off: &Times) -> Spread {
+        spread(off).capped(self.sleep_ns(off.mean_s() * 1e9))
     }
 
     /// Returns the part of a time away that was sleep, nanoseconds.
@@ -134,6 +146,10 @@ impl Away {
     pub(crate) fn is_sleep(&self, on: u64, off: u64, work_ns: f64) -> bool {
         self.spare || gives_up(on, off, work_ns * self.work)
     }
+}
+
+fn spread(times: &Times) -> Spread {
+    Spread::new(&times.buckets, times.mean_s() * 1e9)
 }
 
 /// Returns the share of the times in which a thread was switched away.

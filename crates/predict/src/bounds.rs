@@ -88,6 +88,8 @@ pub(crate) struct Law {
     /// Index of the lock that a split replaces among the locks of the process.
     first: usize,
     recorded: Setting,
+    /// The station that limits the recorded point, if its diagnosis names one.
+    limit: Option<Station>,
     /// The recorded point by the laws: with the other programs, and alone.
     beside: Bounds,
     alone: Bounds,
@@ -95,8 +97,14 @@ pub(crate) struct Law {
 
 impl Law {
     /// Returns the bounds of a program with these demands on the recorded machine; a split replaces
-    /// the lock with the index `first`.
-    pub(crate) fn new(demands: Demands, first: usize, machine: &Preset) -> Self {
+    /// the lock with the index `first`, and `limit` is the station that limits the recorded point,
+    /// if one is known.
+    pub(crate) fn new(
+        demands: Demands,
+        first: usize,
+        limit: Option<Station>,
+        machine: &Preset,
+    ) -> Self {
         let recorded = Setting {
             cpus: demands.cpus,
             threads: demands.threads,
@@ -106,8 +114,8 @@ impl Law {
             hands_over: false,
             prices: Prices::new(machine),
         };
-        let mut law =
-            Self { demands, first, recorded, beside: Bounds::UNKNOWN, alone: Bounds::UNKNOWN };
+        let [beside, alone] = [Bounds::UNKNOWN; 2];
+        let mut law = Self { demands, first, recorded, limit, beside, alone };
         law.beside = law.speed(&recorded);
         law.alone = law.speed(&Setting { others: 0.0, ..recorded });
         law
@@ -130,6 +138,7 @@ impl Law {
             == (self.recorded.cpus, self.recorded.threads, 1);
         let limit = speed.limit;
         if is_recorded && !setting.is_changed {
+            let limit = self.limit.clone().unwrap_or(limit);
             return Bounds { low: 1.0, middle: 1.0, high: 1.0, limit };
         }
         // The recorded throughput belongs to the recorded point, so the laws must contain it.
@@ -153,21 +162,19 @@ impl Law {
         let free = (cpus - setting.others).max(IDLE * cpus);
         let threads = f64::from(setting.threads.max(1));
         let (work, sleep) = (demands.work, demands.sleep);
-        let mut most = vec![(Station::Cpus, cpus / work.least)];
-        most.push((Station::Threads, threads / (work.least + sleep.least)));
-        let grown = threads / f64::from(demands.threads.max(1));
-        most.extend(demands.crews.iter().filter(|_| demands.crews.len() > 1).map(|crew| {
-            let station = Station::ThreadsAt { place: crew.place.clone() };
-            (station, grown.max(1.0) / (crew.busy * (1.0 - WINDOWS)))
-        }));
+        let mut high = (cpus / work.least).min(threads / (work.least + sleep.least));
+        let grown = (threads / f64::from(demands.threads.max(1))).max(1.0);
+        for crew in demands.crews.iter().filter(|_| demands.crews.len() > 1) {
+            high = high.min(grown / (crew.busy * (1.0 - WINDOWS)));
+        }
         let (mut likely, mut least) = (Network::default(), Network::default());
         let mut held_work = 0.0;
         let mut overhead = self.overhead(setting);
-        let mut uses = Vec::new();
+        let mut busiest = (&Station::Cpus, 0.0);
         for demand in &demands.stations {
             let split = if demand.lock == self.first { f64::from(setting.split) } else { 1.0 };
-            let [high, low] = demand.servers.map(|servers| servers * split);
-            most.push((demand.station.clone(), high / demand.service.least));
+            let [most, low] = demand.servers.map(|servers| servers * split);
+            high = high.min(most / demand.service.least);
             let moved = self.moved(demand, setting);
             let passed = passed(demand, setting);
             let service = [
@@ -175,18 +182,18 @@ impl Law {
                 demand.service.most + moved[1] + passed[1],
             ];
             overhead = [overhead[0] + moved[0], overhead[1] + moved[1]];
-            let servers = [high.min(f64::MAX), low];
+            let servers = [most.min(f64::MAX), low];
             if service[1] / low < IDLE * work.middle / cpus {
                 continue;
             }
             held_work += demand.work;
             likely.stations.push(network::Station { demand: service[0], servers: servers[0] });
             least.stations.push(network::Station { demand: service[1], servers: servers[1] });
-            uses.push((demand.station.clone(), service[0] / servers[0]));
+            busiest = busier(busiest, (&demand.station, service[0] / servers[0]));
         }
         let used = work.middle + overhead[0];
-        uses.push((Station::Cpus, used / free));
-        uses.push((Station::Threads, (used + sleep.middle) / threads));
+        busiest = busier(busiest, (&Station::Cpus, used / free));
+        busiest = busier(busiest, (&Station::Threads, (used + sleep.middle) / threads));
         let own = (used - held_work).max(IDLE * used);
         likely.stations.push(network::Station { demand: own, servers: free });
         likely.think = sleep.middle + demands.idle;
@@ -195,12 +202,9 @@ impl Law {
         for network in [&mut likely, &mut least] {
             network.stations.retain(|station| station.demand > 0.0);
         }
-        let upper = |(_, capacity): &(Station, f64)| *capacity;
-        let high = most.iter().map(upper).fold(f64::INFINITY, f64::min);
         let middle = likely.throughput(setting.threads.max(1)).min(free / used).min(high);
         let low = least.lower(setting.threads.max(1)).min(middle);
-        let busiest = uses.into_iter().max_by(|first, second| first.1.total_cmp(&second.1));
-        Bounds { low, middle, high, limit: busiest.map(|(station, _)| station).unwrap_or_default() }
+        Bounds { low, middle, high, limit: busiest.0.clone() }
     }
 
     /// Returns the time for which the acquisitions of a lock wait for lines of other CPUs, in
@@ -232,6 +236,11 @@ impl Law {
             if setting.hands_over { acquired } else { acquired.map(|a| a.min(1.0 / wakeup)) };
         woken.map(|wakeups| wakeups * wake_work)
     }
+}
+
+/// Returns the station with the higher utilisation; of equal ones, the second.
+fn busier<'a>(first: (&'a Station, f64), second: (&'a Station, f64)) -> (&'a Station, f64) {
+    if second.1 >= first.1 { second } else { first }
 }
 
 /// Returns the time for which a lock is passed to threads that wake up: middle and most.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use convoy_diagnose::{Account, Irreplaceable};
+use convoy_diagnose::{Diagnosis, Irreplaceable};
 use convoy_kernel::KernelPreset;
 use convoy_machine::Preset;
 use convoy_record::{Lock, Process, Record, threads};
@@ -85,7 +85,8 @@ pub fn predict_aloud(
     check(record)?;
     let (process, locks) = busiest(record);
     let process = process.ok_or(PredictError::Empty)?;
-    let study = Study { record, process, locks, machines, question };
+    let diagnosis = Diagnosis::new(record);
+    let study = Study { record, diagnosis, process, locks, machines, question };
     if let Some(reason) = study.unreplayable() {
         return study.without_replay(reason);
     }
@@ -110,6 +111,7 @@ pub fn predict_aloud(
 /// A record and the question about it.
 struct Study<'a> {
     record: &'a Record,
+    diagnosis: Diagnosis,
     process: &'a Process,
     /// The relevant locks, the most contended one first.
     locks: Vec<&'a Lock>,
@@ -249,10 +251,10 @@ impl Study<'_> {
         behaviour: &Behaviour,
         written: &Written,
     ) -> Result<Prediction, PredictError> {
-        let Self { record, process, locks, machines, question } = self;
+        let Self { record, diagnosis, process, locks, machines, question } = self;
         let seconds = busy_s(process, locks).max(1e-9);
         let demands = demands(&record.program, process, written, behaviour.threads, seconds);
-        let limit = Limit::new(&demands, process, locks, seconds);
+        let limit = Limit::new(&demands, diagnosis, process, locks, seconds);
         let widened = self.widened(written);
         let first = process
             .locks
@@ -260,7 +262,7 @@ impl Study<'_> {
             .position(|lock| locks.first().is_some_and(|first| std::ptr::eq(*first, lock)));
         let first = widened.map(|pool| pool.lock).or(first);
         let recorded = machines.recorded(&record.program, (1, 1))?;
-        let law = Law::new(demands, first.unwrap_or(usize::MAX), &recorded);
+        let law = Law::new(demands, first.unwrap_or(usize::MAX), limit.station(), &recorded);
         let is_disturbed = others_cpus(&record.program).is_some();
         let base = if is_disturbed { behaviour.rate * law.alone() } else { behaviour.rate };
         let rows = self.asks(behaviour.threads, widened).into_iter().map(|ask| {
@@ -353,7 +355,7 @@ impl Study<'_> {
             process.kernel_locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
         let wait_s: f64 = locks.map(Lock::wait_s).sum();
         let time_s = f64::from(behaviour.threads) * process.seconds;
-        Account::new(self.record).irreplaceable().filter(|_| wait_s > WEIGHT * time_s)
+        self.diagnosis.account.irreplaceable().filter(|_| wait_s > WEIGHT * time_s)
     }
 
     /// Adds the speed of the whole program to each row.

@@ -6,8 +6,8 @@
 //! demand has a least value, which no program with the recorded counts and times can be below, a
 //! middle, and a most.
 
-use convoy_diagnose::is_owned;
-use convoy_record::{Kind, Lock, Process, Program, Site, Times, threads};
+use convoy_diagnose::{KernelSleep, is_owned, kernel_sleeps};
+use convoy_record::{KernelObject, Kind, Lock, Process, Program, Site, Times, threads};
 use convoy_runs::replay::{Class, Step};
 use serde::Serialize;
 
@@ -32,6 +32,30 @@ impl Named {
         let place = lock.sites.first().map(|site| site.place.clone());
         let place = place.filter(|place| !place.is_empty() && !lock.name.contains(place));
         Self { name: lock.name.clone(), place }
+    }
+}
+
+/// A lock of the kernel, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KernelLock {
+    /// What it protects, if the record knows it by samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<KernelObject>,
+    /// Its primitive; empty if the record knows it by samples.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub primitive: String,
+    /// The system call or the place in the kernel in which threads waited longest for it.
+    pub place: String,
+}
+
+impl KernelLock {
+    pub(crate) fn timed(lock: &Lock) -> Self {
+        let place = lock.sites.first().map_or(String::new(), |site| site.place.clone());
+        Self { object: None, primitive: lock.kernel.clone(), place }
+    }
+
+    pub(crate) fn sampled(object: KernelObject, call: &str) -> Self {
+        Self { object: Some(object), primitive: String::new(), place: call.to_owned() }
     }
 }
 
@@ -60,6 +84,11 @@ pub enum Station {
         pool: Named,
         /// Number of units.
         units: u32,
+    },
+    /// A lock of the kernel.
+    Kernel {
+        /// The lock.
+        lock: KernelLock,
     },
 }
 
@@ -176,6 +205,7 @@ pub(crate) fn demands(
     let Process { futexes, runtime_locks, kernel_locks, .. } = process;
     let waits = futexes.iter().chain(runtime_locks).chain(kernel_locks);
     stations.extend(waits.filter_map(|lock| reader.waited(lock)));
+    stations.extend(kernel_sleeps(process).iter().map(|sleep| reader.slept_for(sleep)));
     let work = reader.work(&locks);
     let (sleep, idle) = reader.sleep(work, &locks, written);
     let others = others_cpus(program).unwrap_or(0.0).min(f64::from(cpus));
@@ -217,7 +247,9 @@ fn own_ns(class: &Class) -> f64 {
 fn waits_s(process: &Process, is_owned: bool) -> f64 {
     let Process { locks, futexes, runtime_locks, kernel_locks, .. } = process;
     let waited = locks.iter().chain(futexes).chain(runtime_locks).chain(kernel_locks);
-    waited.filter(|lock| lock.is_lock() == is_owned).map(Lock::wait_s).sum()
+    let sleeps = kernel_sleeps(process).into_iter().filter(|_| is_owned);
+    let slept_s: f64 = sleeps.map(|sleep| sleep.slept_s).sum();
+    slept_s + waited.filter(|lock| lock.is_lock() == is_owned).map(Lock::wait_s).sum::<f64>()
 }
 
 /// Returns the recorded time of `count` calls, of which a sample was timed, seconds.
@@ -229,8 +261,7 @@ pub(crate) fn total_s(count: u64, on: &Times, off: &Times) -> f64 {
 impl Reader<'_> {
     /// Returns the seconds of work and of sleep of `count` calls with these times.
     fn parts(&self, count: u64, on: &Times, off: &Times) -> [f64; 2] {
-        let span = self.away.span(on, off);
-        [span.work.mean(), span.slept_ns()].map(|ns| ns * count as f64 / 1e9)
+        self.away.parts_ns(on, off).map(|ns| ns * count as f64 / 1e9)
     }
 
     /// Returns the station of a recorded lock. `None` if it cannot limit: one thread alone uses it,
@@ -304,6 +335,24 @@ impl Reader<'_> {
         is_owned(lock).then(|| self.demand(usize::MAX, lock, seconds, 0.0, servers))
     }
 
+    /// Returns the station of a lock of the kernel for which threads were seen asleep. While
+    /// *q* threads wait on average, a queue with exponential times is used for a part of the time
+    /// of which *q* is the square over the rest (Lazowska et al., 1984).
+    fn slept_for(&self, sleep: &KernelSleep) -> Demand {
+        let waiting = sleep.slept_s / self.seconds;
+        let used = ((waiting * (waiting + 4.0)).sqrt() - waiting) / 2.0;
+        Demand {
+            station: Station::Kernel { lock: KernelLock::sampled(sleep.object, &sleep.call) },
+            lock: usize::MAX,
+            service: Range::new([0.0, used, waiting.min(1.0)]),
+            work: 0.0,
+            servers: [1.0; 2],
+            acquired: 0.0,
+            contended: 1.0,
+            is_shared: true,
+        }
+    }
+
     fn demand(
         &self,
         number: usize,
@@ -318,6 +367,7 @@ impl Reader<'_> {
             seconds.map(|seconds| (seconds / self.seconds).min(servers[0]).min(self.threads));
         let units = if servers[1].is_finite() { servers[1] as u32 } else { u32::MAX };
         let station = match lock.kind {
+            _ if !lock.kernel.is_empty() => Station::Kernel { lock: KernelLock::timed(lock) },
             Kind::Semaphore | Kind::Condition if servers[0] > 1.0 => {
                 Station::Pool { pool: Named::new(lock), units }
             }

@@ -34,7 +34,7 @@ pub use behaviour::{busiest, is_alone};
 pub use cells::{Question, predict, predict_aloud};
 pub use choice::{Change, Choice, FAIR, HANDOFF, PREFER_WRITERS, SIGNAL, SLEEP, SPIN, names};
 pub use convoy_runs::replay::Effort;
-pub use demands::{Named, Station};
+pub use demands::{KernelLock, Named, Station};
 pub use doubt::{Doubt, Feature, Figure, Reason};
 pub use error::PredictError;
 pub use limit::{Holders, Limit};

@@ -1,10 +1,10 @@
 //! The lock that limits a program at its recorded point.
 
-use convoy_diagnose::{is_owned, waited_share};
+use convoy_diagnose::{Diagnosis, Finding, Problem, is_owned, waited_share};
 use convoy_record::{Kind, Lock, Process};
 use serde::Serialize;
 
-use crate::demands::{Demands, Named, Station, total_s};
+use crate::demands::{Demand, Demands, KernelLock, Named, Station, total_s};
 
 /// Share of the threads' time below which waits do not limit the program.
 pub(crate) const WEIGHT: f64 = 0.02;
@@ -56,6 +56,13 @@ pub enum Limit {
         /// Passes per second that such holds allow.
         per_s: f64,
     },
+    /// A lock of the kernel.
+    Kernel {
+        /// The lock.
+        lock: KernelLock,
+        /// Share of the threads' time in which they waited for it.
+        waited: f64,
+    },
     /// No lock.
     Nothing {
         /// Recorded CPUs.
@@ -76,15 +83,29 @@ impl Default for Limit {
 
 impl Limit {
     /// Returns the limit of a process with these demands, whose relevant locks are `locks`, in the
-    /// busy part of its run, which takes `seconds`.
-    pub(crate) fn new(demands: &Demands, process: &Process, locks: &[&Lock], seconds: f64) -> Self {
+    /// busy part of its run, which takes `seconds`: what the first finding of its diagnosis is
+    /// about, if threads waited there.
+    pub(crate) fn new(
+        demands: &Demands,
+        diagnosis: &Diagnosis,
+        process: &Process,
+        locks: &[&Lock],
+        seconds: f64,
+    ) -> Self {
         let time_s = f64::from(demands.threads.max(1)) * seconds.max(1e-9);
+        let first = diagnosis.first();
+        if let Some(limit) = first.and_then(|first| found(first, demands, process, seconds)) {
+            return limit;
+        }
         let Process { futexes, runtime_locks, kernel_locks, .. } = process;
         let more = futexes.iter().chain(runtime_locks).chain(kernel_locks);
         let locks: Vec<&Lock> =
             locks.iter().copied().chain(more.filter(|lock| is_owned(lock))).collect();
         let wait_s: f64 = locks.iter().map(|lock| lock.wait_s()).sum();
-        if let Some(pool) = pool(demands, process, wait_s.max(WEIGHT * time_s), time_s) {
+        let least_s = wait_s.max(WEIGHT * time_s);
+        let pools = demands.stations.iter().filter_map(|demand| pool(demand, process, time_s));
+        let longest = pools.max_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some((_, pool)) = longest.filter(|(wait_s, _)| *wait_s > least_s) {
             return pool;
         }
         let longest = locks.iter().max_by(|a, b| a.wait_s().total_cmp(&b.wait_s()));
@@ -98,37 +119,71 @@ impl Limit {
             let is_near = cpus.is_finite() && cpus < FAR;
             let name = match &demand.station {
                 Station::Lock { lock: name } | Station::Pool { pool: name, .. } => name,
-                Station::Cpus | Station::Threads | Station::ThreadsAt { .. } => return None,
+                Station::Kernel { .. }
+                | Station::Cpus
+                | Station::Threads
+                | Station::ThreadsAt { .. } => return None,
             };
             is_near.then(|| (name.clone(), cpus.ceil().max(1.0) as u32))
         });
         let first = first.min_by_key(|(_, cpus)| *cpus);
         Self::Nothing { cpus: demands.cpus, waited: (wait_s / time_s).min(1.0), first }
     }
+
+    /// Returns its station; `None` if no lock limits the program.
+    pub(crate) fn station(&self) -> Option<Station> {
+        match self.clone() {
+            Self::Lock { lock, holders: Holders::One, .. } => Some(Station::Lock { lock }),
+            Self::Pool { pool, units, .. } => Some(Station::Pool { pool, units }),
+            Self::Kernel { lock, .. } => Some(Station::Kernel { lock }),
+            Self::Lock { .. } | Self::Nothing { .. } => None,
+        }
+    }
 }
 
-/// Returns the pool for which threads waited longest, if they waited for longer than `least_s`.
-fn pool(demands: &Demands, process: &Process, least_s: f64, time_s: f64) -> Option<Limit> {
-    let waited = demands.stations.iter().filter_map(|demand| {
-        let Station::Pool { pool, units } = &demand.station else { return None };
-        let lock = process.locks.get(demand.lock)?;
-        let wait_s = lock.wait_s();
-        let hold_s = demand.service.most / demand.acquired;
-        (wait_s > least_s && hold_s > 0.0).then(|| Limit::Pool {
-            pool: pool.clone(),
-            units: *units,
-            waited: waited_share(process, lock).unwrap_or_else(|| (wait_s / time_s).min(1.0)),
-            hold_us: 1e6 * hold_s,
-            per_s: f64::from(*units) / hold_s,
-        })
-    });
-    waited.max_by(|a, b| {
-        let waited = |limit: &Limit| match limit {
-            Limit::Pool { waited, .. } => *waited,
-            Limit::Lock { .. } | Limit::Nothing { .. } => 0.0,
-        };
-        waited(a).total_cmp(&waited(b))
-    })
+/// Returns the limit that a finding names, if it is about waits for a lock of this process or of
+/// the kernel.
+fn found(first: &Finding, demands: &Demands, process: &Process, seconds: f64) -> Option<Limit> {
+    let waited = first.share?;
+    let kernel = match &first.problem {
+        Problem::KernelLock { primitive, place, .. } => {
+            Some(KernelLock { object: None, primitive: primitive.clone(), place: place.clone() })
+        }
+        Problem::KernelWait { object, call } => Some(KernelLock::sampled(*object, call)),
+        _ => None,
+    };
+    if let Some(lock) = kernel {
+        return Some(Limit::Kernel { lock, waited });
+    }
+    if first.kind().costs_cpu() || first.pid != process.pid {
+        return None;
+    }
+    let Process { locks, futexes, runtime_locks, .. } = process;
+    let number = locks.iter().position(|lock| lock.name == first.lock && lock.wait_s() > 0.0);
+    let pooled = demands.stations.iter().find(|demand| Some(demand.lock) == number);
+    let time_s = f64::from(demands.threads.max(1)) * seconds.max(1e-9);
+    if let Some((_, pool)) = pooled.and_then(|demand| pool(demand, process, time_s)) {
+        return Some(pool);
+    }
+    let others = futexes.iter().chain(runtime_locks).find(|lock| lock.name == first.lock);
+    number.map(|number| &locks[number]).or(others).map(|lock| of_lock(lock, waited, seconds))
+}
+
+/// Returns the pool of a station with the time that threads waited for it, seconds.
+fn pool(demand: &Demand, process: &Process, time_s: f64) -> Option<(f64, Limit)> {
+    let Station::Pool { pool, units } = &demand.station else { return None };
+    let lock = process.locks.get(demand.lock)?;
+    let wait_s = lock.wait_s();
+    let hold_s = demand.service.most / demand.acquired;
+    let waited = waited_share(process, lock).unwrap_or_else(|| (wait_s / time_s).min(1.0));
+    let limit = Limit::Pool {
+        pool: pool.clone(),
+        units: *units,
+        waited,
+        hold_us: 1e6 * hold_s,
+        per_s: f64::from(*units) / hold_s,
+    };
+    (hold_s > 0.0).then_some((wait_s, limit))
 }
 
 fn of_lock(lock: &Lock, waited: f64, seconds: f64) -> Limit {
@@ -160,7 +215,7 @@ mod tests {
     use super::*;
     use crate::demands::demands;
     use crate::script::Written;
-    use convoy_record::{Program, Site, Times};
+    use convoy_record::{KernelObject, KernelWait, Program, Record, Site, Times};
 
     fn times(count: u64, each_us: f64) -> Times {
         let total_s = count as f64 * each_us / 1e6;
@@ -184,9 +239,16 @@ mod tests {
         let lock = Lock { name: "queue".to_owned(), instances: 1, sites, ..Lock::default() };
         let process =
             Process { seconds: 1.0, cpu_s: 0.004, locks: vec![lock], ..Process::default() };
+        limit_of(process, 2)
+    }
+
+    fn limit_of(process: Process, threads: u32) -> Limit {
         let program = Program { cpus: 2, ..Program::default() };
-        let demands = demands(&program, &process, &Written::default(), 2, 1.0);
-        Limit::new(&demands, &process, &[&process.locks[0]], 1.0)
+        let demands = demands(&program, &process, &Written::default(), threads, 1.0);
+        let record = Record { program, processes: vec![process], ..Record::default() };
+        let process = &record.processes[0];
+        let locks: Vec<&Lock> = process.locks.iter().collect();
+        Limit::new(&demands, &Diagnosis::new(&record), process, &locks, 1.0)
     }
 
     #[test]
@@ -216,9 +278,7 @@ mod tests {
         let lock = Lock { instances: 1, sites: vec![site(0.5)], ..Lock::default() };
         let process = Process { seconds: 1.0, cpu_s: 0.004, threads: 4, ..Process::default() };
         let process = Process { locks: vec![lock], ..process };
-        let program = Program { cpus: 2, ..Program::default() };
-        let demands = demands(&program, &process, &Written::default(), 4, 1.0);
-        let limit = Limit::new(&demands, &process, &[&process.locks[0]], 1.0);
+        let limit = limit_of(process, 4);
         let Limit::Lock { waited, .. } = limit else { panic!("{limit:?}") };
         assert!((waited - 0.25).abs() < 1e-9, "{waited}");
     }
@@ -232,5 +292,28 @@ mod tests {
             panic!("threads waited")
         };
         assert_eq!((holders, per_s), (Holders::Readers, None));
+    }
+
+    /// Two threads of which one waits for the lock of a file, seen in each second look.
+    #[test]
+    fn a_lock_of_the_kernel_limits_if_the_diagnosis_says_so() {
+        let wait =
+            KernelWait { call: "write(2)".to_owned(), object: KernelObject::File, samples: 50 };
+        let process = Process {
+            seconds: 1.0,
+            cpu_s: 1.0,
+            threads: 2,
+            looks: 100,
+            kernel_waits: vec![wait],
+            ..Process::default()
+        };
+        let lock = KernelLock::sampled(KernelObject::File, "write(2)");
+        let demand = demands(&Program::default(), &process, &Written::default(), 2, 1.0);
+        let used = demand.stations[0].service.middle;
+        // A half in the queue is a half of use: 0.5^2 / (1 - 0.5).
+        assert!((used - 0.5).abs() < 1e-9, "{used}");
+        let Limit::Kernel { lock: limit, waited } = limit_of(process, 2) else { panic!("waits") };
+        assert_eq!(limit, lock);
+        assert!(waited > 0.2, "{waited}");
     }
 }

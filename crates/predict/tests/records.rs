@@ -3,10 +3,14 @@
 
 use std::path::Path;
 
-use convoy_diagnose::Diagnosis;
+use convoy_diagnose::{Diagnosis, Finding};
 use convoy_kernel::KernelPreset;
-use convoy_predict::{Choice, Effort, Limit, Machines, Prediction, Question, Row, SLEEP, predict};
-use convoy_record::Record;
+use convoy_predict::{
+    Choice, Effort, Limit, Machines, Named, Prediction, Question, Row, SLEEP, Station, predict,
+};
+use convoy_record::{
+    KernelObject, KernelWait, Lock, Process, Program, Record, Scheduling, Site, Times,
+};
 
 /// Records that are kept for the fuzz targets.
 const KEPT: &str = "../../fuzz/corpus/program";
@@ -94,23 +98,58 @@ fn the_recorded_point_of_every_kept_record_is_in_its_interval() {
     }
 }
 
-/// `explain` and `predict` name the same lock at the recorded point, with the same share.
+/// `explain` and `predict` name the same bottleneck at the recorded point, with the same share:
+/// the lock of the first finding.
 #[test]
-fn the_limit_of_every_kept_record_is_the_lock_that_its_account_puts_first() {
+fn the_limit_of_every_kept_record_is_what_its_first_finding_is_about() {
     let mut limits = 0;
     for (name, record) in kept() {
         let diagnosis = Diagnosis::new(&record);
-        let Limit::Lock { lock, waited, .. } = prediction(&record, &[], &[]).limit else {
-            continue;
+        let found = prediction(&record, &[], &[]);
+        let waited = match &found.limit {
+            Limit::Lock { lock: Named { name: lock, .. }, waited, .. }
+            | Limit::Pool { pool: Named { name: lock, .. }, waited, .. } => {
+                let first = diagnosis.first().expect("explain names a lock, too");
+                assert_eq!(*lock, first.lock, "{name}");
+                *waited
+            }
+            Limit::Kernel { waited, .. } => *waited,
+            Limit::Nothing { .. } => {
+                let waits = |first: &Finding| first.share.is_some() && !first.kind().costs_cpu();
+                assert!(!diagnosis.first().is_some_and(waits), "{name}: {diagnosis:#?}");
+                continue;
+            }
         };
-        let first = diagnosis.account.owned_locks().next().expect("a lock with waits");
-        assert_eq!(lock.name, first.lock.name, "{name}");
-        let mut findings = diagnosis.findings.iter();
-        if let Some(finding) = findings.find(|finding| finding.lock == lock.name) {
-            let share = finding.share.expect("the number of threads is known");
-            assert!((share - waited).abs() < 1e-9, "{name}: {share} and {waited}");
-        }
+        let share = diagnosis.first().and_then(|first| first.share).expect("waits have a share");
+        assert!((share - waited).abs() < 1e-9, "{name}: {share} and {waited}");
         limits += 1;
     }
     assert!(limits > 0, "a record with a limit");
+}
+
+/// Threads that write to one file, by samples of where they sleep and by timed waits: both name
+/// the lock of the kernel, and the recorded row has it as its limit.
+#[test]
+fn a_lock_of_the_kernel_is_the_limit_if_explain_names_it() {
+    let wait = KernelWait { call: "write(2)".to_owned(), object: KernelObject::File, samples: 120 };
+    let wait_times = Times { count: 500, total_s: 2.4, ..Times::default() };
+    let site = Site { place: "rwsem_down_write".to_owned(), wait: wait_times, ..Site::default() };
+    let site = Site { count: 500, contended: 500, threads: 4, act: "lock".to_owned(), ..site };
+    let timed = Lock { kernel: "rwsem".to_owned(), sites: vec![site], ..Lock::default() };
+    let base = Process { seconds: 1.0, cpu_s: 1.0, threads: 4, ..Process::default() };
+    let sampled = Process { looks: 50, kernel_waits: vec![wait], ..base.clone() };
+    let traced =
+        Process { scheduling: Some(Scheduling::default()), kernel_locks: vec![timed], ..base };
+    for process in [sampled, traced] {
+        let program = Program { cpus: 2, wall_s: 1.0, ..Program::default() };
+        let record = Record { program, processes: vec![process], ..Record::default() };
+        let first = Diagnosis::new(&record).first().expect("waits").share;
+        let found = prediction(&record, &[2, 8], &[]);
+        let Limit::Kernel { lock, waited } = &found.limit else { panic!("{found:#?}") };
+        assert_eq!(Some(*waited), first, "{lock:?}");
+        let station = Station::Kernel { lock: lock.clone() };
+        assert_eq!(found.rows[0].limit, station);
+        // The lock is used for most of the time, so more CPUs cannot give twice as much.
+        assert!(found.rows[1].change_percent < 100.0, "{found:#?}");
+    }
 }

@@ -55,39 +55,59 @@ pub(crate) fn of_lock(account: &LockAccount, process: &Process, busy_s: f64) -> 
     ))
 }
 
-/// Returns the findings of a process whose threads sleep for locks of the kernel, by samples.
-/// Kernel events time these waits.
-pub(crate) fn sampled(process: &Process, busy_s: f64) -> Vec<Finding> {
+/// Sleeps of a process for locks of the kernel that protect one kind of object, by samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelSleep {
+    /// What the lock protects.
+    pub object: KernelObject,
+    /// The system call with most of the samples.
+    pub call: String,
+    /// Number of samples.
+    pub samples: u64,
+    /// Time that threads slept for it, seconds, summed over threads.
+    pub slept_s: f64,
+}
+
+/// Returns the sleeps for locks of the kernel that are known by samples alone: kernel events time
+/// these waits.
+pub fn kernel_sleeps(process: &Process) -> Vec<KernelSleep> {
     const KNOWN: [KernelObject; 4] = [
         KernelObject::AddressSpace,
         KernelObject::FilePosition,
         KernelObject::File,
         KernelObject::Directory,
     ];
-    if process.scheduling.is_some() || process.looks == 0 || busy_s <= 0.0 {
+    if process.scheduling.is_some() || process.looks == 0 {
         return Vec::new();
     }
-    let findings = KNOWN.into_iter().filter_map(|object| {
+    let sleeps = KNOWN.into_iter().filter_map(|object| {
         let waits = process.kernel_waits.iter().filter(|wait| wait.object == object);
         let most = waits.clone().max_by_key(|wait| wait.samples)?;
         let samples = total(waits.map(|wait| wait.samples));
-        let cost_s = samples as f64 * process.seconds / process.looks as f64;
-        (samples >= FEW).then(|| {
-            let plain = Plain {
-                pid: process.pid,
-                lock: &most.call,
-                share: Some((cost_s / busy_s).min(1.0)),
-                cost_s,
-                source: Source::Sampled,
-                observations: samples,
-            };
-            let call = most.call.clone();
-            let mut finding = plain.finding(Problem::KernelWait { object, call });
-            let threads_s = process.looks.saturating_mul(process.threads.max(1));
-            let part = samples as f64 / threads_s as f64;
-            finding.confidence.interval = Some(wilson(part.min(1.0), threads_s));
-            finding
-        })
+        let slept_s = samples as f64 * process.seconds / process.looks as f64;
+        let call = most.call.clone();
+        (samples >= FEW).then_some(KernelSleep { object, call, samples, slept_s })
+    });
+    sleeps.collect()
+}
+
+/// Returns the findings of a process whose threads sleep for locks of the kernel, by samples.
+pub(crate) fn sampled(process: &Process, busy_s: f64) -> Vec<Finding> {
+    let sleeps = kernel_sleeps(process).into_iter().filter(|_| busy_s > 0.0);
+    let findings = sleeps.map(|KernelSleep { object, call, samples, slept_s }| {
+        let plain = Plain {
+            pid: process.pid,
+            lock: &call.clone(),
+            share: Some((slept_s / busy_s).min(1.0)),
+            cost_s: slept_s,
+            source: Source::Sampled,
+            observations: samples,
+        };
+        let mut finding = plain.finding(Problem::KernelWait { object, call });
+        let threads_s = process.looks.saturating_mul(process.threads.max(1));
+        let part = samples as f64 / threads_s as f64;
+        finding.confidence.interval = Some(wilson(part.min(1.0), threads_s));
+        finding
     });
     findings.collect()
 }

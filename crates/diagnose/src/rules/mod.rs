@@ -4,7 +4,7 @@
 mod deadlock;
 mod herd;
 mod java;
-mod kernel;
+pub(crate) mod kernel;
 mod lines;
 mod plain;
 mod processes;

@@ -78,7 +78,7 @@ pub(super) fn sentence(finding: &Finding) -> String {
 }
 
 /// Returns what a lock of the kernel protects.
-fn protected(object: KernelObject) -> &'static str {
+pub(crate) fn protected(object: KernelObject) -> &'static str {
     match object {
         KernelObject::AddressSpace => "the address space",
         KernelObject::FilePosition => "the position in a file that they share",
@@ -89,7 +89,7 @@ fn protected(object: KernelObject) -> &'static str {
 }
 
 /// Returns a system call, or a page fault, as the place of a sleep.
-pub(super) fn in_call(call: &str) -> &str {
+pub(crate) fn in_call(call: &str) -> &str {
     if call.is_empty() { "page faults" } else { call }
 }
 

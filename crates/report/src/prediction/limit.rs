@@ -1,9 +1,11 @@
 //! The limit of a program, in sentences.
 
 use convoy_diagnose::Irreplaceable;
-use convoy_predict::{Holders, Limit, Named, Prediction, Station};
+use convoy_predict::{Holders, KernelLock, Limit, Named, Prediction, Station};
 
 use super::units::{duration, rate};
+use crate::diagnosis::{in_call, protected};
+use crate::format::capital;
 
 /// Returns a sentence that names the lock that limits a program at its recorded point.
 pub fn verdict(prediction: &Prediction) -> String {
@@ -40,6 +42,11 @@ pub fn verdict(prediction: &Prediction) -> String {
             duration(*hold_us),
             rate(*per_s)
         ),
+        Limit::Kernel { lock, waited } => format!(
+            "{} limits the program: threads spent {:.0} % of their time waiting for it.",
+            capital(&of_kernel(lock)),
+            100.0 * waited
+        ),
         Limit::Nothing { cpus, waited, first } => {
             let first = first.as_ref().map(|(lock, cpus)| {
                 format!(" {} would be the first to, from about {cpus} CPUs on.", name(lock))
@@ -61,6 +68,17 @@ pub fn verdict(prediction: &Prediction) -> String {
 fn name(lock: &Named) -> String {
     let place = lock.place.as_ref().map_or(String::new(), |place| format!(" in {place}"));
     format!("`{}`{place}", lock.name)
+}
+
+/// Returns the name of a lock of the kernel.
+fn of_kernel(lock: &KernelLock) -> String {
+    let KernelLock { object, primitive, place } = lock;
+    match object {
+        Some(object) => {
+            format!("the kernel's lock of {} in {}", protected(*object), in_call(place))
+        }
+        None => format!("the kernel's {primitive} in {place}"),
+    }
 }
 
 /// Returns a sentence about the lock that threads mostly waited for, which no other lock can
@@ -93,6 +111,7 @@ pub(super) fn limits(station: &Station) -> String {
         Station::Threads => "the number of threads limits".to_owned(),
         Station::ThreadsAt { place } => format!("the threads in {place} limit"),
         Station::Lock { lock } => format!("`{}` limits", lock.name),
+        Station::Kernel { lock } => format!("{} limits", of_kernel(lock)),
         Station::Pool { pool, units: u32::MAX } => format!("the pool `{}` limits", pool.name),
         Station::Pool { pool, units } => format!("the pool `{}` of {units} limits", pool.name),
     }
