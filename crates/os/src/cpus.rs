@@ -1,5 +1,7 @@
 //! The CPUs of this machine, as the kernel describes them.
 
+use crate::clock::usable_cpus;
+
 /// Returns the numbers in a list such as `0,2-3`, or `None` if it is not one.
 pub fn parse_list(list: &str) -> Option<Vec<usize>> {
     /// No kernel supports more CPUs.
@@ -15,6 +17,13 @@ pub fn parse_list(list: &str) -> Option<Vec<usize>> {
         cpus.extend(first..=last);
     }
     Some(cpus)
+}
+
+/// Returns the numbers of the CPUs that are online; those that this process may use if the kernel
+/// does not report them.
+pub fn online() -> Vec<usize> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    parse_list(&list).unwrap_or_else(usable_cpus)
 }
 
 /// Returns the model of the CPUs, or `None` if the kernel does not report it.
@@ -42,6 +51,7 @@ mod tests {
         assert_eq!(parse_list("0,2-4\n"), Some(vec![0, 2, 3, 4]));
         let count = |list: &str| parse_list(list).map(|cpus| cpus.len());
         assert_eq!(["0", "0,64", "0-1", "0-3,8"].map(count), [Some(1), Some(2), Some(2), Some(5)]);
+        assert!(usable_cpus().iter().all(|cpu| online().contains(cpu)), "{:?}", online());
         for wrong in ["", "x", "3-1", "1-", "0-99999999"] {
             assert_eq!(parse_list(wrong), None, "{wrong}");
         }

@@ -1,5 +1,6 @@
 //! Processes and their threads, from `/proc`.
 
+use std::collections::BTreeMap;
 use std::io;
 
 /// Fields of the file `stat` of a process or thread.
@@ -14,6 +15,8 @@ pub struct Stat {
     pub group: i32,
     /// Session.
     pub session: i32,
+    /// CPU time, in ticks; that of a process includes threads that have ended.
+    pub cpu: u64,
     /// When it started, in ticks since boot. Together with its ID, it identifies a process.
     pub started: u64,
     /// Scheduling policy: 0 is the normal one, 1 and 2 are `SCHED_FIFO` and `SCHED_RR`, 6 is
@@ -34,6 +37,11 @@ impl Stat {
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?)
     }
 
+    /// Returns the CPU time in seconds.
+    pub fn cpu_s(&self) -> f64 {
+        self.cpu as f64 / rustix::param::clock_ticks_per_second() as f64
+    }
+
     /// Returns whether it has not ended.
     pub fn is_alive(&self) -> bool {
         !['Z', 'X'].contains(&self.state)
@@ -48,6 +56,7 @@ impl Stat {
             parent: number(1)?,
             group: number(2)?,
             session: number(3)?,
+            cpu: fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?,
             started: fields.get(19)?.parse().ok()?,
             policy: number(38).unwrap_or(0) as u32,
             priority: number(37).unwrap_or(0) as u32,
@@ -75,6 +84,23 @@ pub fn threads(pid: u32) -> Vec<u32> {
 pub fn children(pid: i32) -> Vec<(u32, Stat)> {
     let all = all().into_iter().filter_map(|child| Some((child, Stat::of(child)?)));
     all.filter(|(_, stat)| stat.is_alive() && stat.parent == pid).collect()
+}
+
+/// Returns the children of a process that have not ended, their children, and so on.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut children = BTreeMap::<i32, Vec<u32>>::new();
+    for (child, stat) in all().into_iter().filter_map(|child| Some((child, Stat::of(child)?))) {
+        if stat.is_alive() {
+            children.entry(stat.parent).or_default().push(child);
+        }
+    }
+    let mut descendants = children.remove(&(pid as i32)).unwrap_or_default();
+    let mut next = 0;
+    while let Some(parent) = descendants.get(next) {
+        descendants.extend(children.remove(&(*parent as i32)).unwrap_or_default());
+        next += 1;
+    }
+    descendants
 }
 
 /// Returns the names in a directory that are numbers.
@@ -166,11 +192,27 @@ mod tests {
         let text = format!("7 (a) b) S {}", numbers.join(" "));
         let stat = Stat::parse(&text).expect("fields");
         assert_eq!((stat.state, stat.parent, stat.group, stat.session), ('S', 4, 5, 6));
-        assert_eq!((stat.started, stat.policy), (22, 41));
+        assert_eq!((stat.cpu, stat.started, stat.policy), (14 + 15, 22, 41));
         assert_eq!(Stat::parse("7 (a"), None);
         let own = Stat::of(std::process::id()).expect("this process");
         assert!(own.is_alive() && own.started > 0, "{own:?}");
         assert!(threads(std::process::id()).len() > 1);
+    }
+
+    #[test]
+    fn descendants_include_children_of_children() {
+        let mut shell = std::process::Command::new("sh");
+        let shell = shell.args(["-c", "sleep 100 & echo $!; read line; kill $!"]);
+        let shell = shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut shell = shell.spawn().expect("it starts");
+        let output = shell.stdout.take().expect("its output");
+        let mut child = String::new();
+        io::BufRead::read_line(&mut io::BufReader::new(output), &mut child).expect("a line");
+        let child = child.trim().parse().expect("a process ID");
+        let descendants = descendants(std::process::id());
+        drop(shell.stdin.take());
+        shell.wait().expect("it ends");
+        assert!(descendants.contains(&shell.id()) && descendants.contains(&child));
     }
 
     #[test]

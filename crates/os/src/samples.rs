@@ -20,9 +20,14 @@ const REGISTERS: u64 = if cfg!(target_arch = "x86_64") { 0xff | 1 << 9 | 0xff <<
 const NUMBERS: [u32; 8] = [0, 3, 1, 2, 6, 7, 5, 4];
 /// Of the flags, the one for a result of zero.
 const ZERO: u64 = 1 << 6;
-/// Begins when the program does, goes along with new threads, leaves the kernel out, and counts
-/// samples a second.
-const FLAGS: u64 = 1 | 1 << 1 | 1 << 5 | 1 << 6 | 1 << 10 | 1 << 12 | 1 << 21;
+/// Includes new threads and processes, leaves the kernel out, and counts samples a second.
+const FLAGS: u64 = 1 << 1 | 1 << 5 | 1 << 6 | 1 << 10 | 1 << 21;
+/// Begins when the thread executes a program.
+const FROM_START: u64 = 1 | 1 << 12;
+/// Does not begin: the event only owns a ring.
+const NEVER: u64 = 1;
+/// Request to write the samples of an event to the ring of another one.
+const SET_OUTPUT: libc::c_ulong = 0x2405;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 /// Callers of a sample at most.
 const FRAMES: u16 = 8;
@@ -53,15 +58,19 @@ pub struct Sample {
 /// The samples of one CPU.
 #[derive(Debug)]
 struct Ring {
-    _descriptor: OwnedFd,
+    descriptor: OwnedFd,
+    cpu: usize,
     base: usize,
     page: usize,
 }
 
-/// Sampling of all programs that this thread starts, until it is dropped.
+/// Sampling of programs, until it is dropped.
 #[derive(Debug)]
 pub struct Samples {
     rings: Vec<Ring>,
+    /// The events of running threads.
+    events: Vec<OwnedFd>,
+    hertz: u64,
 }
 
 impl Samples {
@@ -70,9 +79,44 @@ impl Samples {
     /// # Errors
     /// The kernel does not permit it.
     pub fn of_children(cpus: &[usize], hertz: u64) -> io::Result<Self> {
+        Self::new(cpus, hertz, FROM_START)
+    }
+
+    /// Prepares the sampling of running threads, `hertz` times per second of CPU time.
+    ///
+    /// # Errors
+    /// The kernel does not permit it.
+    pub fn of_running(cpus: &[usize], hertz: u64) -> io::Result<Self> {
+        Self::new(cpus, hertz, NEVER)
+    }
+
+    fn new(cpus: &[usize], hertz: u64, begin: u64) -> io::Result<Self> {
         crate::filter::check(libc::SYS_perf_event_open, "it")?;
-        let rings = cpus.iter().map(|cpu| Ring::new(*cpu, hertz));
-        Ok(Self { rings: rings.collect::<io::Result<_>>()? })
+        let rings = cpus.iter().map(|cpu| Ring::new(*cpu, hertz, begin));
+        Ok(Self { rings: rings.collect::<io::Result<_>>()?, events: Vec::new(), hertz })
+    }
+
+    /// Starts sampling a running thread, and the threads and processes that it starts from now on.
+    /// It opens a descriptor for each CPU, and keeps half of those that this process may open free.
+    ///
+    /// # Errors
+    /// The thread has ended, may not be traced by this user, or too many descriptors are open.
+    pub fn add(&mut self, thread: u32) -> io::Result<()> {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let most = limit.current.map_or(usize::MAX, |limit| limit as usize / 2);
+        if self.events.len() + self.rings.len() > most {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        for ring in &self.rings {
+            let event = open(thread as libc::pid_t, ring.cpu, self.hertz, 0)?;
+            let output = ring.descriptor.as_raw_fd();
+            // SAFETY: takes two descriptors of events.
+            if unsafe { libc::ioctl(event.as_raw_fd(), SET_OUTPUT, output) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            self.events.push(event);
+        }
+        Ok(())
     }
 
     /// Passes all samples since the last call to `each`.
@@ -83,29 +127,35 @@ impl Samples {
     }
 }
 
+/// Opens an event of a thread on a CPU; 0 is the calling thread.
+fn open(thread: libc::pid_t, cpu: usize, hertz: u64, begin: u64) -> io::Result<OwnedFd> {
+    let mut words = [0_u8; ATTRIBUTES];
+    let fields: [(usize, &[u8]); 7] = [
+        (0, &SOFTWARE.to_le_bytes()),
+        (4, &(ATTRIBUTES as u32).to_le_bytes()),
+        (16, &hertz.to_le_bytes()),
+        (24, &WHAT.to_le_bytes()),
+        (40, &(FLAGS | begin).to_le_bytes()),
+        (80, &REGISTERS.to_le_bytes()),
+        (108, &FRAMES.to_le_bytes()),
+    ];
+    for (at, bytes) in fields {
+        words[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+    let attributes = &raw const words;
+    // SAFETY: the kernel reads as many bytes as the attributes say that they have.
+    let opened = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, attributes, thread, cpu, -1, CLOSE_ON_EXEC)
+    };
+    let descriptor = RawFd::try_from(opened).ok().filter(|opened| *opened >= 0);
+    let descriptor = descriptor.ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the kernel has just given it to us.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
 impl Ring {
-    fn new(cpu: usize, hertz: u64) -> io::Result<Self> {
-        let mut words = [0_u8; ATTRIBUTES];
-        let fields: [(usize, &[u8]); 7] = [
-            (0, &SOFTWARE.to_le_bytes()),
-            (4, &(ATTRIBUTES as u32).to_le_bytes()),
-            (16, &hertz.to_le_bytes()),
-            (24, &WHAT.to_le_bytes()),
-            (40, &FLAGS.to_le_bytes()),
-            (80, &REGISTERS.to_le_bytes()),
-            (108, &FRAMES.to_le_bytes()),
-        ];
-        for (at, bytes) in fields {
-            words[at..at + bytes.len()].copy_from_slice(bytes);
-        }
-        // SAFETY: the kernel reads as many bytes as the attributes say that they have.
-        let opened = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const words, 0, cpu, -1, CLOSE_ON_EXEC)
-        };
-        let descriptor = RawFd::try_from(opened).ok().filter(|opened| *opened >= 0);
-        let descriptor = descriptor.ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: the kernel has just given it to us.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    fn new(cpu: usize, hertz: u64, begin: u64) -> io::Result<Self> {
+        let descriptor = open(0, cpu, hertz, begin)?;
         // SAFETY: takes a number and gives one.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -123,7 +173,7 @@ impl Ring {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { _descriptor: descriptor, base: base as usize, page })
+        Ok(Self { descriptor, cpu, base: base as usize, page })
     }
 
     /// A word of the page that describes the ring.
@@ -237,11 +287,27 @@ mod tests {
         let loops = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
         let status = std::process::Command::new("sh").args(["-c", loops]).status();
         assert!(status.is_ok_and(|status| status.success()));
-        let mut found = 0;
+        let mut places = 0;
         samples.read(|sample| {
-            found += usize::from(!sample.chain.is_empty());
+            places += usize::from(!sample.chain.is_empty());
             assert_eq!(sample.registers.is_some(), REGISTERS != 0, "{sample:?}");
         });
-        assert!(found > 10, "{found}");
+        assert!(places > 10, "{places}");
+    }
+    #[test]
+    fn a_running_process_is_sampled_with_the_processes_that_it_starts() {
+        let cpus = crate::clock::usable_cpus();
+        let Ok(mut samples) = Samples::of_running(&cpus, 999) else { return };
+        let loops = "read line; sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; exit 0";
+        let mut shell = std::process::Command::new("sh");
+        let shell = shell.args(["-c", loops]).stdin(std::process::Stdio::piped());
+        let mut shell = shell.spawn().expect("it starts");
+        samples.add(shell.id()).expect("it waits for its input");
+        drop(shell.stdin.take());
+        assert!(shell.wait().is_ok_and(|status| status.success()));
+        let mut others = 0;
+        samples.read(|sample| others += usize::from(sample.process != shell.id()));
+        assert!(others > 10, "{others} samples of its child");
+        samples.add(shell.id()).expect_err("it has ended");
     }
 }

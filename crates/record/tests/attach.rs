@@ -3,9 +3,11 @@
 #![cfg(target_arch = "x86_64")]
 
 use convoy_diagnose::Account;
+use convoy_os::process::Stat;
 use convoy_record::attach::AttachError;
 use convoy_record::outside::Outside;
 use convoy_record::{Kind, Program, Record};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -50,6 +52,30 @@ fn who_waits_for_whom_is_seen_from_outside() {
         assert!((held.wait_percent - 100.0).abs() < 1e-9, "{held:#?}");
         assert!((held.owner_off_cpu_percent - 100.0).abs() < 1e-9, "{held:#?}");
         assert!(record.unseen[0].contains("from outside"), "{:?}", record.unseen);
+    }
+}
+
+#[test]
+fn children_that_start_later_are_recorded_with_their_cpu_time() {
+    let mut shell = Command::new("sh");
+    let shell = shell.args(["-c", "read line; while :; do :; done & read line; kill $!"]);
+    let mut shell = shell.stdin(Stdio::piped()).spawn().expect("it starts");
+    let mut outside = Outside::process(shell.id()).expect("it is ours");
+    assert_eq!(outside.members().map(|(pid, _)| pid).collect::<Vec<_>>(), [shell.id()]);
+    let mut input = shell.stdin.take().expect("its input");
+    input.write_all(b"begin\n").expect("it reads");
+    let ticks = |(pid, _): (u32, &[String])| Stat::of(pid).map_or(0, |stat| stat.cpu);
+    while outside.members().map(ticks).sum::<u64>() < 20 {
+        std::thread::sleep(outside.look().expect("it runs until its input ends"));
+    }
+    let (processes, unseen) = outside.finish();
+    drop(input);
+    assert!(shell.wait().is_ok());
+    let [first, child] = &processes[..] else { panic!("{processes:#?}") };
+    assert_eq!(first.pid, u64::from(shell.id()), "{processes:#?}");
+    assert!(child.pid != first.pid && !child.command.is_empty(), "{processes:#?}");
+    if !unseen.iter().any(|text| text.contains("perf_event")) {
+        assert!(child.samples > 5 && first.samples < child.samples, "{processes:#?}");
     }
 }
 

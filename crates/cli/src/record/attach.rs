@@ -3,17 +3,19 @@
 use super::args::RecordArgs;
 use super::keep::{keep, redact};
 use crate::fail::Failure;
+use crate::output;
 use convoy_host::describe_host;
 use convoy_os::{Interrupts, Surroundings, cpus::threads_per_core};
 use convoy_record::attach::{AttachError, SOURCE};
 use convoy_record::bpf::Watching;
 use convoy_record::outside::Outside;
 use convoy_record::{Process, Program, Record, VERSION};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Samples a process, or all processes of a control group, until they exit, the time is over, or an
-/// interrupt arrives.
+/// Samples a process with its children, or all processes of a control group, until they exit, the
+/// time is over, or an interrupt arrives.
 pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let refused = |error: AttachError| match error {
         AttachError::None(_) | AttachError::NoMemory(_) | AttachError::NoGroup(_) => {
@@ -21,6 +23,10 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
         }
         _ => Failure::environment(error),
     };
+    // A sampled thread needs a descriptor for each CPU.
+    let limit = getrlimit(Resource::Nofile);
+    let _the_hard_limit_suffices =
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let outside = match (args.pid, &args.cgroup) {
         (Some(pid), _) => Outside::process(pid),
         (None, path) => Outside::group(path.as_deref().unwrap_or("".as_ref())),
@@ -29,6 +35,9 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let mut more = Vec::new();
     outside = outside.with_dumps(args.java.start(&mut more));
     let mut watching = args.kernel.watch(&mut more)?;
+    if !args.quiet {
+        output::say(&format!("convoy: recorded from outside: {}", listed(outside.members())));
+    }
     let (before, begin) = (Surroundings::now(), Instant::now());
     let ending = loop {
         if let Some(watching) = &mut watching {
@@ -50,7 +59,7 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
     if args.redact {
         redact(&mut processes);
     }
-    let host = describe_host();
+    let (host, cpu_s) = (describe_host(), processes.iter().map(|process| process.cpu_s).sum());
     let program = Program {
         command: match &args.cgroup {
             Some(path) => vec!["--cgroup".to_owned(), path.display().to_string()],
@@ -63,7 +72,8 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
         threads_per_core: threads_per_core(),
         kernel: host.kernel,
         date: host.date,
-        disturbance: before.since(0.0),
+        cpu_s,
+        disturbance: before.since(cpu_s),
         source: SOURCE.to_owned(),
         ..Program::default()
     };
@@ -71,6 +81,22 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::environment("the record could be written nowhere; name a place: --output FILE"))
+}
+
+/// Names of programs with the IDs of their processes, in the order of the IDs.
+fn listed<'a>(members: impl Iterator<Item = (u32, &'a [String])>) -> String {
+    let mut programs: Vec<(String, Vec<String>)> = Vec::new();
+    for (pid, command) in members {
+        let words = command.first().map_or("", String::as_str);
+        let file = words.split([' ', ':']).next().unwrap_or(words);
+        let name = file.rsplit('/').next().unwrap_or(file);
+        match programs.iter_mut().find(|(known, _)| known == name) {
+            Some((_, pids)) => pids.push(pid.to_string()),
+            None => programs.push((name.to_owned(), vec![pid.to_string()])),
+        }
+    }
+    let texts = programs.into_iter().map(|(name, pids)| format!("{name} ({})", pids.join(", ")));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// Replaces the sampled waits by the waits that the kernel counted, which are complete.

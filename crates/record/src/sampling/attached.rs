@@ -122,6 +122,8 @@ pub struct Attached {
     threads: BTreeMap<u32, Thread>,
     kept_open: usize,
     pub(crate) most: usize,
+    /// CPU time before the recording, and until the last listing, in seconds.
+    cpu_s: [f64; 2],
     listed: Option<Instant>,
     begin: Instant,
     last: Instant,
@@ -185,10 +187,12 @@ impl Attached {
         })?;
         let maps = with_identities(pid, &maps);
         let now = Instant::now();
+        let cpu_s = Stat::of(pid).map_or(0.0, |stat| stat.cpu_s());
         Ok(Self {
             pid,
             memory,
             command: process::command(pid),
+            cpu_s: [cpu_s; 2],
             code: code(&maps),
             recorder: recorder(&maps),
             maps,
@@ -210,6 +214,11 @@ impl Attached {
             asleep: BTreeMap::new(),
             phases: Phases { length_s: 0.01, waits_s: [0.0; PHASES] },
         })
+    }
+
+    /// Returns the command line.
+    pub(crate) fn command(&self) -> &[String] {
+        &self.command
     }
 
     /// Limits the number of open files, which all recorded processes share.
@@ -283,8 +292,12 @@ impl Attached {
         }
         self.most = self.most.max(there.len());
         self.listed = Some(Instant::now());
+        let stat = Stat::of(self.pid);
+        if let Some(stat) = &stat {
+            self.cpu_s[1] = stat.cpu_s();
+        }
         // The main thread may have exited before others. A process without threads has ended.
-        (!there.is_empty() && Stat::of(self.pid).is_none_or(|stat| stat.state != 'Z')).then_some(())
+        (!there.is_empty() && stat.is_none_or(|stat| stat.state != 'Z')).then_some(())
     }
 
     /// Reads the name of a listed thread, more and more seldom: most threads get theirs at first.
@@ -421,6 +434,7 @@ impl Attached {
             pid: self.pid.into(),
             command: std::mem::take(&mut self.command),
             seconds,
+            cpu_s: self.cpu_s[1] - self.cpu_s[0],
             threads: self.most as u64,
             sees_switches: true,
             ..Process::default()

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use convoy_os::process;
 use convoy_os::samples::{Sample, Samples};
 
@@ -43,11 +45,29 @@ pub struct Sampling {
 impl Sampling {
     /// Starts to sample the programs that this thread starts.
     pub fn of_children() -> Self {
-        let cpus = convoy_os::clock::usable_cpus();
-        match Samples::of_children(&cpus, HERTZ) {
-            Ok(samples) => Self { samples: Some(samples), found: BTreeMap::new(), refused: None },
-            Err(error) => {
-                Self { samples: None, found: BTreeMap::new(), refused: Some(error.to_string()) }
+        Self::new(Samples::of_children(&convoy_os::clock::usable_cpus(), HERTZ))
+    }
+
+    /// Prepares the sampling of running processes, see [`Sampling::add`].
+    pub(crate) fn of_running() -> Self {
+        Self::new(Samples::of_running(&convoy_os::cpus::online(), HERTZ))
+    }
+
+    fn new(samples: std::io::Result<Samples>) -> Self {
+        let refused = samples.as_ref().err().map(ToString::to_string);
+        Self { samples: samples.ok(), found: BTreeMap::new(), refused }
+    }
+
+    /// Starts to sample a running process, and the processes that it starts from now on.
+    pub(crate) fn add(&mut self, pid: u32) {
+        let Some(samples) = &mut self.samples else { return };
+        for thread in process::threads(pid) {
+            match samples.add(thread) {
+                Err(error) if error.raw_os_error() != Some(Errno::SRCH.raw_os_error()) => {
+                    self.refused = Some(error.to_string());
+                    return;
+                }
+                _ => {}
             }
         }
     }
