@@ -4,7 +4,7 @@ use crate::fail::Failure;
 use crate::output;
 use crate::predict::{Replays, complete, plot};
 use clap::Args;
-use convoy_predict::{Advice, Question, policies};
+use convoy_predict::{Advice, Prediction, Question, policies};
 use convoy_report::prediction;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,10 +36,13 @@ pub(crate) fn run(args: &Fix) -> Result<ExitCode, Failure> {
         threads: Vec::new(),
         policies: policies(&record),
         split: Some(args.split),
+        edits: true,
         rounds: args.replays.rounds,
         effort: args.replays.effort(),
     };
-    let advice = Advice::new(&record, args.replays.prediction(&record, question)?);
+    let head = Some(prediction::advice_head as fn(&Prediction) -> String);
+    let (prediction, _) = args.replays.prediction(&record, question, head)?;
+    let advice = Advice::new(&record, prediction);
     let text = || prediction::advice_text(&advice);
     let json = || format!("{:#}\n", prediction::advice_json(&advice));
     output::print(common, text, json, || prediction::table(&advice.prediction).to_csv())?;

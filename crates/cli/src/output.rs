@@ -200,6 +200,13 @@ pub(crate) fn print(
     place(common, text)
 }
 
+/// Prints the first part of a result before the rest is known, if people read it on standard
+/// output. Returns whether it was printed.
+pub(crate) fn early(common: &Common, text: &str) -> bool {
+    let is_read = matches!(common.format, Format::Table) && common.output.is_none();
+    is_read && place(common, look::dress(text)).is_ok()
+}
+
 /// A progress bar of `length` steps on standard error; hidden without a terminal, or by `--quiet`.
 pub(crate) fn progress(common: &Common, length: u64) -> ProgressBar {
     let target = if common.quiet {

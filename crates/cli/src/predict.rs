@@ -13,11 +13,13 @@ use convoy_predict::{
     Choice, Effort, Known, Machines, PredictError, Prediction, Question, names, predict_aloud,
 };
 use convoy_record::Record;
-use convoy_report::prediction::{prediction_json, prediction_text, short, table};
+use convoy_report::prediction::{
+    prediction_head, prediction_json, prediction_rest, prediction_text, short, table,
+};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub(crate) mod forecast;
 pub(crate) mod plot;
@@ -116,11 +118,16 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
         threads: args.threads.clone(),
         policies: args.policy.clone(),
         split: args.split,
+        edits: false,
         rounds: args.replays.rounds,
         effort: args.replays.effort(),
     };
-    let prediction = args.replays.prediction(&Arc::new(args.replays.record()?), question)?;
-    let text = || prediction_text(&prediction);
+    let record = Arc::new(args.replays.record()?);
+    let (prediction, first) = args.replays.prediction(&record, question, Some(prediction_head))?;
+    let text = || match &first {
+        Some(first) => prediction_rest(&prediction, first),
+        None => prediction_text(&prediction),
+    };
     let json = || format!("{:#}\n", prediction_json(&prediction));
     output::print(common, text, json, || table(&prediction).to_csv())?;
     if let Some(path) = args.plot.as_ref().filter(|_| !prediction.rows.is_empty()) {
@@ -167,12 +174,14 @@ impl Replays {
         })
     }
 
-    /// Replays the record, then the question. After an interrupt, the rows that are known.
+    /// Replays the record, then the question. After an interrupt, the rows that are known. Returns
+    /// the bounds as well if their `head` was printed before the replays.
     pub(crate) fn prediction(
         &self,
         record: &Arc<Record>,
         question: Question,
-    ) -> Result<Prediction, Failure> {
+        head: Option<fn(&Prediction) -> String>,
+    ) -> Result<(Prediction, Option<Prediction>), Failure> {
         let machines = Machines {
             kernel: self.sets.kernel(&self.kernel)?.value,
             machine: self.machine.clone(),
@@ -182,11 +191,20 @@ impl Replays {
         let bar = output::progress(&self.common, 0);
         bar.set_message("replaying the record on the virtual machine");
         let latest = Arc::new(Mutex::new(None));
+        let first = Arc::new(OnceLock::new());
         let (shown, kept) = (bar.clone(), Arc::clone(&latest));
+        let (bounded, common) = (Arc::clone(&first), self.common.clone());
         let told = move |known: Known| {
             shown.set_length(known.of as u64);
             shown.set_position(known.done as u64);
             if let Some(prediction) = known.prediction {
+                if let Some(head) = head.filter(|_| known.done == 0) {
+                    bounded.get_or_init(|| {
+                        let is_printed =
+                            shown.suspend(|| output::early(&common, &head(&prediction)));
+                        is_printed.then(|| prediction.clone())
+                    });
+                }
                 if let Some(row) = prediction.rows.last() {
                     shown.set_message(short(row));
                 }
@@ -197,12 +215,15 @@ impl Replays {
             apart(move || Ok::<_, Infallible>(predict_aloud(&record, &machines, &question, &told)));
         bar.finish_and_clear();
         let known = || latest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let first = first.get().cloned().flatten();
         let Some(done) = done? else {
-            return known().ok_or_else(|| Failure::interrupted(0));
+            let known = known().ok_or_else(|| Failure::interrupted(0))?;
+            return Ok((known, first));
         };
-        done.map_err(|error| match error {
+        let prediction = done.map_err(|error| match error {
             PredictError::Virtual(_) => Failure::environment(error),
             _ => Failure::usage(format!("{}: {error}", self.record)),
-        })
+        })?;
+        Ok((prediction, first))
     }
 }

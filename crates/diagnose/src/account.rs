@@ -1,6 +1,8 @@
 //! The account of a record: how long threads waited for each lock. All shares of a lock that any
 //! command prints are computed here, once.
 
+use std::cmp::Reverse;
+
 use convoy_record::{HANDOFF, Kind as Primitive, LOCK_OF, Lock, Process, Record, busy_s, total};
 use serde::Serialize;
 
@@ -168,9 +170,9 @@ impl Account {
             })
             .collect();
         // Locks come first: a thread may have nothing to do but wait for a condition.
-        locks.sort_by(|a, b| {
-            let by_sort = is_owned(&b.lock).cmp(&is_owned(&a.lock));
-            by_sort.then(b.waited_s.total_cmp(&a.waited_s))
+        // The bits of times, which are not negative, have their order.
+        locks.sort_by_cached_key(|account| {
+            (!is_owned(&account.lock), Reverse(account.waited_s.to_bits()))
         });
         Self { wait_s, idle_s, locks, busy_s: busy_s(record) }
     }

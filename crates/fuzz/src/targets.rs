@@ -178,6 +178,7 @@ fn read_prediction(bytes: &[u8]) {
         threads: Vec::new(),
         policies: policies(&record),
         split: Some(2),
+        edits: false,
         rounds: 1,
         // A prediction of full length takes a third of a second.
         effort: Effort::LEAST,

@@ -54,6 +54,7 @@ fn main() {
         threads: Vec::new(),
         policies: vec![Choice::new(SLEEP)],
         split: None,
+        edits: false,
         rounds: 1,
         effort: Effort::LEAST,
     };

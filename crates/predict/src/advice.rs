@@ -1,12 +1,15 @@
 //! The lock replacement that pays for a recorded program, and the commands that check it.
 
+use convoy_diagnose::Diagnosis;
 use convoy_record::trace::What;
-use convoy_record::{Kind, LOCK_OF, Lock, Process, Program, Record};
+use convoy_record::{Kind, LOCK_OF, Lock, Process, Program, Record, Site};
 use serde::Serialize;
 
 use crate::behaviour::{busiest, is_alone};
 use crate::choice::{PREFER_WRITERS, SIGNAL};
-use crate::{Choice, FAIR, HANDOFF, Prediction, Row, SLEEP, SPIN};
+use crate::demands::total_s;
+use crate::edit::Open;
+use crate::{Choice, FAIR, HANDOFF, Limit, Prediction, Row, SLEEP, SPIN};
 
 /// Advice about the locks of a recorded program.
 #[derive(Clone, Debug, Serialize)]
@@ -23,16 +26,30 @@ pub struct Advice {
     pub command: Option<String>,
     /// The command that measures its effect.
     pub check: Option<String>,
+    /// The best change of the source, unless a lock gains more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceChange>,
     /// Every lock that was tried.
     #[serde(flatten)]
     pub prediction: Prediction,
+}
+
+/// A change of the source and how to measure it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceChange {
+    /// The place to change: the function with the longest critical sections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// The command that compares the program with a changed build, named after it.
+    pub check: String,
 }
 
 /// One part of advice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "remedy", rename_all = "kebab-case")]
 pub enum Remedy {
-    /// A change that certainly raises the throughput.
+    /// A change that raises the throughput: certainly by a simulation, or, of the source, by
+    /// arithmetic.
     Gain {
         /// Its row.
         row: Row,
@@ -144,7 +161,14 @@ impl Advice {
             "" => SLEEP,
             policy => policy,
         };
-        let remedies = remedies(process, first, recorded, &prediction);
+        let open = Open::new(&Diagnosis::new(record));
+        let remedies = remedies(process, first, recorded, open, &prediction);
+        let source = remedies.iter().find_map(|remedy| match remedy {
+            Remedy::Gain { row, .. } => {
+                (!is_lock(row)).then(|| source(program, process, &prediction))
+            }
+            _ => None,
+        });
         let pays = remedies.iter().find_map(|remedy| match remedy {
             Remedy::Gain { row, .. } | Remedy::Bounded { row, is_worth: true, .. } => {
                 is_lock(row).then_some(row)
@@ -164,13 +188,45 @@ impl Advice {
         });
         let lock = first.map_or_else(String::new, |lock| lock.name.clone());
         let recorded = recorded.to_owned();
-        Self { lock, kind, recorded, remedies, command, check, prediction }
+        Self { lock, kind, recorded, remedies, command, check, source, prediction }
     }
 }
 
 /// Returns whether a row only has another lock, which `convoy with` offers.
 fn is_lock(row: &Row) -> bool {
-    row.split == 1 && [SLEEP, SPIN, FAIR, HANDOFF].contains(&&*row.policy)
+    !is_source(row) && [SLEEP, SPIN, FAIR, HANDOFF].contains(&&*row.policy)
+}
+
+/// Returns whether a row changes the source at the lock that limits the program.
+fn is_source(row: &Row) -> bool {
+    row.split > 1 || row.edit.is_some()
+}
+
+/// Returns where to change the source, and the command that measures the change.
+fn source(program: &Program, process: Option<&Process>, prediction: &Prediction) -> SourceChange {
+    let place = match &prediction.limit {
+        Limit::Lock { lock, .. } | Limit::Pool { pool: lock, .. } => {
+            let locks = process.into_iter().flat_map(|process| &process.locks);
+            let own = locks.filter(|recorded| recorded.name == lock.name);
+            let held_s = |site: &Site| total_s(site.count, &site.hold_on, &site.hold_off);
+            let longest = own
+                .flat_map(|recorded| &recorded.sites)
+                .max_by(|a, b| held_s(a).total_cmp(&held_s(b)));
+            longest.map(|site| site.place.clone())
+        }
+        Limit::Kernel { lock, .. } => Some(lock.place.clone()),
+        Limit::Nothing { .. } => None,
+    };
+    let mut changed = program.command.clone();
+    if let Some(name) = changed.first_mut() {
+        name.push_str(".changed");
+    }
+    let [before, after] = [&program.command, &changed].map(shell_words::join);
+    let [before, after] = [&before, &after].map(|text| shell_words::quote(text));
+    SourceChange {
+        place: place.filter(|place| !place.is_empty()),
+        check: format!("convoy compare {before} {after}"),
+    }
 }
 
 /// Returns the remedies that follow from a prediction for the lock `first`.
@@ -178,20 +234,24 @@ fn remedies(
     process: Option<&Process>,
     first: Option<&Lock>,
     recorded: &str,
+    open: Open,
     prediction: &Prediction,
 ) -> Vec<Remedy> {
     let rows = &prediction.rows;
-    let now = rows.iter().find(|row| row.split == 1 && row.policy == recorded);
-    let changed: Vec<&Row> =
-        rows.iter().filter(|row| row.split > 1 || row.policy != recorded).collect();
-    let mut gains: Vec<&Row> =
-        changed.iter().copied().filter(|row| row.low_percent >= LEAST_PERCENT).collect();
-    gains.sort_by(|a, b| b.change_percent.total_cmp(&a.change_percent));
+    let now = rows.iter().find(|row| !is_source(row) && row.policy == recorded);
+    // What cannot help according to the diagnosis is not proposed.
+    let is_open = |row: &&Row| match (row.edit, row.split, row.policy.as_str()) {
+        (Some(_), ..) => true,
+        (None, 1, policy) => policy != recorded && (open.lock || !is_lock(row)),
+        (None, ..) => open.split,
+    };
+    let changed: Vec<&Row> = rows.iter().filter(is_open).collect();
+    let gains = gains(&changed);
     // If a program can be several times as fast, that gain is mentioned before unfairness.
     let (large, small): (Vec<&Row>, Vec<&Row>) =
-        gains.iter().partition(|row| row.split > 1 && row.change_percent >= TIMES_PERCENT);
+        gains.iter().partition(|row| is_source(row) && row.change_percent >= TIMES_PERCENT);
     let waited_us = first.map_or(0.0, |lock| 1e6 * lock.all(|site| &site.wait).max_s);
-    let starved = process.zip(first).filter(|_| waited_us > STARVES_US);
+    let starved = process.zip(first).filter(|_| open.lock && waited_us > STARVES_US);
     let starved = starved.and_then(|(process, lock)| starved_us(process, lock));
     let fairest = now
         .filter(|_| waited_us > STARVES_US)
@@ -207,7 +267,7 @@ fn remedies(
     let starves = starved.filter(|_| !is_simulated);
     remedies.extend(starves.map(|_| Remedy::Starves { waited_us, held_us }));
     let is_told = |row: &&&Row| {
-        row.split == 1
+        !is_source(row)
             && fairest.is_some_and(|fairest| fairest.policy == row.policy)
             && fairest.is_some_and(|fairest| fairest.change_percent > -100.0 * PRICE)
     };
@@ -215,11 +275,28 @@ fn remedies(
     if prediction.missing > 0 {
         remedies.push(Remedy::Untried { rows: prediction.missing });
     } else if remedies.is_empty() {
-        let best = changed.iter().filter(|row| row.split == 1);
+        let best = changed.iter().filter(|row| !is_source(row));
         let best = best.max_by(|a, b| a.change_percent.total_cmp(&b.change_percent));
         remedies.push(Remedy::Nothing { best: best.map(|row| (*row).clone()) });
     }
     remedies
+}
+
+/// Returns the changes that gain, the largest first: locks whose gain is certain, and the best
+/// changes of the source, for which arithmetic is enough.
+fn gains<'a>(changed: &[&'a Row]) -> Vec<&'a Row> {
+    /// Number of changes of the source that are mentioned; the table has all.
+    const SOURCES: usize = 2;
+    let gains_by = |row: &Row| if is_source(row) { row.change_percent } else { row.low_percent };
+    let mut gains: Vec<&Row> =
+        changed.iter().copied().filter(|row| gains_by(row) >= LEAST_PERCENT).collect();
+    gains.sort_by(|a, b| b.change_percent.total_cmp(&a.change_percent));
+    let mut sources = 0;
+    gains.retain(|row| {
+        sources += usize::from(is_source(row));
+        !is_source(row) || sources <= SOURCES
+    });
+    gains
 }
 
 /// Returns the longest waits of a row and before, microseconds, if the row's is many times as long:
@@ -240,7 +317,7 @@ fn fairest<'a>(waited_us: f64, is_passed: bool, now: &Row, changed: &[&'a Row]) 
         let waited_us = if is_bounded { waited_us } else { now_us.min(waited_us) };
         row.simulated.as_ref().is_some_and(|figures| figures.wait_max_us * SHORTER < waited_us)
     };
-    let fair = changed.iter().filter(|row| row.split == 1).filter(ends);
+    let fair = changed.iter().filter(|row| !is_source(row)).filter(ends);
     let best = fair.max_by(|a, b| a.change_percent.total_cmp(&b.change_percent));
     best.copied()
 }
@@ -274,6 +351,7 @@ mod tests {
             threads: 2,
             policy: policy.to_owned(),
             split: 1,
+            edit: None,
             machine: String::new(),
             acquisitions_per_s: 1e4,
             change_percent,
@@ -320,7 +398,8 @@ mod tests {
     fn only_a_change_that_certainly_gains_pays() {
         fn kinds(rows: &[Row]) -> Vec<&'static str> {
             let prediction = Prediction { rows: rows.to_vec(), ..Prediction::default() };
-            let remedies = remedies(None, None, SLEEP, &prediction);
+            let open = Open { lock: true, split: true };
+            let remedies = remedies(None, None, SLEEP, open, &prediction);
             let name = |remedy: &Remedy| match remedy {
                 Remedy::Gain { .. } => "gain",
                 Remedy::Nothing { best: Some(_) } => "nothing",
@@ -331,6 +410,55 @@ mod tests {
         let now = row(SLEEP, 0.0, 10.0);
         assert_eq!(kinds(&[now.clone(), row(SPIN, 9.0, 10.0), row(FAIR, 2.0, 10.0)]), ["gain"]);
         assert_eq!(kinds(&[now, row(FAIR, 2.0, 10.0)]), ["nothing"]);
+    }
+
+    /// `explain` says that another lock will not help, and to split what the lock guards. A record
+    /// of such a program made `fix` find that four locks give 4.7 times, and print commands that
+    /// test `handoff`, which loses 5 %.
+    #[test]
+    fn fix_proposes_nothing_that_explain_rules_out() {
+        fn times(each_s: f64) -> Times {
+            let buckets = vec![(each_s * 1e9, 200)];
+            Times { count: 200, total_s: 200.0 * each_s, max_s: each_s, buckets }
+        }
+        use convoy_record::{Site, Times};
+        let site = Site {
+            place: "tick (world.c:9)".to_owned(),
+            act: "lock".to_owned(),
+            count: 200,
+            contended: 190,
+            threads: 8,
+            hold_on: times(0.004),
+            wait: times(0.02),
+            ..Site::default()
+        };
+        let lock =
+            Lock { name: "world".to_owned(), instances: 1, sites: vec![site], ..Lock::default() };
+        let process = Process {
+            seconds: 1.0,
+            cpu_s: 0.9,
+            threads: 8,
+            locks: vec![lock],
+            ..Process::default()
+        };
+        let program =
+            Program { cpus: 2, wall_s: 1.0, command: vec!["./world".into()], ..Program::default() };
+        let record = Record { program, processes: vec![process], ..Record::default() };
+        let cure = Diagnosis::new(&record).first().expect("threads wait").cure();
+        assert_eq!(cure, convoy_diagnose::Cure::Shorten);
+        let split = Row { split: 4, ..row(SLEEP, 370.0, 5.0) };
+        // Handoff ends starvation at a price, and would be advised.
+        let handoff = Row { low_percent: 2.0, ..row(HANDOFF, 4.0, 5.0) };
+        let rows = vec![row(SLEEP, 0.0, 900_000.0), split.clone(), handoff];
+        let prediction = Prediction { rows, ..Prediction::default() };
+        let advice = Advice::new(&record, prediction);
+        assert_eq!((advice.command, advice.check), (None, None));
+        let [Remedy::Gain { row, .. }] = &advice.remedies[..] else {
+            panic!("{:?}", advice.remedies)
+        };
+        assert_eq!(*row, split);
+        let check = "convoy compare ./world ./world.changed".to_owned();
+        assert_eq!(advice.source.map(|source| source.check), Some(check));
     }
 
     #[test]

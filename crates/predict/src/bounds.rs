@@ -7,9 +7,12 @@
 //! contain. Between them is the throughput of the network in which the work of a critical section
 //! is a part of the service of its lock.
 
+use std::borrow::Cow;
+
 use convoy_machine::Preset;
 
 use crate::demands::{Demand, Demands, Station};
+use crate::edit::Edit;
 use crate::network::{self, Network};
 
 /// Largest part of the time of its threads by which windows may underestimate a class: they show a
@@ -31,6 +34,8 @@ pub(crate) struct Setting {
     pub(crate) others: f64,
     /// Number of locks that replace the first one.
     pub(crate) split: u32,
+    /// Change of the source at the lock that limits the recorded point.
+    pub(crate) edit: Option<Edit>,
     /// Whether the program or its locks differ from the recorded ones.
     pub(crate) is_changed: bool,
     /// Whether a release may pass the lock to a thread that first has to wake up.
@@ -90,19 +95,22 @@ pub(crate) struct Law {
     recorded: Setting,
     /// The station that limits the recorded point, if its diagnosis names one.
     limit: Option<Station>,
+    /// CPU time in one second of the record that readers without a lock save.
+    counted: f64,
     /// The recorded point by the laws: with the other programs, and alone.
     beside: Bounds,
     alone: Bounds,
 }
 
 impl Law {
-    /// Returns the bounds of a program with these demands on the recorded machine; a split replaces
-    /// the lock with the index `first`, and `limit` is the station that limits the recorded point,
-    /// if one is known.
+    /// Returns the bounds of a program with these demands on the recorded machine. A split replaces
+    /// the lock with the index `first`; `limit` is the station that limits the recorded point, if
+    /// it is known; readers without a lock save `counted` seconds of CPU time in each second.
     pub(crate) fn new(
         demands: Demands,
         first: usize,
         limit: Option<Station>,
+        counted: f64,
         machine: &Preset,
     ) -> Self {
         let recorded = Setting {
@@ -110,12 +118,13 @@ impl Law {
             threads: demands.threads,
             others: demands.others,
             split: 1,
+            edit: None,
             is_changed: false,
             hands_over: false,
             prices: Prices::new(machine),
         };
         let [beside, alone] = [Bounds::UNKNOWN; 2];
-        let mut law = Self { demands, first, recorded, limit, beside, alone };
+        let mut law = Self { demands, first, recorded, limit, counted, beside, alone };
         law.beside = law.speed(&recorded);
         law.alone = law.speed(&Setting { others: 0.0, ..recorded });
         law
@@ -135,7 +144,8 @@ impl Law {
     pub(crate) fn bounds(&self, setting: &Setting, is_disturbed: bool) -> Bounds {
         let speed = self.speed(setting);
         let is_recorded = (setting.cpus, setting.threads, setting.split)
-            == (self.recorded.cpus, self.recorded.threads, 1);
+            == (self.recorded.cpus, self.recorded.threads, 1)
+            && setting.edit.is_none();
         let limit = speed.limit;
         if is_recorded && !setting.is_changed {
             let limit = self.limit.clone().unwrap_or(limit);
@@ -151,8 +161,26 @@ impl Law {
             [speed.low / self.beside.low.max(1.0), speed.high / self.beside.high.min(1.0)]
         };
         let base = if is_disturbed { self.alone.middle } else { self.beside.middle };
-        let middle = (speed.middle / base).clamp(low.min(high), high);
-        Bounds { low: low.min(high), middle, high, limit }
+        // A network whose demands fall, or that has more servers, is not slower.
+        let is_less = setting.split > 1 || setting.edit.is_some_and(|edit| edit != Edit::Thread);
+        let is_only_less = is_less && !setting.is_changed && self.is_same_place(setting);
+        let low = if is_only_less { low.max(1.0) } else { low }.min(high);
+        let middle = (speed.middle / base).clamp(low, high);
+        Bounds { low, middle, high, limit }
+    }
+
+    /// Returns whether a setting has the recorded CPUs and threads.
+    fn is_same_place(&self, setting: &Setting) -> bool {
+        (setting.cpus, setting.threads) == (self.recorded.cpus, self.recorded.threads)
+    }
+
+    /// Returns the demand on a lock in a setting.
+    fn demand_in<'a>(&self, demand: &'a Demand, setting: &Setting) -> Cow<'a, Demand> {
+        let is_edited = self.limit.as_ref() == Some(&demand.station);
+        match setting.edit.filter(|_| is_edited) {
+            Some(edit) => Cow::Owned(edit.applied(demand)),
+            None => Cow::Borrowed(demand),
+        }
     }
 
     /// Returns the throughput of a setting by the laws.
@@ -161,17 +189,19 @@ impl Law {
         let cpus = f64::from(setting.cpus);
         let free = (cpus - setting.others).max(IDLE * cpus);
         let threads = f64::from(setting.threads.max(1));
-        let (work, sleep) = (demands.work, demands.sleep);
+        let saved = if setting.edit == Some(Edit::Readers) { self.counted } else { 0.0 };
+        let (work, sleep) = (demands.work.less(saved), demands.sleep);
         let mut high = (cpus / work.least).min(threads / (work.least + sleep.least));
         let grown = (threads / f64::from(demands.threads.max(1))).max(1.0);
         for crew in demands.crews.iter().filter(|_| demands.crews.len() > 1) {
             high = high.min(grown / (crew.busy * (1.0 - WINDOWS)));
         }
         let (mut likely, mut least) = (Network::default(), Network::default());
-        let mut held_work = 0.0;
+        let (mut held_work, mut held_sleep) = (0.0, 0.0);
         let mut overhead = self.overhead(setting);
         let mut busiest = (&Station::Cpus, 0.0);
-        for demand in &demands.stations {
+        for station in &demands.stations {
+            let demand = &*self.demand_in(station, setting);
             let split = if demand.lock == self.first { f64::from(setting.split) } else { 1.0 };
             let [most, low] = demand.servers.map(|servers| servers * split);
             high = high.min(most / demand.service.least);
@@ -187,16 +217,17 @@ impl Law {
                 continue;
             }
             held_work += demand.work;
+            held_sleep += demand.slept;
             likely.stations.push(network::Station { demand: service[0], servers: servers[0] });
             least.stations.push(network::Station { demand: service[1], servers: servers[1] });
-            busiest = busier(busiest, (&demand.station, service[0] / servers[0]));
+            busiest = busier(busiest, (&station.station, service[0] / servers[0]));
         }
         let used = work.middle + overhead[0];
         busiest = busier(busiest, (&Station::Cpus, used / free));
         busiest = busier(busiest, (&Station::Threads, (used + sleep.middle) / threads));
         let own = (used - held_work).max(IDLE * used);
         likely.stations.push(network::Station { demand: own, servers: free });
-        likely.think = sleep.middle + demands.idle;
+        likely.think = (sleep.middle - held_sleep).max(0.0) + demands.idle;
         least.stations.push(network::Station { demand: work.most + overhead[1], servers: free });
         least.think = sleep.most + demands.idle;
         for network in [&mut likely, &mut least] {

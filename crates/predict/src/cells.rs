@@ -15,6 +15,7 @@ use crate::choice::Change;
 use crate::damage::is_damaged;
 use crate::demands::demands;
 use crate::doubt::{Doubt, Reason, of_record};
+use crate::edit::{Edit, counted_s, edits};
 use crate::limit::{Limit, WEIGHT};
 use crate::moving::is_unsized;
 use crate::others::others_cpus;
@@ -43,6 +44,8 @@ pub struct Question {
     pub policies: Vec<Choice>,
     /// Number of locks that replace the first one.
     pub split: Option<u32>,
+    /// Whether to add changes of the source at the lock that limits the recorded point.
+    pub edits: bool,
     /// Simulations of each row.
     pub rounds: u64,
     /// Limit of the host's time for each simulation.
@@ -57,6 +60,7 @@ struct Ask {
     threads: u32,
     choice: Choice,
     split: u32,
+    edit: Option<Edit>,
 }
 
 /// Returns the prediction that answers `question` for the program of `record`.
@@ -163,11 +167,17 @@ impl Study<'_> {
             return Ok((Prediction { reason: Some(reason), ..bounded }, present));
         }
         let widened = self.widened(&written);
-        let asks = self.asks(behaviour.threads, widened);
+        let edits = self.edits(&bounded.limit, behaviour.threads);
+        let asks = self.asks(behaviour.threads, widened, &edits);
         let reasons: Vec<Option<Reason>> =
             asks.iter().map(|ask| self.unanswerable(ask, &behaviour)).collect();
-        let numbers: Vec<usize> =
-            (0..asks.len()).filter(|&number| reasons[number].is_none()).collect();
+        let is_replayed = |ask: &Ask| match ask.edit {
+            Some(Edit::Units { .. }) => widened.is_some(),
+            edit => edit.is_none_or(Edit::is_replayed),
+        };
+        let numbers: Vec<usize> = (0..asks.len())
+            .filter(|&number| reasons[number].is_none() && is_replayed(&asks[number]))
+            .collect();
         let merged = |outcome: &Outcome| {
             let mut prediction = bounded.clone();
             for (row, reason) in prediction.rows.iter_mut().zip(&reasons) {
@@ -193,7 +203,7 @@ impl Study<'_> {
     }
 
     /// Returns the rows of the question.
-    fn asks(&self, recorded: u32, widened: Option<&Pool>) -> Vec<Ask> {
+    fn asks(&self, recorded: u32, widened: Option<&Pool>, edits: &[Edit]) -> Vec<Ask> {
         fn or<T: Copy>(list: &[u32], known: impl Fn(u32) -> T, absent: T) -> Vec<T> {
             let given = list.iter().map(|number| known(*number)).collect::<Vec<_>>();
             if given.is_empty() { vec![absent] } else { given }
@@ -211,11 +221,28 @@ impl Study<'_> {
                 asks.extend(policies.chain(divided).map(|(choice, split)| {
                     // The recorded machine also answers for the recorded number of CPUs.
                     let is_recorded = cpus == Some(own) && self.machines.machine.is_none();
-                    Ask { cpus: cpus.filter(|_| !is_recorded), threads, choice, split }
+                    let cpus = cpus.filter(|_| !is_recorded);
+                    Ask { cpus, threads, choice, split, edit: None }
+                }));
+                asks.extend(edits.iter().map(|&edit| {
+                    let is_recorded = cpus == Some(own) && self.machines.machine.is_none();
+                    let fewer = u32::from(edit == Edit::Thread);
+                    Ask {
+                        cpus: cpus.filter(|_| !is_recorded),
+                        threads: threads - fewer,
+                        choice: now.clone(),
+                        split: 1,
+                        edit: Some(edit),
+                    }
                 }));
             }
         }
         asks
+    }
+
+    /// Returns the changes of the source that are asked for.
+    fn edits(&self, limit: &Limit, threads: u32) -> Vec<Edit> {
+        if self.question.edits { edits(&self.diagnosis, limit, threads) } else { Vec::new() }
     }
 
     /// Returns the locks that the program was recorded with.
@@ -262,10 +289,12 @@ impl Study<'_> {
             .position(|lock| locks.first().is_some_and(|first| std::ptr::eq(*first, lock)));
         let first = widened.map(|pool| pool.lock).or(first);
         let recorded = machines.recorded(&record.program, (1, 1))?;
-        let law = Law::new(demands, first.unwrap_or(usize::MAX), limit.station(), &recorded);
+        let (first, counted) = (first.unwrap_or(usize::MAX), counted_s(diagnosis) / seconds);
+        let law = Law::new(demands, first, limit.station(), counted, &recorded);
         let is_disturbed = others_cpus(&record.program).is_some();
         let base = if is_disturbed { behaviour.rate * law.alone() } else { behaviour.rate };
-        let rows = self.asks(behaviour.threads, widened).into_iter().map(|ask| {
+        let edits = self.edits(&limit, behaviour.threads);
+        let rows = self.asks(behaviour.threads, widened, &edits).into_iter().map(|ask| {
             let (machine, says) = self.machine(&ask, (1, 1))?;
             let bounds = law.bounds(&self.setting(&ask, &machine), is_disturbed);
             let [low_percent, change_percent, high_percent] =
@@ -275,6 +304,7 @@ impl Study<'_> {
                 threads: ask.threads,
                 policy: ask.choice.name,
                 split: ask.split,
+                edit: ask.edit,
                 machine: says,
                 acquisitions_per_s: base * bounds.middle,
                 change_percent,
@@ -315,6 +345,7 @@ impl Study<'_> {
             threads: ask.threads,
             others: 0.0,
             split: ask.split,
+            edit: ask.edit,
             is_changed,
             hands_over: is_changed && change.is_none() && ![SLEEP, SPIN].contains(&name.as_str()),
             prices: Prices::new(machine),
@@ -376,7 +407,8 @@ impl Study<'_> {
         widened: Option<&Pool>,
     ) -> Result<Cells, PredictError> {
         let now = self.recorded_choice();
-        let recorded = Ask { cpus: None, threads: behaviour.threads, choice: now, split: 1 };
+        let recorded =
+            Ask { cpus: None, threads: behaviour.threads, choice: now, split: 1, edit: None };
         let base = self.cell(&recorded, behaviour, widened)?;
         let rows = asks.iter().map(|ask| self.cell(ask, behaviour, widened));
         let rows = rows.collect::<Result<_, _>>()?;
@@ -390,10 +422,13 @@ impl Study<'_> {
         behaviour: &Arc<Behaviour>,
         widened: Option<&Pool>,
     ) -> Result<Cell, PredictError> {
-        let Ask { choice, split, threads, .. } = ask;
+        let Ask { choice, split, threads, edit, .. } = ask;
         let mut behaviour = Arc::clone(behaviour);
         if *split > 1 {
             divide(Arc::make_mut(&mut behaviour), *split, widened);
+        }
+        if let (Some(Edit::Units { units }), Some(pool)) = (edit, widened) {
+            widen(Arc::make_mut(&mut behaviour), *units, pool);
         }
         if let Some(change) = choice.change {
             apply(change, Arc::make_mut(&mut behaviour));
@@ -418,19 +453,23 @@ impl Study<'_> {
         });
         let rounds = rounds.collect::<Result<_, PredictError>>()?;
         let (_, says) = self.machine(ask, (1, 1))?;
-        Ok(Cell { choice: choice.clone(), split: *split, says, rounds })
+        Ok(Cell { choice: choice.clone(), split: *split, edit: *edit, says, rounds })
     }
 }
 
 /// Splits the first lock, or multiplies the units of a pool.
 fn divide(behaviour: &mut Behaviour, split: u32, widened: Option<&Pool>) {
-    match (widened, &mut behaviour.script) {
-        (None, _) => behaviour.locks[0] *= split,
-        (Some(pool), Some(script)) => {
-            let more = pool.units.unwrap_or(0) * (split - 1);
-            Arc::make_mut(script).conditions[pool.condition].tokens += f64::from(more);
-        }
-        (Some(_), None) => {}
+    match widened {
+        None => behaviour.locks[0] *= split,
+        Some(pool) => widen(behaviour, pool.units.unwrap_or(0) * split, pool),
+    }
+}
+
+/// Gives a pool this number of units.
+fn widen(behaviour: &mut Behaviour, units: u32, pool: &Pool) {
+    if let Some(script) = &mut behaviour.script {
+        let more = f64::from(units) - f64::from(pool.units.unwrap_or(0));
+        Arc::make_mut(script).conditions[pool.condition].tokens += more;
     }
 }
 

@@ -103,11 +103,17 @@ pub(crate) struct Range {
 impl Range {
     /// Returns the range of these values, which may be in any order. Values that are no numbers
     /// count as zero.
-    fn new(values: [f64; 3]) -> Self {
+    pub(crate) fn new(values: [f64; 3]) -> Self {
         let [least, middle, most] =
             values.map(|value| if value.is_finite() { value.max(0.0) } else { 0.0 });
         let (least, most) = (least.min(most), most.max(least));
         Self { least, middle: middle.clamp(least, most), most }
+    }
+
+    /// Returns the range less a part, of which a tenth remains at least.
+    pub(crate) fn less(self, part: f64) -> Self {
+        let Self { least, middle, most } = self;
+        Self::new([least, middle, most].map(|value| (value - part).max(value / 10.0)))
     }
 }
 
@@ -121,6 +127,9 @@ pub(crate) struct Demand {
     pub(crate) service: Range,
     /// CPU time in it.
     pub(crate) work: f64,
+    /// Sleep in it, and the part of the service that readers need.
+    pub(crate) slept: f64,
+    pub(crate) read: f64,
     /// Customers that it serves at the same time: at most, and at least.
     pub(crate) servers: [f64; 2],
     /// Acquisitions in one second of the record.
@@ -306,7 +315,15 @@ impl Reader<'_> {
         };
         let threads: u64 = sites().map(|site| site.threads).sum();
         let is_shared = threads > lock.instances.max(1);
-        (is_shared || reads > 0.0).then(|| self.demand(number, lock, seconds, work_s, units))
+        (is_shared || reads > 0.0).then(|| {
+            let demand = self.demand(number, lock, seconds, work_s, units);
+            let [slept, read] = [slept_s, readers_s].map(|part_s| {
+                // A service that is cut off at the length of the run has the same parts.
+                let whole_s = work_s + slept_s + readers_s;
+                demand.service.middle * part_s / whole_s.max(f64::MIN_POSITIVE)
+            });
+            Demand { slept, read, ..demand }
+        })
     }
 
     /// Returns the station of a pool. `None` if the number of its units is not known.
@@ -317,7 +334,8 @@ impl Reader<'_> {
         let seconds = [certain, certain, recorded];
         let demand =
             self.demand(pool.lock, lock, seconds, 0.0, [f64::from(units), f64::from(units)]);
-        Some(Demand { station: Station::Pool { pool: Named::new(lock), units }, ..demand })
+        let slept = demand.service.middle;
+        Some(Demand { station: Station::Pool { pool: Named::new(lock), units }, slept, ..demand })
     }
 
     /// Returns the station of a lock of which only the waits were recorded: it was held, or was
@@ -346,6 +364,8 @@ impl Reader<'_> {
             lock: usize::MAX,
             service: Range::new([0.0, used, waiting.min(1.0)]),
             work: 0.0,
+            slept: 0.0,
+            read: 0.0,
             servers: [1.0; 2],
             acquired: 0.0,
             contended: 1.0,
@@ -378,6 +398,8 @@ impl Reader<'_> {
             lock: number,
             service: Range::new(service),
             work: (work_s / self.seconds).min(service[0].max(service[1])),
+            slept: 0.0,
+            read: 0.0,
             servers,
             acquired: count / self.seconds,
             contended: (lock.contended() as f64 / count.max(1.0)).min(1.0),
@@ -428,8 +450,11 @@ impl Reader<'_> {
         let Process { scheduling, ready_s, .. } = self.process;
         let [waited_s, idle_s] = self.waits_s;
         let ready_s = scheduling.map(|seen| seen.preempted_s + seen.woken_s).or(*ready_s);
-        let rest_s =
-            self.seconds * (self.threads - work.most) - waited_s - idle_s - ready_s.unwrap_or(0.0);
+        // Threads that have ended do not sleep, and no thread sleeps longer than the kernel saw.
+        let present = self.threads.min(threads(self.process));
+        let seen_s = scheduling.map_or(f64::INFINITY, |seen| seen.asleep_s - waited_s - idle_s);
+        let rest_s = self.seconds * (present - work.most) - waited_s - idle_s;
+        let rest_s = (rest_s - ready_s.unwrap_or(0.0)).min(seen_s);
         let sites = locks.iter().flat_map(|lock| &lock.sites).filter(|site| site.act != "signal");
         let slept = |site: &Site| {
             let [_, held] = self.parts(site.count, &site.hold_on, &site.hold_off);
@@ -439,10 +464,7 @@ impl Reader<'_> {
         let timed_s = sites.map(slept).sum::<f64>() - waited_s - idle_s;
         // Threads of the process that do not work sleep, too: at least the main thread may.
         let idlers = (threads(self.process) - self.threads).max(1.0);
-        let asleep_s = scheduling.map_or(f64::INFINITY, |seen| {
-            seen.asleep_s - waited_s - idle_s - idlers * self.seconds
-        });
-        let least_s = timed_s.min(asleep_s).min(rest_s);
+        let least_s = timed_s.min(seen_s - idlers * self.seconds).min(rest_s);
         // Without the waits for CPUs, the rest is not all sleep.
         let middle_s = if ready_s.is_some() { rest_s } else { least_s };
         let sleep = Range::new([least_s, middle_s, rest_s].map(|s| s / self.seconds));

@@ -133,10 +133,10 @@ impl Limit {
     /// Returns its station; `None` if no lock limits the program.
     pub(crate) fn station(&self) -> Option<Station> {
         match self.clone() {
-            Self::Lock { lock, holders: Holders::One, .. } => Some(Station::Lock { lock }),
+            Self::Lock { lock, .. } => Some(Station::Lock { lock }),
             Self::Pool { pool, units, .. } => Some(Station::Pool { pool, units }),
             Self::Kernel { lock, .. } => Some(Station::Kernel { lock }),
-            Self::Lock { .. } | Self::Nothing { .. } => None,
+            Self::Nothing { .. } => None,
         }
     }
 }
@@ -163,10 +163,23 @@ fn found(first: &Finding, demands: &Demands, process: &Process, seconds: f64) ->
     let pooled = demands.stations.iter().find(|demand| Some(demand.lock) == number);
     let time_s = f64::from(demands.threads.max(1)) * seconds.max(1e-9);
     if let Some((_, pool)) = pooled.and_then(|demand| pool(demand, process, time_s)) {
-        return Some(pool);
+        return Some(timed(pool, &first.problem));
     }
     let others = futexes.iter().chain(runtime_locks).find(|lock| lock.name == first.lock);
     number.map(|number| &locks[number]).or(others).map(|lock| of_lock(lock, waited, seconds))
+}
+
+/// Returns a pool with the time that a thread keeps a unit according to its finding.
+fn timed(pool: Limit, problem: &Problem) -> Limit {
+    match (pool, problem) {
+        (Limit::Pool { pool, units, waited, .. }, Problem::PoolExhausted { hold_s, .. })
+            if *hold_s > 0.0 =>
+        {
+            let (hold_us, per_s) = (1e6 * hold_s, f64::from(units) / hold_s);
+            Limit::Pool { pool, units, waited, hold_us, per_s }
+        }
+        (pool, _) => pool,
+    }
 }
 
 /// Returns the pool of a station with the time that threads waited for it, seconds.

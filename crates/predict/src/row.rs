@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::demands::Station;
 use crate::doubt::Reason;
+use crate::edit::Edit;
 
 /// Throughput of one class of threads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,6 +45,9 @@ pub struct Row {
     pub policy: String,
     /// Number of locks that replace the first one.
     pub split: u32,
+    /// Change of the source at the lock that limits the recorded point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edit: Option<Edit>,
     /// The machine; empty for the recorded one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub machine: String,
@@ -119,6 +123,7 @@ mod tests {
             threads: 64,
             policy: "sleep".to_owned(),
             split: 1,
+            edit: None,
             machine: String::new(),
             acquisitions_per_s: 1e6 * (1.0 + change_percent / 100.0),
             change_percent,

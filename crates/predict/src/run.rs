@@ -11,6 +11,7 @@ use convoy_runs::virtual_locks::VirtualLocksPoint;
 
 use crate::demands::Station;
 use crate::doubt::{Doubt, Reason, differs, differs_beside, is_stuck, slips};
+use crate::edit::Edit;
 use crate::mix::Mix;
 use crate::point::Point;
 use crate::prediction::Prediction;
@@ -29,6 +30,8 @@ pub(crate) struct Cell {
     pub(crate) choice: Choice,
     /// Number of locks that replace the first one.
     pub(crate) split: u32,
+    /// Change of the source.
+    pub(crate) edit: Option<Edit>,
     /// Description of the machine.
     pub(crate) says: String,
     /// One simulation for each round.
@@ -387,6 +390,7 @@ fn row(
         threads: cell.rounds[0].threads,
         policy: cell.choice.name.clone(),
         split: cell.split,
+        edit: cell.edit,
         machine: cell.says.clone(),
         acquisitions_per_s: middle * rate,
         change_percent: percent(middle),

@@ -105,6 +105,7 @@ fn told(record: &Record) -> Vec<Prediction> {
         threads: Vec::new(),
         policies: policies(record),
         split: Some(4),
+        edits: false,
         rounds: 3,
         effort: Effort::FULL,
     };

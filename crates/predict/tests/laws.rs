@@ -128,6 +128,7 @@ fn prediction(record: &Record) -> Prediction {
         threads: Vec::new(),
         policies: vec![Choice::new(SLEEP)],
         split: None,
+        edits: false,
         rounds: 2,
         effort: Effort::FULL,
     };

@@ -26,6 +26,7 @@ fn prediction(record: &Record, cpus: &[u32], threads: &[u32]) -> Prediction {
         threads: threads.to_vec(),
         policies: vec![Choice::new(SLEEP)],
         split: None,
+        edits: false,
         rounds: 1,
         effort: Effort::LEAST,
     };

@@ -30,11 +30,12 @@ pub(crate) fn sections(
         threads: Vec::new(),
         policies: policies(&record),
         split,
+        edits: split.is_some(),
         rounds,
         effort: replays.effort(),
     };
     let whole = |question| {
-        let prediction = replays.prediction(&record, question)?;
+        let (prediction, _) = replays.prediction(&record, question, None)?;
         if prediction.missing > 0 { Err(Failure::interrupted(0)) } else { Ok(prediction) }
     };
     let curves = whole(question(cpus.clone(), None))?;
@@ -51,6 +52,10 @@ pub(crate) fn sections(
     let advice = Advice::new(&record, whole(question(vec![], Some(4)))?);
     let mut fix = vec![Block::text(prediction::advice(&advice))];
     fix.extend(advice.command.as_ref().map(Block::command));
+    if let Some(source) = &advice.source {
+        fix.push(Block::text("This is a change of the source. To measure a changed build of it:"));
+        fix.push(Block::command(&source.check));
+    }
     if let Some(check) = &advice.check {
         fix.push(Block::text("This is predicted. To measure it:"));
         fix.push(Block::command(check));

@@ -1,12 +1,12 @@
 //! Advice about the locks of a program, in sentences.
 
 use convoy_predict::{
-    Advice, FAIR, HANDOFF, Limit, PREFER_WRITERS, Part, Prediction, Remedy, Row, SIGNAL,
+    Advice, Edit, FAIR, HANDOFF, Limit, PREFER_WRITERS, Part, Prediction, Remedy, Row, SIGNAL,
 };
 use convoy_record::Kind;
 
 use super::doubt::reason;
-use super::limit::{beyond, verdict};
+use super::limit::{beyond, of_kernel, verdict};
 use super::phrase::in_place;
 use super::units::duration;
 
@@ -60,6 +60,9 @@ fn bounded(row: &Row, waited_us: f64, is_worth: bool, advice: &Advice) -> String
 /// Returns the change as the subject of a sentence.
 fn means(row: &Row, advice: &Advice) -> String {
     let Advice { lock, kind, recorded, prediction, .. } = advice;
+    if let Some(edit) = row.edit {
+        return means_of_edit(edit, advice);
+    }
     match (row.policy.as_str(), &prediction.limit) {
         (_, Limit::Pool { pool, units, .. }) if row.split > 1 => {
             let more = units * row.split;
@@ -73,6 +76,29 @@ fn means(row: &Row, advice: &Advice) -> String {
         (SIGNAL, _) => "pthread_cond_signal (notify_one) instead of the broadcast".to_owned(),
         (PREFER_WRITERS, _) => "PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP".to_owned(),
         (policy, _) => format!("`{policy}` instead of `{recorded}`"),
+    }
+}
+
+/// Returns a change of the source as the subject of a sentence.
+fn means_of_edit(edit: Edit, advice: &Advice) -> String {
+    let (name, units) = match &advice.prediction.limit {
+        Limit::Lock { lock, .. } => (format!("`{}`", lock.name), 1),
+        Limit::Pool { pool, units, .. } => (format!("the pool `{}`", pool.name), *units),
+        Limit::Kernel { lock, .. } => (of_kernel(lock), 1),
+        Limit::Nothing { .. } => (format!("`{}`", advice.lock), 1),
+    };
+    let place = advice.source.as_ref().and_then(|source| source.place.as_ref());
+    let place = place.map_or(String::new(), |place| format!(" in {place}"));
+    match edit {
+        Edit::Units { units: more } => format!("Giving {name} {more} units instead of {units}"),
+        Edit::Half if matches!(advice.prediction.limit, Limit::Kernel { .. }) => {
+            format!("Needing {name} half as often")
+        }
+        Edit::Half if units > 1 => format!("Keeping a unit of {name} for half as long"),
+        Edit::Half => format!("Doing half of the work under {name}{place} after its release"),
+        Edit::Sleep => format!("Sleeping outside of {name}{place}"),
+        Edit::Readers => format!("Reading without {name}"),
+        Edit::Thread => "One thread less".to_owned(),
     }
 }
 
@@ -90,13 +116,18 @@ fn gain(row: &Row, longer_us: Option<[f64; 2]>, advice: &Advice) -> String {
         let [after, before] = waits_us.map(duration);
         format!(", at the price of waits of up to {after} instead of {before}")
     });
+    if row.simulated.is_none() {
+        text += ", by arithmetic";
+    }
     text + "."
 }
 
 /// Returns a sentence for the case that no change certainly pays.
 fn nothing(best: Option<&Row>, advice: &Advice) -> String {
     match best {
-        None if advice.lock.is_empty() => verdict(&advice.prediction),
+        None if advice.lock.is_empty() || matches!(advice.kind, Kind::Mutex | Kind::Semaphore) => {
+            verdict(&advice.prediction)
+        }
         None => format!("`convoy with` has no replacement for a {}.", advice.kind.name()),
         Some(row) if row.simulated.is_some() => format!(
             "No lock replacement gives a significant gain: the best, `{}`, gives {}.",

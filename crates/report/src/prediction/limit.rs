@@ -71,7 +71,7 @@ fn name(lock: &Named) -> String {
 }
 
 /// Returns the name of a lock of the kernel.
-fn of_kernel(lock: &KernelLock) -> String {
+pub(super) fn of_kernel(lock: &KernelLock) -> String {
     let KernelLock { object, primitive, place } = lock;
     match object {
         Some(object) => {

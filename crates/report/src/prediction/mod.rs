@@ -10,7 +10,7 @@ mod rows;
 mod tests;
 mod units;
 
-use convoy_predict::{Advice, Point, Prediction};
+use convoy_predict::{Advice, Point, Prediction, SourceChange};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -24,17 +24,49 @@ pub use rows::{bounds, short, table};
 
 /// Returns a prediction as a page: the answer, the rows, and their basis.
 pub fn prediction_text(prediction: &Prediction) -> String {
-    let mut answer: Vec<String> =
-        prediction.beyond.as_ref().map(limit::beyond).into_iter().collect();
-    answer.push(verdict(prediction));
-    answer.extend(bounds(prediction));
-    let answer: String = answer.iter().map(|text| page_wrap(text)).collect();
-    answer + &rows::page(prediction) + &basis(prediction)
+    prediction_head(prediction) + &prediction_rest(prediction, prediction)
+}
+
+/// Returns the first part of a page, which follows from arithmetic: the limit and the intervals.
+pub fn prediction_head(prediction: &Prediction) -> String {
+    page_of(answer(prediction).into_iter().chain(bounds(prediction)))
+}
+
+/// Returns the rest of a page of which the first part was printed for `first`: intervals that
+/// simulations have narrowed, the rows, and their basis.
+pub fn prediction_rest(prediction: &Prediction, first: &Prediction) -> String {
+    let [now, before] = [prediction, first].map(rows::intervals);
+    let narrowed = now.filter(|now| before.as_ref() != Some(now));
+    let narrowed = narrowed.map(|now| format!("Narrowed by simulations, throughput {now}."));
+    page_of(narrowed.into_iter()) + &rows::page(prediction) + &basis(prediction)
+}
+
+/// Returns what is known before the page of advice: the limit, and the intervals of all changes by
+/// arithmetic.
+pub fn advice_head(prediction: &Prediction) -> String {
+    page_of(answer(prediction).into_iter().chain(rows::changes(prediction))) + "\n"
+}
+
+/// Returns the lock that limits a program, and whether another lock can replace it.
+fn answer(prediction: &Prediction) -> Vec<String> {
+    let beyond = prediction.beyond.as_ref().map(limit::beyond);
+    beyond.into_iter().chain([verdict(prediction)]).collect()
+}
+
+fn page_of(sentences: impl Iterator<Item = String>) -> String {
+    sentences.map(|text| page_wrap(&text)).collect()
 }
 
 /// Returns advice as a page: the advice, the commands, the rows, and their basis.
 pub fn advice_text(advised: &Advice) -> String {
     let mut text = page_wrap(&advice(advised)) + "\n";
+    if let Some(SourceChange { place, check }) = &advised.source {
+        let place = place.as_ref().map_or(String::new(), |place| format!(" in {place}"));
+        let how =
+            format!("To measure the change of the source{place}, build it beside the program:");
+        let measure = format!("{}\n  {check}\n\n", page_wrap(&how));
+        text += &measure;
+    }
     if let (Some(command), Some(check)) = (&advised.command, &advised.check) {
         let commands = format!("  {command}\n\nThis is predicted. To measure it:\n\n  {check}\n\n");
         text += &commands;

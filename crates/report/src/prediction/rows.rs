@@ -1,6 +1,6 @@
 //! The rows of a prediction: their sentence and their table.
 
-use convoy_predict::{Prediction, Row};
+use convoy_predict::{Edit, Prediction, Row};
 
 use super::limit::limits;
 use super::units::rate;
@@ -22,14 +22,37 @@ fn ratio(percent: f64) -> f64 {
 
 /// Returns the intervals of the throughput, under the policy of the first row, in a sentence.
 pub fn bounds(prediction: &Prediction) -> Option<String> {
+    intervals(prediction).map(|intervals| format!("Throughput {intervals}."))
+}
+
+/// Returns the intervals of the throughput under the policy of the first row.
+pub(super) fn intervals(prediction: &Prediction) -> Option<String> {
     let first = prediction.rows.first()?;
     let more_threads = prediction.rows.iter().any(|row| row.threads != first.threads);
     let rows = prediction.rows.iter().filter(|row| {
-        (&row.policy, row.split) == (&first.policy, first.split)
+        (&row.policy, row.split, row.edit) == (&first.policy, first.split, first.edit)
             && (more_threads || !row.machine.is_empty())
     });
     let rows: Vec<String> = rows.map(|row| interval(row, more_threads)).collect();
-    (!rows.is_empty()).then(|| format!("Throughput {}.", rows.join("; ")))
+    (!rows.is_empty()).then(|| rows.join("; "))
+}
+
+/// Returns the intervals of all changes at the recorded point in a sentence.
+pub(super) fn changes(prediction: &Prediction) -> Option<String> {
+    let changes = prediction.rows.iter().filter(|row| row.low_percent < row.high_percent);
+    let changes: Vec<String> = changes
+        .map(|row| {
+            let [low, high] =
+                [row.low_percent, row.high_percent].map(|percent| times(ratio(percent)));
+            let means = match (row.edit, row.split) {
+                (Some(edit), _) => edited(edit),
+                (None, 1) => format!("`{}`", row.policy),
+                (None, split) => format!("a split by {split}"),
+            };
+            format!("{low} to {high} times with {means}")
+        })
+        .collect();
+    (!changes.is_empty()).then(|| format!("Arithmetic allows {}.", changes.join(", ")))
 }
 
 fn interval(row: &Row, names_threads: bool) -> String {
@@ -48,14 +71,27 @@ fn interval(row: &Row, names_threads: bool) -> String {
 /// Returns the question of a row.
 pub(super) fn named(row: &Row) -> String {
     let split = if row.split > 1 { format!(" split by {}", row.split) } else { String::new() };
-    format!("`{}`{split} on {} CPUs", row.policy, row.cpus)
+    let edit = row.edit.map_or(String::new(), |edit| format!(" with {}", edited(edit)));
+    format!("`{}`{split}{edit} on {} CPUs", row.policy, row.cpus)
+}
+
+/// Returns a change of the source in a few words.
+fn edited(edit: Edit) -> String {
+    match edit {
+        Edit::Units { units } => format!("{units} units"),
+        Edit::Half => "half the hold".to_owned(),
+        Edit::Sleep => "no sleep held".to_owned(),
+        Edit::Readers => "free readers".to_owned(),
+        Edit::Thread => "a thread less".to_owned(),
+    }
 }
 
 /// Returns a row in a few words.
 pub fn short(row: &Row) -> String {
     let split = if row.split > 1 { format!(", {} locks", row.split) } else { String::new() };
+    let edit = row.edit.map_or(String::new(), |edit| format!(", {}", edited(edit)));
     format!(
-        "{}{split}, {} CPUs, {} threads: {:+.0} % ({:+.0} to {:+.0})",
+        "{}{split}{edit}, {} CPUs, {} threads: {:+.0} % ({:+.0} to {:+.0})",
         row.policy, row.cpus, row.threads, row.change_percent, row.low_percent, row.high_percent
     )
 }
@@ -68,6 +104,7 @@ pub(super) fn page(prediction: &Prediction) -> String {
     let shown = [
         ("threads", prediction.rows.iter().any(|row| row.threads != first.threads)),
         ("split", prediction.rows.iter().any(|row| row.split > 1)),
+        ("edit", prediction.rows.iter().any(|row| row.edit.is_some())),
         ("acquisitions_per_s", first.acquisitions_per_s > 0.0),
         ("wait_p99_ms", false),
         ("cpus_used", is_simulated),
@@ -95,6 +132,7 @@ fn table_of(prediction: &Prediction, hidden: &[&str]) -> Table {
         ("threads", Column::number("threads", "")),
         ("policy", Column::text("policy")),
         ("split", Column::number("split", "")),
+        ("edit", Column::text("edit")),
         ("acquisitions_per_s", Column::number("per second", "").key("acquisitions_per_s")),
         ("change_percent", Column::number("change", "%").key("change_percent")),
         ("low_percent", Column::number("from", "%").key("low_percent")),
@@ -114,6 +152,7 @@ fn table_of(prediction: &Prediction, hidden: &[&str]) -> Table {
             Cell::count(u64::from(row.threads)),
             Cell::text(row.policy.clone()),
             Cell::count(u64::from(row.split)),
+            Cell::text(row.edit.map_or_else(String::new, edited)),
             Cell::shown(format!("{:.0}", rate(row.acquisitions_per_s)), row.acquisitions_per_s),
             Cell::number(row.change_percent, 0),
             Cell::number(row.low_percent, 0),

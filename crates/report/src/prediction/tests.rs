@@ -2,8 +2,8 @@
 
 use super::*;
 use convoy_predict::{
-    Doubt, FAIR, Feature, Figure, Holders, Limit, Named, Part, Reason, Remedy, Row, SLEEP, SPIN,
-    Simulated, Station,
+    Doubt, Edit, FAIR, Feature, Figure, Holders, Limit, Named, Part, Reason, Remedy, Row, SLEEP,
+    SPIN, Simulated, Station,
 };
 use convoy_record::Kind;
 
@@ -17,6 +17,7 @@ fn row(policy: &str, [low_percent, change_percent, high_percent]: [f64; 3]) -> R
         threads: 2,
         policy: policy.to_owned(),
         split: 1,
+        edit: None,
         machine: "8 CPUs of a Xeon".to_owned(),
         acquisitions_per_s: 1e4,
         change_percent,
@@ -37,7 +38,16 @@ fn simulated(row: Row, wait_max_us: f64, parts: Vec<Part>) -> Row {
 fn advised(lock: &str, kind: Kind, remedies: Vec<Remedy>) -> String {
     let prediction = Prediction::default();
     let (lock, recorded) = (lock.to_owned(), SLEEP.to_owned());
-    advice(&Advice { lock, kind, recorded, remedies, command: None, check: None, prediction })
+    advice(&Advice {
+        lock,
+        kind,
+        recorded,
+        remedies,
+        command: None,
+        check: None,
+        source: None,
+        prediction,
+    })
 }
 
 fn gain(row: Row, longer_us: Option<[f64; 2]>) -> Vec<Remedy> {
@@ -56,6 +66,52 @@ fn intervals_name_the_station_that_sets_them() {
     let known = "Throughput on 1 CPU with 2 threads 0.50 times: the CPUs limit; on 8 CPUs with 16 \
                  threads between 10 and 12 times: the pool `pool` of 2 limits.";
     assert_eq!(bounds(&Prediction { rows, ..Prediction::default() }).as_deref(), Some(known));
+}
+
+/// Bounds are printed at once, and what simulations change of them afterwards.
+#[test]
+fn the_rest_of_a_page_repeats_intervals_only_if_they_are_narrower() {
+    let wide = Prediction { rows: vec![row(SLEEP, [0.0, 50.0, 140.0])], ..Prediction::default() };
+    let narrow =
+        Prediction { rows: vec![row(SLEEP, [90.0, 120.0, 140.0])], ..Prediction::default() };
+    assert!(prediction_head(&wide).contains("between 1.0 and 2.4 times"));
+    let rest = prediction_rest(&narrow, &wide);
+    assert!(rest.starts_with("Narrowed by simulations, throughput on 8 CPUs between 1.9 and 2.4"));
+    assert!(!prediction_rest(&wide, &wide).contains("throughput on"));
+    assert_eq!(prediction_text(&wide), prediction_head(&wide) + &prediction_rest(&wide, &wide));
+}
+
+#[test]
+fn changes_of_the_source_are_sentences_with_their_place_and_check() {
+    let limit =
+        Limit::Pool { pool: named("pool"), units: 2, waited: 0.8, hold_us: 5000.0, per_s: 400.0 };
+    let more = Row { edit: Some(Edit::Units { units: 4 }), ..row(SLEEP, [0.0, 100.0, 110.0]) };
+    let half = Row { edit: Some(Edit::Half), ..row(SLEEP, [0.0, 90.0, 110.0]) };
+    let prediction =
+        Prediction { limit, rows: vec![more.clone(), half.clone()], ..Prediction::default() };
+    let check = "convoy compare ./pool ./pool.changed".to_owned();
+    let advised = Advice {
+        lock: "pool".to_owned(),
+        kind: Kind::Condition,
+        recorded: SLEEP.to_owned(),
+        remedies: [more, half].map(|row| Remedy::Gain { row, longer_us: None }).to_vec(),
+        command: None,
+        check: None,
+        source: Some(SourceChange { place: Some("acquire (pool.cc:10)".to_owned()), check }),
+        prediction,
+    };
+    assert_eq!(
+        advice(&advised),
+        "Giving the pool `pool` 4 units instead of 2 gives 2.0 times as many acquisitions per \
+         second (1.0 to 2.1), by arithmetic. Keeping a unit of the pool `pool` for half as long \
+         gives 90 % more acquisitions per second (+0 to +110 %), by arithmetic."
+    );
+    let page = advice_text(&advised).replace("\n  ", " ");
+    assert!(page.contains("To measure the change of the source in acquire (pool.cc:10), build"));
+    assert!(page.contains("convoy compare ./pool ./pool.changed"), "{page}");
+    assert!(page.contains("half the hold"), "{page}");
+    let head = advice_head(&advised.prediction).replace("\n  ", " ");
+    assert!(head.contains("Arithmetic allows 1.0 to 2.1 times with 4 units, 1.0 to 2.1 times"));
 }
 
 #[test]
@@ -137,6 +193,7 @@ fn a_change_of_shares_names_each_class() {
 #[test]
 fn gains_are_said_as_people_say_them() {
     let split = Row { split: 6, ..row(SLEEP, [355.0, 360.0, 365.0]) };
+    let split = simulated(split, 900.0, vec![]);
     assert_eq!(
         advised("journals", Kind::Mutex, gain(split.clone(), None)),
         "Splitting `journals` into 6 locks gives 4.6 times as many acquisitions per second (4.5 to \
@@ -148,6 +205,7 @@ fn gains_are_said_as_people_say_them() {
     let (waited, hold_us, per_s) = (0.6, 5000.0, 400.0);
     let limit = Limit::Pool { pool: named("pool"), units: 2, waited, hold_us, per_s };
     let advised_pool = Advice {
+        source: None,
         lock: "m".to_owned(),
         kind: Kind::Mutex,
         recorded: SLEEP.to_owned(),
@@ -159,7 +217,7 @@ fn gains_are_said_as_people_say_them() {
     assert_eq!(
         advice(&advised_pool),
         "Giving the pool `pool` 8 units instead of 2 gives 95 % more acquisitions per second (+90 \
-         to +101 %)."
+         to +101 %), by arithmetic."
     );
     let spin = simulated(row(SPIN, [10.0, 12.0, 14.0]), 900_000.0, vec![]);
     assert_eq!(
