@@ -42,6 +42,12 @@ impl Effort {
         steps: 10,
         refuses: true,
     };
+    /// Returns the effort of one of the simulations that fit the anchor, of which each round makes
+    /// up to ten one after another: a drift that remains is fitted, too.
+    pub(super) fn of_fit(self) -> Self {
+        Self { window: self.window / 3, before: self.before / 3, ..self }
+    }
+
     /// A few milliseconds of the host: all code runs, but the numbers mean nothing. For tests of
     /// many records.
     pub const LEAST: Self = Self {

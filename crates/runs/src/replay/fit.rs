@@ -127,6 +127,11 @@ impl Behaviour {
 }
 
 impl Replay {
+    /// Returns one of the runs that fit the anchor.
+    fn fitting(&self) -> Self {
+        Self { whole: false, effort: self.effort.of_fit(), ..self.clone() }
+    }
+
     /// Returns the anchor if other programs used CPUs, so that the throughput is not the program's
     /// alone: threads sleep for the otherwise unexplained time. The CPU time of an acquisition
     /// determines the price of wakeups if threads mostly wait for each other or a lock is often
@@ -134,7 +139,7 @@ impl Replay {
     fn anchored_by_cpu(&self, sleep_ns: f64) -> Result<Anchor, VirtualError> {
         let known = &self.behaviour;
         let by_wakeups = known.is_waiting() || known.passing > PASSING;
-        let mut replay = Self { whole: false, ..self.clone() };
+        let mut replay = self.fitting();
         replay.anchor.sleep_ns = sleep_ns;
         let mut best = (f64::INFINITY, replay.anchor);
         for _ in 0..self.effort.steps {
@@ -172,7 +177,7 @@ impl Replay {
     /// # Errors
     /// Returns a [`VirtualError`] if the run cannot be set up or does not end.
     pub fn anchored(&self) -> Result<Anchor, VirtualError> {
-        let (known, mut replay) = (&*self.behaviour, Self { whole: false, ..self.clone() });
+        let (known, mut replay) = (&*self.behaviour, self.fitting());
         let cycle = |rate: f64| f64::from(self.threads) * 1e9 / rate;
         let longest = known.sleep_ns_max(self.threads);
         if known.is_disturbed {
