@@ -288,12 +288,13 @@ pub(crate) fn wilson(share: f64, count: u64) -> [f64; 2] {
     [((centre - half) / scale).max(0.0), ((centre + half) / scale).min(1.0)]
 }
 
-/// Returns the number of unfinished waits for a lock, and their time in seconds.
+/// Returns the number of unfinished waits for a lock that its waits do not contain, and their time
+/// in seconds.
 fn pending(process: &Process, lock: &Lock) -> (f64, f64) {
-    let waits = process
-        .pending
-        .iter()
-        .filter(|wait| wait.lock == lock.name && wait.kind == lock.kind && wait.act != "wait");
+    let waits = process.pending.iter().filter(|wait| {
+        let is_of_lock = wait.lock == lock.name && wait.kind == lock.kind;
+        is_of_lock && wait.act != "wait" && !wait.counted
+    });
     waits.fold((0.0, 0.0), |(count, sum_s), wait| (count + 1.0, sum_s + wait.wait_s))
 }
 
@@ -550,6 +551,17 @@ mod tests {
         assert!(close(wilson(81.0 / 263.0, 263), [0.2553, 0.3662]));
         assert!(close(wilson(1.0 / 29.0, 29), [0.0061, 0.1718]));
         assert!(wilson(0.0, 0)[0] < 1e-9);
+    }
+
+    #[test]
+    fn a_wait_that_is_among_those_of_its_lock_is_not_added_again() {
+        let wait = convoy_record::Times { count: 1, total_s: 3.0, ..Default::default() };
+        let lock = Lock { sites: vec![Site { wait, ..Site::default() }], ..Lock::default() };
+        let pending = convoy_record::Pending { wait_s: 3.0, ..Default::default() };
+        let counted = convoy_record::Pending { counted: true, ..pending.clone() };
+        let waited = |pending| wait_s(&Process { pending, ..Process::default() }, &lock);
+        assert!((waited(vec![counted]) - 3.0).abs() < 1e-9);
+        assert!((waited(vec![pending]) - 6.0).abs() < 1e-9);
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub use record::{Addresses, HANDOFF, Process, Program, Record, VERSION, trace};
 pub use sampling::cpu_time::Sampling;
 pub use sampling::kernel_waits::{KernelObject, KernelWait};
 pub use sampling::sampler::Looks;
+pub use sampling::window::{Lately, Moments, Past, Window};
 pub use sampling::{
     attached as attach, processes as outside, run_queue as ready, sampler as looks,
 };

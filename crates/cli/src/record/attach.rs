@@ -7,9 +7,8 @@ use crate::output;
 use convoy_host::describe_host;
 use convoy_os::{Interrupts, Surroundings, cpus::threads_per_core};
 use convoy_record::attach::{AttachError, SOURCE};
-use convoy_record::bpf::Watching;
 use convoy_record::outside::Outside;
-use convoy_record::{Process, Program, Record, VERSION};
+use convoy_record::{Program, Record, VERSION};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -34,16 +33,12 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
     let (mut outside, interrupts) = (outside.map_err(refused)?, Interrupts::catch());
     let mut more = Vec::new();
     outside = outside.with_dumps(args.java.start(&mut more));
-    let mut watching = args.kernel.watch(&mut more)?;
+    outside = outside.with_kernel(args.kernel.watch(&mut more)?);
     if !args.quiet {
         output::say(&format!("convoy: recorded from outside: {}", listed(outside.members())));
     }
     let (before, begin) = (Surroundings::now(), Instant::now());
     let ending = loop {
-        if let Some(watching) = &mut watching {
-            outside.arrived().into_iter().for_each(|pid| watching.follow(pid));
-            watching.look();
-        }
         let Some(wait) = outside.look() else { break "ended" };
         let left = args.seconds.map(|seconds| seconds - begin.elapsed().as_secs_f64());
         if interrupts.pending() || left.is_some_and(|left| left <= 0.0) {
@@ -53,9 +48,6 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
     };
     let (mut processes, mut unseen) = outside.finish();
     unseen.extend(more);
-    if let Some(watching) = watching {
-        unseen = add_waits(watching, &mut processes, unseen);
-    }
     if args.redact {
         redact(&mut processes);
     }
@@ -97,20 +89,4 @@ fn listed<'a>(members: impl Iterator<Item = (u32, &'a [String])>) -> String {
     }
     let texts = programs.into_iter().map(|(name, pids)| format!("{name} ({})", pids.join(", ")));
     texts.collect::<Vec<_>>().join(", ")
-}
-
-/// Replaces the sampled waits by the waits that the kernel counted, which are complete.
-fn add_waits(
-    watching: Watching,
-    processes: &mut Vec<Process>,
-    mut unseen: Vec<String>,
-) -> Vec<String> {
-    // The first sentence is about samples.
-    unseen.drain(..unseen.len().min(1));
-    for process in &mut *processes {
-        process.locks.clear();
-        process.phases_wait_s.clear();
-    }
-    unseen.extend(watching.finish(processes));
-    unseen
 }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::counts::Counts;
 use super::locks::{Word, of_kernel, words};
-use super::programs::SUMS;
 use super::symbols::Symbols;
-use super::tables::{all, half, lost, process, thread, times, wait, word};
-use super::{Seen, Watching, bytes, me};
+use super::tables::{half, lost, process};
+use super::{Moment, Seen, Watching, me};
 use convoy_os::clock::monotonic_ns;
 
 use crate::names::runtimes::runtime;
@@ -23,20 +23,53 @@ impl Watching {
     /// Stops recording and adds the results to the processes. Returns sentences about the limits of
     /// the record.
     pub fn finish(mut self, processes: &mut Vec<Process>) -> Vec<String> {
+        let end = self.stop();
+        self.finish_at(&end, processes)
+    }
+
+    /// Stops recording.
+    pub(crate) fn stop(&mut self) -> Moment {
         self.look();
-        let now_ns = monotonic_ns();
         self.links.clear();
         self.golang.end();
-        self.end_waits(now_ns);
-        self.end_convoys(now_ns);
+        self.moment()
+    }
+
+    /// Adds the results until the moment at which recording stopped to the processes. Returns
+    /// sentences about the limits of the record.
+    pub(crate) fn finish_at(mut self, end: &Moment, processes: &mut Vec<Process>) -> Vec<String> {
+        self.add(&end.0.whole(), monotonic_ns(), processes)
+    }
+
+    /// Returns the counts at this moment.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment(Counts::read(&self.tables, monotonic_ns()))
+    }
+
+    /// Adds the results between two moments to the processes. Returns sentences about their limits.
+    pub(crate) fn add_window(
+        &mut self,
+        then: &Moment,
+        now: &Moment,
+        processes: &mut Vec<Process>,
+    ) -> Vec<String> {
+        self.add(&now.0.since(&then.0), monotonic_ns(), processes)
+    }
+
+    /// Adds counts to the processes. Returns sentences about their limits.
+    fn add(&mut self, counts: &Counts, now_ns: u64, processes: &mut Vec<Process>) -> Vec<String> {
         // The symbols take long to read, and often no thread has waited in the kernel.
-        let symbols = (!self.tables.locks.keys().is_empty()).then(Symbols::read);
-        let mut kernel =
-            symbols.as_ref().map(|symbols| of_kernel(&self.tables, symbols)).unwrap_or_default();
-        let mut waited = words(&self.tables);
+        if !counts.locks.is_empty() {
+            self.symbols.get_or_insert_with(Symbols::read);
+        }
+        let symbols = self.symbols.as_ref();
+        let mut kernel = symbols
+            .map(|symbols| of_kernel(&counts.locks, &self.tables, symbols))
+            .unwrap_or_default();
+        let mut waited = words(counts);
         let own = me().map(|(process, _)| process);
-        for (key, value) in all(&self.tables.processes) {
-            let pid = half(&key, 0);
+        for (key, value) in &counts.processes {
+            let pid = half(key, 0);
             if Some(pid) == own {
                 continue;
             }
@@ -46,82 +79,40 @@ impl Watching {
             let (locks, found) = (kernel.remove(&pid), waited.remove(&pid));
             let at = match at {
                 Some(at) => at,
-                None if locks.is_none() && found.is_none() => continue,
+                None if locks.is_none() && found.is_none() => {
+                    self.seen.insert(pid, seen);
+                    continue;
+                }
                 None => {
-                    processes.push(new(pid, &seen, &value, now_ns));
+                    processes.push(new(pid, &seen, value, now_ns));
                     processes.len() - 1
                 }
             };
             let process = &mut processes[at];
-            process.scheduling = Some(scheduling(&value));
+            process.scheduling = Some(scheduling(value));
             process.kernel_locks = locks.unwrap_or_default();
             if let Some(is_watched) = seen.is_watched {
                 process.schedulers.retain(|scheduler| *scheduler != Scheduler::Go);
                 process.schedulers.extend((!is_watched).then_some(Scheduler::Go));
             }
             self.futexes(pid, process, &seen, found.unwrap_or_default(), known);
+            self.seen.insert(pid, seen);
         }
-        self.unseen(symbols.as_ref())
-    }
-
-    /// Records waits that have not ended, because the process is still running.
-    fn end_waits(&self, now_ns: u64) {
-        for (key, value) in all(&self.tables.threads) {
-            let (pid, since) = (value[thread::PROCESS] as u32, value[thread::SINCE]);
-            let number = pid.to_le_bytes();
-            if let Ok(Some(sums)) = self.tables.processes.get(&number) {
-                let mut sums = super::words(&sums);
-                for (from, to) in SUMS {
-                    sums[to] += value[from];
-                }
-                let _gone = self.tables.processes.set(&number, &bytes(&sums));
-            }
-            if since == 0 || now_ns <= since {
-                continue;
-            }
-            let stack = value[thread::STACK] as u32;
-            let place = [&number[..], &stack.to_le_bytes(), &value[thread::WORD].to_le_bytes()];
-            let place = place.concat();
-            if let Ok(Some(found)) = self.tables.waits.get(&place) {
-                let mut found = super::words(&found);
-                let ns = now_ns - since;
-                found[wait::TIMES + times::COUNT] += 1;
-                found[wait::TIMES + times::TOTAL] += ns;
-                let most = &mut found[wait::TIMES + times::MOST];
-                *most = (*most).max(ns);
-                found[wait::BUCKETS_AT + crate::layout::bucket(ns)] += 1;
-                let id = half(&key, 0);
-                found[wait::THREADS + (id >> 6 & 3) as usize] |= 1 << (id & 63);
-                let _gone = self.tables.waits.set(&place, &bytes(&found));
-            }
-        }
-    }
-
-    /// Records the time with waiters of words that have some now.
-    fn end_convoys(&self, now_ns: u64) {
-        for (key, mut value) in all(&self.tables.words) {
-            let (waiters, since) = (value[word::WAITERS] as i64, value[word::SINCE]);
-            if waiters > 0 && (1..now_ns).contains(&since) {
-                let ns = now_ns - since;
-                value[word::TOTAL] += ns;
-                if ns > value[word::LONGEST] {
-                    (value[word::LONGEST], value[word::LONGEST_AT]) = (ns, since);
-                }
-                let _gone = self.tables.words.set(&key, &bytes(&value));
-            }
-        }
+        self.unseen(self.symbols.as_ref())
     }
 
     /// Adds the words that threads waited for, except those in known locks.
     fn futexes(
-        &self,
+        &mut self,
         pid: u32,
         process: &mut Process,
         seen: &Seen,
         found: BTreeMap<u64, Word>,
         is_known: bool,
     ) {
-        let mut stacks = Stacks::new(pid, &seen.maps);
+        let known_stacks = self.stacks.remove(&pid).filter(|(maps, _)| *maps == seen.maps);
+        let mut stacks =
+            known_stacks.map_or_else(|| Stacks::new(pid, &seen.maps), |(_, stacks)| stacks);
         // Every wait is counted here, including those for libc's internal locks, which were only
         // sampled before.
         process.runtime_locks.retain(|lock| runtime(&lock.runtime).is_none());
@@ -161,6 +152,7 @@ impl Watching {
         }
         process.futexes.extend(all.into_values());
         process.futexes = sorted(std::mem::take(&mut process.futexes));
+        self.stacks.insert(pid, (seen.maps.clone(), stacks));
     }
 
     /// Returns sentences about the data that was lost.

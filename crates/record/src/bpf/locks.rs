@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::counts::{Counts, Entries};
 use super::programs::{MUTEX, PER_CPU, READ, REAL_TIME, SPIN, WRITE};
 use super::symbols::Symbols;
-use super::tables::{Tables, all, giver, half, lock, threads, times, wait, word};
+use super::tables::{Tables, giver, half, lock, threads, times, wait, word};
 use crate::names::stacks::{JOIN, Stacks, Waiting};
 use crate::names::wrappers::passes_on;
 use crate::names::{LOCK_OF, named_after, named_inside};
@@ -37,11 +38,15 @@ pub(super) fn kind(flags: i32) -> (&'static str, Kind, &'static str) {
 }
 
 /// Returns the kernel locks by process.
-pub(super) fn of_kernel(tables: &Tables, symbols: &Symbols) -> BTreeMap<u32, Vec<Lock>> {
+pub(super) fn of_kernel(
+    locks: &Entries,
+    tables: &Tables,
+    symbols: &Symbols,
+) -> BTreeMap<u32, Vec<Lock>> {
     let mut places: BTreeMap<u32, String> = BTreeMap::new();
     let mut found: BTreeMap<(u32, String, &str), Lock> = BTreeMap::new();
-    for (key, value) in all(&tables.locks) {
-        let [pid, flags, number] = [0, 1, 2].map(|at| half(&key, at));
+    for (key, value) in locks.iter().filter(|(_, value)| value[lock::TIMES] > 0) {
+        let [pid, flags, number] = [0, 1, 2].map(|at| half(key, at));
         let (kernel, kind, act) = kind(flags as i32);
         let place = places
             .entry(number)
@@ -54,7 +59,7 @@ pub(super) fn of_kernel(tables: &Tables, symbols: &Symbols) -> BTreeMap<u32, Vec
             _ => None,
         };
         let name = variable.map_or_else(|| [LOCK_OF, place].concat(), str::to_owned);
-        let wait = times(&value, lock::TIMES, Some(lock::BUCKETS_AT));
+        let wait = times(value, lock::TIMES, Some(lock::BUCKETS_AT));
         let woken_s = value[lock::RUNNABLE] as f64 / 1e9;
         let site = Site {
             place: place.clone(),
@@ -120,23 +125,23 @@ pub(super) struct Word {
 }
 
 /// Returns the waits for words of each process.
-pub(super) fn words(tables: &Tables) -> BTreeMap<u32, BTreeMap<u64, Word>> {
+pub(super) fn words(counts: &Counts) -> BTreeMap<u32, BTreeMap<u64, Word>> {
     let mut found: BTreeMap<u32, BTreeMap<u64, Word>> = BTreeMap::new();
     let address = |key: &[u8]| u64::from_le_bytes(key[8..16].try_into().expect("eight bytes"));
-    for (key, value) in all(&tables.waits) {
-        let words = found.entry(half(&key, 0)).or_default();
-        words.entry(address(&key)).or_default().waits.push((half(&key, 1), value));
+    for (key, value) in counts.waits.iter().filter(|(_, value)| value[wait::TIMES] > 0) {
+        let words = found.entry(half(key, 0)).or_default();
+        words.entry(address(key)).or_default().waits.push((half(key, 1), value.clone()));
     }
-    for (key, value) in all(&tables.givers) {
-        let word = found.get_mut(&half(&key, 0)).and_then(|words| words.get_mut(&address(&key)));
+    for (key, value) in &counts.givers {
+        let word = found.get_mut(&half(key, 0)).and_then(|words| words.get_mut(&address(key)));
         if let Some(word) = word {
-            word.givers.push((half(&key, 1), value));
+            word.givers.push((half(key, 1), value.clone()));
         }
     }
-    for (key, value) in all(&tables.words) {
-        let word = found.get_mut(&half(&key, 0)).and_then(|words| words.get_mut(&address(&key)));
+    for (key, value) in &counts.words {
+        let word = found.get_mut(&half(key, 0)).and_then(|words| words.get_mut(&address(key)));
         if let Some(word) = word {
-            word.counted = value;
+            word.counted.clone_from(value);
         }
     }
     found
@@ -211,7 +216,9 @@ impl Word {
             })
         };
         let mut all: Vec<Cause> = Vec::new();
-        for cause in self.givers.iter().filter_map(cause) {
+        for cause in
+            self.givers.iter().filter(|(_, value)| value[giver::TIMES] > 0).filter_map(cause)
+        {
             match all.iter_mut().find(|known| known.is_like(&cause)) {
                 Some(known) => known.join(cause),
                 None => all.push(cause),

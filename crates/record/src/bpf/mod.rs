@@ -8,6 +8,7 @@
 
 mod asm;
 mod btf;
+mod counts;
 mod finish;
 mod golang;
 mod locks;
@@ -24,12 +25,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::names::stacks::Stacks;
 use crate::record::causes::PARKED;
 use crate::sampling::syscall_file::Call;
 use btf::Offsets;
+use counts::Counts;
 use golang::Golang;
 use programs::{PROGRAMS, code};
-use tables::{Tables, half, process, thread, words};
+use symbols::Symbols;
+use tables::{Tables, bytes, half, process, thread, words};
 
 /// Minimum time between two checks of new processes.
 const LEAST: Duration = Duration::from_millis(10);
@@ -37,6 +41,10 @@ const LEAST: Duration = Duration::from_millis(10);
 const MOST: Duration = Duration::from_millis(50);
 /// Maximum share of the time that these checks take, within these limits.
 const SHARE: f64 = 0.02;
+/// The same three limits for observations without an end.
+const GENTLE_LEAST: Duration = Duration::from_millis(250);
+const GENTLE_MOST: Duration = Duration::from_secs(1);
+const GENTLE_SHARE: f64 = 0.001;
 /// Time for which the memory map of a process counts as known.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -123,6 +131,9 @@ const A_CALL: &str = "a system call";
 /// Maximum number of threads of a program in Go that are sampled each time.
 const THREADS: usize = 64;
 
+/// The counts of the kernel at a moment.
+pub(crate) struct Moment(Counts);
+
 /// The programs in the kernel, which run until this is dropped.
 pub struct Watching {
     tables: Tables,
@@ -133,6 +144,12 @@ pub struct Watching {
     begin_ns: u64,
     last: Option<Instant>,
     took: Duration,
+    /// Limits of the time between two checks, and the share of the time that these take.
+    pace: (Duration, Duration, f64),
+    /// The kernel's symbols, once they are needed.
+    symbols: Option<Symbols>,
+    /// Names of each process, with the memory map that they are from.
+    stacks: BTreeMap<u32, (String, Stacks)>,
 }
 
 impl Watching {
@@ -180,6 +197,9 @@ impl Watching {
             begin_ns: monotonic_ns(),
             last,
             took,
+            pace: (LEAST, MOST, SHARE),
+            symbols: None,
+            stacks: BTreeMap::new(),
         };
         watching.check()?;
         Ok(watching)
@@ -238,9 +258,15 @@ impl Watching {
         let _full = self.tables.processes.set(&pid.to_le_bytes(), &bytes(&value));
     }
 
+    /// Checks processes less often, for observations without an end.
+    pub(crate) fn gently(&mut self) {
+        self.pace = (GENTLE_LEAST, GENTLE_MOST, GENTLE_SHARE);
+    }
+
     /// Updates the data about all processes and their memory maps. To be called often.
     pub fn look(&mut self) {
-        let least = self.took.mul_f64(1.0 / SHARE).clamp(LEAST, MOST);
+        let (shortest, longest, share) = self.pace;
+        let least = self.took.mul_f64(1.0 / share).clamp(shortest, longest);
         if self.last.is_some_and(|last| last.elapsed() < least) {
             return;
         }
@@ -286,8 +312,4 @@ fn me() -> Option<(u32, u32)> {
     let path = std::fs::read_link("/proc/thread-self").ok()?;
     let mut words = path.to_str()?.split('/');
     Some((words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?))
-}
-
-fn bytes(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

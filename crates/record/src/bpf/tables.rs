@@ -280,6 +280,11 @@ pub(super) fn words(bytes: &[u8]) -> Vec<u64> {
     words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
 }
 
+/// Returns the value with these words.
+pub(super) fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
 /// Returns a 32-bit number in a key.
 pub(super) fn half(key: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(key[4 * at..4 * at + 4].try_into().expect("four bytes"))

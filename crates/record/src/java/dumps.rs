@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -20,14 +21,20 @@ const FIRST_S: f64 = 0.25;
 /// Interval between the first two dumps in seconds, and its growth from dump to dump.
 const INTERVAL_S: f64 = 0.05;
 const GROWTH: f64 = 1.15;
+/// Maximum of this interval in observations without an end, which take any number of dumps.
+const LASTING_S: f64 = 1.0;
 /// Number of attempts while a process starts, at intervals that double.
 const ATTEMPTS: u32 = 7;
 /// Maximum number of processes.
 const PROCESSES: usize = 64;
 
+/// What the dumps of each process have shown so far.
+type Shown = Arc<Mutex<BTreeMap<u32, Java>>>;
+
 /// Dumps of the processes of a recording.
 pub struct Dumps {
     pids: Sender<u32>,
+    shown: Shown,
     thread: JoinHandle<BTreeMap<u32, Java>>,
 }
 
@@ -37,9 +44,29 @@ impl Dumps {
     /// # Errors
     /// No thread can be started.
     pub fn start() -> std::io::Result<Self> {
+        Self::start_with(false)
+    }
+
+    /// Starts the thread for observations without an end: it takes a dump each second, if that
+    /// stops the program for no larger part of its time.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start_lasting() -> std::io::Result<Self> {
+        Self::start_with(true)
+    }
+
+    fn start_with(is_lasting: bool) -> std::io::Result<Self> {
         let (pids, new) = channel();
         let thread = std::thread::Builder::new().name("dumps".to_owned());
-        Ok(Self { pids, thread: thread.spawn(move || run(&new))? })
+        let shown = Shown::default();
+        let shared = Arc::clone(&shown);
+        Ok(Self { pids, shown, thread: thread.spawn(move || run(&new, &shared, is_lasting))? })
+    }
+
+    /// Returns what the dumps of each process have shown so far.
+    pub(crate) fn shown(&self) -> BTreeMap<u32, Java> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Adds a process, which need not be one of Java.
@@ -75,7 +102,7 @@ struct Asked {
 }
 
 /// Takes dumps until the sender is gone.
-fn run(new: &Receiver<u32>) -> BTreeMap<u32, Java> {
+fn run(new: &Receiver<u32>, shown: &Shown, is_lasting: bool) -> BTreeMap<u32, Java> {
     let (mut all, mut over) = (BTreeMap::<u32, Asked>::new(), BTreeSet::new());
     let mut done = BTreeMap::new();
     loop {
@@ -91,8 +118,14 @@ fn run(new: &Receiver<u32>) -> BTreeMap<u32, Java> {
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
                 let due = all.iter_mut().filter(|(_, one)| one.next <= now);
-                let ended: Vec<u32> =
-                    due.filter_map(|(pid, one)| (!one.ask(*pid)).then_some(*pid)).collect();
+                let mut ended = Vec::new();
+                for (pid, one) in due {
+                    if !one.ask(*pid, is_lasting) {
+                        ended.push(*pid);
+                    }
+                    let java = one.java.clone();
+                    shown.lock().unwrap_or_else(PoisonError::into_inner).insert(*pid, java);
+                }
                 let ended = ended.into_iter().filter_map(|pid| Some((pid, all.remove(&pid)?)));
                 done.extend(ended.map(|(pid, one)| (pid, one.java)));
             }
@@ -112,9 +145,9 @@ impl Asked {
     }
 
     /// Takes a dump if it is time. Returns whether to ask again.
-    fn ask(&mut self, pid: u32) -> bool {
-        let no = match self.dump(pid) {
-            Ok(()) => return self.java.dumps < MOST,
+    fn ask(&mut self, pid: u32, is_lasting: bool) -> bool {
+        let no = match self.dump(pid, is_lasting) {
+            Ok(()) => return is_lasting || self.java.dumps < MOST,
             Err(no) => no,
         };
         let reason = match no {
@@ -133,7 +166,7 @@ impl Asked {
         self.attempts < ATTEMPTS
     }
 
-    fn dump(&mut self, pid: u32) -> Result<(), No> {
+    fn dump(&mut self, pid: u32, is_lasting: bool) -> Result<(), No> {
         let jvm = match &mut self.jvm {
             Some(jvm) => jvm,
             None => self.jvm.insert(Jvm::find(pid)?),
@@ -156,6 +189,7 @@ impl Asked {
         self.java.deadlock = if stuck == self.stuck { stuck.clone() } else { Vec::new() };
         self.stuck = stuck;
         let grown_s = INTERVAL_S * GROWTH.powf(self.java.dumps as f64);
+        let grown_s = if is_lasting { grown_s.min(LASTING_S) } else { grown_s };
         let wait_s = grown_s.max(stopped_s / SHARE).max(self.java.stopped_s / SHARE - age_s);
         self.next = Instant::now() + Duration::from_secs_f64(wait_s.min(3600.0));
         Ok(())

@@ -131,6 +131,29 @@ impl Java {
     }
 }
 
+impl Java {
+    /// Returns what the dumps after `then`, an earlier state of these, have shown.
+    pub(crate) fn since(&self, then: &Self) -> Self {
+        let mut java = self.clone();
+        java.dumps = self.dumps.saturating_sub(then.dumps);
+        java.stopped_s = (self.stopped_s - then.stopped_s).max(0.0);
+        java.ran = self.ran.saturating_sub(then.ran);
+        for wait in &mut java.waits {
+            let like = |one: &&JavaWait| {
+                JavaWait { count: wait.count, dumps: wait.dumps, ..(*one).clone() } == *wait
+            };
+            if let Some(before) = then.waits.iter().find(like) {
+                let (count, dumps) = (before.count, before.dumps);
+                wait.count = wait.count.saturating_sub(count);
+                wait.dumps = wait.dumps.saturating_sub(dumps);
+            }
+        }
+        java.waits.retain(|wait| wait.count > 0);
+        java.waits.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
+        java
+    }
+}
+
 /// Returns the links of the deadlock in a dump.
 pub(crate) fn deadlock(dump: &Dump) -> Vec<JavaLink> {
     let link = |(thread, owner): &(String, String)| {
@@ -180,6 +203,22 @@ mod tests {
         assert_eq!(java.waits, [expected], "the main thread waits in Thread.join and counts not");
         assert_eq!(java.ran, 1, "Thread-0; Thread-3 has just acquired the monitor");
         assert_eq!(dump.waiting().count(), 4);
+    }
+
+    #[test]
+    fn a_window_has_the_dumps_in_it_alone() {
+        let (monitor, then) = read(include_str!("../../tests/dumps/monitor17.txt"));
+        let mut now = then.clone();
+        now.add(&Dump::parse(include_str!("../../tests/dumps/lock25.txt")));
+        now.stopped_s = 0.5;
+        let window = now.since(&then);
+        assert!(window.dumps == 1 && (window.stopped_s - 0.5).abs() < 1e-9, "{window:?}");
+        let [wait] = &window.waits[..] else { panic!("{window:?}") };
+        assert_eq!((wait.blocked, wait.dumps), (Blocked::Lock, 1));
+        now.add(&monitor);
+        let window = now.since(&then);
+        let counts: Vec<u64> = window.waits.iter().map(|wait| wait.count).collect();
+        assert_eq!((counts[0], window.dumps), (4, 2), "{window:?}");
     }
 
     #[test]

@@ -210,6 +210,7 @@ impl Book<'_> {
                 held_at: self.place(wait.edge.held, wait.edge.held_detail),
                 owner_ended: wait.owner_ended,
                 timed: wait.is_timed,
+                counted: false,
             }
         };
         waits.iter().map(pending).collect()

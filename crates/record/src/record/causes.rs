@@ -136,6 +136,9 @@ pub struct Pending {
     /// Whether the wait has a time limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed: bool,
+    /// Whether the time of the wait is also among the waits of its lock.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counted: bool,
 }
 
 /// One sampled wait.

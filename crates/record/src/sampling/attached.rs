@@ -19,8 +19,9 @@ use convoy_os::process::{self, Mapping, Stat, mappings};
 
 use crate::launch::RECORDER;
 use crate::names::mapped_file::with_identities;
-use crate::record::{Process, Site, Times, Waiters};
-use crate::sampling::syscall_file::{Asks, Call, Sleep};
+use crate::record::{Process, Site};
+use crate::sampling::counts::{Counts, Moment, Named, Place, Stay, Unfinished};
+use crate::sampling::syscall_file::{Call, Sleep};
 
 /// [`Program::source`](crate::Program::source) of such a record.
 pub const SOURCE: &str = "a look from outside";
@@ -30,7 +31,7 @@ pub(crate) const RATE: f64 = 500.0;
 /// Maximum share of the time that sampling may take.
 pub(crate) const SHARE: f64 = 0.03;
 /// Time between two listings of the threads.
-const LIST: Duration = Duration::from_millis(50);
+pub(crate) const LIST: Duration = Duration::from_millis(50);
 /// Maximum number of files that are kept open.
 pub(crate) const KEPT_OPEN: usize = 400;
 /// Number of bytes of a stack that are read.
@@ -84,30 +85,6 @@ struct Thread {
     listings: u64,
 }
 
-/// A wait for a word, identified by the stack words that point into code.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) word: u64,
-    pub(crate) asks: Asks,
-    /// Address after the system call.
-    pub(crate) code: u64,
-    pub(crate) codes: Vec<u64>,
-}
-
-/// Observations of a word.
-#[derive(Default)]
-pub(crate) struct Word {
-    pub(crate) waiters: Waiters,
-    /// Start of the current period with waiting threads, and when it was last observed, in seconds.
-    since: Option<(f64, f64)>,
-    /// Time that its owner ran, and time that it did not, while others waited, in seconds.
-    pub(crate) held: [f64; 2],
-}
-
-/// Activity of the owner of a word while a thread waited at a place: the place, the owner's system
-/// call (`None` if it was running), and the index of its stack words in [`Attached::sleeps`].
-pub(crate) type Owned = (usize, Option<i64>, Option<usize>);
-
 /// A process that is observed from outside.
 pub struct Attached {
     pub(crate) pid: u32,
@@ -122,18 +99,20 @@ pub struct Attached {
     threads: BTreeMap<u32, Thread>,
     kept_open: usize,
     pub(crate) most: usize,
-    /// CPU time before the recording, and until the last listing, in seconds.
-    cpu_s: [f64; 2],
+    /// CPU time before the recording, in seconds.
+    cpu_before_s: f64,
     listed: Option<Instant>,
-    begin: Instant,
+    /// Time between two listings of the threads.
+    list_each: Duration,
+    pub(crate) begin: Instant,
     last: Instant,
-    pub(crate) rounds: u64,
-    pub(crate) sites: Vec<(Place, Site)>,
+    /// Places of waits. [`Counts::sites`] has the same order.
+    pub(crate) places: Vec<Place>,
+    pub(crate) counts: Counts,
+    pub(crate) named: Named,
     known: BTreeMap<Place, usize>,
     /// Pairs of a place and a thread that was seen there.
     seen: BTreeSet<(usize, u32)>,
-    pub(crate) words: BTreeMap<u64, Word>,
-    pub(crate) owned: BTreeMap<Owned, u64>,
     pub(crate) sleeps: Vec<Vec<u64>>,
     asleep: BTreeMap<Vec<u64>, usize>,
     /// Names of threads, also of those that have ended.
@@ -187,12 +166,12 @@ impl Attached {
         })?;
         let maps = with_identities(pid, &maps);
         let now = Instant::now();
-        let cpu_s = Stat::of(pid).map_or(0.0, |stat| stat.cpu_s());
+        let cpu_before_s = Stat::of(pid).map_or(0.0, |stat| stat.cpu_s());
         Ok(Self {
             pid,
             memory,
             command: process::command(pid),
-            cpu_s: [cpu_s; 2],
+            cpu_before_s,
             code: code(&maps),
             recorder: recorder(&maps),
             maps,
@@ -201,14 +180,14 @@ impl Attached {
             kept_open: KEPT_OPEN,
             most: 0,
             listed: None,
+            list_each: LIST,
             begin: now,
             last: now,
-            rounds: 0,
-            sites: Vec::new(),
+            places: Vec::new(),
+            counts: Counts::default(),
+            named: Named::default(),
             known: BTreeMap::new(),
             seen: BTreeSet::new(),
-            words: BTreeMap::new(),
-            owned: BTreeMap::new(),
             sleeps: Vec::new(),
             thread_names: BTreeMap::new(),
             asleep: BTreeMap::new(),
@@ -219,6 +198,24 @@ impl Attached {
     /// Returns the command line.
     pub(crate) fn command(&self) -> &[String] {
         &self.command
+    }
+
+    /// Sets the time between two listings of the threads.
+    pub(crate) fn list_each(&mut self, time: Duration) {
+        self.list_each = time;
+    }
+
+    /// Begins anew if no more places can be kept.
+    pub(crate) fn renew(&mut self) {
+        if self.places.len() < MOST && self.sleeps.len() < MOST && self.counts.owners.len() < MOST {
+            return;
+        }
+        self.threads.values_mut().for_each(|thread| thread.waits = None);
+        (self.places, self.counts, self.named) = Default::default();
+        (self.known, self.seen, self.sleeps, self.asleep) = Default::default();
+        (self.begin, self.mapped) = (self.last, None);
+        self.cpu_before_s = Stat::of(self.pid).map_or(0.0, |stat| stat.cpu_s());
+        self.phases = Phases { length_s: 0.01, waits_s: [0.0; PHASES] };
     }
 
     /// Limits the number of open files, which all recorded processes share.
@@ -233,29 +230,35 @@ impl Attached {
     /// otherwise. Returns the state of each sampled thread, or `None` if the process has ended.
     pub(crate) fn look_past(&mut self, is_known: impl Fn(u32) -> bool) -> Option<Vec<(u32, Call)>> {
         let begin = Instant::now();
-        if self.listed.is_none_or(|listed| listed.elapsed() > LIST) {
+        if self.listed.is_none_or(|listed| listed.elapsed() > self.list_each) {
             self.list()?;
             self.map_again();
         }
         let span = begin.duration_since(self.last).as_secs_f64();
         self.last = begin;
-        self.rounds += 1;
+        self.counts.rounds += 1;
         let ids: Vec<u32> = self.threads.keys().copied().collect();
         let mut calls = Vec::new();
         let mut waiting: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
         for id in ids {
             let call = if is_known(id) { None } else { self.call(id) };
             calls.extend(call.map(|call| (id, call)));
-            if let Some((word, site)) = self.follow(id, call.and_then(Call::sleep), span) {
+            let place = self.follow(id, call.and_then(Call::sleep), span);
+            if let Some((word, site)) = place {
                 waiting.entry(word).or_insert((0, site)).0 += 1;
+            }
+            if let Some(stay) = Stay::of(call, place.map(|(_, site)| site)) {
+                *self.counts.stays.entry(stay).or_default() += 1;
             }
         }
         let now = begin.duration_since(self.begin).as_secs_f64();
         for (word, (count, site)) in &waiting {
             self.held(*word, *site, span);
-            self.words.entry(*word).or_default().wait(now, span, *count);
+            self.counts.words.entry(*word).or_default().wait(now, span, *count);
         }
-        for (_, word) in self.words.iter_mut().filter(|(word, _)| !waiting.contains_key(word)) {
+        for (_, word) in
+            self.counts.words.iter_mut().filter(|(word, _)| !waiting.contains_key(word))
+        {
             word.since = None;
         }
         Some(calls)
@@ -294,7 +297,7 @@ impl Attached {
         self.listed = Some(Instant::now());
         let stat = Stat::of(self.pid);
         if let Some(stat) = &stat {
-            self.cpu_s[1] = stat.cpu_s();
+            self.counts.cpu_s = stat.cpu_s() - self.cpu_before_s;
         }
         // The main thread may have exited before others. A process without threads has ended.
         (!there.is_empty() && stat.is_none_or(|stat| stat.state != 'Z')).then_some(())
@@ -335,12 +338,12 @@ impl Attached {
             (Some((old, site, seconds)), Some(new)) if old == new => (site, seconds + span),
             (before, sleep) => {
                 if let Some((_, site, seconds)) = before {
-                    self.sites[site].1.wait.seen(seconds);
+                    self.counts.sites[site].wait.seen(seconds);
                 }
                 (self.site(sleep?)?, span)
             }
         };
-        self.sites[site].1.threads += u64::from(self.seen.insert((site, id)));
+        self.counts.sites[site].threads += u64::from(self.seen.insert((site, id)));
         self.phases.add(self.last.duration_since(self.begin).as_secs_f64(), span);
         let sleep = sleep?;
         self.threads.get_mut(&id)?.waits = Some((sleep, site, seconds));
@@ -355,12 +358,13 @@ impl Attached {
         if let Some(at) = self.known.get(&place) {
             return Some(*at);
         }
-        if self.sites.len() >= MOST {
+        if self.places.len() >= MOST {
             return None;
         }
-        self.sites.push((place.clone(), Site::default()));
-        self.known.insert(place, self.sites.len() - 1);
-        Some(self.sites.len() - 1)
+        self.places.push(place.clone());
+        self.counts.sites.push(Site::default());
+        self.known.insert(place, self.places.len() - 1);
+        Some(self.places.len() - 1)
     }
 
     /// Returns the words of a stack that point into code.
@@ -394,8 +398,11 @@ impl Attached {
             Call::Faulting => (site, Some(-1), None),
             Call::Asleep { number, stack, .. } => (site, Some(number), self.asleep(stack)),
         };
-        *self.owned.entry(seen).or_default() += 1;
-        let held = &mut self.words.entry(word).or_default().held;
+        *self.counts.owned.entry(seen).or_default() += 1;
+        if self.counts.owners.len() < MOST {
+            *self.counts.owners.entry((word, owner)).or_default() += 1;
+        }
+        let held = &mut self.counts.words.entry(word).or_default().held;
         held[usize::from(call != Call::Running)] += span;
     }
 
@@ -413,7 +420,7 @@ impl Attached {
 
     /// Returns the waits that have not ended: thread, place, seconds waited so far, and the owner
     /// (0 if there is no thread ID where libc's mutex has it).
-    pub(crate) fn waiting(&self) -> Vec<(u64, usize, f64, u64)> {
+    pub(crate) fn waiting(&self) -> Vec<Unfinished> {
         let waiting = |(id, thread): (&u32, &Thread)| {
             let (sleep, site, seconds) = thread.waits?;
             let mut owner = [0; 4];
@@ -429,31 +436,55 @@ impl Attached {
     pub fn finish(mut self) -> (Process, Vec<String>) {
         let waiting = self.waiting();
         self.end_waits();
-        let seconds = self.last.duration_since(self.begin).as_secs_f64();
-        let mut process = Process {
-            pid: self.pid.into(),
-            command: std::mem::take(&mut self.command),
-            seconds,
-            cpu_s: self.cpu_s[1] - self.cpu_s[0],
-            threads: self.most as u64,
-            sees_switches: true,
-            ..Process::default()
-        };
+        let counts = std::mem::take(&mut self.counts);
+        let seconds = self.seconds();
+        let each_ms = 1e3 * seconds / counts.rounds.max(1) as f64;
+        let mut process = self.process(&counts, &waiting, seconds);
+        process.threads = self.most as u64;
         process.phase_s = self.phases.length_s;
         let used = (seconds / self.phases.length_s).ceil() as usize;
         process.phases_wait_s = self.phases.waits_s[..used.clamp(1, PHASES)].to_vec();
-        let each_ms = 1e3 * seconds / self.rounds.max(1) as f64;
-        let found = self.found(&waiting);
-        process.locks = found.locks;
-        process.causes = found.causes;
-        process.pending = found.pending;
-        process.name_threads(std::mem::take(&mut self.thread_names));
-        let sentence = format!(
-            "The process was looked at from outside every {each_ms:.1} ms: shorter waits are there \
-             in proportion to their length, but not in number; acquisitions, holds for which no \
-             thread waited, and work between them are not known."
-        );
-        (process, vec![sentence])
+        (process, vec![limits(each_ms)])
+    }
+
+    /// Returns the counts at this moment.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { counts: self.counts.clone(), waiting: self.waiting(), at_s: self.seconds() }
+    }
+
+    /// Returns the time from the first to the last sample, in seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.last.duration_since(self.begin).as_secs_f64()
+    }
+
+    /// Returns the number of threads now.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Returns the process with these counts of so many seconds. `waiting` is the result of
+    /// [`Attached::waiting`].
+    pub(crate) fn process(
+        &mut self,
+        counts: &Counts,
+        waiting: &[Unfinished],
+        seconds: f64,
+    ) -> Process {
+        let found = self.found(counts, waiting);
+        let mut process = Process {
+            pid: self.pid.into(),
+            command: self.command.clone(),
+            seconds,
+            cpu_s: counts.cpu_s,
+            threads: self.threads.len() as u64,
+            sees_switches: true,
+            locks: found.locks,
+            causes: found.causes,
+            pending: found.pending,
+            ..Process::default()
+        };
+        process.name_threads(self.thread_names.clone());
+        process
     }
 
     /// Records waits that have not ended.
@@ -463,6 +494,16 @@ impl Attached {
             self.follow(id, None, 0.0);
         }
     }
+}
+
+/// Returns the sentence about the limits of a record of samples that were this far apart, in
+/// milliseconds.
+pub(crate) fn limits(each_ms: f64) -> String {
+    format!(
+        "The process was looked at from outside every {each_ms:.1} ms: shorter waits are there in \
+         proportion to their length, but not in number; acquisitions, holds for which no thread \
+         waited, and work between them are not known."
+    )
 }
 
 /// Returns start and end of each code range of files in a memory map, in ascending order.
@@ -481,38 +522,25 @@ fn recorder(maps: &str) -> Range<u64> {
     code.map_or(0..0, |mapping| mapping.start..mapping.end)
 }
 
-impl Word {
-    fn wait(&mut self, now: f64, span: f64, count: u64) {
-        let (since, _) = *self.since.get_or_insert((now - span, now));
-        self.since = Some((since, now));
-        self.waiters.seconds += span;
-        self.waiters.most = self.waiters.most.max(count);
-        if now - since > self.waiters.longest_s {
-            self.waiters.longest_s = now - since;
-            self.waiters.longest_at_s = since.max(0.0);
-        }
-    }
-}
-
-impl Times {
-    /// Adds a wait that was seen for this many seconds.
-    fn seen(&mut self, seconds: f64) {
-        let ns = seconds * 1e9;
-        let least = if ns < 1.0 { 0.0 } else { f64::powi(2.0, ns.log2().floor() as i32) };
-        self.add(&Self { count: 1, total_s: seconds, max_s: seconds, buckets: vec![(least, 1)] });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampling::syscall_file::Asks;
 
     #[test]
-    fn a_wait_belongs_to_the_power_of_two_below_it() {
-        let mut times = Times::default();
-        times.seen(3e-3);
-        times.seen(3e-3);
-        assert_eq!(times.buckets, [(2_097_152.0, 2)]);
-        assert!((times.total_s - 6e-3).abs() < 1e-12 && times.count == 2);
+    fn a_process_with_too_many_places_is_observed_anew() {
+        let mut attached = Attached::new(std::process::id()).expect("this process");
+        attached.look_past(|_| false).expect("it runs");
+        let begin = attached.begin;
+        let place = Place { word: 8, asks: Asks::default(), code: 1, codes: Vec::new() };
+        attached.places = vec![place.clone(); MOST - 1];
+        attached.renew();
+        assert_eq!((attached.places.len(), attached.begin), (MOST - 1, begin), "there is room");
+        attached.places.push(place);
+        attached.renew();
+        assert!(attached.places.is_empty() && attached.begin > begin);
+        assert!(attached.moment().at_s < 1e-9 && attached.counts.rounds == 0);
+        attached.look_past(|_| false).expect("it runs");
+        assert_eq!(attached.counts.rounds, 1);
     }
 }

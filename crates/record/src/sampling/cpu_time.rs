@@ -24,11 +24,16 @@ const KEPT: usize = 30;
 /// Number of bytes around a place that are searched for instructions.
 const AROUND: u64 = 24;
 
+/// Maximum number of places of a window: their names take long to find.
+const LATELY: usize = 200;
+
+/// Counts of samples by the place with its callers, and the registers.
+pub(crate) type Places = BTreeMap<(Vec<u64>, Option<u32>), u64>;
+
 /// Samples of a process.
 #[derive(Default)]
 struct Found {
-    /// Counts by the place with its callers, and the registers.
-    places: BTreeMap<(Vec<u64>, Option<u32>), u64>,
+    places: Places,
     threads: BTreeSet<u32>,
     /// Its memory map when it was first seen.
     maps: String,
@@ -51,6 +56,16 @@ impl Sampling {
     /// Prepares the sampling of running processes, see [`Sampling::add`].
     pub(crate) fn of_running() -> Self {
         Self::new(Samples::of_running(&convoy_os::cpus::online(), HERTZ))
+    }
+
+    /// Samples nothing.
+    pub(crate) fn none() -> Self {
+        Self { samples: None, found: BTreeMap::new(), refused: None }
+    }
+
+    /// Returns the samples of each process until now.
+    pub(crate) fn moment(&self) -> BTreeMap<u32, Places> {
+        self.found.iter().map(|(pid, found)| (*pid, found.places.clone())).collect()
     }
 
     fn new(samples: std::io::Result<Samples>) -> Self {
@@ -120,36 +135,53 @@ impl Sampling {
     /// Returns the functions of a process, most samples first, and the number of all its samples.
     pub(crate) fn take(&mut self, pid: u32, names: &Names) -> (Vec<Hot>, u64) {
         self.look();
-        let mut places = self.found.remove(&pid).unwrap_or_default().places;
-        // The overhead of recording is not work of the program.
-        places.retain(|(chain, _), _| !names.is_recorder(chain[0]));
-        let total = places.values().sum();
-        let mut code = Code::default();
-        let mut all: BTreeMap<String, Sum> = BTreeMap::new();
-        for ((chain, registers), count) in places {
-            let place = names.place(chain[0] + 1, &chain[1..]);
-            let function = place.split(" (").next().unwrap_or(&place);
-            let function = function.split("+0x").next().unwrap_or(function).to_owned();
-            let sum = all.entry(function).or_default();
-            if sum.hot.library.is_empty() {
-                sum.hot.library = names.library(chain[0]).unwrap_or_default();
-            }
-            sum.hot.count += count;
-            *sum.lines.entry(place).or_default() += count;
-            if let Some(caller) = chain.get(1) {
-                *sum.callers.entry(*caller).or_default() += count;
-            }
-            match code.kind(names, chain[0], registers) {
-                Kind::Spins => sum.hot.spins += count,
-                Kind::Atomic => sum.hot.atomics += count,
-                Kind::Other => {}
-            }
-        }
-        let mut all: Vec<Sum> = all.into_values().collect();
-        all.sort_by_key(|sum| std::cmp::Reverse(sum.hot.count));
-        all.truncate(KEPT);
-        (all.into_iter().map(|sum| sum.named(names)).collect(), total)
+        hot(self.found.remove(&pid).unwrap_or_default().places, names)
     }
+}
+
+/// Returns the functions with most samples between two moments, most samples first, and the number
+/// of all these samples.
+pub(crate) fn lately(now: &Places, then: Option<&Places>, names: &Names) -> (Vec<Hot>, u64) {
+    let grown = now.iter().map(|(place, count)| {
+        let before = then.and_then(|then| then.get(place)).copied().unwrap_or(0);
+        (place, count.saturating_sub(before))
+    });
+    let mut grown: Vec<_> = grown.filter(|(_, count)| *count > 0).collect();
+    grown.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    grown.truncate(LATELY);
+    hot(grown.into_iter().map(|(place, count)| (place.clone(), count)).collect(), names)
+}
+
+/// Returns the functions of these places, most samples first, and the number of all samples.
+fn hot(mut places: Places, names: &Names) -> (Vec<Hot>, u64) {
+    // The overhead of recording is not work of the program.
+    places.retain(|(chain, _), _| !names.is_recorder(chain[0]));
+    let total = places.values().sum();
+    let mut code = Code::default();
+    let mut all: BTreeMap<String, Sum> = BTreeMap::new();
+    for ((chain, registers), count) in places {
+        let place = names.place(chain[0] + 1, &chain[1..]);
+        let function = place.split(" (").next().unwrap_or(&place);
+        let function = function.split("+0x").next().unwrap_or(function).to_owned();
+        let sum = all.entry(function).or_default();
+        if sum.hot.library.is_empty() {
+            sum.hot.library = names.library(chain[0]).unwrap_or_default();
+        }
+        sum.hot.count += count;
+        *sum.lines.entry(place).or_default() += count;
+        if let Some(caller) = chain.get(1) {
+            *sum.callers.entry(*caller).or_default() += count;
+        }
+        match code.kind(names, chain[0], registers) {
+            Kind::Spins => sum.hot.spins += count,
+            Kind::Atomic => sum.hot.atomics += count,
+            Kind::Other => {}
+        }
+    }
+    let mut all: Vec<Sum> = all.into_values().collect();
+    all.sort_by_key(|sum| std::cmp::Reverse(sum.hot.count));
+    all.truncate(KEPT);
+    (all.into_iter().map(|sum| sum.named(names)).collect(), total)
 }
 
 /// Samples of one function.

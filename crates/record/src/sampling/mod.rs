@@ -2,6 +2,7 @@
 //! that use CPU time.
 
 pub mod attached;
+pub(crate) mod counts;
 pub(crate) mod cpu_time;
 pub(crate) mod futex_waits;
 pub(crate) mod holds;
@@ -15,3 +16,4 @@ pub mod sampler;
 pub(crate) mod spin_loops;
 pub(crate) mod syscall_file;
 pub(crate) mod thread_state;
+pub(crate) mod window;

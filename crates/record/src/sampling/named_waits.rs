@@ -6,9 +6,9 @@ use crate::names::stacks::{JOIN, Stacks};
 use crate::names::syscalls;
 use crate::names::{families, named_inside};
 use crate::record::causes::{self, Cause, Doing, Pending, Seen};
-use crate::record::origin::Origin;
 use crate::record::{Kind, Lock, Process, Site, Times};
-use crate::sampling::attached::{Attached, Place};
+use crate::sampling::attached::Attached;
+use crate::sampling::counts::{Called, Counts, Place, Unfinished};
 
 /// Locks with their waits, the causes of waits, and waits that had not ended.
 #[derive(Default)]
@@ -18,41 +18,37 @@ pub(crate) struct Found {
     pub(crate) pending: Vec<Pending>,
 }
 
-/// A place with its name.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Called {
-    word: u64,
-    kind: Kind,
-    act: &'static str,
-    place: String,
-    origin: Origin,
-    /// The libc function that this lock is internal to.
-    runtime: String,
-}
-
 impl Attached {
-    /// Returns the observed waits with names. `waiting` is the result of [`Attached::waiting`] at
-    /// the end.
-    pub(crate) fn found(&mut self, waiting: &[(u64, usize, f64, u64)]) -> Found {
-        self.found_but(waiting, |_| false)
+    /// Returns the counted waits with names. `waiting` is the result of [`Attached::waiting`].
+    pub(crate) fn found(&mut self, counts: &Counts, waiting: &[Unfinished]) -> Found {
+        self.found_but(counts, waiting, |_| false)
     }
 
     /// Like `found`, but without the words for which `is_known` says that they belong to recorded
     /// locks.
     pub(crate) fn found_but(
         &mut self,
-        waiting: &[(u64, usize, f64, u64)],
+        counts: &Counts,
+        waiting: &[Unfinished],
         is_known: impl Fn(u64) -> bool,
     ) -> Found {
-        let mut stacks = Stacks::new(self.pid, &self.maps);
-        let sites = std::mem::take(&mut self.sites);
-        let called: Vec<Option<Called>> = sites
-            .iter()
-            .map(|(place, _)| if is_known(place.word) { None } else { name(&mut stacks, place) })
-            .collect();
+        let mut named = std::mem::take(&mut self.named);
+        if named.maps != self.maps {
+            (named.maps, named.stacks) = (self.maps.clone(), None);
+        }
+        let mut stacks = named.stacks.unwrap_or_else(|| Stacks::new(self.pid, &self.maps));
+        for place in &self.places[named.called.len()..] {
+            let called = if is_known(place.word) { None } else { name(&mut stacks, place) };
+            named.called.push(called);
+        }
+        for asleep in counts.owned.keys().filter_map(|(_, _, asleep)| *asleep) {
+            let place = || sleeps_in(&mut stacks, self.sleeps.get(asleep)?);
+            named.sleeps.entry(asleep).or_insert_with(place);
+        }
+        let (called, sites) = (&named.called, &counts.sites);
         let mut by_word: BTreeMap<u64, Vec<(Called, Site)>> = BTreeMap::new();
-        for (called, (_, site)) in called.iter().zip(&sites) {
-            let Some(called) = called.clone() else { continue };
+        for (called, site) in called.iter().zip(sites) {
+            let Some(called) = called.clone().filter(|_| site.wait.count > 0) else { continue };
             let mut site = site.clone();
             site.count = site.wait.count;
             site.contended = if called.act == "wait" { 0 } else { site.wait.count };
@@ -60,7 +56,7 @@ impl Attached {
         }
         let mut locks: BTreeMap<(String, Kind), Lock> = BTreeMap::new();
         let mut names = BTreeMap::new();
-        let single = by_word.into_iter().map(|(word, sites)| (word, self.lock(word, sites)));
+        let single = by_word.into_iter().map(|(word, sites)| (word, lock(counts, word, sites)));
         let mut single: Vec<(u64, Lock)> = single.collect();
         families::name(&mut single, &stacks.names, true);
         for (word, lock) in single {
@@ -74,7 +70,7 @@ impl Attached {
             locks: crate::record::merge::sorted(locks.into_values().collect()),
             ..Found::default()
         };
-        found.causes = self.causes(&called, &sites, &names, &mut stacks);
+        found.causes = causes(counts, called, &named.sleeps, &names);
         for &(thread, site, wait_s, owner) in waiting {
             let Some(Some(called)) = called.get(site) else { continue };
             let Some((lock, kind)) = names.get(&called.word).cloned() else { continue };
@@ -87,92 +83,94 @@ impl Attached {
                 act: called.act.to_owned(),
                 wait_s,
                 owner: if kind == Kind::Mutex && called.runtime.is_empty() { owner } else { 0 },
+                counted: true,
                 ..Pending::default()
             });
         }
+        (named.stacks, named.locks) = (Some(stacks), names);
+        self.named = named;
         found
     }
+}
 
-    /// Returns the lock at this word, without a name unless it is internal to libc.
-    fn lock(&self, word: u64, mut sites: Vec<(Called, Site)>) -> Lock {
-        sites.sort_by(|(_, a), (_, b)| b.wait.total_s.total_cmp(&a.wait.total_s));
-        let first = sites[0].0.clone();
-        let mut lock = Lock {
-            kind: first.kind,
-            origin: first.origin,
-            instances: 1,
-            runtime: first.runtime.clone(),
-            ..Lock::default()
+/// Returns the causes of waits, with the activity of the owners while others waited.
+fn causes(
+    counts: &Counts,
+    called: &[Option<Called>],
+    sleeps: &BTreeMap<usize, Option<String>>,
+    names: &BTreeMap<u64, (String, Kind)>,
+) -> Vec<Cause> {
+    let mut all: Vec<Cause> = Vec::new();
+    let cause = |at: usize| {
+        let called = called.get(at)?.as_ref()?;
+        let (lock, kind) = names.get(&called.word)?.clone();
+        Some(Cause {
+            lock,
+            kind,
+            place: called.place.clone(),
+            act: called.act.to_owned(),
+            ..Cause::default()
+        })
+    };
+    let mut join = |cause: Cause| match all.iter_mut().find(|known| known.is_like(&cause)) {
+        Some(known) => known.join(cause),
+        None => all.push(cause),
+    };
+    for (&(at, call, asleep), &count) in &counts.owned {
+        let Some(mut cause) = cause(at).filter(|cause| cause.kind == Kind::Mutex) else {
+            continue;
         };
-        if !first.runtime.is_empty() {
-            lock.name = named_inside(&first.runtime);
-        }
-        if let Some(seen) = self.words.get(&word) {
-            lock.waiters.add(&seen.waiters);
-            let [on, off] = seen.held;
-            let held = |total_s| Times { total_s, ..Times::default() };
-            if first.kind == Kind::Mutex {
-                (sites[0].1.hold_on, sites[0].1.hold_off) = (held(on), held(off));
-            }
-        }
-        for (called, site) in sites {
-            let site = Site { place: called.place, act: called.act.to_owned(), ..site };
-            match lock.sites.iter_mut().find(|one| one.place == site.place && one.act == site.act) {
-                Some(known) => known.add(&site),
-                None => lock.sites.push(site),
-            }
-        }
-        lock
+        let place = asleep.and_then(|at| sleeps.get(&at)?.clone());
+        let (doing, what) = match call {
+            None => (Doing::Runs, String::new()),
+            Some(-1) => (Doing::Faults, String::new()),
+            Some(number) => (Doing::Sleeps, syscalls::name(number)),
+        };
+        cause.owners = vec![Seen { doing, what, place: place.unwrap_or_default(), count }];
+        join(cause);
     }
+    for (at, site) in counts.sites.iter().enumerate().filter(|(_, site)| site.wait.count > 0) {
+        let Some(mut cause) = cause(at) else { continue };
+        cause.count = site.wait.count;
+        (cause.wait_s, cause.max_s) = (site.wait.total_s, site.wait.max_s);
+        join(cause);
+    }
+    for cause in &mut all {
+        causes::sort(&mut cause.owners);
+    }
+    all
+}
 
-    /// Returns the causes of waits, with the activity of the owners while others waited.
-    fn causes(
-        &self,
-        called: &[Option<Called>],
-        sites: &[(Place, Site)],
-        names: &BTreeMap<u64, (String, Kind)>,
-        stacks: &mut Stacks,
-    ) -> Vec<Cause> {
-        let mut all: Vec<Cause> = Vec::new();
-        let cause = |at: usize| {
-            let called = called.get(at)?.as_ref()?;
-            let (lock, kind) = names.get(&called.word)?.clone();
-            Some(Cause {
-                lock,
-                kind,
-                place: called.place.clone(),
-                act: called.act.to_owned(),
-                ..Cause::default()
-            })
-        };
-        let mut join = |cause: Cause| match all.iter_mut().find(|known| known.is_like(&cause)) {
-            Some(known) => known.join(cause),
-            None => all.push(cause),
-        };
-        for (&(at, call, asleep), &count) in &self.owned {
-            let Some(mut cause) = cause(at).filter(|cause| cause.kind == Kind::Mutex) else {
-                continue;
-            };
-            let place = asleep.and_then(|at| sleeps_in(stacks, self.sleeps.get(at)?));
-            let (doing, what) = match call {
-                None => (Doing::Runs, String::new()),
-                Some(-1) => (Doing::Faults, String::new()),
-                Some(number) => (Doing::Sleeps, syscalls::name(number)),
-            };
-            cause.owners = vec![Seen { doing, what, place: place.unwrap_or_default(), count }];
-            join(cause);
-        }
-        for (at, (_, site)) in sites.iter().enumerate() {
-            let Some(mut cause) = cause(at) else { continue };
-            cause.count = site.wait.count;
-            (cause.wait_s, cause.max_s) = (site.wait.total_s, site.wait.max_s);
-            join(cause);
-        }
-        for cause in &mut all {
-            causes::sort(&mut cause.owners);
-        }
-        all
+/// Returns the lock at this word, without a name unless it is internal to libc.
+fn lock(counts: &Counts, word: u64, mut sites: Vec<(Called, Site)>) -> Lock {
+    sites.sort_by(|(_, a), (_, b)| b.wait.total_s.total_cmp(&a.wait.total_s));
+    let first = sites[0].0.clone();
+    let mut lock = Lock {
+        kind: first.kind,
+        origin: first.origin,
+        instances: 1,
+        runtime: first.runtime.clone(),
+        ..Lock::default()
+    };
+    if !first.runtime.is_empty() {
+        lock.name = named_inside(&first.runtime);
     }
+    if let Some(seen) = counts.words.get(&word) {
+        lock.waiters.add(&seen.waiters);
+        let [on, off] = seen.held;
+        let held = |total_s| Times { total_s, ..Times::default() };
+        if first.kind == Kind::Mutex {
+            (sites[0].1.hold_on, sites[0].1.hold_off) = (held(on), held(off));
+        }
+    }
+    for (called, site) in sites {
+        let site = Site { place: called.place, act: called.act.to_owned(), ..site };
+        match lock.sites.iter_mut().find(|one| one.place == site.place && one.act == site.act) {
+            Some(known) => known.add(&site),
+            None => lock.sites.push(site),
+        }
+    }
+    lock
 }
 
 /// Returns the place of a wait, or `None` if it is a wait for the exit of a thread.
@@ -210,7 +208,8 @@ impl Attached {
         self.end_waits();
         process.name_threads(std::mem::take(&mut self.thread_names));
         let addresses = process.addresses.clone();
-        let found = self.found_but(&waiting, |word| {
+        let counts = std::mem::take(&mut self.counts);
+        let found = self.found_but(&counts, &waiting, |word| {
             let near = addresses.range(..=word).next_back();
             near.is_some_and(|(begin, _)| word - *begin < LOCK_BYTES)
         });

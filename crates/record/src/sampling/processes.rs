@@ -1,12 +1,14 @@
-//! Recording of running processes from outside: a process with its children, or all processes of a
-//! control group.
+//! Recording of running processes from outside: a process with its children, all processes of a
+//! control group, or all of the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use convoy_os::process::{Stat, descendants};
+use convoy_os::clock::thread_cpu_ns;
+use convoy_os::process::{self, Stat, descendants};
 
+use crate::bpf::Watching;
 use crate::java::dumps::Dumps;
 use crate::record::Process;
 use crate::sampling::attached::{AttachError, Attached, KEPT_OPEN, RATE, SHARE};
@@ -24,6 +26,15 @@ const LIST_SHARE: f64 = 0.01;
 /// Maximum number of recorded processes, and of groups below the group.
 const MOST: usize = 512;
 
+/// The same limits for observations without an end: the share of a CPU for up to
+/// [`GENTLE_THREADS`] threads, the interval between two listings of the threads of a process, and
+/// the interval and the share for those of the processes.
+const GENTLE_SHARE: f64 = 0.005;
+const GENTLE_THREADS: f64 = 1000.0;
+const GENTLE_LIST: Duration = Duration::from_millis(250);
+const GENTLE_PROCESSES: Duration = Duration::from_secs(1);
+const GENTLE_PROCESSES_SHARE: f64 = 0.001;
+
 /// Where the recorded processes are listed.
 #[derive(Clone, Debug)]
 enum Source {
@@ -31,6 +42,7 @@ enum Source {
     Family(u32),
     /// The directory of a control group.
     Group(PathBuf),
+    Machine,
 }
 
 impl Source {
@@ -38,6 +50,7 @@ impl Source {
         match self {
             Self::Family(pid) => [vec![*pid], descendants(*pid)].concat(),
             Self::Group(directory) => members(directory),
+            Self::Machine => process::all(),
         }
     }
 }
@@ -45,23 +58,27 @@ impl Source {
 /// The recorded processes.
 pub struct Outside {
     source: Source,
-    members: BTreeMap<u32, Attached>,
-    /// Processes that this user may not trace.
-    refused: BTreeSet<u32>,
+    pub(crate) members: BTreeMap<u32, Attached>,
+    /// Processes that cannot be observed, and whether this is because this user may not trace them.
+    refused: BTreeMap<u32, bool>,
     ended: Vec<(Process, Vec<String>)>,
     /// Processes that started after [`MOST`] processes were recorded.
     left_out: BTreeSet<u32>,
     listed: Instant,
     /// Time until the next listing.
     pause: Duration,
-    /// Processes that were added since the last call of [`Outside::arrived`].
+    /// Processes that were added since the last sample.
     arrived: Vec<u32>,
     /// All processes in the order in which they were added.
     order: Vec<u32>,
     /// Whether the processes that existed at the start were added.
     has_begun: bool,
-    dumps: Option<Dumps>,
-    sampling: Sampling,
+    pub(crate) dumps: Option<Dumps>,
+    pub(crate) sampling: Sampling,
+    pub(crate) watching: Option<Watching>,
+    is_gentle: bool,
+    /// Whether observations are forgotten when there are too many.
+    is_forgetful: bool,
 }
 
 impl Outside {
@@ -105,11 +122,26 @@ impl Outside {
         }
     }
 
+    /// Attaches to all processes that this user may trace, including those that start later. Their
+    /// CPU time is not sampled: the kernel would keep an event of each thread on each CPU.
+    ///
+    /// # Errors
+    /// [`AttachError`]: there are none.
+    pub fn machine() -> Result<Self, AttachError> {
+        let mut machine = Self { sampling: Sampling::none(), ..Self::none(Source::Machine) };
+        machine.list();
+        match machine.refused.iter().find(|(_, may_not)| **may_not) {
+            _ if !machine.members.is_empty() => Ok(machine),
+            Some((pid, _)) => Err(AttachError::Refused(*pid)),
+            None => Err(AttachError::None(0)),
+        }
+    }
+
     fn none(source: Source) -> Self {
         Self {
             source,
             members: BTreeMap::new(),
-            refused: BTreeSet::new(),
+            refused: BTreeMap::new(),
             ended: Vec::new(),
             left_out: BTreeSet::new(),
             listed: Instant::now(),
@@ -119,7 +151,38 @@ impl Outside {
             has_begun: false,
             dumps: None,
             sampling: Sampling::of_running(),
+            watching: None,
+            is_gentle: false,
+            is_forgetful: false,
         }
+    }
+
+    /// Samples less often, for observations without an end: sampling takes half a hundredth of a
+    /// CPU for up to a thousand threads, and in proportion for more. With `is_kept`, all
+    /// observations are part of the record at the end; otherwise a process is observed anew when
+    /// its threads have waited at too many places.
+    #[must_use]
+    pub fn gently(mut self, is_kept: bool) -> Self {
+        (self.is_gentle, self.is_forgetful) = (true, !is_kept);
+        self.members.values_mut().for_each(|one| one.list_each(GENTLE_LIST));
+        self.watching.iter_mut().for_each(Watching::gently);
+        self
+    }
+
+    /// Returns the share of a CPU that sampling may take.
+    fn share(&self) -> f64 {
+        if !self.is_gentle {
+            return SHARE;
+        }
+        let threads: usize = self.members.values().map(Attached::threads).sum();
+        GENTLE_SHARE * (threads as f64 / GENTLE_THREADS).max(1.0)
+    }
+
+    /// Adds kernel events.
+    #[must_use]
+    pub fn with_kernel(mut self, watching: Option<Watching>) -> Self {
+        self.watching = watching;
+        self
     }
 
     /// Adds thread dumps of Java processes.
@@ -135,11 +198,14 @@ impl Outside {
     }
 
     fn attach(&mut self, pid: u32) -> Result<(), AttachError> {
-        let attached = Attached::new(pid).inspect_err(|error| {
+        let mut attached = Attached::new(pid).inspect_err(|error| {
             if !matches!(error, AttachError::None(_)) {
-                self.refused.insert(pid);
+                self.refused.insert(pid, matches!(error, AttachError::Refused(_)));
             }
         })?;
+        if self.is_gentle {
+            attached.list_each(GENTLE_LIST);
+        }
         // Samples include the processes that a sampled one starts.
         let parent = Stat::of(pid).and_then(|stat| u32::try_from(stat.parent).ok());
         let is_inherited = parent.is_some_and(|parent| self.members.contains_key(&parent));
@@ -155,11 +221,6 @@ impl Outside {
         Ok(())
     }
 
-    /// Returns the processes that were added since the last call.
-    pub fn arrived(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.arrived)
-    }
-
     /// Returns the IDs and command lines of the processes that have not ended.
     pub fn members(&self) -> impl Iterator<Item = (u32, &[String])> {
         self.members.iter().map(|(pid, member)| (*pid, member.command()))
@@ -168,10 +229,19 @@ impl Outside {
     /// Samples all threads once, and returns the time until the next sample. `None`: all processes
     /// have exited, or the one whose children are recorded has.
     pub fn look(&mut self) -> Option<Duration> {
-        let begin = Instant::now();
         if self.listed.elapsed() > self.pause {
             self.list();
         }
+        if let Some(watching) = &mut self.watching {
+            for pid in self.arrived.drain(..) {
+                watching.follow(pid);
+            }
+            watching.look();
+        }
+        if self.is_forgetful {
+            self.members.values_mut().for_each(Attached::renew);
+        }
+        let before = thread_cpu_ns();
         self.sampling.look();
         let look = |(pid, one): (&u32, &mut Attached)| {
             let is_gone = one.look_past(|_| false).is_none();
@@ -182,23 +252,30 @@ impl Outside {
         self.ended.extend(gone.map(Attached::finish));
         let is_over = match &self.source {
             Source::Family(pid) => !self.members.contains_key(pid),
-            Source::Group(_) => self.members.is_empty(),
+            Source::Group(_) | Source::Machine => self.members.is_empty(),
         };
         if is_over {
             return None;
         }
-        Some(Duration::from_secs_f64(1.0 / RATE).max(begin.elapsed().mul_f64(1.0 / SHARE)))
+        let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(before));
+        Some(Duration::from_secs_f64(1.0 / RATE).max(took.mul_f64(1.0 / self.share())))
     }
 
     /// Attaches to new processes.
     fn list(&mut self) {
-        let begin = Instant::now();
+        let before = thread_cpu_ns();
         let processes = self.source.processes();
         self.listed = Instant::now();
-        self.pause = self.listed.duration_since(begin).mul_f64(1.0 / LIST_SHARE).max(LIST);
+        let (least, share) = if self.is_gentle {
+            (GENTLE_PROCESSES, GENTLE_PROCESSES_SHARE)
+        } else {
+            (LIST, LIST_SHARE)
+        };
+        let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(before));
+        self.pause = took.mul_f64(1.0 / share).max(least);
         // Convoy itself may be a descendant.
         for pid in processes.into_iter().filter(|pid| *pid != std::process::id()) {
-            let is_known = self.members.contains_key(&pid) || self.refused.contains(&pid);
+            let is_known = self.members.contains_key(&pid) || self.refused.contains_key(&pid);
             if is_known {
                 continue;
             }
@@ -214,6 +291,9 @@ impl Outside {
     /// Ends the recording. Returns the processes in the order in which they were added, and
     /// sentences about missing data.
     pub fn finish(mut self) -> (Vec<Process>, Vec<String>) {
+        // Finding names takes long, and the kernel would count on.
+        let end = self.watching.as_mut().map(Watching::stop);
+        let missing = self.missing();
         let alive = std::mem::take(&mut self.members);
         self.ended.extend(alive.into_values().map(Attached::finish));
         let (mut processes, sentences): (Vec<_>, Vec<_>) = self.ended.into_iter().unzip();
@@ -226,20 +306,41 @@ impl Outside {
         processes.sort_by_key(|process| order(process).unwrap_or(usize::MAX));
         // The sentences of the processes differ only in the sampling interval.
         let mut unseen: Vec<String> = sentences.into_iter().next_back().unwrap_or_default();
-        for (count, why) in [
-            (self.refused.len(), "may not be traced by this user; run this as root"),
-            (self.left_out.len(), "started when too many were recorded already"),
-        ] {
-            match count {
-                0 => {}
-                1 => unseen.push(format!("A further process {why}.")),
-                _ => unseen.push(format!("{count} further processes {why}.")),
-            }
+        unseen.extend(missing);
+        if let (Some(watching), Some(end)) = (self.watching, end) {
+            without_samples(&mut processes, &mut unseen);
+            unseen.extend(watching.finish_at(&end, &mut processes));
         }
-        unseen.extend(self.sampling.refused.map(|reason| {
+        (processes, unseen)
+    }
+
+    /// Returns sentences about processes and CPU time that are not observed.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let refused = self.refused.values().filter(|may_not| **may_not).count();
+        let reasons = [
+            (refused, "may not be traced by this user; run this as root"),
+            (self.left_out.len(), "started when too many were recorded already"),
+        ];
+        let sentence = |(count, reason): (usize, &str)| match count {
+            0 => None,
+            1 => Some(format!("A further process {reason}.")),
+            _ => Some(format!("{count} further processes {reason}.")),
+        };
+        let mut missing: Vec<String> = reasons.into_iter().filter_map(sentence).collect();
+        missing.extend(self.sampling.refused.as_ref().map(|reason| {
             format!("Not all CPU time of threads was sampled: perf_event_open(2): {reason}.")
         }));
-        (processes, unseen)
+        missing
+    }
+}
+
+/// Removes the sampled waits, for the waits that the kernel counted, which are complete.
+pub(crate) fn without_samples(processes: &mut [Process], unseen: &mut Vec<String>) {
+    // The first sentence is about samples.
+    unseen.drain(..unseen.len().min(1));
+    for process in processes {
+        process.locks.clear();
+        process.phases_wait_s.clear();
     }
 }
 
