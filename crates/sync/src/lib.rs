@@ -26,7 +26,6 @@
 //! | [`Once`], [`Barrier`] | one-time initialisation; a point that tasks pass together |
 //! | [`shared::Mutex`] | tasks of several processes |
 //! | [`rcu::Rcu`] | kernels: readers acquire nothing, and frees wait for readers |
-//! | [`rcu::user`] | the same for this machine's threads |
 //!
 //! Policies of [`kernel::Semaphore`]: [`Handoff`], [`PublishedFix`], [`Opportunistic`].
 //! Policies of [`kernel::Mutex`]: [`NoSpin`], [`SpinOnOwner`], [`SpinReadFirst`],

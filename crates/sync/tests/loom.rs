@@ -7,7 +7,6 @@
 //! sleep on a futex: it ends when the word is seen to have changed, by a relaxed load. So a wakeup
 //! is never missed here; the checker of `convoy-checker` tests that no task sleeps for good.
 
-use convoy_sync::rcu::user::{Fences, Patience, Periods, Reader};
 use convoy_sync::{
     Lock, LockName, McsQueue, Platform, Promise, Quota, QuotaCondvar, Sleep, SpinQueue, TaskId,
     TicketLock, Wake,
@@ -264,80 +263,6 @@ fn notifies<const WEAK: bool>() {
     });
 }
 
-/// The fences of both sides alike; loom knows of none that one thread executes for another.
-struct Pair<const WEAK: bool>;
-
-impl<const WEAK: bool> Fences for Pair<WEAK> {
-    fn light() {
-        Self::full();
-    }
-    fn heavy() {
-        Self::full();
-    }
-    fn full() {
-        if !WEAK {
-            loom::sync::atomic::fence(Ordering::SeqCst);
-        }
-    }
-}
-
-/// RCU of threads, and two objects of which the first is replaced.
-struct Replaced<const WEAK: bool> {
-    periods: Periods<Loom<WEAK>, Pair<WEAK>>,
-    reader: Reader<Loom<WEAK>>,
-    present: AtomicUsize,
-    objects: Guarded<()>,
-    other: UnsafeCell<u32>,
-}
-
-// SAFETY: an object is changed only when no section sees it; that this holds is checked here.
-unsafe impl<const WEAK: bool> Sync for Replaced<WEAK> {}
-// SAFETY: as above.
-unsafe impl<const WEAK: bool> Send for Replaced<WEAK> {}
-
-impl<const WEAK: bool> Replaced<WEAK> {
-    fn look(&self) {
-        if self.present.load(Ordering::Acquire) == 0 {
-            assert_eq!(self.objects.get(), 0);
-        } else {
-            // SAFETY: this one is never freed.
-            self.other.with(|value| assert_eq!(unsafe { *value }, 1));
-        }
-    }
-}
-
-/// A reader and a concurrent updater that frees the replaced object after a grace period.
-fn frees_late<const WEAK: bool>(quiescent: bool) {
-    // Loom distinguishes the steps of a thread only where it switched from one thread to another.
-    model_within(4, move || {
-        let objects = Guarded { lock: (), value: UnsafeCell::new(0) };
-        let shared = loom::sync::Arc::new(Replaced::<WEAK> {
-            periods: Periods::default(),
-            reader: Reader::default(),
-            present: AtomicUsize::new(0),
-            objects,
-            other: UnsafeCell::new(1),
-        });
-        let mine = loom::sync::Arc::clone(&shared);
-        let thread = loom::thread::spawn(move || {
-            if quiescent {
-                mine.reader.arrive(&mine.periods);
-                mine.look();
-                mine.reader.pass(&mine.periods);
-            } else {
-                mine.reader.enter(&mine.periods);
-            }
-            mine.look();
-            mine.reader.leave::<Pair<WEAK>>();
-        });
-        shared.present.store(1, Ordering::Release);
-        let patience = Patience { spin_ns: 0, stall_ns: None };
-        shared.periods.run(|| (vec![&shared.reader], !quiescent), patience, |_| ());
-        shared.objects.increment();
-        thread.join().expect("the thread does not panic");
-    });
-}
-
 fn keeps_order<T: Lock + Send + Sync>(name: LockName) {
     // Of its fences loom sees nothing, and without them a writer can miss its wakeup; the checker
     // explores it.
@@ -410,22 +335,4 @@ fn a_condition_variable_keeps_order() {
 #[should_panic(expected = "Causality violation")]
 fn a_condition_variable_without_orderings_is_caught() {
     notifies::<true>();
-}
-
-#[test]
-fn a_grace_period_keeps_order() {
-    frees_late::<false>(false);
-    frees_late::<false>(true);
-}
-
-#[test]
-#[should_panic(expected = "Causality violation")]
-fn a_grace_period_without_fences_is_caught() {
-    frees_late::<true>(false);
-}
-
-#[test]
-#[should_panic(expected = "Causality violation")]
-fn a_grace_period_of_quiescent_readers_without_fences_is_caught() {
-    frees_late::<true>(true);
 }

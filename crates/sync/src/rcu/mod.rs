@@ -80,7 +80,6 @@ mod stall;
 mod stats;
 mod steps;
 mod tree;
-pub mod user;
 mod work;
 
 pub use barrier::{Barrier, Expedited};

@@ -1,14 +1,11 @@
-//! What no lock of the list does: barrier, once, upgrades, tickets of RCU, locks taken with
-//! interrupts disabled.
+//! What no lock of the list does: barrier, once, upgrades, locks taken with interrupts
+//! disabled.
 
-use super::{Guarded, Loom, PREEMPTIONS, Pair, model, model_within};
-use convoy_sync::rcu::user::{Patience, Periods, Reader};
+use super::{Guarded, Loom, PREEMPTIONS, model, model_within};
 use convoy_sync::{QuotaRwLock, RawBarrier, RawLock as _, RawOnce, TasLock};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicUsize;
 use loom::thread;
-use std::sync::atomic::Ordering::{Acquire, Release};
 
 fn guarded<L>(lock: L) -> Arc<Guarded<L>> {
     Arc::new(Guarded { lock, value: UnsafeCell::new(0) })
@@ -92,45 +89,6 @@ fn upgrades<const WEAK: bool>(tries: bool) {
     });
 }
 
-/// An object is changed when a ticket says that no section sees it; another thread has waited.
-fn polls<const WEAK: bool>() {
-    struct Shared<const WEAK: bool> {
-        periods: Periods<Loom<WEAK>, Pair<WEAK>>,
-        reader: Reader<Loom<WEAK>>,
-        gone: AtomicUsize,
-        object: Guarded<()>,
-    }
-    model_within(1, || {
-        let shared = Arc::new(Shared::<WEAK> {
-            periods: Periods::default(),
-            reader: Reader::default(),
-            gone: AtomicUsize::new(0),
-            object: Guarded { lock: (), value: UnsafeCell::new(0) },
-        });
-        let mine = Arc::clone(&shared);
-        let reads = thread::spawn(move || {
-            mine.reader.enter(&mine.periods);
-            if mine.gone.load(Acquire) == 0 {
-                assert_eq!(mine.object.get(), 0);
-            }
-            mine.reader.leave::<Pair<WEAK>>();
-        });
-        shared.gone.store(1, Release);
-        let ticket = shared.periods.ticket();
-        let mine = Arc::clone(&shared);
-        let waits = thread::spawn(move || {
-            let patience = Patience { spin_ns: 0, stall_ns: None };
-            mine.periods.run(|| (vec![&mine.reader], true), patience, |_| ());
-        });
-        while !shared.periods.poll(ticket) {
-            thread::yield_now();
-        }
-        shared.object.increment();
-        reads.join().expect("the thread does not panic");
-        waits.join().expect("the thread does not panic");
-    });
-}
-
 fn without_interrupts<const WEAK: bool>() {
     model(|| {
         let shared = guarded(TasLock::<Loom<WEAK>>::default());
@@ -172,6 +130,5 @@ both_ways! {
     once: does_once();
     upgrade: upgrades(false);
     try_upgrade: upgrades(true);
-    ticket_of_a_grace_period: polls();
     test_and_set_without_interrupts: without_interrupts();
 }
