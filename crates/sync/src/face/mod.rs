@@ -6,7 +6,6 @@
 
 mod condvar;
 mod mutex;
-pub mod poison;
 #[cfg(feature = "lock_api")]
 mod raw;
 mod rwlock;
