@@ -196,9 +196,7 @@ impl Subject {
         promises: &'static [Promise],
         about: &'static str,
     ) -> Self {
-        // The marks of tasks and the count of the scheduler are outside of the lock.
-        let is_one_object = !promises.contains(&Promise::Monitored);
-        let (busted, memory, scenarios) = (false, Memory::Sc, lock::<T>);
+        let (busted, is_one_object, memory, scenarios) = (false, true, Memory::Sc, lock::<T>);
         Self { name, family, about, promises, busted, is_one_object, memory, scenarios }
     }
 

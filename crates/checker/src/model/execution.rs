@@ -14,8 +14,7 @@ use super::narrative::{Narrative, Parts};
 use super::scenario::{Failure, Property};
 use super::schedule::Choice;
 use convoy_sync::{LockEvent, Sleep, TaskId, Wake};
-use core::any::Any;
-use core::cell::{Cell, OnceCell, RefCell};
+use core::cell::{Cell, RefCell};
 use corosensei::Coroutine;
 use corosensei::stack::DefaultStack;
 use place::Placed;
@@ -36,8 +35,6 @@ pub(super) struct Execution {
     evaluates: Cell<bool>,
     /// Whether every time limit that a lock sets itself has passed.
     pub(super) hurries: Cell<bool>,
-    /// Memory that the platform keeps for the tasks.
-    pub(super) memory: OnceCell<Box<dyn Any>>,
     /// The object that the tasks share, if they share nothing else.
     placed: Option<Placed>,
     /// Memory beyond the words themselves.

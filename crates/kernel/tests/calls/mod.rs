@@ -3,7 +3,6 @@
 mod cold;
 mod commits;
 mod common;
-mod extension;
 mod files;
 mod journal;
 mod processes;
