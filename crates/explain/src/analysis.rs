@@ -1,7 +1,7 @@
 //! The account of a run, updated while it runs: one pass over the records, in bounded memory.
 
 use crate::chain::{Hop, Path, Via};
-use crate::cpu::{Cpu, State, VECTORS};
+use crate::cpu::{Cpu, State};
 use crate::flame::{Flame, How};
 use crate::label::Label;
 use crate::locks::Locks;
@@ -62,7 +62,6 @@ pub struct Analysis {
     pub(crate) to: Option<u64>,
     pub(crate) end_path: Path,
     pub(crate) switches: u64,
-    pub(crate) births: u64,
     pub(crate) records: u64,
 }
 
@@ -92,7 +91,6 @@ impl Analysis {
             to: None,
             end_path: Path::default(),
             switches: 0,
-            births: 0,
             records: 0,
         }
     }
@@ -167,7 +165,6 @@ impl Analysis {
         let this = &mut self.cpus[cpu];
         this.mode = mode;
         this.since = this.since.max(at);
-        this.interrupts += u64::from(mode == Mode::Interrupt);
     }
 
     fn switch(&mut self, cpu: usize, at: u64, prev: TaskId, next: TaskId) {
@@ -177,8 +174,6 @@ impl Analysis {
         let idle = self.cpus.len() as TaskId;
         let this = &mut self.cpus[cpu];
         let ran_for = at.saturating_sub(this.switched);
-        this.schedules += 1;
-        this.went_idle += u64::from(next < idle);
         (this.task, this.switched) = (next, at);
         self.pass_on(prev, next);
         if prev >= idle {
@@ -237,9 +232,7 @@ impl Analysis {
             let shares = &mut task.path.shares;
             *if class.is_some() { &mut shares.queued_owner } else { &mut shares.queued } += span;
             self.runnable = self.runnable.saturating_sub(1);
-            self.cpus[cpu].queued += span;
         }
-        self.cpus[cpu].slices += 1;
         let granted = task.granted.take();
         for held in task.holds.clone() {
             self.owner_off(held.lock, false);
@@ -269,7 +262,6 @@ impl Analysis {
         self.settle(record.cpu, record.at);
         let timer = matches!(self.cpus[record.cpu].state(), State::Irq | State::Softirq);
         self.cpus[cpu].wakeups += 1;
-        self.cpus[cpu].wakeups_local += u64::from(cpu == record.cpu);
         let waker = self.tasks.at(record.task);
         let (path, from) = (waker.path, waker.label);
         let task = self.tasks.at(id);
@@ -333,7 +325,6 @@ impl Analysis {
         };
         *self.tasks.at(id) = child;
         self.runnable += 1;
-        self.births += 1;
     }
 
     fn label(&mut self, id: TaskId, pid: u32, kind: &'static str, number: u32) {
@@ -357,7 +348,7 @@ impl Analysis {
         self.settle_idle();
         self.settle_locks();
         if begins {
-            (self.from, self.idle, self.switches, self.births) = (at, [0; 4], 0, 0);
+            (self.from, self.idle, self.switches) = (at, [0; 4], 0);
             self.timeline = Timeline::new(at);
             self.stalls = Stalls::default();
             self.flame = Flame::default();
@@ -403,9 +394,6 @@ impl Recorder for Analysis {
             Event::Softirq(vector) => {
                 self.settle(cpu, at);
                 self.cpus[cpu].softirq = vector.is_some();
-                if let Some((vector, _)) = vector {
-                    self.cpus[cpu].softirqs[vector as usize % VECTORS] += 1;
-                }
             }
             Event::Schedule(begins) => {
                 self.settle(cpu, at);

@@ -3,9 +3,6 @@
 use convoy_machine::Mode;
 use convoy_sync::TaskId;
 
-/// Maximum number of software interrupt vectors. The kernels have 6 to 10.
-pub(crate) const VECTORS: usize = 16;
-
 /// A state of a CPU, as reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -59,17 +56,7 @@ pub(crate) struct Cpu {
     pub(crate) switching: bool,
     pub(crate) softirq: bool,
     pub(crate) times: Times,
-    /// For the kernels' schedstat: run queue time and number of time slices of the tasks that ran
-    /// here.
-    pub(crate) queued: u64,
-    pub(crate) slices: u64,
-    pub(crate) schedules: u64,
-    pub(crate) went_idle: u64,
     pub(crate) wakeups: u64,
-    pub(crate) wakeups_local: u64,
-    pub(crate) interrupts: u64,
-    /// Number of runs of each software interrupt, by vector.
-    pub(crate) softirqs: [u64; VECTORS],
 }
 
 impl Cpu {
@@ -82,14 +69,7 @@ impl Cpu {
             switching: false,
             softirq: false,
             times: Times::default(),
-            queued: 0,
-            slices: 0,
-            schedules: 0,
-            went_idle: 0,
             wakeups: 0,
-            wakeups_local: 0,
-            interrupts: 0,
-            softirqs: [0; VECTORS],
         }
     }
 

@@ -10,14 +10,12 @@ mod detail;
 mod detail_lanes;
 mod firefox;
 mod flame;
-mod ftrace;
 mod label;
 mod lanes;
 mod lanes_trace;
 mod locks;
 mod owners;
 mod perfetto;
-mod proc;
 mod proto;
 mod stall;
 mod summary;
@@ -31,7 +29,6 @@ pub use firefox::Named;
 pub use flame::folded;
 pub use label::Label;
 pub use lanes::{Act, Handover, Lane, Lanes, LongWait, Span, Tag};
-pub use proc::ProcFile;
 pub use proto::Trace;
 pub use summary::{
     Cause, ChainSummary, Convoy, HopSummary, LockSummary, Share, Spread, StallSummary, Summary,

@@ -24,9 +24,6 @@ pub(crate) struct Class {
     pub(crate) woken: u64,
     pub(crate) given_up: u64,
     pub(crate) owner_changes: u64,
-    /// Waits (`con`) and acquisitions (`acq`) on another CPU than the last acquisition.
-    pub(crate) con_bounces: u64,
-    pub(crate) acq_bounces: u64,
     pub(crate) transfers: u64,
     pub(crate) owned: u64,
     pub(crate) owner_off: u64,
@@ -34,7 +31,6 @@ pub(crate) struct Class {
     pub(crate) convoy: u64,
     pub(crate) wanted: u64,
     pub(crate) spin: u64,
-    pub(crate) hold_sum: u64,
     pub(crate) wait_sum: u64,
     pub(crate) waiters_max: u32,
     /// Hold times in nanoseconds.
@@ -83,7 +79,6 @@ pub(crate) struct Lock {
     pub(crate) holders: Vec<TaskId>,
     pub(crate) off: u32,
     pub(crate) last_owner: Option<TaskId>,
-    pub(crate) last_cpu: Option<usize>,
     /// Time of the last release with waiters.
     pub(crate) released: Option<u64>,
     pub(crate) wait_sum: u64,

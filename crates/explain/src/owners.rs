@@ -39,13 +39,11 @@ impl Analysis {
         }
         this.waiters += 1;
         let waiters = this.waiters;
-        let bounces = this.last_cpu.is_some_and(|last| last != record.cpu);
         if let Some(stall) = &mut this.stall {
             stall.waiters_max = stall.waiters_max.max(waiters);
         }
         let class = self.locks.class_of(lock);
         class.contended += 1;
-        class.con_bounces += u64::from(bounces);
         class.waiters_max = class.waiters_max.max(waiters);
         self.look(lock);
     }
@@ -83,7 +81,6 @@ impl Analysis {
         }
         let this = &mut self.locks.all[lock as usize];
         let released = this.released.take();
-        let bounced = this.last_cpu.replace(record.cpu).is_some_and(|last| last != record.cpu);
         let changed = this.last_owner.replace(id) != Some(id);
         if this.holders.is_empty() {
             this.owned_since = at;
@@ -97,7 +94,6 @@ impl Analysis {
         }
         let class = self.locks.class_of(lock);
         class.acquisitions += 1;
-        class.acq_bounces += u64::from(bounced);
         class.owner_changes += u64::from(changed);
         if let (Some(released), true) = (released, runs) {
             class.handoff.record(at.saturating_sub(released) / 1000);
@@ -122,7 +118,6 @@ impl Analysis {
         let free = this.holders.is_empty();
         let owned = at.saturating_sub(this.owned_since.max(from));
         let class = self.locks.class_of(lock);
-        class.hold_sum += span;
         class.hold.record(span / 1000);
         if free {
             class.owned += owned;

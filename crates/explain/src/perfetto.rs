@@ -3,7 +3,6 @@
 
 use crate::cpu::State;
 use crate::detail::{Detail, Step, What, Who};
-use crate::ftrace::PRIORITY;
 use crate::proto::{
     CounterDescriptor, FtraceEvent, FtraceEventBundle, Kind, Packet, Process, ProcessDescriptor,
     ProcessTree, SchedSwitch, SchedWaking, Trace, TrackDescriptor, TrackEvent,
@@ -13,6 +12,8 @@ use convoy_sync::LockEvent;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The priority of a task of nice level 0 in the output of kernels.
+const PRIORITY: i32 = 120;
 /// The only sequence of packets.
 const SEQUENCE: u32 = 1;
 /// Tracks: the groups, then the locks, then the tasks at the locks.

@@ -189,11 +189,6 @@ impl Processes {
         }
     }
 
-    /// The number that was given out last.
-    pub(crate) fn last_pid(&self) -> Pid {
-        self.last_pid.get()
-    }
-
     pub(crate) fn insert(&self, process: &Rc<Proc>) {
         self.table.borrow_mut().insert(process.pid, Rc::clone(process));
     }

@@ -174,20 +174,6 @@ impl World {
         self.zones.stats()
     }
 
-    /// The texts of `/proc/buddyinfo`, `/proc/zoneinfo` and `/proc/loadavg`.
-    pub fn proc_files(&self) -> [String; 3] {
-        [self.zones.buddyinfo(), self.zones.zoneinfo(), self.loadavg()]
-    }
-
-    /// Load averages, runnable of all tasks, the last process. Kernel threads are not counted as
-    /// tasks, threads of processes are.
-    fn loadavg(&self) -> String {
-        let [one, five, fifteen] = self.sched.rq.load_averages();
-        let tasks = self.process_count();
-        let (running, last) = (self.sched.rq.runnable(), self.processes.last_pid());
-        format!("{one:.2} {five:.2} {fifteen:.2} {running}/{tasks} {last}\n")
-    }
-
     /// Returns the summed counters of the journals of the work file systems, if they have any.
     #[must_use]
     pub fn journal_stats(&self) -> Option<JournalStats> {

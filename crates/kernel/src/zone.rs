@@ -25,7 +25,6 @@ use convoy_sync::Platform;
 use convoy_workload::Errno;
 use convoy_workload::api::Sys;
 use core::cell::RefCell;
-use core::fmt::Write as _;
 use core::num::NonZeroU32;
 
 /// Pages between `DMA` and `HighMem` of a 32-bit kernel: 880 MiB.
@@ -155,60 +154,6 @@ impl Zones {
             }
         }
         all
-    }
-
-    /// The zones as the kernel lists them: node by node, upwards.
-    fn listed(&self) -> impl Iterator<Item = &Part> {
-        self.parts.chunk_by(|one, next| one.node == next.node).flat_map(|node| node.iter().rev())
-    }
-
-    /// The text of `/proc/buddyinfo`: free blocks of each order.
-    pub(crate) fn buddyinfo(&self) -> String {
-        let mut text = String::new();
-        for part in self.listed() {
-            let _ = write!(text, "Node {}, zone {:>8} ", part.node, part.name);
-            for blocks in part.zone.blocks() {
-                let _ = write!(text, "{blocks:>6} ");
-            }
-            text.push('\n');
-        }
-        text
-    }
-
-    /// The text of `/proc/zoneinfo` as of 2.6.24, where each CPU has a list of hot pages and one of
-    /// cold ones. Fields that the zones do not have (watermarks, reclaim) are 0.
-    pub(crate) fn zoneinfo(&self) -> String {
-        let mut text = String::new();
-        for part in self.listed() {
-            let zone = &part.zone;
-            let free: u32 = (0..).zip(zone.blocks()).map(|(order, blocks)| blocks << order).sum();
-            let frames = zone.frames();
-            let _ = write!(
-                text,
-                "Node {}, zone {:>8}\n  pages free     {free}\n        min      0\n        \
-                 low      0\n        high     0\n        scanned  0 (a: 0 i: 0)\n        spanned  \
-                 {frames}\n        present  {frames}\n    nr_free_pages {free}\n        \
-                 protection: (0)\n  pagesets\n",
-                part.node, part.name
-            );
-            for cpu in 0..self.pagevecs.len() {
-                for (number, at) in [Temperature::Hot, Temperature::Cold].into_iter().enumerate() {
-                    let (high, batch) = (zone.size().high(at), zone.size().batch(at));
-                    let _ = write!(
-                        text,
-                        "    cpu: {cpu} pcp: {number}\n              count: {}\n              \
-                         high:  {high}\n              batch: {batch}\n",
-                        zone.listed(cpu)[number]
-                    );
-                }
-            }
-            let _ = writeln!(
-                text,
-                "  all_unreclaimable: 0\n  prev_priority:    12\n  start_pfn:        {}",
-                part.first
-            );
-        }
-        text
     }
 
     /// The zones that may serve `whom` on this CPU, in the order in which they are asked.

@@ -133,12 +133,7 @@ pub struct VirtualPoint {
     pub journal: Option<JournalStats>,
     /// Bulk operations of the page allocator during the busy window, zone by zone.
     pub bulk: Vec<BulkUse>,
-    /// `/proc/buddyinfo`, `/proc/zoneinfo` and `/proc/loadavg` at the end of the busy window.
-    pub proc_files: [String; 3],
-    /// `rcudata`, `rcugp`, `rcuhier`, `rcu_pending` and `rcuboost` of debugfs at the end of the
-    /// busy window, empty without RCU or boosting, and the kernel's log of stalled grace periods.
-    pub rcu_files: [String; 5],
-    /// See `rcu_files`.
+    /// The kernel's log of stalled grace periods.
     pub rcu_stalls: Vec<String>,
     /// Schedule hash of the whole run.
     pub hash: u64,
@@ -426,8 +421,6 @@ impl VirtualRun {
             calls: world.counts().calls.get(),
             journal: world.journal_stats(),
             bulk: board.bulk.take(),
-            proc_files: board.proc_files.take(),
-            rcu_files: board.rcu_files.take(),
             rcu_stalls: world.sched().rcu.as_ref().map(Rcu::stall_log).unwrap_or_default(),
             hash: machine.hash(),
             samples: board.samples.borrow().clone(),

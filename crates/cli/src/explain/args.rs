@@ -1,12 +1,12 @@
 //! Flags of `convoy explain`, and the files that they ask for.
 
 use super::find::parser;
-use crate::args::{Common, Format};
+use crate::args::Common;
 use crate::fail::Failure;
 use crate::keep::STORE_HELP;
 use crate::output;
 use crate::presets::Sets;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use convoy_report::ExplainReport;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -74,12 +74,6 @@ pub(crate) struct Explain {
     /// Write them as a flame graph, FILE.svg or FILE.html
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     pub(crate) flame: Option<PathBuf>,
-    /// Write the events around the longest convoy as ftrace prints them
-    #[arg(long, value_name = "FILE", help_heading = "Files")]
-    pub(crate) ftrace: Option<PathBuf>,
-    /// Print this file of the virtual kernel instead of the report
-    #[arg(long, value_enum, value_name = "FILE")]
-    pub(crate) proc: Option<Proc>,
     /// Resolve symbols of files that no longer existed from copies or debug data: in this
     /// directory, or `debuginfod` for the servers in `DEBUGINFOD_URLS` (calls debuginfod-find)
     #[arg(long, value_name = "DIR", help_heading = "Files", hide_short_help = true)]
@@ -90,36 +84,6 @@ pub(crate) struct Explain {
     pub(crate) store: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: Common,
-}
-
-/// Files of the kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum Proc {
-    /// `/proc/buddyinfo`
-    Buddyinfo,
-    /// `/proc/loadavg`
-    Loadavg,
-    /// `/proc/lock_stat`
-    LockStat,
-    /// `rcu/rcu_pending` of debugfs
-    RcuPending,
-    /// `rcu/rcuboost` of debugfs
-    Rcuboost,
-    /// `rcu/rcudata` of debugfs
-    Rcudata,
-    /// `rcu/rcugp` of debugfs
-    Rcugp,
-    /// `rcu/rcuhier` of debugfs
-    Rcuhier,
-    /// `/proc/schedstat`
-    Schedstat,
-    /// `/proc/softirqs`
-    Softirqs,
-    /// `/proc/stat`
-    Stat,
-    /// `/proc/zoneinfo`
-    Zoneinfo,
 }
 
 impl Explain {
@@ -142,15 +106,10 @@ impl Explain {
     /// Every file that is to be written can be, asked before the run.
     pub(super) fn ready(&self) -> Result<(), Failure> {
         output::ready(self.common.output.as_deref())?;
-        if self.proc.is_some() && self.common.format != Format::Table {
-            return Err(Failure::usage(
-                "--proc prints the kernel's own format; leave out --format or use the report",
-            ));
-        }
         if let Some(path) = &self.flame {
             output::format_of("--flame", path, &FLAMES)?;
         }
-        for path in [&self.trace, &self.firefox, &self.folded, &self.flame, &self.ftrace] {
+        for path in [&self.trace, &self.firefox, &self.folded, &self.flame] {
             output::ready(path.as_deref())?;
         }
         Ok(())

@@ -1,13 +1,13 @@
 //! Which workload, or which loop of pages, of an experiment is explained.
 
-use super::args::{Explain, Proc};
+use super::args::Explain;
 use super::choose::{Candidate, choose, push};
 use super::files::{INTERVALS, details, stacks};
 use super::target::{flags_of_point, plan_of};
 use crate::experiment::apart;
 use crate::fail::Failure;
 use crate::output;
-use convoy_explain::{Analysis, Detail, ProcFile};
+use convoy_explain::{Analysis, Detail};
 use convoy_lab::experiment::Target as Kind;
 use convoy_lab::job::{Job, JobError, Recorded};
 use convoy_machine::Recorder;
@@ -81,7 +81,7 @@ impl Cell {
 
     /// Runs it, recorded, and prints the account.
     pub(super) fn explain(&self, args: &Explain) -> Result<ExitCode, Failure> {
-        let detailed = args.trace.is_some() || args.ftrace.is_some();
+        let detailed = args.trace.is_some();
         let bar = output::progress(&args.common, if detailed { 2 } else { 1 });
         bar.set_message("running it, recorded");
         let (recorded, analysis) = self.execute(Analysis::new(self.cpus()))?;
@@ -96,16 +96,6 @@ impl Cell {
         }
         bar.finish_and_clear();
         report.notes.extend(stacks(args, &report.title, &analysis)?);
-        let file = match args.proc {
-            Some(Proc::LockStat) => Some(ProcFile::LockStat),
-            Some(Proc::Schedstat) => Some(ProcFile::Schedstat),
-            Some(Proc::Stat) => Some(ProcFile::Stat),
-            _ => None,
-        };
-        if let Some(file) = file {
-            output::result(&args.common, &analysis.proc(file, &[]))?;
-            return Ok(ExitCode::SUCCESS);
-        }
         args.print(&report)
     }
 
@@ -152,12 +142,6 @@ fn refuse(args: &Explain) -> Result<(), Failure> {
         return Err(Failure::usage(
             "--users and --shrink are for AIM7; change a workload with --set, such as --set \
              workload.script.rounds=4",
-        ));
-    }
-    let known = [Proc::LockStat, Proc::Schedstat, Proc::Stat];
-    if args.proc.is_some_and(|file| !known.contains(&file)) {
-        return Err(Failure::usage(
-            "--proc: of workloads and of pages in a loop there are lock_stat, schedstat and stat",
         ));
     }
     Ok(())

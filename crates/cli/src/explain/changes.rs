@@ -24,8 +24,8 @@ pub(super) fn plan_of(args: &Explain) -> Result<Option<Plan>, Failure> {
         plan.grids.iter().all(|g| g.grid.compare.is_some() && g.grid.target == Kind::Sim)
     }
     let cell = [args.kernel.is_some(), args.users.is_some(), args.machine.is_some()];
-    let files = [&args.trace, &args.folded, &args.flame, &args.ftrace];
-    let other = args.proc.is_some() || files.into_iter().any(Option::is_some);
+    let files = [&args.trace, &args.folded, &args.flame];
+    let other = files.into_iter().any(Option::is_some);
     let stored = args.run.starts_with('@') || args.run.chars().all(|c| c.is_ascii_digit());
     let asked = args.changes.is_some() || args.quick;
     let whole = args.at.is_empty() && !cell.contains(&true) && !other && !stored;

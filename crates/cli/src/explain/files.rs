@@ -39,10 +39,6 @@ pub(super) fn details(
             detail.sentence()
         ));
     }
-    if let Some(path) = &args.ftrace {
-        output::file(path, &detail.ftrace())?;
-        notes.push(format!("ftrace events {}: {}", path.display(), detail.sentence()));
-    }
     Ok(notes)
 }
 

@@ -15,8 +15,7 @@ mod target;
 use crate::experiment::apart;
 use crate::fail::Failure;
 use crate::output;
-use args::Proc;
-use convoy_explain::{Analysis, Detail, ProcFile};
+use convoy_explain::{Analysis, Detail};
 use convoy_lab::virtual_end::VirtualError;
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Recorder;
@@ -47,7 +46,7 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
         return cell.explain(args);
     }
     let target = Target::new(args)?;
-    let detailed = args.trace.is_some() || args.ftrace.is_some();
+    let detailed = args.trace.is_some();
     let bar = output::progress(&args.common, if detailed { 2 } else { 1 });
     bar.set_message("running it, recorded");
     let cpus = target.run.machine.topology.cpus;
@@ -64,39 +63,6 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     }
     bar.finish_and_clear();
     report.notes.extend(stacks(args, &report.title, &analysis)?);
-    if let Some(file) = args.proc {
-        let [buddyinfo, zoneinfo, loadavg] = &point.proc_files;
-        let [rcudata, rcugp, rcuhier, rcu_pending, rcuboost] = &point.rcu_files;
-        let vectors = &target.run.kernel.softirq.vectors;
-        let vectors: Vec<&str> = vectors.iter().map(|vector| vector.name()).collect();
-        let text = match file {
-            Proc::Buddyinfo => buddyinfo.clone(),
-            Proc::Loadavg => loadavg.clone(),
-            Proc::LockStat => analysis.proc(ProcFile::LockStat, &vectors),
-            Proc::RcuPending => rcu_pending.clone(),
-            Proc::Rcuboost => rcuboost.clone(),
-            Proc::Rcudata => rcudata.clone(),
-            Proc::Rcugp => rcugp.clone(),
-            Proc::Rcuhier => rcuhier.clone(),
-            Proc::Schedstat => analysis.proc(ProcFile::Schedstat, &vectors),
-            Proc::Softirqs => analysis.proc(ProcFile::Softirqs, &vectors),
-            Proc::Stat => analysis.proc(ProcFile::Stat, &vectors),
-            Proc::Zoneinfo => zoneinfo.clone(),
-        };
-        if text.is_empty() {
-            return Err(Failure::usage(format!(
-                "--proc: the kernel {} {}",
-                target.run.kernel.name,
-                if file == Proc::Rcuboost && !rcudata.is_empty() {
-                    "lends readers no priority; name 3.0+boost with --kernel"
-                } else {
-                    "has no RCU; name one of 2.6.39 to 3.0 with --kernel"
-                }
-            )));
-        }
-        output::result(&args.common, &text)?;
-        return Ok(ExitCode::SUCCESS);
-    }
     args.print(&report)
 }
 

@@ -72,19 +72,10 @@ pub(super) fn explain(args: &Explain, record: &Record) -> Result<ExitCode, Failu
         ("--cpus", args.cpus.is_some()),
         ("--machine", args.machine.is_some()),
         ("--seed", args.seed.is_some()),
-        ("--proc", args.proc.is_some()),
-        ("--ftrace", args.ftrace.is_some()),
     ];
     if let Some((flag, _)) = foreign.iter().find(|(_, given)| *given) {
-        let instead = match *flag {
-            "--ftrace" => {
-                ". --trace writes what its threads did as a Perfetto trace; for every switch of \
-                 the program, perf sched record -- CMD, then perf sched timehist"
-            }
-            _ => ": leave it out",
-        };
         return Err(Failure::usage(format!(
-            "{flag} belongs to simulated runs; {} is the record of a program{instead}",
+            "{flag} belongs to simulated runs; {} is the record of a program: leave it out",
             args.run
         )));
     }

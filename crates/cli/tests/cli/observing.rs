@@ -57,11 +57,6 @@ const EXPLAIN: Flags = Flags {
         ("trace-limit", &["1"]),
         ("folded", &["t.folded"]),
         ("flame", &["t.svg", "t.html"]),
-        ("ftrace", &["t.ftrace"]),
-        (
-            "proc",
-            &["buddyinfo", "loadavg", "lock_stat", "schedstat", "softirqs", "stat", "zoneinfo"],
-        ),
         ("format", &["table", "markdown", "json", "csv"]),
         ("output", &["report.txt"]),
         ("quiet", &[""]),

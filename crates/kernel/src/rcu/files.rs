@@ -1,29 +1,10 @@
-//! Diagnostic output of RCU: the files of debugfs, and the kernel's log of stalls.
+//! The kernel's log of stalled grace periods.
 
 use super::state::Rcu;
 use convoy_sync::rcu::Stall;
 use core::fmt::Write as _;
 
 impl<S> Rcu<S> {
-    /// The files `rcudata`, `rcugp`, `rcuhier`, `rcu_pending` and `rcuboost` of the directory `rcu`
-    /// of debugfs; the last one is empty without boosting.
-    #[must_use]
-    pub fn files(&self) -> [String; 5] {
-        let jiffies = self.rq.jiffies();
-        let mut texts: [String; 5] = Default::default();
-        for (name, lists) in self.flavours() {
-            let title = format!("{name}:\n");
-            texts[0] += &(title.clone() + &lists.data_text());
-            texts[1] += &lists.period_text(name);
-            texts[2] += &(title.clone() + &lists.tree_text(jiffies));
-            texts[3] += &(title + &lists.pending_text());
-        }
-        if let Some(lists) = self.preempt.as_ref().filter(|_| self.boosts.is_some()) {
-            texts[4] = lists.boost_text(jiffies);
-        }
-        texts
-    }
-
     /// Returns the kernel's log of grace periods that took too long.
     #[must_use]
     pub fn stall_log(&self) -> Vec<String> {

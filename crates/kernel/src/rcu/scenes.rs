@@ -102,7 +102,6 @@ fn the_work_runs_where_the_kernel_says() {
         let stats = sched.rcu().stats();
         assert_eq!(stats.thread_wakeups > 0, threads, "{kernel}");
         assert!(stats.idle_rounds <= stats.thread_wakeups && stats.asked > 0, "{stats:?}");
-        assert_eq!(sched.softirqs.proc_text().contains("RCU:"), softirq, "{kernel}");
         let counts = sched.softirqs.counts(0);
         let rcu = counts.iter().find(|(vector, _)| *vector == Vector::Rcu);
         assert_eq!(rcu.is_some_and(|(_, runs)| *runs > 0), softirq, "{kernel}");
@@ -264,34 +263,4 @@ fn a_stall_is_told_with_the_task_and_its_section() {
     let (line, who) = text.split_once('\n').expect("two lines");
     assert_eq!(line, "INFO: rcu_sched_state detected stall on CPU 3 (t=1000 jiffies)");
     assert!(who.starts_with("CPU 3: task ") && who.ends_with("in the demo section\n"), "{who}");
-}
-
-#[test]
-fn debugfs_has_the_formats_of_the_kernel() {
-    let files = Rc::new(Cell::default());
-    let seen = Rc::clone(&files);
-    let sched = stage("3.0", 20, move |sched| {
-        for _ in 0..3 {
-            sched.rcu().call(Box::new(|_| ()));
-        }
-        sched.rcu().call_bh(Box::new(|_| ()));
-        sched.rcu().synchronize_sched();
-        sched.sleep_until(Here::now_ns() + 100_000_000);
-        seen.set(sched.rcu().files());
-    });
-    let [data, periods, tree, pending, _]: [String; 5] = files.take();
-    let first = |text: &str| text.lines().nth(1).expect("a line for CPU 0").to_owned();
-    assert_eq!(data.lines().filter(|line| line.starts_with("rcu_")).count(), 2);
-    assert_eq!(data.lines().count(), 2 * 21);
-    assert!(first(&data).ends_with("ql=0 qs=.... b=10 ci=4 co=0 ca=0"), "{data}");
-    assert_eq!(periods.lines().count(), 2);
-    assert!(periods.starts_with("rcu_sched: completed=-2") && periods.contains("\nrcu_bh: comp"));
-    let lines: Vec<_> = tree.lines().take(4).collect();
-    assert!(lines[1].contains(" s=0 jfq=") && lines[1].ends_with("fqlh=0"), "{tree}");
-    assert_eq!(lines[2], "0/3 ..>. 0:19 ^0    ");
-    assert_eq!(lines[3], "0/ffff ..>. 0:15 ^0    0/f ..>. 16:19 ^1    ");
-    assert!(first(&pending).starts_with("  0 np="), "{pending}");
-    // What was queued was invoked or is on the list: registered = ci + ql.
-    let stats = sched.rcu().stats();
-    assert_eq!((stats.queued, stats.invoked), (4, 4));
 }

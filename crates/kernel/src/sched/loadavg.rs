@@ -1,5 +1,5 @@
-//! The load average: how many tasks run, want to run, or sleep uninterruptibly, averaged
-//! exponentially over 1, 5 and 15 minutes in fixed point, as `/proc/loadavg` shows it.
+//! The load: how many tasks run, want to run, or sleep uninterruptibly, from which the kernel makes
+//! its load averages.
 //!
 //! Counted every 5 s and one tick. All CPUs are counted at the same time, whereas the kernel folds
 //! each CPU's part at that CPU's tick. Asleep uninterruptibly are those that wait for a lock; the
@@ -10,35 +10,18 @@ use super::task::{State, Tcb};
 use convoy_sync::Sleep;
 use core::cell::Cell;
 
-/// Bits after the point, and 1.
-const SHIFT: u32 = 11;
-const ONE: u64 = 1 << SHIFT;
-/// Decay factor of an average after 5 s: `ONE / exp(5 s / 1, 5 and 15 min)`.
-const KEPT: [u64; 3] = [1884, 2014, 2037];
 /// Seconds between two counts, and one tick.
 const INTERVAL_S: u64 = 5;
 
-/// The averages of one machine.
+/// The load of one machine.
 #[derive(Debug, Default)]
 pub(crate) struct LoadAverage {
-    averages: [Cell<u64>; 3],
-    /// The count that the averages took in last.
+    /// The last count.
     active: Cell<u64>,
     /// Tasks that sleep uninterruptibly now.
     asleep: Cell<u64>,
     /// Tick of the next count, once one is set.
     due: Cell<Option<u64>>,
-}
-
-impl LoadAverage {
-    /// Takes `active` in for one interval.
-    fn count(&self, active: u64) {
-        self.active.set(active);
-        for (average, kept) in self.averages.iter().zip(KEPT) {
-            let sum = average.get() * kept + active * ONE * (ONE - kept);
-            average.set(sum >> SHIFT);
-        }
-    }
 }
 
 /// Whether `task` is in a sleep that counts as load.
@@ -68,7 +51,7 @@ impl LoadAverage {
             && jiffies >= due
         {
             self.due.set(Some(due + interval));
-            self.count(running + self.asleep.get());
+            self.active.set(running + self.asleep.get());
         }
     }
 
@@ -80,28 +63,5 @@ impl LoadAverage {
     /// Tasks that were running or waiting at the last count (`calc_load_tasks`): up to 5 s old.
     pub(crate) fn active(&self) -> u64 {
         self.active.get()
-    }
-
-    /// The averages over 1, 5 and 15 minutes.
-    pub(crate) fn averages(&self) -> [f64; 3] {
-        self.averages.each_ref().map(|fixed| fixed.get() as f64 / ONE as f64)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_steady_load_is_approached_exponentially() {
-        let load = LoadAverage::default();
-        for _ in 0..12 {
-            load.count(8);
-        }
-        // After one minute: 8 (1 - 1/e) = 5.06 of the first, 8 (1 - exp(-1/5)) = 1.45, 0.52.
-        let shown = load.averages();
-        for (shown, due) in shown.into_iter().zip([5.06, 1.45, 0.52]) {
-            assert!((shown - due).abs() < 0.03, "{shown} for {due}");
-        }
     }
 }

@@ -407,11 +407,6 @@ impl RunQueues {
         self.loads.all()
     }
 
-    /// The load averages over 1, 5 and 15 minutes.
-    pub fn load_averages(&self) -> [f64; 3] {
-        self.load_average.averages()
-    }
-
     /// Takes the next count of active tasks `ns` nanoseconds from now, and then every five seconds.
     pub fn count_load_after(&self, ns: u64) {
         let ticks = ns * u64::from(self.hz) / 1_000_000_000;

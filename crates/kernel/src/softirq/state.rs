@@ -6,7 +6,6 @@ use crate::sched::queue::RunQueues;
 use crate::sched::work::Handler;
 use convoy_machine::{Context, Here, Mode};
 use core::cell::{Cell, RefCell};
-use core::fmt::Write as _;
 use std::rc::Rc;
 
 /// One running bottom half in the preemption count.
@@ -138,25 +137,6 @@ impl<S> Softirqs<S> {
     #[must_use]
     pub fn time_ps(&self, cpu: usize) -> u64 {
         self.locals[cpu].time.get()
-    }
-
-    /// The text of `/proc/softirqs`.
-    #[must_use]
-    pub fn proc_text(&self) -> String {
-        let mut text = " ".repeat(20);
-        // Writing to a string never fails.
-        for cpu in 0..self.locals.len() {
-            let _infallible = write!(text, "CPU{cpu:<8}");
-        }
-        text.push('\n');
-        for (place, vector) in self.rules.vectors.iter().enumerate() {
-            let _infallible = write!(text, "{:>12}:", vector.name());
-            for local in &self.locals {
-                let _infallible = write!(text, " {:>10}", local.counts.borrow()[place]);
-            }
-            text.push('\n');
-        }
-        text
     }
 }
 

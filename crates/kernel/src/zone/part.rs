@@ -5,7 +5,7 @@ use super::rules::{Moves, ZoneRules};
 use crate::lock_rules::{LockRules, Spinlock};
 use crate::locks::{Field, Guarded, Line, Queue, Unqueued};
 use convoy_machine::{Here, Sim, Smp};
-use convoy_mm::{Drain, FrameSize, LockPlace, ORDERS, SetSize, Setup, Stats, Temperature, Zone};
+use convoy_mm::{Drain, FrameSize, LockPlace, SetSize, Setup, Stats, Temperature, Zone};
 use convoy_sync::RawLock as _;
 
 /// A zone and its lock.
@@ -60,10 +60,6 @@ impl AnyZone {
         of_zone!(self, zone => zone.frames())
     }
 
-    pub(super) fn size(&self) -> SetSize {
-        of_zone!(self, zone => zone.size())
-    }
-
     #[inline]
     pub(super) fn allocate(&self, temperature: Temperature) -> Option<u32> {
         of_zone!(self, zone => zone.allocate(temperature))
@@ -94,14 +90,6 @@ impl AnyZone {
     #[inline]
     pub(super) fn has_blocks(&self, frames: u32) -> bool {
         of_zone!(self, zone => zone.has_blocks(frames))
-    }
-
-    pub(super) fn blocks(&self) -> [u32; ORDERS] {
-        of_zone!(self, zone => zone.blocks())
-    }
-
-    pub(super) fn listed(&self, cpu: usize) -> [u32; 2] {
-        of_zone!(self, zone => zone.listed(cpu))
     }
 
     pub(super) fn stats(&self) -> Stats {

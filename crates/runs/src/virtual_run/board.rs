@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use convoy_kernel::{Rcu, World, ZoneStats};
+use convoy_kernel::{World, ZoneStats};
 use convoy_machine::{Event, Here, Mode, Watch};
 use convoy_workload::api::{Fd, Kernel};
 use convoy_workload::jobs::{Job, JobEnv};
@@ -59,8 +59,6 @@ pub(super) struct Board {
     /// Transfers of the zones up to the release of the users.
     pub(super) zones: RefCell<Vec<ZoneStats>>,
     pub(super) bulk: RefCell<Vec<BulkUse>>,
-    pub(super) proc_files: RefCell<[String; 3]>,
-    pub(super) rcu_files: RefCell<[String; 5]>,
     pub(super) samples: RefCell<Vec<Sample>>,
     live: Live,
 }
@@ -71,8 +69,6 @@ impl Board {
         self.over.set(true);
         *self.ended.borrow_mut() = Snapshot::take(world, cpus);
         self.bulk.replace(bulk::since(world, &self.zones.borrow()));
-        self.proc_files.replace(world.proc_files());
-        self.rcu_files.replace(world.sched().rcu.as_ref().map(Rcu::files).unwrap_or_default());
         Here::tell(Event::Measure(false));
     }
 

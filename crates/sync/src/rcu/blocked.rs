@@ -74,9 +74,6 @@ pub(super) struct Blocked {
     /// When `owed` may be hurried, and whether they are.
     boost_at: u64,
     pub(super) boosting: bool,
-    /// Boosted readers, and how many of them delayed an expedited grace period.
-    pub(super) boosts: u64,
-    pub(super) expedited_boosts: u64,
 }
 
 /// The grace periods for which a leaving reader was the last of its leaf.
@@ -112,22 +109,12 @@ impl Blocked {
         self.expedited > 0
     }
 
-    /// Whether any is queued, and whether those that hold a grace period up are hurried.
-    pub(super) fn state(&self) -> (bool, bool) {
-        (self.is_owed() || !self.later.is_empty(), self.boosting)
-    }
-
     /// Returns the next reader to boost: readers of an expedited grace period immediately and
     /// first.
     pub(super) fn next_boost(&self) -> Option<&Rc<Reader>> {
         let mut all = self.owed.iter().chain(&self.later);
         let expedited = all.find(|reader| reader.expedited.get());
         expedited.or_else(|| self.owed.first().filter(|_| self.boosting))
-    }
-
-    /// When those that hold a grace period up are hurried, in ticks.
-    pub(super) fn boost_at(&self) -> u64 {
-        self.boost_at
     }
 
     /// The leaf's CPUs have all passed. Whether its readers are to be hurried from now on.

@@ -70,7 +70,6 @@
 
 mod barrier;
 mod blocked;
-mod debugfs;
 mod expedited;
 mod grace;
 mod polled;

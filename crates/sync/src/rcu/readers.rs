@@ -127,12 +127,10 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         let node = self.leaf(leaf);
         let flags = node.hot().lock.lock_irqsave();
         node.touch(Access::Write);
-        let mut blocked = node.blocked.borrow_mut();
+        let blocked = node.blocked.borrow();
         let reader = blocked.next_boost().cloned();
         if let Some(reader) = &reader {
             reader.boosted.set(true);
-            blocked.boosts += 1;
-            blocked.expedited_boosts += u64::from(reader.expedited.get());
         }
         drop(blocked);
         node.hot().lock.unlock();
