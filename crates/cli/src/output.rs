@@ -168,13 +168,6 @@ fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
         })
 }
 
-/// Appends `text` to `path`, which is made if there is none.
-pub(crate) fn append(path: &Path, text: &str) -> Result<(), Failure> {
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| cannot_write(path, &error))
-}
-
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     let name = path.display();
     Failure::environment(format!("cannot write {name}: {error}; free space or name another file"))

@@ -148,20 +148,15 @@ impl Fs {
 
 /// The mix that the flags ask for.
 pub(crate) fn mix(args: &SimArgs) -> Result<Mix, Failure> {
-    control::mix(&args.load, &control::config(&args.load)?, "shared")
+    control::mix(&args.load)
 }
 
 /// The load points, which run side by side: none depends on another.
 fn users(args: &SimArgs) -> Result<Vec<u32>, Failure> {
-    let config = control::config(&args.load)?;
-    match control::schedule(&args.points, &Sweep::default(), &config)? {
-        Schedule::List(users) => Ok(users),
-        sweep @ Schedule::Sweep(_) if !sweep.looks() => Ok(sweep.planned()),
-        Schedule::Sweep(_) => Err(Failure::usage(
-            "virtual load points run side by side, so the crossover of --config cannot end them; \
-             name them with --users or --start, --end, --increment",
-        )),
-    }
+    Ok(match control::schedule(&args.points, &Sweep::default())? {
+        Schedule::List(users) => users,
+        sweep @ Schedule::Sweep(_) => sweep.planned(),
+    })
 }
 
 /// The command.
@@ -212,7 +207,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     let record = record(&mix.name, &jobs, &done.outcomes, &report)?;
     let place = format!("{} on {}", kernel.name, machine.name);
     let files = load::Files::new(&args.results);
-    files.finish(&args.common, &report, || report.to_text(), &place, "", &record)?;
+    files.finish(&args.common, &report, &place, &record)?;
     if done.interrupted {
         return Err(Failure::interrupted(points.len()));
     }

@@ -80,7 +80,7 @@ mod tests {
     fn a_seed_determines_the_inputs() {
         fn some(seed: u64) -> Vec<Vec<u8>> {
             let mut mutator =
-                Mutator::new(seed, inputs(&["fuzz/corpus/config"]).expect("a corpus"));
+                Mutator::new(seed, inputs(&["fuzz/corpus/schedule"]).expect("a corpus"));
             (0..50).map(|_| mutator.input()).collect::<Vec<_>>()
         }
         assert_eq!(some(7), some(7));

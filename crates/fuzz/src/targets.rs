@@ -18,7 +18,6 @@ use convoy_report::RecordedReport;
 use convoy_store::{Filter, Store};
 use convoy_workload::calibration::Calibration;
 use convoy_workload::dialect::Dialect;
-use convoy_workload::reaim_config::ReaimConfig;
 use convoy_workload::workload::Workload;
 use convoy_workload::{sizes, users, workfile};
 use std::fs::File;
@@ -40,7 +39,6 @@ pub struct Target {
 /// All of them.
 pub const ALL: &[Target] = &[
     Target { name: "workfile", corpus: &["mixes"], fuzz: read_workfile },
-    Target { name: "config", corpus: &["fuzz/corpus/config"], fuzz: read_config },
     Target { name: "flags", corpus: &["fuzz/corpus/flags"], fuzz: read_flags },
     Target { name: "results", corpus: &["fuzz/corpus/results"], fuzz: read_results },
     Target { name: "machine", corpus: &["machines"], fuzz: read_preset::<Preset> },
@@ -76,10 +74,6 @@ fn text(bytes: &[u8]) -> String {
 
 fn read_workfile(bytes: &[u8]) {
     let _refused = workfile::parse("fuzz.mix", &text(bytes));
-}
-
-fn read_config(bytes: &[u8]) {
-    let _refused = ReaimConfig::parse("fuzz.config", &text(bytes));
 }
 
 fn read_flags(bytes: &[u8]) {

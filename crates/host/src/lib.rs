@@ -2,7 +2,6 @@
 //!
 //! [`Host`] is the kernel of this machine; [`run`](run::run) runs the load points of an experiment.
 
-pub mod aim9;
 mod board;
 mod costs;
 mod error;

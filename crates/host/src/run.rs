@@ -133,17 +133,6 @@ impl Finished {
     }
 }
 
-/// Result of a job that was repeated for a period.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Single {
-    /// Runs.
-    pub runs: u64,
-    /// Runs that failed.
-    pub failures: u64,
-    /// Time that all runs took, nanoseconds.
-    pub total_ns: u64,
-}
-
 /// One run at a time in a process: two would measure each other, and an interrupt has one
 /// addressee.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -165,37 +154,6 @@ pub fn run(options: &HostRun, progress: impl FnMut(&Progress)) -> Finished {
     };
     run.record.unfinished = error.is_some();
     Finished { record: run.record, error }
-}
-
-/// Repeats each of `jobs` for `period`, in one user; the sums are in the order of `jobs`.
-pub(super) fn single(
-    options: &HostRun,
-    jobs: &[Job],
-    period: Duration,
-    progress: impl FnMut(&Progress),
-) -> Result<Vec<Single>, HostError> {
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let _guard = Interrupts::catch();
-    let mut run = Run::new(options, progress);
-    workdir::remove_abandoned(&options.directories);
-    run.check_limits(1)?;
-    let directories = new_directories(&options.directories)?;
-    let plan = Plan {
-        orders: vec![jobs.to_vec()],
-        directories: directories.names(),
-        period: Some(period),
-        ..run.plan(1)
-    };
-    (run.progress)(&Progress::Running { users: 1, before: 0 });
-    let progress = &mut run.progress;
-    let mut count = |done| progress(&Progress::Working { users: 1, done, of: 0 });
-    let board = run_plan(&plan, &directories, &mut count)?;
-    let slot = board.slot(0);
-    let singles = jobs.iter().map(|job| {
-        let tally = slot.tally(*job);
-        Single { runs: tally.runs, failures: tally.failures, total_ns: tally.total_ns }
-    });
-    Ok(singles.collect())
 }
 
 /// Returns notes for readers of the figures of `mix`.
@@ -322,7 +280,6 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
             delay: options.start_delay,
             cpus: if options.pin { clock::usable_cpus() } else { Vec::new() },
             hooks: options.hooks.clone(),
-            period: None,
             fault: options.fault,
         }
     }

@@ -70,8 +70,6 @@ pub(crate) struct Plan {
     pub(crate) cpus: Vec<usize>,
     /// Commands around the measured window.
     pub(crate) hooks: Hooks,
-    /// How long each job of an order is repeated; `None`: it runs once.
-    pub(crate) period: Option<Duration>,
     /// A fault to inject.
     pub(crate) fault: Option<Fault>,
 }
@@ -447,20 +445,14 @@ fn run_user(
     let mut rotation = Rotation::new(&env, plan.directories.len());
     for job in &plan.orders[user as usize] {
         env.directory.clone_from(&plan.directories[rotation.take(*job)]);
-        let deadline = plan.period.map(|period| clock::monotonic_ns() + period.as_nanos() as u64);
-        loop {
-            host.begin(*job);
-            user::user_main(&mut host, &env, &[*job], |done| {
-                board.add(user, done);
-                if meets_limit(done) {
-                    code = LIMIT_MET;
-                }
-                Next::Continue
-            });
-            if code != 0 || deadline.is_none_or(|deadline| clock::monotonic_ns() >= deadline) {
-                break;
+        host.begin(*job);
+        user::user_main(&mut host, &env, &[*job], |done| {
+            board.add(user, done);
+            if meets_limit(done) {
+                code = LIMIT_MET;
             }
-        }
+            Next::Continue
+        });
         if code != 0 {
             break;
         }

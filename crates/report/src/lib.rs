@@ -4,7 +4,6 @@
 //! struct with the fields of the JSON, `to_text` for people, `to_json` for programs, `to_csv` for
 //! spreadsheets.
 
-mod aim9;
 mod bisect;
 mod bisect_plot;
 mod changes;
@@ -18,7 +17,6 @@ pub mod diagnosis;
 mod experiment;
 mod explain;
 mod explain_text;
-mod export;
 mod flame;
 mod format;
 mod host;
@@ -42,7 +40,6 @@ mod timeline;
 mod verdict;
 mod why;
 
-pub use aim9::Aim9Report;
 pub use bisect::{
     BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip, BisectSuspect,
     BisectVerdict,

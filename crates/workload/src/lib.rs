@@ -18,7 +18,6 @@ pub mod fixture;
 pub mod jobs;
 pub mod load;
 pub mod mix;
-pub mod reaim_config;
 pub mod record;
 pub mod rotation;
 pub mod schedule;

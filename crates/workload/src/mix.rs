@@ -107,16 +107,6 @@ impl Mix {
         let _keeps = self.set_sizes(sizes);
     }
 
-    /// Puts the sizes of a `reaim.config` in force where the workfile states none, as re-aim does;
-    /// its copies of the shipped mixes but one state none.
-    pub fn configure(&mut self, sizes: Stated) {
-        let states = self.source.path.is_some() || self.name == SIZED_BY_REAIM;
-        let live = if states { self.live } else { Stated::default() };
-        let [file, pool] = [live.file_kb.or(sizes.file_kb), live.pool_kb.or(sizes.pool_kb)];
-        self.sizes.file_kb = file.unwrap_or(self.sizes.file_kb);
-        self.sizes.pool_kb = pool.unwrap_or(self.sizes.pool_kb);
-    }
-
     /// How often each user runs each job: round-half-up of its share of [`Self::jobs`], at least
     /// once.
     pub fn counts(&self) -> Vec<(Job, u32)> {
@@ -322,26 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn re_aim_takes_sizes_from_the_workfile_then_from_its_configuration() {
+    fn re_aim_takes_sizes_from_the_workfile() {
         let path = std::env::temp_dir().join(format!("sized-{}", std::process::id()));
-        let file = path.to_str().expect("text");
-        let configured = |text: Option<&str>, name: &str, file_kb, pool_kb| {
-            if let Some(text) = text {
-                std::fs::write(&path, text).expect("written");
-            }
-            let mut mix = Mix::load(name).expect("valid");
-            mix.set_dialect(Dialect::Reaim);
-            mix.configure(Stated { file_kb, pool_kb });
-            (mix.sizes.file_kb, mix.sizes.pool_kb)
-        };
-        let own = "FILESIZE: 3M\nPOOLSIZE: 0k\n10 add_int\n";
-        assert_eq!(configured(Some(own), file, None, None), (3072, 1024), "0k states nothing");
-        assert_eq!(configured(Some(own), file, Some(7), Some(9)), (3072, 9));
-        assert_eq!(configured(Some("1 sieve"), file, Some(7), Some(0)), (7, 0));
+        std::fs::write(&path, "FILESIZE: 3M\nPOOLSIZE: 0k\n10 add_int\n").expect("written");
+        let mut mix = Mix::load(path.to_str().expect("text")).expect("valid");
         std::fs::remove_file(&path).expect("removed");
-        assert_eq!(configured(None, "fserver", None, None), (10, 1024));
-        assert_eq!(configured(None, "fserver", Some(7), None), (7, 1024));
-        assert_eq!(configured(None, "aim9", Some(7), Some(9)), (5120, 9));
+        mix.set_dialect(Dialect::Reaim);
+        assert_eq!((mix.sizes.file_kb, mix.sizes.pool_kb), (3072, 1024), "0k states nothing");
     }
 
     #[test]

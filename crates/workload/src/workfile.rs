@@ -32,7 +32,7 @@ use convoy_catalogue::suggest::distance;
 /// Largest weight, so that no product overflows.
 const LARGEST_WEIGHT: u64 = 1 << 30;
 
-/// A workfile or `reaim.config` that cannot be used: where, what, and what to do.
+/// A workfile that cannot be used: where, what, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}{}: {problem}; {cure}", line.map(|line| format!(":{line}")).unwrap_or_default())]
 pub struct WorkfileError {

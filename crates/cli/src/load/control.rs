@@ -2,11 +2,9 @@
 
 use super::{Load, Points};
 use crate::fail::Failure;
-use crate::keep::warn;
 use clap::Args;
 use convoy_workload::jobs::Job;
 use convoy_workload::mix::Mix;
-use convoy_workload::reaim_config::ReaimConfig;
 use convoy_workload::schedule::{self, Schedule, Until};
 use convoy_workload::sizes::{self, Convention};
 use convoy_workload::users::{self, MOST_USERS_HOST};
@@ -40,27 +38,19 @@ pub(crate) struct Sweep {
     pub(crate) peak: bool,
 }
 
-/// What `--config` names; nothing if there is none.
-pub(crate) fn config(args: &Load) -> Result<ReaimConfig, Failure> {
-    let config = args.config.as_deref().map(ReaimConfig::load);
-    config.transpose().map(Option::unwrap_or_default).map_err(Failure::usage)
-}
-
-/// The mix, or the mix of one job, with its sizes. Warns about an unusual configuration.
-pub(crate) fn mix(args: &Load, config: &ReaimConfig, default: &str) -> Result<Mix, Failure> {
-    config.notes.iter().for_each(|note| warn(note));
+/// The mix, or the mix of one job, with its sizes.
+pub(crate) fn mix(args: &Load) -> Result<Mix, Failure> {
     let mut mix = if let Some(name) = &args.job {
         Mix::of_job(Job::parse(name).ok_or_else(|| {
             let known: Vec<&str> = Job::ALL.iter().map(|job| job.name()).collect();
             Failure::usage(format!("no job called \"{name}\"; use one of: {}", known.join(" ")))
         })?)
     } else {
-        Mix::load(args.mix.as_deref().unwrap_or(default)).map_err(Failure::usage)?
+        Mix::load(args.mix.as_deref().unwrap_or("shared")).map_err(Failure::usage)?
     };
     if let Some(dialect) = &args.dialect {
         mix.set_dialect(dialect.parse().map_err(Failure::usage)?);
     }
-    mix.configure(config.sizes);
     if let Some(convention) = &args.sizes {
         let convention: Convention = convention.parse().map_err(Failure::usage)?;
         mix.set_sizes(convention).map_err(Failure::usage)?;
@@ -71,28 +61,21 @@ pub(crate) fn mix(args: &Load, config: &ReaimConfig, default: &str) -> Result<Mi
     };
     mix.sizes.file_kb = size(&args.filesize, mix.sizes.file_kb)?;
     mix.sizes.pool_kb = size(&args.poolsize, mix.sizes.pool_kb)?;
-    mix.jobs = args.jobs.or(config.jobs).unwrap_or(mix.jobs);
+    mix.jobs = args.jobs.unwrap_or(mix.jobs);
     mix.first = args.first;
     Ok(mix)
 }
 
 /// The load points.
-pub(crate) fn schedule(
-    args: &Points,
-    sweep: &Sweep,
-    config: &ReaimConfig,
-) -> Result<Schedule, Failure> {
+pub(crate) fn schedule(args: &Points, sweep: &Sweep) -> Result<Schedule, Failure> {
     let until = match sweep.crossover {
         Some(limit) if limit.is_finite() && limit >= 0.0 => Until::Crossover(limit),
         Some(_) => return Err(Failure::usage("--crossover must be a number from 0")),
         None if sweep.quick_crossover => Until::Crossover(QUICK),
         None if sweep.peak => Until::Peak,
-        None if config.crossover && args.users.is_none() => Until::Crossover(1.0),
         None => Until::End,
     };
-    let start = args.start.or(config.start_users);
-    let end = args.end.or(config.end_users);
-    let increment = args.increment.or(config.increment);
+    let (start, end, increment) = (args.start, args.end, args.increment);
     let numbers = [start, end, increment];
     let swept = numbers.iter().any(Option::is_some) || sweep.adaptive || until != Until::End;
     if !swept || args.users.is_some() {

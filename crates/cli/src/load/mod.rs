@@ -34,9 +34,6 @@ pub(crate) struct Load {
     /// Size that all users' files share, such as 1M
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
     pub(crate) poolsize: Option<String>,
-    /// Read a reaim.config (sizes, directories, users, jobs) or AIM7's config; flags override it
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    pub(crate) config: Option<String>,
     /// Start delay inside Real, seconds
     #[arg(long, value_name = "S", default_value_t = 0.0, hide_short_help = true)]
     pub(crate) start_delay: f64,
@@ -81,9 +78,6 @@ pub(crate) struct Points {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct Results {
-    /// Write the results as AIM7 (FILE.ss, appended) or re-aim (FILE.csv) does (repeatable)
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    pub(crate) export: Vec<PathBuf>,
     /// Write the curve over the users to FILE.svg, .html or .png (repeatable)
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Vec<PathBuf>,

@@ -68,14 +68,6 @@ pub(crate) struct HostArgs {
     /// Directory for the work directory (repeatable: users are spread over them) [default: a tmpfs]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Vec<PathBuf>,
-    /// Single-user mode: each job alone for a period, in operations per second; default mix aim9
-    #[arg(long, conflicts_with_all = ["users", "start", "end", "repeat", "precise"])]
-    #[arg(hide_short_help = true)]
-    pub(crate) aim9: bool,
-    /// Period of each job in the single-user mode, seconds
-    #[arg(long, value_name = "S", default_value_t = 10.0, requires = "aim9")]
-    #[arg(hide_short_help = true)]
-    pub(crate) period: f64,
     /// Let the disk jobs call sync where re-aim's do without -y
     #[arg(long, hide_short_help = true)]
     pub(crate) sync: bool,
@@ -99,23 +91,10 @@ pub(crate) struct HostArgs {
     pub(crate) no_predict: bool,
 }
 
-/// The columns that are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ColumnsOf {
-    /// AIM7's.
-    Aim7,
-    /// re-aim's.
-    Reaim,
-}
-
 /// The output of a run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct HostResults {
-    /// Print the columns of AIM7 or re-aim, for programs that parse them; JSON and CSV have all
-    /// columns
-    #[arg(long, value_enum, hide_short_help = true)]
-    pub(crate) columns: Option<ColumnsOf>,
     /// Print JTI as AIM7 computes it, negative where the spread is one to two times the mean
     #[arg(long, hide_short_help = true)]
     pub(crate) compat: bool,

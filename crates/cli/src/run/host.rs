@@ -1,6 +1,6 @@
 //! A mix on this machine.
 
-use super::args::{ColumnsOf, OnError, Run};
+use super::args::{OnError, Run};
 use super::progress::Live;
 use super::repeats;
 use crate::fail::Failure;
@@ -10,27 +10,20 @@ use convoy_host::{Hooks, HostRun, Progress};
 use convoy_report::{RunPoint, RunReport};
 use convoy_workload::dialect::Dialect;
 use convoy_workload::mix::Mix;
-use convoy_workload::reaim_config::ReaimConfig;
 use convoy_workload::record::{Point, RunRecord};
 use convoy_workload::schedule::Schedule;
 use convoy_workload::users::{MOST_USERS_HOST, counted};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The command.
-pub(super) fn run(
-    args: &Run,
-    mix: Mix,
-    schedule: Schedule,
-    config: &ReaimConfig,
-) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Run, mix: Mix, schedule: Schedule) -> Result<ExitCode, Failure> {
     let many = schedule.most_users();
     if many > MOST_USERS_HOST {
         return Err(Failure::usage(format!(
             "{many} users on this machine: at most {MOST_USERS_HOST}; `convoy sim` takes more"
         )));
     }
-    let options = options(args, mix, schedule, config)?;
+    let options = options(args, mix, schedule)?;
     let mut live = Live::new(&args.common, &options);
     let mut kept = Kept::new(args, options.seed);
     let finished = convoy_host::run::run(&options, |progress| {
@@ -77,8 +70,7 @@ impl<'a> Kept<'a> {
     /// Another point has ended. What cannot be written now is tried again at the end, and said.
     fn point(&mut self, record: &RunRecord) {
         let Ok(body) = serde_json::to_value(record) else { return };
-        let (report, machine) = (report(self.args, record), machine(record));
-        let _said_at_the_end = self.files.write(&report, &machine, &record.host.date, &body);
+        let _said_at_the_end = self.files.write(&body);
         if let Some(store) = &mut self.store {
             let _said_at_the_end = store.update(body);
         }
@@ -88,13 +80,7 @@ impl<'a> Kept<'a> {
     fn finish(self, record: &RunRecord) -> Result<(), Failure> {
         let body = serde_json::to_value(record).map_err(Failure::environment)?;
         let (report, machine) = (report(self.args, record), machine(record));
-        let date = &record.host.date;
-        let text = || match self.args.results.columns {
-            None => report.to_text(),
-            Some(ColumnsOf::Aim7) => report.to_aim7_output(date),
-            Some(ColumnsOf::Reaim) => report.to_reaim_output(),
-        };
-        self.files.finish(&self.args.common, &report, text, &machine, date, &body)?;
+        self.files.finish(&self.args.common, &report, &machine, &body)?;
         if let Some(store) = self.store {
             store.finish(&self.args.common, body);
         }
@@ -103,18 +89,11 @@ impl<'a> Kept<'a> {
 }
 
 /// The run that the flags ask for.
-pub(super) fn options(
-    args: &Run,
-    mix: Mix,
-    schedule: Schedule,
-    config: &ReaimConfig,
-) -> Result<HostRun, Failure> {
-    let configured = || config.directories.iter().map(PathBuf::from).collect();
-    let directories = if args.host.dir.is_empty() { configured() } else { args.host.dir.clone() };
+fn options(args: &Run, mix: Mix, schedule: Schedule) -> Result<HostRun, Failure> {
     Ok(HostRun {
         schedule,
         seed: args.load.seed.unwrap_or(1),
-        directories,
+        directories: args.host.dir.clone(),
         start_delay: load::control::start_delay(&args.load)?,
         shrink: args.load.shrink,
         shell_sleep: args.load.shell_sleep,

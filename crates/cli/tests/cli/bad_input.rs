@@ -110,19 +110,6 @@ fn commands_of_a_workfile_run_here_only_and_end_with_nought() {
 }
 
 #[test]
-fn a_misspelt_key_is_taken_as_reaim_takes_it_with_a_warning() {
-    let path = directory("misspelt").join("reaim.config").to_string_lossy().into_owned();
-    std::fs::write(&path, "EDNUSERS 2\nXYZ 1\n").expect("written");
-    let args = ["run", "--config", &path, "--job", "jmp_test", "--jobs", "1", "--no-predict"];
-    let output = run(&[&args[..], &["--quiet", "--format", "csv"]].concat());
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    assert_eq!(stdout(&output).lines().count(), 3, "two load points");
-    for words in ["reaim.config:1: \"EDNUSERS\" is taken for ENDUSERS", "reaim.config:2: no key"] {
-        assert!(stderr(&output).contains(words), "{words}: {}", stderr(&output));
-    }
-}
-
-#[test]
 fn schedules_that_cannot_be_replayed() {
     let replay = |schedule| ["check", "semaphore", "--replay", schedule];
     refused(&replay("garbage"), USAGE, &["cv1:<scenario>:<runs>", "copy one"]);

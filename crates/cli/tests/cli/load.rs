@@ -1,4 +1,4 @@
-//! `convoy run` on this machine: run control, failures, exports, curves, records.
+//! `convoy run` on this machine: run control, failures, curves, records.
 
 use crate::{code, convoy, directory, json, run, stderr, stdout};
 
@@ -56,27 +56,16 @@ fn a_failed_point_keeps_the_others_and_ends_with_3() {
 }
 
 #[test]
-fn exports_and_curves_are_written() {
-    let directory = directory("exports");
+fn curves_are_written() {
+    let directory = directory("curves");
     let path = |name: &str| directory.join(name).to_string_lossy().into_owned();
-    let (ss, csv, svg, html) =
-        (path("suite7.ss"), path("out.csv"), path("curve.svg"), path("curve.html"));
-    let args = [
-        "--users", "1,2", "--repeat", "2", "--export", &ss, "--export", &csv, "--plot", &svg,
-        "--plot", &html,
-    ];
-    for _ in 0..2 {
-        let output = run(&small(&args));
-        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    }
+    let (svg, html) = (path("curve.svg"), path("curve.html"));
+    let args = ["--users", "1,2", "--repeat", "2", "--plot", &svg, "--plot", &html];
+    let output = run(&small(&args));
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     let read = |path: &str| std::fs::read_to_string(path).expect("written");
-    assert_eq!(read(&ss).matches("Tasks\tJobs/Min\tJTI\tReal\tCPU\tJobs/sec/task\n").count(), 2);
-    assert!(read(&csv).starts_with("Forks,JPM,JPM_C,JPS_C,parent_tm,childU_tm,childS_tm,std_dev"));
-    assert_eq!(read(&csv).lines().count(), 3);
     assert!(read(&svg).starts_with("<svg") && read(&html).contains("<svg"));
-    for wrong in [["--export", "x.txt"], ["--plot", "x.gif"]] {
-        assert_eq!(code(&run(&small(&wrong))), Some(2), "{wrong:?}");
-    }
+    assert_eq!(code(&run(&small(&["--plot", "x.gif"]))), Some(2));
     std::fs::remove_dir_all(directory).expect("removed");
 }
 
@@ -109,19 +98,10 @@ fn sweeps_repeat_and_precision_are_as_asked() {
         ["--sizes", "1997"],
         ["--filesize", "10"],
         ["--job", "none"],
-        ["--config", "/nonexistent"],
     ] {
         let output = run(&small(&wrong));
         assert_eq!(code(&output), Some(2), "{wrong:?}: {}", stderr(&output));
     }
-}
-
-#[test]
-fn aim9_gives_operations_per_second() {
-    let args = ["--aim9", "--job", "sieve", "--period", "0.05", "--format", "json"];
-    let row = &json(&small(&args), 0)["rows"][0];
-    assert_eq!((&row["job"], &row["unit"]), (&"sieve".into(), &"sieves".into()));
-    assert!(row["operations_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
 }
 
 #[test]
@@ -152,37 +132,4 @@ fn commands_run_around_the_measured_window() {
     assert_eq!(code(&output), Some(3), "{}", stderr(&output));
     let said = stderr(&output);
     assert!(said.contains("--on-point-start ended with status 7"), "{said}");
-}
-
-#[test]
-fn programs_that_read_the_originals_find_what_they_print() {
-    fn numbers(line: &str) -> Vec<f64> {
-        line.split_whitespace().map_while(|word| word.parse().ok()).collect()
-    }
-    let load = ["run", "--job", "add_int", "--users", "1,2", "--jobs", "1", "--no-predict"];
-    let printed = |columns: &str| {
-        let output = run(&[&load[..], &["--columns", columns, "--quiet", "--no-store"]].concat());
-        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-        stdout(&output)
-    };
-    let reaim = printed("reaim");
-    let rows: Vec<_> = reaim.lines().skip(5).map(numbers).filter(|row| row.len() == 9).collect();
-    assert_eq!(rows.iter().map(|row| row[0]).collect::<Vec<_>>(), [1.0, 2.0], "{reaim}");
-    let best = rows.iter().map(|row| row[4]).fold(0.0, f64::max);
-    assert!(reaim.ends_with(&format!("Max Jobs per Minute {best:.2}\n")), "{reaim}");
-    let aim7 = printed("aim7");
-    let rows: Vec<_> = aim7.lines().skip(1).map(numbers).collect();
-    assert!(aim7.starts_with("Tasks ") && rows.iter().all(|row| row.len() == 6), "{aim7}");
-}
-
-#[test]
-fn the_single_user_mode_writes_its_record() {
-    let path = directory("aim9").join("r.json");
-    let record = path.to_str().expect("UTF-8");
-    let output =
-        run(&["run", "--aim9", "--job", "add_int", "--period", "0.05", "--record", record]);
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    let text = std::fs::read_to_string(&path).expect("written");
-    let record: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    assert!(record.to_string().contains("add_int"), "{record}");
 }

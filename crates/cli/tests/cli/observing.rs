@@ -29,12 +29,11 @@ struct Flags {
 
 const SIM: Flags = Flags {
     choices: "kernel machine cpus set fs disk-ms directories fs-mib journal-mib journal-async \
-              labels mix job jobs dialect sizes filesize poolsize config start-delay seed first \
+              labels mix job jobs dialect sizes filesize poolsize start-delay seed first \
               shrink shell-sleep users start end increment",
     observers: &[
         ("color", &["always"]),
         ("timeline", &["5", "0.37", "0.05", "0.001"]),
-        ("export", &["suite7.ss", "reaim.csv"]),
         ("plot", &["curve.svg", "curve.html", "curve.png"]),
         ("record", &["whole.json"]),
         ("store", &["other.sqlite3"]),

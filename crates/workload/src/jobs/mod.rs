@@ -11,13 +11,11 @@ mod disk;
 mod env;
 mod files;
 mod ipc;
-mod operations;
 mod process;
 mod user;
 
 pub use env::{BLOCK_BYTES, JobEnv, JobError};
 pub(crate) use env::{call, check, read_all, sync, write_all};
-pub use operations::Operations;
 
 use crate::api::Kernel;
 use crate::command::Command;
@@ -252,8 +250,32 @@ impl Job {
 
     /// Whether its work depends on the size of a user's file.
     pub const fn depends_on_file_size(self) -> bool {
-        // Then, and only then, so does the number of its operations.
-        self.operations(2).count != self.operations(4).count
+        matches!(
+            self,
+            Self::SyncDiskCp
+                | Self::SyncDiskRw
+                | Self::SyncDiskUpdate
+                | Self::SyncDiskWrt
+                | Self::DiskAioRr
+                | Self::DiskAioRw
+                | Self::DiskAiodioRr
+                | Self::DiskAiodioRw
+                | Self::DiskBcp
+                | Self::DiskBrd
+                | Self::DiskBrr
+                | Self::DiskBrw
+                | Self::DiskBwrt
+                | Self::DiskCp
+                | Self::DiskDioCp
+                | Self::DiskDioRd
+                | Self::DiskDioRr
+                | Self::DiskDioRw
+                | Self::DiskDioWrt
+                | Self::DiskRd
+                | Self::DiskRr
+                | Self::DiskRw
+                | Self::DiskWrt
+        )
     }
 }
 
