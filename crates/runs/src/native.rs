@@ -19,7 +19,6 @@
 //!   compared with a policy that lets them idle. `cpus_used` shows it.
 
 mod cell;
-pub mod hogs;
 mod library;
 mod pthread;
 mod work;
