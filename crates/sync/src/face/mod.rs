@@ -6,8 +6,6 @@
 
 mod condvar;
 mod mutex;
-#[cfg(feature = "lock_api")]
-mod raw;
 mod rwlock;
 mod semaphore;
 

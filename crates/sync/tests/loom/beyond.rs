@@ -1,4 +1,4 @@
-//! What no lock of the list does: upgrades, locks taken with interrupts disabled.
+//! What no lock of the list does: downgrades, locks taken with interrupts disabled.
 
 use super::{Guarded, Loom, PREEMPTIONS, model, model_within};
 use convoy_sync::{QuotaRwLock, RawLock as _, TasLock};
@@ -10,10 +10,9 @@ fn guarded<L>(lock: L) -> Arc<Guarded<L>> {
     Arc::new(Guarded { lock, value: UnsafeCell::new(0) })
 }
 
-/// An upgradable reader and a concurrent reader: the first changes the value that both read, and
-/// reads it again.
-fn upgrades<const WEAK: bool>(tries: bool) {
-    model_within(PREEMPTIONS, move || {
+/// A writer becomes a reader and reads its value next to a concurrent reader.
+fn downgrades<const WEAK: bool>() {
+    model_within(PREEMPTIONS, || {
         let shared = guarded(QuotaRwLock::<Loom<WEAK>>::default());
         let other = Arc::clone(&shared);
         let reads = thread::spawn(move || {
@@ -22,18 +21,11 @@ fn upgrades<const WEAK: bool>(tries: bool) {
                 other.lock.read_unlock();
             }
         });
-        let lock = &shared.lock;
-        lock.upgradable();
-        let upgraded = !tries || lock.try_upgrade();
-        if upgraded {
-            if !tries {
-                lock.upgrade();
-            }
-            shared.increment();
-            lock.downgrade_to_upgradable();
-        }
-        assert_eq!(shared.get(), u32::from(upgraded));
-        lock.upgradable_unlock();
+        shared.lock.write();
+        shared.increment();
+        shared.lock.downgrade();
+        assert_eq!(shared.get(), 1);
+        shared.lock.read_unlock();
         reads.join().expect("the thread does not panic");
     });
 }
@@ -56,11 +48,11 @@ fn without_interrupts<const WEAK: bool>() {
 
 /// Each of them, and that loom would notice without orderings.
 macro_rules! both_ways {
-    ($($name:ident: $body:ident($($argument:expr)?);)+) => {
+    ($($name:ident: $body:ident;)+) => {
         mod ordered {
             $(#[test]
             fn $name() {
-                super::$body::<false>($($argument)?);
+                super::$body::<false>();
             })+
         }
 
@@ -68,14 +60,13 @@ macro_rules! both_ways {
             $(#[test]
             #[should_panic(expected = "Causality violation")]
             fn $name() {
-                super::$body::<true>($($argument)?);
+                super::$body::<true>();
             })+
         }
     };
 }
 
 both_ways! {
-    upgrade: upgrades(false);
-    try_upgrade: upgrades(true);
-    test_and_set_without_interrupts: without_interrupts();
+    downgrade: downgrades;
+    test_and_set_without_interrupts: without_interrupts;
 }
