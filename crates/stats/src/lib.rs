@@ -22,7 +22,6 @@
 mod alternative;
 mod betting;
 pub mod bisect;
-mod bootstrap;
 mod change;
 mod compare;
 mod diagnose;
@@ -49,7 +48,6 @@ mod welch;
 
 pub use alternative::Alternative;
 pub use betting::Betting;
-pub use bootstrap::{Bootstrap, bca};
 pub use change::{ChangePoint, ChangeSearch, change_points};
 pub use compare::{Comparison, adjust_table};
 pub use diagnose::{Finding, NoiseFloor, diagnose, noise_floor, noise_floor_within};
