@@ -250,23 +250,21 @@ fn a_writer_that_becomes_a_reader_sees_no_change_but_its_own() {
     type Shared = (QuotaRwLock<Model>, Cell<u32>);
     let checks = [Property::Exclusion, Property::NoLostWakeup];
     let scenario = Scenario::new("downgrade", checks, || {
-        let task = |(lock, value): &Shared, task: usize| match task {
-            0 => {
+        let task = |(lock, value): &Shared, task: usize| {
+            if task == 0 {
                 lock.read();
                 let seen = value.get();
                 lock.read_unlock();
                 lock.read();
                 assert!(seen <= value.get());
-                lock.read_unlock();
-            }
-            _ => {
+            } else {
                 lock.write();
                 let written = value.get() + 1;
                 value.set(written);
                 lock.downgrade();
                 assert_eq!(value.get(), written, "a writer came between");
-                lock.read_unlock();
             }
+            lock.read_unlock();
         };
         Instance::sharing(Shared::default(), 3, task, |(lock, value), end| {
             let ended = end.asleep.is_empty() && end.spinning.is_empty();

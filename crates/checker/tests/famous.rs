@@ -235,7 +235,7 @@ impl<const REPAIRED: bool> Lock for Stolen<REPAIRED> {
 #[test]
 fn a_thief_of_a_reader_writer_semaphore_forgets_the_sleepers() {
     let lost = Some(Property::NoDeadlock);
-    let found = broken::<Stolen<false>>("stolen", &[Promise::Shared]);
-    assert!(found == lost || found == Some(Property::NoLostWakeup), "{found:?}");
+    let violated = broken::<Stolen<false>>("stolen", &[Promise::Shared]);
+    assert!(violated == lost || violated == Some(Property::NoLostWakeup), "{violated:?}");
     assert_eq!(broken::<Stolen<true>>("stolen-kept", &[Promise::Shared]), None);
 }

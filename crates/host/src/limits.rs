@@ -277,10 +277,10 @@ fn memory_kb() -> Option<u64> {
 }
 
 fn place(path: &Path) -> Option<Place> {
-    let found = rustix::fs::statvfs(path).ok()?;
-    let room_kb = found.f_bavail.saturating_mul(found.f_frsize) / 1024;
+    let limits = rustix::fs::statvfs(path).ok()?;
+    let room_kb = limits.f_bavail.saturating_mul(limits.f_frsize) / 1024;
     // A file system without a table of inodes says 0 of 0.
-    let names = (found.f_files > 0).then_some(found.f_favail);
+    let names = (limits.f_files > 0).then_some(limits.f_favail);
     let is_in_memory = workdir::is_tmpfs(path);
     Some(Place { path: path.display().to_string(), room_kb, names, is_in_memory })
 }

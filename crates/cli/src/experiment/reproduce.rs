@@ -42,8 +42,8 @@ pub(crate) struct Kept<'a> {
     pub(crate) store: &'a StoreArgs,
 }
 
-/// Runs all cells of a plan, prints its report, draws its plot and keeps its record. An interrupt leaves the report
-/// and the record of the cells that are there.
+/// Runs all cells of a plan, prints its report, draws its plot and keeps its record. An interrupt
+/// leaves the report and the record of the cells that are there.
 pub(crate) fn carry_out(
     plan: &Plan,
     common: &Common,

@@ -210,7 +210,6 @@ fn inputs_without_end_are_refused() {
         ["sim", "--kernel", "2.6.25", "--machine"].as_slice(),
         ["reproduce"].as_slice(),
         ["run", "--mix"].as_slice(),
-        ["run", "--config"].as_slice(),
         ["compare", "true"].as_slice(),
     ] {
         refused(&[args, &[&pipe]].concat(), USAGE, &[&pipe, "this is a pipe"]);

@@ -192,9 +192,9 @@ impl Ledger {
     }
 
     pub(super) fn held(&self) -> Vec<Lock> {
-        let mut all = Vec::new();
-        self.each_held(|lock| all.push(*lock));
-        all
+        let mut locks = Vec::new();
+        self.each_held(|lock| locks.push(*lock));
+        locks
     }
 
     #[inline(always)]
