@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::file::process;
 use crate::interpose::deadlines::{acquire, cancellation_point, is_clock, is_time};
 use crate::interpose::locks::{self, How};
-use crate::interpose::{barrier, condvar, libc, locked_memory};
+use crate::interpose::{barrier, condvar, libc, locked_memory, single_thread};
 use crate::layout;
 use crate::policy::chosen;
 use crate::sites::python;
@@ -69,14 +69,14 @@ macro_rules! export {
 export! {
     pthread_mutex_init "rdx" (m, kind, site) make(m, kind, site);
     pthread_mutex_destroy "rsi" (m, _site) libc::MUTEX_DESTROY.call([m, 0, 0, 0]);
-    pthread_mutex_lock "rsi" (m, site) locks::take(&MUTEX, &libc::MUTEX_LOCK, met(m, site), site);
+    pthread_mutex_lock "rsi" (m, site) lock(m, site);
     pthread_mutex_trylock "rsi" (m, site) locks::attempt(&MUTEX, met(m, site), site);
     pthread_mutex_timedlock "rdx" (m, t, site)
         locks::acquire(&MUTEX, &libc::MUTEX_TIMEDLOCK, &[met(m, site), t, 0, 0], site);
     pthread_mutex_clocklock "rcx" (m, clock, t, site)
         clocklock(&[met(m, site), clock, t, 0], site);
     pthread_mutex_unlock "rsi" (m, _site) locks::release(&libc::MUTEX_UNLOCK, m);
-    mtx_lock "rsi" (m, site) locks::take(&MTX, &libc::MTX_LOCK, met(m, site), site);
+    mtx_lock "rsi" (m, site) lock_c11(m, site);
     mtx_trylock "rsi" (m, site) locks::attempt(&MTX, met(m, site), site);
     mtx_timedlock "rdx" (m, t, site)
         locks::acquire(&MTX, &libc::MTX_TIMEDLOCK, &[met(m, site), t, 0, 0], site);
@@ -161,6 +161,32 @@ fn clocklock(arguments: &[usize; 4], site: usize) -> c_int {
 fn until(how: &How, block: &libc::Real, arguments: &[usize; 4], site: usize) -> c_int {
     let is_valid = is_clock(arguments[1]) && is_time(arguments[2]);
     acquire(is_valid, how, block, arguments, site)
+}
+
+/// Acquires a mutex.
+#[inline(always)]
+fn lock(mutex: usize, site: usize) -> c_int {
+    #[inline(never)]
+    fn among_others(mutex: usize, site: usize) -> c_int {
+        locks::take(&MUTEX, &libc::MUTEX_LOCK, met(mutex, site), site)
+    }
+    if single_thread::is_free(mutex) {
+        return locks::take_alone(&MUTEX, &libc::MUTEX_LOCK, mutex, site);
+    }
+    among_others(mutex, site)
+}
+
+/// As [`lock`], for C11.
+#[inline(always)]
+fn lock_c11(mutex: usize, site: usize) -> c_int {
+    #[inline(never)]
+    fn among_others(mutex: usize, site: usize) -> c_int {
+        locks::take(&MTX, &libc::MTX_LOCK, met(mutex, site), site)
+    }
+    if single_thread::is_free(mutex) {
+        return locks::take_alone(&MTX, &libc::MTX_LOCK, mutex, site);
+    }
+    among_others(mutex, site)
 }
 
 /// Sets the policy of a mutex before it is acquired at `site`, and returns the mutex.

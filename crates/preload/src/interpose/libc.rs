@@ -77,13 +77,34 @@ impl Real {
     }
 
     #[inline(always)]
-    fn call_at(place: &AtomicUsize, real: &Self, arguments: [usize; 4]) -> c_int {
-        let Some(address) = Self::found(place, real) else { return ENOSYS };
+    fn call_at(place: &AtomicUsize, real: &Self, [a, b, c, d]: [usize; 4]) -> c_int {
+        // Relaxed: all threads find the same address, and code needs no publication.
+        let address = place.load(Relaxed);
+        if address == 0 {
+            return Self::call_first(place, real, a, b, c, d);
+        }
         // SAFETY: libc's function of this name, which takes integers and pointers.
         let function = unsafe { core::mem::transmute::<usize, Function>(address) };
-        let [a, b, c, d] = arguments;
         // SAFETY: with the arguments that the program passed to its namesake.
         unsafe { function(a, b, c, d) }
+    }
+
+    /// Calls a function that was not found yet. Out of line with arguments in registers, so that
+    /// the usual call needs no stack.
+    #[cold]
+    #[inline(never)]
+    fn call_first(
+        place: &AtomicUsize,
+        real: &Self,
+        a: usize,
+        b: usize,
+        c: usize,
+        d: usize,
+    ) -> c_int {
+        match Self::found(place, real) {
+            Some(_) => Self::call_at(place, real, [a, b, c, d]),
+            None => ENOSYS,
+        }
     }
 
     /// Returns the address of the replacement, or of libc's function if there is none.

@@ -6,9 +6,9 @@ use crate::arch::{self, ticks};
 use crate::file::map::{add, get, set};
 use crate::file::process;
 use crate::interpose::libc::Real;
-use crate::interpose::{robust, single_thread};
+use crate::interpose::robust;
 use crate::layout::{
-    KIND_SHIFT, MUTEX, READ, SAMPLED, SEMAPHORE, STEP_FAILED, STEP_LOCK, STEP_UNLOCK, YIELD,
+    KIND_SHIFT, READ, SAMPLED, SEMAPHORE, STEP_FAILED, STEP_LOCK, STEP_UNLOCK, YIELD,
 };
 use crate::policy::handoff;
 use crate::threads::detail::{Detail, record};
@@ -37,6 +37,38 @@ fn is_owned(result: c_int) -> bool {
     result == 0 || result == EOWNERDEAD
 }
 
+/// Acquires a mutex that is free in a process with one thread, where it needs no attempt that shows
+/// whether it must wait. Nearly every acquisition ends in a call that needs no stack, so that it
+/// costs little more than libc's function, which uses no atomic instruction there.
+#[inline(always)]
+pub(crate) fn take_alone(
+    how: &'static How,
+    block: &'static Real,
+    lock: usize,
+    site: usize,
+) -> c_int {
+    let is_counted = Thread::known().is_some_and(|thread| {
+        // No other thread exists that could ask who owns the lock.
+        !thread.is_monitor(lock)
+            && (process::only_contended() || thread.counts_plainly(how.kind, lock, site))
+    });
+    if is_counted { block.call([lock, 0, 0, 0]) } else { count_alone(how, block, lock, site) }
+}
+
+/// The same if something else is due, or the key is not where it is looked up first.
+#[inline(never)]
+fn count_alone(how: &How, block: &Real, lock: usize, site: usize) -> c_int {
+    let Some(thread) = Thread::known().filter(|_| !process::only_contended()) else {
+        return acquire_one(how, block, lock, site);
+    };
+    let (key, is_turn) = (thread.count(how.kind, lock, site), thread.is_turn());
+    let is_plain = key.is_some_and(|key| !key.is_due) && !is_turn && !thread.was_timed();
+    if is_plain && !thread.is_monitor(lock) {
+        return block.call([lock, 0, 0, 0]);
+    }
+    go_on(how, thread, || block.call([lock, 0, 0, 0]), lock, site, key, is_turn)
+}
+
 /// Acquires a lock with `block`, after an attempt that shows whether it must wait. This is the
 /// short path of nearly every acquisition; everything else that may be due is out of line.
 #[inline(always)]
@@ -53,11 +85,7 @@ pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: u
     if !is_plain {
         return go_on_one(how, block, lock, site, key, is_turn);
     }
-    let result = if how.kind == MUTEX && single_thread::is_free(lock) {
-        block.call([lock, 0, 0, 0])
-    } else {
-        how.attempt.call([lock, 0, 0, 0])
-    };
+    let result = how.attempt.call([lock, 0, 0, 0]);
     if result == 0 && how.kind != SEMAPHORE {
         thread.takes(how.kind, lock, key);
         return 0;

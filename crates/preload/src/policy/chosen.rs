@@ -242,17 +242,23 @@ fn find_caller(site: usize) -> Option<u32> {
     found.take_while(Option::is_some).flatten().find(|&what| what != SKIP)
 }
 
+/// Returns whether mutexes have different policies.
+pub(crate) fn chooses() -> bool {
+    // Relaxed: set before the program has threads.
+    CHOOSES.load(Relaxed)
+}
+
 /// Ensures that a mutex has its policy before a call that returns to `site` acquires it.
 #[inline(always)]
 pub(crate) fn meet(mutex: usize, site: usize) {
-    if CHOOSES.load(Relaxed) {
+    if chooses() {
         policy_of(mutex, site);
     }
 }
 
 /// Called after a mutex was initialised by a call that returns to `site`.
 pub(crate) fn made(mutex: usize, site: usize) {
-    if CHOOSES.load(Relaxed) && mutex::is_replaced(mutex) && !LOOKS.replace(true) {
+    if chooses() && mutex::is_replaced(mutex) && !LOOKS.replace(true) {
         // A policy that depends on the variable is found at the first acquisition.
         if let Some(policy) = find_site(site) {
             mark(mutex, mutex::words(mutex)[MUTEX_MARK].load(Relaxed), policy);

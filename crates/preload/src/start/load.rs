@@ -8,7 +8,7 @@ use crate::file::clock::look;
 use crate::file::map::file;
 use crate::file::{budget, pages, paths, process};
 use crate::interpose::{exports, libc, sandbox, single_thread};
-use crate::policy::install;
+use crate::policy::{chosen, install};
 use crate::sites::{memory_map, python};
 use crate::start::environment::{Environment, is_filtered, value};
 use crate::start::{service, variables};
@@ -28,8 +28,10 @@ static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
 extern "C" fn loaded(_: c_int, _: *const *const c_char, environment: Environment) {
     libc::find_all();
     sandbox::find();
-    single_thread::find();
     install::install(|name| value(environment, name.to_bytes()));
+    if !chosen::chooses() {
+        single_thread::find();
+    }
     let (is_recorded, is_filtered) = (paths::learn(environment), is_filtered(environment));
     let [only_contended, probes] =
         [CONTENDED, PROBE].map(|name| value(environment, name).is_some());

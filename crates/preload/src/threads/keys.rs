@@ -51,7 +51,36 @@ fn first_line(mixed: u64) -> &'static Line {
     unsafe { line_at((lines & !TABLE) + ((line(mixed) * LINE) & choice)) }
 }
 
+/// Returns whether the hold of an acquisition that brings a count to this number is timed.
+#[inline(always)]
+fn is_due(count: u32) -> bool {
+    /// Below this count, every acquisition is timed.
+    const FEWEST: u32 = FIRST as u32 + 1;
+    // Smaller counts wrap around; counts with the slow bit are above.
+    count.wrapping_sub(FEWEST) >= SLOW - FEWEST
+}
+
 impl Thread {
+    /// Counts a call if nothing else is due and its key is where it is looked up first. Returns
+    /// whether it is counted.
+    #[inline(always)]
+    pub(crate) fn counts_plainly(self, kind: u64, lock: usize, site: usize) -> bool {
+        let turns_left = self.turns_left();
+        if turns_left == 0 || self.was_timed() {
+            return false;
+        }
+        let mixed = mixed(lock as u64 | kind << KIND_SHIFT, site as u64);
+        let Some(count) = count_of(first_line(mixed), tag(mixed)) else { return false };
+        // Relaxed: only this thread writes its counts.
+        let now = count.load(Relaxed).wrapping_add(1);
+        if is_due(now) {
+            return false;
+        }
+        count.store(now, Relaxed);
+        set(self.due(), turns_left);
+        true
+    }
+
     /// Counts a call, and returns the key of this lock and site.
     #[inline(always)]
     pub(crate) fn count(self, kind: u64, lock: usize, site: usize) -> Option<Key> {
@@ -67,13 +96,10 @@ impl Thread {
     /// Increments a count.
     #[inline(always)]
     fn counted(self, count: &'static AtomicU32) -> Key {
-        /// Below this count, every acquisition is timed.
-        const FEWEST: u32 = FIRST as u32 + 1;
         // Relaxed: only this thread writes its counts.
         let now = count.load(Relaxed).wrapping_add(1);
         count.store(now, Relaxed);
-        // Smaller counts wrap around; counts with the slow bit are above.
-        let key = Key { count, is_due: now.wrapping_sub(FEWEST) >= SLOW - FEWEST };
+        let key = Key { count, is_due: is_due(now) };
         if key.is_due { self.round(key) } else { key }
     }
 

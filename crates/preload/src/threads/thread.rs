@@ -180,12 +180,17 @@ impl Thread {
         unsafe { arch::word(arch::local_word::<{ offset_of!(Local, due) }>()) }
     }
 
+    /// Returns the number of acquisitions until something is due, without this one.
+    #[inline(always)]
+    pub(crate) fn turns_left(self) -> u64 {
+        get(self.due()) - 1
+    }
+
     /// Returns whether something is due at this acquisition, see [`Turn`].
     #[inline(always)]
     pub(crate) fn is_turn(self) -> bool {
-        let due = self.due();
-        let left = get(due) - 1;
-        set(due, left);
+        let left = self.turns_left();
+        set(self.due(), left);
         left == 0
     }
 
