@@ -3,19 +3,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use convoy_machine::Guest;
 use convoy_os::clock;
 
 use crate::machine::INTERRUPT_NS;
-use crate::probe::{A_THREAD, MachineError};
+use crate::probe::A_THREAD;
+pub use crate::probe::MachineError;
 pub use crate::wakeups::Quartiles;
 use crate::wakeups::{threads, wakeups};
 
 /// Time after which a measurement is given up. Where other programs use the CPUs it may take
 /// minutes, since each of its yields and wakeups waits for them.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time between two questions whether the measurement shall end early.
+const ASK: Duration = Duration::from_millis(100);
 
 /// Wakeups of each kind: enough for quartiles.
 const WAKEUPS: u32 = 40;
@@ -70,15 +73,17 @@ fn is_price(ns: &Quartiles) -> bool {
 }
 
 /// Nanoseconds, by the key of a machine preset. With one usable CPU, wakeups on another CPU are
-/// missing.
+/// missing. It asks `is_interrupted` several times a second whether it shall end early.
 ///
 /// # Errors
-/// [`MachineError`] if a system call fails, or other programs use the CPUs for so long that the
-/// measurement does not end in time.
+/// [`MachineError`] if a system call fails, the measurement is interrupted, or other programs use
+/// the CPUs for so long that it does not end in time.
 ///
 /// # Panics
 /// If the thread that measures does.
-pub fn prices() -> Result<BTreeMap<String, Quartiles>, MachineError> {
+pub fn prices(
+    is_interrupted: impl Fn() -> bool,
+) -> Result<BTreeMap<String, Quartiles>, MachineError> {
     // A separate thread, since the measuring thread is pinned to one CPU. If the caller gives up,
     // it ends later, or with the process.
     let (tell, told) = mpsc::channel();
@@ -86,9 +91,18 @@ pub fn prices() -> Result<BTreeMap<String, Quartiles>, MachineError> {
         let _given_up = tell.send(measure());
     });
     started.map_err(|source| MachineError::Call { what: A_THREAD, source })?;
-    match told.recv_timeout(PATIENCE) {
-        Err(RecvTimeoutError::Timeout) => Err(MachineError::Busy(PATIENCE.as_secs())),
-        result => result.expect("the measurement does not panic"),
+    let begin = Instant::now();
+    loop {
+        match told.recv_timeout(ASK) {
+            Err(RecvTimeoutError::Timeout) if begin.elapsed() > PATIENCE => {
+                return Err(MachineError::Busy(PATIENCE.as_secs()));
+            }
+            Err(RecvTimeoutError::Timeout) if is_interrupted() => {
+                return Err(MachineError::Interrupted);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            result => return result.expect("the measurement does not panic"),
+        }
     }
 }
 

@@ -23,6 +23,9 @@ pub enum MachineError {
     /// Other programs used the CPUs.
     #[error("other programs use the CPUs, so that nothing could be measured in {0} s")]
     Busy(u64),
+    /// The caller has ended the measurement.
+    #[error("a signal has ended the measurement")]
+    Interrupted,
     /// The units of user-mode work cannot be measured.
     #[error(transparent)]
     Units(#[from] crate::units::CalibrateError),

@@ -95,6 +95,11 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
+    /// Sets the arguments of the command.
+    pub(crate) fn set_command(&mut self, arguments: Vec<String>) {
+        self.entry.command = arguments;
+    }
+
     /// Removes the last `words` arguments of the command.
     pub(crate) fn leave_out(&mut self, words: usize) {
         self.entry.command.truncate(self.entry.command.len().saturating_sub(words));

@@ -69,7 +69,8 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
         source: SOURCE.to_owned(),
         ..Program::default()
     };
-    if keep(args, &Record { recorded: VERSION, program, processes, unseen }) {
+    let record = Record { recorded: VERSION, program, processes, unseen };
+    if keep(args, &record, crate::keep::arguments()) {
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::environment("the record could be written nowhere; name a place: --output FILE"))

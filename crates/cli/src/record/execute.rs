@@ -32,7 +32,7 @@ pub(super) struct Ran {
     /// Background processes that continued.
     pub(super) background: usize,
     /// While it exists, a signal does not end this process, which has a record to keep.
-    pub(super) _relay: Relay,
+    pub(super) relay: Relay,
 }
 
 /// Runs the command to its end, and waits for its background processes. It receives signals of the
@@ -56,7 +56,7 @@ pub(super) fn execute(
     let (status, usage) = waited
         .map_err(|error| Failure::environment(format!("cannot wait for the program: {error}")))?;
     let background = background(&relay, beside, terminated, args.quiet);
-    Ok(Ran { status, usage, wall: begin.elapsed(), background, _relay: relay })
+    Ok(Ran { status, usage, wall: begin.elapsed(), background, relay })
 }
 
 /// The observers of the program while it runs.

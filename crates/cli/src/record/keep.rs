@@ -97,7 +97,8 @@ pub(super) fn redact(processes: &mut [Process]) {
 }
 
 /// Prints the first sentence of the record and its path; returns `false` if it cannot be written.
-pub(super) fn keep(args: &RecordArgs, record: &Record) -> bool {
+/// In the store it has the arguments of the command that recorded it.
+pub(super) fn keep(args: &RecordArgs, record: &Record, arguments: Vec<String>) -> bool {
     let common = Common::plain(None, args.quiet);
     let say = |text: &str| output::message(&common, &format!("convoy: {text}"));
     say(&diagnosis::verdict(&Diagnosis::new(record)));
@@ -117,16 +118,22 @@ pub(super) fn keep(args: &RecordArgs, record: &Record) -> bool {
             Err(failure) => warn(failure.message()),
         }
     }
-    stored(args, &common, &body)
+    stored(args, &common, &body, arguments)
 }
 
 /// In the store, or in a file where there is one.
-fn stored(args: &RecordArgs, common: &Common, body: &serde_json::Value) -> bool {
+fn stored(
+    args: &RecordArgs,
+    common: &Common,
+    body: &serde_json::Value,
+    arguments: Vec<String>,
+) -> bool {
     let keeper = args.store.keeper("record", None);
     if keeper.is_none() && args.output.is_none() {
         return true;
     }
     if let Some(mut keeper) = keeper {
+        keeper.set_command(arguments);
         if args.redact {
             keeper.leave_out(args.words.len().saturating_sub(1));
         }

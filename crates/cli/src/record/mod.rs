@@ -4,6 +4,7 @@ mod args;
 mod attach;
 mod execute;
 mod keep;
+mod prices;
 mod recover;
 mod unseen;
 
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         return attach(args);
     }
     limits()?;
-    recover::tidy(args);
+    recover::mention(args);
     let mut unseen = Vec::new();
     let kernel = args.kernel.unless(args.contended, &mut unseen);
     let mut watching = kernel.watch(&mut unseen)?;
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         unseen.push(unrecorded(refusal, is_watched));
         program.only_samples = (!is_watched).then(|| format!("{refusal}."));
     }
-    let _no_help_later = place.note(&recover::note(&program, args.redact));
+    let _no_help_later = place.note(&recover::note(args, &program));
     let before = Surroundings::now();
     let (mut ready, others) = (Ready::at(place.files()), Others::at(place.files()));
     let mut looks = Looks::at(place.files()).with(sampling).with_dumps(dumps);
@@ -101,11 +102,12 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     looks.finish(&mut processes);
     unseen.extend(unseen::not_chosen(&processes, args.policies.locks()));
     unseen.extend(unseen::left_out(args.contended, ran.background));
-    program.prices_ns = unseen::prices(&processes, &mut unseen);
+    program.prices_ns = prices::prices(&ran.relay, &args.store, &processes, &mut unseen);
     if args.redact {
         keep::redact(&mut processes);
     }
-    if !keep(args, &Record { recorded: VERSION, program, processes, unseen }) {
+    let record = Record { recorded: VERSION, program, processes, unseen };
+    if !keep(args, &record, crate::keep::arguments()) {
         keep::nowhere(&place.keep());
     }
     Ok(exit_code(ran.status))

@@ -4,12 +4,14 @@ use super::args::RecordArgs;
 use super::keep::{keep, redact};
 use super::unseen;
 use crate::fail::Failure;
-use crate::keep::warn;
+use crate::keep::{self, warn};
+use crate::output;
 use convoy_host::describe_host;
 use convoy_os::cpus::threads_per_core;
 use convoy_record::place::{self, Left, programs_lost};
 use convoy_record::{Program, Record, VERSION, raw};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// `convoy record --recover`.
@@ -30,27 +32,58 @@ pub(super) fn recover(args: &RecordArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Before another run: keeps what earlier ones left, so that nothing takes memory for good.
-pub(super) fn tidy(args: &RecordArgs) {
+/// Before another run: prints where killed recorders of this user left data, which belongs to their
+/// commands and stores. Removes directories without data.
+pub(super) fn mention(args: &RecordArgs) {
     for left in place::left(args.buffer.as_deref()) {
-        if !left.is_in_use() {
-            let into_store = RecordArgs { output: None, quiet: true, ..args.clone() };
-            keep_left(&into_store, left);
+        if left.is_empty() {
+            left.remove();
+        } else if !left.is_in_use() && !args.quiet {
+            let note: Note = serde_json::from_str(&left.note()).unwrap_or_default();
+            output::say(&format!(
+                "convoy: a killed recording of {} is in {}; convoy record --recover keeps it",
+                note.program.command.first().map_or("a program", String::as_str),
+                left.path().display()
+            ));
         }
     }
 }
 
-/// Key of a note: whether the arguments of commands are to be left out.
-const REDACTED: &str = "redacted";
-
-/// The recorded program, and whether its arguments are left out, for [`keep_left`].
-pub(super) fn note(program: &Program, is_redacted: bool) -> String {
-    let mut note = serde_json::to_value(program).expect("a program has string keys");
-    note[REDACTED] = is_redacted.into();
-    note.to_string()
+/// Description of a run, for [`keep_left`].
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Note {
+    #[serde(flatten)]
+    program: Program,
+    /// Whether the arguments of commands are left out.
+    redacted: bool,
+    /// Arguments of the command that recorded it.
+    arguments: Vec<String>,
+    /// The file that the record was meant for.
+    output: Option<PathBuf>,
+    /// The store that the record was meant for, if not for a file.
+    store: Option<PathBuf>,
 }
 
-/// Whether it held anything; it goes away if that is kept, or nothing.
+/// Returns the description of the recorded program, and where its record is kept.
+pub(super) fn note(args: &RecordArgs, program: &Program) -> String {
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let mut arguments = keep::arguments();
+    if args.redact {
+        arguments.truncate(arguments.len().saturating_sub(args.words.len().saturating_sub(1)));
+    }
+    let note = Note {
+        program: program.clone(),
+        redacted: args.redact,
+        arguments,
+        output: args.output.clone().map(absolute),
+        store: if args.store.is_off() { None } else { args.store.path().map(absolute) },
+    };
+    serde_json::to_string(&note).expect("a program has string keys")
+}
+
+/// Keeps a recording where its command would have, unless this command names another place. Returns
+/// whether it held anything; it is removed if that is kept, or if there is nothing.
 fn keep_left(args: &RecordArgs, left: Left) -> bool {
     let mut processes = raw::read(left.files()).unwrap_or_default();
     processes.retain(|process| process.threads > 0);
@@ -58,11 +91,16 @@ fn keep_left(args: &RecordArgs, left: Left) -> bool {
         left.remove();
         return false;
     }
-    let note: Value = serde_json::from_str(&left.note()).unwrap_or_default();
-    if args.redact || note[REDACTED] == true {
+    let note: Note = serde_json::from_str(&left.note()).unwrap_or_default();
+    let mut args = args.clone();
+    args.redact |= note.redacted;
+    if args.redact {
         redact(&mut processes);
     }
-    let program = serde_json::from_value::<Program>(note).unwrap_or_default();
+    if args.output.is_none() && args.store.store.is_none() {
+        (args.output, args.store.store) = (note.output, note.store);
+    }
+    let program = note.program;
     let seconds = processes.iter().map(|process| process.seconds).fold(0.0, f64::max);
     let host = describe_host();
     let program = Program {
@@ -82,7 +120,7 @@ fn keep_left(args: &RecordArgs, left: Left) -> bool {
     )];
     sentences.extend(unseen::not_seen(&processes, program.programs_lost, 0, false));
     let record = Record { recorded: VERSION, program, processes, unseen: sentences };
-    if keep(args, &record) {
+    if keep(&args, &record, note.arguments) {
         left.remove();
     }
     true

@@ -1,33 +1,7 @@
-//! The gaps of a record, in sentences, and the present price of wakeups.
+//! The gaps of a record, in sentences.
 
-use convoy_calibrate::hour::Quartiles;
-use convoy_os::process::Stat;
 use convoy_record::{JAVA, JvmWait, Process, UNNAMED, Why, java_wait};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What switches and wakeups take in this hour, for predictions.
-pub(super) fn prices(
-    processes: &[Process],
-    unseen: &mut Vec<String>,
-) -> BTreeMap<String, Quartiles> {
-    if processes.iter().all(|process| process.locks.is_empty()) {
-        return BTreeMap::new();
-    }
-    if is_real_time() {
-        // Threads that wait for each other would keep the CPUs from all others, themselves
-        // included.
-        unseen.push(
-            "The cost of wakeups was not measured: convoy runs with real-time priority. Start it \
-             without one, and give the priority to the program: convoy record -- chrt -f 1 CMD."
-                .to_owned(),
-        );
-        return BTreeMap::new();
-    }
-    convoy_calibrate::hour::prices().unwrap_or_else(|error| {
-        unseen.push(format!("The cost of wakeups was not measured: {error}."));
-        BTreeMap::new()
-    })
-}
 
 /// Returns the sentences about acquisitions and processes that were left out of the record.
 pub(super) fn left_out(contended: bool, background: usize) -> impl Iterator<Item = String> {
@@ -39,12 +13,6 @@ pub(super) fn left_out(contended: bool, background: usize) -> impl Iterator<Item
     let others = (background > 0)
         .then(|| format!("{background} background processes continued when the recording ended."));
     fast.into_iter().chain(others)
-}
-
-/// Returns whether this process has a real-time or deadline policy.
-fn is_real_time() -> bool {
-    const POLICIES: [u32; 3] = [1, 2, 6];
-    Stat::of(std::process::id()).is_some_and(|stat| POLICIES.contains(&stat.policy))
 }
 
 /// The gaps of the record, in sentences.

@@ -199,3 +199,37 @@ fn whoever_may_not_ask_the_kernel_is_told_what_it_takes() {
     assert!(!Path::new(&mark).exists(), "nothing was started");
     std::fs::remove_dir_all(place).expect("it goes away");
 }
+
+#[test]
+fn the_cost_of_wakeups_is_measured_once_after_each_start_of_the_machine() {
+    let place = directory("record-prices");
+    let program = place.join("program");
+    compile(SOURCE, &program, &[]);
+    let (file, prices, store) =
+        (place.join("r.json"), place.join("prices.json"), place.join("runs.sqlite3"));
+    let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let (file_name, store_name, program) = (text(&file), text(&store), text(&program));
+    let read = |path: &Path| -> serde_json::Value {
+        let text = std::fs::read_to_string(path).expect("it is there");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let recorded = || {
+        let words =
+            ["record", "--kernel", "off", "-o", &file_name, "--store", &store_name, "--", &program];
+        let output = convoy(&words).output().expect("it starts");
+        assert_eq!(code(&output), Some(0), "{output:?}");
+        read(&file)["program"]["prices_ns"].clone()
+    };
+    recorded();
+    // Other prices stand for the measured ones, which a busy machine may lack.
+    let kept = serde_json::json!({"price_ns.switch": [1.0, 2.0, 3.0]});
+    let mut file_content = read(&prices);
+    (file_content["prices"], file_content["failure"]) = (kept.clone(), serde_json::Value::Null);
+    std::fs::write(&prices, file_content.to_string()).expect("written");
+    assert_eq!(recorded(), kept);
+    file_content["boot"] = "an earlier one".into();
+    std::fs::write(&prices, file_content.to_string()).expect("written");
+    assert_ne!(recorded(), kept);
+    assert_ne!(read(&prices)["boot"], file_content["boot"]);
+    std::fs::remove_dir_all(place).expect("it goes away");
+}

@@ -311,7 +311,9 @@ fn what_a_killed_recorder_leaves_is_recovered() {
     let (program, buffer) = (program(&place), place.join("buffer"));
     std::fs::create_dir_all(&buffer).expect("a directory");
     let (buffer, file) = (buffer.to_str().expect("UTF-8"), place.join("r.json"));
-    let words = ["record", "--kernel", "off", "--buffer", buffer, "--", &program, "goeson"];
+    let file = file.to_str().expect("UTF-8");
+    let words =
+        ["record", "--kernel", "off", "--buffer", buffer, "-o", file, "--", &program, "goeson"];
     let mut command = with_default_signals(&convoy(&words));
     let mut child = command.spawn().expect("it starts");
     // Until the program has begun its file, which has a page then: from there on it records alone.
@@ -325,18 +327,21 @@ fn what_a_killed_recorder_leaves_is_recovered() {
     child.wait().expect("it is dead");
     let left = || std::fs::read_dir(buffer).expect("it is there").count();
     assert_eq!(left(), 1);
-    let file = file.to_str().expect("UTF-8");
-    // The program continues for a second or, on a busy machine, for some seconds.
+    // Another command leaves it alone, and mentions it once the program has ended: after a second
+    // or, on a busy machine, some seconds.
+    let other = place.join("other.json");
+    let words = ["record", "--buffer", buffer, "-o", other.to_str().expect("UTF-8"), "--", "true"];
     let begin = std::time::Instant::now();
-    let output = loop {
-        let mut recover = convoy(&["record", "--recover", "--buffer", buffer, "-o", file]);
-        let output = recover.output().expect("it starts");
-        let is_in_use = stderr(&output).contains("still written to");
-        if !is_in_use || begin.elapsed() > std::time::Duration::from_secs(120) {
-            break output;
+    loop {
+        let messages = stderr(&convoy(&words).output().expect("it starts"));
+        assert_eq!(left(), 1, "{messages}");
+        if messages.contains("convoy record --recover keeps it") {
+            break;
         }
+        assert!(begin.elapsed() < std::time::Duration::from_secs(120), "{messages}");
         std::thread::sleep(std::time::Duration::from_millis(200));
-    };
+    }
+    let output = convoy(&["record", "--recover", "--buffer", buffer]).output().expect("it starts");
     assert_eq!(code(&output), Some(0), "{output:?}");
     assert_eq!(left(), 0, "{output:?}");
     let record = read(Path::new(file));

@@ -24,6 +24,7 @@ use convoy_os::groups;
 
 use crate::RecordError;
 use crate::launch::page_budget;
+use crate::layout::BUDGET;
 
 /// Prefix of the names of these directories.
 const PREFIX: &str = "convoy-record-";
@@ -232,6 +233,12 @@ impl Left {
         opened.ok().and_then(|opened| read_all(opened.into())).unwrap_or_default()
     }
 
+    /// Returns whether no process has left a file.
+    pub fn is_empty(&self) -> bool {
+        let entries = std::fs::read_dir(&self.0.files).into_iter().flatten().flatten();
+        entries.into_iter().all(|entry| entry.file_name().as_encoded_bytes() == BUDGET)
+    }
+
     /// Returns whether one of its processes is still running and has its file mapped.
     pub fn is_in_use(&self) -> bool {
         let Ok(entries) = std::fs::read_dir(&self.0.files) else { return false };
@@ -394,7 +401,9 @@ mod tests {
         assert_eq!(found.len(), 1);
         for one in found {
             assert_eq!((one.path(), one.note().as_str()), (&*path, "{}"));
-            assert!(!one.is_in_use());
+            assert!(one.is_empty() && !one.is_in_use());
+            std::fs::write(one.files().join("4711-0"), "").expect("written");
+            assert!(!one.is_empty());
             one.remove();
         }
         assert!(!path.exists());
