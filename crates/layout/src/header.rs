@@ -75,7 +75,10 @@ pub struct Header<A: Access = Plain> {
     pub children_lost: [A::Word; 3],
     /// 1 once the process has limited its system calls: from then on, it gets no more room.
     pub sandboxed: A::Word,
-    unused_rest: [A::Word; 17],
+    /// Forked processes that acquired a few free locks before they got a file or ended, and these
+    /// acquisitions.
+    pub brief: [A::Word; 2],
+    unused_rest: [A::Word; 15],
     /// Command line of the process, its words ended by zeros.
     pub command: [A::Word; 320],
     /// Programs that ran without the object, open addressing by [`Program::mark`]. Further ones are

@@ -191,6 +191,14 @@ fn without_children(free: &[&Process], sandboxed: &[&Process]) -> Vec<String> {
     let [room, place, limit] = children(free);
     let barred = children(sandboxed).iter().sum();
     let mut all = Vec::new();
+    let of_all = || free.iter().chain(sandboxed).map(|one| one.unrecorded.brief);
+    let [brief, acquired] = [0, 1].map(|number| of_all().map(|brief| brief[number]).sum::<u64>());
+    if brief > 0 {
+        all.push(format!(
+            "Forked processes are recorded from their 17th acquisition, or from their first wait: \
+             {brief} had {acquired} earlier ones, all of free locks."
+        ));
+    }
     for (count, why) in [
         (room, NO_ROOM),
         (place, NO_WAY),

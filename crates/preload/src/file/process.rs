@@ -2,15 +2,15 @@
 //! [`pages`](crate::file::pages).
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use crate::arch;
 use crate::arch::number::MUNMAP;
 use crate::file::budget::{self, LIMITED, NO_ROOM, NO_WAY};
 use crate::file::clock::look;
 use crate::file::create::map;
-use crate::file::map::{FILE, File, PARENT, file, get, set};
+use crate::file::map::{FILE, File, PARENT, file, get, nearest_file, set};
 use crate::file::paths::{TURN, create};
 use crate::file::state::{BEGINNING, FORKED, LOADING, OFF, RECORDS, done};
 use crate::file::{index, pages, spares};
@@ -27,6 +27,11 @@ const WINDOW_FIRST: u64 = 1 << 23;
 static STATE: AtomicU32 = AtomicU32::new(LOADING);
 /// The thread that creates the file.
 static BEGINNER: AtomicU32 = AtomicU32::new(0);
+/// Acquisitions of a forked process before it gets a file, and the maximum.
+static BRIEF: AtomicU32 = AtomicU32::new(0);
+const BRIEF_MOST: u32 = 16;
+/// Number of threads that count such an acquisition.
+static COUNTING: AtomicU32 = AtomicU32::new(0);
 static ONLY_CONTENDED: AtomicBool = AtomicBool::new(false);
 const EEXIST: isize = -17;
 const ENOSPC: isize = -28;
@@ -55,6 +60,9 @@ pub(crate) fn start(only_contended: bool) {
 /// The child of a fork has one thread and must not write its parent's file.
 extern "C" fn forked() {
     arch::set_thread_word(0);
+    // Its parent times the holds that it has inherited.
+    set(&arch::local().holds, 0);
+    BRIEF.store(0, Relaxed);
     let file = FILE.swap(core::ptr::null_mut(), AcqRel);
     if !file.is_null() {
         // Until this process has its own file, or is found to have none.
@@ -89,9 +97,37 @@ pub(crate) fn change_root(path: usize) -> c_int {
     libc::CHROOT.call([path, 0, 0, 0])
 }
 
+/// Returns whether this process was forked and has acquired only a few free locks since. It gets a
+/// file once it waits or acquires more: most processes that are forked for one request do not, and
+/// a file costs each of them a millisecond.
+pub(crate) fn is_brief() -> bool {
+    // Relaxed: a hint; `count_brief` checks it again.
+    STATE.load(Relaxed) == FORKED && BRIEF.load(Relaxed) < BRIEF_MOST
+}
+
+/// Counts an acquisition of a free lock by such a process in the file of its parent.
+pub(crate) fn count_brief() {
+    // SeqCst, here and in `begin`: either this thread sees that another one begins, or that one
+    // sees this one and keeps the mapping.
+    COUNTING.fetch_add(1, SeqCst);
+    if STATE.load(SeqCst) == FORKED {
+        let [processes, acquisitions] = match nearest_file() {
+            Some(parent) => &parent.header.brief,
+            None => &[const { AtomicU64::new(0) }; 2],
+        };
+        // Relaxed: numbers, on which nothing else depends.
+        if BRIEF.fetch_add(1, Relaxed) == 0 {
+            processes.fetch_add(1, Relaxed);
+        }
+        acquisitions.fetch_add(1, Relaxed);
+    }
+    COUNTING.fetch_sub(1, SeqCst);
+}
+
 /// Creates the file of a forked process that has not locked yet.
 fn begin_after_fork() {
-    if STATE.compare_exchange(FORKED, BEGINNING, AcqRel, Relaxed).is_ok() {
+    // SeqCst: as in `count_brief`.
+    if STATE.compare_exchange(FORKED, BEGINNING, SeqCst, Relaxed).is_ok() {
         begin();
     }
 }
@@ -131,7 +167,8 @@ fn begin() {
         (Err(why), Some(parent)) => drop(parent.header.children_lost[why].fetch_add(1, Relaxed)),
         (Err(why), None) => budget::lost(why),
     }
-    if let Some(parent) = parent {
+    // SeqCst: as in `count_brief`.
+    if let Some(parent) = parent.filter(|_| COUNTING.load(SeqCst) == 0) {
         let start = core::ptr::from_ref(parent) as usize;
         call(MUNMAP, [start, size_of::<File>(), 0, 0, 0, 0]);
     }

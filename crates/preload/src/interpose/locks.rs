@@ -127,6 +127,11 @@ fn enters(thread: Thread, lock: usize) {
 /// Acquires a lock on the long path.
 #[inline(never)]
 pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
+    if process::is_brief()
+        && let Some(result) = take_briefly(how, arguments[0])
+    {
+        return result;
+    }
     let Some(thread) = Thread::acquiring() else { return block.call(*arguments) };
     if process::only_contended() {
         return contend(how, thread, block, arguments, site);
@@ -134,6 +139,21 @@ pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usi
     let lock = arguments[0];
     let key = thread.count(how.kind, lock, site);
     go_on(how, thread, || block.call(*arguments), lock, site, key, thread.is_turn())
+}
+
+/// Acquires a lock in a forked process without a file, if it is free.
+#[cold]
+#[inline(never)]
+fn take_briefly(how: &How, lock: usize) -> Option<c_int> {
+    let result = how.attempt.call([lock, 0, 0, 0]);
+    if result == how.busy {
+        return None;
+    }
+    robust::settle(lock, result);
+    if is_owned(result) {
+        process::count_brief();
+    }
+    Some(result)
 }
 
 /// Acquires a lock whose acquisition has been counted.
@@ -267,6 +287,12 @@ fn pass_not(
 #[inline(always)]
 pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     let result = how.attempt.call([lock, 0, 0, 0]);
+    if process::is_brief() {
+        if is_owned(result) {
+            process::count_brief();
+        }
+        return result;
+    }
     let thread = if is_owned(result) { Thread::acquiring() } else { Thread::current() };
     let Some(thread) = thread else { return result };
     if !is_owned(result) {
@@ -458,6 +484,9 @@ pub(crate) fn leave(give: &Real, lock: usize) -> c_int {
 
 /// Posts a semaphore: its owner releases it, or another thread signals with it.
 pub(crate) fn post(give: &Real, lock: usize) -> c_int {
+    if process::is_brief() {
+        return give.call([lock, 0, 0, 0]);
+    }
     let Some(thread) = Thread::current() else { return give.call([lock, 0, 0, 0]) };
     thread.leaves(SEMAPHORE, lock);
     let Some(all) = Waiters::known(lock) else { return release(give, lock) };

@@ -24,6 +24,9 @@ pub struct Unrecorded {
     /// Processes that it forked and that were not recorded, by reason: lack of room, a directory
     /// that they could not open, a limit on memory or files.
     pub children: [u64; 3],
+    /// Processes that it forked and that acquired at most a few locks, all of them free, and these
+    /// acquisitions. The processes that acquired more are recorded from then on.
+    pub brief: [u64; 2],
 }
 
 impl Unrecorded {
@@ -36,6 +39,7 @@ impl Unrecorded {
             is_short: header.short > 0,
             is_sandboxed: header.sandboxed == 1,
             children: header.children_lost,
+            brief: header.brief,
         }
     }
 
