@@ -69,6 +69,12 @@ const SCRIPTS: &[(&str, &str, &[&str], &str)] = &[
         &[],
         "root, and a server of results/servers.md with its load program",
     ),
+    (
+        "posix",
+        "tests/posix.py",
+        &[],
+        "OPEN_POSIX_SUITE: testcases/open_posix_testsuite of the Linux Test Project",
+    ),
     ("hour", "tests/servers/hour.sh", &[], "a C compiler"),
     ("dask", "python/tests/run.sh", &["dask", "--cells", "1000", "--workers", "4"], PYTHON),
     ("pipelines", "python/tests/run.sh", &["pipelines"], PYTHON),
