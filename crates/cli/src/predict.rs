@@ -30,6 +30,9 @@ pub(crate) struct Predict {
     /// The record and the virtual machine.
     #[command(flatten)]
     replays: Replays,
+    /// Further records of the same program: one answer, with the range between the runs
+    #[arg(value_name = "RECORD", value_parser = parser())]
+    more: Vec<String>,
     /// Numbers of CPUs [default: as recorded]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -122,8 +125,12 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
         rounds: args.replays.rounds,
         effort: args.replays.effort(),
     };
-    let record = Arc::new(args.replays.record()?);
-    let (prediction, first) = args.replays.prediction(&record, question, Some(prediction_head))?;
+    let (prediction, first) = if args.more.is_empty() {
+        let record = Arc::new(args.replays.record()?);
+        args.replays.prediction(&record, question, Some(prediction_head))?
+    } else {
+        (pooled(args, &question)?, None)
+    };
     let text = || match &first {
         Some(first) => prediction_rest(&prediction, first),
         None => prediction_text(&prediction),
@@ -135,6 +142,26 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
         output::plot(common, path, &plot.to_svg(), Some(&plot.to_csv()))?;
     }
     complete(&prediction)
+}
+
+/// Returns one prediction from all records, which must be of one program.
+fn pooled(args: &Predict, question: &Question) -> Result<Prediction, Failure> {
+    let mut records = vec![Arc::new(args.replays.record()?)];
+    for name in &args.more {
+        records.push(Arc::new(args.replays.named(name)?));
+        if records.last().map(|record| &record.program.command) != Some(&records[0].program.command)
+        {
+            let [first, other] = [&args.replays.record, name];
+            let text = format!("{first} and {other} are records of different commands");
+            return Err(Failure::usage(text));
+        }
+    }
+    let predictions = records.iter().map(|record| {
+        let (prediction, _) = args.replays.prediction(record, question.clone(), None)?;
+        Ok(prediction)
+    });
+    let predictions = predictions.collect::<Result<Vec<_>, Failure>>()?;
+    Prediction::pooled(predictions).ok_or_else(|| Failure::usage("no record"))
 }
 
 /// Refuses a plot that would be a point, before anything is simulated.
@@ -165,11 +192,15 @@ impl Replays {
 
     /// The named record.
     pub(crate) fn record(&self) -> Result<Record, Failure> {
-        find(&self.record, self.store.as_deref())?.ok_or_else(|| {
+        self.named(&self.record)
+    }
+
+    /// The record of this name.
+    fn named(&self, name: &str) -> Result<Record, Failure> {
+        find(name, self.store.as_deref())?.ok_or_else(|| {
             Failure::usage(format!(
-                "{} is not a record of a program; name a file that convoy record wrote, or a \
-                 number of convoy runs list",
-                self.record
+                "{name} is not a record of a program; name a file that convoy record wrote, or a \
+                 number of convoy runs list"
             ))
         })
     }

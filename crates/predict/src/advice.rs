@@ -357,6 +357,7 @@ mod tests {
             change_percent,
             low_percent: change_percent - 2.0,
             high_percent: change_percent + 2.0,
+            runs_percent: None,
             limit: Station::Cpus,
             program_times: None,
             simulated: Some(simulated),

@@ -310,6 +310,7 @@ impl Study<'_> {
                 change_percent,
                 low_percent,
                 high_percent,
+                runs_percent: None,
                 limit: bounds.limit,
                 program_times: None,
                 simulated: None,

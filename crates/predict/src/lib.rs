@@ -23,6 +23,7 @@ mod moving;
 mod network;
 mod others;
 mod point;
+mod pool;
 mod prediction;
 mod row;
 mod run;

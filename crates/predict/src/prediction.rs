@@ -16,6 +16,9 @@ pub struct Prediction {
     pub beyond: Option<Irreplaceable>,
     /// The lock that limits the program at the recorded point.
     pub limit: Limit,
+    /// Other limits in further records of the program.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_limits: Vec<Limit>,
     /// The recorded point and its replay; if other programs used CPUs, also the replay without
     /// them.
     pub anchor: Vec<Point>,
@@ -39,6 +42,13 @@ pub struct Prediction {
     /// Rows that were not simulated because the prediction was interrupted.
     #[serde(skip_serializing_if = "is_zero")]
     pub missing: usize,
+}
+
+impl Prediction {
+    /// Returns the limits of all records.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = &Limit> {
+        std::iter::once(&self.limit).chain(&self.other_limits)
+    }
 }
 
 /// Returns whether no row is missing.

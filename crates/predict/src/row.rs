@@ -59,6 +59,9 @@ pub struct Row {
     pub low_percent: f64,
     /// Upper end of its interval, per cent.
     pub high_percent: f64,
+    /// Least and most change of several records of the program, per cent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs_percent: Option<[f64; 2]>,
     /// The station with the highest utilisation, which sets the limit.
     pub limit: Station,
     /// Speed of the whole program as a ratio, with the ends of its interval; present if the program
@@ -74,6 +77,13 @@ pub struct Row {
 }
 
 impl Row {
+    /// Returns whether another row answers the same question; the recorded number of threads may
+    /// differ between runs.
+    pub(crate) fn asks_as(&self, other: &Self) -> bool {
+        (self.cpus, self.split, self.edit) == (other.cpus, other.split, other.edit)
+            && self.policy == other.policy
+    }
+
     /// Sets the effect of the change on a program that takes `all_s`, of which its threads work for
     /// `busy_s`.
     pub(crate) fn whole(&mut self, all_s: f64, busy_s: f64) {
@@ -107,6 +117,7 @@ impl Row {
             change_percent,
             low_percent: if moves { low } else { simulation.low_percent.max(low) },
             high_percent: simulation.high_percent.min(high),
+            runs_percent: None,
             limit,
             ..simulation
         }
@@ -129,6 +140,7 @@ mod tests {
             change_percent,
             low_percent,
             high_percent,
+            runs_percent: None,
             limit: Station::Cpus,
             program_times: None,
             simulated: None,

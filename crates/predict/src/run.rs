@@ -396,6 +396,7 @@ fn row(
         change_percent: percent(middle),
         low_percent: percent(changes.iter().copied().fold(f64::MAX, f64::min) / left),
         high_percent: percent(changes.iter().copied().fold(0.0, f64::max) * left),
+        runs_percent: None,
         limit: Station::Cpus,
         program_times: None,
         simulated: Some(simulated),

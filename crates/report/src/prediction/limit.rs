@@ -9,7 +9,11 @@ use crate::format::capital;
 
 /// Returns a sentence that names the lock that limits a program at its recorded point.
 pub fn verdict(prediction: &Prediction) -> String {
-    match &prediction.limit {
+    sentence(&prediction.limit)
+}
+
+pub(super) fn sentence(limit: &Limit) -> String {
+    match limit {
         Limit::Lock { lock, waited, holders: Holders::One, hold_us, per_s } => {
             let allows = hold_us.zip(*per_s).map(|(hold_us, per_s)| {
                 format!(

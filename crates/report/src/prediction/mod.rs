@@ -50,7 +50,11 @@ pub fn advice_head(prediction: &Prediction) -> String {
 /// Returns the lock that limits a program, and whether another lock can replace it.
 fn answer(prediction: &Prediction) -> Vec<String> {
     let beyond = prediction.beyond.as_ref().map(limit::beyond);
-    beyond.into_iter().chain([verdict(prediction)]).collect()
+    let others = prediction
+        .other_limits
+        .iter()
+        .map(|limit| format!("Another record of the program: {}", limit::sentence(limit)));
+    beyond.into_iter().chain([verdict(prediction)]).chain(others).collect()
 }
 
 fn page_of(sentences: impl Iterator<Item = String>) -> String {

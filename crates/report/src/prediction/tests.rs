@@ -23,6 +23,7 @@ fn row(policy: &str, [low_percent, change_percent, high_percent]: [f64; 3]) -> R
         change_percent,
         low_percent,
         high_percent,
+        runs_percent: None,
         limit: Station::Pool { pool: named("pool"), units: 2 },
         program_times: None,
         simulated: None,
