@@ -149,8 +149,8 @@ fn change(row: &Row) -> String {
     let mut text = format!("{} {}", change_of(row), in_place(&first.place));
     for Part { place, acquisitions_per_s: now, recorded_per_s } in others {
         let place = in_place(place);
-        let more = format!(", and {now:.0} per second instead of {recorded_per_s:.0} {place}");
-        text += &more;
+        let class = format!(", and {now:.0} per second instead of {recorded_per_s:.0} {place}");
+        text += &class;
     }
     text
 }
@@ -163,9 +163,9 @@ fn change_of(row: &Row) -> String {
             [change_percent, low_percent, high_percent].map(|percent| 1.0 + percent / 100.0);
         return format!("{times:.1} times as many acquisitions per second ({low:.1} to {high:.1})");
     }
-    let more = if change_percent < 0.0 { "fewer" } else { "more" };
+    let sign = if change_percent < 0.0 { "fewer" } else { "more" };
     format!(
-        "{:.0} % {more} acquisitions per second ({low_percent:+.0} to {high_percent:+.0} %)",
+        "{:.0} % {sign} acquisitions per second ({low_percent:+.0} to {high_percent:+.0} %)",
         change_percent.abs()
     )
 }
