@@ -45,6 +45,7 @@
 mod busted;
 mod check;
 pub mod model;
+mod orderings;
 mod rcu;
 mod script;
 mod shapes;
@@ -54,7 +55,10 @@ mod visits;
 mod zone;
 
 pub use check::{replay, select, subjects};
-pub use model::{Budget, Memory, Property};
+pub use model::{Budget, Memory, Order, Part, Property, Site};
+pub use orderings::{
+    Broken as BrokenOrder, Exhausted, Job, Operation, Ordered, Weakening, operations, violated_with,
+};
 pub use rcu::{Move, RCU_SHAPES, RcuShape, rcu_scenario};
 pub use script::{Shape, Step, script};
 pub use shapes::SHAPES;

@@ -2,8 +2,8 @@
 //! replay of one order.
 
 use crate::model::{
-    Budget, Failure, Memory, Model, Property, Report, Scenario, Schedule, ScheduleError, Violation,
-    explore, explore_states, explore_weak,
+    Budget, Failure, Memory, Model, Orders, Property, Report, Scenario, Schedule, ScheduleError,
+    Violation, explore, explore_few, explore_states, explore_weak,
 };
 use crate::rcu::{RCU_SHAPES, rcu_scenario};
 use crate::script::script;
@@ -14,6 +14,8 @@ use crate::zone::{ZONE_SHAPES, zone_scenario};
 use convoy_mm::{self as mm, Bulk};
 use convoy_sync::rcu::Steps;
 use convoy_sync::{Lock, Promise, TicketLock};
+use core::ops::Range;
+use std::rc::Rc;
 
 /// The word that selects everything that ships.
 const ALL: &str = "all";
@@ -99,6 +101,16 @@ pub struct Weak {
     pub preemptions: Option<u32>,
     /// Stale steps of these executions; `None` for any number, and 0 if the budget was too small.
     pub stale: Option<u32>,
+}
+
+impl Weak {
+    /// Returns stale steps and preemptions as numbers of which smaller ones are a shorter search.
+    pub(crate) fn bounds(&self) -> (u32, u32) {
+        if self.exhaustive {
+            return (u32::MAX, u32::MAX);
+        }
+        (self.stale.unwrap_or(u32::MAX), self.preemptions.unwrap_or(0))
+    }
 }
 
 /// Reason why nothing was checked.
@@ -257,6 +269,25 @@ impl Subject {
             row.break_by(violation);
         }
         Some(row)
+    }
+
+    /// Searches scenario number `place` under [`Memory::C11`] within the bounds `few` of
+    /// [`FEW_BOUNDS`], with these orderings.
+    pub(crate) fn explore_with(
+        &self,
+        place: usize,
+        orders: Rc<Orders>,
+        few: &Range<usize>,
+        budget: Budget,
+    ) -> Report {
+        let scenario = self.scenario(place).with_orders(orders);
+        explore_few(&scenario, Memory::C11, budget, self.is_one_object, few)
+    }
+
+    /// Returns scenario number `place`.
+    pub(crate) fn scenario(&self, place: usize) -> Scenario {
+        let case = (self.scenarios)(self).into_iter().nth(place);
+        case.expect("the caller knows the number of scenarios").scenario
     }
 
     /// Like [`Self::check`], for tests of a lock.

@@ -5,7 +5,6 @@ use crate::model::{End, Failure, Instance, Model, Plain, Property, Scenario};
 use convoy_sync::{Atomic, Cancel, Lock, Platform, Promise, RawLock, TaskId, WaitError};
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering::SeqCst;
 
 /// Three tasks. The first acquires the lock twice.
 pub const WRITERS: &[&[bool]] = &[&[false, false], &[false], &[false]];
@@ -173,12 +172,12 @@ impl<T: Lock> Hall<T> {
         Model::name(lock, self.name, T::parts);
         if task == 0 {
             lock.acquire();
-            written.store(1, SeqCst);
+            written.add(1);
             lock.release();
         } else {
             Model::spin_until(written, |written| written == 1);
             lock.acquire_shared();
-            entered.fetch_add(1, SeqCst);
+            entered.add(1);
             Model::spin_until(entered, |entered| entered == ALL);
             lock.release_shared();
         }

@@ -1,14 +1,16 @@
 //! `convoy check`: explore the interleavings of a lock's source, or replay one.
 
+mod orderings;
+
 use crate::args::Common;
 use crate::experiment::{Told, execute, threads};
 use crate::fail::{FINDING, Failure};
 use crate::output;
 use clap::Args;
-use convoy_checker::{Budget, Memory, Row, Subject, Weak};
+use convoy_checker::{Budget, Memory, Row, Subject};
 use convoy_lab::job::JobError;
 use convoy_lab::pool::{Watch, simulate};
-use convoy_report::{Cell, CheckReport, CheckRow, Column, Table, WeakSearch};
+use convoy_report::{Cell, CheckReport, CheckRow, Column, Table};
 use std::process::ExitCode;
 
 /// Executions of a scenario, unless a flag says otherwise: 1 to 10 s of CPU time for a lock.
@@ -26,6 +28,7 @@ const BUDGET: &str = "CONVOY_BUDGET";
 
 /// `convoy check`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 pub(crate) struct Check {
     /// Locks or families from --list, `all`, or `busted`
     #[arg(value_name = "LOCK", required_unless_present_any = ["list", "replay"])]
@@ -48,6 +51,10 @@ pub(crate) struct Check {
     /// Explore each interleaving to its end, even from a state that was explored before
     #[arg(long, conflicts_with_all = ["list", "replay"])]
     every_order: bool,
+    /// Search for the weakest memory orderings of the source with which no scenario fails, each
+    /// alone and then all together
+    #[arg(long, conflicts_with_all = ["list", "replay", "every_order", "seed", "memory"])]
+    orderings: bool,
     /// Seed of the random part, which begins when the systematic search has used its share
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -67,6 +74,9 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode, Failure> {
     }
     match &args.replay {
         Some(schedule) => replay(args, schedule),
+        None if args.orderings => {
+            orderings::run(&args.locks, args.budget, args.details, &args.common)
+        }
         None => explore(args),
     }
 }
@@ -131,13 +141,7 @@ fn budgets(args: &Check) -> Result<[Budget; 2], Failure> {
 }
 
 fn row(row: Row) -> CheckRow {
-    let Row { scenario, about, weak, .. } = row;
-    let weak = weak.map(|Weak { explored, exhaustive, preemptions, stale, .. }| WeakSearch {
-        explored,
-        exhaustive,
-        preemptions,
-        stale,
-    });
+    let Row { scenario, about, .. } = row;
     let violated = row.violated.map(|property| property.name().to_owned());
     let property = match &violated {
         Some(violated) => format!("{scenario}: {about}: {violated}"),
@@ -157,7 +161,7 @@ fn row(row: Row) -> CheckRow {
         exhaustive: row.exhaustive,
         preemptions: row.preemptions,
         share: row.share,
-        weak,
+        weak: row.weak.map(orderings::weak),
         steps: row.narrative,
     }
 }

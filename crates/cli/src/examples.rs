@@ -38,6 +38,7 @@ Examples:
   convoy check mutex rwlock               families or single locks; --list shows them
   convoy check opportunistic --budget 100000
   convoy check busted                     broken locks that the checker must catch
+  convoy check ticket --orderings         the weakest orderings with which it passes
   convoy check --replay 'cv1:published-fix/two-ups:0,1,2,0'";
 
 pub(crate) const COMPARE: &str = "\

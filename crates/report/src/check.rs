@@ -64,11 +64,25 @@ pub struct WeakSearch {
 
 impl WeakSearch {
     /// Returns the bounds as numbers of which a smaller one is a shorter search.
-    fn bounds(self) -> (u32, u32) {
+    pub(crate) fn bounds(self) -> (u32, u32) {
         if self.exhaustive {
             return (u32::MAX, u32::MAX);
         }
         (self.stale.unwrap_or(u32::MAX), self.preemptions.unwrap_or(u32::MAX))
+    }
+
+    /// Returns the search as the bounds within which it was exhaustive.
+    pub(crate) fn reach(self) -> String {
+        match self.bounds() {
+            (u32::MAX, u32::MAX) => "every execution".to_owned(),
+            (0, _) => format!("{} executions", self.explored),
+            _ => {
+                let [preemptions, stale] = self.cells();
+                let [preemption, step] =
+                    [&preemptions, &stale].map(|count| if count == "1" { "" } else { "s" });
+                format!("{preemptions} preemption{preemption}, {stale} stale step{step}")
+            }
+        }
     }
 
     fn cells(self) -> [String; 2] {

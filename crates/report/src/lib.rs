@@ -22,6 +22,7 @@ mod format;
 mod host;
 mod idle_rules;
 mod json;
+mod orderings;
 mod page;
 mod picture;
 mod plot;
@@ -53,6 +54,9 @@ pub use experiment::{ExperimentReport, LargeChange, large_changes};
 pub use explain::{ExplainReport, Explained, RcuThreads};
 pub use flame::{flame_html, flame_svg};
 pub use format::{NOTHING, fixed, plain, significant, wrap};
+pub use orderings::{
+    BrokenOrdering, OrderingRow, OrderingsReport, PassedOrdering, UnreachedOrdering,
+};
 pub use page::{Block, Origin, Page};
 pub use picture::png;
 pub use plot::{Axis, Panel, Plot, Point, Series};

@@ -52,6 +52,10 @@ const COMMANDS: &[(&str, &[&str])] = &[
         &["test", "-p", "convoy", "--release", "--test", "cli", "--", "--ignored", "every_mode"],
     ),
     ("check", &["run", "--release", "--", "check", "all"]),
+    (
+        "orderings",
+        &["test", "-p", "convoy-checker", "--release", "--test", "orderings", "--", "--ignored"],
+    ),
     ("reproduce", &["run", "--release", "--", "reproduce", "semaphore-2008", "--full"]),
     ("sensitivity", &["run", "--release", "--", "reproduce", "semaphore-2008-sensitivity"]),
     ("bisect", BISECT),

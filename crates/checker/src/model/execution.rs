@@ -11,13 +11,16 @@ pub(super) mod tasks;
 use super::footprint::Footprint;
 use super::memory::{Kind, Operation, Storage};
 use super::narrative::{Narrative, Parts};
+use super::orders::Orders;
 use super::scenario::{Failure, Property};
 use super::schedule::Choice;
 use convoy_sync::{LockEvent, Sleep, TaskId, Wake};
 use core::cell::{Cell, RefCell};
+use core::panic::Location;
 use corosensei::Coroutine;
 use corosensei::stack::DefaultStack;
 use place::Placed;
+use std::rc::Rc;
 use tasks::{Status, Task, Tasks};
 
 type Routine = Coroutine<(), (), (), DefaultStack>;
@@ -41,6 +44,7 @@ pub(super) struct Execution {
     pub(super) storage: RefCell<Storage>,
     /// Whether the current step is one that sequentially consistent memory excludes.
     stale: Cell<Stale>,
+    orders: Rc<Orders>,
     log: Option<RefCell<Narrative>>,
 }
 
@@ -99,6 +103,17 @@ impl Execution {
         if !next.is_immediate() || !self.storage.borrow().is_sequential() {
             self.suspend(footprint, next);
         }
+    }
+
+    /// Returns `next`, which is written at `place`, with the orderings of this execution.
+    pub(super) fn ordered(&self, next: Operation, place: &'static Location<'static>) -> Operation {
+        // Set-up and verdict run alone, so no ordering counts there.
+        if self.current.get().is_none() { next } else { self.orders.applied(next, place) }
+    }
+
+    /// Returns whether accesses to the memory of locks are checked that is not atomic.
+    pub(super) fn checks_memory(&self) -> bool {
+        !matches!(*self.orders, Orders::Source)
     }
 
     /// Ends the access of the current step.
@@ -336,7 +351,11 @@ impl Execution {
     fn begin(&self, task: usize, variant: usize) {
         let next = self.tasks[task].operation.get();
         let newest = if variant > 0 { next.word.get() } else { 0 };
-        self.storage.borrow_mut().begin(task, next, variant);
+        if !self.storage.borrow_mut().begin(task, next, variant) {
+            let place = self.place(next.word.address);
+            let text = format!("task {task} accesses {place}, whose first value is not visible");
+            self.failure.borrow_mut().get_or_insert((Property::Visibility, text));
+        }
         self.stale.set(match (variant, next.kind) {
             (0, _) => Stale::No,
             (_, Kind::Store) => Stale::Writes,

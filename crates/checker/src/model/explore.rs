@@ -6,6 +6,7 @@ use super::scenario::{Failure, Property, Scenario};
 use super::schedule::{Choice, Follower, Recorder, Run, Schedule, ScheduleError};
 use super::search::{Found, Scope, Search};
 use super::shorten::shorten;
+use core::ops::Range;
 
 /// Preemption bounds that are searched first: most errors need no more.
 const FIRST_BOUNDS: [u32; 3] = [0, 1, 2];
@@ -17,7 +18,7 @@ const LAST_BOUNDS: [u32; 6] = [3, 4, 5, 6, 7, 8];
 /// Bounds on preemptions and on stale steps that are searched under weaker memory, with the share
 /// of the executions in percent after which the search ends. The last two follow one order of each
 /// class, and the very last all stale steps.
-const WEAK_BOUNDS: [(Option<u32>, Option<u32>, u64); 6] = [
+const WEAK_BOUNDS: [Bounds; 6] = [
     (Some(0), Some(1), 90),
     (Some(1), Some(1), 90),
     (Some(2), Some(1), 90),
@@ -115,8 +116,35 @@ pub fn explore_weak(
     budget: Budget,
     remembers: bool,
 ) -> Report {
+    weak(scenario, memory, budget, remembers, &WEAK_BOUNDS)
+}
+
+/// The first of [`WEAK_BOUNDS`], and those up to two preemptions with two stale steps.
+pub(crate) const FEW_BOUNDS: [Range<usize>; 2] = [0..1, 1..4];
+
+/// Like [`explore_weak`], but within the bounds of `few` only, which is one of [`FEW_BOUNDS`].
+pub(crate) fn explore_few(
+    scenario: &Scenario,
+    memory: Memory,
+    budget: Budget,
+    remembers: bool,
+    few: &Range<usize>,
+) -> Report {
+    weak(scenario, memory, budget, remembers, &WEAK_BOUNDS[few.clone()])
+}
+
+/// Bounds on preemptions and on stale steps, and the share of the executions in percent.
+type Bounds = (Option<u32>, Option<u32>, u64);
+
+fn weak(
+    scenario: &Scenario,
+    memory: Memory,
+    budget: Budget,
+    remembers: bool,
+    bounds: &[Bounds],
+) -> Report {
     let mut report = Report::new();
-    for (preemptions, stale, share) in WEAK_BOUNDS {
+    for &(preemptions, stale, share) in bounds {
         let limit = (budget.executions / 100 * share).max(1);
         if report.explored >= limit {
             continue;

@@ -46,6 +46,7 @@ mod footprint;
 mod instance;
 mod memory;
 mod narrative;
+mod orders;
 mod platform;
 mod scenario;
 mod schedule;
@@ -53,7 +54,9 @@ mod search;
 mod shorten;
 
 pub use explore::{Budget, Report, Told, Violation, explore, explore_states, explore_weak, replay};
+pub(crate) use explore::{FEW_BOUNDS, explore_few};
 pub use memory::Memory;
+pub use orders::{Order, Orders, Part, Site, Weaker};
 pub use platform::{Model, Plain, Word};
 pub use scenario::{End, Failure, Instance, Property, Scenario, Verdict};
 pub use schedule::{Schedule, ScheduleError};

@@ -9,6 +9,7 @@ use convoy_sync::{
 };
 use core::cell::Cell;
 use core::fmt::Display;
+use core::panic::Location;
 use core::sync::atomic::Ordering;
 
 /// The checker's platform. Outside of an execution its operations are plain memory accesses.
@@ -26,25 +27,45 @@ impl<T> Word<T> {
     }
 
     /// A scheduling point before an access of this kind.
+    #[track_caller]
     fn access(&self, kind: Kind, order: Ordering) {
-        access(self.address(), size_of::<T>() as u8, kind, order, 0, order);
+        let way = Way { bytes: size_of::<T>() as u8, kind, order, failure: order };
+        access(self.address(), way, 0, Some(Location::caller()));
     }
 }
 
-/// A scheduling point before an access, or an access without one. The arguments are passed in
-/// registers, so that they leave nothing on the stack of the task.
-#[inline(never)]
-fn access(
-    address: usize,
+/// An access without its place and values.
+#[derive(Clone, Copy)]
+struct Way {
     bytes: u8,
     kind: Kind,
     order: Ordering,
-    expected: u64,
     failure: Ordering,
-) {
+}
+
+/// A scheduling point before an access, or an access without one. `place` is the operation in the
+/// source of the lock. The arguments are passed in registers, so that they leave nothing on the
+/// stack of the task.
+#[inline(never)]
+fn access(address: usize, way: Way, expected: u64, place: Option<&'static Location<'static>>) {
     with(|execution| {
+        let Way { bytes, kind, order, failure } = way;
         let word = Bits { address, bytes };
-        execution.access(Operation { kind, word, order, expected, failure });
+        let next = Operation { kind, word, order, expected, failure };
+        execution.access(place.map_or(next, |place| execution.ordered(next, place)));
+    });
+}
+
+/// An access to the memory of a lock that is not atomic.
+#[inline(never)]
+fn touch(address: usize, kind: Kind, bytes: u64) {
+    with(|execution| {
+        let order = Ordering::Relaxed;
+        let word = Bits { address, bytes: 0 };
+        let next = Operation { kind, word, order, expected: bytes, failure: order };
+        if execution.checks_memory() {
+            execution.access(next);
+        }
     });
 }
 
@@ -65,6 +86,19 @@ impl<T: Copy> Word<T> {
             });
         });
         old
+    }
+
+    /// Adds to the word. Sequentially consistent, whatever orderings a search weakens: for words of
+    /// scenarios.
+    pub(crate) fn add(&self, value: T)
+    where
+        T: Integer + Display,
+    {
+        let order = Ordering::SeqCst;
+        let bytes = size_of::<T>() as u8;
+        let way = Way { bytes, kind: Kind::Modify, order, failure: order };
+        access(self.address(), way, 0, None);
+        self.change(|held| held.wrapping_add(value));
     }
 }
 
@@ -93,7 +127,8 @@ impl<T: Copy> Plain<T> {
 
     fn access(&self, kind: Kind) {
         let address = core::ptr::from_ref(self).addr();
-        access(address, 0, kind, Ordering::Relaxed, 0, Ordering::Relaxed);
+        let order = Ordering::Relaxed;
+        access(address, Way { bytes: 0, kind, order, failure: order }, 0, None);
     }
 }
 
@@ -110,6 +145,7 @@ impl<T: Integer + Display> Atomic<T> for Word<T> {
     fn new(value: T) -> Self {
         Self(Cell::new(value))
     }
+    #[track_caller]
     fn load(&self, order: Ordering) -> T {
         self.access(Kind::Load, order);
         let value = self.0.get();
@@ -125,14 +161,17 @@ impl<T: Integer + Display> Atomic<T> for Word<T> {
         }
         self.0.get()
     }
+    #[track_caller]
     fn store(&self, value: T, order: Ordering) {
         self.access(Kind::Store, order);
         self.change(|_| value);
     }
+    #[track_caller]
     fn modify(&self, order: Ordering, change: impl Fn(T) -> T) -> T {
         self.access(Kind::Modify, order);
         self.change(change)
     }
+    #[track_caller]
     fn compare_exchange(
         &self,
         current: T,
@@ -141,9 +180,31 @@ impl<T: Integer + Display> Atomic<T> for Word<T> {
         failure: Ordering,
     ) -> Result<T, T> {
         let bytes = size_of::<T>() as u8;
-        access(self.address(), bytes, Kind::Exchange, success, bits(current), failure);
+        let way = Way { bytes, kind: Kind::Exchange, order: success, failure };
+        access(self.address(), way, bits(current), Some(Location::caller()));
         let held = self.change(|held| if held == current { new } else { held });
         if held == current { Ok(held) } else { Err(held) }
+    }
+    // The defaults of these would have their own place as that of the operation.
+    #[track_caller]
+    fn swap(&self, value: T, order: Ordering) -> T {
+        self.modify(order, |_| value)
+    }
+    #[track_caller]
+    fn fetch_add(&self, value: T, order: Ordering) -> T {
+        self.modify(order, |held| held.wrapping_add(value))
+    }
+    #[track_caller]
+    fn fetch_sub(&self, value: T, order: Ordering) -> T {
+        self.modify(order, |held| held.wrapping_sub(value))
+    }
+    #[track_caller]
+    fn fetch_or(&self, value: T, order: Ordering) -> T {
+        self.modify(order, |held| held | value)
+    }
+    #[track_caller]
+    fn fetch_and(&self, value: T, order: Ordering) -> T {
+        self.modify(order, |held| held & value)
     }
 }
 
@@ -243,8 +304,10 @@ impl Platform for Model {
         1
     }
 
+    #[track_caller]
     fn fence(order: Ordering) {
-        access(0, 0, Kind::Fence, order, 0, order);
+        let way = Way { bytes: 0, kind: Kind::Fence, order, failure: order };
+        access(0, way, 0, Some(Location::caller()));
     }
 
     fn spin_hint() {
@@ -374,7 +437,15 @@ impl Platform for Model {
         Box::new(value)
     }
 
-    fn touch<T: ?Sized>(_: &T, _: Access) {}
+    /// Checked only while a search weakens orderings, since it splits states.
+    fn touch<T: ?Sized>(start: &T, access: Access) {
+        let kind = match access {
+            Access::Read => Kind::Read,
+            Access::Write => Kind::Write,
+            Access::Fresh => Kind::Fresh,
+        };
+        touch(core::ptr::from_ref(start).cast::<()>().addr(), kind, size_of_val(start) as u64);
+    }
 
     fn event<T: ?Sized>(event: LockEvent, lock: &T, task: TaskId) {
         let lock = core::ptr::from_ref(lock).cast::<()>().addr();

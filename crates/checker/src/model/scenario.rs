@@ -1,7 +1,9 @@
 //! Scenarios: small programs and their properties.
 
+use super::orders::Orders;
 use convoy_sync::TaskId;
 use std::cell::Cell;
+use std::rc::Rc;
 
 /// A property of a scenario, which an execution may violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,6 +89,8 @@ pub struct Scenario {
     pub build: Box<dyn Fn() -> Instance>,
     /// Whether an execution had an operation of `SeqCst`.
     pub(super) sequential: Cell<bool>,
+    /// The orderings of its executions.
+    pub(super) orders: Rc<Orders>,
 }
 
 impl Scenario {
@@ -101,6 +105,13 @@ impl Scenario {
             checks: checks.into(),
             build: Box::new(build),
             sequential: Cell::new(false),
+            orders: Rc::default(),
         }
+    }
+
+    /// Returns the same scenario, executed with `orders`.
+    #[must_use]
+    pub fn with_orders(self, orders: Rc<Orders>) -> Self {
+        Self { orders, ..self }
     }
 }

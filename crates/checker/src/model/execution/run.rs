@@ -14,6 +14,7 @@ use core::cell::{Cell, RefCell};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 /// Result of an execution.
 pub(in crate::model) struct Outcome {
@@ -136,6 +137,7 @@ pub(in crate::model) fn run(
         placed: place::take(),
         storage: RefCell::new(Storage::new(memory, routines.len(), scenario.sequential.get())),
         stale: Cell::new(Stale::No),
+        orders: Rc::clone(&scenario.orders),
         log: narrate.then(RefCell::default),
     };
     EXECUTION.set(&raw const execution);
@@ -290,7 +292,7 @@ fn immediate(execution: &Execution, task: usize) -> bool {
     if execution.storage.borrow_mut().immediate(task, operation) {
         return true;
     }
-    let verb = if operation.kind == Kind::Write { "writes" } else { "reads" };
+    let verb = if operation.kind == Kind::Read { "reads" } else { "writes" };
     let place = execution.place(operation.word.address);
     let text = format!("task {task} {verb} {place}, and not every earlier access is visible to it");
     execution.log(|_| format!("{verb} {place}: an earlier access is not visible"));

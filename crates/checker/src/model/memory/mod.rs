@@ -93,13 +93,19 @@ impl Storage {
         }
     }
 
-    /// Prepares the step of `task`, before it is executed.
-    pub(super) fn begin(&mut self, task: usize, next: Operation, variant: usize) {
+    /// Prepares the step of `task`, before it is executed. Returns whether the first value of the
+    /// word is visible to it, if its memory is known to be fresh.
+    pub(super) fn begin(&mut self, task: usize, next: Operation, variant: usize) -> bool {
         match self {
             Self::Words => {}
             Self::Buffers(buffers) => buffers.begin(task, next, variant),
-            Self::Views(views) => views.begin(task, next, variant),
+            Self::Views(views) => {
+                let begun = views.has_begun(task, next.word.address);
+                views.begin(task, next, variant);
+                return begun;
+            }
         }
+        true
     }
 
     /// Records what that step wrote. Called by the task as soon as it has used the word, which may
@@ -122,7 +128,7 @@ impl Storage {
                 true
             }
             (Self::Buffers(buffers), kind) => {
-                buffers.data(task, operation.word.address, kind == Kind::Write)
+                buffers.data(task, operation.word.address, kind != Kind::Read)
             }
             (Self::Views(views), Kind::Fence) => {
                 views.fence(task, operation.order);
@@ -131,6 +137,9 @@ impl Storage {
             (Self::Views(views), Kind::Peek) => {
                 views.peek(task, operation.word);
                 true
+            }
+            (Self::Views(views), Kind::Fresh) => {
+                views.fresh(task, operation.word.address, operation.expected as usize)
             }
             (Self::Views(views), kind) => {
                 views.data(task, operation.word.address, kind == Kind::Write)

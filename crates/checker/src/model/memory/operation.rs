@@ -8,7 +8,7 @@ pub(in crate::model) struct Operation {
     pub(in crate::model) kind: Kind,
     pub(in crate::model) word: Cell,
     pub(in crate::model) order: Ordering,
-    /// Of an exchange: the value that it replaces.
+    /// Of an exchange: the value that it replaces. Of private memory: its length.
     pub(in crate::model) expected: u64,
     /// Of an exchange: the ordering of a read that finds another value.
     pub(in crate::model) failure: Ordering,
@@ -39,6 +39,8 @@ pub(in crate::model) enum Kind {
     Read,
     /// Writes data that is not atomic.
     Write,
+    /// Begins to use `expected` bytes of private memory.
+    Fresh,
 }
 
 impl Operation {
@@ -51,7 +53,7 @@ impl Operation {
 
     /// Returns whether no other task has to be able to run before it.
     pub(in crate::model) fn is_immediate(self) -> bool {
-        matches!(self.kind, Kind::Fence | Kind::Peek | Kind::Read | Kind::Write)
+        matches!(self.kind, Kind::Fence | Kind::Peek | Kind::Read | Kind::Write | Kind::Fresh)
     }
 }
 

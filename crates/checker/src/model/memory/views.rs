@@ -72,6 +72,9 @@ pub(in crate::model) struct Views {
     places: Vec<Place>,
     tasks: Vec<Task>,
     data: Vec<Datum>,
+    /// Memory that a task began to use, with the number of the datum that stands for its first
+    /// values.
+    fresh: Vec<(Range<usize>, usize)>,
     current: Option<Current>,
     /// The events, if the scenario has operations of `SeqCst`.
     graph: Option<Graph>,
@@ -100,6 +103,7 @@ impl Views {
             places: Vec::new(),
             tasks: vec![Task::default(); tasks],
             data: Vec::new(),
+            fresh: Vec::new(),
             current: None,
             graph: sequential.then(Graph::default),
             lacks_record: false,
@@ -341,6 +345,33 @@ impl Views {
         ordered
     }
 
+    /// Begins to use `bytes` of private memory. Returns whether all earlier accesses to it happened
+    /// before.
+    pub(super) fn fresh(&mut self, task: usize, address: usize, bytes: usize) -> bool {
+        let ordered = self.data(task, address, true);
+        // Other data has even addresses.
+        let first = address | 1;
+        self.data(task, first, true);
+        let datum = self.data.iter().position(|datum| datum.address == first);
+        self.forget_fresh(&(address..address + bytes));
+        self.fresh.extend(datum.map(|datum| (address..address + bytes, datum)));
+        ordered
+    }
+
+    /// Returns whether the first value of the word at `address` is visible to `task`.
+    pub(super) fn has_begun(&self, task: usize, address: usize) -> bool {
+        let fresh = self.fresh.iter().find(|(range, _)| range.contains(&address));
+        fresh.is_none_or(|&(_, datum)| {
+            let slot = datum * (self.tasks.len() + 1);
+            let seen = self.tasks[task].now.data.get(slot).copied().unwrap_or(0);
+            seen >= self.data[datum].last[0]
+        })
+    }
+
+    fn forget_fresh(&mut self, range: &Range<usize>) {
+        self.fresh.retain(|(fresh, _)| fresh.end <= range.start || range.end <= fresh.start);
+    }
+
     /// Records an event of `task`, if events are recorded.
     fn record(&mut self, task: usize, at: Option<(usize, u32)>, effect: Effect, sequential: bool) {
         let Some(graph) = &mut self.graph else {
@@ -364,6 +395,7 @@ impl Views {
                 place.messages.clear();
             }
         }
+        self.forget_fresh(range);
     }
 
     /// Only stale steps and `SeqCst` steps are judged immediately; `finally`, all steps are judged.
@@ -443,6 +475,11 @@ impl Views {
         for number in data {
             add(self.data[number].address as u64);
         }
+        let mut fresh: Vec<_> = self.fresh.iter().map(|(range, _)| range.start).collect();
+        fresh.sort_unstable();
+        for start in fresh {
+            add(start as u64);
+        }
     }
 }
 
@@ -451,7 +488,13 @@ impl Kind {
     fn is_access(self) -> bool {
         !matches!(
             self,
-            Self::Nothing | Self::Wake | Self::Fence | Self::Peek | Self::Read | Self::Write
+            Self::Nothing
+                | Self::Wake
+                | Self::Fence
+                | Self::Peek
+                | Self::Read
+                | Self::Write
+                | Self::Fresh
         )
     }
 }
