@@ -36,6 +36,9 @@ pub(crate) enum Command {
     /// Run a program unchanged and record its locks
     #[command(after_help = examples::RECORD)]
     Record(Box<crate::record::RecordArgs>),
+    /// Watch the locks of running processes: waits, owners, threads, refreshed each second
+    #[command(after_help = examples::TOP)]
+    Top(Box<crate::top::Top>),
     /// Explain a recorded program or a simulated run: where time went, locks, longest convoy
     #[command(after_help = examples::EXPLAIN)]
     Explain(crate::explain::Explain),

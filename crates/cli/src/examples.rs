@@ -58,6 +58,16 @@ Examples:
 
 Its exit code is that of the program; 128 and the number of the signal that killed it.";
 
+pub(crate) const TOP: &str = "\
+Examples:
+  convoy top --pid 4711                   a process and its children; q quits
+  convoy top --cgroup system.slice/postgresql.service --once --format json
+  convoy top                              all processes of this machine
+  convoy top --pid 4711 --serve 127.0.0.1:9184
+
+Keys: q quit, s sort, / filter, c conditions, a window or all the time, p pause, arrows.
+Its exit code is 0, or that of a command that ended.";
+
 pub(crate) const WITH: &str = "\
 Examples:
   convoy with --mutex spin -- ./server

@@ -31,6 +31,7 @@ mod run;
 mod runs;
 mod shell;
 mod sim;
+mod top;
 mod with;
 
 use clap::Parser as _;
@@ -96,6 +97,7 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
         Command::List(list) => list::run(list),
         Command::Man(man) => shell::man(man),
         Command::Schema => shell::schema(),
+        Command::Top(top) => top::run(top),
         Command::With(with) => with::run(with),
     }
 }

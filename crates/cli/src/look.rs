@@ -50,10 +50,15 @@ pub(crate) fn set(color: Color) {
 
 /// A text for people as it is printed: in the alphabet of the locale, with colour if wanted.
 pub(crate) fn dress(text: &str) -> String {
-    let Look { colour, ascii } = LOOK.get().copied().unwrap_or_default();
-    let text = plain(text);
-    let text = if ascii { transliterate(&text) } else { text.into_owned() };
+    let Look { colour, .. } = LOOK.get().copied().unwrap_or_default();
+    let text = alphabet(&plain(text));
     if colour { paint(&text) } else { text }
+}
+
+/// A text in the alphabet of the locale.
+pub(crate) fn alphabet(text: &str) -> String {
+    let Look { ascii, .. } = LOOK.get().copied().unwrap_or_default();
+    if ascii { transliterate(text) } else { text.to_owned() }
 }
 
 /// The few characters of the reports that ASCII does not have.

@@ -38,6 +38,7 @@ mod share;
 mod svg;
 mod table;
 mod timeline;
+mod top;
 mod verdict;
 mod why;
 
@@ -65,4 +66,8 @@ pub use range::Scale;
 pub use recorded::{FindingRow, RecordedReport};
 pub use rows_plot::{RowsLine, RowsPanel, RowsPlot};
 pub use table::{Cell, Column, Field, MAX_WIDTH, Table, in_markdown, page_wrap, set_page_width};
+pub use top::{
+    ScreenLine, ScreenPart, ScreenView, Sorting, ThreadsRow, TopDoing, TopLock, TopOwner,
+    TopReport, TopTimes,
+};
 pub use why::{Side, why};

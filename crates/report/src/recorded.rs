@@ -342,7 +342,7 @@ pub(crate) fn held<'a>(sites: impl Iterator<Item = &'a Site>) -> Times {
 }
 
 /// Returns the kind of a lock in words.
-fn kind(lock: &Lock) -> String {
+pub(crate) fn kind(lock: &Lock) -> String {
     match lock.kernel.as_str() {
         "" if lock.runtime == JAVA => "monitor".to_owned(),
         "" => lock.kind.name().to_owned(),

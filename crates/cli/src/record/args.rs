@@ -75,7 +75,7 @@ pub(crate) struct RecordArgs {
 
 /// Whether kernel events are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kernel {
+pub(crate) enum Kernel {
     /// If permitted, and not with `--contended`
     Auto,
     /// Always; fail if it is not permitted
@@ -96,7 +96,7 @@ impl Kernel {
     }
 
     /// Starts recording kernel events if this is wanted; adds the reason to `unseen` if it cannot.
-    pub(super) fn watch(self, unseen: &mut Vec<String>) -> Result<Option<Watching>, Failure> {
+    pub(crate) fn watch(self, unseen: &mut Vec<String>) -> Result<Option<Watching>, Failure> {
         if self == Self::Off {
             return Ok(None);
         }
@@ -116,7 +116,7 @@ impl Kernel {
 
 /// Whether thread dumps of Java processes are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Java {
+pub(crate) enum Java {
     /// If the process permits it
     Auto,
     /// Not
@@ -126,7 +126,20 @@ pub(super) enum Java {
 impl Java {
     /// Starts to take dumps if they are wanted; adds the reason to `unseen` if it cannot.
     pub(super) fn start(self, unseen: &mut Vec<String>) -> Option<Dumps> {
-        let started = (self == Self::Auto).then(Dumps::start)?;
+        self.started(Dumps::start, unseen)
+    }
+
+    /// The same for an observation without an end.
+    pub(crate) fn start_lasting(self, unseen: &mut Vec<String>) -> Option<Dumps> {
+        self.started(Dumps::start_lasting, unseen)
+    }
+
+    fn started(
+        self,
+        start: fn() -> std::io::Result<Dumps>,
+        unseen: &mut Vec<String>,
+    ) -> Option<Dumps> {
+        let started = (self == Self::Auto).then(start)?;
         started.map_err(|error| unseen.push(format!("Java was not dumped: {error}."))).ok()
     }
 }

@@ -16,16 +16,7 @@ use std::time::{Duration, Instant};
 /// Samples a process with its children, or all processes of a control group, until they exit, the
 /// time is over, or an interrupt arrives.
 pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
-    let refused = |error: AttachError| match error {
-        AttachError::None(_) | AttachError::NoMemory(_) | AttachError::NoGroup(_) => {
-            Failure::usage(error)
-        }
-        _ => Failure::environment(error),
-    };
-    // A sampled thread needs a descriptor for each CPU.
-    let limit = getrlimit(Resource::Nofile);
-    let _the_hard_limit_suffices =
-        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    raise_descriptors();
     let outside = match (args.pid, &args.cgroup) {
         (Some(pid), _) => Outside::process(pid),
         (None, path) => Outside::group(path.as_deref().unwrap_or("".as_ref())),
@@ -51,29 +42,55 @@ pub(super) fn attach(args: &RecordArgs) -> Result<ExitCode, Failure> {
     if args.redact {
         redact(&mut processes);
     }
-    let (host, cpu_s) = (describe_host(), processes.iter().map(|process| process.cpu_s).sum());
+    let cpu_s = processes.iter().map(|process| process.cpu_s).sum();
+    let command = match &args.cgroup {
+        Some(path) => vec!["--cgroup".to_owned(), path.display().to_string()],
+        None => processes[0].command.clone(),
+    };
     let program = Program {
-        command: match &args.cgroup {
-            Some(path) => vec!["--cgroup".to_owned(), path.display().to_string()],
-            None => processes[0].command.clone(),
-        },
         ending: ending.to_owned(),
         wall_s: processes.iter().map(|process| process.seconds).fold(0.0, f64::max),
+        cpu_s,
+        disturbance: before.since(cpu_s),
+        ..observed(command)
+    };
+    let record = Record { recorded: VERSION, program, processes, unseen };
+    if keep(args.destination(), &record, crate::keep::arguments()) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::environment("the record could be written nowhere; name a place: --output FILE"))
+}
+
+/// Raises the limit of descriptors: a sampled thread needs one for each CPU.
+pub(crate) fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let _the_hard_limit_suffices =
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Returns the failure of an attempt to observe a process.
+pub(crate) fn refused(error: AttachError) -> Failure {
+    match error {
+        AttachError::None(_) | AttachError::NoMemory(_) | AttachError::NoGroup(_) => {
+            Failure::usage(error)
+        }
+        _ => Failure::environment(error),
+    }
+}
+
+/// Returns the description of running processes that are observed from outside.
+pub(crate) fn observed(command: Vec<String>) -> Program {
+    let host = describe_host();
+    Program {
+        command,
         cpus: host.cpus,
         cpu_model: host.cpu,
         threads_per_core: threads_per_core(),
         kernel: host.kernel,
         date: host.date,
-        cpu_s,
-        disturbance: before.since(cpu_s),
         source: SOURCE.to_owned(),
         ..Program::default()
-    };
-    let record = Record { recorded: VERSION, program, processes, unseen };
-    if keep(args, &record, crate::keep::arguments()) {
-        return Ok(ExitCode::SUCCESS);
     }
-    Err(Failure::environment("the record could be written nowhere; name a place: --output FILE"))
 }
 
 /// Names of programs with the IDs of their processes, in the order of the IDs.

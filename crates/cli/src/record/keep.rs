@@ -4,7 +4,7 @@
 use super::args::RecordArgs;
 use crate::args::Common;
 use crate::fail::Failure;
-use crate::keep::{self, warn};
+use crate::keep::{self, StoreArgs, warn};
 use crate::output;
 use convoy_diagnose::Diagnosis;
 use convoy_os::groups;
@@ -16,19 +16,40 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 
+/// Where a record is written, and the messages about it.
+#[derive(Clone, Copy)]
+pub(crate) struct Destination<'a> {
+    /// A file instead of the store.
+    pub(crate) output: Option<&'a Path>,
+    /// No messages on standard error.
+    pub(crate) quiet: bool,
+    pub(crate) store: &'a StoreArgs,
+    /// Number of words at the end of the command line that are left out of the store.
+    pub(crate) left_out: usize,
+}
+
+impl RecordArgs {
+    /// Returns where the record is written.
+    pub(super) fn destination(&self) -> Destination<'_> {
+        let left_out = if self.redact { self.words.len().saturating_sub(1) } else { 0 };
+        let Self { quiet, store, .. } = self;
+        Destination { output: self.output.as_deref(), quiet: *quiet, store, left_out }
+    }
+}
+
 /// Asks for all that a record needs before the program starts.
-pub(super) fn ready(args: &RecordArgs) -> Result<(), Failure> {
-    args.store.check_tags()?;
-    if let Some(path) = &args.output {
+pub(crate) fn ready(to: Destination<'_>) -> Result<(), Failure> {
+    to.store.check_tags()?;
+    if let Some(path) = to.output {
         output::ready(Some(path))?;
         return output::can_write(path);
     }
-    if args.store.is_off() {
+    if to.store.is_off() {
         return Ok(());
     }
-    match args.store.path().map(Store::open) {
+    match to.store.path().map(Store::open) {
         Some(Ok(_)) => Ok(()),
-        Some(Err(error)) if args.store.is_named() => Err(error.into()),
+        Some(Err(error)) if to.store.is_named() => Err(error.into()),
         // The usual place does not serve; the next ones do, or there is none.
         _ if spare().iter().any(|place| output::can_write(&place.join("x")).is_ok()) => Ok(()),
         _ => Err(Failure::environment(
@@ -98,8 +119,8 @@ pub(super) fn redact(processes: &mut [Process]) {
 
 /// Prints the first sentence of the record and its path; returns `false` if it cannot be written.
 /// In the store it has the arguments of the command that recorded it.
-pub(super) fn keep(args: &RecordArgs, record: &Record, arguments: Vec<String>) -> bool {
-    let common = Common::plain(None, args.quiet);
+pub(crate) fn keep(to: Destination<'_>, record: &Record, arguments: Vec<String>) -> bool {
+    let common = Common::plain(None, to.quiet);
     let say = |text: &str| output::message(&common, &format!("convoy: {text}"));
     say(&diagnosis::verdict(&Diagnosis::new(record)));
     for sentence in &record.unseen {
@@ -109,7 +130,7 @@ pub(super) fn keep(args: &RecordArgs, record: &Record, arguments: Vec<String>) -
         say(&sentence);
     }
     let body = serde_json::to_value(record).expect("a record has string keys");
-    if let Some(path) = &args.output {
+    if let Some(path) = to.output {
         match output::private(path, &format!("{body}\n")) {
             Ok(()) => {
                 say(&format!("more: convoy explain {}", path.display()));
@@ -118,25 +139,23 @@ pub(super) fn keep(args: &RecordArgs, record: &Record, arguments: Vec<String>) -
             Err(failure) => warn(failure.message()),
         }
     }
-    stored(args, &common, &body, arguments)
+    stored(to, &common, &body, arguments)
 }
 
 /// In the store, or in a file where there is one.
 fn stored(
-    args: &RecordArgs,
+    to: Destination<'_>,
     common: &Common,
     body: &serde_json::Value,
     arguments: Vec<String>,
 ) -> bool {
-    let keeper = args.store.keeper("record", None);
-    if keeper.is_none() && args.output.is_none() {
+    let keeper = to.store.keeper("record", None);
+    if keeper.is_none() && to.output.is_none() {
         return true;
     }
     if let Some(mut keeper) = keeper {
         keeper.set_command(arguments);
-        if args.redact {
-            keeper.leave_out(args.words.len().saturating_sub(1));
-        }
+        keeper.leave_out(to.left_out);
         match keeper.update(body.clone()) {
             Ok(id) => {
                 output::message(common, &format!("convoy: more: convoy explain {id}"));

@@ -10,6 +10,7 @@ mod unseen;
 
 use crate::fail::Failure;
 use attach::attach;
+pub(crate) use attach::{observed, raise_descriptors, refused};
 use convoy_host::describe_host;
 use convoy_os::{Surroundings, cpus::threads_per_core};
 use convoy_record::bound::Others;
@@ -19,12 +20,11 @@ use convoy_record::raw;
 use convoy_record::ready::Ready;
 use convoy_record::{CONTENDED, DIRECTORY, Looks, Program, Record, RecordError, Sampling, VERSION};
 use execute::{Beside, Ran, execute};
-use keep::keep;
-pub(crate) use keep::limits;
+pub(crate) use keep::{Destination, keep, limits, ready};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitCode, ExitStatus};
 
-pub(crate) use args::RecordArgs;
+pub(crate) use args::{Java, Kernel, RecordArgs};
 
 /// Exit codes of a shell are this plus the number of the signal that ended the program.
 const BY_SIGNAL: i32 = 128;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
     if args.recover {
         return recover::recover(args);
     }
-    keep::ready(args)?;
+    keep::ready(args.destination())?;
     if args.pid.is_some() || args.cgroup.is_some() {
         return attach(args);
     }
@@ -107,14 +107,14 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode, Failure> {
         keep::redact(&mut processes);
     }
     let record = Record { recorded: VERSION, program, processes, unseen };
-    if !keep(args, &record, crate::keep::arguments()) {
+    if !keep(args.destination(), &record, crate::keep::arguments()) {
         keep::nowhere(&place.keep());
     }
     Ok(exit_code(ran.status))
 }
 
 /// The exit code of a program, as a shell returns it.
-fn exit_code(status: ExitStatus) -> ExitCode {
+pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0)) as u8)
 }
 

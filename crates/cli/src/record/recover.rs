@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 /// `convoy record --recover`.
 pub(super) fn recover(args: &RecordArgs) -> Result<ExitCode, Failure> {
-    super::keep::ready(args)?;
+    super::keep::ready(args.destination())?;
     let mut found = 0;
     for left in place::left(args.buffer.as_deref()) {
         if left.is_in_use() {
@@ -120,7 +120,7 @@ fn keep_left(args: &RecordArgs, left: Left) -> bool {
     )];
     sentences.extend(unseen::not_seen(&processes, program.programs_lost, 0, false));
     let record = Record { recorded: VERSION, program, processes, unseen: sentences };
-    if keep(&args, &record, note.arguments) {
+    if keep(args.destination(), &record, note.arguments) {
         left.remove();
     }
     true

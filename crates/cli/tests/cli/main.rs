@@ -30,6 +30,7 @@ mod signals;
 mod skip;
 mod surroundings;
 mod sweep;
+mod top;
 mod trust;
 mod tutorial;
 

@@ -18,7 +18,7 @@ const SIMULATE: [&str; 3] = ["sim", "explain", "reproduce"];
 /// Commands whose flags are the same or fewer (`locks`: an experiment of one grid; `report`:
 /// `explain` as a page), that replay records of programs, or that do not simulate.
 const OTHERS: &str = "locks report predict fix compare bisect runs record with doctor check \
-                      run calibrate list schema completions man help";
+                      run top calibrate list schema completions man help";
 
 /// What a command is asked, and the flags of it that observe, with their values. A value with a
 /// suffix is a file.

@@ -8,7 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The problems of a value under a schema: of its keywords those that `convoy schema` uses.
-fn problems(value: &Value, schema: &Value, all: &Value, at: &str, found: &mut Vec<String>) {
+pub(crate) fn problems(
+    value: &Value,
+    schema: &Value,
+    all: &Value,
+    at: &str,
+    found: &mut Vec<String>,
+) {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.strip_prefix("#/$defs/").expect("a definition");
         return problems(value, &all["$defs"][name], all, at, found);

@@ -92,6 +92,7 @@ impl Outside {
             }
             processes.push(lately);
         }
+        let window_s = now.at.duration_since(then.at).as_secs_f64();
         let mut unseen = vec![limits(1e3 * looked_s / looks.max(1) as f64)];
         unseen.extend(self.missing());
         if let (Some(watching), Some(then), Some(now)) =
@@ -104,10 +105,13 @@ impl Outside {
             processes.resize(counted.len(), Lately::default());
             for (one, process) in processes.iter_mut().zip(counted) {
                 one.process = process;
+                // The kernel counts between the moments, and samples lie between the samples
+                // before them.
+                one.process.seconds = window_s;
             }
         }
         Window {
-            seconds: now.at.duration_since(then.at).as_secs_f64(),
+            seconds: window_s,
             cost_s: now.cost_ns.saturating_sub(then.cost_ns) as f64 / 1e9,
             processes,
             unseen,
