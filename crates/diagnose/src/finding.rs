@@ -12,7 +12,7 @@ pub const LITTLE: f64 = 0.02;
 
 /// Weight from which a cure may change the number of threads or the kind of the lock: such a change
 /// may cost throughput elsewhere.
-const MUCH: f64 = 0.1;
+pub(crate) const MUCH: f64 = 0.1;
 
 /// Kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -1,6 +1,8 @@
 //! The activity of a program whose locks cost little, or whose waits are not known.
 
-use convoy_record::{Doing, JvmWait, Origin, Process, Record, Site, Why, java_wait, total};
+use convoy_record::{
+    Doing, JvmWait, Origin, Process, Record, Scheduler, Site, Why, java_wait, total,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -190,7 +192,7 @@ fn unreached(record: &Record) -> Option<Gap> {
 
 /// Returns the gap if too much was not recorded to draw a conclusion from a record with almost no
 /// waits.
-fn unrecorded(record: &Record, account: &Account) -> Option<Gap> {
+pub(crate) fn unrecorded(record: &Record, account: &Account) -> Option<Gap> {
     let processes = &record.processes;
     let lost = processes.iter().map(|process| process.threads_lost).sum();
     let threads = processes.iter().map(|process| process.threads).sum();
@@ -206,8 +208,8 @@ fn unrecorded(record: &Record, account: &Account) -> Option<Gap> {
     if is_much(lost, of) {
         return Some(Gap::Processes { lost, of });
     }
-    let (wait, share) = processes.iter().find_map(rules::unknown_kernel_wait)?;
-    Some(Gap::KernelWait { call: wait.call.clone(), share })
+    let (call, share) = processes.iter().find_map(rules::unknown_kernel_wait)?;
+    Some(Gap::KernelWait { call: call.to_owned(), share })
 }
 
 fn is_much(lost: u64, of: u64) -> bool {
@@ -216,10 +218,21 @@ fn is_much(lost: u64, of: u64) -> bool {
     lost > 0 && lost.saturating_mul(100) >= of * MUCH
 }
 
-/// Returns the gap if any process has tasks that wait without a thread.
+/// Returns the gap if any process has tasks that wait without a thread. Many programs load `asyncio`
+/// and do not use it: its tasks wait only while a thread sleeps in its event loop.
 fn hidden_tasks(record: &Record) -> Option<Gap> {
-    let mut schedulers = record.processes.iter().flat_map(|process| &process.schedulers);
-    schedulers.next().map(|scheduler| Gap::Tasks { scheduler: *scheduler })
+    let is_used = |process: &Process, scheduler: Scheduler| {
+        let mut sleeps = process.activity.iter().filter(|seen| seen.doing == Doing::Sleeps);
+        scheduler != Scheduler::Asyncio
+            || process.activity.is_empty()
+            || sleeps.any(|seen| ["epoll_wait(2)", "epoll_pwait(2)"].contains(&seen.what.as_str()))
+    };
+    record.processes.iter().find_map(|process| {
+        let mut schedulers = process.schedulers.iter().copied();
+        schedulers
+            .find(|scheduler| is_used(process, *scheduler))
+            .map(|scheduler| Gap::Tasks { scheduler })
+    })
 }
 
 /// Returns the gap if threads wait in `Atomics.wait` for a relevant part of their time.

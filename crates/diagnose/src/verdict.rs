@@ -1,11 +1,12 @@
 //! The diagnosis of a record: findings in order, and what the first sentence is about.
 
-use convoy_record::Record;
+use convoy_record::{Record, Scheduler};
 use serde::Serialize;
 
 use crate::account::Account;
-use crate::finding::{Finding, Kind};
-use crate::quiet::{Quiet, quiet};
+use crate::finding::{Finding, Kind, MUCH};
+use crate::gap::Gap;
+use crate::quiet::{Quiet, quiet, unrecorded};
 use crate::remark::{Remark, remarks};
 use crate::rules;
 
@@ -46,8 +47,8 @@ impl Diagnosis {
         });
         let verdict = match findings.iter().position(Finding::is_relevant) {
             _ if !account.is_finite() => Verdict::Damaged,
-            Some(index) => Verdict::Finding(index),
-            None => Verdict::Quiet(Box::new(quiet(record, &account))),
+            Some(index) if !may_hide(&findings[index], record, &account) => Verdict::Finding(index),
+            _ => Verdict::Quiet(Box::new(quiet(record, &account))),
         };
         let remarks = remarks(record, &account);
         Self { account, findings, remarks, verdict }
@@ -61,10 +62,23 @@ impl Diagnosis {
         }
     }
 
-    /// Returns the relevant findings after the first one.
+    /// Returns the relevant findings after the one that the first sentence is about.
     pub fn others(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().filter(|finding| finding.is_relevant()).skip(1)
+        let first = usize::from(matches!(self.verdict, Verdict::Finding(_)));
+        self.findings.iter().filter(|finding| finding.is_relevant()).skip(first)
     }
+}
+
+/// Returns whether a finding costs so little that waits which were not recorded may cost more.
+fn may_hide(finding: &Finding, record: &Record, account: &Account) -> bool {
+    let is_minor =
+        finding.kind() != Kind::Deadlock && finding.weight.is_none_or(|part| part < MUCH);
+    is_minor
+        && match unrecorded(record, account) {
+            None | Some(Gap::Tasks { scheduler: Scheduler::GoChannels }) => false,
+            Some(Gap::Atomics { wait_s, .. }) => wait_s > finding.cost_s,
+            Some(_) => true,
+        }
 }
 
 /// Sets the weight of each finding.

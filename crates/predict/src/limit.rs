@@ -310,8 +310,12 @@ mod tests {
     /// Two threads of which one waits for the lock of a file, seen in each second look.
     #[test]
     fn a_lock_of_the_kernel_limits_if_the_diagnosis_says_so() {
-        let wait =
-            KernelWait { call: "write(2)".to_owned(), object: KernelObject::File, samples: 50 };
+        let wait = KernelWait {
+            call: "write(2)".to_owned(),
+            object: KernelObject::File,
+            place: String::new(),
+            samples: 50,
+        };
         let process = Process {
             seconds: 1.0,
             cpu_s: 1.0,

@@ -132,7 +132,12 @@ fn the_limit_of_every_kept_record_is_what_its_first_finding_is_about() {
 /// the lock of the kernel, and the recorded row has it as its limit.
 #[test]
 fn a_lock_of_the_kernel_is_the_limit_if_explain_names_it() {
-    let wait = KernelWait { call: "write(2)".to_owned(), object: KernelObject::File, samples: 120 };
+    let wait = KernelWait {
+        call: "write(2)".to_owned(),
+        object: KernelObject::File,
+        place: String::new(),
+        samples: 120,
+    };
     let wait_times = Times { count: 500, total_s: 2.4, ..Times::default() };
     let site = Site { place: "rwsem_down_write".to_owned(), wait: wait_times, ..Site::default() };
     let site = Site { count: 500, contended: 500, threads: 4, act: "lock".to_owned(), ..site };

@@ -1,11 +1,13 @@
 //! The rules on locks of the kernel.
 
+use std::collections::BTreeMap;
+
 use convoy_record::{KernelObject, KernelWait, Kind as Primitive, Process, total};
 
 use super::plain::Plain;
 use crate::account::LockAccount;
 use crate::evidence::wilson;
-use crate::finding::{Finding, Source};
+use crate::finding::{Finding, Source, Waiters};
 use crate::problem::{Problem, Subject};
 
 /// Minimum number of waits.
@@ -49,10 +51,31 @@ pub(crate) fn of_lock(account: &LockAccount, process: &Process, busy_s: f64) -> 
         owners: account.owners(),
         is_of_scheduler: is_of_scheduler(&site.place),
     });
+    let call = site.place.rsplit(' ').next();
+    let sampled = process.kernel_waits.iter().filter(|wait| Some(wait.call.as_str()) == call);
+    let finding = Finding { waiters: waiters(sampled), ..finding };
     Some(finding.about(
         Subject::Unnamed { primitive: Primitive::Mutex, instances: lock.instances },
         lock.origin,
     ))
+}
+
+/// Returns the place in the program from which threads entered the kernel in most of these samples.
+fn waiters<'a>(waits: impl Iterator<Item = &'a KernelWait>) -> Option<Waiters> {
+    /// Minimum part of the samples at one place that makes it the only relevant one.
+    const ONLY: f64 = 0.9;
+    let mut places: BTreeMap<&str, u64> = BTreeMap::new();
+    for wait in waits {
+        *places.entry(&wait.place).or_default() += wait.samples;
+    }
+    let samples = total(places.values().copied());
+    let (place, most) = places.into_iter().max_by_key(|(_, samples)| *samples)?;
+    let place_share = most as f64 / samples.max(1) as f64;
+    (!place.is_empty()).then(|| Waiters {
+        place: Some(place.to_owned()),
+        place_share,
+        is_only_place: place_share >= ONLY,
+    })
 }
 
 /// Sleeps of a process for locks of the kernel that protect one kind of object, by samples.
@@ -104,6 +127,7 @@ pub(crate) fn sampled(process: &Process, busy_s: f64) -> Vec<Finding> {
             observations: samples,
         };
         let mut finding = plain.finding(Problem::KernelWait { object, call });
+        finding.waiters = waiters(process.kernel_waits.iter().filter(|wait| wait.object == object));
         let threads_s = process.looks.saturating_mul(process.threads.max(1));
         let part = samples as f64 / threads_s as f64;
         finding.confidence.interval = Some(wilson(part.min(1.0), threads_s));
@@ -114,12 +138,16 @@ pub(crate) fn sampled(process: &Process, busy_s: f64) -> Vec<Finding> {
 
 /// Returns the sleep in the kernel that may be for a lock or for a device, with its part of the
 /// samples of all threads, if it is a relevant one.
-pub(crate) fn unknown(process: &Process) -> Option<(&KernelWait, f64)> {
+pub(crate) fn unknown(process: &Process) -> Option<(&str, f64)> {
     /// Minimum part of the samples.
     const MUCH: f64 = 0.05;
     let samples = total(process.activity.iter().map(|seen| seen.count));
     let waits = process.kernel_waits.iter().filter(|wait| wait.object == KernelObject::Unknown);
-    let most = waits.max_by_key(|wait| wait.samples).filter(|wait| wait.samples >= FEW)?;
-    let share = most.samples as f64 / samples.max(1) as f64;
-    (process.scheduling.is_none() && share >= MUCH).then_some((most, share))
+    let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
+    for wait in waits {
+        *calls.entry(&wait.call).or_default() += wait.samples;
+    }
+    let (call, most) = calls.into_iter().max_by_key(|(_, samples)| *samples)?;
+    let share = most as f64 / samples.max(1) as f64;
+    (process.scheduling.is_none() && most >= FEW && share >= MUCH).then_some((call, share))
 }

@@ -120,12 +120,12 @@ pub(crate) fn asleep(evidence: &Evidence<'_>) -> Option<Problem> {
     if holder.asleep < least || !is_off || is_chain && holder.asleep < holder.waited {
         return None;
     }
-    Some(Problem::OwnerAsleep {
-        owner: evidence.owner(),
-        call: call.clone(),
-        place: crate::account::known(place),
-        parks: call.waits_for_input() && evidence.is_released_at_once(),
-    })
+    let owner = evidence.owner();
+    // Consumers that take turns at a queue: whoever has the lock waits for the next message.
+    let takes_turns = matches!(call, Call::OtherThread(_)) && owner.is_waiting_place;
+    let parks = takes_turns || call.waits_for_input() && evidence.is_released_at_once();
+    let place = crate::account::known(place);
+    Some(Problem::OwnerAsleep { owner, call: call.clone(), place, parks })
 }
 
 /// The owner waits for another lock.

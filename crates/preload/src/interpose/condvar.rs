@@ -9,7 +9,8 @@ use crate::interpose::locks::hold;
 use crate::layout::{CONDITION, MUTEX, SIGNAL, STEP_FAILED, STEP_WAIT};
 use crate::sites::stack;
 use crate::threads::detail::Detail;
-use crate::threads::thread::{Stage, Thread};
+use crate::threads::lines::Key;
+use crate::threads::thread::{Hold, Monitor, Stage, Thread};
 use crate::waits::deferred::{settle, waited};
 use crate::waits::waiters::Waiters;
 
@@ -78,6 +79,9 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
     {
         map::file().inspect(|file| thread.passes_on(file, all));
         releases(thread, condition, all);
+        if let Some(key) = key {
+            begins(thread, key, condition, all);
+        }
     }
     let Some(thread) = thread.filter(|thread| thread.traces()) else {
         return wake.call([condition, 0, 0, 0]);
@@ -86,6 +90,20 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
     let result = wake.call([condition, 0, 0, 0]);
     thread.step_at(step, key, begin, ticks());
     result
+}
+
+/// Begins to watch a thread that signals a condition and has not waited for any: it may take units
+/// of a pool again and again before the woken threads run. A thread that only signals enters the
+/// mutex of the condition once for each signal.
+fn begins(thread: Thread, key: Key, condition: usize, waiters: Waiters) {
+    let mutex = waiters.mutex();
+    if mutex != 0
+        && !thread.has_monitor()
+        && let Some(detail) = thread.detail(Some(key))
+    {
+        let hold = Hold::of(thread.pack(key, detail));
+        thread.signalled(condition, &Monitor { stage: Stage::Signalled, hold, mutex });
+    }
 }
 
 /// Counts a signal as a release, if the waiters of the condition wait for one. If the last thread

@@ -79,7 +79,7 @@ pub(crate) struct Monitor {
     /// The time since the wait, or since the thread entered the critical section without one.
     pub(crate) hold: Hold,
     /// The mutex of the condition.
-    mutex: u64,
+    pub(crate) mutex: u64,
 }
 
 /// What a thread did with the mutex of a condition since it waited for the condition.
@@ -128,6 +128,13 @@ fn unrecorded() -> Option<Thread> {
         pages::unrecorded(TOGETHER);
     }
     None
+}
+
+impl Hold {
+    /// Returns one that has not begun.
+    pub(crate) fn of(key: Packed) -> Self {
+        Self { key, begin: 0, switches: 0, weight: 1 }
+    }
 }
 
 impl Thread {
@@ -335,6 +342,11 @@ impl Thread {
     #[inline(always)]
     pub(crate) fn is_monitor(self, lock: usize) -> bool {
         arch::local_word::<{ offset_of!(Local, monitor_mutex) }>() == lock as u64
+    }
+
+    /// Returns whether the thread has waited for a condition or signalled one, and is watched.
+    pub(crate) fn has_monitor(self) -> bool {
+        get(&arch::local().monitor) != 0
     }
 
     /// Notes that the thread has acquired that mutex. Returns the condition if it may have taken a

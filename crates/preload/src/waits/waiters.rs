@@ -128,6 +128,11 @@ impl Waiters {
         set(&self.0.mutex, mutex as u64);
     }
 
+    /// Returns the mutex that threads released at their last wait for this condition; 0: none.
+    pub(crate) fn mutex(self) -> u64 {
+        get(&self.0.mutex)
+    }
+
     /// Notes that a thread begins to wait for this condition. Returns whether no other thread ever
     /// does: then the condition is the thread's means of wakeup, not the cause of its wait.
     pub(crate) fn is_own_of(self, thread: u64) -> bool {

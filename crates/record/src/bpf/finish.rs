@@ -93,7 +93,8 @@ impl Watching {
             process.kernel_locks = locks.unwrap_or_default();
             if let Some(is_watched) = seen.is_watched {
                 process.schedulers.retain(|scheduler| *scheduler != Scheduler::Go);
-                process.schedulers.extend((!is_watched).then_some(Scheduler::Go));
+                let scheduler = if is_watched { Scheduler::GoChannels } else { Scheduler::Go };
+                process.schedulers.push(scheduler);
             }
             self.futexes(pid, process, &seen, found.unwrap_or_default(), known);
             self.seen.insert(pid, seen);

@@ -172,6 +172,8 @@ impl Word {
         sleeps_in: &str,
         could_run_s: f64,
     ) -> Vec<Cause> {
+        /// Minimum part of the wait time without a running thread in which an owner sleeps.
+        const MOSTLY: f64 = 0.5;
         fn seen(doing: Doing, what: &str, count: u64) -> Seen {
             Seen { doing, what: what.to_owned(), place: String::new(), count }
         }
@@ -191,9 +193,10 @@ impl Word {
             let site = *callers.get(from)?;
             let times = times(value, giver::TIMES, None);
             let slept = value[giver::SLEPT] as f64 / 1e9 / times.total_s.max(f64::MIN_POSITIVE);
-            // A goroutine may sleep without a thread. Then no thread runs for it.
+            // A goroutine may sleep without a thread. Then no thread runs for it. Threads that
+            // find no goroutine to run for a moment are no sign of that.
             let parked = 1.0 - could_run_s / lock.waiters.seconds.max(f64::MIN_POSITIVE);
-            let slept = slept.max(parked);
+            let slept = if parked > MOSTLY { slept.max(parked) } else { slept };
             // One sample for each millisecond of waiting.
             let looks = (1e3 * times.total_s).ceil() as u64;
             let slept = (looks as f64 * slept.min(1.0)) as u64;

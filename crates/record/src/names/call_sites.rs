@@ -254,6 +254,12 @@ impl Module {
         }
     }
 
+    /// Returns whether the call that returns to this address is one of a function of another file.
+    pub(crate) fn leaves(&self, site: u64) -> bool {
+        let at = self.calls.partition_point(|(known, _)| *known < site);
+        matches!(self.calls.get(at), Some((known, Target::Named(_))) if *known == site)
+    }
+
     fn file(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }

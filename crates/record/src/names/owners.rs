@@ -19,6 +19,10 @@ const FILES: [(&str, Origin); 6] = [
     ("libpython", Origin::Python),
     ("python", Origin::Python),
 ];
+/// Beginnings of the names of libraries that a program maps once it uses such tasks: the extension
+/// of Python's module `asyncio`, and the runtime of .NET.
+const LIBRARIES: [(&str, Scheduler); 2] =
+    [("_asyncio.", Scheduler::Asyncio), ("libcoreclr.so", Scheduler::DotNet)];
 /// The variable that contains the interpreter lock of `CPython` and no other lock that threads wait
 /// for: its other locks are allocated.
 const INTERPRETER: &str = "_PyRuntime";
@@ -28,13 +32,20 @@ const ATOMICS_WAIT: &str = "Builtin_AtomicsWait";
 
 impl Names {
     /// Returns the runtimes with tasks that wait without a thread, by the program, which is the
-    /// first mapped file, and the files that contain these call sites.
+    /// first mapped file, the files that contain these call sites, and the mapped libraries of
+    /// interpreters.
     pub(crate) fn schedulers(&self, sites: impl Iterator<Item = u64>) -> Vec<Scheduler> {
         let program = self.objects.values().next().and_then(|object| object.file.as_ref());
         let files = sites.filter_map(|site| self.readable(site)).chain(program);
         let files: BTreeSet<&PathBuf> = files.collect();
-        let schedulers = files.into_iter().filter_map(|file| scheduler(file));
-        schedulers.collect::<BTreeSet<_>>().into_iter().collect()
+        let mut schedulers: BTreeSet<Scheduler> =
+            files.into_iter().filter_map(|file| scheduler(file)).collect();
+        for object in self.objects.values() {
+            let file = named(&object.path);
+            let known = LIBRARIES.iter().find(|(begin, _)| file.starts_with(begin));
+            schedulers.extend(known.map(|(_, scheduler)| *scheduler));
+        }
+        schedulers.into_iter().collect()
     }
 
     /// Returns the origin of locks that the code before this return address acquires, if the code

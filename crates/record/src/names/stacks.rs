@@ -192,15 +192,51 @@ impl Stacks {
 
     /// Returns the names of the target of the call that returns to this address, if there is one.
     fn target(&mut self, address: u64) -> Option<Vec<String>> {
-        let (path, own) = self.names.own(address)?;
-        if !self.modules.contains_key(path) {
-            let path = path.to_owned();
-            let module = self.names.readable(address).and_then(|file| Module::read(file));
-            let module = module.filter(|_| !is_libc(&path));
-            self.modules.insert(path.clone(), module);
+        let (module, own) = module(&self.names, &mut self.modules, address)?;
+        module.called(own)
+    }
+}
+
+/// Returns the file that contains a return address, unless it is libc, and the address in it.
+fn module<'a>(
+    names: &Names,
+    modules: &'a mut BTreeMap<PathBuf, Option<Module>>,
+    address: u64,
+) -> Option<(&'a Module, u64)> {
+    let (path, own) = names.own(address)?;
+    let module = modules.entry(path.clone()).or_insert_with(|| {
+        let module = names.readable(address).and_then(|file| Module::read(file));
+        module.filter(|_| !is_libc(path))
+    });
+    Some((module.as_ref()?, own))
+}
+
+/// Finds the callers of functions of libc from the words on a stack.
+pub(crate) struct Callers<'a> {
+    names: &'a Names,
+    modules: BTreeMap<PathBuf, Option<Module>>,
+}
+
+impl<'a> Callers<'a> {
+    pub(crate) fn new(names: &'a Names) -> Self {
+        Self { names, modules: BTreeMap::new() }
+    }
+
+    /// Returns the return addresses among these words, innermost first, from the first call that
+    /// leaves its file on: words before it belong to libc, or are left over from functions that
+    /// have returned.
+    pub(crate) fn frames(&mut self, words: &[u64]) -> Vec<u64> {
+        let mut frames = Vec::new();
+        for word in words {
+            let Some((module, own)) = module(self.names, &mut self.modules, *word) else {
+                continue;
+            };
+            let is_first = frames.is_empty() && module.leaves(own);
+            if is_first || !frames.is_empty() && module.called(own).is_some() {
+                frames.push(*word);
+            }
         }
-        let (path, _) = self.names.own(address)?;
-        self.modules.get(path)?.as_ref()?.called(own)
+        frames
     }
 }
 

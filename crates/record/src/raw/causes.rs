@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 
 use crate::layout::{self, *};
+use crate::names::stacks::Callers;
 use crate::names::syscalls;
 use crate::names::{CONDITION_OF, LOCK_OF, Names};
 use crate::raw::Raw;
@@ -17,7 +18,7 @@ use crate::raw::shares::Shares;
 use crate::raw::traces::{Clock, Known};
 use crate::record::causes::{self, Cause, Doing, Event, Inversion, Pending, Seen};
 use crate::record::{Kind, Process, total};
-use crate::sampling::kernel_waits::{FAULT, KernelWait};
+use crate::sampling::kernel_waits::{FAULT, KernelObject, KernelWait};
 use crate::sampling::observations::Look;
 use crate::sampling::thread_state::{Edge, State, Wait};
 
@@ -160,11 +161,25 @@ impl Book<'_> {
             causes::add(&mut process.activity, self.seen(state, *count));
         }
         causes::sort(&mut process.activity);
-        process.kernel_waits.extend(look.kernel.iter().map(|((call, object), samples)| {
-            let call = if *call == FAULT { String::new() } else { syscalls::name(*call) };
-            KernelWait { call, object: *object, samples: *samples }
-        }));
+        process.kernel_waits.extend(self.kernel_waits(look));
         index
+    }
+
+    /// Returns the sampled waits for the kernel, by call, object and place in the program.
+    fn kernel_waits(&self, look: &Look) -> Vec<KernelWait> {
+        let mut callers = Callers::new(self.names);
+        let mut waits: BTreeMap<(i64, KernelObject, String), u64> = BTreeMap::new();
+        for ((call, object, stack), samples) in &look.kernel {
+            let frames = callers.frames(stack);
+            let place = frames.split_first();
+            let place = place.map(|(inner, outer)| self.names.place(*inner, outer));
+            *waits.entry((*call, *object, place.unwrap_or_default())).or_default() += samples;
+        }
+        let waits = waits.into_iter().map(|((call, object, place), samples)| {
+            let call = if call == FAULT { String::new() } else { syscalls::name(call) };
+            KernelWait { call, object, place, samples }
+        });
+        waits.collect()
     }
 
     /// Returns the sampled waits, at most about `EVENTS_KEPT` of them, in the order in which they
@@ -322,12 +337,14 @@ fn drop_admissions(process: &mut Process) {
     for lock in locks.iter_mut().filter(|lock| lock.kind == Kind::Condition) {
         let causes =
             causes.iter().filter(|cause| cause.kind == lock.kind && cause.lock == lock.name);
-        let (mut samples, mut events) = (0, 0);
+        // On a busy machine, a thread that was woken waits for a CPU longer than for events.
+        let (mut samples, mut asleep, mut events) = (0, 0, 0);
         for seen in causes.flat_map(|cause| &cause.owners) {
             samples += seen.count;
+            asleep += if seen.doing == Doing::Sleeps { seen.count } else { 0 };
             events += if is_for_events(seen) { seen.count } else { 0 };
         }
-        lock.held_for_good |= samples > 0 && 2 * events >= samples;
+        lock.held_for_good |= events > 0 && 2 * events >= asleep && 10 * events >= samples;
         *admitting.entry(lock.name.clone()).or_default() |= lock.is_lock();
     }
     causes.retain(|cause| {

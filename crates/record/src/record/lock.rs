@@ -249,14 +249,17 @@ impl Lock {
     fn admitted(&self) -> Option<f64> {
         /// Minimum number of signals that end such a period, for each instance.
         const AGAIN: u64 = 10;
-        let holds = self.sites.iter().flat_map(|site| [site.hold_on.count, site.hold_off.count]);
-        let holds = total(holds);
+        let holds = |site: &Site| total([site.hold_on.count, site.hold_off.count]);
+        // A thread that never waits may be one that signals for another reason.
+        let waiting = self.sites.iter().filter(|site| site.act != "signal");
+        let waited = total(waiting.map(holds));
+        let holds = total(self.sites.iter().map(holds));
         let signals = self.sites.iter().filter(|site| site.act == "signal");
         let signals = total(signals.map(|site| site.count));
         let wakes = signals.max(self.woken());
         // A file may contain any numbers.
         let is_returned =
-            holds / AGAIN >= self.instances && holds.saturating_mul(3) >= wakes.saturating_mul(2);
+            waited / AGAIN >= self.instances && holds.saturating_mul(3) >= wakes.saturating_mul(2);
         let is_lock = self.kind == Kind::Condition && !self.held_for_good && is_returned;
         (is_lock && self.waiters.most > 1 && self.waiters.seconds > 0.0)
             .then(|| self.held_s(0.0).0 / self.waiters.seconds)

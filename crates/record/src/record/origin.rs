@@ -52,8 +52,14 @@ pub enum Origin {
 pub enum Scheduler {
     /// Goroutines of Go.
     Go,
+    /// Goroutines whose waits for locks are recorded, but not those for channels.
+    GoChannels,
     /// Tasks of the crate `tokio`.
     Tokio,
+    /// Coroutines of Python's `asyncio`.
+    Asyncio,
+    /// Tasks of .NET, whose monitors wait like its idle threads, too.
+    DotNet,
 }
 
 impl Origin {

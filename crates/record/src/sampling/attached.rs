@@ -369,15 +369,7 @@ impl Attached {
 
     /// Returns the words of a stack that point into code.
     fn codes(&self, stack: u64) -> Option<Vec<u64>> {
-        let mut bytes = vec![0; STACK];
-        let length = self.memory.read_at(&mut bytes, stack).ok()?;
-        let words = bytes[..length].chunks_exact(8);
-        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-        let is_code = |word: &u64| {
-            let at = self.code.partition_point(|(begin, _)| begin <= word);
-            at > 0 && *word < self.code[at - 1].1
-        };
-        Some(words.filter(is_code).take(WORDS).collect())
+        code_words(&self.memory, stack, &self.code)
     }
 
     /// Records the activity of the owner of a word, if its thread ID is where libc's mutex has it.
@@ -506,8 +498,21 @@ pub(crate) fn limits(each_ms: f64) -> String {
     )
 }
 
+/// Returns the words of a stack in this memory that point into these ranges of code.
+pub(crate) fn code_words(memory: &File, stack: u64, code: &[(u64, u64)]) -> Option<Vec<u64>> {
+    let mut bytes = vec![0; STACK];
+    let length = memory.read_at(&mut bytes, stack).ok()?;
+    let words = bytes[..length].chunks_exact(8);
+    let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+    let is_code = |word: &u64| {
+        let at = code.partition_point(|(begin, _)| begin <= word);
+        at > 0 && *word < code[at - 1].1
+    };
+    Some(words.filter(is_code).take(WORDS).collect())
+}
+
 /// Returns start and end of each code range of files in a memory map, in ascending order.
-fn code(maps: &str) -> Vec<(u64, u64)> {
+pub(crate) fn code(maps: &str) -> Vec<(u64, u64)> {
     let code = mappings(maps).filter(|mapping| mapping.is_code && mapping.path.is_some());
     let mut all: Vec<(u64, u64)> = code.map(|mapping| (mapping.start, mapping.end)).collect();
     all.sort_unstable();

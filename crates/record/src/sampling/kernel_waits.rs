@@ -114,6 +114,9 @@ pub struct KernelWait {
     pub call: String,
     /// What it waited for.
     pub object: KernelObject,
+    /// The function of the program that made the call; empty if unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub place: String,
     /// Number of samples.
     pub samples: u64,
 }

@@ -18,8 +18,9 @@ pub(crate) struct Look {
     /// Activity of all threads, with the number of observations.
     pub(crate) threads: BTreeMap<State, u64>,
     /// Sleeps in the kernel that may be waits for its locks, by the number of the system call (-1
-    /// for a page fault), with the number of observations.
-    pub(crate) kernel: BTreeMap<(i64, KernelObject), u64>,
+    /// for a page fault) and the words on the stack that point into code, with the number of
+    /// observations.
+    pub(crate) kernel: BTreeMap<(i64, KernelObject, Vec<u64>), u64>,
     /// Owners that could run, of lower real-time priority than the waiting thread: both threads
     /// with their priorities, by the wait, with the number of observations.
     pub(crate) inversions: BTreeMap<(Edge, [(u64, u32); 2]), u64>,

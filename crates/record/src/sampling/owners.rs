@@ -11,6 +11,7 @@ use crate::layout::{
     READ, SEMAPHORE, SLOT_COUNT, Slot, State, Table, Told, WRITE, place,
 };
 use crate::raw::part::read_part;
+use crate::sampling::attached::code_words;
 use crate::sampling::syscall_file::owner_at;
 
 /// Number of probed entries in the table of locks; the recorded process probes as many.
@@ -56,6 +57,11 @@ impl Source {
     /// Returns the state of the thread of a slot.
     pub(crate) fn state(&self, slot: usize) -> Option<Box<State>> {
         self.part(slot_at(slot) + offset_of!(Slot, state))
+    }
+
+    /// Returns the words of a stack that point into these ranges of code.
+    pub(crate) fn code_words(&self, stack: u64, code: &[(u64, u64)]) -> Option<Vec<u64>> {
+        code_words(self.memory.as_ref()?, stack, code)
     }
 
     /// Returns the 32-bit word at this offset in a lock, in bytes.

@@ -18,7 +18,7 @@ use crate::launch::directory::open_file;
 use crate::layout::{CONDITION, Header, KIND_SHIFT, MAGIC, SLOT_COUNT};
 use crate::names::Names;
 use crate::record::Process;
-use crate::sampling::attached::Attached;
+use crate::sampling::attached::{Attached, code};
 use crate::sampling::cpu_time::Sampling;
 use crate::sampling::futex_waits::Ended;
 use crate::sampling::kernel_waits::{FAULT, may_wait, object};
@@ -39,6 +39,8 @@ const LIST: Duration = Duration::from_millis(20);
 const PROCESSES: usize = 16;
 /// Maximum number of threads of a process that are sampled each time.
 const THREADS: usize = 256;
+/// Maximum number of distinct stacks of sleeps in the kernel that are kept.
+const STACKS: usize = 1024;
 /// A wait of this length, in seconds, may never end.
 const LONG_S: f64 = 0.1;
 /// Time of a sample within which the owner of a lock rarely releases and reacquires it.
@@ -62,6 +64,8 @@ struct Peek {
     has_ended: bool,
     /// Real-time priorities of threads.
     priorities: BTreeMap<u64, u32>,
+    /// Start and end of its code, once a thread has waited for the kernel.
+    code: Vec<(u64, u64)>,
 }
 
 /// A recorded program that is being sampled.
@@ -196,6 +200,7 @@ impl Peek {
             stuck,
             has_ended: false,
             priorities: BTreeMap::new(),
+            code: Vec::new(),
         })
     }
 
@@ -329,9 +334,29 @@ impl Peek {
             let path = format!("/proc/{}/task/{thread}/wchan", self.pid);
             let function = std::fs::read_to_string(path).unwrap_or_default();
             if let Some(object) = object(&function) {
-                *self.look.kernel.entry((call, object)).or_default() += 1;
+                let stack = self.kernel_stack(*thread);
+                let is_full = self.look.kernel.len() >= STACKS;
+                let stack = if is_full { Vec::new() } else { stack };
+                *self.look.kernel.entry((call, object, stack)).or_default() += 1;
             }
         }
+    }
+
+    /// Returns the words that point into code on the stack of a thread that sleeps in the kernel.
+    fn kernel_stack(&mut self, thread: u64) -> Vec<u64> {
+        /// Number of words that are kept.
+        const WORDS: usize = 12;
+        let path = format!("/proc/{}/task/{thread}/syscall", self.pid);
+        let call = File::open(path).ok().and_then(|file| Call::read(&file));
+        let Some(Call::Asleep { stack, code: next, .. }) = call else { return Vec::new() };
+        // A library may have been loaded since.
+        if !self.code.iter().any(|(begin, end)| (*begin..*end).contains(&next)) {
+            let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid));
+            self.code = code(&maps.unwrap_or_default());
+        }
+        let mut words = self.source.code_words(stack, &self.code).unwrap_or_default();
+        words.truncate(WORDS);
+        words
     }
 
     /// Counts the activities of the threads that conditions have admitted, while others wait for

@@ -283,13 +283,13 @@ fn of_call(call: &Call) -> String {
 /// Returns advice for an event loop that holds a lock while it is idle, and whose waiters release
 /// the lock immediately: some programs park idle threads this way.
 fn of_parking(call: &Call) -> String {
-    let name = match call {
-        Call::System(name) => format!("{name}(2)"),
-        _ => "the call".to_owned(),
+    let before = match call {
+        Call::System(name) => format!("it calls {name}(2)"),
+        _ => "it waits".to_owned(),
     };
     format!(
         "If the program parks them there until it has work, this costs nothing; if not, release \
-         the lock before it calls {name}. Another lock will not help."
+         the lock before {before}. Another lock will not help."
     )
 }
 

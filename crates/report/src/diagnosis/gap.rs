@@ -85,11 +85,28 @@ fn tasks(scheduler: Scheduler) -> &'static str {
              give convoy explain Go's mutex profile (runtime.SetMutexProfileFraction, \
              /debug/pprof/mutex)."
         }
+        Scheduler::GoChannels => {
+            "Go's locks cost little, but goroutines that wait for channels are not recorded: a \
+             channel can limit the program as a lock does. Go's block profile shows these waits \
+             (runtime.SetBlockProfileRate, /debug/pprof/block)."
+        }
         Scheduler::Tokio => {
             "The cost of locks between tasks is not known: a task of tokio that waits for a lock, \
              a semaphore or a channel of tokio::sync occupies no thread, and is not visible from \
              outside of the process. tokio-console shows such waits (the crate \
              console-subscriber, built with `--cfg tokio_unstable`)."
+        }
+        Scheduler::Asyncio => {
+            "The cost of locks between tasks is not known: a task of asyncio that waits for a lock, \
+             a semaphore or a queue occupies no thread, and is not visible from outside of the \
+             process. `python -m asyncio ps PID` (Python 3.14) shows what each task waits for; \
+             earlier versions print it with `asyncio.all_tasks()` and `Task.print_stack()`."
+        }
+        Scheduler::DotNet => {
+            "The cost of locks is not known: .NET's monitors wait like its idle threads, and its \
+             tasks occupy no thread. `dotnet-counters monitor -p PID` counts contended monitors, \
+             and `dotnet-trace collect -p PID --providers \
+             Microsoft-Windows-DotNETRuntime:0x4000:4` names them."
         }
     }
 }

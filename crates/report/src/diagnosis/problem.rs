@@ -1,8 +1,8 @@
 //! The sentence of each kind of finding.
 
 use convoy_diagnose::{
-    Counter, Cycle, Finding, Gap, Herd, HogSign, Inversion, JavaActivity, JavaMonitor, Lost, Mover,
-    Owners, Problem, ProcessWaits, Subject, Waited, Wakers,
+    Call, Counter, Cycle, Finding, Gap, Herd, HogSign, Inversion, JavaActivity, JavaMonitor, Lost,
+    Mover, Owners, Problem, ProcessWaits, Subject, Waited, Wakers,
 };
 use convoy_record::KernelObject;
 use convoy_record::runtimes::stream_of_rust;
@@ -50,14 +50,15 @@ pub(super) fn sentence(finding: &Finding) -> String {
             };
             let share = finding.share.unwrap_or(0.0);
             format!(
-                "Threads spent {} of their time waiting for the kernel's {primitive} in \
-                 {place}{owner}.",
+                "{} spent {} of their time waiting for the kernel's {primitive} in {place}{owner}.",
+                entering(finding),
                 percent(share)
             )
         }
         Problem::KernelWait { object, call } => format!(
-            "Threads spent about {} of their time waiting for the kernel's lock of {} in {}, by {} \
+            "{} spent about {} of their time waiting for the kernel's lock of {} in {}, by {} \
              samples of where they slept.",
+            entering(finding),
             percent(finding.share.unwrap_or(0.0)),
             protected(*object),
             in_call(call),
@@ -75,6 +76,12 @@ pub(super) fn sentence(finding: &Finding) -> String {
             self::processes(finding, waits, *processes, program, sleeps)
         }
     }
+}
+
+/// Returns the threads that wait for a lock of the kernel, with the function that calls it.
+fn entering(finding: &Finding) -> String {
+    let waiters = finding.waiters.as_ref().and_then(|waiters| waiters.place.as_deref());
+    waiters.map_or_else(|| "Threads".to_owned(), |place| format!("Threads in {place}"))
 }
 
 /// Returns what a lock of the kernel protects.
@@ -185,7 +192,11 @@ fn reason(problem: &Problem) -> String {
 fn of_owner(problem: &Problem) -> String {
     match problem {
         Problem::OwnerAsleep { owner, call, place, parks } => {
-            let parking = if *parks { "; the waiting threads release it at once" } else { "" };
+            let parking = match call {
+                _ if !parks => "",
+                Call::OtherThread(_) => "; the next owner waits there, too",
+                _ => "; the waiting threads release it at once",
+            };
             format!("{} while {}{}{parking}", holds(owner), sleeps(call), at(place.as_ref()))
         }
         Problem::OwnerWaits { owner, place, next, end } => {
