@@ -45,6 +45,10 @@ usage: cargo xtask COMMAND
                     [--nice N] [--write] [CONVOY]: convoy predict beside measurements of loops,
                     or of programs of packages, with a release build or that program; --write:
                     into results/predictions.md
+  stability [--only NAMES] [--records N] [--seconds LIST] [--users LIST] [--loads LIST]
+            [--write FILE]
+                    records programs of tests/stability many times: is the answer right, and always
+                    the same?
   aarch64           locks, checker and recorder on aarch64, under qemu
   races             the recorder and the locks of convoy with, under ThreadSanitizer
   skew              what running ahead changes and saves: loads with and without it
@@ -101,6 +105,11 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         }
         ["predictions", flags @ ..] => {
             Outcome::of(Command::new(root.join("benches/predictions.py")).args(flags))
+        }
+        ["stability", flags @ ..] => {
+            let convoy = stage::release(root)?;
+            let matrix = root.join("tests/stability/matrix.py");
+            Outcome::of(Command::new(matrix).arg(convoy).args(flags))
         }
         ["aarch64"] => Ok(script(root, "tests/aarch64.sh", &[], ci::EMULATOR)?.into()),
         ["bench"] | ["bench", "--record"] => {

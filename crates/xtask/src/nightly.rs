@@ -79,6 +79,7 @@ const SCRIPTS: &[(&str, &str, &[&str], &str)] = &[
         &[],
         "OPEN_POSIX_SUITE: testcases/open_posix_testsuite of the Linux Test Project",
     ),
+    ("stability", "tests/stability/matrix.py", &[], "python3 and a C compiler"),
     ("hour", "tests/servers/hour.sh", &[], "a C compiler"),
     ("dask", "python/tests/run.sh", &["dask", "--cells", "1000", "--workers", "4"], PYTHON),
     ("pipelines", "python/tests/run.sh", &["pipelines"], PYTHON),

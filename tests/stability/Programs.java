@@ -1,0 +1,68 @@
+import java.util.concurrent.*;
+import java.util.concurrent.locks.*;
+
+/** Programs with one known use of locks in each mode. The second argument is how long to run, seconds. */
+public class Programs {
+    interface Work { void run() throws Exception; }
+
+    static long end;
+    static final Object ledger = new Object();
+    static final ReentrantLock book = new ReentrantLock();
+    static final Semaphore units = new Semaphore(2);
+    static final LinkedBlockingQueue<Integer> tasks = new LinkedBlockingQueue<>();
+    static volatile long sink;
+
+    static void compute(int steps) {
+        long x = 1;
+        for (int i = 0; i < steps; i++) x = x * 6364136223846793005L + 1;
+        sink = x;
+    }
+
+    static void post() throws Exception {
+        synchronized (ledger) { Thread.sleep(1); }
+    }
+
+    static void add() {
+        synchronized (ledger) { compute(3000); }
+    }
+
+    static void write() throws Exception {
+        book.lock();
+        try { Thread.sleep(1); } finally { book.unlock(); }
+    }
+
+    static void query() throws Exception {
+        units.acquire();
+        try { Thread.sleep(3); } finally { units.release(); }
+    }
+
+    static void start(int count, Work work) {
+        for (int i = 0; i < count; i++) {
+            new Thread(() -> {
+                try { while (System.nanoTime() < end) work.run(); } catch (Exception e) { }
+            }).start();
+        }
+    }
+
+    public static void main(String[] words) throws Exception {
+        double seconds = Double.parseDouble(words[1]);
+        end = System.nanoTime() + (long) (seconds * 1e9);
+        switch (words[0]) {
+            case "asleep" -> start(6, Programs::post);
+            case "computes" -> start(6, Programs::add);
+            case "lock" -> start(6, Programs::write);
+            case "semaphore" -> start(8, Programs::query);
+            case "idle" -> {
+                for (int i = 0; i < 4; i++) {
+                    Thread worker = new Thread(() -> {
+                        try { while (true) { tasks.take(); compute(1000); } } catch (Exception e) { }
+                    });
+                    worker.setDaemon(true);
+                    worker.start();
+                }
+                start(1, () -> { tasks.add(1); Thread.sleep(5); });
+            }
+            default -> System.exit(2);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+// Programs with one known use of locks in each mode. The second argument is how long to run, seconds.
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+using Clock = std::chrono::steady_clock;
+static Clock::time_point end;
+
+static bool over() { return Clock::now() >= end; }
+
+static void sleep_us(int us) { std::this_thread::sleep_for(std::chrono::microseconds(us)); }
+
+static unsigned long compute(unsigned long x, int steps) {
+    for (int i = 0; i < steps; i++) x = x * 6364136223846793005ul + 1442695040888963407ul;
+    __asm__ volatile("" ::"r"(x));
+    return x;
+}
+
+static void compute_ms(double ms) {
+    timespec now;
+    auto used = [&] {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        return now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
+    };
+    for (double until = used() + ms; used() < until;) compute(1, 1000);
+}
+
+// Readers of a map that one thread rewrites from time to time.
+struct Routes {
+    std::shared_mutex lock;
+    std::map<int, int> table;
+
+    int look_up(int key) {
+        std::shared_lock<std::shared_mutex> held(lock);
+        compute(key, 300);
+        auto entry = table.find(key);
+        return entry == table.end() ? 0 : entry->second;
+    }
+    void rewrite() {
+        std::unique_lock<std::shared_mutex> held(lock);
+        compute_ms(15);
+        table.clear();
+        for (int i = 0; i < 100; i++) table[i] = i;
+    }
+};
+static Routes routes;
+
+// A cache of recently used entries under one mutex.
+struct Cache {
+    std::mutex lock;
+    std::list<int> order;
+    std::unordered_map<int, std::list<int>::iterator> entries;
+
+    void look_up(int key) {
+        std::lock_guard<std::mutex> held(lock);
+        auto entry = entries.find(key);
+        if (entry != entries.end()) {
+            order.splice(order.begin(), order, entry->second);
+            return;
+        }
+        order.push_front(key);
+        entries[key] = order.begin();
+        if (order.size() > 1000) {
+            entries.erase(order.back());
+            order.pop_back();
+        }
+    }
+};
+static Cache cache, shards[64];
+
+// A journal that is flushed under its mutex, or after it.
+struct Journal {
+    std::mutex lock;
+    std::string text;
+
+    void append(bool flushes_inside) {
+        std::unique_lock<std::mutex> held(lock);
+        text += "x";
+        if (text.size() % 8) return;
+        if (!flushes_inside) held.unlock();
+        sleep_us(2000);
+    }
+};
+static Journal journal;
+
+struct Pool {
+    std::mutex lock;
+    std::condition_variable returned;
+    int units;
+
+    explicit Pool(int units) : units(units) {}
+    void acquire() {
+        std::unique_lock<std::mutex> held(lock);
+        returned.wait(held, [this] { return units > 0; });
+        units--;
+    }
+    void release() {
+        {
+            std::lock_guard<std::mutex> held(lock);
+            units++;
+        }
+        returned.notify_one();
+    }
+};
+
+// Tasks of one thread for workers.
+struct Queue {
+    std::mutex lock;
+    std::condition_variable filled;
+    std::deque<int> tasks;
+
+    void push(int task) {
+        {
+            std::lock_guard<std::mutex> held(lock);
+            tasks.push_back(task);
+        }
+        filled.notify_one();
+    }
+    bool pop() {
+        std::unique_lock<std::mutex> held(lock);
+        filled.wait_for(held, std::chrono::milliseconds(100), [this] { return !tasks.empty(); });
+        if (tasks.empty()) return false;
+        tasks.pop_front();
+        return true;
+    }
+};
+static Queue queue;
+
+template <class F> static void start(std::vector<std::thread> &threads, int count, F work) {
+    while (count-- > 0)
+        threads.emplace_back([work, count] {
+            while (!over()) work(count);
+        });
+}
+
+int main(int count, char **words) {
+    std::string mode = count > 1 ? words[1] : "";
+    end = Clock::now() + std::chrono::milliseconds(int(1000 * (count > 2 ? atof(words[2]) : 1)));
+    std::vector<std::thread> threads;
+    static Pool two(2), sixteen(16);
+    if (mode == "rewrites") {
+        start(threads, 6, [](int key) { routes.look_up(key); sleep_us(100); });
+        start(threads, 1, [](int) { routes.rewrite(); sleep_us(20000); });
+    } else if (mode == "cache") {
+        start(threads, 4, [](int key) {
+            for (int i = 0; i < 100; i++) cache.look_up(rand_r((unsigned *)&key) % 2000);
+        });
+    } else if (mode == "shards") {
+        start(threads, 4, [](int key) {
+            for (int i = 0; i < 100; i++) {
+                compute(i, 300);
+                int entry = rand_r((unsigned *)&key) % 2000;
+                shards[entry % 64].look_up(entry);
+            }
+        });
+    } else if (mode == "journal" || mode == "journal-outside") {
+        bool inside = mode == "journal";
+        start(threads, 6, [inside](int) { journal.append(inside); sleep_us(500); });
+    } else if (mode == "pool" || mode == "pool-enough") {
+        Pool *pool = mode == "pool" ? &two : &sixteen;
+        start(threads, 16, [pool](int) { pool->acquire(); sleep_us(5000); pool->release(); });
+    } else if (mode == "queue") {
+        start(threads, 4, [](int) { if (queue.pop()) compute_ms(0.2); });
+        start(threads, 1, [](int) { queue.push(1); sleep_us(2000); });
+    } else if (mode == "private") {
+        start(threads, 4, [](int) {
+            static thread_local std::mutex own;
+            for (int i = 0; i < 100; i++) {
+                std::lock_guard<std::mutex> held(own);
+                compute(i, 100);
+            }
+        });
+    }
+    for (auto &thread : threads) thread.join();
+    return threads.empty();
+}
