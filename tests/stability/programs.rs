@@ -1,4 +1,5 @@
-//! Programs with one known use of locks in each mode. The second argument is how long to run, seconds.
+//! Programs with one known use of locks in each mode. The second argument is how long to run, in
+//! seconds.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
@@ -92,7 +93,8 @@ fn main() {
         }
         "short" => {
             let total = Mutex::new(0);
-            threads = start(4, Arc::new(move || (0..100).for_each(|_| { count(&total); compute(50) })));
+            let work = move || (0..100).for_each(|_| { count(&total); compute(50) });
+            threads = start(4, Arc::new(work));
         }
         "own" => {
             threads = start(4, Arc::new(|| {

@@ -221,18 +221,19 @@ fn is_much(lost: u64, of: u64) -> bool {
 /// Returns the gap if any process has tasks that wait without a thread. Many programs load `asyncio`
 /// and do not use it: its tasks wait only while a thread sleeps in its event loop.
 fn hidden_tasks(record: &Record) -> Option<Gap> {
-    let is_used = |process: &Process, scheduler: Scheduler| {
-        let mut sleeps = process.activity.iter().filter(|seen| seen.doing == Doing::Sleeps);
-        scheduler != Scheduler::Asyncio
-            || process.activity.is_empty()
-            || sleeps.any(|seen| ["epoll_wait(2)", "epoll_pwait(2)"].contains(&seen.what.as_str()))
-    };
     record.processes.iter().find_map(|process| {
         let mut schedulers = process.schedulers.iter().copied();
         schedulers
-            .find(|scheduler| is_used(process, *scheduler))
+            .find(|scheduler| *scheduler != Scheduler::Asyncio || polls(process))
             .map(|scheduler| Gap::Tasks { scheduler })
     })
+}
+
+/// Returns whether threads sleep in an event loop, or no thread was sampled.
+fn polls(process: &Process) -> bool {
+    const CALLS: [&str; 2] = ["epoll_wait(2)", "epoll_pwait(2)"];
+    let mut sleeps = process.activity.iter().filter(|seen| seen.doing == Doing::Sleeps);
+    process.activity.is_empty() || sleeps.any(|seen| CALLS.contains(&seen.what.as_str()))
 }
 
 /// Returns the gap if threads wait in `Atomics.wait` for a relevant part of their time.

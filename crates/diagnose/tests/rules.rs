@@ -340,12 +340,12 @@ fn tasks_without_a_thread_are_hidden() {
         assert_eq!(quiet(&record(process)).gap, Some(Gap::Tasks { scheduler }));
     }
     // Loaded, but no thread sleeps in its event loop.
-    let asleep = |call: &str| {
+    fn asleep(call: &str) -> Option<Gap> {
         let what = format!("{call}(2)");
         let activity = vec![Seen { doing: Doing::Sleeps, what, count: 90, ..Seen::default() }];
         let process = Process { activity, ..Process::default() };
-        quiet(&record(Process { schedulers: vec![Scheduler::Asyncio], ..process })).gap
-    };
+        quiet(&record(Process { schedulers: vec![Asyncio], ..process })).gap
+    }
     assert_eq!(asleep("clock_nanosleep"), Some(Gap::Nothing));
     assert_eq!(asleep("epoll_wait"), Some(Gap::Tasks { scheduler: Scheduler::Asyncio }));
 }
@@ -360,19 +360,18 @@ fn waits_of_javascript_are_no_proof_that_locks_cost_little() {
         let process = Process { seconds: 1.0, threads: 4, cpu_s: 2.0, ..Process::default() };
         quiet(&record(Process { locks: vec![lock], ..process })).gap
     }
-    // A lock with 3 % of the time is not the first thing to say of such a program.
-    let minor = |atomics_s: f64| {
-        let waits = |kind, origin, each_s| {
-            let wait = times(40, each_s);
-            let sites =
-                vec![Site { wait, contended: 40, threads: 4, ..site("push", "lock", 4000) }];
-            Lock { name: format!("{origin:?}"), kind, origin, sites, ..Lock::default() }
-        };
+    fn waits(kind: Primitive, origin: Origin, each_s: f64) -> Lock {
+        let wait = times(40, each_s);
+        let sites = vec![Site { wait, contended: 40, threads: 4, ..site("push", "lock", 4000) }];
+        Lock { name: format!("{origin:?}"), kind, origin, sites, ..Lock::default() }
+    }
+    fn minor(atomics_s: f64) -> Verdict {
         let mutex = waits(Primitive::Mutex, Origin::Libc, 0.003);
         let atomics = waits(Primitive::Condition, Origin::JavaScript, atomics_s);
         let process = Process { seconds: 1.0, threads: 4, cpu_s: 2.0, ..Process::default() };
         Diagnosis::new(&record(Process { locks: vec![mutex, atomics], ..process })).verdict
-    };
+    }
+    // A lock with 3 % of the time is not the first thing to say of such a program.
     assert!(matches!(minor(0.03), Verdict::Quiet(_)), "{:?}", minor(0.03));
     assert!(matches!(minor(1e-3), Verdict::Finding(_)), "{:?}", minor(1e-3));
     assert!(matches!(gap(0.03), Some(Gap::Atomics { count: 40, .. })), "{:?}", gap(0.03));
@@ -693,12 +692,12 @@ fn sleeps_for_locks_of_the_kernel_are_found_without_kernel_events() {
     fn diagnosis(object: KernelObject, samples: u64, events: bool) -> Diagnosis {
         let call = "rename(2)".to_owned();
         let activity = vec![seen(Doing::Sleeps, &call, 200), seen(Doing::Runs, "", 200)];
-        let wait = |place: &str, samples| {
-            let place = place.to_owned();
-            KernelWait { call: call.clone(), object, place, samples }
-        };
-        let kernel_waits =
-            vec![wait("rotate (log.c:7)", samples - samples / 4), wait("", samples / 4)];
+        let places = [("rotate (log.c:7)", samples - samples / 4), ("", samples / 4)];
+        let kernel_waits = places.map(|(place, samples)| {
+            let (place, call) = (place.to_owned(), call.clone());
+            KernelWait { call, object, place, samples }
+        });
+        let kernel_waits = kernel_waits.to_vec();
         let scheduling = events.then(Scheduling::default);
         let process =
             Process { pid: 7, seconds: 1.0, looks: 100, threads: 4, ..Process::default() };

@@ -32,20 +32,13 @@ const ATOMICS_WAIT: &str = "Builtin_AtomicsWait";
 
 impl Names {
     /// Returns the runtimes with tasks that wait without a thread, by the program, which is the
-    /// first mapped file, the files that contain these call sites, and the mapped libraries of
-    /// interpreters.
+    /// first mapped file, and the files that contain these call sites.
     pub(crate) fn schedulers(&self, sites: impl Iterator<Item = u64>) -> Vec<Scheduler> {
         let program = self.objects.values().next().and_then(|object| object.file.as_ref());
         let files = sites.filter_map(|site| self.readable(site)).chain(program);
         let files: BTreeSet<&PathBuf> = files.collect();
-        let mut schedulers: BTreeSet<Scheduler> =
-            files.into_iter().filter_map(|file| scheduler(file)).collect();
-        for object in self.objects.values() {
-            let file = named(&object.path);
-            let known = LIBRARIES.iter().find(|(begin, _)| file.starts_with(begin));
-            schedulers.extend(known.map(|(_, scheduler)| *scheduler));
-        }
-        schedulers.into_iter().collect()
+        let schedulers = files.into_iter().filter_map(|file| scheduler(file));
+        schedulers.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Returns the origin of locks that the code before this return address acquires, if the code
@@ -78,6 +71,13 @@ impl Names {
             origin => Some(origin),
         }
     }
+}
+
+/// Returns the runtime with tasks that this mapped library of an interpreter belongs to.
+pub(crate) fn library_scheduler(path: &str) -> Option<Scheduler> {
+    let file = named(Path::new(path));
+    let known = LIBRARIES.iter().find(|(begin, _)| file.starts_with(begin));
+    known.map(|(_, scheduler)| *scheduler)
 }
 
 /// Returns the runtime with tasks that a file contains, also without symbols: Go's linker leaves a

@@ -162,6 +162,7 @@ impl Book<'_> {
         }
         causes::sort(&mut process.activity);
         process.kernel_waits.extend(self.kernel_waits(look));
+        process.schedulers.extend(&look.schedulers);
         index
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::hotspot::Hot;
+use crate::record::origin::Scheduler;
 use crate::sampling::attached::Attached;
 use crate::sampling::holds::Holding;
 use crate::sampling::kernel_waits::KernelObject;
@@ -21,6 +22,8 @@ pub(crate) struct Look {
     /// for a page fault) and the words on the stack that point into code, with the number of
     /// observations.
     pub(crate) kernel: BTreeMap<(i64, KernelObject, Vec<u64>), u64>,
+    /// Runtimes with tasks that wait without a thread, by the libraries that it maps.
+    pub(crate) schedulers: BTreeSet<Scheduler>,
     /// Owners that could run, of lower real-time priority than the waiting thread: both threads
     /// with their priorities, by the wait, with the number of observations.
     pub(crate) inversions: BTreeMap<(Edge, [(u64, u32); 2]), u64>,

@@ -17,6 +17,7 @@ use crate::java::dumps::Dumps;
 use crate::launch::directory::open_file;
 use crate::layout::{CONDITION, Header, KIND_SHIFT, MAGIC, SLOT_COUNT};
 use crate::names::Names;
+use crate::names::owners::library_scheduler;
 use crate::record::Process;
 use crate::sampling::attached::{Attached, code};
 use crate::sampling::cpu_time::Sampling;
@@ -245,6 +246,9 @@ impl Peek {
         held_now.add(&waits, &holders, |lock| self.owner(lock, &slots, &[]), &states);
         self.look.held = held_now;
         self.look.count += 1;
+        if self.look.count.is_power_of_two() {
+            self.libraries();
+        }
         for state in states.values() {
             *self.look.threads.entry(*state).or_default() += 1;
         }
@@ -340,6 +344,13 @@ impl Peek {
                 *self.look.kernel.entry((call, object, stack)).or_default() += 1;
             }
         }
+    }
+
+    /// Notes the runtimes of the libraries that are mapped now.
+    fn libraries(&mut self) {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let paths = mappings(&maps).filter_map(|mapping| mapping.path);
+        self.look.schedulers.extend(paths.filter_map(library_scheduler));
     }
 
     /// Returns the words that point into code on the stack of a thread that sleeps in the kernel.
