@@ -243,15 +243,27 @@ fn a_condition_variable_forgets_nobody() {
     }
 }
 
-/// Writers become readers and read the value that they wrote, while a reader runs: no other task
-/// writes until they release the lock, and every task acquires it.
+/// An upgradable reader changes the value that it read, while another reader and a writer run: the
+/// owner that writes is alone, the value stays unchanged until then, and every task acquires the
+/// lock.
 #[test]
-fn a_writer_that_becomes_a_reader_sees_no_change_but_its_own() {
+fn an_upgradable_reader_sees_no_change_but_its_own() {
     type Shared = (QuotaRwLock<Model>, Cell<u32>);
     let checks = [Property::Exclusion, Property::NoLostWakeup];
-    let scenario = Scenario::new("downgrade", checks, || {
-        let task = |(lock, value): &Shared, task: usize| {
-            if task == 0 {
+    let scenario = Scenario::new("upgrade", checks, || {
+        let task = |(lock, value): &Shared, task: usize| match task {
+            0 => {
+                lock.upgradable();
+                let seen = value.get();
+                lock.upgrade();
+                assert_eq!(value.get(), seen, "it was changed between");
+                value.set(seen + 1);
+                lock.downgrade_to_upgradable();
+                lock.upgradable_to_read();
+                assert_eq!(value.get(), seen + 1, "a writer came between");
+                lock.read_unlock();
+            }
+            1 => {
                 lock.read();
                 let seen = value.get();
                 lock.read_unlock();

@@ -32,6 +32,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `std` (default) | everything for threads: the locks with data, RCU, [`Native`] |
+//! | `lock_api` | the traits of that crate on the inner locks |
 //!
 //! The locks do not allocate, except RCU for its lists.
 //! Waiting tasks are linked through records on their own stacks.

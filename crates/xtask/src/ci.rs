@@ -17,6 +17,10 @@ pub(crate) const PYTHON: &str = "python3 with venv and pip, and a package index"
 pub(crate) const EMULATOR: &str = "user namespaces of Linux 6.7 or later, apt-get install \
      qemu-user-static gcc-aarch64-linux-gnu, rustup target add aarch64-unknown-linux-gnu";
 
+/// Features with code of this workspace. Not `peers` of `convoy-mm`: building other allocators
+/// takes minutes.
+const FEATURES: [&str; 2] = ["--features", "convoy-sync/lock_api"];
+
 /// Runs all stages, even after a failure, and ends with the closing lines of the test runner.
 pub(crate) fn run(root: &Path) -> Outcome {
     let mut pipeline = Pipeline::default();
@@ -29,6 +33,8 @@ pub(crate) fn run(root: &Path) -> Outcome {
             &[
                 "clippy",
                 "--workspace",
+                FEATURES[0],
+                FEATURES[1],
                 "--all-targets",
                 "--locked",
                 "--keep-going",
@@ -42,7 +48,8 @@ pub(crate) fn run(root: &Path) -> Outcome {
     // The dev profile: assertions and overflow checks are on, and its opt-level of 1 keeps
     // simulations fast enough.
     pipeline.stage("test", || {
-        let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
+        let [flag, names] = FEATURES;
+        let arguments = ["test", "--workspace", flag, names, "--locked", "--no-fail-fast"];
         let ending = run_filtered(&mut cargo(root, &arguments), |line| closing.hold(line))?;
         Ok(match ending {
             Ending::Failed if closing.pass_when_repeated(root, &arguments)? => Ending::Passed,
@@ -88,7 +95,8 @@ fn component(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<Endi
 /// Documents the workspace. The compiler is called as `cargo clippy` calls it, so that cargo finds
 /// the results of the stage of clippy; if it does not, it checks the workspace again.
 fn doc(root: &Path) -> anyhow::Result<Ending> {
-    let mut command = cargo(root, &["doc", "--workspace", "--no-deps", "--locked"]);
+    let [flag, names] = FEATURES;
+    let mut command = cargo(root, &["doc", "--workspace", flag, names, "--no-deps", "--locked"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     let driver = Path::new(command.get_program()).with_file_name("clippy-driver");
     if driver.is_file() {

@@ -6,6 +6,8 @@
 
 mod condvar;
 mod mutex;
+#[cfg(feature = "lock_api")]
+mod raw;
 mod rwlock;
 mod semaphore;
 

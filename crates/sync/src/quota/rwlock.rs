@@ -11,7 +11,7 @@
 //!
 //! | `WRITER` | `WAITS` | readers | door | meaning |
 //! |---|---|---|---|---|
-//! | 0 | 0 | any | any | readers enter without the door |
+//! | 0 | 0 | any | any | readers enter without the door; its owner may be an upgradable reader |
 //! | 1 | any | 0 | the writer's | a writer is inside |
 //! | 1 | 0 | some | the writer's | it waits for the readers, awake |
 //! | 1 | 1 | some | the writer's | it waits for the readers, maybe asleep |
@@ -23,7 +23,9 @@
 //! read_unlock   readers -= 1; if that leaves WRITER and WAITS alone, wake the writer
 //! write         take the door, set WRITER, wait until all readers have left
 //! write_unlock  clear the flags, release the door; so does a writer whose wait for readers fails
-//! downgrade     clear the flags, readers += 1, release the door
+//! upgradable    take the door, readers += 1               upgradable_unlock  undo both
+//! upgrade       readers -= 1 and set WRITER, wait until all readers have left
+//! downgrade     clear the flags, readers += 1; then the reader keeps the door, or releases it
 //! ```
 //!
 //! ## Invariants
@@ -224,12 +226,63 @@ impl<P: Platform, R: Room<P>> QuotaRwLock<P, R> {
         self.door.up();
     }
 
-    /// Turns a [write](Self::write) lock into a [read](Self::read) lock.
-    pub fn downgrade(&self) {
+    /// Acquires the lock for reading, with the right to [`Self::upgrade`]: excludes writers and
+    /// other upgradable readers.
+    pub fn upgradable(&self) {
+        self.door.down();
+        // As in `read_slow`: Acquire pairs with the release in `write_unlock`.
+        self.word.fetch_add(READER, Acquire);
+    }
+
+    /// [`Self::upgradable`] if it need not wait. Returns whether it did.
+    pub fn try_upgradable(&self) -> bool {
+        let taken = self.door.down_trylock();
+        if taken {
+            // Acquire, as in `upgradable`.
+            self.word.fetch_add(READER, Acquire);
+        }
+        taken
+    }
+
+    /// Releases a lock acquired by [`Self::upgradable`].
+    pub fn upgradable_unlock(&self) {
+        // No writer waits for the readers, because this task owns the door.
+        self.read_unlock();
+        self.door.up();
+    }
+
+    /// Turns an [upgradable](Self::upgradable) lock into a [write](Self::write) lock. Waits until
+    /// the other readers have left.
+    pub fn upgrade(&self) {
+        // Acquire pairs with the releases of the previous owners.
+        if self.word.fetch_add(WRITER.wrapping_sub(READER), Acquire) != READER {
+            let waited = self.wait_for_readers(Sleep::Uninterruptible, None);
+            debug_assert!(waited.is_ok(), "nothing ends this wait but the readers");
+        }
+    }
+
+    /// [`Self::upgrade`] if there are no other readers. Returns whether it succeeded.
+    pub fn try_upgrade(&self) -> bool {
+        // Acquire, as in `upgrade`.
+        self.word.compare_exchange(READER, WRITER, Acquire, Relaxed).is_ok()
+    }
+
+    /// Turns a [write](Self::write) lock into an [upgradable](Self::upgradable) lock.
+    pub fn downgrade_to_upgradable(&self) {
         // No reader can have entered. Release pairs with the acquire of the readers that enter
         // next.
         self.word.store(READER, Release);
+    }
+
+    /// Turns an [upgradable](Self::upgradable) lock into a [read](Self::read) lock.
+    pub fn upgradable_to_read(&self) {
         self.door.up();
+    }
+
+    /// Turns a [write](Self::write) lock into a [read](Self::read) lock.
+    pub fn downgrade(&self) {
+        self.downgrade_to_upgradable();
+        self.upgradable_to_read();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What no lock of the list does: downgrades, locks taken with interrupts disabled.
+//! What no lock of the list does: upgrades, locks taken with interrupts disabled.
 
 use super::{Guarded, Loom, PREEMPTIONS, model, model_within};
 use convoy_sync::{QuotaRwLock, RawLock as _, TasLock};
@@ -10,9 +10,10 @@ fn guarded<L>(lock: L) -> Arc<Guarded<L>> {
     Arc::new(Guarded { lock, value: UnsafeCell::new(0) })
 }
 
-/// A writer becomes a reader and reads its value next to a concurrent reader.
-fn downgrades<const WEAK: bool>() {
-    model_within(PREEMPTIONS, || {
+/// An upgradable reader and a concurrent reader: the first changes the value that both read, and
+/// reads it again.
+fn upgrades<const WEAK: bool>(tries: bool) {
+    model_within(PREEMPTIONS, move || {
         let shared = guarded(QuotaRwLock::<Loom<WEAK>>::default());
         let other = Arc::clone(&shared);
         let reads = thread::spawn(move || {
@@ -21,11 +22,18 @@ fn downgrades<const WEAK: bool>() {
                 other.lock.read_unlock();
             }
         });
-        shared.lock.write();
-        shared.increment();
-        shared.lock.downgrade();
-        assert_eq!(shared.get(), 1);
-        shared.lock.read_unlock();
+        let lock = &shared.lock;
+        lock.upgradable();
+        let upgraded = !tries || lock.try_upgrade();
+        if upgraded {
+            if !tries {
+                lock.upgrade();
+            }
+            shared.increment();
+            lock.downgrade_to_upgradable();
+        }
+        assert_eq!(shared.get(), u32::from(upgraded));
+        lock.upgradable_unlock();
         reads.join().expect("the thread does not panic");
     });
 }
@@ -48,11 +56,11 @@ fn without_interrupts<const WEAK: bool>() {
 
 /// Each of them, and that loom would notice without orderings.
 macro_rules! both_ways {
-    ($($name:ident: $body:ident;)+) => {
+    ($($name:ident: $body:ident($($argument:expr)?);)+) => {
         mod ordered {
             $(#[test]
             fn $name() {
-                super::$body::<false>();
+                super::$body::<false>($($argument)?);
             })+
         }
 
@@ -60,13 +68,14 @@ macro_rules! both_ways {
             $(#[test]
             #[should_panic(expected = "Causality violation")]
             fn $name() {
-                super::$body::<true>();
+                super::$body::<true>($($argument)?);
             })+
         }
     };
 }
 
 both_ways! {
-    downgrade: downgrades;
-    test_and_set_without_interrupts: without_interrupts;
+    upgrade: upgrades(false);
+    try_upgrade: upgrades(true);
+    test_and_set_without_interrupts: without_interrupts();
 }

@@ -9,7 +9,8 @@ use super::finding::Findings;
 use super::source::words;
 
 /// Crates that promise few dependencies, and their allowed external crates.
-const LEAN: &[(&str, &[&str])] = &[("sync", &["libc"]), ("stats", &["libm", "thiserror"])];
+const LEAN: &[(&str, &[&str])] =
+    &[("sync", &["libc", "lock_api"]), ("stats", &["libm", "thiserror"])];
 
 pub(crate) fn check(
     findings: &mut Findings,
