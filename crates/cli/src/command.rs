@@ -72,6 +72,9 @@ pub(crate) enum Command {
     /// Measure locks in a loop, on this machine or a virtual one
     #[command(after_help = examples::LOCKS)]
     Locks(Box<Locks>),
+    /// Benchmark Convoy's locks against other libraries on this machine
+    #[command(after_help = examples::BENCH)]
+    Bench(Box<crate::bench::Bench>),
     /// Run an AIM7 mix on this machine
     #[command(after_help = examples::RUN)]
     Run(Box<Run>),

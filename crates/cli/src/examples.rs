@@ -22,8 +22,13 @@ Examples:
 
 pub(crate) const LOCKS: &str = "\
 Examples:
-  convoy locks --lock convoy,std,parking-lot,pthread --threads 2,64
+  convoy locks --lock mutex,ticket --threads 2,16
   convoy locks --threads 64 --think exp:2000 --kernel 6.18 --cpus 64";
+
+pub(crate) const BENCH: &str = "\
+Examples:
+  convoy bench locks                      which lock should I use here? (half a minute)
+  convoy bench locks --lock convoy,std,parking-lot --threads 64 --cpus 2 --plot locks.svg";
 
 pub(crate) const REPRODUCE: &str = "\
 Examples:

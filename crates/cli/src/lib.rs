@@ -4,6 +4,7 @@
 //! `main`.
 
 mod args;
+mod bench;
 mod bisect;
 mod build;
 mod calibrate;
@@ -81,6 +82,7 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
         Command::Run(run) => run::run(run),
         Command::Sim(sim) => sim::run(sim),
         Command::Locks(locks) => locks::run(locks),
+        Command::Bench(bench) => bench::run(bench),
         Command::Reproduce(args) => experiment::reproduce(args),
         Command::Check(check) => check::run(check),
         Command::Compare(compare) => compare::run(compare),

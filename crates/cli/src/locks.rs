@@ -1,7 +1,7 @@
 //! `convoy locks`: locks in a loop, on this machine or a virtual one.
 
 use crate::args::Common;
-use crate::experiment::{Kept, carry_out};
+use crate::experiment::{Files, Kept, carry_out};
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
 use crate::output;
@@ -61,16 +61,16 @@ pub(crate) struct Locks {
 /// The loop of the threads. Each value of a list has a row.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Loop")]
-struct Loops {
+pub(crate) struct Loops {
     /// Locks from `convoy list locks`; the first is the baseline of ratios [default: some of each
     /// kind]
     #[arg(long, value_name = "LIST", value_delimiter = ',', hide_possible_values = true)]
     #[arg(value_parser = PossibleValuesParser::new(Measured::names()).map(lock))]
     lock: Option<Vec<Measured>>,
-    /// Numbers of threads [default: 2]
+    /// Numbers of threads [default: 2; bench 2 to 2000]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     threads: Option<Vec<u32>>,
-    /// Lengths of the critical section, nanoseconds [default: 100]
+    /// Lengths of the critical section, nanoseconds [default: 100; bench 100,1000,10000]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     section_ns: Option<Vec<u32>>,
     /// Work between two critical sections, nanoseconds: fixed:NS, or exp:MEAN, drawn from the
@@ -84,10 +84,10 @@ struct Loops {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Warm-up time, milliseconds; on a virtual machine the minimum, until throughput and the
-    /// number of CPUs in use have stopped drifting [default: 50]
+    /// number of CPUs in use have stopped drifting [default: 50; bench 150]
     #[arg(long, value_name = "MS", hide_short_help = true)]
     warmup_ms: Option<u32>,
-    /// Length of the measurement, milliseconds [default: 100; virtual 20]
+    /// Length of the measurement, milliseconds [default: 100; virtual 20, bench 300]
     #[arg(long, value_name = "MS")]
     window_ms: Option<u32>,
     /// Seed of the order of runs, the draws and the virtual machine [default: 1]
@@ -97,7 +97,7 @@ struct Loops {
 
 impl Loops {
     /// The changes of the experiment by the flags.
-    fn changes(&self) -> Changes {
+    pub(crate) fn changes(&self) -> Changes {
         let text = |vary: Vary| Setting::Text(vary.name().to_owned());
         let section = self.exp_sections.then_some(Vary::Exponential);
         let settings = [
@@ -124,7 +124,7 @@ impl Loops {
     }
 
     /// The seed.
-    fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.seed.unwrap_or(1)
     }
 }
@@ -152,7 +152,8 @@ pub(crate) fn run(args: &Locks) -> Result<ExitCode, Failure> {
     output::ready_to_draw(args.plot.as_deref(), true)?;
     let plan = args.plan()?;
     let kept = Kept { kind: "locks", seed: args.loops.seed(), store: &args.store };
-    carry_out(&plan, &args.common, None, kept, args.plot.as_deref())
+    let files = Files { plot: args.plot.as_deref(), ..Files::default() };
+    carry_out(&plan, &args.common, None, kept, files)
 }
 
 impl Locks {
@@ -218,7 +219,7 @@ fn whole(value: u32) -> Setting {
     Setting::Whole(i64::from(value))
 }
 
-fn words<T: ToString>(list: &[T]) -> Vec<String> {
+pub(crate) fn words<T: ToString>(list: &[T]) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
 }
 

@@ -19,6 +19,7 @@
 //!   compared with a policy that lets them idle. `cpus_used` shows it.
 
 mod cell;
+pub mod hogs;
 mod library;
 mod pthread;
 mod work;

@@ -131,6 +131,9 @@ pub(crate) fn execute<T>(
     Ok(done)
 }
 
+/// Formats the outcome of a cell as one line, from the number of its job in the plan.
+pub(crate) type Line = fn(&Plan, usize, &Outcome) -> Option<String>;
+
 /// Where outcomes are kept until all are there.
 pub(super) trait Keep {
     /// The outcomes of a plan that are there, one for each of its cells.
@@ -162,6 +165,7 @@ pub(super) fn until_known(
     plan: &Plan,
     common: &Common,
     threads: usize,
+    line: Option<Line>,
     kept: &mut impl Keep,
 ) -> Result<(Plan, Done<Outcome>), Failure> {
     let mut plan = plan.clone();
@@ -177,7 +181,8 @@ pub(super) fn until_known(
             |watch: &mut Watch<Outcome>| pool::run(&jobs, &wanted, threads, Job::run, watch);
         let mut done = execute(common, &plan.name, wanted.len(), start, |index, outcome| {
             kept.keep(&jobs[index], outcome)?;
-            Ok(Told::of(&plan, index, outcome))
+            let line = line.and_then(|line| line(&plan, index, outcome));
+            Ok(Told { line, ..Told::of(&plan, index, outcome) })
         })?;
         done.outcomes = kept.outcomes(&plan)?;
         match plan.longer(&done.outcomes).map_err(Failure::usage)? {

@@ -2,6 +2,7 @@
 
 mod args;
 mod cells;
+mod into;
 mod measure;
 mod plan;
 mod print;
@@ -11,4 +12,4 @@ mod sweep;
 pub(crate) use args::Reproduce;
 pub(crate) use cells::{Told, apart, execute, threads};
 pub(crate) use plan::plan;
-pub(crate) use reproduce::{Kept, carry_out, run as reproduce, run_all};
+pub(crate) use reproduce::{Files, Kept, carry_out, run as reproduce, run_all};

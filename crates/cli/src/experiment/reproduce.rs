@@ -1,9 +1,9 @@
 //! `convoy reproduce`: an experiment on the virtual machine, compared with the published results.
 
 use super::args::{Reproduce, Which};
-use super::cells::{incomplete, threads, until_known};
+use super::cells::{Line, incomplete, threads, until_known};
 use super::print::{can_draw, plot, print};
-use super::{measure, sweep};
+use super::{into, measure, sweep};
 use crate::args::Common;
 use crate::build::build;
 use crate::fail::Failure;
@@ -26,12 +26,16 @@ pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.measure {
         return measure::run(args, &plan, path);
     }
+    if let Some(path) = &args.into {
+        into::ready(&plan, path)?;
+    }
     if let Some(directory) = &args.parts.dir {
         return sweep::run(args, &plan, directory);
     }
     let Which { threads, seed, .. } = args.which;
     let kept = Kept { kind: "reproduce", seed, store: &args.store };
-    carry_out(&plan, &args.common, threads, kept, args.plot.as_deref())
+    let files = Files { plot: args.plot.as_deref(), document: args.into.as_deref(), line: None };
+    carry_out(&plan, &args.common, threads, kept, files)
 }
 
 /// The record that a command keeps.
@@ -42,18 +46,29 @@ pub(crate) struct Kept<'a> {
     pub(crate) store: &'a StoreArgs,
 }
 
-/// Runs all cells of a plan, prints its report, draws its plot and keeps its record. An interrupt
-/// leaves the report and the record of the cells that are there.
+/// Additional outputs.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Files<'a> {
+    /// Its plot.
+    pub(crate) plot: Option<&'a Path>,
+    /// A document with its table.
+    pub(crate) document: Option<&'a Path>,
+    /// The line that is printed of each outcome as soon as it is there.
+    pub(crate) line: Option<Line>,
+}
+
+/// Runs all cells of a plan, prints its report and keeps its record. An interrupt leaves the report
+/// and the record of the cells that are there.
 pub(crate) fn carry_out(
     plan: &Plan,
     common: &Common,
     at_a_time: Option<u16>,
     kept: Kept,
-    drawing: Option<&Path>,
+    files: Files,
 ) -> Result<ExitCode, Failure> {
-    can_draw(plan, drawing)?;
+    can_draw(plan, files.plot)?;
     let mut outcomes = BTreeMap::new();
-    let (plan, done) = until_known(plan, common, threads(at_a_time)?, &mut outcomes)?;
+    let (plan, done) = until_known(plan, common, threads(at_a_time)?, files.line, &mut outcomes)?;
     let plan = &plan;
     if done.outcomes.iter().all(Option::is_none) {
         incomplete(&done)?;
@@ -64,7 +79,11 @@ pub(crate) fn carry_out(
     if !done.interrupted {
         incomplete(&done)?;
     }
-    plot(common, &report, drawing)?;
+    plot(common, &report, files.plot)?;
+    if let Some(path) = files.document.filter(|_| !done.interrupted) {
+        into::write(plan, &report, path)?;
+        output::message(common, &format!("wrote {}", path.display()));
+    }
     let mut body = serde_json::to_value(&record).map_err(Failure::environment)?;
     // The record contains the outcomes and the printed report.
     let printed = serde_json::from_str(&report.to_json()).map_err(Failure::environment)?;
@@ -86,7 +105,7 @@ pub(crate) fn run_all(
     common: &Common,
     threads: usize,
 ) -> Result<(Plan, Vec<Option<Outcome>>), Failure> {
-    let (plan, done) = until_known(plan, common, threads, &mut BTreeMap::new())?;
+    let (plan, done) = until_known(plan, common, threads, None, &mut BTreeMap::new())?;
     incomplete(&done)?;
     Ok((plan, done.outcomes))
 }

@@ -2,6 +2,7 @@
 
 use super::args::Reproduce;
 use super::cells::{Keep, incomplete, threads, until_known};
+use super::into;
 use super::print::{can_draw, plot, print};
 use crate::build::build;
 use crate::fail::Failure;
@@ -49,7 +50,7 @@ pub(super) fn run(args: &Reproduce, plan: &Plan, directory: &Path) -> Result<Exi
     }
     let mut part = Part { cells, shard: args.parts.shard.unwrap_or(Shard::ALL) };
     let threads = threads(args.which.threads)?;
-    let (plan, done) = until_known(plan, &args.common, threads, &mut part)?;
+    let (plan, done) = until_known(plan, &args.common, threads, None, &mut part)?;
     let (there, count) = (done.outcomes.iter().flatten().count(), done.outcomes.len());
     if there < count {
         let (name, place) = (&plan.name, directory.display());
@@ -67,5 +68,9 @@ pub(super) fn run(args: &Reproduce, plan: &Plan, directory: &Path) -> Result<Exi
     output::file(&directory.join("result.csv"), &report.to_csv())?;
     plot(&args.common, &report, args.plot.as_deref())?;
     print(&args.common, &report)?;
+    if let Some(path) = &args.into {
+        into::write(&plan, &report, path)?;
+        output::message(&args.common, &format!("wrote {}", path.display()));
+    }
     Ok(ExitCode::SUCCESS)
 }

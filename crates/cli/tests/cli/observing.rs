@@ -18,7 +18,7 @@ const SIMULATE: [&str; 3] = ["sim", "explain", "reproduce"];
 /// Commands whose flags are the same or fewer (`locks`: an experiment of one grid; `report`:
 /// `explain` as a page), that replay records of programs, or that do not simulate.
 const OTHERS: &str = "locks report predict fix compare bisect runs record with doctor check \
-                      run top calibrate list schema completions man help";
+                      bench run calibrate list schema completions man help";
 
 /// What a command is asked, and the flags of it that observe, with their values. A value with a
 /// suffix is a file.
@@ -62,9 +62,9 @@ const EXPLAIN: Flags = Flags {
     ],
 };
 
-/// `--measure` measures this machine.
+/// `--measure` measures this machine, `--into` writes into a document that a test of its own has.
 const REPRODUCE: Flags = Flags {
-    choices: "only full quick scale seeds seed kernel machine set measure dir shard merge",
+    choices: "only full quick scale seeds seed kernel machine set measure into dir shard merge",
     observers: &[
         ("color", &["always"]),
         ("threads", &["1", "3"]),

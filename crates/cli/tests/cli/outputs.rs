@@ -111,15 +111,16 @@ fn the_json_of_commands_is_that_of_the_schema() {
     let bisect = [&bisect[..], &["--metric-regex", "[0-9]+"], &AS_JSON, &MEASURE].concat();
     let store = place.join("runs.sqlite3");
     let store = store.to_str().expect("UTF-8");
-    let loops = ["locks", "--threads", "2", "--section-ns", "100", "--lock", "std"];
+    let bench = ["bench", "locks", "--threads", "2", "--section-ns", "100", "--lock", "std"];
     let kept = ["--window-ms", "5", "--rounds", "1", "--store", store];
-    let loops = [&loops[..], &kept].concat();
+    let bench = [&bench[..], &kept].concat();
     let schedule = "cv1:published-fix/two-ups:0,1,2,0";
-    let cases: [(&str, i32, &[&str]); 18] = [
+    let cases: [(&str, i32, &[&str]); 19] = [
         ("explain-record", 0, &["explain", recorded]),
         ("predict", 0, &["predict", recorded, "--rounds", "1", "--policy", "sleep"]),
         ("fix", 0, &["fix", recorded, "--rounds", "1"]),
-        ("experiment", 0, &loops),
+        ("experiment", 0, &bench),
+        ("hogs", 0, &["bench", "hogs", "--lock", "std", "--rounds", "1", "--window-ms", "5"]),
         ("run", 0, &["runs", "show", "1", "--store", store]),
         ("load", 0, &["run", "--users", "1", "--shrink", "1000000", "--no-predict"]),
         ("promises", 0, &["check", "--list"]),
@@ -267,7 +268,7 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
     let touch = format!("touch {}", ran.display());
     let [svg, any] = ["/proc/convoy.svg", "/proc/convoy"];
     let bisect = ["bisect", "--good", "a", "--bad", "b", "--plot", svg, "--", "true"];
-    let cases: [&[&str]; 19] = [
+    let cases: [&[&str]; 21] = [
         &["compare", &touch, &touch, "--plot", svg],
         &["compare", &touch, &touch, "--output", any],
         &["record", "--output", any, "--", "sh", "-c", &touch],
@@ -280,6 +281,8 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
         &["explain", record, "--folded", any],
         &["explain", record, "--flame", svg],
         &["locks", "--threads", "2,4", "--plot", svg],
+        &["bench", "locks", "--plot", svg],
+        &["bench", "hogs", "--output", any],
         &bisect,
         &["check", "semaphore", "--output", any],
         &["run", "--plot", svg],

@@ -45,6 +45,9 @@ pub enum View {
     /// Throughput against threads, the last axis: published, reproduced, and the models of constant
     /// and of linear throughput from the first number of threads on.
     Scaling,
+    /// Locks on this machine: medians of the rounds, and the ratio of each lock's throughput to the
+    /// fastest peer's in the same round.
+    Peers,
     /// A panel of a plot.
     Plot,
 }

@@ -5,6 +5,7 @@ mod beside;
 mod large;
 mod measured;
 mod panel;
+mod peers;
 mod power;
 mod published;
 mod ranges;
@@ -113,7 +114,7 @@ impl ExperimentReport {
     /// Whether a plan has panels to draw, known before anything is run.
     pub fn can_draw(plan: &Plan) -> bool {
         plan.grids.iter().any(|grid| match grid.grid.view {
-            View::Plot => panel::has_axis(grid),
+            View::Peers | View::Plot => panel::has_axis(grid),
             View::Table => grid.grid.target == Target::Locks && panel::across_loops(grid).is_some(),
             _ => false,
         })
@@ -231,6 +232,11 @@ fn part(results: Results) -> (Part, Option<String>) {
             let (table, verdict) = scaling::table(results);
             let rows = table.to_json();
             (Part::Table(name(), table, rows, Vec::new()), verdict)
+        }
+        View::Peers => {
+            let (table, panels, verdict) = peers::view(results);
+            let rows = rows::json(results, &table);
+            (Part::Table(name(), table, rows, panels), verdict)
         }
         View::Plot => {
             let panels = panel::panels(results);

@@ -163,7 +163,10 @@ pub(super) fn plot(plan: &Plan, panels: Vec<Panel>) -> Option<Plot> {
     let grid = plan.grids.iter().find(|grid| horizontal(grid).is_some())?;
     let compare = grid.grid.compare.as_ref().filter(|_| grid.grid.view == View::Plot);
     let against = compare.map(|compare| format!("; baseline {}", compare.against()));
-    let setup = sentence::setup(grid);
+    let setup = match grid.grid.view {
+        View::Peers => format!("medians of {} rounds; bars: their range", grid.seeds.len()),
+        _ => sentence::setup(grid),
+    };
     let subtitle = format!("{setup}{}", against.unwrap_or_default());
     let title = capital(&plan.experiment.title);
     (!panels.is_empty()).then_some(Plot { title, subtitle, panels })

@@ -1,8 +1,11 @@
 //! Locks that programs use from a library: Convoy's locks and their alternatives.
 
+use std::time::Duration;
+
 use super::pthread::{ADAPTIVE, NORMAL, Pthread};
 
 use super::cell::{self, CellError, Plan};
+use super::hogs::{self, HogResult, Shape};
 use crate::lock_loop::{Guarded, LoopResult};
 
 /// The list: variant, name, constructor, and how a critical section is run with it.
@@ -30,6 +33,13 @@ macro_rules! libraries {
             pub fn about(self) -> &'static str {
                 match self {
                     $(Self::$lock => $about,)+
+                }
+            }
+
+            /// Runs hogs and victims with this lock.
+            pub(super) fn hogs(self, shape: Shape, window: Duration) -> HogResult {
+                match self {
+                    $(Self::$lock => hogs::run::<$lock>(shape, window),)+
                 }
             }
 
@@ -98,5 +108,10 @@ impl Library {
     /// Returns the lock of this name; `None` if there is no such lock.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|lock| lock.name() == name)
+    }
+
+    /// Returns whether it belongs to this project.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Convoy | Self::ConvoySemaphore)
     }
 }
