@@ -25,6 +25,10 @@ pub enum Step {
     Interrupt(TaskId),
     /// Sends a fatal signal to a task.
     Kill(TaskId),
+    /// The scheduler counts one more preempted critical section.
+    Preempt,
+    /// It counts one less.
+    Resume,
 }
 
 /// A small program over one lock. It must be able to end: there is a unit for every `Down`.
@@ -51,6 +55,7 @@ impl Shape {
         (has(Promise::Units) || (self.units == 1 && self.owned <= owned_at_most))
             && (has(Promise::Signals) || !self.waits_for_signals())
             && (has(Promise::Timeouts) || !self.has(Step::Timeout))
+            && (has(Promise::Monitored) || !self.has(Step::Preempt))
     }
 
     fn has(&self, step: Step) -> bool {
@@ -144,6 +149,8 @@ impl<T: Lock> Ledger<T> {
                     Model::kill(to);
                     self.killed.set(self.killed.get() | 1 << to);
                 }
+                Step::Preempt => Model::preempts(true),
+                Step::Resume => Model::preempts(false),
             }
             if step.takes() && taken {
                 self.take();
@@ -211,6 +218,8 @@ impl Step {
             Self::Up | Self::UpIfTaken => ["up", "unlock"],
             Self::Interrupt(_) => ["interrupt"; 2],
             Self::Kill(_) => ["kill"; 2],
+            Self::Preempt => ["preempt"; 2],
+            Self::Resume => ["resume"; 2],
         };
         if semaphore { of_semaphore } else { of_lock }
     }

@@ -1,7 +1,9 @@
 //! The scenarios of locks and semaphores.
 
 use crate::script::{Shape, Step};
-use Step::{Down, Interrupt, Interruptible, Kill, Killable, Timeout, Try, Up, UpIfTaken};
+use Step::{
+    Down, Interrupt, Interruptible, Kill, Killable, Preempt, Resume, Timeout, Try, Up, UpIfTaken,
+};
 
 /// Every shape, the simplest first.
 pub const SHAPES: &[Shape] = &[
@@ -95,6 +97,20 @@ pub const SHAPES: &[Shape] = &[
         units: 1,
         owned: 0,
         tasks: &[&[Down, Up], &[Try, UpIfTaken, Try, UpIfTaken], &[Down, Up]],
+    },
+    Shape {
+        name: "preempted",
+        about: "a critical section is preempted and runs again",
+        units: 1,
+        owned: 0,
+        tasks: &[&[Down, Up], &[Down, Up], &[Preempt, Resume]],
+    },
+    Shape {
+        name: "preempted-crowd",
+        about: "the same among three owners, and is preempted for good",
+        units: 1,
+        owned: 0,
+        tasks: &[&[Down, Up], &[Down, Up], &[Down, Up], &[Preempt, Resume, Preempt]],
     },
     Shape {
         name: "mixed",

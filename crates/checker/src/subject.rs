@@ -208,7 +208,9 @@ impl Subject {
         promises: &'static [Promise],
         about: &'static str,
     ) -> Self {
-        let (busted, is_one_object, memory, scenarios) = (false, true, Memory::Sc, lock::<T>);
+        // The marks of tasks and the count of the scheduler are outside of the lock.
+        let is_one_object = !promises.contains(&Promise::Monitored);
+        let (busted, memory, scenarios) = (false, Memory::Sc, lock::<T>);
         Self { name, family, about, promises, busted, is_one_object, memory, scenarios }
     }
 

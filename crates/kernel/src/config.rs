@@ -38,6 +38,12 @@ pub struct Config {
     /// together.
     #[serde(default = "yes")]
     pub skew_tick: bool,
+    /// `CONFIG_RSEQ_SLICE_EXTENSION` of Linux 7.0: how long, in nanoseconds, a task runs on that is
+    /// to be preempted in user mode and has asked for it (`slice_ext_nsec`: 5000 to 50000, by
+    /// default 5000). 0, the default, for a kernel that does not offer it.
+    #[serde(default)]
+    #[schemars(range(max = 50_000))]
+    pub slice_extension_ns: u64,
 }
 
 const fn yes() -> bool {

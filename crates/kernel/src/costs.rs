@@ -95,7 +95,7 @@ costs! {
     socket_message_unix socket_message_udp socket_message_tcp tcp_connect
     ipc_create ipc_remove semop shm_attach
     brk fault page_zero page_copy page_alloc page_free bulk_page unmap_page lru_page
-    futex_wait futex_wake sched_yield thread
+    futex_wait futex_wake sched_yield monitor slice_timer thread
     fork fork_page exit wait wait_child exec map
     kill signal_deliver signal_install
     query_system name_service bkl_tiny tty_file tty_ioctl proc_open shell_system

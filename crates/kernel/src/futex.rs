@@ -50,6 +50,8 @@ pub(crate) struct Futexes {
     wait: u64,
     wake: u64,
     requeue: u64,
+    monitor: u64,
+    slice_timer: u64,
 }
 
 impl Futexes {
@@ -64,6 +66,8 @@ impl Futexes {
             wait: costs.futex_wait,
             wake: costs.futex_wake,
             requeue: costs.sched_yield,
+            monitor: costs.monitor,
+            slice_timer: costs.slice_timer,
         }
     }
 
@@ -132,6 +136,16 @@ impl Futexes {
     /// Charges the cost of `sched_yield` except for yielding the CPU.
     pub(crate) fn pay_yield(&self) {
         Here::pass(self.enter + self.requeue);
+    }
+
+    /// Charges the cost of the monitor of critical sections at a context switch.
+    pub(crate) fn pay_monitor(&self) {
+        Here::pass(self.monitor);
+    }
+
+    /// Charges the cost of setting or cancelling the timer of a time-slice extension.
+    pub(crate) fn pay_slice_timer(&self) {
+        Here::pass(self.slice_timer);
     }
 
     /// `FUTEX_WAIT`.

@@ -92,6 +92,7 @@ impl Process {
     pub(crate) fn enter(&self, name: &'static str) {
         self.note_call(Some(name));
         bump(&self.world.counts.calls);
+        self.world.sched.end_extension();
         Here::pass(self.world.costs.syscall);
     }
 

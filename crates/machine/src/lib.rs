@@ -30,7 +30,7 @@ mod watch;
 mod word;
 
 pub use caches::CacheCounts;
-pub use engine::{CpuTimes, Mode, Outcome};
+pub use engine::{CpuTimes, Mode, Outcome, Slice};
 pub use fifo::Fifo;
 pub use line::mix;
 pub use machine::{Here, Machine};

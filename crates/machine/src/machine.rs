@@ -2,7 +2,7 @@
 
 use crate::caches::CacheCounts;
 use crate::engine::{
-    CpuTimes, Engine, Mode, Outcome, catch, command, engine, fetch, installed, set_engine,
+    CpuTimes, Engine, Mode, Outcome, Slice, catch, command, engine, fetch, installed, set_engine,
 };
 use crate::memory::Sim;
 use crate::os::Os;
@@ -10,7 +10,7 @@ use crate::preset::Preset;
 use crate::trace::{Event, Recorder};
 use crate::watch::Watch;
 use crate::word::Word;
-use convoy_sync::TaskId;
+use convoy_sync::{Monitor, TaskId};
 use core::cell::RefCell;
 use core::panic::Location;
 use std::rc::Rc;
@@ -369,6 +369,26 @@ impl Here {
     /// Whether interrupts are disabled on this CPU.
     pub fn irqs_disabled() -> bool {
         engine().cpus.this().irqs_off()
+    }
+
+    /// Returns whether some task has marks of critical sections
+    /// ([`Platform::monitor`](convoy_sync::Platform::monitor)).
+    #[inline]
+    pub fn has_monitor() -> bool {
+        engine().marked.is_used()
+    }
+
+    /// Returns the count of preempted critical sections, which the operating system keeps, with the
+    /// marks of `task`; `None` if it has none.
+    pub fn monitored<'a>(task: TaskId) -> Option<Monitor<'a, Word<u32>>> {
+        engine().marked.get(task)
+    }
+
+    /// Returns the request of `task` for a longer time slice
+    /// ([`Platform::request_extension`](convoy_sync::Platform::request_extension)), if it has made
+    /// one before.
+    pub fn slice_of<'a>(task: TaskId) -> Option<&'a Slice> {
+        engine().slices.get(task)
     }
 
     /// Adds a decision of the operating system to the schedule hash.

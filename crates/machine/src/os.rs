@@ -113,6 +113,16 @@ pub trait Os {
         panic!("this operating system has no such call");
     }
 
+    /// Returns whether tasks in user mode may ask for a longer time slice.
+    fn offers_extension(&self) -> bool {
+        false
+    }
+
+    /// The system call that ends an extension of the time slice (`rseq_slice_yield`).
+    fn user_slice_yield(&self) {
+        panic!("this operating system extends no time slices");
+    }
+
     /// The system call with which a task in user mode lets others run (`sched_yield`).
     fn user_yield(&self) {
         panic!("this operating system has no sched_yield");

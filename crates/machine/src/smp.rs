@@ -4,7 +4,7 @@ use crate::engine::{Lock, Until, engine};
 use crate::memory::Sim;
 use crate::trace::Event;
 use crate::word::Word;
-use convoy_sync::{Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, Wake};
+use convoy_sync::{Access, Atomic, Integer, LockEvent, Monitor, Platform, Sleep, TaskId, Wake};
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
@@ -104,6 +104,11 @@ impl Platform for Smp {
         let engine = engine();
         engine.spinners.ask(engine.cpus.this(), task);
         engine.os().on_cpu(task)
+    }
+
+    fn monitor<'a>(task: TaskId) -> Option<Monitor<'a, Word<u32>>> {
+        let engine = engine();
+        Some(engine.marked.of(task, &engine.region))
     }
 
     fn need_resched() -> bool {

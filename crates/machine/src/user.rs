@@ -6,12 +6,12 @@
 //! is a loop of `pause` that yields the CPU from time to time, as on the native platform. Looks of
 //! that loop that find nothing new cost time and no event: the write of the word wakes the spinner.
 
-use crate::engine::{Mode, Pace, Until, engine};
+use crate::engine::{Mode, Pace, Slice, Until, engine};
 use crate::smp::Smp;
 use crate::word::Word;
 use convoy_sync::{
-    Access, Atomic as _, LOOKS_BEFORE_YIELD, LOOKS_PER_CLOCK, LOOKS_PER_OTHER, LockEvent, Platform,
-    Sleep, TaskId, Turn, Wake,
+    Access, Atomic as _, LOOKS_BEFORE_YIELD, LOOKS_PER_CLOCK, LOOKS_PER_OTHER, LockEvent, Monitor,
+    Platform, Sleep, TaskId, Turn, Wake,
 };
 use core::sync::atomic::Ordering;
 
@@ -119,6 +119,23 @@ impl Platform for User {
             && engine.poll(engine.offset(word), Until::Says(&|| done(word.peek())), pace);
         // Relaxed: the caller orders.
         if over { word.peek() } else { word.load(Ordering::Relaxed) }
+    }
+
+    fn monitor<'a>(task: TaskId) -> Option<Monitor<'a, Word<u32>>> {
+        Smp::monitor(task)
+    }
+
+    fn request_extension() {
+        let engine = engine();
+        if engine.os().offers_extension() {
+            engine.slices.of(Self::current(), &engine.region).ask();
+        }
+    }
+
+    fn end_extension() {
+        if engine().slices.get(Self::current()).is_some_and(Slice::take_back) {
+            system(|| engine().os().user_slice_yield());
+        }
     }
 
     fn is_real_time() -> bool {

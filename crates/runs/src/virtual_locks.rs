@@ -321,6 +321,22 @@ mod tests {
         assert!(mutex.acquisitions_per_s() > 1.5 * handoff.acquisitions_per_s());
     }
 
+    /// The scheduler counts preempted critical sections: with a CPU for each thread there are none,
+    /// and waiters spin; with more threads they sleep while one is, unlike waiters of a spinlock.
+    #[test]
+    fn waiters_sleep_when_a_critical_section_is_preempted() {
+        fn run(policy: Policy, threads: u32) -> LoopResult {
+            let mut cell = cell(policy, threads, false);
+            (cell.measured.warmup_ms, cell.measured.window_ms) = (50, 50);
+            cell.run().unwrap().result
+        }
+        let (few, many) = (run(Policy::FlexGuard, 2), run(Policy::FlexGuard, 16));
+        assert!(few.voluntary_switches < 10, "{}", few.voluntary_switches);
+        assert!(many.voluntary_switches > 50, "{}", many.voluntary_switches);
+        let (many, queued) = (many.acquisitions_per_s(), run(Policy::Queued, 16));
+        assert!(many > 2.0 * queued.acquisitions_per_s(), "{many} and {queued:?}");
+    }
+
     #[test]
     fn threads_without_the_lock_take_their_share_of_the_cpus() {
         fn run(busy: u32) -> f64 {

@@ -10,6 +10,8 @@
 //! | [`TasLock`], [`TicketLock`] ([`SpinLock`]) | short critical sections of a kernel |
 //! | [`QueuedLock`], [`ReciprocatingLock`], [`CnaLock`] | the same |
 //! | [`AdaptiveLock`] | short critical sections of user space |
+//! | [`FlexGuard`] | user space whose scheduler counts preempted critical sections |
+//! | [`Extended`] | another lock, whose owner is preempted a little later |
 //! | [`FutexHandoff`] | demonstrating the cost of handoff in a program |
 //! | [`kernel::Semaphore`] | a number of owners |
 //! | [`Quota`] | user space: one owner or a number of them, fast and fair |
@@ -42,8 +44,10 @@
 mod adaptive;
 mod cna;
 mod event;
+mod extended;
 #[cfg(feature = "std")]
 mod face;
+mod flexguard;
 /// The locks of the GNU C library, which programs use before Convoy replaces them. Its mutex is
 /// [`AdaptiveLock`] without spinning.
 pub mod glibc {
@@ -68,6 +72,7 @@ pub mod kernel {
 
 mod lock;
 mod mcs;
+mod monitor;
 mod mutex;
 #[cfg(feature = "std")]
 mod native;
@@ -91,14 +96,17 @@ mod unsignalled;
 pub use adaptive::{AdaptiveLock, AtMost, SpinLimit};
 pub use cna::CnaLock;
 pub use event::LockEvent;
+pub use extended::Extended;
 #[cfg(feature = "std")]
 pub use face::{
     Condvar, Mutex, MutexGuard, Permit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
 };
+pub use flexguard::FlexGuard;
 pub use handover::{FutexHandoff, Handover};
 pub use list::{LockName, Promise};
 pub use lock::{Cancel, Guard, IrqGuard, Lock, RawLock, TellPart, WaitError};
 pub use mcs::{McsQueue, OneSpinner, SpinQueue, Unqueued};
+pub use monitor::{Marks, Monitor};
 pub use mutex::{
     NoSpin, OwnerWord, SpinAtLowLoad, SpinMcs, SpinOnOwner, SpinOne, SpinPolicy, SpinReadFirst,
 };
@@ -111,7 +119,7 @@ pub use platform::{
 pub use queued::QueuedLock;
 #[cfg(feature = "std")]
 pub use quota::{Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock};
-pub use quota::{Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
+pub use quota::{ByPackage, Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
 pub use reciprocating::ReciprocatingLock;
 pub use rwlock_queued::QueuedRwLock;
 pub use rwsem::RwSemaphore;

@@ -5,6 +5,7 @@
 
 use crate::adaptive::{AdaptiveLock, AtMost};
 use crate::cna::CnaLock;
+use crate::flexguard::FlexGuard;
 use crate::lock::{Cancel, Lock, RawLock, TellPart, WaitError, locks_by};
 use crate::mutex::{HandoffMutex, Mutex, SpinPolicy};
 use crate::platform::{Platform, Sleep};
@@ -36,6 +37,9 @@ macro_rules! every_lock {
                 "Of 2019: its queue stays on a package for a while.";
             Adaptive = "adaptive", "mutex", $crate::AdaptiveLock<P, $crate::AtMost>, [SpinLimit],
                 "The futex mutex of one word: spins, then sleeps.";
+            AdaptiveExtended = "adaptive-extended", "mutex",
+                $crate::Extended<P, $crate::AdaptiveLock<P, $crate::AtMost>>, [SpinLimit Extended],
+                "`adaptive`; on 7.0 owners keep their CPU for 5 us more.";
             Mutex = "mutex", "mutex", $crate::kernel::Mutex<P, $crate::NoSpin, L>, [Signals],
                 "The mutex of 2.6.25, whose waiters sleep at once.";
             MutexSpin = "mutex-spin", "mutex", $crate::kernel::Mutex<P, $crate::SpinOnOwner, L>,
@@ -57,6 +61,8 @@ macro_rules! every_lock {
                 "The mutex of 4.10: handed over after a futile wakeup.";
             FutexHandoff = "futex-handoff", "mutex", $crate::FutexHandoff<P>, [Timeouts],
                 "Handed to a waiter at each release, by futex.";
+            FlexGuard = "flexguard", "mutex", $crate::FlexGuard<P>, [Monitored],
+                "Of 2025: spins unless a critical section is preempted.";
             Handoff = "handoff", "semaphore", $crate::kernel::Semaphore<P, $crate::Handoff, L>,
                 [Bounded Units Fifo Signals Timeouts],
                 "2.6.26-rc1: `up` gives the unit to the first waiter.";
@@ -69,6 +75,13 @@ macro_rules! every_lock {
             Quota = "quota", "semaphore", $crate::Quota<P, $crate::Within<P, L>>,
                 [Bounded Units Signals Timeouts],
                 "Ours: any task may take it, for the time of its turn.";
+            QuotaPackage = "quota-package", "semaphore", $crate::Quota<P, $crate::ByPackage<P, L>>,
+                [Bounded Units Signals Timeouts],
+                "Ours, with turns that stay on a package.";
+            QuotaExtended = "quota-extended", "semaphore",
+                $crate::Extended<P, $crate::Quota<P, $crate::Within<P, L>>>,
+                [Bounded Units Signals Timeouts Extended],
+                "Ours; on 7.0 owners keep their CPU for 5 us more.";
             Arch = "arch", "semaphore", $crate::ArchSemaphore<P, L>, [Units Signals Timeouts],
                 "2.6.25 on x86: a counter with a fast path.";
             Rwlock = "rwlock", "rwlock", $crate::kernel::RwLock<P>, [Shared],
@@ -118,6 +131,12 @@ pub enum Promise {
     Units,
     /// It spins before it sleeps, with a configurable limit.
     SpinLimit,
+    /// Its waiters spin only while no critical section is preempted, on machines with a scheduler
+    /// that counts these: see [`Monitor`](crate::Monitor).
+    Monitored,
+    /// Its owner asks for a longer time slice, on machines with a scheduler that grants it: see
+    /// [`Extended`](crate::Extended).
+    Extended,
 }
 
 impl Promise {
@@ -131,6 +150,8 @@ impl Promise {
             Self::Timeouts => "timeouts",
             Self::Units => "units",
             Self::SpinLimit => "spin-limit",
+            Self::Monitored => "monitored",
+            Self::Extended => "extended",
         }
     }
 }
@@ -230,6 +251,7 @@ spinlocks!(
     QueuedLock<P>,
     ReciprocatingLock<P>,
     CnaLock<P>,
+    FlexGuard<P>,
     AdaptiveLock < P,
     AtMost > {
         fn spin_limit(self, looks: u32) -> Self {

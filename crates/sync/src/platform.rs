@@ -13,6 +13,7 @@
 //!   until that word changes*, never a loop of events.
 //! - No decision may depend on a real address or on the clock of the host.
 
+use crate::monitor::Monitor;
 use crate::quota::Turn;
 use core::ops::{BitAnd, BitOr, Deref};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -322,6 +323,20 @@ pub trait Platform: Sized + 'static {
             }
         }
     }
+
+    /// Returns the monitor of critical sections with the marks of `task`, if the scheduler has one.
+    fn monitor<'a>(_task: TaskId) -> Option<Monitor<'a, Self::AtomicU32>> {
+        None
+    }
+
+    /// Asks the scheduler not to preempt the calling task for a short time, until
+    /// [`Self::end_extension`]; nests. Does nothing where the scheduler does not offer it.
+    #[inline]
+    fn request_extension() {}
+
+    /// Ends one [`Self::request_extension`], and yields the CPU that the task has kept by it.
+    #[inline]
+    fn end_extension() {}
 
     /// One pause of a loop that makes an attempt in each iteration, for which [`Self::spin_until`]
     /// would wait too long. `worthwhile` decides from the value of `word` whether another attempt

@@ -15,8 +15,8 @@ use super::orders::Orders;
 use super::scenario::{Failure, Property};
 use super::schedule::Choice;
 use convoy_sync::{LockEvent, Sleep, TaskId, Wake};
-use core::cell::{Cell, RefCell};
-use core::panic::Location;
+use core::any::Any;
+use core::cell::{Cell, OnceCell, RefCell};
 use corosensei::Coroutine;
 use corosensei::stack::DefaultStack;
 use place::Placed;
@@ -38,6 +38,8 @@ pub(super) struct Execution {
     evaluates: Cell<bool>,
     /// Whether every time limit that a lock sets itself has passed.
     pub(super) hurries: Cell<bool>,
+    /// Memory that the platform keeps for the tasks.
+    pub(super) memory: OnceCell<Box<dyn Any>>,
     /// The object that the tasks share, if they share nothing else.
     placed: Option<Placed>,
     /// Memory beyond the words themselves.

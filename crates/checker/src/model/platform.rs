@@ -5,7 +5,8 @@ use super::footprint::Footprint;
 use super::memory::{Cell as Bits, Kind, Operation, bits};
 use super::scenario::Property;
 use convoy_sync::{
-    Access, Atomic, Integer, LockEvent, Platform, Sleep, TaskId, TellPart, Turn, Wake,
+    Access, Atomic, Integer, LockEvent, Marks, Monitor, Platform, Sleep, TaskId, TellPart, Turn,
+    Wake,
 };
 use core::cell::Cell;
 use core::fmt::Display;
@@ -132,6 +133,16 @@ impl<T: Copy> Plain<T> {
     }
 }
 
+/// Largest number of tasks that have marks of critical sections, with the task that sets up and
+/// judges.
+const MARKED_TASKS: usize = 16;
+
+/// Memory of the monitor of critical sections.
+struct Marked {
+    preempted: Word<u32>,
+    marks: [Marks<Word<u32>>; MARKED_TASKS],
+}
+
 /// Formats a value for the narrative. A 64-bit number that counts down from 0 is shown as negative.
 fn shown(value: impl Display) -> String {
     let text = value.to_string();
@@ -253,6 +264,22 @@ impl Model {
         with(|execution| execution.want_cpu_of(task));
     }
 
+    /// Makes one critical section count as preempted, or as running again, whichever is marked. A
+    /// scheduling point.
+    ///
+    /// # Panics
+    ///
+    /// Outside of an execution.
+    pub fn preempts(preempts: bool) {
+        let monitor = Self::monitor(Self::current()).expect("a task calls it");
+        // SeqCst: every operation is sequentially consistent here.
+        if preempts {
+            monitor.preempted.fetch_add(1, Ordering::SeqCst);
+        } else {
+            monitor.preempted.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
     /// Lets every time limit that a lock sets itself expire, for all tasks.
     pub fn hurry() {
         with(|execution| execution.hurries.set(true));
@@ -342,6 +369,21 @@ impl Platform for Model {
 
     fn spin_until_either(word: &Word<u32>, other: &Word<u32>, done: impl Fn(u32, u32) -> bool) {
         Self::spin_until(word, |value| done(value, other.peek()));
+    }
+
+    /// [`Model::preempts`] changes the count: the tasks of a scenario decide when a critical
+    /// section is preempted.
+    fn monitor<'a>(task: TaskId) -> Option<Monitor<'a, Word<u32>>> {
+        let marked = with(|execution| {
+            let memory = execution.memory.get_or_init(|| {
+                let marks = core::array::from_fn(|_| Marks::new(Word::default));
+                Box::new(Marked { preempted: Word::default(), marks })
+            });
+            memory.downcast_ref::<Marked>().map(core::ptr::from_ref)
+        });
+        // SAFETY: the execution owns the memory, and ends after its tasks.
+        let marked = unsafe { &*marked.flatten()? };
+        Some(Monitor { preempted: &marked.preempted, marks: &marked.marks[task as usize] })
     }
 
     fn pause_for(word: &Word<u32>, worthwhile: impl Fn(u32) -> bool) {

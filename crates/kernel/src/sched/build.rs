@@ -93,6 +93,7 @@ fn run_queue(kernel: &KernelPreset, preset: &Preset, cpu: usize) -> RunQueue {
         push_to: Cell::new(None),
         tick_at: Cell::new(u64::MAX),
         slice_at: Cell::new(u64::MAX),
+        extended_until: Cell::new(None),
         in_nohz_recently: Cell::new(false),
         idle_since: Cell::new(None),
         avg_idle: Cell::new(2 * MIGRATION_COST_NS),

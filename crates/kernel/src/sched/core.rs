@@ -81,6 +81,8 @@ impl Sched {
         }
         // The number of a task that has ended may belong to a new one before `next` arrives.
         let ended = how == Leave::Die;
+        self.monitor_switch(me, next);
+        Self::drop_extension(queue, me);
         queue.prev.set(if ended { queue.idle.get() } else { me.id });
         queue.curr.set(next);
         me.on_cpu.set(false);
@@ -325,10 +327,7 @@ impl Os for Sched {
         self.softirqs.irq_exit(self);
         debug_assert!(!user || Here::preempt_depth() == 0, "a system call runs in user mode");
         if user {
-            // `exit_to_user_mode_loop`.
-            while Here::need_resched() {
-                self.schedule();
-            }
+            self.return_to_user();
         } else {
             self.preempt_in_kernel();
         }
@@ -355,22 +354,34 @@ impl Os for Sched {
         sleep: convoy_sync::Sleep,
         deadline: Option<u64>,
     ) -> convoy_sync::Wake {
+        self.end_extension();
         let wake = self.futexes().wait(word, expected, sleep, deadline);
         self.syscall_return();
         wake
     }
 
     fn user_wake(&self, word: *const Word<u32>, count: usize) {
+        self.end_extension();
         self.futexes().wake(word, count);
         self.syscall_return();
     }
 
     fn user_call(&self) {
+        self.end_extension();
         self.futexes().pay_call();
         self.syscall_return();
     }
 
+    fn offers_extension(&self) -> bool {
+        self.config.slice_extension_ns > 0
+    }
+
+    fn user_slice_yield(&self) {
+        self.user_call();
+    }
+
     fn user_yield(&self) {
+        self.end_extension();
         self.futexes().pay_yield();
         self.rq.yield_turn();
         self.schedule();

@@ -67,6 +67,9 @@ pub(crate) struct RunQueue {
     /// Next tick and end of slice, in picoseconds; `u64::MAX` when stopped.
     pub(crate) tick_at: Cell<u64>,
     pub(crate) slice_at: Cell<u64>,
+    /// While the running task has an extension of its slice: its end, in picoseconds; `u64::MAX`
+    /// when its timer has fired.
+    pub(crate) extended_until: Cell<Option<u64>>,
     pub(crate) in_nohz_recently: Cell<bool>,
     /// When its present idle time began, until a wakeup ends it, and the average of these times,
     /// both nanoseconds.

@@ -97,6 +97,8 @@ pub struct Tcb {
     pub(crate) section: Cell<Option<&'static str>>,
     /// The current preemption is involuntary: the task stays queued whatever its state.
     pub(crate) preempted: Cell<bool>,
+    /// It lost its CPU in a critical section, and the monitor counts it.
+    pub(crate) counted_critical: Cell<bool>,
     /// It as a reader of RCU, where readers may be preempted.
     pub(crate) reader: Rc<Reader>,
 }
@@ -128,6 +130,7 @@ impl Tcb {
             parent: RefCell::default(),
             section: Cell::default(),
             preempted: Cell::new(false),
+            counted_critical: Cell::new(false),
             reader: Reader::new(id),
         }
     }

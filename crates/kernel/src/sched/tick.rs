@@ -21,7 +21,8 @@ impl Sched {
     /// Programs this CPU's timer for the next thing it has to do.
     pub(crate) fn program_timer(&self) {
         let queue = self.rq.this();
-        Here::set_timer(queue.tick_at.get().min(queue.slice_at.get()));
+        let extended = queue.extended_until.get().unwrap_or(u64::MAX);
+        Here::set_timer(queue.tick_at.get().min(queue.slice_at.get()).min(extended));
     }
 
     /// Starts the slice of the task just picked; without one the CPU has at most one task.
@@ -40,6 +41,10 @@ impl Sched {
         let now = Here::now_ps();
         if queue.slice_at.get() <= now {
             queue.slice_at.set(u64::MAX);
+            queue.need_resched.set(true);
+        }
+        if queue.extended_until.get().is_some_and(|until| until <= now) {
+            queue.extended_until.set(Some(u64::MAX));
             queue.need_resched.set(true);
         }
         if queue.tick_at.get() <= now {

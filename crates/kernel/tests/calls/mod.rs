@@ -3,6 +3,7 @@
 mod cold;
 mod commits;
 mod common;
+mod extension;
 mod files;
 mod journal;
 mod processes;

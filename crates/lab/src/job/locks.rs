@@ -165,6 +165,20 @@ fn refused(measured: &Loop, inputs: &Inputs) -> Option<(&'static str, String)> {
         let problem = format!("`{lock}` has no readers: it is always taken alone");
         return Some(("readers_percent", problem));
     }
+    let needs = if lock.promises_to(Promise::Monitored) {
+        Some("counts preempted critical sections")
+    } else if lock.promises_to(Promise::Extended) {
+        Some("grants longer time slices")
+    } else {
+        None
+    };
+    if let Some(needs) = needs.filter(|_| !is_virtual) {
+        let problem = format!(
+            "`{lock}` needs a scheduler that {needs}, so it runs on virtual machines only: name a \
+             kernel preset, such as 6.18"
+        );
+        return Some(("lock", problem));
+    }
     if measured.busy > 0 && measured.bound {
         let problem = "threads that are bound to their CPUs share them with no others".to_owned();
         return Some(("busy_threads", problem));

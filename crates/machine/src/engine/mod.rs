@@ -14,10 +14,12 @@ mod ledger;
 mod looks;
 mod loops;
 mod mode;
+mod monitor;
 mod observe;
 mod overflow;
 mod requests;
 mod run;
+mod slice;
 mod spin;
 mod spinners;
 mod tasks;
@@ -46,6 +48,7 @@ pub(crate) use looks::Until;
 pub(crate) use loops::Pace;
 
 pub(crate) use overflow::{catch, command};
+pub use slice::Slice;
 pub(crate) use tasks::fetch;
 
 /// `pause` takes about this many cache hits on the processors of 2008; later presets say it.
@@ -69,6 +72,8 @@ pub(crate) struct Engine {
     pub(crate) region: Rc<Region>,
     /// State of user-mode locks, by task.
     pub(crate) turns: Box<[Cell<Turn>]>,
+    pub(crate) marked: monitor::Marked,
+    pub(crate) slices: slice::Slices,
     os: OnceCell<Rc<dyn Os>>,
     /// [`Os::engine_idles`].
     idles: Cell<bool>,
@@ -130,6 +135,8 @@ impl Engine {
             lines: Lines::new(&preset.by_cores(), seed, region.lines(), region.stacks())?,
             region,
             turns: (0..tasks).map(|_| Cell::default()).collect(),
+            marked: monitor::Marked::new(tasks),
+            slices: slice::Slices::new(tasks),
             os: OnceCell::new(),
             idles: Cell::new(false),
             stop: Cell::new(false),

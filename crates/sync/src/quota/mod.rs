@@ -162,6 +162,7 @@
 
 #[cfg(feature = "std")]
 mod beside;
+mod by_package;
 mod condvar;
 mod rest;
 mod room;
@@ -174,6 +175,7 @@ mod word;
 
 #[cfg(feature = "std")]
 pub use beside::Beside;
+pub use by_package::ByPackage;
 #[cfg(feature = "std")]
 pub use condvar::NativeQuotaCondvar;
 pub use condvar::QuotaCondvar;

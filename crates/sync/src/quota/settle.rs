@@ -131,12 +131,12 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             let sleeper = match closed {
                 Some(first) => Some(first).filter(|first| !first.is_woken()),
                 // SAFETY: the inner lock is held.
-                None => unsafe { room.queue.find(|waiter| !waiter.is_woken()) }
-                    .filter(|waiter| room.has_place(waiter, S)),
+                None => unsafe { self.room.next() }.filter(|waiter| room.has_place(waiter, S)),
             };
             if let Some(waiter) = sleeper.filter(|_| summon) {
                 P::event(LockEvent::Woken, self, waiter.task);
                 room.summoned.set(room.summoned.get() + 1);
+                self.room.comes(waiter.package);
                 // SAFETY: it was found in the queue, under the inner lock.
                 woken = unsafe { Waiter::rouse(waiter.into()) };
                 summon = false;

@@ -10,7 +10,7 @@ use crate::model::memory::{Kind, Memory, Storage};
 use crate::model::scenario::{Body, End, Failure, Property, Scenario, Verdict};
 use crate::model::schedule::Choice;
 use convoy_sync::Wake;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -134,6 +134,7 @@ pub(in crate::model) fn run(
         asked: Cell::new(false),
         evaluates: Cell::new(false),
         hurries: Cell::new(false),
+        memory: OnceCell::new(),
         placed: place::take(),
         storage: RefCell::new(Storage::new(memory, routines.len(), scenario.sequential.get())),
         stale: Cell::new(Stale::No),
