@@ -83,6 +83,25 @@ bool convoy_cond_timedwait(const convoy_cond_t *cond, const convoy_mutex_t *mute
 bool convoy_cond_signal(const convoy_cond_t *cond);
 uintptr_t convoy_cond_broadcast(const convoy_cond_t *cond);
 
+/* One-time initialisation. From inside of itself it sleeps for good. */
+typedef struct {
+    uint32_t word;
+} convoy_once_t;
+
+#define CONVOY_ONCE_INIT { 0 }
+
+void convoy_once(const convoy_once_t *once, void (*body)(void *), void *argument);
+
+/* A point that a number of threads pass together, 1 to 65535. */
+typedef struct {
+    uint32_t word, places;
+} convoy_barrier_t;
+
+#define CONVOY_BARRIER_INIT(places) { 0, places }
+
+/* True for the last that came. */
+bool convoy_barrier_wait(const convoy_barrier_t *barrier);
+
 #ifdef __cplusplus
 }
 #endif

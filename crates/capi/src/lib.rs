@@ -1,8 +1,10 @@
 //! C interface of the user-space locks. `include/convoy_sync.h` documents the functions.
 
 use convoy_sync::{
-    Native, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock, Platform, RawSemaphore as _, Sleep,
+    Barrier, Native, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock, Once, Platform,
+    RawSemaphore as _, Sleep,
 };
+use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
 /// Returns the time that is `ns` nanoseconds from now.
@@ -137,5 +139,15 @@ exports! {
     /// Notifies all waiting threads and returns their number.
     fn convoy_cond_broadcast(cond: &NativeQuotaCondvar) -> usize {
         cond.notify_all()
+    }
+
+    /// Runs `body` with `argument` unless that was done before. Returns when it is done.
+    fn convoy_once(once: &Once, body: extern "C" fn(*mut c_void), argument: *mut c_void) {
+        once.call_once(|| body(argument));
+    }
+
+    /// Waits until all threads have arrived. Returns true for the last one.
+    fn convoy_barrier_wait(barrier: &Barrier) -> bool {
+        barrier.wait()
     }
 }

@@ -20,12 +20,17 @@ static convoy_mutex_t mutex = CONVOY_MUTEX_INIT;
 static convoy_sem_t sem = CONVOY_SEM_INIT(1);
 static convoy_rwlock_t lock = CONVOY_RWLOCK_INIT;
 static convoy_cond_t cond = CONVOY_COND_INIT;
+static convoy_once_t once = CONVOY_ONCE_INIT;
+static convoy_barrier_t barrier = CONVOY_BARRIER_INIT(THREADS);
 
 static long counts[3];
-static int arrived;
+static int set_up, leaders, arrived;
 
+static void add_one(void *count) { ++*(int *)count; }
 
 static void *work(void *unused) {
+    convoy_once(&once, add_one, &set_up);
+    if (convoy_barrier_wait(&barrier)) __atomic_add_fetch(&leaders, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < TIMES; ++i) {
         convoy_mutex_lock(&mutex);
         ++counts[0];
@@ -85,6 +90,7 @@ int main(void) {
     for (int i = 0; i < THREADS; ++i) CHECK(!pthread_create(&threads[i], 0, work, 0));
     for (int i = 0; i < THREADS; ++i) CHECK(!pthread_join(threads[i], 0));
     for (int i = 0; i < 3; ++i) CHECK(counts[i] == (long)THREADS * TIMES);
+    CHECK(set_up == 1 && leaders == 1);
     convoy_mutex_destroy(&mutex);
     convoy_sem_destroy(&sem);
     convoy_rwlock_destroy(&lock);

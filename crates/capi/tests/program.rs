@@ -4,7 +4,7 @@
 #![cfg(all(target_os = "linux", not(miri)))]
 #![expect(clippy::print_stderr, reason = "a test says so if a tool is missing")]
 
-use convoy_sync::{NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock};
+use convoy_sync::{Barrier, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock, Once};
 use std::path::Path;
 use std::process::Command;
 
@@ -22,6 +22,8 @@ fn the_initialisers_of_the_header_are_free_locks() {
     assert_eq!(words(NativeQuota::native(1)), [8, 0]);
     assert_eq!(words(NativeQuota::native(7)), [8 * 7, 0]);
     assert_eq!(words(NativeQuotaRwLock::native()), [0, 8, 0]);
+    assert_eq!(words(Once::new()), [0]);
+    assert_eq!(words(Barrier::new(9)), [0, 9]);
     let words_of_c = size_of::<[*const u8; 4]>();
     assert_eq!(size_of::<NativeQuotaCondvar>(), words_of_c);
 }

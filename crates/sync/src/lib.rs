@@ -23,6 +23,8 @@
 //! | [`RwSemaphore`] | the sleeping reader/writer lock of 2008 |
 //! | [`SpinRwSemaphore`] | the sleeping reader/writer lock of 2014, whose writers spin and steal |
 //! | [`HandoffRwSemaphore`] | the same from 2020 on: waiters are not starved, readers steal |
+//! | [`Once`], [`Barrier`] | one-time initialisation; a point that tasks pass together |
+//! | [`shared::Mutex`] | tasks of several processes |
 //! | [`rcu::Rcu`] | kernels: readers acquire nothing, and frees wait for readers |
 //!
 //! Policies of [`kernel::Semaphore`]: [`Handoff`], [`PublishedFix`], [`Opportunistic`].
@@ -42,6 +44,7 @@
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 
 mod adaptive;
+mod barrier;
 mod cna;
 mod event;
 mod extended;
@@ -76,6 +79,7 @@ mod monitor;
 mod mutex;
 #[cfg(feature = "std")]
 mod native;
+mod once;
 mod osq;
 mod platform;
 mod queue;
@@ -90,16 +94,22 @@ mod rwsem;
 mod rwsem_handoff;
 mod rwsem_spin;
 mod semaphore;
+#[cfg(feature = "std")]
+pub mod shared;
 mod spin;
 mod unsignalled;
 
 pub use adaptive::{AdaptiveLock, AtMost, SpinLimit};
+#[cfg(feature = "std")]
+pub use barrier::Barrier;
+pub use barrier::RawBarrier;
 pub use cna::CnaLock;
 pub use event::LockEvent;
 pub use extended::Extended;
 #[cfg(feature = "std")]
 pub use face::{
     Condvar, Mutex, MutexGuard, Permit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
+    poison,
 };
 pub use flexguard::FlexGuard;
 pub use handover::{FutexHandoff, Handover};
@@ -112,6 +122,9 @@ pub use mutex::{
 };
 #[cfg(feature = "std")]
 pub use native::{LOOKS_BEFORE_YIELD, Native, Signals, spin_and_yield};
+#[cfg(feature = "std")]
+pub use once::Once;
+pub use once::RawOnce;
 pub use platform::{
     Access, Atomic, Integer, LOOKS_PER_CLOCK, LOOKS_PER_OTHER, Platform, Sleep, TaskId, Wake,
     spin_by_clock, yield_by_clock,

@@ -95,7 +95,7 @@ impl Signals {
         // above.
         while self.waits.load(SeqCst) == wait {
             // Relaxed: the word of a later wait would only be woken without reason.
-            futex_wake(self.asleep_on.load(Relaxed), usize::MAX);
+            futex_wake(self.asleep_on.load(Relaxed), usize::MAX, PRIVATE);
             yield_now();
         }
     }
@@ -159,13 +159,22 @@ pub fn spin_and_yield<P: Platform>(
     }
 }
 
-/// Returns whether the wait ended because `deadline` passed.
-fn futex_wait(word: &AtomicU32, expected: u32, deadline: Option<u64>) -> bool {
+/// Flag of a futex call for a word that is private to the process.
+const PRIVATE: i32 = libc::FUTEX_PRIVATE_FLAG;
+
+/// Returns whether the wait ended because `deadline` passed; `reach` is [`PRIVATE`], or 0 for words
+/// that processes share.
+pub(crate) fn futex_wait(
+    word: &AtomicU32,
+    expected: u32,
+    deadline: Option<u64>,
+    reach: i32,
+) -> bool {
     let until = deadline.map(timespec);
     let until = until.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     // The bit-set form takes an absolute time on the monotonic clock, so a wait that is repeated
     // after a spurious return does not become longer.
-    let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    let operation = libc::FUTEX_WAIT_BITSET | reach;
     // SAFETY: `word` and `until` are valid for the call, which reads both and writes neither.
     let result = unsafe {
         libc::syscall(
@@ -189,10 +198,10 @@ fn errno() -> i32 {
     unsafe { *location }
 }
 
-/// Wakes up to `count` tasks.
-fn futex_wake(word: *const AtomicU32, count: usize) {
+/// Wakes up to `count` tasks; `reach` as of [`futex_wait`].
+pub(crate) fn futex_wake(word: *const AtomicU32, count: usize, reach: i32) {
     let count = i32::try_from(count).unwrap_or(i32::MAX);
-    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    let operation = libc::FUTEX_WAKE | reach;
     // SAFETY: waking uses the address as a key and never reads the memory there.
     unsafe { libc::syscall(libc::SYS_futex, word.cast_mut().cast::<u32>(), operation, count) };
 }
@@ -251,11 +260,11 @@ impl Platform for Native {
             Sleep::Interruptible | Sleep::Killable => SIGNALS.get(),
         };
         let Some(signals) = signals else {
-            let late = futex_wait(word, expected, deadline);
+            let late = futex_wait(word, expected, deadline, PRIVATE);
             return if late { Wake::TimedOut } else { Wake::Woken };
         };
         signals.begin_wait(word);
-        let late = !signals.is_pending(sleep) && futex_wait(word, expected, deadline);
+        let late = !signals.is_pending(sleep) && futex_wait(word, expected, deadline, PRIVATE);
         signals.end_wait();
         if signals.is_pending(sleep) {
             Wake::Interrupted
@@ -267,7 +276,7 @@ impl Platform for Native {
     }
 
     fn wake(word: *const AtomicU32, count: usize) {
-        futex_wake(word, count);
+        futex_wake(word, count, PRIVATE);
     }
 
     fn signal_pending(sleep: Sleep) -> bool {

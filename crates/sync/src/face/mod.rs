@@ -6,6 +6,7 @@
 
 mod condvar;
 mod mutex;
+pub mod poison;
 #[cfg(feature = "lock_api")]
 mod raw;
 mod rwlock;

@@ -1,0 +1,146 @@
+//! A point that a number of tasks pass together: each waits there until all have arrived.
+//!
+//! ## Use
+//!
+//! For phases of parallel work. Not where the number of tasks changes, and not with more tasks than
+//! the barrier has places unless it does not matter which of them pass together.
+//!
+//! ## States
+//!
+//! | bits | meaning |
+//! |---|---|
+//! | 0 to 15 | tasks that have arrived and wait |
+//! | 16 to 31 | the round, modulo 65 536 |
+//!
+//! ## Transitions
+//!
+//! - *come*: one more task waits; the last one sets the number to 0, begins the next round and
+//!   wakes all.
+//!
+//! ## Invariants
+//!
+//! - I1: fewer wait than the barrier has places.
+//! - I2: a thread waits for the round in which it arrived, and sleeps only during it.
+//!
+//! ## Memory ordering
+//!
+//! Each arrival releases the thread's writes; the last one acquires all of them and releases them
+//! with the new round, which the others acquire.
+//!
+//! ## Progress and fairness
+//!
+//! All threads of one round pass. A task that is not switched in for 65 536 rounds, which needs
+//! more tasks than places, takes a later round for its own.
+//!
+//! ## Cost
+//!
+//! 8 bytes. One atomic instruction for each task, and a sleep for those that wait for more than
+//! [`SPIN_NS`] ns.
+//!
+//! ## Lineage
+//!
+//! `std::sync::Barrier`, with one word instead of a mutex and a condition variable.
+
+#[cfg(feature = "std")]
+use crate::native::Native;
+use crate::platform::{Atomic, Platform, Sleep};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+
+const PLACES: u32 = 0xFFFF;
+/// A little more than tasks need that run concurrently and arrive now.
+const SPIN_NS: u64 = 4_000;
+
+/// A point that a number of tasks pass together. See the module documentation.
+///
+/// ```
+/// let phase = convoy_sync::Barrier::new(3);
+/// let leaders = std::thread::scope(|scope| {
+///     let threads = [(); 3].map(|()| scope.spawn(|| phase.wait()));
+///     threads.map(|thread| thread.join().unwrap()).iter().filter(|leads| **leads).count()
+/// });
+/// assert_eq!(leaders, 1);
+/// ```
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawBarrier<P: Platform> {
+    word: P::AtomicU32,
+    places: u32,
+}
+
+/// [`RawBarrier`] of this machine's threads.
+#[cfg(feature = "std")]
+pub type Barrier = RawBarrier<Native>;
+
+impl<P: Platform<AtomicU32 = AtomicU32>> RawBarrier<P> {
+    /// Creates a barrier for 1 to 65 535 threads.
+    pub const fn new(places: u32) -> Self {
+        assert!(0 < places && places <= PLACES, "a barrier has 1 to 65535 places");
+        Self { word: AtomicU32::new(0), places }
+    }
+}
+
+const fn round(word: u32) -> u32 {
+    word & !PLACES
+}
+
+impl<P: Platform> RawBarrier<P> {
+    /// Creates a barrier for 1 to 65 535 threads.
+    pub fn of(places: u32) -> Self {
+        assert!(0 < places && places <= PLACES, "a barrier has 1 to 65535 places");
+        Self { word: Atomic::new(0), places }
+    }
+
+    /// Waits until all tasks have arrived. Returns true for one of them, the last.
+    pub fn wait(&self) -> bool {
+        // AcqRel: see the module documentation.
+        let before = self.word.modify(AcqRel, |word| {
+            let last = (word & PLACES) + 1 == self.places;
+            if last { round(word).wrapping_add(PLACES + 1) } else { word + 1 }
+        });
+        if (before & PLACES) + 1 == self.places {
+            P::wake(&raw const self.word, usize::MAX);
+            return true;
+        }
+        let over = |word| round(word) != round(before);
+        P::spin_for(&self.word, P::now() + SPIN_NS, over);
+        loop {
+            // Acquire pairs with the last one's change.
+            let word = self.word.load(Acquire);
+            if over(word) {
+                return false;
+            }
+            P::wait(&self.word, word, Sleep::Uninterruptible, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_wrap() {
+        let barrier = Barrier { word: AtomicU32::new(!PLACES), places: 1 };
+        assert!(barrier.wait() && barrier.wait());
+        assert_eq!(barrier.word.into_inner(), PLACES + 1);
+    }
+
+    #[test]
+    fn rounds_have_one_leader_each() {
+        const ROUNDS: u32 = 200;
+        let (barrier, led) = (Barrier::new(4), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS {
+                        // Relaxed: joined below.
+                        let leads = u32::from(barrier.wait());
+                        led.fetch_add(leads, core::sync::atomic::Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(led.into_inner(), ROUNDS);
+    }
+}
