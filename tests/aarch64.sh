@@ -29,4 +29,4 @@ emulated convoy-record --test tutorial
 [ "${1:-}" != --short ] || exit 0
 # Each lock, and the checker on known algorithms: two minutes, and as much to compile.
 emulated convoy-checker --test famous
-emulated convoy-sync --lib --test semaphore
+emulated convoy-sync --lib --test semaphore --test future

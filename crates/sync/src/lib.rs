@@ -1,9 +1,9 @@
 //! Locks for this machine's threads, and the same locks generic over the platform they run on.
 //!
 //! [`Mutex`], [`RwLock`], [`Condvar`] and [`Semaphore`] hold data and are used like the types of
-//! `parking_lot`: only a `use` line changes. The locks inside of
-//! them, and the locks of kernels, are generic: the same source runs on threads, on a virtual
-//! machine and under a checker.
+//! `parking_lot`: only a `use` line changes. [`future`] has locks for async tasks. The locks
+//! inside of them, and the locks of kernels, are generic: the same source runs on threads, on a
+//! virtual machine and under a checker.
 //!
 //! | lock | for |
 //! |---|---|
@@ -35,10 +35,10 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `std` (default) | everything for threads: the locks with data, RCU, [`Native`] |
+//! | `std` (default) | everything for threads: the locks with data, async locks, RCU, [`Native`] |
 //! | `lock_api` | the traits of that crate on the inner locks |
 //!
-//! The locks do not allocate, except RCU for its lists.
+//! The locks do not allocate, except RCU for its lists and the locks of [`future`] for their queue.
 //! Waiting tasks are linked through records on their own stacks.
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
@@ -51,6 +51,8 @@ mod extended;
 #[cfg(feature = "std")]
 mod face;
 mod flexguard;
+#[cfg(feature = "std")]
+pub mod future;
 /// The locks of the GNU C library, which programs use before Convoy replaces them. Its mutex is
 /// [`AdaptiveLock`] without spinning.
 pub mod glibc {

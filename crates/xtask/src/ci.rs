@@ -125,7 +125,7 @@ fn miri(root: &Path) -> anyhow::Result<Ending> {
         return Ok(Ending::Skipped("rustup toolchain install nightly --component miri rust-src"));
     }
     let crates = ["test", "-p", "convoy-sync", "-p", "convoy-mm"];
-    let tests = ["--lib", "--test", "semaphore"];
+    let tests = ["--lib", "--test", "semaphore", "--test", "future"];
     let tests = [&crates[..], &tests].concat();
     let mut command = interpreter(root, &tests);
     // Records of signals live as long as the program.
