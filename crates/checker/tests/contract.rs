@@ -269,14 +269,16 @@ fn an_upgradable_reader_sees_no_change_but_its_own() {
                 lock.read_unlock();
                 lock.read();
                 assert!(seen <= value.get());
-            } else {
+                lock.read_unlock();
+            }
+            _ => {
                 lock.write();
                 let written = value.get() + 1;
                 value.set(written);
                 lock.downgrade();
                 assert_eq!(value.get(), written, "a writer came between");
+                lock.read_unlock();
             }
-            lock.read_unlock();
         };
         Instance::sharing(Shared::default(), 3, task, |(lock, value), end| {
             let ended = end.asleep.is_empty() && end.spinning.is_empty();

@@ -17,6 +17,7 @@ use super::schedule::Choice;
 use convoy_sync::{LockEvent, Sleep, TaskId, Wake};
 use core::any::Any;
 use core::cell::{Cell, OnceCell, RefCell};
+use core::panic::Location;
 use corosensei::Coroutine;
 use corosensei::stack::DefaultStack;
 use place::Placed;
