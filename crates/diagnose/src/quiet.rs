@@ -218,8 +218,8 @@ fn is_much(lost: u64, of: u64) -> bool {
     lost > 0 && lost.saturating_mul(100) >= of * MUCH
 }
 
-/// Returns the gap if any process has tasks that wait without a thread. Many programs load `asyncio`
-/// and do not use it: its tasks wait only while a thread sleeps in its event loop.
+/// Returns the gap if any process has tasks that wait without a thread. Many programs load
+/// `asyncio` and do not use it: its tasks wait only while a thread sleeps in its event loop.
 fn hidden_tasks(record: &Record) -> Option<Gap> {
     record.processes.iter().find_map(|process| {
         let mut schedulers = process.schedulers.iter().copied();

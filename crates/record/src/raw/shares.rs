@@ -39,12 +39,12 @@ impl Shares {
             }
         }
         let mut looks: BTreeMap<Key, u64> = BTreeMap::new();
-        let mut all: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        let mut sums: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for ((edge, _), count) in look.owners.iter().filter(|((edge, _), _)| is_futex(edge.lock)) {
             *looks.entry((edge.lock, edge.site, edge.held)).or_default() += count;
-            *all.entry((edge.lock, edge.site)).or_default() += count;
+            *sums.entry((edge.lock, edge.site)).or_default() += count;
         }
-        let enough = |key: &Key| all.get(&(key.0, key.1)).copied().filter(|sum| *sum >= ENOUGH);
+        let enough = |key: &Key| sums.get(&(key.0, key.1)).copied().filter(|sum| *sum >= ENOUGH);
         let share = |key: &Key| {
             let looks = looks.get(key).copied().unwrap_or(0) as f64;
             let ticks = ticks.get(&(key.0, key.1)).copied().unwrap_or(0) as f64;

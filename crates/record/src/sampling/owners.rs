@@ -250,8 +250,8 @@ mod tests {
         assert_eq!(source.slot_of(THREAD + 1, &source), None);
         let slots = BTreeMap::from([(THREAD, 3), (THREAD + 1, 4)]);
         let taker = |waits| {
-            let found = source.only_taker(lock | SEMAPHORE << KIND_SHIFT, &slots, waits);
-            found.map(|(owner, _)| owner.thread)
+            let owner = source.only_taker(lock | SEMAPHORE << KIND_SHIFT, &slots, waits);
+            owner.map(|(owner, _)| owner.thread)
         };
         assert_eq!((taker(THREAD + 1), taker(THREAD)), (Some(THREAD), None));
     }

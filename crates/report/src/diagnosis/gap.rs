@@ -97,9 +97,9 @@ fn tasks(scheduler: Scheduler) -> &'static str {
              console-subscriber, built with `--cfg tokio_unstable`)."
         }
         Scheduler::Asyncio => {
-            "The cost of locks between tasks is not known: a task of asyncio that waits for a lock, \
-             a semaphore or a queue occupies no thread, and is not visible from outside of the \
-             process. `python -m asyncio ps PID` (Python 3.14) shows what each task waits for; \
+            "The cost of locks between tasks is not known: a task of asyncio that waits for a \
+             lock, a semaphore or a queue occupies no thread, and is not visible from outside of \
+             the process. `python -m asyncio ps PID` (Python 3.14) shows what each task waits for; \
              earlier versions print it with `asyncio.all_tasks()` and `Task.print_stack()`."
         }
         Scheduler::DotNet => {
