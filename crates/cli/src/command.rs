@@ -81,7 +81,7 @@ pub(crate) enum Command {
     /// Run an AIM7 mix on a virtual machine
     #[command(after_help = examples::SIM)]
     Sim(Box<SimArgs>),
-    /// Run a published experiment on the virtual machine and compare the results
+    /// Run a published experiment and compare its results
     #[command(after_help = examples::REPRODUCE, visible_alias = "sweep")]
     Reproduce(Box<Reproduce>),
     /// Measure this machine's prices for the virtual machine

@@ -11,6 +11,7 @@ use convoy_os::cpus::threads_per_core;
 use convoy_record::place::{self, Left, programs_lost};
 use convoy_record::{Program, Record, VERSION, raw};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -59,15 +60,15 @@ struct Note {
     redacted: bool,
     /// Arguments of the command that recorded it.
     arguments: Vec<String>,
-    /// The file that the record was meant for.
-    output: Option<PathBuf>,
-    /// The store that the record was meant for, if not for a file.
-    store: Option<PathBuf>,
+    /// The path of the file that the record was meant for, which may be no text.
+    output: Option<OsString>,
+    /// The path of the store that the record was meant for, if not for a file.
+    store: Option<OsString>,
 }
 
 /// Returns the description of the recorded program, and where its record is kept.
 pub(super) fn note(args: &RecordArgs, program: &Program) -> String {
-    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path).into_os_string();
     let mut arguments = keep::arguments();
     if args.redact {
         arguments.truncate(arguments.len().saturating_sub(args.words.len().saturating_sub(1)));
@@ -98,7 +99,8 @@ fn keep_left(args: &RecordArgs, left: Left) -> bool {
         redact(&mut processes);
     }
     if args.output.is_none() && args.store.store.is_none() {
-        (args.output, args.store.store) = (note.output, note.store);
+        args.output = note.output.map(PathBuf::from);
+        args.store.store = note.store.map(PathBuf::from);
     }
     let program = note.program;
     let seconds = processes.iter().map(|process| process.seconds).fold(0.0, f64::max);

@@ -17,7 +17,7 @@ const LOAD: [&str; 10] =
 const SIMULATE: [&str; 3] = ["sim", "explain", "reproduce"];
 /// Commands whose flags are the same or fewer (`locks`: an experiment of one grid; `report`:
 /// `explain` as a page), that replay records of programs, or that do not simulate.
-const OTHERS: &str = "locks report predict fix compare bisect runs record with doctor check \
+const OTHERS: &str = "top locks report predict fix compare bisect runs record with doctor check \
                       bench run calibrate list schema completions man help";
 
 /// What a command is asked, and the flags of it that observe, with their values. A value with a
@@ -177,7 +177,7 @@ fn flags_of_sim_and_explain_that_observe_leave_the_run_as_it_was() {
     let sampled = json(&["explain", "2", "--store", &store, "--format", "json"], 0);
     assert_eq!(sampled["hash"], plain["hash"]);
     for more in EXPLAIN.each(&place) {
-        let prints = ["--format", "--output", "--proc"].contains(&more[0].as_str());
+        let prints = ["--format", "--output"].contains(&more[0].as_str());
         let args = ["explain", "1", "--store", &store, "--format", "json"];
         let output = observed(if prints { &args[..4] } else { &args }, &more);
         let said = stdout(&output) + &stderr(&output);

@@ -30,7 +30,8 @@ fn a_program_is_recorded_and_explained() {
     assert_eq!(report["locks"][0]["name"], "cache_lock");
     assert!(report["locks"][0]["owner_off_cpu_percent"].as_f64().expect("a number") > 80.0);
     let flame = place.join("f.svg");
-    let text = run(&["explain", file, "--flame", flame.to_str().expect("UTF-8")]);
+    let flame_file = flame.to_str().expect("UTF-8");
+    let text = run(&["explain", file, "--all", "--flame", flame_file]);
     assert!(stdout(&text).contains("The longest convoy at `cache_lock`"), "{text:?}");
     assert!(std::fs::read_to_string(flame).expect("a picture").contains("cache_lock (mutex)"));
     let refused = run(&["explain", file, "--kernel", "3.0"]);
