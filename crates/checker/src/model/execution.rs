@@ -61,15 +61,26 @@ pub(super) enum Stale {
 
 thread_local! {
     static EXECUTION: Cell<*const Execution> = const { Cell::new(core::ptr::null()) };
+    /// Whether the running execution weakens orderings of the source.
+    static WEAKENS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether the running execution weakens orderings of the source, and checks accesses to
+/// the memory of locks that is not atomic. Other searches skip the work that this needs: each call
+/// of [`with`] is one more chance for an address to reach the stack of a task.
+#[inline(always)]
+pub(super) fn weakens() -> bool {
+    WEAKENS.get()
 }
 
 /// Runs `action` on the running execution and returns its result, or `None` outside of an
-/// execution. Leaves no data of the checker on the stack: later frames would keep it, and the
-/// checker's addresses differ between processes.
+/// execution. Leaves no data of the checker on the stack or in caller-saved registers: later frames
+/// would keep it, and the checker's addresses differ between processes.
 #[inline(always)]
 pub(super) fn with<R>(action: impl FnOnce(&Execution) -> R) -> Option<R> {
     let result = within(action);
     stack::clear_below();
+    stack::forget_registers();
     result
 }
 
@@ -112,11 +123,6 @@ impl Execution {
     pub(super) fn ordered(&self, next: Operation, place: &'static Location<'static>) -> Operation {
         // Set-up and verdict run alone, so no ordering counts there.
         if self.current.get().is_none() { next } else { self.orders.applied(next, place) }
-    }
-
-    /// Returns whether accesses to the memory of locks are checked that is not atomic.
-    pub(super) fn checks_memory(&self) -> bool {
-        !matches!(*self.orders, Orders::Source)
     }
 
     /// Ends the access of the current step.

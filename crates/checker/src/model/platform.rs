@@ -1,6 +1,6 @@
 //! `Model` as a platform: every operation on its words is a scheduling point.
 
-use super::execution::{Execution, with};
+use super::execution::{Execution, weakens, with};
 use super::footprint::Footprint;
 use super::memory::{Cell as Bits, Kind, Operation, bits};
 use super::scenario::Property;
@@ -49,24 +49,26 @@ struct Way {
 /// stack of the task.
 #[inline(never)]
 fn access(address: usize, way: Way, expected: u64, place: Option<&'static Location<'static>>) {
-    with(|execution| {
-        let Way { bytes, kind, order, failure } = way;
-        let word = Bits { address, bytes };
-        let next = Operation { kind, word, order, expected, failure };
-        execution.access(place.map_or(next, |place| execution.ordered(next, place)));
-    });
+    let Way { bytes, kind, order, failure } = way;
+    let word = Bits { address, bytes };
+    match place.filter(|_| weakens()) {
+        None => with(|execution| {
+            execution.access(Operation { kind, word, order, expected, failure });
+        }),
+        Some(place) => with(|execution| {
+            let next = Operation { kind, word, order, expected, failure };
+            execution.access(execution.ordered(next, place));
+        }),
+    };
 }
 
 /// An access to the memory of a lock that is not atomic.
 #[inline(never)]
 fn touch(address: usize, kind: Kind, bytes: u64) {
+    let order = Ordering::Relaxed;
+    let word = Bits { address, bytes: 0 };
     with(|execution| {
-        let order = Ordering::Relaxed;
-        let word = Bits { address, bytes: 0 };
-        let next = Operation { kind, word, order, expected: bytes, failure: order };
-        if execution.checks_memory() {
-            execution.access(next);
-        }
+        execution.access(Operation { kind, word, order, expected: bytes, failure: order });
     });
 }
 
@@ -480,7 +482,11 @@ impl Platform for Model {
     }
 
     /// Checked only while a search weakens orderings, since it splits states.
+    #[inline(always)]
     fn touch<T: ?Sized>(start: &T, access: Access) {
+        if !weakens() {
+            return;
+        }
         let kind = match access {
             Access::Read => Kind::Read,
             Access::Write => Kind::Write,

@@ -4,9 +4,10 @@ use super::place;
 use super::saved::Saved;
 use super::stack::{self, STACK};
 use super::tasks::{Status, Task, Tasks};
-use super::{EXECUTION, Execution, Routine, Stale, with};
+use super::{EXECUTION, Execution, Routine, Stale, WEAKENS, with};
 use crate::model::footprint::Footprint;
 use crate::model::memory::{Kind, Memory, Storage};
+use crate::model::orders::Orders;
 use crate::model::scenario::{Body, End, Failure, Property, Scenario, Verdict};
 use crate::model::schedule::Choice;
 use convoy_sync::Wake;
@@ -142,6 +143,7 @@ pub(in crate::model) fn run(
         log: narrate.then(RefCell::default),
     };
     EXECUTION.set(&raw const execution);
+    WEAKENS.set(!matches!(*execution.orders, Orders::Source));
     // The steps of a task before its first visible operation are invisible to other tasks.
     for task in 0..routines.len() {
         advance(&execution, &mut routines, task);
@@ -169,6 +171,7 @@ pub(in crate::model) fn run(
         }
     }
     EXECUTION.set(core::ptr::null());
+    WEAKENS.set(false);
     let again = begin_again();
     scenario.sequential.set(scenario.sequential.get() || again);
     let lines = execution.log.take().map_or_else(Vec::new, |log| log.into_inner().tell());

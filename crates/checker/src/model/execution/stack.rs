@@ -54,7 +54,7 @@ pub(super) fn suspend(yielder: &Yielder<(), ()>, frame: &Cell<usize>) {
 /// parts of these would reach the stack: a `push` that only aligns the stack stores a register, and
 /// so does a spilled byte.
 #[inline(always)]
-fn forget_registers() {
+pub(super) fn forget_registers() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: changes only the registers that it names.
     unsafe {
