@@ -239,10 +239,16 @@ fn remedies(
 ) -> Vec<Remedy> {
     let rows = &prediction.rows;
     let now = rows.iter().find(|row| !is_source(row) && row.policy == recorded);
-    // What cannot help according to the diagnosis is not proposed.
+    let waited_us = first.map_or(0.0, |lock| 1e6 * lock.all(|site| &site.wait).max_s);
+    let starved = process.zip(first).filter(|_| waited_us > STARVES_US);
+    let starved = starved.and_then(|(process, lock)| starved_us(process, lock));
+    // What cannot help according to the diagnosis is not proposed. But a thread that waits for far
+    // longer than others hold the lock is passed by them, whatever they do: another lock lets it
+    // have its turn.
+    let may_replace = open.lock || starved.is_some();
     let is_open = |row: &&Row| match (row.edit, row.split, row.policy.as_str()) {
         (Some(_), ..) => true,
-        (None, 1, policy) => policy != recorded && (open.lock || !is_lock(row)),
+        (None, 1, policy) => policy != recorded && (may_replace || !is_lock(row)),
         (None, ..) => open.split,
     };
     let changed: Vec<&Row> = rows.iter().filter(is_open).collect();
@@ -250,9 +256,6 @@ fn remedies(
     // If a program can be several times as fast, that gain is mentioned before unfairness.
     let (large, small): (Vec<&Row>, Vec<&Row>) =
         gains.iter().partition(|row| is_source(row) && row.change_percent >= TIMES_PERCENT);
-    let waited_us = first.map_or(0.0, |lock| 1e6 * lock.all(|site| &site.wait).max_s);
-    let starved = process.zip(first).filter(|_| open.lock && waited_us > STARVES_US);
-    let starved = starved.and_then(|(process, lock)| starved_us(process, lock));
     let fairest = now
         .filter(|_| waited_us > STARVES_US)
         .and_then(|now| fairest(waited_us, starved.is_some(), now, &changed));
