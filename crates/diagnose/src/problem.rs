@@ -404,8 +404,8 @@ pub enum Problem {
         call: Call,
         /// Where the owner sleeps, if known.
         place: Option<Place>,
-        /// Whether waiting threads release the lock at once, as parked threads of an event loop, or
-        /// wait there for a message of another thread themselves.
+        /// Whether waiting threads release the lock immediately, as parked threads of an event
+        /// loop, or wait there for a message of another thread themselves.
         parks: bool,
     },
     /// The owner waits for another lock.

@@ -49,7 +49,7 @@ pub struct Observer {
     outside: Outside,
     /// The description of the program, as in a record.
     program: Program,
-    /// Sentences about what is missing from the beginning.
+    /// Sentences about gaps that exist from the beginning.
     missing: Vec<String>,
     begin: Instant,
     /// CPU time of this process at the beginning, in nanoseconds.

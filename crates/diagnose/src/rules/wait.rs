@@ -121,7 +121,7 @@ pub(crate) fn asleep(evidence: &Evidence<'_>) -> Option<Problem> {
         return None;
     }
     let owner = evidence.owner();
-    // Consumers that take turns at a queue: whoever has the lock waits for the next message.
+    // Consumers that take turns at a queue: each owner of the lock waits for the next message.
     let takes_turns = matches!(call, Call::OtherThread(_)) && owner.is_waiting_place;
     let parks = takes_turns || call.waits_for_input() && evidence.is_released_at_once();
     let place = crate::account::known(place);

@@ -131,7 +131,7 @@ fn unrecorded() -> Option<Thread> {
 }
 
 impl Hold {
-    /// Returns one that has not begun.
+    /// Returns a hold that has not begun.
     pub(crate) fn of(key: Packed) -> Self {
         Self { key, begin: 0, switches: 0, weight: 1 }
     }

@@ -193,8 +193,8 @@ impl Word {
             let site = *callers.get(from)?;
             let times = times(value, giver::TIMES, None);
             let slept = value[giver::SLEPT] as f64 / 1e9 / times.total_s.max(f64::MIN_POSITIVE);
-            // A goroutine may sleep without a thread. Then no thread runs for it. Threads that
-            // find no goroutine to run for a moment are no sign of that.
+            // A goroutine may sleep without a thread. Then no thread runs for it. Threads
+            // that find no goroutine to run for a moment do not show that.
             let parked = 1.0 - could_run_s / lock.waiters.seconds.max(f64::MIN_POSITIVE);
             let slept = if parked > MOSTLY { slept.max(parked) } else { slept };
             // One sample for each millisecond of waiting.

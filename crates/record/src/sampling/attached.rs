@@ -454,7 +454,7 @@ impl Attached {
         self.threads.len()
     }
 
-    /// Returns the process with these counts of so many seconds. `waiting` is the result of
+    /// Returns the process with these counts, which cover `seconds`. `waiting` is the result of
     /// [`Attached::waiting`].
     pub(crate) fn process(
         &mut self,

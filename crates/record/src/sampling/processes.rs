@@ -227,7 +227,7 @@ impl Outside {
     }
 
     /// Samples all threads once, and returns the time until the next sample. `None`: all processes
-    /// have exited, or the one whose children are recorded has.
+    /// have exited, or the process whose children are recorded.
     pub fn look(&mut self) -> Option<Duration> {
         if self.listed.elapsed() > self.pause {
             self.list();

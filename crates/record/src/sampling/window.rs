@@ -120,7 +120,7 @@ impl Outside {
 }
 
 impl Attached {
-    /// Returns what happened in so many seconds before a moment, with the counts of this time.
+    /// Returns the activity in the last `seconds` before a moment, with the counts of this time.
     fn lately(&mut self, counts: &Counts, now: &Moment, seconds: f64) -> Lately {
         let process = self.process(counts, &now.waiting, seconds);
         let mut states: Vec<Seen> = Vec::new();

@@ -41,7 +41,7 @@ pub fn prediction_rest(prediction: &Prediction, first: &Prediction) -> String {
     page_of(narrowed.into_iter()) + &rows::page(prediction) + &basis(prediction)
 }
 
-/// Returns what is known before the page of advice: the limit, and the intervals of all changes by
+/// Returns the text before the page of advice: the limit, and the intervals of all changes by
 /// arithmetic.
 pub fn advice_head(prediction: &Prediction) -> String {
     page_of(answer(prediction).into_iter().chain(rows::changes(prediction))) + "\n"
