@@ -55,7 +55,7 @@ mod visits;
 mod zone;
 
 pub use check::{replay, select, subjects};
-pub use model::{Budget, Memory, Order, Part, Property, Site};
+pub use model::{Budget, Memory, Order, Part, Property, Site, drawing, program};
 pub use orderings::{
     Broken as BrokenOrder, Exhausted, Job, Operation, Ordered, Weakening, operations, violated_with,
 };

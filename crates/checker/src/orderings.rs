@@ -131,7 +131,7 @@ impl Case {
     }
 
     fn broken(self, order: Order, together: bool, violation: Violation) -> Broken {
-        let Violation { property, text, schedule, narrative: mut steps } = violation;
+        let Violation { property, text, schedule, narrative: mut steps, .. } = violation;
         steps.push(text);
         let (lock, scenario) = (self.subject.name, schedule.scenario);
         Broken { order, together, lock, scenario, property, steps }

@@ -5,7 +5,7 @@ mod shapes;
 use crate::model::{End, Failure, Instance, Model, Property, Scenario};
 use convoy_sync::rcu::{Barrier, Expedited, Rcu, Reader, Steps, Ticket, Work};
 use convoy_sync::{Atomic, Platform, RawLock, Sleep, TicketLock};
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -138,11 +138,13 @@ impl<S: Steps> Objects<S> {
         self.present.replace(made)
     }
 
-    /// Records that this CPU enters or leaves a critical section.
+    /// Records that this CPU enters or leaves a critical section. A read section has no barrier;
+    /// the exchange only says where in the instructions of this CPU the stopper runs, see
+    /// [`Self::stop`].
     fn section(&self, inside: u32) {
         if self.unordered {
             Model::point();
-            self.inside[Model::cpu() as usize].store(inside, Release);
+            self.inside[Model::cpu() as usize].swap(inside, AcqRel);
         }
     }
 
@@ -168,7 +170,14 @@ impl<S: Steps> Objects<S> {
         let mine = self.stopper.try_lock();
         if mine {
             for word in &self.inside {
-                Model::spin_until(word, |inside| inside == 0);
+                // A thread of the stopper runs on that CPU (`stop_cpus`): a switch of tasks between
+                // two instructions, after all before it and before all after it.
+                loop {
+                    Model::spin_until(word, |inside| inside == 0);
+                    if word.fetch_add(0, AcqRel) == 0 {
+                        break;
+                    }
+                }
             }
             if preemptible {
                 self.rcu.expedite();

@@ -3,7 +3,7 @@
 
 use crate::model::{
     Budget, Failure, Memory, Model, Orders, Property, Report, Scenario, Schedule, ScheduleError,
-    Violation, explore, explore_few, explore_states, explore_weak,
+    Step, Violation, drawing, explore, explore_few, explore_states, explore_weak, tell,
 };
 use crate::rcu::{RCU_SHAPES, rcu_scenario};
 use crate::script::script;
@@ -16,6 +16,15 @@ use convoy_sync::rcu::Steps;
 use convoy_sync::{Lock, Promise, TicketLock};
 use core::ops::Range;
 use std::rc::Rc;
+
+/// Executions of a scenario in `convoy check`: all locks take less than 3 minutes of two CPUs.
+const EXECUTIONS: u64 = 40_000;
+/// The same where each interleaving is followed from its beginning to its end, which takes longer.
+const WHOLE_EXECUTIONS: u64 = 20_000;
+/// Executions of a scenario with at most two preemptions, where the usual share is less: the most
+/// of zone and rcu are 119,000 (`rcu/expedited-preempted`), and the most of a lock 974,000
+/// (`quota/timeouts`).
+const FEW_PREEMPTIONS: u64 = 1_500_000;
 
 /// The word that selects everything that ships.
 const ALL: &str = "all";
@@ -85,6 +94,8 @@ pub struct Row {
     pub weak: Option<Weak>,
     /// The violating order, one line for each step, and the observation at its end.
     pub narrative: Vec<String>,
+    /// The steps of that order.
+    pub steps: Vec<Step>,
 }
 
 /// Search of one scenario under a weaker memory model.
@@ -136,17 +147,19 @@ pub enum CheckError {
 /// An order in which a lock breaks a promise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{name} violates {}:\n{}\nThis order again: Subject::replay(\"{schedule}\")",
+    "{name} violates {}: {text}\n{}\nThis order again: Subject::replay(\"{schedule}\")",
     .property.name(),
-    .steps.join("\n")
+    drawing(.steps)
 )]
 pub struct Broken {
     /// The lock.
     pub name: &'static str,
     /// The property that it promised.
     pub property: Property,
-    /// The order, one line for each step, and the observation at its end.
-    pub steps: Vec<String>,
+    /// The observation at the end of the order.
+    pub text: String,
+    /// The order.
+    pub steps: Vec<Step>,
     /// Schedule string that replays the order.
     pub schedule: String,
 }
@@ -157,7 +170,9 @@ pub struct Replay {
     /// The checked subject.
     pub subject: Subject,
     /// One line for each step.
-    pub steps: Vec<String>,
+    pub narrative: Vec<String>,
+    /// The steps.
+    pub steps: Vec<Step>,
     /// The property that the order violates, if any, and the observation.
     pub violation: Option<Failure>,
 }
@@ -188,12 +203,17 @@ impl Subject {
         Self { is_one_object: false, ..self }
     }
 
-    /// Returns the same subject, checked under a memory model. The tree of RCU is checked under
-    /// [`Memory::Sc`] only: under weaker ones the expedited grace period reads an old flag of a
-    /// reader. Whether an interrupt orders that read, or a barrier is missing, is not settled.
+    /// Returns the same subject, checked under a memory model.
     #[must_use]
     pub fn under(self, memory: Memory) -> Self {
-        Self { memory: if self.family == "rcu" { Memory::Sc } else { memory }, ..self }
+        Self { memory, ..self }
+    }
+
+    /// Returns the budget of `convoy check` for each scenario.
+    #[must_use]
+    pub fn budget(&self) -> Budget {
+        let executions = if self.is_one_object { EXECUTIONS } else { WHOLE_EXECUTIONS };
+        Budget { executions, few_preemptions: FEW_PREEMPTIONS, ..Budget::default() }
     }
 
     /// Returns whether orders stop at a state that was seen before.
@@ -302,7 +322,9 @@ impl Subject {
         match rows.iter().find_map(|row| row.violated.zip(row.schedule.clone()).zip(Some(row))) {
             None => Ok(rows),
             Some(((property, schedule), row)) => {
-                Err(Broken { name: self.name, property, steps: row.narrative.clone(), schedule })
+                let text = row.narrative.last().cloned().unwrap_or_default();
+                let steps = row.steps.clone();
+                Err(Broken { name: self.name, property, text, steps, schedule })
             }
         }
     }
@@ -320,7 +342,7 @@ impl Subject {
         let case = cases.iter().find(|case| name == self.name && case.shape == shape);
         let case = case.ok_or_else(unknown)?;
         let (steps, violation) = crate::model::replay(&case.scenario, &schedule)?;
-        Ok(Replay { subject: *self, steps, violation })
+        Ok(Replay { subject: *self, narrative: tell(&steps), steps, violation })
     }
 
     fn row(&self, case: &Case, report: Report) -> Row {
@@ -339,6 +361,7 @@ impl Subject {
             share,
             weak: None,
             narrative: Vec::new(),
+            steps: Vec::new(),
         };
         row.break_by(violation);
         row
@@ -347,7 +370,10 @@ impl Subject {
 
 impl Row {
     fn break_by(&mut self, violation: Option<Violation>) {
-        let Some(Violation { property, text, schedule, narrative }) = violation else { return };
+        let Some(Violation { property, text, schedule, narrative, steps }) = violation else {
+            return;
+        };
+        self.steps = steps;
         self.violated = Some(property);
         self.schedule = Some(schedule.to_string());
         self.narrative = narrative;

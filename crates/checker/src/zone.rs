@@ -173,4 +173,6 @@ where
             move |ledger, end| ledger.verdict(end, frames),
         )
     })
+    // A frame's atomic state, which its buddy's owner reads, is in the line of its links.
+    .with_shared_lines()
 }

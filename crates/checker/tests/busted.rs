@@ -17,7 +17,7 @@ fn every_busted_lock_is_caught_and_its_schedule_replays() {
         assert_eq!(schedule.parse::<Schedule>().unwrap().to_string(), schedule);
         let told = replay(schedule).unwrap();
         let (seen, narrative) = row.narrative.split_last().unwrap();
-        assert_eq!((told.subject.name, told.steps.as_slice()), (subject.name, narrative));
+        assert_eq!((told.subject.name, told.narrative.as_slice()), (subject.name, narrative));
         assert_eq!(told.violation, row.violated.map(|property| (property, seen.clone())));
     }
 }

@@ -2,10 +2,12 @@
 //! patches are caught. `native.rs` tests the same locks on threads, and
 //! `crates/machine/tests/contract.rs` on the virtual machine.
 
-use convoy_checker::model::{Budget, Instance, Model, Property, Scenario, explore};
+use convoy_checker::model::{
+    Budget, Instance, Memory, Model, Property, Scenario, Word, explore, explore_weak,
+};
 use convoy_checker::{Irq, READERS, WRITERS, select, visits};
 use convoy_sync::{
-    AdaptiveLock, ArchSemaphore, Atomic, Handoff, HandoffRwSemaphore, Lock, McsQueue,
+    Access, AdaptiveLock, ArchSemaphore, Atomic, Handoff, HandoffRwSemaphore, Lock, McsQueue,
     Opportunistic, Platform, Promise, QueuedLock, QueuedRwLock, Quota, QuotaCondvar, QuotaRwLock,
     RawLock, RawSemaphore, RwSemaphore, Sleep, SpinPolicy, SpinQueue, SpinRwSemaphore, TasLock,
     TaskId, TicketLock, Within, kernel, kernel::Mutex, kernel::RwLock, kernel::Semaphore,
@@ -291,4 +293,51 @@ fn an_upgradable_reader_sees_no_change_but_its_own() {
     let report = explore(&scenario, Budget { executions: 20_000, ..BUDGET });
     let steps = report.violation.map(|found| found.narrative.join("\n"));
     assert_eq!(steps, None);
+}
+
+/// A small version of `convoy check all` under the default memory model. RCU is among it: its
+/// expedited grace periods are ordered by the stopper, which runs on each CPU.
+#[test]
+fn what_ships_keeps_its_promises_under_weaker_memory() {
+    let budget = Budget { executions: 100, ..BUDGET };
+    for subject in select(&["all"]).unwrap() {
+        let subject = subject.under(Memory::C11);
+        // The published patches are broken under every model.
+        for row in subject.check(budget).iter().filter(|row| row.weak.is_some()) {
+            let steps = row.narrative.join("\n");
+            assert_eq!(row.violated, None, "{}/{}\n{steps}", subject.name, row.scenario);
+        }
+    }
+}
+
+/// A count in a lock that its own word guards, released without making it visible.
+struct Counted(Word<u32>, Cell<u32>);
+
+impl Lock for Counted {
+    fn with_units(_: u32) -> Self {
+        Self(Word::new(0), Cell::new(0))
+    }
+    fn acquire(&self) {
+        while self.0.swap(1, Ordering::Acquire) == 1 {
+            Model::spin_until(&self.0, |word| word == 0);
+        }
+        Model::touch(&self.1, Access::Write);
+        self.1.set(self.1.get() + 1);
+    }
+    fn try_acquire(&self) -> bool {
+        self.0.swap(1, Ordering::Acquire) == 0
+    }
+    fn release(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_cell_inside_of_a_lock_is_checked_for_races() {
+    let scenario = visits::<Counted>("counted".to_owned(), "counted", WRITERS, &[]);
+    let violation = explore_weak(&scenario, Memory::C11, BUDGET, false).violation;
+    let violation = violation.expect("the release is relaxed");
+    assert_eq!(violation.property, Property::Visibility);
+    let cell = "counted+4: an earlier access is not visible";
+    assert!(violation.narrative.last().is_some_and(|line| line.contains(cell)), "{violation:?}");
 }

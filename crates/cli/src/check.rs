@@ -13,16 +13,6 @@ use convoy_lab::pool::{Watch, simulate};
 use convoy_report::{Cell, CheckReport, CheckRow, Column, Table};
 use std::process::ExitCode;
 
-/// Executions of a scenario, unless a flag says otherwise: 1 to 10 s of CPU time for a lock.
-const EXECUTIONS: u64 = 200_000;
-/// The same where each interleaving is followed from its beginning to its end, which takes longer.
-const WHOLE_EXECUTIONS: u64 = 20_000;
-
-/// Executions of a scenario with at most two preemptions, where the usual share is less: the most
-/// of zone and rcu are 108,000 (`rcu/expedited-preempted`), and the most of a lock 1,040,000
-/// (`quota-package/timeouts`).
-const FEW_PREEMPTIONS: u64 = 1_500_000;
-
 /// Environment variable by which `cargo xtask nightly` raises every budget.
 const BUDGET: &str = "CONVOY_BUDGET";
 
@@ -39,7 +29,7 @@ pub(crate) struct Check {
     /// Also print each property, and each violating interleaving step by step
     #[arg(long, conflicts_with_all = ["list", "replay"])]
     details: bool,
-    /// Executions of each scenario [default: 200000, and up to 1500000 for two preemptions; zone,
+    /// Executions of each scenario [default: 40000, and up to 1500000 for two preemptions; zone,
     /// rcu and with --every-order: 20000 of the former]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
@@ -89,16 +79,18 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
         if args.every_order { subject.in_every_order() } else { subject }
     };
     let subjects: Vec<_> = subjects.into_iter().map(of).collect();
-    let [states, whole] = budgets(args)?;
-    let of = move |subject: &Subject| if subject.remembers_states() { states } else { whole };
-    let most = subjects.iter().map(|subject| of(subject).most()).max().unwrap_or(0);
-    let fewer = subjects.iter().any(|subject| of(subject).most() < most);
-    let fewer = if fewer { format!(", {} of zone and rcu", whole.most()) } else { String::new() };
-    let cases = |subject: Subject| (0..subject.count()).map(move |place| (subject, place));
-    let cells: Vec<_> = subjects.into_iter().flat_map(cases).enumerate().collect();
+    let factor = factor()?;
+    let budgets: Vec<_> = subjects.iter().map(|subject| budget(args, subject, factor)).collect();
+    let most = budgets.iter().map(Budget::most).max().unwrap_or(0);
+    let fewest = budgets.iter().map(Budget::most).min().filter(|&fewest| fewest < most);
+    let fewer = fewest.map_or(String::new(), |fewest| format!(", {fewest} of zone and rcu"));
+    let cases = |(subject, budget): (Subject, Budget)| {
+        (0..subject.count()).map(move |place| (subject, place, budget))
+    };
+    let cells: Vec<_> = subjects.into_iter().zip(budgets).flat_map(cases).enumerate().collect();
     let (count, threads) = (cells.len(), threads(None)?);
-    let check = move |&(subject, place): &(Subject, usize)| {
-        Ok::<_, JobError>(subject.check_one(place, of(&subject)))
+    let check = |&(subject, place, budget): &(Subject, usize, Budget)| {
+        Ok::<_, JobError>(subject.check_one(place, budget))
     };
     let start = |watch: &mut Watch<Option<Row>>| simulate(cells, threads, check, watch);
     let done = execute(&args.common, "scenarios", count, start, |_, row| {
@@ -122,22 +114,26 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     Ok(if report.violation() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
 }
 
-/// Budgets of a scenario, where states are remembered and where they are not.
-fn budgets(args: &Check) -> Result<[Budget; 2], Failure> {
-    let usual = Budget { seed: args.seed, ..Budget::default() };
-    if let Some(executions) = args.budget {
-        return Ok([Budget { executions, ..usual }; 2]);
+/// Returns the number by which [`BUDGET`] multiplies every budget.
+fn factor() -> Result<u64, Failure> {
+    let Ok(factor) = std::env::var(BUDGET) else { return Ok(1) };
+    let factor: u64 = factor.parse().map_err(|_| {
+        Failure::usage(format!("{BUDGET}={factor} is not a whole number; unset it or give one"))
+    })?;
+    Ok(factor.max(1))
+}
+
+/// Returns the budget of each scenario of `subject`.
+fn budget(args: &Check, subject: &Subject, factor: u64) -> Budget {
+    let usual = Budget { seed: args.seed, ..subject.budget() };
+    match args.budget {
+        Some(executions) => Budget { executions, few_preemptions: 0, ..usual },
+        None => Budget {
+            executions: usual.executions.saturating_mul(factor),
+            few_preemptions: usual.few_preemptions.saturating_mul(factor),
+            ..usual
+        },
     }
-    let factor: u64 = match std::env::var(BUDGET) {
-        Err(_) => 1,
-        Ok(factor) => factor.parse().map_err(|_| {
-            Failure::usage(format!("{BUDGET}={factor} is not a whole number; unset it or give one"))
-        })?,
-    };
-    let times = |usual: u64| usual.saturating_mul(factor.max(1));
-    let few_preemptions = times(FEW_PREEMPTIONS);
-    let of = |executions| Budget { executions: times(executions), few_preemptions, ..usual };
-    Ok([EXECUTIONS, WHOLE_EXECUTIONS].map(of))
 }
 
 fn row(row: Row) -> CheckRow {
@@ -178,11 +174,7 @@ fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
         Some((property, text)) => format!("violated: {}: {text}", property.name()),
         None => "nothing is violated in this order".to_owned(),
     };
-    let text = || {
-        let numbered = told.steps.iter().zip(1..);
-        let steps = numbered.map(|(step, number)| format!("{number:>3}  {step}\n"));
-        steps.collect::<String>() + &verdict
-    };
+    let text = || convoy_checker::drawing(&told.steps) + &verdict;
     let json = || {
         let lines = serde_json::json!({
             "verdict": verdict,
@@ -191,13 +183,13 @@ fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
             "schedule": schedule,
             "violation": told.violation.is_some(),
             "property": told.violation.as_ref().map(|(property, _)| property.name()),
-            "steps": told.steps,
+            "steps": told.narrative,
         });
         format!("{lines:#}")
     };
     output::print(&args.common, text, json, || {
         let mut table = Table::new("", ["step", "text"].map(Column::text).to_vec());
-        for (number, step) in (1..).zip(&told.steps) {
+        for (number, step) in (1..).zip(&told.narrative) {
             table.row(vec![Cell::count(number), Cell::text(step)]);
         }
         table.row(vec![Cell::empty(), Cell::text(&verdict)]);

@@ -44,7 +44,7 @@ macro_rules! integers {
         })+
     };
 }
-integers!(u8, u32, usize);
+integers!(u8, u32, u64, usize);
 
 /// One atomic word of a platform.
 ///

@@ -5,12 +5,13 @@ pub(super) mod place;
 pub(super) mod run;
 pub(super) mod saved;
 mod stack;
-mod state;
+pub(super) mod state;
 pub(super) mod tasks;
 
+use super::cycles::Slots;
 use super::footprint::Footprint;
 use super::memory::{Kind, Operation, Storage};
-use super::narrative::{Narrative, Parts};
+use super::narrative::{Narrative, Parts, Step};
 use super::orders::Orders;
 use super::scenario::{Failure, Property};
 use super::schedule::Choice;
@@ -21,6 +22,7 @@ use core::panic::Location;
 use corosensei::Coroutine;
 use corosensei::stack::DefaultStack;
 use place::Placed;
+use state::State;
 use std::rc::Rc;
 use tasks::{Status, Task, Tasks};
 
@@ -48,6 +50,9 @@ pub(super) struct Execution {
     /// Whether the current step is one that sequentially consistent memory excludes.
     stale: Cell<Stale>,
     orders: Rc<Orders>,
+    /// Of the second half of the steps that are allowed: what a fair scheduler owes nothing in the
+    /// present part, and whether all parts were fair and had no stale step.
+    tail: Cell<(Slots, bool)>,
     log: Option<RefCell<Narrative>>,
 }
 
@@ -60,17 +65,29 @@ pub(super) enum Stale {
 }
 
 thread_local! {
+    /// Where the operation is in the source that is executed or was suspended last.
+    pub(super) static SOURCE: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
     static EXECUTION: Cell<*const Execution> = const { Cell::new(core::ptr::null()) };
     /// Whether the running execution weakens orderings of the source.
     static WEAKENS: Cell<bool> = const { Cell::new(false) };
+    /// Whether the running execution checks the accesses that
+    /// [`Platform::touch`](convoy_sync::Platform::touch) announces.
+    static JUDGES_CELLS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the running execution weakens orderings of the source, and checks accesses to
-/// the memory of locks that is not atomic. Other searches skip the work that this needs: each call
-/// of [`with`] is one more chance for an address to reach the stack of a task.
+/// Returns whether the running execution weakens orderings of the source. Other searches skip the
+/// work that this needs: each call of [`with`] is one more chance for an address to reach the stack
+/// of a task.
 #[inline(always)]
 pub(super) fn weakens() -> bool {
     WEAKENS.get()
+}
+
+/// Returns whether the running execution checks accesses to the memory of locks that is not atomic.
+/// Others skip that, for the same reason.
+#[inline(always)]
+pub(super) fn judges_cells() -> bool {
+    JUDGES_CELLS.get()
 }
 
 /// Runs `action` on the running execution and returns its result, or `None` outside of an
@@ -265,13 +282,16 @@ impl Execution {
 
     pub(super) fn log(&self, text: impl FnOnce(&Self) -> String) {
         if let (Some(log), Some(here)) = (&self.log, self.here()) {
-            let mut text = text(self);
-            match self.stale.replace(Stale::No) {
-                Stale::No => {}
-                Stale::Reads { newest } => text = format!("{text} (stale: the newest is {newest})"),
-                Stale::Writes => text += " (stale: other tasks may see it late)",
-            }
-            log.borrow_mut().line(self.current(), here.call.get(), text);
+            let text = text(self);
+            let stale = self.stale.replace(Stale::No);
+            let note = match stale {
+                Stale::No => None,
+                Stale::Reads { newest } => Some(format!("(stale: the newest is {newest})")),
+                Stale::Writes => Some("(stale: other tasks may see it late)".to_owned()),
+            };
+            let (task, call, is_stale) = (self.current(), here.call.get(), stale != Stale::No);
+            let source = SOURCE.take().map(|place| (place.file(), place.line()));
+            log.borrow_mut().step(Step { task, call, text, note, is_stale, source });
         }
     }
 
@@ -289,7 +309,10 @@ impl Execution {
             (limit..base).contains(&address)
         });
         let state = || owner.map(|task| format!("the state of task {task}"));
-        named.or_else(state).unwrap_or_else(|| "a word".to_owned())
+        named.or_else(state).unwrap_or_else(|| match &self.log {
+            Some(log) => format!("word {}", log.borrow_mut().unnamed(address)),
+            None => "a word".to_owned(),
+        })
     }
 
     fn can_run(&self, task: usize, last: Option<usize>) -> bool {
@@ -345,6 +368,12 @@ impl Execution {
         }
     }
 
+    /// Returns whether the step of `choice` may write to an atomic word.
+    pub(super) fn writes(&self, choice: Choice) -> bool {
+        let kind = self.tasks[choice.task()].operation.get().kind;
+        choice.is_flush() || !matches!(kind, Kind::Load | Kind::Await | Kind::Nothing)
+    }
+
     /// Returns the memory that `choice` accesses.
     fn touched(&self, choice: Choice) -> Footprint {
         let delayed = self.storage.borrow().buffered(choice.task());
@@ -379,7 +408,7 @@ impl Execution {
 
     /// Returns the state if the tasks share only one object. Pass the task that ran last only where
     /// it makes a difference.
-    pub(super) fn state(&self, last: Option<usize>) -> Option<u128> {
+    pub(super) fn state(&self, last: Option<usize>) -> Option<State> {
         let other = last.map_or(0, |last| 1 + last as u64) << 1 | u64::from(self.hurries.get());
         let storage = self.storage.borrow();
         self.placed.as_ref().map(|placed| state::state(placed, &self.tasks, &storage, other))

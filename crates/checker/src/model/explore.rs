@@ -2,8 +2,10 @@
 
 use super::execution::run::run;
 use super::memory::Memory;
+use super::narrative::{Step, tell};
+use super::retrace::{Retraced, retrace};
 use super::scenario::{Failure, Property, Scenario};
-use super::schedule::{Choice, Follower, Recorder, Run, Schedule, ScheduleError};
+use super::schedule::{Choice, Recorder, Run, Schedule, ScheduleError};
 use super::search::{Found, Scope, Search};
 use super::shorten::shorten;
 use core::ops::Range;
@@ -74,6 +76,8 @@ pub struct Violation {
     pub schedule: Schedule,
     /// One line for each step of that order.
     pub narrative: Vec<String>,
+    /// The same steps.
+    pub steps: Vec<Step>,
 }
 
 /// Result of an exploration.
@@ -277,32 +281,31 @@ fn found(
 ) -> Report {
     let runs = shorten((scenario, memory), budget.steps, property, runs, &mut report.explored);
     let schedule = Schedule { scenario: scenario.name.clone(), memory, runs };
-    let (narrative, failure) = follow(scenario, &schedule, budget.steps)
+    let (steps, failure) = follow(scenario, &schedule, budget.steps)
         .expect("an order that was executed can be executed again");
     let (property, text) = failure.expect("an order that failed fails again");
-    report.violation = Some(Violation { property, text, schedule, narrative });
+    report.violation = Some(Violation { property, text, schedule, narrative: tell(&steps), steps });
     report
 }
 
 /// The steps of an order, and the property that it violates, if any.
-pub type Told = (Vec<String>, Option<Failure>);
+pub type Told = (Vec<Step>, Option<Failure>);
 
 fn follow(scenario: &Scenario, schedule: &Schedule, steps: usize) -> Result<Told, ScheduleError> {
-    let mut follower = Follower::new(&schedule.runs, false);
-    let outcome = run(scenario, schedule.memory, steps, true, &mut |choices: &[Choice], last| {
-        follower.choose(choices, last)
-    });
+    let Schedule { memory, runs, .. } = schedule;
+    let Retraced { outcome, impossible, .. } =
+        retrace((scenario, *memory), steps, runs, false, true);
     if outcome.again {
         return follow(scenario, schedule, steps);
     }
-    match follower.impossible {
+    match impossible {
         Some(run) => Err(ScheduleError::Impossible(run + 1)),
-        None => Ok((outcome.lines, outcome.failure)),
+        None => Ok((outcome.steps, outcome.failure)),
     }
 }
 
-/// Executes `scenario` once in the order of `schedule`. Returns one line for each step, and the
-/// violated property, if any.
+/// Executes `scenario` once in the order of `schedule`. Returns the steps, and the violated
+/// property, if any.
 ///
 /// # Errors
 ///

@@ -40,6 +40,8 @@
 //!
 //! See [`Property`] for the list. A failing order is shortened before it is reported.
 
+mod cycles;
+mod drawing;
 mod execution;
 mod explore;
 mod footprint;
@@ -48,14 +50,19 @@ mod memory;
 mod narrative;
 mod orders;
 mod platform;
+pub mod program;
+mod retrace;
 mod scenario;
 mod schedule;
 mod search;
 mod shorten;
 
+pub use drawing::drawing;
 pub use explore::{Budget, Report, Told, Violation, explore, explore_states, explore_weak, replay};
 pub(crate) use explore::{FEW_BOUNDS, explore_few};
 pub use memory::Memory;
+pub use narrative::Step;
+pub(crate) use narrative::tell;
 pub use orders::{Order, Orders, Part, Site, Weaker};
 pub use platform::{Model, Plain, Word};
 pub use scenario::{End, Failure, Instance, Property, Scenario, Verdict};

@@ -48,17 +48,40 @@ fn list(tasks: &[TaskId]) -> String {
     if tasks.is_empty() { "none".to_owned() } else { tasks.join(" ") }
 }
 
-struct Line {
-    task: TaskId,
-    call: &'static str,
-    text: String,
+/// A step of an execution, or an event of a named lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The task.
+    pub task: TaskId,
+    /// The call that the task was executing.
+    pub call: &'static str,
+    /// What it did.
+    pub text: String,
+    /// The state after it, or why it is stale.
+    pub note: Option<String>,
+    /// Whether it read an old value, or wrote before newer values or late.
+    pub is_stale: bool,
+    /// The file and the line of the operation.
+    pub source: Option<(&'static str, u32)>,
+}
+
+/// Returns `steps` as lines of text.
+pub(crate) fn tell(steps: &[Step]) -> Vec<String> {
+    let width = steps.iter().map(|step| step.call.len()).max().unwrap_or(0);
+    let tell = |Step { task, call, text, note, .. }: &Step| {
+        let note = note.as_ref().map_or(String::new(), |note| format!(" {note}"));
+        format!("task {task}  {call:<width$}  {text}{note}")
+    };
+    steps.iter().map(tell).collect()
 }
 
 /// See the module documentation.
 #[derive(Default)]
 pub(super) struct Narrative {
-    lines: Vec<Line>,
+    steps: Vec<Step>,
     named: Vec<Named>,
+    /// Addresses without a name, in the order of their first steps.
+    unnamed: Vec<usize>,
 }
 
 impl Narrative {
@@ -77,12 +100,25 @@ impl Narrative {
         let Named { start, name, parts, .. } = self.named.iter().find(holds)?;
         let offset = address - start;
         let part = parts.iter().find(|(at, _)| *at == offset);
-        Some(part.map_or_else(|| format!("{name}+{offset}"), |(_, part)| part.clone()))
+        Some(match part {
+            Some((_, part)) => part.clone(),
+            None if offset == 0 && parts.is_empty() => (*name).to_owned(),
+            None => format!("{name}+{offset}"),
+        })
     }
 
-    /// Records that `task` did `text` during `call`.
-    pub(super) fn line(&mut self, task: TaskId, call: &'static str, text: String) {
-        self.lines.push(Line { task, call, text });
+    /// Returns a number for the word at `address`, which has no name: the same in each execution.
+    pub(super) fn unnamed(&mut self, address: usize) -> usize {
+        let number = self.unnamed.iter().position(|&unnamed| unnamed == address);
+        number.unwrap_or_else(|| {
+            self.unnamed.push(address);
+            self.unnamed.len() - 1
+        })
+    }
+
+    /// Records a step.
+    pub(super) fn step(&mut self, step: Step) {
+        self.steps.push(step);
     }
 
     /// Records that `here` reported `event` of the lock at `lock` for `task` during `call`.
@@ -98,17 +134,16 @@ impl Narrative {
         named.apply(event, task);
         let (name, label, state) = (named.name, event.label(), named.state());
         let text = if task == here {
-            format!("  {name}: {label} {state}")
+            format!("  {name}: {label}")
         } else {
-            format!("  {name}: {label} task {task} {state}")
+            format!("  {name}: {label} task {task}")
         };
-        self.line(here, call, text);
+        let (note, is_stale, source) = (Some(state), false, None);
+        self.steps.push(Step { task: here, call, text, note, is_stale, source });
     }
 
-    /// Returns the lines as text.
-    pub(super) fn tell(self) -> Vec<String> {
-        let width = self.lines.iter().map(|line| line.call.len()).max().unwrap_or(0);
-        let tell = |Line { task, call, text }| format!("task {task}  {call:<width$}  {text}");
-        self.lines.into_iter().map(tell).collect()
+    /// Returns the steps.
+    pub(super) fn steps(self) -> Vec<Step> {
+        self.steps
     }
 }

@@ -1,6 +1,6 @@
 //! `Model` as a platform: every operation on its words is a scheduling point.
 
-use super::execution::{Execution, weakens, with};
+use super::execution::{Execution, SOURCE, judges_cells, weakens, with};
 use super::footprint::Footprint;
 use super::memory::{Cell as Bits, Kind, Operation, bits};
 use super::scenario::Property;
@@ -33,6 +33,12 @@ impl<T> Word<T> {
         let way = Way { bytes: size_of::<T>() as u8, kind, order, failure: order };
         access(self.address(), way, 0, Some(Location::caller()));
     }
+}
+
+/// Notes where the operation is, for the narrative.
+#[track_caller]
+fn note_source() {
+    SOURCE.set(Some(Location::caller()));
 }
 
 /// An access without its place and values.
@@ -75,10 +81,12 @@ fn touch(address: usize, kind: Kind, bytes: u64) {
 impl<T: Copy> Word<T> {
     /// Replaces the value by the result of `change`, and returns the previous value. A scheduling
     /// point is before it.
+    #[track_caller]
     fn change(&self, change: impl Fn(T) -> T) -> T
     where
         T: Eq + Display,
     {
+        note_source();
         let (old, new) = (self.0.get(), change(self.0.get()));
         self.0.set(new);
         with(|execution| {
@@ -117,18 +125,22 @@ impl<T: Copy> Plain<T> {
     }
 
     /// Reads the data.
+    #[track_caller]
     pub fn get(&self) -> T {
         self.access(Kind::Read);
         self.0.get()
     }
 
     /// Writes the data.
+    #[track_caller]
     pub fn set(&self, value: T) {
         self.access(Kind::Write);
         self.0.set(value);
     }
 
+    #[track_caller]
     fn access(&self, kind: Kind) {
+        note_source();
         let address = core::ptr::from_ref(self).addr();
         let order = Ordering::Relaxed;
         access(address, Way { bytes: 0, kind, order, failure: order }, 0, None);
@@ -161,6 +173,7 @@ impl<T: Integer + Display> Atomic<T> for Word<T> {
     #[track_caller]
     fn load(&self, order: Ordering) -> T {
         self.access(Kind::Load, order);
+        note_source();
         let value = self.0.get();
         with(|execution| {
             execution.settle();
@@ -223,12 +236,14 @@ impl<T: Integer + Display> Atomic<T> for Word<T> {
 
 impl Model {
     /// Blocks until `done` holds for the value of `word`. Returns that value.
+    #[track_caller]
     fn wait_until(word: &Word<u32>, order: Ordering, done: impl Fn(u32) -> bool) -> u32 {
         let ready = || done(word.0.get());
         let next = Operation::new(Kind::Await, Bits::of(word), order);
         if with(|execution| execution.spin(next, &ready)).is_none() {
             assert!(ready(), "no other task runs outside of an execution");
         }
+        note_source();
         let value = word.0.get();
         with(|execution| {
             execution.settle();
@@ -287,6 +302,13 @@ impl Model {
         with(|execution| execution.hurries.set(true));
     }
 
+    /// Declares that the word or data at `place` is in no use any more: its memory may be used
+    /// again.
+    pub(super) fn forget<T>(place: *const T) {
+        let start = place.addr();
+        with(|execution| execution.storage.borrow_mut().forget(start..start + 1));
+    }
+
     /// Clears the pending signals of the calling task.
     pub fn clear_signals() {
         with(Execution::clear_signals);
@@ -343,6 +365,7 @@ impl Platform for Model {
         with(Execution::pause);
     }
 
+    #[track_caller]
     fn spin_for(word: &Word<u32>, _: u64, _: impl Fn(u32) -> bool) -> u32 {
         // The time may pass before any other task has run.
         word.load(Ordering::Relaxed)
@@ -365,10 +388,12 @@ impl Platform for Model {
         }
     }
 
+    #[track_caller]
     fn spin_until(word: &Word<u32>, done: impl Fn(u32) -> bool) -> u32 {
         Self::wait_until(word, Ordering::Acquire, done)
     }
 
+    #[track_caller]
     fn spin_until_either(word: &Word<u32>, other: &Word<u32>, done: impl Fn(u32, u32) -> bool) {
         Self::spin_until(word, |value| done(value, other.peek()));
     }
@@ -388,11 +413,14 @@ impl Platform for Model {
         Some(Monitor { preempted: &marked.preempted, marks: &marked.marks[task as usize] })
     }
 
+    #[track_caller]
     fn pause_for(word: &Word<u32>, worthwhile: impl Fn(u32) -> bool) {
         Self::wait_until(word, Ordering::Relaxed, worthwhile);
     }
+    #[track_caller]
     fn wait(word: &Word<u32>, expected: u32, sleep: Sleep, deadline: Option<u64>) -> Wake {
         word.access(Kind::Compare, Ordering::Relaxed);
+        note_source();
         if word.0.get() != expected {
             with(|execution| {
                 execution.log(|e| format!("does not sleep, {} changed", e.place(word.address())));
@@ -408,14 +436,13 @@ impl Platform for Model {
         .unwrap_or(Wake::Woken)
     }
 
+    #[track_caller]
     fn wake(word: *const Word<u32>, count: usize) {
         let word = word.addr();
+        let order = Ordering::Relaxed;
+        access(word, Way { bytes: 4, kind: Kind::Wake, order, failure: order }, 0, None);
+        note_source();
         with(|execution| {
-            execution.access(Operation::new(
-                Kind::Wake,
-                Bits { address: word, bytes: 4 },
-                Ordering::Relaxed,
-            ));
             let woken = execution.tasks.wake(word, count);
             execution.log(|e| {
                 let tasks: Vec<_> = (0..64).filter(|task| woken & 1 << task != 0).collect();
@@ -481,12 +508,15 @@ impl Platform for Model {
         Box::new(value)
     }
 
-    /// Checked only while a search weakens orderings, since it splits states.
+    /// An access to data that is not atomic: the protocol of the lock must order it. Skipped under
+    /// sequential consistency, which orders all accesses.
     #[inline(always)]
+    #[track_caller]
     fn touch<T: ?Sized>(start: &T, access: Access) {
-        if !weakens() {
+        if !judges_cells() {
             return;
         }
+        note_source();
         let kind = match access {
             Access::Read => Kind::Read,
             Access::Write => Kind::Write,

@@ -87,6 +87,8 @@ pub struct Scenario {
     pub checks: Vec<Property>,
     /// Builds the objects and tasks.
     pub build: Box<dyn Fn() -> Instance>,
+    /// Whether [`Platform::touch`](convoy_sync::Platform::touch) names data that is not atomic.
+    pub(super) judges_cells: bool,
     /// Whether an execution had an operation of `SeqCst`.
     pub(super) sequential: Cell<bool>,
     /// The orderings of its executions.
@@ -104,6 +106,7 @@ impl Scenario {
             name: name.into(),
             checks: checks.into(),
             build: Box::new(build),
+            judges_cells: true,
             sequential: Cell::new(false),
             orders: Rc::default(),
         }
@@ -113,5 +116,12 @@ impl Scenario {
     #[must_use]
     pub fn with_orders(self, orders: Rc<Orders>) -> Self {
         Self { orders, ..self }
+    }
+
+    /// Declares that [`Platform::touch`](convoy_sync::Platform::touch) names cache lines that also
+    /// hold atomic words: such accesses need no order.
+    #[must_use]
+    pub fn with_shared_lines(self) -> Self {
+        Self { judges_cells: false, ..self }
     }
 }

@@ -210,6 +210,13 @@ impl<'a> Follower<'a> {
         Self { runs, at: 0, done: 0, lenient, impossible: None }
     }
 
+    /// Returns whether every run has ended.
+    pub(super) fn is_over(&self) -> bool {
+        let ended = |run: &Run| run.steps.is_some_and(|steps| self.done >= steps);
+        let left = self.runs.get(self.at..).unwrap_or_default();
+        left.is_empty() || left.len() == 1 && ended(&left[0])
+    }
+
     /// Returns the next step, or `None` if the list does not fit.
     pub(super) fn choose(&mut self, choices: &[Choice], last: Option<usize>) -> Option<Choice> {
         while let Some(run) = self.runs.get(self.at) {
@@ -285,6 +292,12 @@ impl Recorder {
             run.steps = None;
         }
         self.steps = mark.1;
+    }
+
+    /// Returns the runs, the last of which ends after its number of steps.
+    pub(super) fn counted(mut self) -> Vec<Run> {
+        self.finish(true);
+        self.runs
     }
 
     pub(super) fn runs(mut self) -> Vec<Run> {

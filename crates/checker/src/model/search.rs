@@ -1,7 +1,9 @@
 //! Depth-first search: each order with a bounded number of preemptions, or one order of each class.
 
-use super::execution::run::{Guide, Point, run};
+use super::cycles::{Cycles, START, Slots, served};
+use super::execution::run::{Close, Guide, Point, run};
 use super::execution::saved::Saved;
+use super::execution::state::State;
 use super::footprint::Asleep;
 use super::memory::Memory;
 use super::scenario::{Failure, Property, Scenario};
@@ -9,12 +11,19 @@ use super::schedule::{Choice, Recorder, Run, can_continue, default_choice};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// A point of an execution with more than one choice.
+/// Number of steps after which a node follows although it has only one choice: they may be a loop.
+const LONG: usize = 64;
+
+/// A point of an execution with more than one choice, or after a long way without one.
 struct Node {
     choices: Vec<Choice>,
     at: usize,
     /// The state there, if states are remembered.
-    state: Option<u128>,
+    state: Option<State>,
+    /// Its number among the states of [`Search::cycles`].
+    number: usize,
+    /// Whether a step since the node before it may have written.
+    wrote: bool,
     /// The sleep set there, if it differs because the state was seen before.
     asleep: Option<Asleep>,
     /// The saved point, if the execution can return to it.
@@ -77,12 +86,18 @@ pub(super) struct Search {
     skipped: bool,
     /// States that were reached at points with a choice, if states are remembered.
     met: Option<BTreeMap<u128, Met>>,
+    /// The states and the steps between them, if a state was reached again on the way from it.
+    /// Then all steps are followed, since an order of independent steps may close no cycle.
+    cycles: Option<Cycles>,
+    /// Whether such a state was just reached for the first time: the search begins again.
+    loops: bool,
 }
 
 impl Search {
     pub(super) fn new(scope: Scope, remembers: bool) -> Self {
         let met = remembers.then(BTreeMap::new);
-        Self { nodes: Vec::new(), scope, cut: false, skipped: false, met }
+        let (nodes, cut, skipped, cycles, loops) = (Vec::new(), false, false, None, false);
+        Self { nodes, scope, cut, skipped, met, cycles, loops }
     }
 
     /// Returns whether `choice` preempts the task that ran last.
@@ -125,6 +140,7 @@ impl Search {
         &mut self,
         mut choices: Vec<Choice>,
         course: Course,
+        segment: &mut Segment,
         point: &Point<'_>,
     ) -> Option<Node> {
         let bounded = self.scope.preemptions.is_some();
@@ -136,43 +152,56 @@ impl Search {
         let state = || point.execution.state(point.last.filter(matters));
         let known = self.met.as_mut().and_then(|met| Some((met, state()?)));
         let state = known.as_ref().map(|&(_, state)| state);
+        let number = match (&mut self.cycles, state) {
+            (Some(cycles), Some(state)) => {
+                let from = self.nodes.last().map_or(START, |node| node.number);
+                cycles.add(from, state.values, &segment.steps, segment.served)
+            }
+            _ => START,
+        };
         let mut other = None;
-        match known.map(|(met, state)| met.entry(state)) {
+        match known.map(|(met, state)| (met.entry(state.whole), state)) {
             None => {}
-            Some(Entry::Vacant(place)) => {
+            Some((Entry::Vacant(place), state)) => {
+                let mut nodes = self.nodes.iter();
+                let first =
+                    nodes.position(|node| node.state.is_some_and(|at| at.values == state.values));
+                if let Some(first) = first.filter(|_| state.values != state.whole) {
+                    // A loop. Without the events of a round that only reads, `psc` has fewer edges:
+                    // what can follow the round can also follow the state before it. Rounds that
+                    // write are not judged.
+                    self.loops |= self.cycles.is_none();
+                    let wrote = self.nodes[first + 1..].iter().any(|node| node.wrote);
+                    self.skipped |= wrote || segment.wrote;
+                    return None;
+                }
                 place.insert(Met { asleep, used: vec![used] });
             }
-            // A cycle that reads old values for ever: memory would make the newer ones visible.
-            Some(Entry::Occupied(_))
-                if self.scope.stale.is_none()
-                    && self.nodes.iter().any(|node| node.state == state) =>
-            {
-                return None;
-            }
-            // A cycle: the order is followed until the step limit of an execution is reached.
-            Some(Entry::Occupied(_)) if self.nodes.iter().any(|node| node.state == state) => {}
-            Some(Entry::Occupied(met)) if bounded => {
-                let covered = met.into_mut().covers(used);
-                if covered {
-                    return None;
+            Some((Entry::Occupied(met), state)) => {
+                if self.cycles.is_none() {
+                    self.loops = self.nodes.iter().any(|node| node.state == Some(state));
                 }
-            }
-            Some(Entry::Occupied(met)) if !met.get().used.iter().any(|by| by.1 <= used.1) => {
-                *met.into_mut() = Met { asleep, used: vec![used] };
-            }
-            Some(Entry::Occupied(met)) => {
                 let met = met.into_mut();
-                choices.retain(|&choice| met.asleep.contains(choice));
-                if choices.is_empty() {
-                    return None;
+                if bounded {
+                    if met.covers(used) {
+                        return None;
+                    }
+                } else if !met.used.iter().any(|by| by.1 <= used.1) {
+                    *met = Met { asleep, used: vec![used] };
+                } else {
+                    choices.retain(|&choice| met.asleep.contains(choice));
+                    if choices.is_empty() {
+                        return None;
+                    }
+                    met.asleep = met.asleep.and(asleep);
+                    other = Some(met.asleep);
                 }
-                met.asleep = met.asleep.and(asleep);
-                other = Some(met.asleep);
             }
         }
         let saves = state.is_some() && choices.len() > 1;
         let moment = saves.then(|| point.save()).flatten().map(|saved| (saved, course));
-        Some(Node { choices, at: 0, state, asleep: other, moment })
+        let wrote = segment.wrote;
+        Some(Node { choices, at: 0, state, number, wrote, asleep: other, moment })
     }
 
     /// Advances to the next order. Returns whether there is one.
@@ -211,17 +240,36 @@ impl Search {
             }
             let (course, recorder) = (Course::default(), Recorder::default());
             let memory = self.scope.memory;
-            let mut walk =
-                Walk { search: self, scenario, course, recorder, explored, limit, found: None };
+            let segment = Segment::default();
+            let mut walk = Walk {
+                search: self,
+                scenario,
+                course,
+                segment,
+                recorder,
+                explored,
+                limit,
+                found: None,
+            };
             let outcome = run(scenario, memory, steps, false, &mut walk);
             if let Some(found) = walk.found {
                 return found;
             }
-            if outcome.again {
-                *self = Self::new(self.scope, self.met.is_some());
+            if outcome.again || self.loops {
+                let cycles = (self.loops || self.cycles.is_some()).then(Cycles::new);
+                *self = Self { cycles, ..Self::new(self.scope, self.met.is_some()) };
             }
         }
     }
+}
+
+/// The steps since the last node.
+#[derive(Default)]
+struct Segment {
+    steps: Vec<Choice>,
+    served: Slots,
+    /// Whether a step may have written.
+    wrote: bool,
 }
 
 /// Executions of a search, up to an execution that must start from the beginning.
@@ -229,6 +277,7 @@ struct Walk<'a> {
     search: &'a mut Search,
     scenario: &'a Scenario,
     course: Course,
+    segment: Segment,
     recorder: Recorder,
     explored: &'a mut u64,
     limit: u64,
@@ -239,14 +288,15 @@ impl Guide for Walk<'_> {
     /// Chooses the next step of one execution, until its end or until nothing new can follow.
     fn choose(&mut self, point: &Point<'_>) -> Option<Choice> {
         let &Point { choices, touched, last, .. } = point;
-        let Self { search, course, recorder, .. } = self;
+        let Self { search, course, segment, recorder, .. } = self;
         let admissible = search.admissible(course.asleep.awake(choices), last, course);
         let mut choice = *admissible.first()?;
         let mut nodes: (&[Choice], usize) = (&[], 0);
-        if admissible.len() > 1 {
+        let is_long = search.met.is_some() && segment.steps.len() >= LONG;
+        if admissible.len() > 1 || is_long {
             if course.depth == search.nodes.len() {
                 course.mark = recorder.mark();
-                let node = search.node(admissible, *course, point)?;
+                let node = search.node(admissible, *course, segment, point)?;
                 search.nodes.push(node);
             } else {
                 let node = &search.nodes[course.depth];
@@ -258,8 +308,13 @@ impl Guide for Walk<'_> {
             choice = node.choices[node.at];
             nodes = (&node.choices, node.at);
             course.depth += 1;
+            segment.steps.clear();
+            (segment.served, segment.wrote) = (0, false);
         }
-        if search.scope.preemptions.is_none() {
+        segment.steps.push(choice);
+        segment.served |= served(choices, choice);
+        segment.wrote |= point.execution.writes(choice);
+        if search.cycles.is_none() && search.scope.preemptions.is_none() {
             course.asleep.step(nodes, choice, choices, touched);
         }
         course.stale += u32::from(choice.is_stale());
@@ -268,27 +323,30 @@ impl Guide for Walk<'_> {
         Some(choice)
     }
 
-    fn again(&mut self, failure: Option<&Failure>, is_judged: bool) -> Option<&Saved> {
+    fn again(&mut self, failure: Option<&Failure>, close: Close) -> Option<&Saved> {
         *self.explored += 1;
-        // Stale steps lead tasks that poll into loops in which no other task runs, or which memory
-        // would end: the search of sequentially consistent memory finds livelocks.
-        let weak = self.search.scope.memory != Memory::Sc;
-        let endless = |property| weak && property == Property::NoLivelock;
-        self.search.cut |= failure.is_some_and(|&(property, _)| endless(property));
-        self.search.skipped |= !is_judged;
-        if let Some(&(property, _)) = failure.filter(|&&(property, _)| !endless(property)) {
+        let Self { search, .. } = self;
+        search.cut |= close == Close::Endless;
+        search.skipped |= close == Close::Unjudged;
+        if search.loops {
+            return None;
+        }
+        if let Some(&(property, _)) = failure {
             let runs = std::mem::take(&mut self.recorder).runs();
             self.found = Some(Found::Violation(property, runs));
-        } else if !self.search.advance() {
-            let Search { scope, cut, skipped, .. } = *self.search;
+        } else {
+            let left = search.advance();
+            let limit = *self.explored >= self.limit;
+            let Search { scope, cut, skipped, .. } = *search;
             let is_bounded = scope.preemptions.is_some() || scope.stale.is_some();
-            self.found = Some(match (cut, skipped) {
-                (false, false) => Found::Everything,
-                (true, false) if is_bounded => Found::Bound,
-                _ => Found::Limit,
-            });
-        } else if *self.explored >= self.limit {
-            self.found = Some(Found::Limit);
+            let cycle = search.cycles.as_mut().and_then(|cycles| cycles.find(!left || limit));
+            self.found = match (cycle, cut, skipped) {
+                (Some(runs), ..) => Some(Found::Violation(Property::NoLivelock, runs)),
+                _ if left => limit.then_some(Found::Limit),
+                (None, false, false) => Some(Found::Everything),
+                (None, true, false) if is_bounded => Some(Found::Bound),
+                _ => Some(Found::Limit),
+            };
         }
         let moment = self.search.nodes.last().and_then(|node| node.moment.as_ref());
         let (saved, course) = moment.filter(|_| self.found.is_none())?;

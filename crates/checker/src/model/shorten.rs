@@ -1,9 +1,9 @@
 //! Shortens a failing order: fewer runs first, then fewer cut-off runs, then fewer steps.
 
-use super::execution::run::run;
 use super::memory::Memory;
+use super::retrace::{Retraced, retrace};
 use super::scenario::{Property, Scenario};
-use super::schedule::{Choice, Follower, Recorder, Run};
+use super::schedule::{Choice, Run};
 
 /// Returns the length of an order, the most important part first.
 fn length(runs: &[Run]) -> (usize, usize, usize, u32) {
@@ -15,20 +15,14 @@ fn length(runs: &[Run]) -> (usize, usize, usize, u32) {
 /// Executes `runs` as far as they fit. Returns the runs that were executed if they violate
 /// `property`.
 fn attempt(
-    (scenario, memory): (&Scenario, Memory),
+    scenario: (&Scenario, Memory),
     steps: usize,
     property: Property,
     runs: &[Run],
 ) -> Option<Vec<Run>> {
-    let mut follower = Follower::new(runs, true);
-    let mut recorder = Recorder::default();
-    let outcome = run(scenario, memory, steps, false, &mut |choices: &[Choice], last| {
-        let choice = follower.choose(choices, last)?;
-        recorder.record(choices, last, choice);
-        Some(choice)
-    });
+    let Retraced { outcome, runs, .. } = retrace(scenario, steps, runs, true, false);
     let (seen, _) = outcome.failure?;
-    (seen == property).then(|| recorder.runs())
+    (seen == property).then_some(runs)
 }
 
 /// Returns variants of an order that may be shorter.

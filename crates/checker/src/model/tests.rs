@@ -61,7 +61,7 @@ fn a_lost_update_needs_one_preemption() {
     assert_eq!(violation.schedule.to_string(), "cv1:increments:0*1,1,0");
     let (lines, property) = replay(&scenario, &violation.schedule).unwrap();
     assert_eq!(property.as_ref().map(|(property, _)| *property), Some(Property::UnitsKept));
-    assert_eq!(lines, violation.narrative);
+    assert_eq!(lines, violation.steps);
     let report = explore(&increments(true, two), Budget::default());
     assert!(report.complete && report.violation.is_none());
 }

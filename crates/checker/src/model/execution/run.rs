@@ -4,9 +4,11 @@ use super::place;
 use super::saved::Saved;
 use super::stack::{self, STACK};
 use super::tasks::{Status, Task, Tasks};
-use super::{EXECUTION, Execution, Routine, Stale, WEAKENS, with};
+use super::{EXECUTION, Execution, JUDGES_CELLS, Routine, Stale, WEAKENS, with};
+use crate::model::cycles::{Slots, served};
 use crate::model::footprint::Footprint;
 use crate::model::memory::{Kind, Memory, Storage};
+use crate::model::narrative::Step;
 use crate::model::orders::Orders;
 use crate::model::scenario::{Body, End, Failure, Property, Scenario, Verdict};
 use crate::model::schedule::Choice;
@@ -17,10 +19,15 @@ use corosensei::{Coroutine, CoroutineResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+/// Parts of the second half of the steps that are allowed. An execution that is as long is a
+/// livelock if it is fair in each of them: in one alone, the last step of another task may be what
+/// would end it.
+const WINDOWS: usize = 16;
+
 /// Result of an execution.
 pub(in crate::model) struct Outcome {
     pub(in crate::model) failure: Option<Failure>,
-    pub(in crate::model) lines: Vec<String>,
+    pub(in crate::model) steps: Vec<Step>,
     /// Whether the search must begin again: the scenario uses `SeqCst`, which was not known.
     pub(in crate::model) again: bool,
 }
@@ -50,11 +57,22 @@ pub(in crate::model) trait Guide {
     /// Returns the next step, or `None` to abandon the execution.
     fn choose(&mut self, point: &Point<'_>) -> Option<Choice>;
 
-    /// Called when the execution has ended or was abandoned, because it is not possible or, without
-    /// `is_judged`, because it may not be. Returns the point to continue from, if any.
-    fn again(&mut self, _: Option<&Failure>, _is_judged: bool) -> Option<&Saved> {
+    /// Called when the execution has ended or was abandoned. Returns the point to continue from, if
+    /// any.
+    fn again(&mut self, _: Option<&Failure>, _: Close) -> Option<&Saved> {
         None
     }
+}
+
+/// How an execution was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::model) enum Close {
+    /// It ended, or it is known not to be possible, or it continues as one that was seen before.
+    Ended,
+    /// It was abandoned, and may be possible.
+    Unjudged,
+    /// It reached the step limit, and a fair scheduler or memory would have ended it.
+    Endless,
 }
 
 impl<F: FnMut(&[Choice], Option<usize>) -> Option<Choice>> Guide for F {
@@ -140,10 +158,12 @@ pub(in crate::model) fn run(
         storage: RefCell::new(Storage::new(memory, routines.len(), scenario.sequential.get())),
         stale: Cell::new(Stale::No),
         orders: Rc::clone(&scenario.orders),
+        tail: Cell::new((0, true)),
         log: narrate.then(RefCell::default),
     };
     EXECUTION.set(&raw const execution);
     WEAKENS.set(!matches!(*execution.orders, Orders::Source));
+    JUDGES_CELLS.set(scenario.judges_cells && memory != Memory::Sc);
     // The steps of a task before its first visible operation are invisible to other tasks.
     for task in 0..routines.len() {
         advance(&execution, &mut routines, task);
@@ -151,14 +171,18 @@ pub(in crate::model) fn run(
     let mut from = (None, 0);
     let begin_again = || execution.storage.borrow().lacks_record();
     while !begin_again() {
-        if drive(&execution, &mut routines, from, steps, guide) {
+        let mut close = drive(&execution, &mut routines, from, steps, guide);
+        if close == Some(Close::Ended) {
             judge(&execution, &instance.verdict);
         }
         if begin_again() {
             break;
         }
-        let is_judged = execution.storage.borrow().is_judged();
-        let again = guide.again(execution.failure.borrow().as_ref(), is_judged);
+        if !execution.storage.borrow().is_judged() {
+            close = Some(Close::Unjudged);
+        }
+        let close = close.unwrap_or(Close::Ended);
+        let again = guide.again(execution.failure.borrow().as_ref(), close);
         let Some(saved) = again else { break };
         from = saved.restore(&execution, &mut routines);
     }
@@ -172,14 +196,15 @@ pub(in crate::model) fn run(
     }
     EXECUTION.set(core::ptr::null());
     WEAKENS.set(false);
+    JUDGES_CELLS.set(false);
     let again = begin_again();
     scenario.sequential.set(scenario.sequential.get() || again);
-    let lines = execution.log.take().map_or_else(Vec::new, |log| log.into_inner().tell());
+    let steps = execution.log.take().map_or_else(Vec::new, |log| log.into_inner().steps());
     let Execution { tasks: Tasks(mut tasks), failure, .. } = execution;
     tasks.clear();
     routines.clear();
     POOL.set(Pool { tasks, routines });
-    Outcome { failure: failure.into_inner(), lines, again }
+    Outcome { failure: failure.into_inner(), steps, again }
 }
 
 /// Runs the verdict on an execution that has ended.
@@ -200,15 +225,15 @@ fn stuck(end: &End) -> Result<(), Failure> {
     Err((Property::NoDeadlock, text))
 }
 
-/// Runs steps until no task can continue. `from` starts after this task and step. Returns whether
-/// that point was reached.
+/// Runs steps until no task can continue. `from` starts after this task and step. Returns how the
+/// execution ended, or `None` if it was abandoned.
 fn drive(
     execution: &Execution,
     routines: &mut [Option<Routine>],
     from: (Option<usize>, usize),
     steps: usize,
     guide: &mut dyn Guide,
-) -> bool {
+) -> Option<Close> {
     let (mut last, first) = from;
     let (mut choices, mut footprints) = (Vec::new(), Vec::new());
     for step in first..steps {
@@ -218,17 +243,26 @@ fn drive(
         let ends = failed || choices.is_empty();
         if !possible || ends && !execution.storage.borrow_mut().is_possible(true) {
             *execution.failure.borrow_mut() = None;
-            return false;
+            return None;
         }
         if ends {
-            return true;
+            return Some(Close::Ended);
         }
         footprints.clear();
         footprints.extend(choices.iter().map(|&choice| execution.touched(choice)));
         let (choices, touched) = (choices.as_slice(), footprints.as_slice());
         let point = Point { choices, touched, last, execution, routines, step };
-        let Some(choice) = guide.choose(&point) else { return false };
+        let choice = guide.choose(&point)?;
         let task = choice.task();
+        if step >= steps / 2 {
+            let (mut slots, mut fair) = execution.tail.get();
+            if (step - steps / 2).is_multiple_of((steps / 2 / WINDOWS).max(1)) {
+                fair &= step == steps / 2 || slots == Slots::MAX;
+                slots = 0;
+            }
+            fair &= !choice.is_stale();
+            execution.tail.set((slots | served(choices, choice), fair));
+        }
         if choice.is_flush() {
             execution.current.set(Some(task));
             execution.log(|_| "its oldest delayed store becomes visible".to_owned());
@@ -246,11 +280,14 @@ fn drive(
         last = Some(task);
     }
     if !execution.storage.borrow_mut().is_possible(true) {
-        return false;
+        return None;
+    }
+    if !execution.tail.get().1 {
+        return Some(Close::Endless);
     }
     let text = format!("no end after {steps} steps");
     execution.failure.borrow_mut().get_or_insert((Property::NoLivelock, text));
-    true
+    Some(Close::Ended)
 }
 
 /// Runs `task` up to its next scheduling point. A coroutine that has ended keeps its stack, because

@@ -10,6 +10,7 @@
 use super::place::Words;
 use super::tasks::{Status, Task};
 use super::{Execution, Routine};
+use crate::model::cycles::Slots;
 use crate::model::memory::Storage;
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -19,6 +20,7 @@ pub(in crate::model) struct Saved {
     tasks: Vec<Task>,
     sequence: u64,
     hurries: bool,
+    tail: (Slots, bool),
     storage: Storage,
     last: Option<usize>,
     step: usize,
@@ -51,6 +53,7 @@ impl Saved {
             tasks: execution.tasks.to_vec(),
             sequence: execution.sequence.get(),
             hurries: execution.hurries.get(),
+            tail: execution.tail.get(),
             storage: execution.storage.borrow().clone(),
             last,
             step,
@@ -68,6 +71,7 @@ impl Saved {
     ) -> (Option<usize>, usize) {
         execution.sequence.set(self.sequence);
         execution.hurries.set(self.hurries);
+        execution.tail.set(self.tail);
         execution.storage.borrow_mut().clone_from(&self.storage);
         execution.current.set(self.last);
         let placed = execution.placed.as_ref().expect("a moment of this execution");

@@ -29,10 +29,25 @@ impl Digest {
             (other.rotate_left(23) ^ word).wrapping_mul(0xc2b2_ae3d_27d4_eb4f),
         ];
     }
+
+    fn sum(&self) -> u128 {
+        let [one, other] = self.0;
+        u128::from(one) << 64 | u128::from(other)
+    }
+}
+
+/// A state of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::model) struct State {
+    /// Everything on which the future depends.
+    pub(in crate::model) whole: u128,
+    /// The same without the order of `SeqCst` operations, which grows in a loop. Steps that are not
+    /// stale are possible after any such order, and lead to the same values.
+    pub(in crate::model) values: u128,
 }
 
 /// Returns the state of `tasks` that share only `placed`; `other` is the rest of it.
-pub(super) fn state(placed: &Placed, tasks: &Tasks, storage: &Storage, other: u64) -> u128 {
+pub(super) fn state(placed: &Placed, tasks: &Tasks, storage: &Storage, other: u64) -> State {
     let mut digest = Digest([1, 2]);
     placed.changes().for_each(|word| digest.add(word));
     digest.add(other);
@@ -57,6 +72,7 @@ pub(super) fn state(placed: &Placed, tasks: &Tasks, storage: &Storage, other: u6
         }
         (task.low()..task.stack.1).step_by(8).for_each(|at| digest.add(word(at)));
     }
-    let [one, other] = digest.0;
-    u128::from(one) << 64 | u128::from(other)
+    let values = digest.sum();
+    storage.digest_order(&mut |word| digest.add(word));
+    State { whole: digest.sum(), values }
 }

@@ -84,26 +84,18 @@ impl Graph {
         }
     }
 
-    /// Returns the event of `task` that is next to `number` in its direction and accesses another
-    /// word than `place`.
-    fn elsewhere(&self, event: &Event, later: bool) -> Option<&Event> {
+    /// Returns the events of the task of `event` before and after it that access another word.
+    fn around(&self, event: &Event) -> [Option<&Event>; 2] {
+        let mut around = [None; 2];
         let events = self.0.iter().filter(|other| other.task == event.task);
-        let mut events = events.filter(|other| {
-            let after =
-                if later { other.number > event.number } else { other.number < event.number };
-            after && other.place() != event.place()
-        });
-        if later { events.next() } else { events.next_back() }
-    }
-
-    /// Returns whether program order and `hb` without this word alone lead from one access to
-    /// another: `sb ∪ (sb≠loc ; hb ; sb≠loc)`.
-    fn leads(&self, from: &Event, to: &Event) -> bool {
-        if from.task == to.task {
-            return from.number < to.number;
+        for other in events.filter(|other| other.place() != event.place()) {
+            if other.number < event.number {
+                around[0] = Some(other);
+            } else if around[1].is_none() && other.number > event.number {
+                around[1] = Some(other);
+            }
         }
-        let (after, before) = (self.elsewhere(from, true), self.elsewhere(to, false));
-        after.zip(before).is_some_and(|(after, before)| after.before(before))
+        around
     }
 
     /// Returns whether the record is short enough to be judged.
@@ -123,10 +115,18 @@ impl Graph {
             return false;
         }
         let mut edges = vec![0; sequential.len()];
+        let around: Vec<_> = sequential.iter().map(|event| self.around(event)).collect();
         for (number, from) in sequential.iter().enumerate() {
             for (other, to) in sequential.iter().enumerate().filter(|&(other, _)| other != number) {
                 let fence = from.is_fence() || to.is_fence();
-                if if fence { from.before(to) } else { self.leads(from, to) } {
+                let leads = if fence || from.task == to.task {
+                    from.before(to)
+                } else {
+                    // Program order, and `hb` without this word alone: `sb≠loc ; hb ; sb≠loc`.
+                    let inner = around[number][1].zip(around[other][0]);
+                    inner.is_some_and(|(after, before)| after.before(before))
+                };
+                if leads {
                     edges[number] |= 1 << other;
                 }
             }
@@ -139,6 +139,7 @@ impl Graph {
     fn add_edges(&self, sequential: &[&Event], edges: &mut [Set]) {
         let fences = sequential.iter().enumerate().filter(|(_, event)| event.is_fence());
         let fences: Vec<_> = fences.collect();
+        let mut numbers = 0..sequential.len();
         let ends = self.0.iter().map(|event| {
             let set = |orders: &dyn Fn(&Event) -> bool| {
                 let ordered = fences.iter().filter(|(_, fence)| orders(fence));
@@ -146,7 +147,7 @@ impl Graph {
             };
             let after = set(&|fence| fence.before(event));
             let before = set(&|fence| event.before(fence));
-            let number = sequential.iter().position(|other| std::ptr::eq(*other, event));
+            let number = if event.sequential { numbers.next() } else { None };
             (number.map_or(0, |number| 1 << number), after, before)
         });
         // Only events between two of `SeqCst` add edges, and only with those of the same word.

@@ -195,7 +195,14 @@ impl Storage {
         }
     }
 
-    /// Passes everything on which the future of the execution depends to `add`.
+    /// Passes the events on which the order of later `SeqCst` operations depends to `add`.
+    pub(super) fn digest_order(&self, add: &mut impl FnMut(u64)) {
+        if let Self::Views(views) = self {
+            views.digest_order(add);
+        }
+    }
+
+    /// Passes everything else on which the future of the execution depends to `add`.
     pub(super) fn digest(&self, add: &mut impl FnMut(u64)) {
         match self {
             Self::Words => {}

@@ -58,6 +58,16 @@ struct Datum {
     last: Vec<u32>,
 }
 
+/// Address of data that is in no use any more.
+const ENDED: usize = 0;
+
+impl Datum {
+    fn end(&mut self) {
+        self.address = ENDED;
+        self.last.clear();
+    }
+}
+
 /// A step that is being executed.
 #[derive(Clone, Copy)]
 struct Current {
@@ -389,6 +399,7 @@ impl Views {
     }
 
     pub(super) fn forget(&mut self, range: &Range<usize>) {
+        self.data.iter_mut().filter(|datum| range.contains(&datum.address)).for_each(Datum::end);
         for place in &mut self.places {
             if range.contains(&place.word.address) {
                 place.base += place.messages.len() as u32;
@@ -419,17 +430,22 @@ impl Views {
         self.tasks[task].ended = true;
     }
 
-    pub(super) fn digest(&self, add: &mut impl FnMut(u64)) {
+    /// Passes the events on which the order of later `SeqCst` operations depends to `add`.
+    pub(super) fn digest_order(&self, add: &mut impl FnMut(u64)) {
         if let Some(graph) = &self.graph {
             add(u64::from(self.strays));
             graph.digest(|place| self.places[place].word.address, add);
         }
+    }
+
+    pub(super) fn digest(&self, add: &mut impl FnMut(u64)) {
         // The order of the words and data is that of their first use, which is no part of the
         // state.
         let mut places: Vec<usize> = (0..self.places.len()).collect();
         places.retain(|&place| !self.places[place].messages.is_empty());
         places.sort_unstable_by_key(|&place| self.places[place].word.address);
         let mut data: Vec<usize> = (0..self.data.len()).collect();
+        data.retain(|&number| self.data[number].address != ENDED);
         data.sort_unstable_by_key(|&number| self.data[number].address);
         let slots = self.tasks.len() + 1;
         let mut view = |view: &View| {

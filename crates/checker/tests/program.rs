@@ -1,0 +1,163 @@
+//! Programs that are written against the standard library: `convoy_checker::program`.
+#![expect(
+    clippy::arc_with_non_send_sync,
+    clippy::undocumented_unsafe_blocks,
+    unsafe_code,
+    reason = "the checker checks what they rely on"
+)]
+
+use convoy_checker::program::cell::UnsafeCell;
+use convoy_checker::program::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+use convoy_checker::program::sync::{Arc, Condvar, Mutex};
+use convoy_checker::program::{BrokenProgram, Check, Checked, check, hint, replay, thread};
+use convoy_checker::{Budget, Property};
+use std::ptr;
+
+#[track_caller]
+fn holds(body: impl Fn() + 'static) -> Checked {
+    check(body).unwrap_or_else(|broken| panic!("{broken}"))
+}
+
+/// Checks a program that is broken, and replays its violation.
+#[track_caller]
+fn breaks(property: Property, body: impl Fn() + Copy + 'static) -> BrokenProgram {
+    let broken = check(body).expect_err("it is broken");
+    assert_eq!(broken.property, property, "{broken}");
+    let again = replay(&broken.schedule, body).expect("its schedule");
+    let again = again.expect("it breaks again");
+    assert_eq!((again.property, &again.schedule), (property, &broken.schedule));
+    assert_eq!(again.drawing.lines().count(), broken.drawing.lines().count());
+    assert!(broken.drawing.contains("program.rs:"), "{broken}");
+    broken
+}
+
+/// Two threads add to a number under a spinlock.
+fn spinlock(release: Ordering) {
+    let shared = Arc::new((AtomicUsize::new(0), UnsafeCell::new(0)));
+    let add = move |shared: &(AtomicUsize, UnsafeCell<u32>)| {
+        while shared.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            hint::spin_loop();
+        }
+        shared.1.with_mut(|number| unsafe { *number += 1 });
+        shared.0.store(0, release);
+    };
+    let clone = Arc::clone(&shared);
+    let thread = thread::spawn(move || add(&clone));
+    add(&shared);
+    thread.join().unwrap();
+    shared.1.with(|number| assert_eq!(unsafe { *number }, 2));
+}
+
+#[test]
+fn a_spinlock_needs_release() {
+    assert!(holds(|| spinlock(Ordering::Release)).executions > 3);
+    breaks(Property::Visibility, || spinlock(Ordering::Relaxed));
+}
+
+/// A value behind a pointer that is published.
+fn publication(orders: [Ordering; 2]) {
+    let shared = Arc::new((AtomicPtr::new(ptr::null_mut()), UnsafeCell::new(0)));
+    let clone = Arc::clone(&shared);
+    let thread = thread::spawn(move || {
+        clone.1.with_mut(|value| unsafe { *value = 7 });
+        fence(orders[0]);
+        clone.0.store(clone.1.with(<*const i32>::cast_mut), Ordering::Relaxed);
+    });
+    let pointer = shared.0.load(Ordering::Relaxed);
+    if !pointer.is_null() {
+        fence(orders[1]);
+        shared.1.with(|value| assert_eq!(unsafe { *value }, 7));
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn fences_publish_a_pointer_only_in_pairs() {
+    holds(|| publication([Ordering::Release, Ordering::Acquire]));
+    breaks(Property::Visibility, || publication([Ordering::Release, Ordering::Release]));
+}
+
+/// A consumer that waits for an item.
+fn queue(notifies: bool) {
+    let shared = Arc::new((Mutex::new(0), Condvar::new()));
+    let clone = Arc::clone(&shared);
+    let thread = thread::spawn(move || {
+        *clone.0.lock().unwrap() += 1;
+        if notifies {
+            clone.1.notify_one();
+        }
+    });
+    let mut items = shared.0.lock().unwrap();
+    while *items == 0 {
+        items = shared.1.wait(items).unwrap();
+    }
+    drop(items);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_missing_notification_is_a_deadlock() {
+    holds(|| queue(true));
+    breaks(Property::NoDeadlock, || queue(false));
+}
+
+/// A thread that parks until it is told.
+fn parked(unparks: bool) {
+    let parked = thread::spawn(thread::park);
+    if unparks {
+        parked.thread().unpark();
+    }
+    parked.join().unwrap();
+}
+
+#[test]
+fn a_thread_that_is_unparked_runs_again() {
+    holds(|| parked(true));
+    breaks(Property::NoDeadlock, || parked(false));
+}
+
+#[test]
+fn memory_that_is_used_again_is_new() {
+    holds(|| {
+        for _ in 0..2 {
+            let shared = Arc::new((AtomicUsize::new(0), UnsafeCell::new(0)));
+            let clone = Arc::clone(&shared);
+            let thread = thread::spawn(move || {
+                clone.1.with_mut(|value| unsafe { *value = 1 });
+                clone.0.store(1, Ordering::Release);
+            });
+            if shared.0.load(Ordering::Acquire) == 1 {
+                shared.1.with(|value| assert_eq!(unsafe { *value }, 1));
+            }
+            thread.join().unwrap();
+        }
+    });
+}
+
+/// Three threads that take a test-and-set lock by exchanges, whose waiters poll.
+#[test]
+fn three_threads_that_poll_end_under_a_fair_scheduler() {
+    let bounds =
+        Check { budget: Budget { executions: 10_000, ..Budget::default() }, ..Check::default() };
+    let explored = bounds.explore(|| {
+        let shared = Arc::new((AtomicUsize::new(0), UnsafeCell::new(0)));
+        let add = move |shared: &(AtomicUsize, UnsafeCell<u32>)| {
+            while shared.0.swap(1, Ordering::Acquire) == 1 {
+                hint::spin_loop();
+            }
+            shared.1.with_mut(|number| unsafe { *number += 1 });
+            shared.0.store(0, Ordering::Release);
+        };
+        let threads = [(); 2].map(|()| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || add(&shared))
+        });
+        add(&shared);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+    if let Err(broken) = explored {
+        panic!("{}: {} {}", broken.property.name(), broken.text, broken.schedule);
+    }
+}
