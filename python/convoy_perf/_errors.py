@@ -22,7 +22,10 @@ class SchemaError(ConvoyError):
 
 
 class UsageError(ConvoyError):
-    """Exit code 2: an invalid argument or input file. Correct it and try again."""
+    """Exit code 2: an invalid argument or input file; 126 and 127: no program that can be executed.
+
+    Correct it and try again.
+    """
 
     code = 2
 
@@ -39,7 +42,7 @@ class InternalError(ConvoyError):
 
 def of_code(code: int, message: str, command: List[str]) -> ConvoyError:
     """Returns the exception for an exit code other than 0 and 1."""
-    kinds = {2: UsageError, 3: MachineError}
+    kinds = {2: UsageError, 3: MachineError, 126: UsageError, 127: UsageError}
     kind: Type[ConvoyError] = kinds.get(code, InternalError)
     text = message.strip().splitlines()
     text = [line[len("convoy: ") :] if line.startswith("convoy: ") else line for line in text]

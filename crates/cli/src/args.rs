@@ -1,7 +1,20 @@
 //! Flags that commands share.
 
 use clap::{Args, ValueEnum};
+use convoy_workload::list::{ListError, list};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+
+/// A list of whole numbers: `1,2,10`, ranges `10-100/10`, or both.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers(pub(crate) Vec<u32>);
+
+/// The parser of a list of numbers in `range`.
+pub(crate) fn numbers(
+    range: RangeInclusive<u32>,
+) -> impl Fn(&str) -> Result<Numbers, ListError> + Clone + Send + Sync + 'static {
+    move |text| list("list", text, &range).map(Numbers)
+}
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -3,7 +3,7 @@
 mod hogs;
 
 use self::hogs::BenchHogs;
-use crate::args::Common;
+use crate::args::{Common, Numbers, numbers};
 use crate::experiment::{Files, Kept, carry_out};
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
@@ -46,8 +46,8 @@ struct BenchLocks {
     #[arg(long)]
     full: bool,
     /// Numbers of CPUs to pin the threads to [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Loop")]
-    cpus: Option<Vec<u32>>,
+    #[arg(long, value_name = "LIST", value_parser = numbers(0..=u32::MAX), help_heading = "Loop")]
+    cpus: Option<Numbers>,
     /// Write the plot to FILE.svg or .png; also writes FILE.csv
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -92,7 +92,7 @@ fn locks(args: &BenchLocks) -> Result<ExitCode, Failure> {
     let mut changes = args.loops.changes();
     let all = convoy_os::clock::cpus();
     let usual = if args.full && all > 1 { vec![1, all] } else { vec![all] };
-    let cpus = words(args.cpus.as_deref().unwrap_or(&usual));
+    let cpus = words(args.cpus.as_ref().map_or(&usual, |list| &list.0));
     changes.points.insert("kept_to".to_owned(), cpus);
     if args.full {
         for (key, values) in [

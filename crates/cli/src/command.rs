@@ -13,6 +13,9 @@ use crate::runs::Runs;
 use crate::sim::SimArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand};
+use std::error::Error as _;
+use std::ffi::OsString;
+use std::num::{ParseFloatError, ParseIntError};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -122,25 +125,100 @@ pub(crate) fn help_or_error(error: &clap::Error) -> ExitCode {
         let _reader_has_closed_it = error.print();
         return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
     }
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    // The error comes first, then the commands that have the flag, then the usage.
-    let text = match elsewhere(error) {
-        Some(elsewhere) => text.replacen('\n', &format!("\n{elsewhere}\n"), 1),
-        None => text.to_owned(),
-    };
-    output::failure(&Failure::usage(text))
+    let problem = problem(error);
+    let command = named(std::env::args_os().skip(1));
+    output::failure(&Failure::usage(format!("{problem}; see `{command} --help`")))
 }
 
-/// Names the commands that have the flag that this command does not have.
-fn elsewhere(error: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
-    let flag = flag.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
-    let all = Args::command();
-    let takers: Vec<String> = all
+/// The command that the words name: `convoy runs list`.
+fn named(words: impl Iterator<Item = OsString>) -> String {
+    let (mut command, mut name) = (Args::command(), "convoy".to_owned());
+    for word in words.take_while(|word| word != "--") {
+        if let Some(inner) = command.find_subcommand(&word).cloned() {
+            name.extend([" ", inner.get_name()]);
+            command = inner;
+        }
+    }
+    name
+}
+
+/// An error of the parser, in the style of all messages.
+fn problem(error: &clap::Error) -> String {
+    let argument = context(error, ContextKind::InvalidArg);
+    let flag = argument.split(' ').next().unwrap_or_default();
+    let value = context(error, ContextKind::InvalidValue);
+    match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let hint = meant(error, ContextKind::SuggestedArg);
+            format!("unknown option {flag}{hint}{}", elsewhere(flag))
+        }
+        ErrorKind::InvalidSubcommand => {
+            let name = context(error, ContextKind::InvalidSubcommand);
+            format!("unknown command {name}{}", meant(error, ContextKind::SuggestedSubcommand))
+        }
+        ErrorKind::InvalidValue if value.is_empty() => format!("{flag} needs a value"),
+        ErrorKind::InvalidValue => {
+            let hint = meant(error, ContextKind::SuggestedValue);
+            let known = context(error, ContextKind::ValidValue);
+            format!("{flag} {value}: not one of {known}{hint}")
+        }
+        ErrorKind::ValueValidation => format!("{flag} {value}: {}", reason(error)),
+        ErrorKind::MissingRequiredArgument => format!("{argument} is missing"),
+        ErrorKind::MissingSubcommand => {
+            format!("a command is missing: {}", context(error, ContextKind::ValidSubcommand))
+        }
+        ErrorKind::ArgumentConflict => match context(error, ContextKind::PriorArg) {
+            prior if prior == argument => format!("{flag} is given twice"),
+            prior => format!("{flag} does not go with {prior}"),
+        },
+        _ => {
+            let text = error.render().to_string();
+            let line = text.lines().next().unwrap_or_default();
+            line.strip_prefix("error: ").unwrap_or(line).to_owned()
+        }
+    }
+}
+
+/// A fact about an error; empty if it lacks it.
+fn context(error: &clap::Error, kind: ContextKind) -> String {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        Some(ContextValue::Strings(texts)) => texts.join(", "),
+        _ => String::new(),
+    }
+}
+
+/// The suggestion of an error as a question; empty if there is none.
+fn meant(error: &clap::Error, kind: ContextKind) -> String {
+    match context(error, kind).as_str() {
+        "" => String::new(),
+        known => format!("; did you mean {}?", known.replace(", ", " or ")),
+    }
+}
+
+/// Why a value is refused.
+fn reason(error: &clap::Error) -> String {
+    let Some(source) = error.source() else { return "not a valid value".to_owned() };
+    if source.is::<ParseIntError>() {
+        "not a whole number in range".to_owned()
+    } else if source.is::<ParseFloatError>() {
+        "not a number".to_owned()
+    } else {
+        source.to_string()
+    }
+}
+
+/// Names the commands that have the flag that this command does not have; empty if none has it.
+fn elsewhere(flag: &str) -> String {
+    let Some(flag) = flag.strip_prefix("--") else { return String::new() };
+    let commands = Args::command();
+    let takers: Vec<String> = commands
         .get_subcommands()
         .filter(|command| command.get_arguments().any(|argument| argument.get_long() == Some(flag)))
         .map(|command| format!("`convoy {}`", command.get_name()))
         .collect();
-    (!takers.is_empty()).then(|| format!("--{flag} belongs to {}", takers.join(", ")))
+    if takers.is_empty() {
+        return String::new();
+    }
+    format!("; --{flag} belongs to {}", takers.join(", "))
 }

@@ -190,6 +190,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn every_option_has_a_text() {
+        let mut all = Args::command();
+        all.build();
+        let commands = std::iter::once(&all).chain(all.get_subcommands());
+        for command in commands.filter(|command| command.get_name() != "help") {
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                let has_text = argument.get_help().is_some_and(|text| !text.to_string().is_empty());
+                assert!(has_text, "{} {}", command.get_name(), argument.get_id());
+            }
+        }
+    }
+
     /// The Markdown pages below `place`, without those of builds.
     fn pages(place: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(place).expect("a directory") {

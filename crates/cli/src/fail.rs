@@ -4,14 +4,26 @@ use crate::look;
 use convoy_lab::job::JobError;
 use convoy_lab::virtual_end::VirtualError;
 use convoy_measure::MeasureError;
+use convoy_report::middle;
 use convoy_store::StoreError;
+use std::ffi::OsStr;
 use std::fmt::Display;
+use std::io::{self, ErrorKind};
 
 /// The command worked and found what it looked for.
 pub(crate) const FINDING: u8 = 1;
 /// The command line or an input is wrong.
 pub(crate) const USAGE: u8 = 2;
 const ENVIRONMENT: u8 = 3;
+/// A program exists but cannot be executed; as in a shell.
+const NOT_EXECUTABLE: u8 = 126;
+/// A program does not exist; as in a shell.
+const NOT_FOUND: u8 = 127;
+/// Added to the number of the signal that ended a command; as in a shell.
+pub(crate) const BY_SIGNAL: i32 = 128;
+/// Characters of a word and of a message, so that no argument fills the terminal.
+const LONGEST_WORD: usize = 400;
+const LONGEST: usize = 4000;
 
 /// Why a command ends without doing what it was asked.
 #[derive(Debug)]
@@ -31,6 +43,23 @@ impl Failure {
         Self { code: ENVIRONMENT, message: error.to_string() }
     }
 
+    /// A program cannot be started.
+    pub(crate) fn start(program: &OsStr, error: &io::Error) -> Self {
+        let (code, cure) = match error.kind() {
+            ErrorKind::NotFound => (NOT_FOUND, "is the name right?"),
+            ErrorKind::WouldBlock => {
+                (ENVIRONMENT, "no further process is allowed (ulimit -u, pids.max)")
+            }
+            ErrorKind::OutOfMemory => (ENVIRONMENT, "there is too little memory"),
+            ErrorKind::ArgumentListTooLong => {
+                (ENVIRONMENT, "the arguments and the environment are too long")
+            }
+            _ => (NOT_EXECUTABLE, "is it a program, and executable?"),
+        };
+        let name = program.to_string_lossy();
+        Self { code, message: format!("cannot start `{name}`: {error}; {cure}") }
+    }
+
     /// An interrupt came when `done` parts of the work had finished and been printed.
     pub(crate) fn interrupted(done: usize) -> Self {
         Self::environment(if done == 0 {
@@ -40,9 +69,12 @@ impl Failure {
         })
     }
 
-    /// Exit code of the command.
+    /// Exit code of the command: after an interrupt, the code of a shell.
     pub(crate) fn code(&self) -> u8 {
-        self.code
+        match convoy_os::interrupt() {
+            Some(signal) if self.code == ENVIRONMENT => (BY_SIGNAL + signal) as u8,
+            _ => self.code,
+        }
     }
 
     /// The message.
@@ -52,7 +84,7 @@ impl Failure {
 
     /// The line that is printed.
     pub(crate) fn line(&self) -> String {
-        look::plain(&format!("convoy: {}", one_line(&self.message))).into_owned()
+        look::plain(&format!("convoy: {}", bounded(&one_line(&self.message)))).into_owned()
     }
 }
 
@@ -95,6 +127,12 @@ pub(crate) fn so_far() -> String {
     if known.is_empty() { String::new() } else { format!("; so far {}", known.join(" and ")) }
 }
 
+/// A message whose words, and which itself, are shortened in the middle if they are very long.
+fn bounded(message: &str) -> String {
+    let words: Vec<String> = message.split(' ').map(|word| middle(word, LONGEST_WORD)).collect();
+    middle(&words.join(" "), LONGEST)
+}
+
 /// The lines of a message as one, without the excerpts of the file that a parser draws.
 fn one_line(message: &str) -> String {
     fn drawn(part: &str) -> bool {
@@ -130,5 +168,13 @@ mod tests {
             "not provided: <LOCK>; Usage: x"
         );
         assert_eq!(one_line("one"), "one");
+    }
+
+    #[test]
+    fn an_argument_of_any_length_is_echoed_in_part() {
+        let long = Failure::usage(format!("\"{}\" is no number", "9".repeat(300_000))).line();
+        assert!(long.len() < 500 && long.ends_with("9\" is no number"), "{long}");
+        let spaced = Failure::usage("9 ".repeat(300_000)).line();
+        assert!(spaced.chars().count() < 5000, "{spaced}");
     }
 }

@@ -1,6 +1,6 @@
 //! `convoy locks`: locks in a loop, on this machine or a virtual one.
 
-use crate::args::Common;
+use crate::args::{Common, Numbers, numbers};
 use crate::experiment::{Files, Kept, carry_out};
 use crate::fail::Failure;
 use crate::keep::StoreArgs;
@@ -68,11 +68,11 @@ pub(crate) struct Loops {
     #[arg(value_parser = PossibleValuesParser::new(Measured::names()).map(lock))]
     lock: Option<Vec<Measured>>,
     /// Numbers of threads [default: 2; bench 2 to 2000]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    threads: Option<Vec<u32>>,
+    #[arg(long, value_name = "LIST", value_parser = numbers(0..=u32::MAX))]
+    threads: Option<Numbers>,
     /// Lengths of the critical section, nanoseconds [default: 100; bench 100,1000,10000]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    section_ns: Option<Vec<u32>>,
+    #[arg(long, value_name = "LIST", value_parser = numbers(0..=u32::MAX))]
+    section_ns: Option<Numbers>,
     /// Work between two critical sections, nanoseconds: fixed:NS, or exp:MEAN, drawn from the
     /// exponential distribution [default: fixed:1000]
     #[arg(long, value_name = "TIME", value_parser = think)]
@@ -109,8 +109,8 @@ impl Loops {
         ];
         let points = [
             ("lock", self.lock.as_deref().map(words)),
-            ("threads", self.threads.as_deref().map(words)),
-            ("section_ns", self.section_ns.as_deref().map(words)),
+            ("threads", self.threads.as_ref().map(|list| words(&list.0))),
+            ("section_ns", self.section_ns.as_ref().map(|list| words(&list.0))),
         ];
         let settings = settings.into_iter().filter_map(|(key, value)| Some((key.into(), value?)));
         let points = points.into_iter().filter_map(|(key, list)| Some((key.into(), list?)));

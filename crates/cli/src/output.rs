@@ -187,10 +187,21 @@ pub(crate) fn print(
         Format::Table if common.output.is_some() => look::plain(&table()).into_owned(),
         Format::Table => look::dress(&table()),
         Format::Markdown => look::plain(&convoy_report::in_markdown(table)).into_owned(),
-        Format::Json => look::plain(&json()).into_owned(),
+        Format::Json => versioned(&look::plain(&json())),
         Format::Csv => look::plain(&csv()).into_owned(),
     };
     place(common, text)
+}
+
+/// Version of the documents in JSON, as in the schema: a field that changes makes a new one.
+const VERSION: u32 = 1;
+
+/// A document with its version as the first field. Lists have no field.
+pub(crate) fn versioned(json: &str) -> String {
+    match json.strip_prefix('{') {
+        Some(fields) => format!("{{\n  \"output_version\": {VERSION},{fields}"),
+        None => json.to_owned(),
+    }
 }
 
 /// Prints the first part of a result before the rest is known, if people read it on standard

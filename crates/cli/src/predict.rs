@@ -1,6 +1,6 @@
 //! `convoy predict`: a recorded program with other CPUs, threads and locks.
 
-use crate::args::Common;
+use crate::args::{Common, Numbers, numbers};
 use crate::experiment::apart;
 use crate::explain::{find, parser};
 use crate::fail::Failure;
@@ -33,14 +33,12 @@ pub(crate) struct Predict {
     /// Further records of the same program: one answer, with the range between the runs
     #[arg(value_name = "RECORD", value_parser = parser())]
     more: Vec<String>,
-    /// Numbers of CPUs [default: as recorded]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
-    cpus: Vec<u32>,
+    /// Numbers of CPUs, such as 2,8 or 4-16/4 [default: as recorded]
+    #[arg(long, value_name = "LIST", value_parser = numbers(1..=1024))]
+    cpus: Option<Numbers>,
     /// Numbers of threads [default: as recorded]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    threads: Vec<u32>,
+    #[arg(long, value_name = "LIST", value_parser = numbers(1..=10_000))]
+    threads: Option<Numbers>,
     /// Locks to try in place of every recorded lock: policies of `convoy with` or locks from
     /// `convoy list locks`
     #[arg(
@@ -117,8 +115,8 @@ pub(crate) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     output::ready_to_draw(args.plot.as_deref(), true)?;
     can_draw(args)?;
     let question = Question {
-        cpus: args.cpus.clone(),
-        threads: args.threads.clone(),
+        cpus: args.cpus.clone().unwrap_or_default().0,
+        threads: args.threads.clone().unwrap_or_default().0,
         policies: args.policy.clone(),
         split: args.split,
         edits: false,
@@ -166,7 +164,9 @@ fn pooled(args: &Predict, question: &Question) -> Result<Prediction, Failure> {
 
 /// Refuses a plot that would be a point, before anything is simulated.
 fn can_draw(args: &Predict) -> Result<(), Failure> {
-    if args.plot.is_none() || args.cpus.len() > 1 || args.threads.len() > 1 {
+    let lists = [&args.cpus, &args.threads];
+    let is_curve = lists.into_iter().flatten().any(|list| list.0.len() > 1);
+    if args.plot.is_none() || is_curve {
         return Ok(());
     }
     Err(Failure::usage(

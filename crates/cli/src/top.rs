@@ -24,7 +24,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Top {
     /// A program to start and watch, and its arguments, after `--`
-    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "CMD", trailing_var_arg = true)]
     words: Vec<OsString>,
     /// Watch a running process and its children [default: all processes]
     #[arg(long, short, value_name = "PID", conflicts_with = "words")]
@@ -190,7 +190,7 @@ fn start(args: &Top, has_screen: bool) -> Result<Option<Started>, Failure> {
     } else {
         command.stdout(std::io::stderr());
     }
-    let child = command.spawn().map_err(|error| crate::with::cannot_start(program, &error))?;
+    let child = command.spawn().map_err(|error| Failure::start(program, &error))?;
     Ok(Some(Started(child)))
 }
 

@@ -5,7 +5,6 @@ use clap::{Args, ValueEnum};
 use convoy_record::launch;
 use convoy_record::sites::{RANGES, Sites};
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
@@ -108,12 +107,7 @@ pub(crate) struct With {
     #[command(flatten)]
     policies: Policies,
     /// The program and its arguments, after `--`
-    #[arg(
-        value_name = "CMD",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     words: Vec<OsString>,
 }
 
@@ -132,19 +126,5 @@ pub(crate) fn run(args: &With) -> Result<ExitCode, Failure> {
     policies.set(&mut command, &args.words[0])?;
     convoy_os::as_started(&mut command);
     let error = command.exec();
-    Err(cannot_start(&args.words[0], &error))
-}
-
-/// Why a program does not start.
-pub(crate) fn cannot_start(word: &OsString, error: &std::io::Error) -> Failure {
-    let name = word.to_string_lossy();
-    let missing = [ErrorKind::NotFound, ErrorKind::PermissionDenied].contains(&error.kind());
-    let cure = match error.kind() {
-        ErrorKind::WouldBlock => "no further process is allowed (ulimit -u, pids.max)",
-        ErrorKind::OutOfMemory => "there is too little memory",
-        ErrorKind::ArgumentListTooLong => "the arguments and the environment are too long",
-        _ => "is the name right, is it a program?",
-    };
-    let text = format!("cannot start `{name}`: {error}; {cure}");
-    if missing { Failure::usage(text) } else { Failure::environment(text) }
+    Err(Failure::start(&args.words[0], &error))
 }

@@ -18,7 +18,7 @@ mod usage;
 pub use disturbance::Disturbance;
 pub use filter::filters;
 pub use relay::{Arrived, Relay};
-pub use signals::{Interrupts, interrupted, pass_interrupts_to};
+pub use signals::{Interrupts, interrupt, interrupted, pass_interrupts_to};
 pub use start::as_started;
 pub use surroundings::Surroundings;
 pub use usage::{ChildUsage, wait_with_usage};

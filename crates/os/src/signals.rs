@@ -1,17 +1,17 @@
 //! Interrupts of a command: SIGINT, SIGTERM and SIGHUP.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Whether an interrupt has come since [`Interrupts::catch`].
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// The interrupt that came last since [`Interrupts::catch`]; 0 if none.
+static INTERRUPTED: AtomicI32 = AtomicI32::new(0);
 /// The process to notify of an interrupt; 0 if none.
 static SUPERVISOR: AtomicI32 = AtomicI32::new(0);
 
 /// Passes an interrupt on to the supervisor, which cleans up and ends.
-extern "C" fn on_interrupt(_signal: libc::c_int) {
+extern "C" fn on_interrupt(signal: libc::c_int) {
     // Ordering: SeqCst with `pass_interrupts_to`: either the handler sees the supervisor or that
     // function sees the flag, whichever comes first.
-    INTERRUPTED.store(true, Ordering::SeqCst);
+    INTERRUPTED.store(signal, Ordering::SeqCst);
     let pid = SUPERVISOR.load(Ordering::SeqCst);
     if pid > 0 {
         // SAFETY: The location of this thread's errno is valid.
@@ -27,8 +27,13 @@ extern "C" fn on_interrupt(_signal: libc::c_int) {
 
 /// Returns whether this process has received an interrupt, or its parent before the fork.
 pub fn interrupted() -> bool {
+    interrupt().is_some()
+}
+
+/// Returns the number of the signal that interrupted this process, or its parent before the fork.
+pub fn interrupt() -> Option<i32> {
     // Ordering: SeqCst, see `on_interrupt`.
-    INTERRUPTED.load(Ordering::SeqCst)
+    Some(INTERRUPTED.load(Ordering::SeqCst)).filter(|&signal| signal != 0)
 }
 
 /// Names the process that interrupts are passed on to; 0 for none.
@@ -51,7 +56,7 @@ pub struct Interrupts {
 impl Interrupts {
     /// Catches them from now on, except those that are ignored (as under `nohup`).
     pub fn catch() -> Self {
-        INTERRUPTED.store(false, Ordering::SeqCst);
+        INTERRUPTED.store(0, Ordering::SeqCst);
         let handler = on_interrupt as *const () as libc::sighandler_t;
         let mut old = Vec::new();
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {

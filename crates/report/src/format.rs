@@ -46,7 +46,7 @@ pub(crate) fn width(text: &str) -> usize {
 
 /// Returns a text of at most this many characters, without the middle of a longer one: the ends
 /// distinguish names.
-pub(crate) fn middle(text: &str, most: usize) -> String {
+pub fn middle(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
     }

@@ -54,7 +54,7 @@ pub use convoy_lab::figures::{Metric, metric};
 pub use experiment::{ExperimentReport, LargeChange, large_changes};
 pub use explain::{ExplainReport, Explained, RcuThreads};
 pub use flame::{flame_html, flame_svg};
-pub use format::{NOTHING, fixed, plain, significant, wrap};
+pub use format::{NOTHING, fixed, middle, plain, significant, wrap};
 pub use orderings::{
     BrokenOrdering, OrderingRow, OrderingsReport, PassedOrdering, UnreachedOrdering,
 };

@@ -16,6 +16,7 @@ pub mod draw;
 mod errno;
 pub mod fixture;
 pub mod jobs;
+pub mod list;
 pub mod load;
 pub mod mix;
 pub mod record;

@@ -17,7 +17,7 @@ pub(crate) enum Marked {
     #[command(hide = true)]
     Run {
         /// Command to measure, with its arguments
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        #[arg(required = true, trailing_var_arg = true)]
         #[arg(value_name = "COMMAND")]
         command: Vec<OsString>,
     },

@@ -158,7 +158,7 @@ fn print(args: &Compare, common: &Common, report: &CompareReport) -> Result<(), 
             return output::print(common, text, String::new, String::new);
         }
         CompareFormat::Markdown => report.to_markdown(args.layout.into()),
-        CompareFormat::Json => report.to_json(),
+        CompareFormat::Json => output::versioned(&report.to_json()),
         CompareFormat::Csv => report.to_csv(),
     };
     output::result(common, &text)

@@ -3,6 +3,7 @@
 use crate::fail::Failure;
 use crate::keep::default_path;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
+use convoy_catalogue::{EXPERIMENTS, suggest::hint};
 use convoy_record::{Record, import};
 use convoy_store::{Store, StoreError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -53,6 +54,20 @@ pub(crate) fn find(name: &str, store: Option<&Path>) -> Result<Option<Record>, F
         return Ok(None);
     }
     Ok(Some(Record::parse(&stored.entry.body.to_string(), path)?))
+}
+
+/// Fails if `name` is neither a stored run, a file nor a shipped experiment.
+pub(super) fn known(name: &str) -> Result<(), Failure> {
+    let is_number = name.chars().all(|c| c.is_ascii_digit());
+    let is_known = is_number || name.starts_with('@') || Path::new(name).exists();
+    if is_known || EXPERIMENTS.shipped(name).is_some() {
+        return Ok(());
+    }
+    let hint = hint(name, EXPERIMENTS.names());
+    Err(Failure::usage(format!(
+        "there is no file or experiment \"{name}\"{hint}; name a file that convoy record wrote, a \
+         number of `convoy runs list`, or an experiment of `convoy list experiments`"
+    )))
 }
 
 /// Returns why these bytes are not a file that can be read, if they show it.

@@ -21,6 +21,7 @@ use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Recorder;
 use convoy_report::{ExplainReport, Explained, Page, RcuThreads};
 use files::{INTERVALS, details, stacks};
+use find::known;
 use std::cell::RefCell;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -38,6 +39,7 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
         }
         return recorded::explain(args, &record);
     }
+    known(&args.run)?;
     args.fits_simulations()?;
     if let Some(plan) = changes::plan_of(args)? {
         return changes::run(args, &plan);
@@ -68,6 +70,7 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
 
 /// The page of a simulated run.
 pub(crate) fn page(args: &Explain) -> Result<Page, Failure> {
+    known(&args.run)?;
     if let Some(cell) = cell::Cell::find(args)? {
         return cell.page();
     }

@@ -32,7 +32,7 @@ impl<'a> Files<'a> {
     /// Writes the record of the points so far, if it goes to an ordinary file.
     pub(crate) fn write(&self, record: &serde_json::Value) -> Result<(), Failure> {
         match self.asked.record.as_deref().filter(|path| !path.exists() || path.is_file()) {
-            Some(path) => output::file(path, &format!("{record:#}\n")),
+            Some(path) => output::file(path, &output::versioned(&format!("{record:#}\n"))),
             None => Ok(()),
         }
     }
@@ -55,7 +55,7 @@ impl<'a> Files<'a> {
             }
         }
         match self.asked.record.as_deref().filter(|path| path.exists() && !path.is_file()) {
-            Some(path) => output::file(path, &format!("{record:#}\n")),
+            Some(path) => output::file(path, &output::versioned(&format!("{record:#}\n"))),
             None => Ok(()),
         }
     }

@@ -17,8 +17,7 @@ pub(crate) struct RecordArgs {
     #[arg(
         value_name = "CMD",
         required_unless_present_any = ["pid", "cgroup", "recover"],
-        trailing_var_arg = true,
-        allow_hyphen_values = true
+        trailing_var_arg = true
     )]
     pub(super) words: Vec<OsString>,
     /// Observe a running process from outside instead, until it exits or Ctrl-C

@@ -3,7 +3,6 @@
 use super::args::RecordArgs;
 use crate::fail::Failure;
 use crate::output;
-use crate::with::cannot_start;
 use convoy_os::process::Stat;
 use convoy_os::{ChildUsage, Relay, as_started, wait_with_usage};
 use convoy_record::Looks;
@@ -50,7 +49,7 @@ pub(super) fn execute(
         Some(watching) => watching.with(|| command.spawn()),
         None => command.spawn(),
     };
-    let child = child.map_err(|error| cannot_start(&args.words[0], &error))?;
+    let child = child.map_err(|error| Failure::start(&args.words[0], &error))?;
     let terminated = attend(&child, &relay, args.seconds.map(Duration::from_secs_f64), beside);
     let waited = wait_with_usage(&child);
     let (status, usage) = waited

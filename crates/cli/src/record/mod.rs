@@ -8,7 +8,7 @@ mod prices;
 mod recover;
 mod unseen;
 
-use crate::fail::Failure;
+use crate::fail::{BY_SIGNAL, Failure};
 use attach::attach;
 pub(crate) use attach::{observed, raise_descriptors, refused};
 use convoy_host::describe_host;
@@ -25,9 +25,6 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitCode, ExitStatus};
 
 pub(crate) use args::{Java, Kernel, RecordArgs};
-
-/// Exit codes of a shell are this plus the number of the signal that ended the program.
-const BY_SIGNAL: i32 = 128;
 
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Self {

@@ -51,7 +51,7 @@ fn no_repository_no_command_no_search() {
     let text = ["--confidence", "2"];
     refused(search(&repo, &text, NOISY), USAGE, &["--confidence 2", "0.5"]);
     refused(search(&repo, &["--path", "nowhere"], NOISY), USAGE, &["nowhere", "--path"]);
-    refused(search(&repo, &["--cpus", "x"], NOISY), USAGE, &["'x' for '--cpus"]);
+    refused(search(&repo, &["--cpus", "x"], NOISY), USAGE, &["--cpus x: "]);
     assert!(!repo.state().exists(), "nothing is written before the settings are understood");
 }
 

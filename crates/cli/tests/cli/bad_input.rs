@@ -42,14 +42,47 @@ fn unknown_names_list_the_known_ones() {
 }
 
 #[test]
+fn a_file_that_does_not_exist_is_no_experiment() {
+    for command in ["explain", "report"] {
+        let missing = [command, "missing.json"];
+        refused(&missing, USAGE, &["no file or experiment \"missing.json\"", "runs list"]);
+        refused(&[command, "zone-lw"], USAGE, &["did you mean zone-law?"]);
+    }
+}
+
+#[test]
+fn programs_that_do_not_start_have_the_codes_of_a_shell() {
+    let directory = directory("starts");
+    let text = directory.join("text").to_string_lossy().into_owned();
+    std::fs::write(&text, "no program").expect("written");
+    let with = ["with", "--mutex", "fair", "--"];
+    for command in [&["record", "--"][..], &["top", "--once", "--"], &with] {
+        let missing = [command, &["./no-such-program"]].concat();
+        refused(&missing, 127, &["cannot start `./no-such-program`", "is the name right?"]);
+        let denied = [command, &[&text]].concat();
+        refused(&denied, 126, &["cannot start", "is it a program, and executable?"]);
+    }
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
+fn a_huge_argument_is_echoed_in_part() {
+    let digits = "9".repeat(100_000);
+    for args in [&["run", "--users", &digits][..], &["explain", &digits], &["predict", &digits]] {
+        refused(args, USAGE, &["999"]);
+        assert!(stderr(&run(args)).len() < 2000, "{}", args[0]);
+    }
+}
+
+#[test]
 fn lists_of_users_name_the_entry() {
     for (list, word) in [
-        ("0", "0 users"),
+        ("0", "0 is too small"),
         ("", "nothing there"),
         ("x", "\"x\" is not a number"),
         ("5-1", "goes down"),
         ("1,2,99999999999999999999", "entry 3"),
-        ("100001", "too many"),
+        ("100001", "too large"),
     ] {
         refused(&["run", "--users", list], USAGE, &[word, "such as 1,2,10"]);
         refused(&["sim", "--kernel", "2.6.26-rc1", "--users", list], USAGE, &[word]);
@@ -72,11 +105,32 @@ fn numbers_out_of_range_name_the_range() {
 
 #[test]
 fn errors_of_the_parser_are_one_line_too() {
-    refused(&["run", "--userz", "1"], USAGE, &["'--userz'", "--users", "--help"]);
-    refused(&["check"], USAGE, &["<LOCK", "Usage: convoy check"]);
-    refused(&["reproduce", "--full", "--scale", "2"], USAGE, &["--full", "--scale"]);
+    refused(
+        &["run", "--userz", "1"],
+        USAGE,
+        &["option --userz; did you mean --users?; see `convoy run --help`"],
+    );
+    refused(&["check"], USAGE, &["<LOCK", "is missing; see `convoy check --help`"]);
+    refused(
+        &["reproduce", "--full", "--scale", "2"],
+        USAGE,
+        &["--full", "does not go with --scale"],
+    );
     refused(&["sim", "--users", "2"], USAGE, &["--kernel"]);
     refused(&["run", "--format", "xml"], USAGE, &["table", "json", "csv"]);
+    refused(&["runz"], USAGE, &["unknown command runz; did you mean runs or run?"]);
+    refused(&["predict", "1", "--cpus", "2-x"], USAGE, &["--cpus 2-x: list, entry 1: \"x\" is"]);
+    refused(&["predict", "1", "--split", "x"], USAGE, &["--split x: not a whole number"]);
+    refused(&["run", "--users"], USAGE, &["--users needs a value; see `convoy run --help`"]);
+    refused(&["fix", "1", "--split", "2", "--split", "3"], USAGE, &["--split is given twice"]);
+    for command in ["record", "with", "top"] {
+        let args = [command, "--kernal", "off", "--", "true"];
+        let known = match command {
+            "with" => "see `convoy with --help`",
+            _ => "did you mean --kernel?",
+        };
+        refused(&args, USAGE, &["unknown option --kernal", known]);
+    }
     let help = run(&["--help"]);
     assert_eq!(code(&help), Some(0));
     assert!(stdout(&help).contains("Exit codes"));
@@ -88,10 +142,10 @@ fn errors_of_the_parser_are_one_line_too() {
 fn a_flag_of_another_target_is_refused_and_names_the_command() {
     let journal = ["--fs", "journal", "--timeline", "1", "--users", "1", "--job", "add_int"];
     let virtual_one = [&["run", "--machine", "quad-2008-two-dies"], journal.as_slice()].concat();
-    refused(&virtual_one, USAGE, &["'--machine'", "`convoy sim`"]);
-    refused(&["run", "--cpus", "2"], USAGE, &["'--cpus'", "`convoy sim`"]);
-    refused(&["sim", "--kernel", "2.6.25", "--pin"], USAGE, &["'--pin'", "`convoy run`"]);
-    refused(&["sim", "--kernel", "2.6.25", "--peak"], USAGE, &["'--peak'", "`convoy run`"]);
+    refused(&virtual_one, USAGE, &["option --machine", "`convoy sim`"]);
+    refused(&["run", "--cpus", "2"], USAGE, &["option --cpus", "`convoy sim`"]);
+    refused(&["sim", "--kernel", "2.6.25", "--pin"], USAGE, &["option --pin", "`convoy run`"]);
+    refused(&["sim", "--kernel", "2.6.25", "--peak"], USAGE, &["option --peak", "`convoy run`"]);
 }
 
 #[test]

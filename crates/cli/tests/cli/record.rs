@@ -139,7 +139,7 @@ fn the_exit_code_is_that_of_the_program_and_the_store_keeps_the_record() {
     assert_eq!(code(&nothing), Some(2));
     assert!(stderr(&nothing).contains("--mutex POLICY"), "{nothing:?}");
     let missing = record(&["./no-such-program"]);
-    assert_eq!(code(&missing), Some(2));
+    assert_eq!(code(&missing), Some(127));
     assert!(stderr(&missing).contains("cannot start `./no-such-program`"), "{missing:?}");
     std::fs::remove_dir_all(place).expect("it goes away");
 }

@@ -1,11 +1,14 @@
-//! Interrupts: results so far, exit code 3, nothing left behind.
+//! Interrupts: results so far, the exit code of a shell, nothing left behind.
 
 use crate::common::{interrupt, wait_until, with_default_signals};
 use crate::{code, convoy, directory, stderr, stdout};
 use rustix::process::Signal;
 use std::process::Child;
 
-const ENVIRONMENT: i32 = 3;
+/// The exit code after a signal, as in a shell.
+fn after(signal: Signal) -> i32 {
+    128 + signal.as_raw()
+}
 
 /// Whether the process catches SIGINT and SIGTERM by now.
 fn catches_interrupts(pid: u32) -> bool {
@@ -27,7 +30,7 @@ fn an_interrupt_ends_a_reproduction_in_order() {
         let mut child = start(&["reproduce", "--full", "--threads", "1"]);
         wait_until(&mut child, catches_interrupts);
         let output = interrupt(child, signal);
-        assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stdout(&output));
+        assert_eq!(code(&output), Some(after(signal)), "{}", stdout(&output));
         let text = stderr(&output);
         assert!(text.starts_with("convoy: interrupted") && text.lines().count() == 1, "{text}");
     }
@@ -42,7 +45,7 @@ fn an_interrupt_ends_a_check_and_a_lock_experiment_in_order() {
             let mut child = start(args);
             wait_until(&mut child, catches_interrupts);
             let output = interrupt(child, signal);
-            assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stdout(&output));
+            assert_eq!(code(&output), Some(after(signal)), "{}", stdout(&output));
             let text = stderr(&output);
             // Rounds of the experiment that ended before are stored.
             let said: Vec<&str> =
@@ -59,7 +62,7 @@ fn an_interrupt_ends_a_calibration_with_the_prices_so_far() {
         wait_until(&mut child, catches_interrupts);
         let id = child.id();
         let output = interrupt(child, signal);
-        assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stdout(&output));
+        assert_eq!(code(&output), Some(after(signal)), "{}", stdout(&output));
         assert!(stderr(&output).starts_with("convoy: interrupted"), "{}", stderr(&output));
         assert!(stdout(&output).lines().all(|line| line.starts_with("# ")), "{}", stdout(&output));
         for parent in ["/dev/shm".into(), std::env::temp_dir()] {
@@ -77,7 +80,11 @@ fn an_interrupt_before_the_first_point_is_one_sentence() {
         let mut child = start(&args);
         wait_until(&mut child, catches_interrupts);
         let output = interrupt(child, Signal::INT);
-        assert_eq!((code(&output), stdout(&output).as_str()), (Some(ENVIRONMENT), ""), "{args:?}");
+        assert_eq!(
+            (code(&output), stdout(&output).as_str()),
+            (Some(after(Signal::INT)), ""),
+            "{args:?}"
+        );
         let text = stderr(&output);
         assert!(text.starts_with("convoy: interrupted") && text.lines().count() == 1, "{text}");
     }
@@ -93,7 +100,7 @@ fn an_interrupt_ends_a_load_and_leaves_nothing() {
         let mut child = start(&[args.as_slice(), &[&name]].concat());
         wait_until(&mut child, |pid| users_of(pid) == 5);
         let output = interrupt(child, signal);
-        assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stderr(&output));
+        assert_eq!(code(&output), Some(after(signal)), "{}", stderr(&output));
         assert!(stderr(&output).contains("interrupted"), "{}", stderr(&output));
         let left = std::fs::read_dir(&directory).expect("readable").count();
         assert_eq!(left, 0, "the work directory is gone");
