@@ -3,14 +3,16 @@
 //! A waiter hashes the address to a bucket, announces itself there, takes the bucket's lock, reads
 //! the word again, queues, and schedules; a waker that finds no announcement takes no lock, and
 //! otherwise goes through the bucket's waiters until it has found enough of its address, and wakes
-//! them after the lock is free. A process with threads has a private hash table of 16 buckets (four
-//! for each CPU, at least 16; `futex_hash_allocate_default`), so thousands of threads that wait for
-//! different words contend for the buckets.
+//! them after the lock is free. Up to 4.1 it woke them while it held the lock ([`FutexWake`]). If
+//! these steps last longer than the critical section of a mutex, threads queue for the bucket, and
+//! more of them make each step slower. A process with threads has a private hash table of 16
+//! buckets (four for each CPU, at least 16; `futex_hash_allocate_default`), so thousands of threads
+//! that wait for different words contend for the buckets.
 
 use crate::costs::Costs;
-use crate::lock_rules::LockRules;
+use crate::lock_rules::{FutexWake, LockRules};
 use crate::locks::{Count, Line, Spin};
-use convoy_machine::{Here, Sim, Smp, Word};
+use convoy_machine::{Here, Preset, Sim, Smp, Word};
 use convoy_sync::{Access, Atomic, Platform, Sleep, TaskId, Wake};
 use core::cell::{Cell, OnceCell, RefCell};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -21,6 +23,14 @@ use std::rc::Rc;
 const BUCKETS_MIN: usize = 16;
 /// Buckets for each CPU.
 const BUCKETS_PER_CPU: usize = 4;
+
+/// Lines that a waker takes from the woken task's CPU, and that this CPU takes back when the task
+/// sleeps again. Eight of the task: its state, reference count and entry of the list of wakeups;
+/// priority and class; the entity's place and times; its statistics (two); the allowed CPUs;
+/// `pi_lock`; the flag of its share in the load. Four of its CPU: the running task and the count of
+/// runnable ones; the loads; the list of wakeups; the flags of the idle task. Counted in
+/// `try_to_wake_up`, `select_task_rq_fair` and `ttwu_queue_remote` of 3.17.
+const TASK_LINES: usize = 12;
 
 const AWAKE: u32 = 0;
 const QUEUED: u32 = 1;
@@ -37,6 +47,10 @@ struct Sleeper {
     key: Cell<usize>,
     /// [`QUEUED`] until it was woken.
     state: Sim<Line<Word<u32>>>,
+    /// Where the records before and after it in the bucket are linked to it.
+    links: Sim<Line<Cell<()>>>,
+    /// The lines of its task, [`TASK_LINES`] or none.
+    task: Vec<Sim<Line<Cell<()>>>>,
 }
 
 /// State and prices, in picoseconds, of the threads' system calls.
@@ -45,6 +59,9 @@ pub(crate) struct Futexes {
     buckets: OnceCell<Vec<Bucket>>,
     locks: LockRules,
     cpus: usize,
+    /// Lines of a task that a wakeup touches; none if the machine's price of a wakeup was measured
+    /// with them.
+    task_lines: usize,
     sleepers: RefCell<BTreeMap<TaskId, Rc<Sleeper>>>,
     enter: u64,
     wait: u64,
@@ -55,12 +72,13 @@ pub(crate) struct Futexes {
 }
 
 impl Futexes {
-    /// Returns the table of the single process with threads on a machine of `cpus` CPUs.
-    pub(crate) fn new(costs: &Costs, locks: LockRules, cpus: usize) -> Self {
+    /// Returns the table of the single process with threads on `machine`.
+    pub(crate) fn new(costs: &Costs, locks: LockRules, machine: &Preset) -> Self {
         Self {
             buckets: OnceCell::new(),
             locks,
-            cpus,
+            cpus: machine.topology.cpus,
+            task_lines: if machine.guest_ns.is_some() { 0 } else { TASK_LINES },
             sleepers: RefCell::default(),
             enter: costs.syscall,
             wait: costs.futex_wait,
@@ -96,10 +114,34 @@ impl Futexes {
     /// The record of the calling task.
     fn mine(&self) -> Rc<Sleeper> {
         let new = || {
-            let state = Here::place(Line(Word::new(AWAKE)));
-            Rc::new(Sleeper { key: Cell::new(0), state })
+            Rc::new(Sleeper {
+                key: Cell::new(0),
+                state: Here::place(Line(Word::new(AWAKE))),
+                links: Here::place(Line(Cell::new(()))),
+                task: (0..self.task_lines).map(|_| Here::place(Line(Cell::new(())))).collect(),
+            })
         };
         Rc::clone(self.sleepers.borrow_mut().entry(Here::task()).or_insert_with(new))
+    }
+}
+
+/// Reads and writes a line.
+fn update(line: &Sim<Line<Cell<()>>>) {
+    Smp::touch(&**line, Access::Read);
+    Smp::touch(&**line, Access::Write);
+}
+
+impl Sleeper {
+    /// Takes the task's lines to this CPU.
+    fn update_task(&self) {
+        self.task.iter().for_each(update);
+    }
+
+    /// Wakes the task, which is no longer queued.
+    fn wake(&self) {
+        self.update_task();
+        self.state.store(AWAKE, SeqCst);
+        Smp::wake(&raw const **self.state, 1);
     }
 }
 
@@ -123,7 +165,22 @@ impl Bucket {
             }
             at += 1;
         }
-        self.queue.borrow_mut().remove(at)
+        let (taken, next) = {
+            let mut queue = self.queue.borrow_mut();
+            (queue.remove(at), queue.get(at).cloned())
+        };
+        taken.iter().chain(&next).for_each(|sleeper| update(&sleeper.links));
+        taken
+    }
+
+    /// Queues `sleeper`.
+    fn add(&self, sleeper: &Rc<Sleeper>) {
+        let last = self.queue.borrow().back().cloned();
+        if let Some(last) = last {
+            update(&last.links);
+        }
+        update(&sleeper.links);
+        self.queue.borrow_mut().push_back(Rc::clone(sleeper));
     }
 }
 
@@ -167,14 +224,16 @@ impl Futexes {
             }
             sleeper.key.set(Here::address(word));
             sleeper.state.store(QUEUED, Relaxed);
-            bucket.queue.borrow_mut().push_back(Rc::clone(&sleeper));
+            bucket.add(&sleeper);
             true
         });
         let mut wake = Wake::Woken;
         if queued {
             while sleeper.state.load(SeqCst) == QUEUED && wake == Wake::Woken {
+                sleeper.update_task();
                 wake = Smp::wait(&sleeper.state, QUEUED, sleep, deadline);
             }
+            sleeper.update_task();
             if wake != Wake::Woken && !lock.hold(|| bucket.remove(&sleeper)) {
                 // A waker came first, and has told of it.
                 wake = Wake::Woken;
@@ -192,21 +251,27 @@ impl Futexes {
         Here::pass(self.enter + self.wake);
         let bucket = self.bucket(word);
         let (lock, waiters) = &bucket.hot.0;
-        if waiters.read() > 1 {
-            let key = Here::address(word);
-            let woken: Vec<Rc<Sleeper>> = lock.hold(|| {
-                let mut woken = Vec::new();
-                while woken.len() < count
-                    && let Some(sleeper) = bucket.take(key)
-                {
-                    let _the_table_remains = waiters.put();
-                    woken.push(sleeper);
+        let rule = self.locks.futex;
+        if rule != FutexWake::Locked && waiters.read() <= 1 {
+            return;
+        }
+        let key = Here::address(word);
+        let woken: Vec<Rc<Sleeper>> = lock.hold(|| {
+            let mut woken = Vec::new();
+            while woken.len() < count
+                && let Some(sleeper) = bucket.take(key)
+            {
+                let _the_table_remains = waiters.put();
+                if rule != FutexWake::Unlocked {
+                    sleeper.wake();
                 }
-                woken
-            });
+                woken.push(sleeper);
+            }
+            woken
+        });
+        if rule == FutexWake::Unlocked {
             for sleeper in woken {
-                sleeper.state.store(AWAKE, SeqCst);
-                Smp::wake(&raw const **sleeper.state, 1);
+                sleeper.wake();
             }
         }
     }

@@ -42,8 +42,8 @@ pub use gate::Gate;
 
 pub use config::{Config, Preempt, SchedCosts};
 pub use lock_rules::{
-    BklKind, BklTraffic, FaultLock, LockRules, MutexPolicy, PidLock, Rwlock, RwsemPolicy,
-    SemaphorePolicy, Spinlock,
+    BklKind, BklTraffic, FaultLock, FutexWake, LockRules, MutexPolicy, PidLock, Rwlock,
+    RwsemPolicy, SemaphorePolicy, Spinlock,
 };
 pub use mappings::{ListLock, MappingRules};
 pub use preset::KernelPreset;

@@ -79,6 +79,19 @@ pub enum Spinlock {
     Queued,
 }
 
+/// How `FUTEX_WAKE` uses the lock of a bucket of waiters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FutexWake {
+    /// It always takes the lock, and wakes while it holds it: up to 3.13.
+    #[default]
+    Locked,
+    /// The same, unless no waiter has announced itself: 3.14 to 4.1 (commit b0c29f79ecea).
+    Announced,
+    /// It wakes after it has released the lock: from 4.2 on (commit 1d0dcb3ad9d3).
+    Unlocked,
+}
+
 /// The lock that a page fault acquires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -120,6 +133,9 @@ pub struct LockRules {
     /// Reader/writer spinlocks; by default 2.6.25's.
     #[serde(default)]
     pub rwlock: Rwlock,
+    /// Wakeups of futexes; by default 2.6.25's.
+    #[serde(default)]
+    pub futex: FutexWake,
     /// The lock that a page fault acquires; by default `mmap_sem`.
     #[serde(default)]
     pub fault: FaultLock,

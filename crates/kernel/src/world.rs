@@ -149,7 +149,7 @@ impl World {
             speed: preset.speed,
             base: Rc::new(Base { sched, costs, zones, locks, counts: Counts::default() }),
         });
-        world.sched.serve_threads(Futexes::new(&world.costs, locks, cpus));
+        world.sched.serve_threads(Futexes::new(&world.costs, locks, preset));
         Ok(world)
     }
 

@@ -64,8 +64,11 @@ type Place = fn(&Loop) -> Rc<dyn Contest<User>>;
 fn placed<C: Lock>(what: &Loop) -> Rc<dyn Contest<User>> {
     let shared: Sim<Shared<User, C>> = Here::place(Shared::new(what.spin_limit, what.lines));
     Here::name(&*shared, "the measured lock");
-    let others =
+    let others: Vec<Sim<Door<User, C>>> =
         (1..what.locks).map(|_| Here::place(Door::new(what.spin_limit, what.lines))).collect();
+    for door in &others {
+        Here::name(&**door, "another measured lock");
+    }
     Rc::new(Doors { shared, others })
 }
 
@@ -228,6 +231,7 @@ impl VirtualLocks {
 mod tests {
     use super::*;
     use crate::lock_loop::{LoopResult, Policy, Vary};
+    use convoy_kernel::FutexWake;
     use convoy_machine::ColdSwitch;
     use convoy_stats::jain;
 
@@ -279,6 +283,23 @@ mod tests {
         let result = cell(Policy::Adaptive, 2, true).run().unwrap().result;
         assert!((0.45e6..0.5e6).contains(&result.acquisitions_per_s()), "{result:?}");
         assert!((0.99..1.02).contains(&result.cpus_used), "{}", result.cpus_used);
+    }
+
+    /// Wakeups that last longer than critical sections limit the throughput of a mutex if they are
+    /// made under the lock of its bucket, and do not if they follow it.
+    #[test]
+    fn wakeups_under_the_lock_of_a_bucket_limit_a_mutex() {
+        fn rate(rule: FutexWake) -> f64 {
+            let mut cell = cell(Policy::Adaptive, 12, false);
+            cell.measured.spin_limit = Some(0);
+            cell.machine = Preset::named("opteron-6344-4x12").unwrap();
+            cell.machine.topology.cpus = 12;
+            cell.kernel.locks.futex = rule;
+            cell.kernel.sched_ns.wake = 5_000.0;
+            cell.run().unwrap().result.acquisitions_per_s()
+        }
+        let (locked, unlocked) = (rate(FutexWake::Locked), rate(FutexWake::Unlocked));
+        assert!(locked < 0.8 * unlocked, "{locked} and {unlocked}");
     }
 
     #[test]
@@ -335,6 +356,14 @@ mod tests {
         assert!(many.voluntary_switches > 50, "{}", many.voluntary_switches);
         let (many, queued) = (many.acquisitions_per_s(), run(Policy::Queued, 16));
         assert!(many > 2.0 * queued.acquisitions_per_s(), "{many} and {queued:?}");
+    }
+
+    #[test]
+    fn threads_with_a_lock_each_do_not_wait() {
+        let mut cell = cell(Policy::Adaptive, 2, false);
+        cell.measured.locks = 2;
+        let result = cell.run().unwrap().result;
+        assert!(result.voluntary_switches < 10, "{}", result.voluntary_switches);
     }
 
     #[test]

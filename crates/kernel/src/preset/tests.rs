@@ -1,7 +1,7 @@
 //! What preset files may say.
 
 use super::*;
-use crate::lock_rules::{MutexPolicy, Rwlock, RwsemPolicy, Spinlock};
+use crate::lock_rules::{FutexWake, MutexPolicy, Rwlock, RwsemPolicy, Spinlock};
 use crate::rcu::Placement as RcuPlacement;
 use crate::sched::Placement;
 use crate::zone::ZonePolicy;
@@ -76,13 +76,19 @@ fn the_37_presets_differ_only_in_the_mutex_policy() {
 #[test]
 fn kernels_from_38_on_differ_from_the_one_before_in_their_locks() {
     let named = |name| KernelPreset::named(name).unwrap();
-    let rwlocks = |locks| LockRules { rwsem: RwsemPolicy::Spin, rwlock: Rwlock::Queued, ..locks };
-    let handed = |locks| LockRules { mutex: MutexPolicy::HandOver, ..locks };
+    let rwlocks = |locks| LockRules {
+        rwsem: RwsemPolicy::Spin,
+        rwlock: Rwlock::Queued,
+        futex: FutexWake::Announced,
+        ..locks
+    };
+    let handed =
+        |locks| LockRules { mutex: MutexPolicy::HandOver, futex: FutexWake::Unlocked, ..locks };
     let (old, base, newer) = (named("3.10"), named("3.16"), named("4.10"));
     assert_eq!((old.locks.rwsem, old.locks.rwlock), (RwsemPolicy::Grant, Rwlock::Counter));
     assert_eq!(base.locks, rwlocks(old.locks));
     assert_eq!(newer.locks, handed(base.locks));
-    assert_eq!(named("6.18").locks, rwlocks(handed(old.locks)));
+    assert_eq!(named("6.18").locks, handed(rwlocks(old.locks)));
     let zone = ZoneRules { line_frames: true, queued: true, long_release: true, ..newer.zone };
     for (name, zone) in [
         ("4.16", zone),

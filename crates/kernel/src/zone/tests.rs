@@ -26,6 +26,7 @@ const LOCKS: LockRules = LockRules {
     spinlock: crate::Spinlock::Ticket,
     rwsem: crate::RwsemPolicy::Grant,
     rwlock: crate::Rwlock::Counter,
+    futex: crate::FutexWake::Locked,
     fault: crate::FaultLock::MmapSem,
     pids: crate::PidLock::Once,
 };
