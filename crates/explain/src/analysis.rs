@@ -390,6 +390,9 @@ impl Recorder for Analysis {
             }
             Event::Born { task, cpu } => self.born(record, task, cpu),
             Event::Label { pid, kind, number } => self.label(task, pid, kind, number),
+            Event::Kthread { kind, number, priority } => {
+                self.tasks.at(task).label = Label::kthread(kind, number, priority);
+            }
             Event::Wake { task, cpu } => self.wake(record, task, cpu),
             Event::Softirq(vector) => {
                 self.settle(cpu, at);

@@ -253,7 +253,7 @@ impl Detail {
                     self.push(at, cpu, by, What::Mode(state));
                 }
             }
-            Event::Label { .. } => self.numbered(task),
+            Event::Label { .. } | Event::Kthread { .. } => self.numbered(task),
             _ => {}
         }
     }

@@ -12,8 +12,6 @@ use convoy_sync::LockEvent;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The priority of a task of nice level 0 in the output of kernels.
-const PRIORITY: i32 = 120;
 /// The only sequence of packets.
 const SEQUENCE: u32 = 1;
 /// Tracks: the groups, then the locks, then the tasks at the locks.
@@ -394,7 +392,7 @@ fn ftrace(step: &Step) -> Option<FtraceEvent> {
             sched_switch: Some(SchedSwitch {
                 prev_comm: comm(prev),
                 prev_pid: Some(prev.tid()),
-                prev_prio: Some(PRIORITY),
+                prev_prio: Some(prev.label.priority()),
                 prev_state: Some(match why {
                     Leave::Runnable => 0,
                     Leave::Asleep => 1,
@@ -402,7 +400,7 @@ fn ftrace(step: &Step) -> Option<FtraceEvent> {
                 }),
                 next_comm: comm(next),
                 next_pid: Some(next.tid()),
-                next_prio: Some(PRIORITY),
+                next_prio: Some(next.label.priority()),
             }),
             ..event
         }),
@@ -410,7 +408,7 @@ fn ftrace(step: &Step) -> Option<FtraceEvent> {
             sched_waking: Some(SchedWaking {
                 comm: comm(task),
                 pid: Some(task.tid()),
-                prio: Some(PRIORITY),
+                prio: Some(task.label.priority()),
                 target_cpu: Some(cpu as i32),
             }),
             ..event

@@ -93,9 +93,9 @@ impl Rcu<Sched> {
                 ThreadPolicy::Fifo => Policy::Fifo { priority: THREAD_PRIORITY },
                 ThreadPolicy::Other => Policy::Normal { nice: 0 },
             };
-            let name = format!("rcuc{cpu}");
+            let name = ("rcuc", Some(cpu as u32));
             let body = Box::new(|sched: &Sched| sched.rcu().run_thread(sched));
-            let thread = self.kthreads.create(&name, Some(cpu), policy, body);
+            let thread = self.kthreads.create(name, Some(cpu), policy, body);
             place.task.replace(Some(thread.expect("room for the RCU threads")));
         }
     }

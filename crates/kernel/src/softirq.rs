@@ -26,6 +26,9 @@ use convoy_sync::Platform;
 use state::{Account, BH_DISABLED, HARDIRQ, SOFTIRQ, add_to_count, take_from_count};
 use std::rc::Rc;
 
+/// Priority of `ksoftirqd` where it runs all software interrupts (3.0-rt).
+const THREAD_PRIORITY: u8 = 1;
+
 impl Softirqs<Sched> {
     /// Makes `vector` pending on this CPU. In a handler it runs before the interrupt returns;
     /// elsewhere `ksoftirqd` is woken to run it.
@@ -57,9 +60,11 @@ impl Softirqs<Sched> {
     }
 
     fn run_pending(&self, sched: &Sched) {
-        let pending = self.local().pending.get();
-        if pending != 0 && !self.left_to_ksoftirqd(pending) {
-            self.run(sched);
+        match self.local().pending.get() {
+            0 => {}
+            _ if self.rules.threaded => self.wake_ksoftirqd(),
+            pending if self.left_to_ksoftirqd(pending) => {}
+            _ => self.run(sched),
         }
     }
 
@@ -119,9 +124,13 @@ impl Softirqs<Sched> {
         let known = local.ksoftirqd.borrow().clone();
         let kthread = known.unwrap_or_else(|| {
             let cpu = Here::cpu();
-            let policy = Policy::Normal { nice: self.rules.ksoftirqd_nice };
-            let name = format!("ksoftirqd/{cpu}");
-            let kthread = self.kthreads.create(&name, Some(cpu), policy, Box::new(ksoftirqd));
+            let policy = if self.rules.threaded {
+                Policy::Fifo { priority: THREAD_PRIORITY }
+            } else {
+                Policy::Normal { nice: self.rules.ksoftirqd_nice }
+            };
+            let name = ("ksoftirqd/", Some(cpu as u32));
+            let kthread = self.kthreads.create(name, Some(cpu), policy, Box::new(ksoftirqd));
             let kthread = kthread.expect("room for ksoftirqd");
             local.ksoftirqd.replace(Some(Rc::clone(&kthread)));
             kthread

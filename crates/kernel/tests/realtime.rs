@@ -21,7 +21,7 @@ fn fifo(priority: u8) -> Policy {
 /// A thread that computes for `ps` once it is woken.
 fn worker(sched: &Sched, cpu: Option<usize>, policy: Policy, ps: u64) -> Rc<Kthread> {
     let body = move |_: &Sched| Here::user(ps);
-    sched.kthreads.create("worker", cpu, policy, Box::new(body)).expect("room")
+    sched.kthreads.create(("worker", None), cpu, policy, Box::new(body)).expect("room")
 }
 
 fn hog(sched: &Rc<Sched>, cpu: usize) {
@@ -41,7 +41,7 @@ fn a_real_time_task_preempts_an_ordinary_one_at_once() {
             hog(&sched, 1);
             sleep(&sched, 20);
             let body = move |_: &Sched| seen.set(Here::now_ns());
-            let urgent = sched.kthreads.create("urgent", Some(1), fifo(1), Box::new(body));
+            let urgent = sched.kthreads.create(("urgent", None), Some(1), fifo(1), Box::new(body));
             let woken_at = Here::now_ns();
             sched.kthreads.wake(&urgent.expect("room"));
             sleep(&sched, 20);
@@ -62,7 +62,10 @@ fn a_bound_thread_costs_four_vector_locks_a_cycle_and_never_moves() {
                 sched.sleep_unless(|| Here::now_ns() > before + 1000);
             }
         };
-        let thread = sched.kthreads.create("rcuc", Some(2), fifo(1), Box::new(body)).expect("room");
+        let thread = sched
+            .kthreads
+            .create(("rcuc", Some(2)), Some(2), fifo(1), Box::new(body))
+            .expect("room");
         sleep(&sched, 5);
         for turn in 0..=turns {
             let before = sched.rq.rt_vector_updates();
@@ -135,7 +138,7 @@ fn round_robin_takes_turns_of_100_ms_and_first_in_does_not() {
                         }
                     }
                 };
-                let thread = sched.kthreads.create("turn", Some(1), policy, Box::new(body));
+                let thread = sched.kthreads.create(("turn", None), Some(1), policy, Box::new(body));
                 sched.kthreads.wake(&thread.expect("room"));
             }
             sleep(&sched, 400);

@@ -61,6 +61,25 @@ fn a_softirq_runs_on_the_raising_cpu_when_its_interrupt_ends() {
 }
 
 #[test]
+fn threaded_softirqs_run_in_ksoftirqd_only() {
+    for threaded in [false, true] {
+        let mut kernel = kernel();
+        kernel.softirq.threaded = threaded;
+        let (sched, _) = stage(&kernel, |sched| {
+            sched.softirqs.open(Vector::NetRx, Rc::new(|_| Here::pass(100 * US)));
+            let raise = |sched: &Sched| sched.softirqs.raise(Vector::NetRx);
+            sched.agendas.interrupt_at(2, Here::now_ps() + MS, Box::new(raise));
+            // A busy CPU: the thread is of real time and does not wait for the task there.
+            sched.fork_on(2, Box::new(|| Here::user(20 * MS))).expect("room");
+            Here::user(3 * MS);
+            assert_eq!(count(sched, 2, Vector::NetRx), 1);
+        });
+        let outside = sched.softirqs.time_ps(2);
+        assert_eq!(outside == 0, threaded, "{outside} ps outside ksoftirqd, threaded: {threaded}");
+    }
+}
+
+#[test]
 fn vectors_run_in_the_order_of_their_numbers() {
     let log = Log::default();
     let seen = Rc::clone(&log);
@@ -213,7 +232,7 @@ fn a_bound_kthread_stays_on_its_cpu_and_stops() {
             }
         };
         let policy = Policy::Normal { nice: 0 };
-        let kthread = sched.kthreads.create("worker/3", Some(3), policy, Box::new(body));
+        let kthread = sched.kthreads.create(("worker/", Some(3)), Some(3), policy, Box::new(body));
         let kthread = kthread.expect("room");
         assert!(known.set(Rc::clone(&kthread)).is_ok());
         assert_eq!(ran.get(), 0, "created asleep");

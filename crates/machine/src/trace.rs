@@ -69,6 +69,15 @@ pub enum Event {
         /// Number among its kind.
         number: u32,
     },
+    /// The running task is this kernel thread.
+    Kthread {
+        /// The name that the kernel's tools show, without the number at its end.
+        kind: &'static str,
+        /// That number.
+        number: Option<u32>,
+        /// Its priority as the kernel's tools show it: 0 to 98 for real time, 100 to 139 else.
+        priority: u8,
+    },
     /// A sleeping task became runnable.
     Wake {
         /// The task; the running one woke it unless an interrupt did.

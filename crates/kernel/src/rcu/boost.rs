@@ -25,7 +25,7 @@ impl Rcu<Sched> {
         let leaf = |number| {
             let policy = Policy::Fifo { priority: BOOST_PRIORITY };
             let body = Box::new(move |sched: &Sched| sched.rcu().run_boosts(sched, number));
-            let thread = self.kthreads.create(&format!("rcub{number}"), None, policy, body);
+            let thread = self.kthreads.create(("rcub", Some(number as u32)), None, policy, body);
             let lock = Here::place(TicketLock::default());
             Here::name(&*lock, "rt_mutex->wait_lock");
             let thread = thread.expect("room for the RCU threads");

@@ -91,10 +91,10 @@ impl Rcu<Sched> {
 
     fn new_stoppers(&self) -> Option<Stoppers> {
         let stopper = |cpu| {
-            let name = format!("migration/{cpu}");
+            let name = ("migration/", Some(cpu as u32));
             let policy = Policy::Fifo { priority: STOPPER_PRIORITY };
             let body = Box::new(move |sched: &Sched| sched.rcu().run_stopper(sched, cpu));
-            let thread = self.kthreads.create(&name, Some(cpu), policy, body)?;
+            let thread = self.kthreads.create(name, Some(cpu), policy, body)?;
             Some(Rc::new(Stopper { thread, wanted: RefCell::default() }))
         };
         let by_cpu = (0..self.rq.queues.len()).map(stopper).collect::<Option<_>>()?;

@@ -14,8 +14,10 @@ impl Kthread {
     /// The whole life of the kernel thread `task`, on its own stack. While the body runs the stack
     /// owns nothing but the body.
     pub(super) fn run(sched: &Sched, task: TaskId) {
-        record::kthread(task);
-        sched.kthreads.start(task)(sched);
+        let (thread, body) = sched.kthreads.start(task);
+        record::kthread(thread.kind, thread.number, thread.policy());
+        drop(thread);
+        body(sched);
         sched.kthreads.end(task);
     }
 

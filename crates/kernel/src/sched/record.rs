@@ -1,6 +1,6 @@
 //! Events that the scheduler reports to the recorder of the machine.
 
-use super::task::{State, Tcb};
+use super::task::{Policy, State, Tcb};
 use convoy_machine::{Event, Here, Leave};
 use convoy_sync::TaskId;
 
@@ -36,9 +36,9 @@ pub(super) fn schedule(begins: bool) {
     Here::tell(Event::Schedule(begins));
 }
 
-/// The kernel thread `task` begins.
-pub(super) fn kthread(task: TaskId) {
-    Here::tell(Event::Label { pid: 0, kind: "kernel thread", number: task });
+/// A kernel thread begins.
+pub(super) fn kthread(kind: &'static str, number: Option<u32>, policy: Policy) {
+    Here::tell(Event::Kthread { kind, number, priority: policy.shown() });
 }
 
 /// A vector, by number and name, becomes pending on this CPU.

@@ -27,6 +27,16 @@ pub enum Policy {
     },
 }
 
+impl Policy {
+    /// The priority that the kernel's tools show: 98 for `SCHED_FIFO` 1, 120 for nice 0.
+    pub(crate) fn shown(self) -> u8 {
+        match self {
+            Self::Normal { nice } => 120_u8.wrapping_add_signed(nice),
+            Self::Fifo { priority } | Self::RoundRobin { priority } => 99 - priority,
+        }
+    }
+}
+
 /// Per-task state of real-time tasks.
 #[derive(Debug, Default)]
 pub(crate) struct RtShare {

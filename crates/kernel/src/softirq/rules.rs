@@ -70,6 +70,9 @@ pub struct SoftirqRules {
     /// Nice value of `ksoftirqd`: 19 in 2.6.16, 0 in 3.0.
     #[schemars(range(min = -20, max = 19))]
     pub ksoftirqd_nice: i8,
+    /// Every software interrupt runs in the `ksoftirqd` of its CPU, with `SCHED_FIFO` 1, and none
+    /// at the end of an interrupt: the -rt patches.
+    pub threaded: bool,
 }
 
 impl Default for SoftirqRules {
@@ -81,6 +84,7 @@ impl Default for SoftirqRules {
             limit_ms: 0,
             defer_to_ksoftirqd: false,
             ksoftirqd_nice: 0,
+            threaded: false,
         }
     }
 }

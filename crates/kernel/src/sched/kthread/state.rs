@@ -25,12 +25,12 @@ impl<S> Kthreads<S> {
         Self { rq, wakeups, all: RefCell::default() }
     }
 
-    /// A kernel thread that sleeps until its first [`Self::wake`]; with a `cpu` it never runs
-    /// elsewhere. It ends when `body` returns. `None` if the machine has no free stack for another
-    /// task.
+    /// A kernel thread that sleeps until its first [`Self::wake`], named by kind and number; with
+    /// a `cpu` it never runs elsewhere. It ends when `body` returns. `None` if the machine has no
+    /// free stack for another task.
     pub fn create(
         &self,
-        name: &str,
+        (kind, number): (&'static str, Option<u32>),
         cpu: Option<usize>,
         policy: Policy,
         body: Work<S>,
@@ -43,15 +43,16 @@ impl<S> Kthreads<S> {
         if let Policy::Normal { nice } = policy {
             tcb.entity.set_nice(nice);
         }
-        let kthread = Rc::new(Kthread::new(name, tcb, policy));
+        let kthread = Rc::new(Kthread::new(kind, number, tcb, policy));
         self.all.borrow_mut().insert(id, (Rc::clone(&kthread), Some(body)));
         Some(kthread)
     }
 
-    /// Takes the body of the thread `task`, which starts.
-    pub(super) fn start(&self, task: TaskId) -> Work<S> {
-        let body = self.all.borrow_mut().get_mut(&task).and_then(|(_, body)| body.take());
-        body.expect("a kernel thread starts once")
+    /// The thread `task`, which starts, and its body.
+    pub(super) fn start(&self, task: TaskId) -> (Rc<Kthread>, Work<S>) {
+        let mut all = self.all.borrow_mut();
+        let (thread, body) = all.get_mut(&task).expect("a kernel thread");
+        (Rc::clone(thread), body.take().expect("a kernel thread starts once"))
     }
 
     /// The thread `task` has ended: wakes the task that waits for this.
@@ -73,7 +74,8 @@ impl<S> Kthreads<S> {
 
 /// A kernel thread.
 pub struct Kthread {
-    name: String,
+    pub(super) kind: &'static str,
+    pub(super) number: Option<u32>,
     tcb: Rc<Tcb>,
     policy: Policy,
     pub(super) should_stop: Cell<bool>,
@@ -84,9 +86,10 @@ pub struct Kthread {
 
 impl Kthread {
     /// The kernel thread that the task of `tcb` is.
-    fn new(name: &str, tcb: Rc<Tcb>, policy: Policy) -> Self {
+    fn new(kind: &'static str, number: Option<u32>, tcb: Rc<Tcb>, policy: Policy) -> Self {
         Self {
-            name: name.to_owned(),
+            kind,
+            number,
             tcb,
             policy,
             should_stop: Cell::new(false),
@@ -96,8 +99,9 @@ impl Kthread {
     }
 
     /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn name(&self) -> String {
+        let number = self.number.map_or_else(String::new, |number| number.to_string());
+        format!("{}{number}", self.kind)
     }
 
     /// Its task.

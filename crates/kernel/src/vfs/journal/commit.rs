@@ -18,7 +18,7 @@ impl Journal {
         let (journal, inner) = (Rc::clone(self), Rc::clone(base));
         let body = move |_: &Sched| journal.kjournald(&inner);
         let policy = Policy::Normal { nice: 0 };
-        let kthread = base.sched.kthreads.create("kjournald", None, policy, Box::new(body));
+        let kthread = base.sched.kthreads.create(("kjournald", None), None, policy, Box::new(body));
         let kthread = kthread.expect("room for kjournald");
         self.kthread.replace(Some(Rc::clone(&kthread)));
         base.sched.kthreads.wake(&kthread);
