@@ -46,14 +46,31 @@ pub(crate) fn cause(summary: &Summary) -> Vec<String> {
     text
 }
 
+/// How much a lock is owned: a share of the time, or, of several locks with one name, how many of
+/// them at a time.
+fn owned(lock: &LockSummary, window: f64) -> String {
+    let share = share_of_time(lock, lock.owned_s, window);
+    match lock.instances {
+        0 | 1 => format!("it is owned {share}"),
+        count => format!("of {count} locks with this name, {share} are owned on average"),
+    }
+}
+
+/// `seconds` as a share of the time of one lock, or as a number of several locks.
+fn share_of_time(lock: &LockSummary, seconds: f64, window: f64) -> String {
+    if lock.instances > 1 {
+        return fixed(seconds / window, 2);
+    }
+    format!("for {} % of the time", fixed(percent(seconds, window), 1))
+}
+
 fn blame(lock: &LockSummary, window: f64) -> Vec<String> {
     let taken = lock.acquisitions as f64;
     let mut text = vec![format!(
-        "The lock is {}: it is owned for {} % of the time, for {} % by a task on no CPU; up to {} \
-         tasks wait for it at once.",
+        "The lock is {}: {}, {} by a task on no CPU; up to {} tasks wait for it at once.",
         lock.name,
-        fixed(percent(lock.owned_s, window), 1),
-        fixed(percent(lock.owner_not_running_s, window), 1),
+        owned(lock, window),
+        share_of_time(lock, lock.owner_not_running_s, window),
         lock.waiters_max
     )];
     text.push(format!(
@@ -89,10 +106,9 @@ fn spun_for(lock: &LockSummary, window: f64) -> Vec<String> {
     let again = lock.acquisitions.saturating_sub(lock.owner_changes);
     vec![
         format!(
-            "They spin for {}: it is owned for {} % of the time, and up to {} tasks wait for it \
-             at once.",
+            "They spin for {}: {}, and up to {} tasks wait for it at once.",
             lock.name,
-            fixed(percent(lock.owned_s, window), 1),
+            owned(lock, window),
             lock.waiters_max
         ),
         format!(

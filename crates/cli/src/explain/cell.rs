@@ -1,7 +1,7 @@
 //! Which workload, or which loop of pages, of an experiment is explained.
 
 use super::args::Explain;
-use super::choose::{Candidate, choose, push};
+use super::choose::{Candidate, choose, place, push};
 use super::files::{INTERVALS, details, stacks};
 use super::target::{flags_of_point, plan_of};
 use crate::experiment::apart;
@@ -42,11 +42,10 @@ impl Cell {
         };
         refuse(args)?;
         let candidates = grid.points.iter().filter_map(|point| {
-            let axes = grid.axes.iter().map(|axis| axis.name.clone());
-            let labels = grid.labels(point).into_iter().map(str::to_owned);
+            let (at, ranges) = place(grid, point);
             let job = point.jobs.first()?.clone();
-            let (at, seed) = (axes.zip(labels).collect(), job.seed());
-            Some(Candidate { at, job, users: None, seed, hash: None })
+            let seed = job.seed();
+            Some(Candidate { at, ranges, job, users: None, seed, hash: None })
         });
         let what = format!("experiment {}, {}", args.run, grid.grid.name);
         let found = choose(args, &what, candidates.collect())?;

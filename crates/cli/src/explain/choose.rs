@@ -2,18 +2,47 @@
 
 use super::args::Explain;
 use crate::fail::Failure;
+use convoy_lab::experiment::{PlannedGrid, Point};
 use std::collections::BTreeMap;
 
 /// A cell that may be meant.
 pub(super) struct Candidate<J> {
     /// Labels by axis.
     pub(super) at: BTreeMap<String, String>,
+    /// Ranges of these labels by axis, as tables print them.
+    pub(super) ranges: BTreeMap<String, String>,
     pub(super) job: J,
     /// Its users, if it has such.
     pub(super) users: Option<u32>,
     pub(super) seed: u64,
     /// The schedule hash of a stored one.
     pub(super) hash: Option<String>,
+}
+
+impl<J> Candidate<J> {
+    /// Labels on `axis`: its own, and that of its range.
+    fn labels(&self, axis: &str) -> impl Iterator<Item = &String> {
+        [self.at.get(axis), self.ranges.get(axis)].into_iter().flatten()
+    }
+
+    /// Whether `label` names it on `axis`.
+    fn is_at(&self, axis: &str, label: &str) -> bool {
+        self.labels(axis).any(|name| name == label)
+    }
+}
+
+/// Returns the labels of a point by axis, and the ranges that these belong to.
+pub(super) fn place(
+    grid: &PlannedGrid,
+    point: &Point,
+) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+    let (mut labels, mut ranges) = (BTreeMap::new(), BTreeMap::new());
+    for (axis, at) in grid.axes.iter().zip(&point.at) {
+        let level = &axis.levels[*at];
+        labels.insert(axis.name.clone(), level.label.clone());
+        ranges.extend(level.range.iter().map(|range| (axis.name.clone(), range.clone())));
+    }
+    (labels, ranges)
 }
 
 /// Returns the only cell that matches the flags.
@@ -85,11 +114,15 @@ fn narrowed<J>(
     axis: &str,
     label: &str,
 ) -> Result<Vec<Candidate<J>>, Failure> {
-    let labels: Vec<String> = all.iter().filter_map(|one| one.at.get(axis).cloned()).collect();
-    let left: Vec<Candidate<J>> =
-        all.into_iter().filter(|one| one.at.get(axis).is_some_and(|own| own == label)).collect();
+    let mut known: Vec<String> = Vec::new();
+    for name in all.iter().flat_map(|one| one.labels(axis)) {
+        if !known.contains(name) {
+            known.push(name.clone());
+        }
+    }
+    let left: Vec<Candidate<J>> = all.into_iter().filter(|one| one.is_at(axis, label)).collect();
     if left.is_empty() {
-        let known = labels.join(", ");
+        let known = known.join(", ");
         return Err(Failure::usage(format!("{what} has no {axis} {label:?}; known: {known}")));
     }
     Ok(left)

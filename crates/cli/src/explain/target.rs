@@ -4,7 +4,7 @@
 //! files of today have a say.
 
 use super::args::Explain;
-use super::choose::{Candidate, choose, push};
+use super::choose::{Candidate, choose, place, push};
 use crate::build::build;
 use crate::experiment;
 use crate::fail::Failure;
@@ -81,7 +81,8 @@ impl Target {
             })?;
             let hash = cell.outcome.as_ref().and_then(|outcome| outcome.schedule_hash.clone());
             let (users, seed) = (Some(job.inputs().users), job.inputs().seed);
-            candidates.push(Candidate { at: cell.at.clone(), job, users, seed, hash });
+            let (at, ranges) = (cell.at.clone(), std::collections::BTreeMap::new());
+            candidates.push(Candidate { at, ranges, job, users, seed, hash });
         }
         let found = choose(args, &format!("run {}", args.run), candidates)?;
         let kernel = args.kernel.as_ref().filter(|name| {
@@ -129,12 +130,10 @@ impl Target {
             .find(|grid| grid.grid.target == Kind::Sim)
             .ok_or_else(|| nothing_to_explain(name, &plan))?;
         let candidates = grid.points.iter().filter_map(|point| {
-            let axes = grid.axes.iter().map(|axis| axis.name.clone());
-            let labels = grid.labels(point).into_iter().map(str::to_owned);
+            let (at, ranges) = place(grid, point);
             let job = point.jobs.first()?.sim()?;
             let (users, seed) = (Some(job.inputs().users), job.inputs().seed);
-            let at = axes.zip(labels).collect();
-            Some(Candidate { at, job: job.clone(), users, seed, hash: None })
+            Some(Candidate { at, ranges, job: job.clone(), users, seed, hash: None })
         });
         let found = choose(args, &format!("experiment {name}"), candidates.collect())?;
         let full = found.job.inputs().users_full;

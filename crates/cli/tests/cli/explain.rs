@@ -186,8 +186,61 @@ fn what_cannot_be_explained_is_refused() {
     refused(&["explain", "semaphore-2008"], 2, which);
     refused(&["explain", "host"], 2, "name one, such as --at 'kept_to=");
     refused(&["explain", "semaphore-native"], 2, "name another experiment or a stored run");
-    refused(&["explain", "nothing"], 2, "semaphore-2008");
+    refused(&["explain", "nothing"], 2, "convoy list experiments");
     refused(&["explain", "semaphore-2008", "--kernel", "nothing"], 2, "2.6.26-rc1");
     refused(&explain(&["--flame", "picture.png"]), 2, ".svg or .html");
     refused(&explain(&["--trace", "/nowhere/at/all"]), 3, "no directory");
+}
+
+#[test]
+fn traces_name_kernel_threads_with_their_priorities() {
+    let place = directory("kthreads");
+    let file = place.join("trace");
+    let rcu = ["explain", "rcu-2011", "--kernel", "3.0-rc", "--at", "machine=xeon-64-2011-8x8"];
+    let size = ["--cpus", "2", "--users", "4", "--shrink", "100", "--quiet", "--trace"];
+    let output = run(&[rcu.as_slice(), &size, &[file.to_str().expect("UTF-8")]].concat());
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let trace = Trace::decode(&*std::fs::read(&file).expect("written")).expect("a trace");
+    let events = trace.packet.iter().filter_map(|packet| packet.ftrace_events.as_ref());
+    let switches =
+        events.flat_map(|events| &events.event).filter_map(|one| one.sched_switch.as_ref());
+    let threads: BTreeSet<(&str, i32)> = switches
+        .filter_map(|switch| Some((switch.next_comm.as_deref()?, switch.next_prio?)))
+        .collect();
+    assert!(threads.contains(&("rcuc1", 98)), "SCHED_FIFO 1 is 98: {threads:?}");
+    assert!(threads.iter().any(|(name, priority)| name.starts_with("user-") && *priority == 120));
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+/// An experiment with ranges of users, of which each runs one number.
+const RANGED: &str = r#"title = "ranges"
+inputs = { machine = "quad-2008-two-dies", kernel = "2.6.25", first = 2 }
+[[grid]]
+name = "g"
+target = "sim"
+[[grid.axis]]
+key = "users"
+[[grid.axis.range]]
+label = "few"
+values = [2, 3]
+run = [3]
+[[grid.axis.range]]
+label = "many"
+values = [4, 5]
+run = [4]
+"#;
+
+#[test]
+fn a_cell_is_named_by_the_range_that_tables_print() {
+    let place = directory("ranges");
+    let file = place.join("ranges.toml");
+    std::fs::write(&file, RANGED).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let named = |at: &'static str| ["explain", file, "--at", at, "--quiet", "--format", "json"];
+    let by_range = json(&named("users=few"), 0);
+    assert_eq!(by_range["hash"], json(&named("users=3"), 0)["hash"], "{by_range}");
+    let refused = run(&named("users=2"));
+    assert_eq!(code(&refused), Some(2));
+    assert!(stderr(&refused).contains("known: 3, few, 4, many"), "{}", stderr(&refused));
+    std::fs::remove_dir_all(place).expect("it goes away");
 }
