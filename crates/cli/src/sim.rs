@@ -183,6 +183,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
             load_counted_ns: None,
             jobs_together: None,
             kept_to: None,
+            console: false,
         };
         SimJob::of(inputs, &kernel, &machine, &mix).map_err(Failure::usage)
     };

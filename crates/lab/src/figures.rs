@@ -47,7 +47,7 @@ impl Metric {
 }
 
 /// Metrics of other tables.
-const OTHERS: [Metric; 38] = [
+const OTHERS: [Metric; 45] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
@@ -77,9 +77,16 @@ const OTHERS: [Metric; 38] = [
     Metric::new("settle_ms", "Settled after", "ms", 0),
     Metric { head: "", ..Metric::new("unsettled", "Unsettled", "", 0) },
     Metric { head: "", ..Metric::new("refill_count", "rmqueue_bulk: count", "", 2) },
+    Metric { head: "", ..Metric::new("refill_count_sd", "sd", "", 2) },
     Metric { head: "", ..Metric::new("refill_order", "order", "", 2) },
+    Metric { head: "", ..Metric::new("refill_order_sd", "sd", "", 2) },
     Metric { head: "", ..Metric::new("drain_count", "free_pages_bulk: count", "", 2) },
+    Metric { head: "", ..Metric::new("drain_count_sd", "sd", "", 2) },
     Metric { head: "", ..Metric::new("drain_order", "order", "", 2) },
+    Metric { head: "", ..Metric::new("drain_order_sd", "sd", "", 2) },
+    Metric::new("console_p50_ms", "Console p50", "ms", 2),
+    Metric::new("console_p99_ms", "p99", "ms", 1),
+    Metric::new("console_max_ms", "max", "ms", 1),
     Metric::new("read_mb_s", "Read", "MB/s", 3),
     Metric::new("pages_per_s", "Pages", "1/s", 0),
     Metric::new("wait_mean_us", "Wait", "us", 2),

@@ -56,6 +56,29 @@ fn the_rule_that_breaks_work_conservation_is_the_hot_buddy() {
     assert!(without.idle_percent < HAND_OFF.idle_percent / 2.0, "{}", without.idle_percent);
 }
 
+/// Longest latency of a switch of the console beside 30 users, milliseconds.
+fn console(kernel: &str) -> f64 {
+    let preset = KernelPreset::named(kernel).expect("a shipped preset");
+    let machine = Preset::named("quad-2008-two-dies").expect("a shipped preset");
+    let mix = Mix::load("shared").expect("a shipped mix");
+    let run = VirtualRun { console: true, ..VirtualRun::new(mix, 30, preset, machine) };
+    let point = run.run().expect("the run comes to an end");
+    assert_eq!(point.jobs_done, 30 * 97, "the console is no user");
+    let second = point.console_ms.len() as f64;
+    assert!(
+        second >= 1.0 && second <= point.columns.real_s,
+        "{second} in {}",
+        point.columns.real_s
+    );
+    point.console_ms.iter().copied().fold(0.0, f64::max)
+}
+
+#[test]
+fn a_switch_of_the_console_waits_for_the_convoy() {
+    let (convoy, repaired) = (console("2.6.26-rc1"), console("2.6.26-rc1+semaphore-speedup"));
+    assert!(convoy > 2.0 * repaired, "{convoy} ms, with the repair {repaired} ms");
+}
+
 /// With many CPUs tasks are pushed, pulled and woken while they leave a CPU, and their numbers are
 /// used again at once. A task that two CPUs ran ended this in a livelock.
 fn comes_to_an_end(cpus: usize, users: u32) {

@@ -84,6 +84,8 @@ pub struct VirtualRun {
     pub pinned: bool,
     /// Interval of [`VirtualPoint::samples`] in nanoseconds; 0 takes none.
     pub sample_ns: u64,
+    /// Whether one more process switches the console every second, as a person at the machine.
+    pub console: bool,
 }
 
 /// The result.
@@ -139,6 +141,9 @@ pub struct VirtualPoint {
     pub hash: u64,
     /// The intervals of the run, if requested.
     pub samples: Vec<Sample>,
+    /// Latency of each switch of the console in the busy window, from the keystroke to the drawn
+    /// screen, milliseconds.
+    pub console_ms: Vec<f64>,
 }
 
 /// Use of the big kernel lock during the busy window.
@@ -177,6 +182,7 @@ impl VirtualRun {
             jobs_together: None,
             pinned: false,
             sample_ns: 0,
+            console: false,
         }
     }
 
@@ -343,6 +349,15 @@ impl VirtualRun {
             })
             .map_err(|error| fail("fork", &error))?;
         }
+        if self.console {
+            let (board, gate) = (Rc::clone(board), Rc::clone(&gate));
+            k.fork(move |k| {
+                k.pause_at(&gate);
+                board.console(k);
+                0
+            })
+            .map_err(|error| fail("fork", &error))?;
+        }
         let mut ready = 0;
         while ready < 4 * self.users as usize {
             ready += k.read(ready_read, &mut [0; 1024]).map_err(|error| fail("read", &error))?;
@@ -424,6 +439,7 @@ impl VirtualRun {
             rcu_stalls: world.sched().rcu.as_ref().map(Rcu::stall_log).unwrap_or_default(),
             hash: machine.hash(),
             samples: board.samples.borrow().clone(),
+            console_ms: board.console_ms.take(),
         }
     }
 }

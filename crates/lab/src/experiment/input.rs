@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 48] = [
+pub const INPUTS: [Input; 49] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -150,6 +150,12 @@ pub const INPUTS: [Input; 48] = [
         Kind::Bool,
         "shell_rtns_2 sleeps for 5 s as re-aim's script does, less as shrink and first leave out \
          work; default false",
+    ),
+    input(
+        "console",
+        &[Sim],
+        Kind::Bool,
+        "one more process switches the console every second; default false",
     ),
     input("fs", &[Sim], Kind::Text, "file system of the work directory: tmpfs (default), journal"),
     input(

@@ -7,6 +7,7 @@ use convoy_catalogue::{Entry as _, KERNELS, Loaded, MACHINES};
 use convoy_kernel::sched::IdleCause;
 use convoy_kernel::{BufferLocks, DiskRules, KernelPreset};
 use convoy_machine::{Preset, Recorder};
+use convoy_stats::Sample;
 use convoy_workload::mix::Mix;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -51,6 +52,9 @@ pub struct SimInputs {
     pub jobs_together: Option<u64>,
     /// CPUs that all tasks are kept to, if not all.
     pub kept_to: Option<u32>,
+    /// Whether one more process switches the console every second.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub console: bool,
 }
 
 /// A load point of a kernel on a machine.
@@ -90,6 +94,7 @@ impl SimJob {
                 .has("jobs_together")
                 .then(|| u64::from(inputs.whole("jobs_together", 1))),
             kept_to: inputs.kept_to(),
+            console: inputs.truth("console", false),
         };
         let parts = vec![Part::of("kernel", &kernel), Part::of("machine", &machine), text];
         Self::build(own, kernel.value, machine.value, mix, parts)
@@ -159,6 +164,7 @@ impl SimJob {
             load_counted_ns: inputs.load_counted_ns,
             jobs_together: inputs.jobs_together,
             pinned: kept_to_first(inputs.kept_to, machine.topology.cpus)?,
+            console: inputs.console,
             ..VirtualRun::new(mix, inputs.users, kernel, machine)
         };
         Ok(Self { run, inputs, parts })
@@ -270,7 +276,15 @@ impl SimJob {
             ("spin_percent", point.spin_percent),
             ("spin_beside_percent", point.spin_beside_percent),
         ];
-        let outcome = Outcome::of(numbers.into_iter().chain(idle));
+        let console = Sample::new(point.console_ms.clone()).ok();
+        let console = console.iter().flat_map(|latency| {
+            [
+                ("console_p50_ms", latency.percentile(50.0)),
+                ("console_p99_ms", latency.percentile(99.0)),
+                ("console_max_ms", latency.percentile(100.0)),
+            ]
+        });
+        let outcome = Outcome::of(numbers.into_iter().chain(idle).chain(console));
         Outcome {
             schedule_hash: Some(format!("{:016x}", point.hash)),
             failure: point.first_failure.clone(),

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use convoy_kernel::{World, ZoneStats};
+use convoy_kernel::{Process, World, ZoneStats};
 use convoy_machine::{Event, Here, Mode, Watch};
 use convoy_workload::api::{Fd, Kernel};
 use convoy_workload::jobs::{Job, JobEnv};
@@ -35,6 +35,9 @@ pub struct Sample {
     pub runnable: u64,
 }
 
+/// Pause between two switches of the console, nanoseconds: how often a person may try.
+const CONSOLE_NS: u64 = 1_000_000_000;
+
 /// The number of jobs that ends a run while all users are still working.
 pub(super) struct Goal {
     /// Jobs of all users together.
@@ -60,6 +63,7 @@ pub(super) struct Board {
     pub(super) zones: RefCell<Vec<ZoneStats>>,
     pub(super) bulk: RefCell<Vec<BulkUse>>,
     pub(super) samples: RefCell<Vec<Sample>>,
+    pub(super) console_ms: RefCell<Vec<f64>>,
     live: Live,
 }
 
@@ -70,6 +74,23 @@ impl Board {
         *self.ended.borrow_mut() = Snapshot::take(world, cpus);
         self.bulk.replace(bulk::since(world, &self.zones.borrow()));
         Here::tell(Event::Measure(false));
+    }
+
+    /// Body of the process that switches the console, until the busy window ends. A switch that is
+    /// waiting then counts with its wait so far.
+    pub(super) fn console(&self, k: &mut Process) {
+        Here::tell(Event::Label { pid: 0, kind: "the console", number: 0 });
+        while !self.over.get() {
+            let pressed = k.now() + CONSOLE_NS;
+            k.sleep(CONSOLE_NS);
+            if self.over.get() {
+                break;
+            }
+            k.switch_console();
+            let drawn = if self.over.get() { self.ended.borrow().now_ns } else { k.now() };
+            let ms = drawn.saturating_sub(pressed) as f64 / 1e6;
+            self.console_ms.borrow_mut().push(ms);
+        }
     }
 
     /// Samples the machine at every interval of `every_ns` until the end, outside of virtual time.
