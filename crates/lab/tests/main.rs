@@ -6,4 +6,5 @@ mod jobs;
 mod machines;
 mod one_user;
 mod presets;
+mod published;
 mod virtual_jobs;

@@ -13,7 +13,7 @@ use convoy_workload::calibration::Calibration;
 use convoy_workload::draw::Lcg;
 use convoy_workload::workload::{Place, Workload};
 
-use crate::bulk::{self, BulkUse};
+use crate::bulk::{self, BulkUse, MeanSd};
 use crate::virtual_end::{VirtualError, run_to_end};
 
 /// Its work directory.
@@ -78,14 +78,25 @@ fn busy_ps(cpus: usize) -> (u64, u64) {
 }
 
 impl WorkPoint {
+    /// Mean and deviation over the calls of all zones.
+    fn over_zones(&self, call: &str, figure: fn(&BulkUse) -> MeanSd) -> MeanSd {
+        let rows = || self.bulk.iter().filter(|row| row.call == call);
+        let calls = rows().map(|row| row.calls).sum::<u64>() as f64;
+        let mean = rows().map(|row| row.calls as f64 * figure(row).mean).sum::<f64>() / calls;
+        let squares = rows().map(|row| {
+            let MeanSd { mean: own, sd } = figure(row);
+            row.calls as f64 * (sd * sd + (own - mean) * (own - mean))
+        });
+        MeanSd { mean, sd: (squares.sum::<f64>() / calls).sqrt() }
+    }
+
     /// Returns its numbers by their names in reports. Counts and orders of bulk operations are over
     /// all zones.
     pub fn metrics(&self) -> Vec<(&'static str, f64)> {
-        let mean = |call: &str, of: fn(&BulkUse) -> f64| {
-            let rows = || self.bulk.iter().filter(|row| row.call == call);
-            let calls: u64 = rows().map(|row| row.calls).sum();
-            rows().map(|row| row.calls as f64 * of(row)).sum::<f64>() / calls as f64
-        };
+        let refill_count = self.over_zones("rmqueue_bulk", |row| row.count);
+        let refill_order = self.over_zones("rmqueue_bulk", |row| row.order);
+        let drain_count = self.over_zones("free_pages_bulk", |row| row.count);
+        let drain_order = self.over_zones("free_pages_bulk", |row| row.order);
         let read = self.read_mb_s.map(|rate| ("read_mb_s", rate));
         let pages = self.pages_per_s.map(|rate| ("pages_per_s", rate));
         let own = vec![
@@ -94,10 +105,14 @@ impl WorkPoint {
             ("user_s", self.user_s),
             ("system_s", self.cpu_s - self.user_s),
             ("idle_percent", self.idle_percent),
-            ("refill_count", mean("rmqueue_bulk", |row| row.count.mean)),
-            ("refill_order", mean("rmqueue_bulk", |row| row.order.mean)),
-            ("drain_count", mean("free_pages_bulk", |row| row.count.mean)),
-            ("drain_order", mean("free_pages_bulk", |row| row.order.mean)),
+            ("refill_count", refill_count.mean),
+            ("refill_count_sd", refill_count.sd),
+            ("refill_order", refill_order.mean),
+            ("refill_order_sd", refill_order.sd),
+            ("drain_count", drain_count.mean),
+            ("drain_count_sd", drain_count.sd),
+            ("drain_order", drain_order.mean),
+            ("drain_order_sd", drain_order.sd),
         ];
         own.into_iter().chain(read).chain(pages).collect()
     }

@@ -70,6 +70,7 @@ fn replaced(plan: &Plan, outcomes: &[Option<Outcome>]) -> Experiment {
                 let at: std::collections::BTreeMap<String, Setting> = before.at.clone();
                 // A number that was fitted to one machine is a prediction for another.
                 Some(Published {
+                    star: false,
                     change: None,
                     summary: None,
                     at,

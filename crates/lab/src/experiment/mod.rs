@@ -175,6 +175,10 @@ pub struct Summary {
     /// Their standard deviation, in the unit of the mean.
     #[schemars(range(min = 0.0, max = 1e15))]
     pub sd: f64,
+    /// Half their interval as the source prints it, in the unit of the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1e15))]
+    pub half_width: Option<f64>,
     /// How many they were.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub runs: u32,
@@ -189,12 +193,15 @@ pub struct Published {
     /// The values of each metric: runs of the source, or rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<f64>>,
-    /// The axis over which values are averaged, if the source has only means.
+    /// Deviation and interval, if the source has only means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// The change against the baseline, in its unit, if the source has only that.
+    /// The change against the baseline, in its unit, as the source prints it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<f64>,
+    /// Whether the source marks that change as significant.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub star: bool,
     /// Metrics that a parameter was fitted to, so that they are not predictions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted: Vec<String>,
@@ -327,6 +334,11 @@ fn all() -> u32 {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
 fn is_all(seeds: &u32) -> bool {
     *seeds == all()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// An experiment.

@@ -6,7 +6,7 @@ use convoy_lab::job::{Job, Outcome};
 use super::results::Results;
 use super::{beside, sentence};
 use crate::changes::{ChangeRow, Changes};
-use crate::reproduce::ReproduceReport;
+use crate::reproduce::{ReproduceReport, family};
 
 /// The figures of an AIM7 table and of its causes, in the order in which they are told.
 const METRICS: [&str; 9] = [
@@ -30,18 +30,25 @@ pub(super) fn report(results: Results) -> ReproduceReport {
     let own: Vec<&str> = grid.grid.metrics.iter().map(String::as_str).collect();
     let metrics = if own.is_empty() { &METRICS[..] } else { &own[..] };
     let estimate = |values: Option<Vec<f64>>| results.estimate(values?);
+    let mut possible = 0;
     for (index, point) in grid.points.iter().enumerate() {
         let published = grid.published(&point.at);
+        let mut counted = Vec::new();
         for metric in metrics {
             // Kernels without a big kernel lock do not have this value.
             let Some(found) = estimate(results.values(index, metric)) else { continue };
             let compared = *metric != JTI || grid.scale <= 1 || grid.grid.full_size_jti.is_empty();
             let theirs = published.and_then(|row| value(row, metric, &point.jobs[0]));
-            let theirs = theirs.filter(|_| compared);
             let fitted = published.is_some_and(|row| row.fitted.iter().any(|name| name == metric));
+            if theirs.is_some() && !fitted && !counted.contains(&family(metric)) {
+                counted.push(family(metric));
+                possible += 1;
+            }
+            let theirs = theirs.filter(|_| compared);
             report.push(&case(results, index), metric, theirs, &found, fitted);
         }
     }
+    report.possible = Some(possible);
     report.changes = changes(results);
     notes(results, &mut report);
     report

@@ -1,7 +1,7 @@
 //! Means with their deviations and intervals, speedups over a baseline, and the star of a rank
 //! test: the form of the tables of the zone lock, published and reproduced.
 
-use convoy_lab::experiment::Summary;
+use convoy_lab::experiment::{Published, Summary};
 use convoy_stats::{
     Alternative, Estimate, Sample, Zeros, signed_rank, signed_rank_floor, t_quantile,
 };
@@ -32,7 +32,7 @@ struct Side {
 }
 
 impl Side {
-    fn new(mean: f64, Summary { sd, runs }: Summary) -> Self {
+    fn new(mean: f64, sd: f64, runs: u32) -> Self {
         Self { mean, sd, half: QUANTILE * sd / f64::from(runs).sqrt(), speedup: None, runs }
     }
 
@@ -41,25 +41,39 @@ impl Side {
         [mean, sd, half, Cell::known(self.speedup, 3)]
     }
 
+    /// Cells of what follows from the printed means and deviations.
+    fn derived(self) -> [Cell; 2] {
+        [Cell::number(self.half, 3), Cell::known(self.speedup, 3)]
+    }
+
     fn over(self, base: Option<Self>) -> Self {
         Self { speedup: base.map(|base| base.mean / self.mean), ..self }
     }
 }
 
-/// Returns the published value of a point.
+/// Returns the cells of a published row as printed: mean, deviation, interval, speedup.
+fn printed(row: &Published, key: &str) -> Option<[Cell; 4]> {
+    let (mean, summary) = (row.values.get(key)?.first()?, row.summary?);
+    let half = Cell::known(summary.half_width, 3);
+    let speedup = Cell::known(row.change, 3);
+    let [mean, sd] = [*mean, summary.sd].map(|value| Cell::number(value, 3));
+    Some([mean, sd, half, if row.star { speedup.marked("*") } else { speedup }])
+}
+
+/// Returns the published value of a point, with the figures derived from it.
 fn theirs(results: Results, index: usize, key: &str) -> Option<Side> {
     let row = results.grid.published(&results.grid.points[index].at)?;
     let values = row.values.get(key)?;
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    Some(Side::new(mean, row.summary?))
+    let Summary { sd, runs, .. } = row.summary?;
+    Some(Side::new(mean, sd, runs))
 }
 
 /// Returns the reproduced estimate of a point.
 fn ours(results: Results, index: usize, key: &str) -> Option<(Sample, Side)> {
     let sample = Sample::new(results.values(index, key)?).ok()?;
     let runs = u32::try_from(sample.n()).ok()?;
-    let summary = Summary { sd: sample.sd().unwrap_or(f64::NAN), runs };
-    let side = Side::new(sample.mean(), summary);
+    let side = Side::new(sample.mean(), sample.sd().unwrap_or(f64::NAN), runs);
     Some((sample, side))
 }
 
@@ -94,6 +108,10 @@ fn columns(results: Results, unit: &str) -> Vec<Column> {
     };
     let own = |title: &str, unit: &str| Column::number(title, unit).group("reproduced");
     axes.chain(side("published"))
+        .chain([
+            Column::number("± 1.96", unit).group("derived").key("derived half width"),
+            Column::number("Speedup", "").group("derived").key("derived speedup"),
+        ])
         .chain(side("reproduced"))
         .chain([
             own("± t", "").key("reproduced speedup half width"),
@@ -130,13 +148,13 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
             let published = ratio_of(base, own);
             effects.push(Effect { labels: labels.join(" "), published, found });
         }
-        let fitted =
-            grid.published(&point.at).is_some_and(|row| row.fitted.contains(&compare.metric));
+        let source = grid.published(&point.at);
+        let fitted = source.is_some_and(|row| row.fitted.contains(&compare.metric));
         let mut row: Vec<Cell> = labels.iter().map(|label| Cell::text(*label)).collect();
-        match published {
-            Some(published) => row.extend(published.cells()),
-            None => row.extend([(); 4].map(|()| Cell::empty())),
-        }
+        let cells = source.and_then(|row| printed(row, key));
+        row.extend(cells.unwrap_or_else(|| [(); 4].map(|()| Cell::empty())));
+        let derived = published.map(Side::derived);
+        row.extend(derived.unwrap_or_else(|| [(); 2].map(|()| Cell::empty())));
         let [mean, sd, half, speedup] = side.cells();
         let star = test.as_ref().is_some_and(|test| test.p < LEVEL);
         if star {
@@ -149,7 +167,7 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
         let error = published.map(|published| 100.0 * (side.mean / published.mean - 1.0));
         row.push(Cell::known(error, 1));
         table.row(row);
-        if let Some(pair) = published.and_then(|published| published.speedup).zip(side.speedup) {
+        if let Some(pair) = source.and_then(|row| row.change).zip(side.speedup) {
             errors.push(pair);
         }
     }
@@ -187,8 +205,9 @@ fn mean_errors(errors: &[(f64, f64)]) -> Option<(f64, f64)> {
 
 fn notes(results: Results, errors: &[(f64, f64)], least: f64) -> Vec<String> {
     let mut notes = vec![
-        "± 1.96: the source's interval, 1.96 sd / sqrt(runs); ± t: Student's, of the speedup in \
-         pairs of seeds; *: p < 0.05 by Wilcoxon's signed-rank test"
+        "published: as printed, with the stars of the source; derived: from the printed means and \
+         deviations; ± 1.96: 1.96 sd / sqrt(runs); ± t: Student's, of the speedup in pairs of \
+         seeds; *: p < 0.05 by Wilcoxon's signed-rank test"
             .to_owned(),
     ];
     if least >= LEVEL {
