@@ -1,6 +1,7 @@
 //! `convoy bisect` on real repositories: real builds, real runs, real kills.
 
 mod history;
+mod kernel;
 mod refused;
 mod repo;
 mod resume;
