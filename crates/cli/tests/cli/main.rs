@@ -28,6 +28,7 @@ mod shell;
 mod signals;
 #[path = "../../../host/tests/common/skip.rs"]
 mod skip;
+mod sources;
 mod surroundings;
 mod sweep;
 mod top;
