@@ -16,6 +16,7 @@ use convoy_record::Record;
 use convoy_report::prediction::{
     prediction_head, prediction_json, prediction_rest, prediction_text, short, table,
 };
+use convoy_store::LAST;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -61,7 +62,7 @@ pub(crate) struct Predict {
 #[derive(Debug, Args)]
 pub(crate) struct Replays {
     /// A file of convoy record, the number of a stored record, or `@TAG`
-    #[arg(value_name = "RECORD", value_parser = parser())]
+    #[arg(value_name = "RECORD", value_parser = parser(), default_value = LAST)]
     record: String,
     /// Simulations per row. Each uses a different seed and a wakeup cost drawn from the recorded
     /// interquartile range

@@ -11,17 +11,17 @@ use clap::Args;
 use convoy_diagnose::Cure;
 use convoy_record::Record;
 use convoy_report::{Block, Origin, Page, RecordedReport, Table};
-use convoy_store::{Entry, Store};
+use convoy_store::{Entry, LAST, Store};
 use serde::Deserialize as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// `convoy report`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ReportArgs {
     /// A record, an experiment, the number of a stored run, or `@TAG`; two records: before a change
     /// and after it
-    #[arg(value_name = "RUN", required = true, num_args = 1..=2)]
+    #[arg(value_name = "RUN", num_args = 1..=2, default_value = LAST)]
     runs: Vec<String>,
     /// The page
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
@@ -55,6 +55,10 @@ pub(crate) struct ReportArgs {
 /// The command.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     output::ready(Some(&args.output))?;
+    let store = args.store.as_deref();
+    let runs =
+        args.runs.iter().map(|name| explain::numbered(name, store)).collect::<Result<_, _>>();
+    let args = &ReportArgs { runs: runs?, ..args.clone() };
     let page = page(args)?.to_html();
     output::file(&args.output, &page)?;
     let kilobytes = page.len().div_ceil(1000);
@@ -111,7 +115,7 @@ fn page(args: &ReportArgs) -> Result<Page, Failure> {
             })?;
             let reports = [report, RecordedReport::new(&after)];
             let mut second = self::origin(args, second, &after, &reports[1]);
-            second.test = compare(&shell(&record), &shell(&after));
+            second.test = test_of_pair([&record, &after]);
             let page = Page::pair([&record, &after], &reports, [&origin, &second]);
             let [_, report] = reports;
             (page, after, report, second)
@@ -155,6 +159,11 @@ fn shell(record: &Record) -> String {
     let all = of("mutex", &program.mutex).into_iter().chain(of("sem", &program.sem));
     let flags: String = all.chain(named).collect();
     if flags.is_empty() { words } else { format!("convoy with {flags}-- {words}") }
+}
+
+/// The command that measures the programs of two records.
+pub(crate) fn test_of_pair([before, after]: [&Record; 2]) -> String {
+    compare(&shell(before), &shell(after))
 }
 
 fn compare(before: &str, after: &str) -> String {

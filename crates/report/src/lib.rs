@@ -58,7 +58,7 @@ pub use format::{NOTHING, fixed, middle, plain, significant, wrap};
 pub use orderings::{
     BrokenOrdering, OrderingRow, OrderingsReport, PassedOrdering, UnreachedOrdering,
 };
-pub use page::{Block, Origin, Page};
+pub use page::{Block, Origin, Page, RecordPair};
 pub use picture::png;
 pub use plot::{Axis, Panel, Plot, Point, Series};
 pub use points::{RunPoint, RunReport};

@@ -17,4 +17,4 @@ mod store;
 pub use entry::{Entry, Host, Stored};
 pub use error::StoreError;
 pub use schema::VERSION;
-pub use store::{Filter, Store, check_tag};
+pub use store::{Filter, LAST, Store, check_tag};

@@ -39,6 +39,9 @@ pub struct Filter {
     pub newest: Option<usize>,
 }
 
+/// The name of the newest record of a program; no tag.
+pub const LAST: &str = "@last";
+
 impl Store {
     /// Opens the store for writing: creates it (and its directory) if it does not exist, migrates
     /// an older schema, and imports records that a crash left in the journal.
@@ -216,14 +219,16 @@ impl Store {
         Ok(Stored { id, entry })
     }
 
-    /// The record with this number or tag; of several with one tag the newest.
+    /// The record with this number or tag, of several with one tag the newest; [`LAST`] is the
+    /// newest record of a program.
     ///
     /// # Errors
     /// [`StoreError::Unknown`] if there is none.
     pub fn find(&self, name: &str) -> Result<Stored, StoreError> {
         let name = name.trim_start_matches('@');
         let query = "SELECT id, entry FROM run WHERE id = ?1
-            OR id = (SELECT max(run) FROM tag WHERE name = ?2)";
+            OR id = (SELECT max(run) FROM tag WHERE name = ?2)
+            OR ?2 = 'last' AND id = (SELECT max(id) FROM run WHERE kind = 'record')";
         let number = name.parse::<i64>().unwrap_or(-1);
         let found = self
             .connection
@@ -288,7 +293,6 @@ impl Store {
     }
 }
 
-/// Tags are words, and never numbers: those name records.
 /// Whether a record can have this name.
 ///
 /// # Errors
@@ -297,10 +301,12 @@ pub fn check_tag(tag: &str) -> Result<(), StoreError> {
     valid_tag(tag)
 }
 
+/// Tags are words, and never numbers or [`LAST`]: those name records.
 fn valid_tag(tag: &str) -> Result<(), StoreError> {
     let good = !tag.is_empty()
         && tag.chars().all(|c| c.is_alphanumeric() || "._-+/:".contains(c))
         && !tag.chars().all(|c| c.is_ascii_digit())
+        && format!("@{tag}") != LAST
         && !tag.starts_with('-');
     if good { Ok(()) } else { Err(StoreError::Tag { tag: tag.to_owned() }) }
 }

@@ -253,7 +253,7 @@ fn tags_filters_and_removal() {
     assert_eq!(store.find("@before").expect("found").entry.tags, ["before"]);
     assert_eq!(store.find(&ids[0].to_string()).expect("found").entry.body["n"], 0);
     assert!(matches!(store.find("after"), Err(StoreError::Unknown { .. })));
-    for bad in ["", "12", "a b", "-x"] {
+    for bad in ["", "12", "a b", "-x", "last"] {
         assert!(matches!(store.tag(ids[0], bad, true), Err(StoreError::Tag { .. })), "{bad:?}");
     }
     assert!(matches!(store.tag(999, "x", true), Err(StoreError::Unknown { .. })));

@@ -12,13 +12,14 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Compare {
-    /// The baseline, then the candidates: commands in quotes, stored runs (@12, @tag) or files
+    /// The baseline, then the candidates: commands in quotes, stored runs (@12, @tag) or files; or
+    /// two records of programs
     ///
-    /// A side is a command line in quotes; a `convoy run`, `sim` or `reproduce` line; a stored run
-    /// (@12, @tag, @12#side); or a file: hyperfine JSON, criterion's sample.json or its folder, Go
-    /// benchmark text, reaim.csv, suite7.ss, AIM7's log of jobs, what AIM7 or re-aim prints, a
-    /// record of `convoy run` (every execution of a point counts). One file alone may hold several
-    /// sides.
+    /// Of two records, the waiting by lock before a change and after it. Otherwise a side is a
+    /// command line in quotes; a `convoy run`, `sim` or `reproduce` line; a stored run (@12, @tag,
+    /// @12#side); or a file: hyperfine JSON, criterion's sample.json or its folder, Go benchmark
+    /// text, reaim.csv, suite7.ss, AIM7's log of jobs, what AIM7 or re-aim prints, a record of
+    /// `convoy run` (every execution of a point counts). One file alone may hold several sides.
     #[arg(value_name = "BASELINE CANDIDATE", required = true, num_args = 1..)]
     pub(crate) operands: Vec<String>,
     /// Name of a side in tables, in the order of the sides (repeatable)

@@ -2,6 +2,7 @@
 
 mod args;
 mod plot;
+mod records;
 mod report;
 
 pub(crate) use args::Compare;
@@ -25,6 +26,9 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let common = Common { format: Format::Table, output: args.output.clone(), quiet: args.quiet };
     output::ready(args.output.as_deref())?;
     output::ready_to_draw(args.plot.as_deref(), false)?;
+    if let Some(records) = records::records(args)? {
+        return records::print(args, &common, &records).map(|()| ExitCode::SUCCESS);
+    }
     let ranges = args::ranges(&args.ranges).ok_or_else(|| {
         Failure::usage(format!("--ranges {}: a list such as 10-100,200-1000", args.ranges))
     })?;

@@ -8,6 +8,7 @@ use crate::output;
 use crate::presets::Sets;
 use clap::Args;
 use convoy_report::ExplainReport;
+use convoy_store::LAST;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,7 +19,7 @@ pub(super) const FLAMES: [&str; 2] = ["svg", "html"];
 #[derive(Debug, Default, Args)]
 pub(crate) struct Explain {
     /// A file of convoy record or of perf, an experiment, the number of a stored run, or `@TAG`
-    #[arg(value_name = "RUN", value_parser = parser())]
+    #[arg(value_name = "RUN", value_parser = parser(), default_value = LAST)]
     pub(crate) run: String,
     /// Every lock, call site, cause and table, not the first screen alone
     #[arg(long)]

@@ -5,7 +5,7 @@ use crate::keep::default_path;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use convoy_catalogue::{EXPERIMENTS, suggest::hint};
 use convoy_record::{Record, import};
-use convoy_store::{Store, StoreError};
+use convoy_store::{LAST, Store, StoreError, Stored};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
@@ -48,12 +48,30 @@ pub(crate) fn find(name: &str, store: Option<&Path>) -> Result<Option<Record>, F
     if !name.starts_with('@') && !name.chars().all(|c| c.is_ascii_digit()) {
         return Ok(None);
     }
-    let store = store.map(Path::to_owned).or_else(default_path).ok_or(StoreError::NoPlace)?;
-    let stored = Store::read(store)?.find(name)?;
+    let stored = stored(name, store)?;
     if stored.entry.kind != "record" {
         return Ok(None);
     }
     Ok(Some(Record::parse(&stored.entry.body.to_string(), path)?))
+}
+
+/// The entry of the store that is called `name`.
+fn stored(name: &str, store: Option<&Path>) -> Result<Stored, Failure> {
+    let store = store.map(Path::to_owned).or_else(default_path).ok_or(StoreError::NoPlace)?;
+    match Store::read(store).and_then(|store| store.find(name)) {
+        Err(StoreError::Missing { .. } | StoreError::Unknown { .. }) if name == LAST => {
+            Err(Failure::usage(
+                "the store has no record of a program; `convoy record -- CMD` makes one, and a \
+                 file or a number of `convoy runs list` is named after the command",
+            ))
+        }
+        entry => Ok(entry?),
+    }
+}
+
+/// The number of the newest record in place of [`LAST`], which another recording would change.
+pub(crate) fn numbered(name: &str, store: Option<&Path>) -> Result<String, Failure> {
+    if name == LAST { Ok(stored(name, store)?.id.to_string()) } else { Ok(name.to_owned()) }
 }
 
 /// Fails if `name` is neither a stored run, a file nor a shipped experiment.

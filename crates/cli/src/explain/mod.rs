@@ -28,7 +28,7 @@ use std::rc::Rc;
 use target::Target;
 
 pub(crate) use args::Explain;
-pub(crate) use find::{find, parser};
+pub(crate) use find::{find, numbered, parser};
 
 /// The command.
 pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {

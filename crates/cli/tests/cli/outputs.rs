@@ -115,7 +115,7 @@ fn the_json_of_commands_is_that_of_the_schema() {
     let kept = ["--window-ms", "5", "--rounds", "1", "--store", store];
     let bench = [&bench[..], &kept].concat();
     let schedule = "cv1:published-fix/two-ups:0,1,2,0";
-    let cases: [(&str, i32, &[&str]); 19] = [
+    let cases: [(&str, i32, &[&str]); 20] = [
         ("explain-record", 0, &["explain", recorded]),
         ("predict", 0, &["predict", recorded, "--rounds", "1", "--policy", "sleep"]),
         ("fix", 0, &["fix", recorded, "--rounds", "1"]),
@@ -133,6 +133,7 @@ fn the_json_of_commands_is_that_of_the_schema() {
         ("load", 0, &["sim", "--kernel", "2.6.25", "--users", "5"]),
         ("check", 1, &["check", "semaphore", "--budget", "500"]),
         ("compare", 0, &["compare", "--runs", "4", "--warmup", "0", "true", "true", "--aa"]),
+        ("compare-records", 0, &["compare", record, recorded]),
         ("runs", 0, &["runs"]),
         ("list", 0, &["list"]),
     ];

@@ -1,7 +1,7 @@
 //! `convoy report`: a page in one file, of records, of stored runs and of simulated ones.
 
 use crate::hostile::record_of;
-use crate::{code, directory, run, stderr};
+use crate::{code, directory, run, stderr, stdout};
 
 /// Writes a page with these arguments and returns it.
 fn page(test: &str, args: &[&str]) -> String {
@@ -49,4 +49,24 @@ fn what_cannot_be_a_page_is_refused_before_anything_runs() {
     let output = run(&["report", "-o", "/nowhere/at/all.html", "semaphore-2008"]);
     assert_eq!(code(&output), Some(3));
     assert!(stderr(&output).contains("there is no directory"), "{output:?}");
+}
+
+#[test]
+fn two_records_are_compared_on_the_terminal() {
+    let place = directory("two-records");
+    let [before, after, other] = ["before.json", "after.json", "times.txt"]
+        .map(|name| place.join(name).to_string_lossy().into_owned());
+    std::fs::write(&before, record_of("\"old\"")).expect("written");
+    std::fs::write(&after, record_of("\"new\"")).expect("written");
+    std::fs::write(&other, "1\n2\n").expect("written");
+    let output = run(&["compare", &before, &after]);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    for word in ["Threads waited", "Before: ", "After: ", "Waiting by lock", "is no proof"] {
+        assert!(text.contains(word), "no {word:?} in {text}");
+    }
+    let output = run(&["compare", &before, &other]);
+    assert_eq!(code(&output), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("name two records"), "{output:?}");
+    std::fs::remove_dir_all(place).expect("removed");
 }

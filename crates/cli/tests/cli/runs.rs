@@ -216,3 +216,33 @@ fn records_are_listed_with_their_result() {
     assert!(rows[0].contains("waits ") && rows[0].contains(" %: journals"), "{list}");
     assert!(rows[1].contains("no lock limits it"), "{list}");
 }
+
+#[test]
+fn commands_without_a_name_take_the_last_record() {
+    let place = directory("last");
+    let store = place.join("runs.sqlite3");
+    let of = |args: &[&str]| {
+        let output = convoy(args).env("CONVOY_STORE", &store).current_dir(&place).output();
+        output.expect("starts")
+    };
+    let none = of(&["explain"]);
+    assert_eq!(code(&none), Some(2), "{none:?}");
+    assert!(stderr(&none).contains("`convoy record -- CMD` makes one"), "{none:?}");
+    for program in ["true", "echo"] {
+        assert_eq!(code(&of(&["record", "--kernel", "off", "--", program])), Some(0));
+    }
+    // A later run that is no record.
+    assert_eq!(code(&compare(&store, &place)), Some(0));
+    for command in ["explain", "predict", "fix"] {
+        let [last, named] = [of(&[command]), of(&[command, "2"])];
+        assert_eq!(stdout(&last), stdout(&named), "{command}: {}", stderr(&last));
+        assert_eq!(stderr(&last), stderr(&named).replace("2: ", "@last: "), "{command}");
+    }
+    assert!(stdout(&of(&["explain"])).contains("echo"));
+    assert_eq!(code(&of(&["report", "--quiet"])), Some(0));
+    let page = std::fs::read_to_string(place.join("report.html")).expect("a page");
+    assert!(page.contains("convoy report 2") && !page.contains("@last"));
+    let tag = of(&["runs", "tag", "1", "last"]);
+    assert_eq!(code(&tag), Some(2), "{tag:?}");
+    std::fs::remove_dir_all(place).expect("removed");
+}

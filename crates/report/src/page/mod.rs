@@ -21,6 +21,7 @@ use crate::range::Scale;
 use crate::svg::escape;
 use crate::table::Table;
 
+pub use pair::RecordPair;
 pub use recorded::Origin;
 
 const STYLE: &str =

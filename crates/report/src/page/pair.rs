@@ -1,4 +1,4 @@
-//! The page of two records: before a change and after it.
+//! Two records, before a change and after it: on the terminal, for programs and as a page.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::recorded::{Origin, seconds};
 use super::{Block, Page};
 use crate::format::fixed;
 use crate::recorded::RecordedReport;
-use crate::table::{Cell, Column, Table};
+use crate::table::{Cell, Column, Table, page_wrap};
 
 /// Locks that are compared.
 const LOCKS: usize = 12;
@@ -36,7 +36,83 @@ impl Figures {
             longest_s: locks().map(|one| one.lock.waiters.longest_s).fold(0.0, f64::max),
         }
     }
+
+    fn to_json(&self, verdict: &str) -> serde_json::Value {
+        serde_json::json!({
+            "verdict": verdict,
+            "wall_s": self.wall_s,
+            "cpu_s": self.cpu_s,
+            "wait_s": self.wait_s,
+            "acquisitions": self.acquisitions,
+            "longest_convoy_s": self.longest_s,
+        })
+    }
 }
+
+/// Two records of programs: before a change and after it.
+pub struct RecordPair<'a> {
+    reports: &'a [RecordedReport; 2],
+    figures: [Figures; 2],
+}
+
+impl<'a> RecordPair<'a> {
+    /// Compares two records with their reports.
+    pub fn new([before, after]: [&Record; 2], reports: &'a [RecordedReport; 2]) -> Self {
+        let figures = [Figures::new(before, &reports[0]), Figures::new(after, &reports[1])];
+        Self { reports, figures }
+    }
+
+    /// The difference in a sentence.
+    fn lead(&self) -> String {
+        let [old, new] = &self.figures;
+        format!(
+            "Threads waited {} for locks before and {} after, in {} and {} of the program.",
+            seconds(old.wait_s),
+            seconds(new.wait_s),
+            seconds(old.wall_s),
+            seconds(new.wall_s)
+        )
+    }
+
+    /// The verdicts of both records.
+    fn verdicts(&self) -> [String; 2] {
+        let [before, after] = self.reports;
+        [format!("Before: {}", before.verdict), format!("After: {}", after.verdict)]
+    }
+
+    /// Waiting by lock, the most first. Locks of one name are one row, and so are the locks for
+    /// which the functions wait that waited for one lock before.
+    pub fn locks(&self) -> Table {
+        by_lock(self.reports)
+    }
+
+    /// The comparison for people; `test` is the command that measures the difference.
+    pub fn to_text(&self, test: &str) -> String {
+        let [old, new] = &self.figures;
+        let [before, after] = self.verdicts();
+        let head: String =
+            [self.lead(), before, after].iter().map(|line| page_wrap(line)).collect();
+        format!(
+            "{head}\n{}\n{}\n{DOUBT}\n  {test}\n",
+            figures(old, new).to_text(),
+            self.locks().to_text_of_names()
+        )
+    }
+
+    /// The comparison for programs.
+    pub fn to_json(&self) -> serde_json::Value {
+        let [before, after] = &self.figures;
+        serde_json::json!({
+            "verdict": self.lead(),
+            "before": before.to_json(&self.reports[0].verdict),
+            "after": after.to_json(&self.reports[1].verdict),
+            "locks": self.locks().to_json(),
+        })
+    }
+}
+
+/// One run on each side is no measurement.
+const DOUBT: &str = "One run on each side is no proof. To test the difference:";
 
 impl Page {
     /// Of a record before a change and one after it; [`Page::end`] comes last.
@@ -45,24 +121,15 @@ impl Page {
         reports: &[RecordedReport; 2],
         [first, second]: [&Origin; 2],
     ) -> Self {
-        let [old, new] = [Figures::new(before, &reports[0]), Figures::new(after, &reports[1])];
+        let pair = RecordPair::new([before, after], reports);
         let title = format!("{} and {}", first.name, second.name);
-        let lead = format!(
-            "Threads waited {} for locks before and {} after, in {} and {} of the program.",
-            seconds(old.wait_s),
-            seconds(new.wait_s),
-            seconds(old.wall_s),
-            seconds(new.wall_s)
-        );
-        let mut page = Self::new(title, lead);
-        page.cure.push_str("One run on each side is no proof. To test the difference:");
+        let mut page = Self::new(title, pair.lead());
+        page.cure.push_str(DOUBT);
         page.test.clone_from(&second.test);
-        let verdicts = reports.iter().zip(["Before", "After"]);
-        let mut blocks: Vec<Block> = verdicts
-            .map(|(report, side)| Block::text(format!("{side}: {}", report.verdict)))
-            .collect();
-        blocks.push(Block::table(&figures(&old, &new)));
-        blocks.push(Block::table(&by_lock(reports)));
+        let mut blocks: Vec<Block> = pair.verdicts().into_iter().map(Block::text).collect();
+        let [old, new] = &pair.figures;
+        blocks.push(Block::table(&figures(old, new)));
+        blocks.push(Block::table(&pair.locks()));
         page.section("Before and after", blocks);
         for ((record, report), side) in
             [before, after].into_iter().zip(reports).zip(["before", "after"])
@@ -75,10 +142,10 @@ impl Page {
 
 fn columns(first: &str) -> Vec<Column> {
     vec![
-        Column::text(first),
-        Column::number("before", ""),
-        Column::number("after", ""),
-        Column::number("change", "%"),
+        Column::text(first).key("name"),
+        Column::number("before", "").key("before_us"),
+        Column::number("after", "").key("after_us"),
+        Column::number("change", "%").key("change_percent"),
     ]
 }
 
@@ -134,6 +201,14 @@ impl<'a> Waiting<'a> {
         names
     }
 
+    /// Adds the waiting for another lock.
+    fn add(&mut self, other: &Self) {
+        self.wait_s += other.wait_s;
+        for (name, wait_s) in &other.functions {
+            *self.functions.entry(name).or_default() += wait_s;
+        }
+    }
+
     /// Returns whether at least half of the waiting was in functions that also wait for the other.
     fn is_in(&self, other: &Self) -> bool {
         let both = self.functions.iter().filter(|(name, _)| other.functions.contains_key(*name));
@@ -142,8 +217,8 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Returns the waits for each lock on both sides. A lock with another name after the change is the
-/// same if the same functions wait for it.
+/// Returns the waits for each lock on both sides. Locks with other names after the change are the
+/// same if the same functions wait for them: a lock may be renamed, and split into several.
 fn pairs(reports: &[RecordedReport; 2]) -> Vec<(String, [f64; 2])> {
     let [before, mut after] = [&reports[0], &reports[1]].map(Waiting::by_name);
     let (mut rows, mut left) = (Vec::new(), Vec::new());
@@ -155,13 +230,24 @@ fn pairs(reports: &[RecordedReport; 2]) -> Vec<(String, [f64; 2])> {
     }
     left.sort_by(|a, b| b.1.wait_s.total_cmp(&a.1.wait_s));
     for (name, old) in left {
-        let same = after.iter().find(|(_, new)| old.is_in(new) && new.is_in(&old));
-        let Some((&renamed, _)) = same else {
-            rows.push((name.to_owned(), [old.wait_s, 0.0]));
-            continue;
+        let (mut parts, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            after.into_iter().partition(|(_, new): &(&str, Waiting)| new.is_in(&old));
+        after = rest;
+        let mut new = Waiting::default();
+        for part in parts.values() {
+            new.add(part);
+        }
+        let label = match (parts.first_key_value(), parts.len()) {
+            (Some((renamed, _)), 1) => format!("{name}, then {renamed}"),
+            (Some((renamed, _)), count) => format!("{name}, then {renamed} and {} more", count - 1),
+            (None, _) => name.to_owned(),
         };
-        let new = after.remove(renamed).unwrap_or_default();
-        rows.push((format!("{name}, then {renamed}"), [old.wait_s, new.wait_s]));
+        if !parts.is_empty() && !old.is_in(&new) {
+            after.append(&mut parts);
+            rows.push((name.to_owned(), [old.wait_s, 0.0]));
+        } else {
+            rows.push((label, [old.wait_s, new.wait_s]));
+        }
     }
     rows.extend(after.into_iter().map(|(name, new)| (name.to_owned(), [0.0, new.wait_s])));
     rows

@@ -239,6 +239,23 @@ fn a_lock_with_another_name_is_the_same_if_the_same_functions_wait_for_it() {
 }
 
 #[test]
+fn a_lock_that_was_split_is_one_row() {
+    let records = [&["log"][..], &["log_a", "log_b", "log_c"]].map(|names| {
+        let mut record = record("f", 2, 5);
+        let lock = &record.processes[0].locks[0];
+        let named = |name: &&str| Lock { name: (*name).to_owned(), ..lock.clone() };
+        record.processes[0].locks = names.iter().map(named).collect();
+        record
+    });
+    let reports = [&records[0], &records[1]].map(RecordedReport::new);
+    let pair = RecordPair::new([&records[0], &records[1]], &reports);
+    let locks = pair.to_json()["locks"].clone();
+    assert_eq!(locks.as_array().map(Vec::len), Some(1), "{locks}");
+    assert_eq!(locks[0]["name"], "log, then log_a and 2 more");
+    assert_eq!((&locks[0]["before_us"], &locks[0]["after_us"]), (&8e6.into(), &24e6.into()));
+}
+
+#[test]
 fn base64_is_that_of_the_standard() {
     let known = ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="];
     for (length, known) in known.iter().enumerate() {

@@ -1,0 +1,54 @@
+//! Two records of programs: where threads waited before a change and after it.
+
+use super::args::{Compare, CompareFormat};
+use crate::args::Common;
+use crate::explain::find;
+use crate::fail::Failure;
+use crate::output;
+use crate::report::test_of_pair;
+use convoy_record::Record;
+use convoy_report::{RecordPair, RecordedReport};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// The two records that the operands name, if they name records of programs.
+pub(super) fn records(args: &Compare) -> Result<Option<[Record; 2]>, Failure> {
+    let [first, second] = args.operands.as_slice() else { return Ok(None) };
+    match [record(args, first), record(args, second)] {
+        [Some(first), Some(second)] => Ok(Some([first, second])),
+        [None, None] => Ok(None),
+        [before, _] => {
+            let (record, other) = if before.is_some() { (first, second) } else { (second, first) };
+            Err(Failure::usage(format!(
+                "{record} is the record of a program, and {other} is none; name two records, or \
+                 two commands"
+            )))
+        }
+    }
+}
+
+/// The record that an operand names, if it is one: commands are not read.
+fn record(args: &Compare, name: &str) -> Option<Record> {
+    let is_stored = name.starts_with('@') || name.chars().all(|c| c.is_ascii_digit());
+    let data = std::fs::metadata(Path::new(name));
+    let is_data = data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 == 0);
+    // Numbers without a record are read and refused by the measurement.
+    (is_stored || is_data).then(|| find(name, args.store.path().as_deref()).ok().flatten())?
+}
+
+/// Prints the comparison.
+pub(super) fn print(args: &Compare, common: &Common, records: &[Record; 2]) -> Result<(), Failure> {
+    let [before, after] = records;
+    let reports = [RecordedReport::new(before), RecordedReport::new(after)];
+    let pair = RecordPair::new([before, after], &reports);
+    let test = test_of_pair([before, after]);
+    let text = match args.format {
+        CompareFormat::Table => {
+            return output::print(common, || pair.to_text(&test), String::new, String::new);
+        }
+        CompareFormat::Markdown => convoy_report::in_markdown(|| pair.to_text(&test)),
+        CompareFormat::Json => output::versioned(&format!("{:#}\n", pair.to_json())),
+        CompareFormat::Csv => pair.locks().to_csv(),
+    };
+    output::result(common, &text)
+}
