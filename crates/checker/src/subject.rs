@@ -1,4 +1,4 @@
-//! A subject of `convoy check`: its scenarios, the search for a violation in each of them, and the
+//! A subject of a check: its scenarios, the search for a violation in each of them, and the
 //! replay of one order.
 
 use crate::model::{
@@ -17,7 +17,7 @@ use convoy_sync::{Lock, Promise, TicketLock};
 use core::ops::Range;
 use std::rc::Rc;
 
-/// Executions of a scenario in `convoy check`: all locks take less than 3 minutes of two CPUs.
+/// Executions of a scenario in `convoy lab check`: all locks take less than 3 minutes of two CPUs.
 const EXECUTIONS: u64 = 40_000;
 /// The same where each interleaving is followed from its beginning to its end, which takes longer.
 const WHOLE_EXECUTIONS: u64 = 20_000;
@@ -129,8 +129,8 @@ impl Weak {
 pub enum CheckError {
     /// No subject has that name.
     #[error(
-        "there is no lock `{0}` to check; name a lock or a family of `convoy check --list`, `all`, \
-         or `busted` for those that are broken on purpose"
+        "there is no lock `{0}` to check; name a lock or a family of `convoy lab check --list`, \
+         `all`, or `busted` for those that are broken on purpose"
     )]
     Name(String),
     /// The schedule names no scenario of this checker.
@@ -209,7 +209,7 @@ impl Subject {
         Self { memory, ..self }
     }
 
-    /// Returns the budget of `convoy check` for each scenario.
+    /// Returns the budget of `convoy lab check` for each scenario.
     #[must_use]
     pub fn budget(&self) -> Budget {
         let executions = if self.is_one_object { EXECUTIONS } else { WHOLE_EXECUTIONS };

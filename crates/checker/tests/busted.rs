@@ -80,7 +80,7 @@ fn a_check_gives_the_same_answer_twice() {
 fn what_does_not_exist_is_said_so() {
     let unknown = select(&["mutex", "fair"]).err().expect("an error");
     assert_eq!(unknown, CheckError::Name("fair".to_owned()));
-    assert!(unknown.to_string().contains("convoy check --list"), "{unknown}");
+    assert!(unknown.to_string().contains("convoy lab check --list"), "{unknown}");
     for wrong in
         ["", "cv1:handoff:0", "cv1:handoff/none:0", "cv1:fair/binary:0", "cv1:handoff/binary:9"]
     {

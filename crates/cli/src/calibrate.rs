@@ -1,4 +1,4 @@
-//! `convoy calibrate`: measures this machine, as data that the virtual one is made from.
+//! `convoy lab calibrate`: measures this machine, as data that the virtual one is made from.
 
 use crate::args::Common;
 use crate::experiment::apart;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// `convoy calibrate`.
+/// `convoy lab calibrate`.
 #[derive(Debug, Args)]
 pub(crate) struct Calibrate {
     /// What to measure
@@ -42,7 +42,9 @@ enum What {
 pub(crate) fn run(args: &Calibrate) -> Result<ExitCode, Failure> {
     let Calibrate { what, add, output, quiet } = args;
     if *what == What::Machine && add.is_some() {
-        return Err(Failure::usage("--add is for units; give `convoy calibrate units --add FILE`"));
+        return Err(Failure::usage(
+            "--add is for units; give `convoy lab calibrate units --add FILE`",
+        ));
     }
     let common = Common::plain(output.clone(), *quiet);
     output::ready(output.as_deref())?;

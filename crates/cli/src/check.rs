@@ -1,4 +1,4 @@
-//! `convoy check`: explore the interleavings of a lock's source, or replay one.
+//! `convoy lab check`: explore the interleavings of a lock's source, or replay one.
 
 mod orderings;
 
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// Environment variable by which `cargo xtask nightly` raises every budget.
 const BUDGET: &str = "CONVOY_BUDGET";
 
-/// `convoy check`.
+/// `convoy lab check`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 pub(crate) struct Check {
@@ -151,7 +151,7 @@ fn row(row: Row) -> CheckRow {
         checks: row.checks.iter().map(|property| property.name().to_owned()).collect(),
         violation: violated.is_some(),
         violated,
-        replay: replay.map(|schedule| format!("convoy check --replay '{schedule}'")),
+        replay: replay.map(|schedule| format!("convoy lab check --replay '{schedule}'")),
         schedule: row.schedule,
         explored: row.explored,
         exhaustive: row.exhaustive,
@@ -201,7 +201,7 @@ fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
 /// Everything that can be checked, by family.
 fn list(common: &Common) -> Result<ExitCode, Failure> {
     let columns = ["Family", "Lock", "Promises", "What it is"].map(Column::text);
-    let mut table = Table::new("what `convoy check` can check", columns.to_vec());
+    let mut table = Table::new("what `convoy lab check` can check", columns.to_vec());
     let mut above = "";
     for subject in convoy_checker::subjects() {
         let family = if subject.busted { "busted" } else { subject.family };

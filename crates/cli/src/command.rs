@@ -12,9 +12,10 @@ use crate::run::Run;
 use crate::runs::Runs;
 use crate::sim::SimArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args as ClapArgs, CommandFactory as _, Parser, Subcommand};
+use clap::{Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::error::Error as _;
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::num::{ParseFloatError, ParseIntError};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 /// Finds, explains, predicts and fixes lock-scaling regressions.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
-#[command(after_help = examples::CONVOY)]
+#[command(after_help = examples::CONVOY, after_long_help = examples::CONVOY_LONG)]
 pub(crate) struct Args {
     /// When to colour results
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true)]
@@ -33,51 +34,59 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// The commands.
+/// The commands, those of a user first.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a program unchanged and record its locks
     #[command(after_help = examples::RECORD)]
     Record(Box<crate::record::RecordArgs>),
-    /// Watch the locks of running processes: waits, owners, threads, refreshed each second
+    /// Watch the locks of running processes, refreshed each second
     #[command(after_help = examples::TOP)]
     Top(Box<crate::top::Top>),
-    /// Explain a recorded program or a simulated run: where time went, locks, longest convoy
+    /// Explain a record or a simulated run: lock, owner, cure
     #[command(after_help = examples::EXPLAIN)]
     Explain(crate::explain::Explain),
-    /// Predict a recorded program with other CPUs, threads and locks
-    #[command(after_help = examples::PREDICT)]
-    Predict(Box<crate::predict::Predict>),
-    /// Recommend a change for a recorded program, and print the commands that test it
+    /// Recommend a change for a record, and print the commands that test it
     #[command(after_help = examples::FIX)]
     Fix(Box<crate::fix::Fix>),
-    /// Run a program unchanged with other locks instead of libc's
-    #[command(after_help = examples::WITH)]
-    With(Box<crate::with::With>),
-    /// Compare commands, stored runs or files of measurements
+    /// Compare commands, records, stored runs or files of measurements
     #[command(after_help = examples::COMPARE)]
     Compare(Box<Compare>),
-    /// Write a report as one HTML page: diagnosis, timeline, locks, flame graph
+    /// Write one HTML page: diagnosis, timeline, locks, flame graph
     #[command(after_help = examples::REPORT)]
     Report(Box<crate::report::ReportArgs>),
     /// List, show, tag, export and prune stored runs
     #[command(after_help = examples::RUNS)]
     Runs(Runs),
-    /// Find the commit that changed a measured value, in spite of noise
-    #[command(after_help = examples::BISECT)]
-    Bisect(Box<crate::bisect::Bisect>),
-    /// Check whether programs can be recorded here, and list missing requirements
+    /// Predict a recorded program with other CPUs, threads and locks
+    #[command(after_help = examples::PREDICT)]
+    Predict(Box<crate::predict::Predict>),
+    /// Run a program unchanged with other locks instead of libc's
+    #[command(after_help = examples::WITH)]
+    With(Box<crate::with::With>),
+    /// Check whether programs can be recorded here
     #[command(after_help = examples::DOCTOR)]
     Doctor(crate::doctor::Doctor),
-    /// Check a lock by exploring interleavings of its source
-    #[command(after_help = examples::CHECK)]
-    Check(crate::check::Check),
-    /// Measure locks in a loop, on this machine or a virtual one
-    #[command(after_help = examples::LOCKS)]
-    Locks(Box<Locks>),
-    /// Benchmark Convoy's locks against other libraries on this machine
-    #[command(after_help = examples::BENCH)]
-    Bench(Box<crate::bench::Bench>),
+    /// The laboratory: loads, simulations, locks, experiments, bisection
+    #[command(subcommand, after_help = examples::LAB)]
+    Lab(Lab),
+    /// Print the JSON schema of the results that `--format json` prints
+    #[command(after_help = examples::SCHEMA, hide = true)]
+    Schema,
+    /// Print the completions of a shell
+    #[command(after_help = examples::COMPLETIONS, hide = true)]
+    Completions(Completions),
+    /// Print the manual page, or write the pages of all commands
+    #[command(after_help = examples::MAN, hide = true)]
+    Man(Man),
+    /// Commands of the laboratory as they were called before version 0.1.
+    #[command(flatten)]
+    Old(Lab),
+}
+
+/// The commands of the laboratory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lab {
     /// Run an AIM7 mix on this machine
     #[command(after_help = examples::RUN)]
     Run(Box<Run>),
@@ -87,21 +96,73 @@ pub(crate) enum Command {
     /// Run a published experiment and compare its results
     #[command(after_help = examples::REPRODUCE, visible_alias = "sweep")]
     Reproduce(Box<Reproduce>),
+    /// Measure locks in a loop, on this machine or a virtual one
+    #[command(after_help = examples::LOCKS)]
+    Locks(Box<Locks>),
+    /// Benchmark Convoy's locks against other libraries on this machine
+    #[command(after_help = examples::BENCH)]
+    Bench(Box<crate::bench::Bench>),
+    /// Check a lock by exploring interleavings of its source
+    #[command(after_help = examples::CHECK)]
+    Check(crate::check::Check),
     /// Measure this machine's prices for the virtual machine
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(crate::calibrate::Calibrate),
     /// List machines, kernels, mixes, jobs, locks and experiments
     #[command(after_help = examples::LIST)]
     List(crate::list::List),
-    /// Print the JSON schema of the results that `--format json` prints
-    #[command(after_help = examples::SCHEMA)]
-    Schema,
-    /// Print the completions of a shell
-    #[command(after_help = examples::COMPLETIONS)]
-    Completions(Completions),
-    /// Print the manual page, or write the pages of all commands
-    #[command(after_help = examples::MAN)]
-    Man(Man),
+    /// Find the commit that changed a measured value, in spite of noise
+    #[command(after_help = examples::BISECT)]
+    Bisect(Box<crate::bisect::Bisect>),
+}
+
+/// The options of the short help, which fits a screen; the long help has all of them.
+const SHORT: [(&str, &[&str]); 9] = [
+    ("record", &["pid", "seconds", "output"]),
+    ("top", &["pid", "once", "serve"]),
+    ("explain", &["all", "trace", "flame"]),
+    ("fix", &["split", "plot", "format"]),
+    ("compare", &["runs", "metric-regex"]),
+    ("report", &["output", "predict"]),
+    ("runs", &["last"]),
+    ("predict", &["cpus", "threads", "plot"]),
+    ("with", &["mutex", "lock"]),
+];
+
+/// The definition of the command line for its parser, its help and its pages.
+pub(crate) fn definition() -> clap::Command {
+    let command = Args::command().mut_subcommands(|command| {
+        let is_old = Lab::has_subcommand(command.get_name());
+        if is_old { command.hide(true) } else { command }
+    });
+    SHORT.into_iter().fold(command, |command, (name, options)| {
+        command.mut_subcommand(name, |command| {
+            command.mut_args(|arg| {
+                let is_short = arg.get_long().is_none_or(|long| options.contains(&long));
+                if is_short { arg } else { arg.hide_short_help(true) }
+            })
+        })
+    })
+}
+
+/// Parses a command line; the first word is the name of the program.
+pub(crate) fn parse(
+    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<Args, clap::Error> {
+    let matches = definition().try_get_matches_from(words)?;
+    if let Some(name) = matches.subcommand_name() {
+        hint(name);
+    }
+    Args::from_arg_matches(&matches)
+}
+
+/// Names the new word in place of an old one, on a terminal. The command of the README stays.
+fn hint(name: &str) {
+    if Lab::has_subcommand(name) && name != "reproduce" && std::io::stderr().is_terminal() {
+        output::say(&format!(
+            "convoy: `convoy {name}` is now `convoy lab {name}`; the old word ends with version 0.2"
+        ));
+    }
 }
 
 /// `convoy completions`.
@@ -132,10 +193,11 @@ pub(crate) fn help_or_error(error: &clap::Error) -> ExitCode {
 
 /// The command that the words name: `convoy runs list`.
 fn named(words: impl Iterator<Item = OsString>) -> String {
-    let (mut command, mut name) = (Args::command(), "convoy".to_owned());
+    let (mut command, mut name) = (definition(), "convoy".to_owned());
     for word in words.take_while(|word| word != "--") {
         if let Some(inner) = command.find_subcommand(&word).cloned() {
-            name.extend([" ", inner.get_name()]);
+            name.push_str(if inner.is_hide_set() { " lab " } else { " " });
+            name.push_str(inner.get_name());
             command = inner;
         }
     }
@@ -211,11 +273,15 @@ fn reason(error: &clap::Error) -> String {
 /// Names the commands that have the flag that this command does not have; empty if none has it.
 fn elsewhere(flag: &str) -> String {
     let Some(flag) = flag.strip_prefix("--") else { return String::new() };
-    let commands = Args::command();
+    let commands = definition();
+    let lab = commands.find_subcommand("lab").into_iter().flat_map(clap::Command::get_subcommands);
     let takers: Vec<String> = commands
         .get_subcommands()
-        .filter(|command| command.get_arguments().any(|argument| argument.get_long() == Some(flag)))
-        .map(|command| format!("`convoy {}`", command.get_name()))
+        .filter(|command| !command.is_hide_set())
+        .map(|command| ("", command))
+        .chain(lab.map(|command| ("lab ", command)))
+        .filter(|(_, command)| command.get_arguments().any(|arg| arg.get_long() == Some(flag)))
+        .map(|(group, command)| format!("`convoy {group}{}`", command.get_name()))
         .collect();
     if takers.is_empty() {
         return String::new();

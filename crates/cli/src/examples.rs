@@ -3,74 +3,85 @@
 /// Of `convoy` itself.
 pub(crate) const CONVOY: &str = "\
 Examples:
-  convoy record ./server                  then convoy explain: which lock, which owner, which cure
-  convoy compare './old' './new'          is it faster, slower or the same?
-  convoy reproduce                        the semaphore convoy of 2008, from its mechanism
+  convoy record ./server                then convoy explain, and convoy fix";
 
-Exit codes: 0 done, 1 a finding, 2 usage, 3 environment. Results go to standard output, progress
-and messages to standard error.";
+/// Of the long help of `convoy`.
+pub(crate) const CONVOY_LONG: &str = "\
+Examples:
+  convoy record ./server                then convoy explain, and convoy fix
+  convoy compare './old' './new'        is it faster, slower or the same?
+  convoy lab reproduce                  the semaphore convoy of 2008
+
+Also: convoy schema, convoy completions, convoy man.
+
+Exit codes: 0 done, 1 a finding, 2 usage, 3 environment; 126, 127 and above 128 as in a shell.
+Results go to standard output, progress and messages to standard error.";
+
+pub(crate) const LAB: &str = "\
+Examples:
+  convoy lab reproduce
+  convoy lab sim --kernel 2.6.26-rc1 --users 500";
 
 pub(crate) const RUN: &str = "\
 Examples:
-  convoy run --users 1,2,10,50 --plot curve.html
-  convoy run --job fork_test --users 8 --precise 1%";
+  convoy lab run --users 1,2,10,50 --plot curve.html
+  convoy lab run --job fork_test --users 8 --precise 1%";
 
 pub(crate) const SIM: &str = "\
 Examples:
-  convoy sim --kernel 2.6.26-rc1 --users 500 --timeline 5
-  convoy sim --kernel 3.0 --set kernel.config.hz=250 --machine mine.toml --users 10-100/10";
+  convoy lab sim --kernel 2.6.26-rc1 --users 500 --timeline 5
+  convoy lab sim --kernel 3.0 --set kernel.config.hz=250 --machine mine.toml --users 10-100/10";
 
 pub(crate) const LOCKS: &str = "\
 Examples:
-  convoy locks --lock mutex,ticket --threads 2,16
-  convoy locks --threads 64 --think exp:2000 --kernel 6.18 --cpus 64";
+  convoy lab locks --lock mutex,ticket --threads 2,16
+  convoy lab locks --threads 64 --think exp:2000 --kernel 6.18 --cpus 64";
 
 pub(crate) const BENCH: &str = "\
 Examples:
-  convoy bench locks                      which lock should I use here? (half a minute)
-  convoy bench locks --lock convoy,std,parking-lot --threads 64 --cpus 2 --plot locks.svg";
+  convoy lab bench locks                      which lock should I use here? (half a minute)
+  convoy lab bench locks --lock convoy,std,parking-lot --threads 64 --cpus 2 --plot locks.svg";
 
 pub(crate) const REPRODUCE: &str = "\
 Examples:
-  convoy reproduce                        the table of 2008, with its spread
-  convoy reproduce --only table --scale 40 --seeds 2
-  convoy reproduce semaphore-2008-ablation --scale 4
-  convoy reproduce my.toml --set kernel.config.hz=1000
-  convoy reproduce my.toml --dir cells    run it again after an interrupt: it continues";
+  convoy lab reproduce                        the table of 2008, with its spread
+  convoy lab reproduce --only table --scale 40 --seeds 2
+  convoy lab reproduce semaphore-2008-ablation --scale 4
+  convoy lab reproduce my.toml --set kernel.config.hz=1000
+  convoy lab reproduce my.toml --dir cells    run it again after an interrupt: it continues";
 
 pub(crate) const CHECK: &str = "\
 Examples:
-  convoy check mutex rwlock               families or single locks; --list shows them
-  convoy check opportunistic --budget 100000
-  convoy check busted                     broken locks that the checker must catch
-  convoy check ticket --orderings         the weakest orderings with which it passes
-  convoy check --replay 'cv1:published-fix/two-ups:0,1,2,0'";
+  convoy lab check mutex rwlock               families or single locks; --list shows them
+  convoy lab check opportunistic --budget 100000
+  convoy lab check busted                     broken locks that the checker must catch
+  convoy lab check ticket --orderings         the weakest orderings with which it passes
+  convoy lab check --replay 'cv1:published-fix/two-ups:0,1,2,0'";
 
 pub(crate) const COMPARE: &str = "\
 Examples:
   convoy compare './old' './new'
-  convoy compare --metric-regex 'ops/s: (\\S+)' --higher-is-better './old' './new'
+  convoy compare --metric-regex 'ops: (\\d+)' --higher-is-better './a' './b'
   convoy compare @before @after
 
-Exit codes: 0 same, faster or unsure; 1 some candidate is slower; 2 usage; 3 environment.";
+Exit codes: 0 no candidate is slower, 1 one is, 2 usage, 3 environment.";
 
 pub(crate) const RECORD: &str = "\
 Examples:
-  convoy record -- ./server --port 80     into the store; convoy explain 12 shows it
+  convoy record -- ./server --port 80     then: convoy explain
   convoy record -o server.json -- ./server
   convoy record --mutex handoff -- ./server
   convoy record --pid 4711 --seconds 10   a process that runs already
 
-Its exit code is that of the program; 128 and the number of the signal that killed it.";
+Its exit code is that of the program, or 128 and the number of its signal.";
 
 pub(crate) const TOP: &str = "\
 Examples:
   convoy top --pid 4711                   a process and its children; q quits
   convoy top --cgroup system.slice/postgresql.service --once --format json
   convoy top                              all processes of this machine
-  convoy top --pid 4711 --serve 127.0.0.1:9184
 
-Keys: q quit, s sort, / filter, c conditions, a window or all the time, p pause, arrows.
+Keys: q quit, s sort, / filter, c conditions, a all the time, p pause, arrows.
 Its exit code is 0, or that of a command that ended.";
 
 pub(crate) const WITH: &str = "\
@@ -88,7 +99,7 @@ Examples:
 
 pub(crate) const FIX: &str = "\
 Examples:
-  convoy fix 12
+  convoy fix                              the newest record
   convoy fix server.json --split 4";
 
 pub(crate) const RUNS: &str = "\
@@ -99,8 +110,9 @@ Examples:
 
 pub(crate) const EXPLAIN: &str = "\
 Examples:
-  convoy explain semaphore-2008 --kernel 2.6.26-rc1 --flame run.html
-  convoy explain 12 --trace run.pftrace";
+  convoy explain                          the newest record
+  convoy explain 12 --trace run.pftrace
+  convoy explain semaphore-2008 --kernel 2.6.26-rc1 --flame run.html";
 
 pub(crate) const DOCTOR: &str = "\
 Examples:
@@ -110,9 +122,9 @@ Examples:
 
 pub(crate) const LIST: &str = "\
 Examples:
-  convoy list
-  convoy list kernels
-  convoy list jobs --format csv";
+  convoy lab list
+  convoy lab list kernels
+  convoy lab list jobs --format csv";
 
 pub(crate) const REPORT: &str = "\
 Examples:
@@ -123,14 +135,14 @@ Examples:
 
 pub(crate) const BISECT: &str = "\
 Examples:
-  convoy bisect --good v1.2 --bad main --build 'make -j4' -- ./bench --size 1000
-  convoy bisect --build make run ./bench  between the commits that git bisect has marked
-  convoy bisect --resume";
+  convoy lab bisect --good v1.2 --bad main --build 'make -j4' -- ./bench --size 1000
+  convoy lab bisect --build make run ./bench  between the commits that git bisect has marked
+  convoy lab bisect --resume";
 
 pub(crate) const CALIBRATE: &str = "\
 Examples:
-  convoy calibrate --output my-machine.toml
-  convoy calibrate units --output my-units.toml";
+  convoy lab calibrate --output my-machine.toml
+  convoy lab calibrate units --output my-units.toml";
 
 pub(crate) const SCHEMA: &str = "\
 Examples:
@@ -148,13 +160,13 @@ Examples:
 
 #[cfg(test)]
 mod tests {
-    use crate::command::Args;
-    use clap::CommandFactory as _;
+    use crate::command::{definition, parse};
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    /// The longest short help, in lines: a screen.
-    const SCREEN: usize = 40;
+    /// The longest short help, in lines: a screen; of the laboratory a large one.
+    const SCREEN: usize = 24;
+    const LARGE_SCREEN: usize = 52;
 
     /// Returns the error of the parser for a command line as one would type it.
     fn refused(line: &str) -> Option<String> {
@@ -165,20 +177,29 @@ mod tests {
         words.retain(|word| word != "sudo" && word != "\\");
         let quoted =
             words.iter().filter(|word| word.starts_with("convoy ")).find_map(|w| refused(w));
-        let parsed = <Args as clap::Parser>::try_parse_from(words);
+        let parsed = parse(words);
         quoted.or_else(|| parsed.err().map(|error| format!("{line}: {error}")))
+    }
+
+    /// Every command as on a terminal of 80 columns, with the lines of its short help.
+    fn commands() -> Vec<(clap::Command, usize)> {
+        let mut all = definition().term_width(80);
+        all.build();
+        let lab = all.find_subcommand("lab").expect("the laboratory");
+        let inner = lab.get_subcommands().map(|command| (command.clone(), LARGE_SCREEN));
+        let outer = all.get_subcommands().filter(|command| !command.is_hide_set());
+        let outer = outer.map(|command| (command.clone(), SCREEN));
+        let commands = std::iter::once((all.clone(), SCREEN)).chain(outer).chain(inner);
+        commands.filter(|(command, _)| command.get_name() != "help").collect()
     }
 
     #[test]
     fn every_short_help_fits_a_screen_and_every_example_parses() {
-        let mut all = Args::command();
-        all.build();
-        let commands: Vec<clap::Command> =
-            std::iter::once(&all).chain(all.get_subcommands()).cloned().collect();
-        for mut command in commands.into_iter().filter(|command| command.get_name() != "help") {
+        for (mut command, most) in commands() {
             let name = command.get_name().to_owned();
             let help = command.render_help().to_string();
-            assert!(help.lines().count() <= SCREEN, "{name} -h: {}", help.lines().count());
+            let lines = help.lines().count();
+            assert!(lines <= most, "{name} -h has {lines} lines:\n{help}");
             let examples = help.lines().filter(|line| line.starts_with("  convoy "));
             let examples: Vec<&str> = examples.collect();
             assert!(help.contains("Examples:\n") && !examples.is_empty(), "{name}");
@@ -192,10 +213,7 @@ mod tests {
 
     #[test]
     fn every_option_has_a_text() {
-        let mut all = Args::command();
-        all.build();
-        let commands = std::iter::once(&all).chain(all.get_subcommands());
-        for command in commands.filter(|command| command.get_name() != "help") {
+        for (command, _) in commands() {
             for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
                 let has_text = argument.get_help().is_some_and(|text| !text.to_string().is_empty());
                 assert!(has_text, "{} {}", command.get_name(), argument.get_id());
@@ -247,10 +265,10 @@ mod tests {
 
     #[test]
     fn a_command_that_does_not_parse_is_refused() {
-        let page = "```console\n$ convoy sim --users 2 \\\n    --bogus 1 # why\n$ make\n```\n";
+        let page = "```console\n$ convoy lab sim --users 2 \\\n    --bogus 1 # why\n$ make\n```\n";
         let [command] = &typed(page)[..] else { panic!("one command") };
         assert!(refused(command).is_some_and(|error| error.contains("--bogus")));
-        assert!(refused("convoy compare 'convoy sim --bogus' ./b").is_some());
+        assert!(refused("convoy compare 'convoy lab sim --bogus' ./b").is_some());
         assert_eq!(refused("sudo convoy runs export > runs.json   # all"), None);
     }
 }

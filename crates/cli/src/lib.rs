@@ -35,8 +35,7 @@ mod sim;
 mod top;
 mod with;
 
-use clap::Parser as _;
-use command::{Args, Command};
+use command::{Args, Command, Lab};
 use fail::Failure;
 use std::process::ExitCode;
 
@@ -45,7 +44,7 @@ pub fn main() -> ExitCode {
     if let Err(failure) = check_stack() {
         return output::failure(&failure);
     }
-    match Args::try_parse() {
+    match command::parse(std::env::args_os()) {
         Ok(args) => execute(&args).unwrap_or_else(|failure| output::failure(&failure)),
         Err(error) => command::help_or_error(&error),
     }
@@ -57,7 +56,7 @@ pub fn main() -> ExitCode {
 /// # Errors
 /// The line that the command prints if it fails.
 pub fn attempt(words: impl IntoIterator<Item = String>) -> Result<ExitCode, String> {
-    let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
+    let args = command::parse(words).map_err(|error| error.to_string())?;
     execute(&args).map_err(|failure| failure.line())
 }
 
@@ -79,27 +78,29 @@ fn check_stack() -> Result<(), Failure> {
 fn execute(args: &Args) -> Result<ExitCode, Failure> {
     look::set(args.color);
     match &args.command {
-        Command::Run(run) => run::run(run),
-        Command::Sim(sim) => sim::run(sim),
-        Command::Locks(locks) => locks::run(locks),
-        Command::Bench(bench) => bench::run(bench),
-        Command::Reproduce(args) => experiment::reproduce(args),
-        Command::Check(check) => check::run(check),
-        Command::Compare(compare) => compare::run(compare),
-        Command::Predict(predict) => predict::run(predict),
-        Command::Fix(fix) => fix::run(fix),
         Command::Record(record) => record::run(record),
+        Command::Top(top) => top::run(top),
+        Command::Explain(explain) => explain::run(explain),
+        Command::Fix(fix) => fix::run(fix),
+        Command::Compare(compare) => compare::run(compare),
         Command::Report(report) => report::run(report),
         Command::Runs(runs) => runs::run(runs),
-        Command::Explain(explain) => explain::run(explain),
-        Command::Bisect(bisect) => bisect::run(bisect),
-        Command::Calibrate(calibrate) => calibrate::run(calibrate),
-        Command::Completions(completions) => shell::completions(completions),
-        Command::Doctor(doctor) => doctor::run(doctor),
-        Command::List(list) => list::run(list),
-        Command::Man(man) => shell::man(man),
-        Command::Schema => shell::schema(),
-        Command::Top(top) => top::run(top),
+        Command::Predict(predict) => predict::run(predict),
         Command::With(with) => with::run(with),
+        Command::Doctor(doctor) => doctor::run(doctor),
+        Command::Schema => shell::schema(),
+        Command::Completions(completions) => shell::completions(completions),
+        Command::Man(man) => shell::man(man),
+        Command::Lab(lab) | Command::Old(lab) => match lab {
+            Lab::Run(run) => run::run(run),
+            Lab::Sim(sim) => sim::run(sim),
+            Lab::Reproduce(args) => experiment::reproduce(args),
+            Lab::Locks(locks) => locks::run(locks),
+            Lab::Bench(bench) => bench::run(bench),
+            Lab::Check(check) => check::run(check),
+            Lab::Calibrate(calibrate) => calibrate::run(calibrate),
+            Lab::List(list) => list::run(list),
+            Lab::Bisect(bisect) => bisect::run(bisect),
+        },
     }
 }

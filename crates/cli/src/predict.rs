@@ -41,7 +41,7 @@ pub(crate) struct Predict {
     #[arg(long, value_name = "LIST", value_parser = numbers(1..=10_000))]
     threads: Option<Numbers>,
     /// Locks to try in place of every recorded lock: policies of `convoy with` or locks from
-    /// `convoy list locks`
+    /// `convoy lab list locks`
     #[arg(
         long,
         value_name = "LIST",

@@ -1,16 +1,15 @@
 //! `convoy completions`, `convoy man` and `convoy schema`: for shells, for `man`, and for programs
 //! that read results.
 
-use crate::command::{Args, Completions, Man};
+use crate::command::{Completions, Man, definition};
 use crate::fail::Failure;
 use crate::output;
-use clap::CommandFactory as _;
 use std::process::ExitCode;
 
 /// Prints the completions of a shell.
 pub(crate) fn completions(args: &Completions) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "convoy", &mut text);
+    clap_complete::generate(args.shell, &mut definition(), "convoy", &mut text);
     output::bytes(&text).map(|()| ExitCode::SUCCESS)
 }
 
@@ -19,11 +18,11 @@ pub(crate) fn completions(args: &Completions) -> Result<ExitCode, Failure> {
 pub(crate) fn man(args: &Man) -> Result<ExitCode, Failure> {
     let Some(directory) = &args.directory else {
         let mut text = Vec::new();
-        clap_mangen::Man::new(Args::command()).render(&mut text).map_err(Failure::environment)?;
+        clap_mangen::Man::new(definition()).render(&mut text).map_err(Failure::environment)?;
         return output::bytes(&text).map(|()| ExitCode::SUCCESS);
     };
     let made = std::fs::create_dir_all(directory);
-    made.and_then(|()| clap_mangen::generate_to(Args::command(), directory)).map_err(|error| {
+    made.and_then(|()| clap_mangen::generate_to(definition(), directory)).map_err(|error| {
         let name = directory.display();
         Failure::environment(format!("cannot write into {name}: {error}; name a directory"))
     })?;

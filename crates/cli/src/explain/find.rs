@@ -84,7 +84,7 @@ pub(super) fn known(name: &str) -> Result<(), Failure> {
     let hint = hint(name, EXPERIMENTS.names());
     Err(Failure::usage(format!(
         "there is no file or experiment \"{name}\"{hint}; name a file that convoy record wrote, a \
-         number of `convoy runs list`, or an experiment of `convoy list experiments`"
+         number of `convoy runs list`, or an experiment of `convoy lab list experiments`"
     )))
 }
 

@@ -20,7 +20,7 @@ pub(super) fn run(args: &Run, mix: Mix, schedule: Schedule) -> Result<ExitCode, 
     let many = schedule.most_users();
     if many > MOST_USERS_HOST {
         return Err(Failure::usage(format!(
-            "{many} users on this machine: at most {MOST_USERS_HOST}; `convoy sim` takes more"
+            "{many} users on this machine: at most {MOST_USERS_HOST}; `convoy lab sim` takes more"
         )));
     }
     let options = options(args, mix, schedule)?;

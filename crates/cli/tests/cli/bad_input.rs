@@ -108,9 +108,9 @@ fn errors_of_the_parser_are_one_line_too() {
     refused(
         &["run", "--userz", "1"],
         USAGE,
-        &["option --userz; did you mean --users?; see `convoy run --help`"],
+        &["option --userz; did you mean --users?; see `convoy lab run --help`"],
     );
-    refused(&["check"], USAGE, &["<LOCK", "is missing; see `convoy check --help`"]);
+    refused(&["check"], USAGE, &["<LOCK", "is missing; see `convoy lab check --help`"]);
     refused(
         &["reproduce", "--full", "--scale", "2"],
         USAGE,
@@ -121,7 +121,7 @@ fn errors_of_the_parser_are_one_line_too() {
     refused(&["runz"], USAGE, &["unknown command runz; did you mean runs or run?"]);
     refused(&["predict", "1", "--cpus", "2-x"], USAGE, &["--cpus 2-x: list, entry 1: \"x\" is"]);
     refused(&["predict", "1", "--split", "x"], USAGE, &["--split x: not a whole number"]);
-    refused(&["run", "--users"], USAGE, &["--users needs a value; see `convoy run --help`"]);
+    refused(&["run", "--users"], USAGE, &["--users needs a value; see `convoy lab run --help`"]);
     refused(&["fix", "1", "--split", "2", "--split", "3"], USAGE, &["--split is given twice"]);
     for command in ["record", "with", "top"] {
         let args = [command, "--kernal", "off", "--", "true"];
@@ -142,10 +142,14 @@ fn errors_of_the_parser_are_one_line_too() {
 fn a_flag_of_another_target_is_refused_and_names_the_command() {
     let journal = ["--fs", "journal", "--timeline", "1", "--users", "1", "--job", "add_int"];
     let virtual_one = [&["run", "--machine", "quad-2008-two-dies"], journal.as_slice()].concat();
-    refused(&virtual_one, USAGE, &["option --machine", "`convoy sim`"]);
-    refused(&["run", "--cpus", "2"], USAGE, &["option --cpus", "`convoy sim`"]);
-    refused(&["sim", "--kernel", "2.6.25", "--pin"], USAGE, &["option --pin", "`convoy run`"]);
-    refused(&["sim", "--kernel", "2.6.25", "--peak"], USAGE, &["option --peak", "`convoy run`"]);
+    refused(&virtual_one, USAGE, &["option --machine", "`convoy lab sim`"]);
+    refused(&["run", "--cpus", "2"], USAGE, &["option --cpus", "`convoy lab sim`"]);
+    refused(&["sim", "--kernel", "2.6.25", "--pin"], USAGE, &["option --pin", "`convoy lab run`"]);
+    refused(
+        &["sim", "--kernel", "2.6.25", "--peak"],
+        USAGE,
+        &["option --peak", "`convoy lab run`"],
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `convoy locks`: lists, think times, spin limits, on this machine and on a virtual one.
+//! `convoy lab locks`: lists, think times, spin limits, on this machine and on a virtual one.
 
 use crate::{code, json, run, stderr, stdout};
 
@@ -76,7 +76,7 @@ fn what_makes_no_sense_is_refused_with_its_cure() {
     refused(&["--machine", "quad-2008-two-dies"], &["--kernel"]);
     refused(&["--think", "pareto:3"], &["exp:1000"]);
     refused(&["--threads", "0"], &["grid locks", "threads", "1 to 16384"]);
-    refused(&["--timeline", "1"], &["`convoy sim`"]);
+    refused(&["--timeline", "1"], &["`convoy lab sim`"]);
 }
 
 #[test]

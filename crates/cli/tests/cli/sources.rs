@@ -16,7 +16,7 @@ fn commands() -> BTreeSet<&'static str> {
     rows.filter_map(|row| row.split(" | ").nth(1)?.split('`').nth(1)).collect()
 }
 
-/// The words of a command, with quotes.
+/// The words of a command, with quotes, and without the group of the laboratory.
 fn words(command: &str) -> Vec<String> {
     let parts = command.split('"').enumerate();
     parts
@@ -29,6 +29,9 @@ fn words(command: &str) -> Vec<String> {
             words.push(word.trim_start_matches('\u{0}').to_owned());
             words
         })
+        .into_iter()
+        .filter(|word| word != "lab")
+        .collect()
 }
 
 fn after<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {

@@ -63,7 +63,9 @@ impl From<MeasureError> for NoBuild {
 
 /// The failure of an interrupted search.
 pub(super) fn interrupted() -> MeasureError {
-    MeasureError::machine("interrupted; go on with convoy bisect --resume: no finished run is lost")
+    MeasureError::machine(
+        "interrupted; go on with convoy lab bisect --resume: no finished run is lost",
+    )
 }
 
 impl Builds {

@@ -75,8 +75,11 @@ impl Command {
 
     fn new(operands: &Operands, text: &str) -> Result<Self, MeasureError> {
         let mut first = text.split_whitespace();
-        let ours = first.next() == Some("convoy")
-            && matches!(first.next(), Some("run" | "sim" | "reproduce"));
+        let is_convoy = first.next() == Some("convoy");
+        let command =
+            first.next().map(|word| if word == "lab" { first.next() } else { Some(word) });
+        let is_load = matches!(command.flatten(), Some("run" | "sim" | "reproduce"));
+        let ours = is_convoy && is_load;
         let own = operands.program.as_ref().filter(|_| ours);
         let experiment = operands.experiment;
         let ours = own.is_some();
