@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 pub(crate) use convoy_report::plain;
-use convoy_report::set_page_width;
+use convoy_report::{set_page_width, set_table_width, wrap};
 use std::io::IsTerminal as _;
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ pub(crate) enum Color {
 }
 
 /// Columns where nothing says how wide the page is.
-pub(crate) const WIDTH: usize = 80;
+const WIDTH: usize = 80;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
@@ -45,7 +45,47 @@ pub(crate) fn set(color: Color) {
     let columns = set("COLUMNS").and_then(|columns| columns.parse().ok());
     let size = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
     let width = || size().map(|size| usize::from(size.ws_col)).filter(|_| terminal);
-    set_page_width(columns.or_else(width).filter(|&width| width > 0).unwrap_or(WIDTH));
+    match columns.or_else(width).filter(|&width| width > 0) {
+        Some(width) => set_page_width(width),
+        None => set_file_width(),
+    }
+}
+
+/// Sets the widths of a file: all columns of a table, and sentences that are easy to read.
+pub(crate) fn set_file_width() {
+    set_page_width(WIDTH);
+    set_table_width(usize::MAX);
+}
+
+/// A text with its first paragraph again at the end, if it is longer than a terminal with `rows`
+/// lines: the verdict must not scroll away.
+pub(crate) fn ended(mut text: String, rows: Option<usize>) -> String {
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let is_sentence = first.len() < text.len() && !first.contains('─');
+    if is_sentence && rows.is_some_and(|rows| text.lines().count() >= rows) {
+        text = format!("{}\n\n{first}\n", text.trim_end());
+    }
+    text
+}
+
+/// Lines of the terminal on standard output, if it is one.
+pub(crate) fn rows() -> Option<usize> {
+    let out = std::io::stdout();
+    let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok()).flatten();
+    size.map(|size| usize::from(size.ws_row)).filter(|&rows| rows > 0)
+}
+
+/// A message as it is printed on standard error: broken between words if that is a terminal.
+pub(crate) fn message(text: &str) -> String {
+    let error = std::io::stderr();
+    let size = error.is_terminal().then(|| rustix::termios::tcgetwinsize(&error).ok()).flatten();
+    match size.map(|size| usize::from(size.ws_col)).filter(|&width| width > 0) {
+        Some(width) => {
+            let lines = text.lines().flat_map(|line| wrap(line, width));
+            lines.collect::<Vec<_>>().join("\n")
+        }
+        None => text.to_owned(),
+    }
 }
 
 /// A text for people as it is printed: in the alphabet of the locale, with colour if wanted.
@@ -99,6 +139,16 @@ mod tests {
     #[test]
     fn ascii_has_a_sign_for_each_of_ours() {
         assert_eq!(transliterate("─┬│┼┴ ± 5 µs, – …"), "-+|++ +- 5 us, - ~");
+    }
+
+    #[test]
+    fn the_verdict_is_last_as_well_if_the_text_is_longer_than_the_screen() {
+        let text = || "faster\nby far\n\n────\na  1\n".to_owned();
+        assert_eq!(ended(text(), Some(6)), text());
+        assert_eq!(ended(text(), None), text());
+        assert_eq!(ended(text(), Some(5)), "faster\nby far\n\n────\na  1\n\nfaster\nby far\n");
+        let table = || "────\na  1\n\nb\n".to_owned();
+        assert_eq!(ended(table(), Some(2)), table());
     }
 
     #[test]

@@ -181,11 +181,11 @@ pub(crate) fn print(
     csv: impl FnOnce() -> String,
 ) -> Result<(), Failure> {
     if common.output.is_some() {
-        convoy_report::set_page_width(look::WIDTH);
+        look::set_file_width();
     }
     let text = match common.format {
         Format::Table if common.output.is_some() => look::plain(&table()).into_owned(),
-        Format::Table => look::dress(&table()),
+        Format::Table => look::dress(&look::ended(table(), look::rows())),
         Format::Markdown => look::plain(&convoy_report::in_markdown(table)).into_owned(),
         Format::Json => versioned(&look::plain(&json())),
         Format::Csv => look::plain(&csv()).into_owned(),
@@ -241,5 +241,6 @@ pub(crate) fn message(common: &Common, text: &str) {
 /// Prints a line on standard error. If its reader has closed it, as after `2>&1 | head -1`, the
 /// line is lost; `eprintln!` would end the program without its result, its record and its cleanup.
 pub(crate) fn say(text: &str) {
-    let _reader_has_closed_it = writeln!(std::io::stderr(), "{}", look::plain(text));
+    let _reader_has_closed_it =
+        writeln!(std::io::stderr(), "{}", look::message(&look::plain(text)));
 }

@@ -15,15 +15,21 @@ pub struct Metric {
     pub head: &'static str,
     /// Digits after the point.
     pub decimals: usize,
+    /// Whether a narrow page leaves its column out.
+    pub minor: bool,
 }
 
 /// The columns of an AIM7 table, in the order of the source.
 pub const AIM7: [Metric; 5] = [
     Metric { head: "", ..Metric::new("jobs_per_min", "Jobs/Min", "1/min", 1) },
-    Metric::new("jti", "JTI", "%", 1),
+    Metric { minor: true, ..Metric::new("jti", "JTI", "%", 1) },
     Metric::new("real_s", "Real", "s", 1),
     Metric::new("cpu_s", "CPU", "s", 1),
-    Metric { head: "", ..Metric::new("jobs_per_sec_per_task", "Jobs/sec/task", "1/s", 4) },
+    Metric {
+        head: "",
+        minor: true,
+        ..Metric::new("jobs_per_sec_per_task", "Jobs/sec/task", "1/s", 4)
+    },
 ];
 
 /// What explains them: where the time went.
@@ -32,7 +38,7 @@ pub const CAUSES: [Metric; 5] = [
     Metric::new("idle_percent", "Idle", "%", 1),
     Metric::new("context_switches_per_s", "Switches", "1/s", 0),
     Metric::new("owner_not_running_percent", "Owner not running", "%", 1),
-    Metric::new("owner_change_ms", "Owner change", "ms", 3),
+    Metric { minor: true, ..Metric::new("owner_change_ms", "Owner change", "ms", 3) },
 ];
 
 impl Metric {
@@ -42,7 +48,7 @@ impl Metric {
         unit: &'static str,
         decimals: usize,
     ) -> Self {
-        Self { key, title, unit, head: unit, decimals }
+        Self { key, title, unit, head: unit, decimals, minor: false }
     }
 }
 
@@ -65,11 +71,11 @@ const OTHERS: [Metric; 45] = [
     Metric::new("acquisitions_per_lock_s", "Sections of a lock", "1/s", 0),
     Metric::new("cpu_ns_per_section", "CPU time", "ns", 0),
     Metric::new("alone_ns", "Alone", "ns", 1),
-    Metric { head: "", ..Metric::new("jain", "Jain", "", 3) },
+    Metric { head: "", minor: true, ..Metric::new("jain", "Jain", "", 3) },
     Metric { head: "", ..Metric::new("cpus_used", "CPUs", "", 2) },
     Metric { head: "", ..Metric::new("others_cpus", "CPUs of others", "", 2) },
-    Metric::new("voluntary_switches_per_s", "Switches", "1/s", 0),
-    Metric { head: "", ..Metric::new("starved_threads", "Starved", "", 0) },
+    Metric { minor: true, ..Metric::new("voluntary_switches_per_s", "Switches", "1/s", 0) },
+    Metric { head: "", minor: true, ..Metric::new("starved_threads", "Starved", "", 0) },
     Metric { head: "", ..Metric::new("waiting_threads", "Waiting", "", 0) },
     Metric { head: "", ..Metric::new("wait_p50_us", "Wait p50", "us", 1) },
     Metric { head: "", ..Metric::new("wait_p99_us", "p99", "us", 1) },

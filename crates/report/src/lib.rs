@@ -65,7 +65,9 @@ pub use points::{RunPoint, RunReport};
 pub use range::Scale;
 pub use recorded::{FindingRow, RecordedReport};
 pub use rows_plot::{RowsLine, RowsPanel, RowsPlot};
-pub use table::{Cell, Column, Field, MAX_WIDTH, Table, in_markdown, page_wrap, set_page_width};
+pub use table::{
+    Cell, Column, Field, MAX_WIDTH, Table, in_markdown, page_wrap, set_page_width, set_table_width,
+};
 pub use top::{
     ScreenLine, ScreenPart, ScreenView, Sorting, ThreadsRow, TopDoing, TopLock, TopOwner,
     TopReport, TopTimes,

@@ -158,7 +158,7 @@ impl RunReport {
             Column::number("JTI", "%").key("jti"),
             Column::number("Real", "s").key("real_s"),
             Column::number("CPU", "s").key("cpu_s"),
-            Column::number("Jobs/sec/task", "").key("jobs_per_sec_per_task"),
+            Column::number("Jobs/sec/task", "").key("jobs_per_sec_per_task").minor(),
         ];
         columns.extend(optional.iter().map(|column| column.column()));
         columns.push(Column::number("failed", "jobs").key("failed_jobs"));

@@ -264,7 +264,8 @@ impl ReproduceReport {
             columns.push(Column::number("Tasks", ""));
         }
         for metric in &metrics {
-            columns.push(Column::number(metric.title, metric.head).key(metric.key));
+            let column = Column::number(metric.title, metric.head).key(metric.key);
+            columns.push(if metric.minor { column.minor() } else { column });
             columns.push(Column::text("").joined());
         }
         let mut table = Table::new(title, columns);

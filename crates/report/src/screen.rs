@@ -80,9 +80,9 @@ impl RecordedReport {
             Column::text("Lock and place").key("lock"),
             Column::number("waited", ""),
             Column::number("share", "%"),
-            Column::number("longest", ""),
+            Column::number("longest", "").minor(),
             Column::number("p50", "").group("held"),
-            Column::number("max", "").group("held"),
+            Column::number("max", "").group("held").minor(),
             Column::text("owner during the waits"),
         ];
         let mut table = Table::new("", columns);

@@ -16,8 +16,8 @@ mod text;
 mod web;
 
 pub use cell::Cell;
-pub(crate) use page::page_width;
-pub use page::{MAX_WIDTH, in_markdown, page_wrap, set_page_width};
+pub use page::{MAX_WIDTH, in_markdown, page_wrap, set_page_width, set_table_width};
+pub(crate) use page::{page_width, table_width};
 
 /// Characters of a cell; no page has room for more, and names of others have any length.
 const LONGEST: usize = 400;
@@ -39,6 +39,8 @@ pub struct Column {
     group: String,
     align: Align,
     joined: bool,
+    #[serde(default)]
+    minor: bool,
 }
 
 impl Column {
@@ -51,6 +53,7 @@ impl Column {
             group: String::new(),
             align: Align::Left,
             joined: false,
+            minor: false,
         }
     }
 
@@ -78,6 +81,18 @@ impl Column {
     pub fn joined(mut self) -> Self {
         self.joined = true;
         self
+    }
+
+    /// Marks the column as less important: a page without room for all columns leaves it out.
+    #[must_use]
+    pub fn minor(mut self) -> Self {
+        self.minor = true;
+        self
+    }
+
+    /// Title with the group, for sentences.
+    fn name(&self) -> String {
+        format!("{} {}", self.group, self.title).trim().to_owned()
     }
 
     /// Whether it is a column of words by itself.
@@ -237,6 +252,70 @@ mod tests {
         assert_eq!(text.matches("v2.6.25").count(), 2, "{text}");
         assert!(text.contains("61096.4") && text.contains("± 12"), "{text}");
         assert_eq!(example().to_text_within(200), example().to_text_within(120));
+    }
+
+    #[test]
+    fn an_interval_stays_with_its_number_whatever_the_width() {
+        let columns = vec![
+            Column::text("Kernel"),
+            Column::number("Real", "s"),
+            Column::text("").joined(),
+            Column::number("CPU", "s"),
+            Column::text("").joined(),
+        ];
+        let mut table = Table::new("", columns);
+        table.row(vec![
+            Cell::text("2.6.25"),
+            Cell::number(207.8, 1),
+            Cell::text("± 0.3"),
+            Cell::number(791.2, 1),
+            Cell::text("± 0.7"),
+        ]);
+        for page in 1..60 {
+            let text = table.to_text_within(page);
+            assert!(
+                text.contains("207.8 ± 0.3") && text.contains("791.2 ± 0.7"),
+                "{page}:\n{text}"
+            );
+        }
+        assert_eq!(table.to_text_within(22).matches("2.6.25").count(), 2, "labels are repeated");
+    }
+
+    #[test]
+    fn a_narrow_page_leaves_out_minor_columns_and_says_which() {
+        let columns = vec![
+            Column::text("lock"),
+            Column::number("rate", "1/s"),
+            Column::number("p99", "ms").group("wait").minor(),
+            Column::text("").group("wait").joined(),
+            Column::number("Jain", "").minor(),
+        ];
+        let mut table = Table::new("", columns);
+        let cells = ["mutex", "1000", "2.5", "± 0.1", "0.99"].map(Cell::text);
+        table.row(cells.to_vec());
+        assert!(!table.to_text_within(60).contains("Left out"));
+        let narrow = table.to_text_within(27);
+        assert!(
+            narrow.contains("2.5 ± 0.1") && narrow.contains("Left out for want of"),
+            "{narrow}"
+        );
+        let narrower = table.to_text_within(14);
+        assert!(!narrower.contains("2.5") && !narrower.contains("± 0.1"), "{narrower}");
+        assert!(narrower.replace("\n ", "").contains("room: wait p99, Jain."), "{narrower}");
+    }
+
+    #[test]
+    fn the_table_of_one_lock_keeps_its_columns() {
+        let mut table = Table::new("", ["Lock", "waited", "taken"].map(Column::text).to_vec());
+        for name in ["m", "  f (x.c:1)"] {
+            table.row(vec![Cell::text(name), Cell::text("4 s"), Cell::count(7)]);
+        }
+        let mut two = table.clone();
+        two.row(vec![Cell::text("n"), Cell::text("4 s"), Cell::count(7)]);
+        table.lean();
+        two.lean();
+        assert!(table.to_text().contains("waited") && !table.to_text().contains("The same in"));
+        assert!(two.to_text().contains("The same in all rows: waited 4 s, taken 7."));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! args = ["check", "semaphore", "--format", "json"]
 //! exit = 1
 //! stdout = "check-semaphore.json"
+//! columns = 80
 //! ```
 //!
 //! Each case runs in two processes at a time, one of them with one worker thread: the two outputs
@@ -39,6 +40,13 @@ struct Case {
     #[serde(default)]
     exit: i32,
     stdout: PathBuf,
+    /// Columns of the terminal; 0 for a file.
+    #[serde(default = "wide")]
+    columns: u32,
+}
+
+fn wide() -> u32 {
+    120
 }
 
 /// Runs every case with a release build.
@@ -130,7 +138,7 @@ fn output(
         .args(&case.args)
         .env("CONVOY_STORE", "none")
         .env("LC_ALL", "C.UTF-8")
-        .env("COLUMNS", "120");
+        .env("COLUMNS", case.columns.to_string());
     if let Some(threads) = threads {
         command.env("CONVOY_THREADS", threads);
     }

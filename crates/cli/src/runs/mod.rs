@@ -48,7 +48,11 @@ fn list(args: &List) -> Result<(), Failure> {
     let table = table(&runs, args.common.format == Format::Table);
     output::print(
         &args.common,
-        || if runs.is_empty() { "no stored runs\n".to_owned() } else { table.to_text_of_names() },
+        || match runs.len() {
+            0 => "no stored runs\n".to_owned(),
+            1 => format!("1 stored run\n\n{}", table.to_text_of_names()),
+            count => format!("{count} stored runs, newest last\n\n{}", table.to_text_of_names()),
+        },
         || format!("{:#}\n", table.to_json()),
         || table.to_csv(),
     )

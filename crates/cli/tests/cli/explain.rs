@@ -186,7 +186,7 @@ fn what_cannot_be_explained_is_refused() {
     refused(&["explain", "semaphore-2008"], 2, which);
     refused(&["explain", "host"], 2, "name one, such as --at 'kept_to=");
     refused(&["explain", "semaphore-native"], 2, "name another experiment or a stored run");
-    refused(&["explain", "nothing"], 2, "convoy list experiments");
+    refused(&["explain", "nothing"], 2, "no file or experiment");
     refused(&["explain", "semaphore-2008", "--kernel", "nothing"], 2, "2.6.26-rc1");
     refused(&explain(&["--flame", "picture.png"]), 2, ".svg or .html");
     refused(&explain(&["--trace", "/nowhere/at/all"]), 3, "no directory");

@@ -149,7 +149,7 @@ fn without_a_terminal_one_window_is_printed() {
     let place = directory("top-once");
     let held = Held::start(&place);
     let args = ["top", "--pid", &held.pid(), "--kernel", "off", "--window", "0.5"];
-    let output = run(&args);
+    let output = convoy(&args).env("COLUMNS", "80").output().expect("starts");
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(text.lines().any(|line| line.starts_with("held ")), "{text}");

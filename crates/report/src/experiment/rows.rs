@@ -144,7 +144,9 @@ fn plain(results: Results, title: &str) -> Table {
     let compare = grid.grid.compare.as_ref();
     for key in &metrics {
         let (title, unit, _) = shown(key);
-        columns.push(Column::number(&title, unit).key(key));
+        let column = Column::number(&title, unit).key(key);
+        let is_minor = metric(key).is_some_and(|metric| metric.minor);
+        columns.push(if is_minor { column.minor() } else { column });
         if let (Some((title, unit, _, name)), true) =
             (&compared, compare.is_some_and(|compare| compare.metric == *key))
         {

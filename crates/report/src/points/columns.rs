@@ -10,6 +10,7 @@ pub(super) struct Optional {
     pub(super) key: &'static str,
     decimals: usize,
     pub(super) value: fn(&RunPoint) -> Option<f64>,
+    is_minor: bool,
 }
 
 const fn optional(
@@ -19,7 +20,7 @@ const fn optional(
     decimals: usize,
     value: fn(&RunPoint) -> Option<f64>,
 ) -> Optional {
-    Optional { title, unit, key, decimals, value }
+    Optional { title, unit, key, decimals, value, is_minor: false }
 }
 
 /// In both the first table and the machine's.
@@ -40,7 +41,10 @@ pub(super) const OPTIONAL: &[Optional] = &[
     optional("owner off CPU", "%", "owner_not_running_percent", 1, |point| {
         point.owner_not_running_percent
     }),
-    optional("owner change", "ms", "owner_change_ms", 2, |point| point.owner_change_ms),
+    Optional {
+        is_minor: true,
+        ..optional("owner change", "ms", "owner_change_ms", 2, |point| point.owner_change_ms)
+    },
 ];
 
 /// re-aim's columns after the first.
@@ -74,7 +78,8 @@ pub(super) const MACHINE: &[Optional] = &[
 
 impl Optional {
     pub(super) fn column(&self) -> Column {
-        Column::number(self.title, self.unit).key(self.key)
+        let column = Column::number(self.title, self.unit).key(self.key);
+        if self.is_minor { column.minor() } else { column }
     }
 
     /// A missing number is shown as unknown and is empty in CSV.

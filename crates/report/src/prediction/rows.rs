@@ -96,8 +96,7 @@ pub fn short(row: &Row) -> String {
     )
 }
 
-/// Returns the table of a page, if there are rows: the columns that differ, so that they fit a
-/// terminal.
+/// Returns the table of a page, if there are rows: the columns that differ.
 pub(super) fn page(prediction: &Prediction) -> String {
     let Some(first) = prediction.rows.first() else { return String::new() };
     let is_simulated = prediction.rows.iter().any(|row| row.simulated.is_some());
@@ -107,8 +106,8 @@ pub(super) fn page(prediction: &Prediction) -> String {
         ("edit", prediction.rows.iter().any(|row| row.edit.is_some())),
         ("acquisitions_per_s", first.acquisitions_per_s > 0.0),
         ("runs", prediction.rows.iter().any(|row| row.runs_percent.is_some())),
-        ("wait_p99_ms", false),
         ("cpus_used", is_simulated),
+        ("wait_p99_ms", is_simulated),
         ("wait_max_ms", is_simulated),
         ("jain", is_simulated),
     ];
@@ -140,9 +139,9 @@ fn table_of(prediction: &Prediction, hidden: &[&str]) -> Table {
         ("high_percent", Column::number("to", "%").key("high_percent")),
         ("runs", Column::number("least run", "%").key("least_run_percent")),
         ("runs", Column::number("most run", "%").key("most_run_percent")),
-        ("wait_p99_ms", Column::number("p99 wait", "ms").key("wait_p99_ms")),
-        ("wait_max_ms", Column::number("max wait", "ms").key("wait_max_ms")),
-        ("jain", Column::number("Jain", "").key("jain")),
+        ("wait_p99_ms", Column::number("p99 wait", "ms").key("wait_p99_ms").minor()),
+        ("wait_max_ms", Column::number("max wait", "ms").key("wait_max_ms").minor()),
+        ("jain", Column::number("Jain", "").key("jain").minor()),
     ];
     let shown = columns.each_ref().map(|(key, _)| !hidden.contains(key));
     let kept = columns.into_iter().zip(shown).filter(|column| column.1).map(|column| column.0.1);

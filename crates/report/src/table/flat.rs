@@ -4,7 +4,7 @@ use super::{Cell, Column, Row, Table};
 use crate::table::cell::Value;
 
 /// What begins the first cell of a row that belongs to the row above it.
-const INDENT: &str = "  ";
+pub(super) const INDENT: &str = "  ";
 
 impl Table {
     /// RFC 4180 with line feeds; unrounded numbers, no title, no notes. The name of an indented row

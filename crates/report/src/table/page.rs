@@ -11,11 +11,23 @@ pub const MAX_WIDTH: usize = 120;
 const MIN_WIDTH: usize = 40;
 
 static PAGE_WIDTH: AtomicUsize = AtomicUsize::new(MAX_WIDTH);
+static TABLE_WIDTH: AtomicUsize = AtomicUsize::new(MAX_WIDTH);
 
 /// Sets the width of the page for which this process prints, in characters: the only input of a
 /// report that is not in its record. At least 40.
 pub fn set_page_width(width: usize) {
     PAGE_WIDTH.store(width.max(MIN_WIDTH), Relaxed);
+    set_table_width(width);
+}
+
+/// Sets the width of tables alone: a file has room for every column.
+pub fn set_table_width(width: usize) {
+    TABLE_WIDTH.store(width.max(MIN_WIDTH), Relaxed);
+}
+
+/// The width of tables, in characters.
+pub(crate) fn table_width() -> usize {
+    TABLE_WIDTH.load(Relaxed)
 }
 
 /// The width of the page, in characters.

@@ -1,18 +1,44 @@
 //! The widths of a table's columns, and the parts of a table that is wider than a page.
 
+use super::flat::INDENT;
 use super::{Align, Cell, Row, Table};
 use crate::format::{NOTHING, middle, width};
 
 impl Table {
+    /// This table without as many of its minor columns, the last first, as a page of this width has
+    /// no room for; a note names them.
+    pub(super) fn fitted(&self, page: usize) -> Self {
+        let mut kept: Vec<usize> = (0..self.columns.len()).collect();
+        let mut left_out = Vec::new();
+        while self.wide(&kept) > page {
+            let Some(at) = kept.iter().rposition(|&at| self.columns[at].minor) else { break };
+            left_out.insert(0, self.columns[kept[at]].name());
+            kept.drain(at..at + self.joined_to(kept[at]));
+        }
+        let (title, notes) = (self.title.clone(), self.notes.clone());
+        let mut table = Self { title, notes, ..self.part(&kept) };
+        if !left_out.is_empty() {
+            table.note(format!("Left out for want of room: {}.", left_out.join(", ")));
+        }
+        table
+    }
+
+    /// Width of a table with these columns.
+    fn wide(&self, columns: &[usize]) -> usize {
+        let part = self.part(columns);
+        part.span(&part.widths(), 0, columns.len())
+    }
+
+    /// Number of columns from this one to the last that is joined to it.
+    fn joined_to(&self, at: usize) -> usize {
+        1 + self.columns[at + 1..].iter().take_while(|column| column.joined).count()
+    }
+
     /// Returns the columns of each part of at most `page` characters: first the columns that name a
     /// row, up to the first text column and adjacent text columns, then as many others as fit.
     pub(super) fn parts(&self, page: usize) -> Vec<Vec<usize>> {
         let all: Vec<usize> = (0..self.columns.len()).collect();
-        let wide = |columns: &[usize]| {
-            let part = self.part(columns);
-            part.span(&part.widths(), 0, columns.len())
-        };
-        if wide(&all) <= page {
+        if self.wide(&all) <= page {
             return vec![all];
         }
         let words = self.columns.iter().position(|column| column.align == Align::Left);
@@ -20,26 +46,26 @@ impl Table {
         // The labels of several axes are in adjacent columns, followed only by numbers.
         let labels = self.columns.iter().take_while(|column| column.is_label()).count();
         let numbers = self.columns[labels..].iter().all(|column| !column.is_label());
-        if labels < all.len() && numbers && wide(&all[..labels]) <= page / 2 {
+        if labels < all.len() && numbers && self.wide(&all[..labels]) <= page / 2 {
             keys = keys.max(labels);
         }
         let mut parts = vec![all[..keys].to_vec()];
         let mut next = keys;
         while next < self.columns.len() {
-            let rest = &self.columns[next + 1..];
             let group = &self.columns[next].group;
-            let same = rest.iter().take_while(|more| !group.is_empty() && more.group == *group);
-            let whole: Vec<usize> = (next..=next + same.count()).collect();
+            let same = self.columns[next..].iter().take_while(|more| more.group == *group);
+            let count = if group.is_empty() { 1 } else { same.count() };
+            let end = next + count - 1;
+            let whole: Vec<usize> = (next..end + self.joined_to(end)).collect();
             // A group stays together if it fits; a joined column always stays with its number.
-            let unit = if wide(&[&all[..keys], &whole].concat()) <= page {
+            let unit = if self.wide(&[&all[..keys], &whole].concat()) <= page {
                 whole
             } else {
-                let more = rest.iter().take_while(|column| column.joined).count();
-                (next..=next + more).collect()
+                (next..next + self.joined_to(next)).collect()
             };
             let last = parts.last_mut().expect("there is always a part");
             let with = [last.as_slice(), &unit].concat();
-            if last.len() == keys || wide(&with) <= page {
+            if last.len() == keys || self.wide(&with) <= page {
                 *last = with;
             } else {
                 parts.push([&all[..keys], &unit].concat());
@@ -57,18 +83,18 @@ impl Table {
             Row::Heading(_) | Row::Rule => None,
         };
         let rows: Vec<Vec<Cell>> = self.rows.iter().filter_map(cells).collect();
+        // A row of an indented name belongs to the one above it.
+        let is_part = |cells: &Vec<Cell>| cells[0].shown.starts_with(INDENT);
+        let is_single = rows.iter().filter(|cells| !is_part(cells)).count() == 1;
         let (mut kept, mut empty, mut same) = (vec![0], Vec::new(), Vec::new());
         for (at, column) in self.columns.iter().enumerate().skip(1) {
-            let name = match column.group.as_str() {
-                "" => column.title.clone(),
-                group => format!("{group} {}", column.title),
-            };
+            let name = column.name();
             let first = rows.first().map_or("", |cells| cells[at].shown.trim());
             let is_same = rows.iter().all(|cells| cells[at].shown.trim() == first);
             match first {
                 _ if !is_same => kept.push(at),
                 "" | NOTHING => empty.push(name),
-                _ if rows.len() == 1 => kept.push(at),
+                _ if is_single => kept.push(at),
                 first => {
                     let unit = if column.unit.is_empty() { "" } else { " " };
                     same.push(format!("{name} {first}{unit}{}", column.unit));

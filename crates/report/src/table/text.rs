@@ -1,6 +1,6 @@
 //! A table for people: plain text and Markdown.
 
-use super::page::{fit, is_markdown, page_width};
+use super::page::{fit, is_markdown, page_width, table_width};
 use super::{Align, Column, Row, Table};
 use crate::format::{width, wrap};
 use core::fmt::Write;
@@ -12,22 +12,24 @@ impl Table {
         if is_markdown() {
             return self.to_markdown() + "\n";
         }
-        self.to_text_within(page_width())
+        self.to_text_within(table_width())
     }
 
     pub(super) fn to_text_within(&self, page: usize) -> String {
-        let mut lines = Vec::new();
+        let (mut lines, table) = (Vec::new(), self.fitted(page));
+        // Sentences are not wider in a file.
+        let width = page.min(page_width());
         // A title has its own lines.
-        for line in self.title.lines() {
-            lines.extend(fit(line, page));
+        for line in table.title.lines() {
+            lines.extend(fit(line, width));
         }
-        for (at, columns) in self.parts(page).iter().enumerate() {
+        for (at, columns) in table.parts(page).iter().enumerate() {
             if at > 0 {
                 lines.push(String::new());
             }
-            self.part(columns).body_lines(page, &mut lines);
+            table.part(columns).body_lines(width, &mut lines);
         }
-        lines.extend(self.notes.iter().flat_map(|note| wrap(note, page)));
+        lines.extend(table.notes.iter().flat_map(|note| wrap(note, width)));
         let mut text = String::new();
         for line in lines {
             text.push_str(line.trim_end());
@@ -144,7 +146,8 @@ impl Table {
         if is_markdown() {
             return self.to_text();
         }
-        self.narrowed(page_width()).to_text()
+        let page = table_width();
+        self.fitted(page).narrowed(page).to_text()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::diagnosis;
 use crate::format::{duration, fixed};
 use crate::json::to_json;
 use crate::recorded::{is_trifle, kind};
-use crate::table::{Cell, Column, Table, page_width, page_wrap};
+use crate::table::{Cell, Column, Table, page_wrap, table_width};
 
 pub use screen::{ScreenLine, ScreenPart, ScreenView, Sorting};
 
@@ -164,7 +164,7 @@ impl TopReport {
         let rows: Vec<&TopLock> = self.locks.iter().filter(|row| !row.is_trifle).collect();
         if !rows.is_empty() {
             text += "\n";
-            text += &table(&rows, ROWS, page_width() >= WIDE).to_text_of_names();
+            text += &table(&rows, ROWS, table_width() >= WIDE).to_text_of_names();
         }
         for sentence in &self.unseen {
             text += &page_wrap(sentence);
