@@ -14,6 +14,13 @@
     if (parent) parent.append(node);
     return node;
   }
+  // Words between backticks are code.
+  function prose(parent, name, text, attributes) {
+    const node = make(parent, name, null, attributes);
+    const parts = text.split(/`([^`]+)`/);
+    parts.forEach((part, at) => { if (at % 2) make(node, "code", part); else node.append(part); });
+    return node;
+  }
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   function span(ns) {
     if (!ns) return "0 s";
@@ -41,8 +48,11 @@
     // Above what scrolls sideways, so that a wide table does not cut it.
     const caption = block.title && "caption" + ++numbers;
     if (caption) make(parent, "p", block.title, { class: "caption", id: caption });
+    const more = make(parent, "p", "More columns: scroll the table sideways.",
+      { class: "sideways screen", hidden: "" });
     const scroll = make(parent, "div", null, { class: "scroll" });
     const node = make(scroll, "table", null, caption ? { "aria-labelledby": caption } : {});
+    new ResizeObserver(() => { more.hidden = node.offsetWidth <= scroll.clientWidth; }).observe(scroll);
     const head = make(node, "thead");
     if (block.columns.some((column) => column.group)) {
       const line = make(head, "tr");
@@ -120,7 +130,7 @@
   function notes(parent, texts) {
     if (!texts || !texts.length) return;
     const box = make(parent, "div", null, { class: "notes" });
-    for (const text of texts) make(box, "p", text);
+    for (const text of texts) prose(box, "p", text);
   }
   function choose(line, link, wanted) {
     const again = line.classList.contains("chosen");
@@ -160,7 +170,7 @@
     const shown = () => (all ? lanes.length : few);
 
     const box = make(parent, "div", null, { class: "strip" });
-    if (block.longest) make(box, "p", block.longest.text + ".");
+    if (block.longest) prose(box, "p", block.longest.text + ".");
     const tools = make(box, "div", null, { class: "tools" });
     const tool = (text, label, does) => {
       const button = make(tools, "button", text, { "aria-label": label });
@@ -201,6 +211,7 @@
       make(item, "i").style.background = "var(--act" + act + ")";
       item.append(name);
     });
+    if (!legend.childElementCount) legend.remove();
     const top = make(box, "canvas", null, { role: "img", "aria-label":
       "Time that threads waited for locks, by when the waits ended, over the whole run" });
     const holder = make(box, "div", null, { class: "lanes" });
@@ -639,6 +650,8 @@
           value: (_, y) => (y === null ? "\u2013" : +y.toPrecision(4)),
         }))),
         hooks: { draw: [bars] },
+        // The values are in the table below; without a pointer a live legend is empty.
+        legend: { live: false },
       };
       if (!xs.length) { make(box, "p", "No points."); continue; }
       const ys = columns.map((points) => points.map((point) => (point ? point[1] : null)));
@@ -661,15 +674,21 @@
     }
   }
 
-  const draws = { text: (parent, block) => make(parent, "p", block.text),
+  const draws = { text: (parent, block) => prose(parent, "p", block.text),
     // What can be done on a screen only.
     hint: (parent, block) => make(parent, "p", block.text, { class: "screen" }),
     command: (parent, block) => make(parent, "pre", block.text, { class: "command" }),
+    // What matters little is one line until it is opened.
+    folded: (parent, block) => {
+      const details = make(parent, "details");
+      make(details, "summary", block.title);
+      for (const inner of block.blocks) draws[inner.kind](details, inner);
+    },
     table, strip, flame, plot };
   for (const section of data.sections) {
     const id = "s" + ++numbers;
     const node = make(root, "section", null, { "aria-labelledby": id });
-    make(node, "h2", section.title, { id });
+    prose(node, "h2", section.title, { id });
     for (const block of section.blocks) {
       const draw = draws[block.kind];
       if (draw) draw(node, block);

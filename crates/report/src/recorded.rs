@@ -145,14 +145,14 @@ impl RecordedReport {
         for (is_lock, title) in [(true, "Locks"), (false, "Condition variables and barriers")] {
             let rows: Vec<&LockAccount> =
                 self.account.locks.iter().filter(|one| count(one) == is_lock).collect();
-            let (rows, folded) = fold(rows, self.account.busy_s);
+            let (rows, little) = fold(rows, self.account.busy_s);
             if !rows.is_empty() {
                 text += "\n";
                 let mut table = locks(title, &rows, LOCKS_SHOWN, [SITES_SHOWN, ELEMENTS_SHOWN]);
                 table.lean();
                 text += &table.to_text_of_names();
             }
-            text.extend(folded.map(|line| page_wrap(&line) + "\n"));
+            text.extend(folded(&little).map(|line| page_wrap(&line) + "\n"));
         }
         if !self.causes.is_empty() {
             text += "\n";
@@ -262,25 +262,29 @@ fn title(record: &Record) -> String {
     )
 }
 
-/// Returns the rows with a relevant cost, and a line about the others: locks with less than a
-/// hundredth of all waiting, and kernel locks with less than a hundredth of the busy time.
-fn fold(rows: Vec<&LockAccount>, busy_s: f64) -> (Vec<&LockAccount>, Option<String>) {
+/// Returns the rows with a relevant cost, and the others: locks with less than a hundredth of all
+/// waiting, and kernel locks with less than a hundredth of the busy time.
+pub(crate) fn fold(rows: Vec<&LockAccount>, busy_s: f64) -> (Vec<&LockAccount>, Vec<&LockAccount>) {
     /// Percent of all waiting.
     const LITTLE: f64 = 1.0;
-    let (small, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|one| {
-        is_trifle(one, busy_s)
-            || one.wait_percent < LITTLE && (!one.lock.kernel.is_empty() || one.lock.wait_s() > 0.0)
-    });
-    let kernel = small.iter().filter(|one| !one.lock.kernel.is_empty()).count();
-    let wait_s: f64 = small.iter().map(|one| one.lock.wait_s()).sum();
-    let line = (!small.is_empty()).then(|| {
+    rows.into_iter().partition(|one| {
+        let is_little = one.wait_percent < LITTLE;
+        !is_trifle(one, busy_s)
+            && !(is_little && (!one.lock.kernel.is_empty() || one.lock.wait_s() > 0.0))
+    })
+}
+
+/// Returns a line about folded locks, if there are any.
+pub(crate) fn folded(little: &[&LockAccount]) -> Option<String> {
+    let kernel = little.iter().filter(|one| !one.lock.kernel.is_empty()).count();
+    let wait_s: f64 = little.iter().map(|one| one.lock.wait_s()).sum();
+    (!little.is_empty()).then(|| {
         format!(
             "and {} more below 1 % ({kernel} of the kernel), {} in all",
-            small.len(),
+            little.len(),
             duration(wait_s * 1e6)
         )
-    });
-    (rows, line)
+    })
 }
 
 /// Whether it is a kernel lock with less waiting than a hundredth of the busy time.

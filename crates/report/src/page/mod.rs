@@ -77,10 +77,10 @@ impl Page {
             base64(&Sha256::digest(SCRIPT)),
             text(&self.title),
             text(&self.title),
-            text(&self.lead),
+            prose(&self.lead),
         );
         if !self.cure.is_empty() {
-            let _ = writeln!(page, "<p class=\"cure\">{}</p>", text(&self.cure));
+            let _ = writeln!(page, "<p class=\"cure\">{}</p>", prose(&self.cure));
         }
         if !self.test.is_empty() {
             let _ = writeln!(page, "<pre class=\"command\">{}</pre>", text(&self.test));
@@ -94,6 +94,26 @@ impl Page {
         );
         page
     }
+}
+
+/// A text as HTML, in which words between backticks are code.
+fn prose(text: &str) -> String {
+    let text = escape(&plain(text));
+    let parts: Vec<&str> = text.split('`').collect();
+    // Names of others may have a single backtick.
+    if parts.len().is_multiple_of(2) {
+        return text;
+    }
+    let mut html = String::with_capacity(text.len());
+    for (at, part) in parts.into_iter().enumerate() {
+        html.push_str(match at {
+            0 => "",
+            at if at.is_multiple_of(2) => "</code>",
+            _ => "<code>",
+        });
+        html.push_str(part);
+    }
+    html
 }
 
 /// A part of a section.
@@ -124,6 +144,12 @@ impl Block {
     /// A table with rows that are linked with the strip.
     pub(crate) fn linked(table: &Table, links: &[Option<[String; 3]>]) -> Self {
         Self(table.web(links))
+    }
+
+    /// Blocks below one line, which a reader opens.
+    pub(super) fn folded(title: impl Into<String>, blocks: Vec<Self>) -> Self {
+        let blocks: Vec<Value> = blocks.into_iter().map(|block| block.0).collect();
+        Self(json!({ "kind": "folded", "title": title.into(), "blocks": blocks }))
     }
 
     /// Curves with their intervals.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use convoy_diagnose::is_owned;
 use convoy_record::{Lock, Record};
 
-use super::recorded::{Origin, seconds};
+use super::recorded::{Origin, doubts, seconds};
 use super::{Block, Page};
 use crate::format::fixed;
 use crate::recorded::RecordedReport;
@@ -126,6 +126,9 @@ impl Page {
         let mut page = Self::new(title, pair.lead());
         page.cure.push_str(DOUBT);
         page.test.clone_from(&second.test);
+        for (report, side) in reports.iter().zip(["before", "after"]) {
+            page.section(&format!("Doubts: {side}"), doubts(report));
+        }
         let mut blocks: Vec<Block> = pair.verdicts().into_iter().map(Block::text).collect();
         let [old, new] = &pair.figures;
         blocks.push(Block::table(&figures(old, new)));

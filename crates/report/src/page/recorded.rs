@@ -1,12 +1,12 @@
 //! The page of a recorded program.
 
-use convoy_diagnose::{OwnerState, is_owned, owner_parts};
+use convoy_diagnose::{LockAccount, OwnerState, is_owned, owner_parts};
 use convoy_explain::Lanes;
 use convoy_record::{Cause, Record};
 
 use super::{Block, Page};
 use crate::format::{duration, fixed};
-use crate::recorded::{RecordedReport, locks, threads, us};
+use crate::recorded::{RecordedReport, fold, folded, locks, threads, us};
 use crate::table::{Cell, Column, Table};
 
 /// Rows of a table on a page.
@@ -38,6 +38,7 @@ impl Page {
             page.cure.clone_from(&first.cure);
             page.test.clone_from(&origin.test);
         }
+        page.section("Doubts", doubts(report));
         page.record(record, report, "");
         page
     }
@@ -82,15 +83,18 @@ impl Page {
             table.row(vec![Cell::text(name), Cell::text(value)]);
         }
         let mut blocks = vec![Block::table(&table)];
-        let doubts: Vec<&String> = report.notes.iter().chain(&report.unseen).collect();
-        if doubts.is_empty() {
-            blocks.push(Block::text("Doubts: none were noted while the program was recorded."));
+        if report.notes.is_empty() && report.unseen.is_empty() {
+            blocks.push(Block::text("No doubts were noted while the program was recorded."));
         }
-        blocks.extend(doubts.into_iter().map(|doubt| Block::text(format!("Doubt: {doubt}"))));
         blocks.push(Block::text("To do it again:"));
         blocks.extend(origin.again.iter().map(Block::command));
         self.section("Where this comes from", blocks);
     }
+}
+
+/// Reasons not to believe the figures.
+pub(super) fn doubts(report: &RecordedReport) -> Vec<Block> {
+    report.notes.iter().chain(&report.unseen).map(Block::text).collect()
 }
 
 /// The policies that replace libc's locks.
@@ -102,13 +106,35 @@ fn in_use(record: &Record) -> String {
     all.chain(named).collect::<Vec<_>>().join(", ")
 }
 
-/// The places that waited, the places that held the lock, and the activity of the owners.
+/// The places that waited, the places that held the lock, and the activity of the owners; places
+/// with little of the waiting are folded.
 fn causes(report: &RecordedReport) -> Vec<Block> {
-    let causes: Vec<&Cause> = report.causes.iter().take(ROWS).collect();
-    if causes.is_empty() {
+    /// Share of the waiting below which a row is folded.
+    const LITTLE: f64 = 0.01;
+    if report.causes.is_empty() {
         return Vec::new();
     }
     let whole_s = report.account.wait_s.max(f64::MIN_POSITIVE);
+    let causes = report.causes.iter().take(ROWS);
+    let (rows, little): (Vec<&Cause>, Vec<&Cause>) =
+        causes.partition(|cause| cause.wait_s >= LITTLE * whole_s);
+    let mut blocks = vec![Block::hint("Choose a row to mark its waits in the strip.")];
+    if !rows.is_empty() {
+        blocks.push(causes_table(&rows, whole_s));
+    }
+    if !little.is_empty() {
+        let wait_s: f64 = little.iter().map(|cause| cause.wait_s).sum();
+        let title = format!("{} more below 1 %, {} in all", little.len(), seconds(wait_s));
+        blocks.push(Block::folded(title, vec![causes_table(&little, whole_s)]));
+    }
+    if report.causes.len() > ROWS {
+        let more = report.causes.len() - ROWS;
+        blocks.push(Block::text(format!("and {more} more; convoy explain has all")));
+    }
+    blocks
+}
+
+fn causes_table(causes: &[&Cause], whole_s: f64) -> Block {
     let mut columns = vec![
         Column::text("Waiting in"),
         Column::text("held by"),
@@ -126,7 +152,7 @@ fn causes(report: &RecordedReport) -> Vec<Block> {
     }));
     let mut table = Table::new("", columns);
     let mut links = Vec::new();
-    for cause in &causes {
+    for cause in causes {
         let held = if cause.held_at.is_empty() { "not known" } else { &cause.held_at };
         let parts = owner_parts(cause);
         let mut cells = vec![
@@ -142,38 +168,41 @@ fn causes(report: &RecordedReport) -> Vec<Block> {
         table.row(cells);
         links.push(Some([cause.lock.clone(), cause.place.clone(), cause.held_at.clone()]));
     }
-    if report.causes.len() > ROWS {
-        table.note(format!("and {} more; convoy explain has all", report.causes.len() - ROWS));
-    }
     table.note(
         "owner during the waits: share of the time that threads waited, by the owner's CPU time \
          and by samples of its activity",
     );
-    let text = "Choose a row to mark its waits in the strip.";
-    vec![Block::hint(text), Block::linked(&table, &links)]
+    Block::linked(&table, &links)
 }
 
-/// Locks, then conditions and barriers.
+/// Locks, then conditions and barriers; those with little waiting are folded.
 fn all_locks(report: &RecordedReport) -> Vec<Block> {
     let mut blocks = Vec::new();
     for (is_lock, title) in [(true, ""), (false, "Condition variables and barriers")] {
         let every = report.account.locks.iter();
         let rows: Vec<_> = every.filter(|one| is_owned(&one.lock) == is_lock).collect();
-        if rows.is_empty() {
-            continue;
+        let (rows, little) = fold(rows, report.account.busy_s);
+        if !rows.is_empty() {
+            blocks.push(locks_table(title, &rows));
         }
-        let links = rows.iter().take(ROWS).flat_map(|one| {
-            let lock = || one.lock.name.clone();
-            let sites = one.lock.sites.iter().take(SITES);
-            let sites = sites.map(move |site| Some([lock(), site.place.clone(), String::new()]));
-            let whole = move || Some([lock(), String::new(), String::new()]);
-            let elements = one.lock.elements.iter().take(ELEMENTS).map(move |_| whole());
-            std::iter::once(whole()).chain(sites).chain(elements)
-        });
-        let links: Vec<_> = links.collect();
-        blocks.push(Block::linked(&locks(title, &rows, ROWS, [SITES, ELEMENTS]), &links));
+        if let Some(line) = folded(&little) {
+            blocks.push(Block::folded(line, vec![locks_table("", &little)]));
+        }
     }
     blocks
+}
+
+fn locks_table(title: &str, rows: &[&LockAccount]) -> Block {
+    let links = rows.iter().take(ROWS).flat_map(|one| {
+        let lock = || one.lock.name.clone();
+        let sites = one.lock.sites.iter().take(SITES);
+        let sites = sites.map(move |site| Some([lock(), site.place.clone(), String::new()]));
+        let whole = move || Some([lock(), String::new(), String::new()]);
+        let elements = one.lock.elements.iter().take(ELEMENTS).map(move |_| whole());
+        std::iter::once(whole()).chain(sites).chain(elements)
+    });
+    let links: Vec<_> = links.collect();
+    Block::linked(&locks(title, rows, ROWS, [SITES, ELEMENTS]), &links)
 }
 
 /// Where the program spent CPU time, by samples.

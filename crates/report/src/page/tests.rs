@@ -83,11 +83,13 @@ fn the_diagnosis_stands_first_and_its_figures_follow() {
     let page = page(&record);
     let verdict = RecordedReport::new(&record).verdict;
     let said = verdict.split(". ").next().expect("a sentence");
-    let at = page.find(&format!("<h1>{}", escape(said))).expect(said);
+    let at = page.find(&format!("<h1>{}", prose(said))).expect(said);
     assert!(page.find("\"kind\":\"strip\"").is_some_and(|strip| strip > at));
     let data = data(&page);
     let titles = data["sections"].as_array().expect("sections").iter();
     let titles: Vec<&str> = titles.filter_map(|section| section["title"].as_str()).collect();
+    assert!(prose("by `a<b`, not `c").contains("by `a&lt;b`, not `c"), "one is not paired");
+    assert_eq!(prose("by `a<b`"), "by <code>a&lt;b</code>");
     let wanted = ["The whole run", "Who waited for whom", "Locks", "Flame graph of waiting"];
     assert_eq!(titles[..4], wanted);
     assert_eq!(titles.last(), Some(&"Where this comes from"));
@@ -212,6 +214,10 @@ fn two_records_are_compared() {
     let page = Page::pair([&before, &after], &reports, [&origin, &origin]);
     let text = data(&page.to_html()).to_string();
     assert!(text.contains("Before and after") && text.contains("Locks: after"), "{text}");
+    let doubted = Record { unseen: vec!["Unseen.".to_owned()], ..after };
+    let reports = [&before, &doubted].map(RecordedReport::new);
+    let page = Page::pair([&before, &doubted], &reports, [&origin, &origin]);
+    assert_eq!(data(&page.to_html())["sections"][0]["title"], "Doubts: after");
 }
 
 #[test]
@@ -236,6 +242,35 @@ fn a_lock_with_another_name_is_the_same_if_the_same_functions_wait_for_it() {
     assert_eq!(rows("log", "log", "append (log.c:9)"), ["log"]);
     assert_eq!(rows("log", "logs", "append (log.c:9)"), ["log, then logs"]);
     assert_eq!(rows("log", "logs", "flush (log.c:9)").len(), 2);
+}
+
+#[test]
+fn doubts_come_first_and_locks_with_little_waiting_are_folded() {
+    let mut record = record("f", 2, 5);
+    record.unseen.push("Kernel events were not recorded.".to_owned());
+    let lock = record.processes[0].locks[0].clone();
+    for name in ["ep->lock", "rq->lock"] {
+        let mut little =
+            Lock { name: name.to_owned(), kernel: "spinlock".to_owned(), ..lock.clone() };
+        little.sites[0].wait =
+            Times { count: 3, total_s: 3e-6, max_s: 1e-6, buckets: vec![(1.0, 3)] };
+        record.processes[0].locks.push(little);
+    }
+    let data = data(&page(&record));
+    assert_eq!(data["sections"][0]["title"], "Doubts");
+    assert!(data["sections"][0]["blocks"][0]["text"].to_string().contains("Kernel events"));
+    let sections = data["sections"].as_array().expect("sections");
+    let locks = sections.iter().find(|section| section["title"] == "Locks").expect("locks");
+    let [shown, folded] = &locks["blocks"].as_array().expect("blocks")[..] else {
+        panic!("{locks}")
+    };
+    assert!(!shown.to_string().contains("ep->lock"), "{shown}");
+    assert_eq!(folded["kind"], "folded");
+    assert!(
+        folded["title"].to_string().contains("and 2 more below 1 % (2 of the kernel)"),
+        "{folded}"
+    );
+    assert!(folded["blocks"].to_string().contains("rq->lock"), "{folded}");
 }
 
 #[test]
