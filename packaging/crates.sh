@@ -18,6 +18,9 @@ rm -rf "$place/lock/Cargo.lock" "$place/lock/target"
 echo '[patch.crates-io]' >"$place/lock/.cargo/config.toml"
 for crate; do
     tar -C "$place" -xzf "target/package/$crate-$version.crate"
+    for license in LICENSE-MIT LICENSE-APACHE; do
+        cmp "$license" "$place/$crate-$version/$license"
+    done
     echo "$crate = { path = '$place/$crate-$version' }" >>"$place/lock/.cargo/config.toml"
 done
 cat >"$place/lock/Cargo.toml" <<END

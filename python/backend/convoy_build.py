@@ -18,10 +18,11 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = HERE / "convoy_perf"
+LICENSES = ("LICENSE-MIT", "LICENSE-APACHE")
 
 
 def _project():
-    """Name, version and other fields of pyproject.toml that metadata repeats."""
+    """Version and other fields of pyproject.toml that metadata repeats."""
     text = (HERE / "pyproject.toml").read_text(encoding="utf-8")
 
     def field(name):
@@ -30,23 +31,34 @@ def _project():
     extras = re.search(r"^\[project.optional-dependencies\]\n((?:.+\n)*)", text, re.MULTILINE)
     rows = re.findall(r"^(\w+) = \[(.*)\]$", extras.group(1), re.MULTILINE)
     extras = {name: re.findall(r'"([^"]*)"', packages) for name, packages in rows}
-    return field("version"), field("description"), field("requires-python"), extras
+    classifiers = re.search(r"^classifiers = \[\n((?:.+\n)*?)\]", text, re.MULTILINE).group(1)
+    keywords = re.search(r"^keywords = \[(.*)\]$", text, re.MULTILINE).group(1)
+    return {
+        "version": field("version"),
+        "description": field("description"),
+        "python": field("requires-python"),
+        "license": re.search(r'^license = \{ text = "(.*)" \}$', text, re.MULTILINE).group(1),
+        "keywords": ",".join(re.findall(r'"([^"]*)"', keywords)),
+        "classifiers": re.findall(r'"([^"]*)"', classifiers),
+        "extras": extras,
+    }
 
 
 def _metadata():
-    version, description, python, extras = _project()
+    project = _project()
     lines = [
         "Metadata-Version: 2.1",
         "Name: convoy-perf",
-        f"Version: {version}",
-        f"Summary: {description}",
-        "License: MIT OR Apache-2.0",
-        f"Requires-Python: {python}",
-        "Classifier: Typing :: Typed",
-        "Classifier: Operating System :: POSIX :: Linux",
+        f"Version: {project['version']}",
+        f"Summary: {project['description']}",
+        f"License: {project['license']}",
+        *(f"License-File: {name}" for name in LICENSES),
+        f"Keywords: {project['keywords']}",
+        f"Requires-Python: {project['python']}",
+        *(f"Classifier: {classifier}" for classifier in project["classifiers"]),
         "Description-Content-Type: text/markdown",
     ]
-    for name, packages in extras.items():
+    for name, packages in project["extras"].items():
         lines.append(f"Provides-Extra: {name}")
         lines += [f'Requires-Dist: {package} ; extra == "{name}"' for package in packages]
     return "\n".join(lines) + "\n\n" + (HERE / "README.md").read_text(encoding="utf-8")
@@ -54,7 +66,7 @@ def _metadata():
 
 def _write(path, tag, binary):
     """Writes the wheel: its bytes depend only on its contents and SOURCE_DATE_EPOCH."""
-    version = _project()[0]
+    version = _project()["version"]
     info = f"convoy_perf-{version}.dist-info"
     # A zip archive has no times before 1980.
     epoch = max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)
@@ -69,7 +81,7 @@ def _write(path, tag, binary):
         files.append((f"convoy_perf-{version}.data/scripts/convoy", data, 0o755))
     pure = "false" if binary else "true"
     wheel = f"Wheel-Version: 1.0\nGenerator: convoy_build\nRoot-Is-Purelib: {pure}\nTag: {tag}\n"
-    for name in ("LICENSE-MIT", "LICENSE-APACHE"):
+    for name in LICENSES:
         file = HERE.parent / name
         if file.exists():
             files.append((f"{info}/licenses/{name}", file.read_bytes(), 0o644))
@@ -105,7 +117,7 @@ def get_requires_for_build_wheel(config_settings=None):
 
 def _named(directory, platform, binary):
     tag = f"py3-none-{platform}"
-    name = f"convoy_perf-{_project()[0]}-{tag}.whl"
+    name = f"convoy_perf-{_project()['version']}-{tag}.whl"
     _write(pathlib.Path(directory) / name, tag, binary)
     return name
 

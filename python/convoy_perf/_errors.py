@@ -31,7 +31,10 @@ class UsageError(ConvoyError):
 
 
 class MachineError(ConvoyError):
-    """Exit code 3: the machine refused a resource. Fix the machine and try again."""
+    """Exit code 3: the machine refused a resource; 129, 130 and 143: a signal ended the program.
+
+    Fix the machine and try again.
+    """
 
     code = 3
 
@@ -42,7 +45,8 @@ class InternalError(ConvoyError):
 
 def of_code(code: int, message: str, command: List[str]) -> ConvoyError:
     """Returns the exception for an exit code other than 0 and 1."""
-    kinds = {2: UsageError, 3: MachineError, 126: UsageError, 127: UsageError}
+    kinds = {2: UsageError, 126: UsageError, 127: UsageError}
+    kinds.update({code: MachineError for code in (3, 129, 130, 143)})
     kind: Type[ConvoyError] = kinds.get(code, InternalError)
     text = message.strip().splitlines()
     text = [line[len("convoy: ") :] if line.startswith("convoy: ") else line for line in text]

@@ -17,6 +17,7 @@ environment() {
 python=target/python/python3/bin/python
 case $kind in
     dask)
+        python3 python/tests/wheel.py
         environment python3 distributed==2026.8.0 || exit 2
         "$python" python/test_dask.py "$convoy" "$@" ;;
     notebooks)
