@@ -161,3 +161,26 @@ fn three_threads_that_poll_end_under_a_fair_scheduler() {
         panic!("{}: {} {}", broken.property.name(), broken.text, broken.schedule);
     }
 }
+
+/// Two waiters poll a ticket lock: they do not take turns for ever while the owner could run.
+#[test]
+fn a_round_that_cannot_end_a_loop_is_not_repeated() {
+    let checked = holds(|| {
+        let shared = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let threads = [(); 2].map(|()| {
+            let lock = Arc::clone(&shared);
+            thread::spawn(move || {
+                let mine = lock.0.fetch_add(1, Ordering::Relaxed);
+                while lock.1.load(Ordering::Acquire) != mine {
+                    hint::spin_loop();
+                }
+                lock.1.store(mine + 1, Ordering::Release);
+            })
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+    assert!(checked.exhaustive, "{checked:?}");
+    assert!(checked.executions < 1000, "{checked:?}");
+}

@@ -2,6 +2,7 @@
 //! guide chooses.
 
 pub(super) mod place;
+mod polls;
 pub(super) mod run;
 pub(super) mod saved;
 mod stack;
@@ -10,7 +11,7 @@ pub(super) mod tasks;
 
 use super::cycles::Slots;
 use super::footprint::Footprint;
-use super::memory::{Kind, Operation, Storage};
+use super::memory::{Cell as Bits, Kind, Operation, Storage};
 use super::narrative::{Narrative, Parts, Step};
 use super::orders::Orders;
 use super::scenario::{Failure, Property};
@@ -22,6 +23,7 @@ use core::panic::Location;
 use corosensei::Coroutine;
 use corosensei::stack::DefaultStack;
 use place::Placed;
+use polls::Polls;
 use state::State;
 use std::rc::Rc;
 use tasks::{Status, Task, Tasks};
@@ -45,6 +47,8 @@ pub(super) struct Execution {
     pub(super) memory: OnceCell<Box<dyn Any>>,
     /// The object that the tasks share, if they share nothing else.
     placed: Option<Placed>,
+    /// The loops of the tasks that poll, if states are not remembered.
+    polls: Option<RefCell<Polls>>,
     /// Memory beyond the words themselves.
     pub(super) storage: RefCell<Storage>,
     /// Whether the current step is one that sequentially consistent memory excludes.
@@ -142,9 +146,36 @@ impl Execution {
         if self.current.get().is_none() { next } else { self.orders.applied(next, place) }
     }
 
-    /// Ends the access of the current step.
-    pub(super) fn settle(&self) {
+    /// Ends the access of the current step, which read `old` and left `new`.
+    pub(super) fn settle(&self, address: usize, old: u64, new: u64) {
         self.storage.borrow_mut().finish();
+        let (Some(polls), Some(task)) = (&self.polls, self.current.get()) else { return };
+        if old == new {
+            let is_stale = self.stale.get() != Stale::No;
+            polls.borrow_mut().read(task, address, old, is_stale);
+        } else {
+            polls.borrow_mut().write(task, address);
+        }
+    }
+
+    /// Makes the oldest delayed store of `task` visible.
+    fn flush(&self, task: usize) {
+        let mut storage = self.storage.borrow_mut();
+        if let (Some(polls), Some(word)) = (&self.polls, storage.buffered(task)) {
+            polls.borrow_mut().change(word);
+        }
+        storage.flush(task);
+    }
+
+    /// Returns whether `task`, which pauses, waits for a change of what it polls.
+    fn waits(&self, task: usize) -> bool {
+        self.polls.as_ref().is_some_and(|polls| polls.borrow().waits(task))
+    }
+
+    /// Returns whether a stale step that reads the value in its word repeats a round of a loop.
+    fn repeats(&self, task: usize, word: Bits) -> bool {
+        let polls = self.polls.as_ref();
+        polls.is_some_and(|polls| polls.borrow().repeats(task, word.address, word.get()))
     }
 
     fn suspend(&self, next: Footprint, operation: Operation) {
@@ -169,7 +200,10 @@ impl Execution {
         self.evaluates.set(true);
         ready();
         self.evaluates.set(false);
-        let word = Footprint::read(next.word.address);
+        let word = match next.kind {
+            Kind::Await => Footprint::read(next.word.address),
+            _ => Footprint::write(next.word.address),
+        };
         let seen = if self.asked.get() { Footprint::EVERYTHING } else { word };
         // SAFETY: only the lifetime changes; the predicate is forgotten before this function ends.
         let ready: &'static dyn Fn() -> bool = unsafe { core::mem::transmute(ready) };
@@ -184,6 +218,9 @@ impl Execution {
     pub(super) fn pause(&self) {
         if let Some(task) = self.here() {
             task.status.set(Status::Pausing);
+            if let (Some(polls), Some(task)) = (&self.polls, self.current.get()) {
+                polls.borrow_mut().pause(task);
+            }
             self.point(Footprint::EVERYTHING);
             task.status.set(Status::Ready);
         }
@@ -329,7 +366,7 @@ impl Execution {
                 self.current.set(last);
                 holds
             }
-            Status::Pausing => last != Some(task),
+            Status::Pausing => last != Some(task) && !self.waits(task),
             Status::Asleep | Status::Done => false,
         }
     }
@@ -341,8 +378,10 @@ impl Execution {
         for task in 0..self.tasks.len() {
             let waiting = &self.tasks[task];
             if waiting.status.get() == Status::Spinning || self.can_run(task, last) {
-                storage.variants(task, waiting.operation.get(), |variant| {
-                    if self.can_run(task, last) {
+                let next = waiting.operation.get();
+                storage.variants(task, next, |variant| {
+                    let repeats = variant > 0 && self.repeats(task, next.word);
+                    if !repeats && self.can_run(task, last) {
                         into.push(Choice::variant_of(task, variant));
                     }
                 });

@@ -100,7 +100,7 @@ pub struct Report {
 }
 
 impl Report {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (preemptions, stale) = (None, Some(0));
         Self { explored: 0, complete: false, preemptions, share: 0.0, stale, violation: None }
     }

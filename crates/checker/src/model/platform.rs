@@ -90,7 +90,7 @@ impl<T: Copy> Word<T> {
         let (old, new) = (self.0.get(), change(self.0.get()));
         self.0.set(new);
         with(|execution| {
-            execution.settle();
+            execution.settle(self.address(), bits(old), bits(new));
             execution.log(|e| match (e.place(self.address()), shown(old), shown(new)) {
                 (place, old, new) if old == new => format!("leaves {place} = {old}"),
                 (place, old, new) => format!("changes {place}: {old} -> {new}"),
@@ -176,7 +176,7 @@ impl<T: Integer + Display> Atomic<T> for Word<T> {
         note_source();
         let value = self.0.get();
         with(|execution| {
-            execution.settle();
+            execution.settle(self.address(), bits(value), bits(value));
             execution.log(|e| format!("reads {} = {}", e.place(self.address()), shown(value)));
         });
         value
@@ -246,10 +246,19 @@ impl Model {
         note_source();
         let value = word.0.get();
         with(|execution| {
-            execution.settle();
+            execution.settle(word.address(), bits(value), bits(value));
             execution.log(|e| format!("spins until {} = {value}", e.place(word.address())));
         });
         value
+    }
+
+    /// Blocks until `word` is 0, and makes it 1 in the same step.
+    #[track_caller]
+    pub(super) fn take(word: &Word<u32>) {
+        let ready = || word.0.get() == 0;
+        let next = Operation::new(Kind::Modify, Bits::of(word), Ordering::Acquire);
+        with(|execution| execution.spin(next, &ready));
+        word.change(|_| 1);
     }
 
     /// Sends `task` a signal that ends interruptible waits. A scheduling point.

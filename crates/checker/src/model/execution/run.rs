@@ -1,6 +1,7 @@
 //! Runs the tasks of an execution, one step at a time.
 
 use super::place;
+use super::polls::Polls;
 use super::saved::Saved;
 use super::stack::{self, STACK};
 use super::tasks::{Status, Task, Tasks};
@@ -144,6 +145,7 @@ pub(in crate::model) fn run(
         tasks.push(Task::new((limit, base)));
         routines.push(Some(routine(task, body, stack)));
     }
+    let placed = place::take();
     let mut execution = Execution {
         tasks: Tasks(tasks),
         current: Cell::new(None),
@@ -154,7 +156,8 @@ pub(in crate::model) fn run(
         evaluates: Cell::new(false),
         hurries: Cell::new(false),
         memory: OnceCell::new(),
-        placed: place::take(),
+        polls: placed.is_none().then(|| RefCell::new(Polls::new(routines.len()))),
+        placed,
         storage: RefCell::new(Storage::new(memory, routines.len(), scenario.sequential.get())),
         stale: Cell::new(Stale::No),
         orders: Rc::clone(&scenario.orders),
@@ -162,8 +165,8 @@ pub(in crate::model) fn run(
         log: narrate.then(RefCell::default),
     };
     EXECUTION.set(&raw const execution);
-    WEAKENS.set(!matches!(*execution.orders, Orders::Source));
-    JUDGES_CELLS.set(scenario.judges_cells && memory != Memory::Sc);
+    let judges_cells = scenario.judges_cells && memory != Memory::Sc;
+    set_gates(!matches!(*execution.orders, Orders::Source), judges_cells);
     // The steps of a task before its first visible operation are invisible to other tasks.
     for task in 0..routines.len() {
         advance(&execution, &mut routines, task);
@@ -195,8 +198,7 @@ pub(in crate::model) fn run(
         }
     }
     EXECUTION.set(core::ptr::null());
-    WEAKENS.set(false);
-    JUDGES_CELLS.set(false);
+    set_gates(false, false);
     let again = begin_again();
     scenario.sequential.set(scenario.sequential.get() || again);
     let steps = execution.log.take().map_or_else(Vec::new, |log| log.into_inner().steps());
@@ -205,6 +207,12 @@ pub(in crate::model) fn run(
     routines.clear();
     POOL.set(Pool { tasks, routines });
     Outcome { failure: failure.into_inner(), steps, again }
+}
+
+/// Sets what the operations of the running execution do beyond their access.
+fn set_gates(weakens: bool, judges_cells: bool) {
+    WEAKENS.set(weakens);
+    JUDGES_CELLS.set(judges_cells);
 }
 
 /// Runs the verdict on an execution that has ended.
@@ -266,7 +274,7 @@ fn drive(
         if choice.is_flush() {
             execution.current.set(Some(task));
             execution.log(|_| "its oldest delayed store becomes visible".to_owned());
-            execution.storage.borrow_mut().flush(task);
+            execution.flush(task);
             continue;
         }
         if choice.is_deadline() {

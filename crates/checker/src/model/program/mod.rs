@@ -41,6 +41,7 @@ pub mod hint {
     }
 }
 
+use super::explore::{FEW_BOUNDS, explore_few};
 use super::{
     Budget, End, Failure, Instance, Memory, Property, Report, Scenario, Schedule, ScheduleError,
     drawing, explore, explore_weak,
@@ -56,9 +57,10 @@ const NAME: &str = "program";
 pub struct Check {
     /// The largest number of threads, with the first one. At most 16.
     pub threads: usize,
-    /// The memory model. Every other model than [`Memory::Sc`] is explored after that.
+    /// The memory model. Every other model than [`Memory::Sc`] is explored after that, except
+    /// executions without a preemption.
     pub memory: Memory,
-    /// Limits of each of the two searches.
+    /// Limits of each search.
     pub budget: Budget,
 }
 
@@ -113,13 +115,12 @@ fn scenario(threads: usize, body: impl Fn() + 'static) -> Scenario {
 
 /// Fails if a thread waits at the end.
 fn verdict(running: &Threads, end: &End) -> Result<(), Failure> {
-    let mut spinning = end.spinning.clone();
-    spinning.retain(|&task| running.is_spawned(task as usize));
-    if spinning.is_empty() && end.asleep.is_empty() {
+    let mut waiting = [end.spinning.as_slice(), end.asleep.as_slice()].concat();
+    waiting.retain(|&task| running.is_spawned(task as usize));
+    if waiting.is_empty() {
         return Ok(());
     }
-    let text = format!("threads {spinning:?} spin and {:?} sleep forever", end.asleep);
-    Err((Property::NoDeadlock, text))
+    Err((Property::NoDeadlock, format!("threads {waiting:?} wait for ever")))
 }
 
 impl Check {
@@ -131,13 +132,22 @@ impl Check {
     /// [`UnsafeCell`](cell::UnsafeCell), a failed assertion, a deadlock or a livelock.
     pub fn explore(&self, body: impl Fn() + 'static) -> Result<Checked, BrokenProgram> {
         let scenario = scenario(self.threads, body);
-        let mut report = explore(&scenario, self.budget);
-        let executions = report.explored;
-        if report.violation.is_none() && self.memory != Memory::Sc {
-            report = explore_weak(&scenario, self.memory, self.budget, false);
-            report.explored += executions;
+        let mut report = Report::new();
+        let mut executions = 0;
+        if self.memory != Memory::Sc {
+            // Most races need no preemption.
+            report = explore_few(&scenario, self.memory, self.budget, false, &FEW_BOUNDS[0]);
+            executions = report.explored;
         }
-        let Report { explored: executions, complete: exhaustive, violation, .. } = report;
+        if report.violation.is_none() && !report.complete {
+            report = explore(&scenario, self.budget);
+            executions += report.explored;
+            if report.violation.is_none() && self.memory != Memory::Sc {
+                report = explore_weak(&scenario, self.memory, self.budget, false);
+                executions += report.explored;
+            }
+        }
+        let Report { complete: exhaustive, violation, .. } = report;
         match violation {
             None => Ok(Checked { executions, exhaustive }),
             Some(violation) => Err(BrokenProgram {

@@ -6,7 +6,7 @@ use super::cell::UnsafeCell;
 use crate::model::{Model, Word};
 use convoy_sync::{Atomic, Platform, Sleep};
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 pub use std::sync::{Arc, LockResult};
 
 /// Like `std::sync::atomic`.
@@ -216,7 +216,7 @@ pub mod atomic {
     }
 }
 
-/// Like `std::sync::Mutex`; it is never poisoned.
+/// Like `std::sync::Mutex`; it is never poisoned. Its operations are one step each.
 #[derive(Default)]
 pub struct Mutex<T> {
     word: Word<u32>,
@@ -240,9 +240,7 @@ impl<T> Mutex<T> {
     #[expect(clippy::unnecessary_wraps, reason = "the signature of std")]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        while self.word.swap(1, Acquire) == 1 {
-            Model::wait(&self.word, 1, Sleep::Uninterruptible, None);
-        }
+        Model::take(&self.word);
         Ok(MutexGuard(self))
     }
 }
@@ -266,7 +264,6 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         self.0.word.store(0, Release);
-        Model::wake(&raw const self.0.word, 1);
     }
 }
 
@@ -291,7 +288,7 @@ impl Condvar {
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         let mutex = guard.0;
-        let seen = self.notified.load(Relaxed);
+        let seen = self.notified.peek();
         drop(guard);
         Model::wait(&self.notified, seen, Sleep::Uninterruptible, None);
         mutex.lock()
