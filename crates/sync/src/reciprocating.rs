@@ -38,9 +38,9 @@
 //!
 //! ## Memory ordering
 //!
-//! The release store to a gate pairs with the acquire of its spinner, the release exchanges of
-//! `unlock` with the acquire exchanges of `lock`. An exchange of `arrivals` that finds a node pairs
-//! with the exchange that put it there.
+//! The release store to a gate pairs with the acquire of its spinner, the release exchange that
+//! frees the lock with the acquire exchanges of `lock`. An exchange of `arrivals` that finds a node
+//! pairs with the exchange that put it there.
 //!
 //! ## Progress and fairness
 //!
@@ -169,8 +169,9 @@ impl<P: Platform> RawLock<P> for ReciprocatingLock<P> {
         }
         // Release pairs with the acquire exchanges of `lock`.
         if self.arrivals.compare_exchange(end, FREE, Release, Relaxed).is_err() {
-            // Acquire pairs with the exchange of the last arrival.
-            let last = self.arrivals.swap(EMPTY, AcqRel);
+            // Acquire pairs with the exchange of the last arrival. No release: a task that finds
+            // the stack empty follows no pointer, and waits until its gate is opened.
+            let last = self.arrivals.swap(EMPTY, Acquire);
             Self::open(last, end);
         }
         P::preempt_enable();
