@@ -1,5 +1,5 @@
-//! What `convoy check all` explores of each lock, in how many executions and seconds: the table of
-//! `results/check.md`. Arguments select locks; `--budget N` sets another budget.
+//! What `convoy lab check all` explores of each lock, in how many executions and seconds: the table
+//! of `results/check.md`. Arguments select locks; `--budget N` sets another budget.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program that prints")]
 
 use convoy_checker::{Budget, Memory, Row, select};
@@ -92,7 +92,7 @@ fn main() {
     if words.is_empty() {
         words.push("all".to_owned());
     }
-    let subjects = select(&words).expect("names of `convoy check --list`");
+    let subjects = select(&words).expect("names of `convoy lab check --list`");
     let subjects: Vec<_> = subjects.into_iter().map(|it| it.under(Memory::C11)).collect();
     let mut cases = Vec::new();
     for (lock, &subject) in subjects.iter().enumerate() {
