@@ -1,6 +1,6 @@
 //! The diagnosis of a record: findings in order, and what the first sentence is about.
 
-use convoy_record::{Record, Scheduler};
+use convoy_record::{Record, Scheduler, threads};
 use serde::Serialize;
 
 use crate::account::Account;
@@ -40,6 +40,7 @@ impl Diagnosis {
     pub fn new(record: &Record) -> Self {
         let account = Account::new(record);
         let mut findings = rules::findings(record, &account);
+        bound(&mut findings, record);
         weigh(&mut findings, record, account.busy_s);
         findings.sort_by(|a, b| {
             let [deadlock_a, deadlock_b] = [a, b].map(|finding| finding.kind() == Kind::Deadlock);
@@ -69,16 +70,29 @@ impl Diagnosis {
     }
 }
 
-/// Returns whether a finding costs so little that waits which were not recorded may cost more.
+/// Returns whether a finding costs so little that waits which were not recorded may cost more, or
+/// less than waits for an unknown reason.
 fn may_hide(finding: &Finding, record: &Record, account: &Account) -> bool {
     let is_minor =
         finding.kind() != Kind::Deadlock && finding.weight.is_none_or(|part| part < MUCH);
-    is_minor
-        && match unrecorded(record, account) {
-            None | Some(Gap::Tasks { scheduler: Scheduler::GoChannels }) => false,
-            Some(Gap::Atomics { wait_s, .. }) => wait_s > finding.cost_s,
-            Some(_) => true,
+    match unrecorded(record, account) {
+        None | Some(Gap::Tasks { scheduler: Scheduler::GoChannels }) => false,
+        Some(Gap::Atomics { wait_s, .. }) => {
+            finding.kind() != Kind::Deadlock && wait_s > finding.cost_s
         }
+        Some(_) => is_minor,
+    }
+}
+
+/// Limits the cost of each finding to the time of all threads that the record contains: an estimate
+/// from prices or samples may be more.
+fn bound(findings: &mut [Finding], record: &Record) {
+    let times = record.processes.iter().map(|process| threads(process).ceil() * process.seconds);
+    let most_s: f64 = times.sum();
+    // Imports need not contain these times.
+    for finding in findings.iter_mut().filter(|_| most_s > 0.0) {
+        finding.cost_s = finding.cost_s.min(most_s);
+    }
 }
 
 /// Sets the weight of each finding.

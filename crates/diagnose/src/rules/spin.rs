@@ -46,11 +46,15 @@ pub(crate) fn loops(record: &Record, process: &Process) -> Option<Finding> {
     let prices = &record.program.prices_ns;
     let switch_s = prices.get("price_ns.switch").map_or(SWITCH_S, |price| price[1] / 1e9);
     let yields_s = calls as f64 * (YIELD_S + switch_s);
+    let given_s = given_s(process, calls);
+    let yields = yields.or_else(|| process.yields.first().filter(|_| given_s > 0.0));
     let (place, cpu_share, observations) = match (hot, yields) {
         // Most samples of such a loop are at its other instructions.
         (Some(hot), _) => (&hot.place, Some(part(hot.count, process)), hot.count),
         // A lower cost comes from a library that spins briefly before it sleeps.
-        (None, Some(most)) if yields_s > LITTLE * process.seconds => (&most.place, None, calls),
+        (None, Some(most)) if yields_s.max(given_s) > LITTLE * process.seconds => {
+            (&most.place, None, calls)
+        }
         (None, _) => return None,
     };
     let running = runnable(process).unwrap_or_else(|| threads(process));
@@ -58,8 +62,8 @@ pub(crate) fn loops(record: &Record, process: &Process) -> Option<Finding> {
     let plain = Plain {
         pid: process.pid,
         lock: place,
-        share: cpu_share.or_else(|| of_cpu(process, yields_s)),
-        cost_s: cpu_share.map_or(yields_s, |share| share * process.cpu_s),
+        share: cpu_share.or_else(|| of_cpu(process, yields_s.max(given_s))),
+        cost_s: cpu_share.map_or(yields_s.max(given_s), |share| share * process.cpu_s),
         source: if cpu_share.is_some() { Source::Sampled } else { Source::Estimated },
         observations,
     };
@@ -71,6 +75,17 @@ pub(crate) fn loops(record: &Record, process: &Process) -> Option<Finding> {
         cpus,
         is_of_openmp: OPENMP.iter().any(|library| place.contains(library)),
     }))
+}
+
+/// Returns the time that threads waited for a CPU because they had given it away with
+/// `sched_yield`, in seconds, if most of the times that they lost one are such calls. Next to other
+/// programs each of a few calls costs a time slice of theirs.
+fn given_s(process: &Process, calls: u64) -> f64 {
+    /// Minimum number of calls.
+    const SOME: u64 = 100;
+    let Some(scheduling) = process.scheduling.as_ref() else { return 0.0 };
+    let part = calls as f64 / scheduling.preemptions.max(1) as f64;
+    if calls < SOME || part < 0.5 { 0.0 } else { part.min(1.0) * scheduling.preempted_s }
 }
 
 /// Returns a finding if threads repeatedly try to acquire a lock that another thread owns.

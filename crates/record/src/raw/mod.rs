@@ -37,6 +37,7 @@ use crate::raw::runtime_locks::{Context, Jit, Waits};
 use crate::raw::traces::{Clock, Known, Traces};
 use crate::record::causes::Counted;
 use crate::record::merge::sorted;
+use crate::record::origin::Origin;
 use crate::record::thread::Thread;
 use crate::record::times::rounded;
 use crate::record::unrecorded::{Unloaded, Unrecorded};
@@ -418,7 +419,7 @@ fn named(
     for (address, found) in locks.into_iter().flat_map(|(at, found)| apart(at, found)) {
         let longest =
             found.sites.iter().max_by(|a, b| a.1.wait.total_s.total_cmp(&b.1.wait.total_s));
-        let origin = longest.and_then(|(called, _)| names.origin(address, called.site));
+        let origin = longest.and_then(|(called, _)| called.origin(address, names));
         let mut sites: BTreeMap<(String, String), Site> = BTreeMap::new();
         // The threads of a place that several callers lead to are counted once.
         let mut counted = BTreeSet::new();
@@ -490,6 +491,18 @@ fn apart(address: u64, found: Found) -> impl Iterator<Item = (u64, Found)> {
     }
     let parts = [conditions, locks].into_iter().filter(|part| !part.sites.is_empty());
     parts.map(move |part| (address, part))
+}
+
+impl Called {
+    /// Returns the origin of the lock at an address that is acquired or waited for here. The
+    /// function in which JavaScript waits calls the one that waits for the condition.
+    fn origin(&self, address: u64, names: &Names) -> Option<Origin> {
+        let of_caller = || {
+            let mut origins = self.callers.iter().filter_map(|caller| names.runtime(*caller));
+            origins.find(|origin| self.kind == CONDITION && *origin == Origin::JavaScript)
+        };
+        names.origin(address, self.site).or_else(of_caller)
+    }
 }
 
 /// Returns the callers under which threads waited longest, by call site.
