@@ -257,14 +257,63 @@ all = [threading.Thread(target=count) for _ in range(3)]
     assert!(finding.as_ref().is_some_and(|it| it.kind() == Kind::InterpreterLock), "{finding:?}");
 }
 
-/// The version of Python may be one whose frames are not known.
-#[test]
-fn the_python_function_that_holds_a_lock_is_named() {
+/// Returns whether the version of Python is one of these, and says so if not.
+fn is_python(versions: &[&str]) -> bool {
     let version = Command::new("python3").arg("-V").output();
     let version = version.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
     let version = version.unwrap_or_default();
-    if !["3.11.", "3.12.", "3.13."].iter().any(|known| version.contains(known)) {
-        return skip(&format!("no Python with known frames: {version}"), false);
+    let is_known = versions.iter().any(|known| version.contains(known));
+    if !is_known {
+        skip(&format!("no Python with known frames: {version}"), false);
+    }
+    is_known
+}
+
+/// Returns the first finding on a script of Python, which ends at the time `end`.
+fn of_python(place: &Place, body: &str) -> Option<Finding> {
+    let script = place.0.join("pool.py");
+    let begin = "import threading, time\nend = time.time() + 1\n";
+    std::fs::write(&script, format!("{begin}{body}")).expect("a script");
+    first(&record(place, &["python3", script.to_str().expect("a path")]))
+}
+
+/// Each waiter of Python's conditions has a semaphore, up to version 3.12.
+#[test]
+fn a_semaphore_of_python_is_a_pool_and_the_end_of_a_thread_is_no_lock() {
+    if !is_python(&["3.11.", "3.12."]) {
+        return;
+    }
+    let place = Place::new("python-pool");
+    let pool = of_python(
+        &place,
+        "units = threading.BoundedSemaphore(2)
+def query():
+    while time.time() < end:
+        with units: time.sleep(0.005)
+for _ in range(8): threading.Thread(target=query).start()
+",
+    );
+    let pool = pool.expect("threads wait for a unit");
+    let Problem::PoolExhausted { in_use, .. } = pool.problem else { panic!("{pool:?}") };
+    assert!((1.2..2.5).contains(&in_use), "{pool:?}");
+    let waiters = pool.waiters.and_then(|waiters| waiters.place);
+    assert_eq!(waiters.as_deref(), Some("query (pool.py:6)"));
+    let ends = of_python(
+        &place,
+        "while time.time() < end:
+    threads = [threading.Thread(target=time.sleep, args=(0.005,)) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+",
+    );
+    let kind = ends.as_ref().map(Finding::kind);
+    assert!([None, Some(Kind::InterpreterLock)].contains(&kind), "{ends:?}");
+}
+
+#[test]
+fn the_python_function_that_holds_a_lock_is_named() {
+    if !is_python(&["3.11.", "3.12.", "3.13."]) {
+        return;
     }
     let text = |held: &str| {
         format!(

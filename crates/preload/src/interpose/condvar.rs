@@ -5,14 +5,13 @@ use core::ffi::c_int;
 use crate::arch::ticks;
 use crate::file::map::{self, add};
 use crate::interpose::libc::Real;
-use crate::interpose::locks::hold;
-use crate::layout::{CONDITION, MUTEX, SIGNAL, STEP_FAILED, STEP_WAIT};
-use crate::sites::stack;
+use crate::layout::{CONDITION, MUTEX, SEMAPHORE, SIGNAL, STEP_FAILED, STEP_WAIT};
+use crate::sites::{python, stack};
 use crate::threads::detail::Detail;
 use crate::threads::lines::Key;
 use crate::threads::thread::{Hold, Monitor, Stage, Thread};
 use crate::waits::deferred::{settle, waited};
-use crate::waits::waiters::Waiters;
+use crate::waits::waiters::{Waiters, hold};
 
 /// Waits on a condition variable, which releases the mutex and reacquires it.
 pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_int {
@@ -35,7 +34,33 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let detail = if stack.is_none() { thread.detail_of_wait(wait) } else { thread.detail(wait) };
     let key = thread.count(MUTEX, mutex, site);
     thread.takes(MUTEX, mutex, key);
-    let before = thread.end_monitor(condition);
+    let at = At { kind: MUTEX, condition, mutex, place, site, wait, detail };
+    let result = wait_at(thread, &at, asked, || block.call(arguments));
+    if let Some(key) = key {
+        hold(thread, key, mutex, 1);
+    }
+    result
+}
+
+/// A wait for a condition.
+struct At {
+    /// Kind of the mutex.
+    kind: u64,
+    condition: usize,
+    mutex: usize,
+    /// The call site, or the call stack of a condition that only one thread waits for.
+    place: usize,
+    site: usize,
+    /// Key and detail of the wait.
+    wait: Option<Key>,
+    detail: Option<Detail>,
+}
+
+/// Waits with `block` for a condition whose mutex has been released.
+fn wait_at(thread: Thread, at: &At, asked: u64, block: impl FnOnce() -> c_int) -> c_int {
+    let At { kind, condition, mutex, place, site, wait, detail } = *at;
+    let waiters = Waiters::of(condition);
+    let before = thread.end_monitor(kind, condition);
     // C++ condition variables for any lock acquire an internal mutex each time.
     let has_left = before.is_none_or(|monitor| monitor.stage != Stage::Waited);
     detail.inspect(|detail| thread.returns(*detail, place, asked, has_left));
@@ -45,7 +70,7 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
         all.enter(asked);
     });
     thread.shows(CONDITION, condition, site, detail.map_or(0, Detail::index), asked);
-    let result = Waiters::until(waiters, || block.call(arguments));
+    let result = Waiters::until(waiters, block);
     let got = ticks();
     thread.shows_nothing();
     waiters.inspect(|all| {
@@ -62,27 +87,49 @@ pub(crate) fn condition(block: &Real, arguments: [usize; 4], site: usize) -> c_i
     let failed = if result == 0 { 0 } else { STEP_FAILED };
     thread.step_at(STEP_WAIT | failed, wait, asked, got);
     if let (Some(wait), Some(detail)) = (wait, detail) {
-        thread.begin_monitor(condition, mutex, thread.pack(wait, detail), got);
-    }
-    if let Some(key) = key {
-        hold(thread, key, mutex, 1);
+        thread.begin_monitor(kind, [condition, mutex], thread.pack(wait, detail), got);
     }
     result
+}
+
+/// Offset of a condition whose waiters each have a semaphore from its mutex: it has no address of
+/// its own that a thread which waits or signals could know.
+const OF_MUTEX: usize = 4;
+
+/// Waits with `block` on a semaphore of the thread, after it has released the mutex of a condition.
+#[cold]
+pub(crate) fn own_semaphore(
+    thread: Thread,
+    block: impl FnOnce() -> c_int,
+    semaphore: usize,
+    mutex: usize,
+    site: usize,
+) -> c_int {
+    let asked = if thread.traces() { thread.begin_step() } else { ticks() };
+    settle(thread);
+    thread.forget();
+    Waiters::of(semaphore).inspect(|own| own.gives_up(mutex));
+    let condition = mutex + OF_MUTEX;
+    let wait = thread.count(CONDITION, condition, site);
+    let detail = thread.detail_of_wait(wait);
+    let kind = SEMAPHORE;
+    let at = At { kind, condition, mutex, place: site, site, wait, detail };
+    wait_at(thread, &at, asked, block)
+}
+
+/// Notes that the thread wakes another one that waits on such a semaphore, by a call from `site`.
+#[cold]
+pub(crate) fn posts_own_semaphore(thread: Thread, mutex: u64, site: usize) {
+    let condition = mutex as usize + OF_MUTEX;
+    let key = thread.count(SIGNAL, condition, python::place(site));
+    tells(thread, SEMAPHORE, key, condition);
 }
 
 /// Wakes one or all waiters of a condition variable.
 pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c_int {
     let thread = Thread::current();
     let key = thread.and_then(|thread| thread.count(SIGNAL, condition, site));
-    if let Some(thread) = thread
-        && let Some(all) = Waiters::known(condition)
-    {
-        map::file().inspect(|file| thread.passes_on(file, all));
-        releases(thread, condition, all);
-        if let Some(key) = key {
-            begins(thread, key, condition, all);
-        }
-    }
+    thread.inspect(|thread| tells(*thread, MUTEX, key, condition));
     let Some(thread) = thread.filter(|thread| thread.traces()) else {
         return wake.call([condition, 0, 0, 0]);
     };
@@ -92,17 +139,27 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
     result
 }
 
+/// Notes that the thread is about to wake waiters of a condition whose mutex is of this kind.
+fn tells(thread: Thread, kind: u64, key: Option<Key>, condition: usize) {
+    let Some(all) = Waiters::known(condition) else { return };
+    map::file().inspect(|file| thread.passes_on(file, all));
+    releases(thread, kind, condition, all);
+    if let Some(key) = key {
+        begins(thread, kind, key, condition, all);
+    }
+}
+
 /// Begins to watch a thread that signals a condition and has not waited for any: it may take units
 /// of a pool again and again before the woken threads run. A thread that only signals enters the
 /// mutex of the condition once for each signal.
-fn begins(thread: Thread, key: Key, condition: usize, waiters: Waiters) {
+fn begins(thread: Thread, kind: u64, key: Key, condition: usize, waiters: Waiters) {
     let mutex = waiters.mutex();
     if mutex != 0
-        && !thread.has_monitor()
+        && !thread.has_monitor(kind)
         && let Some(detail) = thread.detail(Some(key))
     {
         let hold = Hold::of(thread.pack(key, detail));
-        thread.signalled(condition, &Monitor { stage: Stage::Signalled, hold, mutex });
+        thread.signalled(kind, condition, &Monitor { stage: Stage::Signalled, hold, mutex });
     }
 }
 
@@ -110,10 +167,12 @@ fn begins(thread: Thread, key: Key, condition: usize, waiters: Waiters) {
 /// that was woken signals, and has reacquired the mutex since, the condition is part of a lock.
 /// A thread that has entered the critical section twice since its last signal has taken a unit of
 /// a pool and returns it.
-fn releases(thread: Thread, condition: usize, waiters: Waiters) {
-    let Some(monitor) = thread.end_monitor(condition) else { return waiters.passed(thread.id()) };
+fn releases(thread: Thread, kind: u64, condition: usize, waiters: Waiters) {
+    let Some(monitor) = thread.end_monitor(kind, condition) else {
+        return waiters.passed(thread.id());
+    };
     match monitor.stage {
-        Stage::Waited => return waiters.told(),
+        Stage::Waited | Stage::Woken => return waiters.told(),
         Stage::Returned => waiters.gave(waiters.gives(thread.id())),
         Stage::Reentered if waiters.gives(thread.id()) => {}
         Stage::Signalled | Stage::Entered | Stage::Reentered => waiters.passed(thread.id()),
@@ -121,5 +180,5 @@ fn releases(thread: Thread, condition: usize, waiters: Waiters) {
     if matches!(monitor.stage, Stage::Returned | Stage::Reentered) {
         thread.held(&monitor.hold, thread.kept(&monitor.hold), ticks());
     }
-    thread.signalled(condition, &monitor);
+    thread.signalled(kind, condition, &monitor);
 }

@@ -134,7 +134,7 @@ export! {
 
     chroot "rsi" (path, _site) process::change_root(path);
     mlockall "rsi" (flags, _site) locked_memory::lock_all(flags);
-    sem_post "rsi" (s, _site) locks::post(&libc::SEM_POST, s);
+    sem_post "rsi" (s, site) locks::post(&libc::SEM_POST, s, site);
 }
 
 /// Called if nothing is recorded: lets the names that programs call most jump to the real functions

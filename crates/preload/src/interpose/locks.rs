@@ -5,6 +5,7 @@ use core::ffi::c_int;
 use crate::arch::{self, ticks};
 use crate::file::map::{add, get, set};
 use crate::file::process;
+use crate::interpose::condvar;
 use crate::interpose::libc::Real;
 use crate::interpose::robust;
 use crate::layout::{
@@ -17,7 +18,7 @@ use crate::threads::thread::{Thread, Turn};
 use crate::waits::causes::{self, Cause};
 use crate::waits::deferred::{settle, waited};
 use crate::waits::sampling::WEIGHT_BITS;
-use crate::waits::waiters::Waiters;
+use crate::waits::waiters::{Waiters, hold};
 
 /// The owner of a robust mutex died; the caller has acquired it.
 const EOWNERDEAD: c_int = 130;
@@ -49,7 +50,7 @@ pub(crate) fn take_alone(
 ) -> c_int {
     let is_counted = Thread::known().is_some_and(|thread| {
         // No other thread exists that could ask who owns the lock.
-        !thread.is_monitor(lock)
+        !thread.is_monitor(how.kind, lock)
             && (process::only_contended() || thread.counts_plainly(how.kind, lock, site))
     });
     if is_counted { block.call([lock, 0, 0, 0]) } else { count_alone(how, block, lock, site) }
@@ -63,7 +64,7 @@ fn count_alone(how: &How, block: &Real, lock: usize, site: usize) -> c_int {
     };
     let (key, is_turn) = (thread.count(how.kind, lock, site), thread.is_turn());
     let is_plain = key.is_some_and(|key| !key.is_due) && !is_turn && !thread.was_timed();
-    if is_plain && !thread.is_monitor(lock) {
+    if is_plain && !thread.is_monitor(how.kind, lock) {
         return block.call([lock, 0, 0, 0]);
     }
     go_on(how, thread, || block.call([lock, 0, 0, 0]), lock, site, key, is_turn)
@@ -81,7 +82,7 @@ pub(crate) fn take(how: &'static How, block: &'static Real, lock: usize, site: u
     let is_plain = key.is_some_and(|key| !key.is_due)
         && !is_turn
         && !thread.was_timed()
-        && !thread.is_monitor(lock);
+        && !thread.is_monitor(how.kind, lock);
     if !is_plain {
         return go_on_one(how, block, lock, site, key, is_turn);
     }
@@ -118,8 +119,9 @@ fn go_on_one(
 
 /// Notes that the thread has acquired a lock that may be the mutex of a condition.
 #[inline(always)]
-fn enters(thread: Thread, lock: usize) {
-    let condition = if thread.is_monitor(lock) { thread.enters_monitor() } else { None };
+fn enters(how: &How, thread: Thread, lock: usize) {
+    let is_monitor = thread.is_monitor(how.kind, lock);
+    let condition = if is_monitor { thread.enters_monitor(how.kind) } else { None };
     let waiters = condition.and_then(Waiters::known);
     waiters.inspect(|waiters| waiters.took_free(thread.id()));
 }
@@ -172,7 +174,7 @@ fn go_on(
     if thread.was_timed() {
         think(thread, key);
     }
-    enters(thread, lock);
+    enters(how, thread, lock);
     if turn.is_sampled && how.kind == READ {
         learn(thread, key);
     }
@@ -218,7 +220,7 @@ fn tried(
 #[inline]
 fn contend(how: &How, thread: Thread, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
     let lock = arguments[0];
-    enters(thread, lock);
+    enters(how, thread, lock);
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result != how.busy {
         robust::settle(lock, result);
@@ -304,7 +306,7 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
         return result;
     }
     if process::only_contended() {
-        enters(thread, lock);
+        enters(how, thread, lock);
         if how.kind == SEMAPHORE {
             took(thread, lock);
         }
@@ -313,7 +315,7 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     let key = thread.count(how.kind, lock, site);
     thread.takes(how.kind, lock, key);
     thread.forget();
-    enters(thread, lock);
+    enters(how, thread, lock);
     let turn = if thread.is_turn() { thread.draw() } else { Turn::NOTHING };
     if turn.is_traced {
         let now = thread.begin_step();
@@ -364,20 +366,9 @@ fn begin(how: &How, thread: Thread, key: Option<Key>, lock: usize, sampled: bool
 /// a lock, posts by other threads that it is a signal.
 #[inline(never)]
 fn took(thread: Thread, lock: usize) {
+    thread.takes_semaphore(lock);
     if let Some(all) = Waiters::known(lock) {
         all.took(thread.id());
-    }
-}
-
-#[cold]
-#[inline(never)]
-pub(crate) fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
-    if let Some(detail) = thread.detail(Some(key)) {
-        // Waiters of the lock record the callers of its owner.
-        if Waiters::known(lock).is_some() {
-            thread.learn_callers(detail);
-        }
-        thread.hold(lock, thread.pack(key, detail), weight);
     }
 }
 
@@ -392,6 +383,11 @@ fn wait(
     site: usize,
     weight: u64,
 ) -> c_int {
+    if how.kind == SEMAPHORE
+        && let Some(mutex) = thread.mutex_of_own(lock)
+    {
+        return condvar::own_semaphore(thread, block, lock, mutex, site);
+    }
     let key = key.map(|key| thread.key_of_wait(how.kind, lock, site, key));
     let (Some(key), Some(detail)) = (key, thread.detail_of_wait(key)) else { return block() };
     let waiters = Waiters::of(lock);
@@ -434,6 +430,7 @@ fn after(
     let waiters = Waiters::known(lock);
     thread.takes(how.kind, lock, Some(key));
     if how.kind == SEMAPHORE {
+        thread.takes_semaphore(lock);
         waiters.inspect(|all| all.took(thread.id()));
     }
     let [released, releases] = waiters.map_or([0; 2], Waiters::released);
@@ -483,17 +480,22 @@ pub(crate) fn leave(give: &Real, lock: usize) -> c_int {
 }
 
 /// Posts a semaphore: its owner releases it, or another thread signals with it.
-pub(crate) fn post(give: &Real, lock: usize) -> c_int {
+pub(crate) fn post(give: &Real, lock: usize, site: usize) -> c_int {
     if process::is_brief() {
         return give.call([lock, 0, 0, 0]);
     }
     let Some(thread) = Thread::current() else { return give.call([lock, 0, 0, 0]) };
     thread.leaves(SEMAPHORE, lock);
+    thread.posts(lock);
     let Some(all) = Waiters::known(lock) else { return release(give, lock) };
     // In a signal handler that interrupted its wait, the thread has not acquired it.
     let waits = get(&thread.state().wait.lock) << (64 - KIND_SHIFT) >> (64 - KIND_SHIFT);
     let is_waiting = waits == lock as u64;
     let had_it = !is_waiting && (all.gives(thread.id()) || thread.is_timed(lock));
+    let mutex = all.mutex();
+    if !had_it && mutex != 0 {
+        condvar::posts_own_semaphore(thread, mutex, site);
+    }
     let result = release(give, lock);
     all.gave(had_it);
     result

@@ -13,7 +13,7 @@ pub(crate) const HOLD_COUNT: usize = 7;
 /// Flag in [`Local::holds`]: the thread has a trace.
 pub(crate) const TRACED: u64 = 1 << 8;
 /// Bytes of the data, which [`arch`](crate::arch) sets aside.
-pub(crate) const LOCAL_BYTES: usize = 512;
+pub(crate) const LOCAL_BYTES: usize = 576;
 
 /// The data of a thread.
 #[repr(C, align(64))]
@@ -39,8 +39,6 @@ pub(crate) struct Local {
     pub(crate) countdown: AtomicU64,
     /// Address of the lines with the thread's keys, see [`keys`](crate::threads::keys).
     pub(crate) lines: AtomicU64,
-    /// Mutex of the condition that the thread waited for last; 0: none.
-    pub(crate) monitor_mutex: AtomicU64,
     /// Generation of the thread among the threads of its slot.
     pub(crate) generation: AtomicU64,
     /// Number of its slot.
@@ -48,16 +46,11 @@ pub(crate) struct Local {
     /// Address of the number of acquisitions until something is due: in the slot, where other
     /// threads can change it, or here.
     pub(crate) due: AtomicU64,
-    /// The condition of that mutex.
-    pub(crate) monitor: AtomicU64,
-    /// What the thread did with that mutex since, a [`Stage`](crate::threads::thread::Stage).
-    pub(crate) monitor_stage: AtomicU64,
-    /// Key and detail of the wait for the condition.
-    pub(crate) monitor_key: AtomicU64,
-    /// End of that wait, or begin of a critical section without one, ticks.
-    pub(crate) monitor_begin: AtomicU64,
-    /// Switches until then.
-    pub(crate) monitor_switches: AtomicU64,
+    /// The condition that the thread waited for last.
+    pub(crate) monitor: Watched,
+    /// The same for conditions whose mutex is a semaphore. An interpreter waits for its lock, whose
+    /// mutex is none, between a wait of the program and its signal.
+    pub(crate) monitor_of_semaphore: Watched,
     /// The thread's trace, or the sample of its waits if only contended acquisitions are recorded.
     pub(crate) sample: [AtomicU64; 3],
     /// Thread ID in the kernel.
@@ -95,6 +88,27 @@ pub(crate) struct Local {
     /// [`WEIGHT_BITS`](crate::waits::sampling::WEIGHT_BITS), the number of releases that the last
     /// one does.
     pub(crate) waited_weight: AtomicU64,
+    /// The semaphore that the thread took last, unless it has posted it; 0: none.
+    pub(crate) taken: AtomicU64,
+    /// The semaphore that it has posted last since then; 0: none.
+    pub(crate) posted: AtomicU64,
+}
+
+/// A condition that a thread has waited for, and what the thread did since.
+#[repr(C)]
+pub(crate) struct Watched {
+    /// The mutex of the condition; 0: none.
+    pub(crate) mutex: AtomicU64,
+    /// The condition.
+    pub(crate) condition: AtomicU64,
+    /// What the thread did with the mutex, a [`Stage`](crate::threads::thread::Stage).
+    pub(crate) stage: AtomicU64,
+    /// Key and detail of the wait.
+    pub(crate) key: AtomicU64,
+    /// End of the wait, or begin of a critical section without one, ticks.
+    pub(crate) begin: AtomicU64,
+    /// Switches until then.
+    pub(crate) switches: AtomicU64,
 }
 
 /// A hold that is being timed.

@@ -13,11 +13,11 @@ use crate::arch;
 use crate::file::clock::look_sometimes;
 use crate::file::map::{self, Slot, get, set};
 use crate::file::pages;
-use crate::layout::{LONG, Mapped, SAMPLED, State};
+use crate::layout::{LONG, Mapped, SAMPLED, SEMAPHORE, State};
 use crate::threads::attach::attach;
 use crate::threads::detail::{Detail, record};
 use crate::threads::lines::Key;
-use crate::threads::local::{HOLD_COUNT, Local, TRACED, TimedHold};
+use crate::threads::local::{HOLD_COUNT, Local, TRACED, TimedHold, Watched};
 
 /// The thread word of a thread that is not recorded.
 const UNRECORDED: usize = 1;
@@ -95,23 +95,36 @@ pub(crate) enum Stage {
     Entered,
     /// It has entered it again since.
     Reentered,
+    /// It waited on a semaphore of its own, and has not entered the critical section again.
+    Woken,
 }
 
 impl Stage {
     /// All, each at the place of its value.
-    const ALL: [Self; 5] =
-        [Self::Waited, Self::Returned, Self::Signalled, Self::Entered, Self::Reentered];
+    const ALL: [Self; 6] = [
+        Self::Waited,
+        Self::Returned,
+        Self::Signalled,
+        Self::Entered,
+        Self::Reentered,
+        Self::Woken,
+    ];
 
-    /// Returns the stage of the running thread.
-    fn current() -> Self {
-        let stage = get(&arch::local().monitor_stage);
-        Self::ALL.get(stage as usize).copied().unwrap_or(Self::Signalled)
+    /// Returns the stage of a condition that the running thread watches.
+    fn of(watched: &Watched) -> Self {
+        Self::ALL.get(get(&watched.stage) as usize).copied().unwrap_or(Self::Signalled)
     }
 
-    /// Sets the stage of the running thread.
-    fn set(self) {
-        set(&arch::local().monitor_stage, self as u64);
+    /// Sets the stage.
+    fn set(self, watched: &Watched) {
+        set(&watched.stage, self as u64);
     }
+}
+
+/// Returns the condition that the thread watches whose mutex is of this kind.
+fn watched(kind: u64) -> &'static Watched {
+    let local = arch::local();
+    if kind == SEMAPHORE { &local.monitor_of_semaphore } else { &local.monitor }
 }
 
 /// Counts an acquisition of a thread that is not recorded, and adds the count to the file
@@ -338,73 +351,118 @@ impl Thread {
         holds().iter().any(|hold| get(&hold.lock) == lock as u64)
     }
 
-    /// Returns whether `lock` is the mutex of the condition that the thread waited for last.
+    /// Returns whether `lock`, of this kind, is the mutex of a condition that the thread watches.
     #[inline(always)]
-    pub(crate) fn is_monitor(self, lock: usize) -> bool {
-        arch::local_word::<{ offset_of!(Local, monitor_mutex) }>() == lock as u64
+    pub(crate) fn is_monitor(self, kind: u64, lock: usize) -> bool {
+        const OF_MUTEX: usize = offset_of!(Local, monitor) + offset_of!(Watched, mutex);
+        const OF_SEMAPHORE: usize =
+            offset_of!(Local, monitor_of_semaphore) + offset_of!(Watched, mutex);
+        let mutex = if kind == SEMAPHORE {
+            arch::local_word::<OF_SEMAPHORE>()
+        } else {
+            arch::local_word::<OF_MUTEX>()
+        };
+        mutex == lock as u64
     }
 
-    /// Returns whether the thread has waited for a condition or signalled one, and is watched.
-    pub(crate) fn has_monitor(self) -> bool {
-        get(&arch::local().monitor) != 0
+    /// Returns whether the thread watches a condition whose mutex is of this kind, and has waited
+    /// for it or entered its mutex again.
+    pub(crate) fn has_monitor(self, kind: u64) -> bool {
+        let watched = watched(kind);
+        get(&watched.condition) != 0 && get(&watched.begin) != 0
     }
 
-    /// Notes that the thread has acquired that mutex. Returns the condition if it may have taken a
-    /// unit of it without a wait.
+    /// Notes that the thread has acquired the mutex of a condition that it watches. Returns the
+    /// condition if it may have taken a unit of it without a wait.
     #[cold]
-    pub(crate) fn enters_monitor(self) -> Option<usize> {
-        match Stage::current() {
-            Stage::Waited | Stage::Returned => Stage::Returned.set(),
-            Stage::Entered | Stage::Reentered => Stage::Reentered.set(),
+    pub(crate) fn enters_monitor(self, kind: u64) -> Option<usize> {
+        let watched = watched(kind);
+        match Stage::of(watched) {
+            Stage::Woken => Stage::Waited.set(watched),
+            Stage::Waited | Stage::Returned => Stage::Returned.set(watched),
+            Stage::Entered | Stage::Reentered => Stage::Reentered.set(watched),
             Stage::Signalled => {
-                let local = arch::local();
-                set(&local.monitor_begin, arch::ticks());
-                set(&local.monitor_switches, self.switches());
-                Stage::Entered.set();
-                return Some(get(&local.monitor) as usize);
+                set(&watched.begin, arch::ticks());
+                set(&watched.switches, self.switches());
+                Stage::Entered.set(watched);
+                return Some(get(&watched.condition) as usize);
             }
         }
         None
     }
 
     /// Begins to determine whether the condition is part of a lock, which the thread then owns from
-    /// `now` on; `key` is the key of its wait.
-    pub(crate) fn begin_monitor(self, condition: usize, mutex: usize, key: Packed, now: u64) {
-        let local = arch::local();
-        set(&local.monitor, condition as u64);
-        set(&local.monitor_mutex, mutex as u64);
-        set(&local.monitor_key, key.0);
-        set(&local.monitor_begin, now);
-        set(&local.monitor_switches, self.switches());
-        Stage::Waited.set();
+    /// `now` on; `key` is the key of its wait, and `kind` the kind of its mutex.
+    pub(crate) fn begin_monitor(
+        self,
+        kind: u64,
+        [condition, mutex]: [usize; 2],
+        key: Packed,
+        now: u64,
+    ) {
+        let watched = watched(kind);
+        set(&watched.condition, condition as u64);
+        set(&watched.mutex, mutex as u64);
+        set(&watched.key, key.0);
+        set(&watched.begin, now);
+        set(&watched.switches, self.switches());
+        let stage = if kind == SEMAPHORE { Stage::Woken } else { Stage::Waited };
+        stage.set(watched);
     }
 
     /// Ends that for this condition. Returns `None` if it was another one.
-    pub(crate) fn end_monitor(self, condition: usize) -> Option<Monitor> {
-        let local = arch::local();
-        if get(&local.monitor) != condition as u64 {
+    pub(crate) fn end_monitor(self, kind: u64, condition: usize) -> Option<Monitor> {
+        let watched = watched(kind);
+        if get(&watched.condition) != condition as u64 {
             return None;
         }
-        let mutex = get(&local.monitor_mutex);
-        set(&local.monitor, 0);
-        set(&local.monitor_mutex, 0);
+        let mutex = get(&watched.mutex);
+        set(&watched.condition, 0);
+        set(&watched.mutex, 0);
         let hold = Hold {
-            key: Packed(get(&local.monitor_key)),
-            begin: get(&local.monitor_begin),
-            switches: get(&local.monitor_switches),
+            key: Packed(get(&watched.key)),
+            begin: get(&watched.begin),
+            switches: get(&watched.switches),
             weight: 1,
         };
-        Some(Monitor { stage: Stage::current(), hold, mutex })
+        Some(Monitor { stage: Stage::of(watched), hold, mutex })
     }
 
     /// Continues with a condition after the thread has signalled it: the thread may own a unit of
     /// it again without a wait.
-    pub(crate) fn signalled(self, condition: usize, monitor: &Monitor) {
+    pub(crate) fn signalled(self, kind: u64, condition: usize, monitor: &Monitor) {
+        let watched = watched(kind);
+        set(&watched.condition, condition as u64);
+        set(&watched.mutex, monitor.mutex);
+        set(&watched.key, monitor.hold.key.0);
+        set(&watched.begin, monitor.hold.begin);
+        Stage::Signalled.set(watched);
+    }
+
+    /// Notes that the thread has taken a semaphore.
+    pub(crate) fn takes_semaphore(self, semaphore: usize) {
         let local = arch::local();
-        set(&local.monitor, condition as u64);
-        set(&local.monitor_mutex, monitor.mutex);
-        set(&local.monitor_key, monitor.hold.key.0);
-        Stage::Signalled.set();
+        set(&local.taken, semaphore as u64);
+        set(&local.posted, 0);
+    }
+
+    /// Notes that the thread posts a semaphore.
+    pub(crate) fn posts(self, semaphore: usize) {
+        let local = arch::local();
+        if get(&local.taken) == semaphore as u64 {
+            set(&local.taken, 0);
+        } else {
+            set(&local.posted, semaphore as u64);
+        }
+    }
+
+    /// Returns the mutex of a condition whose waiters each have a semaphore, if this is the one of
+    /// the thread: it has taken the semaphore so that the next request must wait, and has released
+    /// the mutex since. Conditions of Python wait in this way.
+    pub(crate) fn mutex_of_own(self, semaphore: usize) -> Option<usize> {
+        let local = arch::local();
+        let posted = get(&local.posted);
+        (get(&local.taken) == semaphore as u64 && posted != 0).then_some(posted as usize)
     }
 
     /// Returns whether the thread has a trace.

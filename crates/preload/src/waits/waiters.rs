@@ -11,6 +11,7 @@ use crate::file::map::{self, get, set};
 use crate::file::pages;
 use crate::layout::{LOCK_COUNT, Lock, MANY, Mapped, OWN_AFTER, WAITS_SHIFT, place};
 use crate::policy::platform;
+use crate::threads::lines::Key;
 use crate::threads::thread::{Hold, Thread};
 
 /// Entries that are probed before the table counts as full.
@@ -222,5 +223,18 @@ impl Waiters {
     /// Returns the time of the last release, ticks, and the number of releases that it represents.
     pub(crate) fn released(self) -> [u64; 2] {
         [get(&self.0.released), get(&self.0.released_weight)]
+    }
+}
+
+/// Begins to time a hold that represents `weight` holds.
+#[cold]
+#[inline(never)]
+pub(crate) fn hold(thread: Thread, key: Key, lock: usize, weight: u64) {
+    if let Some(detail) = thread.detail(Some(key)) {
+        // Waiters of the lock record the callers of its owner.
+        if Waiters::known(lock).is_some() {
+            thread.learn_callers(detail);
+        }
+        thread.hold(lock, thread.pack(key, detail), weight);
     }
 }

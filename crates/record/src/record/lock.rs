@@ -213,6 +213,7 @@ impl Lock {
             Kind::Mutex | Kind::Rwlock | Kind::Spinlock => true,
             Kind::Barrier => false,
             Kind::Condition | Kind::Semaphore if self.held_for_good => false,
+            Kind::Semaphore if self.is_held_once() => false,
             Kind::Condition if self.is_pool() => true,
             Kind::Condition => {
                 let is_again = self.given_by_owner / AGAIN >= self.instances;
@@ -242,6 +243,19 @@ impl Lock {
         }
     }
 
+    /// Returns whether each thread that keeps it takes it once, without waiting: others wait for
+    /// the end of what that thread does once, such as its own end, and not for a critical section.
+    fn is_held_once(&self) -> bool {
+        fn held_s(site: &Site) -> f64 {
+            site.hold_on.total_s + site.hold_off.total_s
+        }
+        let longest = self.sites.iter().max_by(|a, b| held_s(a).total_cmp(&held_s(b)));
+        longest.is_some_and(|site| {
+            let is_once = site.count > 0 && site.count <= site.threads && site.contended == 0;
+            is_once && self.contended() > 0 && 2.0 * held_s(site) > self.held_s(0.0).0
+        })
+    }
+
     /// Returns how many threads a condition admits at a time, as the condition of a pool of
     /// connections or of a flag does: threads enter the critical section of its mutex, with or
     /// without a wait, and signal it later from another critical section. The number is the mean
@@ -252,7 +266,7 @@ impl Lock {
         let holds = |site: &Site| total([site.hold_on.count, site.hold_off.count]);
         // A thread that never waits may be one that signals for another reason.
         let waiting = self.sites.iter().filter(|site| site.act != "signal");
-        let waited = total(waiting.map(holds));
+        let waited = total([total(waiting.map(holds)), self.barged()]);
         let holds = total(self.sites.iter().map(holds));
         let signals = self.sites.iter().filter(|site| site.act == "signal");
         let signals = total(signals.map(|site| site.count));
@@ -263,6 +277,23 @@ impl Lock {
         let is_lock = self.kind == Kind::Condition && !self.held_for_good && is_returned;
         (is_lock && self.waiters.most > 1 && self.waiters.seconds > 0.0)
             .then(|| self.held_s(0.0).0 / self.waiters.seconds)
+    }
+
+    /// Returns how often a thread that had signalled a condition took the unit again before the
+    /// woken thread did, which then waits again without having left the critical section. Each
+    /// signal wakes one thread: of the threads that a broadcast wakes, most wait again, too.
+    fn barged(&self) -> u64 {
+        /// Maximum number of woken threads for each signal.
+        const ONE: f64 = 1.2;
+        let signals = self.sites.iter().filter(|site| site.act == "signal");
+        let signals: Vec<&Site> = signals.collect();
+        let holds = signals.iter().map(|site| total([site.hold_on.count, site.hold_off.count]));
+        let holds = total(holds);
+        let stayed = self.sites.iter().map(|site| site.futile.saturating_sub(site.returned));
+        let futile = total(stayed);
+        let (woken, signals) = (self.woken(), total(signals.iter().map(|site| site.count)));
+        let is_each = woken as f64 <= ONE * signals as f64;
+        if is_each && futile >= woken.div_ceil(2) { holds.min(futile) } else { 0 }
     }
 
     /// Returns whether a condition limits how many threads do something at a time to several.
@@ -311,6 +342,45 @@ impl Lock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_semaphore_that_each_thread_takes_once_is_a_signal_of_its_end() {
+        fn lock(count: u64, threads: u64, contended: u64) -> Lock {
+            fn times(count: u64) -> Times {
+                Times { count, total_s: 5e-3 * count as f64, ..Times::default() }
+            }
+            let hold_off = times(count);
+            let keeps = Site { count, contended, threads, hold_off, ..Site::default() };
+            let (count, contended) = (40, 40);
+            let joins = Site { count, contended, threads: 1, wait: times(40), ..Site::default() };
+            let (kind, given_by_owner) = (Kind::Semaphore, 80);
+            Lock { kind, given_by_owner, sites: vec![joins, keeps], ..Lock::default() }
+        }
+        assert!(!lock(40, 40, 0).is_lock(), "as the lock that Thread.join of Python waits for");
+        assert!(lock(40, 4, 0).is_lock());
+        assert!(lock(40, 40, 9).is_lock());
+    }
+
+    #[test]
+    fn threads_that_take_units_again_before_the_woken_ones_share_a_pool() {
+        fn times(count: u64, each_s: f64) -> Times {
+            Times { count, total_s: each_s * count as f64, ..Times::default() }
+        }
+        fn pool(signals: u64, futile: u64) -> bool {
+            let wait = times(170, 17e-3);
+            let waits =
+                Site { act: "wait".to_owned(), count: 170, futile, wait, ..Site::default() };
+            let (count, hold_off) = (signals, times(signals, 5.6e-3));
+            let tells = Site { act: "signal".to_owned(), count, hold_off, ..Site::default() };
+            let (kind, sites) = (Kind::Condition, vec![waits, tells]);
+            let waiters =
+                Waiters { seconds: 5.6e-3 * signals as f64 / 2.0, most: 6, ..Waiters::default() };
+            Lock { kind, waiters, instances: 1, sites, ..Lock::default() }.is_pool()
+        }
+        assert!(pool(170, 160));
+        assert!(!pool(170, 20), "the woken threads find what they waited for");
+        assert!(!pool(30, 160), "broadcasts");
+    }
 
     #[test]
     fn a_condition_of_hotspot_is_no_lock_although_its_waiters_signal_each_other() {
