@@ -243,6 +243,9 @@ impl Problem {
             Problem::Deadlock { .. } => Kind::Deadlock,
             Problem::InterpreterLock => Kind::InterpreterLock,
             Problem::LibcLock { .. } => Kind::LibcLock,
+            Problem::Java { monitor: Some(JavaMonitor { units: Some(_), .. }), .. } => {
+                Kind::PoolExhausted
+            }
             Problem::RustStream { .. } | Problem::Java { .. } | Problem::RuntimeLock { .. } => {
                 Kind::RuntimeLock
             }
@@ -304,6 +307,7 @@ impl Problem {
 /// Returns what helps against waits for a Java lock.
 fn java_cure(monitor: &JavaMonitor) -> Cure {
     match &monitor.activity {
+        _ if monitor.units.is_some() => Cure::MoreUnits,
         JavaActivity::Sleeps { method: Some(_) } | JavaActivity::Native { .. } => {
             Cure::ReleaseBeforeCall
         }

@@ -3,6 +3,16 @@
 use convoy_record::Scheduler;
 use serde::Serialize;
 
+/// What waits in a function of Java's virtual machine may be for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JavaWaits {
+    /// Locks of `java.util.concurrent`, or idle workers.
+    Concurrent,
+    /// Monitors, or idle threads.
+    Monitors,
+}
+
 /// A fact that a record does not contain. The way to see it is part of its sentence in `report`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "gap", rename_all = "kebab-case")]
@@ -77,6 +87,20 @@ pub enum Gap {
         refused: Option<String>,
         /// Whether the run was too short for a dump.
         is_short: bool,
+    },
+    /// Threads waited in a function of Java's virtual machine that serves locks and idle threads,
+    /// and too few thread dumps distinguish these.
+    JavaWaits {
+        /// The function.
+        waits: JavaWaits,
+        /// The condition.
+        lock: String,
+        /// Wait time, in seconds.
+        wait_s: f64,
+        /// Number of waits.
+        count: u64,
+        /// Why no dump was taken, if the process refused it.
+        refused: Option<String>,
     },
     /// Too few thread dumps to say which monitor it is.
     FewDumps,

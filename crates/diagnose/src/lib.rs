@@ -20,13 +20,13 @@ mod verdict;
 pub use account::{Account, Irreplaceable, LockAccount, is_owned};
 pub use evidence::waited_share;
 pub use finding::{Confidence, Cure, Finding, Kind, LITTLE, OwnerShares, Source, Waiters};
-pub use gap::Gap;
+pub use gap::{Gap, JavaWaits};
 pub use owner::{OwnerState, owner_parts};
 pub use problem::{
     Call, Counter, Cycle, Herd, HogSign, Inversion, JavaActivity, JavaMonitor, Lost, Mover, Owner,
     Owners, Place, Problem, ProcessWaits, PythonModule, Subject, Waited, Wakers,
 };
-pub use quiet::{Activity, ConditionWaits, JavaWaits, Quiet, Spread};
+pub use quiet::{Activity, ConditionWaits, Quiet, Spread};
 pub use remark::{Handover, Remark};
 pub use rules::kernel::{KernelSleep, kernel_sleeps};
 pub use verdict::{Diagnosis, Verdict};

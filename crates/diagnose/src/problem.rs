@@ -177,7 +177,8 @@ pub enum JavaActivity {
 pub struct JavaMonitor {
     /// Class of the object or lock.
     pub class: String,
-    /// Whether it is a monitor (`synchronized`), otherwise a lock of `java.util.concurrent`.
+    /// Whether it is a monitor (`synchronized`), otherwise a lock or a semaphore of
+    /// `java.util.concurrent`.
     pub is_monitor: bool,
     /// Part of the threads that waited for a lock of this sort.
     pub part: f64,
@@ -193,6 +194,8 @@ pub struct JavaMonitor {
     pub dumps: u64,
     /// Waiting threads, summed over the dumps.
     pub waiting: u64,
+    /// Mean number of threads that have a permit, if it is a semaphore that limits a pool.
+    pub units: Option<f64>,
 }
 
 /// A wait that had not ended when the record ended.

@@ -6,9 +6,9 @@ use convoy_record::{
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-use crate::account::{Account, LockAccount};
+use crate::account::{Account, LockAccount, known};
 use crate::finding::LITTLE;
-use crate::gap::Gap;
+use crate::gap::{Gap, JavaWaits};
 use crate::rules;
 
 /// What threads did in a program without a relevant finding. Times are in seconds, shares are parts
@@ -59,18 +59,6 @@ pub struct ConditionWaits {
     pub wait_s: f64,
     /// Number of waits.
     pub count: u64,
-    /// Whether these may be waits for locks of Java, which only thread dumps tell apart.
-    pub java: Option<JavaWaits>,
-}
-
-/// What waits in a function of Java's virtual machine may be for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum JavaWaits {
-    /// Locks of `java.util.concurrent`, or idle workers.
-    Concurrent,
-    /// Monitors, or idle threads.
-    Monitors,
 }
 
 /// How threads spent their time, by samples.
@@ -96,6 +84,7 @@ pub(crate) fn quiet(record: &Record, account: &Account) -> Quiet {
     let gap = rules::unknown_processes(record)
         .or_else(|| unrecorded(record, account))
         .or_else(|| unreached(record).filter(|_| !has_locks))
+        .or_else(|| java_waits(record, account.condition(record.program.wall_s)?))
         .or_else(|| {
             (!has_locks && activity.is_some() && sleeps_in_futex(record)).then_some(Gap::FutexWaits)
         });
@@ -107,7 +96,7 @@ pub(crate) fn quiet(record: &Record, account: &Account) -> Quiet {
         calls,
         has_locks,
         spread: spread(account),
-        condition: account.condition(record.program.wall_s).map(|lock| condition(record, lock)),
+        condition: account.condition(record.program.wall_s).map(condition),
         activity,
         cpu_samples,
     }
@@ -119,28 +108,35 @@ fn place(account: &LockAccount) -> Option<String> {
     site.map(|site| &site.place).filter(|place| !account.lock.name.contains(*place)).cloned()
 }
 
-fn condition(record: &Record, account: &LockAccount) -> ConditionWaits {
+fn condition(account: &LockAccount) -> ConditionWaits {
     ConditionWaits {
         lock: account.lock.name.clone(),
         place: place(account),
         wait_s: account.waited_s,
         count: account.lock.count(),
-        java: java_waits(record, account),
     }
 }
 
-/// Returns what waits in a function of Java's virtual machine may be for. Java's locks and its idle
-/// workers wait in the same function; only method names distinguish them.
-fn java_waits(record: &Record, account: &LockAccount) -> Option<JavaWaits> {
+/// Returns the gap if waits in a function of Java's virtual machine may be for locks. Java's locks
+/// and its idle workers wait in the same function; only method names distinguish them.
+fn java_waits(record: &Record, account: &LockAccount) -> Option<Gap> {
     if record.processes.iter().any(rules::is_dumped) {
         return None;
     }
     let site = account.lock.sites.first()?;
-    match java_wait(&site.place)? {
-        JvmWait::Park => Some(JavaWaits::Concurrent),
-        JvmWait::Monitor | JvmWait::ObjectWait => Some(JavaWaits::Monitors),
-        JvmWait::Internal => None,
-    }
+    let waits = match java_wait(&site.place)? {
+        JvmWait::Park => JavaWaits::Concurrent,
+        JvmWait::Monitor | JvmWait::ObjectWait => JavaWaits::Monitors,
+        JvmWait::Internal => return None,
+    };
+    let mut dumped = record.processes.iter().filter_map(|process| process.java.as_ref());
+    Some(Gap::JavaWaits {
+        waits,
+        lock: account.lock.name.clone(),
+        wait_s: account.waited_s,
+        count: account.lock.count(),
+        refused: dumped.find_map(|java| known(&java.refused)),
+    })
 }
 
 /// Returns whether threads sleep in futex(2) outside of the recorded functions for a relevant part

@@ -8,8 +8,9 @@ use convoy_diagnose::{
     ProcessWaits, Quiet, Verdict, Wakers,
 };
 use convoy_record::{
-    Cause, Counted, Doing, Hot, Inversion, JAVA, KernelObject, KernelWait, Kind as Primitive, Lock,
-    Origin, Pending, Process, Record, Scheduler, Scheduling, Seen, Site, Times, UNNAMED, Waiters,
+    Blocked, Cause, Counted, Doing, Hot, Inversion, JAVA, Java, JavaWait, KernelObject, KernelWait,
+    Kind as Primitive, Lock, Origin, Pending, Process, Record, Scheduler, Scheduling, Seen, Site,
+    Times, UNNAMED, Waiters,
 };
 use made::{cause, mutex, process, record, seen, site, times};
 
@@ -301,9 +302,76 @@ fn a_class_of_the_program_named_as_one_of_java_is_not_java() {
         ("Parker::park+0x90 (libjvm.so)", true),
         ("PlatformEvent::park+0x20 (libjvm.so)", true),
     ] {
-        let java = waits(place).condition.and_then(|condition| condition.java);
-        assert_eq!(java.is_some(), is_java, "{place}");
+        let gap = waits(place).gap;
+        assert_eq!(matches!(gap, Some(Gap::JavaWaits { .. })), is_java, "{place}: {gap:?}");
     }
+}
+
+/// A process whose threads parked for two seconds, and these waits in thread dumps.
+fn parked(dumps: u64, waits: Vec<JavaWait>) -> Process {
+    let place = "Parker::park+0x90 (libjvm.so)";
+    let sites = vec![Site { wait: times(400, 5e-3), ..site(place, "wait", 400) }];
+    let (name, kind) = (format!("condition of {place}"), Primitive::Condition);
+    let lock = Lock { name, kind, instances: 4, sites, ..Lock::default() };
+    let java = Java { dumps, waiters: 4, waits, ..Java::default() };
+    let process = Process { pid: 7, seconds: 1.0, threads: 9, ..Process::default() };
+    Process { locks: vec![lock], java: Some(java), ..process }
+}
+
+fn java_wait(blocked: Blocked, count: u64, dumps: u64) -> JavaWait {
+    let (class, place) = ("java.util.concurrent.X".to_owned(), "Db.ask (Db.java:7)".to_owned());
+    let holder = "Db.ask (Db.java:8)".to_owned();
+    JavaWait { blocked, class, place, holder, count, dumps, ..JavaWait::default() }
+}
+
+#[test]
+fn a_few_thread_dumps_show_what_parked_threads_wait_for() {
+    fn with(dumps: u64, count: u64, with_wait: u64) -> Option<Finding> {
+        first(parked(dumps, vec![java_wait(Blocked::Lock, count, with_wait)]))
+    }
+    fn without(dumps: u64) -> Option<Gap> {
+        quiet(&record(parked(dumps, Vec::new()))).gap
+    }
+    let finding = with(3, 9, 3).expect("three threads wait in each dump");
+    assert_eq!((finding.kind(), &finding.gaps[..]), (Kind::RuntimeLock, &[][..]));
+    assert!(finding.cost_s <= 2.0 + 1e-9, "not more than they parked: {}", finding.cost_s);
+    let finding = with(1, 3, 1).expect("three threads wait");
+    assert_eq!(finding.gaps, [Gap::FewDumps]);
+    assert!(with(3, 1, 1).is_none(), "one wait in three dumps");
+    assert!(matches!(without(1), Some(Gap::JavaWaits { .. })), "{:?}", without(1));
+    assert_eq!(without(3), None, "three dumps, and no thread waits for a lock");
+}
+
+#[test]
+fn a_finding_costs_no_more_than_the_record_contains() {
+    fn cost_s(threads: u64) -> f64 {
+        let lock = Lock {
+            sites: vec![Site { wait: times(400, 0.1), ..site("f", "lock", 400) }],
+            ..mutex()
+        };
+        let process = Process { threads, ..process(lock, cause(40.0, Vec::new())) };
+        first(process).expect("a finding").cost_s
+    }
+    assert!((cost_s(4) - 4.0).abs() < 1e-9, "four threads for a second: {}", cost_s(4));
+    assert!((cost_s(100) - 40.0).abs() < 1e-9, "{}", cost_s(100));
+}
+
+#[test]
+fn a_semaphore_of_java_is_a_pool_if_others_have_its_permits_whenever_a_thread_waits() {
+    fn pool(units: u64, units_max: u64, without: u64) -> Option<Finding> {
+        let waits = java_wait(Blocked::Permit, 30, 10);
+        let held = JavaWait { units, units_max, ..waits.clone() };
+        let free = JavaWait { holder: String::new(), count: without, dumps: without, ..waits };
+        first(parked(10 + without, vec![held, free]))
+    }
+    let finding = pool(20, 2, 0).expect("two of the threads are admitted");
+    let Problem::Java { monitor: Some(monitor), .. } = &finding.problem else {
+        panic!("{finding:?}")
+    };
+    assert_eq!((finding.kind(), finding.cure()), (Kind::PoolExhausted, Cure::MoreUnits));
+    assert_eq!(monitor.units, Some(2.0));
+    assert!(pool(20, 2, 9).is_none(), "often no thread has a permit: a signal");
+    assert!(pool(20, 5, 0).is_none(), "workers of a queue, few of which are busy");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use convoy_record::{Blocked, Java, JavaOwner, JavaWait, Origin, Process, total};
+use convoy_record::{
+    Blocked, Java, JavaOwner, JavaWait, JvmWait, Origin, Process, java_wait, total,
+};
 
 use super::plain::Plain;
 use crate::account::known;
@@ -17,6 +19,8 @@ const DUMPS: u64 = 3;
 const WAITING: u64 = 5;
 /// Minimum number of dumps if the dumps alone show how long threads wait.
 const DUMPS_ALONE: u64 = 5;
+/// Minimum mean number of waiting threads in fewer dumps.
+const QUEUE: u64 = 2;
 
 /// Returns the value with the largest count among equal keys.
 fn most<'a, K: Ord>(
@@ -39,6 +43,26 @@ fn is_lock(wait: &JavaWait) -> bool {
     wait.blocked == Blocked::Lock
 }
 
+fn is_permit(wait: &JavaWait) -> bool {
+    wait.blocked == Blocked::Permit
+}
+
+/// Returns the mean number of threads that have a permit of a semaphore, if its waits are for
+/// these threads: whenever a thread waits, about the same number of others has one. A semaphore
+/// with which some threads give work to others has any number of them, or none.
+fn units(waits: &[&JavaWait]) -> Option<f64> {
+    /// Minimum part of the dumps with a waiting thread in which others have a permit.
+    const NEARLY_ALL: f64 = 0.8;
+    /// Minimum ratio of the mean number of these to the maximum.
+    const EVEN: f64 = 0.6;
+    let dumps = total(waits.iter().map(|wait| wait.dumps)) as f64;
+    let held = waits.iter().filter(|wait| wait.units > 0).map(|wait| wait.dumps);
+    let held = total(held) as f64;
+    let mean = total(waits.iter().map(|wait| wait.units)) as f64 / held.max(1.0);
+    let most = waits.iter().map(|wait| wait.units_max).max().unwrap_or(0) as f64;
+    (held > 0.0 && held >= NEARLY_ALL * dumps && mean >= EVEN * most).then_some(mean)
+}
+
 /// Returns the identity of a lock in dumps. A lock of `java.util.concurrent` has a class that many
 /// locks share.
 fn key(wait: &JavaWait) -> (&str, &str) {
@@ -57,6 +81,7 @@ fn busiest(java: &Java, is_sort: fn(&JavaWait) -> bool) -> Option<JavaMonitor> {
         same.iter().copied().filter(|wait| !wait.holder.is_empty()).collect();
     let holding = most(&held, |wait| (function(&wait.holder), wait.owner, &wait.doing));
     let owner = holding.map_or(waiter, |(wait, _)| wait);
+    let units = if is_permit(first) { Some(units(&same)?) } else { None };
     Some(JavaMonitor {
         class: first.class.clone(),
         is_monitor: is_monitor(first),
@@ -67,6 +92,7 @@ fn busiest(java: &Java, is_sort: fn(&JavaWait) -> bool) -> Option<JavaMonitor> {
         activity: activity(java, owner),
         dumps: java.dumps,
         waiting: count,
+        units,
     })
 }
 
@@ -102,10 +128,15 @@ pub(crate) fn monitors(evidence: &Evidence<'_>) -> Option<(Problem, Vec<Gap>)> {
     let monitor = java.and_then(|java| busiest(java, is_monitor));
     let gaps = match &monitor {
         None => vec![unnamed(evidence.process)],
-        Some(monitor) if monitor.dumps < DUMPS || monitor.waiting < WAITING => vec![Gap::FewDumps],
-        Some(_) => Vec::new(),
+        Some(monitor) => few(monitor),
     };
     Some((Problem::Java { monitor, is_measured: true }, gaps))
+}
+
+/// Returns the gap if too few dumps show this lock.
+fn few(monitor: &JavaMonitor) -> Vec<Gap> {
+    let is_few = monitor.dumps < DUMPS || monitor.waiting < WAITING;
+    if is_few { vec![Gap::FewDumps] } else { Vec::new() }
 }
 
 /// Returns why no dump names the monitors of this process.
@@ -118,15 +149,16 @@ fn unnamed(process: &Process) -> Gap {
     }
 }
 
-/// Returns the findings on waits that only dumps show: locks of `java.util.concurrent`, and all
-/// locks of a process that is observed from outside.
+/// Returns the findings on waits that only dumps show: locks and semaphores of
+/// `java.util.concurrent`, and all locks of a process that is observed from outside.
 pub(crate) fn unmeasured(process: &Process) -> Vec<Finding> {
-    let sorts = [(is_monitor as fn(&JavaWait) -> bool, true), (is_lock, false)];
+    let sorts = [(is_monitor as fn(&JavaWait) -> bool, true), (is_lock, false), (is_permit, false)];
     sorts
         .into_iter()
         .filter_map(|(is_sort, are_monitors)| {
             let java = process.java.as_ref().filter(|_| !is_measured(process, are_monitors))?;
-            of_dumps(process, java, &busiest(java, is_sort)?)
+            let parked_s = if are_monitors { 0.0 } else { parked_s(process) };
+            of_dumps(process, java, &busiest(java, is_sort)?, parked_s)
         })
         .collect()
 }
@@ -137,20 +169,39 @@ fn is_measured(process: &Process, monitors: bool) -> bool {
     process.runtime_locks.iter().any(|lock| lock.origin == origin && lock.wait_s() > 0.0)
 }
 
-fn of_dumps(process: &Process, java: &Java, monitor: &JavaMonitor) -> Option<Finding> {
-    if java.dumps < DUMPS_ALONE || monitor.waiting < WAITING || java.waiters == 0 {
+/// Returns the time that threads waited for locks of `java.util.concurrent` or for work, in
+/// seconds. Only dumps distinguish these.
+fn parked_s(process: &Process) -> f64 {
+    let sites = process.locks.iter().flat_map(|lock| &lock.sites);
+    let parks = sites.filter(|site| java_wait(&site.place) == Some(JvmWait::Park));
+    parks.map(|site| site.wait.total_s).sum()
+}
+
+/// Returns the finding of a lock in dumps. Threads parked for `parked_s` seconds, if that was
+/// measured: then a few dumps show what for.
+fn of_dumps(
+    process: &Process,
+    java: &Java,
+    monitor: &JavaMonitor,
+    parked_s: f64,
+) -> Option<Finding> {
+    let is_enough = java.dumps >= DUMPS_ALONE && monitor.waiting >= WAITING;
+    let is_queue = parked_s > 0.0 && monitor.waiting >= QUEUE * java.dumps;
+    if java.waiters == 0 || !is_enough && !is_queue {
         return None;
     }
     let waiting = monitor.waiting as f64 / java.dumps as f64;
+    let waited_s = waiting * process.seconds;
     let plain = Plain {
         pid: process.pid,
         lock: &monitor.class,
         share: Some((waiting / java.waiters as f64).min(1.0)),
-        cost_s: waiting * process.seconds,
+        cost_s: if parked_s > 0.0 { waited_s.min(parked_s) } else { waited_s },
         source: Source::Sampled,
         observations: monitor.waiting,
     };
-    Some(plain.finding(Problem::Java { monitor: Some(monitor.clone()), is_measured: false }))
+    let problem = Problem::Java { monitor: Some(monitor.clone()), is_measured: false };
+    Some(Finding { gaps: few(monitor), ..plain.finding(problem) })
 }
 
 /// Returns the finding of a deadlock in the last two dumps.
@@ -183,7 +234,7 @@ pub(crate) fn deadlock(process: &Process) -> Option<Finding> {
 
 /// Returns whether dumps would show the locks that threads wait for.
 pub(crate) fn is_dumped(process: &Process) -> bool {
-    process.java.as_ref().is_some_and(|java| java.dumps >= DUMPS_ALONE)
+    process.java.as_ref().is_some_and(|java| java.dumps >= DUMPS)
 }
 
 /// Returns the object that threads wait for after a notification, with its method.

@@ -15,7 +15,9 @@ pub enum Blocked {
     Again,
     /// For a lock of `java.util.concurrent`.
     Lock,
-    /// For something else: a notification, a condition, a permit, work.
+    /// For a permit of a semaphore of `java.util.concurrent`.
+    Permit,
+    /// For something else: a notification, a condition, work.
     Other,
 }
 
@@ -48,6 +50,8 @@ const DEADLOCK: &str = "Found one Java-level deadlock:";
 const OWN: [&str; 5] = ["java.", "javax.", "jdk.", "sun.", "com.sun."];
 /// Parts of the class names of locks of `java.util.concurrent`.
 const LOCKS: [&str; 3] = ["ReentrantLock", "ReentrantReadWriteLock", "StampedLock"];
+/// Beginning of the class names of its semaphores.
+const SEMAPHORE: &str = "java.util.concurrent.Semaphore$";
 
 impl Dump {
     /// Parses the text. Unknown lines are ignored.
@@ -79,6 +83,29 @@ impl Dump {
             one.waits.as_ref().is_some_and(|(blocked, ..)| *blocked != Blocked::Other)
         };
         self.threads.iter().filter(is_lock).map(|one| one.name.as_str())
+    }
+
+    /// Returns the threads that have a permit for which this thread waits: they are in the method
+    /// that waits, past the wait. None if each thread at that place waits for a semaphore of its
+    /// own, which another thread then signals with.
+    pub(crate) fn holders(&self, waiter: &Thread) -> Vec<(&Thread, String)> {
+        let Some((_, object, _, at)) = &waiter.waits else { return Vec::new() };
+        let place = waiter.place(*at);
+        let waits_for = |one: &Thread| {
+            let waits = one.waits.as_ref()?;
+            (one.place(waits.3) == place).then_some(waits.1)
+        };
+        let objects: Vec<u64> = self.threads.iter().filter_map(waits_for).collect();
+        let same = objects.iter().filter(|other| *other == object).count();
+        if same < 2 && objects.len() > 1 {
+            return Vec::new();
+        }
+        let method = method(&place);
+        let past = |one: &Thread| {
+            let is_waiting = one.waits.as_ref().is_some_and(|waits| waits.1 == *object);
+            one.frames.iter().find(|frame| !is_waiting && self::method(frame) == method).cloned()
+        };
+        self.threads.iter().filter_map(|one| Some((one, past(one)?))).collect()
     }
 
     /// Returns the owner of an object, and the place that acquired it if that is known.
@@ -115,6 +142,7 @@ impl Thread {
                 "parking to wait for" if LOCKS.iter().any(|one| class.contains(one)) => {
                     Blocked::Lock
                 }
+                "parking to wait for" if class.starts_with(SEMAPHORE) => Blocked::Permit,
                 "waiting on" | "parking to wait for" => Blocked::Other,
                 _ => return,
             };
@@ -136,7 +164,7 @@ impl Thread {
     pub(crate) fn calls(&self) -> Option<&str> {
         let count = self.frames.iter().take_while(|frame| is_own(frame)).count();
         let last = self.frames.get(count.checked_sub(1)?)?;
-        let function = last.split(" (").next().unwrap_or(last);
+        let function = method(last);
         // Without the package: `FileChannelImpl.force`.
         let class = function.rmatch_indices('.').nth(1).map_or(0, |(at, _)| at + 1);
         (count < self.frames.len()).then(|| &function[class..])
@@ -150,6 +178,11 @@ impl Thread {
 
 fn is_own(frame: &str) -> bool {
     OWN.iter().any(|own| frame.starts_with(own))
+}
+
+/// Returns the method of a frame.
+fn method(frame: &str) -> &str {
+    frame.split(" (").next().unwrap_or(frame)
 }
 
 /// Returns `a.B.get (B.java:5)` for `a.B.get(module@17/B.java:5)`.

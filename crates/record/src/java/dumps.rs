@@ -1,5 +1,5 @@
 //! Takes thread dumps of the Java processes of a recording, in a separate thread: few of them, and
-//! so that they stop the program for at most a two-hundredth of its time.
+//! so that they stop the program for at most a two-hundredth of its time, and 5 ms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,10 +14,12 @@ use crate::record::Process;
 
 /// Maximum part of the time for which the threads may be stopped.
 const SHARE: f64 = 0.005;
+/// The same in addition, in seconds: a short run needs several dumps, too.
+const ALLOWED_S: f64 = 0.005;
 /// Maximum number of dumps of a process.
 const MOST: u64 = 50;
 /// Age in seconds of a process at the first dump.
-const FIRST_S: f64 = 0.25;
+const FIRST_S: f64 = 0.2;
 /// Interval between the first two dumps in seconds, and its growth from dump to dump.
 const INTERVAL_S: f64 = 0.05;
 const GROWTH: f64 = 1.15;
@@ -172,7 +174,7 @@ impl Asked {
             None => self.jvm.insert(Jvm::find(pid)?),
         };
         let age_s = self.begin.elapsed().as_secs_f64();
-        let early_s = jvm.expected_s() / SHARE - age_s;
+        let early_s = until_allowed_s(jvm.expected_s(), age_s);
         if self.java.dumps == 0 && early_s > 0.0 {
             self.next = Instant::now() + Duration::from_secs_f64(early_s);
             return Ok(());
@@ -190,8 +192,26 @@ impl Asked {
         self.stuck = stuck;
         let grown_s = INTERVAL_S * GROWTH.powf(self.java.dumps as f64);
         let grown_s = if is_lasting { grown_s.min(LASTING_S) } else { grown_s };
-        let wait_s = grown_s.max(stopped_s / SHARE).max(self.java.stopped_s / SHARE - age_s);
+        let wait_s = grown_s.max(until_allowed_s(self.java.stopped_s + stopped_s, age_s));
         self.next = Instant::now() + Duration::from_secs_f64(wait_s.min(3600.0));
         Ok(())
+    }
+}
+
+/// Returns how many seconds a process of this age is too young for dumps that stop it for
+/// `stopped_s` seconds in all.
+fn until_allowed_s(stopped_s: f64, age_s: f64) -> f64 {
+    (stopped_s - ALLOWED_S) / SHARE - age_s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dumps_of_a_short_run_may_stop_it_for_a_few_milliseconds() {
+        assert!(until_allowed_s(0.003, 0.1) < 0.0, "26 threads, at the start");
+        assert!(until_allowed_s(0.006, 0.1) > 0.0);
+        assert!((until_allowed_s(0.055, 4.0) - 6.0).abs() < 1e-9, "0.5 % of 10 s in addition");
     }
 }

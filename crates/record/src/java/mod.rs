@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::java::dump::{Blocked, Dump, Thread};
+use crate::record::scheduling::is_zero;
 
 /// Thread dumps of a Java process. They are samples: they name locks, methods and owners.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -56,6 +57,12 @@ pub struct JavaWait {
     pub count: u64,
     /// Number of dumps that contain such a wait.
     pub dumps: u64,
+    /// For a semaphore: number of threads that had a permit, summed over these dumps.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub units: u64,
+    /// The maximum of it in one dump.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub units_max: u64,
 }
 
 /// Activity of the owner of a Java lock.
@@ -88,6 +95,14 @@ pub struct JavaLink {
     pub owner: String,
 }
 
+impl JavaWait {
+    /// Returns whether two waits differ in nothing but their numbers.
+    fn is_like(&self, other: &Self) -> bool {
+        let Self { count, dumps, units, units_max, .. } = *other;
+        Self { count, dumps, units, units_max, ..self.clone() } == *other
+    }
+}
+
 /// Maximum number of distinct waits in a record.
 const KEPT: usize = 64;
 
@@ -109,21 +124,28 @@ impl Java {
                 place: thread.place(*at),
                 ..JavaWait::default()
             };
-            if let Some((owner, place)) = dump.owner(*object) {
+            if *blocked == Blocked::Permit {
+                let holders = dump.holders(thread);
+                wait.units_max = holders.len() as u64;
+                if let Some((holder, place)) = holders.first() {
+                    wait.holder.clone_from(place);
+                    (wait.owner, wait.doing) = activity(holder);
+                }
+            } else if let Some((owner, place)) = dump.owner(*object) {
                 wait.holder = place.unwrap_or_else(|| owner.place(0));
                 (wait.owner, wait.doing) = activity(owner);
             }
             *found.entry(wait).or_default() += 1;
         }
         for (wait, count) in found {
-            let same =
-                |one: &&mut JavaWait| JavaWait { count: 0, dumps: 0, ..(*one).clone() } == wait;
-            match self.waits.iter_mut().find(same) {
-                Some(known) => {
-                    known.count += count;
-                    known.dumps += 1;
-                }
-                None => self.waits.push(JavaWait { count, dumps: 1, ..wait }),
+            if let Some(known) = self.waits.iter_mut().find(|known| known.is_like(&wait)) {
+                known.count += count;
+                known.dumps += 1;
+                known.units += wait.units_max;
+                known.units_max = known.units_max.max(wait.units_max);
+            } else {
+                let units = wait.units_max;
+                self.waits.push(JavaWait { count, dumps: 1, units, ..wait });
             }
         }
         self.waits.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
@@ -139,13 +161,10 @@ impl Java {
         java.stopped_s = (self.stopped_s - then.stopped_s).max(0.0);
         java.ran = self.ran.saturating_sub(then.ran);
         for wait in &mut java.waits {
-            let like = |one: &&JavaWait| {
-                JavaWait { count: wait.count, dumps: wait.dumps, ..(*one).clone() } == *wait
-            };
-            if let Some(before) = then.waits.iter().find(like) {
-                let (count, dumps) = (before.count, before.dumps);
-                wait.count = wait.count.saturating_sub(count);
-                wait.dumps = wait.dumps.saturating_sub(dumps);
+            if let Some(before) = then.waits.iter().find(|before| before.is_like(wait)) {
+                wait.count = wait.count.saturating_sub(before.count);
+                wait.dumps = wait.dumps.saturating_sub(before.dumps);
+                wait.units = wait.units.saturating_sub(before.units);
             }
         }
         java.waits.retain(|wait| wait.count > 0);
@@ -199,6 +218,7 @@ mod tests {
             doing: String::new(),
             count: 4,
             dumps: 1,
+            ..JavaWait::default()
         };
         assert_eq!(java.waits, [expected], "the main thread waits in Thread.join and counts not");
         assert_eq!(java.ran, 1, "Thread-0; Thread-3 has just acquired the monitor");
@@ -246,6 +266,37 @@ mod tests {
             ("java.lang.Object", "Dead.pass (Dead.java:4)")
         );
         assert!(java.waits.iter().all(|wait| wait.owner == JavaOwner::Waits), "{java:?}");
+    }
+
+    /// Threads of a dump: the line of `Db.ask` where each is, and the semaphore that it waits for.
+    fn asking(threads: &[(u64, Option<&str>)]) -> Java {
+        let thread = |(line, semaphore): &(u64, Option<&str>)| {
+            let waits = semaphore.map_or(String::new(), |object| {
+                let class = "java.util.concurrent.Semaphore$NonfairSync";
+                format!("\t- parking to wait for  <{object}> (a {class})\n")
+            });
+            format!(
+                "\"t\" #1\n   java.lang.Thread.State: WAITING\n\
+                 \tat java.lang.Thread.sleep(java.base@17/Native Method)\n{waits}\
+                 \tat Db.ask(Db.java:{line})\n\tat Db.run(Db.java:1)\n"
+            )
+        };
+        read(&threads.iter().map(thread).collect::<String>()).1
+    }
+
+    #[test]
+    fn threads_past_the_wait_for_a_semaphore_have_its_permits() {
+        let pool = [(8, None), (7, Some("0x10")), (7, Some("0x10")), (8, None), (7, Some("0x10"))];
+        let java = asking(&pool);
+        let [wait] = &java.waits[..] else { panic!("{java:?}") };
+        assert_eq!((wait.blocked, wait.count, wait.units), (Blocked::Permit, 3, 2));
+        assert_eq!(
+            (wait.holder.as_str(), wait.doing.as_str()),
+            ("Db.ask (Db.java:8)", "Thread.sleep")
+        );
+        let ring = [(7, Some("0x10")), (7, Some("0x20")), (7, Some("0x30")), (8, None)];
+        let java = asking(&ring);
+        assert!(java.waits.iter().all(|wait| wait.units == 0), "each has its own: {java:?}");
     }
 
     #[test]

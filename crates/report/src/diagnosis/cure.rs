@@ -7,6 +7,7 @@ use convoy_diagnose::{
 use convoy_record::runtimes::runtime;
 use convoy_record::{KernelObject, Origin};
 
+use super::phrase::count;
 use super::problem::java_lock;
 
 /// Advice on a monitor of Java.
@@ -23,9 +24,9 @@ pub(super) const VIEWS: [(&str, &str); 1] =
 pub(super) fn text(finding: &Finding) -> String {
     if let Problem::Java { monitor: Some(monitor), .. } = &finding.problem {
         if finding.gaps.contains(&Gap::FewDumps) {
-            let dumps = if monitor.dumps == 1 { "one thread dump" } else { "two thread dumps" };
             return format!(
-                "In {dumps}, too few to say more, {} threads wait for {} in {}. {}",
+                "In {}, too few to say more, {} threads wait for {} in {}. {}",
+                count(monitor.dumps, "thread dump"),
                 monitor.waiting,
                 java_lock(monitor),
                 monitor.place,
@@ -295,6 +296,11 @@ fn of_parking(call: &Call) -> String {
 
 fn java(monitor: &JavaMonitor) -> String {
     match &monitor.activity {
+        _ if monitor.units.is_some() => {
+            "Give it more permits if what it limits can serve more threads, or keep a permit for \
+             less time; another lock will not help."
+                .to_owned()
+        }
         JavaActivity::Sleeps { method: Some(method) } | JavaActivity::Native { method } => {
             format!("Call {method} outside of the critical section; another lock will not help.")
         }

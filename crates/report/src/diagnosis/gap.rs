@@ -1,6 +1,6 @@
 //! What a record does not show, and how to see it.
 
-use convoy_diagnose::Gap;
+use convoy_diagnose::{Gap, JavaWaits};
 use convoy_record::Scheduler;
 
 use super::cure::VIEWS;
@@ -69,10 +69,40 @@ pub(super) fn text(gap: &Gap) -> String {
             };
             why + FLIGHT
         }
+        Gap::JavaWaits { waits, lock, wait_s, count, refused } => {
+            let waited = format!(
+                "threads waited {} on `{lock}`, {}",
+                seconds(*wait_s),
+                phrase::count(*count, "time")
+            );
+            java_waits(*waits, &waited, refused.as_deref())
+        }
         Gap::FewDumps => String::new(),
         Gap::FewSamples { samples } => format!(
             "The owner was sampled {samples} times: record for longer, or as root with kernel \
              events, to see whether it sleeps or has no CPU."
+        ),
+    }
+}
+
+fn java_waits(waits: JavaWaits, waited: &str, refused: Option<&str>) -> String {
+    match waits {
+        JavaWaits::Concurrent => {
+            let why = refused.map_or_else(
+                || "the run was too short for the thread dumps that distinguish them".to_owned(),
+                |reason| format!("no thread dump distinguishes them, because {reason}"),
+            );
+            format!(
+                "The cost of Java's locks is not known: {waited}, for locks of \
+                 java.util.concurrent or for work, and {why}. Record a run of a second or more, or \
+                 under -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit."
+            )
+        }
+        JavaWaits::Monitors => format!(
+            "The cost of Java's monitors is not known: {waited}. Sampling from outside cannot \
+             distinguish monitors from idle threads: start java under `convoy record`, or `jcmd \
+             PID JFR.start filename=/tmp/run.jfr settings=profile locking-threshold=0ms \
+             duration=10s`, then `convoy explain /tmp/run.jfr`."
         ),
     }
 }

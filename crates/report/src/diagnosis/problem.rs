@@ -434,7 +434,7 @@ pub(super) fn java_lock(monitor: &JavaMonitor) -> String {
 
 fn java(finding: &Finding, monitor: Option<&JavaMonitor>, is_measured: bool) -> String {
     let is_vague = finding.gaps.iter().any(|gap| matches!(gap, Gap::FewDumps));
-    let Some(monitor) = monitor.filter(|_| !is_vague) else {
+    let Some(monitor) = monitor.filter(|_| !is_vague || !is_measured) else {
         return format!("{} ({}).", cost(finding), convoy_record::JAVA);
     };
     let place = finding.waiters.as_ref().and_then(|waiters| waiters.place.as_ref());
@@ -454,6 +454,12 @@ fn java(finding: &Finding, monitor: Option<&JavaMonitor>, is_measured: bool) -> 
 
 /// Returns the owner of a Java lock, after a comma.
 fn java_owner(monitor: &JavaMonitor) -> String {
+    if let Some(units) = monitor.units {
+        let holder = monitor.holder.as_ref().map_or(String::new(), |holder| {
+            format!(", such as one in {holder}{}", java_activity(&monitor.activity))
+        });
+        return format!(", which admits {units:.1} threads at a time on average{holder}");
+    }
     let holds = match &monitor.holder {
         None => return String::new(),
         Some(_) if monitor.is_same_place => {
@@ -462,7 +468,12 @@ fn java_owner(monitor: &JavaMonitor) -> String {
         }
         Some(holder) => format!(", which {holder} holds"),
     };
-    let activity = match &monitor.activity {
+    holds + &java_activity(&monitor.activity)
+}
+
+/// Returns what the owner of a Java lock does.
+fn java_activity(activity: &JavaActivity) -> String {
+    match activity {
         JavaActivity::Runs => String::new(),
         JavaActivity::Sleeps { method: None } => " while it sleeps".to_owned(),
         JavaActivity::Sleeps { method: Some(method) } => format!(" while it sleeps in {method}"),
@@ -475,8 +486,7 @@ fn java_owner(monitor: &JavaMonitor) -> String {
             };
             format!(" while it waits in {place} for the lock of a `{class}`{next}")
         }
-    };
-    holds + &activity
+    }
 }
 
 fn herd(herd: &Herd, condition: &str) -> String {

@@ -1,6 +1,6 @@
 //! The first sentences about a program whose locks cost little, or whose waits are not known.
 
-use convoy_diagnose::{Activity, ConditionWaits, Gap, JavaWaits, Quiet, Spread};
+use convoy_diagnose::{Activity, ConditionWaits, Gap, Quiet, Spread};
 
 use super::gap;
 use super::phrase::{at, count, list, percent, seconds};
@@ -32,9 +32,6 @@ fn waits(quiet: &Quiet) -> String {
                 .to_owned(),
         };
     }
-    if let Some(ConditionWaits { java: Some(JavaWaits::Monitors), .. }) = quiet.condition {
-        return monitors(quiet);
-    }
     let condition = quiet.condition.as_ref().map(condition);
     match (&quiet.spread, condition) {
         (Some(spread), Some(condition)) => format!("{} {condition}", self::spread(spread)),
@@ -64,35 +61,12 @@ fn spread(spread: &Spread) -> String {
 }
 
 fn condition(waits: &ConditionWaits) -> String {
-    let java = match waits.java {
-        Some(JavaWaits::Concurrent) => {
-            " It may be a lock of java.util.concurrent: record it under \
-             -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit."
-        }
-        _ => "",
-    };
-    format!("They waited longer for work or for each other, {}.{java}", on(waits))
-}
-
-/// Returns the wait time for a condition with its place.
-fn on(waits: &ConditionWaits) -> String {
     format!(
-        "{} on `{}`{}, {}",
+        "They waited longer for work or for each other, {} on `{}`{}, {}.",
         seconds(waits.wait_s),
         waits.lock,
         at(waits.place.as_ref()),
         count(waits.count, "time")
-    )
-}
-
-/// Returns the sentence about waits of Java that may be for monitors.
-fn monitors(quiet: &Quiet) -> String {
-    let waits = quiet.condition.as_ref().map(on).unwrap_or_default();
-    format!(
-        "The cost of Java's monitors is not known: threads waited {waits}. Sampling from outside \
-         cannot distinguish monitors from idle threads: start java under `convoy record`, or \
-         `jcmd PID JFR.start filename=/tmp/run.jfr settings=profile locking-threshold=0ms \
-         duration=10s`, then `convoy explain /tmp/run.jfr`."
     )
 }
 

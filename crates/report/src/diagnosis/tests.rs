@@ -119,6 +119,7 @@ fn waits_for_locks_that_the_program_did_not_write() {
         activity: JavaActivity::Sleeps { method: Some("Thread.sleep".to_owned()) },
         dumps: 9,
         waiting: 40,
+        units: None,
     };
     let problems = [
         Problem::InterpreterLock,
