@@ -1,3 +1,5 @@
+import com.sun.net.httpserver.HttpServer;
+import java.net.InetSocketAddress;
 import java.util.concurrent.*;
 import java.util.concurrent.locks.*;
 
@@ -61,6 +63,25 @@ public class Programs {
                     worker.start();
                 }
                 start(1, () -> { tasks.add(1); Thread.sleep(5); });
+            }
+            case "server" -> {
+                HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", 0), 0);
+                server.createContext("/", exchange -> {
+                    exchange.sendResponseHeaders(204, -1);
+                    exchange.close();
+                });
+                server.setExecutor(Executors.newFixedThreadPool(8));
+                server.start();
+                Thread.sleep((long) (seconds * 1000));
+                System.exit(0);
+            }
+            case "executors" -> {
+                ScheduledExecutorService timer = Executors.newScheduledThreadPool(4);
+                ExecutorService pool = Executors.newFixedThreadPool(8);
+                Runnable tick = () -> pool.execute(() -> compute(1000));
+                timer.scheduleAtFixedRate(tick, 0, 10, TimeUnit.MILLISECONDS);
+                Thread.sleep((long) (seconds * 1000));
+                System.exit(0);
             }
             default -> System.exit(2);
         }

@@ -23,6 +23,7 @@ import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+LITTLE = ["few-samples", "few-dumps", "java-monitor"]
 BUSY = ["sh", "-c", "while :; do :; done"]
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
 
@@ -60,7 +61,7 @@ class Answer:
             self.owner = json.dumps(finding["problem"]) + json.dumps(finding.get("waiters"))
             self.is_minor = (finding.get("weight") or 0) < 0.1 and self.kind != "deadlock"
             parks = finding["problem"].get("parks", False)
-            few = any("few-samples" in json.dumps(gap) for gap in finding["gaps"])
+            few = any(gap["gap"] in LITTLE for gap in finding["gaps"])
             self.honest = parks or few
         elif gap:
             name = gap if isinstance(gap, str) else gap.get("gap") or next(iter(gap))

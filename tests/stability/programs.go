@@ -2,6 +2,8 @@
 package main
 
 import (
+    "net"
+    "net/http"
     "os"
     "strconv"
     "sync"
@@ -58,6 +60,9 @@ func main() {
         tasks := make(chan int)
         start(8, func() { <-tasks; compute(1000) })
         start(1, func() { tasks <- 1; time.Sleep(5 * time.Millisecond) })
+    case "server":
+        listener, _ := net.Listen("tcp", "127.0.0.1:0")
+        go http.Serve(listener, http.NotFoundHandler())
     case "readers":
         start(8, func() { routes.RLock(); compute(10); routes.RUnlock() })
     }

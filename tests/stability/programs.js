@@ -2,6 +2,7 @@
 const { Worker, isMainThread, workerData } = require("worker_threads");
 const crypto = require("crypto");
 const fs = require("fs");
+const http = require("http");
 const [mode, seconds] = [process.argv[2], Number(process.argv[3])];
 
 if (!isMainThread) {
@@ -25,4 +26,8 @@ if (!isMainThread) {
   if (mode === "pool") for (let i = 0; i < 8; i++) derive();
   if (mode === "pool") for (let i = 0; i < 8; i++) read();
   if (mode === "idle") tick();
+  if (mode === "server") {
+    const server = http.createServer((_, answer) => answer.end()).listen(0, "127.0.0.1");
+    setTimeout(() => server.close(), 1000 * seconds);
+  }
 }
