@@ -84,7 +84,7 @@ pub(crate) fn quiet(record: &Record, account: &Account) -> Quiet {
     let gap = rules::unknown_processes(record)
         .or_else(|| unrecorded(record, account))
         .or_else(|| unreached(record).filter(|_| !has_locks))
-        .or_else(|| java_waits(record, account.condition(record.program.wall_s)?))
+        .or_else(|| java_waits(record, account))
         .or_else(|| {
             (!has_locks && activity.is_some() && sleeps_in_futex(record)).then_some(Gap::FutexWaits)
         });
@@ -117,14 +117,24 @@ fn condition(account: &LockAccount) -> ConditionWaits {
     }
 }
 
+/// Returns the wait of Java's virtual machine at the first place of a lock.
+fn wait_of(account: &LockAccount) -> Option<JvmWait> {
+    java_wait(&account.lock.sites.first()?.place)
+}
+
 /// Returns the gap if waits in a function of Java's virtual machine may be for locks. Java's locks
 /// and its idle workers wait in the same function; only method names distinguish them.
-fn java_waits(record: &Record, account: &LockAccount) -> Option<Gap> {
+fn java_waits(record: &Record, account: &Account) -> Option<Gap> {
     if record.processes.iter().any(rules::is_dumped) {
         return None;
     }
-    let site = account.lock.sites.first()?;
-    let waits = match java_wait(&site.place)? {
+    let wall_s = record.program.wall_s;
+    // Threads of the virtual machine itself may wait longer than those of the program park.
+    let parks = account.locks.iter().filter(|lock| wait_of(lock) == Some(JvmWait::Park));
+    let longest = parks.max_by(|a, b| a.waited_s.total_cmp(&b.waited_s));
+    let parks = longest.filter(|lock| lock.waited_s > wall_s.max(account.wait_s));
+    let account = parks.or_else(|| account.condition(wall_s))?;
+    let waits = match wait_of(account)? {
         JvmWait::Park => JavaWaits::Concurrent,
         JvmWait::Monitor | JvmWait::ObjectWait => JavaWaits::Monitors,
         JvmWait::Internal => return None,

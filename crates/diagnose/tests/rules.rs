@@ -340,6 +340,13 @@ fn a_few_thread_dumps_show_what_parked_threads_wait_for() {
     assert!(with(3, 1, 1).is_none(), "one wait in three dumps");
     assert!(matches!(without(1), Some(Gap::JavaWaits { .. })), "{:?}", without(1));
     assert_eq!(without(3), None, "three dumps, and no thread waits for a lock");
+    let mut process = parked(1, Vec::new());
+    let place = "os::PlatformMonitor::wait+0x60 (libjvm.so)";
+    let sites = vec![Site { wait: times(400, 9e-3), ..site(place, "wait", 400) }];
+    let (name, kind) = (format!("condition of {place}"), Primitive::Condition);
+    process.locks.push(Lock { name, kind, instances: 4, sites, ..Lock::default() });
+    let gap = quiet(&record(process)).gap;
+    assert!(matches!(gap, Some(Gap::JavaWaits { .. })), "other threads of the machine: {gap:?}");
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(crate) fn loops(record: &Record, process: &Process) -> Option<Finding> {
     let prices = &record.program.prices_ns;
     let switch_s = prices.get("price_ns.switch").map_or(SWITCH_S, |price| price[1] / 1e9);
     let yields_s = calls as f64 * (YIELD_S + switch_s);
-    let given_s = given_s(process, calls);
+    let given_s = given_s(process, calls, record.program.cpus);
     let yields = yields.or_else(|| process.yields.first().filter(|_| given_s > 0.0));
     let (place, cpu_share, observations) = match (hot, yields) {
         // Most samples of such a loop are at its other instructions.
@@ -79,13 +79,24 @@ pub(crate) fn loops(record: &Record, process: &Process) -> Option<Finding> {
 
 /// Returns the time that threads waited for a CPU because they had given it away with
 /// `sched_yield`, in seconds, if most of the times that they lost one are such calls. Next to other
-/// programs each of a few calls costs a time slice of theirs.
-fn given_s(process: &Process, calls: u64) -> f64 {
+/// programs each of a few calls costs a time slice of all threads that share the CPU.
+fn given_s(process: &Process, calls: u64, cpus: u32) -> f64 {
     /// Minimum number of calls.
     const SOME: u64 = 100;
-    let Some(scheduling) = process.scheduling.as_ref() else { return 0.0 };
-    let part = calls as f64 / scheduling.preemptions.max(1) as f64;
-    if calls < SOME || part < 0.5 { 0.0 } else { part.min(1.0) * scheduling.preempted_s }
+    /// Time slice of Linux schedulers, in seconds.
+    const SLICE_S: f64 = 3e-3;
+    let (part, ready_s) = match (&process.scheduling, process.ready_s) {
+        (Some(switches), _) => {
+            (calls as f64 / switches.preemptions.max(1) as f64, switches.preempted_s)
+        }
+        // Without kernel events, the switches are not counted.
+        (None, Some(ready_s)) if ready_s > 0.0 => {
+            let sharing = runnable(process).unwrap_or(0.0) / f64::from(cpus.max(1));
+            (calls as f64 * sharing * SLICE_S / ready_s, ready_s)
+        }
+        _ => return 0.0,
+    };
+    if calls < SOME || part < 0.5 { 0.0 } else { part.min(1.0) * ready_s }
 }
 
 /// Returns a finding if threads repeatedly try to acquire a lock that another thread owns.

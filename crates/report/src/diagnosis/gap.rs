@@ -55,27 +55,9 @@ pub(super) fn text(gap: &Gap) -> String {
         Gap::PythonFunction => {
             "`py-spy dump` shows the functions of Python while it runs.".to_owned()
         }
-        Gap::JavaMonitor { refused, is_short } => {
-            /// Without a threshold, waits below 10 ms would not be recorded under `profile`.
-            const FLIGHT: &str = "Class and method: `java \
-                                  -XX:StartFlightRecording:filename=run.jfr,settings=profile,\
-                                  locking-threshold=0ms ...`, then `convoy explain run.jfr`.";
-            let why = match refused {
-                Some(reason) => format!("Convoy took no thread dump, because {reason}. "),
-                None if *is_short => {
-                    "The run was too short for thread dumps, which name the monitor. ".to_owned()
-                }
-                None => String::new(),
-            };
-            why + FLIGHT
-        }
+        Gap::JavaMonitor { refused, is_short } => java_monitor(refused.as_deref(), *is_short),
         Gap::JavaWaits { waits, lock, wait_s, count, refused } => {
-            let waited = format!(
-                "threads waited {} on `{lock}`, {}",
-                seconds(*wait_s),
-                phrase::count(*count, "time")
-            );
-            java_waits(*waits, &waited, refused.as_deref())
+            java_waits(*waits, &waited(lock, *wait_s, *count), refused.as_deref())
         }
         Gap::FewDumps => String::new(),
         Gap::FewSamples { samples } => format!(
@@ -83,6 +65,25 @@ pub(super) fn text(gap: &Gap) -> String {
              events, to see whether it sleeps or has no CPU."
         ),
     }
+}
+
+fn java_monitor(refused: Option<&str>, is_short: bool) -> String {
+    /// Without a threshold, waits below 10 ms would not be recorded under `profile`.
+    const FLIGHT: &str = "Class and method: `java \
+                          -XX:StartFlightRecording:filename=run.jfr,settings=profile,\
+                          locking-threshold=0ms ...`, then `convoy explain run.jfr`.";
+    let why = match refused {
+        Some(reason) => format!("Convoy took no thread dump, because {reason}. "),
+        None if is_short => {
+            "The run was too short for thread dumps, which name the monitor. ".to_owned()
+        }
+        None => String::new(),
+    };
+    why + FLIGHT
+}
+
+fn waited(lock: &str, wait_s: f64, count: u64) -> String {
+    format!("threads waited {} on `{lock}`, {}", seconds(wait_s), phrase::count(count, "time"))
 }
 
 fn java_waits(waits: JavaWaits, waited: &str, refused: Option<&str>) -> String {
