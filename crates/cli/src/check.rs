@@ -7,10 +7,12 @@ use crate::experiment::{Told, execute, threads};
 use crate::fail::{FINDING, Failure};
 use crate::output;
 use clap::Args;
-use convoy_checker::{Budget, Memory, Row, Subject};
+use convoy_checker::model::Step;
+use convoy_checker::{Budget, Memory, Property, Row, Subject};
 use convoy_lab::job::JobError;
 use convoy_lab::pool::{Watch, simulate};
-use convoy_report::{Cell, CheckReport, CheckRow, Column, Table};
+use convoy_report::{Cell, CheckReport, CheckRow, Column, PlotStep, StepsPlot, Table};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Environment variable by which `cargo xtask nightly` raises every budget.
@@ -45,6 +47,9 @@ pub(crate) struct Check {
     /// alone and then all together
     #[arg(long, conflicts_with_all = ["list", "replay", "every_order", "seed", "memory"])]
     orderings: bool,
+    /// Write a picture of the first violating interleaving to FILE.svg or .png
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "orderings"])]
+    plot: Option<PathBuf>,
     /// Seed of the random part, which begins when the systematic search has used its share
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -59,6 +64,7 @@ pub(crate) struct Check {
 /// The command.
 pub(crate) fn run(args: &Check) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
+    output::ready_to_draw(args.plot.as_deref(), false)?;
     if args.list {
         return list(&args.common);
     }
@@ -97,7 +103,14 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
         let told = |row: &Row| format!("{}/{}: {} explored", row.name, row.scenario, row.explored);
         Ok(Told { latest: row.as_ref().map(told), ..Told::default() })
     })?;
-    let rows: Vec<_> = done.outcomes.into_iter().flatten().flatten().map(row).collect();
+    let rows: Vec<_> = done.outcomes.into_iter().flatten().flatten().collect();
+    let violating = rows.iter().find(|row| row.violated.is_some());
+    let plot = violating.map(|row| {
+        let schedule = row.schedule.as_deref().unwrap_or_default();
+        let text = row.narrative.last().map_or("", String::as_str);
+        steps_plot(row.name, row.violated, text, schedule, &row.steps)
+    });
+    let rows: Vec<_> = rows.into_iter().map(row).collect();
     if done.interrupted && rows.is_empty() {
         return Err(Failure::interrupted(0));
     }
@@ -108,6 +121,7 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     };
     let text = || if args.details { report.to_details() } else { report.to_text() };
     output::print(&args.common, text, || report.to_json(), || report.to_csv())?;
+    draw(args, plot.as_ref())?;
     if done.interrupted {
         return Err(Failure::interrupted(report.rows.len()));
     }
@@ -158,8 +172,41 @@ fn row(row: Row) -> CheckRow {
         preemptions: row.preemptions,
         share: row.share,
         weak: row.weak.map(orderings::weak),
+        drawing: convoy_checker::drawing(&row.steps),
         steps: row.narrative,
     }
+}
+
+/// Returns the picture of an execution of the lock `name`, which ends with the observation `text`.
+fn steps_plot(
+    name: &str,
+    violated: Option<Property>,
+    text: &str,
+    schedule: &str,
+    steps: &[Step],
+) -> StepsPlot {
+    let title = match violated {
+        Some(property) => format!("{name} violates {}: {text}", property.name()),
+        None => name.to_owned(),
+    };
+    let steps = steps.iter().map(|step| PlotStep {
+        task: step.task as usize,
+        call: step.call.to_owned(),
+        text: step.told(),
+        is_stale: step.is_stale,
+        source: step.place(),
+    });
+    StepsPlot { title, subtitle: schedule.to_owned(), steps: steps.collect() }
+}
+
+/// Writes the picture of an execution, if one is wanted. Without a violation there is none.
+fn draw(args: &Check, plot: Option<&StepsPlot>) -> Result<(), Failure> {
+    let Some(path) = &args.plot else { return Ok(()) };
+    if let Some(plot) = plot {
+        return output::plot(&args.common, path, &plot.to_svg(), None);
+    }
+    output::message(&args.common, "--plot: no interleaving violates anything, none is drawn");
+    Ok(())
 }
 
 fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
@@ -195,6 +242,10 @@ fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
         table.row(vec![Cell::empty(), Cell::text(&verdict)]);
         table.to_csv()
     })?;
+    let (property, text) = told.violation.clone().unzip();
+    let observed = text.unwrap_or_default();
+    let plot = steps_plot(subject.name, property, &observed, schedule, &told.steps);
+    draw(args, Some(&plot))?;
     Ok(if told.violation.is_some() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
 }
 

@@ -2,13 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::format::{capital, list, width, wrap};
+use crate::format::{capital, list, wrap};
 use crate::json;
 use crate::table::{Cell, Column, Table};
-
-/// What marks a step on the words of the spinlock that guards a lock's list of waiters. The story
-/// leaves such steps out: they say how, not what.
-const INSIDE: &str = " inner ";
 
 /// The verdict names at most this number of broken locks.
 const NAMED: usize = 4;
@@ -44,6 +40,9 @@ pub struct CheckRow {
     pub weak: Option<WeakSearch>,
     /// The breaking interleaving step by step, one sentence each.
     pub steps: Vec<String>,
+    /// The same as a table of tasks by time, of at most 80 columns for up to five tasks.
+    #[serde(skip)]
+    pub drawing: String,
     /// The command that replays it.
     pub replay: Option<String>,
 }
@@ -477,34 +476,22 @@ fn first_violation(rows: &[CheckRow]) -> Option<&CheckRow> {
     rows.iter().find(|row| row.violation)
 }
 
-/// Returns the interleaving of one violation as text: the operations of the tasks on the lock.
+/// Returns the interleaving of one violation as text: a table of the tasks' steps, the observation
+/// at its end, and the command that replays it.
 fn story(row: &CheckRow) -> String {
-    let mut lines =
-        vec![String::new(), format!("{} {}: violated: {}", row.lock, row.variant, row.property)];
-    let told: Vec<&String> = row.steps.iter().filter(|step| !step.contains(INSIDE)).collect();
-    let digits = told.len().to_string().len();
-    for (number, step) in (1..).zip(&told) {
-        // The columns within a step stay in place unless the line would be too long.
-        let fits = width(step) <= 110;
-        let parts = if fits { vec![(*step).clone()] } else { wrap(step, 110) };
-        let mut parts = parts.into_iter();
-        let head = parts.next().unwrap_or_default();
-        lines.push(format!("  {number:>digits$}  {head}"));
-        lines.extend(parts.map(|part| format!("  {:digits$}{part}", "")));
+    let mut text =
+        format!("\n{} {}: violated: {}\n\n{}", row.lock, row.variant, row.property, row.drawing);
+    if let Some(last) = row.steps.last() {
+        text.push_str(&wrap(last, 80).join("\n"));
+        text.push('\n');
     }
-    let left_out = row.steps.len() - told.len();
-    if left_out > 0 {
-        lines.push(format!(
-            "  left out  {left_out} on the words of the spinlock inside; the replay shows them"
-        ));
-    }
-    if let Some(schedule) = &row.schedule {
-        lines.push(format!("  schedule  {schedule}"));
-    }
-    if let Some(replay) = &row.replay {
-        lines.push(format!("  replay    {replay}"));
-    }
-    lines.join("\n") + "\n"
+    let again = [("schedule", &row.schedule), ("replay", &row.replay)];
+    text.extend(
+        again.into_iter().filter_map(|(name, value)| {
+            value.as_ref().map(|value| format!("  {name:<8}  {value}\n"))
+        }),
+    );
+    text
 }
 
 #[cfg(test)]
@@ -527,14 +514,16 @@ mod tests {
             weak: None,
             steps: if violation {
                 vec![
-                    "task 0 takes the count; it is 1 now.".to_owned(),
-                    "task 1  up  changes inner next: 0 -> 1".to_owned(),
-                    "task 1 calls up() and wakes task 2, the head waiter, which stays on the \
-                     list until it runs, so that it is the head still."
-                        .to_owned(),
+                    "task 1  up  changes count: 0 -> 1".to_owned(),
+                    "task 2 sleeps although a unit is free".to_owned(),
                 ]
             } else {
                 Vec::new()
+            },
+            drawing: if violation {
+                "   task 0  task 1\n1          changes count: 0 -> 1  semaphore.rs:9\n".to_owned()
+            } else {
+                String::new()
             },
             replay: violation.then(|| "convoy check semaphore --replay v1:0.0".to_owned()),
         }

@@ -39,20 +39,12 @@ fn broken(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the file and the line of a step, briefly.
-fn place(step: &Step) -> String {
-    step.source.map_or(String::new(), |(file, line)| {
-        let name = file.rsplit('/').next().unwrap_or(file);
-        end(&format!("{name}:{line}"), SOURCE)
-    })
-}
-
 /// Returns `steps` as a table with a column for each task, in at most 80 columns for up to five
 /// tasks. Each row has the step's number, what the task did, and the place in the source.
 /// Stale steps are marked with `~`.
 pub fn drawing(steps: &[Step]) -> String {
     let tasks = steps.iter().map(|step| step.task as usize + 1).max().unwrap_or(0);
-    let places: Vec<String> = steps.iter().map(place).collect();
+    let places: Vec<String> = steps.iter().map(|step| end(&step.place(), SOURCE)).collect();
     let digits = steps.len().to_string().len();
     let last = places.iter().map(|place| place.chars().count()).max().unwrap_or(0);
     let left = WIDTH.saturating_sub(digits + last + GAP.len() * (tasks + 1));
@@ -71,10 +63,7 @@ pub fn drawing(steps: &[Step]) -> String {
             lines.push(end(&format!("[{}]", step.call), columns));
         }
         let mark = if step.is_stale { STALE } else { "" };
-        lines.extend(broken(&format!("{mark}{}", step.text), columns));
-        if let Some(note) = step.note.as_ref().filter(|_| step.is_stale) {
-            lines.extend(broken(note, columns));
-        }
+        lines.extend(broken(&format!("{mark}{}", step.told()), columns));
         for (row, line) in lines.iter().enumerate() {
             let number = if row == 0 { format!("{number}") } else { String::new() };
             let before = (columns + GAP.len()) * task;

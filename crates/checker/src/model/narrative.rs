@@ -65,6 +65,23 @@ pub struct Step {
     pub source: Option<(&'static str, u32)>,
 }
 
+impl Step {
+    /// Returns what the step did, and why it is stale if it is.
+    pub fn told(&self) -> String {
+        match self.note.as_ref().filter(|_| self.is_stale) {
+            Some(note) => format!("{} {note}", self.text),
+            None => self.text.clone(),
+        }
+    }
+
+    /// Returns the name of the file and the line of the operation, or nothing if unknown.
+    pub fn place(&self) -> String {
+        self.source.map_or(String::new(), |(file, line)| {
+            format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
+        })
+    }
+}
+
 /// Returns `steps` as lines of text.
 pub(crate) fn tell(steps: &[Step]) -> Vec<String> {
     let width = steps.iter().map(|step| step.call.len()).max().unwrap_or(0);

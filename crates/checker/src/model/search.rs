@@ -300,8 +300,8 @@ impl Guide for Walk<'_> {
                 search.nodes.push(node);
             } else {
                 let node = &search.nodes[course.depth];
-                let same = node.asleep.is_some() || node.choices == admissible;
-                assert!(same, "`{}` differs between two executions", self.scenario.name);
+                let repeats = node.asleep.is_some() || node.choices == admissible;
+                assert!(repeats, "`{}` differs between two executions", self.scenario.name);
             }
             let node = &search.nodes[course.depth];
             course.asleep = node.asleep.unwrap_or(course.asleep);

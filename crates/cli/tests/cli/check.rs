@@ -1,6 +1,6 @@
 //! `convoy check`: its findings, and the replay of its schedules.
 
-use crate::{code, json, run, stderr, stdout};
+use crate::{code, directory, json, run, stderr, stdout};
 
 #[test]
 fn the_lost_wakeup_is_found_and_its_replay_command_works_as_printed() {
@@ -10,6 +10,12 @@ fn the_lost_wakeup_is_found_and_its_replay_command_works_as_printed() {
     let text = stdout(&found);
     assert!(text.contains("sleep although units are free"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    // The order as a table of tasks by time, with lines of the source.
+    let table: Vec<&str> = text.lines().skip_while(|line| !line.ends_with("task 2")).collect();
+    assert!(table[1..].iter().any(|line| line.contains(".rs:")));
+    let drawn = table.iter().take_while(|line| !line.starts_with("  schedule"));
+    assert!(drawn.clone().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(drawn.count() > 10, "{text}");
     let commands: Vec<&str> = text
         .lines()
         .filter_map(|line| line.split_once("replay    "))
@@ -27,6 +33,27 @@ fn the_lost_wakeup_is_found_and_its_replay_command_works_as_printed() {
         assert_eq!(code(&replayed), Some(1), "{}", stderr(&replayed));
         assert!(stdout(&replayed).contains("sleep although units are free"));
     }
+}
+
+#[test]
+fn a_violating_order_is_drawn_and_no_other() {
+    let path = directory("check-plot").join("order.svg");
+    let plot = path.to_str().expect("a path in UTF-8");
+    let schedule = "cv1:published-fix/two-ups:0,1,2,0";
+    for args in [
+        &["check", "published-fix", "--budget", "500", "--plot", plot][..],
+        &["check", "--replay", schedule, "--plot", plot],
+    ] {
+        let drawn = run(args);
+        assert_eq!(code(&drawn), Some(1), "{}", stderr(&drawn));
+        let svg = std::fs::read_to_string(&path).expect("the picture");
+        assert!(svg.contains("published-fix violates no-lost-wakeup: tasks"), "{svg}");
+        assert!(svg.contains(schedule) && svg.contains(">task 2<"), "{svg}");
+        std::fs::remove_file(&path).expect("the picture");
+    }
+    let sound = run(&["check", "ticket", "--budget", "100", "--plot", plot]);
+    assert_eq!(code(&sound), Some(0));
+    assert!(stderr(&sound).contains("none is drawn") && !path.exists(), "{}", stderr(&sound));
 }
 
 #[test]
