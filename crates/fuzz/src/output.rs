@@ -3,10 +3,10 @@
 
 /// Elements of the pages and drawings. A name that is not escaped would add another one, or one of
 /// these with the mark of [`TOKENS`](crate::tokens::TOKENS).
-const ELEMENTS: [&str; 28] = [
-    "!doctype", "a", "body", "circle", "div", "g", "h1", "head", "header", "html", "line", "link",
-    "main", "meta", "noscript", "p", "path", "polyline", "pre", "rect", "script", "span", "style",
-    "svg", "text", "title", "tspan", "!DOCTYPE",
+const ELEMENTS: [&str; 29] = [
+    "!doctype", "a", "body", "circle", "code", "div", "g", "h1", "head", "header", "html", "line",
+    "link", "main", "meta", "noscript", "p", "path", "polyline", "pre", "rect", "script", "span",
+    "style", "svg", "text", "title", "tspan", "!DOCTYPE",
 ];
 /// Elements with text and no elements in them.
 const RAW: [&str; 2] = ["script", "style"];

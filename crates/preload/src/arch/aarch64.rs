@@ -75,6 +75,15 @@ pub(crate) fn thread_pointer() -> usize {
     pointer
 }
 
+/// Returns the counter after all earlier instructions: the processor may read it before an atomic
+/// instruction that waits for its line, and would date an acquisition before the last release.
+#[inline(always)]
+pub(crate) fn ticks_after() -> u64 {
+    // SAFETY: a barrier changes no memory and no register.
+    unsafe { asm!("isb", options(nomem, nostack, preserves_flags)) };
+    ticks()
+}
+
 /// Returns the virtual counter, which counts at 1 MHz to 1 GHz, in units of 0.5 to 1 ns: the
 /// constants of the layout are for such ticks.
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! x86-64.
 
-use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _rdtsc};
+use core::arch::x86_64::{_MM_HINT_T0, _mm_lfence, _mm_prefetch, _rdtsc};
 use core::arch::{asm, global_asm};
 
 use crate::threads::local::LOCAL_BYTES;
@@ -85,6 +85,15 @@ pub(crate) fn thread_pointer() -> usize {
 pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 has it.
     unsafe { _rdtsc() }
+}
+
+/// Returns the counter after all earlier instructions: the processor may read it before a locked
+/// instruction that waits for its line, and would date an acquisition before the last release.
+#[inline(always)]
+pub(crate) fn ticks_after() -> u64 {
+    // SAFETY: every x86-64 has it.
+    unsafe { _mm_lfence() };
+    ticks()
 }
 
 /// Returns a mask of those of the eight numbers that equal `wanted`: two bits for each.

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-use crate::arch::ticks;
+use crate::arch::{ticks, ticks_after};
 use crate::file::map::{self, add};
 use crate::interpose::libc::Real;
 use crate::layout::{CONDITION, MUTEX, SEMAPHORE, SIGNAL, STEP_FAILED, STEP_WAIT};
@@ -71,7 +71,7 @@ fn wait_at(thread: Thread, at: &At, asked: u64, block: impl FnOnce() -> c_int) -
     });
     thread.shows(CONDITION, condition, site, detail.map_or(0, Detail::index), asked);
     let result = Waiters::until(waiters, block);
-    let got = ticks();
+    let got = ticks_after();
     thread.shows_nothing();
     waiters.inspect(|all| {
         all.leave(got);

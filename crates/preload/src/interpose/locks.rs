@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-use crate::arch::{self, ticks};
+use crate::arch::{self, ticks, ticks_after};
 use crate::file::map::{add, get, set};
 use crate::file::process;
 use crate::interpose::condvar;
@@ -189,7 +189,7 @@ fn go_on(
         acquired(thread, key, ticks().saturating_sub(requested));
     }
     if turn.is_traced && is_owned(result) {
-        thread.step_at(STEP_LOCK, key, asked, ticks());
+        thread.step_at(STEP_LOCK, key, asked, ticks_after());
     }
     begin(how, thread, key, lock, turn.is_sampled, result);
     result
@@ -318,7 +318,8 @@ pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     enters(how, thread, lock);
     let turn = if thread.is_turn() { thread.draw() } else { Turn::NOTHING };
     if turn.is_traced {
-        let now = thread.begin_step();
+        thread.begin_step();
+        let now = ticks_after();
         thread.step_at(STEP_LOCK, key, now, now);
     }
     begin(how, thread, key, lock, turn.is_sampled, result);
@@ -401,7 +402,7 @@ fn wait(
         _ => block(),
     };
     Thread::wakes();
-    let got = ticks();
+    let got = ticks_after();
     waiters.inspect(|all| all.leave(got));
     thread.was_away([asked, got]);
     let is_whole = !is_owned(result) || Thread::is_long(got.saturating_sub(asked));
