@@ -457,16 +457,16 @@ fn limit(bound: Option<u32>) -> Cell {
 /// Returns how far the search under a weaker memory model came in the scenario that came least far.
 fn weak_reach(memory: &str, least: WeakSearch) -> String {
     if least.exhaustive {
-        return format!("under {memory} every execution");
+        return format!("explored under {memory}: every execution");
     }
     if least.stale == Some(0) {
-        return format!("under {memory} as far as the budget went");
+        return format!("explored under {memory} as far as the budget went");
     }
     let [preemptions, stale] = least.cells();
     let [preemption, step] =
         [&preemptions, &stale].map(|count| if count == "1" { "" } else { "s" });
     format!(
-        "under {memory} every execution with {preemptions} preemption{preemption} and \
+        "explored under {memory}: every execution with {preemptions} preemption{preemption} and \
          {stale} stale step{step}"
     )
 }
@@ -572,8 +572,8 @@ mod tests {
     #[test]
     fn a_weak_search_says_what_was_exhausted() {
         let cases = [
-            (Some(2), Some(1), "under c11 every execution with 2 preemptions and 1 stale step."),
-            (None, None, "under c11 every execution."),
+            (Some(2), Some(1), "under c11: every execution with 2 preemptions and 1 stale step."),
+            (None, None, "explored under c11: every execution."),
             (None, Some(0), "under c11 as far as the budget went."),
         ];
         for (preemptions, stale, end) in cases {

@@ -60,7 +60,8 @@ fn a_program_is_recorded_and_explained() {
         advice.contains("Sleeping outside of `cache_lock` in use_cache (convoy.c:"),
         "{advice}"
     );
-    assert!(!advice.contains("convoy with"), "{advice}");
+    // Unless a thread starved, which another lock bounds.
+    assert!(!advice.contains("convoy with") || advice.contains("Starvation: "), "{advice}");
     std::fs::write(place.join("cut.json"), "{\"recorded\": 1,\n \"program\":").expect("written");
     let cut = place.join("cut.json");
     let cut = run(&["explain", cut.to_str().expect("UTF-8")]);

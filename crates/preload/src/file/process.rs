@@ -105,12 +105,14 @@ pub(crate) fn is_brief() -> bool {
     STATE.load(Relaxed) == FORKED && BRIEF.load(Relaxed) < BRIEF_MOST
 }
 
-/// Counts an acquisition of a free lock by such a process in the file of its parent.
-pub(crate) fn count_brief() {
+/// Counts an acquisition of a free lock by such a process in the file of its parent; whether it
+/// has, as another thread may have begun a file since.
+pub(crate) fn count_brief() -> bool {
     // SeqCst, here and in `begin`: either this thread sees that another one begins, or that one
     // sees this one and keeps the mapping.
     COUNTING.fetch_add(1, SeqCst);
-    if STATE.load(SeqCst) == FORKED {
+    let is_forked = STATE.load(SeqCst) == FORKED;
+    if is_forked {
         let [processes, acquisitions] = match nearest_file() {
             Some(parent) => &parent.header.brief,
             None => &[const { AtomicU64::new(0) }; 2],
@@ -122,6 +124,7 @@ pub(crate) fn count_brief() {
         acquisitions.fetch_add(1, Relaxed);
     }
     COUNTING.fetch_sub(1, SeqCst);
+    is_forked
 }
 
 /// Creates the file of a forked process that has not locked yet.

@@ -130,7 +130,7 @@ fn enters(how: &How, thread: Thread, lock: usize) {
 #[inline(never)]
 pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usize) -> c_int {
     if process::is_brief()
-        && let Some(result) = take_briefly(how, arguments[0])
+        && let Some(result) = take_briefly(how, arguments[0], site)
     {
         return result;
     }
@@ -146,14 +146,18 @@ pub(crate) fn acquire(how: &How, block: &Real, arguments: &[usize; 4], site: usi
 /// Acquires a lock in a forked process without a file, if it is free.
 #[cold]
 #[inline(never)]
-fn take_briefly(how: &How, lock: usize) -> Option<c_int> {
+fn take_briefly(how: &How, lock: usize, site: usize) -> Option<c_int> {
     let result = how.attempt.call([lock, 0, 0, 0]);
     if result == how.busy {
         return None;
     }
     robust::settle(lock, result);
-    if is_owned(result) {
-        process::count_brief();
+    if is_owned(result)
+        && !process::count_brief()
+        && let Some(thread) = Thread::acquiring()
+    {
+        let key = thread.count(how.kind, lock, site);
+        thread.takes(how.kind, lock, key);
     }
     Some(result)
 }
@@ -289,10 +293,7 @@ fn pass_not(
 #[inline(always)]
 pub(crate) fn attempt(how: &How, lock: usize, site: usize) -> c_int {
     let result = how.attempt.call([lock, 0, 0, 0]);
-    if process::is_brief() {
-        if is_owned(result) {
-            process::count_brief();
-        }
+    if process::is_brief() && (!is_owned(result) || process::count_brief()) {
         return result;
     }
     let thread = if is_owned(result) { Thread::acquiring() } else { Thread::current() };
