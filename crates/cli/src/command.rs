@@ -34,7 +34,7 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// The commands, those of a user first.
+/// The commands, the ones for users first.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a program unchanged and record its locks

@@ -127,7 +127,7 @@ pub(crate) fn so_far() -> String {
     if known.is_empty() { String::new() } else { format!("; so far {}", known.join(" and ")) }
 }
 
-/// A message whose words, and which itself, are shortened in the middle if they are very long.
+/// Shortens very long words of a message in the middle, and then the message.
 fn bounded(message: &str) -> String {
     let words: Vec<String> = message.split(' ').map(|word| middle(word, LONGEST_WORD)).collect();
     middle(&words.join(" "), LONGEST)

@@ -28,8 +28,8 @@ const BUCKETS_PER_CPU: usize = 4;
 /// sleeps again. Eight of the task: its state, reference count and entry of the list of wakeups;
 /// priority and class; the entity's place and times; its statistics (two); the allowed CPUs;
 /// `pi_lock`; the flag of its share in the load. Four of its CPU: the running task and the count of
-/// runnable ones; the loads; the list of wakeups; the flags of the idle task. Counted in
-/// `try_to_wake_up`, `select_task_rq_fair` and `ttwu_queue_remote` of 3.17.
+/// runnable ones; the loads; the list of wakeups; the flags of the idle task. Estimate: what
+/// `try_to_wake_up` of 3.17 and its callees use, placed on lines from memory, and not measured.
 const TASK_LINES: usize = 12;
 
 const AWAKE: u32 = 0;

@@ -24,7 +24,7 @@ pub struct PlotStep {
 pub struct StepsPlot {
     /// The result.
     pub title: String,
-    /// What was executed.
+    /// The replayed scenario.
     pub subtitle: String,
     /// The steps, the first on top.
     pub steps: Vec<PlotStep>,

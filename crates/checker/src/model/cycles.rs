@@ -20,8 +20,8 @@ fn possible(choices: &[Choice]) -> Slots {
     choices.iter().fold(0, |slots, choice| slots | 1 << choice.slot())
 }
 
-/// Returns the steps that a fair scheduler owes nothing after `taken` of `choices`: the one that is
-/// taken, and those that cannot be.
+/// Returns the steps that need no turn for fairness after `taken` of `choices`: the one that is
+/// taken, and the ones that cannot be.
 pub(super) fn served(choices: &[Choice], taken: Choice) -> Slots {
     !possible(choices) | 1 << taken.slot()
 }

@@ -12,7 +12,7 @@ const AFTER: usize = 100;
 /// A point on the way.
 struct Stop {
     values: u128,
-    /// What a fair scheduler owes nothing after the step that was taken here.
+    /// Steps that need no turn for fairness after the step that was taken here.
     served: Slots,
     stale: bool,
 }

@@ -95,7 +95,7 @@ pub(crate) enum Stage {
     Entered,
     /// It has entered it again since.
     Reentered,
-    /// It waited on a semaphore of its own, and has not entered the critical section again.
+    /// It waited on a semaphore alone, and has not entered the critical section again.
     Woken,
 }
 

@@ -24,7 +24,7 @@
 //! Differences from the standard library: threads are coroutines of one thread, so that
 //! [`thread::spawn`] does not demand `Send`, and the types are not `Sync`; a `static` cannot hold
 //! them, since each execution begins with new ones; `UnsafeCell` gives its pointer to a closure, as
-//! that of loom does, since an access must have an end.
+//! in loom, since an access must have an end.
 
 pub mod cell;
 pub mod sync;
