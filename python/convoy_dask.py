@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs a sweep of convoy on a Dask cluster.
 
-Every shard is `convoy sweep FILE --dir DIR --shard I/N` on some worker. DIR must be one that all
+Every shard is `convoy lab sweep FILE --dir DIR --shard I/N` on some worker. DIR must be one that all
 workers see. A shard whose worker dies is given to another one; what it had finished is kept. At the
-end `convoy sweep FILE --dir DIR` runs here, finds every cell and prints the report.
+end `convoy lab sweep FILE --dir DIR` runs here, finds every cell and prints the report.
 """
 
 import argparse
@@ -29,12 +29,12 @@ def main():
     parser.add_argument("--workers", type=int, default=2, help="of a local cluster (default 2)")
     parser.add_argument("--retries", type=int, default=10, help="tries after the death of a worker")
     parser.add_argument("--convoy", default="convoy", help="the program (default convoy)")
-    parser.add_argument("rest", nargs="*", help="after --: further flags of convoy sweep")
+    parser.add_argument("rest", nargs="*", help="after --: further flags of convoy lab sweep")
     args = parser.parse_args()
     if args.shards < 1:
         parser.error("--shards must be at least 1")
 
-    arguments = ["sweep", args.experiment, "--dir", args.dir, *args.rest]
+    arguments = ["lab", "sweep", args.experiment, "--dir", args.dir, *args.rest]
     program = [args.convoy]
     cluster = None
     if not args.scheduler:

@@ -67,7 +67,7 @@ def main():
         plain, dask = place / "plain", place / "dask"
         begin = time.monotonic()
         subprocess.run(
-            [program, "sweep", experiment, "--dir", plain, "--quiet"],
+            [program, "lab", "sweep", experiment, "--dir", plain, "--quiet"],
             check=True, stdout=subprocess.DEVNULL,
         )
         plain_s, begin = time.monotonic() - begin, time.monotonic()

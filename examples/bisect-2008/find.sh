@@ -12,5 +12,5 @@ cd "$directory"
 git bisect start main "$(git rev-list --max-parents=0 main)" >&2
 # The length of CONVOY_PAD differs from run to run.
 convoy bisect --metric-json points.0.jobs_per_min --higher-is-better --unit jobs/min "$@" run \
-    "convoy sim --kernel kernel.toml --machine quad-2008-two-dies --users $users \
+    "convoy lab sim --kernel kernel.toml --machine quad-2008-two-dies --users $users \
     --seed \$((1 + \${#CONVOY_PAD})) --format json --quiet"

@@ -62,7 +62,7 @@ def experiment(
     set: Optional[Mapping[str, Any]] = None,
 ) -> Result:
     """Runs a shipped experiment, or an experiment file, on the virtual machine."""
-    return Result(result(["reproduce", str(name), *_size(
+    return Result(result(["lab", "reproduce", str(name), *_size(
         only, full, quick, scale, seeds, kernel, machine, set
     ), *flag("--threads", threads)]))
 
@@ -98,7 +98,7 @@ class Sweep:
 
     def run(self, threads: Optional[int] = None) -> Result:
         """Runs the cells that are missing, here, and returns the result."""
-        return Result(result(["sweep", *self._arguments, *flag("--threads", threads)]))
+        return Result(result(["lab", "sweep", *self._arguments, *flag("--threads", threads)]))
 
     def on(self, client: Any, retries: int = 10) -> Result:
         """Runs the cells on the workers of a Dask client, and returns the result.
@@ -124,7 +124,7 @@ class Sweep:
 def _shard(arguments: List[str], index: int, count: int) -> Any:
     """One shard on one thread. Returns exit code, message and command: an exception would make
     Dask try it again."""
-    command = [program(), "sweep", *arguments, "--shard", f"{index}/{count}", "--quiet"]
+    command = [program(), "lab", "sweep", *arguments, "--shard", f"{index}/{count}", "--quiet"]
     done = subprocess.run(
         [*command, "--threads", "1"], capture_output=True, text=True, check=False
     )
