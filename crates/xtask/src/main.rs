@@ -51,7 +51,6 @@ usage: cargo xtask COMMAND
                     the same?
   aarch64           locks, checker and recorder on aarch64, under qemu
   races             the recorder and the locks of convoy with, under ThreadSanitizer
-  skew              what running ahead changes and saves: loads with and without it
   bench [--record]  instructions that fixed work executes, against results/instructions.jsonl;
                     --record: and adds this commit to it
   book              the documents as a site with search, and the crates' documentation, in
@@ -123,7 +122,6 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
         ["semver"] => Ok(semver::run(root)?.into()),
         ["races"] => Ok(script(root, "tests/races.sh", &[], nightly::NIGHTLY)?.into()),
         ["dist", rest @ ..] => Ok(dist::run(root, rest)?.map_or_else(usage, Outcome::from)),
-        ["skew"] => skew(root),
         ["nightly"] => Ok(nightly::run(root)),
         _ => Ok(usage()),
     }
@@ -132,20 +130,6 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
 fn usage() -> Outcome {
     eprintln!("{USAGE}");
     Outcome::Usage
-}
-
-/// Measures the effect and the gain of running ahead, on loads and on paths of the kernel: an
-/// example and a benchmark, because they need a release build.
-fn skew(root: &Path) -> anyhow::Result<Outcome> {
-    let loads = ["run", "--release", "--quiet", "--package", "convoy-lab", "--example", "skew"];
-    let paths = ["bench", "--quiet", "--package", "convoy-kernel", "--bench", "paths"];
-    let mut outcome = Outcome::Done;
-    for command in [&loads[..], &paths[..]] {
-        if let Outcome::Finding = stage::run(&mut stage::cargo(root, command))?.into() {
-            outcome = Outcome::Finding;
-        }
-    }
-    Ok(outcome)
 }
 
 /// The root of the workspace: two levels above this crate. Cargo sets the path at run time; the
