@@ -34,7 +34,7 @@ fn locks_that_anybody_may_take_have_no_bound_and_a_handoff_has() {
 
 #[test]
 fn hogs_pass_a_waiter_of_ours_once_each() {
-    for subject in select(&["quota", "quota-package", "quota-rwlock"]).unwrap() {
+    for subject in select(&["quota", "quota-rwlock"]).unwrap() {
         let rows = subject.check(Budget::default());
         let hogs: Vec<_> = rows
             .iter()

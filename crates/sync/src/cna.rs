@@ -66,8 +66,7 @@ const NOBODY: usize = 0;
 const NO: u32 = 0;
 const YES: u32 = 1;
 
-/// Heads in a row from one package while others wait aside: as many turns as
-/// [`ByPackage`](crate::ByPackage) keeps on one.
+/// Heads in a row from one package while others wait aside.
 const PASSES: u32 = 64;
 
 /// A waiter in a queue.

@@ -134,7 +134,7 @@ pub use platform::{
 pub use queued::QueuedLock;
 #[cfg(feature = "std")]
 pub use quota::{Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock};
-pub use quota::{ByPackage, Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
+pub use quota::{Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
 pub use reciprocating::ReciprocatingLock;
 pub use rwlock_queued::QueuedRwLock;
 pub use rwsem::RwSemaphore;

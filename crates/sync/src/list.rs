@@ -75,9 +75,6 @@ macro_rules! every_lock {
             Quota = "quota", "semaphore", $crate::Quota<P, $crate::Within<P, L>>,
                 [Bounded Units Signals Timeouts],
                 "Ours: any task may take it, for the time of its turn.";
-            QuotaPackage = "quota-package", "semaphore", $crate::Quota<P, $crate::ByPackage<P, L>>,
-                [Bounded Units Signals Timeouts],
-                "Ours, with turns that stay on a package.";
             QuotaExtended = "quota-extended", "semaphore",
                 $crate::Extended<P, $crate::Quota<P, $crate::Within<P, L>>>,
                 [Bounded Units Signals Timeouts Extended],

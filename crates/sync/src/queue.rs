@@ -33,8 +33,6 @@ pub struct Waiter<P: Platform> {
     pub(crate) granted: Cell<bool>,
     /// The waiter wants to share the lock with other readers.
     pub(crate) reader: bool,
-    /// The package on which it was when it arrived.
-    pub(crate) package: u32,
     /// Others wait behind it, if the lock uses this. Guarded by the inner lock.
     pub(crate) urgent: Cell<bool>,
     /// Visitors that may still be put before it, if the lock uses this. Guarded by the inner lock.
@@ -55,7 +53,6 @@ impl<P: Platform> Waiter<P> {
             task: P::current(),
             granted: Cell::new(false),
             reader,
-            package: P::package(),
             urgent: Cell::new(false),
             lets_pass: Cell::new(0),
             owed: Cell::new(false),

@@ -81,7 +81,7 @@ impl Replay {
         let is_libcs = self.behaviour.others.contains(&name) || self.alone && name != 0;
         let own: Make = with_lock!(self.policy, User, Inner, T => make::<T>);
         let can = |promise| !is_libcs && self.policy.promises_to(promise);
-        let is_quota = [Policy::Quota, Policy::QuotaPackage].contains(&self.policy);
+        let is_quota = self.policy == Policy::Quota;
         match self.behaviour.kind(name) {
             Kind::Mutex if is_libcs => (make::<Libcs>, 1, Some(0)),
             Kind::Mutex => (own, 1, self.looks),

@@ -162,7 +162,6 @@
 
 #[cfg(feature = "std")]
 mod beside;
-mod by_package;
 mod condvar;
 mod rest;
 mod room;
@@ -175,7 +174,6 @@ mod word;
 
 #[cfg(feature = "std")]
 pub use beside::Beside;
-pub use by_package::ByPackage;
 #[cfg(feature = "std")]
 pub use condvar::NativeQuotaCondvar;
 pub use condvar::QuotaCondvar;

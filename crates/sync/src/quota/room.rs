@@ -27,19 +27,6 @@ pub trait Room<P: Platform>: 'static {
     /// Returns the queue; the same at each call.
     fn queue(&self) -> &Within<P, Self::Inner>;
 
-    /// Returns the next waiter to summon, if there are sleepers.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the inner lock, and keeps it as long as it uses the result.
-    unsafe fn next(&self) -> Option<&Waiter<P>> {
-        // SAFETY: the contract is this function's own.
-        unsafe { self.queue().queue.find(|waiter| !waiter.is_woken()) }
-    }
-
-    /// Called when a waiter that arrived on that package was summoned; the inner lock is held.
-    fn comes(&self, _package: u32) {}
-
     /// Reports the names of the words if this is at `offset` in the lock.
     fn parts(_offset: usize, _tell: &mut TellPart<'_>) {}
 }

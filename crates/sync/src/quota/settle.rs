@@ -128,15 +128,16 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             room.stop_rest();
         }
         loop {
-            let sleeper = match closed {
-                Some(first) => Some(first).filter(|first| !first.is_woken()),
+            let sleeper = if closed.is_some() {
+                closed.filter(|first| !first.is_woken())
+            } else {
                 // SAFETY: the inner lock is held.
-                None => unsafe { self.room.next() }.filter(|waiter| room.has_place(waiter, S)),
+                let next = unsafe { room.queue.find(|waiter| !waiter.is_woken()) };
+                next.filter(|waiter| room.has_place(waiter, S))
             };
             if let Some(waiter) = sleeper.filter(|_| summon) {
                 P::event(LockEvent::Woken, self, waiter.task);
                 room.summoned.set(room.summoned.get() + 1);
-                self.room.comes(waiter.package);
                 // SAFETY: it was found in the queue, under the inner lock.
                 woken = unsafe { Waiter::rouse(waiter.into()) };
                 summon = false;
