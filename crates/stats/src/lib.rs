@@ -64,8 +64,8 @@ pub use rank_test::{
     signed_rank, signed_rank_floor, signed_rank_of, stars, values_needed,
 };
 pub use ratio::{
-    Ratio, differences, fieller_ratio, log_ratios, paired_difference, paired_ratio,
-    paired_ratio_with, unpaired_ratio,
+    Ratio, differences, log_ratios, paired_difference, paired_ratio, paired_ratio_with,
+    unpaired_ratio,
 };
 pub use rng::{GOLDEN, Rng, mix};
 pub use sample::{CONFIDENCE, Estimate, Interval, Sample};
@@ -73,11 +73,11 @@ pub use sequential::{
     AlwaysValid, Precision, Staged, precision, staged_half_width, staged_values, two_stage,
     two_stage_interval,
 };
-pub use shift::{Shift, cliffs_delta, paired_shift, probability_larger, shift_of, unpaired_shift};
+pub use shift::{Shift, paired_shift, probability_larger, shift_of, unpaired_shift};
 pub use student::{t_cdf, t_quantile};
 pub use tail::Tail;
 pub use verdict::{Doubt, Verdict};
-pub use welch::{Welch, t_test_of};
+pub use welch::Welch;
 
 /// The example of the read-me.
 #[cfg(doctest)]

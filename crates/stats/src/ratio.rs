@@ -6,7 +6,6 @@
 
 use crate::error::{Error, finite, open_unit};
 use crate::sample::{CONFIDENCE, Estimate, Interval, Sample};
-use crate::student;
 use crate::welch::Welch;
 
 /// `candidate - baseline`, pair by pair.
@@ -30,8 +29,7 @@ pub fn paired_difference(baseline: &Sample, candidate: &Sample) -> Result<Estima
 /// How many times the baseline the candidate is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// Ratio of the geometric means; in pairs that is the geometric mean of the ratios. By
-    /// [`fieller_ratio`] the ratio of the arithmetic means.
+    /// Ratio of the geometric means; in pairs that is the geometric mean of the ratios.
     pub value: f64,
     /// Number of pairs, or of values on the smaller side.
     pub n: usize,
@@ -115,44 +113,6 @@ pub fn unpaired_ratio(
     Ratio::of_logs(mean, half, n)
 }
 
-/// Ratio `candidate / baseline` of the arithmetic means of two unpaired samples with Fieller's
-/// interval (1954), for values that may be negative or zero.
-///
-/// The degrees of freedom are Welch's. Fieller's set is an interval only while the mean of the
-/// baseline differs from zero at the level of the interval.
-///
-/// # Errors
-/// [`Error::TooFew`] with fewer than two values on a side, [`Error::NotPositive`] if the mean of
-/// the baseline does not differ from zero significantly, so that no interval is finite,
-/// [`Error::NotAProbability`] unless `confidence` lies strictly between 0 and 1,
-/// [`Error::Overflow`] if the ratio does not fit a number.
-pub fn fieller_ratio(
-    baseline: &Sample,
-    candidate: &Sample,
-    confidence: f64,
-) -> Result<Ratio, Error> {
-    let tail = (1.0 - open_unit("confidence", confidence)?) / 2.0;
-    let n = baseline.n().min(candidate.n());
-    let (b, c) = (baseline.mean(), candidate.mean());
-    let (t, vb, vc) = match Welch::new(baseline, candidate) {
-        Ok(welch) => {
-            let t = student::tail_quantile(tail, welch.df);
-            (t, welch.variance_baseline, welch.variance_candidate)
-        }
-        Err(Error::NoSpread) => (0.0, 0.0, 0.0),
-        Err(error) => return Err(error),
-    };
-    // Relative to the mean of the baseline: (value - x)^2 <= rc + x^2 rb.
-    let (rb, rc) = (t * t * (vb / b) / b, t * t * (vc / b) / b);
-    if b == 0.0 || rb.is_nan() || rb >= 1.0 {
-        return Err(Error::NotPositive { index: 0 });
-    }
-    let value = finite(c / b)?;
-    let root = (rc * (1.0 - rb) + value * value * rb).sqrt();
-    let (lo, hi) = ((value - root) / (1.0 - rb), (value + root) / (1.0 - rb));
-    Ok(Ratio { value, n, lo: finite(lo)?, hi: finite(hi)? })
-}
-
 fn check_pairs(baseline: &Sample, candidate: &Sample) -> Result<(), Error> {
     if baseline.n() == candidate.n() {
         Ok(())
@@ -224,24 +184,5 @@ mod tests {
         assert_eq!((flat.lo, flat.hi), (flat.value, flat.value));
         let single = unpaired_ratio(&sample(&[2.0]), &a, 0.95, Interval::T).unwrap();
         assert_eq!((single.lo, single.hi), (0.0, f64::INFINITY));
-    }
-
-    #[test]
-    fn fieller_solves_its_quadratic() {
-        let a = sample(&[9.0, 10.0, 11.0, 10.5]);
-        let b = sample(&[12.0, 11.0, 13.0, 12.5]);
-        let ratio = fieller_ratio(&a, &b, 0.95).unwrap();
-        let welch = Welch::new(&a, &b).unwrap();
-        let t = student::tail_quantile(0.025, welch.df);
-        for x in [ratio.lo, ratio.hi] {
-            let distance = (b.mean() - x * a.mean()).powi(2);
-            let variance = welch.variance_candidate + x * x * welch.variance_baseline;
-            assert!((distance / (t * t * variance) - 1.0).abs() < 1e-9);
-        }
-        let around_zero = sample(&[-1.0, 1.0, 0.5]);
-        assert!(matches!(fieller_ratio(&around_zero, &b, 0.95), Err(Error::NotPositive { .. })));
-        let zero = sample(&[0.0, 0.0]);
-        assert!(fieller_ratio(&zero, &zero, 0.95).is_err());
-        assert!(fieller_ratio(&sample(&[1.0]), &b, 0.95).is_err());
     }
 }

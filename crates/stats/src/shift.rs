@@ -156,12 +156,6 @@ fn unordered(position: i128) -> f64 {
     f64::from_bits((if bits < 0 { i64::MIN - bits } else { bits }) as u64)
 }
 
-/// Cliff's delta: P(candidate > baseline) - P(candidate < baseline), over all pairs of a value of
-/// one side and a value of the other; from -1 to 1, 0 if neither side tends to be larger.
-pub fn cliffs_delta(baseline: &Sample, candidate: &Sample) -> f64 {
-    2.0 * probability_larger(baseline, candidate) - 1.0
-}
-
 /// P(candidate > baseline) + P(candidate = baseline) / 2, over all pairs of a value of one side and
 /// a value of the other: the chance that a run of the candidate beats one of the baseline.
 pub fn probability_larger(baseline: &Sample, candidate: &Sample) -> f64 {
@@ -226,8 +220,6 @@ mod tests {
         let (a, b) = (sample(&[1.0, 2.0, 3.0]), sample(&[2.0, 4.0]));
         // Of six pairs four have the candidate ahead, one the baseline, one is a tie.
         assert!((probability_larger(&a, &b) - 4.5 / 6.0).abs() < 1e-15);
-        assert!((cliffs_delta(&a, &b) - 0.5).abs() < 1e-15);
-        assert_eq!(cliffs_delta(&a, &a), 0.0);
     }
 
     #[test]

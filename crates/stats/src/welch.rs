@@ -2,7 +2,7 @@
 
 use crate::alternative::Alternative;
 use crate::error::{Error, open_unit};
-use crate::sample::{Estimate, Interval, Sample};
+use crate::sample::{Interval, Sample};
 use crate::{normal, student};
 
 /// The difference of two means, its standard error and its degrees of freedom.
@@ -65,18 +65,4 @@ impl Welch {
         };
         Ok(factor * (self.variance_baseline + self.variance_candidate).sqrt())
     }
-}
-
-/// Two-sided p-value of the paired t-test: whether the mean of the differences is zero.
-///
-/// # Errors
-/// [`Error::TooFew`] with fewer than two differences, [`Error::NoSpread`] if they are all equal.
-pub fn t_test_of(differences: &Sample) -> Result<f64, Error> {
-    let Estimate { mean, sd, n, .. } = differences.estimate();
-    let sd = sd.ok_or(Error::TooFew { have: n, need: 2 })?;
-    if sd <= 0.0 {
-        return Err(Error::NoSpread);
-    }
-    let t = mean.abs() / sd * (n as f64).sqrt();
-    Ok(2.0 * student::upper_tail(t, (n - 1) as f64))
 }
