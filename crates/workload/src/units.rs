@@ -192,4 +192,17 @@ mod tests {
         }
         assert!(find("no_such_unit").is_none());
     }
+
+    #[test]
+    fn every_unit_checks_its_result() {
+        for unit in UNITS {
+            let Work::Body(body) = unit.work else { continue };
+            let count = match unit.name {
+                "sieve_pass" | "linear_systems" | "sort_pass" => 1,
+                name if name.ends_with("_loop") => 20_000,
+                _ => 200,
+            };
+            assert!(body(1) && body(count), "{}", unit.name);
+        }
+    }
 }

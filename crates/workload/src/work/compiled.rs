@@ -122,33 +122,3 @@ turns! {
     div_double, f64, 1.0, 4.0, 0.25, |a, b, c| { stored_divisions!(a, b, c) };
     div_float, f32, 1.0, 4.0, 0.25, |a, b, c| { stored_divisions!(a, b, c) };
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_loop_returns_to_its_start() {
-        type Loop = fn(u64) -> bool;
-        let jobs: [(&str, Loop); 15] = [
-            ("add_double", add_double),
-            ("add_float", add_float),
-            ("add_long", add_long),
-            ("add_int", add_int),
-            ("add_short", add_short),
-            ("mul_double", mul_double),
-            ("mul_float", mul_float),
-            ("mul_long", mul_long),
-            ("mul_int", mul_int),
-            ("mul_short", mul_short),
-            ("div_double", div_double),
-            ("div_float", div_float),
-            ("div_long", div_long),
-            ("div_int", div_int),
-            ("div_short", div_short),
-        ];
-        for (name, job) in jobs {
-            assert!(job(1) && job(20_000), "{name}");
-        }
-    }
-}

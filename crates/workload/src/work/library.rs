@@ -163,15 +163,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn library_jobs_check_their_results() {
-        assert!(strings(20));
-        assert!(sorts(1));
-        assert!(directory_entries(10_000));
-        assert!(name_lists(2));
-        assert!(random_offsets(100));
-    }
-
-    #[test]
     fn the_calendar_knows_leap_days() {
         assert_eq!(calendar(0), "1970-01-01T00:00:00");
         assert_eq!(calendar(951_782_400), "2000-02-29T00:00:00");

@@ -148,13 +148,4 @@ mod tests {
         assert_eq!(copy_sizes().sum::<usize>(), 139_968);
         assert_eq!(copy_sizes().max(), Some(65_536));
     }
-
-    #[test]
-    fn memory_jobs_check_their_results() {
-        assert!(allocator_rounds(2));
-        assert!(block_operations(40));
-        assert!(copies(2));
-        assert!(copies_of_1996(2));
-        assert!(jumps(10));
-    }
 }

@@ -239,17 +239,6 @@ pub(crate) fn sine_series(count: u64) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn numeric_jobs_check_their_results() {
-        assert!(sieve(1));
-        assert!(linear_systems(1));
-        assert!(matrix_products(100));
-        assert!(newton(200));
-        assert!(library_numbers(100));
-        assert!(trigonometry(1000));
-        assert!(sine_series(100));
-    }
-
     /// The first three numbers of glibc's `rand` after `srand(1)`.
     #[test]
     fn the_generator_is_that_of_c() {
