@@ -49,7 +49,6 @@
 use crate::event::LockEvent;
 use crate::lock::{attempt, irq_restore, irq_save};
 use crate::platform::{Atomic, Platform};
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Added by a writer, see Lineage: readers fit below it, and 2^12 - 1 writers together above.
@@ -62,13 +61,6 @@ const WRITERS: u32 = !(WRITER - 1);
 #[repr(C)]
 pub struct RwLock<P: Platform> {
     state: P::AtomicU32,
-}
-
-impl<P: Platform<AtomicU32 = AtomicU32>> RwLock<P> {
-    /// Returns an unlocked lock.
-    pub const fn native() -> Self {
-        Self { state: AtomicU32::new(0) }
-    }
 }
 
 impl<P: Platform> Default for RwLock<P> {
@@ -166,26 +158,5 @@ impl<P: Platform> RwLock<P> {
     #[inline]
     pub fn write_unlock_irqrestore(&self, flags: P::IrqFlags) {
         irq_restore::<P>(flags, || self.write_unlock());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::native::Native;
-    use crate::rwsem::tests::meet;
-
-    #[test]
-    fn a_writer_is_alone() {
-        static LOCK: RwLock<Native> = RwLock::native();
-        meet(&LOCK);
-        LOCK.write_irqsave();
-        LOCK.write_unlock_irqrestore(());
-        LOCK.read();
-        LOCK.read_irqsave();
-        LOCK.read_unlock_irqrestore(());
-        LOCK.read_unlock();
-        // Relaxed: the threads were waited for.
-        assert_eq!(LOCK.state.load(Relaxed), 0);
     }
 }

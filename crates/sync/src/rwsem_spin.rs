@@ -449,24 +449,3 @@ locks_by! {
     [P: Platform, L: RawLock<P> + Default, R: WriterSpin<P>] SpinRwSemaphore<P, L, R>,
         down_write down_write_trylock up_write / down_read up_read {}
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::AdaptiveLock;
-    use crate::native::Native;
-    use crate::rwsem::tests::meet;
-
-    fn all_come_and_go<R: WriterSpin<Native>>() {
-        let lock = SpinRwSemaphore::<Native, AdaptiveLock<Native>, R>::new();
-        meet(&lock);
-        assert!(!lock.is_locked());
-        assert_eq!(lock.count.load(Relaxed), 0);
-    }
-
-    #[test]
-    fn writers_are_alone_and_nobody_is_forgotten() {
-        all_come_and_go::<Spin316>();
-        all_come_and_go::<Spin50>();
-    }
-}

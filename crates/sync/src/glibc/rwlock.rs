@@ -377,21 +377,7 @@ locks_by! {
 mod tests {
     use super::*;
     use crate::native::Native;
-    use crate::rwsem::tests::meet;
     use core::sync::atomic::Ordering;
-
-    fn all_come_and_go<const WRITERS: bool>() {
-        let lock = RwLock::<Native, WRITERS>::default();
-        meet(&lock);
-        assert_eq!(lock.word.load(Ordering::Relaxed) & !WRITING, 0);
-        assert_eq!(lock.queue.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn a_writer_is_alone() {
-        all_come_and_go::<false>();
-        all_come_and_go::<true>();
-    }
 
     #[test]
     fn a_reader_passes_a_writer_that_waits_unless_writers_are_preferred() {

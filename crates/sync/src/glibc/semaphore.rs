@@ -164,29 +164,3 @@ impl<P: Platform> Lock for Semaphore<P> {
         (self.word.load(Relaxed) / WAITER) as usize
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::native::Native;
-    use core::sync::atomic::{AtomicU32, Ordering};
-
-    #[test]
-    fn tasks_inside_are_at_most_the_units() {
-        let semaphore = Semaphore::<Native>::with_count(2);
-        let inside = AtomicU32::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..500 {
-                        semaphore.acquire();
-                        assert!(inside.fetch_add(1, Ordering::Relaxed) < 2);
-                        inside.fetch_sub(1, Ordering::Relaxed);
-                        semaphore.release();
-                    }
-                });
-            }
-        });
-        assert_eq!(semaphore.word.load(Ordering::Relaxed), 2);
-    }
-}

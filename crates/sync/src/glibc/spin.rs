@@ -90,28 +90,3 @@ impl<P: Platform> SpinLock<P> {
 }
 
 locks_by! { [P: Platform] SpinLock<P>, lock try_lock unlock {} }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::native::Native;
-    use core::sync::atomic::{AtomicU32, Ordering};
-
-    #[test]
-    fn no_count_is_lost() {
-        let (lock, count) = (SpinLock::<Native>::default(), AtomicU32::new(0));
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    for _ in 0..200 {
-                        lock.lock();
-                        let before = count.load(Ordering::Relaxed);
-                        count.store(before + 1, Ordering::Relaxed);
-                        lock.unlock();
-                    }
-                });
-            }
-        });
-        assert_eq!(count.into_inner(), 600);
-    }
-}

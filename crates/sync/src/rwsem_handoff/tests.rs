@@ -1,18 +1,7 @@
 //! Handoffs, and readers that steal: the contract suite does not reach them.
 
 use super::*;
-use crate::AdaptiveLock;
 use crate::native::Native;
-use crate::rwsem::tests::meet;
-
-#[test]
-fn writers_are_alone_and_nobody_is_forgotten() {
-    let lock = HandoffRwSemaphore::<Native, AdaptiveLock<Native>>::new();
-    meet(&lock);
-    assert!(!lock.is_locked());
-    // Relaxed: no other thread uses it.
-    assert_eq!(lock.count.load(Relaxed), 0);
-}
 
 /// The first of the queue has waited too long for a running writer: it is handed the lock, and
 /// no newcomer or spinner takes it.
