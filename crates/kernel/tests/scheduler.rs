@@ -4,7 +4,7 @@ use crate::stage::{MS, kernel, quad};
 use convoy_catalogue::KERNELS;
 use convoy_kernel::sched::{IdleCause, Sched};
 use convoy_kernel::{BklKind, KernelPreset, Preempt};
-use convoy_machine::{Here, Machine, Mode, Outcome, Preset, Sim, Smp, Word};
+use convoy_machine::{Here, Machine, Outcome, Preset, Sim, Smp, Word};
 use convoy_sync::{Atomic, Platform, Sleep, TaskId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -288,39 +288,6 @@ fn the_big_kernel_lock_excludes_and_survives_schedule() {
             assert_eq!(done.get(), 8, "{name} {preempt:?}");
         }
     }
-}
-
-#[test]
-fn a_run_repeats_to_the_bit_and_seeds_differ() {
-    let run = |seed| {
-        let machine = Machine::new(&quad(), seed, 64).expect("address space");
-        let sched = Sched::new(&kernel("2.6.26-rc1"), &quad());
-        let inner = Rc::clone(&sched);
-        sched.boot(
-            &machine,
-            Box::new(move || {
-                for task in 0..20_u64 {
-                    let sched = Rc::clone(&inner);
-                    let body = move || {
-                        for turn in 0..30 {
-                            Here::user(Here::draw(task << 8 | turn) % (2 * MS));
-                            sched.lock_kernel();
-                            Here::compute(20_000_000);
-                            sched.unlock_kernel();
-                        }
-                    };
-                    inner.fork(Box::new(body)).expect("room");
-                }
-                inner.sleep_until(400_000_000);
-                Here::stop();
-            }),
-        );
-        machine.run(u64::MAX / 2000);
-        let busy: u64 = (0..4).map(|cpu| Here::times(cpu)[Mode::User as usize]).sum();
-        (machine.hash(), busy)
-    };
-    assert_eq!(run(1), run(1));
-    assert_ne!(run(1).0, run(2).0);
 }
 
 /// Two tasks that last ran on the idle CPU 1 are woken one right after the other. Where do they go?

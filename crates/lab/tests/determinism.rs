@@ -36,6 +36,7 @@ fn hash_line((kernel, machine): Pair) -> String {
     let mix = Mix::load("shared").expect("a shipped mix");
     let run = VirtualRun::new(mix, 3, kernel_preset, machine_preset);
     let point = VirtualRun { shrink: 1000, ..run }.run().expect("the run ends");
+    assert_eq!(point.jobs_failed, 0, "{kernel} on {machine}: {:?}", point.first_failure);
     format!("{kernel} on {machine}: {:016x}", point.hash)
 }
 

@@ -3,7 +3,6 @@
 mod convoy_2008;
 mod determinism;
 mod jobs;
-mod machines;
 mod one_user;
 mod presets;
 mod published;

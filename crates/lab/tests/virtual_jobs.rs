@@ -9,7 +9,6 @@ use convoy_workload::Errno;
 use convoy_workload::api::Kernel as _;
 use convoy_workload::calibration::Calibration;
 use convoy_workload::jobs::{Job, JobEnv};
-use convoy_workload::mix::Mix;
 use convoy_workload::user::setup;
 
 /// Users that run a job at the same time.
@@ -68,28 +67,4 @@ fn every_job_ends_well_and_leaves_the_kernel_as_it_was() {
         assert_eq!(failures.take(), Vec::<String>::new(), "{kernel}");
         assert!(world.counts().calls.get() > 1000);
     }
-}
-
-#[test]
-fn one_pass_of_the_shared_mix_repeats_to_the_bit() {
-    fn pass() -> (u64, u64, u64) {
-        let (world, machine) = run("2.6.26-rc1", |k| {
-            k.mkdir("/tmp/work").expect("an empty tmpfs");
-            setup(k, &env(0)).expect("fixtures");
-            let mix = Mix::load("shared").expect("shipped");
-            for user in 0..USERS {
-                let order = mix.order(1, user);
-                k.fork(move |k| {
-                    order.iter().filter(|job| job.run(k, &env(user)).is_err()).count() as i32
-                })
-                .expect("room for the users");
-            }
-            for _ in 0..USERS {
-                let (_, exit) = k.wait().expect("a user");
-                assert_eq!(exit, convoy_workload::api::Exit::Code(0), "no job failed");
-            }
-        });
-        (machine.hash(), machine.now_ns(), world.counts().calls.get())
-    }
-    assert_eq!(pass(), pass());
 }

@@ -388,33 +388,6 @@ fn queries_take_the_big_kernel_lock_by_the_period() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_schedule() {
-    let busy = |kernel: &str, seed| {
-        let ran = run_with(kernel, Options::default(), seed, |k| {
-            for user in 0..8 {
-                k.fork(move |k| {
-                    let name = format!("/tmp/{user}");
-                    for _ in 0..20 {
-                        let fd = k.open(&name, Open::CREAT).unwrap();
-                        k.write(fd, &[0; 1024]).unwrap();
-                        k.close(fd).unwrap();
-                        k.user("microsecond", 500, || ());
-                    }
-                    k.exec(Program::True, "").0
-                })
-                .unwrap();
-            }
-            while k.wait().is_ok() {}
-        });
-        (ran.machine.hash(), ran.machine.now_ns(), ran.world.counts().calls.get())
-    };
-    for kernel in ["2.6.25", "2.6.26-rc1", "2.6.26-rc1+bkl-spinlock"] {
-        assert_eq!(busy(kernel, 1), busy(kernel, 1), "{kernel}");
-        assert_ne!(busy(kernel, 1).0, busy(kernel, 2).0, "{kernel}");
-    }
-}
-
-#[test]
 fn a_run_leaves_nothing_behind() {
     let ran = run(|k| {
         for _ in 0..3 {
