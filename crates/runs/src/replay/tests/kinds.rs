@@ -101,22 +101,6 @@ fn a_semaphore_of_a_script_is_freed_by_other_threads() {
 }
 
 #[test]
-fn a_barrier_is_passed_by_all_together() {
-    let steps = [rest(50.0), lock(0), unlock(0), Step::Barrier { barrier: 0, places: 4 }];
-    let long = [rest(150.0), lock(0), unlock(0), Step::Barrier { barrier: 0, places: 4 }];
-    let mut replay = scripted(&[(4, &steps)], &[], 1);
-    let script = Arc::make_mut(&mut replay.behaviour).script.as_mut().expect("it has one");
-    Arc::make_mut(script).classes[0].strips.push(long.to_vec());
-    let point = replay.run().expect("it ends");
-    let counts = &point.tally.classes[0].acquisitions;
-    assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 2, "{counts:?}");
-    // All but one in 16 rounds have a long step: about 144 us, and the wakeups.
-    let rounds = point.result.acquisitions_per_s() / 4.0;
-    assert!((4e3..7e3).contains(&rounds), "{rounds}");
-    assert!(point.gates.waits > 0 && point.gates.slips == 0, "{:?}", point.gates);
-}
-
-#[test]
 fn other_programs_take_what_they_took() {
     fn run(others_cpus: f64) -> crate::lock_loop::LoopResult {
         let mut replay = Replay { others_cpus, ..replay(Policy::Adaptive, 16, 1) };
