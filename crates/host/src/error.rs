@@ -102,14 +102,6 @@ pub enum HostError {
         /// Why.
         source: JobError,
     },
-    /// A command around the measured window failed.
-    #[error("the command of {name} ended with status {status}; correct it or leave it out")]
-    Hook {
-        /// The flag.
-        name: &'static str,
-        /// Its exit status; -1 if a signal ended it or it could not be started.
-        status: i32,
-    },
     /// A user cannot be started.
     #[error(
         "cannot start user {user} of {users}: {errno} ({}); \

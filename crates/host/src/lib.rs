@@ -6,7 +6,6 @@ mod board;
 mod costs;
 mod error;
 mod family;
-mod hooks;
 mod identity;
 pub mod inject;
 mod kernel;
@@ -21,7 +20,6 @@ mod sys;
 mod workdir;
 
 pub use error::{At, HostError, Shortage};
-pub use hooks::Hooks;
 pub use identity::describe_host;
 pub use kernel::Host;
 pub use run::{Finished, HostRun, Progress};

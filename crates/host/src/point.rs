@@ -102,7 +102,6 @@ fn check(board: &Board, plan: &Plan, directories: &WorkDirs) -> Result<(), HostE
         }
         Outcome::Fork => Err(HostError::Fork { user: user + 1, users: board.users(), errno }),
         Outcome::Limit => Err(limit(board, user, directories)),
-        Outcome::Hook => Err(HostError::Hook { name: call_name(&board.text()), status: errno.0 }),
         Outcome::System => Err(HostError::System { call: call_name(&board.text()), errno }),
     }
 }
@@ -131,21 +130,8 @@ fn limit(board: &Board, user: u32, directories: &WorkDirs) -> HostError {
 /// The calls of the fixtures and of the supervisor, by name: texts do not outlive the shared page.
 fn call_name(text: &str) -> &'static str {
     let known = [
-        "chdir",
-        "mkdir",
-        "link",
-        "open",
-        "write",
-        "close",
-        "setpgid",
-        "prctl",
-        "signalfd",
-        "fork",
-        "pipe",
-        "poll",
-        "read",
-        "--on-point-start",
-        "--on-point-stop",
+        "chdir", "mkdir", "link", "open", "write", "close", "setpgid", "prctl", "signalfd", "fork",
+        "pipe", "poll", "read",
     ];
     known.into_iter().find(|call| *call == text).unwrap_or("run control")
 }

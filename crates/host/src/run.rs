@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::costs::Costs;
 use super::error::HostError;
-use super::hooks::Hooks;
 use super::inject::Fault;
 use super::limits::{self, Need};
 use super::point::run_plan;
@@ -46,8 +45,6 @@ pub struct HostRun {
     pub sync: bool,
     /// Whether to measure each job alone, for the measured/predicted ratio.
     pub predict: bool,
-    /// Commands around the measured window of each execution.
-    pub hooks: Hooks,
     /// How often each point is executed.
     pub repeats: Repeats,
     /// Whether users are bound to the CPUs in turn.
@@ -73,7 +70,6 @@ impl HostRun {
             shell_sleep: false,
             sync: false,
             predict: true,
-            hooks: Hooks::default(),
             repeats: Repeats::default(),
             pin: false,
             go_on: false,
@@ -279,7 +275,6 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
             orders: (0..users).map(|user| options.mix.order(options.seed, user)).collect(),
             delay: options.start_delay,
             cpus: if options.pin { clock::usable_cpus() } else { Vec::new() },
-            hooks: options.hooks.clone(),
             fault: options.fault,
         }
     }
@@ -364,9 +359,7 @@ impl<'a, P: FnMut(&Progress)> Run<'a, P> {
         (self.progress)(&Progress::Measuring { users });
         let began = clock::monotonic_ns();
         let given = &self.options.directories;
-        // Profilers are for the load, not for its jobs alone.
-        let plan = Plan { hooks: Hooks::default(), ..plan.clone() };
-        self.costs.measure(&unknown, &plan, || new_directories(given))?;
+        self.costs.measure(&unknown, plan, || new_directories(given))?;
         self.record.predict_passes = Some(self.costs.passes());
         let took_s = (clock::monotonic_ns() - began) as f64 / 1e9;
         *self.record.predict_wall_s.get_or_insert(0.0) += took_s;

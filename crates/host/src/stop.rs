@@ -11,5 +11,4 @@ pub(crate) enum Stop {
     Fork { user: u32, errno: Errno },
     Limit { user: u32 },
     System { call: &'static str, errno: Errno },
-    Hook { name: &'static str, status: i32 },
 }

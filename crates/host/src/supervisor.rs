@@ -37,7 +37,6 @@ use rustix::process::{self, Pid, Signal};
 use super::board::{Board, Head};
 use super::error::{is_full, limit_cure};
 use super::family;
-use super::hooks::Hooks;
 use super::inject::Fault;
 use super::kernel::Host;
 use super::stop::Stop;
@@ -68,8 +67,6 @@ pub(crate) struct Plan {
     pub(crate) delay: Duration,
     /// CPUs that users are bound to in turn; none: they are not bound.
     pub(crate) cpus: Vec<usize>,
-    /// Commands around the measured window.
-    pub(crate) hooks: Hooks,
     /// A fault to inject.
     pub(crate) fault: Option<Fault>,
 }
@@ -99,8 +96,6 @@ pub(crate) enum Outcome {
     Limit,
     /// A call of the supervisor failed.
     System,
-    /// A command around the measured window failed.
-    Hook,
 }
 
 impl Outcome {
@@ -114,7 +109,6 @@ impl Outcome {
             Self::Fork,
             Self::Limit,
             Self::System,
-            Self::Hook,
         ];
         let told = board.get(Head::Outcome);
         all.into_iter().find(|outcome| *outcome as u64 == told).unwrap_or(Self::Unknown)
@@ -167,11 +161,6 @@ fn report(board: &Board, result: Result<(), Stop>) {
             board.set_text(call);
             board.set(Head::Errno, errno.0 as u64);
             Outcome::System
-        }
-        Err(Stop::Hook { name, status }) => {
-            board.set_text(name);
-            board.set(Head::Errno, status as u64);
-            Outcome::Hook
         }
     };
     board.set(Head::Outcome, outcome as u64);
@@ -246,8 +235,6 @@ impl<'a> Supervisor<'a> {
         drop((ready_write, gate_read));
         self.leave_word();
         self.wait_until_ready(&ready_read)?;
-        let (hooks, users) = (&self.plan.hooks, self.board.users());
-        Hooks::run(hooks.start.as_ref(), "--on-point-start", users)?;
         let before = clock::cpu_ticks();
         self.board.set(Head::Start, clock::monotonic_ns());
         self.delay()?;
@@ -258,7 +245,7 @@ impl<'a> Supervisor<'a> {
         if let (Some(before), Some(after)) = (before, clock::cpu_ticks()) {
             self.board.set_ticks(&before, &after);
         }
-        Hooks::run(hooks.stop.as_ref(), "--on-point-stop", users)
+        Ok(())
     }
 
     /// Stores the process ids of the users, for a later run that finds this one killed.

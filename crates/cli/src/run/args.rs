@@ -71,12 +71,6 @@ pub(crate) struct HostArgs {
     /// Let the disk jobs call sync where re-aim's do without -y
     #[arg(long, hide_short_help = true)]
     pub(crate) sync: bool,
-    /// Run CMD in a shell when the users of a point are ready, just before they start
-    #[arg(long, value_name = "CMD", hide_short_help = true)]
-    pub(crate) on_point_start: Option<String>,
-    /// Run CMD in a shell when the last user of a point has ended
-    #[arg(long, value_name = "CMD", hide_short_help = true)]
-    pub(crate) on_point_stop: Option<String>,
     /// Pin each user to a CPU, in turn
     #[arg(long)]
     pub(crate) pin: bool,

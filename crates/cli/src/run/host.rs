@@ -6,7 +6,7 @@ use super::repeats;
 use crate::fail::Failure;
 use crate::keep::Keeper;
 use crate::load::{self, Files};
-use convoy_host::{Hooks, HostRun, Progress};
+use convoy_host::{HostRun, Progress};
 use convoy_report::{RunPoint, RunReport};
 use convoy_workload::dialect::Dialect;
 use convoy_workload::mix::Mix;
@@ -98,10 +98,6 @@ fn options(args: &Run, mix: Mix, schedule: Schedule) -> Result<HostRun, Failure>
         shrink: args.load.shrink,
         shell_sleep: args.load.shell_sleep,
         sync: args.host.sync,
-        hooks: Hooks {
-            start: args.host.on_point_start.clone(),
-            stop: args.host.on_point_stop.clone(),
-        },
         predict: !args.host.no_predict,
         repeats: repeats::repeats(&args.repeats)?,
         pin: args.host.pin,

@@ -116,20 +116,3 @@ fn a_limit_is_named_before_anything_is_started() {
     let text = stderr(&output);
     assert!(text.contains("ulimit -n") && text.lines().count() == 1, "{text}");
 }
-
-#[test]
-fn commands_run_around_the_measured_window() {
-    let log = directory("hooks").join("log");
-    let write = |word: &str| format!("echo {word} $CONVOY_USERS >> '{}'", log.display());
-    let (start, stop) = (write("start"), write("stop"));
-    let load = ["run", "--job", "add_int", "--users", "1,2", "--jobs", "1", "--no-predict"];
-    let hooks = ["--on-point-start", &start, "--on-point-stop", &stop];
-    let output = run(&[&load[..], &hooks, &["--quiet", "--no-store"]].concat());
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    let said = std::fs::read_to_string(&log).expect("the commands ran");
-    assert_eq!(said, "start 1\nstop 1\nstart 2\nstop 2\n");
-    let output = run(&[&load[..], &["--on-point-start", "exit 7", "--no-store"]].concat());
-    assert_eq!(code(&output), Some(3), "{}", stderr(&output));
-    let said = stderr(&output);
-    assert!(said.contains("--on-point-start ended with status 7"), "{said}");
-}
