@@ -1,6 +1,7 @@
 //! aarch64.
 
 use core::arch::{asm, global_asm};
+use core::ffi::c_long;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::threads::local::LOCAL_BYTES;
@@ -129,7 +130,7 @@ pub(crate) fn fetch<const N: usize>(places: [usize; N]) {
 ///
 /// # Safety
 /// The arguments are valid for the call.
-pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+pub(crate) unsafe fn call(number: c_long, arguments: [usize; 6]) -> isize {
     let result;
     let [one, two, three, four, five, six] = arguments;
     // SAFETY: by the caller.
@@ -175,38 +176,3 @@ pub(crate) use register;
 pub(crate) const STAT_WORDS: [usize; 3] = [4, 6, 7];
 /// The number of the machine in the header of an ELF file.
 pub(crate) const ELF_MACHINE: u8 = 183;
-
-/// Numbers of system calls.
-pub(crate) mod number {
-    pub(crate) const READ: usize = 63;
-    pub(crate) const CLOSE: usize = 57;
-    pub(crate) const MMAP: usize = 222;
-    pub(crate) const MUNMAP: usize = 215;
-    pub(crate) const PREAD: usize = 67;
-    pub(crate) const SCHED_YIELD: usize = 124;
-    pub(crate) const MREMAP: usize = 216;
-    pub(crate) const MADVISE: usize = 233;
-    pub(crate) const GETPID: usize = 172;
-    pub(crate) const FTRUNCATE: usize = 46;
-    pub(crate) const GETEUID: usize = 175;
-    pub(crate) const GETEGID: usize = 177;
-    pub(crate) const GETPPID: usize = 173;
-    pub(crate) const CAPGET: usize = 90;
-    pub(crate) const SCHED_GETSCHEDULER: usize = 120;
-    pub(crate) const MLOCK: usize = 228;
-    pub(crate) const PRCTL: usize = 167;
-    pub(crate) const GETTID: usize = 178;
-    pub(crate) const FGETXATTR: usize = 10;
-    pub(crate) const FUTEX: usize = 98;
-    pub(crate) const SCHED_GETAFFINITY: usize = 123;
-    pub(crate) const CLOCK_GETTIME: usize = 113;
-    pub(crate) const TGKILL: usize = 131;
-    pub(crate) const OPENAT: usize = 56;
-    pub(crate) const READLINKAT: usize = 78;
-    pub(crate) const FACCESSAT: usize = 48;
-    pub(crate) const NEWFSTAT: usize = 80;
-    pub(crate) const FALLOCATE: usize = 47;
-    pub(crate) const PRLIMIT64: usize = 261;
-    pub(crate) const PROCESS_VM_READV: usize = 270;
-    pub(crate) const SECCOMP: usize = 277;
-}

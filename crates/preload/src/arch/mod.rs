@@ -17,6 +17,22 @@ pub(crate) use aarch64::*;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;
 
+/// Numbers of system calls.
+pub(crate) mod number {
+    pub(crate) use libc::{
+        SYS_capget as CAPGET, SYS_clock_gettime as CLOCK_GETTIME, SYS_close as CLOSE,
+        SYS_faccessat as FACCESSAT, SYS_fallocate as FALLOCATE, SYS_fgetxattr as FGETXATTR,
+        SYS_fstat as NEWFSTAT, SYS_ftruncate as FTRUNCATE, SYS_futex as FUTEX,
+        SYS_getegid as GETEGID, SYS_geteuid as GETEUID, SYS_getpid as GETPID,
+        SYS_getppid as GETPPID, SYS_gettid as GETTID, SYS_madvise as MADVISE, SYS_mlock as MLOCK,
+        SYS_mmap as MMAP, SYS_mremap as MREMAP, SYS_munmap as MUNMAP, SYS_openat as OPENAT,
+        SYS_prctl as PRCTL, SYS_pread64 as PREAD, SYS_prlimit64 as PRLIMIT64,
+        SYS_process_vm_readv as PROCESS_VM_READV, SYS_read as READ, SYS_readlinkat as READLINKAT,
+        SYS_sched_getaffinity as SCHED_GETAFFINITY, SYS_sched_getscheduler as SCHED_GETSCHEDULER,
+        SYS_sched_yield as SCHED_YIELD, SYS_seccomp as SECCOMP, SYS_tgkill as TGKILL,
+    };
+}
+
 // Thread-local storage for `Local`, accessed without a call: the initial-exec model, which this
 // object may use because it is loaded with the program.
 global_asm!(

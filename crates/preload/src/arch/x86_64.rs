@@ -2,6 +2,7 @@
 
 use core::arch::x86_64::{_MM_HINT_T0, _mm_lfence, _mm_prefetch, _rdtsc};
 use core::arch::{asm, global_asm};
+use core::ffi::c_long;
 
 use crate::threads::local::LOCAL_BYTES;
 
@@ -134,7 +135,7 @@ pub(crate) fn fetch<const N: usize>(places: [usize; N]) {
 ///
 /// # Safety
 /// The arguments are valid for the call.
-pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+pub(crate) unsafe fn call(number: c_long, arguments: [usize; 6]) -> isize {
     let result;
     let [one, two, three, four, five, six] = arguments;
     // SAFETY: by the caller.
@@ -165,38 +166,3 @@ pub(crate) fn ends_in_call(bytes: [u8; 8]) -> bool {
 pub(crate) const STAT_WORDS: [usize; 3] = [6, 7, 8];
 /// The number of the machine in the header of an ELF file.
 pub(crate) const ELF_MACHINE: u8 = 62;
-
-/// Numbers of system calls.
-pub(crate) mod number {
-    pub(crate) const READ: usize = 0;
-    pub(crate) const CLOSE: usize = 3;
-    pub(crate) const MMAP: usize = 9;
-    pub(crate) const MUNMAP: usize = 11;
-    pub(crate) const PREAD: usize = 17;
-    pub(crate) const SCHED_YIELD: usize = 24;
-    pub(crate) const MREMAP: usize = 25;
-    pub(crate) const MADVISE: usize = 28;
-    pub(crate) const GETPID: usize = 39;
-    pub(crate) const FTRUNCATE: usize = 77;
-    pub(crate) const GETEUID: usize = 107;
-    pub(crate) const GETEGID: usize = 108;
-    pub(crate) const GETPPID: usize = 110;
-    pub(crate) const CAPGET: usize = 125;
-    pub(crate) const SCHED_GETSCHEDULER: usize = 145;
-    pub(crate) const MLOCK: usize = 149;
-    pub(crate) const PRCTL: usize = 157;
-    pub(crate) const GETTID: usize = 186;
-    pub(crate) const FGETXATTR: usize = 193;
-    pub(crate) const FUTEX: usize = 202;
-    pub(crate) const SCHED_GETAFFINITY: usize = 204;
-    pub(crate) const CLOCK_GETTIME: usize = 228;
-    pub(crate) const TGKILL: usize = 234;
-    pub(crate) const OPENAT: usize = 257;
-    pub(crate) const READLINKAT: usize = 267;
-    pub(crate) const FACCESSAT: usize = 269;
-    pub(crate) const NEWFSTAT: usize = 5;
-    pub(crate) const FALLOCATE: usize = 285;
-    pub(crate) const PRLIMIT64: usize = 302;
-    pub(crate) const PROCESS_VM_READV: usize = 310;
-    pub(crate) const SECCOMP: usize = 317;
-}

@@ -39,7 +39,7 @@ pub(crate) extern "C" fn called(
     other: usize,
     last: usize,
 ) -> isize {
-    let arguments = [number::FUTEX, word, operation, value, time, other, last];
+    let arguments = [number::FUTEX as usize, word, operation, value, time, other, last];
     let is = |all: &[usize]| all.contains(&(operation as u32 as usize & !FLAGS));
     if is(&WAITS) {
         wait(&arguments, site)

@@ -5,6 +5,7 @@
 //! rights, and those that wait and wake ([`futex`](crate::interpose::futex)), from all others.
 
 use core::arch::naked_asm;
+use core::ffi::c_long;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -82,7 +83,7 @@ extern "C" fn before_prctl(option: usize, first: usize, second: usize) -> usize 
 }
 
 extern "C" fn before_syscall(number: usize, one: usize, two: usize, three: usize) -> usize {
-    match (number, one) {
+    match (number as c_long, one) {
         (PRCTL, _) => gives_up(one, two, three),
         (SECCOMP, OP_STRICT) => strict(),
         (SECCOMP, OP_FILTER) if three != 0 => filter(),

@@ -211,7 +211,7 @@ impl File {
         const SET_GROUP: u32 = 0o2010;
         let mut stat = [0_u32; 36];
         let found = call(FSTAT, [self.0, stat.as_mut_ptr() as usize, 0, 0, 0, 0]);
-        let own = |number: usize| call(number, [0; 6]) as u32;
+        let own = |number: i64| call(number, [0; 6]) as u32;
         let [mode, user, group] = STAT_WORDS.map(|word| stat[word]);
         if found != 0 || mode & SET_USER != 0 && user != own(GETEUID) {
             return true;

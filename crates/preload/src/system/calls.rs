@@ -1,6 +1,7 @@
 //! System calls of the recorder. They do not change `errno`, and stop once the process has given up
 //! rights.
 
+use core::ffi::c_long;
 use core::sync::atomic::AtomicU64;
 
 use crate::arch;
@@ -15,7 +16,7 @@ pub(crate) const READ_WRITE: usize = 0o2;
 const CLOSE_ON_EXEC: usize = 0o2_000_000;
 pub(crate) const PROTECT_READ_WRITE: usize = 3;
 
-pub(crate) fn call(number: usize, arguments: [usize; 6]) -> isize {
+pub(crate) fn call(number: c_long, arguments: [usize; 6]) -> isize {
     /// Returned as if the kernel lacked the call.
     const ENOSYS: isize = -38;
     if is_quiet() {
