@@ -429,8 +429,8 @@ where
 
     /// Takes a block, with the lock held.
     fn take(&self, order: u32) -> Option<u32> {
-        let (first, found) = self.hot.buddy.take::<P, R>(&self.frames, order)?;
-        self.hot.found.add(found);
+        let (first, order) = self.hot.buddy.take::<P, R>(&self.frames, order)?;
+        self.hot.found.add(order);
         Some(first)
     }
 

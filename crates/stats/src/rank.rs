@@ -82,8 +82,8 @@ impl Null {
                 }
                 // With one rank more, the sum of k - 1 smallest becomes that of k smallest.
                 let shift = (rank - ranks[k - 1]) / step;
-                let (smaller, rest) = counts.split_at_mut(k);
-                let (from, into) = (&smaller[k - 1], &mut rest[0]);
+                let (smaller, larger) = counts.split_at_mut(k);
+                let (from, into) = (&smaller[k - 1], &mut larger[0]);
                 into.resize(into.len().max(from.len() + shift), 0.0);
                 for (slot, count) in into[shift..].iter_mut().zip(from) {
                     *slot += count;

@@ -155,8 +155,8 @@ fn excludes<T: Lock + Send + Sync>(attempts: bool) {
     model(move || {
         let lock = T::unlocked();
         let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
-        let other = loom::sync::Arc::clone(&guarded);
-        let thread = loom::thread::spawn(move || other.increment_alone(attempts));
+        let shared = loom::sync::Arc::clone(&guarded);
+        let thread = loom::thread::spawn(move || shared.increment_alone(attempts));
         guarded.lock.acquire();
         guarded.increment();
         guarded.lock.release();
@@ -207,8 +207,8 @@ fn shares<T: Lock + Send + Sync>(attempts: bool) {
     model(move || {
         let lock = T::unlocked();
         let guarded = loom::sync::Arc::new(Guarded { lock, value: UnsafeCell::new(0) });
-        let other = loom::sync::Arc::clone(&guarded);
-        let thread = loom::thread::spawn(move || other.increment_alone(attempts));
+        let shared = loom::sync::Arc::clone(&guarded);
+        let thread = loom::thread::spawn(move || shared.increment_alone(attempts));
         guarded.lock.acquire_shared();
         let seen = guarded.get();
         guarded.lock.release_shared();

@@ -93,14 +93,14 @@ impl Plan {
     /// [`PlanError`] of a cell that cannot be made.
     pub fn longer(&self, outcomes: &[Option<Outcome>]) -> Result<Option<Self>, PlanError> {
         let mut longer = self.clone();
-        let mut rest = outcomes;
+        let mut remaining = outcomes;
         for grid in &mut longer.grids {
-            let (own, others) = rest.split_at(grid.cells().min(rest.len()));
-            rest = others;
+            let (cells, later) = remaining.split_at(grid.cells().min(remaining.len()));
+            remaining = later;
             if grid.looks == 0 {
                 continue;
             }
-            let Some(wanted) = wanted(grid, own) else { return Ok(None) };
+            let Some(wanted) = wanted(grid, cells) else { return Ok(None) };
             let before = grid.grid.clone();
             let planner =
                 Planner { experiment: &self.experiment, grid: &before, changes: &self.changes };
@@ -120,13 +120,13 @@ impl Plan {
 /// How many seeds each point needs: the most that one of its changes asks for.
 fn wanted(grid: &PlannedGrid, outcomes: &[Option<Outcome>]) -> Option<Vec<usize>> {
     let (compare, half_width) = (grid.grid.compare.as_ref()?, grid.grid.half_width?);
-    let mut rest = outcomes;
+    let mut remaining = outcomes;
     let mut values: Vec<Vec<f64>> = Vec::new();
     for point in &grid.points {
-        let (own, others) = rest.split_at_checked(point.jobs.len())?;
-        rest = others;
-        let found = own.iter().map(|outcome| outcome.as_ref()?.metric(&compare.metric));
-        values.push(found.collect::<Option<_>>()?);
+        let (seeds, later) = remaining.split_at_checked(point.jobs.len())?;
+        remaining = later;
+        let metrics = seeds.iter().map(|outcome| outcome.as_ref()?.metric(&compare.metric));
+        values.push(metrics.collect::<Option<_>>()?);
     }
     let mut wanted: Vec<usize> = values.iter().map(Vec::len).collect();
     for index in 0..grid.points.len() {

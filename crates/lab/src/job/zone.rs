@@ -29,8 +29,8 @@ impl ZoneJob {
         let name = inputs.text("lock", "ticket");
         let lock = LockName::named(&name).filter(|lock| ZoneLoop::LOCKS.contains(lock));
         let lock = lock.ok_or_else(|| {
-            let known = ZoneLoop::LOCKS.map(LockName::name).join(", ");
-            JobError::input("lock", format!("no zone lock can be `{name}`; known: {known}"))
+            let names = ZoneLoop::LOCKS.map(LockName::name).join(", ");
+            JobError::input("lock", format!("no zone lock can be `{name}`; known: {names}"))
         })?;
         let policy = inputs.text("policy", "hold-all");
         let moves = Moves {

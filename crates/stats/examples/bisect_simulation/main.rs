@@ -152,8 +152,8 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
 }
 
 fn noise(name: &str) -> Result<Noise, String> {
-    let found = NOISES.iter().find(|(known, _)| *known == name);
-    found.map(|(_, noise)| *noise).ok_or_else(|| {
+    let named = NOISES.iter().find(|(known, _)| *known == name);
+    named.map(|(_, noise)| *noise).ok_or_else(|| {
         let names: Vec<&str> = NOISES.iter().map(|(name, _)| *name).collect();
         format!("--noise {name}: take one of {}", names.join(", "))
     })

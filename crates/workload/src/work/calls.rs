@@ -49,8 +49,8 @@ pub(crate) fn with_one(count: u64) -> bool {
 
 /// `count` × 512 calls with two arguments.
 pub(crate) fn with_two(count: u64) -> bool {
-    let call = |n| black_box(two as fn(u64, u64) -> u64)(n & 1, 1);
-    let sum: u64 = (0..count * CALLS).map(call).sum();
+    let sum: u64 =
+        (0..count * CALLS).map(|n| black_box(two as fn(u64, u64) -> u64)(n & 1, 1)).sum();
     sum == count * CALLS * 3 / 2
 }
 
