@@ -140,26 +140,6 @@ impl Level {
     }
 }
 
-/// Counts of the caches of a machine with a geometry. Accesses that hit the first level are the
-/// rest of [`Machine::operations`](crate::Machine::operations).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheCounts {
-    /// Hits in the CPU's own second level.
-    pub l2_hits: u64,
-    /// Hits in the third level of its group.
-    pub l3_hits: u64,
-    /// Lines fetched from another CPU's caches or another group's third level.
-    pub transfers: u64,
-    /// Lines fetched from memory.
-    pub memory: u64,
-    /// Lines that fell out of a second level.
-    pub l2_evictions: u64,
-    /// Lines that fell out of a third level.
-    pub l3_evictions: u64,
-    /// Dirty lines written to memory.
-    pub write_backs: u64,
-}
-
 /// The caches of all CPUs.
 pub(crate) struct Hierarchy {
     pub(crate) l1: Level,
@@ -168,7 +148,6 @@ pub(crate) struct Hierarchy {
     pub(crate) l3: Option<Level>,
     pub(crate) l3_price: u64,
     pub(crate) inclusive: bool,
-    pub(crate) counts: CacheCounts,
 }
 
 impl Hierarchy {
@@ -182,7 +161,6 @@ impl Hierarchy {
             l3: l3.map(|l3| Level::new(groups, l3.lines, l3.ways)),
             l3_price: l3.map_or(0, |l3| ps(l3.ns)),
             inclusive: l3.is_some_and(|l3| l3.inclusive),
-            counts: CacheCounts::default(),
         }
     }
 

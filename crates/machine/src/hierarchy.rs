@@ -69,7 +69,6 @@ impl Lines {
         if !there {
             return None;
         }
-        h.counts.l3_hits += 1;
         let request = Request { group: group + 1, from: 0, inside: true };
         line.set_quick(0);
         Some(self.serve_read(line, index, &request, now, h.l3_price, h.l3_price))
@@ -89,15 +88,12 @@ impl Lines {
         let done = if cached {
             alone = line.l3.get() == 1 << group && !self.shared(line);
             h.l3.as_mut().expect("a line is in a third level").refresh(group, index);
-            h.counts.l3_hits += 1;
             self.serve_read(line, index, &request, now, h.l3_price, clean)
         } else if let Some(copies) = copies {
             alone = false;
-            h.counts.transfers += 1;
             self.serve_read(line, index, &request, now, copies.near, clean)
         } else {
             alone = true;
-            h.counts.memory += 1;
             self.serve_from_memory(line, index, &request, cpu, now)
         };
         if owner != 0 {
@@ -106,7 +102,7 @@ impl Lines {
             self.add_sharer(line, owner - 1);
         }
         if line.dirty.get() && !self.held_in(line, group) {
-            self.write_back(h, index, now);
+            self.write_back(index, now);
         }
         if alone {
             line.owner.set(cpu as u16 + 1);
@@ -155,20 +151,15 @@ impl Lines {
             far.map(|far| far.max(hit))
         } else if line.l3.get() >> group & 1 == 1 && line.owner.get() == 0 {
             h.l3.as_mut().expect("a line is in a third level").refresh(group, index);
-            h.counts.l3_hits += 1;
             Some(far.unwrap_or(0).max(h.l3_price))
         } else {
-            h.counts.transfers += u64::from(far.is_some());
             far
         };
         let done = match (price, hit) {
             (Some(price), _) => self.serve_write(line, index, &request, now, price),
             // Shared by this CPU alone: nobody is asked.
             (None, Some(hit)) => self.turns.begin(line, index, &request, now) + hit,
-            (None, None) => {
-                h.counts.memory += 1;
-                self.serve_from_memory(line, index, &request, cpu, now)
-            }
+            (None, None) => self.serve_from_memory(line, index, &request, cpu, now),
         };
         self.invalidate_others(h, index, cpu);
         if hit.is_none() {
@@ -214,7 +205,6 @@ impl Lines {
             return Some(0);
         }
         assert!(h.l2.refresh(cpu, index), "the directory says that this level has the line");
-        h.counts.l2_hits += 1;
         self.fill_first(h, index, cpu);
         Some(h.l2_price)
     }
@@ -227,13 +217,12 @@ impl Lines {
         }
         let held = |line| self.readable(self.entry(line), cpu);
         if let Some(out) = h.l2.insert(cpu, index, held) {
-            h.counts.l2_evictions += 1;
             h.l1.leave_gap(cpu, out);
             self.leave(self.entry(out), cpu);
             if h.l3.is_some() {
                 self.fill_shared(h, out, group, now);
             }
-            self.keep_or_write_back(h, out, now);
+            self.keep_or_write_back(out, now);
         }
         self.fill_first(h, index, cpu);
     }
@@ -253,7 +242,6 @@ impl Lines {
         line.l3.set(line.l3.get() | 1 << group);
         let held = |line| self.entry(line).l3.get() >> group & 1 == 1;
         let Some(out) = level.insert(group, index, held) else { return };
-        h.counts.l3_evictions += 1;
         let gone = self.entry(out);
         gone.l3.set(gone.l3.get() & !(1 << group));
         if h.inclusive {
@@ -264,7 +252,7 @@ impl Lines {
                 }
             }
         }
-        self.keep_or_write_back(h, out, now);
+        self.keep_or_write_back(out, now);
     }
 
     /// Removes every copy except `cpu`'s and makes `cpu` the owner.
@@ -303,16 +291,15 @@ impl Lines {
     }
 
     /// A copy has gone: a dirty line without another one goes to memory.
-    fn keep_or_write_back(&self, h: &mut Hierarchy, index: usize, now: u64) {
+    fn keep_or_write_back(&self, index: usize, now: u64) {
         let line = self.entry(index);
         if line.dirty.get() && line.l3.get() == 0 && line.owner.get() == 0 && !self.shared(line) {
-            self.write_back(h, index, now);
+            self.write_back(index, now);
         }
     }
 
     /// It occupies the controller, but no task waits for it.
-    pub(crate) fn write_back(&self, h: &mut Hierarchy, index: usize, now: u64) {
-        h.counts.write_backs += 1;
+    pub(crate) fn write_back(&self, index: usize, now: u64) {
         let line = self.entry(index);
         line.dirty.set(false);
         self.occupy(line, index, now);

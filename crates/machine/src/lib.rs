@@ -29,7 +29,6 @@ mod user;
 mod watch;
 mod word;
 
-pub use caches::CacheCounts;
 pub use engine::{CpuTimes, Mode, Outcome, Slice};
 pub use fifo::Fifo;
 pub use line::mix;

@@ -9,7 +9,7 @@
 //! A preset may state the geometry of its caches; then lines are evicted as well, and
 //! `hierarchy.rs` has the transitions. Without one a line leaves a cache by invalidation only.
 
-use crate::caches::{CacheCounts, Hierarchy};
+use crate::caches::Hierarchy;
 use crate::entry::{Entry, Hot, Line};
 use crate::memory::{LINE, STACK, release, reserve};
 use crate::numa::{Controllers, Distances};
@@ -337,11 +337,6 @@ impl Lines {
     /// Takes the next turn at the memory controller of `line` after `at`: when it begins.
     pub(crate) fn occupy(&self, line: Line<'_>, index: usize, at: u64) -> u64 {
         self.controllers.take((line.home.get() as usize).saturating_sub(1), index, at)
-    }
-
-    /// Returns the counts of the caches; all zero without a geometry.
-    pub(crate) fn counts(&self) -> CacheCounts {
-        self.caches.as_ref().map_or_else(CacheCounts::default, |caches| caches.borrow().counts)
     }
 
     /// The perturbed price of a miss.

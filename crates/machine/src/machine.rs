@@ -1,6 +1,5 @@
 //! The machine from outside ([`Machine`]) and from a task that runs on it ([`Here`]).
 
-use crate::caches::CacheCounts;
 use crate::engine::{
     CpuTimes, Engine, Mode, Outcome, Slice, catch, command, engine, fetch, installed, set_engine,
 };
@@ -102,11 +101,6 @@ impl Machine {
     /// Simulated memory operations so far.
     pub fn operations(&self) -> u64 {
         self.engine.watchdog.operations()
-    }
-
-    /// Returns the counts of the caches so far; all zero if the preset has no geometry.
-    pub fn cache_counts(&self) -> CacheCounts {
-        self.engine.lines.counts()
     }
 
     /// Coroutine resumptions so far.

@@ -41,8 +41,6 @@ pub(crate) struct Row<'a> {
     l3: u32,
     busy: u64,
     misses: u32,
-    /// Of these, those that no copy in the group served.
-    others: u32,
     /// The cost of a read inside a group, and its largest perturbation.
     price: u64,
     most: u64,
@@ -94,7 +92,6 @@ impl<'a> Row<'a> {
             l3: line.l3.get(),
             busy: line.busy(),
             misses: line.misses.get(),
-            others: 0,
             price,
             most: lines.most(price),
             clean,
@@ -178,7 +175,6 @@ impl<'a> Row<'a> {
         let free = if copies.inside { 0 } else { self.times[0] };
         let start = if now >= self.busy { now } else { now.max(free).max(self.times[from + 1]) };
         let done = self.serve(group, start, price, self.lines.most(price));
-        self.others += 1;
         self.sharers[owner / 64] |= 1 << (owner % 64);
         self.line.set_owner(0);
         if !copies.inside {
@@ -192,7 +188,6 @@ impl<'a> Row<'a> {
         let price = self.lines.nearest_of(self.line, cpu, &self.sharers, self.l3);
         let start = if now >= self.busy { now } else { now.max(self.times[0]) };
         let done = self.serve(group, start, price, self.lines.most(price));
-        self.others += 1;
         self.went_out(self.lines.turns.between(start, done), now);
         done
     }
@@ -202,10 +197,8 @@ impl<'a> Row<'a> {
         let free = self.lines.turns.after(end);
         self.times[0] = free;
         self.busy = self.busy.max(free);
-        if let Some(caches) = &mut self.caches
-            && self.line.dirty.get()
-        {
-            self.lines.write_back(caches, self.index, now);
+        if self.caches.is_some() && self.line.dirty.get() {
+            self.lines.write_back(self.index, now);
         }
     }
 
@@ -218,16 +211,12 @@ impl<'a> Row<'a> {
 
     /// Updates the directory.
     #[inline(always)]
-    pub(crate) fn end(mut self) {
-        let reads = self.misses.wrapping_sub(self.line.misses.get());
-        if reads == 0 {
+    pub(crate) fn end(self) {
+        if self.misses == self.line.misses.get() {
             return;
         }
         self.line.misses.set(self.misses);
-        if let Some(caches) = &mut self.caches {
-            let hits = if caches.inclusive { reads - self.others } else { 0 };
-            caches.counts.l3_hits += u64::from(hits);
-            caches.counts.transfers += u64::from(reads - hits);
+        if self.caches.is_some() {
             self.line.l3.set(self.l3);
         }
         if self.lines.words == 1 {
@@ -254,7 +243,6 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caches::CacheCounts;
     use crate::line::mix;
     use crate::preset::Preset;
 
@@ -262,12 +250,11 @@ mod tests {
 
     type State = (u16, Vec<usize>, u32, u32, u64, bool, u16);
 
-    fn state(lines: &Lines, index: usize) -> (State, CacheCounts) {
+    fn state(lines: &Lines, index: usize) -> State {
         let (line, mut sharers) = (lines.entry(index), Vec::new());
         lines.each_sharer(line, |cpu| sharers.push(cpu));
         let (l3, misses, dirty) = (line.l3.get(), line.misses.get(), line.dirty.get());
-        let state = (line.owner.get(), sharers, l3, misses, line.busy(), dirty, line.quick());
-        (state, lines.counts())
+        (line.owner.get(), sharers, l3, misses, line.busy(), dirty, line.quick())
     }
 
     /// Reads `line` at the `reads`, CPU and time, in rows as far as that goes; when each is done,
