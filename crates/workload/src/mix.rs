@@ -9,8 +9,6 @@ use crate::sizes::{Convention, SizeError, Sizes, Stated};
 
 /// Jobs per user before rounding; AIM7's and re-aim's default.
 pub const JOBS_PER_USER: u32 = 100;
-/// Largest number of jobs per user that may be asked for.
-pub const MOST_JOBS_PER_USER: u32 = 1_000_000;
 
 /// The only mix with sizes in re-aim's workfile.
 const SIZED_BY_REAIM: &str = "aim9";
