@@ -27,10 +27,6 @@ pub struct Base {
 pub struct Counts {
     /// System calls, those inside programs and of the kernel's own shells included.
     pub calls: Cell<u64>,
-    /// Processes created.
-    pub forks: Cell<u64>,
-    /// Programs executed.
-    pub execs: Cell<u64>,
     /// Acquisitions of the big kernel lock by call sites (nested ones count once).
     pub bkl: Cell<u64>,
     /// Page faults.

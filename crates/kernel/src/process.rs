@@ -148,7 +148,6 @@ impl Process {
             self.disown(&relative, &frames);
             return Err(Errno::EAGAIN);
         }
-        bump(&world.counts.forks);
         self.copy_pages(PARENT_COPIES);
         Ok(pid)
     }

@@ -179,7 +179,6 @@ impl Process {
             world.put_path(&dentry);
         }
         world.sched.exec_balance();
-        bump(&world.counts.execs);
         self.mm.release(&world.zones, &world.costs);
         self.handlers.reset();
         self.mm.mappings().map(program, libraries);

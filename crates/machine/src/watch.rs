@@ -14,10 +14,6 @@ pub struct Watch {
     since: u64,
     /// Time with an owner that was not on a CPU.
     pub owner_not_running: u64,
-    /// Time with an owner that was on a CPU.
-    pub owner_running: u64,
-    /// The longest single interval with an owner that was not on a CPU.
-    pub owner_not_running_longest: u64,
     /// Acquisitions, hand-offs included.
     pub acquisitions: u64,
     /// Acquisitions by another task than the last owner.
@@ -33,14 +29,8 @@ pub struct Watch {
 
 impl Watch {
     fn settle(&mut self, now: u64) {
-        if self.owner.is_some() {
-            let span = now.saturating_sub(self.since);
-            if self.running {
-                self.owner_running += span;
-            } else {
-                self.owner_not_running += span;
-                self.owner_not_running_longest = self.owner_not_running_longest.max(span);
-            }
+        if self.owner.is_some() && !self.running {
+            self.owner_not_running += now.saturating_sub(self.since);
         }
         self.since = now;
     }

@@ -140,10 +140,10 @@ fn a_deadline_ends_a_wait_and_a_wake_comes_first() {
 
 #[test]
 fn tasks_that_wait_for_each_other_are_reported() {
-    let body = || {
+    fn body() {
         let word = Here::place(Word::<u32>::new(0));
         Smp::wait(&word, 0, Sleep::Uninterruptible, None);
-    };
+    }
     let (outcome, _machine) = Fifo::run(&quad(), 1, 1_000_000, vec![Box::new(body)]).unwrap();
     assert_eq!(outcome, Outcome::Quiescent);
 }

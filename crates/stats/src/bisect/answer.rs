@@ -3,7 +3,6 @@
 use super::belief::Belief;
 use super::evidence::{Evidence, likely_shape};
 use super::grid::Hyper;
-use super::noise::ONE_MODE;
 use super::policy;
 use super::search::{Search, Standing};
 use super::types::{Answer, Direction, Ending, Estimates, Interval, Known, Layout, Measure, Tails};
@@ -224,10 +223,6 @@ impl Search {
             effect: Interval::normal(effect, effect_var),
             noise: interval(&|hyper| hyper.scale),
             layout: shifts(evidence),
-            heavy_tails: weighted()
-                .filter(|(_, h)| (1..ONE_MODE).contains(&h.shape))
-                .map(|(p, _)| p)
-                .sum(),
         }
     }
 
@@ -282,7 +277,6 @@ impl Search {
                     effect: unknown,
                     noise: unknown,
                     layout: unknown,
-                    heavy_tails: f64::NAN,
                 },
                 |evidence| self.estimate(evidence),
             ),

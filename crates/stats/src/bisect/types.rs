@@ -255,8 +255,6 @@ pub struct Estimates {
     pub noise: Interval,
     /// Standard deviation of the shifts of builds.
     pub layout: Interval,
-    /// Probability that the noise has outliers or heavy tails.
-    pub heavy_tails: f64,
 }
 
 /// Why a search cannot be made, or an observation not be taken.
