@@ -117,7 +117,6 @@ impl Keeper {
             Ok(id) => {
                 output::message(common, &format!("stored as run {id}; convoy runs show {id}"));
             }
-            Err(error @ StoreError::Waiting { .. }) => warn(&error.to_string()),
             Err(error) => warn(&format!("{error}; {}", beside(&self.entry))),
         }
     }

@@ -15,7 +15,7 @@ use convoy_measure::compare::{Operands, resolve};
 use convoy_predict::{Advice, Effort, Machines, Question, policies, predict};
 use convoy_record::{Record as Program, import, layout, raw};
 use convoy_report::RecordedReport;
-use convoy_store::{Filter, Store};
+use convoy_store::{Entry as Stored, Filter, Store};
 use convoy_workload::calibration::Calibration;
 use convoy_workload::dialect::Dialect;
 use convoy_workload::workload::Workload;
@@ -120,10 +120,14 @@ fn read_schedule(bytes: &[u8]) {
     let _refused = convoy_checker::replay(&text(bytes));
 }
 
-/// A journal of a store after a crash: imported, listed, looked up.
+/// Records of a store, one a line: kept, listed, looked up.
 fn read_store(bytes: &[u8]) {
-    in_file("runs.sqlite3.journal.jsonl", bytes, |directory| {
-        let Ok(store) = Store::open(directory.join("runs.sqlite3")) else { return };
+    in_file("records.jsonl", bytes, |directory| {
+        let Ok(mut store) = Store::open(directory.join("runs.sqlite3")) else { return };
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let Ok(entry) = serde_json::from_slice::<Stored>(line) else { continue };
+            let _refused = store.append(&entry);
+        }
         let _refused = store.list(&Filter::default());
         let _refused = store.find("1");
     });

@@ -84,10 +84,11 @@ impl Host {
     /// This machine; what cannot be found out is empty.
     pub fn this() -> Self {
         let system = rustix::system::uname();
-        let words = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        let [name, kernel, release] = [system.nodename(), system.sysname(), system.release()]
+            .map(|text| text.to_string_lossy().into_owned());
         Self {
-            name: words(system.nodename()),
-            system: format!("{} {}", words(system.sysname()), words(system.release())),
+            name,
+            system: format!("{kernel} {release}"),
             cpu: convoy_os::cpus::model().unwrap_or_default(),
             cpus: convoy_os::clock::cpus(),
         }

@@ -61,17 +61,6 @@ pub enum StoreError {
         /// Its error.
         error: rusqlite::Error,
     },
-    /// A record is durable in the journal, but the database refused it for now.
-    #[error(
-        "{}: the record waits in the journal and is taken in when the database can be written \
-         again ({reason})", journal.display()
-    )]
-    Waiting {
-        /// The journal that holds it.
-        journal: PathBuf,
-        /// Why it is not in the database.
-        reason: String,
-    },
     /// No such record.
     #[error("no stored run {name:?}; `convoy runs list` shows what there is")]
     Unknown {

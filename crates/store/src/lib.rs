@@ -1,16 +1,12 @@
-//! The store of run records: one `SQLite` file behind an append-only journal.
+//! The store of run records: one `SQLite` file.
 //!
-//! A record is first appended to the journal as one line and made durable; then it is inserted into
-//! the database, and only when the database is durable the journal is truncated. A crash at any
-//! moment leaves the record in one of the two (or, if it had not been acknowledged, in neither),
-//! and the next process that opens the store imports the journal. A lock on the journal serialises
-//! writers of several processes.
+//! A record is inserted in one transaction, which is durable when its number is returned. A crash
+//! before that moment leaves nothing of it. Transactions of several processes wait for each other.
 //!
 //! A store that was written by a newer version of this program is refused and not modified.
 
 mod entry;
 mod error;
-mod journal;
 mod schema;
 mod store;
 

@@ -2,7 +2,6 @@
 
 use crate::entry::{Entry, Stored};
 use crate::error::StoreError;
-use crate::journal::{self, Journal};
 use crate::schema;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, params};
 use std::fs::{DirBuilder, OpenOptions};
@@ -43,8 +42,8 @@ pub struct Filter {
 pub const LAST: &str = "@last";
 
 impl Store {
-    /// Opens the store for writing: creates it (and its directory) if it does not exist, migrates
-    /// an older schema, and imports records that a crash left in the journal.
+    /// Opens the store for writing: creates it (and its directory) if it does not exist, and
+    /// migrates an older schema.
     ///
     /// # Errors
     /// A newer or foreign file, which stays untouched; a file system that refuses.
@@ -70,21 +69,16 @@ impl Store {
         if version < schema::VERSION {
             schema::migrate(&mut store.connection).map_err(|error| store.database(error))?;
         }
-        if journal::pending(&store.path) {
-            let mut journal = store.journal()?;
-            store.take_in(&mut journal)?;
-        }
         Ok(store)
     }
 
-    /// Opens the store to read. If it is writable, this is [`Self::open`], so that records that a
-    /// crash left in the journal are visible.
+    /// Opens the store to read. If it is writable, this is [`Self::open`].
     ///
     /// # Errors
     /// [`StoreError::Missing`] if there is none; else as [`Self::open`].
     pub fn read(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
-        if !path.exists() && !journal::pending(&path) {
+        if !path.exists() {
             return Err(StoreError::Missing { path });
         }
         match Self::open(&path) {
@@ -127,43 +121,26 @@ impl Store {
     /// `uid` is replaced: the record of a run grows while it executes.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if it could not be kept; [`StoreError::Waiting`] if it is durable in the
-    /// journal but the database could not take it in.
+    /// [`StoreError::Tag`] for a tag with other characters; [`StoreError::Database`] if the record
+    /// could not be kept.
     pub fn append(&mut self, entry: &Entry) -> Result<i64, StoreError> {
         for tag in &entry.tags {
             valid_tag(tag)?;
         }
-        let mut journal = self.journal()?;
-        journal.append(entry).map_err(|error| self.journal_error(error))?;
-        let path = journal::path_of(&self.path);
-        let waiting = |reason: String| StoreError::Waiting { journal: path.clone(), reason };
-        if let Err(error) = self.take_in(&mut journal) {
-            return Err(waiting(error.to_string()));
-        }
-        let query = "SELECT id FROM run WHERE uid = ?1";
-        let found = self.connection.query_row(query, [&entry.uid], |row| row.get(0));
-        found.map_err(|error| waiting(error.to_string()))
+        self.insert(entry).map_err(|error| self.database(error))
     }
 
-    /// Moves the contents of the journal into the database, in one transaction.
-    fn take_in(&mut self, journal: &mut Journal) -> Result<(), StoreError> {
-        let entries = journal.entries().map_err(|error| self.journal_error(error))?;
-        self.insert(&entries).map_err(|error| self.database(error))?;
-        let damaged: Vec<&str> =
-            entries.iter().filter_map(|entry| entry.as_ref().err().map(String::as_str)).collect();
-        journal::set_aside(&self.path, &damaged).map_err(|error| self.journal_error(error))?;
-        journal.clear().map_err(|error| self.journal_error(error))
-    }
-
-    fn insert(&mut self, entries: &[Result<Entry, String>]) -> rusqlite::Result<()> {
+    /// Inserts or replaces a record in one transaction, which waits for those of other processes.
+    fn insert(&mut self, entry: &Entry) -> rusqlite::Result<i64> {
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for entry in entries.iter().flatten() {
-            let text = serde_json::to_string(entry).expect("an entry has string keys");
-            let known = "UPDATE run SET time_ms = ?2, entry = ?3 WHERE uid = ?1";
-            if transaction.execute(known, params![entry.uid, entry.time_ms, text])? > 0 {
-                continue;
-            }
+        let text = serde_json::to_string(entry).expect("an entry has string keys");
+        let update = "UPDATE run SET time_ms = ?2, entry = ?3 WHERE uid = ?1 RETURNING id";
+        let values = params![entry.uid, entry.time_ms, text];
+        let id = transaction.query_row(update, values, |row| row.get(0)).optional()?;
+        let id = if let Some(id) = id {
+            id
+        } else {
             let insert = "INSERT INTO run (uid, kind, time_ms, entry) VALUES (?1, ?2, ?3, ?4)";
             transaction.execute(insert, params![entry.uid, entry.kind, entry.time_ms, text])?;
             let id = transaction.last_insert_rowid();
@@ -171,8 +148,10 @@ impl Store {
                 transaction
                     .execute("INSERT OR IGNORE INTO tag VALUES (?1, ?2)", params![id, tag])?;
             }
-        }
-        transaction.commit()
+            id
+        };
+        transaction.commit()?;
+        Ok(id)
     }
 
     /// The records that `filter` admits, oldest first, and the damaged ones among them as errors:
@@ -278,14 +257,6 @@ impl Store {
             Ok(removed)
         };
         work(&mut self.connection).map_err(|error| StoreError::Database { path, error })
-    }
-
-    fn journal(&self) -> Result<Journal, StoreError> {
-        Journal::lock(&self.path).map_err(|error| self.journal_error(error))
-    }
-
-    fn journal_error(&self, error: std::io::Error) -> StoreError {
-        StoreError::Io { path: journal::path_of(&self.path), error }
     }
 
     fn database(&self, error: rusqlite::Error) -> StoreError {

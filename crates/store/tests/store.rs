@@ -65,15 +65,15 @@ fn acknowledged(text: &str) -> Vec<u64> {
     lines.filter_map(|n| n.parse().ok()).collect()
 }
 
-/// Kills a writer once it has said that `count` numbers are stored; all that it said.
+/// Kills a writer once it has said that `count` numbers are stored; returns all of them.
 fn killed_after(mut child: Child, count: usize) -> Vec<u64> {
-    let mut said = BufReader::new(child.stderr.take().expect("piped"));
+    let mut output = BufReader::new(child.stderr.take().expect("piped"));
     let mut text = String::new();
     while acknowledged(&text).len() < count {
-        assert!(said.read_line(&mut text).expect("text") > 0, "it ended by itself: {text}");
+        assert!(output.read_line(&mut text).expect("text") > 0, "it ended by itself: {text}");
     }
     child.kill().expect("killed");
-    said.read_to_string(&mut text).expect("text");
+    output.read_to_string(&mut text).expect("text");
     child.wait().expect("reaped");
     acknowledged(&text)
 }
@@ -84,12 +84,12 @@ fn eight_writers_lose_nothing_and_double_nothing() {
     let path = directory.join("runs.sqlite3");
     let writers: Vec<Child> =
         (0..8).map(|w| start_writer(&path, w * 1000, 25).spawn().expect("starts")).collect();
-    let mut said: Vec<u64> = writers.into_iter().flat_map(stored).collect();
+    let mut kept: Vec<u64> = writers.into_iter().flat_map(stored).collect();
     let mut found = numbers(&path);
-    said.sort_unstable();
+    kept.sort_unstable();
     found.sort_unstable();
-    assert_eq!(said.len(), 8 * 25, "every append succeeds");
-    assert_eq!(found, said);
+    assert_eq!(kept.len(), 8 * 25, "every append succeeds");
+    assert_eq!(found, kept);
     std::fs::remove_dir_all(directory).expect("removed");
 }
 
@@ -101,8 +101,8 @@ fn writers_that_create_one_store_at_once_all_succeed() {
         let path = directory.join("runs.sqlite3");
         let writers: Vec<Child> =
             (0..8).map(|w| start_writer(&path, w * 1000, 1).spawn().expect("starts")).collect();
-        let said: Vec<u64> = writers.into_iter().flat_map(stored).collect();
-        assert_eq!(said.len(), 8, "every writer opens the store");
+        let numbers: Vec<u64> = writers.into_iter().flat_map(stored).collect();
+        assert_eq!(numbers.len(), 8, "every writer opens the store");
         std::fs::remove_dir_all(directory).expect("removed");
     }
 }
@@ -111,18 +111,18 @@ fn writers_that_create_one_store_at_once_all_succeed() {
 fn killed_writers_lose_no_acknowledged_record() {
     let directory = directory("killed");
     let path = directory.join("runs.sqlite3");
-    let mut said = Vec::new();
+    let mut kept = Vec::new();
     for round in 0..8 {
         let child = start_writer(&path, round * 100_000, 50_000).spawn().expect("starts");
         // Somewhere in the appending of another record, earlier or later in the writer's life.
-        said.extend(killed_after(child, 1 + 3 * round as usize));
+        kept.extend(killed_after(child, 1 + 3 * round as usize));
     }
     let mut found = numbers(&path);
     found.sort_unstable();
     let doubled = found.windows(2).any(|pair| pair[0] == pair[1]);
     assert!(!doubled, "a record came in twice");
-    let lost: Vec<_> = said.iter().filter(|n| found.binary_search(n).is_err()).collect();
-    assert!(lost.is_empty(), "lost {lost:?} of {}", said.len());
+    let lost: Vec<_> = kept.iter().filter(|n| found.binary_search(n).is_err()).collect();
+    assert!(lost.is_empty(), "lost {lost:?} of {}", kept.len());
     std::fs::remove_dir_all(directory).expect("removed");
 }
 
@@ -140,35 +140,17 @@ fn a_full_disk_refuses_the_new_record_and_keeps_the_old_ones() {
     limited.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let output = limited.output().expect("ends");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let said: Vec<u64> =
+    let kept: Vec<u64> =
         text.lines().filter_map(|line| line.strip_prefix("stored ")?.parse().ok()).collect();
     let failed = text.lines().filter(|line| line.starts_with("failed ")).count();
-    assert!(failed > 0 && said.len() > 10, "{} stored, {failed} failed: {text}", said.len());
+    assert!(failed > 0 && kept.len() > 10, "{} stored, {failed} failed: {text}", kept.len());
     assert!(text.contains("runs.sqlite3"), "the message names the file: {text}");
     let found = numbers(&path);
     assert!(found.contains(&0));
-    assert!(said.iter().all(|n| found.contains(n)), "every acknowledged record is there");
-    // With space again, everything works, and what waited in the journal is in.
+    assert!(kept.iter().all(|n| found.contains(n)), "every acknowledged record is there");
+    // With space again, everything works.
     Store::open(&path).expect("opens").append(&entry(9999)).expect("stored");
     assert!(numbers(&path).contains(&9999));
-    std::fs::remove_dir_all(directory).expect("removed");
-}
-
-#[test]
-fn half_a_line_is_cut_off_and_a_whole_one_is_taken_in() {
-    let directory = directory("torn");
-    let path = directory.join("runs.sqlite3");
-    drop(Store::open(&path).expect("made"));
-    let journal = directory.join("runs.sqlite3.journal.jsonl");
-    let whole = serde_json::to_string(&entry(7)).expect("JSON");
-    std::fs::write(&journal, format!("{whole}\nno record\n{}", &whole[..40])).expect("written");
-    assert_eq!(numbers(&path), [7]);
-    assert_eq!(std::fs::metadata(&journal).expect("there").len(), 0);
-    let aside = directory.join("runs.sqlite3.damaged.jsonl");
-    assert_eq!(std::fs::read_to_string(aside).expect("kept"), "no record\n");
-    // The crash may also have happened after the insertion: the record must not be inserted twice.
-    std::fs::write(&journal, format!("{whole}\n")).expect("written");
-    assert_eq!(numbers(&path), [7]);
     std::fs::remove_dir_all(directory).expect("removed");
 }
 
@@ -180,8 +162,6 @@ fn stores_of_newer_versions_and_other_programs_stay_untouched() {
     let connection = rusqlite::Connection::open(&path).expect("opens");
     connection.pragma_update(None, "user_version", VERSION + 5).expect("set");
     drop(connection);
-    let journal = directory.join("runs.sqlite3.journal.jsonl");
-    std::fs::write(&journal, "kept\n").expect("written");
     let before = std::fs::read(&path).expect("readable");
     for result in [Store::open(&path), Store::read(&path)] {
         let error = result.expect_err("refused");
@@ -189,7 +169,6 @@ fn stores_of_newer_versions_and_other_programs_stay_untouched() {
         assert!(error.to_string().contains("newer convoy"), "{error}");
     }
     assert_eq!(std::fs::read(&path).expect("readable"), before);
-    assert_eq!(std::fs::read_to_string(&journal).expect("there"), "kept\n");
 
     let text = directory.join("text");
     std::fs::write(&text, "not a database, but long enough to have a header of one\n".repeat(9))
@@ -212,11 +191,11 @@ fn a_record_grows_while_its_run_goes_on() {
     let directory = directory("grows");
     let path = directory.join("runs.sqlite3");
     let mut store = Store::open(&path).expect("made");
-    let mut one = entry(1);
-    let id = store.append(&one).expect("stored");
+    let mut growing = entry(1);
+    let id = store.append(&growing).expect("stored");
     store.append(&entry(7)).expect("stored");
-    one.set(serde_json::json!({ "n": 2 }));
-    assert_eq!(store.append(&one).expect("stored"), id);
+    growing.set(serde_json::json!({ "n": 2 }));
+    assert_eq!(store.append(&growing).expect("stored"), id);
     assert_eq!(numbers(&path), [2, 7]);
     std::fs::remove_dir_all(directory).expect("removed");
 }
@@ -285,7 +264,6 @@ fn a_store_that_cannot_be_written_can_be_read() {
     let path = directory.join("runs.sqlite3");
     Store::open(&path).expect("made").append(&entry(3)).expect("stored");
     set(&path, 0o444);
-    set(&directory.join("runs.sqlite3.journal.jsonl"), 0o444);
     set(&directory, 0o555);
     let mut command = Command::new(&program);
     command

@@ -141,18 +141,17 @@ fn default_seed(operands: &[(String, Operand)]) -> u64 {
 /// The names of the sides: as given, else their commands or files, with numbers where two are
 /// equal.
 fn labels(args: &Compare, operands: &[Operand]) -> Vec<String> {
-    let own = |operand: &Operand| match operand {
+    let mut labels = args.name.clone();
+    labels.extend(operands.iter().skip(labels.len()).map(|operand| match operand {
         Operand::Command(command) => command.text.trim().to_owned(),
         Operand::Numbers(side) => side.label.clone(),
-    };
-    let given = |at: usize, operand| args.name.get(at).cloned().unwrap_or_else(|| own(operand));
-    let labels: Vec<String> =
-        operands.iter().enumerate().map(|(at, operand)| given(at, operand)).collect();
-    let unique = |(at, label): (usize, &String)| {
+    }));
+    labels.truncate(operands.len());
+    let unique = labels.iter().enumerate().map(|(at, label)| {
         let twins = labels.iter().filter(|other| *other == label).count();
         if twins > 1 { format!("{label} #{}", at + 1) } else { label.clone() }
-    };
-    labels.iter().enumerate().map(unique).collect()
+    });
+    unique.collect()
 }
 
 fn print(args: &Compare, common: &Common, report: &CompareReport) -> Result<(), Failure> {

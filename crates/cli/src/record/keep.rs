@@ -161,10 +161,6 @@ fn stored(
                 output::message(common, &format!("convoy: more: convoy explain {id}"));
                 return true;
             }
-            Err(error @ convoy_store::StoreError::Waiting { .. }) => {
-                warn(&error.to_string());
-                return true;
-            }
             Err(error) => warn(&error.to_string()),
         }
     }
