@@ -105,7 +105,7 @@ fn locks(args: &BenchLocks) -> Result<ExitCode, Failure> {
     }
     let plan = Plan::new(&experiment, &changes).map_err(Failure::usage)?;
     let kept = Kept { kind: "locks", seed: args.loops.seed(), store: &args.store };
-    let files = Files { plot: args.plot.as_deref(), line: Some(line), ..Files::default() };
+    let files = Files { plot: args.plot.as_deref(), line: Some(line) };
     carry_out(&plan, &args.common, None, kept, files)
 }
 

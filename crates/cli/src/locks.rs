@@ -152,7 +152,7 @@ pub(crate) fn run(args: &Locks) -> Result<ExitCode, Failure> {
     output::ready_to_draw(args.plot.as_deref(), true)?;
     let plan = args.plan()?;
     let kept = Kept { kind: "locks", seed: args.loops.seed(), store: &args.store };
-    let files = Files { plot: args.plot.as_deref(), ..Files::default() };
+    let files = Files { plot: args.plot.as_deref(), line: None };
     carry_out(&plan, &args.common, None, kept, files)
 }
 

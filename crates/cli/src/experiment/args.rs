@@ -53,10 +53,6 @@ pub(crate) struct Reproduce {
     /// Write the plot of an experiment that has one to FILE.svg or .png; also writes FILE.csv
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Write the table of one grid into a document, between the marks that name it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["plot", "measure"])]
-    #[arg(hide_short_help = true)]
-    pub(crate) into: Option<PathBuf>,
     /// Measure the published rows of `host` on this machine, into an experiment file
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) measure: Option<PathBuf>,

@@ -2,7 +2,6 @@
 
 mod args;
 mod cells;
-mod into;
 mod measure;
 mod plan;
 mod print;

@@ -3,7 +3,7 @@
 use super::args::{Reproduce, Which};
 use super::cells::{Line, incomplete, threads, until_known};
 use super::print::{can_draw, plot, print};
-use super::{into, measure, sweep};
+use super::{measure, sweep};
 use crate::args::Common;
 use crate::build::build;
 use crate::fail::Failure;
@@ -26,15 +26,12 @@ pub(crate) fn run(args: &Reproduce) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.measure {
         return measure::run(args, &plan, path);
     }
-    if let Some(path) = &args.into {
-        into::ready(&plan, path)?;
-    }
     if let Some(directory) = &args.parts.dir {
         return sweep::run(args, &plan, directory);
     }
     let Which { threads, seed, .. } = args.which;
     let kept = Kept { kind: "reproduce", seed, store: &args.store };
-    let files = Files { plot: args.plot.as_deref(), document: args.into.as_deref(), line: None };
+    let files = Files { plot: args.plot.as_deref(), line: None };
     carry_out(&plan, &args.common, threads, kept, files)
 }
 
@@ -47,12 +44,10 @@ pub(crate) struct Kept<'a> {
 }
 
 /// Additional outputs.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct Files<'a> {
     /// Its plot.
     pub(crate) plot: Option<&'a Path>,
-    /// A document with its table.
-    pub(crate) document: Option<&'a Path>,
     /// The line that is printed of each outcome as soon as it is there.
     pub(crate) line: Option<Line>,
 }
@@ -80,10 +75,6 @@ pub(crate) fn carry_out(
         incomplete(&done)?;
     }
     plot(common, &report, files.plot)?;
-    if let Some(path) = files.document.filter(|_| !done.interrupted) {
-        into::write(plan, &report, path)?;
-        output::message(common, &format!("wrote {}", path.display()));
-    }
     let mut body = serde_json::to_value(&record).map_err(Failure::environment)?;
     // The record contains the outcomes and the printed report.
     let printed = serde_json::from_str(&report.to_json()).map_err(Failure::environment)?;

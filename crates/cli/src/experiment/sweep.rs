@@ -2,7 +2,6 @@
 
 use super::args::Reproduce;
 use super::cells::{Keep, incomplete, threads, until_known};
-use super::into;
 use super::print::{can_draw, plot, print};
 use crate::build::build;
 use crate::fail::Failure;
@@ -68,9 +67,5 @@ pub(super) fn run(args: &Reproduce, plan: &Plan, directory: &Path) -> Result<Exi
     output::file(&directory.join("result.csv"), &report.to_csv())?;
     plot(&args.common, &report, args.plot.as_deref())?;
     print(&args.common, &report)?;
-    if let Some(path) = &args.into {
-        into::write(&plan, &report, path)?;
-        output::message(&args.common, &format!("wrote {}", path.display()));
-    }
     Ok(ExitCode::SUCCESS)
 }

@@ -62,9 +62,9 @@ const EXPLAIN: Flags = Flags {
     ],
 };
 
-/// `--measure` measures this machine, `--into` writes into a document that a test of its own has.
+/// `--measure` measures this machine.
 const REPRODUCE: Flags = Flags {
-    choices: "only full quick scale seeds seed kernel machine set measure into dir shard merge",
+    choices: "only full quick scale seeds seed kernel machine set measure dir shard merge",
     observers: &[
         ("color", &["always"]),
         ("threads", &["1", "3"]),

@@ -149,13 +149,6 @@ impl ExperimentReport {
         tables.flatten().collect()
     }
 
-    /// As Markdown, for documents.
-    pub fn to_markdown(&self) -> String {
-        let tables = self.tables();
-        let texts = [format!("{}\n", self.verdict)].into_iter();
-        texts.chain(tables.iter().map(Table::to_markdown)).collect::<Vec<_>>().join("\n")
-    }
-
     /// For programs: the fields of the published table, and every other grid under its name.
     pub fn to_json(&self) -> String {
         let mut all = Fields {
