@@ -4,7 +4,7 @@ use convoy_diagnose::{
     Account, Cure, Diagnosis, Finding, Kind, LockAccount, OwnerState, Quiet, Remark, Verdict,
     is_owned, owner_parts,
 };
-use convoy_record::{Cause, Doing, Element, JAVA, Lock, Process, Record, Site, Thread, Times};
+use convoy_record::{Cause, Element, JAVA, Lock, Process, Record, Site, Thread, Times};
 use serde::Serialize;
 
 use crate::diagnosis;
@@ -24,6 +24,8 @@ const ELEMENTS_SHOWN: usize = 16;
 
 /// Threads that it shows.
 const THREADS_SHOWN: usize = 24;
+/// Pairs of places that it shows.
+const CAUSES_SHOWN: usize = 8;
 
 /// Version of the facts in the JSON. Fields may be added, but existing fields keep their meaning.
 const SCHEMA: u32 = 1;
@@ -156,7 +158,8 @@ impl RecordedReport {
         }
         if !self.causes.is_empty() {
             text += "\n";
-            let mut table = causes(&self.causes);
+            let shown: Vec<&Cause> = self.causes.iter().take(CAUSES_SHOWN).collect();
+            let mut table = causes("Who waited for whom", &shown, self.waited_s());
             table.lean();
             text += &table.to_text_of_names();
         }
@@ -168,6 +171,11 @@ impl RecordedReport {
             text.extend(wrap(note, page_width()).into_iter().map(|line| line + "\n"));
         }
         text
+    }
+
+    /// The time that all threads waited for locks, in seconds, as a divisor.
+    pub(crate) fn waited_s(&self) -> f64 {
+        self.account.wait_s.max(f64::MIN_POSITIVE)
     }
 
     /// For programs.
@@ -292,45 +300,42 @@ pub(crate) fn is_trifle(one: &LockAccount, busy_s: f64) -> bool {
     !one.lock.kernel.is_empty() && one.lock.wait_s() < 0.01 * busy_s
 }
 
-/// Which places waited for which places.
-fn causes(all: &[Cause]) -> Table {
-    /// Rows that are shown.
-    const SHOWN: usize = 8;
-    let columns = vec![
-        Column::text("Waiting in").key("place"),
-        Column::text("held by").key("held_at"),
+/// Which places waited for which places, with the part of `whole_s` that each waited.
+pub(crate) fn causes(title: &str, causes: &[&Cause], whole_s: f64) -> Table {
+    let mut columns = vec![
+        Column::text("Waiting in"),
+        Column::text("held by"),
         Column::text("lock"),
         Column::number("waits", ""),
-        Column::number("total", "").key("wait_us"),
-        Column::number("max", "").key("max_us"),
-        Column::number("ran", "%").key("ran_percent").group("owner"),
-        Column::number("asleep", "%").key("asleep_percent").group("owner"),
-        Column::number("waited", "%").key("waited_percent").group("owner"),
+        Column::number("total", ""),
+        Column::number("share", "%"),
+        Column::number("max", ""),
     ];
-    let mut table = Table::new("Who waited for whom", columns);
-    for cause in all.iter().take(SHOWN) {
-        let samples = cause.samples();
-        let seen = |doing: &[Doing]| {
-            let of = cause.owners.iter().filter(|seen| doing.contains(&seen.doing));
-            100.0 * of.map(|seen| seen.count).sum::<u64>() as f64 / samples as f64
-        };
-        let ran = 100.0 * cause.ran_s / cause.measured_s;
+    let shown: Vec<usize> = (0..OwnerState::ALL.len())
+        .filter(|at| causes.iter().any(|cause| owner_parts(cause)[*at] >= 0.005))
+        .collect();
+    columns.extend(shown.iter().map(|at| {
+        Column::number(OwnerState::ALL[*at].name(), "%").group("owner during the waits")
+    }));
+    let mut table = Table::new(title, columns);
+    for cause in causes {
         let held = if cause.held_at.is_empty() { "not known" } else { &cause.held_at };
-        table.row(vec![
-            Cell::text(cause.place.clone()),
+        let parts = owner_parts(cause);
+        let mut cells = vec![
+            Cell::text(&cause.place),
             Cell::text(held),
-            Cell::text(cause.lock.clone()),
+            Cell::text(&cause.lock),
             Cell::count(cause.count),
             us(Some(cause.wait_s)),
+            Cell::number(100.0 * cause.wait_s / whole_s, 1),
             us((cause.max_s > 0.0).then_some(cause.max_s)),
-            // Not a number if the time of the owner was not read.
-            Cell::number(ran.clamp(0.0, 100.0), 0),
-            Cell::number(seen(&[Doing::Sleeps, Doing::Faults, Doing::Idles]), 0),
-            Cell::number(seen(&[Doing::Waits]), 0),
-        ]);
+        ];
+        cells.extend(shown.iter().map(|at| Cell::number(100.0 * parts[*at], 0)));
+        table.row(cells);
     }
     table.note(
-        "owner: of the time that others waited, by its CPU time and by samples of what it did",
+        "owner during the waits: share of the time that threads waited, by the owner's CPU time \
+         and by samples of its activity",
     );
     table
 }

@@ -1,12 +1,12 @@
 //! The page of a recorded program.
 
-use convoy_diagnose::{LockAccount, OwnerState, is_owned, owner_parts};
+use convoy_diagnose::{LockAccount, is_owned};
 use convoy_explain::Lanes;
 use convoy_record::{Cause, Record};
 
 use super::{Block, Page};
 use crate::format::{duration, fixed};
-use crate::recorded::{RecordedReport, fold, folded, locks, threads, us};
+use crate::recorded::{self, RecordedReport, fold, folded, locks, threads};
 use crate::table::{Cell, Column, Table};
 
 /// Rows of a table on a page.
@@ -114,18 +114,18 @@ fn causes(report: &RecordedReport) -> Vec<Block> {
     if report.causes.is_empty() {
         return Vec::new();
     }
-    let whole_s = report.account.wait_s.max(f64::MIN_POSITIVE);
+    let whole_s = report.waited_s();
     let causes = report.causes.iter().take(ROWS);
     let (rows, little): (Vec<&Cause>, Vec<&Cause>) =
         causes.partition(|cause| cause.wait_s >= LITTLE * whole_s);
     let mut blocks = vec![Block::hint("Choose a row to mark its waits in the strip.")];
     if !rows.is_empty() {
-        blocks.push(causes_table(&rows, whole_s));
+        blocks.push(linked_causes(&rows, whole_s));
     }
     if !little.is_empty() {
         let wait_s: f64 = little.iter().map(|cause| cause.wait_s).sum();
         let title = format!("{} more below 1 %, {} in all", little.len(), seconds(wait_s));
-        blocks.push(Block::folded(title, vec![causes_table(&little, whole_s)]));
+        blocks.push(Block::folded(title, vec![linked_causes(&little, whole_s)]));
     }
     if report.causes.len() > ROWS {
         let more = report.causes.len() - ROWS;
@@ -134,45 +134,11 @@ fn causes(report: &RecordedReport) -> Vec<Block> {
     blocks
 }
 
-fn causes_table(causes: &[&Cause], whole_s: f64) -> Block {
-    let mut columns = vec![
-        Column::text("Waiting in"),
-        Column::text("held by"),
-        Column::text("lock"),
-        Column::number("waits", ""),
-        Column::number("total", ""),
-        Column::number("share", "%"),
-        Column::number("max", ""),
-    ];
-    let shown: Vec<usize> = (0..OwnerState::ALL.len())
-        .filter(|at| causes.iter().any(|cause| owner_parts(cause)[*at] >= 0.005))
-        .collect();
-    columns.extend(shown.iter().map(|at| {
-        Column::number(OwnerState::ALL[*at].name(), "%").group("owner during the waits")
-    }));
-    let mut table = Table::new("", columns);
-    let mut links = Vec::new();
-    for cause in causes {
-        let held = if cause.held_at.is_empty() { "not known" } else { &cause.held_at };
-        let parts = owner_parts(cause);
-        let mut cells = vec![
-            Cell::text(&cause.place),
-            Cell::text(held),
-            Cell::text(&cause.lock),
-            Cell::count(cause.count),
-            us(Some(cause.wait_s)),
-            Cell::number(100.0 * cause.wait_s / whole_s, 1),
-            us((cause.max_s > 0.0).then_some(cause.max_s)),
-        ];
-        cells.extend(shown.iter().map(|at| Cell::number(100.0 * parts[*at], 0)));
-        table.row(cells);
-        links.push(Some([cause.lock.clone(), cause.place.clone(), cause.held_at.clone()]));
-    }
-    table.note(
-        "owner during the waits: share of the time that threads waited, by the owner's CPU time \
-         and by samples of its activity",
-    );
-    Block::linked(&table, &links)
+fn linked_causes(causes: &[&Cause], whole_s: f64) -> Block {
+    let links = causes
+        .iter()
+        .map(|cause| Some([cause.lock.clone(), cause.place.clone(), cause.held_at.clone()]));
+    Block::linked(&recorded::causes("", causes, whole_s), &links.collect::<Vec<_>>())
 }
 
 /// Locks, then conditions and barriers; those with little waiting are folded.
