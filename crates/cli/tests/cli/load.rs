@@ -64,7 +64,7 @@ fn curves_are_written() {
     let output = run(&small(&args));
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     let read = |path: &str| std::fs::read_to_string(path).expect("written");
-    assert!(read(&svg).starts_with("<svg") && read(&html).contains("<svg"));
+    assert!(read(&svg).starts_with("<svg") && read(&html).contains(r#""kind":"plot""#));
     assert_eq!(code(&run(&small(&["--plot", "x.gif"]))), Some(2));
     std::fs::remove_dir_all(directory).expect("removed");
 }
