@@ -1,5 +1,6 @@
 //! Flags that commands share.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use convoy_workload::list::{ListError, list};
 use std::ops::RangeInclusive;
@@ -50,4 +51,15 @@ impl Common {
     pub(crate) fn plain(output: Option<PathBuf>, quiet: bool) -> Self {
         Self { format: Format::Table, output, quiet }
     }
+}
+
+/// The parser of a name that stands for a value.
+pub(crate) fn named<T: Copy + Send + Sync + 'static>(
+    values: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(values.iter().map(|(name, _)| *name));
+    names.map(|text| {
+        let value = values.iter().find(|(name, _)| *name == text);
+        value.expect("the parser lets only these through").1
+    })
 }

@@ -1,7 +1,7 @@
 //! Flags that choose the metric of a command and its CPUs.
 
+use crate::args::named;
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use convoy_measure::{MetricChoice, Resource, cpus};
 use std::str::FromStr;
 
@@ -10,8 +10,7 @@ use std::str::FromStr;
 pub(crate) struct MetricArgs {
     /// The measured value: seconds, bytes (rss) or a count (switches)
     #[arg(long, default_value = "wall", value_name = "NAME")]
-    #[arg(value_parser = PossibleValuesParser::new(Resource::NAMES.map(|(name, _)| name))
-        .map(|name| Resource::named(&name).unwrap_or_default()))]
+    #[arg(value_parser = named(Resource::NAMES))]
     metric: Resource,
     /// Last number on standard output that matches this pattern: group 1, or all
     #[arg(long, value_name = "RE", conflicts_with = "metric")]

@@ -8,7 +8,7 @@ use crate::keep::StoreArgs;
 use crate::load::control::Sweep;
 use crate::load::{self, Load, Points, Results, control};
 use crate::presets::Sets;
-use clap::{Args, ValueEnum, value_parser};
+use clap::{Args, value_parser};
 use convoy_kernel::{BklKind, JournalStats};
 use convoy_lab::inputs::Inputs;
 use convoy_lab::job::{Disks, Job, Outcome, SimInputs, SimJob};
@@ -16,7 +16,6 @@ use convoy_lab::pool::{self, Watch};
 use convoy_lab::record::Record;
 use convoy_lab::virtual_run::{BklUse, VirtualPoint, VirtualRun};
 use convoy_report::{RunPoint, RunReport};
-use convoy_workload::mix::Mix;
 use convoy_workload::schedule::Schedule;
 use convoy_workload::users::counted;
 use serde_json::Value;
@@ -54,9 +53,9 @@ pub(crate) struct Place {
     pub(crate) cpus: Option<usize>,
     #[command(flatten)]
     pub(crate) sets: Sets,
-    /// File system of the work directory
-    #[arg(long, value_name = "NAME", default_value = "tmpfs")]
-    pub(crate) fs: Fs,
+    /// File system of the work directory: in memory, or on a disk with a journal for its metadata
+    #[arg(long, value_name = "NAME", default_value = "tmpfs", value_parser = ["tmpfs", "journal"])]
+    pub(crate) fs: String,
     /// Duration of a disk request, milliseconds, instead of the machine preset's; 0 is a RAM disk
     #[arg(long, value_name = "MS", hide_short_help = true)]
     pub(crate) disk_ms: Option<f64>,
@@ -111,15 +110,6 @@ impl DiskArgs {
     }
 }
 
-/// A file system of the virtual machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Fs {
-    /// In memory
-    Tmpfs,
-    /// On a disk, with a journal for its metadata
-    Journal,
-}
-
 impl Place {
     fn check(&self) -> Result<(), Failure> {
         if self.timeline.is_some_and(|interval| !(0.001..=3600.0).contains(&interval)) {
@@ -137,20 +127,6 @@ impl Place {
     }
 }
 
-impl Fs {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Tmpfs => "tmpfs",
-            Self::Journal => "journal",
-        }
-    }
-}
-
-/// The mix that the flags ask for.
-pub(crate) fn mix(args: &SimArgs) -> Result<Mix, Failure> {
-    control::mix(&args.load)
-}
-
 /// The load points, which run side by side: none depends on another.
 fn users(args: &SimArgs) -> Result<Vec<u32>, Failure> {
     Ok(match control::schedule(&args.points, &Sweep::default())? {
@@ -163,7 +139,7 @@ fn users(args: &SimArgs) -> Result<Vec<u32>, Failure> {
 pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     load::check(&args.common, &args.results)?;
     args.place.check()?;
-    let (mix, users) = (mix(args)?, users(args)?);
+    let (mix, users) = (control::mix(&args.load)?, users(args)?);
     let start_delay_ns = control::start_delay(&args.load)?.as_nanos() as u64;
     let sets = args.place.sets();
     let kernel = sets.kernel(&args.place.kernel)?;
@@ -178,7 +154,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
             pool_users: users,
             shrink: args.load.shrink,
             shell_sleep: args.load.shell_sleep,
-            fs: args.place.fs.name().to_owned(),
+            fs: args.place.fs.clone(),
             disks: args.place.disks.disks(),
             load_counted_ns: None,
             jobs_together: None,

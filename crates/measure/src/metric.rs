@@ -38,7 +38,7 @@ pub enum Resource {
 
 impl Resource {
     /// All resources, with their names.
-    pub const NAMES: [(&str, Self); 6] = [
+    pub const NAMES: &'static [(&'static str, Self)] = &[
         ("wall", Self::Wall),
         ("user", Self::User),
         ("system", Self::System),

@@ -6,7 +6,7 @@ use convoy_workload::users::counted;
 
 use crate::compare::{CompareRange, CompareReport, CompareRow, CompareSide};
 use crate::format::{NOTHING, distinct, fixed, middle, width};
-use crate::table::{Cell, Column, MAX_WIDTH, Table, page_wrap};
+use crate::table::{Cell, Column, MAX_WIDTH, Table, is_markdown, page_wrap};
 
 /// Which table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,28 +64,12 @@ impl CompareReport {
         match layout {
             CompareLayout::List => text.extend(lists(self).iter().map(Table::to_text)),
             CompareLayout::Document => text.extend(documents(self).iter().map(Table::to_text)),
+            CompareLayout::Ranges if is_markdown() => {
+                text.extend(range_tables(self).iter().map(Table::to_text));
+            }
             CompareLayout::Ranges => text.push_str(&ranges(self)),
         }
         text.extend(self.notes.iter().map(|note| page_wrap(note)));
-        text
-    }
-
-    /// The same as Markdown.
-    pub fn to_markdown(&self, layout: CompareLayout) -> String {
-        let tables = match layout {
-            CompareLayout::List => lists(self),
-            CompareLayout::Document => documents(self),
-            CompareLayout::Ranges => range_tables(self),
-        };
-        let mut text = format!("{}\n\n{}\n", self.sentence(), self.title);
-        for table in tables {
-            text.push('\n');
-            text.push_str(&table.to_markdown());
-        }
-        text.push('\n');
-        for note in &self.notes {
-            let _ = writeln!(text, "- {note}");
-        }
         text
     }
 }
@@ -410,7 +394,8 @@ mod tests {
 
     #[test]
     fn markdown() {
-        insta::assert_snapshot!(example().to_markdown(CompareLayout::Document));
+        let text = crate::in_markdown(|| example().to_text(CompareLayout::Document));
+        insta::assert_snapshot!(text);
     }
 
     #[test]

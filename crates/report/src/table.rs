@@ -17,7 +17,7 @@ mod web;
 
 pub use cell::Cell;
 pub use page::{MAX_WIDTH, in_markdown, page_wrap, set_page_width, set_table_width};
-pub(crate) use page::{page_width, table_width};
+pub(crate) use page::{is_markdown, page_width, table_width};
 
 /// Characters of a cell; no page has room for more, and names of others have any length.
 const LONGEST: usize = 400;

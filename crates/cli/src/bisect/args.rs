@@ -1,9 +1,8 @@
 //! Flags of `convoy bisect`.
 
-use crate::args::Common;
+use crate::args::{Common, named};
 use crate::keep::StoreArgs;
 use crate::metric::{CpuList, MetricArgs};
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
 use convoy_measure::bisect::Layout;
 use std::ffi::OsString;
@@ -104,9 +103,7 @@ pub(crate) struct Bisect {
     /// change; shifts: the same for programs with frequent shifts (more runs); new: each build has
     /// a new shift, as after a boot; none: no shifts
     #[arg(long, value_name = "KIND", default_value = "same")]
-    #[arg(value_parser = PossibleValuesParser::new(Layout::NAMES.map(|(name, _)| name))
-        .map(|name| Layout::named(&name).unwrap_or(Layout::Same)))]
-    #[arg(hide_short_help = true)]
+    #[arg(value_parser = named(Layout::NAMES), hide_short_help = true)]
     pub(crate) layout: Layout,
     /// Maximum number of builds kept on disk
     #[arg(long, value_name = "N", default_value_t = 8)]

@@ -2,7 +2,6 @@
 
 use super::args::Bisect;
 use super::settings;
-use crate::args::Format;
 use crate::fail::Failure;
 use crate::output;
 use convoy_measure::bisect::{Git, expected};
@@ -29,7 +28,6 @@ pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
     let [good, bad] = commits.ends().map(|end| commits.list[end].short());
     let title = format!("{candidates} commits suspected from {good} to {bad}");
     let mut table = Table::new(&title, columns);
-    let mut rows = Vec::new();
     for row in expected {
         let (runs, builds) = (row.runs, row.builds);
         let mean = f64::from(runs.iter().sum::<u32>()) / runs.len() as f64;
@@ -41,10 +39,6 @@ pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
             Cell::count(most),
             Cell::number(builds, 0),
         ]);
-        rows.push(serde_json::json!({
-            "effect_over_noise": row.effect, "runs": mean, "runs_least": least, "runs_most": most,
-            "builds": builds,
-        }));
     }
     table.note(format!(
         "{TRIALS} simulated searches each of this history, at {} confidence, Gaussian noise; the \
@@ -53,14 +47,10 @@ pub(crate) fn run(args: &Bisect) -> Result<ExitCode, Failure> {
         2 * settings.confirm
     ));
     let json = serde_json::json!({
-        "good": settings.good, "bad": settings.bad, "commits": candidates, "expected": rows,
+        "good": settings.good, "bad": settings.bad, "commits": candidates,
+        "expected": table.to_json(),
     });
-    let text = match args.common.format {
-        Format::Table => table.to_text(),
-        Format::Markdown => table.to_markdown(),
-        Format::Json => serde_json::to_string_pretty(&json).map_err(Failure::environment)?,
-        Format::Csv => table.to_csv(),
-    };
-    output::result(&args.common, &text)?;
+    let json = || format!("{json:#}");
+    output::print(&args.common, || table.to_text(), json, || table.to_csv())?;
     Ok(ExitCode::SUCCESS)
 }

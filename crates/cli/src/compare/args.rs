@@ -1,8 +1,9 @@
 //! Flags of `convoy compare`.
 
+use crate::args::{Common, named};
 use crate::keep::StoreArgs;
 use crate::metric::{CpuList, MetricArgs};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use convoy_measure::compare::{SETTINGS, Warmup};
 use convoy_report::CompareLayout;
 use convoy_stats::{Correction, Interval};
@@ -86,17 +87,18 @@ pub(crate) struct Compare {
     #[arg(hide_short_help = true)]
     pub(crate) alpha: f64,
     /// Intervals of means and speedups: Student's t, or the normal z that older papers use
-    #[arg(long, value_enum, default_value = "t")]
+    #[arg(long, value_name = "KIND", default_value = "t", value_parser = named(INTERVALS))]
     #[arg(hide_short_help = true)]
-    pub(crate) ci: Ci,
-    /// Correction of p-values for the number of comparisons in the table
-    #[arg(long, value_enum, default_value = "bh")]
+    pub(crate) ci: Interval,
+    /// Correction of p-values for the number of comparisons in the table: Benjamini and Hochberg's
+    /// limits the share of false claims, Holm's the chance of any
+    #[arg(long, value_name = "KIND", default_value = "bh", value_parser = named(CORRECTIONS))]
     #[arg(hide_short_help = true)]
-    pub(crate) correction: Corrected,
+    pub(crate) correction: Correction,
     /// A line for each side; the papers' table; or workloads by ranges of users
-    #[arg(long, value_enum, default_value = "list")]
+    #[arg(long, value_name = "FORM", default_value = "list", value_parser = named(LAYOUTS))]
     #[arg(hide_short_help = true)]
-    pub(crate) layout: Layout,
+    pub(crate) layout: CompareLayout,
     /// Ranges of users of `--layout ranges`
     #[arg(long, value_name = "LIST", default_value = "10-100,200-1000,1100-2000")]
     #[arg(hide_short_help = true)]
@@ -111,15 +113,8 @@ pub(crate) struct Compare {
     #[arg(long)]
     #[arg(hide_short_help = true)]
     pub(crate) seed: Option<u64>,
-    /// Format of results
-    #[arg(long, value_enum, default_value = "table", hide_default_value = true)]
-    pub(crate) format: CompareFormat,
-    /// Write results to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// No progress on standard error
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }
@@ -133,78 +128,17 @@ fn warmup(text: &str) -> Result<Warmup, String> {
     blocks.map(Warmup::Blocks).ok_or_else(|| "auto or a number of runs up to 10000".to_owned())
 }
 
-/// How a comparison is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompareFormat {
-    /// For people.
-    Table,
-    /// For the web.
-    Markdown,
-    /// For programs.
-    Json,
-    /// For spreadsheets.
-    Csv,
-}
-
-/// The kind of intervals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Ci {
-    /// Student's t.
-    T,
-    /// 1.96 sd / sqrt(n).
-    Z,
-}
-
-/// The correction of p-values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Corrected {
-    /// Benjamini and Hochberg: the share of false claims.
-    Bh,
-    /// Holm: the chance of any false claim.
-    Holm,
-    /// No correction.
-    None,
-}
-
-/// The form of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Layout {
-    /// A line for each side.
-    List,
-    /// Mean, standard deviation, interval and speedup below each benchmark.
-    Document,
-    /// Workloads by ranges of users.
-    Ranges,
-}
-
-impl From<Layout> for CompareLayout {
-    fn from(layout: Layout) -> Self {
-        match layout {
-            Layout::List => Self::List,
-            Layout::Document => Self::Document,
-            Layout::Ranges => Self::Ranges,
-        }
-    }
-}
-
-impl From<Ci> for Interval {
-    fn from(ci: Ci) -> Self {
-        match ci {
-            Ci::T => Self::T,
-            Ci::Z => Self::Z,
-        }
-    }
-}
-
-impl From<Corrected> for Correction {
-    fn from(corrected: Corrected) -> Self {
-        match corrected {
-            Corrected::Bh => Self::BenjaminiHochberg,
-            Corrected::Holm => Self::Holm,
-            Corrected::None => Self::None,
-        }
-    }
-}
+const INTERVALS: &[(&str, Interval)] = &[("t", Interval::T), ("z", Interval::Z)];
+const CORRECTIONS: &[(&str, Correction)] = &[
+    ("bh", Correction::BenjaminiHochberg),
+    ("holm", Correction::Holm),
+    ("none", Correction::None),
+];
+const LAYOUTS: &[(&str, CompareLayout)] = &[
+    ("list", CompareLayout::List),
+    ("document", CompareLayout::Document),
+    ("ranges", CompareLayout::Ranges),
+];
 
 /// `1%` or `1` as 0.01.
 fn percent(text: &str) -> Result<f64, String> {

@@ -7,13 +7,11 @@ mod report;
 
 pub(crate) use args::Compare;
 
-use crate::args::{Common, Format};
+use crate::args::Common;
 use crate::fail::{FINDING, Failure};
 use crate::output;
-use args::CompareFormat;
 use convoy_measure::compare::{Case, Measured, Operand, Operands, Request, Side, resolve};
 use convoy_os::Interrupts;
-use convoy_report::CompareReport;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::process::ExitCode;
@@ -23,11 +21,11 @@ const SCHEMA: u32 = 1;
 
 /// The command.
 pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
-    let common = Common { format: Format::Table, output: args.output.clone(), quiet: args.quiet };
-    output::ready(args.output.as_deref())?;
+    let common = &args.common;
+    output::ready(common.output.as_deref())?;
     output::ready_to_draw(args.plot.as_deref(), false)?;
     if let Some(records) = records::records(args)? {
-        return records::print(args, &common, &records).map(|()| ExitCode::SUCCESS);
+        return records::print(args, &records).map(|()| ExitCode::SUCCESS);
     }
     let ranges = args::ranges(&args.ranges).ok_or_else(|| {
         Failure::usage(format!("--ranges {}: a list such as 10-100,200-1000", args.ranges))
@@ -38,7 +36,7 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let operands = resolve(&operands(args)?)?;
     let operands: Vec<_> = labels(args, &operands).into_iter().zip(operands).collect();
     let request = request(args, &operands);
-    let (mut sides, mut measured) = measure(&request, &common, &operands)?;
+    let (mut sides, mut measured) = measure(&request, common, &operands)?;
     let live = |(_, operand): &(String, Operand)| matches!(operand, Operand::Command(_));
     let live: Vec<bool> = operands.iter().map(live).collect();
     // Without --runs the runs were watched, and the verdict must be worth it.
@@ -47,9 +45,10 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     let again = (args.aa && measured.blocks > 0).then(|| sides.pop()).flatten();
     let rows = case.rows(&sides, again.as_ref())?;
     let report = report::report(case, &sides, &rows, &measured, &ranges);
-    print(args, &common, &report)?;
+    let text = || report.to_text(args.layout);
+    output::print(common, text, || report.to_json(), || report.to_csv())?;
     if let Some(path) = &args.plot {
-        output::plot(&common, path, &plot::distributions(&report, &sides, &rows).to_svg(), None)?;
+        output::plot(common, path, &plot::distributions(&report, &sides, &rows).to_svg(), None)?;
     }
     let record = serde_json::json!({
         "schema": SCHEMA,
@@ -58,7 +57,7 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode, Failure> {
         "again": again,
         "order": measured.order,
     });
-    args.store.keep(&common, "compare", Some(request.seed), record);
+    args.store.keep(common, "compare", Some(request.seed), record);
     if let Some(broken) = measured.broken.take() {
         let done = format!("; the {} finished runs above count", measured.blocks);
         return Err(broken.with(&done).into());
@@ -99,8 +98,8 @@ fn request(args: &Compare, operands: &[(String, Operand)]) -> Request {
         same_within: args.same_within,
         tail: args.tail,
         alpha: args.alpha,
-        interval: args.ci.into(),
-        correction: args.correction.into(),
+        interval: args.ci,
+        correction: args.correction,
         seed: args.seed.unwrap_or_else(|| default_seed(operands)),
     }
 }
@@ -152,17 +151,4 @@ fn labels(args: &Compare, operands: &[Operand]) -> Vec<String> {
         if twins > 1 { format!("{label} #{}", at + 1) } else { label.clone() }
     });
     unique.collect()
-}
-
-fn print(args: &Compare, common: &Common, report: &CompareReport) -> Result<(), Failure> {
-    let text = match args.format {
-        CompareFormat::Table => {
-            let text = || report.to_text(args.layout.into());
-            return output::print(common, text, String::new, String::new);
-        }
-        CompareFormat::Markdown => report.to_markdown(args.layout.into()),
-        CompareFormat::Json => output::versioned(&report.to_json()),
-        CompareFormat::Csv => report.to_csv(),
-    };
-    output::result(common, &text)
 }

@@ -1,7 +1,6 @@
 //! Two records of programs: where threads waited before a change and after it.
 
-use super::args::{Compare, CompareFormat};
-use crate::args::Common;
+use super::args::Compare;
 use crate::explain::find;
 use crate::fail::Failure;
 use crate::output;
@@ -37,18 +36,11 @@ fn record(args: &Compare, name: &str) -> Option<Record> {
 }
 
 /// Prints the comparison.
-pub(super) fn print(args: &Compare, common: &Common, records: &[Record; 2]) -> Result<(), Failure> {
+pub(super) fn print(args: &Compare, records: &[Record; 2]) -> Result<(), Failure> {
     let [before, after] = records;
     let reports = [RecordedReport::new(before), RecordedReport::new(after)];
     let pair = RecordPair::new([before, after], &reports);
     let test = test_of_pair([before, after]);
-    let text = match args.format {
-        CompareFormat::Table => {
-            return output::print(common, || pair.to_text(&test), String::new, String::new);
-        }
-        CompareFormat::Markdown => convoy_report::in_markdown(|| pair.to_text(&test)),
-        CompareFormat::Json => output::versioned(&format!("{:#}\n", pair.to_json())),
-        CompareFormat::Csv => pair.locks().to_csv(),
-    };
-    output::result(common, &text)
+    let json = || format!("{:#}\n", pair.to_json());
+    output::print(&args.common, || pair.to_text(&test), json, || pair.locks().to_csv())
 }

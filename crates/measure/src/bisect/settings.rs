@@ -126,13 +126,8 @@ pub enum Layout {
 
 impl Layout {
     /// All values, with their names.
-    pub const NAMES: [(&str, Self); 4] =
-        [("same", Self::Same), ("shifts", Self::Shifts), ("new", Self::New), ("none", Self::None)];
-
-    /// Returns the value with this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(own, _)| *own == name).map(|(_, layout)| *layout)
-    }
+    pub const NAMES: &'static [(&'static str, Self)] =
+        &[("same", Self::Same), ("shifts", Self::Shifts), ("new", Self::New), ("none", Self::None)];
 }
 
 /// Purpose of a run.

@@ -49,7 +49,7 @@ pub fn in_markdown(text: impl FnOnce() -> String) -> String {
 }
 
 /// Whether this thread makes Markdown.
-pub(super) fn is_markdown() -> bool {
+pub(crate) fn is_markdown() -> bool {
     MARKDOWN.get()
 }
 
