@@ -19,7 +19,6 @@ mod modes;
 mod named;
 mod observing;
 mod outputs;
-mod profile;
 mod record;
 mod report;
 mod runs;

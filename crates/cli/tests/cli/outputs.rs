@@ -66,7 +66,7 @@ pub(crate) fn compile_orders(place: &Path) -> String {
 }
 
 /// A record of the example of the tutorial.
-pub(crate) fn record_orders(place: &Path, record: &str) {
+fn record_orders(place: &Path, record: &str) {
     let program = &compile_orders(place);
     let words = ["record", "--quiet", "--kernel", "off", "--no-store", "-o", record, "--", program];
     let output = run(&words);
@@ -167,7 +167,7 @@ fn tables_are_pipe_tables_in_markdown() {
     assert!(text.contains("a\\|b") && !text.contains('─'), "{text}");
 }
 
-/// Each form of output, at most as wide as the terminal.
+/// Each form of output without a golden, at most as wide as the terminal.
 #[test]
 fn no_line_is_wider_than_the_terminal() {
     let record = directory("columns").join("r.json");
@@ -179,11 +179,8 @@ fn no_line_is_wider_than_the_terminal() {
         format!("explain {record} --all"),
         "explain semaphore-2008 --kernel 2.6.26-rc1 --users 8 --quiet --all".to_owned(),
         "check all --budget 100 --quiet".to_owned(),
-        "sim --kernel 6.18 --cpus 8 --users 3,10 --quiet".to_owned(),
-        "locks --kernel 6.18 --lock ticket,mutex --window-ms 2 --threads 2,4".to_owned(),
         "list".to_owned(),
         "runs".to_owned(),
-        "reproduce --scale 500 --seeds 2 --only table".to_owned(),
     ];
     for columns in ["80", "120"] {
         let width: usize = columns.parse().expect("a number");
@@ -326,4 +323,23 @@ fn timelines_of_a_record_need_times() {
     }
     let output = run(&["explain", "semaphore-2008", "--users", "5", "--firefox", file]);
     assert_eq!(code(&output), Some(2), "{}", stderr(&output));
+}
+
+#[test]
+fn a_profile_has_the_waits_and_the_main_thread_of_a_program() {
+    let place = directory("profile");
+    let [record, file] = ["r.json", "profile.json"].map(|name| place.join(name));
+    let [record, file] = [&record, &file].map(|path| path.to_str().expect("UTF-8"));
+    record_orders(&place, record);
+    let output = run(&["explain", record, "--firefox", file]);
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let text = std::fs::read_to_string(file).expect("the profile");
+    let profile: Value = serde_json::from_str(&text).expect("JSON");
+    // A field that the published types require and the library leaves out.
+    assert_eq!(profile["meta"]["stackwalk"], 0);
+    let threads = profile["threads"].as_array().expect("threads");
+    assert_eq!(threads.iter().filter(|one| one["isMainThread"] == true).count(), 1, "one process");
+    let markers = threads.iter().filter_map(|one| one["markers"]["data"].as_array()).flatten();
+    let waits = markers.filter(|data| data["type"] == "LockWait").count();
+    assert!(waits > 100, "{waits} waits for the lock of the example");
 }
