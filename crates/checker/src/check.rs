@@ -3,6 +3,7 @@
 use crate::busted;
 use crate::model::{Model, Schedule};
 use crate::subject::{CheckError, Replay, Subject, rcu_subject, zone_subject};
+use crate::upgrades::{with_interrupts, with_upgrades};
 use convoy_mm::{self as mm, HoldAll, PublishedReleaseEach, ReleaseContended, ReleaseEach};
 use convoy_sync::rcu::Sound;
 use convoy_sync::{LockName, TicketLock};
@@ -25,6 +26,13 @@ pub fn subjects() -> Vec<Subject> {
     type P = Model;
     type L = TicketLock<Model>;
     let mut all: Vec<Subject> = convoy_sync::every_lock! { locks {} };
+    for subject in &mut all {
+        *subject = match subject.name {
+            "test-and-set" => subject.with(with_interrupts),
+            "quota-rwlock" => subject.with(with_upgrades),
+            _ => *subject,
+        };
+    }
     all.extend([
         zone_subject::<HoldAll, mm::Sound>(
             "hold-all",

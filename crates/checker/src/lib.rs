@@ -51,6 +51,7 @@ mod script;
 mod shapes;
 mod starvation;
 mod subject;
+mod upgrades;
 mod visits;
 mod zone;
 

@@ -2,7 +2,7 @@
 
 mod shapes;
 
-use crate::model::{End, Failure, Instance, Model, Property, Scenario};
+use crate::model::{End, Failure, Instance, Model, Plain, Property, Scenario};
 use convoy_sync::rcu::{Barrier, Expedited, Rcu, Reader, Steps, Ticket, Work};
 use convoy_sync::{Atomic, Platform, RawLock, Sleep, TicketLock};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -18,6 +18,9 @@ enum Due {
     /// One of the callbacks of a barrier, with the objects that must have been freed by then.
     Bar(Rc<(Barrier<Model>, Vec<usize>)>),
 }
+
+/// Maximum number of objects of a scenario.
+const OBJECTS: usize = 8;
 
 /// References that a task holds between two moves.
 struct Hands {
@@ -55,6 +58,8 @@ struct Objects<S: Steps> {
     desk: Desk<S>,
     /// The object that readers access.
     present: Cell<usize>,
+    /// Data of each object: readers read it, and the task that frees the object overwrites it.
+    memory: Vec<Plain<u32>>,
     /// Number of created objects, the objects with queued callbacks, and the freed objects.
     made: Cell<usize>,
     called: RefCell<Vec<usize>>,
@@ -84,6 +89,7 @@ impl<S: Steps> Objects<S> {
                 self.section(1);
                 hands.reader.enter();
                 hands.looked_at = self.present.get();
+                self.memory[hands.looked_at].get();
             }
             Close => {
                 self.look_at(hands.looked_at);
@@ -119,7 +125,9 @@ impl<S: Steps> Objects<S> {
             Poll => {
                 Model::point();
                 let over = hands.drawn.take_if(|(ticket, _)| self.rcu.poll(*ticket));
-                self.freed.borrow_mut().extend(over.map(|(_, object)| object));
+                if let Some((_, object)) = over {
+                    self.free(object);
+                }
             }
             Bar => self.barrier(),
             Hurry => self.expedite(false),
@@ -161,7 +169,7 @@ impl<S: Steps> Objects<S> {
     fn expedite(&self, preemptible: bool) {
         let old = self.replace();
         if self.expedited.wait(|| self.stop(preemptible), |_| Model::spin_hint()) {
-            self.freed.borrow_mut().push(old);
+            self.free(old);
         }
     }
 
@@ -213,7 +221,13 @@ impl<S: Steps> Objects<S> {
         }
     }
 
+    fn free(&self, object: usize) {
+        self.memory[object].set(0);
+        self.freed.borrow_mut().push(object);
+    }
+
     fn look_at(&self, object: usize) {
+        self.memory[object].get();
         if self.freed.borrow().contains(&object) {
             let text = format!("object {object} is freed while CPU {} reads it", Model::cpu());
             Model::fail(Property::GracePeriod, text);
@@ -226,7 +240,7 @@ impl<S: Steps> Objects<S> {
         }
         while let Some(due) = self.rcu.take_done() {
             match due {
-                Due::Free(object) => self.freed.borrow_mut().push(object),
+                Due::Free(object) => self.free(object),
                 Due::Bar(shared) => {
                     shared.0.leave();
                     self.is_through(&shared.0, &shared.1);
@@ -239,6 +253,9 @@ impl<S: Steps> Objects<S> {
     fn is_through(&self, barrier: &Barrier<Model>, before: &[usize]) {
         let over = barrier.is_over();
         let freed = self.freed.borrow();
+        freed.iter().filter(|object| over && before.contains(object)).for_each(|&object| {
+            self.memory[object].get();
+        });
         if over && !before.iter().all(|object| freed.contains(object)) {
             let text = format!("of objects {before:?} only {freed:?} are freed after the barrier");
             Model::fail(Property::UnitsKept, text);
@@ -289,6 +306,7 @@ fn set_up<S: Steps>(
             bell: Word::new(0),
         },
         present: Cell::new(0),
+        memory: (0..OBJECTS).map(|_| Plain::new(0)).collect(),
         made: Cell::new(1),
         called: RefCell::default(),
         freed: RefCell::default(),
@@ -297,6 +315,31 @@ fn set_up<S: Steps>(
     };
     let play = move |objects: &Objects<S>, task: usize| objects.play(tasks[task]);
     Instance::sharing(objects, tasks.len(), play, verdict)
+}
+
+/// Returns a scenario, under the name `variant`, in which a task waits for the callbacks of two
+/// CPUs.
+pub(crate) fn waits_for_callbacks(variant: &str) -> Scenario {
+    type Shared = (Barrier<Model>, [Plain<u32>; 2]);
+    let checks = [Property::NoLostWakeup, Property::Visibility];
+    Scenario::new(format!("{variant}/barrier-wait"), checks, || {
+        let shared = (Barrier::default(), [0, 0].map(Plain::new));
+        shared.1.iter().for_each(|_| shared.0.join());
+        let body = |(barrier, written): &Shared, task: usize| {
+            Model::name(barrier, "barrier", |_| {});
+            if let Some(mine) = written.get(task) {
+                mine.set(1);
+                return barrier.leave();
+            }
+            barrier.leave();
+            barrier.wait();
+            assert_eq!(written.each_ref().map(Plain::get), [1, 1]);
+        };
+        Instance::of(shared, 3, body, |_, end| match end.asleep.as_slice() {
+            [] => Ok(()),
+            asleep => Err((Property::NoLostWakeup, format!("{asleep:?} sleep"))),
+        })
+    })
 }
 
 /// Returns the scenario of `shape` on RCU with the steps of `S`, under the name `variant`.

@@ -245,56 +245,6 @@ fn a_condition_variable_forgets_nobody() {
     }
 }
 
-/// An upgradable reader changes the value that it read, while another reader and a writer run: the
-/// owner that writes is alone, the value stays unchanged until then, and every task acquires the
-/// lock.
-#[test]
-fn an_upgradable_reader_sees_no_change_but_its_own() {
-    type Shared = (QuotaRwLock<Model>, Cell<u32>);
-    let checks = [Property::Exclusion, Property::NoLostWakeup];
-    let scenario = Scenario::new("upgrade", checks, || {
-        let task = |(lock, value): &Shared, task: usize| match task {
-            0 => {
-                lock.upgradable();
-                let seen = value.get();
-                lock.upgrade();
-                assert_eq!(value.get(), seen, "it was changed between");
-                value.set(seen + 1);
-                lock.downgrade_to_upgradable();
-                lock.upgradable_to_read();
-                assert_eq!(value.get(), seen + 1, "a writer came between");
-                lock.read_unlock();
-            }
-            1 => {
-                lock.read();
-                let seen = value.get();
-                lock.read_unlock();
-                lock.read();
-                assert!(seen <= value.get());
-                lock.read_unlock();
-            }
-            _ => {
-                lock.write();
-                let written = value.get() + 1;
-                value.set(written);
-                lock.downgrade();
-                assert_eq!(value.get(), written, "a writer came between");
-                lock.read_unlock();
-            }
-        };
-        Instance::sharing(Shared::default(), 3, task, |(lock, value), end| {
-            let ended = end.asleep.is_empty() && end.spinning.is_empty();
-            if ended && value.get() == 2 && lock.try_write() {
-                return Ok(());
-            }
-            Err((Property::NoLostWakeup, format!("{:?} sleep", end.asleep)))
-        })
-    });
-    let report = explore(&scenario, Budget { executions: 20_000, ..BUDGET });
-    let steps = report.violation.map(|found| found.narrative.join("\n"));
-    assert_eq!(steps, None);
-}
-
 /// A small version of `convoy check all` under the default memory model. RCU is among it: its
 /// expedited grace periods are ordered by the stopper, which runs on each CPU.
 #[test]

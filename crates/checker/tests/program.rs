@@ -7,9 +7,11 @@
 )]
 
 use convoy_checker::program::cell::UnsafeCell;
-use convoy_checker::program::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+use convoy_checker::program::sync::atomic::{
+    AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,
+};
 use convoy_checker::program::sync::{Arc, Condvar, Mutex};
-use convoy_checker::program::{BrokenProgram, Check, Checked, check, hint, replay, thread};
+use convoy_checker::program::{BrokenProgram, Check, Checked, check, futex, hint, replay, thread};
 use convoy_checker::{Budget, Property};
 use std::ptr;
 
@@ -183,4 +185,84 @@ fn a_round_that_cannot_end_a_loop_is_not_repeated() {
     });
     assert!(checked.exhaustive, "{checked:?}");
     assert!(checked.executions < 1000, "{checked:?}");
+}
+
+/// A node whose values are written where it is created, and a flag beside them.
+struct Node {
+    value: UnsafeCell<u32>,
+    flag: AtomicI32,
+}
+
+/// A thread finds a node through a pointer and reads its `value`, or else adds to its flag.
+fn node(publish: Ordering, reads_value: bool) {
+    let head = Arc::new(AtomicPtr::new(ptr::null_mut()));
+    let clone = Arc::clone(&head);
+    let thread = thread::spawn(move || {
+        let node = Node { value: UnsafeCell::new(7), flag: AtomicI32::new(-1) };
+        clone.store(Box::into_raw(Box::new(node)), publish);
+    });
+    let found: *mut Node = head.load(Ordering::Acquire);
+    if let Some(node) = unsafe { found.as_ref() } {
+        if reads_value {
+            node.value.with(|value| assert_eq!(unsafe { *value }, 7));
+        } else {
+            let changed = node.flag.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |flag| {
+                (flag < 0).then_some(flag + 1)
+            });
+            assert_eq!(changed, Ok(-1));
+        }
+    }
+    thread.join().unwrap();
+    drop(unsafe { Box::from_raw(head.load(Ordering::Relaxed)) });
+}
+
+#[test]
+fn first_values_are_published_too() {
+    for reads_value in [false, true] {
+        holds(move || node(Ordering::Release, reads_value));
+        let broken = breaks(Property::Visibility, move || node(Ordering::Relaxed, reads_value));
+        assert!(broken.text.contains("its first value"), "{broken}");
+    }
+}
+
+/// Two readers that both wait until the other has left.
+#[test]
+fn the_table_of_a_livelock_has_one_round() {
+    let broken = breaks(Property::NoLivelock, || {
+        let readers = Arc::new(AtomicUsize::new(0));
+        let upgrade = |readers: &AtomicUsize| {
+            readers.fetch_add(1, Ordering::AcqRel);
+            while readers.load(Ordering::Acquire) != 1 {
+                hint::spin_loop();
+            }
+            readers.fetch_sub(1, Ordering::AcqRel);
+        };
+        let clone = Arc::clone(&readers);
+        let thread = thread::spawn(move || upgrade(&clone));
+        upgrade(&readers);
+        thread.join().unwrap();
+    });
+    assert!(broken.drawing.lines().count() < 20, "{broken}");
+    assert!(broken.text.contains("repeat"), "{broken}");
+}
+
+/// A semaphore without units, whose waiter sleeps on `expected`.
+fn semaphore(expected: u32) {
+    let units = Arc::new(AtomicU32::new(0));
+    let clone = Arc::clone(&units);
+    let thread = thread::spawn(move || {
+        while clone.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            futex::wait(&clone, expected);
+        }
+    });
+    units.store(1, Ordering::Release);
+    futex::wake_one(&raw const *units);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_futex_compares_its_word() {
+    let checked = holds(|| semaphore(0));
+    assert!(checked.exhaustive, "{checked:?}");
+    breaks(Property::NoDeadlock, || semaphore(1));
 }

@@ -8,7 +8,7 @@ use crate::closing::ClosingLines;
 use crate::mutants::{Ended, limited};
 use crate::outcome::Outcome;
 use crate::stage::{Ending, Pipeline, built, cargo, ended_with, run as show, run_filtered, script};
-use crate::{golden, tidy};
+use crate::{check, golden, tidy};
 
 /// The requirement of tests with Python packages, which shipped code does not need.
 pub(crate) const PYTHON: &str = "python3 with venv and pip, and a package index";
@@ -60,6 +60,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     // build the simulator again. The interpreter and the fuzzer take one CPU each, and their output
     // is shown when they have ended.
     let convoy = built(root, "debug", "convoy");
+    pipeline.stage("check", || check::every_lock(root, &convoy));
     let mut fuzzer = Command::new(built(root, "debug", "convoy-fuzz"));
     fuzzer.args(["--seconds", "45"]);
     std::thread::scope(|scope| {

@@ -9,6 +9,7 @@
 )]
 
 mod book;
+mod check;
 mod ci;
 mod closing;
 mod deny;
@@ -33,7 +34,7 @@ use stage::script;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci                what every change must pass: fmt, clippy, tidy, test, doc, golden
+  ci                what every change must pass: fmt, clippy, tidy, test, check, doc, golden
   tidy [--wrap]     the house rules of STYLE.md; --wrap wraps wide comments first
   golden [--bless]  run tests/golden/*.toml and compare, or rewrite what they expect
   mutants [NAME]... faults put into the locks, those whose description or file has one of these in

@@ -34,6 +34,8 @@ pub(super) struct Execution {
     pub(super) tasks: Tasks,
     current: Cell<Option<usize>>,
     sequence: Cell<u64>,
+    /// Number of first values.
+    values: Cell<usize>,
     failure: RefCell<Option<Failure>>,
     /// Coroutines are being unwound: operations neither suspend nor wait.
     aborting: Cell<bool>,
@@ -135,7 +137,7 @@ impl Execution {
             _ if next.is_immediate() => Footprint::NOTHING,
             _ => Footprint::write(word),
         };
-        if !next.is_immediate() || !self.storage.borrow().is_sequential() {
+        if !next.is_immediate() || self.is_weak() {
             self.suspend(footprint, next);
         }
     }
@@ -156,6 +158,16 @@ impl Execution {
         } else {
             polls.borrow_mut().write(task, address);
         }
+    }
+
+    /// Returns a number for the first value of a word, an odd one that is no address; 0 outside of
+    /// tasks and where memory is sequentially consistent.
+    pub(super) fn begin_value(&self) -> usize {
+        if self.current.get().is_none() || !self.is_weak() || self.aborting.get() {
+            return 0;
+        }
+        self.values.set(self.values.get() + 1);
+        2 * self.values.get() - 1
     }
 
     /// Makes the oldest delayed store of `task` visible.
@@ -302,6 +314,11 @@ impl Execution {
         while !self.aborting.get() && self.current.get().is_some() {
             self.point(Footprint::EVERYTHING);
         }
+    }
+
+    /// Returns whether memory is weaker than sequentially consistent.
+    pub(super) fn is_weak(&self) -> bool {
+        !self.storage.borrow().is_sequential()
     }
 
     pub(super) fn call(&self, call: &'static str) {

@@ -298,10 +298,33 @@ fn follow(scenario: &Scenario, schedule: &Schedule, steps: usize) -> Result<Told
     if outcome.again {
         return follow(scenario, schedule, steps);
     }
-    match impossible {
-        Some(run) => Err(ScheduleError::Impossible(run + 1)),
-        None => Ok((outcome.steps, outcome.failure)),
+    if let Some(run) = impossible {
+        return Err(ScheduleError::Impossible(run + 1));
     }
+    let (mut steps, mut failure) = (outcome.steps, outcome.failure);
+    if let Some((Property::NoLivelock, text)) = &mut failure
+        && let Some(round) = cut_rounds(&mut steps)
+    {
+        let last = if round == 1 { "step repeats" } else { "steps repeat" };
+        *text = format!("{text}: the last {round} {last}");
+    }
+    Ok((steps, failure))
+}
+
+/// The longest round of a livelock that is looked for.
+const ROUND: usize = 200;
+
+/// Cuts all rounds but one from the end of an execution that ended with several equal ones. Returns
+/// the number of steps of the round.
+fn cut_rounds(steps: &mut Vec<Step>) -> Option<usize> {
+    let count = steps.len();
+    let mut rounds = 1..=ROUND.min(count / 3);
+    let round =
+        rounds.find(|round| steps[count - 2 * round..].starts_with(&steps[count - round..]))?;
+    let again = |&at: &usize| steps[at] == steps[at + round];
+    let repeated = (0..count - round).rev().take_while(again).count();
+    steps.truncate(count - repeated);
+    Some(round)
 }
 
 /// Executes `scenario` once in the order of `schedule`. Returns the steps, and the violated

@@ -99,6 +99,11 @@ impl<T: Copy> Word<T> {
         old
     }
 
+    /// Returns the newest value. No step of the program.
+    pub(super) fn newest(&self) -> T {
+        self.0.get()
+    }
+
     /// Adds to the word. Sequentially consistent, whatever orderings a search weakens: for words of
     /// scenarios.
     pub(crate) fn add(&self, value: T)
@@ -181,11 +186,10 @@ impl<T: Integer + Display> Atomic<T> for Word<T> {
         });
         value
     }
+    #[track_caller]
     fn peek(&self) -> T {
-        if with(Execution::ask) == Some(false) {
-            self.access(Kind::Peek, Ordering::Relaxed);
-        }
-        self.0.get()
+        let is_load = with(|execution| !execution.ask() && execution.is_weak()).unwrap_or(false);
+        if is_load { self.load(Ordering::Relaxed) } else { self.0.get() }
     }
     #[track_caller]
     fn store(&self, value: T, order: Ordering) {
@@ -316,6 +320,23 @@ impl Model {
     pub(super) fn forget<T>(place: *const T) {
         let start = place.addr();
         with(|execution| execution.storage.borrow_mut().forget(start..start + 1));
+    }
+
+    /// Writes the first value of a word or of data that has no place yet. Returns the number of the
+    /// write, or 0 if its order does not matter.
+    pub(super) fn begin() -> usize {
+        let number = with(Execution::begin_value).unwrap_or(0);
+        if number != 0 {
+            touch(number, Kind::Write, 0);
+        }
+        number
+    }
+
+    /// Needs the first value at `place`, the write of which has this number.
+    #[track_caller]
+    pub(super) fn needs_first<T>(place: *const T, number: usize) {
+        note_source();
+        touch(place.addr(), Kind::First, number as u64);
     }
 
     /// Clears the pending signals of the calling task.

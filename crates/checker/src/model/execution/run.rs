@@ -19,6 +19,7 @@ use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Once;
 
 /// Parts of the second half of the steps that are allowed. An execution that is as long is a
 /// livelock if it is fair in each of them: in one alone, the last step of another task may be what
@@ -140,16 +141,17 @@ pub(in crate::model) fn run(
     let Pool { mut tasks, mut routines } = POOL.take();
     let stacks = stacks(instance.tasks.len());
     for ((task, body), stack) in instance.tasks.into_iter().enumerate().zip(stacks) {
-        let (limit, base) = (stack.limit().get(), stack.base().get());
-        stack::clear_used(limit, base);
-        tasks.push(Task::new((limit, base)));
+        let bounds = (stack.limit().get(), stack.base().get());
+        stack::clear_used(bounds.0, bounds.1);
+        tasks.push(Task::new(bounds));
         routines.push(Some(routine(task, body, stack)));
     }
     let placed = place::take();
     let mut execution = Execution {
         tasks: Tasks(tasks),
         current: Cell::new(None),
-        sequence: Cell::new(0),
+        sequence: Cell::default(),
+        values: Cell::default(),
         failure: RefCell::new(None),
         aborting: Cell::new(false),
         asked: Cell::new(false),
@@ -165,8 +167,7 @@ pub(in crate::model) fn run(
         log: narrate.then(RefCell::default),
     };
     EXECUTION.set(&raw const execution);
-    let judges_cells = scenario.judges_cells && memory != Memory::Sc;
-    set_gates(!matches!(*execution.orders, Orders::Source), judges_cells);
+    set_gates(scenario, memory);
     // The steps of a task before its first visible operation are invisible to other tasks.
     for task in 0..routines.len() {
         advance(&execution, &mut routines, task);
@@ -174,17 +175,15 @@ pub(in crate::model) fn run(
     let mut from = (None, 0);
     let begin_again = || execution.storage.borrow().lacks_record();
     while !begin_again() {
-        let mut close = drive(&execution, &mut routines, from, steps, guide);
+        let close = drive(&execution, &mut routines, from, steps, guide);
         if close == Some(Close::Ended) {
             judge(&execution, &instance.verdict);
         }
         if begin_again() {
             break;
         }
-        if !execution.storage.borrow().is_judged() {
-            close = Some(Close::Unjudged);
-        }
-        let close = close.unwrap_or(Close::Ended);
+        let is_judged = execution.storage.borrow().is_judged();
+        let close = if is_judged { close.unwrap_or(Close::Ended) } else { Close::Unjudged };
         let again = guide.again(execution.failure.borrow().as_ref(), close);
         let Some(saved) = again else { break };
         from = saved.restore(&execution, &mut routines);
@@ -198,7 +197,8 @@ pub(in crate::model) fn run(
         }
     }
     EXECUTION.set(core::ptr::null());
-    set_gates(false, false);
+    WEAKENS.set(false);
+    JUDGES_CELLS.set(false);
     let again = begin_again();
     scenario.sequential.set(scenario.sequential.get() || again);
     let steps = execution.log.take().map_or_else(Vec::new, |log| log.into_inner().steps());
@@ -210,9 +210,9 @@ pub(in crate::model) fn run(
 }
 
 /// Sets what the operations of the running execution do beyond their access.
-fn set_gates(weakens: bool, judges_cells: bool) {
-    WEAKENS.set(weakens);
-    JUDGES_CELLS.set(judges_cells);
+fn set_gates(scenario: &Scenario, memory: Memory) {
+    WEAKENS.set(!matches!(*scenario.orders, Orders::Source));
+    JUDGES_CELLS.set(scenario.judges_cells && memory != Memory::Sc);
 }
 
 /// Runs the verdict on an execution that has ended.
@@ -305,6 +305,7 @@ fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize)
     execution.current.set(Some(task));
     execution.sequence.set(execution.sequence.get() + 1);
     let suspended = &execution.tasks[task];
+    silence_panics();
     let mut resumed = catch_unwind(AssertUnwindSafe(|| routine.resume(())));
     while matches!(resumed, Ok(CoroutineResult::Yield(()))) {
         let (limit, low) = (suspended.stack.0, suspended.low());
@@ -335,16 +336,36 @@ fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize)
     suspended.status.set(Status::Done);
 }
 
+/// Lets the panics of tasks print nothing: they are violations, which are found many times while
+/// one is shortened, and reported once.
+fn silence_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !with(|execution| execution.current.get().is_some()).unwrap_or(false) {
+                before(panic);
+            }
+        }));
+    });
+}
+
 /// Executes an operation of `task` that needs no scheduling point. Returns whether it is possible.
 fn immediate(execution: &Execution, task: usize) -> bool {
     let operation = execution.tasks[task].operation.get();
     if execution.storage.borrow_mut().immediate(task, operation) {
         return true;
     }
-    let verb = if operation.kind == Kind::Read { "reads" } else { "writes" };
+    let verb = match operation.kind {
+        Kind::First => "accesses",
+        Kind::Read => "reads",
+        _ => "writes",
+    };
     let place = execution.place(operation.word.address);
-    let text = format!("task {task} {verb} {place}, and not every earlier access is visible to it");
-    execution.log(|_| format!("{verb} {place}: an earlier access is not visible"));
+    let missing =
+        if operation.kind == Kind::First { "its first value" } else { "an earlier access" };
+    let text = format!("task {task} {verb} {place}, and {missing} is not visible to it");
+    execution.log(|_| format!("{verb} {place}: {missing} is not visible"));
     execution.failure.borrow_mut().get_or_insert((Property::Visibility, text));
     false
 }

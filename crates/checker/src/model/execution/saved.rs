@@ -40,11 +40,10 @@ impl Saved {
         step: usize,
     ) -> Option<Self> {
         let placed = execution.placed.as_ref()?;
-        let mut words = Vec::with_capacity(1024);
+        let live = || execution.tasks.iter().filter(|task| task.status.get() != Status::Done);
+        let mut words = Vec::with_capacity(placed.len() + live().map(Task::height).sum::<usize>());
         placed.save(&mut words);
-        for task in execution.tasks.iter().filter(|task| task.status.get() != Status::Done) {
-            task.save_stack(&mut words);
-        }
+        live().for_each(|task| task.save_stack(&mut words));
         // SAFETY: bits that are not used as a coroutine are copied.
         let bits = |routine: &Option<Routine>| unsafe {
             ptr::from_ref(routine).cast::<MaybeUninit<_>>().read()

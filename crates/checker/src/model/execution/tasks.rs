@@ -116,7 +116,7 @@ impl Task {
     }
 
     /// Returns the number of words on the stack of the suspended task.
-    fn height(&self) -> usize {
+    pub(super) fn height(&self) -> usize {
         (self.stack.1 - self.low()) / 8
     }
 

@@ -12,8 +12,7 @@ use std::collections::VecDeque;
 /// Returns whether a task's buffer is empty once this operation completes.
 fn drains(operation: Operation) -> bool {
     match operation.kind {
-        // Of a peek only the checker demands it, because the word has the value in memory.
-        Kind::Peek | Kind::Modify | Kind::Exchange | Kind::Compare | Kind::Wake => true,
+        Kind::Modify | Kind::Exchange | Kind::Compare | Kind::Wake => true,
         Kind::Store | Kind::Fence => operation.order == Ordering::SeqCst,
         _ => false,
     }

@@ -118,24 +118,26 @@ impl Storage {
         }
     }
 
-    /// Executes a fence, a peek, or an access to data that is not atomic. Returns whether the task
+    /// Executes a fence or an access to data that is not atomic. Returns whether the task
     /// may access it: whether all earlier accesses are visible to it.
     pub(super) fn immediate(&mut self, task: usize, operation: Operation) -> bool {
         match (self, operation.kind) {
             (Self::Words, _) => true,
-            (Self::Buffers(buffers), Kind::Fence | Kind::Peek) => {
+            (Self::Buffers(buffers), Kind::Fence) => {
                 buffers.drain_before(task, operation);
                 true
+            }
+            (Self::Buffers(buffers), Kind::First) => {
+                buffers.data(task, operation.expected as usize, false)
+            }
+            (Self::Views(views), Kind::First) => {
+                views.data(task, operation.expected as usize, false)
             }
             (Self::Buffers(buffers), kind) => {
                 buffers.data(task, operation.word.address, kind != Kind::Read)
             }
             (Self::Views(views), Kind::Fence) => {
                 views.fence(task, operation.order);
-                true
-            }
-            (Self::Views(views), Kind::Peek) => {
-                views.peek(task, operation.word);
                 true
             }
             (Self::Views(views), Kind::Fresh) => {

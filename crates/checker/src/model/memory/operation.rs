@@ -32,15 +32,14 @@ pub(in crate::model) enum Kind {
     /// Wakes sleepers: a system call.
     Wake,
     Fence,
-    /// Reads the newest value, with no scheduling point: see
-    /// [`Atomic::peek`](convoy_sync::Atomic::peek).
-    Peek,
     /// Reads data that is not atomic.
     Read,
     /// Writes data that is not atomic.
     Write,
     /// Begins to use `expected` bytes of private memory.
     Fresh,
+    /// Needs the first value of a word or of data, whose write has the number `expected`.
+    First,
 }
 
 impl Operation {
@@ -53,7 +52,7 @@ impl Operation {
 
     /// Returns whether no other task has to be able to run before it.
     pub(in crate::model) fn is_immediate(self) -> bool {
-        matches!(self.kind, Kind::Fence | Kind::Peek | Kind::Read | Kind::Write | Kind::Fresh)
+        matches!(self.kind, Kind::Fence | Kind::Read | Kind::Write | Kind::Fresh | Kind::First)
     }
 }
 

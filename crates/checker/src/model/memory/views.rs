@@ -9,7 +9,7 @@
 //! they read in the order of the execution, so a cycle of program order and reads-from (load
 //! buffering) does not occur, as RC11 demands. Orders of `SeqCst` are judged in [`Graph`].
 
-use super::graph::{Effect, Event, Graph};
+use super::graph::{Effect, Graph, Step};
 use super::operation::{Cell, Kind, Operation, acquires, releases};
 use super::view::{View, join, raise};
 use core::ops::Range;
@@ -310,13 +310,6 @@ impl Views {
         }
     }
 
-    /// Reads the newest value.
-    pub(super) fn peek(&mut self, task: usize, word: Cell) {
-        let place = self.place(word);
-        let newest = self.places[place].messages.len() - 1;
-        self.read(task, place, newest, Ordering::Relaxed);
-    }
-
     pub(super) fn fence(&mut self, task: usize, order: Ordering) {
         let holder = &mut self.tasks[task];
         if acquires(order) {
@@ -395,7 +388,7 @@ impl Views {
             raise(&mut Rc::make_mut(known).clock, task, number);
         }
         let view = Rc::clone(&holder.now);
-        graph.push(Event { task, number, at, effect, sequential, view });
+        graph.push(Step { task, number, at, effect, sequential, view });
     }
 
     pub(super) fn forget(&mut self, range: &Range<usize>) {
@@ -507,10 +500,10 @@ impl Kind {
             Self::Nothing
                 | Self::Wake
                 | Self::Fence
-                | Self::Peek
                 | Self::Read
                 | Self::Write
                 | Self::Fresh
+                | Self::First
         )
     }
 }

@@ -27,6 +27,8 @@
 //! in loom, since an access must have an end.
 
 pub mod cell;
+mod first;
+pub mod futex;
 pub mod sync;
 pub mod thread;
 
@@ -78,6 +80,10 @@ pub struct Checked {
     pub executions: u64,
     /// Whether these were all there are, up to the exchange of independent steps.
     pub exhaustive: bool,
+    /// Otherwise the number of preemptions up to which all were executed.
+    pub preemptions: Option<u32>,
+    /// The same for stale steps. `None` for any number.
+    pub stale: Option<u32>,
 }
 
 /// An execution that breaks a program.
@@ -147,9 +153,9 @@ impl Check {
                 executions += report.explored;
             }
         }
-        let Report { complete: exhaustive, violation, .. } = report;
+        let Report { complete: exhaustive, preemptions, stale, violation, .. } = report;
         match violation {
-            None => Ok(Checked { executions, exhaustive }),
+            None => Ok(Checked { executions, exhaustive, preemptions, stale }),
             Some(violation) => Err(BrokenProgram {
                 property: violation.property,
                 text: violation.text,

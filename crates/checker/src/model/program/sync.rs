@@ -11,6 +11,7 @@ pub use std::sync::{Arc, LockResult};
 
 /// Like `std::sync::atomic`.
 pub mod atomic {
+    use crate::model::program::first::First;
     use crate::model::{Model, Word};
     use convoy_sync::{Atomic, Platform};
     pub use core::sync::atomic::Ordering;
@@ -23,23 +24,52 @@ pub mod atomic {
 
     /// Operations of all types; `$raw` is the type of the word, which `$into` and `$from` convert.
     macro_rules! operations {
-        ($value:ty, $into:expr, $from:expr) => {
+        ($value:ty, $raw:ty, $into:expr, $from:expr) => {
+            /// Returns the word, whose first value the calling thread needs.
+            #[track_caller]
+            pub(in crate::model::program) fn reached(&self) -> &Word<$raw> {
+                self.first.needed(&self.word);
+                &self.word
+            }
+
+            /// Changes the value to the one that `change` returns, if it returns one.
+            ///
+            /// # Errors
+            ///
+            /// Returns the value if `change` returned none.
+            #[track_caller]
+            pub fn fetch_update(
+                &self,
+                success: Ordering,
+                failure: Ordering,
+                mut change: impl FnMut($value) -> Option<$value>,
+            ) -> Result<$value, $value> {
+                let mut held = self.load(failure);
+                while let Some(next) = change(held) {
+                    match self.compare_exchange(held, next, success, failure) {
+                        Ok(held) => return Ok(held),
+                        Err(now) => held = now,
+                    }
+                }
+                Err(held)
+            }
+
             /// Reads the value.
             #[track_caller]
             pub fn load(&self, order: Ordering) -> $value {
-                $from(self.word.load(order))
+                $from(self.reached().load(order))
             }
 
             /// Writes the value.
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
-                self.word.store($into(value), order);
+                self.reached().store($into(value), order);
             }
 
             /// Writes the value and returns the previous one.
             #[track_caller]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                $from(self.word.swap($into(value), order))
+                $from(self.reached().swap($into(value), order))
             }
 
             /// Replaces `current` by `new`.
@@ -56,7 +86,7 @@ pub mod atomic {
                 failure: Ordering,
             ) -> Result<$value, $value> {
                 let (current, new) = ($into(current), $into(new));
-                let result = self.word.compare_exchange(current, new, success, failure);
+                let result = self.reached().compare_exchange(current, new, success, failure);
                 result.map($from).map_err($from)
             }
 
@@ -78,66 +108,66 @@ pub mod atomic {
 
             /// Returns the value, which the caller has alone.
             pub fn into_inner(self) -> $value {
-                $from(self.word.peek())
+                $from(self.word.newest())
             }
         };
     }
 
     macro_rules! integers {
-        ($($name:ident($int:ty);)+) => {$(
+        ($($name:ident($int:ty, $raw:ty);)+) => {$(
             /// An integer, like that of the standard library.
             #[derive(Default)]
-            pub struct $name { word: Word<$int> }
+            pub struct $name { word: Word<$raw>, first: First }
 
             impl $name {
                 /// Returns an atomic with this value.
                 #[must_use]
                 pub fn new(value: $int) -> Self {
-                    Self { word: Word::new(value) }
+                    Self { word: Word::new(value as $raw), first: First::new() }
                 }
 
-                operations!($int, |value: $int| value, |value: $int| value);
+                operations!($int, $raw, |value: $int| value as $raw, |value: $raw| value as $int);
 
                 /// Adds (wrapping) and returns the previous value.
                 #[track_caller]
                 pub fn fetch_add(&self, value: $int, order: Ordering) -> $int {
-                    self.word.fetch_add(value, order)
+                    self.reached().fetch_add(value as $raw, order) as $int
                 }
 
                 /// Subtracts (wrapping) and returns the previous value.
                 #[track_caller]
                 pub fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
-                    self.word.fetch_sub(value, order)
+                    self.reached().fetch_sub(value as $raw, order) as $int
                 }
 
                 /// Bitwise or. Returns the previous value.
                 #[track_caller]
                 pub fn fetch_or(&self, value: $int, order: Ordering) -> $int {
-                    self.word.fetch_or(value, order)
+                    self.reached().fetch_or(value as $raw, order) as $int
                 }
 
                 /// Bitwise and. Returns the previous value.
                 #[track_caller]
                 pub fn fetch_and(&self, value: $int, order: Ordering) -> $int {
-                    self.word.fetch_and(value, order)
+                    self.reached().fetch_and(value as $raw, order) as $int
                 }
 
                 /// Bitwise exclusive or. Returns the previous value.
                 #[track_caller]
                 pub fn fetch_xor(&self, value: $int, order: Ordering) -> $int {
-                    self.word.modify(order, |held| held ^ value)
+                    self.reached().modify(order, |held| held ^ value as $raw) as $int
                 }
 
                 /// The greater of both. Returns the previous value.
                 #[track_caller]
                 pub fn fetch_max(&self, value: $int, order: Ordering) -> $int {
-                    self.word.modify(order, |held| held.max(value))
+                    self.reached().modify(order, |held| (held as $int).max(value) as $raw) as $int
                 }
 
                 /// The smaller of both. Returns the previous value.
                 #[track_caller]
                 pub fn fetch_min(&self, value: $int, order: Ordering) -> $int {
-                    self.word.modify(order, |held| held.min(value))
+                    self.reached().modify(order, |held| (held as $int).min(value) as $raw) as $int
                 }
             }
 
@@ -149,37 +179,49 @@ pub mod atomic {
         )+};
     }
     integers! {
-        AtomicU8(u8);
-        AtomicU32(u32);
-        AtomicU64(u64);
-        AtomicUsize(usize);
+        AtomicU8(u8, u8);
+        AtomicU32(u32, u32);
+        AtomicU64(u64, u64);
+        AtomicUsize(usize, usize);
+        AtomicI8(i8, u8);
+        AtomicI32(i32, u32);
+        AtomicI64(i64, u64);
+        AtomicIsize(isize, usize);
+    }
+
+    impl AtomicU32 {
+        /// Returns the address of the word of the atomic at this address.
+        pub(in crate::model::program) fn word_at(atomic: *const Self) -> *const Word<u32> {
+            atomic.wrapping_byte_add(core::mem::offset_of!(Self, word)).cast()
+        }
     }
 
     /// A truth value, like that of the standard library.
     #[derive(Default)]
     pub struct AtomicBool {
         word: Word<u8>,
+        first: First,
     }
 
     impl AtomicBool {
         /// Returns an atomic with this value.
         #[must_use]
         pub fn new(value: bool) -> Self {
-            Self { word: Word::new(value.into()) }
+            Self { word: Word::new(value.into()), first: First::new() }
         }
 
-        operations!(bool, u8::from, |value: u8| value != 0);
+        operations!(bool, u8, u8::from, |value: u8| value != 0);
 
         /// Bitwise or. Returns the previous value.
         #[track_caller]
         pub fn fetch_or(&self, value: bool, order: Ordering) -> bool {
-            self.word.fetch_or(value.into(), order) != 0
+            self.reached().fetch_or(value.into(), order) != 0
         }
 
         /// Bitwise and. Returns the previous value.
         #[track_caller]
         pub fn fetch_and(&self, value: bool, order: Ordering) -> bool {
-            self.word.fetch_and(value.into(), order) != 0
+            self.reached().fetch_and(value.into(), order) != 0
         }
     }
 
@@ -192,6 +234,7 @@ pub mod atomic {
     /// A pointer, like that of the standard library.
     pub struct AtomicPtr<T> {
         word: Word<usize>,
+        first: First,
         pointer: PhantomData<*mut T>,
     }
 
@@ -199,11 +242,13 @@ pub mod atomic {
         /// Returns an atomic with this value.
         #[must_use]
         pub fn new(value: *mut T) -> Self {
-            Self { word: Word::new(value.expose_provenance()), pointer: PhantomData }
+            let word = Word::new(value.expose_provenance());
+            Self { word, first: First::new(), pointer: PhantomData }
         }
 
         operations!(
             *mut T,
+            usize,
             |value: *mut T| value.expose_provenance(),
             core::ptr::with_exposed_provenance_mut
         );
@@ -288,7 +333,7 @@ impl Condvar {
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         let mutex = guard.0;
-        let seen = self.notified.peek();
+        let seen = self.notified.newest();
         drop(guard);
         Model::wait(&self.notified, seen, Sleep::Uninterruptible, None);
         mutex.lock()
