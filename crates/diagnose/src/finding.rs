@@ -210,6 +210,8 @@ impl Finding {
         match (self.origin, self.problem.cure()) {
             (Some(Origin::JavaMonitor), Cure::Shorten) => Cure::ReadWithoutLock,
             (_, Cure::AnotherLock) if !self.is_convoy() => Cure::Shorten,
+            // Handing a lock over costs throughput.
+            (_, Cure::HandOver) if self.weight.is_some_and(|weight| weight < MUCH) => Cure::Shorten,
             (_, cure) => cure,
         }
     }

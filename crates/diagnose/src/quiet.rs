@@ -96,7 +96,9 @@ pub(crate) fn quiet(record: &Record, account: &Account) -> Quiet {
         calls,
         has_locks,
         spread: spread(account),
-        condition: account.condition(record.program.wall_s).map(condition),
+        condition: account
+            .condition(record.program.wall_s)
+            .map(|longest| condition(record, longest)),
         activity,
         cpu_samples,
     }
@@ -108,10 +110,14 @@ fn place(account: &LockAccount) -> Option<String> {
     site.map(|site| &site.place).filter(|place| !account.lock.name.contains(*place)).cloned()
 }
 
-fn condition(account: &LockAccount) -> ConditionWaits {
+fn condition(record: &Record, account: &LockAccount) -> ConditionWaits {
+    let process = record.processes.iter().find(|process| process.pid == account.pid);
+    // All waits of Java's classes are in one function of its virtual machine.
+    let parks = process.filter(|_| wait_of(account) == Some(JvmWait::Park));
+    let queue = parks.and_then(rules::queue);
     ConditionWaits {
-        lock: account.lock.name.clone(),
-        place: place(account),
+        lock: queue.map_or(&*account.lock.name, |(class, _)| class).to_owned(),
+        place: queue.map(|(_, method)| method.to_owned()).or_else(|| place(account)),
         wait_s: account.waited_s,
         count: account.lock.count(),
     }

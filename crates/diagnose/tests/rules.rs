@@ -382,6 +382,21 @@ fn a_semaphore_of_java_is_a_pool_if_others_have_its_permits_whenever_a_thread_wa
 }
 
 #[test]
+fn a_queue_of_java_is_a_pool_if_the_same_number_of_threads_has_its_elements() {
+    fn with(units: u64, units_max: u64, dumps: u64) -> Process {
+        let waits = java_wait(Blocked::Queue, 3 * dumps, dumps);
+        parked(dumps, vec![JavaWait { units, units_max, ..waits }])
+    }
+    let finding = first(with(30, 3, 10)).expect("three connections");
+    assert_eq!((finding.kind(), finding.cure()), (Kind::PoolExhausted, Cure::MoreUnits));
+    assert!(first(with(20, 3, 10)).is_none(), "workers, more or less of which have work");
+    assert!(first(with(9, 3, 3)).is_none(), "by chance, in three dumps");
+    let condition = quiet(&record(with(20, 3, 10))).condition.expect("they wait for work");
+    let named = (condition.lock.as_str(), condition.place.as_deref());
+    assert_eq!(named, ("java.util.concurrent.X", Some("Db.ask (Db.java:7)")));
+}
+
+#[test]
 fn waits_that_were_not_recorded_are_a_gap() {
     let waits = Site { wait: times(9, 1e-3), ..site("LWLockAcquire", "lock", 9) };
     let (name, kind) = ("condition of LWLockAcquire".to_owned(), Primitive::Semaphore);
@@ -619,6 +634,18 @@ fn loops_that_wait_are_told_by_samples_or_by_yields() {
     (malloc.hot[0].place, malloc.hot[0].library) =
         ("_int_free (malloc.c:9)".into(), "libc.so.6".into());
     assert_eq!(kind(malloc), None);
+    // Locks of Rust's standard library spin before they sleep, and their waits are recorded. A
+    // function of the same name in C++ is the program's.
+    let mut rust = hot(600, 0);
+    rust.hot[0].place = "<&std::io::Stdout>::write_fmt (stdio.rs:8)".into();
+    let lock = |origin| {
+        let wait = times(9, 1e-3);
+        Lock { origin, sites: vec![Site { wait, ..site("f", "lock", 9) }], ..mutex() }
+    };
+    rust.futexes = vec![lock(Origin::Libc)];
+    assert_eq!(kind(rust.clone()), Some(Kind::Spinning));
+    rust.futexes = vec![lock(Origin::Rust)];
+    assert_ne!(kind(rust), Some(Kind::Spinning));
     let mut yielding = hot(0, 0);
     yielding.yields = vec![Counted { place: "acquire".to_owned(), count: 100_000 }];
     let problem = problem(yielding);

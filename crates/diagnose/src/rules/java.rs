@@ -47,20 +47,30 @@ fn is_permit(wait: &JavaWait) -> bool {
     wait.blocked == Blocked::Permit
 }
 
+fn is_queue(wait: &JavaWait) -> bool {
+    wait.blocked == Blocked::Queue
+}
+
 /// Returns the mean number of threads that have a permit of a semaphore, if its waits are for
 /// these threads: whenever a thread waits, about the same number of others has one. A semaphore
-/// with which some threads give work to others has any number of them, or none.
+/// with which some threads give work to others has any number of them, or none. A queue is a pool
+/// if that number is always the same: with workers, it is the number that have work.
 fn units(waits: &[&JavaWait]) -> Option<f64> {
     /// Minimum part of the dumps with a waiting thread in which others have a permit.
     const NEARLY_ALL: f64 = 0.8;
-    /// Minimum ratio of the mean number of these to the maximum.
-    const EVEN: f64 = 0.6;
+    /// Minimum ratio of the mean number of these to the maximum, for a semaphore and for a queue.
+    const EVEN: [f64; 2] = [0.6, 0.95];
+    /// Minimum number of dumps that show how many threads have an element of a queue.
+    const DUMPS_OF_QUEUE: f64 = 4.0;
+    let of_queue = waits.iter().any(|wait| is_queue(wait));
+    let even = EVEN[usize::from(of_queue)];
     let dumps = total(waits.iter().map(|wait| wait.dumps)) as f64;
     let held = waits.iter().filter(|wait| wait.units > 0).map(|wait| wait.dumps);
     let held = total(held) as f64;
     let mean = total(waits.iter().map(|wait| wait.units)) as f64 / held.max(1.0);
     let most = waits.iter().map(|wait| wait.units_max).max().unwrap_or(0) as f64;
-    (held > 0.0 && held >= NEARLY_ALL * dumps && mean >= EVEN * most).then_some(mean)
+    let is_enough = held > 0.0 && (!of_queue || held >= DUMPS_OF_QUEUE);
+    (is_enough && held >= NEARLY_ALL * dumps && mean >= even * most).then_some(mean)
 }
 
 /// Returns the identity of a lock in dumps. A lock of `java.util.concurrent` has a class that many
@@ -81,7 +91,8 @@ fn busiest(java: &Java, is_sort: fn(&JavaWait) -> bool) -> Option<JavaMonitor> {
         same.iter().copied().filter(|wait| !wait.holder.is_empty()).collect();
     let holding = most(&held, |wait| (function(&wait.holder), wait.owner, &wait.doing));
     let owner = holding.map_or(waiter, |(wait, _)| wait);
-    let units = if is_permit(first) { Some(units(&same)?) } else { None };
+    let has_units = is_permit(first) || is_queue(first);
+    let units = if has_units { Some(units(&same)?) } else { None };
     Some(JavaMonitor {
         class: first.class.clone(),
         is_monitor: is_monitor(first),
@@ -152,9 +163,9 @@ fn unnamed(process: &Process) -> Gap {
 /// Returns the findings on waits that only dumps show: locks and semaphores of
 /// `java.util.concurrent`, and all locks of a process that is observed from outside.
 pub(crate) fn unmeasured(process: &Process) -> Vec<Finding> {
-    let sorts = [(is_monitor as fn(&JavaWait) -> bool, true), (is_lock, false), (is_permit, false)];
+    let sorts = [is_monitor as fn(&JavaWait) -> bool, is_lock, is_permit, is_queue];
+    let sorts = sorts.into_iter().zip([true, false, false, false]);
     sorts
-        .into_iter()
         .filter_map(|(is_sort, are_monitors)| {
             let java = process.java.as_ref().filter(|_| !is_measured(process, are_monitors))?;
             let parked_s = if are_monitors { 0.0 } else { parked_s(process) };
@@ -186,16 +197,21 @@ fn of_dumps(
     parked_s: f64,
 ) -> Option<Finding> {
     let is_enough = java.dumps >= DUMPS_ALONE && monitor.waiting >= WAITING;
-    let is_queue = parked_s > 0.0 && monitor.waiting >= QUEUE * java.dumps;
-    if java.waiters == 0 || !is_enough && !is_queue {
+    let is_crowd = parked_s > 0.0 && monitor.waiting >= QUEUE * java.dumps;
+    let waiting = monitor.waiting as f64 / java.dumps.max(1) as f64;
+    let of_queue = java.waits.iter().any(|wait| is_queue(wait) && wait.class == monitor.class);
+    let waiters = match monitor.units {
+        Some(units) if of_queue => waiting + units,
+        _ => java.waiters as f64,
+    };
+    if waiters <= 0.0 || !is_enough && !is_crowd {
         return None;
     }
-    let waiting = monitor.waiting as f64 / java.dumps as f64;
     let waited_s = waiting * process.seconds;
     let plain = Plain {
         pid: process.pid,
         lock: &monitor.class,
-        share: Some((waiting / java.waiters as f64).min(1.0)),
+        share: Some((waiting / waiters).min(1.0)),
         cost_s: if parked_s > 0.0 { waited_s.min(parked_s) } else { waited_s },
         source: Source::Sampled,
         observations: monitor.waiting,
@@ -235,6 +251,13 @@ pub(crate) fn deadlock(process: &Process) -> Option<Finding> {
 /// Returns whether dumps would show the locks that threads wait for.
 pub(crate) fn is_dumped(process: &Process) -> bool {
     process.java.as_ref().is_some_and(|java| java.dumps >= DUMPS)
+}
+
+/// Returns the queue in which most threads wait, and their method.
+pub(crate) fn queue(process: &Process) -> Option<(&str, &str)> {
+    let waits = &process.java.as_ref()?.waits;
+    let longest = waits.iter().find(|wait| is_queue(wait))?;
+    Some((&longest.class, &longest.place))
 }
 
 /// Returns the object that threads wait for after a notification, with its method.

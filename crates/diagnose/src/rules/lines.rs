@@ -26,16 +26,18 @@ const COUNTED: f64 = 0.2;
 const MOVES: f64 = 0.05;
 
 /// Returns the mean time of the uncontended acquisitions that were not interrupted, in seconds, or
-/// 0 without any.
+/// 0 without any. If any was interrupted, it follows from the buckets: the few milliseconds of a
+/// single one are uncertain by more than the sum of all others.
 fn fetched_s(acquire: &Times) -> f64 {
-    let interrupted = acquire.buckets.iter().filter(|(least_ns, _)| *least_ns >= INTERRUPTED_NS);
-    let (count, sum_s) = interrupted.fold((0, 0.0), |(count, sum_s), (least_ns, times)| {
-        (count + times, sum_s + least_ns / 1e9 * *times as f64)
-    });
-    // The longest one alone may be most of the sum.
-    let sum_s = if count > 0 { f64::max(sum_s, acquire.max_s) } else { 0.0 };
-    let kept = acquire.count.saturating_sub(count);
-    if kept == 0 { 0.0 } else { (acquire.total_s - sum_s).max(0.0) / kept as f64 }
+    /// Ratio of the middle of a bucket to its lower bound.
+    const MIDDLE: f64 = 1.25;
+    let kept = acquire.buckets.iter().filter(|(least_ns, _)| *least_ns < INTERRUPTED_NS);
+    let count = total(kept.clone().map(|(_, times)| *times));
+    if count >= total(acquire.buckets.iter().map(|(_, times)| *times)) {
+        return acquire.mean_s();
+    }
+    let sums_ns = kept.map(|(least_ns, times)| MIDDLE * least_ns * *times as f64);
+    sums_ns.sum::<f64>() / count.max(1) as f64 / 1e9
 }
 
 /// Returns the part of the uncontended acquisitions that had to fetch the line, and the mean time
@@ -69,10 +71,12 @@ pub(crate) fn readers(process: &Process, lock: &Lock) -> Option<Finding> {
     let share = of_cpu(process, cost_s)?;
     let moves = each_s > FETCHED_S && share > 0.02;
     let is_counted = share >= COUNTED && lock.instances <= 1;
-    // Acquisitions take CPU time, so a greater cost is no measurement.
-    if cost_s > process.cpu_s || !(moves || is_counted) {
+    // Acquisitions take CPU time, so a greater cost is no measurement. Of a program that does
+    // nothing else, the clock that times them may add as much again.
+    if cost_s > 2.0 * process.cpu_s || !(moves || is_counted) {
         return None;
     }
+    let cost_s = cost_s.min(process.cpu_s);
     let plain = Plain {
         pid: process.pid,
         lock: &lock.name,

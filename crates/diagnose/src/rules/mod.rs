@@ -12,7 +12,7 @@ mod runtimes;
 mod spin;
 mod wait;
 
-pub(crate) use java::is_dumped;
+pub(crate) use java::{is_dumped, queue};
 pub(crate) use kernel::unknown as unknown_kernel_wait;
 pub(crate) use processes::unknown as unknown_processes;
 

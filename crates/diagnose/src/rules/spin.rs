@@ -2,7 +2,7 @@
 //! to acquire a lock.
 
 use convoy_record::runtimes::runtime;
-use convoy_record::{Hot, Process, Record, runnable, threads, total};
+use convoy_record::{Hot, Origin, Process, Record, runnable, threads, total};
 
 use super::herd::of_cpu;
 use super::plain::Plain;
@@ -33,7 +33,16 @@ fn part(count: u64, process: &Process) -> f64 {
 /// as it fails; a loop that waits for a lock almost never succeeds.
 fn is_waiting_loop(hot: &Hot, process: &Process) -> bool {
     let waits = hot.spins >= SAMPLES && hot.spins > 2 * hot.atomics;
-    waits && !is_of_libc(hot) && part(hot.spins, process) >= SPINS
+    let has_waits = is_of_libc(hot) || is_of_rust(hot, process);
+    waits && !has_waits && part(hot.spins, process) >= SPINS
+}
+
+/// Returns whether a function belongs to Rust's standard library, whose locks spin before they
+/// sleep: their waits are recorded in another way.
+fn is_of_rust(hot: &Hot, process: &Process) -> bool {
+    let locks = process.locks.iter().chain(&process.futexes);
+    let mut of_rust = locks.filter(|lock| lock.origin == Origin::Rust && lock.wait_s() > 0.0);
+    hot.place.trim_start_matches(['<', '&']).starts_with("std::") && of_rust.next().is_some()
 }
 
 /// Returns a finding if threads wait in a loop, according to samples of CPU time, or because they

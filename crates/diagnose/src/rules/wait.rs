@@ -1,6 +1,6 @@
 //! Rules on waits for a lock, by what its owner does meanwhile.
 
-use convoy_record::{Doing, Kind as Primitive, total};
+use convoy_record::{Doing, Kind as Primitive, Origin, total};
 
 use crate::evidence::{Evidence, FEW_SAMPLES, Holder};
 use crate::problem::{Call, Cycle, HogSign, Inversion, Lost, Owner, Problem, Subject, Waited};
@@ -72,12 +72,20 @@ pub(crate) fn limit(evidence: &Evidence<'_>) -> Option<Problem> {
         _ if lock.is_pool() => lock.waiters.seconds,
         _ => return None,
     };
-    let in_use = held_s / seconds.max(f64::MIN_POSITIVE);
+    let in_use = lock.left_over().unwrap_or_else(|| held_s / seconds.max(f64::MIN_POSITIVE));
     let holder = evidence.holder.as_ref().filter(|holder| holder.asleep > MOSTLY);
     let call = holder.and_then(|holder| holder.call.as_ref()).map(|(call, _)| call.clone());
+    let call = call.filter(|call| !is_for_interpreter(evidence, call));
     let hold_s = evidence.hold_s("");
     let waiting = evidence.wait_s / evidence.process.seconds.max(f64::MIN_POSITIVE);
     (in_use > SEVERAL).then_some(Problem::PoolExhausted { in_use, waiting, hold_s, call })
+}
+
+/// Returns whether an owner that waits for another thread waits for the interpreter of Python.
+fn is_for_interpreter(evidence: &Evidence<'_>, call: &Call) -> bool {
+    let Call::OtherThread(Some(name)) = call else { return false };
+    let mut locks = evidence.process.locks.iter().filter(|lock| lock.name == *name);
+    locks.any(|lock| lock.origin == Origin::PythonInterpreter)
 }
 
 /// A writer waits while reader after reader acquires the lock.

@@ -13,7 +13,7 @@ use std::path::Path;
 use super::asm::Reg::{Fp, R0, R1, R2, R3, R4, R6, R7, R8, R9};
 use super::asm::{Call, If, Op};
 use super::btf::Offsets;
-use super::programs::{code, wait_begins, wait_ends};
+use super::programs::{code, leaves_word, wait_begins, wait_ends};
 use super::tables::{Tables, giver, lost, thread, word};
 use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, w};
 use crate::names::elf::Elf;
@@ -114,7 +114,12 @@ fn waits(p: &mut Writer<'_>) {
     // It is recorded as a separate thread.
     p.entry(&tables.goroutines, lost::THREADS, out);
     p.a.set(R7, R9).load(R1, Fp, B).store(R7, w(thread::PROCESS), R1);
-    p.a.call(Call::Now).set(R8, R0).load(R1, R6, ARGUMENT).store(Fp, KEY + 8, R1);
+    p.a.call(Call::Now).set(R8, R0).store(Fp, A, R0);
+    // It passed the last word without being queued if that was released in the meantime.
+    let queued = p.a.label();
+    p.a.load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, queued);
+    leaves_word(p);
+    p.a.here(queued).load(R1, R6, ARGUMENT).store(Fp, KEY + 8, R1);
     wait_begins(p);
 }
 
@@ -141,17 +146,20 @@ fn ready(p: &mut Writer<'_>) {
 const SLEPT: i16 = ROOM - 8;
 /// Stack slot: since when it has held the word while this goroutine waited.
 const SINCE: i16 = ROOM - 16;
+/// Stack slot: when the word was released before.
+const PREVIOUS: i16 = ROOM - 24;
 
 /// Records the wait of the goroutine in `R7` under the stack at `D`, of the goroutine that released
 /// the word. The wait took the time in `R8` and ended at `A`. As in Go's mutex profile, each
 /// release is charged with the time since the previous release, multiplied by the waiters.
 fn released(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
-    let (longer, less) = (p.a.label(), p.a.label());
+    let [longer, before, less] = [(); 3].map(|()| p.a.label());
     p.a.load(R1, R7, w(thread::PROCESS)).store(Fp, KEY, R1);
     p.a.load(R1, R7, w(thread::WORD)).store(Fp, KEY + 8, R1);
     p.lookup(&tables.words, KEY);
     p.a.jump(If::Equal, R0, 0, out).load(R1, R0, w(word::RELEASED)).load(R2, Fp, A);
+    p.a.store(Fp, PREVIOUS, R1);
     p.a.store(R0, w(word::RELEASED), R2).set(R3, R2).op(Op::Sub, R3, R8);
     p.a.jump(If::Above, R3, R1, longer).set(R3, R1).here(longer).store(Fp, SINCE, R3);
     // This goroutine does not count as a waiter any more.
@@ -161,8 +169,10 @@ fn released(p: &mut Writer<'_>) {
     p.a.load(R1, Fp, D).store32(Fp, KEY + 4, R1);
     p.entry(&tables.givers, lost::WAITS, out);
     p.time(giver::TIMES, None, false);
-    // The part of that sleep within this time.
+    // The part of that sleep within this time. One that began before the previous release ended
+    // with it: the thread was woken to own the word.
     p.a.load(R1, Fp, SINCE).load(R2, Fp, C).jump(If::Above, R1, R2, out);
-    p.a.op(Op::Sub, R2, R1).load(R3, Fp, SLEPT).jump(If::Above, R3, R2, less).set(R2, R3);
+    p.a.op(Op::Sub, R2, R1).load(R3, Fp, SLEPT).jump(If::Above, R3, R2, before);
+    p.a.set(R2, R3).goto(less).here(before).load(R3, Fp, PREVIOUS).jump(If::Equal, R3, R1, out);
     p.a.here(less).load(R1, Fp, B).op(Op::Mul, R2, R1).add(R9, w(giver::SLEPT), R2);
 }

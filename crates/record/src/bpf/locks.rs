@@ -1,5 +1,6 @@
 //! Locks and their names, from the numbers that the kernel counted.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::counts::{Counts, Entries};
@@ -258,13 +259,19 @@ impl Word {
             ..Lock::default()
         };
         let mut seen = BTreeMap::new();
-        for (number, value) in self.waits.iter().filter(|(_, value)| value[wait::TIMES] > 0) {
+        // Several functions may acquire a lock of libc. The one that waits longest names it.
+        let mut waits: Vec<_> =
+            self.waits.iter().filter(|(_, value)| value[wait::TIMES] > 0).collect();
+        waits.sort_by_key(|(_, value)| Reverse(value[wait::TIMES + times::TOTAL]));
+        for (number, value) in waits {
             let waiting = waiting((pid, *number, address), stacks, tables)?;
             if waiting.act == JOIN {
                 continue;
             }
-            found.origin = if is_go { Origin::Go } else { waiting.origin };
-            found.runtime.clone_from(&waiting.runtime);
+            if found.sites.is_empty() {
+                found.origin = if is_go { Origin::Go } else { waiting.origin };
+                found.runtime.clone_from(&waiting.runtime);
+            }
             found.add_wait(value, &waiting, stacks, &mut seen);
         }
         if !matches!(found.kind, Kind::Futex | Kind::Semaphore) {

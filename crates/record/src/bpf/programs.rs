@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 
-use super::asm::Reg::{Fp, R0, R1, R2, R3, R6, R7, R8, R9};
+use super::asm::Reg::{Fp, R0, R1, R2, R3, R4, R6, R7, R8, R9};
 use super::asm::{Call, If, Op};
 use super::btf::Offsets;
 use super::tables::{PIECE, Tables, lock, lost, process, thread, wait, waiting, word};
@@ -50,6 +50,9 @@ mod registers {
     pub(super) const STACK: i16 = 152;
 }
 
+/// CPU time in nanoseconds between two sleeps of one system call, at most: fsync(2) of ext4 sleeps
+/// for its journal and for the device in turn. An estimate: a few requests to the device.
+const ONE_CALL_NS: i32 = 100_000;
 const FUTEX: i32 = 202;
 /// `FUTEX_WAIT`, `_LOCK_PI`, `_WAIT_BITSET`, `_WAIT_REQUEUE_PI`, `_LOCK_PI2`.
 const WAITS: [i32; 5] = [0, 6, 9, 11, 13];
@@ -196,6 +199,19 @@ pub(super) fn wait_ends(p: &mut Writer<'_>) {
     p.a.load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, out);
     p.a.call(Call::Now).store(Fp, A, R0).set(R8, R0);
     p.a.load(R1, R7, w(thread::SINCE)).op(Op::Sub, R8, R1).store(R7, w(thread::SINCE), 0);
+    leaves_word(p);
+    p.a.load(R1, Fp, B).jump(If::Equal, R1, AGAIN, out);
+    key_of_wait(p, thread::STACK);
+    p.entry(&tables.waits, lost::WAITS, out);
+    p.time(wait::TIMES, Some(wait::BUCKETS_AT), false);
+    p.note_thread(wait::THREADS);
+    p.since(thread::RUNNABLE, thread::RUNNABLE_THEN);
+    p.a.add(R9, w(wait::RUNNABLE), R1);
+}
+
+/// The thread waits for its word no more. The current time is at `A`; `R8` is kept.
+pub(super) fn leaves_word(p: &mut Writer<'_>) {
+    let tables = p.tables;
     p.a.load(R1, R7, w(thread::WORD)).store(Fp, KEY + 8, R1);
     let booked = p.a.label();
     key_of_word(p);
@@ -207,13 +223,6 @@ pub(super) fn wait_ends(p: &mut Writer<'_>) {
     p.grow(R9, word::TOTAL, R1);
     p.a.load(R3, R9, w(word::LONGEST)).jump(If::Above, R3, R1, booked);
     p.a.store(R9, w(word::LONGEST), R1).store(R9, w(word::LONGEST_AT), R2).here(booked);
-    p.a.load(R1, Fp, B).jump(If::Equal, R1, AGAIN, out);
-    key_of_wait(p, thread::STACK);
-    p.entry(&tables.waits, lost::WAITS, out);
-    p.time(wait::TIMES, Some(wait::BUCKETS_AT), false);
-    p.note_thread(wait::THREADS);
-    p.since(thread::RUNNABLE, thread::RUNNABLE_THEN);
-    p.a.add(R9, w(wait::RUNNABLE), R1);
 }
 
 /// Completes the key of the word with its address at `KEY + 8`.
@@ -330,11 +339,17 @@ fn switch(p: &mut Writer<'_>) {
     let slept = p.a.label();
     p.a.load(R3, R7, w(thread::WAS_RUNNABLE)).jump(If::Equal, R3, 0, slept);
     p.grow(R7, thread::PREEMPTED, R2);
-    p.a.goto(out).here(slept).load(R3, R7, w(thread::WOKEN)).jump(If::NotEqual, R3, 0, woken);
+    p.a.goto(out).here(slept);
+    // One call may sleep several times, and the thread waits for a CPU after each sleep.
+    let apart = p.a.label();
+    p.a.load(R3, R7, w(thread::CPU)).load(R4, R7, w(thread::SLEPT_CPU));
+    p.a.store(R7, w(thread::SLEPT_CPU), R3).op(Op::Sub, R3, R4);
+    p.a.jump(If::Above, R3, ONE_CALL_NS, apart).load(R4, R7, w(thread::SLEPT)).op(Op::Add, R2, R4);
+    p.a.here(apart).store(R7, w(thread::SLEPT), R2).store(R7, w(thread::SLEPT_END), R8);
+    p.a.set(R2, R8).op(Op::Sub, R2, R1);
+    p.a.load(R3, R7, w(thread::WOKEN)).jump(If::NotEqual, R3, 0, woken);
     p.grow(R7, thread::BLOCKED, R2);
-    p.a.store(R7, w(thread::SLEPT), R2).store(R7, w(thread::SLEPT_END), R8).goto(out);
-    p.a.here(woken).store(R7, w(thread::SLEPT_END), R3);
-    p.a.op(Op::Sub, R8, R3).op(Op::Sub, R3, R1).store(R7, w(thread::SLEPT), R3);
+    p.a.goto(out).here(woken).op(Op::Sub, R8, R3).op(Op::Sub, R3, R1);
     p.grow(R7, thread::BLOCKED, R3);
     p.grow(R7, thread::RUNNABLE, R8);
 }

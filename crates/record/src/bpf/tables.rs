@@ -74,10 +74,12 @@ pub(super) mod thread {
     pub(crate) const PREEMPTIONS: usize = 29;
     /// Number of times that it went to sleep.
     pub(crate) const SLEEPS_COUNT: usize = 30;
-    /// Length of its last sleep in nanoseconds, and the end of that sleep.
+    /// Time asleep in its last call, with the waits for a CPU after it, in nanoseconds; the end of
+    /// that; and its time on CPUs then.
     pub(crate) const SLEPT: usize = 31;
     pub(crate) const SLEPT_END: usize = 32;
-    pub(crate) const WORDS: usize = 33;
+    pub(crate) const SLEPT_CPU: usize = 33;
+    pub(crate) const WORDS: usize = 34;
 }
 
 /// A wait for a kernel lock.

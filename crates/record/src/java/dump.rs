@@ -17,8 +17,18 @@ pub enum Blocked {
     Lock,
     /// For a permit of a semaphore of `java.util.concurrent`.
     Permit,
+    /// For an element of a queue of `java.util.concurrent`, in a method of the program: for a
+    /// connection of a pool, or for work.
+    Queue,
     /// For something else: a notification, a condition, work.
     Other,
+}
+
+impl Blocked {
+    /// Returns whether it is a wait for a lock or semaphore.
+    pub(crate) fn is_for_lock(self) -> bool {
+        !matches!(self, Self::Queue | Self::Other)
+    }
 }
 
 /// A thread of a dump.
@@ -73,21 +83,21 @@ impl Dump {
             if let Some((_, object, ..)) = thread.waits {
                 thread.monitors.remove(&object);
             }
+            thread.name_queue();
         }
         dump
     }
 
     /// Returns the names of the threads that wait for a lock.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &str> {
-        let is_lock = |one: &&Thread| {
-            one.waits.as_ref().is_some_and(|(blocked, ..)| *blocked != Blocked::Other)
-        };
+        let is_lock =
+            |one: &&Thread| one.waits.as_ref().is_some_and(|(blocked, ..)| blocked.is_for_lock());
         self.threads.iter().filter(is_lock).map(|one| one.name.as_str())
     }
 
-    /// Returns the threads that have a permit for which this thread waits: they are in the method
-    /// that waits, past the wait. None if each thread at that place waits for a semaphore of its
-    /// own, which another thread then signals with.
+    /// Returns the threads that have a permit, or an element of a queue, for which this thread
+    /// waits: they are in the method that waits, past the wait. None if each thread at that place
+    /// waits for a semaphore of its own, which another thread then signals with.
     pub(crate) fn holders(&self, waiter: &Thread) -> Vec<(&Thread, String)> {
         let Some((_, object, _, at)) = &waiter.waits else { return Vec::new() };
         let place = waiter.place(*at);
@@ -150,6 +160,20 @@ impl Thread {
             if self.waits.is_none() {
                 self.waits = Some((blocked, object, class, at));
             }
+        }
+    }
+
+    /// Replaces the condition for which it waits by the class of the queue that it takes from.
+    fn name_queue(&mut self) {
+        /// Methods that take an element.
+        const TAKES: [&str; 4] = ["take", "poll", "takeFirst", "pollFirst"];
+        let queue = self.calls().and_then(|function| function.split_once('.'));
+        let queue = queue.filter(|(_, method)| TAKES.contains(method));
+        let Some(class) = queue.map(|(class, _)| class.to_owned()) else { return };
+        if let Some((blocked @ Blocked::Other, _, condition, _)) = &mut self.waits
+            && condition.ends_with("ConditionObject")
+        {
+            (*blocked, *condition) = (Blocked::Queue, class);
         }
     }
 

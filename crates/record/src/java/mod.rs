@@ -27,7 +27,7 @@ pub struct Java {
     pub ran: u64,
     /// Number of different threads that waited for a lock in a dump.
     pub waiters: u64,
-    /// Waits for locks, most frequent first.
+    /// Waits for locks and in queues, most frequent first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<JavaWait>,
     /// Threads that wait for each other according to the last two dumps.
@@ -57,7 +57,8 @@ pub struct JavaWait {
     pub count: u64,
     /// Number of dumps that contain such a wait.
     pub dumps: u64,
-    /// For a semaphore: number of threads that had a permit, summed over these dumps.
+    /// For a semaphore or a queue: number of threads that had a permit or an element, summed over
+    /// these dumps.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub units: u64,
     /// The maximum of it in one dump.
@@ -124,7 +125,7 @@ impl Java {
                 place: thread.place(*at),
                 ..JavaWait::default()
             };
-            if *blocked == Blocked::Permit {
+            if matches!(blocked, Blocked::Permit | Blocked::Queue) {
                 let holders = dump.holders(thread);
                 wait.units_max = holders.len() as u64;
                 if let Some((holder, place)) = holders.first() {
@@ -187,7 +188,7 @@ pub(crate) fn deadlock(dump: &Dump) -> Vec<JavaLink> {
 fn activity(owner: &Thread) -> (JavaOwner, String) {
     let calls = || owner.calls().unwrap_or_default().to_owned();
     match &owner.waits {
-        Some((Blocked::Other, ..)) => (JavaOwner::Sleeps, calls()),
+        Some((Blocked::Queue | Blocked::Other, ..)) => (JavaOwner::Sleeps, calls()),
         Some((_, _, class, at)) => (JavaOwner::Waits, format!("{class} in {}", owner.place(*at))),
         None if owner.state.contains("WAITING") => (JavaOwner::Sleeps, calls()),
         None if owner.is_native() => (JavaOwner::Native, calls()),
@@ -297,6 +298,24 @@ mod tests {
         let ring = [(7, Some("0x10")), (7, Some("0x20")), (7, Some("0x30")), (8, None)];
         let java = asking(&ring);
         assert!(java.waits.iter().all(|wait| wait.units == 0), "each has its own: {java:?}");
+    }
+
+    #[test]
+    fn threads_past_the_wait_in_a_queue_have_its_elements() {
+        let waiter = "\"t\" #1\n   java.lang.Thread.State: WAITING (parking)\n\
+                      \tat jdk.internal.misc.Unsafe.park(java.base@17/Native Method)\n\
+                      \t- parking to wait for  <0x10> (a java.util.concurrent.locks.\
+                      AbstractQueuedSynchronizer$ConditionObject)\n\
+                      \tat java.util.concurrent.ArrayBlockingQueue.take(java.base@17/A.java:420)\n";
+        let asks = "\tat Db.ask(Db.java:7)\n";
+        let holder = "\"h\" #2\n   java.lang.Thread.State: RUNNABLE\n\tat Db.ask(Db.java:8)\n";
+        let java = read(&[waiter, asks, holder, waiter, asks].concat()).1;
+        let [wait] = &java.waits[..] else { panic!("{java:?}") };
+        assert_eq!((wait.blocked, wait.count, wait.units), (Blocked::Queue, 2, 1));
+        assert_eq!((&*wait.class, &*wait.place), ("ArrayBlockingQueue", "Db.ask (Db.java:7)"));
+        let worker =
+            "\tat java.util.concurrent.ThreadPoolExecutor.getTask(java.base@17/T.java:1)\n";
+        assert!(read(&[waiter, worker].concat()).1.waits.is_empty(), "a worker of an executor");
     }
 
     #[test]

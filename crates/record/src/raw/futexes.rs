@@ -245,7 +245,7 @@ impl Futexes {
         let mut lock = Lock { kind, origin, instances, ..Lock::default() };
         if let Some(seen) = seen {
             lock.waiters = seen.waiters;
-            if lock.kind == Kind::Futex {
+            if matches!(lock.kind, Kind::Futex | Kind::Condition) {
                 [lock.given_by_owner, lock.given_by_others] = seen.given;
             }
         }
@@ -253,12 +253,16 @@ impl Futexes {
             let Some(Use { act, place, .. }) = self.uses.get(number) else { continue };
             let mut site = Site { place: place.clone(), act: (*act).to_owned(), ..site.clone() };
             site.count = site.wait.count;
-            if !first.has_owner() {
-                (site.hold_on, site.hold_off) = Default::default();
-            }
             match lock.sites.iter_mut().find(|one| one.place == *place && one.act == *act) {
                 Some(known) => known.add_stack(&site),
                 None => lock.sites.push(site),
+            }
+        }
+        // A thread that waits for a condition, and wakes another one there later, holds nothing
+        // but a unit of a pool.
+        if !first.has_owner() && !lock.is_pool() {
+            for site in &mut lock.sites {
+                (site.hold_on, site.hold_off) = Default::default();
             }
         }
         Some(lock)

@@ -225,6 +225,7 @@ impl Lock {
                 let is_of_hotspot = self.origin == Origin::JavaVm
                     && waiting.into_iter().any(|site| site.place.contains("PlatformMonitor::wait"));
                 !is_of_hotspot
+                    && !self.is_bare_condition()
                     && is_again
                     && is_owned
                     && threads / 2 >= self.instances
@@ -275,6 +276,7 @@ impl Lock {
         let is_returned =
             waited / AGAIN >= self.instances && holds.saturating_mul(3) >= wakes.saturating_mul(2);
         let is_lock = self.kind == Kind::Condition && !self.held_for_good && is_returned;
+        let is_lock = is_lock && !self.is_bare_condition();
         (is_lock && self.waiters.most > 1 && self.waiters.seconds > 0.0)
             .then(|| self.held_s(0.0).0 / self.waiters.seconds)
     }
@@ -296,11 +298,40 @@ impl Lock {
         if is_each && futile >= woken.div_ceil(2) { holds.min(futile) } else { 0 }
     }
 
+    /// Returns whether only the waits for a condition are recorded, and not the mutex that belongs
+    /// to it: the program, or the library of its language, calls futex(2) itself.
+    fn is_bare_condition(&self) -> bool {
+        let origins = [Origin::Futex, Origin::Rust, Origin::Library];
+        self.kind == Kind::Condition && origins.contains(&self.origin)
+    }
+
+    /// Returns how many threads a condition of which only waits are recorded admits at a time: the
+    /// threads that wait for it at some time, less those that wait. In a pool all threads but the
+    /// holders of its units wait, so that this number hardly changes while any thread waits.
+    /// Workers without work all wait, and other threads wake them.
+    pub fn left_over(&self) -> Option<f64> {
+        /// Minimum number of wakeups by threads that wait for it, too.
+        const AGAIN: u64 = 10;
+        /// Minimum number of threads that never wait at the same time as all others.
+        const SEVERAL: f64 = 2.0;
+        /// The mean number exceeds the smallest one by this factor at most.
+        const STEADY: f64 = 1.5;
+        let waiting = self.sites.iter().filter(|site| site.wait.count > 0);
+        let threads = waiting.map(|site| site.threads).sum::<u64>() as f64;
+        let least = threads - self.waiters.most as f64;
+        let mean = threads - self.wait_s() / self.waiters.seconds.max(f64::MIN_POSITIVE);
+        let is_returned =
+            self.given_by_owner >= AGAIN && self.given_by_owner / 2 >= self.given_by_others;
+        let is_pool = self.is_bare_condition() && self.instances == 1 && is_returned;
+        (is_pool && least >= SEVERAL && mean < STEADY * least).then_some(mean)
+    }
+
     /// Returns whether a condition limits how many threads do something at a time to several.
     pub fn is_pool(&self) -> bool {
         /// Minimum mean number of threads.
         const SEVERAL: f64 = 1.2;
-        self.origin != Origin::JavaVm && self.admitted().is_some_and(|threads| threads >= SEVERAL)
+        let admitted = self.left_over().or_else(|| self.admitted());
+        self.origin != Origin::JavaVm && admitted.is_some_and(|threads| threads >= SEVERAL)
     }
 
     /// Returns the number of waits that a wakeup ended.
@@ -380,6 +411,24 @@ mod tests {
         assert!(pool(170, 160));
         assert!(!pool(170, 20), "the woken threads find what they waited for");
         assert!(!pool(30, 160), "broadcasts");
+    }
+
+    #[test]
+    fn threads_that_never_all_wait_for_a_condition_of_futex_share_a_pool() {
+        /// Twenty threads of which at most `most` wait at the same time, and `waiting` on average.
+        fn pool(most: u64, waiting: f64, given: [u64; 2]) -> Option<f64> {
+            let wait = Times { count: 1900, total_s: waiting, ..Times::default() };
+            let waits = Site { act: "wait".to_owned(), threads: 20, wait, ..Site::default() };
+            let (kind, sites, origin) = (Kind::Condition, vec![waits], Origin::Rust);
+            let waiters = Waiters { seconds: 1.0, most, ..Waiters::default() };
+            let [given_by_owner, given_by_others] = given;
+            let lock = Lock { kind, origin, waiters, instances: 1, sites, ..Lock::default() };
+            Lock { given_by_owner, given_by_others, ..lock }.left_over()
+        }
+        assert_eq!(pool(16, 15.9, [1900, 0]), Some(20.0 - 15.9));
+        assert_eq!(pool(20, 15.9, [1900, 0]), None, "all wait: there is no work");
+        assert_eq!(pool(16, 9.0, [1900, 0]), None, "often fewer wait: they find work");
+        assert_eq!(pool(16, 15.9, [0, 1900]), None, "other threads bring the work");
     }
 
     #[test]

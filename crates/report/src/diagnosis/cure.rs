@@ -45,8 +45,8 @@ pub(super) fn text(finding: &Finding) -> String {
                 no replacement of libc's lock can help."
             .to_owned();
     }
-    if matches!(finding.problem, Problem::OwnerPreempted { .. }) && finding.cure() == Cure::Shorten
-    {
+    let may_keep = matches!(finding.problem, Problem::OwnerPreempted { .. } | Problem::Hog { .. });
+    if may_keep && finding.cure() == Cure::Shorten {
         return "Shorten the section, or acquire the lock less often, if that time matters."
             .to_owned();
     }
@@ -297,8 +297,8 @@ fn of_parking(call: &Call) -> String {
 fn java(monitor: &JavaMonitor) -> String {
     match &monitor.activity {
         _ if monitor.units.is_some() => {
-            "Give it more permits if what it limits can serve more threads, or keep a permit for \
-             less time; another lock will not help."
+            "Let it admit more threads (more permits of a semaphore, more elements of a queue) if \
+             what it limits can serve them, or keep one for less time; another lock will not help."
                 .to_owned()
         }
         JavaActivity::Sleeps { method: Some(method) } | JavaActivity::Native { method } => {

@@ -86,12 +86,20 @@ pub(super) fn holds(owner: &Owner) -> String {
 /// Returns what an owner does in a call: `it sleeps in fdatasync(2)`.
 pub(super) fn sleeps(call: &Call) -> String {
     match call {
-        Call::System(name) => format!("it sleeps in {name}(2)"),
-        Call::Unseen => "it sleeps in a system call".to_owned(),
         Call::PageFault => "its memory is read in".to_owned(),
-        Call::Futex => "it waits in futex(2) for something else".to_owned(),
-        Call::OtherThread(None) => "it waits for another thread".to_owned(),
-        Call::OtherThread(Some(name)) => format!("it waits for another thread (`{name}`)"),
-        Call::GoScheduler => format!("it sleeps in {}", convoy_record::PARKED),
+        _ => format!("it {}", away(call)),
+    }
+}
+
+/// Returns what an owner does in that call, without a subject.
+pub(super) fn away(call: &Call) -> String {
+    match call {
+        Call::System(name) => format!("sleeps in {name}(2)"),
+        Call::Unseen => "sleeps in a system call".to_owned(),
+        Call::PageFault => "reads its memory in".to_owned(),
+        Call::Futex => "waits in futex(2) for something else".to_owned(),
+        Call::OtherThread(None) => "waits for another thread".to_owned(),
+        Call::OtherThread(Some(name)) => format!("waits for another thread (`{name}`)"),
+        Call::GoScheduler => format!("sleeps in {}", convoy_record::PARKED),
     }
 }

@@ -7,7 +7,7 @@ use convoy_diagnose::{
 use convoy_record::KernelObject;
 use convoy_record::runtimes::stream_of_rust;
 
-use super::phrase::{at, count, holds, list, lock, percent, seconds, sleeps};
+use super::phrase::{at, away, count, holds, list, lock, percent, seconds, sleeps};
 
 /// One Java lock with this part of the waiting is named alone.
 const ALONE: f64 = 0.9;
@@ -166,9 +166,7 @@ fn reason(problem: &Problem) -> String {
             )
         }
         Problem::PoolExhausted { in_use, waiting, hold_s, call } => {
-            let sleep = call.as_ref().map_or(String::new(), |call| {
-                format!(" and {}", sleeps(call).replacen("it sleeps", "sleeps", 1))
-            });
+            let sleep = call.as_ref().map_or(String::new(), |call| format!(" and {}", away(call)));
             format!(
                 ", which admits {in_use:.1} threads at a time on average: each keeps its unit for \
                  {}{sleep}, and {waiting:.1} threads wait for one",
@@ -425,7 +423,9 @@ pub(super) fn java_lock(monitor: &JavaMonitor) -> String {
     let class = monitor.class.as_str();
     if !monitor.is_monitor {
         let name = class.split('$').next().unwrap_or(class);
-        return format!("a `{}`", name.rsplit('.').next().unwrap_or(name));
+        let name = name.rsplit('.').next().unwrap_or(name);
+        let article = if name.starts_with(['A', 'E', 'I', 'O', 'U']) { "an" } else { "a" };
+        return format!("{article} `{name}`");
     }
     let is_class = class.rsplit('.').next() == Some("class");
     let article = if is_class { "" } else { "a " };
