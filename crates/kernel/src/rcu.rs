@@ -14,8 +14,7 @@
 //! Readers are sections without preemption, or, with `preemptible`, sections of a task that may
 //! lose its CPU in them; of the flavour `rcu_bh`, sections with bottom halves disabled. No path of
 //! the jobs queues callbacks of that one or waits for an expedited grace period. Source:
-//! `kernel/rcutree.c` and `kernel/rcutree_plugin.h` of 2.6.39 and 3.0. *Not modelled:* hotplug,
-//! a thread that yields after ten rounds of work.
+//! `kernel/rcutree.c` and `kernel/rcutree_plugin.h` of 2.6.39 and 3.0. *Not modelled:* hotplug.
 
 mod boost;
 #[cfg(test)]
@@ -44,6 +43,9 @@ pub use convoy_sync::rcu::RcuStats;
 
 /// Real-time priority of the threads (`RCU_KTHREAD_PRIO`).
 const THREAD_PRIORITY: u8 = 1;
+/// After more rounds than this without sleep a thread yields, for at most so many ticks.
+const ROUNDS_MOST: u32 = 10;
+const YIELD_TICKS: u64 = 2;
 
 impl Rcu<Sched> {
     /// Runs `callback` on this CPU, with bottom halves disabled, after a grace period: when every
@@ -143,6 +145,7 @@ impl Rcu<Sched> {
 
     /// The body of `rcucN`.
     fn run_thread(&self, sched: &Sched) {
+        let mut rounds = 0;
         loop {
             sched.sleep_unless(|| self.thread().work.is_given());
             local_bh_disable();
@@ -156,7 +159,34 @@ impl Rcu<Sched> {
                 self.batch(sched);
             });
             self.softirqs.local_bh_enable(sched);
+            rounds = if self.thread().work.is_given() { rounds + 1 } else { 0 };
+            if rounds > ROUNDS_MOST && self.thread_policy == ThreadPolicy::Fifo {
+                self.yield_thread(sched);
+                rounds = 0;
+            }
         }
+    }
+
+    /// `rcu_yield`: `rcucN` lets ordinary tasks go first, until none of its CPU wants to run or for
+    /// two ticks. *Simplified:* the timer gives the priority back itself, without the thread of
+    /// the node.
+    fn yield_thread(&self, sched: &Sched) {
+        let (me, turn) = (self.rq.current().id, &self.thread().turn);
+        let this = turn.get();
+        self.main().count(|stats| stats.yields += 1);
+        let fifo = Policy::Fifo { priority: THREAD_PRIORITY };
+        let cpu = Here::cpu();
+        let until = (self.rq.jiffies() + YIELD_TICKS) * self.rq.tick_ps / 1000;
+        let restore = move |sched: &Sched| {
+            if sched.rcu().threads[cpu].turn.get() == this {
+                sched.rcu().rq.set_policy(me, fifo);
+            }
+        };
+        self.agendas.timer_at(until, Box::new(restore));
+        self.rq.set_policy(me, Policy::Normal { nice: 19 });
+        sched.schedule();
+        turn.set(this + 1);
+        self.rq.set_policy(me, fifo);
     }
 
     /// Invokes the callbacks of completed grace periods (`rcu_do_batch`).

@@ -9,7 +9,7 @@ use crate::sched::work::Work;
 use crate::softirq::state::{Softirqs, context};
 use convoy_machine::{Here, Smp, ps};
 use convoy_sync::rcu::{self, FIRST, Reader, Stall};
-use core::cell::{OnceCell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 /// The lists and grace periods of one flavour.
@@ -45,6 +45,8 @@ pub struct Rcu<S> {
 pub(super) struct Thread {
     pub(super) task: RefCell<Option<Rc<Kthread>>>,
     pub(super) work: rcu::Work,
+    /// How often it has yielded.
+    pub(super) turn: Cell<u64>,
 }
 
 fn lists<S>(cpus: usize) -> Lists<S> {

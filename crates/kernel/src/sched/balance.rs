@@ -83,26 +83,6 @@ impl Balancer {
         self.rules.fork
     }
 
-    /// [`super::loads::Loads::update_shares`] over `domain`, at its price.
-    pub(super) fn update_shares(&self, domain: &Domain) {
-        if self.rq.loads.grouped() {
-            Here::pass(self.rq.costs.balance_cpu * domain.span.len() as u64);
-            self.rq.loads.update_shares(domain.span.clone());
-        }
-    }
-
-    /// What to move from `from` to `to` for an imbalance in the balancer's units, as weight of
-    /// tasks. With group scheduling at least half the difference in tasks (`load_balance_fair`).
-    pub(super) fn task_weight(&self, imbalance: u64, to: usize, from: usize) -> u64 {
-        let loads = &self.rq.loads;
-        if !loads.grouped() {
-            return imbalance;
-        }
-        let (mine, theirs) = (loads.running(to), loads.running(from));
-        let half = theirs.checked_sub(mine).map_or(theirs, |more| more / 2);
-        (imbalance * loads.all() * WEIGHT / (loads.total_weight() + 1)).max(half * WEIGHT)
-    }
-
     /// The task `id` of the queue `from` if `to` may pull it, or why not.
     fn may_move(
         &self,
@@ -201,7 +181,7 @@ impl Balancer {
         if moved == 0 {
             return Err(cause);
         }
-        self.update_shares(domain);
+        self.rq.loads.move_shares(domain.span.start, [from, to]);
         Ok(moved)
     }
 
@@ -261,6 +241,20 @@ impl Balancer {
 
     /// One attempt at one level. Returns how many tasks moved, or why none.
     fn load_balance(&self, cpu: usize, domain: &Domain, idle: Idle) -> Result<u64, IdleCause> {
+        let loads = &self.rq.loads;
+        if !loads.grouped() {
+            return self.level_loads(cpu, domain, idle);
+        }
+        Here::pass(self.rq.costs.balance_cpu * domain.span.len() as u64);
+        let taken = loads.get_shares(&domain.span);
+        let moved = self.level_loads(cpu, domain, idle);
+        if taken {
+            loads.put_shares(domain.span.start);
+        }
+        moved
+    }
+
+    fn level_loads(&self, cpu: usize, domain: &Domain, idle: Idle) -> Result<u64, IdleCause> {
         self.wakeups.bound_idle_scan(cpu);
         let busiest = match self.busiest_group(cpu, domain, idle) {
             Busiest::Group(group, pull) => self
@@ -280,7 +274,8 @@ impl Balancer {
             let (low, high) = (cpu.min(busiest), cpu.max(busiest));
             self.rq.queues[low].lock.lock();
             self.rq.queues[high].lock.lock();
-            let amount = self.task_weight(pull.amount, cpu, busiest);
+            let first = domain.span.start;
+            let amount = self.rq.loads.task_weight(pull.amount, first, [busiest, cpu]);
             moved = self.move_tasks(cpu, busiest, Pull { amount, ..pull }, domain);
             self.rq.queues[high].lock.unlock();
             self.rq.queues[low].lock.unlock();

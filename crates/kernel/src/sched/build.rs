@@ -8,6 +8,7 @@ use super::loads::Loads;
 use super::normal::{Class, Normal};
 use super::queue::{Costs, MIGRATION_COST_NS, Resched, RunQueue, RunQueues};
 use super::rt_limit::{Limits, RtLimit};
+use super::wake::SyncWakeup;
 use super::{cfs, eevdf, o1, rt, wait_runtime};
 use crate::preset::KernelPreset;
 use convoy_machine::{Here, Preset, ps};
@@ -32,6 +33,7 @@ pub(super) fn run_queues(kernel: &KernelPreset, preset: &Preset) -> RunQueues {
             _ => 0,
         }),
         costs: costs(kernel, preset),
+        counts_there: kernel.sched.wake.sync == SyncWakeup::Affine,
         hz,
         tick_ps: 1_000_000_000_000 / u64::from(hz),
         tasks: RefCell::default(),

@@ -133,7 +133,6 @@ impl Balancer {
             Idle::Tick => domain.rules.idle_idx,
             Idle::Newly => domain.rules.newidle_idx,
         };
-        self.update_shares(domain);
         let (mut total, mut power) = (0, 0);
         let mut here = Sums { power: WEIGHT, ..Sums::default() };
         let mut busiest: Option<(&Group, Sums)> = None;

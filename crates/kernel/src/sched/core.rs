@@ -135,10 +135,7 @@ impl Sched {
             let moves = me.migrate_to.get().is_some();
             if !moves {
                 self.rq.count(|stats| stats.voluntary += 1);
-                let overlap = me.entity.sum_exec.get() - me.entity.last_wakeup.get();
-                let average = me.entity.avg_overlap.get() as i64;
-                let moved = average + (overlap as i64 - average) / 8;
-                me.entity.avg_overlap.set(moved.max(0) as u64);
+                me.entity.note_overlap();
             }
             let sleeps = how == Leave::Switch && !moves;
             if sleeps {
@@ -216,6 +213,7 @@ impl Sched {
         queue.lock.lock();
         Here::pass(self.rq.costs.wake);
         self.rq.charge_current(queue);
+        self.rq.note_wakeup(queue);
         child.policy.set(parent.policy.get());
         if child.rt_priority().is_some() {
             self.rq.enqueue(queue, &child, Enqueue::Moved);

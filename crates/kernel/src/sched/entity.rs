@@ -91,10 +91,10 @@ pub struct Entity {
     pub picked_at: Cell<u64>,
     /// Runnable: queued or running. With delayed dequeueing a sleeper may still be queued.
     pub on_queue: Cell<bool>,
-    /// `sum_exec` at the last wakeup it made.
-    pub last_wakeup: Cell<u64>,
-    /// Average run time between a wakeup it makes and its going to sleep.
-    pub avg_overlap: Cell<u64>,
+    /// `sum_exec` at the last wakeup since it slept last; 0 without one.
+    last_wakeup: Cell<u64>,
+    /// Average run time between that wakeup and its going to sleep.
+    avg_overlap: Cell<u64>,
     /// What EEVDF adds.
     pub(crate) eevdf: EevdfShare,
     /// The O(1) scheduler's part.
@@ -123,6 +123,27 @@ impl Entity {
     /// Its weight.
     pub fn weight(&self) -> u64 {
         WEIGHTS[(self.nice.get() - NICE.start()) as usize]
+    }
+
+    /// A wakeup counts as this task's: it made it, or runs where the woken task is queued.
+    pub(crate) fn note_wakeup(&self) {
+        self.last_wakeup.set(self.sum_exec.get());
+    }
+
+    /// It goes to sleep: the average follows, by an eighth of the difference, if a wakeup counts
+    /// (`update_avg_stats`).
+    pub(crate) fn note_overlap(&self) {
+        let since = self.last_wakeup.take();
+        if since > 0 {
+            let average = self.avg_overlap.get() as i64;
+            let overlap = (self.sum_exec.get() - since) as i64;
+            self.avg_overlap.set((average + ((overlap - average) >> 3)).max(0) as u64);
+        }
+    }
+
+    /// Whether it only ever runs briefly after a wakeup: for less than `ns`.
+    pub(crate) fn is_brief(&self, ns: u64) -> bool {
+        self.avg_overlap.get() < ns
     }
 
     /// Charges run time up to `now` and returns how much was new.

@@ -6,14 +6,10 @@
 
 use super::entity::WEIGHT;
 use super::idlers::Idlers;
+use super::shares::Shares;
 use convoy_machine::Here;
 use core::cell::Cell;
 use core::ops::Range;
-
-/// Weight of the super user's group over all CPUs (`ROOT_TASK_GROUP_LOAD`, two tasks' worth).
-const GROUP_SHARES: u64 = 2 * WEIGHT;
-/// A group has at least this weight on a CPU (`MIN_SHARES`).
-const SHARE_MIN: u64 = 2;
 
 /// Load averages over 1, 2, 4, 8 and 16 ticks.
 const AVERAGES: usize = 5;
@@ -42,16 +38,15 @@ pub(crate) struct Loads {
     /// Weight of each queue now, as the balancer sees it.
     weight: Vec<Cell<u64>>,
     /// Weight of the user's group on each CPU, if the balancer uses it.
-    share: Option<Vec<Cell<u64>>>,
+    shares: Option<Shares>,
     averages: [Vec<Cell<u64>>; AVERAGES],
     /// Tick of the last update of the averages, if missed updates are made up for.
     looked: Option<Vec<Cell<u64>>>,
     capacity: Vec<Capacity>,
     /// Capacity of a CPU without real-time tasks.
     whole: u64,
-    /// Runnable tasks of all CPUs, and their weight.
+    /// Runnable tasks of all CPUs.
     all: Cell<u64>,
-    all_weight: Cell<u64>,
     /// CPUs with more than one task.
     crowded: Cell<usize>,
     /// Why CPUs idle while tasks wait.
@@ -66,20 +61,18 @@ impl Loads {
     /// Empty queues of `cpus` CPUs; `grouped`: with group scheduling; `threads` of them are one
     /// core; averages that a stopped tick did not bring up to date `decay` later.
     pub(crate) fn new(cpus: usize, grouped: bool, threads: usize, decay: bool) -> Self {
-        let even = GROUP_SHARES / cpus as u64;
         let whole = if threads == 1 { WEIGHT } else { SMT_GAIN / threads as u64 };
         let capacity = || Capacity { power: Cell::new(whole), ..Capacity::default() };
         Self {
             running: zeros(cpus),
             tasks: zeros(cpus),
             weight: zeros(cpus),
-            share: grouped.then(|| vec![Cell::new(even); cpus]),
+            shares: grouped.then(|| Shares::new(cpus)),
             averages: core::array::from_fn(|_| zeros(cpus)),
             looked: decay.then(|| zeros(cpus)),
             capacity: (0..cpus).map(|_| capacity()).collect(),
             whole,
             all: Cell::new(0),
-            all_weight: Cell::new(0),
             crowded: Cell::new(0),
             idlers: Idlers::new(cpus),
         }
@@ -87,7 +80,7 @@ impl Loads {
 
     /// Whether the balancer sees groups.
     pub(crate) fn grouped(&self) -> bool {
-        self.share.is_some()
+        self.shares.is_some()
     }
 
     /// Runnable tasks of `cpu`.
@@ -110,15 +103,9 @@ impl Loads {
         self.weight[cpu].get()
     }
 
-    /// Weight of all queues now.
-    pub(crate) fn total_weight(&self) -> u64 {
-        self.weight.iter().map(Cell::get).sum()
-    }
-
     /// Counts a task of `weight` in; a real-time task has none.
     pub(crate) fn add(&self, cpu: usize, weight: u64) {
         self.all.set(self.all.get() + 1);
-        self.all_weight.set(self.all_weight.get() + weight);
         self.running[cpu].set(self.running[cpu].get() + 1);
         if self.idlers.idles(cpu) {
             self.idlers.given(cpu, Here::now_ps());
@@ -137,7 +124,6 @@ impl Loads {
     /// Counts it out.
     pub(crate) fn remove(&self, cpu: usize, weight: u64) {
         self.all.set(self.all.get() - 1);
-        self.all_weight.set(self.all_weight.get() - weight);
         self.running[cpu].set(self.running[cpu].get() - 1);
         if self.running[cpu].get() > 0 {
             self.idlers.waits_no_more(Here::now_ps());
@@ -155,30 +141,49 @@ impl Loads {
 
     fn weigh(&self, cpu: usize) {
         let tasks = self.tasks[cpu].get();
-        self.weight[cpu].set(match &self.share {
-            Some(share) if tasks > 0 => share[cpu].get(),
+        self.weight[cpu].set(match &self.shares {
+            Some(shares) if tasks > 0 => shares.weight(cpu),
             Some(_) => 0,
             None => tasks,
         });
     }
 
-    /// With group scheduling: gives each CPU of `span` its part of the group's weight, in
-    /// proportion to its tasks. Only balancing does this, so in between the shares are stale. A CPU
-    /// without tasks is treated as if it had one.
-    pub(crate) fn update_shares(&self, span: Range<usize>) {
-        let Some(share) = &self.share else { return };
-        let all = self.all_weight.get().max(WEIGHT);
-        let queues = share[span.clone()].iter().zip(&self.tasks[span.clone()]);
-        // Most queues hold the same few tasks, so the division is done once for each number.
-        let (mut last, mut part) = (u64::MAX, 0);
-        for ((share, tasks), weight) in queues.zip(&self.weight[span]) {
-            let tasks = tasks.get();
-            if tasks != last {
-                last = tasks;
-                part = (GROUP_SHARES * tasks.max(WEIGHT) / all).max(SHARE_MIN);
+    /// With group scheduling: sums up the level `span` and redistributes its shares. Returns
+    /// whether it did; [`Self::put_shares`] must follow.
+    pub(crate) fn get_shares(&self, span: &Range<usize>) -> bool {
+        let taken = self.shares.as_ref().is_some_and(|shares| shares.get(span, &self.tasks));
+        if taken {
+            for cpu in span.clone() {
+                self.weigh(cpu);
             }
-            share.set(part);
-            weight.set(if tasks > 0 { part } else { 0 });
+        }
+        taken
+    }
+
+    /// The level that begins at `first` is balanced.
+    pub(crate) fn put_shares(&self, first: usize) {
+        if let Some(shares) = &self.shares {
+            shares.put(first);
+        }
+    }
+
+    /// With group scheduling: tasks have moved between two CPUs at the level that begins at
+    /// `first`.
+    pub(crate) fn move_shares(&self, first: usize, cpus: [usize; 2]) {
+        if let Some(shares) = &self.shares {
+            shares.moved(first, cpus, &self.tasks);
+            for cpu in cpus {
+                self.weigh(cpu);
+            }
+        }
+    }
+
+    /// What to move from the first to the second of `cpus`, in weight of tasks, for an imbalance
+    /// in the balancer's units at the level that begins at `first`.
+    pub(crate) fn task_weight(&self, imbalance: u64, first: usize, cpus: [usize; 2]) -> u64 {
+        match &self.shares {
+            Some(shares) => shares.task_weight(imbalance, first, cpus, &self.tasks),
+            None => imbalance,
         }
     }
 

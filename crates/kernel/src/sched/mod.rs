@@ -44,6 +44,7 @@ mod rt_move;
 mod rt_root;
 pub(crate) mod rules;
 pub(crate) mod scheduler;
+mod shares;
 mod sleepers;
 mod stats;
 pub(crate) mod task;

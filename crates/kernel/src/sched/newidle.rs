@@ -76,7 +76,8 @@ impl Balancer {
         let mut moved = Err(IdleCause::OneQueue);
         if self.rq.loads.running(busiest) > 1 {
             self.rq.lock_second(cpu, busiest);
-            let amount = self.task_weight(pull.amount, cpu, busiest);
+            let first = domain.span.start;
+            let amount = self.rq.loads.task_weight(pull.amount, first, [busiest, cpu]);
             let pull = match (self.rules.newidle, pull.unit) {
                 (Newidle::Measured, Unit::Weight) => Pull { amount: amount.min(WEIGHT), ..pull },
                 (rule, _) => Pull { amount, one: rule == Newidle::Measured, ..pull },

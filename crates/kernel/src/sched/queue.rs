@@ -128,6 +128,8 @@ pub struct RunQueues {
     pub(crate) rt_limits: Limits,
     pub(crate) fair_servers: FairServers,
     pub(crate) costs: Costs,
+    /// A wakeup counts as one by the task that runs where the woken task is queued.
+    pub(crate) counts_there: bool,
     pub(crate) hz: u32,
     pub(crate) tick_ps: u64,
     pub(crate) tasks: RefCell<Vec<Option<Rc<Tcb>>>>,
@@ -379,6 +381,7 @@ impl RunQueues {
         }
         let preempts = match (task.rt_priority(), current.rt_priority()) {
             (None, None) => {
+                self.note_wakeup(queue);
                 let mut normal = queue.normal.borrow_mut();
                 normal.drop_sleepers(&current, &|id| self.tcb(id));
                 normal.preempts(task, &current)
@@ -389,6 +392,14 @@ impl RunQueues {
         if preempts {
             self.count(|stats| stats.preemptions += 1);
             self.resched(cpu);
+        }
+    }
+
+    /// A task is queued on `queue`: where the preset says so, that counts as a wakeup by the task
+    /// that runs there (`check_preempt_wakeup`).
+    pub(crate) fn note_wakeup(&self, queue: &RunQueue) {
+        if self.counts_there && !queue.is_idle() {
+            self.tcb(queue.curr.get()).entity.note_wakeup();
         }
     }
 

@@ -171,8 +171,9 @@ impl Wakeups {
         if asleep && (delayed || !task.entity.on_queue.get()) {
             self.rq.count(|stats| stats.wakeups += 1);
             self.rq.load_average.note_wakeup(task);
-            let me = self.rq.current();
-            me.entity.last_wakeup.set(me.entity.sum_exec.get());
+            if self.rules.sync == SyncWakeup::IfBrief {
+                self.rq.current().entity.note_wakeup();
+            }
             if delayed {
                 self.rq.requeue(queue, task);
             } else {
@@ -293,19 +294,21 @@ impl Wakeups {
         let loads = &self.rq.loads;
         let index = domain.rules.wake_idx;
         let load = loads.source(prev, index);
+        // Computed without a sign: with group scheduling a CPU's load may be less than the waker.
         let mut mine = loads.target(this, index);
         if sync {
-            let brief = |tcb: &Tcb| tcb.entity.avg_overlap.get() < MIGRATION_COST_NS;
-            let both = brief(&self.rq.current()) && brief(task);
+            let pair = [&self.rq.current().entity, &task.entity];
+            let both = pair.into_iter().all(|entity| entity.is_brief(MIGRATION_COST_NS));
             match self.rules.sync {
                 SyncWakeup::Affine if both => return true,
                 SyncWakeup::IfBrief if !both => {}
-                _ => mine = mine.saturating_sub(WEIGHT),
+                _ => mine = mine.wrapping_sub(WEIGHT),
             }
         }
         let average = loads.weight(this).checked_div(loads.running(this)).unwrap_or(WEIGHT);
         let fits = mine <= load && mine + loads.target(prev, index) <= average;
-        fits || 100 * (mine + task.entity.weight()) <= domain.rules.half_imbalance() * load
+        let with = mine.wrapping_add(task.entity.weight());
+        fits || 100 * with <= domain.rules.half_imbalance() * load
     }
 
     /// [`Affine::Idle`].

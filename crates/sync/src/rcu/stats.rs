@@ -44,6 +44,8 @@ counters! {
     thread_wakeups,
     /// Rounds of these threads in which no callback was ready.
     idle_rounds,
+    /// How often such a thread has yielded, after many rounds without sleep.
+    yields,
     /// Questions whether a CPU has work, one at each tick.
     asked,
     /// Of these, such that the CPU owed a quiescent state and had seen none: by itself no work.

@@ -93,7 +93,7 @@ pub enum Idlest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupOrder {
-    /// By the numbers of their CPUs. No kernel does this; it is how the tables of 2008 were
+    /// By the numbers of their CPUs. No kernel does this; it is how the tables of 2007 were
     /// computed.
     #[default]
     ByNumber,
@@ -185,7 +185,8 @@ pub struct BalanceRules {
     /// What may be moved.
     pub migration: Migration,
     /// With `config.group_sched` the load of a CPU is the group's share on it (2.6.26-rc1) instead
-    /// of the sum of its tasks.
+    /// of the sum of its tasks. Periodic balancing redistributes the shares of its level
+    /// (`get_aggregate`).
     pub group_shares: bool,
     /// When the CPUs of a group differ too much.
     #[serde(default)]
