@@ -7,9 +7,9 @@
 //! 1. Each scenario is explored with the orderings of the source, and records the sites that it
 //!    reaches.
 //! 2. Each site alone gets weaker orderings, the weakest first, in the scenarios that reach it.
-//! 3. All sites together get those that passed alone. A violation is replayed with one of them
-//!    strengthened by a step, and one with which it does not happen is kept strengthened, until
-//!    every scenario passes (`VSync`: Oberhauser and others, ASPLOS 2021).
+//! 3. All sites together get those that passed alone. A violation is replayed with one or two of
+//!    them strengthened by a step, and those with which it does not happen are kept strengthened,
+//!    until every scenario passes (`VSync`: Oberhauser and others, ASPLOS 2021).
 //!
 //! A stronger ordering excludes executions and admits no others, so a scenario that passed with
 //! weaker orderings needs no further search. Orderings do not matter to sequentially consistent
@@ -106,6 +106,9 @@ enum Result {
     Alone(Alone),
     Together(Option<Violation>, Weak),
 }
+
+/// A site, its ordering, and a stronger one.
+type Step = (Site, Order, Order);
 
 /// Result of weakening one site alone.
 #[derive(Clone, Debug)]
@@ -404,7 +407,7 @@ impl Weakening {
         for (at, Outcome(result)) in std::mem::take(&mut self.pending).into_iter().zip(outcomes) {
             let Result::Together(violation, weak) = result else { continue };
             if let Some(violation) = violation {
-                self.strengthen(self.cases[at].0, &violation);
+                self.strengthen(at, &violation);
                 again.push(at);
             } else {
                 let before = self.passed.get(&at).copied();
@@ -421,29 +424,49 @@ impl Weakening {
         }
     }
 
-    /// Strengthens orderings until `violation` does not happen any more.
-    fn strengthen(&mut self, case: Case, violation: &Violation) {
-        let schedule = &violation.schedule;
+    /// Strengthens orderings until `violation`, with this case, does not happen any more: one, or
+    /// two, such as the fences of two threads that each write a flag and read the other's.
+    fn strengthen(&mut self, at: usize, violation: &Violation) {
+        let (case, schedule) = (self.cases[at].0, &violation.schedule);
         while case.is_broken_by(schedule, &self.weaker) {
-            let step = self.weaker.iter().flat_map(|(site, &order)| {
-                site.stronger(order).map(move |stronger| (*site, order, stronger))
+            let steps = self.steps(at);
+            let singles = steps.iter().map(|&step| vec![step]);
+            let pairs = steps.iter().enumerate().flat_map(|(index, &step)| {
+                steps[index + 1..].iter().map(move |&second| vec![step, second])
             });
-            let steps: Vec<_> = step.collect();
-            let ends = steps.iter().find(|&&(site, _, stronger)| {
-                let mut weaker = self.weaker.clone();
-                weaker.insert(site, stronger);
-                !case.is_broken_by(schedule, &weaker)
-            });
-            // If no step alone ends it, one after the other is taken.
-            let Some(&(site, order, stronger)) = ends.or(steps.first()) else { return };
-            if stronger == site.order {
-                self.weaker.remove(&site);
-            } else {
-                self.weaker.insert(site, stronger);
+            let mut candidates = singles.chain(pairs);
+            let chosen = candidates.find(|steps| !case.is_broken_by(schedule, &self.with(steps)));
+            // If no two end it, one after the other is taken.
+            let chosen = chosen.or_else(|| Some(vec![*steps.first()?]));
+            let Some(chosen) = chosen else { return };
+            for &(site, order, _) in &chosen {
+                self.broken.insert(site, case.broken(order, true, violation.clone()));
             }
-            let broken = case.broken(order, true, violation.clone());
-            self.broken.insert(site, broken);
+            self.weaker = self.with(&chosen);
         }
+    }
+
+    /// Returns the steps by which orderings that a case reaches can be strengthened.
+    fn steps(&self, at: usize) -> Vec<Step> {
+        let sites = &self.cases[at].1;
+        let weaker = self.weaker.iter().filter(|(site, _)| sites.contains(site));
+        let steps = weaker.flat_map(|(site, &order)| {
+            site.stronger(order).map(move |stronger| (*site, order, stronger))
+        });
+        steps.collect()
+    }
+
+    /// Returns the orderings after these steps.
+    fn with(&self, steps: &[Step]) -> Weaker {
+        let mut weaker = self.weaker.clone();
+        for &(site, _, stronger) in steps {
+            if stronger == site.order {
+                weaker.remove(&site);
+            } else {
+                weaker.insert(site, stronger);
+            }
+        }
+        weaker
     }
 
     /// Returns the reached sites of which there are weaker orderings.

@@ -56,14 +56,14 @@ fn the_rule_that_breaks_work_conservation_is_the_hot_buddy() {
     assert!(without.idle_percent < HAND_OFF.idle_percent / 2.0, "{}", without.idle_percent);
 }
 
-/// Longest latency of a switch of the console beside 30 users, milliseconds.
+/// Longest latency of a switch of the console beside 120 users, milliseconds.
 fn console(kernel: &str) -> f64 {
     let preset = KernelPreset::named(kernel).expect("a shipped preset");
     let machine = Preset::named("quad-2008-two-dies").expect("a shipped preset");
     let mix = Mix::load("shared").expect("a shipped mix");
-    let run = VirtualRun { console: true, ..VirtualRun::new(mix, 30, preset, machine) };
+    let run = VirtualRun { console: true, ..VirtualRun::new(mix, 120, preset, machine) };
     let point = run.run().expect("the run comes to an end");
-    assert_eq!(point.jobs_done, 30 * 97, "the console is no user");
+    assert_eq!(point.jobs_done, 120 * 97, "the console is no user");
     let second = point.console_ms.len() as f64;
     assert!(
         second >= 1.0 && second <= point.columns.real_s,
