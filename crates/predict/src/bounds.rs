@@ -191,13 +191,14 @@ impl Law {
         let threads = f64::from(setting.threads.max(1));
         let saved = if setting.edit == Some(Edit::Readers) { self.counted } else { 0.0 };
         let (work, sleep) = (demands.work.less(saved), demands.sleep);
-        let mut high = (cpus / work.least).min(threads / (work.least + sleep.least));
+        let users = threads * f64::from(demands.users) / f64::from(demands.threads.max(1));
+        let mut high = (cpus / work.least).min(users / (work.least + sleep.least));
         // What an edit moves out of a lock, or a split spreads, still takes the time of a thread.
         let holds = demands.stations.iter().map(|demand| match setting.edit {
             Some(Edit::Readers) => self.demand_in(demand, setting).service.least,
             _ => demand.service.least,
         });
-        high = holds.fold(high, |high, hold| high.min(threads / hold));
+        high = holds.fold(high, |high, hold| high.min(users / hold));
         let grown = (threads / f64::from(demands.threads.max(1))).max(1.0);
         for crew in demands.crews.iter().filter(|_| demands.crews.len() > 1) {
             high = high.min(grown / (crew.busy * (1.0 - WINDOWS)));

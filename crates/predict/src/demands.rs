@@ -153,6 +153,8 @@ pub(crate) struct Crew {
 pub(crate) struct Demands {
     /// Working threads.
     pub(crate) threads: u32,
+    /// Threads that use a lock, also those that seldom got it: without waits, they may work, too.
+    pub(crate) users: u32,
     /// CPUs of the record.
     pub(crate) cpus: u32,
     /// CPUs that other programs used.
@@ -219,7 +221,11 @@ pub(crate) fn demands(
     let (sleep, idle) = reader.sleep(work, &locks, written);
     let others = others_cpus(program).unwrap_or(0.0).min(f64::from(cpus));
     let crews = crews(written);
-    Demands { threads, cpus, others, work, sleep, idle, stations, crews }
+    let alive = convoy_record::threads(process).ceil();
+    let users = locks.iter().map(|lock| lock.sites.iter().map(|site| site.threads).max());
+    let users = users.flatten().max().unwrap_or(0) as f64;
+    let users = (users.min(alive) as u32).max(threads);
+    Demands { threads, users, cpus, others, work, sleep, idle, stations, crews }
 }
 
 /// Returns the classes of threads whose work and sleep are known, if they need each other: classes
@@ -296,9 +302,11 @@ impl Reader<'_> {
         let writes = sites().filter(|site| site.act != "read").map(|site| site.count as f64).sum();
         let writes: f64 = if lock.kind == Kind::Rwlock { writes } else { 0.0 };
         // Each writer may wait for a reader. Of the sleep, nested waits are no part of a hold that
-        // other locks do not prolong.
+        // other locks do not prolong. The owner of a single lock does not wait for that one.
         let readers_s = if reads > 0.0 { writes * read_s / reads } else { 0.0 };
-        let certain_s = work_s + (slept_s - self.waits_s.iter().sum::<f64>()).max(0.0);
+        let own_s = if lock.instances <= 1 { lock.wait_s() } else { 0.0 };
+        let nested_s = self.waits_s.iter().sum::<f64>() - own_s;
+        let certain_s = work_s + (slept_s - nested_s.max(0.0)).max(0.0);
         let waiting_s = lock.waiters.seconds.min(self.seconds);
         let seconds =
             [certain_s, work_s + slept_s + readers_s, (held_s + readers_s).max(waiting_s)];

@@ -6,7 +6,7 @@ use convoy_kernel::KernelPreset;
 use convoy_predict::{
     Choice, Effort, Limit, Machines, Prediction, Question, Reason, SLEEP, Station, predict,
 };
-use convoy_record::{Kind, Lock, Process, Program, Record, Scheduling, Site, Times};
+use convoy_record::{Kind, Lock, Process, Program, Record, Scheduling, Site, Times, Waiters};
 
 /// Length of the run, seconds, and the CPUs on which it was recorded.
 const SECONDS: f64 = 2.0;
@@ -202,6 +202,50 @@ fn bounds_contain_the_law_and_name_the_station_that_sets_it() {
 
 /// Recorded on two CPUs of a machine that is not a server. 64 CPUs are predicted for an existing
 /// server.
+#[test]
+fn a_lock_is_held_for_all_of_its_holds_and_a_moved_sleep_stays_in_its_thread() {
+    // Eight threads that hold one lock for a sleep of 2 ms, and do nothing else.
+    let count = (SECONDS / 2e-3) as u64;
+    let wait = times(count, 14e3);
+    let asleep = Site {
+        place: "save (laws.c:9)".to_owned(),
+        act: "lock".to_owned(),
+        count,
+        contended: count,
+        threads: 8,
+        regulars: 8,
+        wait,
+        hold_off: times(count, 2e3),
+        think_on: times(count, 1.0),
+        ..Site::default()
+    };
+    let waiters = Waiters { seconds: SECONDS, most: 7, ..Waiters::default() };
+    let lock = Lock {
+        name: "m".to_owned(),
+        waiters,
+        instances: 1,
+        sites: vec![asleep],
+        ..Lock::default()
+    };
+    let scheduling =
+        Scheduling { sleeps: 2 * count, asleep_s: 8.0 * SECONDS, ..Scheduling::default() };
+    let process = Process {
+        seconds: SECONDS,
+        cpu_s: 0.02,
+        threads: 9,
+        sees_switches: true,
+        scheduling: Some(scheduling),
+        locks: vec![lock],
+        ..Process::default()
+    };
+    let program = Program { cpus: RECORDED as u32, wall_s: SECONDS, ..Program::default() };
+    let record = Record { program, processes: vec![process], ..Record::default() };
+    let found = prediction(&record);
+    for row in &found.rows {
+        assert!(row.high_percent < 30.0, "no number of CPUs shortens a sleep: {row:?}");
+    }
+}
+
 #[test]
 fn each_row_names_the_machine_that_it_simulates() {
     let found = prediction(&PRIVATE.record(0.0));
