@@ -424,7 +424,7 @@ impl Weakening {
         }
     }
 
-    /// Strengthens orderings until `violation`, with this case, does not happen any more: one, or
+    /// Strengthens orderings until `violation` no longer happens in this case: one at a time, or
     /// two, such as the fences of two threads that each write a flag and read the other's.
     fn strengthen(&mut self, at: usize, violation: &Violation) {
         let (case, schedule) = (self.cases[at].0, &violation.schedule);

@@ -5,7 +5,7 @@ use crate::subject::{Case, Subject, lock};
 use crate::visits::{Irq, WRITERS, visits};
 use convoy_sync::{QuotaRwLock, TasLock};
 
-/// Scenarios of a spinlock whose waiters take interrupts.
+/// Scenarios of a spinlock that waits with interrupts enabled.
 pub(crate) fn with_interrupts(subject: &Subject) -> Vec<Case> {
     let Subject { name, family, promises, .. } = *subject;
     let irq =
@@ -21,8 +21,8 @@ pub(crate) fn with_upgrades(subject: &Subject) -> Vec<Case> {
     let waits = upgrade(format!("{name}/upgrade"), Guarded::waits);
     let tries = upgrade(format!("{name}/try-upgrade"), Guarded::tries);
     let mut cases = lock::<QuotaRwLock<Model>>(subject);
-    cases.push(Case::new("upgrade", "an upgradable reader beside readers and a writer", waits));
-    cases.push(Case::new("try-upgrade", "attempts to upgrade beside a reader and a writer", tries));
+    cases.push(Case::new("upgrade", "an upgradable reader, a reader and a writer", waits));
+    cases.push(Case::new("try-upgrade", "attempts to upgrade, a reader and a writer", tries));
     cases
 }
 

@@ -187,7 +187,7 @@ fn a_round_that_cannot_end_a_loop_is_not_repeated() {
     assert!(checked.executions < 1000, "{checked:?}");
 }
 
-/// A node whose values are written where it is created, and a flag beside them.
+/// A node with values that are written where it is created, and a flag.
 struct Node {
     value: UnsafeCell<u32>,
     flag: AtomicI32,

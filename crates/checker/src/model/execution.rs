@@ -160,7 +160,7 @@ impl Execution {
         }
     }
 
-    /// Returns a number for the first value of a word, an odd one that is no address; 0 outside of
+    /// Returns a number for the first value of a word, odd and thus not an address; 0 outside of
     /// tasks and where memory is sequentially consistent.
     pub(super) fn begin_value(&self) -> usize {
         if self.current.get().is_none() || !self.is_weak() || self.aborting.get() {

@@ -30,7 +30,7 @@ pub(super) struct Shares {
     /// Weight of the group on each CPU while it has tasks there.
     weight: Vec<Cell<u64>>,
     aggregates: Vec<Cell<Aggregate>>,
-    /// A CPU balances a level that begins here; others use its sums meanwhile.
+    /// A CPU balances a level that begins here; other CPUs use its sums until it ends.
     busy: Vec<Cell<bool>>,
 }
 
@@ -88,8 +88,8 @@ impl Shares {
         if (shares == 0 && weight > 0) || shares > GROUP_SHARES { GROUP_SHARES } else { shares }
     }
 
-    /// Gives `cpu` its part of the shares of a level. Without tasks its weight is that of one
-    /// task, so that a first one is not starved, but its share is none
+    /// Gives `cpu` its part of the shares of a level. Without tasks it weighs as much as one
+    /// task, so that a first task is not starved, but it has no share
     /// (`__update_group_shares_cpu`).
     fn update(&self, cpu: usize, level: Aggregate, tasks: &[Cell<u64>]) {
         let mine = tasks[cpu].get();
@@ -98,7 +98,7 @@ impl Shares {
         self.weight[cpu].set(part.max(SHARE_MIN));
     }
 
-    /// Rounding loses no shares. Without a sign: what a CPU owes wraps, and so do sums with it.
+    /// Rounding loses no shares. The numbers have no sign: a debt of a CPU wraps, and so do sums.
     fn add(&self, cpu: usize, rest: u64) {
         self.recorded[cpu].set(self.recorded[cpu].get().wrapping_add(rest));
     }

@@ -209,7 +209,7 @@ pub(super) fn wait_ends(p: &mut Writer<'_>) {
     p.a.add(R9, w(wait::RUNNABLE), R1);
 }
 
-/// The thread waits for its word no more. The current time is at `A`; `R8` is kept.
+/// The thread stops waiting for its word. The current time is at `A`; `R8` is kept.
 pub(super) fn leaves_word(p: &mut Writer<'_>) {
     let tables = p.tables;
     p.a.load(R1, R7, w(thread::WORD)).store(Fp, KEY + 8, R1);

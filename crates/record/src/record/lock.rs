@@ -307,7 +307,7 @@ impl Lock {
 
     /// Returns how many threads a condition of which only waits are recorded admits at a time: the
     /// threads that wait for it at some time, less those that wait. In a pool all threads but the
-    /// holders of its units wait, so that this number hardly changes while any thread waits.
+    /// holders of its units wait, so that this number is steady while any thread waits.
     /// Workers without work all wait, and other threads wake them.
     pub fn left_over(&self) -> Option<f64> {
         /// Minimum number of wakeups by threads that wait for it, too.

@@ -91,7 +91,7 @@ pub(super) fn sleeps(call: &Call) -> String {
     }
 }
 
-/// Returns what an owner does in that call, without a subject.
+/// Returns the activity of an owner in that call, as a verb without a subject.
 pub(super) fn away(call: &Call) -> String {
     match call {
         Call::System(name) => format!("sleeps in {name}(2)"),
