@@ -23,7 +23,8 @@ pub(super) fn not_seen(
     is_watched: bool,
 ) -> Vec<String> {
     fn waits(process: &Process) -> u64 {
-        let locks = process.locks.iter().chain(&process.runtime_locks);
+        let Process { locks, runtime_locks, futexes, .. } = process;
+        let locks = locks.iter().chain(runtime_locks).chain(futexes);
         locks.flat_map(|lock| &lock.sites).map(|site| site.wait.count).sum()
     }
     /// Switches that need no explanation: startup and output.
