@@ -25,7 +25,7 @@ fn rank([preemptions, stale]: [Option<u32>; 2]) -> (u32, u32) {
 }
 
 /// Sums over the scenarios of a lock.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Sums {
     name: &'static str,
     scenarios: usize,
@@ -36,17 +36,18 @@ struct Sums {
     /// The least that was explored under weaker memory of a scenario: preemptions, stale steps.
     least: Option<[Option<u32>; 2]>,
     violated: usize,
-    seconds: f64,
+    /// CPU time, sequentially consistent and then under weaker memory.
+    seconds: [f64; 2],
 }
 
 impl Sums {
-    fn add(&mut self, row: &Row, seconds: f64) {
+    fn add(&mut self, row: &Row, seconds: [f64; 2]) {
         self.name = row.name;
         self.scenarios += 1;
         self.whole += usize::from(row.exhaustive);
         self.explored += row.explored;
         self.violated += usize::from(row.violated.is_some());
-        self.seconds += seconds;
+        self.seconds = [0, 1].map(|part| self.seconds[part] + seconds[part]);
         let Some(weak) = row.weak else { return };
         self.weak_whole += usize::from(weak.exhaustive);
         self.weak_explored += weak.explored;
@@ -72,9 +73,9 @@ impl Sums {
         let Self { name, scenarios, whole, explored, weak_whole, weak_explored, .. } = self;
         let broken = if self.violated > 0 { format!("{}", self.violated) } else { String::new() };
         println!(
-            "| {name} | {scenarios} | {broken} | {whole} | {explored} | {weak_whole} | {least} \
-             | {weak_explored} | {:.1} |",
-            self.seconds
+            "| {name} | {scenarios} | {broken} | {whole} | {explored} | {:.1} | {weak_whole} \
+             | {least} | {weak_explored} | {:.1} |",
+            self.seconds[0], self.seconds[1]
         );
     }
 }
@@ -96,6 +97,9 @@ fn main() {
     let subjects: Vec<_> = subjects.into_iter().map(|it| it.under(Memory::C11)).collect();
     let mut cases = Vec::new();
     for (lock, &subject) in subjects.iter().enumerate() {
+        if subject.same_among(&subjects).is_some() {
+            continue;
+        }
         let budget = match executions {
             Some(executions) => Budget { executions, few_preemptions: 0, ..subject.budget() },
             None => subject.budget(),
@@ -110,18 +114,31 @@ fn main() {
             cases.get(next.fetch_add(1, Ordering::Relaxed))
         {
             let before = cpu_seconds();
-            let row = subject.check_one(place, budget).expect("a scenario of the subject");
-            let seconds = cpu_seconds() - before;
+            let row = subject.under(Memory::Sc).check_one(place, budget);
+            let mut row = row.expect("a scenario of the subject");
+            let between = cpu_seconds();
+            subject.check_weak(place, budget, &mut row);
+            let seconds = [between - before, cpu_seconds() - between];
             locks.lock().expect("no panic").entry(lock).or_default().add(&row, seconds);
-            eprintln!("{}/{}: {seconds:.1} s", row.name, row.scenario);
+            eprintln!("{}/{}: {seconds:.1?} s", row.name, row.scenario);
         }
     };
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     println!(
-        "| lock | scenarios | violated | exhaustive, sc | executions, sc | exhaustive, c11 \
-         | least, c11 | executions, c11 | CPU s |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+        "| lock | scenarios | violated | exhaustive, sc | executions, sc | CPU s, sc \
+         | exhaustive, c11 | least, c11 | executions, c11 | CPU s, c11 |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     );
-    let locks = locks.into_inner().expect("no panic");
+    let mut locks = locks.into_inner().expect("no panic");
+    for (lock, subject) in subjects.iter().enumerate() {
+        // Searched with the lock that has the same executions.
+        let twin = locks
+            .values()
+            .find(|sums| subject.same_among(&subjects).is_some_and(|twin| twin.name == sums.name));
+        if let Some(sums) = twin.cloned() {
+            locks.insert(lock, Sums { name: subject.name, seconds: [0.0; 2], ..sums });
+        }
+    }
     locks.values().for_each(Sums::print);
     let sum = locks.values().fold(Sums::default(), |sum, lock| Sums {
         name: "all",
@@ -132,7 +149,7 @@ fn main() {
         weak_explored: sum.weak_explored + lock.weak_explored,
         least: Some([None, Some(0)]),
         violated: sum.violated + lock.violated,
-        seconds: sum.seconds + lock.seconds,
+        seconds: [0, 1].map(|part| sum.seconds[part] + lock.seconds[part]),
     });
     sum.print();
 }

@@ -30,6 +30,9 @@ pub fn subjects() -> Vec<Subject> {
         *subject = match subject.name {
             "test-and-set" => subject.with(with_interrupts),
             "quota-rwlock" => subject.with(with_upgrades),
+            // Without a time slice there is nothing to extend.
+            "adaptive-extended" => subject.same_as("adaptive"),
+            "quota-extended" => subject.same_as("quota"),
             _ => *subject,
         };
     }

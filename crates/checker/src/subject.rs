@@ -50,6 +50,8 @@ pub struct Subject {
     pub busted: bool,
     /// Whether all its memory is inside the lock, so that states can be remembered.
     is_one_object: bool,
+    /// The lock that has the same executions, if there is one: see [`Self::same_as`].
+    twin: Option<&'static str>,
     /// The memory model. Every other model than [`Memory::Sc`] is explored after that.
     pub memory: Memory,
     scenarios: fn(&Subject) -> Vec<Case>,
@@ -183,11 +185,16 @@ pub struct Replay {
 impl Subject {
     /// Returns a subject for an external lock. `name` is the first part of its schedules, without
     /// `/` and `:`.
+    ///
+    /// At the end of an execution, when no other task runs, `try_acquire` is called once. It must
+    /// not wait: a lock whose `try_acquire` sleeps or spins there violates
+    /// [`Property::NoDeadlock`].
     pub fn of<T: Lock>(name: &'static str, promises: &'static [Promise]) -> Self {
         let about = "A lock from elsewhere.";
         let scenarios = lock::<T>;
         let (family, busted, is_one_object, memory) = ("lock", false, false, Memory::C11);
-        Self { name, family, about, promises, busted, is_one_object, memory, scenarios }
+        let twin = None;
+        Self { name, family, about, promises, busted, is_one_object, twin, memory, scenarios }
     }
 
     /// Declares that the external lock owns no heap memory and uses no `static`: all its memory is
@@ -234,7 +241,20 @@ impl Subject {
         // The marks of tasks and the count of the scheduler are outside of the lock.
         let is_one_object = !promises.contains(&Promise::Monitored);
         let (busted, memory, scenarios) = (false, Memory::Sc, lock::<T>);
-        Self { name, family, about, promises, busted, is_one_object, memory, scenarios }
+        let twin = None;
+        Self { name, family, about, promises, busted, is_one_object, twin, memory, scenarios }
+    }
+
+    /// Declares that every execution is one of the lock called `name`: the checker's platform adds
+    /// nothing to that lock.
+    pub(crate) fn same_as(self, name: &'static str) -> Self {
+        Self { twin: Some(name), ..self }
+    }
+
+    /// Returns the one of `others` that has the same executions, so that [`Row::of`] spares a
+    /// search.
+    pub fn same_among<'a>(&self, others: &'a [Self]) -> Option<&'a Self> {
+        others.iter().find(|other| self.twin == Some(other.name) && self.memory == other.memory)
     }
 
     /// Returns the same subject with other scenarios.
@@ -289,16 +309,22 @@ impl Subject {
         let search = if self.is_one_object { explore_states } else { explore };
         let case = (self.scenarios)(self).into_iter().nth(place)?;
         let mut row = self.row(&case, search(&case.scenario, budget));
-        if self.memory != Memory::Sc && row.violated.is_none() {
-            let Case { scenario, .. } = &case;
-            let report = explore_weak(scenario, self.memory, budget, self.is_one_object);
-            let Report { explored, complete: exhaustive, preemptions, stale, violation, .. } =
-                report;
-            let memory = self.memory;
-            row.weak = Some(Weak { memory, explored, exhaustive, preemptions, stale });
-            row.break_by(violation);
-        }
+        self.check_weak(place, budget, &mut row);
         Some(row)
+    }
+
+    /// The second half of [`Self::check_one`]: continues with a weaker memory model, if the subject
+    /// has one and `row` has no violation.
+    pub fn check_weak(&self, place: usize, budget: Budget, row: &mut Row) {
+        if self.memory == Memory::Sc || row.violated.is_some() {
+            return;
+        }
+        let scenario = self.scenario(place);
+        let report = explore_weak(&scenario, self.memory, budget, self.is_one_object);
+        let Report { explored, complete: exhaustive, preemptions, stale, violation, .. } = report;
+        let memory = self.memory;
+        row.weak = Some(Weak { memory, explored, exhaustive, preemptions, stale });
+        row.break_by(violation);
     }
 
     /// Searches scenario number `place` under [`Memory::C11`] within the bounds `few` of
@@ -382,6 +408,13 @@ impl Subject {
 }
 
 impl Row {
+    /// Returns the row of a lock with the same executions. A schedule still names the lock that was
+    /// searched.
+    #[must_use]
+    pub fn of(&self, subject: &Subject) -> Self {
+        Self { family: subject.family, name: subject.name, ..self.clone() }
+    }
+
     fn break_by(&mut self, violation: Option<Violation>) {
         let Some(Violation { property, text, schedule, narrative, steps }) = violation else {
             return;
@@ -448,7 +481,8 @@ where
     let scenarios = zone_cases::<B, R>;
     let (family, busted, is_one_object) = ("zone", false, false);
     let memory = Memory::Sc;
-    Subject { name, family, about, promises: &[], busted, is_one_object, memory, scenarios }
+    let (promises, twin): (&[_], _) = (&[], None);
+    Subject { name, family, about, promises, busted, is_one_object, twin, memory, scenarios }
 }
 
 /// Returns the subject of RCU with these steps.
@@ -456,5 +490,6 @@ pub(crate) fn rcu_subject<S: Steps>(name: &'static str, about: &'static str) -> 
     let scenarios = rcu_cases::<S>;
     let (family, busted, is_one_object) = ("rcu", false, false);
     let memory = Memory::Sc;
-    Subject { name, family, about, promises: &[], busted, is_one_object, memory, scenarios }
+    let (promises, twin): (&[_], _) = (&[], None);
+    Subject { name, family, about, promises, busted, is_one_object, twin, memory, scenarios }
 }

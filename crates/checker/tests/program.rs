@@ -266,3 +266,108 @@ fn a_futex_compares_its_word() {
     assert!(checked.exhaustive, "{checked:?}");
     breaks(Property::NoDeadlock, || semaphore(1));
 }
+
+/// A count of references like the one of `Arc`, with the value that the last one frees.
+struct Counted {
+    count: AtomicUsize,
+    value: UnsafeCell<u32>,
+}
+
+fn release(object: *mut Counted, last: Ordering) {
+    let counted = unsafe { &*object };
+    counted.value.with(|value| assert_eq!(unsafe { *value }, 7));
+    if counted.count.fetch_sub(1, Ordering::Release) == 1 {
+        fence(last);
+        drop(unsafe { Box::from_raw(object) });
+    }
+}
+
+/// Three threads that each end a reference.
+fn references(last: Ordering) {
+    let counted = Counted { count: AtomicUsize::new(3), value: UnsafeCell::new(7) };
+    let object = Box::into_raw(Box::new(counted));
+    for _ in 0..2 {
+        thread::spawn(move || release(object, last));
+    }
+    release(object, last);
+}
+
+#[test]
+fn the_last_reference_needs_acquire_to_drop_the_value() {
+    assert!(holds(|| references(Ordering::Acquire)).exhaustive);
+    let broken = breaks(Property::Visibility, || references(Ordering::Release));
+    assert!(broken.text.contains("drops"), "{broken}");
+}
+
+/// Two threads that share a cell, which the last of them drops.
+fn shared_by(new: fn(UnsafeCell<u32>) -> Arc<UnsafeCell<u32>>) {
+    let shared = new(UnsafeCell::new(7));
+    let clone = Arc::clone(&shared);
+    thread::spawn(move || clone.with(|value| assert_eq!(unsafe { *value }, 7)));
+    let mut shared = match Arc::try_unwrap(shared) {
+        Ok(mut cell) => return *cell.get_mut() = 8,
+        Err(shared) => shared,
+    };
+    if let Some(cell) = Arc::get_mut(&mut shared) {
+        cell.with_mut(|value| unsafe { *value = 8 });
+    }
+}
+
+#[test]
+fn an_arc_orders_its_drop_after_all_uses() {
+    assert!(holds(|| shared_by(Arc::new)).exhaustive);
+    assert!(holds(|| shared_by(|cell| Arc::from_std(std::sync::Arc::new(cell)))).exhaustive);
+}
+
+/// A reader announces the object that it uses, and the other thread frees it if none is announced.
+fn hazard_pointer(full: Ordering) {
+    let object = Box::into_raw(Box::new(UnsafeCell::new(7)));
+    let shared = Arc::new((AtomicPtr::new(object), AtomicPtr::new(ptr::null_mut())));
+    let clone = Arc::clone(&shared);
+    let reader = thread::spawn(move || {
+        let object = clone.0.load(Ordering::Acquire);
+        clone.1.store(object, Ordering::Relaxed);
+        fence(full);
+        if !object.is_null() && clone.0.load(Ordering::Acquire) == object {
+            let cell = unsafe { &*object };
+            cell.with(|value| assert_eq!(unsafe { *value }, 7));
+        }
+        clone.1.store(ptr::null_mut(), Ordering::Release);
+    });
+    let retired = shared.0.swap(ptr::null_mut(), Ordering::AcqRel);
+    fence(Ordering::SeqCst);
+    while shared.1.load(Ordering::Acquire) == retired {
+        hint::spin_loop();
+    }
+    // The memory is not given back, so that no other object gets it.
+    unsafe { retired.drop_in_place() };
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_hazard_pointer_needs_a_fence() {
+    assert!(holds(|| hazard_pointer(Ordering::SeqCst)).exhaustive);
+    breaks(Property::GracePeriod, || hazard_pointer(Ordering::AcqRel));
+}
+
+#[test]
+fn an_object_that_was_dropped_is_not_used() {
+    breaks(Property::GracePeriod, || {
+        let object = Box::into_raw(Box::new((0_u64, AtomicUsize::new(0))));
+        let freed = thread::spawn(move || unsafe { object.drop_in_place() });
+        freed.join().unwrap();
+        unsafe { (*object).1.load(Ordering::Acquire) };
+    });
+}
+
+#[test]
+fn a_thread_that_panics_with_a_mutex_ends_the_execution() {
+    breaks(Property::Assertions, || {
+        let shared = Arc::new(Mutex::new(0));
+        let clone = Arc::clone(&shared);
+        thread::spawn(move || *clone.lock().unwrap() += 1);
+        let mut number = shared.lock().unwrap();
+        *number += 1;
+        assert_eq!(*number, 1, "the other was first");
+    });
+}

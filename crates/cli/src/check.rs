@@ -90,10 +90,12 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     let most = budgets.iter().map(Budget::most).max().unwrap_or(0);
     let fewest = budgets.iter().map(Budget::most).min().filter(|&fewest| fewest < most);
     let fewer = fewest.map_or(String::new(), |fewest| format!(", {fewest} of zone and rcu"));
-    let cases = |(subject, budget): (Subject, Budget)| {
+    let cases = |(&subject, budget): (&Subject, Budget)| {
         (0..subject.count()).map(move |place| (subject, place, budget))
     };
-    let cells: Vec<_> = subjects.into_iter().zip(budgets).flat_map(cases).enumerate().collect();
+    let searched = subjects.iter().zip(budgets);
+    let searched = searched.filter(|(subject, _)| subject.same_among(&subjects).is_none());
+    let cells: Vec<_> = searched.flat_map(cases).enumerate().collect();
     let (count, threads) = (cells.len(), threads(None)?);
     let check = |&(subject, place, budget): &(Subject, usize, Budget)| {
         Ok::<_, JobError>(subject.check_one(place, budget))
@@ -104,6 +106,8 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
         Ok(Told { latest: row.as_ref().map(told), ..Told::default() })
     })?;
     let rows: Vec<_> = done.outcomes.into_iter().flatten().flatten().collect();
+    let rows = subjects.iter().flat_map(|subject| rows_of(subject, &subjects, &rows));
+    let rows: Vec<_> = rows.collect();
     let violating = rows.iter().find(|row| row.violated.is_some());
     let plot = violating.map(|row| {
         let schedule = row.schedule.as_deref().unwrap_or_default();
@@ -126,6 +130,13 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
         return Err(Failure::interrupted(report.rows.len()));
     }
     Ok(if report.violation() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
+}
+
+/// Returns the rows of `subject`: its own, or those of a lock among `subjects` with the same
+/// executions.
+fn rows_of(subject: &Subject, subjects: &[Subject], rows: &[Row]) -> Vec<Row> {
+    let name = subject.same_among(subjects).unwrap_or(subject).name;
+    rows.iter().filter(|row| row.name == name).map(|row| row.of(subject)).collect()
 }
 
 /// Returns the number by which [`BUDGET`] multiplies every budget.

@@ -211,7 +211,7 @@ pub trait Lock: 'static {
         self.acquire();
     }
 
-    /// Acquires the lock if it is free. Returns whether it did.
+    /// Acquires the lock if it is free. Returns whether it did. Does not wait.
     fn try_acquire(&self) -> bool;
 
     /// Acquires the lock, unless an event that the lock promises to admit ends the wait.

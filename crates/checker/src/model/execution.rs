@@ -62,6 +62,13 @@ pub(super) struct Execution {
     log: Option<RefCell<Narrative>>,
 }
 
+/// Ends a verdict that waits.
+#[cold]
+#[inline(never)]
+fn refuse() -> ! {
+    panic!("the lock waits at the end, when no other task runs: `try_acquire` must not")
+}
+
 /// Whether a step reads an old value, or writes before newer values or late.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stale {
@@ -205,8 +212,10 @@ impl Execution {
     /// Blocks the running task until `ready` holds; it then continues with its next step.
     pub(super) fn spin(&self, next: Operation, ready: &dyn Fn() -> bool) {
         let Some(task) = self.here() else {
-            assert!(ready(), "the lock is held by a task that will not run again");
-            return;
+            return if ready() {
+            } else {
+                refuse()
+            };
         };
         self.asked.set(false);
         self.evaluates.set(true);
@@ -241,7 +250,7 @@ impl Execution {
     /// Puts the running task to sleep on `word` unless a signal is pending. Returns why the sleep
     /// ended.
     pub(super) fn sleep(&self, word: usize, sleep: Sleep, deadline: bool) -> Wake {
-        let Some(task) = self.here() else { return Wake::Woken };
+        let Some(task) = self.here() else { refuse() };
         if task.pending(sleep) {
             return Wake::Interrupted;
         }
@@ -431,7 +440,7 @@ impl Execution {
     }
 
     /// Returns the memory that `choice` accesses.
-    fn touched(&self, choice: Choice) -> Footprint {
+    pub(super) fn touched(&self, choice: Choice) -> Footprint {
         let delayed = self.storage.borrow().buffered(choice.task());
         match delayed {
             Some(word) if choice.is_flush() => Footprint::write(word),

@@ -126,7 +126,11 @@ pub fn explore_weak(
 /// The first of [`WEAK_BOUNDS`], and those up to two preemptions with two stale steps.
 pub(crate) const FEW_BOUNDS: [Range<usize>; 2] = [0..1, 1..4];
 
-/// Like [`explore_weak`], but within the bounds of `few` only, which is one of [`FEW_BOUNDS`].
+/// The last of [`WEAK_BOUNDS`]: one order of each class of all executions.
+pub(crate) const NO_BOUNDS: Range<usize> = 5..6;
+
+/// Like [`explore_weak`], but within the bounds of `few` only: one of [`FEW_BOUNDS`], or
+/// [`NO_BOUNDS`].
 pub(crate) fn explore_few(
     scenario: &Scenario,
     memory: Memory,
@@ -148,12 +152,16 @@ fn weak(
     bounds: &[Bounds],
 ) -> Report {
     let mut report = Report::new();
+    let mut before: Option<Search> = None;
     for &(preemptions, stale, share) in bounds {
         let limit = (budget.executions / 100 * share).max(1);
         if report.explored >= limit {
             continue;
         }
-        let mut search = Search::new(Scope { memory, preemptions, stale }, remembers);
+        let scope = Scope { memory, preemptions, stale };
+        let search = before.take();
+        let search = search.map_or_else(|| Search::new(scope, remembers), |it| it.widened(scope));
+        let search = before.insert(search);
         match search.run(scenario, budget.steps, limit, &mut report.explored) {
             Found::Violation(property, runs) => {
                 return found(scenario, memory, budget, report, property, runs);
@@ -184,6 +192,7 @@ fn search(scenario: &Scenario, budget: Budget, remembers: bool) -> Report {
     let parts = bounded(&FIRST_BOUNDS, first.max(few_preemptions));
     let parts = parts.chain([(None, classes)]).chain(bounded(&LAST_BOUNDS, last));
     let (mut out, mut beyond) = (false, 0);
+    let mut before: Option<Search> = None;
     for (part, (bound, limit)) in parts.enumerate() {
         // If the search with a bound did not finish, higher bounds are skipped.
         if out && bound.is_some() {
@@ -194,7 +203,9 @@ fn search(scenario: &Scenario, budget: Budget, remembers: bool) -> Report {
         }
         let limit = limit + beyond;
         let scope = Scope { memory: Memory::Sc, preemptions: bound, stale: Some(0) };
-        let mut search = Search::new(scope, remembers);
+        let search = before.take();
+        let search = search.map_or_else(|| Search::new(scope, remembers), |it| it.widened(scope));
+        let search = before.insert(search);
         match search.run(scenario, steps, limit, &mut report.explored) {
             Found::Violation(property, runs) => {
                 return found(scenario, Memory::Sc, budget, report, property, runs);

@@ -56,11 +56,6 @@ impl Asleep {
         Self(self.0 & other.0)
     }
 
-    /// Returns the choices that are not asleep.
-    pub(super) fn awake(self, choices: &[Choice]) -> Vec<Choice> {
-        choices.iter().copied().filter(|&choice| !self.contains(choice)).collect()
-    }
-
     /// Updates the sleep set after `taken` was chosen among `choices`: the first of `nodes` that
     /// is not `done`.
     pub(super) fn step(
@@ -68,20 +63,24 @@ impl Asleep {
         (nodes, done): (&[Choice], usize),
         taken: Choice,
         choices: &[Choice],
-        footprints: &[Footprint],
+        touches: impl Fn(Choice) -> Footprint,
     ) {
         // A step was explored once all its variants were.
         let (done, left) = nodes.split_at(done);
         let left = left.iter().fold(0, |left, &choice| left | Self::bit(choice));
         let done = done.iter().fold(0, |done, &choice| done | Self::bit(choice));
         let explored = self.0 | done & !left;
-        let place = choices.iter().position(|&choice| choice == taken);
-        let taken_touches = place.map_or(Footprint::EVERYTHING, |place| footprints[place]);
+        if explored == 0 {
+            return;
+        }
+        let touched = touches(taken);
         // A step that cannot be chosen here does not stay asleep.
-        let stays = choices.iter().zip(footprints).filter(|&(choice, touches)| {
-            choice.task() != taken.task() && !touches.meets(taken_touches)
+        let stays = choices.iter().filter(|&&choice| {
+            choice.task() != taken.task()
+                && explored & Self::bit(choice) != 0
+                && !touches(choice).meets(touched)
         });
-        self.0 = stays.fold(0, |stay, (&choice, _)| stay | explored & Self::bit(choice));
+        self.0 = stays.fold(0, |stay, &choice| stay | Self::bit(choice));
     }
 }
 

@@ -56,6 +56,7 @@ mod scenario;
 mod schedule;
 mod search;
 mod shorten;
+mod table;
 
 pub use drawing::drawing;
 pub use explore::{Budget, Report, Told, Violation, explore, explore_states, explore_weak, replay};

@@ -315,6 +315,33 @@ impl Model {
         with(|execution| execution.hurries.set(true));
     }
 
+    /// The calling task uses an object at `place` that was dropped. Ends the execution.
+    #[track_caller]
+    pub(super) fn used_after_drop<T>(place: &T) {
+        note_source();
+        let address = core::ptr::from_ref(place).addr();
+        with(|execution| {
+            let text = |e: &Execution| format!("accesses {}, which was dropped", e.place(address));
+            execution.log(text);
+            execution.fail(Property::GracePeriod, text(execution));
+        });
+    }
+
+    /// Drops the data at `place`: all accesses must have happened before.
+    pub(super) fn end<T>(place: *const T) {
+        if !std::thread::panicking() {
+            touch(place.addr(), Kind::Drop, 0);
+        }
+    }
+
+    /// Ends a reference that `count` counts. With `Acquire`, the ends of all others are visible.
+    pub(super) fn leave(count: &Word<u32>, order: Ordering) {
+        let way = Way { bytes: 4, kind: Kind::Leave, order, failure: order };
+        if !std::thread::panicking() {
+            access(count.address(), way, 0, None);
+        }
+    }
+
     /// Declares that the word or data at `place` is in no use any more: its memory may be used
     /// again.
     pub(super) fn forget<T>(place: *const T) {

@@ -8,8 +8,8 @@ use super::footprint::Asleep;
 use super::memory::Memory;
 use super::scenario::{Failure, Property, Scenario};
 use super::schedule::{Choice, Recorder, Run, can_continue, default_choice};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use super::table::Table;
+use core::num::NonZeroU8;
 
 /// Number of steps after which a node follows although it has only one choice: they may be a loop.
 const LONG: usize = 64;
@@ -44,24 +44,53 @@ struct Course {
     mark: (usize, u32),
 }
 
-/// How a state was reached. Everything that can follow it is executed.
+/// Numbers of stale steps that a bound admits.
+const STALE: usize = 3;
+
+/// How a state was reached.
+#[derive(Clone, Copy, Default)]
 struct Met {
     /// Steps that were asleep: orders that begin with them are excluded.
     asleep: Asleep,
-    /// Numbers of preemptions and of stale steps for which these choices are within the bounds.
-    used: Vec<(u32, u32)>,
+    /// For each number of stale steps, the fewest preemptions with it, if fewer stale steps need
+    /// more.
+    fewest: [Option<Reached>; STALE],
+}
+
+/// Preemptions before a state, and the number of the search that reached it with these.
+#[derive(Clone, Copy)]
+struct Reached {
+    preemptions: u8,
+    round: NonZeroU8,
 }
 
 impl Met {
-    /// Returns whether all that is within the bounds after `used` was executed, and records that it
-    /// will be.
-    fn covers(&mut self, used: (u32, u32)) -> bool {
-        let covered = |by: (u32, u32), used: (u32, u32)| by.0 <= used.0 && by.1 <= used.1;
-        if self.used.iter().any(|&by| covered(by, used)) {
+    fn new(asleep: Asleep) -> Self {
+        Self { asleep, fewest: [None; STALE] }
+    }
+
+    /// Returns whether it was reached with at most this number of stale steps.
+    fn is_reached_with(&self, stale: usize) -> bool {
+        self.fewest[..=stale].iter().any(Option::is_some)
+    }
+
+    /// Returns whether all that is within the bounds after these preemptions and stale steps was
+    /// executed in this `round`, or will be, and records that it will be.
+    ///
+    /// The latter holds if the state can be reached with fewer of one and not more of the other,
+    /// which an earlier search may know. This search also reaches it so: on the way with the fewest
+    /// there is no state that could be reached with fewer.
+    fn covers(&mut self, (preemptions, stale): (u8, usize), round: NonZeroU8) -> bool {
+        let before = self.fewest[..stale].iter().flatten();
+        let fewest = self.fewest[stale];
+        let fewest = fewest.filter(|by| by.round == round || by.preemptions < preemptions);
+        if before.chain(&fewest).any(|by| by.preemptions <= preemptions) {
             return true;
         }
-        self.used.retain(|&of| !covered(used, of));
-        self.used.push(used);
+        self.fewest[stale] = Some(Reached { preemptions, round });
+        for more in &mut self.fewest[stale + 1..] {
+            *more = more.filter(|by| by.preemptions < preemptions);
+        }
         false
     }
 }
@@ -84,35 +113,54 @@ pub(super) struct Search {
     cut: bool,
     /// Whether an execution was abandoned that may be possible.
     skipped: bool,
-    /// States that were reached at points with a choice, if states are remembered.
-    met: Option<BTreeMap<u128, Met>>,
+    /// States that were reached at points with a choice, if states are remembered. A search with
+    /// wider bounds keeps those of the one before.
+    met: Option<Table<Met>>,
+    /// Number of the search among those that share [`Self::met`].
+    round: NonZeroU8,
     /// The states and the steps between them, if a state was reached again on the way from it.
     /// Then all steps are followed, since an order of independent steps may close no cycle.
     cycles: Option<Cycles>,
     /// Whether such a state was just reached for the first time: the search begins again.
     loops: bool,
+    /// Memory for the choices of a step.
+    spare: Vec<Choice>,
+    /// Memory for saved points.
+    olds: Vec<Saved>,
 }
 
 impl Search {
+    /// Returns the first search of a scenario, or one that no other precedes.
     pub(super) fn new(scope: Scope, remembers: bool) -> Self {
-        let met = remembers.then(BTreeMap::new);
+        let met = remembers.then(Table::new);
         let (nodes, cut, skipped, cycles, loops) = (Vec::new(), false, false, None, false);
-        Self { nodes, scope, cut, skipped, met, cycles, loops }
+        let (round, spare, olds) = (NonZeroU8::MIN, Vec::new(), Vec::new());
+        Self { nodes, scope, cut, skipped, met, round, cycles, loops, spare, olds }
     }
 
-    /// Returns whether `choice` preempts the task that ran last.
-    fn preempts(choices: &[Choice], last: Option<usize>, choice: Choice) -> bool {
-        let continues = choice.is_flush() || last.is_some_and(|last| choice.is_step_of(last));
-        !continues && can_continue(choices, last)
+    /// Returns the search that follows this one, with wider bounds.
+    pub(super) fn widened(self, scope: Scope) -> Self {
+        let bounded = self.scope.preemptions.and(scope.preemptions).is_some();
+        let (met, round) = (self.met, self.round.saturating_add(1));
+        let next = Self::new(scope, met.is_some());
+        if bounded { Self { met, round, ..next } } else { next }
     }
 
-    /// Puts the default choice first and removes the choices beyond the bound.
+    /// Returns whether `choice` is another step than one of the task that ran last.
+    fn switches(last: Option<usize>, choice: Choice) -> bool {
+        !(choice.is_flush() || last.is_some_and(|last| choice.is_step_of(last)))
+    }
+
+    /// Returns the choices that are awake and within the bounds, the default one first.
     fn admissible(
         &mut self,
-        mut awake: Vec<Choice>,
+        choices: &[Choice],
         last: Option<usize>,
         course: &Course,
     ) -> Vec<Choice> {
+        let mut awake = std::mem::take(&mut self.spare);
+        awake.clear();
+        awake.extend(choices.iter().filter(|&&choice| !course.asleep.contains(choice)));
         if self.scope.stale.is_some_and(|bound| course.stale >= bound) {
             let before = awake.len();
             awake.retain(|choice| !choice.is_stale());
@@ -123,9 +171,9 @@ impl Search {
         }
         let first = default_choice(&awake, last);
         if self.scope.preemptions.is_some_and(|bound| course.used >= bound) {
-            let all = awake.clone();
-            awake.retain(|&choice| !Self::preempts(&all, last, choice));
-            self.cut |= awake.len() < all.len();
+            let (before, continues) = (awake.len(), can_continue(&awake, last));
+            awake.retain(|&choice| !(continues && Self::switches(last, choice)));
+            self.cut |= awake.len() < before;
         }
         let place = awake.iter().position(|&choice| choice == first);
         awake[..=place.expect("the default choice preempts no task")].rotate_right(1);
@@ -138,14 +186,16 @@ impl Search {
     /// executed (Godefroid, 1996).
     fn node(
         &mut self,
-        mut choices: Vec<Choice>,
+        choices: &[Choice],
         course: Course,
         segment: &mut Segment,
         point: &Point<'_>,
     ) -> Option<Node> {
         let bounded = self.scope.preemptions.is_some();
         let Course { asleep, used, stale, .. } = course;
-        let used = (used, if self.scope.stale.is_some() { stale } else { 0 });
+        let preemptions = if bounded { used as u8 } else { 0 };
+        let stale = if self.scope.stale.is_some() { stale as usize } else { 0 };
+        let used = (preemptions, stale);
         // Only a task that can continue can be preempted.
         let continues = bounded && can_continue(point.choices, point.last);
         let matters = |_: &usize| continues || point.execution.tasks.has_pause();
@@ -159,10 +209,10 @@ impl Search {
             }
             _ => START,
         };
-        let mut other = None;
-        match known.map(|(met, state)| (met.entry(state.whole), state)) {
+        let (mut other, mut left) = (None, None);
+        match known.map(|(met, state)| (met.get(state.whole).copied(), met, state)) {
             None => {}
-            Some((Entry::Vacant(place), state)) => {
+            Some((None, met, state)) => {
                 let mut nodes = self.nodes.iter();
                 let first =
                     nodes.position(|node| node.state.is_some_and(|at| at.values == state.values));
@@ -175,31 +225,38 @@ impl Search {
                     self.skipped |= wrote || segment.wrote;
                     return None;
                 }
-                place.insert(Met { asleep, used: vec![used] });
+                let mut new = Met::new(asleep);
+                new.covers(used, self.round);
+                met.insert(state.whole, new);
             }
-            Some((Entry::Occupied(met), state)) => {
+            Some((Some(_), met, state)) => {
                 if self.cycles.is_none() {
                     self.loops = self.nodes.iter().any(|node| node.state == Some(state));
                 }
-                let met = met.into_mut();
+                let met = met.get(state.whole).expect("it was there");
                 if bounded {
-                    if met.covers(used) {
+                    if met.covers(used, self.round) {
                         return None;
                     }
-                } else if !met.used.iter().any(|by| by.1 <= used.1) {
-                    *met = Met { asleep, used: vec![used] };
+                } else if !met.is_reached_with(used.1) {
+                    *met = Met::new(asleep);
+                    met.covers(used, self.round);
                 } else {
-                    choices.retain(|&choice| met.asleep.contains(choice));
-                    if choices.is_empty() {
+                    let fresh = choices.iter().filter(|&&choice| met.asleep.contains(choice));
+                    let fresh: Vec<_> = fresh.copied().collect();
+                    if fresh.is_empty() {
                         return None;
                     }
+                    left = Some(fresh);
                     met.asleep = met.asleep.and(asleep);
                     other = Some(met.asleep);
                 }
             }
         }
+        let choices = left.unwrap_or_else(|| choices.to_vec());
         let saves = state.is_some() && choices.len() > 1;
-        let moment = saves.then(|| point.save()).flatten().map(|saved| (saved, course));
+        let old = if saves { self.olds.pop().unwrap_or_default() } else { Saved::default() };
+        let moment = saves.then(|| point.save(old)).flatten().map(|saved| (saved, course));
         let wrote = segment.wrote;
         Some(Node { choices, at: 0, state, number, wrote, asleep: other, moment })
     }
@@ -211,7 +268,8 @@ impl Search {
             if node.at < node.choices.len() {
                 return true;
             }
-            self.nodes.pop();
+            let moment = self.nodes.pop().and_then(|node| node.moment);
+            self.olds.extend(moment.map(|(saved, _)| saved));
         }
         false
     }
@@ -287,21 +345,23 @@ struct Walk<'a> {
 impl Guide for Walk<'_> {
     /// Chooses the next step of one execution, until its end or until nothing new can follow.
     fn choose(&mut self, point: &Point<'_>) -> Option<Choice> {
-        let &Point { choices, touched, last, .. } = point;
+        let &Point { choices, last, .. } = point;
         let Self { search, course, segment, recorder, .. } = self;
-        let admissible = search.admissible(course.asleep.awake(choices), last, course);
+        let admissible = search.admissible(choices, last, course);
         let mut choice = *admissible.first()?;
         let mut nodes: (&[Choice], usize) = (&[], 0);
         let is_long = search.met.is_some() && segment.steps.len() >= LONG;
         if admissible.len() > 1 || is_long {
             if course.depth == search.nodes.len() {
                 course.mark = recorder.mark();
-                let node = search.node(admissible, *course, segment, point)?;
-                search.nodes.push(node);
+                let node = search.node(&admissible, *course, segment, point);
+                search.spare = admissible;
+                search.nodes.push(node?);
             } else {
                 let node = &search.nodes[course.depth];
                 let repeats = node.asleep.is_some() || node.choices == admissible;
                 assert!(repeats, "`{}` differs between two executions", self.scenario.name);
+                search.spare = admissible;
             }
             let node = &search.nodes[course.depth];
             course.asleep = node.asleep.unwrap_or(course.asleep);
@@ -310,15 +370,18 @@ impl Guide for Walk<'_> {
             course.depth += 1;
             segment.steps.clear();
             (segment.served, segment.wrote) = (0, false);
+        } else {
+            search.spare = admissible;
         }
         segment.steps.push(choice);
         segment.served |= served(choices, choice);
         segment.wrote |= point.execution.writes(choice);
         if search.cycles.is_none() && search.scope.preemptions.is_none() {
-            course.asleep.step(nodes, choice, choices, touched);
+            course.asleep.step(nodes, choice, choices, |choice| point.execution.touched(choice));
         }
         course.stale += u32::from(choice.is_stale());
-        course.used += u32::from(Search::preempts(choices, last, choice));
+        let switches = Search::switches(last, choice);
+        course.used += u32::from(switches && can_continue(choices, last));
         recorder.record(choices, last, choice);
         Some(choice)
     }

@@ -79,11 +79,6 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// Returns the number of words of the object.
-    pub(super) fn len(&self) -> usize {
-        self.before.len()
-    }
-
     /// Returns the words of the object.
     fn now(&self) -> impl Iterator<Item = u64> {
         let start = self.start.expose_provenance();

@@ -7,13 +7,13 @@ use super::stack::{self, STACK};
 use super::tasks::{Status, Task, Tasks};
 use super::{EXECUTION, Execution, JUDGES_CELLS, Routine, Stale, WEAKENS, with};
 use crate::model::cycles::{Slots, served};
-use crate::model::footprint::Footprint;
 use crate::model::memory::{Kind, Memory, Storage};
 use crate::model::narrative::Step;
 use crate::model::orders::Orders;
 use crate::model::scenario::{Body, End, Failure, Property, Scenario, Verdict};
 use crate::model::schedule::Choice;
 use convoy_sync::Wake;
+use core::any::Any;
 use core::cell::{Cell, OnceCell, RefCell};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
@@ -37,8 +37,6 @@ pub(in crate::model) struct Outcome {
 /// A point of an execution at which the next step is chosen.
 pub(in crate::model) struct Point<'a> {
     pub(in crate::model) choices: &'a [Choice],
-    /// Memory that each choice accesses.
-    pub(in crate::model) touched: &'a [Footprint],
     /// The task that ran last.
     pub(in crate::model) last: Option<usize>,
     pub(in crate::model) execution: &'a Execution,
@@ -47,10 +45,10 @@ pub(in crate::model) struct Point<'a> {
 }
 
 impl Point<'_> {
-    /// Saves the execution so that it can be restored. Returns `None` if its tasks share more than
-    /// one object.
-    pub(in crate::model) fn save(&self) -> Option<Saved> {
-        Saved::of(self.execution, self.routines, self.last, self.step)
+    /// Saves the execution, in the memory of `old`, so that it can be restored. Returns `None` if
+    /// its tasks share more than one object.
+    pub(in crate::model) fn save(&self, old: Saved) -> Option<Saved> {
+        old.with(self.execution, self.routines, self.last, self.step)
     }
 }
 
@@ -224,13 +222,24 @@ fn judge(execution: &Execution, verdict: &Verdict) {
     let end = execution.tasks.end();
     let result =
         catch_unwind(AssertUnwindSafe(|| verdict(&end).and_then(|()| execution.tasks.balanced())));
-    *execution.failure.borrow_mut() = result.unwrap_or_else(|_| stuck(&end)).err();
+    *execution.failure.borrow_mut() =
+        result.unwrap_or_else(|panic| Err(stuck(&end, &*panic))).err();
 }
 
-/// Fails if the verdict could not check the lock because its inner lock is held forever.
-fn stuck(end: &End) -> Result<(), Failure> {
+/// Returns the failure of a verdict that panicked: its inner lock is held forever, or it waits.
+fn stuck(end: &End, panic: &(dyn Any + Send)) -> Failure {
+    if end.spinning.is_empty() && end.asleep.is_empty() {
+        return (Property::NoDeadlock, message(panic));
+    }
     let text = format!("tasks {:?} spin and {:?} sleep forever", end.spinning, end.asleep);
-    Err((Property::NoDeadlock, text))
+    (Property::NoDeadlock, text)
+}
+
+/// Returns the text of a panic.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+    text.unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
 /// Runs steps until no task can continue. `from` starts after this task and step. Returns how the
@@ -243,7 +252,7 @@ fn drive(
     guide: &mut dyn Guide,
 ) -> Option<Close> {
     let (mut last, first) = from;
-    let (mut choices, mut footprints) = (Vec::new(), Vec::new());
+    let mut choices = Vec::new();
     for step in first..steps {
         let failed = execution.failure.borrow().is_some();
         let possible = execution.storage.borrow_mut().is_possible(failed);
@@ -256,10 +265,8 @@ fn drive(
         if ends {
             return Some(Close::Ended);
         }
-        footprints.clear();
-        footprints.extend(choices.iter().map(|&choice| execution.touched(choice)));
-        let (choices, touched) = (choices.as_slice(), footprints.as_slice());
-        let point = Point { choices, touched, last, execution, routines, step };
+        let choices = choices.as_slice();
+        let point = Point { choices, last, execution, routines, step };
         let choice = guide.choose(&point)?;
         let task = choice.task();
         if step >= steps / 2 {
@@ -323,9 +330,7 @@ fn advance(execution: &Execution, routines: &mut [Option<Routine>], task: usize)
     match resumed {
         Ok(_) => {}
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&s| s.to_owned()));
-            let text = text.unwrap_or_else(|| "a panic without a message".to_owned());
+            let text = message(&*panic);
             execution.failure.borrow_mut().get_or_insert((Property::Assertions, text));
         }
     }
@@ -359,6 +364,7 @@ fn immediate(execution: &Execution, task: usize) -> bool {
     let verb = match operation.kind {
         Kind::First => "accesses",
         Kind::Read => "reads",
+        Kind::Drop => "drops",
         _ => "writes",
     };
     let place = execution.place(operation.word.address);

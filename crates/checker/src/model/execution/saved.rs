@@ -16,6 +16,7 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 /// See the module documentation.
+#[derive(Default)]
 pub(in crate::model) struct Saved {
     tasks: Vec<Task>,
     sequence: u64,
@@ -31,9 +32,10 @@ pub(in crate::model) struct Saved {
 }
 
 impl Saved {
-    /// Saves the current state of `execution`. Returns `None` if its tasks share more than one
-    /// object.
-    pub(super) fn of(
+    /// Saves the current state of `execution` in the memory of `self`. Returns `None` if its tasks
+    /// share more than one object.
+    pub(super) fn with(
+        mut self,
         execution: &Execution,
         routines: &[Option<Routine>],
         last: Option<usize>,
@@ -41,24 +43,19 @@ impl Saved {
     ) -> Option<Self> {
         let placed = execution.placed.as_ref()?;
         let live = || execution.tasks.iter().filter(|task| task.status.get() != Status::Done);
-        let mut words = Vec::with_capacity(placed.len() + live().map(Task::height).sum::<usize>());
-        placed.save(&mut words);
-        live().for_each(|task| task.save_stack(&mut words));
+        self.words.clear();
+        placed.save(&mut self.words);
+        live().for_each(|task| task.save_stack(&mut self.words));
         // SAFETY: bits that are not used as a coroutine are copied.
         let bits = |routine: &Option<Routine>| unsafe {
             ptr::from_ref(routine).cast::<MaybeUninit<_>>().read()
         };
-        Some(Self {
-            tasks: execution.tasks.to_vec(),
-            sequence: execution.sequence.get(),
-            hurries: execution.hurries.get(),
-            tail: execution.tail.get(),
-            storage: execution.storage.borrow().clone(),
-            last,
-            step,
-            routines: routines.iter().map(bits).collect(),
-            words,
-        })
+        self.routines.clear();
+        self.routines.extend(routines.iter().map(bits));
+        self.tasks.clone_from(&execution.tasks.0);
+        self.storage.clone_from(&execution.storage.borrow());
+        let (sequence, hurries) = (execution.sequence.get(), execution.hurries.get());
+        Some(Self { sequence, hurries, tail: execution.tail.get(), last, step, ..self })
     }
 
     /// Restores this point of the same execution. Returns the task that ran last and the number of

@@ -93,7 +93,7 @@ impl Event {
 }
 
 /// The last events of a task.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Last {
     /// The word of the last event, and the knowledge of the task after it.
     event: Option<(Option<usize>, Rc<View>)>,
@@ -105,7 +105,7 @@ struct Last {
 }
 
 /// The events of an execution.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Graph {
     trace: Vec<Trace>,
     /// Without reads that the same task has repeated, see [`Last::reads`].
@@ -116,6 +116,11 @@ pub(super) struct Graph {
     /// Number of `SeqCst` events, and the set of their tasks.
     sequential: usize,
     tasks: u64,
+}
+
+reusing_clone! {
+    Last { event other reads }
+    Graph { trace events edges last sequential tasks }
 }
 
 /// Adds edges from each event of `from` to `into`.

@@ -7,6 +7,21 @@
 //! step, and the model records what the step wrote. So the code of a lock is the same in every
 //! model.
 
+/// Implements `Clone` so that a copy into an old value reuses its memory: a search copies memory at
+/// each of its points, and back.
+macro_rules! reusing_clone {
+    ($($name:ident { $($field:ident)+ })+) => {$(
+        impl Clone for $name {
+            fn clone(&self) -> Self {
+                Self { $($field: self.$field.clone()),+ }
+            }
+            fn clone_from(&mut self, from: &Self) {
+                $(self.$field.clone_from(&from.$field);)+
+            }
+        }
+    )+};
+}
+
 mod buffers;
 mod graph;
 mod operation;
@@ -62,11 +77,29 @@ impl FromStr for Memory {
 }
 
 /// Memory of an execution beyond the words themselves.
-#[derive(Clone)]
+#[derive(Default)]
 pub(super) enum Storage {
+    #[default]
     Words,
     Buffers(Buffers),
     Views(Box<Views>),
+}
+
+impl Clone for Storage {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Words => Self::Words,
+            Self::Buffers(buffers) => Self::Buffers(buffers.clone()),
+            Self::Views(views) => Self::Views(views.clone()),
+        }
+    }
+
+    fn clone_from(&mut self, from: &Self) {
+        match (self, from) {
+            (Self::Views(views), Self::Views(from)) => views.clone_from(from),
+            (this, from) => *this = from.clone(),
+        }
+    }
 }
 
 impl Storage {
@@ -127,6 +160,10 @@ impl Storage {
                 buffers.drain_before(task, operation);
                 true
             }
+            (Self::Buffers(buffers), Kind::Leave) => {
+                buffers.drain_before(task, Operation { kind: Kind::Modify, ..operation });
+                true
+            }
             (Self::Buffers(buffers), Kind::First) => {
                 buffers.data(task, operation.expected as usize, false)
             }
@@ -143,8 +180,13 @@ impl Storage {
             (Self::Views(views), Kind::Fresh) => {
                 views.fresh(task, operation.word.address, operation.expected as usize)
             }
+            (Self::Views(views), Kind::Leave) => {
+                views.begin(task, Operation { kind: Kind::Modify, ..operation }, 0);
+                views.finish();
+                true
+            }
             (Self::Views(views), kind) => {
-                views.data(task, operation.word.address, kind == Kind::Write)
+                views.data(task, operation.word.address, kind != Kind::Read)
             }
         }
     }

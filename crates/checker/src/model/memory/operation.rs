@@ -40,6 +40,10 @@ pub(in crate::model) enum Kind {
     Fresh,
     /// Needs the first value of a word or of data, whose write has the number `expected`.
     First,
+    /// Ends data that is not atomic.
+    Drop,
+    /// Ends a reference, which a word counts: an exchange whose order with others does not matter.
+    Leave,
 }
 
 impl Operation {
@@ -52,7 +56,8 @@ impl Operation {
 
     /// Returns whether no other task has to be able to run before it.
     pub(in crate::model) fn is_immediate(self) -> bool {
-        matches!(self.kind, Kind::Fence | Kind::Read | Kind::Write | Kind::Fresh | Kind::First)
+        use Kind::{Drop, Fence, First, Fresh, Leave, Read, Write};
+        matches!(self.kind, Fence | Read | Write | Fresh | First | Drop | Leave)
     }
 }
 

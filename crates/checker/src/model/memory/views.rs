@@ -29,7 +29,6 @@ struct Message {
 }
 
 /// A word.
-#[derive(Clone)]
 struct Place {
     word: Cell,
     /// Position of the first message. No task can read earlier ones.
@@ -39,7 +38,7 @@ struct Place {
 }
 
 /// What a task knows.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Task {
     now: Rc<View>,
     /// What it will know after an acquire fence.
@@ -52,7 +51,6 @@ struct Task {
 }
 
 /// Data that is not atomic: the number of the last write, then of the last read of each task.
-#[derive(Clone)]
 struct Datum {
     address: usize,
     last: Vec<u32>,
@@ -77,7 +75,6 @@ struct Current {
 }
 
 /// See the module documentation.
-#[derive(Clone)]
 pub(in crate::model) struct Views {
     places: Vec<Place>,
     tasks: Vec<Task>,
@@ -93,6 +90,13 @@ pub(in crate::model) struct Views {
     strays: bool,
     /// Whether a step since the last judgement was stale or of `SeqCst`.
     doubtful: bool,
+}
+
+reusing_clone! {
+    Place { word base messages }
+    Task { now acquired released stores ended }
+    Datum { address last }
+    Views { places tasks data fresh current graph lacks_record strays doubtful }
 }
 
 impl Place {
@@ -495,15 +499,7 @@ impl Views {
 impl Kind {
     /// Returns whether the step accesses an atomic word.
     fn is_access(self) -> bool {
-        !matches!(
-            self,
-            Self::Nothing
-                | Self::Wake
-                | Self::Fence
-                | Self::Read
-                | Self::Write
-                | Self::Fresh
-                | Self::First
-        )
+        use Kind::{Await, Compare, Exchange, Load, Modify, Store};
+        matches!(self, Await | Compare | Exchange | Load | Modify | Store)
     }
 }

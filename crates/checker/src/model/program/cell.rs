@@ -5,8 +5,10 @@ use crate::model::Model;
 use convoy_sync::{Access, Platform};
 use std::cell;
 
-/// Data that is not atomic. Every access must happen after the earlier ones that conflict with it.
+/// Data that is not atomic. Every access must happen after the earlier ones that conflict with it,
+/// and its drop after all of them: share it by an [`Arc`](super::sync::Arc) of this module.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct UnsafeCell<T> {
     value: cell::UnsafeCell<T>,
     first: First,
@@ -53,6 +55,10 @@ impl<T> UnsafeCell<T> {
 
 impl<T> Drop for UnsafeCell<T> {
     fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.first.needed(&self.value);
+        }
+        Model::end(&raw const self.value);
         Model::forget(&raw const self.value);
     }
 }

@@ -26,6 +26,7 @@
 //! them, since each execution begins with new ones; `UnsafeCell` gives its pointer to a closure, as
 //! in loom, since an access must have an end.
 
+mod arc;
 pub mod cell;
 mod first;
 pub mod futex;
@@ -43,13 +44,16 @@ pub mod hint {
     }
 }
 
-use super::explore::{FEW_BOUNDS, explore_few};
+use super::explore::{FEW_BOUNDS, NO_BOUNDS, explore_few};
 use super::{
     Budget, End, Failure, Instance, Memory, Property, Report, Scenario, Schedule, ScheduleError,
     drawing, explore, explore_weak,
 };
 use std::rc::Rc;
 use thread::Threads;
+
+/// The part of the budget in which all executions are tried before those within bounds.
+const AT_ONCE: u64 = 4;
 
 /// Name of the scenario in schedules.
 const NAME: &str = "program";
@@ -59,8 +63,9 @@ const NAME: &str = "program";
 pub struct Check {
     /// The largest number of threads, with the first one. At most 16.
     pub threads: usize,
-    /// The memory model. Every other model than [`Memory::Sc`] is explored after that, except
-    /// executions without a preemption.
+    /// The memory model. Of every other model than [`Memory::Sc`], executions without a preemption
+    /// are explored first, then all of them within a quarter of the budget, and then
+    /// [`Memory::Sc`] and the model with growing bounds.
     pub memory: Memory,
     /// Limits of each search.
     pub budget: Budget,
@@ -141,9 +146,14 @@ impl Check {
         let mut report = Report::new();
         let mut executions = 0;
         if self.memory != Memory::Sc {
-            // Most races need no preemption.
-            report = explore_few(&scenario, self.memory, self.budget, false, &FEW_BOUNDS[0]);
-            executions = report.explored;
+            // Most races need no preemption, and many programs have few executions.
+            let all = Budget { executions: self.budget.executions / AT_ONCE, ..self.budget };
+            for (few, budget) in [(&FEW_BOUNDS[0], self.budget), (&NO_BOUNDS, all)] {
+                if report.violation.is_none() && !report.complete {
+                    report = explore_few(&scenario, self.memory, budget, false, few);
+                    executions += report.explored;
+                }
+            }
         }
         if report.violation.is_none() && !report.complete {
             report = explore(&scenario, self.budget);

@@ -2,12 +2,13 @@
 //! counts its notifications: both are as permissive as the standard library allows, except that no
 //! sleep ends without a reason.
 
+pub use super::arc::{Arc, Weak};
 use super::cell::UnsafeCell;
 use crate::model::{Model, Word};
 use convoy_sync::{Atomic, Platform, Sleep};
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{Relaxed, Release};
-pub use std::sync::{Arc, LockResult};
+pub use std::sync::LockResult;
 
 /// Like `std::sync::atomic`.
 pub mod atomic {
@@ -117,6 +118,7 @@ pub mod atomic {
         ($($name:ident($int:ty, $raw:ty);)+) => {$(
             /// An integer, like that of the standard library.
             #[derive(Default)]
+            #[repr(C)]
             pub struct $name { word: Word<$raw>, first: First }
 
             impl $name {
@@ -198,6 +200,7 @@ pub mod atomic {
 
     /// A truth value, like that of the standard library.
     #[derive(Default)]
+    #[repr(C)]
     pub struct AtomicBool {
         word: Word<u8>,
         first: First,
@@ -232,6 +235,7 @@ pub mod atomic {
     }
 
     /// A pointer, like that of the standard library.
+    #[repr(C)]
     pub struct AtomicPtr<T> {
         word: Word<usize>,
         first: First,
@@ -308,7 +312,10 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 
 impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
-        self.0.word.store(0, Release);
+        // A thread that panics ends the execution, and cannot be suspended.
+        if !std::thread::panicking() {
+            self.0.word.store(0, Release);
+        }
     }
 }
 
