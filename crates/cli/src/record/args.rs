@@ -100,7 +100,12 @@ impl Kernel {
             return Ok(None);
         }
         match Watching::new() {
-            Ok(watching) => Ok(Some(watching)),
+            Ok(mut watching) => {
+                if self == Self::On {
+                    watching.always();
+                }
+                Ok(Some(watching))
+            }
             Err(error) if self == Self::On => Err(Failure::environment(error)),
             Err(error) => {
                 unseen.push(format!(

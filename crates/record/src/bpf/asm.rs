@@ -56,6 +56,8 @@ pub(crate) enum Call {
     Stack = 27,
     ReadUser = 112,
     ReadKernel = 113,
+    CurrentTask = 158,
+    Registers = 175,
 }
 
 /// The target of a jump.

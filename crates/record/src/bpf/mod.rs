@@ -14,6 +14,7 @@ mod golang;
 mod locks;
 mod programs;
 mod symbols;
+mod system_calls;
 mod tables;
 mod write;
 
@@ -33,6 +34,7 @@ use counts::Counts;
 use golang::Golang;
 use programs::{PROGRAMS, code};
 use symbols::Symbols;
+use system_calls::SystemCalls;
 use tables::{Tables, bytes, half, process, thread, words};
 
 /// Minimum time between two checks of new processes.
@@ -138,6 +140,9 @@ pub(crate) struct Moment(Counts);
 pub struct Watching {
     tables: Tables,
     links: Vec<Link>,
+    system_calls: SystemCalls,
+    /// Whether programs may be detached where they cost much.
+    adapts: bool,
     offsets: Offsets,
     golang: Golang,
     seen: BTreeMap<u32, Seen>,
@@ -186,11 +191,14 @@ impl Watching {
                 _ => BpfError::Missing(format!("{}: {error}", tracepoint.to_string_lossy())),
             })?);
         }
+        let system_calls = SystemCalls::new(&tables, offsets).map_err(refused)?;
         let seen = BTreeMap::new();
         let (last, took) = (None, Duration::ZERO);
         let watching = Self {
             tables,
             links,
+            system_calls,
+            adapts: true,
             offsets,
             golang: Golang::default(),
             seen,
@@ -263,6 +271,16 @@ impl Watching {
         self.pace = (GENTLE_LEAST, GENTLE_MOST, GENTLE_SHARE);
     }
 
+    /// Returns whether system calls are watched now.
+    pub fn watches_calls(&self) -> bool {
+        self.system_calls.is_attached()
+    }
+
+    /// Watches every system call, whatever it costs.
+    pub fn always(&mut self) {
+        self.adapts = false;
+    }
+
     /// Updates the data about all processes and their memory maps. To be called often.
     pub fn look(&mut self) {
         let (shortest, longest, share) = self.pace;
@@ -271,6 +289,9 @@ impl Watching {
             return;
         }
         let begin = Instant::now();
+        if self.adapts {
+            self.system_calls.adapt(&self.tables);
+        }
         for key in self.tables.processes.keys() {
             self.look_at(half(&key, 0));
         }

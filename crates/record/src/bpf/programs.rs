@@ -4,16 +4,18 @@
 use std::ffi::CStr;
 
 use super::asm::Reg::{Fp, R0, R1, R2, R3, R4, R6, R7, R8, R9};
-use super::asm::{Call, If, Op};
+use super::asm::{Call, If, Label, Op};
 use super::btf::Offsets;
-use super::tables::{PIECE, Tables, lock, lost, process, thread, wait, waiting, word};
-use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, w};
+use super::tables::{
+    PIECE, Tables, calls, lock, lost, passed, process, thread, wait, waiting, word,
+};
+use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, ZERO, w};
 
 /// A program: its name, its tracepoint, and the function that writes it.
 pub(super) type Program = (&'static str, &'static CStr, fn(&mut Writer<'_>));
 
-/// All programs.
-pub(super) const PROGRAMS: [Program; 9] = [
+/// All programs but those at system calls.
+pub(super) const PROGRAMS: [Program; 7] = [
     ("convoy_fork", c"sched_process_fork", fork),
     ("convoy_exec", c"sched_process_exec", exec),
     ("convoy_exit", c"sched_process_exit", exit),
@@ -21,9 +23,11 @@ pub(super) const PROGRAMS: [Program; 9] = [
     ("convoy_waking", c"sched_waking", waking),
     ("convoy_begin", c"contention_begin", lock_begins),
     ("convoy_end", c"contention_end", lock_ends),
-    ("convoy_enter", c"sys_enter", enter),
-    ("convoy_leave", c"sys_exit", leave),
 ];
+
+/// The programs at system calls.
+pub(super) const AT_CALLS: [Program; 2] =
+    [("convoy_enter", c"sys_enter", enter), ("convoy_leave", c"sys_exit", leave)];
 
 /// Returns the bytes of a program.
 pub(super) fn code(write: fn(&mut Writer<'_>), tables: &Tables, offsets: Offsets) -> Vec<u8> {
@@ -44,6 +48,7 @@ pub(super) const MUTEX: i32 = 32;
 mod registers {
     pub(super) const BYTES: i16 = 168;
     pub(super) const WORD: i16 = 112;
+    pub(super) const CALL: i16 = 120;
     pub(super) const OPERATION: i16 = 104;
     pub(super) const COUNT: i16 = 96;
     pub(super) const CODE: i16 = 128;
@@ -69,13 +74,29 @@ const TIMED_OUT: i32 = -110;
 const SHORT: i32 = 1000;
 /// Number of short waits represented by a recorded one.
 const SAMPLED: i32 = 16;
+/// Number of system calls of which one looks whether its thread is followed.
+const CALLS_SAMPLED: i32 = 64;
+/// Length of a wait for a kernel lock, in nanoseconds, from which on each is recorded.
+const LONG: i32 = 1_000_000;
+/// Of the CPU time of a thread, stacks in the kernel may take a part of a 64th, after a first half
+/// of a millisecond. Otherwise a recorded wait represents up to 256.
+const STACKS_SHARE: i32 = 6;
+const STACKS_FIRST_NS: i32 = 500_000;
+const LEFT_OUT_MOST: i32 = 255;
 
 const REGISTERS: i16 = ROOM - registers::BYTES;
 
 /// A system call begins.
 fn enter(p: &mut Writer<'_>) {
-    let out = p.out;
-    p.a.load(R1, R6, 8).jump(If::NotEqual, R1, FUTEX, out);
+    let (out, futex) = (p.out, p.a.label());
+    p.lookup(&p.tables.passed, ZERO);
+    p.a.jump(If::Equal, R0, 0, futex).load(R1, R0, 0).op(Op::Add, R1, 1).store(R0, 0, R1);
+    p.a.op(Op::And, R1, CALLS_SAMPLED - 1).jump(If::NotEqual, R1, 0, futex);
+    p.thread(out);
+    p.lookup(&p.tables.passed, ZERO);
+    p.a.jump(If::Equal, R0, 0, futex).set(R2, CALLS_SAMPLED);
+    p.grow(R0, passed::FOLLOWED, R2);
+    p.a.here(futex).load(R1, R6, 8).jump(If::NotEqual, R1, FUTEX, out);
     p.thread(out);
     p.a.at(R1, Fp, REGISTERS.into()).set(R2, i32::from(registers::BYTES));
     p.a.load(R3, R6, 0).call(Call::ReadKernel).call(Call::Now).set(R8, R0);
@@ -89,6 +110,8 @@ fn enter(p: &mut Writer<'_>) {
         p.a.jump(If::Equal, R9, operation, wakes);
     }
     p.a.goto(out).here(waits);
+    p.lookup(&p.tables.calls, ZERO);
+    p.a.jump(If::Equal, R0, 0, out).set(R1, 1).add(R0, w(calls::WAITS), R1);
     wait_begins(p);
     piece(p);
     p.a.goto(out).here(wakes);
@@ -173,6 +196,8 @@ fn wake(p: &mut Writer<'_>) {
 /// A system call ends.
 fn leave(p: &mut Writer<'_>) {
     let out = p.out;
+    p.a.at(R1, Fp, A.into()).set(R2, 8).load(R3, R6, 0).op(Op::Add, R3, i32::from(registers::CALL));
+    p.a.call(Call::ReadKernel).load(R1, Fp, A).jump(If::NotEqual, R1, FUTEX, out);
     p.thread(out);
     p.a.load(R1, R6, 8).store(Fp, B, R1);
     wait_ends(p);
@@ -278,7 +303,7 @@ fn lock_begins(p: &mut Writer<'_>) {
 fn lock_ends(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.thread(out);
-    let [next, found, long, first, kept] = [(); 5].map(|()| p.a.label());
+    let [next, found, long, whole, first, kept] = [(); 6].map(|()| p.a.label());
     p.a.load(R1, R6, 0).at(R9, R7, w(thread::SLEEPS).into());
     p.a.load(R2, R9, w(waiting::SINCE)).jump(If::Equal, R2, 0, next);
     p.a.load(R3, R9, w(waiting::LOCK)).jump(If::Equal, R3, R1, found).here(next);
@@ -294,13 +319,15 @@ fn lock_ends(p: &mut Writer<'_>) {
         .jump(If::NotEqual, R0, 0, out)
         .store(Fp, D, SAMPLED)
         .here(long);
+    p.a.jump(If::Above, R8, LONG, whole).call(Call::Now).op(Op::Right, R0, 6);
+    p.a.load(R1, R7, w(thread::LEFT_OUT)).op(Op::And, R0, R1).jump(If::NotEqual, R0, 0, out);
+    p.a.op(Op::Add, R1, 1).load(R2, Fp, D).op(Op::Mul, R2, R1).store(Fp, D, R2).here(whole);
     for (from, to) in [(waiting::LOCK, A), (waiting::OWNER, B), (waiting::RUNNABLE_THEN, C)] {
         p.a.load(R1, R9, w(from)).store(Fp, to, R1);
     }
     p.a.load(R1, R7, w(thread::PROCESS)).store32(Fp, KEY, R1);
     p.a.load(R1, R9, w(waiting::FLAGS)).store32(Fp, KEY + 4, R1);
-    p.stack(false, lost::STACKS);
-    p.a.store(Fp, KEY + 8, R0);
+    priced_stack(p);
     p.entry(&tables.locks, lost::LOCKS, out);
     p.time(lock::TIMES, Some(lock::BUCKETS_AT), true);
     p.note_thread(lock::THREADS);
@@ -313,6 +340,50 @@ fn lock_ends(p: &mut Writer<'_>) {
     p.a.store(R9, w(lock::ADDRESS), R1).here(kept);
     p.a.load(R2, Fp, B).jump(If::Equal, R2, 0, out).add(R9, w(lock::OWNED), R8);
     p.a.jump(If::NotEqual, R2, 2, out).add(R9, w(lock::OFF), R8);
+}
+
+/// Stores the stack in the kernel at `KEY + 8`, and adapts the number of waits that the next one
+/// represents to the time that stacks have taken.
+fn priced_stack(p: &mut Writer<'_>) {
+    const BEGIN: i16 = ROOM - 8;
+    let [dear, store] = [(); 2].map(|()| p.a.label());
+    p.a.call(Call::Now).store(Fp, BEGIN, R0);
+    p.stack(false, lost::STACKS);
+    p.a.store(Fp, KEY + 8, R0).call(Call::Now).load(R1, Fp, BEGIN).op(Op::Sub, R0, R1);
+    p.grow(R7, thread::STACKS_TOOK, R0);
+    p.a.load(R1, R7, w(thread::STACKS_TOOK)).load(R2, R7, w(thread::CPU));
+    p.a.op(Op::Right, R2, STACKS_SHARE).op(Op::Add, R2, STACKS_FIRST_NS);
+    p.a.load(R3, R7, w(thread::LEFT_OUT)).jump(If::Above, R1, R2, dear);
+    p.a.op(Op::Right, R3, 1).goto(store).here(dear).op(Op::Left, R3, 1).op(Op::Add, R3, 1);
+    p.a.op(Op::And, R3, LEFT_OUT_MOST).here(store).store(R7, w(thread::LEFT_OUT), R3);
+}
+
+/// The thread in `R7` falls asleep. Notes whether it does so in futex(2), if no program at system
+/// calls does.
+fn sleeps(p: &mut Writer<'_>, next: Label) {
+    p.lookup(&p.tables.calls, ZERO);
+    p.a.jump(If::Equal, R0, 0, next).load(R1, R0, w(calls::UNWATCHED));
+    p.a.jump(If::Equal, R1, 0, next).load(R1, R7, w(thread::SINCE)).jump(If::NotEqual, R1, 0, next);
+    p.a.call(Call::CurrentTask).set(R1, R0).call(Call::Registers);
+    p.a.load(R1, R0, registers::CALL).jump(If::NotEqual, R1, FUTEX, next).set(R1, 1);
+    p.a.store(R7, w(thread::UNWATCHED), R1);
+}
+
+/// The thread in `R7` got a CPU at the time in `R8`. If system calls are not watched, its sleep in
+/// futex(2) is counted, and a wait that began before has ended.
+fn goes_on(p: &mut Writer<'_>) {
+    let [watched, apart, ended] = [(); 3].map(|()| p.a.label());
+    p.lookup(&p.tables.calls, ZERO);
+    p.a.jump(If::Equal, R0, 0, watched).load(R1, R0, w(calls::UNWATCHED));
+    p.a.jump(If::Equal, R1, 0, watched).store(R7, w(thread::HELD_SINCE), 0);
+    p.a.load(R1, R7, w(thread::UNWATCHED)).jump(If::Equal, R1, 0, apart).set(R1, 1);
+    p.a.add(R0, w(calls::SLEEPS), R1).set(R2, R8).load(R1, R7, w(thread::OFF));
+    p.a.op(Op::Sub, R2, R1).add(R0, w(calls::SLEPT), R2).store(R7, w(thread::UNWATCHED), 0);
+    p.a.here(apart).store(Fp, B, 0);
+    let end = std::mem::replace(&mut p.out, ended);
+    wait_ends(p);
+    p.out = end;
+    p.a.here(ended).call(Call::Now).set(R8, R0).here(watched);
 }
 
 /// A CPU switches from one thread to another.
@@ -330,10 +401,12 @@ fn switch(p: &mut Writer<'_>) {
     p.a.load(R1, R6, 0).op(Op::And, R1, 1).jump(If::NotEqual, R1, 0, runnable);
     p.a.load(R1, R6, 24).op(Op::Left, R1, 32).jump(If::Equal, R1, 0, runnable);
     p.grow(R7, thread::SLEEPS_COUNT, R2);
+    sleeps(p, next);
     p.a.goto(next).here(runnable).store(R7, w(thread::WAS_RUNNABLE), R2);
     p.grow(R7, thread::PREEMPTIONS, R2);
     p.a.here(next);
     p.thread_of(2);
+    goes_on(p);
     p.a.store(R7, w(thread::ON), R8).load(R1, R7, w(thread::OFF)).jump(If::Equal, R1, 0, out);
     p.a.store(R7, w(thread::OFF), 0).set(R2, R8).op(Op::Sub, R2, R1);
     let slept = p.a.label();
