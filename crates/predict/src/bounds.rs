@@ -191,15 +191,17 @@ impl Law {
         let threads = f64::from(setting.threads.max(1));
         let saved = if setting.edit == Some(Edit::Readers) { self.counted } else { 0.0 };
         let (work, sleep) = (demands.work.less(saved), demands.sleep);
-        let users = threads * f64::from(demands.users) / f64::from(demands.threads.max(1));
-        let mut high = (cpus / work.least).min(users / (work.least + sleep.least));
+        let times = grown(setting.threads, demands.threads, demands.singles);
+        let users = times * f64::from(demands.users);
+        let mut high = capacity(cpus, work.least, demands.single);
+        high = high.min(users / (work.least + sleep.least));
         // What an edit moves out of a lock, or a split spreads, still takes the time of a thread.
         let holds = demands.stations.iter().map(|demand| match setting.edit {
             Some(Edit::Readers) => self.demand_in(demand, setting).service.least,
             _ => demand.service.least,
         });
         high = holds.fold(high, |high, hold| high.min(users / hold));
-        let grown = (threads / f64::from(demands.threads.max(1))).max(1.0);
+        let grown = times.max(1.0);
         for crew in demands.crews.iter().filter(|_| demands.crews.len() > 1) {
             high = high.min(grown / (crew.busy * (1.0 - WINDOWS)));
         }
@@ -211,7 +213,7 @@ impl Law {
             let demand = &*self.demand_in(station, setting);
             let split = if demand.lock == self.first { f64::from(setting.split) } else { 1.0 };
             let [most, low] = demand.servers.map(|servers| servers * split);
-            high = high.min(most / demand.service.least);
+            high = high.min(capacity(most, demand.service.least, demand.single));
             let moved = self.moved(demand, setting);
             let passed = passed(demand, setting);
             let service = [
@@ -242,6 +244,9 @@ impl Law {
         }
         let middle = likely.throughput(setting.threads.max(1)).min(free / used).min(high);
         let low = least.lower(setting.threads.max(1)).min(middle);
+        // More threads may all wait for as many units of a pool as threads were recorded.
+        let is_full = demands.is_unwaited && setting.threads > demands.threads;
+        let low = if is_full { low.min(1.0) } else { low };
         Bounds { low, middle, high, limit: busiest.0.clone() }
     }
 
@@ -276,6 +281,26 @@ impl Law {
     }
 }
 
+/// Returns at most how many times as many of `threads` do the work of the `recorded` ones, of which
+/// `singles` may be single in any program.
+fn grown(threads: u32, recorded: u32, singles: u32) -> f64 {
+    let [all, workers] = [0, singles].map(|singles| {
+        let count = |threads: u32| f64::from(threads.saturating_sub(singles).max(1));
+        count(threads) / count(recorded)
+    });
+    if threads > recorded { all.max(workers) } else { all }
+}
+
+/// Returns at most how many times as fast `servers` serve a program that needs `demand` of them, of
+/// which the part `single` need not grow with the throughput.
+fn capacity(servers: f64, demand: f64, single: f64) -> f64 {
+    let all = servers / demand;
+    if single <= 0.0 || single >= servers || all <= 1.0 {
+        return all;
+    }
+    all.max((servers - single) / (demand - single).max(0.0))
+}
+
 /// Returns the station with the higher utilisation; of equal ones, the second.
 fn busier<'a>(first: (&'a Station, f64), second: (&'a Station, f64)) -> (&'a Station, f64) {
     if second.1 >= first.1 { second } else { first }
@@ -292,4 +317,29 @@ fn passed(demand: &Demand, setting: &Setting) -> [f64; 2] {
 
 impl Bounds {
     const UNKNOWN: Self = Self { low: 0.0, middle: 0.0, high: 0.0, limit: Station::Cpus };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two readers need a quarter of a CPU, and a writer that works at intervals a half: the rest
+    /// is enough for twice as many readers. The program was bounded by 4/3.
+    #[test]
+    fn work_of_a_single_thread_need_not_grow_with_the_throughput() {
+        assert!((capacity(1.0, 0.75, 0.0) - 4.0 / 3.0).abs() < 1e-12);
+        assert!((capacity(1.0, 0.75, 0.5) - 2.0).abs() < 1e-12);
+        assert!(capacity(1.0, 0.75, 0.75).is_infinite(), "nothing grows");
+        // The single thread alone fills the server.
+        assert!((capacity(1.0, 0.75, 1.5) - 4.0 / 3.0).abs() < 1e-12);
+        assert!((capacity(1.0, 1.0, 0.5) - 1.0).abs() < 1e-12, "already full");
+    }
+
+    #[test]
+    fn a_producer_stays_one_while_its_workers_become_more() {
+        assert!((grown(5, 3, 1) - 2.0).abs() < 1e-12);
+        assert!((grown(5, 3, 0) - 5.0 / 3.0).abs() < 1e-12);
+        assert!((grown(2, 3, 1) - 2.0 / 3.0).abs() < 1e-12, "fewer");
+        assert!((grown(2, 1, 1) - 2.0).abs() < 1e-12);
+    }
 }

@@ -24,7 +24,7 @@ use crate::prediction::Prediction;
 use crate::row::Row;
 use crate::run::{Cell, Cells, Known, Outcome, run};
 use crate::script::{Pool, Written};
-use crate::{Choice, Machines, PredictError, SLEEP, SPIN};
+use crate::{Choice, Machines, PredictError, SLEEP, SPIN, single};
 
 /// Share of the run in which the threads that take locks do no work, above which the speed of the
 /// whole program differs from their throughput.
@@ -373,6 +373,16 @@ impl Study<'_> {
         let waits = behaviour.idle_ns > WEIGHT * turn_ns;
         if waits && ask.threads != behaviour.threads {
             return Some(Reason::Threads { share: (behaviour.idle_ns / turn_ns).min(1.0) });
+        }
+        if ask.threads != behaviour.threads
+            && let Some(site) = single::sites(&self.locks).first()
+        {
+            return Some(Reason::Single { place: site.place.clone() });
+        }
+        if ask.threads > behaviour.threads
+            && let Some(condition) = single::unwaited(self.process)
+        {
+            return Some(Reason::Unwaited { condition: condition.name.clone() });
         }
         let unsized_lock = self.locks.iter().find(|lock| is_unsized(lock))?;
         let cpus = ask.cpus.unwrap_or(behaviour.cpus);

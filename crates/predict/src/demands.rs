@@ -16,6 +16,7 @@ use crate::doubt::Feature;
 use crate::moving::{is_unsized, together};
 use crate::others::others_cpus;
 use crate::script::{Pool, Written};
+use crate::single;
 
 /// A lock or pool, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -127,6 +128,8 @@ pub(crate) struct Demand {
     pub(crate) service: Range,
     /// CPU time in it.
     pub(crate) work: f64,
+    /// CPU time in it of threads of which there is one.
+    pub(crate) single: f64,
     /// Sleep in it, and the part of the service that readers need.
     pub(crate) slept: f64,
     pub(crate) read: f64,
@@ -161,6 +164,12 @@ pub(crate) struct Demands {
     pub(crate) others: f64,
     /// CPU time in one second of the record.
     pub(crate) work: Range,
+    /// The part of it of threads of which there may be one however many others there are, and the
+    /// least number of these threads.
+    pub(crate) single: f64,
+    pub(crate) singles: u32,
+    /// Whether more threads may have to wait for a condition that none waited for.
+    pub(crate) is_unwaited: bool,
     /// Sleep of the threads in one second of the record.
     pub(crate) sleep: Range,
     /// Waits of threads for other threads, at conditions that are no pools.
@@ -219,13 +228,30 @@ pub(crate) fn demands(
     stations.extend(kernel_sleeps(process).iter().map(|sleep| reader.slept_for(sleep)));
     let work = reader.work(&locks);
     let (sleep, idle) = reader.sleep(work, &locks, written);
+    let alone = single::sites(&locks);
+    let singles = u32::from(!alone.is_empty());
+    let single = alone.iter().map(|site| reader.work_of(site)).sum::<f64>() / reader.seconds;
+    let is_unwaited = single::unwaited(process).is_some();
     let others = others_cpus(program).unwrap_or(0.0).min(f64::from(cpus));
     let crews = crews(written);
     let alive = convoy_record::threads(process).ceil();
     let users = locks.iter().map(|lock| lock.sites.iter().map(|site| site.threads).max());
     let users = users.flatten().max().unwrap_or(0) as f64;
     let users = (users.min(alive) as u32).max(threads);
-    Demands { threads, users, cpus, others, work, sleep, idle, stations, crews }
+    Demands {
+        threads,
+        users,
+        cpus,
+        others,
+        work,
+        single,
+        singles,
+        is_unwaited,
+        sleep,
+        idle,
+        stations,
+        crews,
+    }
 }
 
 /// Returns the classes of threads whose work and sleep are known, if they need each other: classes
@@ -325,12 +351,17 @@ impl Reader<'_> {
         let is_shared = threads > lock.instances.max(1);
         (is_shared || reads > 0.0).then(|| {
             let demand = self.demand(number, lock, seconds, work_s, units);
+            let alone = sites().filter(|site| site.threads == 1 && is_shared && site.act != "read");
+            let alone = alone.map(|site| {
+                self.parts(site.count, &site.hold_on, &site.hold_off).iter().sum::<f64>()
+            });
+            let single = alone.sum::<f64>() / self.seconds;
             let [slept, read] = [slept_s, readers_s].map(|part_s| {
                 // A service that is cut off at the length of the run has the same parts.
                 let whole_s = work_s + slept_s + readers_s;
                 demand.service.middle * part_s / whole_s.max(f64::MIN_POSITIVE)
             });
-            Demand { slept, read, ..demand }
+            Demand { single, slept, read, ..demand }
         })
     }
 
@@ -372,6 +403,7 @@ impl Reader<'_> {
             lock: usize::MAX,
             service: Range::new([0.0, used, waiting.min(1.0)]),
             work: 0.0,
+            single: 0.0,
             slept: 0.0,
             read: 0.0,
             servers: [1.0; 2],
@@ -406,6 +438,7 @@ impl Reader<'_> {
             lock: number,
             service: Range::new(service),
             work: (work_s / self.seconds).min(service[0].max(service[1])),
+            single: 0.0,
             slept: 0.0,
             read: 0.0,
             servers,
@@ -441,14 +474,16 @@ impl Reader<'_> {
             _ => self.cpus,
         };
         let sites = locks.iter().flat_map(|lock| &lock.sites).filter(|site| site.act != "signal");
-        let of_site = |site: &Site| {
-            let [held, _] = self.parts(site.count, &site.hold_on, &site.hold_off);
-            let [between, _] = self.parts(site.count, &site.think_on, &site.think_off);
-            held + between
-        };
-        let timed = sites.map(of_site).sum::<f64>() / self.seconds;
+        let timed = sites.map(|site| self.work_of(site)).sum::<f64>() / self.seconds;
         let least = if locks.is_empty() { recorded } else { timed.min(recorded) };
         Range::new([least, recorded, recorded])
+    }
+
+    /// Returns the work in and between the critical sections of a site, seconds.
+    fn work_of(&self, site: &Site) -> f64 {
+        let [held, _] = self.parts(site.count, &site.hold_on, &site.hold_off);
+        let [between, _] = self.parts(site.count, &site.think_on, &site.think_off);
+        held + between
     }
 
     /// Returns the sleep of the threads in one second of the record, and their waits for other
@@ -470,6 +505,8 @@ impl Reader<'_> {
             held + between
         };
         let timed_s = sites.map(slept).sum::<f64>() - waited_s - idle_s;
+        // A program without calls that could be timed sleeps as the kernel saw.
+        let timed_s = if locks.is_empty() && scheduling.is_some() { seen_s } else { timed_s };
         // Threads of the process that do not work sleep, too: at least the main thread may.
         let idlers = (threads(self.process) - self.threads).max(1.0);
         let least_s = timed_s.min(seen_s - idlers * self.seconds).min(rest_s);

@@ -119,6 +119,17 @@ pub enum Reason {
         /// The semaphore.
         lock: String,
     },
+    /// One thread alone works at a place; whether other numbers of threads have one there is not
+    /// known.
+    Single {
+        /// The place.
+        place: String,
+    },
+    /// No thread waited for a condition that threads signal.
+    Unwaited {
+        /// The condition.
+        condition: String,
+    },
     /// The replay of the record differs from it.
     Differs {
         /// The figure that differs.

@@ -48,6 +48,7 @@ impl Edit {
         Demand {
             service: Range::new([least, middle, most].map(|seconds| seconds * kept)),
             work: demand.work * if self == Self::Half { 0.5 } else { 1.0 },
+            single: demand.single * kept,
             slept: match self {
                 Self::Sleep => 0.0,
                 Self::Half => demand.slept * 0.5,
@@ -131,6 +132,7 @@ mod tests {
             lock: 0,
             service: Range::new([0.4, 0.8, 1.0]),
             work: 0.2,
+            single: 0.0,
             slept: 0.5,
             read: 0.1,
             servers: [1.0; 2],

@@ -28,6 +28,7 @@ mod prediction;
 mod row;
 mod run;
 mod script;
+mod single;
 mod target;
 mod unsteady;
 

@@ -141,6 +141,14 @@ pub fn reason(reason: &Reason) -> String {
             "fewer than 1 % of the acquisitions of the semaphore `{lock}` waited, so the number of \
              its units is not known"
         ),
+        Reason::Single { place } => format!(
+            "one thread alone works in {place}, and a record does not tell whether more threads \
+             include another one that does"
+        ),
+        Reason::Unwaited { condition } => format!(
+            "no thread waited for the condition `{condition}`, which threads signal: it may be a \
+             pool that more threads use up"
+        ),
         Reason::Differs { figure, replayed, recorded } => {
             let (figure, [replayed, recorded]) = figure_text(*figure, [*replayed, *recorded]);
             format!(
