@@ -1,5 +1,5 @@
-//! Threads of which a program has one, whatever the number of its other threads: a writer that works
-//! at intervals, a producer.
+//! Threads of which a program has one, whatever the number of its other threads: a writer that
+//! works at intervals, a producer.
 
 use convoy_record::{Kind, Lock, Process, Site};
 

@@ -79,6 +79,13 @@ const SCRIPTS: &[(&str, &str, &[&str], &str)] = &[
         &[],
         "OPEN_POSIX_SUITE: testcases/open_posix_testsuite of the Linux Test Project",
     ),
+    ("predicted", "tests/predictions/measure.py", &[], "python3 and a compiler of its languages"),
+    (
+        "cost",
+        "tests/servers/cost.py",
+        &[],
+        "root, and a server of results/record.md with its load program",
+    ),
     ("stability", "tests/stability/matrix.py", &[], "python3 and a C compiler"),
     ("hour", "tests/servers/hour.sh", &[], "a C compiler"),
     ("dask", "python/tests/run.sh", &["dask", "--cells", "1000", "--workers", "4"], PYTHON),
