@@ -160,6 +160,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
             jobs_together: None,
             kept_to: None,
             console: false,
+            piped_input: false,
         };
         SimJob::of(inputs, &kernel, &machine, &mix).map_err(Failure::usage)
     };

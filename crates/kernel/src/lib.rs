@@ -55,5 +55,5 @@ pub use vfs::{
     JournalOptions, JournalStats, Listing, MountLocks, OpenFileLocks, PageLookup, Seek,
     SleepingLock, StateLocks, SyncLocks, TmpfsBlocks, VfsRules, volume_path,
 };
-pub use world::{Options, World, WorldError};
+pub use world::{Options, StandardInput, World, WorldError};
 pub use zone::{Moves, StackSource, ZonePolicy, ZoneRules, ZoneStats};

@@ -49,7 +49,7 @@ impl Process {
                 for _ in 0..2 {
                     self.call("ioctl", || self.standard_ioctl());
                 }
-                if world.options.terminal {
+                if world.options.terminal_input() {
                     self.call("readlink", || self.own_proc_entry());
                     // The name that /proc gave is compared with the file's.
                     let _found = self.call("stat", || self.paths.stat("/dev/tty"));

@@ -132,7 +132,7 @@ impl Process {
 
     /// `ioctl` on file 0.
     pub(crate) fn standard_ioctl(&self) {
-        if self.world.options.terminal {
+        if self.world.options.terminal_input() {
             self.world.terminal_ioctl();
         } else {
             Here::pass(self.world.costs.tty_ioctl);

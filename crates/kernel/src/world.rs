@@ -39,6 +39,18 @@ pub struct Options {
     pub processes: usize,
     /// Whether the processes have a controlling terminal as file 0 to 2.
     pub terminal: bool,
+    /// What file 0 is if there is a terminal.
+    pub input: StandardInput,
+}
+
+/// File 0 of the users. AIM7's `multitask` reads all its answers from it (`get_misc_information`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StandardInput {
+    /// They are typed.
+    #[default]
+    Terminal,
+    /// A script has them.
+    Pipe,
 }
 
 impl Default for Options {
@@ -51,7 +63,15 @@ impl Default for Options {
             open_files: 1024,
             processes: 32_000,
             terminal: true,
+            input: StandardInput::Terminal,
         }
+    }
+}
+
+impl Options {
+    /// Whether file 0 of the processes is a terminal.
+    pub(crate) fn terminal_input(&self) -> bool {
+        self.terminal && self.input == StandardInput::Terminal
     }
 }
 

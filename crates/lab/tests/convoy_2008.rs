@@ -1,7 +1,7 @@
 //! The collapse of May 2008 comes out of the mechanism, and only for the hand-off.
 
-use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::Order;
+use convoy_kernel::{KernelPreset, StandardInput};
 use convoy_lab::virtual_run::{VirtualPoint, VirtualRun};
 use convoy_machine::Preset;
 use convoy_workload::mix::Mix;
@@ -77,6 +77,26 @@ fn console(kernel: &str) -> f64 {
 fn a_switch_of_the_console_waits_for_the_convoy() {
     let (convoy, repaired) = (console("2.6.26-rc1"), console("2.6.26-rc1+semaphore-speedup"));
     assert!(convoy > 2.0 * repaired, "{convoy} ms, with the repair {repaired} ms");
+}
+
+/// Acquisitions of the big kernel lock for each of 20 users.
+fn acquisitions(kernel: &str, input: StandardInput) -> f64 {
+    let preset = KernelPreset::named(kernel).expect("a shipped preset");
+    let machine = Preset::named("quad-2008-two-dies").expect("a shipped preset");
+    let mix = Mix::load("shared").expect("a shipped mix");
+    let point = VirtualRun { input, shrink: 1000, ..VirtualRun::new(mix, 20, preset, machine) }
+        .run()
+        .expect("the run comes to an end");
+    point.bkl.expect("it has the lock").per_user
+}
+
+#[test]
+fn the_name_of_a_piped_input_is_not_looked_up() {
+    let kernel = "2.6.26-rc1+bkl-spinlock";
+    let [terminal, piped] =
+        [StandardInput::Terminal, StandardInput::Pipe].map(|input| acquisitions(kernel, input));
+    // One process of each user asks ten times, and its entry in /proc is looked up once.
+    assert!((terminal - piped - 1.0).abs() < 1e-9, "{terminal} and {piped}");
 }
 
 /// With many CPUs tasks are pushed, pulled and woken while they leave a CPU, and their numbers are

@@ -14,7 +14,8 @@ use std::rc::Rc;
 pub use convoy_kernel::RcuStats;
 use convoy_kernel::sched::SchedStats;
 use convoy_kernel::{
-    FileSystem, Gate, JournalStats, KernelPreset, Options, Process, Rcu, World, volume_path,
+    FileSystem, Gate, JournalStats, KernelPreset, Options, Process, Rcu, StandardInput, World,
+    volume_path,
 };
 use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
 use convoy_workload::api::{Fd, Kernel, Sys};
@@ -86,6 +87,8 @@ pub struct VirtualRun {
     pub sample_ns: u64,
     /// Whether one more process switches the console every second, as a person at the machine.
     pub console: bool,
+    /// File 0 of the users.
+    pub input: StandardInput,
 }
 
 /// The result.
@@ -183,6 +186,7 @@ impl VirtualRun {
             pinned: false,
             sample_ns: 0,
             console: false,
+            input: StandardInput::Terminal,
         }
     }
 
@@ -258,6 +262,7 @@ impl VirtualRun {
             file_system: self.file_system,
             volumes: self.directories.max(1),
             processes: tasks,
+            input: self.input,
             ..fixed
         };
         let world = World::new(&self.kernel, &self.machine, &self.calibration.ns, options)?;

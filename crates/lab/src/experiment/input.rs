@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 49] = [
+pub const INPUTS: [Input; 50] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -156,6 +156,12 @@ pub const INPUTS: [Input; 49] = [
         &[Sim],
         Kind::Bool,
         "one more process switches the console every second; default false",
+    ),
+    input(
+        "piped_input",
+        &[Sim],
+        Kind::Bool,
+        "the standard input of the users is a pipe, and no terminal; default false",
     ),
     input("fs", &[Sim], Kind::Text, "file system of the work directory: tmpfs (default), journal"),
     input(

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use convoy_catalogue::{Entry as _, KERNELS, Loaded, MACHINES};
 use convoy_kernel::sched::IdleCause;
-use convoy_kernel::{BufferLocks, DiskRules, KernelPreset};
+use convoy_kernel::{BufferLocks, DiskRules, KernelPreset, StandardInput};
 use convoy_machine::{Preset, Recorder};
 use convoy_stats::Sample;
 use convoy_workload::mix::Mix;
@@ -55,6 +55,9 @@ pub struct SimInputs {
     /// Whether one more process switches the console every second.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub console: bool,
+    /// Whether the standard input of the users is a pipe, and no terminal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub piped_input: bool,
 }
 
 /// A load point of a kernel on a machine.
@@ -95,6 +98,7 @@ impl SimJob {
                 .then(|| u64::from(inputs.whole("jobs_together", 1))),
             kept_to: inputs.kept_to(),
             console: inputs.truth("console", false),
+            piped_input: inputs.truth("piped_input", false),
         };
         let parts = vec![Part::of("kernel", &kernel), Part::of("machine", &machine), text];
         Self::build(own, kernel.value, machine.value, mix, parts)
@@ -165,6 +169,7 @@ impl SimJob {
             jobs_together: inputs.jobs_together,
             pinned: kept_to_first(inputs.kept_to, machine.topology.cpus)?,
             console: inputs.console,
+            input: if inputs.piped_input { StandardInput::Pipe } else { StandardInput::Terminal },
             ..VirtualRun::new(mix, inputs.users, kernel, machine)
         };
         Ok(Self { run, inputs, parts })
