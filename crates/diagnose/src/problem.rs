@@ -17,6 +17,14 @@ pub enum Subject {
         /// Number of locks.
         instances: u64,
     },
+    /// One of several variables of one name, such as an element of an array: most threads wait for
+    /// this one.
+    Element {
+        /// Name of the variable, with the offset in it.
+        name: String,
+        /// Number of locks of that name.
+        instances: u64,
+    },
     /// A lock without a variable.
     Unnamed {
         /// The primitive.

@@ -310,7 +310,8 @@ fn a_class_of_the_program_named_as_one_of_java_is_not_java() {
 /// A process whose threads parked for two seconds, and these waits in thread dumps.
 fn parked(dumps: u64, waits: Vec<JavaWait>) -> Process {
     let place = "Parker::park+0x90 (libjvm.so)";
-    let sites = vec![Site { wait: times(400, 5e-3), ..site(place, "wait", 400) }];
+    let signals = Site { threads: 12, ..site("Unsafe_Unpark (libjvm.so)", "signal", 400) };
+    let sites = vec![Site { wait: times(400, 5e-3), ..site(place, "wait", 400) }, signals];
     let (name, kind) = (format!("condition of {place}"), Primitive::Condition);
     let lock = Lock { name, kind, instances: 4, sites, ..Lock::default() };
     let java = Java { dumps, waiters: 4, waits, ..Java::default() };
@@ -391,6 +392,9 @@ fn a_queue_of_java_is_a_pool_if_the_same_number_of_threads_has_its_elements() {
     assert_eq!((finding.kind(), finding.cure()), (Kind::PoolExhausted, Cure::MoreUnits));
     assert!(first(with(20, 3, 10)).is_none(), "workers, more or less of which have work");
     assert!(first(with(9, 3, 3)).is_none(), "by chance, in three dumps");
+    let mut workers = with(30, 3, 10);
+    workers.locks[0].sites[1].threads = 4;
+    assert!(first(workers).is_none(), "one other thread gives them work");
     let condition = quiet(&record(with(20, 3, 10))).condition.expect("they wait for work");
     let named = (condition.lock.as_str(), condition.place.as_deref());
     assert_eq!(named, ("java.util.concurrent.X", Some("Db.ask (Db.java:7)")));
@@ -646,10 +650,20 @@ fn loops_that_wait_are_told_by_samples_or_by_yields() {
     assert_eq!(kind(rust.clone()), Some(Kind::Spinning));
     rust.futexes = vec![lock(Origin::Rust)];
     assert_ne!(kind(rust), Some(Kind::Spinning));
+    let mut parking_lot = hot(0, 0);
+    let (place, count) = ("parking_lot::RawMutex::lock_slow".to_owned(), 300_000);
+    parking_lot.yields = vec![Counted { place, count }];
+    assert_eq!(kind(parking_lot.clone()), Some(Kind::Spinning));
+    parking_lot.futexes = vec![lock(Origin::Library)];
+    assert_ne!(kind(parking_lot), Some(Kind::Spinning));
     let mut yielding = hot(0, 0);
-    yielding.yields = vec![Counted { place: "acquire".to_owned(), count: 100_000 }];
-    let problem = problem(yielding);
-    assert!(matches!(problem, Problem::Spinning { yields: Some((100_000, _)), .. }), "{problem:?}");
+    yielding.yields = vec![Counted { place: "acquire".to_owned(), count: 200_000 }];
+    let problem = problem(yielding.clone());
+    assert!(matches!(problem, Problem::Spinning { yields: Some((200_000, _)), .. }), "{problem:?}");
+    let sites = vec![Site { wait: times(400, 5e-3), ..site("acquire", "wait", 400) }];
+    yielding.futexes =
+        vec![Lock { kind: Primitive::Futex, instances: 1, sites, ..Lock::default() }];
+    assert!(first(yielding).is_none(), "threads yield a few times before they sleep");
 }
 
 #[test]

@@ -15,7 +15,7 @@ mod record;
 mod sampling;
 
 pub use convoy_layout as layout;
-pub use java::dump::Blocked;
+pub use java::dump::{Blocked, NOTIFICATION};
 pub use java::vm_waits::{JvmWait, java_wait};
 pub use java::{Java, JavaLink, JavaOwner, JavaWait, dumps};
 pub use launch::{directory as place, page_budget as bound};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use convoy_record::{
-    Blocked, Java, JavaOwner, JavaWait, JvmWait, Origin, Process, java_wait, total,
+    Blocked, Java, JavaOwner, JavaWait, JvmWait, Origin, Process, Site, java_wait, total,
 };
 
 use super::plain::Plain;
@@ -35,20 +35,13 @@ fn most<'a, K: Ord>(
     sums.into_values().max_by_key(|(_, count)| *count)
 }
 
+/// Waits for a monitor.
+const MONITOR: &[Blocked] = &[Blocked::Monitor, Blocked::Again];
+/// Waits for something that another thread of the same sort gives back: all but its holders wait.
+const RETURNED: [&[Blocked]; 2] = [&[Blocked::Queue], &[Blocked::Condition]];
+
 fn is_monitor(wait: &JavaWait) -> bool {
-    matches!(wait.blocked, Blocked::Monitor | Blocked::Again)
-}
-
-fn is_lock(wait: &JavaWait) -> bool {
-    wait.blocked == Blocked::Lock
-}
-
-fn is_permit(wait: &JavaWait) -> bool {
-    wait.blocked == Blocked::Permit
-}
-
-fn is_queue(wait: &JavaWait) -> bool {
-    wait.blocked == Blocked::Queue
+    MONITOR.contains(&wait.blocked)
 }
 
 /// Returns the mean number of threads that have a permit of a semaphore, if its waits are for
@@ -60,9 +53,9 @@ fn units(waits: &[&JavaWait]) -> Option<f64> {
     const NEARLY_ALL: f64 = 0.8;
     /// Minimum ratio of the mean number of these to the maximum, for a semaphore and for a queue.
     const EVEN: [f64; 2] = [0.6, 0.95];
-    /// Minimum number of dumps that show how many threads have an element of a queue.
+    /// Minimum number of dumps that show how many threads have an element of a queue or the like.
     const DUMPS_OF_QUEUE: f64 = 4.0;
-    let of_queue = waits.iter().any(|wait| is_queue(wait));
+    let of_queue = waits.iter().any(|wait| wait.blocked != Blocked::Permit);
     let even = EVEN[usize::from(of_queue)];
     let dumps = total(waits.iter().map(|wait| wait.dumps)) as f64;
     let held = waits.iter().filter(|wait| wait.units > 0).map(|wait| wait.dumps);
@@ -81,8 +74,9 @@ fn key(wait: &JavaWait) -> (&str, &str) {
 }
 
 /// Returns the lock for which most threads wait, among the waits of this sort.
-fn busiest(java: &Java, is_sort: fn(&JavaWait) -> bool) -> Option<JavaMonitor> {
-    let waits: Vec<&JavaWait> = java.waits.iter().filter(|wait| is_sort(wait)).collect();
+fn busiest(java: &Java, sort: &[Blocked]) -> Option<JavaMonitor> {
+    let waits = java.waits.iter().filter(|wait| sort.contains(&wait.blocked));
+    let waits: Vec<&JavaWait> = waits.collect();
     let waiting = total(waits.iter().map(|wait| wait.count));
     let (first, count) = most(&waits, key)?;
     let same: Vec<&JavaWait> = waits.into_iter().filter(|wait| key(wait) == key(first)).collect();
@@ -91,7 +85,7 @@ fn busiest(java: &Java, is_sort: fn(&JavaWait) -> bool) -> Option<JavaMonitor> {
         same.iter().copied().filter(|wait| !wait.holder.is_empty()).collect();
     let holding = most(&held, |wait| (function(&wait.holder), wait.owner, &wait.doing));
     let owner = holding.map_or(waiter, |(wait, _)| wait);
-    let has_units = is_permit(first) || is_queue(first);
+    let has_units = !is_monitor(first) && first.blocked != Blocked::Lock;
     let units = if has_units { Some(units(&same)?) } else { None };
     Some(JavaMonitor {
         class: first.class.clone(),
@@ -136,7 +130,7 @@ pub(crate) fn monitors(evidence: &Evidence<'_>) -> Option<(Problem, Vec<Gap>)> {
         return None;
     }
     let java = evidence.process.java.as_ref();
-    let monitor = java.and_then(|java| busiest(java, is_monitor));
+    let monitor = java.and_then(|java| busiest(java, MONITOR));
     let gaps = match &monitor {
         None => vec![unnamed(evidence.process)],
         Some(monitor) => few(monitor),
@@ -163,13 +157,15 @@ fn unnamed(process: &Process) -> Gap {
 /// Returns the findings on waits that only dumps show: locks and semaphores of
 /// `java.util.concurrent`, and all locks of a process that is observed from outside.
 pub(crate) fn unmeasured(process: &Process) -> Vec<Finding> {
-    let sorts = [is_monitor as fn(&JavaWait) -> bool, is_lock, is_permit, is_queue];
-    let sorts = sorts.into_iter().zip([true, false, false, false]);
+    let sorts: [&[Blocked]; 4] = [MONITOR, &[Blocked::Lock], &[Blocked::Permit], &[Blocked::Task]];
+    let returned = if are_returned(process) { &RETURNED[..] } else { &[] };
+    let sorts = sorts.iter().chain(returned);
     sorts
-        .filter_map(|(is_sort, are_monitors)| {
+        .filter_map(|sort| {
+            let are_monitors = *sort == MONITOR;
             let java = process.java.as_ref().filter(|_| !is_measured(process, are_monitors))?;
             let parked_s = if are_monitors { 0.0 } else { parked_s(process) };
-            of_dumps(process, java, &busiest(java, is_sort)?, parked_s)
+            of_dumps(process, java, &busiest(java, sort)?, parked_s)
         })
         .collect()
 }
@@ -180,12 +176,32 @@ fn is_measured(process: &Process, monitors: bool) -> bool {
     process.runtime_locks.iter().any(|lock| lock.origin == origin && lock.wait_s() > 0.0)
 }
 
-/// Returns the time that threads waited for locks of `java.util.concurrent` or for work, in
-/// seconds. Only dumps distinguish these.
+/// Returns the waits of threads for locks of `java.util.concurrent`, for notifications or for work.
+/// Only dumps distinguish these.
+fn parks(process: &Process) -> impl Iterator<Item = &Site> {
+    process.locks.iter().flat_map(|lock| &lock.sites).filter(|site| is_park(site))
+}
+
+fn is_park(site: &Site) -> bool {
+    [Some(JvmWait::Park), Some(JvmWait::ObjectWait)].contains(&java_wait(&site.place))
+}
+
+/// Returns the time of these waits, in seconds.
 fn parked_s(process: &Process) -> f64 {
-    let sites = process.locks.iter().flat_map(|lock| &lock.sites);
-    let parks = sites.filter(|site| java_wait(&site.place) == Some(JvmWait::Park));
-    parks.map(|site| site.wait.total_s).sum()
+    parks(process).map(|site| site.wait.total_s).sum()
+}
+
+/// Returns whether each thread that waits in this way is woken by several others in turn, as by
+/// those that return the units of a pool. Workers without work are woken by the thread that has it.
+fn are_returned(process: &Process) -> bool {
+    /// Minimum mean number of threads that wake a thread.
+    const WAKERS: u64 = 2;
+    let parks = process.locks.iter().filter(|lock| lock.sites.iter().any(is_park));
+    parks.clone().any(|lock| lock.wait_s() > 0.0)
+        && parks.clone().all(|lock| {
+            let signals = lock.sites.iter().filter(|site| site.act == "signal");
+            total(signals.map(|site| site.threads)) >= WAKERS.saturating_mul(lock.instances)
+        })
 }
 
 /// Returns the finding of a lock in dumps. Threads parked for `parked_s` seconds, if that was
@@ -199,9 +215,10 @@ fn of_dumps(
     let is_enough = java.dumps >= DUMPS_ALONE && monitor.waiting >= WAITING;
     let is_crowd = parked_s > 0.0 && monitor.waiting >= QUEUE * java.dumps;
     let waiting = monitor.waiting as f64 / java.dumps.max(1) as f64;
-    let of_queue = java.waits.iter().any(|wait| is_queue(wait) && wait.class == monitor.class);
+    let is_permit =
+        |wait: &JavaWait| wait.blocked == Blocked::Permit && wait.class == monitor.class;
     let waiters = match monitor.units {
-        Some(units) if of_queue => waiting + units,
+        Some(units) if !java.waits.iter().any(is_permit) => waiting + units,
         _ => java.waiters as f64,
     };
     if waiters <= 0.0 || !is_enough && !is_crowd {
@@ -256,13 +273,13 @@ pub(crate) fn is_dumped(process: &Process) -> bool {
 /// Returns the queue in which most threads wait, and their method.
 pub(crate) fn queue(process: &Process) -> Option<(&str, &str)> {
     let waits = &process.java.as_ref()?.waits;
-    let longest = waits.iter().find(|wait| is_queue(wait))?;
+    let longest = waits.iter().find(|wait| wait.blocked == Blocked::Queue)?;
     Some((&longest.class, &longest.place))
 }
 
 /// Returns the object that threads wait for after a notification, with its method.
 pub(crate) fn notified(process: &Process) -> Option<(String, String)> {
     let java = process.java.as_ref()?;
-    let monitor = busiest(java, |wait| wait.blocked == Blocked::Again)?;
+    let monitor = busiest(java, &[Blocked::Again])?;
     Some((monitor.class, monitor.place))
 }

@@ -2,11 +2,13 @@
 //! to acquire a lock.
 
 use convoy_record::runtimes::runtime;
-use convoy_record::{Hot, Origin, Process, Record, runnable, threads, total};
+use convoy_record::{
+    Hot, Kind as Primitive, Lock, Origin, Process, Record, is_passing, runnable, threads, total,
+};
 
 use super::herd::of_cpu;
 use super::plain::Plain;
-use crate::finding::{Finding, LITTLE, Source};
+use crate::finding::{Finding, Source};
 use crate::problem::Problem;
 
 /// Cost of a `sched_yield` call in seconds, without the switch to another thread.
@@ -33,16 +35,23 @@ fn part(count: u64, process: &Process) -> f64 {
 /// as it fails; a loop that waits for a lock almost never succeeds.
 fn is_waiting_loop(hot: &Hot, process: &Process) -> bool {
     let waits = hot.spins >= SAMPLES && hot.spins > 2 * hot.atomics;
-    let has_waits = is_of_libc(hot) || is_of_rust(hot, process);
+    let has_waits = is_of_libc(hot) || is_of_library(&hot.place, process);
     waits && !has_waits && part(hot.spins, process) >= SPINS
 }
 
-/// Returns whether a function belongs to Rust's standard library, whose locks spin before they
-/// sleep: their waits are recorded in another way.
-fn is_of_rust(hot: &Hot, process: &Process) -> bool {
+/// Returns whether a function belongs to Rust's standard library or another library of locks, which
+/// spin before they sleep: their waits are recorded in another way.
+fn is_of_library(place: &str, process: &Process) -> bool {
+    let kinds = [Primitive::Mutex, Primitive::Rwlock];
     let locks = process.locks.iter().chain(&process.futexes);
-    let mut of_rust = locks.filter(|lock| lock.origin == Origin::Rust && lock.wait_s() > 0.0);
-    hot.place.trim_start_matches(['<', '&']).starts_with("std::") && of_rust.next().is_some()
+    let waited = locks.filter(|lock| kinds.contains(&lock.kind) && lock.wait_s() > 0.0);
+    let mut origins = waited.map(|lock| lock.origin);
+    if place.trim_start_matches(['<', '&']).starts_with("std::") {
+        origins.any(|origin| origin == Origin::Rust)
+    } else {
+        let sleeps = [Origin::Library, Origin::Futex];
+        is_passing(place) && origins.any(|origin| sleeps.contains(&origin))
+    }
 }
 
 /// Returns a finding if threads wait in a loop, according to samples of CPU time, or because they
@@ -50,20 +59,21 @@ fn is_of_rust(hot: &Hot, process: &Process) -> bool {
 pub(crate) fn loops(record: &Record, process: &Process) -> Option<Finding> {
     let loops = process.hot.iter().filter(|hot| is_waiting_loop(hot, process));
     let hot = loops.max_by_key(|hot| hot.spins);
-    let yields = process.yields.first().filter(|place| place.count > MANY);
+    let most = process.yields.first().filter(|most| !is_of_library(&most.place, process));
+    let yields = most.filter(|place| place.count > MANY);
     let calls = total(process.yields.iter().map(|place| place.count));
     let prices = &record.program.prices_ns;
     let switch_s = prices.get("price_ns.switch").map_or(SWITCH_S, |price| price[1] / 1e9);
     let yields_s = calls as f64 * (YIELD_S + switch_s);
     let given_s = given_s(process, calls, record.program.cpus);
-    let yields = yields.or_else(|| process.yields.first().filter(|_| given_s > 0.0));
+    let yields = yields.or_else(|| most.filter(|_| given_s > 0.0));
+    let slept_s: f64 = process.futexes.iter().map(Lock::wait_s).sum();
+    let least_s = slept_s.max(SPINS * process.seconds);
     let (place, cpu_share, observations) = match (hot, yields) {
         // Most samples of such a loop are at its other instructions.
         (Some(hot), _) => (&hot.place, Some(part(hot.count, process)), hot.count),
         // A lower cost comes from a library that spins briefly before it sleeps.
-        (None, Some(most)) if yields_s.max(given_s) > LITTLE * process.seconds => {
-            (&most.place, None, calls)
-        }
+        (None, Some(most)) if yields_s.max(given_s) > least_s => (&most.place, None, calls),
         (None, _) => return None,
     };
     let running = runnable(process).unwrap_or_else(|| threads(process));

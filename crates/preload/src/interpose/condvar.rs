@@ -142,7 +142,7 @@ pub(crate) fn signal(wake: &Real, step: u64, condition: usize, site: usize) -> c
 /// Notes that the thread is about to wake waiters of a condition whose mutex is of this kind.
 fn tells(thread: Thread, kind: u64, key: Option<Key>, condition: usize) {
     let Some(all) = Waiters::known(condition) else { return };
-    map::file().inspect(|file| thread.passes_on(file, all));
+    map::file().inspect(|file| thread.passes_on(file, all, ticks()));
     releases(thread, kind, condition, all);
     if let Some(key) = key {
         begins(thread, kind, key, condition, all);

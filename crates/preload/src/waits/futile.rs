@@ -16,6 +16,13 @@ use crate::waits::waiters::Waiters;
 /// the next thread.
 const BRIEF: u64 = 1 << 16;
 
+/// Returns whether the thread has done little since this wait when it waits again, or wakes
+/// another thread, at `now`.
+fn is_brief(round: &Round<Mapped>, now: u64) -> bool {
+    let (end, away) = (get(&round.end), get(&round.away));
+    end != 0 && now.saturating_sub(end).saturating_sub(away) < BRIEF
+}
+
 impl Thread {
     fn round_at(self, place: u64) -> Option<&'static Round<Mapped>> {
         self.state().rounds.iter().find(|round| get(&round.place) == place)
@@ -24,10 +31,7 @@ impl Thread {
     /// Returns whether the thread, which waits at `place` from `asked` on, has done little since
     /// its last wait there.
     pub(crate) fn did_little(self, place: usize, asked: u64) -> bool {
-        self.round_at(place as u64).is_some_and(|round| {
-            let (end, away) = (get(&round.end), get(&round.away));
-            end != 0 && asked.saturating_sub(end).saturating_sub(away) < BRIEF
-        })
+        self.round_at(place as u64).is_some_and(|round| is_brief(round, asked))
     }
 
     /// Counts the last wakeup at `place` as futile if the thread has done little since. A thread
@@ -50,7 +54,10 @@ impl Thread {
             .round_at(place as u64)
             .unwrap_or_else(|| if get(&first.end) <= get(&second.end) { first } else { second });
         let other = if core::ptr::eq(here, first) { second } else { first };
-        add(&other.away, got.saturating_sub(asked));
+        // A sleep until a time limit is no wait: `Thread.sleep` of Java waits for a condition.
+        if by.is_some() {
+            add(&other.away, got.saturating_sub(asked));
+        }
         set(&here.place, place as u64);
         set(&here.end, if by.is_some() { got } else { 0 });
         set(&here.away, 0);
@@ -64,9 +71,9 @@ impl Thread {
         }
     }
 
-    /// Called before the thread wakes the waiter of a condition: if that thread waits where this
-    /// one did, the wakeup is counted as passed on.
-    pub(crate) fn passes_on(self, file: &'static File, waiters: Waiters) {
+    /// Called before the thread wakes the waiter of a condition, at `now`: if that thread waits
+    /// where this one did until a moment ago, the wakeup is counted as passed on.
+    pub(crate) fn passes_on(self, file: &'static File, waiters: Waiters, now: u64) {
         let waiter =
             waiters.only_waiter().and_then(|id| file.slots.get((id as usize).wrapping_sub(1)));
         let Some(waiter) = waiter.map(|slot| &slot.state) else { return };
@@ -78,7 +85,7 @@ impl Thread {
             Some(detail) => detail.site(),
             None => get(&waiter.wait.site),
         };
-        let here = self.round_at(place).filter(|round| place != 0 && get(&round.end) != 0);
+        let here = self.round_at(place).filter(|round| place != 0 && is_brief(round, now));
         if let Some(detail) = here.and_then(|round| Detail::at(file, get(&round.detail))) {
             add(&detail.counts().passed, 1);
         }

@@ -95,12 +95,28 @@ fn places(path: &Path) -> Option<[u64; 2]> {
     let mut found = [None, None];
     for symbol in elf.symbols() {
         match symbol.name {
-            QUEUES => found[0] = elf.offset(symbol.address),
+            QUEUES => found[0] = elf.offset(behind_frame(&elf, symbol.address)),
             READY => found[1] = elf.offset(symbol.address),
             _ => {}
         }
     }
     Some([found[0]?, found[1]?])
+}
+
+/// Returns the address behind the instructions that set the frame pointer at the beginning of a
+/// function. Before them a walk along frame pointers misses the caller, which says for what kind of
+/// lock the goroutine waits; the arguments are still in their registers.
+fn behind_frame(elf: &Elf, begin: u64) -> u64 {
+    /// `push %rbp; mov %rsp, %rbp`.
+    const FRAME: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
+    /// Maximum distance in bytes: a check of the size of the stack comes first.
+    const CHECK: usize = 32;
+    let code = elf.code().find_map(|(address, code)| {
+        let from = usize::try_from(begin.checked_sub(address)?).ok()?;
+        code.get(from..code.len().min(from + CHECK))
+    });
+    let at = code.and_then(|code| code.windows(FRAME.len()).position(|window| window == FRAME));
+    at.map_or(begin, |at| begin + (at + FRAME.len()) as u64)
 }
 
 /// A goroutine reaches the queue of a word. If the word is not zero, it passes.

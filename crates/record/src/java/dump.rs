@@ -20,14 +20,18 @@ pub enum Blocked {
     /// For an element of a queue of `java.util.concurrent`, in a method of the program: for a
     /// connection of a pool, or for work.
     Queue,
-    /// For something else: a notification, a condition, work.
+    /// For a notification (`Object.wait`) or a condition, in a method of the program.
+    Condition,
+    /// For the result of a task that a pool of threads is to execute.
+    Task,
+    /// For something else: the end of a thread, work of an executor.
     Other,
 }
 
 impl Blocked {
     /// Returns whether it is a wait for a lock or semaphore.
     pub(crate) fn is_for_lock(self) -> bool {
-        !matches!(self, Self::Queue | Self::Other)
+        matches!(self, Self::Monitor | Self::Again | Self::Lock | Self::Permit)
     }
 }
 
@@ -58,6 +62,10 @@ pub(crate) struct Dump {
 const DEADLOCK: &str = "Found one Java-level deadlock:";
 /// Packages of Java's own classes.
 const OWN: [&str; 5] = ["java.", "javax.", "jdk.", "sun.", "com.sun."];
+/// Name of what threads wait for in `Object.wait`.
+pub const NOTIFICATION: &str = "notification";
+/// Maximum number of functions that only take an element for their callers.
+const CALLERS: usize = 5;
 /// Parts of the class names of locks of `java.util.concurrent`.
 const LOCKS: [&str; 3] = ["ReentrantLock", "ReentrantReadWriteLock", "StampedLock"];
 /// Beginning of the class names of its semaphores.
@@ -83,7 +91,7 @@ impl Dump {
             if let Some((_, object, ..)) = thread.waits {
                 thread.monitors.remove(&object);
             }
-            thread.name_queue();
+            thread.name_wait();
         }
         dump
     }
@@ -95,11 +103,14 @@ impl Dump {
         self.threads.iter().filter(is_lock).map(|one| one.name.as_str())
     }
 
-    /// Returns the threads that have a permit, or an element of a queue, for which this thread
-    /// waits: they are in the method that waits, past the wait. None if each thread at that place
-    /// waits for a semaphore of its own, which another thread then signals with.
+    /// Returns the threads that have a permit, an element of a queue or the like for which this
+    /// thread waits: they are in the method that waits, past the wait. None if each thread at that
+    /// place waits for a semaphore of its own, which another thread then signals with.
     pub(crate) fn holders(&self, waiter: &Thread) -> Vec<(&Thread, String)> {
-        let Some((_, object, _, at)) = &waiter.waits else { return Vec::new() };
+        let Some((blocked, object, _, at)) = &waiter.waits else { return Vec::new() };
+        if *blocked == Blocked::Task {
+            return self.workers();
+        }
         let place = waiter.place(*at);
         let waits_for = |one: &Thread| {
             let waits = one.waits.as_ref()?;
@@ -110,12 +121,49 @@ impl Dump {
         if same < 2 && objects.len() > 1 {
             return Vec::new();
         }
-        let method = method(&place);
-        let past = |one: &Thread| {
-            let is_waiting = one.waits.as_ref().is_some_and(|waits| waits.1 == *object);
+        let past = |one: &Thread, method: &str| {
+            let is_waiting = one.waits.as_ref().is_some_and(|waits| {
+                waits.1 == *object || waits.0 == *blocked && one.place(waits.3) == place
+            });
             one.frames.iter().find(|frame| !is_waiting && self::method(frame) == method).cloned()
         };
-        self.threads.iter().filter_map(|one| Some((one, past(one)?))).collect()
+        // A method that only takes an element for its caller has returned.
+        let has_returned = matches!(blocked, Blocked::Queue | Blocked::Condition);
+        let frames = waiter.frames.iter().skip(*at).skip_while(|frame| is_own(frame));
+        let frames = frames.take_while(|frame| !is_own(frame));
+        let mut methods =
+            frames.map(|frame| method(frame)).take(if has_returned { CALLERS } else { 1 });
+        let holders = |method: &str| -> Vec<(&Thread, String)> {
+            self.threads.iter().filter_map(|one| Some((one, past(one, method)?))).collect()
+        };
+        methods
+            .find_map(|method| Some(holders(method)).filter(|found| !found.is_empty()))
+            .unwrap_or_default()
+    }
+
+    /// Returns the threads of a pool that execute tasks, if all of its threads do. None if several
+    /// pools are as busy.
+    fn workers(&self) -> Vec<(&Thread, String)> {
+        /// Begins the functions of a thread of a pool that executes a task or waits for one.
+        const WORKER: &str = "java.util.concurrent.ThreadPoolExecutor.runWorker";
+        const IDLE: &str = "java.util.concurrent.ThreadPoolExecutor.getTask";
+        let mut pools: BTreeMap<&str, Option<Vec<(&Thread, String)>>> = BTreeMap::new();
+        for thread in &self.threads {
+            let has = |function: &str| thread.frames.iter().any(|frame| method(frame) == function);
+            if !has(WORKER) {
+                continue;
+            }
+            // Threads of a pool have numbers: `pool-1-thread-2`.
+            let name = thread.name.trim_end_matches(|digit: char| digit.is_ascii_digit());
+            let pool = pools.entry(name).or_insert_with(|| Some(Vec::new()));
+            if has(IDLE) {
+                *pool = None;
+            } else if let Some(busy) = pool {
+                busy.push((thread, thread.place(0)));
+            }
+        }
+        let mut busy = pools.into_values().flatten();
+        busy.next().filter(|_| busy.next().is_none()).unwrap_or_default()
     }
 
     /// Returns the owner of an object, and the place that acquired it if that is known.
@@ -128,11 +176,15 @@ impl Dump {
 
 impl Thread {
     fn read(&mut self, line: &str) {
+        /// A line of compiled code, which does not keep the object.
+        const UNKNOWN: &str = "waiting on <no object reference available>";
         let text = line.trim_start();
         if let Some(state) = text.strip_prefix("java.lang.Thread.State: ") {
             state.clone_into(&mut self.state);
         } else if let Some(frame) = text.strip_prefix("at ") {
             self.frames.push(named(frame));
+        } else if text.ends_with(UNKNOWN) && self.waits.is_none() && !self.frames.is_empty() {
+            self.waits = Some((Blocked::Other, 0, String::new(), self.frames.len() - 1));
         } else if let Some(at) = self.frames.len().checked_sub(1)
             && let Some(text) = text.strip_prefix("- ")
             && let Some((what, (object, class))) = lock(text)
@@ -157,23 +209,33 @@ impl Thread {
                 _ => return,
             };
             // A thread that waits again for a monitor also has a line for each outer frame.
-            if self.waits.is_none() {
+            let is_first = self.waits.as_ref().is_none_or(|waits| waits.1 == 0);
+            if is_first {
                 self.waits = Some((blocked, object, class, at));
             }
         }
     }
 
-    /// Replaces the condition for which it waits by the class of the queue that it takes from.
-    fn name_queue(&mut self) {
+    /// Says what it waits for if that is no lock: an element of a queue, whose class then replaces
+    /// that of the condition, a condition of the program, or a task.
+    fn name_wait(&mut self) {
         /// Methods that take an element.
         const TAKES: [&str; 4] = ["take", "poll", "takeFirst", "pollFirst"];
-        let queue = self.calls().and_then(|function| function.split_once('.'));
-        let queue = queue.filter(|(_, method)| TAKES.contains(method));
-        let Some(class) = queue.map(|(class, _)| class.to_owned()) else { return };
-        if let Some((blocked @ Blocked::Other, _, condition, _)) = &mut self.waits
-            && condition.ends_with("ConditionObject")
-        {
-            (*blocked, *condition) = (Blocked::Queue, class);
+        /// Classes of the results of tasks.
+        const TASKS: [&str; 2] = ["FutureTask", "CompletableFuture"];
+        let function = self.calls().and_then(|function| function.split_once('.'));
+        let Some((class, method)) = function else { return };
+        let named = match class {
+            _ if TAKES.contains(&method) => (Blocked::Queue, class),
+            "Object" => (Blocked::Condition, NOTIFICATION),
+            _ if class.ends_with("$ConditionObject") => (Blocked::Condition, "Condition"),
+            _ if TASKS.contains(&class) => (Blocked::Task, "ThreadPoolExecutor"),
+            _ => return,
+        };
+        let named = (named.0, named.1.to_owned());
+        if let Some((blocked @ Blocked::Other, _, of, _)) = &mut self.waits {
+            *blocked = named.0;
+            *of = named.1;
         }
     }
 

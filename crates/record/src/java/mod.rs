@@ -57,8 +57,8 @@ pub struct JavaWait {
     pub count: u64,
     /// Number of dumps that contain such a wait.
     pub dumps: u64,
-    /// For a semaphore or a queue: number of threads that had a permit or an element, summed over
-    /// these dumps.
+    /// For a semaphore, a queue, a condition or a pool of threads: number of threads that had a
+    /// permit, an element or a task, summed over these dumps.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub units: u64,
     /// The maximum of it in one dump.
@@ -125,7 +125,10 @@ impl Java {
                 place: thread.place(*at),
                 ..JavaWait::default()
             };
-            if matches!(blocked, Blocked::Permit | Blocked::Queue) {
+            if matches!(
+                blocked,
+                Blocked::Permit | Blocked::Queue | Blocked::Condition | Blocked::Task
+            ) {
                 let holders = dump.holders(thread);
                 wait.units_max = holders.len() as u64;
                 if let Some((holder, place)) = holders.first() {
@@ -188,7 +191,7 @@ pub(crate) fn deadlock(dump: &Dump) -> Vec<JavaLink> {
 fn activity(owner: &Thread) -> (JavaOwner, String) {
     let calls = || owner.calls().unwrap_or_default().to_owned();
     match &owner.waits {
-        Some((Blocked::Queue | Blocked::Other, ..)) => (JavaOwner::Sleeps, calls()),
+        Some((blocked, ..)) if !blocked.is_for_lock() => (JavaOwner::Sleeps, calls()),
         Some((_, _, class, at)) => (JavaOwner::Waits, format!("{class} in {}", owner.place(*at))),
         None if owner.state.contains("WAITING") => (JavaOwner::Sleeps, calls()),
         None if owner.is_native() => (JavaOwner::Native, calls()),
@@ -319,6 +322,52 @@ mod tests {
     }
 
     #[test]
+    fn callers_of_a_method_that_takes_a_unit_have_the_units() {
+        // Compiled code does not keep the object; `take` has returned to its caller.
+        let waiter = "\"t\" #1\n   java.lang.Thread.State: WAITING (on object monitor)\n\
+                      \tat java.lang.Object.wait(java.base@17/Native Method)\n\
+                      \t- waiting on <no object reference available>\n\
+                      \tat Pool.take(Pool.java:4)\n\tat Db.ask(Db.java:7)\n";
+        let holder = "\"h\" #2\n   java.lang.Thread.State: TIMED_WAITING (sleeping)\n\
+                      \tat java.lang.Thread.sleep(java.base@17/Native Method)\n\
+                      \tat Db.ask(Db.java:8)\n";
+        let joins = "\"main\" #3\n   java.lang.Thread.State: WAITING (on object monitor)\n\
+                     \tat java.lang.Object.wait(java.base@17/Native Method)\n\
+                     \t- waiting on <no object reference available>\n\
+                     \tat java.lang.Thread.join(java.base@17/T.java:1)\n\tat Db.main(Db.java:1)\n";
+        let java = read(&[waiter, holder, waiter, joins].concat()).1;
+        let [wait] = &java.waits[..] else { panic!("{java:?}") };
+        assert_eq!((wait.blocked, wait.count, wait.units), (Blocked::Condition, 2, 1));
+        assert_eq!(
+            (&*wait.place, &*wait.holder),
+            ("Pool.take (Pool.java:4)", "Db.ask (Db.java:8)")
+        );
+    }
+
+    #[test]
+    fn busy_threads_of_a_pool_have_the_tasks_that_others_wait_for() {
+        let waiter = "\"t\" #1\n   java.lang.Thread.State: WAITING (parking)\n\
+                      \tat jdk.internal.misc.Unsafe.park(java.base@17/Native Method)\n\
+                      \t- parking to wait for  <0x10> (a java.util.concurrent.FutureTask)\n\
+                      \tat java.util.concurrent.FutureTask.get(java.base@17/F.java:190)\n\
+                      \tat Db.ask(Db.java:7)\n";
+        fn worker(at: &str) -> String {
+            format!(
+                "\"pool-1-thread-2\" #2\n   java.lang.Thread.State: WAITING (parking)\n\tat {at}\n\
+                 \tat java.util.concurrent.ThreadPoolExecutor.runWorker(java.base@17/T.java:1)\n"
+            )
+        }
+        let busy = worker("Db.query(Db.java:9)");
+        let java = read(&[waiter, &busy, waiter].concat()).1;
+        let [wait] = &java.waits[..] else { panic!("{java:?}") };
+        assert_eq!((wait.blocked, wait.count, wait.units), (Blocked::Task, 2, 1));
+        assert_eq!((&*wait.class, &*wait.holder), ("ThreadPoolExecutor", "Db.query (Db.java:9)"));
+        let idle = worker("java.util.concurrent.ThreadPoolExecutor.getTask(java.base@17/T.java:1)");
+        let java = read(&[waiter, &busy, &idle].concat()).1;
+        assert_eq!(java.waits[0].units, 0, "a thread of the pool has no task: {java:?}");
+    }
+
+    #[test]
     fn a_notified_thread_and_a_waiting_one_hold_no_monitor() {
         let text = "\"a\" #1\n   java.lang.Thread.State: BLOCKED (on object monitor)\n\
                     \tat java.lang.Object.wait(java.base@17/Native Method)\n\
@@ -330,9 +379,10 @@ mod tests {
                     \t- waiting on <0x10> (a java.lang.Object)\n\
                     \tat Herd.take(Herd.java:4)\n\t- locked <0x10> (a java.lang.Object)\n";
         let (_, java) = read(text);
-        let [wait] = &java.waits[..] else { panic!("{java:?}") };
+        let [wait, waits] = &java.waits[..] else { panic!("{java:?}") };
         assert_eq!((wait.blocked, wait.holder.as_str()), (Blocked::Again, ""));
         assert_eq!(wait.place, "Herd.take (Herd.java:4)");
+        assert_eq!((waits.blocked, waits.units), (Blocked::Condition, 0));
         for end in 0..text.len() {
             let _no_panic = read(&text[..end]);
         }

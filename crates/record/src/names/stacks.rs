@@ -181,12 +181,12 @@ impl Stacks {
     /// Returns the wait of a program that calls futex(2) directly, by the names of its functions.
     fn guess(&self, frames: &[u64]) -> Option<Target> {
         frames.first()?;
-        let is_lock = frames.iter().take(CALLERS).any(|frame| {
-            let name = self.names.name(frame.saturating_sub(1)).unwrap_or_default();
-            let name = name.to_ascii_lowercase();
-            passes_on(&name) && (name.contains("mutex") || name.contains("rwlock"))
+        let names = frames.iter().take(CALLERS).filter_map(|frame| {
+            let name = self.names.name(frame.saturating_sub(1))?;
+            passes_on(&name).then(|| name.to_ascii_lowercase())
         });
-        let (kind, act) = if is_lock { (Kind::Mutex, "lock") } else { (Kind::Futex, "wait") };
+        let (kind, act) =
+            names.into_iter().find_map(|name| lock_of(&name)).unwrap_or((Kind::Futex, "wait"));
         Some(Target::Word(kind, act))
     }
 
@@ -194,6 +194,20 @@ impl Stacks {
     fn target(&mut self, address: u64) -> Option<Vec<String>> {
         let (module, own) = module(&self.names, &mut self.modules, address)?;
         module.called(own)
+    }
+}
+
+/// Returns the lock and the operation of a function that only acquires locks for its callers, by
+/// its name in lower case. Go's functions for readers end in `R`.
+fn lock_of(name: &str) -> Option<(Kind, &'static str)> {
+    let rwmutex = name.split_once("rwmutex").map(|(_, rest)| rest.starts_with('r'));
+    match rwmutex {
+        Some(true) => Some((Kind::Rwlock, "read")),
+        Some(false) => Some((Kind::Rwlock, "write")),
+        None => ["mutex", "rwlock"]
+            .iter()
+            .any(|part| name.contains(part))
+            .then_some((Kind::Mutex, "lock")),
     }
 }
 

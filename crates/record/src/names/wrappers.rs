@@ -30,7 +30,7 @@ pub(crate) fn passes_on(name: &str) -> bool {
         ["lock", "mutex", "acquire", "wait", "enter", "init", "sem", "contended"];
     /// Functions between a program and its heap, its counters, or the waiting functions of its
     /// library.
-    const OTHERS: [&str; 21] = [
+    const OTHERS: [&str; 23] = [
         "operator new",
         "operator delete",
         "__gnu_cxx::new_allocator",
@@ -52,6 +52,8 @@ pub(crate) fn passes_on(name: &str) -> bool {
         "std::this_thread::",
         "std::thread::functions::",
         "std::thread::yield_now",
+        "std::lock",
+        "std::try_lock",
     ];
     let name = without_types(without_arguments(name)).to_ascii_lowercase();
     let last = name.rsplit("::").next().unwrap_or(&name);
@@ -103,12 +105,11 @@ pub(crate) fn is_of_locks(name: &str) -> bool {
 /// Returns whether code is in a source file of such a library. If the debug data are line tables
 /// alone, the name of an inlined function is only its last part, such as `lock`.
 pub(crate) fn is_in_locks(code: &CodeInfo<'_>) -> bool {
-    const SOURCES: [&str; 7] = [
+    const SOURCES: [&str; 6] = [
         "/library/std/src/sync/",
         "/library/std/src/sys/",
-        // Code that drops guards.
-        "/library/core/src/mem/",
-        "/library/core/src/ptr/",
+        // Code that drops guards, loops and comparisons.
+        "/library/core/src/",
         "/parking_lot",
         "/lock_api",
         "/include/c++/",

@@ -43,6 +43,9 @@ pub(super) fn lock(subject: &Subject) -> String {
     match subject {
         Subject::Variable { name, instances: 0 | 1 } => format!("`{name}`"),
         Subject::Variable { name, instances } => format!("`{name}` ({instances} of them)"),
+        Subject::Element { name, instances } => {
+            format!("`{name}`, one of {instances} locks of that name")
+        }
         Subject::Unnamed { primitive, instances: 0 | 1 } => format!("a {}", noun(*primitive)),
         Subject::Unnamed { primitive, instances } => count(*instances, noun(*primitive)),
         Subject::Python { module: PythonModule::Threading } => {

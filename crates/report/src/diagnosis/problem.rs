@@ -421,6 +421,9 @@ fn open(waits: &[Waited]) -> String {
 /// Returns a Java lock in words: ``the monitor of `Broker.class` ``.
 pub(super) fn java_lock(monitor: &JavaMonitor) -> String {
     let class = monitor.class.as_str();
+    if class == convoy_record::NOTIFICATION {
+        return "a notification (`Object.wait`)".to_owned();
+    }
     if !monitor.is_monitor {
         let name = class.split('$').next().unwrap_or(class);
         let name = name.rsplit('.').next().unwrap_or(name);
