@@ -649,7 +649,11 @@ fn loops_that_wait_are_told_by_samples_or_by_yields() {
     rust.futexes = vec![lock(Origin::Libc)];
     assert_eq!(kind(rust.clone()), Some(Kind::Spinning));
     rust.futexes = vec![lock(Origin::Rust)];
-    assert_ne!(kind(rust), Some(Kind::Spinning));
+    assert_ne!(kind(rust.clone()), Some(Kind::Spinning));
+    rust.hot[0].place = "f".to_owned();
+    assert_ne!(kind(rust.clone()), Some(Kind::Spinning), "inlined into the function that waits");
+    rust.hot[0].place = "g".to_owned();
+    assert_eq!(kind(rust), Some(Kind::Spinning));
     let mut parking_lot = hot(0, 0);
     let (place, count) = ("parking_lot::RawMutex::lock_slow".to_owned(), 300_000);
     parking_lot.yields = vec![Counted { place, count }];

@@ -8,6 +8,7 @@ use convoy_record::{
 
 use super::herd::of_cpu;
 use super::plain::Plain;
+use crate::evidence::function;
 use crate::finding::{Finding, Source};
 use crate::problem::Problem;
 
@@ -39,19 +40,24 @@ fn is_waiting_loop(hot: &Hot, process: &Process) -> bool {
     waits && !has_waits && part(hot.spins, process) >= SPINS
 }
 
-/// Returns whether a function belongs to Rust's standard library or another library of locks, which
-/// spin before they sleep: their waits are recorded in another way.
+/// Returns whether a function belongs to Rust's standard library or another library of locks, or
+/// contains such code because the compiler has inlined it: these locks spin before they sleep, and
+/// their waits are recorded in another way.
 fn is_of_library(place: &str, process: &Process) -> bool {
-    let kinds = [Primitive::Mutex, Primitive::Rwlock];
+    let is_of_rust = place.trim_start_matches(['<', '&']).starts_with("std::");
     let locks = process.locks.iter().chain(&process.futexes);
-    let waited = locks.filter(|lock| kinds.contains(&lock.kind) && lock.wait_s() > 0.0);
-    let mut origins = waited.map(|lock| lock.origin);
-    if place.trim_start_matches(['<', '&']).starts_with("std::") {
-        origins.any(|origin| origin == Origin::Rust)
-    } else {
-        let sleeps = [Origin::Library, Origin::Futex];
-        is_passing(place) && origins.any(|origin| sleeps.contains(&origin))
-    }
+    locks.filter(|lock| [Primitive::Mutex, Primitive::Rwlock].contains(&lock.kind)).any(|lock| {
+        let mut waits = lock.sites.iter().filter(|site| site.wait.total_s > 0.0).peekable();
+        let sleeps = waits.peek().is_some();
+        let is_library = match lock.origin {
+            Origin::Rust => is_of_rust,
+            Origin::Library | Origin::Futex => !is_of_rust && is_passing(place),
+            _ => return false,
+        };
+        let is_inlined = lock.origin != Origin::Futex
+            && waits.any(|site| function(&site.place) == function(place));
+        sleeps && is_library || is_inlined
+    })
 }
 
 /// Returns a finding if threads wait in a loop, according to samples of CPU time, or because they

@@ -13,18 +13,19 @@ use std::path::Path;
 use super::asm::Reg::{Fp, R0, R1, R2, R3, R4, R6, R7, R8, R9};
 use super::asm::{Call, If, Op};
 use super::btf::Offsets;
-use super::programs::{code, leaves_word, wait_begins, wait_ends};
+use super::programs::{code, wait_begins, wait_ends};
 use super::tables::{Tables, giver, lost, thread, word};
 use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, w};
 use crate::names::elf::Elf;
 
-/// Function in which goroutines queue.
-const QUEUES: &str = "runtime.semacquire1";
+/// Function in which goroutines queue: one that finds the word free does not come there.
+const QUEUES: &str = "runtime.(*semaRoot).queue";
 /// Function in which a queued goroutine is made runnable.
 const READY: &str = "runtime.readyWithTime";
 
-/// Offsets of the first argument and of the running goroutine in the registers of a probe.
+/// Offsets of the first two arguments and of the running goroutine in the registers of a probe.
 const ARGUMENT: i16 = 80;
+const SECOND: i16 = 40;
 const GOROUTINE: i16 = 8;
 
 /// The programs, and the places that they are attached to.
@@ -119,23 +120,16 @@ fn behind_frame(elf: &Elf, begin: u64) -> u64 {
     at.map_or(begin, |at| begin + (at + FRAME.len()) as u64)
 }
 
-/// A goroutine reaches the queue of a word. If the word is not zero, it passes.
+/// A goroutine is queued for the word whose address is the second argument.
 fn waits(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.thread(out);
-    p.a.at(R1, Fp, A.into()).set(R2, 4).load(R3, R6, ARGUMENT).call(Call::ReadUser);
-    p.a.jump(If::NotEqual, R0, 0, out).load32(R1, Fp, A).jump(If::NotEqual, R1, 0, out);
     p.a.load(R1, R7, w(thread::PROCESS)).store(Fp, KEY, R1).store(Fp, B, R1);
     p.a.load(R1, R6, GOROUTINE).store(Fp, KEY + 8, R1);
     // It is recorded as a separate thread.
     p.entry(&tables.goroutines, lost::THREADS, out);
     p.a.set(R7, R9).load(R1, Fp, B).store(R7, w(thread::PROCESS), R1);
-    p.a.call(Call::Now).set(R8, R0).store(Fp, A, R0);
-    // It passed the last word without being queued if that was released in the meantime.
-    let queued = p.a.label();
-    p.a.load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, queued);
-    leaves_word(p);
-    p.a.here(queued).load(R1, R6, ARGUMENT).store(Fp, KEY + 8, R1);
+    p.a.call(Call::Now).set(R8, R0).load(R1, R6, SECOND).store(Fp, KEY + 8, R1);
     wait_begins(p);
 }
 

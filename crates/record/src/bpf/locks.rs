@@ -175,6 +175,9 @@ impl Word {
     ) -> Vec<Cause> {
         /// Minimum part of the wait time without a running thread in which an owner sleeps.
         const MOSTLY: f64 = 0.5;
+        /// Mean wait in seconds below which no owner sleeps: a goroutine that sleeps needs a thread
+        /// that wakes up, switches to it and finds it (an estimate).
+        const BRIEF_S: f64 = 100e-6;
         fn seen(doing: Doing, what: &str, count: u64) -> Seen {
             Seen { doing, what: what.to_owned(), place: String::new(), count }
         }
@@ -198,6 +201,8 @@ impl Word {
             // that find no goroutine to run for a moment do not show that.
             let parked = 1.0 - could_run_s / lock.waiters.seconds.max(f64::MIN_POSITIVE);
             let slept = if parked > MOSTLY { slept.max(parked) } else { slept };
+            let is_short = lock.wait_s() < BRIEF_S * lock.count() as f64;
+            let slept = if is_short { 0.0 } else { slept };
             // One sample for each millisecond of waiting.
             let looks = (1e3 * times.total_s).ceil() as u64;
             let slept = (looks as f64 * slept.min(1.0)) as u64;

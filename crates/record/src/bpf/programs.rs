@@ -235,7 +235,7 @@ pub(super) fn wait_ends(p: &mut Writer<'_>) {
 }
 
 /// The thread stops waiting for its word. The current time is at `A`; `R8` is kept.
-pub(super) fn leaves_word(p: &mut Writer<'_>) {
+fn leaves_word(p: &mut Writer<'_>) {
     let tables = p.tables;
     p.a.load(R1, R7, w(thread::WORD)).store(Fp, KEY + 8, R1);
     let booked = p.a.label();

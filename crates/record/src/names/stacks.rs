@@ -180,13 +180,16 @@ impl Stacks {
 
     /// Returns the wait of a program that calls futex(2) directly, by the names of its functions.
     fn guess(&self, frames: &[u64]) -> Option<Target> {
+        /// Functions of Go's runtime: a change of goroutines, and its internal lock.
+        const BOUNDS: [&str; 2] = ["runtime.mcall", "runtime.lock2"];
         frames.first()?;
-        let names = frames.iter().take(CALLERS).filter_map(|frame| {
-            let name = self.names.name(frame.saturating_sub(1))?;
-            passes_on(&name).then(|| name.to_ascii_lowercase())
-        });
-        let (kind, act) =
-            names.into_iter().find_map(|name| lock_of(&name)).unwrap_or((Kind::Futex, "wait"));
+        let names = frames.iter().take(CALLERS);
+        let names = names.filter_map(|frame| self.names.name(frame.saturating_sub(1)));
+        // The frames behind these belong to a goroutine that has left the thread, and to the lock
+        // of a goroutine for which it waits in another way.
+        let mut inner = names.take_while(|name| !BOUNDS.contains(&name.as_str()));
+        let lock = inner.find_map(|name| lock_of(&name).filter(|_| passes_on(&name)));
+        let (kind, act) = lock.unwrap_or((Kind::Futex, "wait"));
         Some(Target::Word(kind, act))
     }
 
@@ -198,8 +201,9 @@ impl Stacks {
 }
 
 /// Returns the lock and the operation of a function that only acquires locks for its callers, by
-/// its name in lower case. Go's functions for readers end in `R`.
+/// its name. Go's functions for readers end in `R`.
 fn lock_of(name: &str) -> Option<(Kind, &'static str)> {
+    let name = name.to_ascii_lowercase();
     let rwmutex = name.split_once("rwmutex").map(|(_, rest)| rest.starts_with('r'));
     match rwmutex {
         Some(true) => Some((Kind::Rwlock, "read")),

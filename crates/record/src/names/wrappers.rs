@@ -30,7 +30,7 @@ pub(crate) fn passes_on(name: &str) -> bool {
         ["lock", "mutex", "acquire", "wait", "enter", "init", "sem", "contended"];
     /// Functions between a program and its heap, its counters, or the waiting functions of its
     /// library.
-    const OTHERS: [&str; 23] = [
+    const OTHERS: [&str; 24] = [
         "operator new",
         "operator delete",
         "__gnu_cxx::new_allocator",
@@ -54,6 +54,7 @@ pub(crate) fn passes_on(name: &str) -> bool {
         "std::thread::yield_now",
         "std::lock",
         "std::try_lock",
+        "runtime.(*semaroot).",
     ];
     let name = without_types(without_arguments(name)).to_ascii_lowercase();
     let last = name.rsplit("::").next().unwrap_or(&name);
