@@ -38,6 +38,22 @@ public class Programs {
         try { Thread.sleep(3); } finally { units.release(); }
     }
 
+    static int free = 2;
+
+    static void take() throws Exception {
+        synchronized (ledger) {
+            while (free == 0) ledger.wait();
+            free--;
+        }
+    }
+
+    static void giveBack() {
+        synchronized (ledger) {
+            free++;
+            ledger.notify();
+        }
+    }
+
     static void start(int count, Work work) {
         for (int i = 0; i < count; i++) {
             new Thread(() -> {
@@ -54,6 +70,15 @@ public class Programs {
             case "computes" -> start(6, Programs::add);
             case "lock" -> start(6, Programs::write);
             case "semaphore" -> start(8, Programs::query);
+            case "notify" -> start(8, () -> { take(); Thread.sleep(3); giveBack(); });
+            case "results" -> {
+                ExecutorService pool = Executors.newFixedThreadPool(2, task -> {
+                    Thread thread = new Thread(task);
+                    thread.setDaemon(true);
+                    return thread;
+                });
+                start(8, () -> pool.submit(() -> { Thread.sleep(3); return 0; }).get());
+            }
             case "idle" -> {
                 for (int i = 0; i < 4; i++) {
                     Thread worker = new Thread(() -> {

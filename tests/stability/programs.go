@@ -45,6 +45,12 @@ func add() {
     table.Unlock()
 }
 
+func reload() {
+    routes.Lock()
+    compute(6000000)
+    routes.Unlock()
+}
+
 func main() {
     seconds, _ := strconv.ParseFloat(os.Args[2], 64)
     end = time.Now().Add(time.Duration(seconds * 1e9))
@@ -63,6 +69,9 @@ func main() {
     case "server":
         listener, _ := net.Listen("tcp", "127.0.0.1:0")
         go http.Serve(listener, http.NotFoundHandler())
+    case "reload":
+        start(8, func() { routes.RLock(); compute(10); routes.RUnlock(); time.Sleep(100 * time.Microsecond) })
+        start(1, func() { reload(); time.Sleep(5 * time.Millisecond) })
     case "readers":
         start(8, func() { routes.RLock(); compute(10); routes.RUnlock() })
     }

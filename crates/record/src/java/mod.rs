@@ -346,17 +346,17 @@ mod tests {
 
     #[test]
     fn busy_threads_of_a_pool_have_the_tasks_that_others_wait_for() {
-        let waiter = "\"t\" #1\n   java.lang.Thread.State: WAITING (parking)\n\
-                      \tat jdk.internal.misc.Unsafe.park(java.base@17/Native Method)\n\
-                      \t- parking to wait for  <0x10> (a java.util.concurrent.FutureTask)\n\
-                      \tat java.util.concurrent.FutureTask.get(java.base@17/F.java:190)\n\
-                      \tat Db.ask(Db.java:7)\n";
         fn worker(at: &str) -> String {
             format!(
                 "\"pool-1-thread-2\" #2\n   java.lang.Thread.State: WAITING (parking)\n\tat {at}\n\
                  \tat java.util.concurrent.ThreadPoolExecutor.runWorker(java.base@17/T.java:1)\n"
             )
         }
+        let waiter = "\"t\" #1\n   java.lang.Thread.State: WAITING (parking)\n\
+                      \tat jdk.internal.misc.Unsafe.park(java.base@17/Native Method)\n\
+                      \t- parking to wait for  <0x10> (a java.util.concurrent.FutureTask)\n\
+                      \tat java.util.concurrent.FutureTask.get(java.base@17/F.java:190)\n\
+                      \tat Db.ask(Db.java:7)\n";
         let busy = worker("Db.query(Db.java:9)");
         let java = read(&[waiter, &busy, waiter].concat()).1;
         let [wait] = &java.waits[..] else { panic!("{java:?}") };
