@@ -36,27 +36,30 @@ fn part(count: u64, process: &Process) -> f64 {
 /// as it fails; a loop that waits for a lock almost never succeeds.
 fn is_waiting_loop(hot: &Hot, process: &Process) -> bool {
     let waits = hot.spins >= SAMPLES && hot.spins > 2 * hot.atomics;
-    let has_waits = is_of_libc(hot) || is_of_library(&hot.place, process);
+    let spins_s = part(hot.count, process) * process.cpu_s;
+    let has_waits = is_of_libc(hot) || is_of_library(&hot.place, spins_s, process);
     waits && !has_waits && part(hot.spins, process) >= SPINS
 }
 
 /// Returns whether a function belongs to Rust's standard library or another library of locks, or
 /// contains such code because the compiler has inlined it: these locks spin before they sleep, and
-/// their waits are recorded in another way.
-fn is_of_library(place: &str, process: &Process) -> bool {
+/// their waits are recorded in another way. Threads spin there for `spins_s` seconds.
+fn is_of_library(place: &str, spins_s: f64, process: &Process) -> bool {
+    /// Minimum length of the sleeps at a lock, as a part of the spins before them: if threads
+    /// nearly always get it while they spin, its sleeps do not show that it limits them.
+    const ASLEEP: f64 = 0.25;
     let is_of_rust = place.trim_start_matches(['<', '&']).starts_with("std::");
     let locks = process.locks.iter().chain(&process.futexes);
     locks.filter(|lock| [Primitive::Mutex, Primitive::Rwlock].contains(&lock.kind)).any(|lock| {
-        let mut waits = lock.sites.iter().filter(|site| site.wait.total_s > 0.0).peekable();
-        let sleeps = waits.peek().is_some();
+        let mut waits = lock.sites.iter().filter(|site| site.wait.total_s > 0.0);
         let is_library = match lock.origin {
-            Origin::Rust => is_of_rust,
-            Origin::Library | Origin::Futex => !is_of_rust && is_passing(place),
+            Origin::Rust if is_of_rust => return lock.wait_s() > 0.0,
+            Origin::Rust => false,
+            Origin::Library => !is_of_rust && is_passing(place),
             _ => return false,
         };
-        let is_inlined = lock.origin != Origin::Futex
-            && waits.any(|site| function(&site.place) == function(place));
-        sleeps && is_library || is_inlined
+        let is_inlined = waits.any(|site| function(&site.place) == function(place));
+        lock.wait_s() > ASLEEP * spins_s && (is_library || is_inlined)
     })
 }
 
@@ -65,7 +68,7 @@ fn is_of_library(place: &str, process: &Process) -> bool {
 pub(crate) fn loops(record: &Record, process: &Process) -> Option<Finding> {
     let loops = process.hot.iter().filter(|hot| is_waiting_loop(hot, process));
     let hot = loops.max_by_key(|hot| hot.spins);
-    let most = process.yields.first().filter(|most| !is_of_library(&most.place, process));
+    let most = process.yields.first();
     let yields = most.filter(|place| place.count > MANY);
     let calls = total(process.yields.iter().map(|place| place.count));
     let prices = &record.program.prices_ns;
