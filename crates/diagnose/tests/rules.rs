@@ -392,6 +392,11 @@ fn a_queue_of_java_is_a_pool_if_the_same_number_of_threads_has_its_elements() {
     assert_eq!((finding.kind(), finding.cure()), (Kind::PoolExhausted, Cure::MoreUnits));
     assert!(first(with(20, 3, 10)).is_none(), "workers, more or less of which have work");
     assert!(first(with(9, 3, 3)).is_none(), "by chance, in three dumps");
+    let mut pool = with(30, 3, 10);
+    let sites =
+        vec![Site { wait: times(4, 1e-6), ..site("Parker::park+0x1f (libjvm.so)", "lock", 9) }];
+    pool.locks.push(Lock { sites, instances: 4, ..mutex() });
+    assert!(first(pool).is_some(), "the mutex of a condition has no signals");
     let mut workers = with(30, 3, 10);
     workers.locks[0].sites[1].threads = 4;
     assert!(first(workers).is_none(), "one other thread gives them work");

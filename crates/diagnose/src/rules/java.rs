@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use convoy_record::{
-    Blocked, Java, JavaOwner, JavaWait, JvmWait, Origin, Process, Site, java_wait, total,
+    Blocked, Java, JavaOwner, JavaWait, JvmWait, Kind as Primitive, Origin, Process, Site,
+    java_wait, total,
 };
 
 use super::plain::Plain;
@@ -196,12 +197,12 @@ fn parked_s(process: &Process) -> f64 {
 fn are_returned(process: &Process) -> bool {
     /// Minimum mean number of threads that wake a thread.
     const WAKERS: u64 = 2;
-    let parks = process.locks.iter().filter(|lock| lock.sites.iter().any(is_park));
-    parks.clone().any(|lock| lock.wait_s() > 0.0)
-        && parks.clone().all(|lock| {
-            let signals = lock.sites.iter().filter(|site| site.act == "signal");
-            total(signals.map(|site| site.threads)) >= WAKERS.saturating_mul(lock.instances)
-        })
+    let conditions = process.locks.iter().filter(|lock| lock.kind == Primitive::Condition);
+    let parks = conditions.filter(|lock| lock.sites.iter().any(is_park));
+    parks.max_by(|a, b| a.wait_s().total_cmp(&b.wait_s())).is_some_and(|lock| {
+        let signals = lock.sites.iter().filter(|site| site.act == "signal");
+        total(signals.map(|site| site.threads)) >= WAKERS.saturating_mul(lock.instances)
+    })
 }
 
 /// Returns the finding of a lock in dumps. Threads parked for `parked_s` seconds, if that was
