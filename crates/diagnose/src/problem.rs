@@ -188,6 +188,8 @@ pub struct JavaMonitor {
     /// Whether it is a monitor (`synchronized`), otherwise a lock or a semaphore of
     /// `java.util.concurrent`.
     pub is_monitor: bool,
+    /// Whether threads wait for a notification (`Object.wait`).
+    pub is_notification: bool,
     /// Part of the threads that waited for a lock of this sort.
     pub part: f64,
     /// The waiting method.

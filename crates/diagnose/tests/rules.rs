@@ -384,23 +384,24 @@ fn a_semaphore_of_java_is_a_pool_if_others_have_its_permits_whenever_a_thread_wa
 
 #[test]
 fn a_queue_of_java_is_a_pool_if_the_same_number_of_threads_has_its_elements() {
-    fn with(units: u64, units_max: u64, dumps: u64) -> Process {
+    fn with(units: u64, units_squared: u64, dumps: u64) -> Process {
         let waits = java_wait(Blocked::Queue, 3 * dumps, dumps);
-        parked(dumps, vec![JavaWait { units, units_max, ..waits }])
+        parked(dumps, vec![JavaWait { units, units_max: 4, units_squared, ..waits }])
     }
-    let finding = first(with(30, 3, 10)).expect("three connections");
+    let finding = first(with(30, 90, 10)).expect("three connections");
     assert_eq!((finding.kind(), finding.cure()), (Kind::PoolExhausted, Cure::MoreUnits));
-    assert!(first(with(20, 3, 10)).is_none(), "workers, more or less of which have work");
-    assert!(first(with(9, 3, 3)).is_none(), "by chance, in three dumps");
-    let mut pool = with(30, 3, 10);
+    assert!(first(with(31, 97, 10)).is_some(), "four in one dump: a connection changes hands");
+    assert!(first(with(20, 54, 10)).is_none(), "workers, more or less of which have work");
+    assert!(first(with(9, 27, 3)).is_none(), "by chance, in three dumps");
+    let mut pool = with(30, 90, 10);
     let sites =
         vec![Site { wait: times(4, 1e-6), ..site("Parker::park+0x1f (libjvm.so)", "lock", 9) }];
     pool.locks.push(Lock { sites, instances: 4, ..mutex() });
     assert!(first(pool).is_some(), "the mutex of a condition has no signals");
-    let mut workers = with(30, 3, 10);
+    let mut workers = with(30, 90, 10);
     workers.locks[0].sites[1].threads = 4;
     assert!(first(workers).is_none(), "one other thread gives them work");
-    let condition = quiet(&record(with(20, 3, 10))).condition.expect("they wait for work");
+    let condition = quiet(&record(with(20, 54, 10))).condition.expect("they wait for work");
     let named = (condition.lock.as_str(), condition.place.as_deref());
     assert_eq!(named, ("java.util.concurrent.X", Some("Db.ask (Db.java:7)")));
 }
@@ -674,9 +675,13 @@ fn loops_that_wait_are_told_by_samples_or_by_yields() {
     yielding.yields = vec![Counted { place: "acquire".to_owned(), count: 200_000 }];
     let problem = problem(yielding.clone());
     assert!(matches!(problem, Problem::Spinning { yields: Some((200_000, _)), .. }), "{problem:?}");
-    let sites = vec![Site { wait: times(400, 5e-3), ..site("acquire", "wait", 400) }];
-    yielding.futexes =
-        vec![Lock { kind: Primitive::Futex, instances: 1, sites, ..Lock::default() }];
+    let sleeps = |count: u64| {
+        let sites = vec![Site { wait: times(count, 1e-4), ..site("acquire", "wait", count) }];
+        vec![Lock { kind: Primitive::Futex, instances: 1, sites, ..Lock::default() }]
+    };
+    yielding.futexes = sleeps(400);
+    assert_eq!(kind(yielding.clone()), Some(Kind::Spinning), "other threads sleep");
+    yielding.futexes = sleeps(40_000);
     assert!(first(yielding).is_none(), "threads yield a few times before they sleep");
 }
 

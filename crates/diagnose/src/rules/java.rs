@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use convoy_record::{
-    Blocked, Java, JavaOwner, JavaWait, JvmWait, Kind as Primitive, Origin, Process, Site,
-    java_wait, total,
+    Blocked, Java, JavaOwner, JavaWait, JvmWait, Kind as Primitive, NOTIFICATION, Origin, Process,
+    Site, java_wait, total,
 };
 
 use super::plain::Plain;
@@ -47,24 +47,33 @@ fn is_monitor(wait: &JavaWait) -> bool {
 
 /// Returns the mean number of threads that have a permit of a semaphore, if its waits are for
 /// these threads: whenever a thread waits, about the same number of others has one. A semaphore
-/// with which some threads give work to others has any number of them, or none. A queue is a pool
-/// if that number is always the same: with workers, it is the number that have work.
+/// with which some threads give work to others has any number of them, or none. A queue or the like
+/// is a pool if that number is nearly always the same: with workers, it is the number that have
+/// work. A dump may show one unit with two threads while it changes hands.
 fn units(waits: &[&JavaWait]) -> Option<f64> {
     /// Minimum part of the dumps with a waiting thread in which others have a permit.
     const NEARLY_ALL: f64 = 0.8;
-    /// Minimum ratio of the mean number of these to the maximum, for a semaphore and for a queue.
-    const EVEN: [f64; 2] = [0.6, 0.95];
+    /// Minimum ratio of the mean number of these to the maximum, for a semaphore.
+    const EVEN: f64 = 0.6;
+    /// Maximum standard deviation of that number for a queue: so many threads, or this part of the
+    /// mean. The number of workers with work has a deviation of about the square root of its mean.
+    const STEADY: [f64; 2] = [0.35, 0.15];
     /// Minimum number of dumps that show how many threads have an element of a queue or the like.
     const DUMPS_OF_QUEUE: f64 = 4.0;
     let of_queue = waits.iter().any(|wait| wait.blocked != Blocked::Permit);
-    let even = EVEN[usize::from(of_queue)];
     let dumps = total(waits.iter().map(|wait| wait.dumps)) as f64;
     let held = waits.iter().filter(|wait| wait.units > 0).map(|wait| wait.dumps);
     let held = total(held) as f64;
     let mean = total(waits.iter().map(|wait| wait.units)) as f64 / held.max(1.0);
-    let most = waits.iter().map(|wait| wait.units_max).max().unwrap_or(0) as f64;
-    let is_enough = held > 0.0 && (!of_queue || held >= DUMPS_OF_QUEUE);
-    (is_enough && held >= NEARLY_ALL * dumps && mean >= even * most).then_some(mean)
+    let is_even = if of_queue {
+        let squares = total(waits.iter().map(|wait| wait.units_squared)) as f64 / held.max(1.0);
+        let deviation = (squares - mean * mean).max(0.0).sqrt();
+        held >= DUMPS_OF_QUEUE && squares > 0.0 && deviation <= STEADY[0].max(STEADY[1] * mean)
+    } else {
+        let most = waits.iter().map(|wait| wait.units_max).max().unwrap_or(0) as f64;
+        mean >= EVEN * most
+    };
+    (held > 0.0 && held >= NEARLY_ALL * dumps && is_even).then_some(mean)
 }
 
 /// Returns the identity of a lock in dumps. A lock of `java.util.concurrent` has a class that many
@@ -91,6 +100,7 @@ fn busiest(java: &Java, sort: &[Blocked]) -> Option<JavaMonitor> {
     Some(JavaMonitor {
         class: first.class.clone(),
         is_monitor: is_monitor(first),
+        is_notification: first.blocked == Blocked::Condition && first.class == NOTIFICATION,
         part: count as f64 / waiting.max(1) as f64,
         place: waiter.place.clone(),
         holder: known(&owner.holder),

@@ -3,7 +3,7 @@
 
 use convoy_record::runtimes::runtime;
 use convoy_record::{
-    Hot, Kind as Primitive, Lock, Origin, Process, Record, is_passing, runnable, threads, total,
+    Hot, Kind as Primitive, Origin, Process, Record, is_passing, runnable, threads, total,
 };
 
 use super::herd::of_cpu;
@@ -24,6 +24,9 @@ pub(super) const SAMPLES: u64 = 10;
 pub(super) const SPINS: f64 = 0.1;
 /// Minimum number of calls for a finding.
 const MANY: u64 = 1000;
+/// Maximum number of calls before each sleep. A thread of libstdc++ makes 4 before it sleeps for an
+/// atomic (`__atomic_spin`), a worker of rayon 32 (`ROUNDS_UNTIL_SLEEPY`).
+const BEFORE_SLEEP: u64 = 64;
 /// Runtime libraries of OpenMP.
 const OPENMP: [&str; 3] = ["libgomp", "libomp", "libiomp5"];
 
@@ -76,13 +79,15 @@ pub(crate) fn loops(record: &Record, process: &Process) -> Option<Finding> {
     let yields_s = calls as f64 * (YIELD_S + switch_s);
     let given_s = given_s(process, calls, record.program.cpus);
     let yields = yields.or_else(|| most.filter(|_| given_s > 0.0));
-    let slept_s: f64 = process.futexes.iter().map(Lock::wait_s).sum();
-    let least_s = slept_s.max(SPINS * process.seconds);
+    let locks = process.locks.iter().chain(&process.futexes);
+    let sleeps = total(locks.flat_map(|lock| &lock.sites).map(|site| site.wait.count));
+    let is_brief = calls <= BEFORE_SLEEP.saturating_mul(sleeps);
+    let yield_cost_s = yields_s.max(given_s);
+    let is_dear = !is_brief && yield_cost_s > SPINS * process.seconds;
     let (place, cpu_share, observations) = match (hot, yields) {
         // Most samples of such a loop are at its other instructions.
         (Some(hot), _) => (&hot.place, Some(part(hot.count, process)), hot.count),
-        // A lower cost comes from a library that spins briefly before it sleeps.
-        (None, Some(most)) if yields_s.max(given_s) > least_s => (&most.place, None, calls),
+        (None, Some(most)) if is_dear => (&most.place, None, calls),
         (None, _) => return None,
     };
     let running = runnable(process).unwrap_or_else(|| threads(process));
@@ -90,8 +95,8 @@ pub(crate) fn loops(record: &Record, process: &Process) -> Option<Finding> {
     let plain = Plain {
         pid: process.pid,
         lock: place,
-        share: cpu_share.or_else(|| of_cpu(process, yields_s.max(given_s))),
-        cost_s: cpu_share.map_or(yields_s.max(given_s), |share| share * process.cpu_s),
+        share: cpu_share.or_else(|| of_cpu(process, yield_cost_s)),
+        cost_s: cpu_share.map_or(yield_cost_s, |share| share * process.cpu_s),
         source: if cpu_share.is_some() { Source::Sampled } else { Source::Estimated },
         observations,
     };

@@ -12,14 +12,15 @@ use super::tables::{Tables, bytes, calls};
 
 /// Minimum time for which the programs stay attached, and after which their use is judged.
 const TRIAL: Duration = Duration::from_millis(500);
-/// What the programs add to a system call; measured on an AMD EPYC (`results/record.md`).
+/// Time that the programs add to a system call, in seconds; measured on an AMD EPYC
+/// (`results/record.md`).
 const CALL_S: f64 = 130e-9;
 /// Share of a CPU that they may cost where they see little.
 const SHARE: f64 = 0.01;
 /// System calls for each wait in futex(2) above which they see little.
 const CALLS_FOR_A_WAIT: u64 = 1000;
-/// Sleeps in futex(2) per second from which on they are attached again, and sleeps that are not
-/// enough to tell.
+/// Sleeps in futex(2) per second from which on they are attached again, and a number of sleeps that
+/// is too small for a decision.
 const SLEEPS_PER_S: f64 = 100.0;
 const FEW_SLEEPS: u64 = 10;
 
@@ -94,12 +95,12 @@ impl SystemCalls {
     }
 }
 
-/// Returns whether watching so many system calls with so few waits costs too much.
+/// Returns whether it costs too much to watch these system calls for the waits among them.
 fn is_dear(passed: u64, waits: u64, elapsed: Duration) -> bool {
     passed as f64 * CALL_S > SHARE * elapsed.as_secs_f64() && waits * CALLS_FOR_A_WAIT < passed
 }
 
-/// Returns whether threads slept in futex(2) so often that their waits are to be watched.
+/// Returns whether threads slept in futex(2) often enough for their waits to be watched.
 fn is_enough(slept: u64, elapsed: Duration) -> bool {
     slept > FEW_SLEEPS && slept as f64 > SLEEPS_PER_S * elapsed.as_secs_f64()
 }
@@ -114,7 +115,7 @@ mod tests {
         assert!(is_dear(500_000, 3, second), "an event loop");
         assert!(!is_dear(500_000, 2000, second), "threads that wait for each other");
         assert!(!is_dear(20_000, 0, second), "few system calls");
-        assert!(!is_enough(9, second / 100), "too few to tell");
+        assert!(!is_enough(9, second / 100), "too few for a decision");
         assert!(is_enough(40, second / 20) && !is_enough(40, second));
     }
 }

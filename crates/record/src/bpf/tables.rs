@@ -205,7 +205,7 @@ pub(super) mod lock {
 pub(super) mod calls {
     /// Waits in futex(2) that began while system calls were watched.
     pub(crate) const WAITS: usize = 0;
-    /// Whether they are not watched now; sleeps in futex(2) meanwhile, and their time, in
+    /// Whether they are not watched now; sleeps in futex(2) during that time, and their length in
     /// nanoseconds.
     pub(crate) const UNWATCHED: usize = 1;
     pub(crate) const SLEEPS: usize = 2;

@@ -141,8 +141,8 @@ impl Dump {
             .unwrap_or_default()
     }
 
-    /// Returns the threads of a pool that execute tasks, if all of its threads do. None if several
-    /// pools are as busy.
+    /// Returns the threads of the pool that executes tasks, if all of them are busy. None if there
+    /// are several pools: a task may be for any of them.
     fn workers(&self) -> Vec<(&Thread, String)> {
         /// Begins the functions of a thread of a pool that executes a task or waits for one.
         const WORKER: &str = "java.util.concurrent.ThreadPoolExecutor.runWorker";
@@ -162,8 +162,9 @@ impl Dump {
                 busy.push((thread, thread.place(0)));
             }
         }
-        let mut busy = pools.into_values().flatten();
-        busy.next().filter(|_| busy.next().is_none()).unwrap_or_default()
+        let mut pools = pools.into_values();
+        let only = pools.next().filter(|_| pools.next().is_none());
+        only.flatten().unwrap_or_default()
     }
 
     /// Returns the owner of an object, and the place that acquired it if that is known.
@@ -216,20 +217,18 @@ impl Thread {
         }
     }
 
-    /// Says what it waits for if that is no lock: an element of a queue, whose class then replaces
-    /// that of the condition, a condition of the program, or a task.
+    /// Names the object of a wait that is not for a lock: an element of a queue, whose class then
+    /// replaces the class of its condition, a condition of the program, or a task.
     fn name_wait(&mut self) {
         /// Methods that take an element.
         const TAKES: [&str; 4] = ["take", "poll", "takeFirst", "pollFirst"];
-        /// Classes of the results of tasks.
-        const TASKS: [&str; 2] = ["FutureTask", "CompletableFuture"];
         let function = self.calls().and_then(|function| function.split_once('.'));
         let Some((class, method)) = function else { return };
         let named = match class {
             _ if TAKES.contains(&method) => (Blocked::Queue, class),
             "Object" => (Blocked::Condition, NOTIFICATION),
             _ if class.ends_with("$ConditionObject") => (Blocked::Condition, "Condition"),
-            _ if TASKS.contains(&class) => (Blocked::Task, "ThreadPoolExecutor"),
+            "FutureTask" => (Blocked::Task, "ThreadPoolExecutor"),
             _ => return,
         };
         let named = (named.0, named.1.to_owned());

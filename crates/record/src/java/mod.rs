@@ -64,6 +64,9 @@ pub struct JavaWait {
     /// The maximum of it in one dump.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub units_max: u64,
+    /// The sum of its squares over these dumps.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub units_squared: u64,
 }
 
 /// Activity of the owner of a Java lock.
@@ -99,8 +102,8 @@ pub struct JavaLink {
 impl JavaWait {
     /// Returns whether two waits differ in nothing but their numbers.
     fn is_like(&self, other: &Self) -> bool {
-        let Self { count, dumps, units, units_max, .. } = *other;
-        Self { count, dumps, units, units_max, ..self.clone() } == *other
+        let Self { count, dumps, units, units_max, units_squared, .. } = *other;
+        Self { count, dumps, units, units_max, units_squared, ..self.clone() } == *other
     }
 }
 
@@ -146,10 +149,11 @@ impl Java {
                 known.count += count;
                 known.dumps += 1;
                 known.units += wait.units_max;
+                known.units_squared += wait.units_max * wait.units_max;
                 known.units_max = known.units_max.max(wait.units_max);
             } else {
-                let units = wait.units_max;
-                self.waits.push(JavaWait { count, dumps: 1, units, ..wait });
+                let (units, units_squared) = (wait.units_max, wait.units_max * wait.units_max);
+                self.waits.push(JavaWait { count, dumps: 1, units, units_squared, ..wait });
             }
         }
         self.waits.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
@@ -169,6 +173,7 @@ impl Java {
                 wait.count = wait.count.saturating_sub(before.count);
                 wait.dumps = wait.dumps.saturating_sub(before.dumps);
                 wait.units = wait.units.saturating_sub(before.units);
+                wait.units_squared = wait.units_squared.saturating_sub(before.units_squared);
             }
         }
         java.waits.retain(|wait| wait.count > 0);

@@ -421,7 +421,7 @@ fn open(waits: &[Waited]) -> String {
 /// Returns a Java lock in words: ``the monitor of `Broker.class` ``.
 pub(super) fn java_lock(monitor: &JavaMonitor) -> String {
     let class = monitor.class.as_str();
-    if class == convoy_record::NOTIFICATION {
+    if monitor.is_notification {
         return "a notification (`Object.wait`)".to_owned();
     }
     if !monitor.is_monitor {

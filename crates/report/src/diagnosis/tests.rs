@@ -112,6 +112,7 @@ fn waits_for_locks_that_the_program_did_not_write() {
     let monitor = JavaMonitor {
         class: "Broker.class".to_owned(),
         is_monitor: true,
+        is_notification: false,
         part: 1.0,
         place: "Broker.get (Broker.java:5)".to_owned(),
         holder: Some("Broker.put (Broker.java:9)".to_owned()),

@@ -19,14 +19,14 @@ impl Drop for Ends {
     }
 }
 
-/// A reference to a shared value, like that of the standard library.
+/// A reference to a shared value, like `std::sync::Arc`.
 pub struct Arc<T: ?Sized> {
     /// `None` once it has ended.
     value: Option<sync::Arc<T>>,
     ends: Rc<Ends>,
 }
 
-/// A reference that does not keep the value, like that of the standard library.
+/// A reference that does not keep the value, like `std::sync::Weak`.
 pub struct Weak<T: ?Sized> {
     value: sync::Weak<T>,
     ends: Rc<Ends>,
