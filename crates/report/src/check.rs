@@ -199,9 +199,9 @@ impl CheckReport {
         let mut notes = vec![format!("{memory}: signals and deadlines may come at any step")];
         if self.rows.iter().any(|row| row.weak.is_some()) {
             notes.push(
-                "Executions: under that memory. All with so many stale steps and preemptions were \
-                 explored, of the scenario that came least far. A stale step reads an old value, \
-                 or writes before newer ones or late."
+                "Executions: under that memory. Stale and Preempted: every scenario without a \
+                 violation was explored in all executions within these bounds. A stale step reads \
+                 an old value, or writes before newer ones or late."
                     .to_owned(),
             );
         }
@@ -360,8 +360,10 @@ impl CheckReport {
                 Cell::count(rows.iter().map(|row| row.explored).sum()),
             ];
             if is_weak {
+                // A search that found a violation ended there.
+                let searched = rows.iter().filter(|row| !row.violation);
+                let least = searched.filter_map(|row| row.weak).min_by_key(|weak| weak.bounds());
                 let weak = rows.iter().filter_map(|row| row.weak);
-                let least = weak.clone().min_by_key(|weak| weak.bounds());
                 let [preemptions, stale] =
                     least.map_or(["-".to_owned(), "-".to_owned()], WeakSearch::cells);
                 cells.extend([stale, preemptions].map(Cell::text));
@@ -375,8 +377,8 @@ impl CheckReport {
             }
         }
         table.note(
-            "Exhaustive: scenarios of which every interleaving was explored. Preemptions: all \
-             interleavings with so many were explored of each other one.",
+            "Exhaustive: scenarios of which every interleaving was explored. Preemptions: every \
+             other scenario was explored in all interleavings with at most this number.",
         );
         self.notes().iter().for_each(|note| table.note(note));
         table.note("--details: each property, and each violating interleaving step by step.");
@@ -424,8 +426,9 @@ impl CheckReport {
         table.note("Exhaustive: scenarios of which every interleaving was explored.");
         if self.rows.iter().any(|row| !row.exhaustive && !row.violation) {
             table.note(
-                "not broken: the budget ended first. Of the scenario that came least far: all \
-                 interleavings with so many preemptions were explored, and that share of all.",
+                "not broken: the budget ended first. Preemptions and Share: each scenario was \
+                 explored in all interleavings with at most this number of preemptions, and in at \
+                 least this share of all.",
             );
         }
         for note in &self.notes() {
@@ -584,6 +587,23 @@ mod tests {
             report.rows[0].weak = Some(WeakSearch { explored: 9, exhaustive, preemptions, stale });
             assert!(report.verdict().ends_with(end), "{}", report.verdict());
         }
+    }
+
+    #[test]
+    fn the_table_and_the_sentence_leave_out_searches_that_a_violation_ended() {
+        fn weak(preemptions: u32, stale: u32) -> Option<WeakSearch> {
+            let (preemptions, stale) = (Some(preemptions), Some(stale));
+            Some(WeakSearch { explored: 9, exhaustive: false, preemptions, stale })
+        }
+        let mut report = example();
+        report.memory = "c11".to_owned();
+        report.rows = vec![row("one", true, false), row("one", false, false)];
+        (report.rows[0].weak, report.rows[1].weak) = (weak(5, 1), weak(2, 3));
+        assert!(report.verdict().ends_with("with 2 preemptions and 3 stale steps."));
+        let text = report.to_text();
+        let row = text.lines().rfind(|line| line.starts_with("one ")).expect("the lock");
+        let cells: Vec<&str> = row.split_whitespace().rev().take(3).collect();
+        assert_eq!(cells, ["18", "2", "3"], "{row}");
     }
 
     #[test]
