@@ -591,14 +591,14 @@ mod tests {
 
     #[test]
     fn the_table_and_the_sentence_leave_out_searches_that_a_violation_ended() {
-        fn weak(preemptions: u32, stale: u32) -> Option<WeakSearch> {
+        fn weak(preemptions: u32, stale: u32) -> WeakSearch {
             let (preemptions, stale) = (Some(preemptions), Some(stale));
-            Some(WeakSearch { explored: 9, exhaustive: false, preemptions, stale })
+            WeakSearch { explored: 9, exhaustive: false, preemptions, stale }
         }
         let mut report = example();
         report.memory = "c11".to_owned();
         report.rows = vec![row("one", true, false), row("one", false, false)];
-        (report.rows[0].weak, report.rows[1].weak) = (weak(5, 1), weak(2, 3));
+        (report.rows[0].weak, report.rows[1].weak) = (Some(weak(5, 1)), Some(weak(2, 3)));
         assert!(report.verdict().ends_with("with 2 preemptions and 3 stale steps."));
         let text = report.to_text();
         let row = text.lines().rfind(|line| line.starts_with("one ")).expect("the lock");
