@@ -387,7 +387,7 @@ impl Reader<'_> {
         };
         let held_s = lock.held.map_or(0.0, |held| held.total_s - held.preempted_s - held.woken_s);
         let waiting_s = waiting_s.min(self.seconds);
-        let servers = [lock.instances.max(1) as f64, 1.0];
+        let servers = [lock.even_instances(), 1.0];
         let seconds = [held_s.min(waiting_s), waiting_s / 2.0, waiting_s];
         is_owned(lock).then(|| self.demand(usize::MAX, lock, seconds, 0.0, servers))
     }
@@ -454,7 +454,7 @@ impl Reader<'_> {
     fn instances(&self, lock: &Lock, held_s: f64) -> [f64; 2] {
         /// Waits that must be expected for their absence to be evidence.
         const EXPECTED: f64 = 10.0;
-        let most = lock.instances.max(1) as f64;
+        let most = lock.even_instances();
         let held = held_s / self.seconds * (self.threads - 1.0).max(0.0) / self.threads.max(1.0);
         let expected = held * lock.count() as f64;
         let least = if expected / most > EXPECTED {

@@ -213,7 +213,8 @@ fn of_lock(lock: &Lock, waited: f64, seconds: f64) -> Limit {
     // A lock cannot have been held for longer than the run.
     let hold_s = (held_s / count).min(instances * seconds / count);
     let hold_s = Some(hold_s).filter(|hold_s| *hold_s > 0.0);
-    let allows = hold_s.filter(|_| holders == Holders::One).map(|hold_s| instances / hold_s);
+    let allows = hold_s.filter(|_| holders == Holders::One);
+    let allows = allows.map(|hold_s| lock.even_instances() / hold_s);
     Limit::Lock {
         lock: Named::new(lock),
         waited,
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
     use crate::demands::demands;
     use crate::script::Written;
-    use convoy_record::{KernelObject, KernelWait, Program, Record, Site, Times};
+    use convoy_record::{Element, KernelObject, KernelWait, Program, Record, Site, Times};
 
     fn times(count: u64, each_us: f64) -> Times {
         let total_s = count as f64 * each_us / 1e6;
@@ -283,6 +284,21 @@ mod tests {
         assert!((waited - 0.25).abs() < 1e-9);
         assert!((hold_us.expect("timed") - 400.0).abs() < 1e-6, "{hold_us:?}");
         assert!((per_s.expect("one holder") - 2500.0).abs() < 1e-6, "{per_s:?}");
+    }
+
+    /// Sixteen locks in one array, of which one gets nine acquisitions of ten.
+    #[test]
+    fn a_hot_element_limits_as_a_lock_does() {
+        let elements = vec![Element { count: 900, ..Element::default() }];
+        let name = "shards".to_owned();
+        let lock =
+            Lock { name, instances: 16, elements, sites: vec![site(0.5)], ..Lock::default() };
+        let process = Process { seconds: 1.0, cpu_s: 0.004, threads: 2, ..Process::default() };
+        let limit = limit_of(Process { locks: vec![lock], ..process }, 2);
+        let Limit::Lock { hold_us: Some(hold_us), per_s: Some(per_s), .. } = limit else {
+            panic!("{limit:?}")
+        };
+        assert!((per_s * hold_us / 1e6 - 1000.0 / 900.0).abs() < 1e-6, "{per_s} {hold_us}");
     }
 
     /// Two of four threads wait. `explain` divides by the time of these two as well.
