@@ -197,10 +197,10 @@ impl BisectReport {
                 if let Some(first) = self.credible_set.first() {
                     let BisectCommit { id: commit, author, date, subject } = &first.commit;
                     let short: String = commit.chars().take(12).collect();
-                    let said = format!(
+                    let sentence = format!(
                         "{short} ({subject}) is the first bad commit, with {percent} confidence."
                     );
-                    text = page_wrap(&said) + "\n";
+                    text = page_wrap(&sentence) + "\n";
                     let _ = writeln!(text, "  commit {commit}\n  author {author}");
                     let _ = writeln!(text, "  date   {date}\n\n      {subject}");
                 }

@@ -41,7 +41,6 @@ mod table;
 mod timeline;
 mod top;
 mod verdict;
-mod why;
 
 pub use bisect::{
     BisectConfirmation, BisectInterval, BisectPoint, BisectReport, BisectSkip, BisectSuspect,
@@ -52,7 +51,7 @@ pub use compare::{CompareCollapses, CompareReport, CompareRow, CompareSide};
 pub use compare_text::CompareLayout;
 use convoy_lab::figures as metric;
 pub use convoy_lab::figures::{Metric, metric};
-pub use experiment::{ExperimentReport, LargeChange, large_changes};
+pub use experiment::ExperimentReport;
 pub use explain::{ExplainReport, Explained, RcuThreads};
 pub use flame::{flame_html, flame_svg};
 pub use format::{NOTHING, fixed, middle, plain, significant, wrap};
@@ -74,4 +73,3 @@ pub use top::{
     ScreenLine, ScreenPart, ScreenView, Sorting, ThreadsRow, TopDoing, TopLock, TopOwner,
     TopReport, TopTimes,
 };
-pub use why::{Side, why};

@@ -11,4 +11,4 @@ mod sweep;
 pub(crate) use args::Reproduce;
 pub(crate) use cells::{Told, apart, execute, threads};
 pub(crate) use plan::plan;
-pub(crate) use reproduce::{Files, Kept, carry_out, run as reproduce, run_all};
+pub(crate) use reproduce::{Files, Kept, carry_out, run as reproduce};

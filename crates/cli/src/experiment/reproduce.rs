@@ -90,17 +90,6 @@ pub(crate) fn carry_out(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The outcomes of all cells of a plan, and the plan with those that they asked for.
-pub(crate) fn run_all(
-    plan: &Plan,
-    common: &Common,
-    threads: usize,
-) -> Result<(Plan, Vec<Option<Outcome>>), Failure> {
-    let (plan, done) = until_known(plan, common, threads, None, &mut BTreeMap::new())?;
-    incomplete(&done)?;
-    Ok((plan, done.outcomes))
-}
-
 /// The record of a plan that this process ran.
 pub(super) fn record(plan: &Plan, outcomes: &[Option<Outcome>]) -> Record {
     let command = crate::keep::arguments();

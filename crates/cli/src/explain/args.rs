@@ -27,12 +27,6 @@ pub(crate) struct Explain {
     /// Only this grid of the experiment
     #[arg(long, value_name = "GRID")]
     pub(crate) only: Option<String>,
-    /// Explain each change above this instead of one cell, percent; default 5
-    #[arg(long, value_name = "PERCENT", requires = "only")]
-    pub(crate) changes: Option<f64>,
-    /// Use the quick form of the grid
-    #[arg(long, requires = "only")]
-    pub(crate) quick: bool,
     /// Only the cells with this label on this axis (repeatable)
     #[arg(long, value_name = "AXIS=LABEL")]
     pub(crate) at: Vec<String>,

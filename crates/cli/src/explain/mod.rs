@@ -5,7 +5,6 @@
 
 mod args;
 mod cell;
-mod changes;
 mod choose;
 mod files;
 mod find;
@@ -41,9 +40,6 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
     }
     known(&args.run)?;
     args.fits_simulations()?;
-    if let Some(plan) = changes::plan_of(args)? {
-        return changes::run(args, &plan);
-    }
     if let Some(cell) = cell::Cell::find(args)? {
         return cell.explain(args);
     }

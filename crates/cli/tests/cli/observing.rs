@@ -47,7 +47,7 @@ const SIM: Flags = Flags {
 
 /// `--firefox` and `--symbols` are for records of programs.
 const EXPLAIN: Flags = Flags {
-    choices: "only changes quick at kernel users cpus machine seed shrink set store firefox \
+    choices: "only at kernel users cpus machine seed shrink set store firefox \
               symbols",
     observers: &[
         ("all", &[""]),

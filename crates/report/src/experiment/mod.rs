@@ -2,7 +2,6 @@
 //! with the result.
 
 mod beside;
-mod large;
 mod measured;
 mod panel;
 mod peers;
@@ -14,8 +13,6 @@ mod rows;
 mod scaling;
 mod sentence;
 mod speedup;
-
-pub use large::{LargeChange, large_changes};
 
 use convoy_lab::experiment::{Plan, Target, View};
 use convoy_lab::job::Outcome;

@@ -41,8 +41,8 @@ impl Results<'_> {
     pub(super) fn change(self, base: &[usize], row: &[usize], key: &str) -> Option<Estimate> {
         let kind = self.grid.grid.compare.as_ref()?.change;
         self.over(row, |index| {
-            let at = row.iter().position(|own| *own == index)?;
-            let (before, after) = self.values(base[at], key).zip(self.values(index, key))?;
+            let column = row.iter().position(|own| *own == index)?;
+            let (before, after) = self.values(base[column], key).zip(self.values(index, key))?;
             let pairs = before.iter().zip(&after);
             Some(pairs.map(|(base, value)| kind.of(*base, *value)).collect())
         })
