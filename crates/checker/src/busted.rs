@@ -153,17 +153,9 @@ fn of_kernels() -> Vec<Subject> {
             "busted-rcu-joins",
             "A callback joins the grace period that is on its way.",
         ),
-        Subject::busted_rcu::<Unwrapped>(
-            "busted-rcu-wrap",
-            "Numbers of grace periods must not wrap.",
-        ),
         Subject::busted_rcu::<Unheld>(
             "busted-rcu-preempted",
             "A grace period forgets readers that left their CPU.",
-        ),
-        Subject::busted_rcu::<Unmarked>(
-            "busted-rcu-expedited",
-            "An expedited one forgets readers that left their CPU.",
         ),
         Subject::busted_rcu::<LostWork>(
             "busted-rcu-work",
@@ -196,22 +188,10 @@ impl Steps for Joins {
     const WAITS_WHOLE: bool = false;
 }
 
-/// RCU with grace-period numbers that must not wrap.
-struct Unwrapped;
-impl Steps for Unwrapped {
-    const WRAPS: bool = false;
-}
-
 /// RCU with grace periods that wait only for CPUs, not for preempted readers.
 struct Unheld;
 impl Steps for Unheld {
     const READERS: bool = false;
-}
-
-/// RCU with expedited grace periods that wait only for CPUs, not for preempted readers.
-struct Unmarked;
-impl Steps for Unmarked {
-    const EXPEDITES: bool = false;
 }
 
 /// RCU with a thread that clears its work flag too late.

@@ -3,21 +3,13 @@
 mod shapes;
 
 use crate::model::{End, Failure, Instance, Model, Plain, Property, Scenario};
-use convoy_sync::rcu::{Barrier, Expedited, Rcu, Reader, Steps, Ticket, Work};
+use convoy_sync::rcu::{Rcu, Reader, Steps, Work};
 use convoy_sync::{Atomic, Platform, RawLock, Sleep, TicketLock};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::sync::atomic::Ordering::{Acquire, Release};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 type Word = <Model as Platform>::AtomicU32;
-
-/// Work that waits for a grace period.
-enum Due {
-    /// This object is to be freed.
-    Free(usize),
-    /// One of the callbacks of a barrier, with the objects that must have been freed by then.
-    Bar(Rc<(Barrier<Model>, Vec<usize>)>),
-}
 
 /// Maximum number of objects of a scenario.
 const OBJECTS: usize = 8;
@@ -26,7 +18,6 @@ const OBJECTS: usize = 8;
 struct Hands {
     reader: Rc<Reader>,
     looked_at: usize,
-    drawn: Option<(Ticket, usize)>,
 }
 
 /// Work of a thread: items queued and items done.
@@ -38,31 +29,20 @@ struct Desk<S: Steps> {
 }
 
 /// The code of a CPU, as a task.
-use Move::{
-    After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Leave, Open, Pass, Poll,
-    Rush, Serve,
-};
+use Move::{After, Awake, Call, Close, Core, Give, Idle, Late, Leave, Open, Pass, Serve};
 pub use shapes::{Move, RCU_SHAPES, RcuShape};
 
 /// RCU and its objects.
 struct Objects<S: Steps> {
-    rcu: Rcu<Model, Due, S>,
-    expedited: Expedited<Model>,
-    /// The lock of the task that stops the other CPUs, and for each CPU whether it is in a critical
-    /// section.
-    stopper: TicketLock<Model>,
-    inside: Vec<Word>,
-    /// Whether objects are freed outside RCU's lists, so that the order of critical sections and
-    /// such frees matters.
-    unordered: bool,
+    /// The callbacks are the objects to free.
+    rcu: Rcu<Model, usize, S>,
     desk: Desk<S>,
     /// The object that readers access.
     present: Cell<usize>,
     /// Data of each object: readers read it, and the task that frees the object overwrites it.
     memory: Vec<Plain<u32>>,
-    /// Number of created objects, the objects with queued callbacks, and the freed objects.
+    /// Number of created objects, and the freed objects.
     made: Cell<usize>,
-    called: RefCell<Vec<usize>>,
     freed: RefCell<Vec<usize>>,
     jiffies: Cell<u64>,
     /// Number of moves that each CPU has made.
@@ -74,7 +54,7 @@ impl<S: Steps> Objects<S> {
         let parts = <TicketLock<Model> as RawLock<Model>>::parts;
         self.rcu.locks(|lock, name| Model::name(lock, name, parts));
         let reader = Reader::new(Model::cpu());
-        let mut hands = Hands { reader, looked_at: 0, drawn: None };
+        let mut hands = Hands { reader, looked_at: 0 };
         for (&step, number) in moves.iter().zip(1..) {
             Model::call(step.name());
             self.make(step, &mut hands);
@@ -86,7 +66,6 @@ impl<S: Steps> Objects<S> {
         let cpu = Model::cpu() as usize;
         match step {
             Open => {
-                self.section(1);
                 hands.reader.enter();
                 hands.looked_at = self.present.get();
                 self.memory[hands.looked_at].get();
@@ -94,18 +73,15 @@ impl<S: Steps> Objects<S> {
             Close => {
                 self.look_at(hands.looked_at);
                 let _boosted = self.rcu.leave(&hands.reader, self.jiffies.get());
-                self.section(0);
             }
             Call => {
                 let old = self.replace();
-                self.called.borrow_mut().push(old);
-                let _late = self.rcu.call(Due::Free(old), self.jiffies.get());
+                let _late = self.rcu.call(old, self.jiffies.get());
             }
             Leave => {
                 Model::irq_save();
                 self.rcu.note_switch(&hands.reader);
                 Model::irq_restore(());
-                self.section(0);
             }
             Pass => self.rcu.note_quiescent_state(),
             Core => self.tick(),
@@ -118,20 +94,6 @@ impl<S: Steps> Objects<S> {
             After(cpu, moves) => {
                 Model::spin_until(&self.made_moves[cpu], |made| made >= moves);
             }
-            Draw => {
-                let old = self.replace();
-                hands.drawn = Some((self.rcu.start_poll(), old));
-            }
-            Poll => {
-                Model::point();
-                let over = hands.drawn.take_if(|(ticket, _)| self.rcu.poll(*ticket));
-                if let Some((_, object)) = over {
-                    self.free(object);
-                }
-            }
-            Bar => self.barrier(),
-            Hurry => self.expedite(false),
-            Rush => self.expedite(true),
             Give => self.give(),
             Serve(parts) => self.serve(parts),
         }
@@ -139,61 +101,8 @@ impl<S: Steps> Objects<S> {
 
     /// Replaces the current object with a new one and returns the old one.
     fn replace(&self) -> usize {
-        if self.unordered {
-            Model::point();
-        }
         let made = self.made.replace(self.made.get() + 1);
         self.present.replace(made)
-    }
-
-    /// Records that this CPU enters or leaves a critical section. A read section has no barrier;
-    /// the exchange only says where in the instructions of this CPU the stopper runs, see
-    /// [`Self::stop`].
-    fn section(&self, inside: u32) {
-        if self.unordered {
-            Model::point();
-            self.inside[Model::cpu() as usize].swap(inside, AcqRel);
-        }
-    }
-
-    fn barrier(&self) {
-        let shared = Rc::new((Barrier::default(), self.called.borrow().clone()));
-        for cpu in 0..self.made_moves.len() {
-            shared.0.join();
-            self.rcu.call_on(cpu, Due::Bar(Rc::clone(&shared)));
-        }
-        shared.0.leave();
-    }
-
-    /// Stops all CPUs, and waits for preempted readers if readers are preemptible.
-    fn expedite(&self, preemptible: bool) {
-        let old = self.replace();
-        if self.expedited.wait(|| self.stop(preemptible), |_| Model::spin_hint()) {
-            self.free(old);
-        }
-    }
-
-    /// Returns whether the stopper was free and all CPUs have been stopped.
-    fn stop(&self, preemptible: bool) -> bool {
-        let mine = self.stopper.try_lock();
-        if mine {
-            for word in &self.inside {
-                // A thread of the stopper runs on that CPU (`stop_cpus`): a switch of tasks between
-                // two instructions, after all before it and before all after it.
-                loop {
-                    Model::spin_until(word, |inside| inside == 0);
-                    if word.fetch_add(0, AcqRel) == 0 {
-                        break;
-                    }
-                }
-            }
-            if preemptible {
-                self.rcu.expedite();
-                self.rcu.wait_expedited();
-            }
-            self.stopper.unlock();
-        }
-        mine
     }
 
     fn give(&self) {
@@ -238,27 +147,8 @@ impl<S: Steps> Objects<S> {
         if self.rcu.pending(self.jiffies.get()) {
             let _late = self.rcu.core(self.jiffies.get());
         }
-        while let Some(due) = self.rcu.take_done() {
-            match due {
-                Due::Free(object) => self.free(object),
-                Due::Bar(shared) => {
-                    shared.0.leave();
-                    self.is_through(&shared.0, &shared.1);
-                }
-            }
-        }
-    }
-
-    /// Fails if the barrier is over before all earlier callbacks were invoked.
-    fn is_through(&self, barrier: &Barrier<Model>, before: &[usize]) {
-        let over = barrier.is_over();
-        let freed = self.freed.borrow();
-        freed.iter().filter(|object| over && before.contains(object)).for_each(|&object| {
-            self.memory[object].get();
-        });
-        if over && !before.iter().all(|object| freed.contains(object)) {
-            let text = format!("of objects {before:?} only {freed:?} are freed after the barrier");
-            Model::fail(Property::UnitsKept, text);
+        while let Some(object) = self.rcu.take_done() {
+            self.free(object);
         }
     }
 
@@ -291,14 +181,8 @@ fn set_up<S: Steps>(
     verdict: fn(&Objects<S>, &End) -> Result<(), Failure>,
 ) -> Instance {
     let first = -(isize::from(before_wrap));
-    let unordered =
-        tasks.iter().flat_map(|moves| moves.iter()).any(|it| [Draw, Hurry, Rush].contains(it));
     let objects = Objects::<S> {
         rcu: Rcu::new(tasks.len(), first),
-        expedited: Expedited::default(),
-        stopper: TicketLock::default(),
-        unordered,
-        inside: tasks.iter().map(|_| Word::new(0)).collect(),
         desk: Desk {
             flag: Work::default(),
             given: Cell::default(),
@@ -308,38 +192,12 @@ fn set_up<S: Steps>(
         present: Cell::new(0),
         memory: (0..OBJECTS).map(|_| Plain::new(0)).collect(),
         made: Cell::new(1),
-        called: RefCell::default(),
         freed: RefCell::default(),
         jiffies: Cell::new(0),
         made_moves: tasks.iter().map(|_| Word::new(0)).collect(),
     };
     let play = move |objects: &Objects<S>, task: usize| objects.play(tasks[task]);
     Instance::sharing(objects, tasks.len(), play, verdict)
-}
-
-/// Returns a scenario, under the name `variant`, in which a task waits for the callbacks of two
-/// CPUs.
-pub(crate) fn waits_for_callbacks(variant: &str) -> Scenario {
-    type Shared = (Barrier<Model>, [Plain<u32>; 2]);
-    let checks = [Property::NoLostWakeup, Property::Visibility];
-    Scenario::new(format!("{variant}/barrier-wait"), checks, || {
-        let shared = (Barrier::default(), [0, 0].map(Plain::new));
-        shared.1.iter().for_each(|_| shared.0.join());
-        let body = |(barrier, written): &Shared, task: usize| {
-            Model::name(barrier, "barrier", |_| {});
-            if let Some(mine) = written.get(task) {
-                mine.set(1);
-                return barrier.leave();
-            }
-            barrier.leave();
-            barrier.wait();
-            assert_eq!(written.each_ref().map(Plain::get), [1, 1]);
-        };
-        Instance::of(shared, 3, body, |_, end| match end.asleep.as_slice() {
-            [] => Ok(()),
-            asleep => Err((Property::NoLostWakeup, format!("{asleep:?} sleep"))),
-        })
-    })
 }
 
 /// Returns the scenario of `shape` on RCU with the steps of `S`, under the name `variant`.

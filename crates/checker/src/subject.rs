@@ -5,7 +5,7 @@ use crate::model::{
     Budget, Failure, Memory, Model, Orders, Property, Report, Scenario, Schedule, ScheduleError,
     Step, Violation, drawing, explore, explore_few, explore_states, explore_weak, tell,
 };
-use crate::rcu::{RCU_SHAPES, rcu_scenario, waits_for_callbacks};
+use crate::rcu::{RCU_SHAPES, rcu_scenario};
 use crate::script::script;
 use crate::shapes::SHAPES;
 use crate::starvation::passes;
@@ -22,8 +22,7 @@ const EXECUTIONS: u64 = 40_000;
 /// The same where each interleaving is followed from its beginning to its end, which takes longer.
 const WHOLE_EXECUTIONS: u64 = 20_000;
 /// Executions of a scenario with at most two preemptions, where the usual share is less: the most
-/// of zone and rcu are 119,000 (`rcu/expedited-preempted`), and the most of a lock 974,000
-/// (`quota/timeouts`).
+/// of a lock are 974,000 (`quota/timeouts`).
 const FEW_PREEMPTIONS: u64 = 1_500_000;
 
 /// Executions of each scenario that [`Subject::sound`] makes before the search of any is long.
@@ -468,8 +467,7 @@ fn rcu_cases<S: Steps>(subject: &Subject) -> Vec<Case> {
         let scenario = rcu_scenario::<S>(subject.name, shape);
         Case::new(shape.name, shape.about, scenario)
     });
-    let wait = waits_for_callbacks(subject.name);
-    cases.chain([Case::new("barrier-wait", "a wait for the callbacks of two CPUs", wait)]).collect()
+    cases.collect()
 }
 
 /// Returns the subject of a policy of the zone lock, or of a zone.

@@ -13,8 +13,9 @@
 //!
 //! Readers are sections without preemption, or, with `preemptible`, sections of a task that may
 //! lose its CPU in them; of the flavour `rcu_bh`, sections with bottom halves disabled. No path of
-//! the jobs queues callbacks of that one or waits for an expedited grace period. Source:
-//! `kernel/rcutree.c` and `kernel/rcutree_plugin.h` of 2.6.39 and 3.0. *Not modelled:* hotplug.
+//! the jobs queues callbacks of that one. Source: `kernel/rcutree.c` and `kernel/rcutree_plugin.h`
+//! of 2.6.39 and 3.0. *Not modelled:* hotplug, and calls that wait, since no job makes them:
+//! `synchronize_rcu`, its expedited form, `rcu_barrier`.
 
 mod boost;
 #[cfg(test)]
@@ -25,7 +26,6 @@ pub(crate) mod rules;
 mod scenes;
 pub(crate) mod state;
 mod threads;
-mod wait;
 
 pub use rules::{Placement, RcuRules, ThreadPolicy};
 pub use state::Rcu;
@@ -52,11 +52,6 @@ impl Rcu<Sched> {
     /// section of a reader that runs now has ended.
     pub fn call(&self, callback: Work<Sched>) {
         self.call_flavour(self.main(), callback);
-    }
-
-    /// The same after every section without preemption, also where readers may be preempted.
-    pub fn call_sched(&self, callback: Work<Sched>) {
-        self.call_flavour(&self.lists, callback);
     }
 
     /// The same for readers that disable bottom halves.

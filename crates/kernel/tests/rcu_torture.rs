@@ -52,7 +52,6 @@ struct Torture {
     circulation: RefCell<[u64; STAGES + 1]>,
     versions: Cell<u64>,
     failed_allocations: Cell<u64>,
-    barriers: Cell<u64>,
     draws: Cell<u64>,
 }
 
@@ -68,7 +67,6 @@ impl Torture {
             circulation: RefCell::default(),
             versions: Cell::default(),
             failed_allocations: Cell::default(),
-            barriers: Cell::default(),
             draws: Cell::default(),
         })
     }
@@ -159,34 +157,13 @@ impl Torture {
         loop {
             let kind = self.draw(40);
             if let Some(object) = self.replace() {
-                // A grace period of the other kind is no shorter for readers without bottom halves.
-                if kind < 4 {
-                    if self.readers == Readers::Preempt {
-                        sched.rcu().synchronize_expedited();
-                    } else {
-                        sched.rcu().synchronize_sched_expedited();
-                    }
-                    self.step(object);
-                }
                 self.call(sched, object);
             }
-            match kind {
-                4 => (0..11_000).for_each(|_| sched.rcu().call(Box::new(|_| ()))),
-                5 => self.barrier(sched),
-                _ => (),
+            if kind == 0 {
+                (0..11_000).for_each(|_| sched.rcu().call(Box::new(|_| ())));
             }
             sched.sleep_until(Here::now_ns() + self.draw(2_000_000));
         }
-    }
-
-    /// A barrier waits for the callbacks before it.
-    fn barrier(&self, sched: &Sched) {
-        let ran = Rc::new(Cell::new(false));
-        let inner = Rc::clone(&ran);
-        sched.rcu().call(Box::new(move |_| inner.set(true)));
-        sched.rcu().barrier();
-        assert!(ran.get(), "a barrier that does not wait");
-        self.barriers.set(self.barriers.get() + 1);
     }
 
     /// Returns the number of readers whose object reached the second stage: a grace period was too
@@ -202,12 +179,12 @@ impl Torture {
         let name = format!("{:?}-torture: {kernel}:", self.readers).to_lowercase();
         let mut text = String::new();
         let (versions, failed) = (self.versions.get(), self.failed_allocations.get());
-        let (freed, barriers) = (circulation[STAGES], self.barriers.get());
+        let freed = circulation[STAGES];
         let flag = if self.errors() > 0 { "!!! " } else { "" };
         let _infallible = write!(
             text,
-            "{name} ver: {versions} rtaf: {failed} rtf: {freed} barrier: {barriers}\n{name} \
-             {flag}Reader Pipe: {}\n{name} Free-Block Circulation: {}\n",
+            "{name} ver: {versions} rtaf: {failed} rtf: {freed}\n{name} {flag}Reader \
+             Pipe: {}\n{name} Free-Block Circulation: {}\n",
             list(&*self.pipe.borrow()),
             list(&circulation[1..])
         );

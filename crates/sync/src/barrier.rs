@@ -102,12 +102,11 @@ impl<P: Platform> RawBarrier<P> {
             P::wake(&raw const self.word, usize::MAX);
             return true;
         }
-        let over = |word| round(word) != round(before);
-        P::spin_for(&self.word, P::now() + SPIN_NS, over);
+        P::spin_for(&self.word, P::now() + SPIN_NS, |word| round(word) != round(before));
         loop {
             // Acquire pairs with the last one's change.
             let word = self.word.load(Acquire);
-            if over(word) {
+            if round(word) != round(before) {
                 return false;
             }
             P::wait(&self.word, word, Sleep::Uninterruptible, None);

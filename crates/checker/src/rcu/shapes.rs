@@ -1,9 +1,6 @@
 //! The moves of the CPUs in the RCU scenarios.
 
-use Move::{
-    After, Awake, Bar, Call, Close, Core, Draw, Give, Hurry, Idle, Late, Leave, Open, Pass, Poll,
-    Rush, Serve,
-};
+use Move::{After, Awake, Call, Close, Core, Give, Idle, Late, Leave, Open, Pass, Serve};
 
 /// One move of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,18 +28,6 @@ pub enum Move {
     /// Waits until the given CPU has made the given number of moves. Guides the search to narrow
     /// races.
     After(usize, u32),
-    /// Replaces the current object with a new one, and draws a ticket for the old one.
-    Draw,
-    /// Frees the object of the ticket if its grace period is over.
-    Poll,
-    /// Puts a callback on the list of each CPU. When the last callback is invoked, all earlier ones
-    /// have been invoked.
-    Bar,
-    /// Replaces the current object with a new one, and frees the old one after an expedited grace
-    /// period: critical sections on other CPUs end before these CPUs can switch to another task.
-    Hurry,
-    /// Like [`Move::Hurry`], with readers that may have been preempted in a critical section.
-    Rush,
     /// An interrupt on the CPU of a thread queues work for the thread and wakes it.
     Give,
     /// The thread executes its work, up to this number of items.
@@ -153,36 +138,6 @@ pub const RCU_SHAPES: &[RcuShape] = &[
         ],
     },
     RcuShape {
-        name: "polled",
-        about: "a ticket for a grace period, while the numbers wrap",
-        before_wrap: 1,
-        tasks: &[
-            &[Draw, Poll, Core, Pass, Core, Poll, Pass, Core, Poll],
-            &[Open, Core, Close, Core, Pass, Core],
-        ],
-    },
-    RcuShape {
-        name: "barrier",
-        about: "a callback on each list, behind those that are there",
-        before_wrap: 100,
-        tasks: &[
-            &[Call, Bar, Core, Pass, Core, Core, Pass, Core],
-            &[Call, Core, Pass, Core, Core, Pass, Core],
-        ],
-    },
-    RcuShape {
-        name: "expedited",
-        about: "two that do not want to wait for ticks, and a reader",
-        before_wrap: 100,
-        tasks: &[&[Hurry], &[Hurry, Hurry], &[Open, Close, Open, Close]],
-    },
-    RcuShape {
-        name: "expedited-preempted",
-        about: "two that do not want to wait for readers' CPUs, and readers that lose theirs",
-        before_wrap: 100,
-        tasks: &[&[Rush], &[Rush, Rush], &[Open, Leave, Close, Open, Leave, Close]],
-    },
-    RcuShape {
         name: "work",
         about: "a thread that is given work while it works",
         before_wrap: 100,
@@ -203,11 +158,6 @@ impl Move {
             Idle => "stop tick",
             Awake => "start tick",
             After(..) => "wait for the other",
-            Draw => "draw a ticket",
-            Poll => "poll",
-            Bar => "barrier",
-            Hurry => "expedite",
-            Rush => "expedite readers",
             Give => "give work",
             Serve(_) => "work",
         }

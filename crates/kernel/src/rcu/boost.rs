@@ -105,6 +105,16 @@ impl Rcu<Sched> {
         }
     }
 
+    /// Runs `section` as a reader; `name` appears in reports of stalls.
+    pub fn read<T>(&self, name: &'static str, section: impl FnOnce() -> T) -> T {
+        let before = self.rq.current().section.replace(Some(name));
+        self.read_lock();
+        let result = section();
+        self.read_unlock();
+        self.rq.current().section.set(before);
+        result
+    }
+
     /// A walk begins that nothing but RCU protects. Without preemptible readers it needs no word:
     /// no kernel that walks so preempts in the kernel.
     pub(crate) fn walk_begins(&self) {

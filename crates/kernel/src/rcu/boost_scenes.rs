@@ -83,39 +83,3 @@ fn sections_one_inside_the_other_end_with_the_outermost() {
     });
     assert!((40_000_000..60_000_000).contains(&freed.get()), "{} ns", freed.get());
 }
-
-/// On one CPU a reader of nice 19 is in a section of 20 ms when four tasks of nice 0 come. How long
-/// an expedited grace period takes that begins then, in ms.
-fn an_expedited_period(kernel: &str) -> u64 {
-    let waited = Rc::new(Cell::new(0));
-    let inner_waited = Rc::clone(&waited);
-    stage(kernel, 1, move |sched| {
-        let inner = Rc::clone(sched);
-        let body = move || {
-            inner.rcu().read("reader", || (0..200).for_each(|_| Here::compute(MS / 10)));
-        };
-        let reader = sched.fork_on(0, Box::new(body)).expect("room");
-        sched.rq.set_policy(reader, Policy::Normal { nice: 19 });
-        sched.sleep_until(Here::now_ns() + 3_000_000);
-        for _ in 0..4 {
-            let hog = || (0..4000).for_each(|_| Here::user(MS / 4));
-            sched.fork_on(0, Box::new(hog)).expect("room");
-        }
-        let began = Here::now_ns();
-        sched.rcu().synchronize_expedited();
-        inner_waited.set((Here::now_ns() - began) / 1_000_000);
-        let began = Here::now_ns();
-        sched.rcu().synchronize_expedited();
-        let again = (Here::now_ns() - began) / 1_000_000;
-        assert!(again < 10, "nobody is in a section any more: {again} ms");
-    });
-    waited.get()
-}
-
-#[test]
-fn an_expedited_grace_period_waits_for_readers_without_a_cpu_and_boosts_them_at_once() {
-    let waited = an_expedited_period("3.0+preempt");
-    assert!(waited > 1000, "the reader gets its CPU late: {waited} ms");
-    let waited = an_expedited_period("3.0+boost");
-    assert!((10..60).contains(&waited), "the reader is lent a priority: {waited} ms");
-}

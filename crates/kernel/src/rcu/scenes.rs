@@ -172,62 +172,6 @@ fn bottom_halves_that_end_let_a_grace_period_of_theirs_end() {
 }
 
 #[test]
-fn a_barrier_waits_for_the_callbacks_of_all_cpus() {
-    for kernel in KERNELS {
-        stage(kernel, 4, move |sched| {
-            let ran = Rc::new(Cell::new(0));
-            for cpu in 0..4 {
-                let ran = Rc::clone(&ran);
-                let inner = Rc::clone(sched);
-                let body = move || {
-                    for _ in 0..15 {
-                        let ran = Rc::clone(&ran);
-                        inner.rcu().call(Box::new(move |_| ran.set(ran.get() + 1)));
-                    }
-                };
-                sched.fork_on(cpu, Box::new(body)).expect("room");
-            }
-            sched.sleep_until(Here::now_ns() + 1_000_000);
-            assert!(ran.get() < 60, "{kernel}");
-            sched.rcu().barrier();
-            assert_eq!(ran.get(), 60, "{kernel}");
-        });
-    }
-}
-
-#[test]
-fn an_expedited_grace_period_waits_for_sections_and_for_no_tick() {
-    stage("3.0", 4, |sched| {
-        let free = Here::now_ns();
-        sched.rcu().synchronize_sched_expedited();
-        let alone = Here::now_ns() - free;
-        assert!(alone < 500_000, "{alone} ns on idle CPUs, half a tick");
-        let inner = Rc::clone(sched);
-        let reader = move || {
-            inner.rcu().read("reader", || (0..20).for_each(|_| Here::compute(MS)));
-        };
-        sched.fork_on(2, Box::new(reader)).expect("room");
-        sched.sleep_until(Here::now_ns() + 2_000_000);
-        let read = Here::now_ns();
-        let others = Rc::new(Cell::new(0));
-        for _ in 0..3 {
-            let (inner, others) = (Rc::clone(sched), Rc::clone(&others));
-            let body = move || {
-                inner.rcu().synchronize_sched_expedited();
-                others.set(others.get() + 1);
-            };
-            sched.fork_on(1, Box::new(body)).expect("room");
-        }
-        sched.rcu().synchronize_sched_expedited();
-        let waited = Here::now_ns() - read;
-        assert!((15_000_000..30_000_000).contains(&waited), "{waited} ns with a reader");
-        sched.rcu().synchronize_sched();
-        sched.sleep_until(Here::now_ns() + 50_000_000);
-        assert_eq!(others.get(), 3);
-    });
-}
-
-#[test]
 fn ten_thousand_callbacks_are_handed_out_at_once() {
     let rounds = |count: u64| {
         let sched = stage("2.6.39", 2, move |sched| {

@@ -1,7 +1,7 @@
 //! State of RCU.
 
 use super::rules::{Placement, RcuRules, ThreadPolicy};
-use super::threads::{Boosts, Stoppers};
+use super::threads::Boosts;
 use crate::irq::Agendas;
 use crate::sched::kthread::state::{Kthread, Kthreads};
 use crate::sched::queue::RunQueues;
@@ -36,7 +36,6 @@ pub struct Rcu<S> {
     /// Boosts of readers that delay its grace periods, if the kernel has them.
     pub(super) boosts: Option<Boosts>,
     pub(super) threads: Vec<Thread>,
-    pub(super) stoppers: OnceCell<Stoppers>,
     pub(super) stalls: RefCell<Vec<String>>,
 }
 
@@ -80,7 +79,6 @@ impl<S> Rcu<S> {
             lists: lists(cpus),
             bh: OnceCell::new(),
             threads: (0..cpus).map(|_| Thread::default()).collect(),
-            stoppers: OnceCell::new(),
             stalls: RefCell::default(),
             rq,
             kthreads,

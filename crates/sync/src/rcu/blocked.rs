@@ -14,8 +14,6 @@ pub struct Reader {
     pub(super) queued: Cell<Option<usize>>,
     /// A tick found it in a section on a CPU that owes a quiescent state.
     pub(super) hurried: Cell<bool>,
-    /// An expedited grace period waits for it.
-    pub(super) expedited: Cell<bool>,
     pub(super) boosted: Cell<bool>,
 }
 
@@ -28,7 +26,6 @@ impl Reader {
             depth: Cell::new(0),
             queued: Cell::new(None),
             hurried: Cell::new(false),
-            expedited: Cell::new(false),
             boosted: Cell::new(false),
         })
     }
@@ -69,17 +66,9 @@ pub(super) struct Blocked {
     pub(super) owed: Vec<Rc<Reader>>,
     /// The next one will.
     pub(super) later: Vec<Rc<Reader>>,
-    /// How many of both an expedited grace period waits for (`exp_tasks`).
-    expedited: usize,
     /// When `owed` may be hurried, and whether they are.
     boost_at: u64,
     pub(super) boosting: bool,
-}
-
-/// The grace periods for which a leaving reader was the last of its leaf.
-pub(super) struct Last {
-    pub(super) owed: bool,
-    pub(super) expedited: bool,
 }
 
 impl Blocked {
@@ -94,27 +83,9 @@ impl Blocked {
         !self.owed.is_empty()
     }
 
-    /// Makes an expedited grace period wait for all readers that are queued now. Returns whether
-    /// there are any.
-    pub(super) fn expedite(&mut self) -> bool {
-        for reader in self.owed.iter().chain(&self.later) {
-            reader.expedited.set(true);
-        }
-        self.expedited = self.owed.len() + self.later.len();
-        self.expedited > 0
-    }
-
-    /// Returns whether an expedited grace period waits for any.
-    pub(super) fn is_expedited(&self) -> bool {
-        self.expedited > 0
-    }
-
-    /// Returns the next reader to boost: readers of an expedited grace period immediately and
-    /// first.
+    /// Returns the next reader to boost.
     pub(super) fn next_boost(&self) -> Option<&Rc<Reader>> {
-        let mut all = self.owed.iter().chain(&self.later);
-        let expedited = all.find(|reader| reader.expedited.get());
-        expedited.or_else(|| self.owed.first().filter(|_| self.boosting))
+        self.owed.first().filter(|_| self.boosting)
     }
 
     /// The leaf's CPUs have all passed. Whether its readers are to be hurried from now on.
@@ -129,19 +100,14 @@ impl Blocked {
         self.owed.iter().map(|reader| reader.task)
     }
 
-    /// Removes `reader`. Returns the grace periods for which it was the last.
-    pub(super) fn remove(&mut self, reader: &Rc<Reader>) -> Last {
+    /// Removes `reader`. Returns whether the present grace period waited for it last.
+    pub(super) fn remove(&mut self, reader: &Rc<Reader>) -> bool {
         let mine = |other: &Rc<Reader>| Rc::ptr_eq(other, reader);
-        let expedited = reader.expedited.take();
-        self.expedited -= usize::from(expedited);
         let place = self.owed.iter().position(mine);
         match place {
             Some(place) => drop(self.owed.remove(place)),
             None => self.later.retain(|other| !mine(other)),
         }
-        Last {
-            owed: place.is_some() && self.owed.is_empty(),
-            expedited: expedited && self.expedited == 0,
-        }
+        place.is_some() && self.owed.is_empty()
     }
 }

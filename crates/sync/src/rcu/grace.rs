@@ -4,7 +4,7 @@ use super::segments::Segments;
 use super::tree::{NodeHot, Signaled};
 use super::{FORCE_TICKS, Local, Rcu, Steps};
 use crate::{Access, Atomic, Platform, RawLock};
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
 impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     /// Checks whether the grace period that this CPU knows has ended: its callbacks move on then.
@@ -33,7 +33,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         local.touch(Access::Write);
         local.change(Segments::advance);
         local.completed.set(completed);
-        if Self::before(local.gpnum.get(), completed) {
+        // The numbers may wrap.
+        if local.gpnum.get().wrapping_sub(completed).cast_signed() < 0 {
             local.gpnum.set(completed);
         }
         if hot.qsmask.peek() & bit == 0 {
@@ -107,8 +108,8 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     /// next one begins if this CPU waits for it.
     pub(super) fn finish(&self, jiffies: u64) {
         let numbers = &self.tree.numbers.0;
-        // Release pairs with tasks that poll; Relaxed: the root's lock orders the rest.
-        numbers.completed.store(numbers.gpnum.load(Relaxed), Release);
+        // Relaxed: the root's lock orders both.
+        numbers.completed.store(numbers.gpnum.load(Relaxed), Relaxed);
         self.count(|stats| stats.grace_periods += 1);
         self.start_locked(jiffies);
     }

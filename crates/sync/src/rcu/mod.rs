@@ -31,8 +31,6 @@
 //! - *leave a CPU in a section*: the reader is queued at the leaf, for the present grace period if
 //!   that still waits for the CPU, else for the next. The last that leaves a section reports for
 //!   the leaf.
-//! - *expedite* (all CPUs have switched): the readers queued at leaves are marked; the last marked
-//!   reader of each leaf reports for it, in separate masks (`expmask`).
 //! - *end*: the root owes nothing: `completed = gpnum`; the same CPU begins the next if it waits
 //!   for one.
 //!
@@ -65,14 +63,11 @@
 //! `kernel/rcutree.c` of 2.6.39 and 3.0, except for one step: there a CPU that finds its leaf
 //! locked may notice the start of a grace period before the end of the previous one, and then frees
 //! too early; 3.11 and later check ends first, as here. Its flavours `rcu_sched` and `rcu_bh`
-//! differ in the quiescent states that the machine reports. Tickets follow 3.14 and later. Not
-//! implemented: hotplug; forcing at a `call` that is due.
+//! differ in the quiescent states that the machine reports. Not implemented: hotplug; expedited
+//! grace periods and barriers; forcing at a `call` that is due.
 
-mod barrier;
 mod blocked;
-mod expedited;
 mod grace;
-mod polled;
 mod readers;
 mod segments;
 mod stall;
@@ -81,9 +76,7 @@ mod steps;
 mod tree;
 mod work;
 
-pub use barrier::{Barrier, Expedited};
 pub use blocked::Reader;
-pub use polled::Ticket;
 pub use stall::Stall;
 pub use stats::RcuStats;
 pub use steps::{Sound, Steps};
@@ -131,8 +124,6 @@ struct Local<P: Platform, C> {
     /// Length of the list when it was last found too long, and the number of checks for late CPUs
     /// until then.
     grown: Cell<(usize, u64)>,
-    /// The last grace period that was asked for by number.
-    wanted: Cell<Option<usize>>,
     counts: Cell<RcuStats>,
     /// Even while the tick is stopped.
     dynticks: Cell<u64>,
@@ -152,7 +143,6 @@ impl<P: Platform, C> Local<P, C> {
             callbacks: RefCell::default(),
             limit: Cell::new(BATCH),
             grown: Cell::default(),
-            wanted: Cell::default(),
             counts: Cell::default(),
             dynticks: Cell::new(1),
             snapshot: Cell::new(0),
@@ -257,12 +247,6 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         late
     }
 
-    /// The same on `cpu`, for a caller that is about to run there with interrupts disabled or
-    /// elsewhere.
-    pub fn call_on(&self, cpu: usize, callback: C) {
-        self.locals[cpu].add::<S>(callback);
-    }
-
     /// Handles an overlong list of this CPU: starts a grace period, or hurries the current one, and
     /// then runs all callbacks in one batch.
     fn hurry(&self, jiffies: u64) -> Vec<usize> {
@@ -305,7 +289,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
 
     /// Returns whether this CPU waits for something, so that it must keep its tick.
     pub fn needs_tick(&self) -> bool {
-        !self.here().callbacks.borrow().is_empty() || self.is_polled()
+        !self.here().callbacks.borrow().is_empty()
     }
 
     /// Returns whether the current grace period has waited for this CPU long enough for it to
@@ -317,7 +301,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
 
     /// Returns whether `local` waits for a grace period while none is on its way.
     fn needs_grace_period(&self, local: &Local<P, C>) -> bool {
-        (local.segments.get().waiting() > 0 || self.is_polled()) && !self.tree.in_progress()
+        local.segments.get().waiting() > 0 && !self.tree.in_progress()
     }
 
     /// Returns whether this CPU has core processing to do (`rcu_pending`).
@@ -394,11 +378,6 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     pub fn end_batch(&self) {
         self.here().touch(Access::Write);
         self.here().settle();
-    }
-
-    /// Returns whether number `a` comes before number `b`.
-    fn before(a: usize, b: usize) -> bool {
-        if S::WRAPS { a.wrapping_sub(b).cast_signed() < 0 } else { a < b }
     }
 
     /// Returns the number of the grace period that began last.

@@ -84,9 +84,9 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         node.hot().lock.lock();
         reader.queued.set(None);
         node.touch(Access::Write);
-        let last = node.blocked.borrow_mut().remove(reader);
+        let is_last = node.blocked.borrow_mut().remove(reader);
         // Relaxed: a node's words are ordered by its lock.
-        let over = last.owed && S::READERS && node.hot().qsmask.load(Relaxed) == 0;
+        let over = is_last && S::READERS && node.hot().qsmask.load(Relaxed) == 0;
         let ended = match node.parent {
             _ if !over => {
                 node.hot().lock.unlock();
@@ -103,10 +103,6 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         if ended {
             self.finish(jiffies);
         }
-        if last.expedited {
-            node.hot().lock.lock();
-            self.tree.report_expedited(leaf);
-        }
     }
 
     /// Returns the leaves with readers to boost since the last call, a bit each.
@@ -117,7 +113,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     /// Returns whether readers at that leaf are to be hurried.
     pub fn is_boosting(&self, leaf: usize) -> bool {
         let blocked = self.leaf(leaf).blocked.borrow();
-        (blocked.boosting && blocked.is_owed()) || blocked.is_expedited()
+        blocked.boosting && blocked.is_owed()
     }
 
     /// Returns the next of them. The machine lends it a priority and waits until

@@ -11,12 +11,8 @@ pub trait Steps: 'static {
     const ENDS_LAST: bool = true;
     /// A callback waits for a grace period that begins after it was queued.
     const WAITS_WHOLE: bool = true;
-    /// Numbers of grace periods are compared by their difference, so that they may wrap.
-    const WRAPS: bool = true;
     /// A grace period waits for readers that left their CPU in a section.
     const READERS: bool = true;
-    /// An expedited grace period waits for readers that left their CPU in a section.
-    const EXPEDITES: bool = true;
     /// A thread takes the flag that says it has work before it does the work.
     const TAKES_FIRST: bool = true;
 }

@@ -1,7 +1,7 @@
 //! The tree of nodes that CPUs report to.
 
 use crate::{Access, Atomic, Platform, RawLock, TicketLock};
-use core::cell::{Cell, OnceCell, RefCell};
+use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -61,8 +61,6 @@ pub(super) struct Node<P: Platform> {
     pub(super) cpus: Range<usize>,
     /// Of a leaf.
     pub(super) blocked: RefCell<Blocked>,
-    /// Children that an expedited grace period waits for. Guarded by the lock.
-    pub(super) expmask: Cell<usize>,
 }
 
 impl<P: Platform> Node<P> {
@@ -84,7 +82,6 @@ impl<P: Platform> Node<P> {
             parent,
             cpus,
             blocked: RefCell::default(),
-            expmask: Cell::default(),
         }
     }
 
@@ -126,9 +123,6 @@ pub(super) struct Tree<P: Platform> {
     /// Ticks after which readers that hold a grace period up are hurried, and at which leaves.
     pub(super) boost_delay: Cell<Option<u64>>,
     pub(super) boosts: Cell<u64>,
-    /// One while an expedited grace period waits for readers. Allocated by the first of these:
-    /// until then it is free of cost.
-    pub(super) expediting: OnceCell<P::Home<Line<P::AtomicU32>>>,
 }
 
 impl<P: Platform> Tree<P> {
@@ -159,7 +153,6 @@ impl<P: Platform> Tree<P> {
             wanted: Cell::new(false),
             boost_delay: Cell::default(),
             boosts: Cell::default(),
-            expediting: OnceCell::new(),
         }
     }
 
