@@ -122,32 +122,6 @@ fn a_cpu_whose_priority_sinks_pulls() {
 }
 
 #[test]
-fn round_robin_takes_turns_of_100_ms_and_first_in_does_not() {
-    let round_robin = Policy::RoundRobin { priority: 5 };
-    for (policy, due) in [(round_robin, vec![0, 1, 0, 1]), (fifo(5), vec![0, 1])] {
-        stage("3.0", move |sched| {
-            let turns = Rc::new(RefCell::new(Vec::new()));
-            for id in 0..2 {
-                let turns = Rc::clone(&turns);
-                let body = move |_: &Sched| {
-                    for _ in 0..150 {
-                        Here::user(MS);
-                        let mut turns = turns.borrow_mut();
-                        if turns.last() != Some(&id) {
-                            turns.push(id);
-                        }
-                    }
-                };
-                let thread = sched.kthreads.create(("turn", None), Some(1), policy, Box::new(body));
-                sched.kthreads.wake(&thread.expect("room"));
-            }
-            sleep(&sched, 400);
-            assert_eq!(*turns.borrow(), due);
-        });
-    }
-}
-
-#[test]
 fn a_running_task_that_becomes_ordinary_gives_way() {
     stage("3.0", |sched| {
         let urgent = worker(&sched, Some(1), fifo(9), 100 * MS);

@@ -79,7 +79,7 @@ fn costs(kernel: &KernelPreset, preset: &Preset) -> Costs {
 fn run_queue(kernel: &KernelPreset, preset: &Preset, cpu: usize) -> RunQueue {
     RunQueue {
         lock: Here::place(kernel.locks.spin()),
-        rt: RefCell::new(rt::Queue::new(kernel.config.hz)),
+        rt: RefCell::new(rt::Queue::default()),
         normal: RefCell::new(normal_queue(kernel, preset.topology.cpus)),
         curr: Cell::new(0),
         prev: Cell::new(0),

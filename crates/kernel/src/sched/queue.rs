@@ -410,10 +410,7 @@ impl RunQueues {
 
     /// At the tick of this CPU, after the charge: whether the running task has had its turn.
     pub(crate) fn turn_is_over(queue: &RunQueue, current: &Tcb) -> bool {
-        if current.rt_priority().is_some() {
-            return queue.rt.borrow().tick(current);
-        }
-        queue.normal.borrow_mut().tick(current)
+        current.rt_priority().is_none() && queue.normal.borrow_mut().tick(current)
     }
 
     /// Tasks that are queued or running now.

@@ -1,19 +1,16 @@
-//! Real-time tasks of one CPU: first-in first-out by priority, or round-robin.
+//! Real-time tasks of one CPU: first-in first-out by priority.
 //!
 //! `kernel/sched_rt.c`. The queue's lock is held for every call. The shared state of real-time
 //! tasks is in [`super::rt_root`], their migration in [`super::rt_move`].
 
 use super::rt_limit::RtLimit;
 use super::rt_root::Sharing;
-use super::task::{Policy, Tcb};
+use super::task::Tcb;
 use convoy_sync::TaskId;
 use core::cmp::Reverse;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-
-/// Slice of a round-robin task.
-const ROUND_ROBIN_MS: u64 = 100;
 
 /// Rules of real-time tasks, `[sched.rt]`.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -26,7 +23,7 @@ pub struct RtRules {
 }
 
 /// The real-time tasks of one CPU.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Queue {
     /// Those that wait, best priority first and then in their order.
     waiting: BTreeMap<(Reverse<u8>, i64), TaskId>,
@@ -36,22 +33,9 @@ pub(crate) struct Queue {
     migratory: u64,
     head: i64,
     tail: i64,
-    slice: u64,
 }
 
 impl Queue {
-    /// An empty queue with `hz` ticks a second.
-    pub(crate) fn new(hz: u32) -> Self {
-        Self {
-            waiting: BTreeMap::new(),
-            counts: BTreeMap::new(),
-            migratory: 0,
-            head: 0,
-            tail: 0,
-            slice: (ROUND_ROBIN_MS * u64::from(hz) / 1000).max(1),
-        }
-    }
-
     /// Best priority, the running task included.
     pub(crate) fn best(&self) -> Option<u8> {
         self.counts.last_key_value().map(|(&priority, _)| priority)
@@ -77,9 +61,6 @@ impl Queue {
         *self.counts.entry(priority).or_default() += 1;
         self.migratory += u64::from(!task.bound.get());
         task.entity.on_queue.set(true);
-        if task.rt.left.get() == 0 {
-            task.rt.left.set(self.slice);
-        }
         self.insert(task, true);
     }
 
@@ -98,10 +79,9 @@ impl Queue {
         task.entity.on_queue.set(false);
     }
 
-    /// The running task waits again: first of its list, unless its slice is over.
+    /// The running task waits again: first of its list.
     pub(crate) fn put_back(&mut self, task: &Tcb) {
-        let at_tail = task.rt.to_tail.replace(false);
-        self.insert(task, at_tail);
+        self.insert(task, false);
     }
 
     /// Takes the next task to run from those that wait; [`Self::picked`] follows.
@@ -119,20 +99,6 @@ impl Queue {
     /// `task` has been taken from those that wait.
     pub(crate) fn picked(task: &Tcb) {
         task.rt.key.set(None);
-    }
-
-    /// At the tick: whether the running task has used up its slice and another one of its priority
-    /// waits.
-    pub(crate) fn tick(&self, task: &Tcb) -> bool {
-        let Policy::RoundRobin { priority } = task.policy.get() else { return false };
-        task.rt.left.set(task.rt.left.get().saturating_sub(1));
-        if task.rt.left.get() > 0 {
-            return false;
-        }
-        task.rt.left.set(self.slice);
-        let turn = self.counts.get(&priority).is_some_and(|&count| count > 1);
-        task.rt.to_tail.set(turn);
-        turn
     }
 
     /// The best waiting task that `may` go elsewhere.

@@ -20,11 +20,6 @@ pub enum Policy {
         /// 1 to 99; greater is more urgent.
         priority: u8,
     },
-    /// `SCHED_RR`: the same, in turns of 100 ms with others of its priority.
-    RoundRobin {
-        /// 1 to 99.
-        priority: u8,
-    },
 }
 
 impl Policy {
@@ -32,7 +27,7 @@ impl Policy {
     pub(crate) fn shown(self) -> u8 {
         match self {
             Self::Normal { nice } => 120_u8.wrapping_add_signed(nice),
-            Self::Fifo { priority } | Self::RoundRobin { priority } => 99 - priority,
+            Self::Fifo { priority } => 99 - priority,
         }
     }
 }
@@ -42,10 +37,6 @@ impl Policy {
 pub(crate) struct RtShare {
     /// Key among the waiting tasks, while it waits.
     pub(crate) key: Cell<Option<(Reverse<u8>, i64)>>,
-    /// Ticks left of its slice.
-    pub(crate) left: Cell<u64>,
-    /// It goes to the tail of its list when it is put back.
-    pub(crate) to_tail: Cell<bool>,
 }
 
 /// State of a task.
@@ -149,7 +140,7 @@ impl Tcb {
     pub fn rt_priority(&self) -> Option<u8> {
         match self.policy.get() {
             Policy::Normal { .. } => None,
-            Policy::Fifo { priority } | Policy::RoundRobin { priority } => Some(priority),
+            Policy::Fifo { priority } => Some(priority),
         }
     }
 

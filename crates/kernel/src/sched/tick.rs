@@ -30,9 +30,9 @@ impl Sched {
         if !self.config.hrtick {
             return;
         }
-        let at = slice_ns
+        let expiry = slice_ns
             .map_or(u64::MAX, |slice| Here::now_ps() + slice.max(SLICE_TIMER_MIN_NS) * 1000);
-        self.rq.this().slice_at.set(at);
+        self.rq.this().slice_at.set(expiry);
         self.program_timer();
     }
 

@@ -89,47 +89,47 @@ impl StackCache {
     /// Takes a stack; from `grow` when neither this CPU nor the depot has one.
     pub(super) fn take(&self, grow: impl FnOnce() -> Option<u32>) -> Option<u32> {
         Smp::irq_save();
-        let own = &self.cpus[Here::cpu()];
-        if own.count.peek() == 0 {
-            self.refill(own);
+        let list = &self.cpus[Here::cpu()];
+        if list.count.peek() == 0 {
+            self.refill(list);
         }
-        let found = own.stacks.borrow_mut().pop();
-        own.count.write(own.stacks.borrow().len() as u32);
+        let stack = list.stacks.borrow_mut().pop();
+        list.count.write(list.stacks.borrow().len() as u32);
         Smp::irq_restore(());
-        found.or_else(grow)
+        stack.or_else(grow)
     }
 
     /// Frees a stack; stacks that do not fit into the depot are passed to `shrink`.
     pub(super) fn give(&self, stack: u32, shrink: impl FnMut(u32)) {
         Smp::irq_save();
-        let own = &self.cpus[Here::cpu()];
-        if own.count.peek() as usize == self.limits.cpu {
-            self.flush(own, shrink);
+        let list = &self.cpus[Here::cpu()];
+        if list.count.peek() as usize == self.limits.cpu {
+            self.flush(list, shrink);
         }
-        own.stacks.borrow_mut().push(stack);
-        own.count.write(own.stacks.borrow().len() as u32);
+        list.stacks.borrow_mut().push(stack);
+        list.count.write(list.stacks.borrow().len() as u32);
         Smp::irq_restore(());
     }
 
     /// Fills the list of a CPU: from what all share, or else from slabs.
-    fn refill(&self, own: &OfCpu) {
+    fn refill(&self, list: &OfCpu) {
         self.depot.hold(|depot| {
             let shared = depot.shared.borrow().is_empty();
             let mut from = if shared { &depot.slabs } else { &depot.shared }.borrow_mut();
             let left = from.len().saturating_sub(self.limits.batch);
-            own.stacks.borrow_mut().extend(from.drain(left..));
+            list.stacks.borrow_mut().extend(from.drain(left..));
             drop(from);
             depot.recount();
         });
     }
 
     /// Moves the stacks that a CPU has had for longest to the depot.
-    fn flush(&self, own: &OfCpu, mut shrink: impl FnMut(u32)) {
+    fn flush(&self, list: &OfCpu, mut shrink: impl FnMut(u32)) {
         self.depot.hold(|depot| {
             let mut shared = depot.shared.borrow_mut();
             let room = self.limits.shared - shared.len();
             let batch = if room > 0 { room.min(self.limits.batch) } else { self.limits.batch };
-            for stack in own.stacks.borrow_mut().drain(..batch) {
+            for stack in list.stacks.borrow_mut().drain(..batch) {
                 let mut slabs = depot.slabs.borrow_mut();
                 if room > 0 {
                     shared.push(stack);
