@@ -26,8 +26,9 @@ import tempfile
 import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
-BEGIN = "<!-- generated: tests/predictions/measure.py -->\n"
-END = "<!-- end -->"
+sys.path.insert(0, str(HERE.parent))
+import generated  # noqa: E402
+
 RECORDED = (1, 2)
 POINTS = [(cpus, threads) for cpus in (1, 2) for threads in (2, 4, 8, 16)]
 CPUS = {1: "0", 2: "0,1"}
@@ -148,18 +149,11 @@ def summary(rows):
 
 def write(file, rows, text, arguments):
     """Replaces the table in a file."""
-    git = ["git", "-C", HERE, "rev-parse", "--short=8", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     head = ["program", "CPUs", "threads", "predicted", "measured", "inside", "sign"]
     lines = ["| " + " | ".join(cells) + " |" for cells in [head, *(row.cells() for row in rows)]]
     lines.insert(1, "|---" * len(head) + "|")
-    load = f"load average {os.getloadavg()[2]:.0f}"
-    command = " ".join(["tests/predictions/measure.py CONVOY", *arguments])
-    lines = [*lines, "", *textwrap.wrap(f"{text}.", 100), "\n"]
-    table = "\n".join([f"\n`{command}`\n", f"Build of {commit}; {load}.\n", *lines])
-    page = pathlib.Path(file).read_text()
-    before, rest = page.split(BEGIN)
-    pathlib.Path(file).write_text(before + BEGIN + table + END + rest.split(END, 1)[1])
+    lines = [*lines, "", *textwrap.wrap(f"{text}.", 100)]
+    generated.replace(file, "tests/predictions/measure.py", arguments, lines)
 
 
 def main():

@@ -27,7 +27,9 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-BEGIN, END = "<!-- generated: tests/servers/cost.py -->\n", "<!-- end -->"
+sys.path.insert(0, str(HERE.parent))
+import generated  # noqa: E402
+
 RECORD = ["{convoy}", "record", "-q", "-o", "/dev/null"]
 MODES = {
     "plain": [],
@@ -376,18 +378,6 @@ def percent(ratios):
     return f"{middle:+.0f} % ({low:+.0f} to {high:+.0f})"
 
 
-def write(file, lines, arguments):
-    """Replaces the table in a file."""
-    git = ["git", "-C", HERE, "rev-parse", "--short=8", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    command = " ".join(["tests/servers/cost.py CONVOY", *arguments])
-    text = "\n".join([f"\n`{command}`\n", f"Build of {commit}; load average "
-                      f"{os.getloadavg()[2]:.0f}.\n", *lines, "\n"])
-    page = pathlib.Path(file).read_text()
-    before, rest = page.split(BEGIN)
-    pathlib.Path(file).write_text(before + BEGIN + text + END + rest.split(END, 1)[1])
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("convoy")
@@ -424,7 +414,7 @@ def main():
         return 2
     print("over the budget:", ", ".join(sorted(over)) or "none")
     if arguments.write:
-        write(arguments.write, lines, sys.argv[2:])
+        generated.replace(arguments.write, "tests/servers/cost.py", sys.argv[2:], lines)
     return 1 if over else 0
 
 
