@@ -90,7 +90,7 @@ impl Process {
     /// Entry of every system call.
     #[inline]
     pub(crate) fn enter(&self, name: &'static str) {
-        self.note_call(Some(name));
+        Here::tell(Event::Call(Some(name)));
         bump(&self.world.counts.calls);
         self.world.sched.end_extension();
         Here::pass(self.world.costs.syscall);
@@ -103,17 +103,7 @@ impl Process {
         if self.me.hot.signals.unlocked().peek() != 0 {
             self.deliver_signals();
         }
-        self.note_call(None);
-    }
-
-    /// The process is in the system call `name` from now on.
-    #[inline]
-    fn note_call(&self, name: Option<&'static str>) {
-        Here::tell(Event::Call(name));
-        // RCU prints it when a grace period takes too long.
-        if self.world.sched.rcu.is_some() {
-            self.world.sched.rq.current().section.set(name);
-        }
+        Here::tell(Event::Call(None));
     }
 
     /// One system call.

@@ -12,15 +12,13 @@
 //! the preset's [`Placement`]; the regression of 3.0-rc is in that choice alone.
 //!
 //! Readers are sections without preemption, or, with `preemptible`, sections of a task that may
-//! lose its CPU in them; of the flavour `rcu_bh`, sections with bottom halves disabled. No path of
-//! the jobs queues callbacks of that one. Source: `kernel/rcutree.c` and `kernel/rcutree_plugin.h`
-//! of 2.6.39 and 3.0. *Not modelled:* hotplug, and calls that wait, since no job makes them:
-//! `synchronize_rcu`, its expedited form, `rcu_barrier`.
+//! lose its CPU in them. Source: `kernel/rcutree.c` and `kernel/rcutree_plugin.h` of 2.6.39 and
+//! 3.0. *Not modelled:* hotplug; the flavour `rcu_bh` and calls that wait (`synchronize_rcu`, its
+//! expedited form, `rcu_barrier`), which no job uses; reports of grace periods that do not end.
 
 mod boost;
 #[cfg(test)]
 mod boost_scenes;
-mod files;
 pub(crate) mod rules;
 #[cfg(test)]
 mod scenes;
@@ -51,16 +49,7 @@ impl Rcu<Sched> {
     /// Runs `callback` on this CPU, with bottom halves disabled, after a grace period: when every
     /// section of a reader that runs now has ended.
     pub fn call(&self, callback: Work<Sched>) {
-        self.call_flavour(self.main(), callback);
-    }
-
-    /// The same for readers that disable bottom halves.
-    pub fn call_bh(&self, callback: Work<Sched>) {
-        self.call_flavour(self.bh(), callback);
-    }
-
-    fn call_flavour(&self, lists: &Lists<Sched>, callback: Work<Sched>) {
-        for late in lists.call(callback, self.rq.jiffies()) {
+        for late in self.main().call(callback, self.rq.jiffies()) {
             self.rq.resched(late);
         }
     }
@@ -102,11 +91,10 @@ impl Rcu<Sched> {
         let jiffies = self.rq.jiffies();
         let idle = self.rq.this().is_idle();
         self.note_tick(user || idle, &self.rq.current().reader);
-        self.log_stalls();
-        if self.flavours().any(|(_, lists)| lists.is_late(jiffies + 1)) {
+        if self.flavours().any(|lists| lists.is_late(jiffies + 1)) {
             self.rq.this().need_resched.set(true);
         }
-        if self.flavours().any(|(_, lists)| lists.pending(jiffies)) {
+        if self.flavours().any(|lists| lists.pending(jiffies)) {
             self.invoke_core();
         }
     }
@@ -186,7 +174,7 @@ impl Rcu<Sched> {
 
     /// Invokes the callbacks of completed grace periods (`rcu_do_batch`).
     fn batch(&self, sched: &Sched) {
-        for (_, lists) in self.flavours() {
+        for lists in self.flavours() {
             self.flavour_batch(sched, lists);
         }
     }
@@ -205,7 +193,7 @@ impl Rcu<Sched> {
 
     /// Core processing of this CPU (`__rcu_process_callbacks`).
     fn core(&self) {
-        for (_, lists) in self.flavours() {
+        for lists in self.flavours() {
             Here::pass(self.core);
             for late in lists.core(self.rq.jiffies()) {
                 self.rq.resched(late);

@@ -111,9 +111,6 @@ impl Softirqs<Sched> {
                 handler(sched);
             }
             record::softirq(None);
-            if let Some(rcu) = &sched.rcu {
-                rcu.note_bottom_half();
-            }
             assert_eq!(Here::preempt_depth(), count, "softirq {name} left its preemption count");
         }
     }

@@ -7,7 +7,6 @@
 
 use convoy_kernel::KernelPreset;
 use convoy_kernel::sched::Sched;
-use convoy_kernel::softirq::local_bh_disable;
 use convoy_machine::{Here, Machine, Outcome, Preset, Sim, Smp};
 use convoy_sync::{Atomic, Platform};
 use std::cell::{Cell, RefCell};
@@ -33,13 +32,11 @@ enum Readers {
     Sched,
     /// They may be preempted, and those that hold a grace period up are lent a priority after 1 ms.
     Preempt,
-    /// They disable bottom halves.
-    Bh,
     /// They do neither, and sleep: the test must detect this violation.
     Broken,
 }
 
-/// Objects of one flavour, and the observations of the readers.
+/// Objects, and the observations of the readers.
 struct Torture {
     readers: Readers,
     present: Sim<Word>,
@@ -97,12 +94,7 @@ impl Torture {
         loop {
             match self.readers {
                 Readers::Sched | Readers::Preempt => {
-                    sched.rcu().read("torture", || self.read(sched));
-                }
-                Readers::Bh => {
-                    local_bh_disable();
-                    self.read(sched);
-                    sched.softirqs.local_bh_enable(sched);
+                    sched.rcu().read(|| self.read(sched));
                 }
                 Readers::Broken => self.read(sched),
             }
@@ -147,10 +139,7 @@ impl Torture {
                 me.call(sched, object);
             }
         });
-        match self.readers {
-            Readers::Bh => sched.rcu().call_bh(callback),
-            Readers::Sched | Readers::Preempt | Readers::Broken => sched.rcu().call(callback),
-        }
+        sched.rcu().call(callback);
     }
 
     fn writer(self: &Rc<Self>, sched: &Sched) {
@@ -192,9 +181,8 @@ impl Torture {
     }
 }
 
-/// Runs operations on `kernel`, with readers of these kinds; returns the observations, and the
-/// operations.
-fn torture(kernel: &str, cpus: usize, kinds: &[Readers], least: u64) -> (Vec<Rc<Torture>>, u64) {
+/// Runs operations on `kernel`; returns the observations, and the operations.
+fn torture(kernel: &str, cpus: usize, readers: Readers, least: u64) -> (Rc<Torture>, u64) {
     let mut rules = KernelPreset::named(kernel).expect("a shipped preset");
     if let Some(boost_ms) = rules.rcu.as_mut().and_then(|rcu| rcu.boost_ms.as_mut()) {
         *boost_ms = 1;
@@ -202,17 +190,15 @@ fn torture(kernel: &str, cpus: usize, kinds: &[Readers], least: u64) -> (Vec<Rc<
     let preset = Preset::named("quad-2008-shared-llc").expect("shipped").with_cpus(cpus);
     let machine = Machine::new(&preset, 1, 400).expect("address space");
     let sched = Sched::new(&rules, &preset);
-    let all: Vec<_> = kinds.iter().map(|&kind| Torture::new(kind)).collect();
-    let (inner, tortures) = (Rc::clone(&sched), all.clone());
+    let torture = Torture::new(readers);
+    let (inner, shared) = (Rc::clone(&sched), Rc::clone(&torture));
     let init = move || {
-        for torture in tortures {
-            for task in 0..cpus + 3 {
-                let (sched, torture) = (Rc::clone(&inner), Rc::clone(&torture));
-                let body = move || {
-                    if task < 3 { torture.writer(&sched) } else { torture.reader(&sched) }
-                };
-                inner.fork_on(task % cpus, Box::new(body)).expect("room");
-            }
+        for task in 0..cpus + 3 {
+            let (sched, torture) = (Rc::clone(&inner), Rc::clone(&shared));
+            let body = move || {
+                if task < 3 { torture.writer(&sched) } else { torture.reader(&sched) }
+            };
+            inner.fork_on(task % cpus, Box::new(body)).expect("room");
         }
         inner.sleep_until(u64::MAX / 2000);
     };
@@ -222,8 +208,7 @@ fn torture(kernel: &str, cpus: usize, kinds: &[Readers], least: u64) -> (Vec<Rc<
         assert_eq!(machine.run(until), Outcome::TimeLimit, "{kernel} stands still");
         until += SLICE_NS;
     }
-    assert_eq!(sched.rcu().stall_log(), Vec::<String>::new());
-    (all, machine.operations())
+    (torture, machine.operations())
 }
 
 #[test]
@@ -232,29 +217,26 @@ fn readers_are_waited_for() {
     let factor = std::env::var("CONVOY_BUDGET").ok().and_then(|text| text.parse::<u64>().ok());
     let least = OPERATIONS * factor.unwrap_or(1) / 4;
     let mut operations = 0;
-    let (sched, preempt) = ([Readers::Sched, Readers::Bh], [Readers::Preempt, Readers::Bh]);
-    for (kernel, cpus, kinds) in [
-        ("2.6.39", 4, sched),
-        ("3.0-rc", 20, sched),
-        ("3.0-rc+softirq", 2, sched),
-        ("3.0+boost", 18, preempt),
+    for (kernel, cpus, readers) in [
+        ("2.6.39", 4, Readers::Sched),
+        ("3.0-rc", 20, Readers::Sched),
+        ("3.0-rc+softirq", 2, Readers::Sched),
+        ("3.0+boost", 18, Readers::Preempt),
     ] {
-        let (seen, count) = torture(kernel, cpus, &kinds, least);
+        let (torture, count) = torture(kernel, cpus, readers, least);
         operations += count;
-        for torture in seen {
-            let text = torture.text(kernel);
-            eprint!("{text}");
-            assert_eq!(torture.errors(), 0, "{text}");
-            let circulation = torture.circulation.borrow();
-            assert!(circulation[STAGES] > 10 && torture.pipe.borrow()[1] > 0, "{text}");
-            assert!(circulation[1] - circulation[STAGES] <= POOL as u64, "{text}");
-        }
+        let text = torture.text(kernel);
+        eprint!("{text}");
+        assert_eq!(torture.errors(), 0, "{text}");
+        let circulation = torture.circulation.borrow();
+        assert!(circulation[STAGES] > 10 && torture.pipe.borrow()[1] > 0, "{text}");
+        assert!(circulation[1] - circulation[STAGES] <= POOL as u64, "{text}");
     }
     eprintln!("rcu-torture: {operations} simulated operations: SUCCESS");
 }
 
 #[test]
 fn readers_that_break_the_rule_are_seen() {
-    let (seen, _) = torture("2.6.39", 4, &[Readers::Broken], 300_000);
-    assert!(seen[0].errors() > 0, "{}", seen[0].text("2.6.39"));
+    let (torture, _) = torture("2.6.39", 4, Readers::Broken, 300_000);
+    assert!(torture.errors() > 0, "{}", torture.text("2.6.39"));
 }

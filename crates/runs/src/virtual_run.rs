@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub use convoy_kernel::RcuStats;
 use convoy_kernel::sched::SchedStats;
 use convoy_kernel::{
-    FileSystem, Gate, JournalStats, KernelPreset, Options, Process, Rcu, StandardInput, World,
+    FileSystem, Gate, JournalStats, KernelPreset, Options, Process, StandardInput, World,
     volume_path,
 };
 use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
@@ -138,8 +138,6 @@ pub struct VirtualPoint {
     pub journal: Option<JournalStats>,
     /// Bulk operations of the page allocator during the busy window, zone by zone.
     pub bulk: Vec<BulkUse>,
-    /// The kernel's log of stalled grace periods.
-    pub rcu_stalls: Vec<String>,
     /// Schedule hash of the whole run.
     pub hash: u64,
     /// The intervals of the run, if requested.
@@ -441,7 +439,6 @@ impl VirtualRun {
             calls: world.counts().calls.get(),
             journal: world.journal_stats(),
             bulk: board.bulk.take(),
-            rcu_stalls: world.sched().rcu.as_ref().map(Rcu::stall_log).unwrap_or_default(),
             hash: machine.hash(),
             samples: board.samples.borrow().clone(),
             console_ms: board.console_ms.take(),

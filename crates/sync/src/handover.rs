@@ -163,8 +163,13 @@ impl<'a, P: Platform, S: Atomic<usize>> Handover<'a, P, S> {
             return Ok(());
         }
         contended();
-        let take = |state: usize| (state >= ONE_GRANT).then(|| state - ONE_GRANT);
-        self.wait(number, sleep, ends, take, |state| state - ONE_USER)
+        self.wait(
+            number,
+            sleep,
+            ends,
+            |state| (state >= ONE_GRANT).then(|| state - ONE_GRANT),
+            |state| state - ONE_USER,
+        )
     }
 
     /// Releases the lock, by handoff if there is a waiter.

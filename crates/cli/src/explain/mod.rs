@@ -105,7 +105,6 @@ fn report(target: &Target, point: &VirtualPoint, analysis: &Analysis) -> Explain
     if let Some(failure) = &point.first_failure {
         notes.push(format!("a job failed: {failure}"));
     }
-    notes.extend(point.rcu_stalls.iter().map(|text| text.trim_end().replace('\n', "; ")));
     let summary = analysis.summary();
     ExplainReport {
         rcu_threads: RcuThreads::new(&point.rcu, &summary),

@@ -105,13 +105,11 @@ impl Rcu<Sched> {
         }
     }
 
-    /// Runs `section` as a reader; `name` appears in reports of stalls.
-    pub fn read<T>(&self, name: &'static str, section: impl FnOnce() -> T) -> T {
-        let before = self.rq.current().section.replace(Some(name));
+    /// Runs `section` as a reader.
+    pub fn read<T>(&self, section: impl FnOnce() -> T) -> T {
         self.read_lock();
         let result = section();
         self.read_unlock();
-        self.rq.current().section.set(before);
         result
     }
 

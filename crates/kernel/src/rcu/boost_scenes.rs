@@ -16,7 +16,7 @@ fn a_slow_reader(kernel: &str) -> (u64, u64) {
     stage(kernel, 1, move |sched| {
         let (inner, began) = (Rc::clone(sched), Here::now_ns());
         let reader = move || {
-            inner.rcu().read("the slow section", || (0..200).for_each(|_| Here::compute(MS / 10)));
+            inner.rcu().read(|| (0..200).for_each(|_| Here::compute(MS / 10)));
             ended.set((Here::now_ns() - began) / 1_000_000);
         };
         let reader = sched.fork_on(0, Box::new(reader)).expect("room");
@@ -49,7 +49,7 @@ fn a_real_time_reader_needs_no_loan_and_keeps_its_priority() {
     let sched = stage("3.0+boost", 1, |sched| {
         let inner = Rc::clone(sched);
         let reader = move || {
-            inner.rcu().read("real-time", || (0..1000).for_each(|_| Here::compute(MS)));
+            inner.rcu().read(|| (0..1000).for_each(|_| Here::compute(MS)));
         };
         let task = sched.fork_on(0, Box::new(reader)).expect("room");
         sched.rq.set_policy(task, Policy::Fifo { priority: 7 });
@@ -71,8 +71,8 @@ fn sections_one_inside_the_other_end_with_the_outermost() {
     stage("3.0+preempt", 2, move |sched| {
         let inner = Rc::clone(sched);
         let reader = move || {
-            inner.rcu().read("outer", || {
-                inner.rcu().read("inner", || (0..100).for_each(|_| Here::compute(MS / 10)));
+            inner.rcu().read(|| {
+                inner.rcu().read(|| (0..100).for_each(|_| Here::compute(MS / 10)));
                 (0..300).for_each(|_| Here::compute(MS / 10));
             });
         };

@@ -52,11 +52,6 @@ pub struct RcuRules {
     pub core_ns: f64,
     /// Instructions of one callback that frees an object, nanoseconds.
     pub callback_ns: f64,
-    /// A grace period that takes this many seconds is reported as stalled
-    /// (`CONFIG_RCU_CPU_STALL_TIMEOUT`).
-    #[serde(default = "stall_s")]
-    #[schemars(range(min = 1, max = 3600))]
-    pub stall_s: u64,
 }
 
 impl RcuRules {
@@ -72,8 +67,4 @@ impl RcuRules {
         }
         Ok(())
     }
-}
-
-fn stall_s() -> u64 {
-    60
 }

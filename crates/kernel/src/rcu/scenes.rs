@@ -14,17 +14,10 @@ pub(super) fn stage(
     cpus: usize,
     scene: impl FnOnce(&Rc<Sched>) + 'static,
 ) -> Rc<Sched> {
-    stage_on(&KernelPreset::named(kernel).expect("a shipped preset"), cpus, scene)
-}
-
-fn stage_on(
-    kernel: &KernelPreset,
-    cpus: usize,
-    scene: impl FnOnce(&Rc<Sched>) + 'static,
-) -> Rc<Sched> {
+    let kernel = KernelPreset::named(kernel).expect("a shipped preset");
     let preset = Preset::named("quad-2008-shared-llc").expect("shipped").with_cpus(cpus);
     let machine = Machine::new(&preset, 1, 400).expect("address space");
-    let sched = Sched::new(kernel, &preset);
+    let sched = Sched::new(&kernel, &preset);
     let inner = Rc::clone(&sched);
     let body = move || {
         scene(&inner);
@@ -121,57 +114,6 @@ fn without_callbacks_there_is_nothing_to_do() {
 }
 
 #[test]
-fn a_reader_without_bottom_halves_holds_up_both_flavours() {
-    let ended = Rc::new([Cell::new(0), Cell::new(0)]);
-    let seen = Rc::clone(&ended);
-    stage("2.6.39", 4, move |sched| {
-        let inner = Rc::clone(sched);
-        let reader = move || {
-            local_bh_disable();
-            Here::pass(1);
-            (0..30).for_each(|_| Here::compute(MS));
-            inner.softirqs.local_bh_enable(&inner);
-        };
-        sched.fork_on(1, Box::new(reader)).expect("room");
-        sched.sleep_until(Here::now_ns() + 5_000_000);
-        for (place, call) in [Rcu::call, Rcu::call_bh].into_iter().enumerate() {
-            let seen = Rc::clone(&seen);
-            call(sched.rcu(), Box::new(move |_| seen[place].set(Here::now_ns())));
-        }
-        sched.sleep_until(Here::now_ns() + 100_000_000);
-    });
-    let [sched, bh] = &*ended;
-    assert!(bh.get() > 30_000_000, "{} ns", bh.get());
-    assert!(sched.get() > 30_000_000, "bottom halves disabled are preemption disabled, too");
-}
-
-#[test]
-fn bottom_halves_that_end_let_a_grace_period_of_theirs_end() {
-    // The task never leaves the kernel and never switches, and still softirqs run on its CPU.
-    let ended = Rc::new([Cell::new(0), Cell::new(0)]);
-    let seen = Rc::clone(&ended);
-    stage("2.6.39", 2, move |sched| {
-        let inner = Rc::clone(sched);
-        let busy = move || {
-            inner.rcu().read("a long section", || {
-                Here::pass(1);
-                (0..60).for_each(|_| Here::compute(MS));
-            });
-        };
-        sched.fork_on(1, Box::new(busy)).expect("room");
-        sched.sleep_until(Here::now_ns() + 5_000_000);
-        for (place, call) in [Rcu::call, Rcu::call_bh].into_iter().enumerate() {
-            let seen = Rc::clone(&seen);
-            call(sched.rcu(), Box::new(move |_| seen[place].set(Here::now_ns())));
-        }
-        sched.sleep_until(Here::now_ns() + 200_000_000);
-    });
-    let [sched, bh] = &*ended;
-    assert!(sched.get() > 58_000_000, "{} ns", sched.get());
-    assert!((1..40_000_000).contains(&bh.get()), "{} ns", bh.get());
-}
-
-#[test]
 fn ten_thousand_callbacks_are_handed_out_at_once() {
     let rounds = |count: u64| {
         let sched = stage("2.6.39", 2, move |sched| {
@@ -184,27 +126,4 @@ fn ten_thousand_callbacks_are_handed_out_at_once() {
     // Ten callbacks a round, or all.
     let (few, many) = (rounds(9_000), rounds(10_100));
     assert!(few >= 900 && many < 50, "{few} rounds below the mark, {many} above it");
-}
-
-#[test]
-fn a_stall_is_told_with_the_task_and_its_section() {
-    let mut kernel = KernelPreset::named("2.6.39").expect("shipped");
-    kernel.rcu.as_mut().expect("it has RCU").stall_s = 1;
-    let sched = stage_on(&kernel, 4, |sched| {
-        let inner = Rc::clone(sched);
-        let reader = move || {
-            inner.rcu().read("the demo section", || {
-                Here::pass(1);
-                (0..1500).for_each(|_| Here::compute(MS));
-            });
-        };
-        sched.fork_on(3, Box::new(reader)).expect("room");
-        sched.sleep_until(Here::now_ns() + 5_000_000);
-        sched.rcu().call(Box::new(|_| ()));
-        sched.sleep_until(Here::now_ns() + 2_000_000_000);
-    });
-    let [text] = sched.rcu().stall_log().try_into().expect("one stall");
-    let (line, who) = text.split_once('\n').expect("two lines");
-    assert_eq!(line, "INFO: rcu_sched_state detected stall on CPU 3 (t=1000 jiffies)");
-    assert!(who.starts_with("CPU 3: task ") && who.ends_with("in the demo section\n"), "{who}");
 }

@@ -6,10 +6,10 @@ use crate::irq::Agendas;
 use crate::sched::kthread::state::{Kthread, Kthreads};
 use crate::sched::queue::RunQueues;
 use crate::sched::work::Work;
-use crate::softirq::state::{Softirqs, context};
+use crate::softirq::state::Softirqs;
 use convoy_machine::{Here, Smp, ps};
-use convoy_sync::rcu::{self, FIRST, Reader, Stall};
-use core::cell::{Cell, OnceCell, RefCell};
+use convoy_sync::rcu::{self, FIRST, Reader};
+use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The lists and grace periods of one flavour.
@@ -25,18 +25,13 @@ pub struct Rcu<S> {
     pub(super) thread_policy: ThreadPolicy,
     pub(super) core: u64,
     pub(super) callback: u64,
-    pub(super) stall_s: u64,
     /// `rcu_sched`: readers forbid preemption.
     pub(super) lists: Lists<S>,
-    /// `rcu_bh`: readers disable bottom halves. Made at its first callback; until then it has
-    /// nothing to do, and no price.
-    bh: OnceCell<Lists<S>>,
     /// `rcu_preempt`: readers may be preempted.
     pub(super) preempt: Option<Lists<S>>,
     /// Boosts of readers that delay its grace periods, if the kernel has them.
     pub(super) boosts: Option<Boosts>,
     pub(super) threads: Vec<Thread>,
-    pub(super) stalls: RefCell<Vec<String>>,
 }
 
 /// The thread of one CPU, where there is one, and whether it has work.
@@ -75,11 +70,8 @@ impl<S> Rcu<S> {
             thread_policy: rules.thread,
             core: ps(rules.core_ns),
             callback: ps(rules.callback_ns),
-            stall_s: rules.stall_s,
             lists: lists(cpus),
-            bh: OnceCell::new(),
             threads: (0..cpus).map(|_| Thread::default()).collect(),
-            stalls: RefCell::default(),
             rq,
             kthreads,
             softirqs,
@@ -87,27 +79,14 @@ impl<S> Rcu<S> {
         }
     }
 
-    /// The flavours that have been used, with the names that the kernel prints.
-    pub(super) fn flavours(&self) -> impl Iterator<Item = (&'static str, &Lists<S>)> {
-        let bh = self.bh.get().map(|lists| ("rcu_bh", lists));
-        let preempt = self.preempt.as_ref().map(|lists| ("rcu_preempt", lists));
-        [("rcu_sched", &self.lists)].into_iter().chain(bh).chain(preempt)
+    /// The flavours that the kernel has.
+    pub(super) fn flavours(&self) -> impl Iterator<Item = &Lists<S>> {
+        [&self.lists].into_iter().chain(&self.preempt)
     }
 
     /// The flavour that paths of the kernel use.
     pub(super) fn main(&self) -> &Lists<S> {
         self.preempt.as_ref().unwrap_or(&self.lists)
-    }
-
-    /// The flavour with readers that disable bottom halves.
-    pub(super) fn bh(&self) -> &Lists<S> {
-        self.bh.get_or_init(|| {
-            let bh = lists(self.threads.len());
-            for cpu in 0..self.threads.len() {
-                bh.note_tick_stopped(cpu, self.lists.is_tick_stopped(cpu));
-            }
-            bh
-        })
     }
 
     /// The thread of this CPU.
@@ -117,7 +96,7 @@ impl<S> Rcu<S> {
 
     /// Number of this CPU's callbacks with completed grace periods.
     pub(super) fn done(&self) -> usize {
-        self.flavours().map(|(_, lists)| lists.done()).sum()
+        self.flavours().map(Lists::done).sum()
     }
 
     /// `reader` leaves this CPU: a quiescent state of `rcu_sched`, and of the other flavour if it
@@ -126,13 +105,6 @@ impl<S> Rcu<S> {
         self.lists.note_quiescent_state();
         if let Some(lists) = &self.preempt {
             lists.note_switch(reader);
-        }
-    }
-
-    /// No bottom half runs on this CPU, and none is disabled.
-    pub(crate) fn note_bottom_half(&self) {
-        if let Some(bh) = self.bh.get() {
-            bh.note_quiescent_state();
         }
     }
 
@@ -145,28 +117,15 @@ impl<S> Rcu<S> {
         if outside {
             self.lists.note_quiescent_state();
         }
-        if outside || !context().bh_off {
-            self.note_bottom_half();
-        }
     }
 
     /// `cpu` stops its tick, or starts it again.
     pub(crate) fn note_tick_stopped(&self, cpu: usize, stopped: bool) {
-        self.flavours().for_each(|(_, lists)| lists.note_tick_stopped(cpu, stopped));
+        self.flavours().for_each(|lists| lists.note_tick_stopped(cpu, stopped));
     }
 
     /// Whether this CPU has callbacks, so that it must keep its tick.
     pub(crate) fn needs_tick(&self) -> bool {
-        self.flavours().any(|(_, lists)| lists.needs_tick())
-    }
-
-    /// The grace periods that have just been found to wait for too long, at a tick of this CPU.
-    pub(super) fn stalled(&self) -> Vec<(&'static str, Stall)> {
-        let (jiffies, hz) = (self.rq.jiffies(), u64::from(self.rq.hz));
-        // After the first time, three times as long and 30 s more (`RCU_STALL_RECHECK`).
-        let (limit, again) = (self.stall_s * hz, (3 * self.stall_s + 30) * hz);
-        let look =
-            |(name, lists): (_, &Lists<S>)| Some((name, lists.stall(jiffies, limit, again)?));
-        self.flavours().filter_map(look).collect()
+        self.flavours().any(Lists::needs_tick)
     }
 }

@@ -94,8 +94,6 @@ pub struct Tcb {
     pub(crate) left: Cell<Option<(usize, u64)>>,
     /// Its parent.
     pub(crate) parent: RefCell<Weak<Tcb>>,
-    /// The system call, or the section of a reader, that it is in.
-    pub(crate) section: Cell<Option<&'static str>>,
     /// The current preemption is involuntary: the task stays queued whatever its state.
     pub(crate) preempted: Cell<bool>,
     /// It lost its CPU in a critical section, and the monitor counts it.
@@ -129,7 +127,6 @@ impl Tcb {
             footprint: Cell::new(1.0),
             left: Cell::new(None),
             parent: RefCell::default(),
-            section: Cell::default(),
             preempted: Cell::new(false),
             counted_critical: Cell::new(false),
             reader: Reader::new(id),

@@ -95,11 +95,6 @@ impl Blocked {
         begins
     }
 
-    /// Those that the grace period waits for.
-    pub(super) fn owing(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.owed.iter().map(|reader| reader.task)
-    }
-
     /// Removes `reader`. Returns whether the present grace period waited for it last.
     pub(super) fn remove(&mut self, reader: &Rc<Reader>) -> bool {
         let mine = |other: &Rc<Reader>| Rc::ptr_eq(other, reader);

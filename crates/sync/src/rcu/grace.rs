@@ -144,8 +144,6 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
         numbers.gpnum.store(gpnum, Relaxed);
         tree.signaled.set(Signaled::SaveDynticks);
         tree.force_at.set(jiffies + FORCE_TICKS);
-        tree.began.set(jiffies);
-        tree.stalled.set(0);
         root.lock.unlock();
         let (mine, bit) = tree.leaf_of(P::cpu() as usize);
         // The grace period cannot end in the meantime: this CPU owes, with interrupts off.

@@ -70,14 +70,12 @@ mod blocked;
 mod grace;
 mod readers;
 mod segments;
-mod stall;
 mod stats;
 mod steps;
 mod tree;
 mod work;
 
 pub use blocked::Reader;
-pub use stall::Stall;
 pub use stats::RcuStats;
 pub use steps::{Sound, Steps};
 pub use work::Work;
@@ -283,7 +281,7 @@ impl<P: Platform, C, S: Steps> Rcu<P, C, S> {
     }
 
     /// Returns whether `cpu` has stopped its tick.
-    pub fn is_tick_stopped(&self, cpu: usize) -> bool {
+    fn is_tick_stopped(&self, cpu: usize) -> bool {
         self.locals[cpu].dynticks.get().is_multiple_of(2)
     }
 

@@ -111,9 +111,6 @@ pub(super) struct Tree<P: Platform> {
     /// When late CPUs are checked, in a grace period.
     pub(super) force_at: Cell<u64>,
     pub(super) forces: Cell<Forces>,
-    /// When the last grace period began, and how often it was said to wait too long.
-    pub(super) began: Cell<u64>,
-    pub(super) stalled: Cell<u64>,
     /// Held during the start of a grace period, and during the check for late CPUs.
     pub(super) begins: P::Home<Line<TicketLock<P>>>,
     pub(super) force: P::Home<Line<TicketLock<P>>>,
@@ -145,8 +142,6 @@ impl<P: Platform> Tree<P> {
             signaled: Cell::new(Signaled::SaveDynticks),
             force_at: Cell::default(),
             forces: Cell::default(),
-            began: Cell::default(),
-            stalled: Cell::default(),
             begins: P::place(Line(TicketLock::default())),
             force: P::place(Line(TicketLock::default())),
             forcing: Cell::new(false),
