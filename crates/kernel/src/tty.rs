@@ -5,6 +5,8 @@
 //! | open of a character device | yes | yes |
 //! | release of a terminal file | yes | yes |
 //! | terminal ioctl | yes | no |
+//! | ioctl of a virtual console | yes | yes |
+//! | write to a terminal | once | once for the text up to a line end, once for the line end |
 //! | look-up and release of a static /proc entry | yes | yes |
 //! | `F_SETFL` | yes | yes |
 
@@ -121,13 +123,57 @@ impl World {
 }
 
 impl Process {
-    /// A switch to another console (`VT_ACTIVATE`, then `VT_WAITACTIVE`): `vt_ioctl` holds the big
-    /// kernel lock around each, as long as around any ioctl of a terminal, and the keyboard's work
-    /// draws the screen between them.
-    pub fn switch_console(&mut self) {
-        self.call("ioctl", || self.world.short_section());
-        Here::pass(ps(REDRAW_NS));
-        self.call("ioctl", || self.world.short_section());
+    /// `ioctl` of a virtual console. From 2.6.26-rc1 on `tty_ioctl` asks the driver before the line
+    /// discipline, and `vt_ioctl` takes the big kernel lock before it looks at the command
+    /// (`drivers/char/tty_io.c`, `vt_ioctl.c`); before, `vfs_ioctl` takes it around all of them.
+    fn console_ioctl(&self) {
+        self.call("ioctl", || {
+            self.world.short_section();
+            Here::pass(self.world.costs.tty_ioctl);
+        });
+    }
+
+    /// The X server on hearing of `Ctrl-Alt-F1`: `VT_ACTIVATE` (`xf86ProcessActionEvent` of
+    /// xorg-server 1.4.2). One section; the kernel's worker then sends the server a signal.
+    pub fn request_console(&mut self) {
+        self.console_ioctl();
+    }
+
+    /// The X server on that signal (`xf86VTSwitch` of xorg-server 1.4.2): four sections.
+    ///
+    /// The keyboard is turned off (`KbdOff` of xf86-input-keyboard: `KDSKBMODE` and `TCSETS`), then
+    /// the mouse (`DEVICE_OFF` of xf86-input-mouse: `F_SETFL` without `O_ASYNC`; its `close` takes
+    /// no lock). Last is `VT_RELDISP`, in which the kernel draws the new screen.
+    pub fn release_console(&mut self) {
+        self.console_ioctl();
+        self.console_ioctl();
+        self.call("fcntl", || self.world.tiny_section());
+        self.call("ioctl", || self.world.big_kernel_lock(|| Here::pass(ps(REDRAW_NS))));
+    }
+
+    /// A shell at a virtual console on hearing of the key Enter (readline 5.2 in bash 3.2): it ends
+    /// the line, restores the terminal, prepares it again and draws the prompt.
+    ///
+    /// Six sections: a line end is two (`opost_block` finds it, `opost` writes it), then `TCSETSW`,
+    /// `TCGETS`, `TCSETSW`, and the prompt. The window size is asked and set without the lock. In
+    /// 2.6.25 the lock is held around each call, so these two take it, and so does the `read` that
+    /// returns the key, but a line end is one section: eight.
+    pub fn answer_enter(&mut self) {
+        let around_each = self.world.traffic.terminal_ioctl;
+        if around_each {
+            self.call("read", || self.world.tiny_section());
+        }
+        self.call("write", || {
+            (0..if around_each { 1 } else { 2 }).for_each(|_| self.world.short_section());
+        });
+        self.console_ioctl();
+        // `TIOCGWINSZ` and `TIOCSWINSZ`.
+        for _ in 0..2 {
+            self.call("ioctl", || self.world.terminal_ioctl());
+        }
+        self.console_ioctl();
+        self.console_ioctl();
+        self.call("write", || self.world.short_section());
     }
 
     /// `ioctl` on file 0.

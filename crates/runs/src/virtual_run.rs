@@ -21,7 +21,7 @@ use convoy_machine::{Event, Here, Machine, Mode, Preset, Recorder, Watch};
 use convoy_workload::api::{Fd, Kernel, Sys};
 
 pub use self::board::Sample;
-use self::board::{Board, Goal};
+use self::board::{Board, Console, Goal};
 use self::snapshot::Snapshot;
 use crate::bulk::BulkUse;
 use crate::idle_rules::IdleRules;
@@ -85,7 +85,8 @@ pub struct VirtualRun {
     pub pinned: bool,
     /// Interval of [`VirtualPoint::samples`] in nanoseconds; 0 takes none.
     pub sample_ns: u64,
-    /// Whether one more process switches the console every second, as a person at the machine.
+    /// Whether a person at the machine switches from an X server to a shell on another console
+    /// every second: two more processes.
     pub console: bool,
     /// File 0 of the users.
     pub input: StandardInput,
@@ -142,8 +143,8 @@ pub struct VirtualPoint {
     pub hash: u64,
     /// The intervals of the run, if requested.
     pub samples: Vec<Sample>,
-    /// Latency of each switch of the console in the busy window, from the keystroke to the drawn
-    /// screen, milliseconds.
+    /// Latency of each switch of the console in the busy window, milliseconds: from the keystroke
+    /// to the drawn screen, and from the key pressed then to the shell's answer.
     pub console_ms: Vec<f64>,
 }
 
@@ -353,13 +354,16 @@ impl VirtualRun {
             .map_err(|error| fail("fork", &error))?;
         }
         if self.console {
-            let (board, gate) = (Rc::clone(board), Rc::clone(&gate));
-            k.fork(move |k| {
-                k.pause_at(&gate);
-                board.console(k);
-                0
-            })
-            .map_err(|error| fail("fork", &error))?;
+            let console = Console::new(k).map_err(|error| fail("pipe", &error))?;
+            for body in [Board::console, Board::shell] {
+                let (board, gate) = (Rc::clone(board), Rc::clone(&gate));
+                k.fork(move |k| {
+                    k.pause_at(&gate);
+                    body(&board, k, console);
+                    0
+                })
+                .map_err(|error| fail("fork", &error))?;
+            }
         }
         let mut ready = 0;
         while ready < 4 * self.users as usize {

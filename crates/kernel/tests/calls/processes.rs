@@ -356,6 +356,24 @@ fn shells_take_the_big_kernel_lock_as_often_as_the_preset_says() {
     assert_eq!(bkl_of("2.6.25", true, Program::SystemList, 4.0), 120);
 }
 
+/// Sections under the big kernel lock in a run of `body`.
+fn sections(kernel: &str, body: fn(&mut Process)) -> u64 {
+    run_with(kernel, Options::default(), 1, body).world.counts().bkl.get()
+}
+
+#[test]
+fn a_switch_of_the_console_takes_the_big_kernel_lock_as_often_as_the_sources_do() {
+    for (kernel, switch, answer) in [("2.6.25", 5, 8), ("2.6.26-rc1", 5, 6)] {
+        let before = sections(kernel, |_| ());
+        let switched = sections(kernel, |k| {
+            k.request_console();
+            k.release_console();
+        });
+        let answered = sections(kernel, Process::answer_enter);
+        assert_eq!((switched - before, answered - before), (switch, answer), "{kernel}");
+    }
+}
+
 #[test]
 fn programs_report_their_status() {
     run(|k| {

@@ -155,7 +155,7 @@ pub const INPUTS: [Input; 50] = [
         "console",
         &[Sim],
         Kind::Bool,
-        "one more process switches the console every second; default false",
+        "a person at the machine switches the console every second; default false",
     ),
     input(
         "piped_input",

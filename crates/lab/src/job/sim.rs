@@ -52,7 +52,7 @@ pub struct SimInputs {
     pub jobs_together: Option<u64>,
     /// CPUs that all tasks are kept to, if not all.
     pub kept_to: Option<u32>,
-    /// Whether one more process switches the console every second.
+    /// Whether a person switches the console every second.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub console: bool,
     /// Whether the standard input of the users is a pipe, and no terminal.

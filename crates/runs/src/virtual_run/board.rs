@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use convoy_kernel::{Process, World, ZoneStats};
 use convoy_machine::{Event, Here, Mode, Watch};
-use convoy_workload::api::{Fd, Kernel};
+use convoy_workload::api::{Fd, Kernel, Sys};
 use convoy_workload::jobs::{Job, JobEnv};
 use convoy_workload::rotation::Rotation;
 use convoy_workload::user::{Next, user_main};
@@ -37,6 +37,24 @@ pub struct Sample {
 
 /// Pause between two switches of the console, nanoseconds: how often a person may try.
 const CONSOLE_NS: u64 = 1_000_000_000;
+/// From the X server's request to the signal of the kernel's worker, nanoseconds (estimate).
+const WORKER_NS: u64 = 100_000;
+/// From the drawn screen to the key that a person presses then, nanoseconds (estimate). It is no
+/// part of the latency.
+const REACTION_NS: u64 = 250_000_000;
+
+/// Two pipes between the person and the shell: of keys, and of answers.
+#[derive(Clone, Copy)]
+pub(super) struct Console {
+    key: (Fd, Fd),
+    answer: (Fd, Fd),
+}
+
+impl Console {
+    pub(super) fn new(k: &mut Process) -> Sys<Self> {
+        Ok(Self { key: k.pipe()?, answer: k.pipe()? })
+    }
+}
 
 /// The number of jobs that ends a run while all users are still working.
 pub(super) struct Goal {
@@ -64,6 +82,8 @@ pub(super) struct Board {
     pub(super) bulk: RefCell<Vec<BulkUse>>,
     pub(super) samples: RefCell<Vec<Sample>>,
     pub(super) console_ms: RefCell<Vec<f64>>,
+    /// When the shell answered last, nanoseconds.
+    answered: Cell<u64>,
     live: Live,
 }
 
@@ -76,20 +96,51 @@ impl Board {
         Here::tell(Event::Measure(false));
     }
 
-    /// Body of the process that switches the console, until the busy window ends. A switch that is
-    /// waiting then counts with its wait so far.
-    pub(super) fn console(&self, k: &mut Process) {
-        Here::tell(Event::Label { pid: 0, kind: "the console", number: 0 });
-        while !self.over.get() {
+    /// The present, or the end of the busy window.
+    fn within(&self, k: &mut Process) -> u64 {
+        if self.over.get() { self.ended.borrow().now_ns } else { k.now() }
+    }
+
+    /// Body of the X server, and of the person who leaves it for a shell on another console, until
+    /// the busy window ends. A latency has two parts: from `Ctrl-Alt-F1` to the drawn screen, and
+    /// from the key that is pressed there to the shell's answer. A switch that is under way at the
+    /// end counts with its part so far.
+    pub(super) fn console(&self, k: &mut Process, console: Console) {
+        Here::tell(Event::Label { pid: 0, kind: "the X server", number: 0 });
+        loop {
             let pressed = k.now() + CONSOLE_NS;
             k.sleep(CONSOLE_NS);
             if self.over.get() {
                 break;
             }
-            k.switch_console();
-            let drawn = if self.over.get() { self.ended.borrow().now_ns } else { k.now() };
-            let ms = drawn.saturating_sub(pressed) as f64 / 1e6;
-            self.console_ms.borrow_mut().push(ms);
+            k.request_console();
+            k.sleep(WORKER_NS);
+            k.release_console();
+            let drawn = self.within(k);
+            let mut latency = drawn - pressed;
+            if !self.over.get() {
+                // The sleep ends where an interrupt and the kernel's worker pass on the key.
+                k.sleep(REACTION_NS);
+                let told =
+                    k.write(console.key.1, &[1]).and_then(|_| k.read(console.answer.0, &mut [0]));
+                assert!(told.is_ok(), "the shell lives as long as the X server");
+                latency += self.answered.get().saturating_sub(drawn + REACTION_NS);
+            }
+            self.console_ms.borrow_mut().push(latency as f64 / 1e6);
+        }
+        // The shell sees the end.
+        let _told = k.write(console.key.1, &[1]);
+    }
+
+    /// Body of the shell at the other console.
+    pub(super) fn shell(&self, k: &mut Process, console: Console) {
+        Here::tell(Event::Label { pid: 0, kind: "the shell", number: 0 });
+        while k.read(console.key.0, &mut [0]).is_ok() {
+            k.answer_enter();
+            self.answered.set(self.within(k));
+            if k.write(console.answer.1, &[1]).is_err() || self.over.get() {
+                break;
+            }
         }
     }
 
