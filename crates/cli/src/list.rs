@@ -26,6 +26,9 @@ pub(crate) struct List {
     /// What to list, with a description of each; without it, the names that commands accept
     #[arg(value_enum, value_name = "KIND")]
     kind: Option<Kind>,
+    /// Of locks: bytes of their code on this machine
+    #[arg(long)]
+    sizes: bool,
     /// Flags of every command.
     #[command(flatten)]
     common: Common,
@@ -146,8 +149,44 @@ fn older(kind: Kind, name: &str) -> Vec<&'static str> {
     kernel.map(|kernel| kernel.older()).unwrap_or_default()
 }
 
+/// The code of the locks.
+fn sizes(args: &List) -> Result<ExitCode, Failure> {
+    let titles = ["text", "data", "bss"];
+    let columns =
+        titles.iter().map(|title| Column::number(title, "B").key(&format!("{title}_bytes")));
+    let columns = [Column::text("name")].into_iter().chain(columns).collect();
+    let mut table = Table::new("code of the locks, compiled for threads of this machine", columns);
+    let mut values = Vec::new();
+    for (lock, size) in convoy_footprint::footprints().map_err(Failure::environment)? {
+        let bytes = [size.text, size.data, size.bss];
+        let cells = bytes.map(|bytes| Cell::number(bytes as f64, 0));
+        table.row([Cell::text(lock.name())].into_iter().chain(cells).collect());
+        let [text, data, bss] = bytes;
+        values.push(json!({
+            "name": lock.name(), "text_bytes": text, "data_bytes": data, "bss_bytes": bss,
+        }));
+    }
+    table.note(
+        "with generic code that a lock calls, such as the lock inside of it; without the futex \
+         calls and messages that all locks share",
+    );
+    output::print(
+        &args.common,
+        || table.to_text(),
+        || format!("{:#}\n", Value::Array(values)),
+        || table.to_csv(),
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// The command.
 pub(crate) fn run(args: &List) -> Result<ExitCode, Failure> {
+    if args.sizes {
+        return match args.kind {
+            Some(Kind::Locks) => sizes(args),
+            _ => Err(Failure::usage("only locks have sizes: convoy lab list locks --sizes")),
+        };
+    }
     let accepted = Kind::value_variants().iter().copied().filter(|kind| kind.is_accepted());
     let kinds = args.kind.map_or_else(|| accepted.collect(), |kind| vec![kind]);
     let properties = args.kind.map_or(&[][..], Kind::properties);
