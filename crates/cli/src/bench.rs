@@ -1,7 +1,9 @@
 //! `convoy bench`: Convoy's locks compared with the locks of other libraries.
 
+mod calls;
 mod hogs;
 
+use self::calls::BenchCalls;
 use self::hogs::BenchHogs;
 use crate::args::{Common, Numbers, numbers};
 use crate::experiment::{Files, Kept, carry_out};
@@ -33,6 +35,8 @@ enum What {
     Locks(Box<BenchLocks>),
     /// Measure waits for a lock that other threads release and reacquire immediately
     Hogs(Box<BenchHogs>),
+    /// Measure single system calls of this machine's kernel, as lmbench does
+    Calls(BenchCalls),
 }
 
 /// `convoy bench locks`.
@@ -81,6 +85,7 @@ pub(crate) fn run(args: &Bench) -> Result<ExitCode, Failure> {
     match &args.what {
         What::Locks(args) => locks(args),
         What::Hogs(args) => hogs::run(args),
+        What::Calls(args) => calls::run(args),
     }
 }
 

@@ -24,3 +24,13 @@ pub use identity::describe_host;
 pub use kernel::Host;
 pub use run::{Finished, HostRun, Progress};
 pub use sys::aio::Engine;
+
+/// Runs `body` on this machine's kernel, in a fresh directory that is removed afterwards.
+///
+/// # Errors
+/// [`HostError`], if no directory can be made.
+pub fn in_work_directory<T>(body: impl FnOnce(&mut Host, &str) -> T) -> Result<T, HostError> {
+    let directory = workdir::WorkDir::new(None)?;
+    let name = directory.name();
+    Ok(body(&mut Host::new(&name), &name))
+}

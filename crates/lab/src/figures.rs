@@ -53,7 +53,7 @@ impl Metric {
 }
 
 /// Metrics of other tables.
-const OTHERS: [Metric; 45] = [
+const OTHERS: [Metric; 63] = [
     Metric { head: "", ..Metric::new("value", "Value", "", 4) },
     Metric::new("wall_s", "Wall", "s", 4),
     Metric::new("user_s", "User", "s", 3),
@@ -95,6 +95,24 @@ const OTHERS: [Metric; 45] = [
     Metric::new("console_max_ms", "max", "ms", 1),
     Metric::new("read_mb_s", "Read", "MB/s", 3),
     Metric::new("pages_per_s", "Pages", "1/s", 0),
+    Metric::new("null_us", "Null call", "us", 2),
+    Metric::new("read_us", "read", "us", 2),
+    Metric::new("write_us", "write", "us", 2),
+    Metric::new("stat_us", "stat", "us", 2),
+    Metric::new("open_us", "open close", "us", 2),
+    Metric::new("signal_install_us", "Signal: install", "us", 2),
+    Metric::new("signal_catch_us", "catch", "us", 2),
+    Metric::new("fork_us", "fork", "us", 0),
+    Metric::new("exec_us", "exec", "us", 0),
+    Metric::new("shell_us", "sh", "us", 0),
+    Metric::new("context_switch_us", "Switch", "us", 2),
+    Metric::new("pipe_us", "Pipe", "us", 2),
+    Metric::new("socket_us", "Socket", "us", 2),
+    Metric::new("fault_us", "Page fault", "us", 2),
+    Metric::new("create_delete_us", "File 0K", "us", 1),
+    Metric::new("create_delete_10k_us", "10K", "us", 1),
+    Metric::new("pipe_mb_s", "Pipe bandwidth", "MB/s", 0),
+    Metric::new("reread_mb_s", "Reread", "MB/s", 0),
     Metric::new("wait_mean_us", "Wait", "us", 2),
     Metric::new("hold_mean_us", "Hold", "us", 2),
     Metric::new("irqs_off_max_us", "Interrupts off", "us", 0),

@@ -43,6 +43,9 @@ pub struct VirtualWork {
     pub start_spread_ms: u32,
     /// Whether its files are on the machine's disk and not cached in memory when it begins.
     pub cold: bool,
+    /// Runs of the workload before the measured one, each in other directories: lists of CPUs and
+    /// free blocks are then those of a machine that was not started a moment ago.
+    pub runs_before: u32,
     /// Seed of the machine's perturbation.
     pub seed: u64,
 }
@@ -62,6 +65,8 @@ pub struct WorkPoint {
     pub read_mb_s: Option<f64>,
     /// Pages written to per second, if the workload measures it.
     pub pages_per_s: Option<f64>,
+    /// Figures of the workload's loops, by their keys.
+    pub loops: Vec<(&'static str, f64)>,
     /// Bulk operations of the page allocator, zone by zone.
     pub bulk: Vec<BulkUse>,
     /// Schedule hash of the whole run.
@@ -79,24 +84,27 @@ fn busy_ps(cpus: usize) -> (u64, u64) {
 
 impl WorkPoint {
     /// Mean and deviation over the calls of all zones.
-    fn over_zones(&self, call: &str, figure: fn(&BulkUse) -> MeanSd) -> MeanSd {
-        let rows = || self.bulk.iter().filter(|row| row.call == call);
-        let calls = rows().map(|row| row.calls).sum::<u64>() as f64;
-        let mean = rows().map(|row| row.calls as f64 * figure(row).mean).sum::<f64>() / calls;
-        let squares = rows().map(|row| {
-            let MeanSd { mean: own, sd } = figure(row);
-            row.calls as f64 * (sd * sd + (own - mean) * (own - mean))
-        });
-        MeanSd { mean, sd: (squares.sum::<f64>() / calls).sqrt() }
+    fn over_calls(&self, call: &str, figure: fn(&BulkUse) -> MeanSd) -> MeanSd {
+        let rows = self.bulk.iter().filter(|row| row.call == call);
+        pooled(rows.map(|row| (row.calls as f64, figure(row))))
+    }
+
+    /// Mean and deviation of the order of the free blocks from which all zones took pages.
+    fn found_order(&self) -> MeanSd {
+        pooled(
+            self.bulk
+                .iter()
+                .filter_map(|row| Some((row.calls as f64 * row.count.mean, row.found_order?))),
+        )
     }
 
     /// Returns its numbers by their names in reports. Counts and orders of bulk operations are over
-    /// all zones.
+    /// all zones. The order of a refill is that of the free blocks that it found: it requests 0.
     pub fn metrics(&self) -> Vec<(&'static str, f64)> {
-        let refill_count = self.over_zones("rmqueue_bulk", |row| row.count);
-        let refill_order = self.over_zones("rmqueue_bulk", |row| row.order);
-        let drain_count = self.over_zones("free_pages_bulk", |row| row.count);
-        let drain_order = self.over_zones("free_pages_bulk", |row| row.order);
+        let refill_count = self.over_calls("rmqueue_bulk", |row| row.count);
+        let refill_order = self.found_order();
+        let drain_count = self.over_calls("free_pages_bulk", |row| row.count);
+        let drain_order = self.over_calls("free_pages_bulk", |row| row.order);
         let read = self.read_mb_s.map(|rate| ("read_mb_s", rate));
         let pages = self.pages_per_s.map(|rate| ("pages_per_s", rate));
         let own = vec![
@@ -114,8 +122,20 @@ impl WorkPoint {
             ("drain_order", drain_order.mean),
             ("drain_order_sd", drain_order.sd),
         ];
-        own.into_iter().chain(read).chain(pages).collect()
+        own.into_iter().chain(read).chain(pages).chain(self.loops.iter().copied()).collect()
     }
+}
+
+/// Mean and deviation of several series, each with its length.
+fn pooled(series: impl Iterator<Item = (f64, MeanSd)>) -> MeanSd {
+    let (mut length, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for (events, MeanSd { mean, sd }) in series {
+        length += events;
+        sum += events * mean;
+        squares += events * (sd * sd + mean * mean);
+    }
+    let mean = sum / length;
+    MeanSd { mean, sd: (squares / length - mean * mean).max(0.0).sqrt() }
 }
 
 impl VirtualWork {
@@ -205,6 +225,18 @@ impl VirtualWork {
         let name = &workload.name;
         k.mkdir(DIRECTORY).map_err(|error| format!("mkdir: {error}"))?;
         let place = self.place();
+        for run in 0..self.runs_before {
+            let below = |volume: &String| format!("{volume}/before{run}");
+            let volumes: Vec<String> = place.volumes.iter().map(below).collect();
+            for directory in &volumes {
+                k.mkdir(directory).map_err(|error| format!("mkdir: {error}"))?;
+            }
+            // The directory is on the first volume.
+            let before = Place { directory: volumes[0].clone(), volumes };
+            let ran = workload.prepare(k, &before);
+            let ran = ran.and_then(|()| workload.run(k, &before, cpus as u32));
+            ran.map_err(|error| format!("{name}, an earlier run: {error}"))?;
+        }
         let prepared = workload.prepare(k, &place);
         prepared.map_err(|error| format!("{name}, before it begins: {error}"))?;
         if self.cold {
@@ -215,7 +247,8 @@ impl VirtualWork {
         }
         let (t0, busy, zones) = (k.now(), busy_ps(cpus), world.page_stats());
         Here::tell(Event::Measure(true));
-        workload.run(k, &place, cpus as u32).map_err(|error| format!("{name}: {error}"))?;
+        let loops = workload.run(k, &place, cpus as u32);
+        let loops = loops.map_err(|error| format!("{name}: {error}"))?;
         Here::tell(Event::Measure(false));
         let scale = f64::from(self.workload.scale());
         let real_s = scale * (k.now() - t0) as f64 / 1e9;
@@ -229,7 +262,17 @@ impl VirtualWork {
         let faulted = workload.faulted_pages(cpus as u32);
         let pages_per_s = (faulted > 0).then(|| faulted as f64 / real_s);
         let hash = 0;
-        Ok(WorkPoint { real_s, cpu_s, user_s, idle_percent, read_mb_s, pages_per_s, bulk, hash })
+        Ok(WorkPoint {
+            real_s,
+            cpu_s,
+            user_s,
+            idle_percent,
+            read_mb_s,
+            pages_per_s,
+            loops,
+            bulk,
+            hash,
+        })
     }
 }
 
@@ -293,6 +336,7 @@ mod tests {
                 spread_percent,
                 start_spread_ms: 0,
                 cold: false,
+                runs_before: 0,
                 seed,
             };
             work.amount()
@@ -319,6 +363,7 @@ mod tests {
                     spread_percent: 0,
                     start_spread_ms: 0,
                     cold: false,
+                    runs_before: 0,
                     seed,
                 };
                 work.run().unwrap()

@@ -84,7 +84,7 @@ pub struct Input {
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
 /// Every input. docs/experiments.md is made of it.
-pub const INPUTS: [Input; 50] = [
+pub const INPUTS: [Input; 51] = [
     input(
         "kernel",
         &[Sim, Work, Locks],
@@ -293,6 +293,12 @@ pub const INPUTS: [Input; 50] = [
         &[Work],
         Kind::Bool,
         "files are on the machine's disk, and none of their pages in memory at the start",
+    ),
+    input(
+        "runs_before",
+        &[Work],
+        Kind::Whole(0, 1000),
+        "runs of the workload before the measured one, in other directories; default 0",
     ),
     input("memory_mib", &[Work], Kind::Whole(64, 1 << 24), "memory of the machine; default 1024"),
     input("batch", &[Zone], Kind::Whole(1, 2047), "pages that move together; default 31"),

@@ -45,6 +45,7 @@ impl WorkJob {
             spread_percent: inputs.whole("work_spread_percent", 0),
             start_spread_ms: inputs.whole("start_spread_ms", 0),
             cold,
+            runs_before: inputs.whole("runs_before", 0),
             seed: inputs.seed,
         };
         Ok(Self { run, parts })
@@ -78,6 +79,9 @@ impl Cell for WorkJob {
         }
         if self.run.cold {
             settings["cold"] = true.into();
+        }
+        if self.run.runs_before > 0 {
+            settings["runs_before"] = self.run.runs_before.into();
         }
         settings
     }

@@ -4,13 +4,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::steps::{Start, execute, finish, image, make_program, read_file, start, write_file};
-use crate::api::{Fd, Kernel, Open, Signal};
+use crate::api::{Fd, Kernel, Open, Program, Signal, SocketKind, Sys};
 use crate::jobs::{JobError, call, check, write_all};
 
 /// Bytes of a page, the granularity of a program's accesses.
 const PAGE: usize = 4096;
 /// Bytes of one write of the loop for the bandwidth of a pipe.
 const PIPED: usize = 64 << 10;
+/// Bytes of the larger file that is made and removed.
+const SMALL_FILE: u64 = 10 << 10;
+/// Bytes of a MB, as lmbench counts them.
+const MB: f64 = 1_048_576.0;
 
 /// A suite of loops.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,65 +62,138 @@ pub enum Operation {
     SignalCatch,
     /// A child that exits immediately.
     Fork,
-    /// A child that becomes a program.
+    /// A child that becomes a program. On this machine it only continues as one.
     Exec,
+    /// A child that becomes a shell with a script.
+    Shell,
+    /// A switch to another process: a byte there and back through two pipes, without the same calls
+    /// by one process, per direction.
+    ContextSwitch,
     /// A byte to another process and one back, through two pipes.
     PipeLatency,
+    /// The same through a pair of sockets.
+    SocketLatency,
     /// 64 KiB to another process through a pipe.
     PipeBandwidth,
     /// A page of memory touched for the first time.
     Fault,
     /// An empty file made and removed.
     CreateDelete,
+    /// A file of 10 KiB made and removed.
+    CreateDelete10k,
     /// The file read to its end, from memory.
     Reread,
 }
 
+impl Operation {
+    /// The name of its figure in reports, with the unit: microseconds of one, or MB per second.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Null => "null_us",
+            Self::Read => "read_us",
+            Self::Write => "write_us",
+            Self::Stat => "stat_us",
+            Self::Open => "open_us",
+            Self::SignalInstall => "signal_install_us",
+            Self::SignalCatch => "signal_catch_us",
+            Self::Fork => "fork_us",
+            Self::Exec => "exec_us",
+            Self::Shell => "shell_us",
+            Self::ContextSwitch => "context_switch_us",
+            Self::PipeLatency => "pipe_us",
+            Self::SocketLatency => "socket_us",
+            Self::PipeBandwidth => "pipe_mb_s",
+            Self::Fault => "fault_us",
+            Self::CreateDelete => "create_delete_us",
+            Self::CreateDelete10k => "create_delete_10k_us",
+            Self::Reread => "reread_mb_s",
+        }
+    }
+
+    /// The figure of an operation that takes `ns`, on a file of `file_bytes`.
+    fn figure(self, ns: f64, file_bytes: u64) -> f64 {
+        let bytes = match self {
+            Self::PipeBandwidth => PIPED as u64,
+            Self::Reread => file_bytes,
+            _ => return ns / 1e3,
+        };
+        bytes as f64 / MB / (ns / 1e9)
+    }
+}
+
 impl Loops {
-    pub(super) fn prepare<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {
+    /// Makes its files in `directory`.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub fn prepare<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {
         make_program(k, directory, "hello", self.program)?;
         write_file(k, &format!("{directory}/file"), self.file_bytes)
     }
 
-    pub(super) fn run<K: Kernel>(&self, k: &mut K, directory: &str) -> Result<(), JobError> {
+    /// Runs each loop in a process, which measures it as lmbench does: without its own start.
+    /// Returns the key and the figure of each, of the last round.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub fn run<K: Kernel>(
+        &self,
+        k: &mut K,
+        directory: &str,
+    ) -> Result<Vec<(&'static str, f64)>, JobError> {
+        let mut figures = Vec::new();
+        let (result, report) = call("pipe", k.pipe())?;
         for _ in 0..self.rounds {
+            figures.clear();
             for &each in &self.operations {
-                // Each is a program of its own.
                 let (this, directory) = (self.clone(), directory.to_owned());
                 start(k, move |k| {
                     execute(k, &image(&directory, "hello", this.program))?;
-                    this.one(k, &directory, each)
+                    let ns = this.one(k, &directory, each)?;
+                    write_all(k, report, &ns.to_le_bytes())
                 })?;
                 finish(k)?;
+                let mut ns = [0; 8];
+                call("read", k.read(result, &mut ns))?;
+                let ns = u64::from_le_bytes(ns) as f64 / f64::from(each.times);
+                figures.push((each.call.key(), each.call.figure(ns, self.file_bytes)));
             }
         }
-        Ok(())
+        [result, report].into_iter().try_for_each(|fd| call("close", k.close(fd)))?;
+        Ok(figures)
     }
 
-    /// One of the loops.
+    /// One of the loops: its time, nanoseconds.
     fn one<K: Kernel>(
         &self,
         k: &mut K,
         directory: &str,
         Loop { call: operation, times }: Loop,
-    ) -> Result<(), JobError> {
+    ) -> Result<u64, JobError> {
         match operation {
-            Operation::PipeLatency => return ping_pong(k, times),
+            Operation::PipeLatency => return ping_pong(k, K::pipe, times),
+            Operation::SocketLatency => return ping_pong(k, stream, times),
+            Operation::ContextSwitch => return context_switch(k, times),
             Operation::PipeBandwidth => return through_a_pipe(k, times),
             Operation::Fault => {
                 let bytes = times as usize * PAGE;
                 call("sbrk", k.sbrk(bytes as isize))?;
-                return call("touch", k.touch_heap(bytes, PAGE));
+                let begin = k.now();
+                call("touch", k.touch_heap(bytes, PAGE))?;
+                return Ok(k.now() - begin);
             }
             Operation::SignalCatch => call("sigaction", k.catch(Signal::Usr2))?,
             _ => {}
         }
         let null = call("open", k.open("/dev/null", Open::READ_WRITE))?;
         let file = format!("{directory}/file");
+        let begin = k.now();
         (0..times).try_for_each(|_| self.once(k, directory, operation, null, &file))?;
+        let ns = k.now() - begin;
         let lost = operation == Operation::SignalCatch && k.caught() != u64::from(times);
         check(!lost, "a signal was not caught")?;
-        call("close", k.close(null))
+        call("close", k.close(null))?;
+        Ok(ns)
     }
 
     /// One operation of a loop that has `/dev/null` open.
@@ -154,23 +231,43 @@ impl Loops {
                 start(k, move |k| execute(k, &program))?;
                 finish(k)
             }
-            Operation::CreateDelete => {
+            Operation::Shell => {
+                let directory = directory.to_owned();
+                start(k, move |k| {
+                    let errno = k.exec(Program::True, &directory);
+                    Err(JobError::Call { call: "execve", errno })
+                })?;
+                finish(k)
+            }
+            Operation::CreateDelete | Operation::CreateDelete10k => {
                 let path = format!("{directory}/new");
-                write_file(k, &path, 0)?;
+                let large = operation == Operation::CreateDelete10k;
+                write_file(k, &path, if large { SMALL_FILE } else { 0 })?;
                 call("unlink", k.unlink(&path))
             }
             Operation::Reread => read_file(k, file),
-            Operation::PipeLatency | Operation::PipeBandwidth | Operation::Fault => {
-                unreachable!("no loop that has /dev/null open")
-            }
+            Operation::ContextSwitch
+            | Operation::PipeLatency
+            | Operation::SocketLatency
+            | Operation::PipeBandwidth
+            | Operation::Fault => unreachable!("no loop that has /dev/null open"),
         }
     }
 }
 
-/// A byte there and back, `times` times.
-fn ping_pong<K: Kernel>(k: &mut K, times: u32) -> Result<(), JobError> {
-    let (from_parent, to_child) = call("pipe", k.pipe())?;
-    let (from_child, to_parent) = call("pipe", k.pipe())?;
+/// A pair of connected sockets, one for each direction.
+fn stream<K: Kernel>(k: &mut K) -> Sys<(Fd, Fd)> {
+    k.sockets(SocketKind::UnixStream)
+}
+
+/// A byte there and back, `times` times, through two channels: nanoseconds.
+fn ping_pong<K: Kernel>(
+    k: &mut K,
+    channel: fn(&mut K) -> Sys<(Fd, Fd)>,
+    times: u32,
+) -> Result<u64, JobError> {
+    let (from_parent, to_child) = call("channel", channel(k))?;
+    let (from_child, to_parent) = call("channel", channel(k))?;
     start(k, move |k| {
         for _ in 0..times {
             call("read", k.read(from_parent, &mut [0]))?;
@@ -178,18 +275,34 @@ fn ping_pong<K: Kernel>(k: &mut K, times: u32) -> Result<(), JobError> {
         }
         Ok(())
     })?;
+    let begin = k.now();
     for _ in 0..times {
         write_all(k, to_child, &[0])?;
         call("read", k.read(from_child, &mut [0]))?;
     }
+    let ns = k.now() - begin;
     finish(k)?;
     [from_parent, to_child, from_child, to_parent]
         .into_iter()
-        .try_for_each(|fd| call("close", k.close(fd)))
+        .try_for_each(|fd| call("close", k.close(fd)))?;
+    Ok(ns)
 }
 
-/// [`PIPED`] bytes to another process, `times` times.
-fn through_a_pipe<K: Kernel>(k: &mut K, times: u32) -> Result<(), JobError> {
+/// Half of `times` round trips, without the calls that they consist of: nanoseconds.
+fn context_switch<K: Kernel>(k: &mut K, times: u32) -> Result<u64, JobError> {
+    let (from, to) = call("pipe", k.pipe())?;
+    let begin = k.now();
+    for _ in 0..2 * times {
+        write_all(k, to, &[0])?;
+        call("read", k.read(from, &mut [0]))?;
+    }
+    let calls = k.now() - begin;
+    [from, to].into_iter().try_for_each(|fd| call("close", k.close(fd)))?;
+    Ok(ping_pong(k, K::pipe, times)?.saturating_sub(calls) / 2)
+}
+
+/// [`PIPED`] bytes to another process, `times` times: nanoseconds.
+fn through_a_pipe<K: Kernel>(k: &mut K, times: u32) -> Result<u64, JobError> {
     let (from, to) = call("pipe", k.pipe())?;
     start(k, move |k| {
         call("close", k.close(to))?;
@@ -199,7 +312,10 @@ fn through_a_pipe<K: Kernel>(k: &mut K, times: u32) -> Result<(), JobError> {
     })?;
     call("close", k.close(from))?;
     let buffer = vec![b'x'; PIPED];
+    let begin = k.now();
     (0..times).try_for_each(|_| write_all(k, to, &buffer))?;
+    let ns = k.now() - begin;
     call("close", k.close(to))?;
-    finish(k)
+    finish(k)?;
+    Ok(ns)
 }

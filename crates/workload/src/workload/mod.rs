@@ -151,12 +151,18 @@ impl Workload {
         })
     }
 
-    /// Runs it, on a machine of `cpus` CPUs.
+    /// Runs it, on a machine of `cpus` CPUs. Returns the figures of its loops by their keys.
     ///
     /// # Errors
     /// [`JobError`].
-    pub fn run<K: Kernel>(&self, k: &mut K, place: &Place, cpus: u32) -> Result<(), JobError> {
+    pub fn run<K: Kernel>(
+        &self,
+        k: &mut K,
+        place: &Place,
+        cpus: u32,
+    ) -> Result<Vec<(&'static str, f64)>, JobError> {
         let Place { directory, volumes } = place;
+        let mut figures = Vec::new();
         self.shapes().try_for_each(|shape| match shape {
             Shape::Find(find) => find.run(k, directory),
             Shape::Pmake(pmake) => pmake.run(k, directory, cpus),
@@ -165,9 +171,10 @@ impl Workload {
             Shape::Pipeline(pipeline) => pipeline.run(k, directory),
             Shape::Bonnie(bonnie) => bonnie.run(k, directory),
             Shape::Scan(scan) => scan.run(k, directory),
-            Shape::Loops(loops) => loops.run(k, directory),
+            Shape::Loops(loops) => loops.run(k, directory).map(|measured| figures = measured),
             Shape::Faults(faults) => faults.run(k, cpus),
-        })
+        })?;
+        Ok(figures)
     }
 
     /// Processes that exist at a time, at most.
