@@ -34,9 +34,11 @@ const HEADING: &str = "Locks instead of libc's";
 /// Locks that replace libc's.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Policies {
-    /// Replace normal and adaptive mutexes private to a process
-    #[arg(long, value_enum, value_name = "POLICY", help_heading = HEADING)]
-    mutex: Option<Mutex>,
+    /// Replace normal and adaptive mutexes private to a process: spin (waiters spin for 100
+    /// iterations, then sleep), sleep (as in glibc), fair (barging is bounded; fair:2ms with a
+    /// bound of 2 ms instead of 5), handoff (to the thread that has waited longest)
+    #[arg(long, value_name = "POLICY", value_parser = replacement, help_heading = HEADING)]
+    mutex: Option<Replacement>,
     /// Replace semaphores private to a process
     #[arg(long, value_enum, value_name = "POLICY", help_heading = HEADING)]
     sem: Option<Semaphore>,
@@ -47,15 +49,46 @@ pub(crate) struct Policies {
     lock: Vec<(String, String)>,
 }
 
+/// A policy for all mutexes, with the bound of `fair` in milliseconds if one was given.
+#[derive(Clone, Copy, Debug)]
+struct Replacement {
+    policy: Mutex,
+    bound_ms: Option<f64>,
+}
+
+impl Replacement {
+    /// Returns the policy, with its bound as `write` writes milliseconds.
+    fn text(self, write: impl Fn(f64) -> String) -> String {
+        let bound = self.bound_ms.map(|ms| format!(":{}", write(ms)));
+        name(Some(&self.policy)) + &bound.unwrap_or_default()
+    }
+}
+
+/// A policy, or `fair:` and its bound.
+fn replacement(text: &str) -> Result<Replacement, String> {
+    /// A tenth of a time slice to the longest wait that a person calls an answer.
+    const BOUNDS_MS: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
+    let Some(bound) = text.strip_prefix("fair:") else {
+        return Ok(Replacement { policy: policy(text)?, bound_ms: None });
+    };
+    let ms = bound.strip_suffix("ms").and_then(|ms| ms.parse().ok());
+    let ms = ms.filter(|ms| BOUNDS_MS.contains(ms));
+    let ms = ms.ok_or("expected a bound between 0.1ms and 1000ms, such as fair:5ms")?;
+    Ok(Replacement { policy: Mutex::Fair, bound_ms: Some(ms) })
+}
+
+fn policy(text: &str) -> Result<Mutex, String> {
+    Mutex::from_str(text, false).map_err(|_| {
+        let names = Mutex::value_variants().iter().map(|one| name(Some(one)));
+        format!("unknown policy `{text}`; choose one of {}", names.collect::<Vec<_>>().join(", "))
+    })
+}
+
 /// A place and a policy.
 fn chosen(text: &str) -> Result<(String, String), String> {
     let (site, policy) =
         text.rsplit_once('=').filter(|(site, _)| !site.is_empty()).ok_or("expected SITE=POLICY")?;
-    let policy = Mutex::from_str(policy, false).map_err(|_| {
-        let names = Mutex::value_variants().iter().map(|one| name(Some(one)));
-        format!("unknown policy `{policy}`; choose one of {}", names.collect::<Vec<_>>().join(", "))
-    })?;
-    Ok((site.to_owned(), name(Some(&policy))))
+    Ok((site.to_owned(), name(Some(&self::policy(policy)?))))
 }
 
 impl Policies {
@@ -68,8 +101,9 @@ impl Policies {
             let found = Sites::of(program).and_then(|sites| sites.ranges(&self.lock));
             found.map_err(Failure::usage)?
         };
-        for (key, value) in
-            [("CONVOY_MUTEX", self.mutex()), ("CONVOY_SEM", self.sem()), (RANGES, ranges)]
+        let mutex = self.mutex.map(|mutex| mutex.text(|ms| format!("{:.0}", ms * 1e6)));
+        let mutex = mutex.unwrap_or_default();
+        for (key, value) in [("CONVOY_MUTEX", mutex), ("CONVOY_SEM", self.sem()), (RANGES, ranges)]
         {
             command.env_remove(key);
             if !value.is_empty() {
@@ -84,9 +118,9 @@ impl Policies {
         &self.lock
     }
 
-    /// Policy of mutexes; empty if they are not replaced.
+    /// Policy of mutexes, with its bound; empty if they are not replaced.
     pub(crate) fn mutex(&self) -> String {
-        name(self.mutex.as_ref())
+        self.mutex.map(|mutex| mutex.text(|ms| format!("{ms}ms"))).unwrap_or_default()
     }
 
     /// Policy of semaphores; empty if they are not replaced.

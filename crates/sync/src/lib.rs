@@ -132,9 +132,9 @@ pub use platform::{
     spin_by_clock, yield_by_clock,
 };
 pub use queued::QueuedLock;
+pub use quota::{BOUND_NS, Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
 #[cfg(feature = "std")]
 pub use quota::{Beside, NativeQuota, NativeQuotaCondvar, NativeQuotaRwLock};
-pub use quota::{Quota, QuotaCondvar, QuotaRwLock, Room, Turn, Within};
 pub use reciprocating::ReciprocatingLock;
 pub use rwlock_queued::QueuedRwLock;
 pub use rwsem::RwSemaphore;

@@ -41,6 +41,8 @@ pub struct Waiter<P: Platform> {
     pub(crate) owed: Cell<bool>,
     /// When it prepared to sleep, if the lock uses this. Guarded by the inner lock.
     pub(crate) since: Cell<u32>,
+    /// When it arrived, likewise.
+    pub(crate) arrived: Cell<u32>,
     next: Link<P>,
     prev: Link<P>,
 }
@@ -57,6 +59,7 @@ impl<P: Platform> Waiter<P> {
             lets_pass: Cell::new(0),
             owed: Cell::new(false),
             since: Cell::new(0),
+            arrived: Cell::new(0),
             next: Cell::new(None),
             prev: Cell::new(None),
         }

@@ -1,5 +1,6 @@
 //! `convoy record` and the explanation of its records.
 
+use crate::safe::read;
 use crate::{code, compile, convoy, directory, json, run, stderr, stdout};
 use std::path::Path;
 use std::process::Command;
@@ -142,6 +143,20 @@ fn the_exit_code_is_that_of_the_program_and_the_store_keeps_the_record() {
     let missing = record(&["./no-such-program"]);
     assert_eq!(code(&missing), Some(127));
     assert!(stderr(&missing).contains("cannot start `./no-such-program`"), "{missing:?}");
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn the_bound_of_fair_mutexes_is_a_choice_that_the_record_keeps() {
+    let place = directory("record-bound");
+    let file = place.join("r.json");
+    let words = ["record", "--kernel", "off", "--mutex", "fair:2.5ms", "-o"];
+    let output = convoy(&words).arg(&file).args(["--", "true"]).output().expect("it starts");
+    assert_eq!(read(&file)["program"]["mutex"], "fair:2.5ms", "{output:?}");
+    for bound in ["fair:", "fair:0ms", "fair:2", "fair:1s", "spin:1ms"] {
+        let output = convoy(&["with", "--mutex", bound, "--", "true"]).output();
+        assert_eq!(code(&output.expect("it starts")), Some(2), "{bound}");
+    }
     std::fs::remove_dir_all(place).expect("it goes away");
 }
 

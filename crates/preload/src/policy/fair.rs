@@ -10,9 +10,11 @@
 
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
-use convoy_sync::{AdaptiveLock, Atomic, NoSignals, Quota, RawSemaphore as _, Room, Within};
+use convoy_sync::{
+    AdaptiveLock, Atomic, BOUND_NS, NoSignals, Quota, RawSemaphore as _, Room, Within,
+};
 
 use crate::arch;
 use crate::arch::number::{MMAP, MUNMAP};
@@ -112,6 +114,9 @@ const FIRST_ROW: usize = 256;
 /// Entries of a row that are probed before the next row.
 const PROBES: usize = 16;
 
+/// Nanoseconds of the bound of all mutexes: [`BOUND_NS`], or what the environment asks for.
+static BOUND: AtomicU64 = AtomicU64::new(BOUND_NS);
+
 /// The rows together are larger than any memory.
 static ROWS: [AtomicPtr<Entry>; 28] = [const { AtomicPtr::new(null_mut()) }; 28];
 
@@ -186,6 +191,11 @@ impl Room<Threads<Word>> for ByAddress {
         }
         std::process::abort()
     }
+
+    fn bound_ns(&self) -> u64 {
+        // Relaxed: it was stored before the program had threads.
+        BOUND.load(Relaxed)
+    }
 }
 
 /// Calls `each` for the entries of all rows.
@@ -242,6 +252,15 @@ impl mutex::Policy for Fair {
 
     fn unlock(mutex: usize) {
         lock_of(mutex).up();
+    }
+}
+
+/// Sets the bound of all mutexes, which the environment gives in nanoseconds.
+pub(crate) fn set_bound(digits: &[u8]) {
+    let ns = core::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+    if let Some(ns) = ns {
+        // Relaxed: the program has no threads yet.
+        BOUND.store(ns, Relaxed);
     }
 }
 

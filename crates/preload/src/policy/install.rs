@@ -44,6 +44,13 @@ extern "C" fn destroy(mutex: usize) -> c_int {
 /// Replaces libc's locks with those that the environment names.
 pub(crate) fn install(policy: impl Fn(&CStr) -> Option<&'static [u8]>) {
     let (mutex, chosen) = (policy(c"CONVOY_MUTEX="), policy(c"CONVOY_LOCKS="));
+    let mutex = mutex.map(|mutex| match mutex.strip_prefix(b"fair:") {
+        Some(bound) => {
+            fair::set_bound(bound);
+            b"fair"
+        }
+        None => mutex,
+    });
     let ours = mutex.is_some() || chosen.is_some();
     if ours && spin::cpus() < 2 {
         spin::forbid();

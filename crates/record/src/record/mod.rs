@@ -121,10 +121,11 @@ fn is_unknown(count: &u32) -> bool {
 }
 
 impl Program {
-    /// Returns the replacement policy for libc's locks of this kind, or an empty string.
+    /// Returns the replacement policy for libc's locks of this kind without its bound, or an empty
+    /// string.
     pub fn policy(&self, kind: Kind) -> &str {
         match kind {
-            Kind::Mutex => &self.mutex,
+            Kind::Mutex => self.mutex.split(':').next().unwrap_or_default(),
             Kind::Semaphore => &self.sem,
             _ => "",
         }

@@ -40,6 +40,26 @@ guard!(MutexGuard, deref_mut);
 // SAFETY: the lock lets one thread at a time use the data.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
+impl<T> Mutex<T> {
+    /// Returns an unlocked mutex with a bound instead of 5 ms, rounded down to a power of two times
+    /// 32.768 us. Once a thread has waited as long, others acquire the lock past it for a turn
+    /// only; after a quarter of it the lock may be handed over. A shorter bound shortens the
+    /// longest waits and costs throughput next to threads that compute.
+    ///
+    /// ```
+    /// use convoy_sync::Mutex;
+    /// use core::time::Duration;
+    ///
+    /// static LATEST: Mutex<u64> = Mutex::with_bound(0, Duration::from_millis(5));
+    /// assert_eq!(*LATEST.lock(), 0);
+    /// ```
+    pub const fn with_bound(value: T, bound: Duration) -> Self {
+        let ns = bound.as_nanos();
+        let ns = if ns < u64::MAX as u128 { ns as u64 } else { u64::MAX };
+        Self { raw: NativeQuota::native_with_bound_ns(1, ns), value: UnsafeCell::new(value) }
+    }
+}
+
 impl<T: ?Sized> Mutex<T> {
     /// Returns the guard of a lock that was just acquired.
     #[inline]

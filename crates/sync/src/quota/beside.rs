@@ -1,6 +1,7 @@
 //! [`Beside`]: the queue of a [`Quota`](super::Quota), outside the lock, allocated at the first
 //! wait.
 
+use super::BOUND_NS;
 use super::room::{Room, Within};
 use crate::adaptive::AdaptiveLock;
 use crate::lock::RawLock as _;
@@ -16,8 +17,19 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Beside {
+    /// The number, 0 before the first wait; above [`NUMBER`] the bound of the lock.
     number: AtomicU32,
 }
+
+/// Bits of a number.
+const NUMBER: u32 = (1 << BOUND_SHIFT) - 1;
+
+/// Bit of a number from which on it has the exponent of the bound, in units of `BOUND_UNIT_NS`; 0
+/// is the default.
+const BOUND_SHIFT: u32 = 27;
+
+/// Nanoseconds of the unit of bounds: half of the shortest turn.
+const BOUND_UNIT_NS: u64 = 1 << 15;
 
 type NativeQueue = Within<Native, AdaptiveLock<Native>>;
 
@@ -25,7 +37,7 @@ type NativeQueue = Within<Native, AdaptiveLock<Native>>;
 const FIRST_ROW: usize = 64;
 
 /// Rows that have room for each number.
-const ROWS: usize = 27;
+const ROWS: usize = 22;
 
 /// All queues of this process: numbers from 1, in rows that never move.
 struct Queues {
@@ -73,6 +85,7 @@ impl Queues {
         let mut number = self.unused.get();
         if number == 0 {
             number = self.numbers.get() + 1;
+            assert!(number <= NUMBER, "more than {NUMBER} locks with waiters");
             self.numbers.set(number);
             let (row, at) = place(number);
             if at == 0 {
@@ -113,16 +126,28 @@ impl Beside {
         Self { number: AtomicU32::new(0) }
     }
 
+    /// Room for a new lock with a bound, which is rounded down to a power of two times
+    /// `BOUND_UNIT_NS`.
+    pub const fn with_bound_ns(ns: u64) -> Self {
+        let units = ns / BOUND_UNIT_NS;
+        let exponent = if units < 2 { 1 } else { units.ilog2() };
+        let most = u32::MAX >> BOUND_SHIFT;
+        let exponent = if exponent < most { exponent } else { most };
+        Self { number: AtomicU32::new(exponent << BOUND_SHIFT) }
+    }
+
     /// Allocates the queue of a lock at its first wait.
     #[cold]
     fn first(&self) -> &'static NativeQueue {
         let mine = QUEUES.take();
+        // Relaxed: the bound never changes.
+        let none = self.number.load(Relaxed) & !NUMBER;
         // Release and acquire pair with each other: a task that finds a number finds its row.
-        match self.number.compare_exchange(0, mine, AcqRel, Acquire) {
+        match self.number.compare_exchange(none, none | mine, AcqRel, Acquire) {
             Ok(_) => QUEUES.get(mine),
             Err(other) => {
                 QUEUES.give(mine);
-                QUEUES.get(other)
+                QUEUES.get(other & NUMBER)
             }
         }
     }
@@ -138,16 +163,25 @@ impl Room<Native> for Beside {
     #[inline]
     fn queue(&self) -> &NativeQueue {
         // Acquire pairs with the release in `first`.
-        match self.number.load(Acquire) {
+        match self.number.load(Acquire) & NUMBER {
             0 => self.first(),
             number => QUEUES.get(number),
+        }
+    }
+
+    #[inline]
+    fn bound_ns(&self) -> u64 {
+        // Relaxed: the bound never changes.
+        match self.number.load(Relaxed) >> BOUND_SHIFT {
+            0 => BOUND_NS,
+            exponent => BOUND_UNIT_NS << exponent,
         }
     }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        let number = *self.number.get_mut();
+        let number = *self.number.get_mut() & NUMBER;
         if number != 0 {
             QUEUES.give(number);
         }
@@ -164,7 +198,19 @@ mod tests {
             (place(1), place(64), place(65), place(192)),
             ((0, 0), (0, 63), (1, 0), (1, 127))
         );
-        assert!(place(u32::MAX).0 < ROWS);
+        assert!(place(NUMBER).0 < ROWS);
+    }
+
+    #[test]
+    fn a_lock_has_its_bound_before_and_after_its_first_wait() {
+        const MS: u64 = 1_000_000;
+        for (ns, bound) in [(0, 65_536), (5 * MS, 4_194_304), (u64::MAX, BOUND_UNIT_NS << 31)] {
+            let room = Beside::with_bound_ns(ns);
+            assert_eq!(room.bound_ns(), bound);
+            let queue = std::ptr::from_ref(room.queue());
+            assert!(std::ptr::eq(room.queue(), queue) && room.bound_ns() == bound);
+        }
+        assert_eq!(Beside::native().bound_ns(), BOUND_NS);
     }
 
     #[test]

@@ -20,8 +20,11 @@
 //!
 //! *Summoned* are waiters that were woken and have neither left nor gone back to sleep. There are
 //! `S` places for them; one place after a waiter was summoned without acquiring, and twice as many
-//!   after each success. A waiter keeps its place in the queue from its arrival until it leaves.
-//!   While the lock *rests* releases summon no waiter, although `SHORT` is set.
+//! after each success; and one more once the last one was summoned 20 us ago, because it may wait
+//! for a CPU. A waiter keeps its place in the queue from its arrival until it leaves.
+//!
+//! The *bound* of a lock is `BOUND_NS`, 5 ms, unless it was created with another one. Turns
+//! end only while the first waiter has waited for the bound since its arrival.
 //!
 //! ## Transitions
 //!
@@ -36,10 +39,10 @@
 //!             CLOSED if the first waiter is overdue
 //! woken   take a unit, or spin for a while until there is one:  leave, begin a turn
 //!         else, if that is the first waiter and a handoff is due: set CLOSED, spin again
-//!         else: cancel, or sleep again in the same place: the lock rests, and the waiter wakes up
-//!             by itself soon after
-//! up      units += 1; if SHORT and the lock does not rest: set CLOSED if a handoff is due and the
-//!             first waiter has slept for PATIENCE_NS; summon the first sleeper
+//!         else: cancel, or sleep again in the same place: clear CLOSED unless the waiter has
+//!             waited for a quarter of the bound
+//! up      units += 1; if SHORT: set CLOSED if a handoff is due, the first waiter has waited for a
+//!             quarter of the bound, and slept for PATIENCE_NS; summon the first sleeper
 //! settle  after every change under the inner lock: set the flags as in the table; if units are
 //!         free then and SHORT, summon the first sleeper
 //! ```
@@ -48,14 +51,8 @@
 //! handoff was a turn ago. A release hands the lock to a sleeper only if critical sections are
 //! long: a waiter that is only woken would find the lock taken. After a short critical section the
 //! waiter is woken first, closes the lock when it runs, and the lock does not idle. The first
-//! waiter is *overdue* once it has been that for `OVERDUE_NS`, asleep or on its way to a CPU.
-//! CLOSED is cleared when the waiter that it was set for leaves.
-//!
-//! A *rest* begins when a summoned waiter has taken nothing and sleeps again. It lasts 50 us,
-//! 100 us after the second time and 200 us after the third, not longer than until a handoff is due;
-//! after the fourth time there is none. A rest ends when a waiter leaves, the lock is closed, a
-//! waiter sleeps again without a rest, or a real-time task queues. Waits with a deadline, and waits
-//! that signals can end, do not rest.
+//! waiter is *overdue* once it has been that for `OVERDUE_NS` and has waited for the bound, asleep
+//! or on its way to a CPU. CLOSED is cleared when the waiter that it was set for leaves.
 //!
 //! The turn of a real-time task does not end; it waits before other tasks, and has `S` more places.
 //!
@@ -73,16 +70,13 @@
 //!   released either before `SHORT` was set, and the task that set it saw the unit and summoned, or
 //!   after it, and its `up` saw `SHORT`. A summoned waiter settles when it leaves or sleeps again,
 //!   and so passes on a unit that it did not take. So no task sleeps while a unit is free that no
-//!   other task is about to take, except during a rest.
+//!   other task is about to take.
 //! - I4 A waiter's record is linked from its `push` until it removes it.
 //! - I5 While `CLOSED` is set, the first waiter that is not of real time takes the next unit. A
 //!   free unit then belongs to it, and no other takes it, since each exchange that takes a unit
 //!   checks the flag.
 //! - I6 An `up` that saw `SHORT` uses the lock only while its queue is not empty: a task in there
 //!   keeps the lock's memory, and no other may.
-//! - I7 While the lock rests, a waiter for which a rest began is in the queue. It is awake, or
-//!   wakes up by itself 20 us after the rest at the latest: it sleeps again only after it has
-//!   checked for free units, and ends the rest if it begins none.
 //!
 //! ## Memory ordering
 //!
@@ -93,7 +87,8 @@
 //! ## Progress and fairness
 //!
 //! As a rule units are not handed to a task: a summoned waiter competes with all others, so no unit
-//! waits for a CPU. A task takes units past a queue for the length of its turn and then queues
+//! waits for a CPU. Until the first waiter has waited for the bound, any task takes units past the
+//! queue. From then on a task takes units past a queue for the length of its turn and then queues
 //! behind all others and summons another in its stead: the tasks that run change places with those
 //! that sleep, in order. A task that is new to the queue has a turn of [`ARRIVAL_NS`], so that many
 //! concurrent arrivals keep no task out. With N waiters every other turn lasts T(N) = [`ROUND_NS`]
@@ -107,8 +102,8 @@
 //! waiters before it, a waiter has a unit within
 //!
 //! ```text
-//! (k + 1) x (max(PATIENCE, T(N)) + 2 C + 2 W)      while the first waiter sleeps or runs
-//! (k + 1) x (max(OVERDUE, T(N)) + 2 C + 2 W)       while it waits for a CPU
+//! BOUND / 4 + (k + 1) x (max(PATIENCE, T(N)) + 2 C + 2 W)   while the first waiter sleeps or runs
+//! BOUND + (k + 1) x (max(OVERDUE, T(N)) + 2 C + 2 W)        while it waits for a CPU
 //! ```
 //!
 //! Here k includes the visitors that pass it, at most [`VISITS`], and none if it is one. Visitors
@@ -123,9 +118,6 @@
 //! holds whatever owners do: reacquire immediately, sleep, or yield the CPU; for `try_lock` and
 //! timed waits, which `CLOSED` excludes, too; and for waiters requeued from a condition variable.
 //!
-//! A rest does not change that bound, because it ends before a handoff is due; the time until a
-//! waiter is summoned for a free unit is longer by at most 220 us, three times in each wait.
-//!
 //! A handoff to a sleeper lets the lock idle for W, at most once in T(N), after a critical section
 //! of `PATIENCE_NS` or more, and not at all where turns serve the waiters before one is due.
 //!
@@ -133,12 +125,12 @@
 //!
 //! ## Cost
 //!
-//! 8 bytes natively: the word and the number of a queue of 40 bytes outside the lock, allocated at
+//! 8 bytes natively: the word and the number of a queue of 48 bytes outside the lock, allocated at
 //! the first wait; elsewhere the queue is in the lock. Uncontended: one compare-exchange, one
 //! addition. A turn costs two context switches, one wakeup and three critical sections of the inner
-//! lock, once in at least [`TURN_NS_MIN`]. A waiter spins for at most 4 us, half of the cost of a
+//! lock, once in at least [`TURN_NS_MIN`]. A waiter spins for at most 16 us, twice the cost of a
 //! sleep and a wakeup, and halves this time after each unsuccessful spin; after four it no longer
-//! spins, except for 0.5 us in one of 16 waits, because owners that yield their CPU release nothing
+//! spins, except for 2 us in one of 16 waits, because owners that yield their CPU release nothing
 //! to a spinner. A task that acquires a lock by a spin and has to spin again within 1 us first
 //! *stands back*: it reads nothing for 2 us, unless it has just done so. Two running tasks with
 //! short critical sections would otherwise take the lock from each other for each of them, and its
@@ -152,7 +144,7 @@
 //!
 //! Ours. Barging with one word: Drepper, "Futexes are tricky", 2011. Several waiters in flight: the
 //! semaphore of [`Opportunistic`](crate::Opportunistic), where their number follows the free units.
-//! Standing back and rests: the backoff of Anderson, 1990, by spinners and by sleepers. A bound on
+//! Standing back: the backoff of Anderson, 1990. A bound on
 //! how long running threads keep others out: Dice, "Malthusian locks", 2017, which draws lots
 //! instead of measuring time. A handoff from time to time: the `WTF::Lock` of `WebKit`, 2015, and
 //! `parking_lot`, which draw the time; here it is counted for each first waiter. Visitors first:
@@ -163,7 +155,6 @@
 #[cfg(feature = "std")]
 mod beside;
 mod condvar;
-mod rest;
 mod room;
 mod rwlock;
 mod settle;
@@ -177,7 +168,7 @@ pub use beside::Beside;
 #[cfg(feature = "std")]
 pub use condvar::NativeQuotaCondvar;
 pub use condvar::QuotaCondvar;
-pub use room::{Room, Within};
+pub use room::{BOUND_NS, Room, Within};
 #[cfg(feature = "std")]
 pub use rwlock::NativeQuotaRwLock;
 pub use rwlock::QuotaRwLock;
@@ -213,6 +204,13 @@ impl NativeQuota {
     pub const fn native(units: u32) -> Self {
         assert!(units < UNITS_END);
         Self { word: AtomicU32::new(units * UNIT), room: Beside::native() }
+    }
+
+    /// The same, with a bound in nanoseconds instead of 5 ms: rounded down to a power of two times
+    /// 32,768 ns, and at least 65,536 ns.
+    pub const fn native_with_bound_ns(units: u32, ns: u64) -> Self {
+        assert!(units < UNITS_END);
+        Self { word: AtomicU32::new(units * UNIT), room: Beside::with_bound_ns(ns) }
     }
 }
 
@@ -279,13 +277,11 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let visits = entry != Entry::Overdue && P::turn().visits();
         waiter.lets_pass.set(if is_urgent || visits { 0 } else { VISITS });
         waiter.since.set(stamp::<P>());
+        waiter.arrived.set(waiter.since.get());
         let room = self.room.queue();
         room.inner.lock();
         // SAFETY: the inner lock is held; the record stays on this stack until it is removed below.
         unsafe { room.push(&waiter) };
-        if is_urgent {
-            room.stop_rest();
-        }
         P::event(LockEvent::Contended, self, waiter.task);
         waiter.prepare();
         let cause = match entry {
@@ -308,6 +304,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let room = self.room.queue();
         room.inner.lock();
         waiter.since.set(stamp::<P>());
+        waiter.arrived.set(waiter.since.get());
         waiter.lets_pass.set(VISITS);
         // SAFETY: the inner lock is held, and the record stays by the contract.
         unsafe { room.push(waiter) };
@@ -324,13 +321,9 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         deadline: Option<u64>,
     ) -> Result<(), WaitError> {
         let room = self.room.queue();
-        // A wait that can end otherwise does not rest: releases would wake no waiter after it.
-        let can_rest = sleep == Sleep::Uninterruptible && deadline.is_none();
-        let (mut failures, mut rest) = (0, None);
         let result = loop {
-            let ended = waiter.sleep(sleep, deadline.or(rest));
-            let rested = can_rest && ended == Wake::TimedOut;
-            let competes = rested || waiter.is_woken();
+            let ended = waiter.sleep(sleep, deadline);
+            let competes = waiter.is_woken();
             let allowed = if waiter.is_owed() { FLAGS } else { OPEN };
             let mut taken = competes && self.compete(allowed, SPIN_NS);
             room.inner.lock();
@@ -344,7 +337,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             if taken {
                 break Ok(());
             }
-            if ended == Wake::TimedOut && !rested {
+            if ended == Wake::TimedOut {
                 P::event(LockEvent::TimedOut, self, waiter.task);
                 break Err(WaitError::TimedOut);
             }
@@ -353,10 +346,9 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
                 break Err(WaitError::Interrupted);
             }
             waiter.since.set(stamp::<P>());
-            // After a spurious wakeup its rest continues (I7).
-            if can_rest && competes {
-                failures += 1;
-                rest = room.rest(waiter, failures);
+            if waiter.owed.get() && !P::is_late(self.has_waited_long(waiter)) {
+                // The lock does not idle while it sleeps.
+                waiter.owed.set(false);
             }
             waiter.prepare();
             let sleeper = self.settle(room, Cause::Change);
@@ -364,7 +356,6 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         };
         // SAFETY: the inner lock is held, and no other task removes this record (I4).
         unsafe { room.remove(waiter) };
-        room.stop_rest();
         let sleeper = self.settle(room, Cause::Change);
         room.unlock(sleeper);
         if result.is_ok() {

@@ -1,6 +1,6 @@
 //! Where a [`Quota`](super::Quota) has its queue: [`Within`] itself, or elsewhere.
 
-use super::time::stamp;
+use super::time::{ns_between, stamp};
 use crate::lock::{RawLock, TellPart, inner_parts};
 use crate::platform::{Atomic, Platform};
 use crate::queue::{Queue, Waiter};
@@ -10,8 +10,19 @@ use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
+/// Nanoseconds that the first waiter has waited when turns begin, and four times as long as when
+/// the lock may be handed to it while it is off its CPU: the default bound. An owner next to
+/// computing threads is off its CPU for some 4 ms; if turns or handoffs began then, they would
+/// begin each time that it is preempted.
+pub const BOUND_NS: u64 = 5_000_000;
+
 /// Waiters that a visitor passes at most: each is a line of another CPU, under the inner lock.
 const VISIT_WINDOW: u32 = 16;
+
+/// Nanoseconds after which a summoned waiter does not count any more: a few wakeups. Next to
+/// computing threads it may wait for a CPU for milliseconds, and the lock would idle. After 5 us
+/// locks next to computing threads are faster still, but 2000 threads on two CPUs slower.
+const SUMMONS_NS: u64 = 20_000;
 
 /// The task to wake once the inner lock is free.
 pub(super) type Sleeper<P> = Option<*const <P as Platform>::AtomicU32>;
@@ -27,6 +38,12 @@ pub trait Room<P: Platform>: 'static {
     /// Returns the queue; the same at each call.
     fn queue(&self) -> &Within<P, Self::Inner>;
 
+    /// Returns the bound of the lock, see [`BOUND_NS`].
+    #[inline]
+    fn bound_ns(&self) -> u64 {
+        BOUND_NS
+    }
+
     /// Reports the names of the words if this is at `offset` in the lock.
     fn parts(_offset: usize, _tell: &mut TellPart<'_>) {}
 }
@@ -38,10 +55,12 @@ pub struct Within<P: Platform, L: RawLock<P>> {
     pub(super) waiting: P::AtomicU32,
     /// When the first waiter became the first, in units of 1024 ns; written under the inner lock.
     claimed: P::AtomicU32,
+    /// When the first waiter arrived, likewise.
+    arrived: P::AtomicU32,
     /// When the lock was closed last, likewise.
     pub(super) closed: Cell<u32>,
-    /// Until when releases wake no waiter, likewise; 0 if they do.
-    pub(super) resting: P::AtomicU32,
+    /// When a waiter was summoned last, likewise.
+    pub(super) summons: Cell<u32>,
     pub(super) inner: L,
     /// Waiters that were woken and have neither left nor gone back to sleep.
     pub(super) summoned: Cell<u16>,
@@ -64,8 +83,9 @@ impl<P: Platform, L: RawLock<P> + Default> Room<P> for Within<P, L> {
         Self {
             waiting: P::AtomicU32::new(0),
             claimed: P::AtomicU32::new(0),
+            arrived: P::AtomicU32::new(0),
             closed: Cell::new(0),
-            resting: P::AtomicU32::new(0),
+            summons: Cell::new(0),
             inner: L::default(),
             summoned: Cell::new(0),
             fewer: Cell::new(0),
@@ -81,7 +101,7 @@ impl<P: Platform, L: RawLock<P> + Default> Room<P> for Within<P, L> {
     fn parts(offset: usize, tell: &mut TellPart<'_>) {
         tell(offset + offset_of!(Self, waiting), format_args!("waiting"));
         tell(offset + offset_of!(Self, claimed), format_args!("claimed"));
-        tell(offset + offset_of!(Self, resting), format_args!("resting"));
+        tell(offset + offset_of!(Self, arrived), format_args!("arrived"));
         inner_parts::<P, L>(offset + offset_of!(Self, inner), tell);
     }
 }
@@ -92,8 +112,9 @@ impl<P: Platform<AtomicU32 = AtomicU32>> Within<P, TicketLock<P>> {
         Self {
             waiting: AtomicU32::new(0),
             claimed: AtomicU32::new(0),
+            arrived: AtomicU32::new(0),
             closed: Cell::new(0),
-            resting: AtomicU32::new(0),
+            summons: Cell::new(0),
             inner: TicketLock::new(),
             summoned: Cell::new(0),
             fewer: Cell::new(0),
@@ -109,10 +130,19 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
         self.claimed.peek()
     }
 
+    /// Returns when the first waiter arrived, in units of 1024 ns.
+    pub(super) fn arrived(&self) -> u32 {
+        // As in `claimed`.
+        self.arrived.peek()
+    }
+
     /// There is another first waiter from now on; the inner lock is held.
     pub(super) fn claim(&self) {
-        // Relaxed: the inner lock orders it, and it is a hint elsewhere.
+        // SAFETY: the inner lock is held.
+        let arrived = unsafe { self.queue.front() }.map(|first| first.arrived.get());
+        // Relaxed: the inner lock orders both, and they are hints elsewhere.
         self.claimed.store(stamp::<P>(), Relaxed);
+        self.arrived.store(arrived.unwrap_or(0), Relaxed);
     }
 
     /// Links `waiter` behind those that it does not go before: a visitor if it lets none pass.
@@ -165,10 +195,11 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
     }
 
     /// Returns whether `waiter` may be summoned in addition to the others, with this number of
-    /// places.
+    /// places, or because the last one has waited for a CPU for long.
     pub(super) fn has_place(&self, waiter: &Waiter<P>, places: u32) -> bool {
         let most = if waiter.urgent.get() { 2 * places } else { places };
         u32::from(self.summoned.get()) < most - u32::from(self.fewer.get())
+            || P::is_late(ns_between(self.summons.get(), stamp::<P>()) >= SUMMONS_NS)
     }
 
     /// Releases the inner lock, then wakes `sleeper`: a wakeup is a system call, and other tasks

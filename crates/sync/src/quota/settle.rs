@@ -2,8 +2,8 @@
 //! lock: the flags, which waiter is summoned, and when the lock is closed for all but the first.
 
 use super::room::{Room, Sleeper, Within};
-use super::time::{is_past, ns_between, stamp};
-use super::turn::Phase;
+use super::time::{ns_between, stamp};
+use super::turn::{Phase, UNBOUNDED_NS};
 use super::word::{ARRIVAL_NS, CLOSED, FLAGS, QUEUED, Quota, SHORT, UNIT, turn_ns};
 use crate::event::LockEvent;
 use crate::lock::RawLock as _;
@@ -16,8 +16,9 @@ use core::sync::atomic::Ordering::Relaxed;
 pub(super) const PATIENCE_NS: u64 = 100_000;
 
 /// Nanoseconds at the front of the queue after which no task passes it, even if the first waiter
-/// was woken and only waits for a CPU: more than a turn on each place of a small machine.
-const OVERDUE_NS: u64 = 1_000_000;
+/// was woken and only waits for a CPU: half of the time slice that it waits for next to a computing
+/// thread. If no task passed it for all of that slice, the lock would idle for it.
+const OVERDUE_NS: u64 = 2_000_000;
 
 /// Why a critical section of the inner lock ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,10 +62,13 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         }
         let room = self.room.queue();
         let now = P::now();
+        let stamp = (now >> 10) as u32;
+        let waits = ns_between(room.arrived(), stamp) >= self.room.bound_ns();
         // Relaxed, as above.
-        let phase = turn.meet(turn_ns(room.waiting.load(Relaxed)), ARRIVAL_NS, now);
+        let quota = if waits { turn_ns(room.waiting.load(Relaxed)) } else { UNBOUNDED_NS };
+        let phase = turn.meet(quota, ARRIVAL_NS, now);
         P::set_turn(turn);
-        if P::is_late(ns_between(room.claimed(), (now >> 10) as u32) >= OVERDUE_NS) {
+        if P::is_late(waits && ns_between(room.claimed(), stamp) >= OVERDUE_NS) {
             return Entry::Overdue;
         }
         match phase {
@@ -85,26 +89,34 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         room.unlock(sleeper);
     }
 
+    /// Returns whether `waiter` has waited so long that it may get the lock while it sleeps.
+    pub(super) fn has_waited_long(&self, waiter: &Waiter<P>) -> bool {
+        ns_between(waiter.arrived.get(), stamp::<P>()) >= self.room.bound_ns() / 4
+    }
+
     /// Returns whether from now on only the first waiter may take a unit (I5).
-    pub(super) fn closes(room: &Within<P, R::Inner>, first: &Waiter<P>, cause: Cause) -> bool {
+    pub(super) fn closes(
+        &self,
+        room: &Within<P, R::Inner>,
+        first: &Waiter<P>,
+        cause: Cause,
+    ) -> bool {
         if first.owed.get() {
             return true;
         }
         let ns_since = |then: u32| ns_between(then, stamp::<P>());
-        // The end of a rest may be yet to come.
-        let slept =
-            |ns| is_past(first.since.get(), stamp::<P>()) && ns_since(first.since.get()) >= ns;
         let due = match cause {
             Cause::Change | Cause::Turn => false,
             Cause::Unit if first.is_woken() => false,
             // A sleeper that no release has woken for as long waits for a long critical section: it
             // would find the lock taken. After a short one it closes the lock when it runs.
-            Cause::Unit if !P::is_late(slept(PATIENCE_NS)) => false,
+            Cause::Unit if !P::is_late(ns_since(first.since.get()) >= PATIENCE_NS) => false,
             Cause::Unit | Cause::InVain => {
                 // Relaxed: the inner lock orders it.
                 let turn = turn_ns(room.waiting.load(Relaxed));
                 let now = stamp::<P>();
-                let waited = ns_between(room.claimed(), now) >= PATIENCE_NS;
+                let waited = ns_between(room.claimed(), now) >= PATIENCE_NS
+                    && (cause == Cause::InVain || self.has_waited_long(first));
                 P::is_late(waited) && P::is_late(ns_between(room.closed.get(), now) >= turn)
             }
             Cause::Overdue => P::is_late(ns_since(room.claimed()) >= OVERDUE_NS),
@@ -123,10 +135,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         let mut summon = matches!(cause, Cause::Turn | Cause::Unit | Cause::Overdue);
         // SAFETY: the inner lock is held.
         let first = unsafe { room.queue.front() };
-        let closed = first.filter(|first| Self::closes(room, first, cause));
-        if closed.is_some() {
-            room.stop_rest();
-        }
+        let closed = first.filter(|first| self.closes(room, first, cause));
         loop {
             let sleeper = if closed.is_some() {
                 closed.filter(|first| !first.is_woken())
@@ -138,6 +147,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             if let Some(waiter) = sleeper.filter(|_| summon) {
                 P::event(LockEvent::Woken, self, waiter.task);
                 room.summoned.set(room.summoned.get() + 1);
+                room.summons.set(stamp::<P>());
                 // SAFETY: it was found in the queue, under the inner lock.
                 woken = unsafe { Waiter::rouse(waiter.into()) };
                 summon = false;
@@ -167,9 +177,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
             P::postpone_wakeup();
             return;
         }
-        if !self.room.queue().rests() {
-            self.pass_on();
-        }
+        self.pass_on();
     }
 
     /// Summons a waiter for a released unit, if there is one: called by a release, also after a

@@ -8,9 +8,10 @@ use crate::platform::{Atomic, Platform};
 use crate::queue::Waiter;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Nanoseconds for which a task spins before it sleeps, at most: half of the cost of a sleep and a
-/// wakeup in CPU time, here and on the CPU of the task that wakes it.
-pub(super) const SPIN_NS: u64 = 4_000;
+/// Nanoseconds for which a task spins before it sleeps, at most: twice the cost of a sleep and a
+/// wakeup in CPU time, here and on the CPU of the task that wakes it. A task that sleeps next to
+/// computing threads also waits for a CPU.
+pub(super) const SPIN_NS: u64 = 16_000;
 
 /// Nanoseconds for which the first waiter spins once it has closed the lock, at most: longer,
 /// because the lock idles for a wakeup if it sleeps. Once in a turn, of which it is a twentieth.
@@ -81,7 +82,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
     /// The first waiter was summoned and has taken nothing: closes the lock for all others if that
     /// is due, and competes again before it sleeps. The inner lock is held before and after.
     pub(super) fn insist(&self, room: &Within<P, R::Inner>, waiter: &Waiter<P>) -> bool {
-        if !Self::closes(room, waiter, Cause::InVain) {
+        if !self.closes(room, waiter, Cause::InVain) {
             return false;
         }
         let sleeper = self.settle(room, Cause::Change);

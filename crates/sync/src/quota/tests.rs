@@ -1,5 +1,6 @@
 //! Tests of the lock with turns.
 
+use super::BOUND_NS;
 use super::settle::PATIENCE_NS;
 use super::word::{CLOSED, QUEUED, SUMMONED};
 use super::*;
@@ -159,19 +160,47 @@ fn with_two_sleepers(with: impl Fn(&NativeQuota, &[Waiter<Native>; 2])) {
 
 #[test]
 fn no_more_are_summoned_than_there_are_places() {
-    with_two_sleepers(|lock, _| {
+    with_two_sleepers(|lock, [_, waiter]| {
         let room = lock.room.queue();
-        let places = SUMMONED as u16;
-        room.summoned.set(places - 1);
-        assert!(lock.settle(room, Cause::Turn).is_some() && room.summoned.get() == places);
-        assert_eq!(lock.settle(room, Cause::Turn), None);
+        // A machine that is busy with others may stop this thread after the summons.
+        let is_full = || {
+            (0..1000).any(|_| {
+                room.summons.set(stamp::<Native>());
+                !room.has_place(waiter, SUMMONED)
+            })
+        };
+        room.summoned.set(SUMMONED as u16 - 1);
+        assert!(!is_full() && lock.settle(room, Cause::Turn).is_some());
+        assert!(room.summoned.get() == SUMMONED as u16 && is_full());
+        room.summons.set(stamp::<Native>().wrapping_sub(1000));
+        assert!(room.has_place(waiter, SUMMONED), "the last one waits for a CPU");
         // A waiter that fails to acquire leaves a single place, and each success doubles the
         // places.
         room.answer(Some(false), SUMMONED);
-        assert_eq!(lock.settle(room, Cause::Turn), None);
+        assert!(is_full());
         room.answer(Some(true), SUMMONED);
         room.answer(Some(true), SUMMONED);
-        assert!(lock.settle(room, Cause::Turn).is_some());
+        assert!(!is_full() && lock.settle(room, Cause::Turn).is_some());
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri's clock runs through the bound in a few steps")]
+fn a_release_hands_nothing_to_a_sleeper_before_a_quarter_of_the_bound() {
+    with_two_sleepers(|lock, [first, _]| {
+        let room = lock.room.queue();
+        std::thread::sleep(core::time::Duration::from_nanos(2 * PATIENCE_NS));
+        let closes = |ago_ns: u64, cause| {
+            let now = stamp::<Native>();
+            first.arrived.set(now.wrapping_sub((ago_ns >> 10) as u32));
+            room.closed.set(now.wrapping_sub(1 << 20));
+            first.owed.set(false);
+            lock.closes(room, first, cause)
+        };
+        assert!((0..100).any(|_| !closes(0, Cause::Unit)), "it has just arrived");
+        assert!(closes(BOUND_NS / 2, Cause::Unit));
+        assert!(closes(0, Cause::InVain), "it runs");
+        first.owed.set(false);
     });
 }
 
@@ -202,52 +231,5 @@ fn a_lock_is_closed_for_all_but_the_first_waiter_once_that_is_due() {
         waiters[0].prepare();
         assert_eq!(lock.settle(room, Cause::Change), None);
         assert_eq!(word(), QUEUED | SHORT | CLOSED);
-    });
-}
-
-#[test]
-fn releases_wake_no_waiter_during_a_rest() {
-    with_two_sleepers(|lock, [first, _]| {
-        let room = lock.room.queue();
-        assert_eq!(lock.settle(room, Cause::Change), None);
-        // Minutes from now, so that it ends neither by the clock nor by a delay of this test.
-        room.resting.store(stamp::<Native>().wrapping_add(1 << 28).max(1), Relaxed);
-        lock.up();
-        assert!(!first.is_woken(), "and the inner lock, which is held here, was not asked for");
-        assert!(lock.down_trylock());
-        // A waiter that arrives after the end of its turn still wakes another one.
-        assert!(lock.settle(room, Cause::Turn).is_some() && room.rests());
-        room.stop_rest();
-        assert!(!room.rests());
-        room.resting.store(stamp::<Native>().wrapping_sub(1).max(1), Relaxed);
-        assert!(!room.rests(), "it is over");
-        room.stop_rest();
-    });
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "Miri's clock runs through a rest in a few steps")]
-fn a_waiter_rests_a_few_times_and_not_once_the_lock_is_closed_for_it() {
-    with_two_sleepers(|lock, [first, _]| {
-        let room = lock.room.queue();
-        // A machine that is busy with others may stop this thread between the two lines.
-        let rests = |times| {
-            (0..1000).any(|_| {
-                room.closed.set(stamp::<Native>());
-                room.rest(first, times).is_some_and(|until| until > 0)
-            })
-        };
-        assert!((1..=3).all(rests) && room.resting.load(Relaxed) != 0);
-        assert!(!rests(4) && room.resting.load(Relaxed) == 0, "the last one does not end it");
-        room.closed.set(stamp::<Native>().wrapping_sub(1 << 20));
-        std::thread::sleep(core::time::Duration::from_nanos(2 * PATIENCE_NS));
-        assert_eq!(room.rest(first, 1), None, "the lock can be handed over");
-        room.claim();
-        assert!(rests(1));
-        first.urgent.set(true);
-        assert!(!rests(1) && room.resting.load(Relaxed) == 0);
-        first.urgent.set(false);
-        first.owe();
-        assert!(!rests(1));
     });
 }

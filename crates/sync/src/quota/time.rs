@@ -7,11 +7,6 @@ pub(super) fn stamp<P: Platform>() -> u32 {
     (P::now() >> 10) as u32
 }
 
-/// Returns whether such a time, at most 36 minutes away, has passed.
-pub(super) fn is_past(end: u32, now: u32) -> bool {
-    now.wrapping_sub(end).cast_signed() >= 0
-}
-
 /// Nanoseconds between two such times.
 pub(super) fn ns_between(then: u32, now: u32) -> u64 {
     u64::from(now.wrapping_sub(then)) << 10

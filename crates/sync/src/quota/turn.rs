@@ -1,5 +1,9 @@
 //! State of a task between two accesses to a queue: the length of its turn so far.
 
+/// Nanoseconds of the longest turn: eight times a slow wakeup, so that handing the lock to a task
+/// that sleeps once in such a time costs at most an eighth of it.
+pub(super) const TURN_NS_MAX: u64 = 400_000;
+
 /// The turn of a task: the time in which it may take locks past those that wait for them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turn {
@@ -40,6 +44,9 @@ pub enum Phase {
     Over,
 }
 
+/// The quota while no waiter has waited for the bound: longer than any run of this machine.
+pub(super) const UNBOUNDED_NS: u64 = u64::MAX / 4;
+
 /// Halvings after which the task does not spin any more: its last spins, down to an eighth of the
 /// longest one, failed, too. An owner that yields its CPU or waits for one releases nothing
 /// while others spin.
@@ -54,7 +61,7 @@ const JOSTLE_NS: u64 = 1_000;
 const STAND_BACK_NS: u64 = 2_000;
 
 /// Waits without a spin before the task tries one again, to find out whether owners run now: the
-/// spin of an eighth of the longest one (0.5 us) is then a twentieth of the cost of a sleep.
+/// spin of an eighth of the longest one (2 us) is then a fifth of the cost of a sleep, once in 16.
 const UNSPUN_MAX: u8 = 15;
 
 /// Nanoseconds after which a task queries again whether it has a real-time priority: a system call,
@@ -182,7 +189,8 @@ impl Turn {
             return Phase::On;
         }
         let left = quota.saturating_sub(now.wrapping_sub(self.began));
-        let early = gap.saturating_mul(4) < left;
+        // Near enough to notice that the bound is over.
+        let early = gap.saturating_mul(4) < left.min(TURN_NS_MAX);
         self.step = if early { (self.step * 2 + 1).min(STEP_MAX) } else { self.step / 2 };
         self.skip = self.step.into();
         match (left, self.ends) {

@@ -1,6 +1,7 @@
 //! The word of a [`Quota`], its flags, and the length of turns.
 
 use super::room::{Room, Within};
+use super::turn::TURN_NS_MAX;
 use crate::event::LockEvent;
 use crate::platform::{Atomic, Platform};
 use crate::spin::TicketLock;
@@ -30,10 +31,6 @@ pub(super) const TURN_NS_MIN: u64 = 60_000;
 /// together see few wait as yet and would keep those out for a long turn each; with 2000 threads
 /// that start at a time on two CPUs the first then waits for 220 ms instead of 85.
 pub(super) const ARRIVAL_NS: u64 = TURN_NS_MIN;
-
-/// Nanoseconds of the longest turn: eight times a slow wakeup, so that handing the lock to a task
-/// that sleeps once in such a time costs at most an eighth of it.
-pub(super) const TURN_NS_MAX: u64 = 400_000;
 
 /// Visitors that pass a waiter at most while it waits.
 pub(super) const VISITS: u8 = 2;
