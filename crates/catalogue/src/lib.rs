@@ -21,10 +21,11 @@ mod source;
 pub mod suggest;
 mod tree;
 
-pub use entry::Entry;
+pub use entry::{Entry, parsed};
 pub use error::{CatalogueError, Fault};
 pub use keys::{Key, keys, nanoseconds};
 pub use place::Place;
+pub use serde_json::Value as Json;
 pub use set::Set;
 pub use sheet::{Sheet, Text};
 pub use shelf::{EXPERIMENTS, KERNELS, MACHINES, MIXES, Shelf, WORKLOADS};

@@ -105,10 +105,7 @@ impl Sheet {
         }
         keys::check(&schema, &tree)?;
         let json = serde_json::to_value(&tree).unwrap_or_default();
-        let mut value: T = serde_path_to_error::deserialize(json).map_err(|error| {
-            let key = Some(error.path().to_string()).filter(|key| key != ".").unwrap_or_default();
-            fault_error(Fault::new(key, error.into_inner().to_string()), &tree)
-        })?;
+        let mut value = T::parse(json).map_err(|fault| fault_error(fault, &tree))?;
         value.check().map_err(|fault| fault_error(fault, &tree))?;
         value.set_name(source.label());
         Ok(Loaded { value, source, tree })

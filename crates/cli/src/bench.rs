@@ -52,7 +52,7 @@ struct BenchLocks {
     /// Numbers of CPUs to pin the threads to [default: all]
     #[arg(long, value_name = "LIST", value_parser = numbers(0..=u32::MAX), help_heading = "Loop")]
     cpus: Option<Numbers>,
-    /// Write the plot to FILE.svg or .png; also writes FILE.csv
+    /// Write the plot to FILE.svg; also writes FILE.csv
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Where the record goes.

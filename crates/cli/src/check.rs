@@ -47,7 +47,7 @@ pub(crate) struct Check {
     /// alone and then all together
     #[arg(long, conflicts_with_all = ["list", "replay", "every_order", "seed", "memory"])]
     orderings: bool,
-    /// Write a picture of the first violating interleaving to FILE.svg or .png
+    /// Write a picture of the first violating interleaving to FILE.svg
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "orderings"])]
     plot: Option<PathBuf>,
     /// Seed of the random part, which begins when the systematic search has used its share

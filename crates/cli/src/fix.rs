@@ -20,7 +20,7 @@ pub(crate) struct Fix {
     #[arg(long, value_name = "N", default_value_t = 4)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=1024))]
     split: u32,
-    /// Write a plot of the gain of each change to FILE.svg or .png
+    /// Write a plot of the gain of each change to FILE.svg
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     plot: Option<PathBuf>,
 }

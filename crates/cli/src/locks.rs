@@ -47,7 +47,7 @@ pub(crate) struct Locks {
     /// Changes of the presets.
     #[command(flatten)]
     sets: Sets,
-    /// Draw throughput over threads, FILE.svg or .png
+    /// Draw throughput over threads, FILE.svg
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     plot: Option<PathBuf>,
     /// Where the record goes.

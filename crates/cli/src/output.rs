@@ -9,6 +9,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// The format of drawings: every browser shows it, and other programs turn it into pixels.
+const DRAWING: &[&str] = &["svg"];
+
 /// Writes a result to the output of `common`. A reader that has closed it is not a failure.
 pub(crate) fn result(common: &Common, text: &str) -> Result<(), Failure> {
     place(common, look::plain(text).into_owned())
@@ -25,10 +28,10 @@ fn place(common: &Common, mut text: String) -> Result<(), Failure> {
     bytes(text.as_bytes())
 }
 
-/// Whether `path` can be a drawing to write, asked before the work is done: an SVG or a PNG.
+/// Whether `path` can be a drawing to write, asked before the work is done.
 /// `numbers`: whether a CSV file of the same name is written, too.
 pub(crate) fn ready_to_draw(path: Option<&Path>, numbers: bool) -> Result<(), Failure> {
-    path.map(|path| format_of("--plot", path, &["svg", "png"])).transpose()?;
+    path.map(|path| format_of("--plot", path, DRAWING)).transpose()?;
     ready(path)?;
     let csv = path.filter(|_| numbers).map(|path| path.with_extension("csv"));
     ready(csv.as_deref())
@@ -53,13 +56,9 @@ pub(crate) fn plot(
     Ok(())
 }
 
-/// Writes a drawing in the format of its file name.
+/// Writes a drawing.
 pub(crate) fn draw(path: &Path, svg: &str) -> Result<(), Failure> {
-    let svg = &*look::plain(svg);
-    match format_of("--plot", path, &["svg", "png"])? {
-        "png" => file(path, &convoy_report::png(svg).map_err(Failure::environment)?),
-        _ => file(path, svg),
-    }
+    file(path, &*look::plain(svg))
 }
 
 /// The format, one of `known`, that the name of the file of a flag says.
@@ -71,11 +70,10 @@ pub(crate) fn format_of<'a>(
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let format = known.iter().find(|format| extension.eq_ignore_ascii_case(format));
     format.copied().ok_or_else(|| {
-        let (last, others) = known.split_last().unwrap_or((&"", &[]));
-        let others = others.join(", .");
         Failure::usage(format!(
-            "{flag} {}: the name says no format; end it with .{others} or .{last}",
-            path.display()
+            "{flag} {}: not the name of a format; end it with .{}",
+            path.display(),
+            known.join(" or .")
         ))
     })
 }

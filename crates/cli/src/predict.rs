@@ -53,7 +53,7 @@ pub(crate) struct Predict {
     /// Also predict with the most contended lock split into N locks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1024))]
     split: Option<u32>,
-    /// Write a plot over several numbers of CPUs or threads to FILE.svg or .png
+    /// Write a plot over several numbers of CPUs or threads to FILE.svg
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     plot: Option<PathBuf>,
 }

@@ -10,7 +10,7 @@ use crate::signal::rules::SignalRules;
 use crate::softirq::rules::SoftirqRules;
 use crate::vfs::rules::VfsRules;
 use crate::zone::ZoneRules;
-use convoy_catalogue::{CatalogueError, Entry, Fault, KERNELS, Shelf};
+use convoy_catalogue::{CatalogueError, Entry, Fault, Json, KERNELS, Shelf, parsed};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -56,6 +56,11 @@ pub struct KernelPreset {
 
 impl Entry for KernelPreset {
     const SHELF: &'static Shelf = &KERNELS;
+
+    #[inline(never)]
+    fn parse(tree: Json) -> Result<Self, Fault> {
+        parsed(tree)
+    }
 
     fn check(&self) -> Result<(), Fault> {
         if ![100, 250, 300, 1000].contains(&self.config.hz) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_catalogue::{Entry, Fault, MACHINES, Shelf, nanoseconds};
+use convoy_catalogue::{Entry, Fault, Json, MACHINES, Shelf, nanoseconds, parsed};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -356,6 +356,11 @@ const HOPS_MAX: usize = 8;
 
 impl Entry for Preset {
     const SHELF: &'static Shelf = &MACHINES;
+
+    #[inline(never)]
+    fn parse(tree: Json) -> Result<Self, Fault> {
+        parsed(tree)
+    }
 
     fn check(&self) -> Result<(), Fault> {
         let Topology { cpus_per_llc, cpus_per_package, threads_per_core, .. } = self.topology;

@@ -430,7 +430,6 @@ mod tests {
     #[test]
     fn svg() {
         insta::assert_snapshot!(example().to_svg());
-        crate::png(&example().to_svg()).expect("all of it can be drawn");
     }
 
     #[test]

@@ -82,6 +82,5 @@ mod tests {
         let svg = example().curve("2 CPUs, Linux 6.1").to_svg();
         assert!(svg.contains("Jobs/Min") && svg.contains("JTI, %") && svg.contains("95 %"));
         assert!(!svg.contains("NaN"));
-        assert!(crate::png(&svg).is_ok_and(|picture| picture.starts_with(b"\x89PNG")));
     }
 }

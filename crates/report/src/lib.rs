@@ -24,7 +24,6 @@ mod idle_rules;
 mod json;
 mod orderings;
 mod page;
-mod picture;
 mod plot;
 mod plot_labels;
 mod points;
@@ -59,7 +58,6 @@ pub use orderings::{
     BrokenOrdering, OrderingRow, OrderingsReport, PassedOrdering, UnreachedOrdering,
 };
 pub use page::{Block, Origin, Page, RecordPair};
-pub use picture::png;
 pub use plot::{Axis, Panel, Plot, Point, Series};
 pub use points::{RunPoint, RunReport};
 pub use range::Scale;

@@ -1,7 +1,7 @@
 //! Loading files: names, bases, overrides, errors.
 
 use super::*;
-use crate::{load, parse, shelf::KERNELS};
+use crate::{Json, load, parse, parsed, shelf::KERNELS};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fs;
@@ -33,6 +33,10 @@ struct Config {
 
 impl Entry for Kernel {
     const SHELF: &'static Shelf = &KERNELS;
+
+    fn parse(tree: Json) -> Result<Self, Fault> {
+        parsed(tree)
+    }
 
     fn check(&self) -> Result<(), Fault> {
         let odd = !self.config.hz.is_multiple_of(2);

@@ -106,7 +106,7 @@ pub(crate) struct Compare {
     /// Exit with 1 only if a candidate is slower by this much: slower:3%
     #[arg(long, value_name = "slower:PERCENT", value_parser = fail_if)]
     pub(crate) fail_if: Option<f64>,
-    /// Draw the distributions of all sides, FILE.svg or .png
+    /// Draw the distributions of all sides, FILE.svg
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Seed of the order of runs [default: random; 1 if all sides are simulations]

@@ -50,7 +50,7 @@ pub(crate) struct Which {
 pub(crate) struct Reproduce {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Write the plot of an experiment that has one to FILE.svg or .png; also writes FILE.csv
+    /// Write the plot of an experiment that has one to FILE.svg; also writes FILE.csv
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Measure the published rows of `host` on this machine, into an experiment file

@@ -78,7 +78,7 @@ pub(crate) struct Points {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct Results {
-    /// Write the curve over the users to FILE.svg, .html or .png (repeatable)
+    /// Write the curve over the users to FILE.svg or .html (repeatable)
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Vec<PathBuf>,
     /// Write the whole record, inputs and results, to this file as JSON

@@ -6,7 +6,7 @@ use crate::fail::Failure;
 use crate::output;
 use convoy_report::RunReport;
 
-const PLOTS: [&str; 3] = ["svg", "html", "png"];
+const PLOTS: [&str; 2] = ["svg", "html"];
 
 /// Every file that is to be written can be, asked before the run.
 pub(crate) fn check(common: &Common, results: &Results) -> Result<(), Failure> {

@@ -323,8 +323,8 @@ fn results_that_cannot_be_written() {
     refused(&["run", "--record", &missing], ENVIRONMENT, &["make it"]);
     let plot = path("missing/plot.svg");
     refused(&["reproduce", "zone-law", "--plot", &plot], ENVIRONMENT, &["make it"]);
-    let formats = ["plot.gif", "end it with .svg or .png"];
-    refused(&["reproduce", "zone-law", "--plot", "plot.gif"], USAGE, &formats);
+    let formats = ["plot.png", "end it with .svg"];
+    refused(&["reproduce", "zone-law", "--plot", "plot.png"], USAGE, &formats);
     refused(&to(&path("")), ENVIRONMENT, &["is a directory", "name a file"]);
     refused(&to("/dev/full"), ENVIRONMENT, &["/dev/full", "No space", "free space"]);
     let device = std::fs::metadata("/dev/full").expect("still there");

@@ -1,7 +1,7 @@
 //! What ranges cannot say of an experiment file: which key fits which target, and names that must
 //! exist.
 
-use convoy_catalogue::{EXPERIMENTS, Entry, Fault, Shelf};
+use convoy_catalogue::{EXPERIMENTS, Entry, Fault, Json, Shelf, parsed};
 
 use super::{Axis, Experiment, Grid, Range, Setting, Settings, Size, Target, View, accept};
 
@@ -12,6 +12,11 @@ const RATE_MIN: f64 = 1e-9;
 
 impl Entry for Experiment {
     const SHELF: &'static Shelf = &EXPERIMENTS;
+
+    #[inline(never)]
+    fn parse(tree: Json) -> Result<Self, Fault> {
+        parsed(tree)
+    }
 
     fn check(&self) -> Result<(), Fault> {
         if self.grid.is_empty() {

@@ -130,10 +130,10 @@ impl SimJob {
         let own =
             SimInputs::deserialize(inputs).map_err(|error| JobError::input("inputs", error))?;
         let (kernel, machine, mix) = (part("kernel")?, part("machine")?, part("mix")?);
-        let mut preset = KernelPreset::deserialize(&kernel.content)
+        let mut preset = KernelPreset::parse(kernel.content.clone())
             .map_err(|error| JobError::input("kernel", error))?;
         preset.set_name(kernel.source.label());
-        let mut hardware = Preset::deserialize(&machine.content)
+        let mut hardware = Preset::parse(machine.content.clone())
             .map_err(|error| JobError::input("machine", error))?;
         hardware.set_name(machine.source.label());
         let content = Mix::deserialize(&mix.content);

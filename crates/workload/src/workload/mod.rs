@@ -15,7 +15,7 @@ mod scan;
 mod script;
 mod steps;
 
-use convoy_catalogue::{Entry, Fault, Shelf, WORKLOADS};
+use convoy_catalogue::{Entry, Fault, Json, Shelf, WORKLOADS, parsed};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -94,6 +94,11 @@ enum Shape<'a> {
 
 impl Entry for Workload {
     const SHELF: &'static Shelf = &WORKLOADS;
+
+    #[inline(never)]
+    fn parse(tree: Json) -> Result<Self, Fault> {
+        parsed(tree)
+    }
 
     fn check(&self) -> Result<(), Fault> {
         let ordered = |[low, high]: [u32; 2]| low <= high;

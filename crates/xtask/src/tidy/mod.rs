@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_text_is_listed() {
-        let font = "crates/report/fonts/font.ttf".to_owned();
+        let font = "crates/report/font.ttf".to_owned();
         let config = Config { binary_files: vec![font.clone()], ..Config::default() };
         let mut findings = Findings::default();
         strays(&mut findings, &[font, "crates/cli/x.png".to_owned()], &config);
