@@ -6,7 +6,9 @@ use crate::change::{ChangeSearch, change_points};
 use crate::error::Error;
 use crate::ratio::{Ratio, paired_ratio};
 use crate::rng::Rng;
+use crate::sample::CONFIDENCE;
 use crate::sample::Sample;
+use crate::student;
 
 /// Modified z-score from which a value is an outlier (B. Iglewicz, D. Hoaglin, 1993).
 const OUTLIER: f64 = 3.5;
@@ -79,8 +81,8 @@ impl fmt::Display for Finding {
             }
             Self::Autocorrelation { lag1, .. } => write!(
                 f,
-                "neighbouring samples are alike (lag-1 correlation {lag1:.2}): intervals of one \
-                 side are too narrow, trust only interleaved pairs"
+                "neighbouring samples are alike (lag-1 correlation {lag1:.2}): they tell less than \
+                 as many independent ones, so interleave the sides"
             ),
         }
     }
@@ -222,23 +224,24 @@ pub fn noise_floor(first: &Sample, second: &Sample) -> Result<NoiseFloor, Error>
     Ok(NoiseFloor { ratio, floor })
 }
 
-/// The A/A noise floor within one series: each value is paired with the next one, in a random order
-/// within the pair, as if every other run had been the candidate.
+/// The A/A noise floor within one series: the interval of the ratio that as many pairs of this
+/// command as there are values would show around 1. The spread of a pair is the one of neighbouring
+/// values; J. von Neumann (1941) has its degrees of freedom.
 ///
 /// # Errors
-/// As [`noise_floor`]; 4 values make two pairs. An odd last value is left out.
-pub fn noise_floor_within(series: &Sample, seed: u64) -> Result<NoiseFloor, Error> {
-    let mut rng = Rng::new(seed);
-    let (mut first, mut second) = (Vec::new(), Vec::new());
-    for pair in series.values().chunks_exact(2) {
-        let swap = rng.below(2);
-        first.push(pair[swap]);
-        second.push(pair[1 - swap]);
+/// [`Error::NotPositive`] if a value has no logarithm, [`Error::TooFew`] with fewer than 4 values.
+pub fn noise_floor_within(series: &Sample) -> Result<NoiseFloor, Error> {
+    let (logs, n) = (series.logarithms()?, series.n());
+    if n < 4 {
+        return Err(Error::TooFew { have: n, need: 4 });
     }
-    if first.len() < 2 {
-        return Err(Error::TooFew { have: series.n(), need: 4 });
-    }
-    noise_floor(&Sample::new(first)?, &Sample::new(second)?)
+    let count = n as f64;
+    let steps = logs.values().windows(2).map(|pair| pair[1] - pair[0]);
+    let spread = (steps.map(|step| step * step).sum::<f64>() / (count - 1.0)).sqrt();
+    let df = 2.0 * (count - 1.0).powi(2) / (3.0 * count - 4.0);
+    let half = student::tail_quantile((1.0 - CONFIDENCE) / 2.0, df) * spread / count.sqrt();
+    let floor = crate::error::finite(half.exp_m1())?;
+    Ok(NoiseFloor { ratio: Ratio { value: 1.0, n, lo: (-half).exp(), hi: half.exp() }, floor })
 }
 
 #[cfg(test)]
@@ -328,9 +331,9 @@ mod tests {
         let floor = noise_floor(&a, &b).unwrap();
         // cv 1 %: 2.09 * sqrt(2 / 20) % and the chance difference of the means.
         assert!((0.004..0.015).contains(&floor.floor), "{floor:?}");
-        let within = noise_floor_within(&a, 1).unwrap();
-        assert!(within.ratio.n == 10 && within.floor > 0.004, "{within:?}");
-        assert!(noise_floor_within(&Sample::new([1.0, 2.0, 3.0]).unwrap(), 1).is_err());
+        let within = noise_floor_within(&a).unwrap();
+        assert!(within.ratio.n == 20 && (0.004..0.015).contains(&within.floor), "{within:?}");
+        assert!(noise_floor_within(&Sample::new([1.0, 2.0, 3.0]).unwrap()).is_err());
         let zero = Sample::new([0.0, 1.0]).unwrap();
         assert!(noise_floor(&zero, &zero).is_err());
     }

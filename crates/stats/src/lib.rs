@@ -47,7 +47,7 @@ mod verdict;
 mod welch;
 
 pub use alternative::Alternative;
-pub use betting::Betting;
+pub use betting::{Betting, smallest_found};
 pub use change::{ChangePoint, ChangeSearch, change_points};
 pub use compare::{Comparison, adjust_table};
 pub use diagnose::{Finding, NoiseFloor, diagnose, noise_floor, noise_floor_within};

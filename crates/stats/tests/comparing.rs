@@ -5,7 +5,9 @@
 
 #![expect(clippy::print_stdout, reason = "the shares are what one wants to read")]
 
-use convoy_stats::{Betting, Comparison, Question, Rng, Sample, Verdict, log_ratios};
+use convoy_stats::{
+    Betting, Comparison, Question, Rng, Sample, Verdict, log_ratios, smallest_found,
+};
 
 /// Pairs at most, and before the first look, as `convoy compare` has them.
 const CAP: usize = 100;
@@ -173,6 +175,25 @@ fn small() {
 fn large() {
     errors(2_000, &[0.01, 0.02, 0.05, 0.1, 0.2]);
     power(2_000);
+}
+
+#[test]
+fn the_power_that_is_stated_is_found() {
+    let (mut rng, tries) = (Rng::new(9), 400);
+    for (pairs, power) in [(15, 0.8), (30, 0.8), (30, 0.95), (100, 0.5), (100, 0.8)] {
+        let mean = smallest_found(pairs, 0.05, power).unwrap();
+        let sure = (0..tries).filter(|_| {
+            let mut bets = Betting::default();
+            (0..pairs).any(|pair| {
+                bets.push(mean + rng.normal());
+                pair + 1 >= FIRST_LOOK && bets.p(0.0) <= 0.05
+            })
+        });
+        let share = sure.count() as f64 / f64::from(tries);
+        println!("{pairs} pairs, {mean:.2} sd: {share:.3} for {power}");
+        assert!((share - power).abs() < 0.12, "{pairs} pairs, {mean} sd: {share} for {power}");
+    }
+    assert!(smallest_found(7, 0.05, 0.8).is_err() && smallest_found(8, 0.05, 0.8).is_ok());
 }
 
 #[test]

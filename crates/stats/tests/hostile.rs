@@ -78,7 +78,7 @@ fn nothing_panics_and_nothing_is_nan() {
         no_nan("sequence", &AlwaysValid::default().interval(&a), pair);
         no_nan("precision", &precision(&a, 0.01, 0.95), pair);
         no_nan("two stages", &two_stage(&a, 0.5, 0.95), pair);
-        no_nan("floor", &(noise_floor(&a, &b), noise_floor_within(&a, 1)), pair);
+        no_nan("floor", &(noise_floor(&a, &b), noise_floor_within(&a)), pair);
         no_nan("diagnosis", &diagnose(&a, 2), pair);
     }
 }

@@ -50,6 +50,10 @@ usage: cargo xtask COMMAND
             [--write FILE]
                     records programs of tests/stability many times: is the answer right, and always
                     the same?
+  power [--runs LIST] [--factors LIST] [--seconds N] [--write FILE]
+                    convoy compare next to a busy program: are planted slowdowns found?
+  size [BINARY]     the program of a release by section and by package, into docs/dependencies.md;
+                    BINARY: a built one, by section only
   aarch64           locks, checker and recorder on aarch64, under qemu
   races             the recorder and the locks of convoy with, under ThreadSanitizer
   bench [--record]  instructions that fixed work executes, against results/instructions.jsonl;
@@ -110,6 +114,14 @@ fn dispatch(root: &Path, arguments: &[&str]) -> anyhow::Result<Outcome> {
             let convoy = stage::release(root)?;
             let matrix = root.join("tests/stability/matrix.py");
             Outcome::of(Command::new(matrix).arg(convoy).args(flags))
+        }
+        ["power", flags @ ..] => {
+            let convoy = stage::release(root)?;
+            let study = root.join("tests/power/study.py");
+            Outcome::of(Command::new(study).arg(convoy).args(flags))
+        }
+        ["size", binary @ ..] if binary.len() <= 1 => {
+            Ok(script(root, "packaging/size.sh", binary, "python3 and readelf")?.into())
         }
         ["aarch64"] => Ok(script(root, "tests/aarch64.sh", &[], ci::EMULATOR)?.into()),
         ["bench"] | ["bench", "--record"] => {

@@ -1,6 +1,7 @@
 //! `cargo xtask nightly`: the long variants of what `ci` runs in small.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::ci::{EMULATOR, PYTHON};
 use crate::outcome::Outcome;
@@ -88,10 +89,26 @@ const SCRIPTS: &[(&str, &str, &[&str], &str)] = &[
     ),
     ("stability", "tests/stability/matrix.py", &[], "python3 and a C compiler"),
     ("hour", "tests/servers/hour.sh", &[], "a C compiler"),
+    ("power", "tests/power/study.py", &[], "a C compiler"),
     ("dask", "python/tests/run.sh", &["dask", "--cells", "1000", "--workers", "4"], PYTHON),
     ("pipelines", "python/tests/run.sh", &["pipelines"], PYTHON),
     ("notebooks", "python/tests/run.sh", &["notebooks"], PYTHON),
 ];
+
+/// Compiles the tree with the oldest compiler that the manifests allow.
+fn oldest_compiler(root: &Path) -> anyhow::Result<Ending> {
+    const VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
+    let toolchain = |arguments: &[&str]| {
+        let mut command = Command::new("rustup");
+        command.args(["run", VERSION, "cargo"]).args(arguments).current_dir(root);
+        command
+    };
+    if !toolchain(&["--version"]).stderr(Stdio::null()).status().is_ok_and(|it| it.success()) {
+        return Ok(Ending::Skipped("rustup toolchain install 1.88 --profile minimal"));
+    }
+    let check = ["check", "--workspace", "--locked", "--target-dir", "target/oldest"];
+    show(&mut toolchain(&check))
+}
 
 /// Runs every command, even after a failure.
 pub(crate) fn run(root: &Path) -> Outcome {
@@ -113,6 +130,7 @@ pub(crate) fn run(root: &Path) -> Outcome {
     pipeline.stage("aarch64", || script(root, "tests/aarch64.sh", &[], EMULATOR));
     pipeline.stage("dist-aarch64", || script(root, "tests/aarch64.sh", &["--release"], EMULATOR));
     pipeline.stage("book", || book::run(root));
+    pipeline.stage("msrv", || oldest_compiler(root));
     pipeline.stage("deny", || deny::run(root));
     pipeline.stage("semver", || semver::run(root));
     pipeline.stage("instructions", || script(root, "benches/instructions.py", &[], "valgrind"));

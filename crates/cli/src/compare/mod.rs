@@ -10,7 +10,7 @@ pub(crate) use args::Compare;
 use crate::args::Common;
 use crate::fail::{FINDING, Failure};
 use crate::output;
-use convoy_measure::compare::{Case, Measured, Operand, Operands, Request, Side, resolve};
+use convoy_measure::compare::{Case, Measured, Operand, Operands, Request, Side, Stage, resolve};
 use convoy_os::Interrupts;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -110,12 +110,16 @@ fn measure(
     operands: &[(String, Operand)],
 ) -> Result<(Vec<Side>, Measured), Failure> {
     let bar = output::progress(common, u64::from(request.max_runs));
-    bar.set_message("runs of each side at most");
-    let done = request.sides(operands, &Interrupts::catch(), &mut |at, most, what| {
+    let done = request.sides(operands, &Interrupts::catch(), &mut |at, most, stage| {
         bar.set_length(u64::from(most));
         bar.set_position(at as u64);
-        if !what.is_empty() {
-            bar.set_message(what.to_owned());
+        match stage {
+            Stage::WarmUp => bar.set_message("warm-up"),
+            Stage::Runs => bar.set_message("runs of each side at most"),
+            Stage::Begin(None) => {}
+            Stage::Begin(Some(plan)) => {
+                bar.suspend(|| output::message(common, &plan.to_string()));
+            }
         }
     });
     bar.finish_and_clear();

@@ -1,5 +1,6 @@
 //! The distributions of all sides of a comparison.
 
+use super::report::disturbed;
 use convoy_measure::compare::{Row, Side};
 use convoy_report::{CompareReport, RowsLine, RowsPanel, RowsPlot, significant};
 use convoy_stats::Sample;
@@ -39,10 +40,12 @@ pub(super) fn distributions(report: &CompareReport, sides: &[Side], rows: &[Row<
         0 => String::new(),
         count => format!("; {count} more benchmarks are in the table"),
     };
+    let doubt = disturbed(sides).map_or(String::new(), |doubt| format!(". {doubt}"));
     RowsPlot {
         title: report.sentence(),
         subtitle: format!(
-            "each dot a run; box: quartiles and median, lines: to the least and the most{more}"
+            "each dot a run; box: quartiles and median, lines: to the least and the \
+             most{more}{doubt}"
         ),
         panels,
     }

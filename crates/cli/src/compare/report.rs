@@ -5,8 +5,8 @@ use convoy_measure::compare::{Case, Measured, Row, Series, Side, differing, part
 use convoy_os::Disturbance;
 use convoy_report::{CompareCollapses, CompareReport, CompareRow, CompareSide, fixed};
 use convoy_stats::{
-    Better, Correction, Design, Doubt, Estimate, Finding, Goal, Interval, Ratio, Sample, Tail,
-    Verdict, diagnose, differences,
+    Better, CONFIDENCE, Correction, Design, Doubt, Estimate, Finding, Goal, Interval, Ratio,
+    Sample, Tail, Verdict, diagnose, differences,
 };
 
 /// Power of the proposed number of runs.
@@ -189,9 +189,23 @@ fn diagnoses(case: Case<'_>, sides: &[Side], warm_up: usize) -> Vec<String> {
                 found.iter().filter_map(|found| finding(label, &series.unit, found, warm_up)),
             );
             notes.extend(outliers(label, series, &found));
+            notes.extend(widened(label, &sample, case.request.interval));
         }
     }
     notes
+}
+
+/// Why the interval of a mean is wider than the method below the table makes it.
+fn widened(label: &str, sample: &Sample, interval: Interval) -> Option<String> {
+    let plain = sample.estimate_with(CONFIDENCE, interval).ok()?.half_width();
+    let factor = sample.serial_estimate(CONFIDENCE, interval).ok()?.half_width() / plain;
+    (factor > 1.0).then(|| {
+        format!(
+            "{label}: neighbouring runs are alike, so its ± is {} times as wide as of independent \
+             runs; the speedup, of runs in turns, is not affected",
+            fixed(factor, 1)
+        )
+    })
 }
 
 /// All outliers of a series in one line, the farthest of them by number.
@@ -237,8 +251,8 @@ fn finding(label: &str, unit: &str, finding: &Finding, warm_up: usize) -> Option
                 None => format!("{total:+} {unit}"),
             }
         ),
-        Finding::Autocorrelation { .. } => format!("{label}: {finding}"),
-        Finding::Outlier { .. } => return None,
+        // The first makes the interval wider, which is said there; the second has its own line.
+        Finding::Autocorrelation { .. } | Finding::Outlier { .. } => return None,
     })
 }
 
@@ -345,7 +359,7 @@ fn name(row: &Row<'_>) -> String {
 }
 
 /// Other activity of the machine, over all sides.
-fn disturbed(sides: &[Side]) -> Option<String> {
+pub(super) fn disturbed(sides: &[Side]) -> Option<String> {
     let mut all = Disturbance::default();
     sides.iter().filter_map(|side| side.disturbance.as_ref()).for_each(|one| all.add(one));
     all.sentence()

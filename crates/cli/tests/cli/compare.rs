@@ -371,3 +371,31 @@ fn a_hundred_pairs_of_equals_and_one_three_percent_slower() {
     let found = found.count();
     assert!(found >= 8, "only {found} of 10 slower candidates were found");
 }
+
+/// The small form of `cargo xtask power`: with the default time, next to one busy program.
+#[test]
+fn planted_slowdowns_are_found_next_to_a_busy_program() {
+    let work = |percent: u32| {
+        let rounds = 2000 * percent;
+        format!("awk 'BEGIN {{ for (i = 0; i < {rounds}; i++) s += i }}'")
+    };
+    let mut busy = std::process::Command::new("sh");
+    let mut busy = busy.args(["-c", "while :; do :; done"]).spawn().expect("a shell");
+    let stated = "find a difference of";
+    let verdicts: Vec<String> = [300, 300, 300, 100, 100, 100]
+        .map(|percent| {
+            let sides = [work(100), work(percent)];
+            let args = ["compare", "--no-store", "--format", "json", &sides[0], &sides[1]];
+            let output = run(&args);
+            assert!(stderr(&output).contains(stated), "{}", stderr(&output));
+            let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            report["verdict"].as_str().expect("a verdict").to_owned()
+        })
+        .to_vec();
+    busy.kill().expect("it runs");
+    busy.wait().expect("it ends");
+    assert_eq!(verdicts[..3], ["slower"; 3]);
+    let different =
+        verdicts[3..].iter().filter(|verdict| ["slower", "faster"].contains(&verdict.as_str()));
+    assert!(different.count() <= 1, "{verdicts:?}");
+}

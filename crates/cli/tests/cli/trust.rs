@@ -152,6 +152,7 @@ fn a_load_beside_the_measured_one_has_the_same_words_everywhere() {
     let stop = AtomicBool::new(false);
     let directory = directory("beside");
     let record = directory.join("r.json").to_string_lossy().into_owned();
+    let plot = directory.join("p.svg").to_string_lossy().into_owned();
     let (compared, measured) = std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -160,7 +161,8 @@ fn a_load_beside_the_measured_one_has_the_same_words_everywhere() {
                 }
             });
         }
-        let compared = run(&with(&["-r", "2", "sleep 0.4; echo 1", "sleep 0.4; echo 1"]));
+        let sides = ["sleep 0.4; echo 1", "sleep 0.4; echo 1"];
+        let compared = run(&with(&[&["-r", "2", "--plot", &plot], &sides[..]].concat()));
         let args = ["run", "--users", "1", "--shrink", "1000", "--start-delay", "1", "--no-store"];
         let measured =
             run(&[&args[..], &["--no-predict", "--quiet", "--record", &record]].concat());
@@ -171,5 +173,7 @@ fn a_load_beside_the_measured_one_has_the_same_words_everywhere() {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("These results are unreliable: other programs used"), "{text}");
     }
+    let drawn = std::fs::read_to_string(plot).expect("a plot");
+    assert!(drawn.contains("These results are"), "{drawn}");
     std::fs::remove_dir_all(directory).expect("removed");
 }

@@ -68,7 +68,8 @@ impl Row<'_> {
     pub fn is_below_floor(&self) -> bool {
         let typical = matches!(self.comparison.typical(), Verdict::Faster | Verdict::Slower);
         let (Some(floor), Some(ratio)) = (&self.floor, self.comparison.ratio) else { return false };
-        typical && 100.0 * (ratio.value - 1.0).abs() < floor.percent
+        // Three times as fast is as far from 1 as a third of the speed.
+        typical && 100.0 * ratio.value.ln().abs().exp_m1() < floor.percent
     }
 
     /// Whether measuring may end with this verdict; see [`Comparison::is_settled`].
@@ -194,7 +195,7 @@ impl Case<'_> {
                 ("A/A runs", noise_floor(&own, &again))
             }
             None if own.n() < FEWEST_FOR_FLOOR => return None,
-            None => ("neighbouring runs of it", noise_floor_within(&own, self.request.seed)),
+            None => ("neighbouring runs of it", noise_floor_within(&own)),
         };
         Some(Floor { source: source.to_owned(), percent: 100.0 * floor.ok()?.floor })
     }

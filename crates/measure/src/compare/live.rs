@@ -1,6 +1,7 @@
 //! Running the commands: in blocks, each side once in each block, in an order drawn from the seed.
 
 use super::operand::Command;
+use super::planned::Planned;
 use super::request::{Request, Warmup};
 use super::series::{Series, Side};
 use crate::{Ending, Finished, MeasureError, Metric, Program, run};
@@ -34,6 +35,17 @@ pub struct Failures {
     pub tried: u64,
     /// How the first one ended.
     pub first: String,
+}
+
+/// A step of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Stage {
+    /// Runs that do not count.
+    WarmUp,
+    /// The runs that count begin; what they can find, if that is known.
+    Begin(Option<Planned>),
+    /// Runs that count.
+    Runs,
 }
 
 /// Runs that came before and do not count.
@@ -133,7 +145,7 @@ impl<'a> Plan<'a> {
     pub(super) fn measure(
         &self,
         interrupts: &Interrupts,
-        progress: &mut dyn FnMut(usize, u32, &str),
+        progress: &mut dyn FnMut(usize, u32, Stage),
         enough: &mut dyn FnMut(&[Side]) -> Option<String>,
     ) -> Measured {
         let mut draw = Rng::new(self.request.seed);
@@ -154,7 +166,7 @@ impl<'a> Plan<'a> {
                 measured.broken = Some(failure);
                 return measured;
             }
-            progress(measured.blocks, cap, "");
+            progress(measured.blocks, cap, Stage::Runs);
             if self.request.runs.is_none()
                 && let Some(reason) = enough(&measured.sides)
             {
@@ -183,13 +195,15 @@ impl<'a> Plan<'a> {
     }
 
     /// Blocks that do not count. By `auto`, until a block is like those before; a block's speed is
-    /// the mean logarithm of its values, so that one side that warms up is enough to see it.
+    /// the mean logarithm of its values, so that one side that warms up is enough to see it. Their
+    /// spread tells what the runs that count can find.
     fn warm_up(
         &self,
         interrupts: &Interrupts,
         draw: &mut Rng,
-        progress: &mut dyn FnMut(usize, u32, &str),
+        progress: &mut dyn FnMut(usize, u32, Stage),
     ) -> Result<WarmedUp, MeasureError> {
+        let begin = Instant::now();
         // A simulation has nothing that warms up, and a run of this program a warm-up of its own.
         let ours = self.sides.iter().all(|(_, command)| command.ours);
         let (least, most) = match self.request.warmup {
@@ -198,14 +212,14 @@ impl<'a> Plan<'a> {
             Warmup::Blocks(blocks) => (blocks as usize, blocks as usize),
         };
         let auto = least < most;
-        let mut speeds = Vec::new();
+        let (mut speeds, mut blocks) = (Vec::new(), Vec::new());
         for round in 0..most {
             if round >= least && settled(&speeds, self.request.same_within) {
                 break;
             }
-            let mut logs = Vec::new();
+            let (mut logs, mut block) = (Vec::new(), vec![f64::NAN; self.sides.len()]);
             for side in order(draw, self.sides.len()) {
-                progress(0, self.cap, "warm-up");
+                progress(0, self.cap, Stage::WarmUp);
                 match self.once(side, round as u64, interrupts, draw)? {
                     Outcome::Failed(how) if !self.request.ignore_failure => {
                         return Err(self.failed(side, "in the warm-up", &how));
@@ -213,11 +227,16 @@ impl<'a> Plan<'a> {
                     Outcome::Failed(_) => {}
                     Outcome::Values(found, _) => {
                         logs.extend(found.iter().map(|(_, value)| value.abs().max(LEAST).ln()));
+                        block[side] = found.first().map_or(f64::NAN, |(_, value)| value.ln());
                     }
                 }
             }
+            blocks.push(block);
             speeds.push(logs.iter().sum::<f64>() / logs.len().max(1) as f64);
         }
+        let seconds = begin.elapsed().as_secs_f64() / blocks.len().max(1) as f64;
+        let planned = Planned::new(self.request, self.cap, &blocks, seconds);
+        progress(0, self.cap, Stage::Begin(planned));
         let stable = !auto || settled(&speeds, self.request.same_within);
         Ok(WarmedUp { blocks: speeds.len(), auto, stable })
     }

@@ -4,6 +4,7 @@
 mod judge;
 mod live;
 mod operand;
+mod planned;
 mod read;
 mod request;
 mod series;
@@ -11,8 +12,9 @@ mod settings;
 mod sides;
 
 pub use judge::{Case, Floor, RangeChange, Row};
-pub use live::{Failures, Measured, WarmedUp};
+pub use live::{Failures, Measured, Stage, WarmedUp};
 pub use operand::{Command, Experiment, Operand, Operands, ReadExperiment, resolve};
+pub use planned::Planned;
 pub use read::error::ReadError;
 pub use request::{Request, Warmup};
 pub use series::{Series, Settings, Side, partner};

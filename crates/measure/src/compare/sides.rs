@@ -1,7 +1,7 @@
 //! The sides of a comparison, read and measured.
 
 use super::judge::Case;
-use super::live::{Measured, Plan};
+use super::live::{Measured, Plan, Stage};
 use super::operand::{Command, Operand};
 use super::request::Request;
 use super::series::Side;
@@ -28,12 +28,12 @@ impl Request {
     }
 
     /// Returns the sides with their numbers: read from files and records, measured for commands.
-    /// `progress` receives the finished blocks, their maximum, and a description of other steps.
+    /// `progress` receives the finished blocks, their maximum, and the step.
     pub fn sides(
         &self,
         operands: &[(String, Operand)],
         interrupts: &Interrupts,
-        progress: &mut dyn FnMut(usize, u32, &str),
+        progress: &mut dyn FnMut(usize, u32, Stage),
     ) -> Result<(Vec<Side>, Measured), MeasureError> {
         self.check()?;
         self.check_settings(operands)?;
@@ -68,7 +68,7 @@ impl Request {
         commands: Vec<(String, &Command)>,
         sides: usize,
         interrupts: &Interrupts,
-        progress: &mut dyn FnMut(usize, u32, &str),
+        progress: &mut dyn FnMut(usize, u32, Stage),
     ) -> Result<Measured, MeasureError> {
         let watched = commands.len() == sides + usize::from(self.aa);
         let most = if watched { self.max_runs } else { self.max_runs.min(UNWATCHED) };

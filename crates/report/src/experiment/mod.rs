@@ -66,12 +66,13 @@ impl ExperimentReport {
     /// The report of `plan` with an outcome, or none, for each of its cells in their order.
     pub fn new(plan: &Plan, outcomes: &[Option<Outcome>], record: &Record) -> Self {
         let (mut parts, mut verdicts, mut rest) = (Vec::new(), Vec::new(), outcomes);
-        let mut tallies = Vec::new();
+        let (mut tallies, mut doubt) = (Vec::new(), None);
         for grid in &plan.grids {
             let (own, others) = rest.split_at(grid.cells().min(rest.len()));
             rest = others;
             let results = Results { plan, grid, outcomes: own };
             let (part, verdict) = part(results);
+            doubt = doubt.or_else(|| rows::disturbed(results));
             verdicts.extend(verdict);
             if grid.grid.view == View::Scaling {
                 tallies.push(scaling::Tally::of(results));
@@ -104,7 +105,7 @@ impl ExperimentReport {
             Part::Panels(panels) | Part::Table(.., panels) => &panels[..],
             _ => &[],
         });
-        let plot = panel::plot(plan, panels.cloned().collect());
+        let plot = panel::plot(plan, panels.cloned().collect(), doubt.as_deref());
         Self { name: plan.name.clone(), hash: record.hash.clone(), verdict, parts, plot }
     }
 
@@ -148,7 +149,7 @@ impl ExperimentReport {
 
     /// For programs: the fields of the published table, and every other grid under its name.
     pub fn to_json(&self) -> String {
-        let mut all = Fields {
+        let mut fields = Fields {
             experiment: &self.name,
             published: None,
             measured: None,
@@ -158,25 +159,27 @@ impl ExperimentReport {
         };
         for part in &self.parts {
             match part {
-                Part::Published(report) => all.published = Some(report),
-                Part::Measured(report) => all.measured = Some(report),
-                Part::Table(name, _, rows, _) => drop(all.grids.insert(name.clone(), rows.clone())),
+                Part::Published(report) => fields.published = Some(report),
+                Part::Measured(report) => fields.measured = Some(report),
+                Part::Table(name, _, rows, _) => {
+                    drop(fields.grids.insert(name.clone(), rows.clone()));
+                }
                 Part::Panels(panels) => {
                     for panel in panels {
                         let table = panel::table(panel).to_json();
                         let (title, metric) = (panel.title.clone(), &panel.y.label);
-                        let one = panels.len() == 1;
-                        let key = if one { title } else { format!("{title}: {metric}") };
-                        all.grids.insert(key, table);
+                        let is_single = panels.len() == 1;
+                        let key = if is_single { title } else { format!("{title}: {metric}") };
+                        fields.grids.insert(key, table);
                     }
                 }
             }
         }
         // Both have the name of the experiment among their fields.
-        if all.published.is_some() || all.measured.is_some() {
-            all.experiment = "";
+        if fields.published.is_some() || fields.measured.is_some() {
+            fields.experiment = "";
         }
-        json::to_json(&all)
+        json::to_json(&fields)
     }
 
     /// For spreadsheets: the tables one after the other, with a blank line between them.

@@ -158,8 +158,8 @@ fn panel(results: Results, key: &str) -> Panel {
     }
 }
 
-/// The panels of the report under one title.
-pub(super) fn plot(plan: &Plan, panels: Vec<Panel>) -> Option<Plot> {
+/// The panels of the report under one title, with what speaks against their values.
+pub(super) fn plot(plan: &Plan, panels: Vec<Panel>, doubt: Option<&str>) -> Option<Plot> {
     let grid = plan.grids.iter().find(|grid| horizontal(grid).is_some())?;
     let compare = grid.grid.compare.as_ref().filter(|_| grid.grid.view == View::Plot);
     let against = compare.map(|compare| format!("; baseline {}", compare.against()));
@@ -167,7 +167,8 @@ pub(super) fn plot(plan: &Plan, panels: Vec<Panel>) -> Option<Plot> {
         View::Peers => format!("medians of {} rounds; bars: their range", grid.seeds.len()),
         _ => sentence::setup(grid),
     };
-    let subtitle = format!("{setup}{}", against.unwrap_or_default());
+    let doubt = doubt.map_or(String::new(), |doubt| format!(". {doubt}"));
+    let subtitle = format!("{setup}{}{doubt}", against.unwrap_or_default());
     let title = capital(&plan.experiment.title);
     (!panels.is_empty()).then_some(Plot { title, subtitle, panels })
 }

@@ -99,6 +99,13 @@ pub(super) fn disturbance(
     })
 }
 
+/// [`disturbance`] of all points of a grid.
+pub(super) fn disturbed(results: Results) -> Option<String> {
+    let points = 0..results.grid.points.len();
+    let others = points.filter_map(|index| results.values(index, "others_cpus"));
+    disturbance(others, results)
+}
+
 /// The table, and a sentence of its largest change.
 pub(super) fn table(results: Results) -> (Table, Option<String>) {
     let grid = results.grid;
@@ -109,9 +116,7 @@ pub(super) fn table(results: Results) -> (Table, Option<String>) {
         None => plain(results, &title),
     };
     let notes = sentence::looks(grid).into_iter().chain(grid.grid.notes.iter().cloned());
-    let points = 0..grid.points.len();
-    let others = points.filter_map(|index| results.values(index, "others_cpus"));
-    let notes = notes.chain(disturbance(others, results));
+    let notes = notes.chain(disturbed(results));
     for note in notes.chain(ending(results)) {
         table.note(note);
     }
