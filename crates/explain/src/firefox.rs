@@ -209,11 +209,14 @@ impl Writer<'_> {
     }
 
     /// Adds one sample for each of these numbers of intervals, which begin in the span: the act,
-    /// the lock and the place.
+    /// the callers, the place and the lock.
     fn samples(&mut self, thread: ThreadHandle, span: Span, numbers: std::ops::Range<u64>) {
         let category = self.categories[&span.act];
         let tag = span.tag.map(|tag| &self.tags[tag]);
-        let texts = tag.into_iter().flat_map(|tag| [tag.name(), tag.place.as_str()]);
+        let texts = tag.into_iter().flat_map(|tag| {
+            let callers = tag.callers.iter().map(String::as_str);
+            callers.chain([tag.place.as_str(), tag.name()])
+        });
         let act = std::iter::once(span.act.name());
         let mut frames = Vec::new();
         for text in act.chain(texts).filter(|text| !text.is_empty()) {

@@ -75,6 +75,8 @@ pub struct Tag {
     pub place: String,
     /// Where the owner acquired it. Empty if unknown, or if the act is not a wait.
     pub held_at: String,
+    /// The functions that called the place, outermost first.
+    pub callers: Vec<String>,
 }
 
 impl Tag {
@@ -328,7 +330,10 @@ impl Book {
             let Some(cause) = process.causes.get(event.cause) else { continue };
             let [lock, place, held_at] =
                 [&cause.lock, &cause.place, &cause.held_at].map(String::clone);
-            let tag = Some(self.tag(Tag { lock, element: String::new(), place, held_at }));
+            let named = process.locks.iter().find(|one| one.name == lock);
+            let callers = named.map_or(Vec::new(), |lock| callers(lock, &place, event.thread));
+            let tag = Tag { lock, element: String::new(), place, held_at, callers };
+            let tag = Some(self.tag(tag));
             let (begin_ns, length_ns) = (ns(event.begin_s), ns(event.wait_s));
             let wait = Span { begin_ns, length_ns, act: Act::Waits, tag };
             let threads = [event.owner, event.thread].map(|thread| (process.pid, thread));
@@ -355,6 +360,7 @@ impl Book {
                 element: element(lock, place),
                 place: place.site.clone(),
                 held_at: String::new(),
+                callers: callers(lock, &place.site, strip.thread),
             });
             if let (What::Unlock, Some(tag)) = (step.what, &tag) {
                 let key = ((process.pid, strip.thread), tag.lock.clone(), tag.element.clone());
@@ -379,6 +385,12 @@ impl Book {
         }
         spans
     }
+}
+
+/// Returns the callers of a place of a lock, in a thread.
+fn callers(lock: &Lock, place: &str, thread: u64) -> Vec<String> {
+    let site = lock.sites.iter().find(|site| site.place == place && !site.stacks.is_empty());
+    site.map_or(Vec::new(), |site| site.callers(thread).to_vec())
 }
 
 /// Returns the name of one of several locks with the same name.

@@ -92,12 +92,14 @@ impl Lanes {
         let tag = span.tag.map(|tag| &self.tags[tag]);
         let lock = tag.map_or(String::new(), |tag| format!(" ({})", tag.name()));
         let details = tag.into_iter().flat_map(|tag| {
-            let texts = [("lock", &tag.lock), ("place", &tag.place), ("held at", &tag.held_at)];
-            texts.into_iter().filter(|(_, text)| !text.is_empty())
+            let [lock, place, held_at] = [&tag.lock, &tag.place, &tag.held_at].map(String::clone);
+            // As in messages of runtimes, the innermost function is first.
+            let callers: Vec<&str> = tag.callers.iter().rev().map(String::as_str).collect();
+            let called_by = callers.join(", ");
+            [("lock", lock), ("place", place), ("called by", called_by), ("held at", held_at)]
         });
-        let details = details.map(|(name, text)| DebugAnnotation {
-            name: Some(name.to_owned()),
-            string_value: Some(text.clone()),
+        let details = details.filter(|(_, text)| !text.is_empty()).map(|(name, text)| {
+            DebugAnnotation { name: Some(name.to_owned()), string_value: Some(text) }
         });
         let begin = TrackEvent {
             name: Some(format!("{}{lock}", span.act.name())),

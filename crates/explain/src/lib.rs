@@ -16,6 +16,7 @@ mod lanes_trace;
 mod locks;
 mod owners;
 mod perfetto;
+mod pprof;
 mod proto;
 mod stall;
 mod summary;
@@ -29,6 +30,7 @@ pub use firefox::Named;
 pub use flame::folded;
 pub use label::Label;
 pub use lanes::{Act, Handover, Lane, Lanes, LongWait, Span, Tag};
+pub use pprof::pprof;
 pub use proto::Trace;
 pub use summary::{
     Cause, ChainSummary, Convoy, HopSummary, LockSummary, Share, Spread, StallSummary, Summary,

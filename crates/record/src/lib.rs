@@ -27,7 +27,7 @@ pub use record::busy_time::{busy_s, runnable, threads};
 pub use record::causes::{Cause, Counted, Doing, Event, Inversion, PARKED, Pending, Seen};
 pub use record::element::Element;
 pub use record::hotspot::Hot;
-pub use record::lock::{Kind, Lock, Site, Waiters};
+pub use record::lock::{Kind, Lock, Site, Stack, Waiters};
 pub use record::origin::{Origin, Scheduler};
 pub use record::scheduling::{Held, Scheduling};
 pub use record::thread::Thread;

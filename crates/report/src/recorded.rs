@@ -189,8 +189,8 @@ impl RecordedReport {
         locks("", &rows, usize::MAX, [usize::MAX, 0]).to_csv()
     }
 
-    /// Time waited as folded stacks, microseconds: process, call site, lock, and for locks the
-    /// place that held it and the activity of the owner.
+    /// Time waited as folded stacks, microseconds: process, callers, call site, lock, and for locks
+    /// the place that held it and the activity of the owner.
     pub fn stacks(&self) -> Vec<(Vec<String>, u64)> {
         let mut stacks = Vec::new();
         for one in &self.account.locks {
@@ -200,17 +200,21 @@ impl RecordedReport {
                     0 if !one.lock.kernel.is_empty() => "kernel".to_owned(),
                     pid => format!("process {pid}"),
                 };
-                let frames = [process, site.place.clone(), site.act.clone()];
                 let lock = format!("{} ({kind})", one.lock.name);
-                let frames: Vec<String> = frames.into_iter().chain([lock]).collect();
-                let us = |seconds: f64| (seconds * 1e6).round() as u64;
-                if is_owned(&one.lock) {
-                    let parts = self.owned(&one.lock, site).into_iter();
-                    let parts =
-                        parts.map(|(inner, wait_s)| ([frames.clone(), inner].concat(), us(wait_s)));
-                    stacks.extend(parts.filter(|(_, us)| *us > 0));
+                let parts = if is_owned(&one.lock) {
+                    self.owned(&one.lock, site)
                 } else {
-                    stacks.push((frames, us(site.wait.total_s)));
+                    vec![(Vec::new(), site.wait.total_s)]
+                };
+                for (callers, share) in callers(site) {
+                    let outer = std::iter::once(process.clone()).chain(callers.iter().cloned());
+                    let place = [site.place.clone(), site.act.clone(), lock.clone()];
+                    let frames: Vec<String> = outer.chain(place).collect();
+                    let parts = parts.iter().map(|(inner, wait_s)| {
+                        let us = (share * wait_s * 1e6).round() as u64;
+                        ([frames.as_slice(), inner].concat(), us)
+                    });
+                    stacks.extend(parts.filter(|(_, us)| *us > 0));
                 }
             }
         }
@@ -243,6 +247,18 @@ impl RecordedReport {
         parts.push((vec![OwnerState::Unknown.name().to_owned()], rest));
         parts
     }
+}
+
+/// Returns the callers of a place, each with its share of the waiting there.
+fn callers(site: &Site) -> Vec<(&[String], f64)> {
+    let known: f64 = site.stacks.iter().map(|stack| stack.wait_s).sum();
+    let whole = known.max(site.wait.total_s);
+    if whole <= 0.0 {
+        return vec![(&[], 1.0)];
+    }
+    let parts = site.stacks.iter().map(|stack| (stack.callers.as_slice(), stack.wait_s / whole));
+    let rest = (&[][..], 1.0 - known / whole);
+    parts.chain([rest]).filter(|(_, share)| *share > 0.0).collect()
 }
 
 impl FindingRow {

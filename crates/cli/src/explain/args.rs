@@ -66,6 +66,9 @@ pub(crate) struct Explain {
     /// Write the waiting time of tasks as folded stacks, in microseconds
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     pub(crate) folded: Option<PathBuf>,
+    /// Write them as a profile for `go tool pprof`
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    pub(crate) pprof: Option<PathBuf>,
     /// Write them as a flame graph, FILE.svg or FILE.html
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     pub(crate) flame: Option<PathBuf>,
@@ -104,7 +107,7 @@ impl Explain {
         if let Some(path) = &self.flame {
             output::format_of("--flame", path, &FLAMES)?;
         }
-        for path in [&self.trace, &self.firefox, &self.folded, &self.flame] {
+        for path in [&self.trace, &self.firefox, &self.folded, &self.pprof, &self.flame] {
             output::ready(path.as_deref())?;
         }
         Ok(())

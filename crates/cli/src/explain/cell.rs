@@ -94,7 +94,8 @@ impl Cell {
             })?);
         }
         bar.finish_and_clear();
-        report.notes.extend(stacks(args, &report.title, &analysis)?);
+        let seconds = analysis.summary().window_s;
+        report.notes.extend(stacks(args, &report.title, &analysis.stacks(), seconds)?);
         args.print(&report)
     }
 

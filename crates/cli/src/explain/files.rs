@@ -2,8 +2,9 @@
 
 use super::args::{Explain, FLAMES};
 use crate::fail::Failure;
+use crate::look::plain;
 use crate::output;
-use convoy_explain::{Analysis, Detail, folded};
+use convoy_explain::{Analysis, Detail, folded, pprof};
 use convoy_report::{flame_html, flame_svg};
 use std::path::Path;
 
@@ -43,31 +44,34 @@ pub(super) fn details(
 }
 
 /// Draws a flame graph in the format of its file name.
-pub(super) fn flame(
-    path: &Path,
-    title: &str,
-    stacks: &[(Vec<String>, u64)],
-) -> Result<String, Failure> {
+fn flame(path: &Path, title: &str, stacks: &[(Vec<String>, u64)]) -> Result<String, Failure> {
     Ok(match output::format_of("--flame", path, &FLAMES)? {
         "html" => flame_html(title, stacks),
         _ => flame_svg(title, stacks),
     })
 }
 
-/// Writes the folded stacks and the flame graph; returns a note on each file.
+/// Writes the stacks of a run of so many seconds: folded, as a profile and as a flame graph.
+/// Returns a note on each file.
 pub(super) fn stacks(
     args: &Explain,
     title: &str,
-    analysis: &Analysis,
+    stacks: &[(Vec<String>, u64)],
+    seconds: f64,
 ) -> Result<Vec<String>, Failure> {
-    let stacks = analysis.stacks();
     let mut notes = Vec::new();
     if let Some(path) = &args.folded {
-        output::file(path, &folded(&stacks))?;
+        output::file(path, plain(&folded(stacks)).as_bytes())?;
         notes.push(format!("folded stacks {}: {} stacks", path.display(), stacks.len()));
     }
+    if let Some(path) = &args.pprof {
+        output::file(path, &pprof(stacks, seconds))?;
+        let path = path.display();
+        notes
+            .push(format!("profile {path}: {} stacks; go tool pprof -http=: {path}", stacks.len()));
+    }
     if let Some(path) = &args.flame {
-        output::file(path, &flame(path, title, &stacks)?)?;
+        output::file(path, plain(&flame(path, title, stacks)?).as_bytes())?;
         notes.push(format!("flame graph {}", path.display()));
     }
     Ok(notes)

@@ -60,7 +60,8 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode, Failure> {
         })?);
     }
     bar.finish_and_clear();
-    report.notes.extend(stacks(args, &report.title, &analysis)?);
+    let seconds = analysis.summary().window_s;
+    report.notes.extend(stacks(args, &report.title, &analysis.stacks(), seconds)?);
     args.print(&report)
 }
 

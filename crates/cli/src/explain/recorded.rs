@@ -1,11 +1,11 @@
 //! The account of a recorded program.
 
 use super::args::Explain;
-use super::files::flame;
+use super::files::stacks;
 use crate::fail::Failure;
 use crate::look::plain;
 use crate::output;
-use convoy_explain::{Lanes, Named, folded};
+use convoy_explain::{Lanes, Named};
 use convoy_record::Record;
 use convoy_report::RecordedReport;
 use std::process::ExitCode;
@@ -80,15 +80,8 @@ pub(super) fn explain(args: &Explain, record: &Record) -> Result<ExitCode, Failu
         )));
     }
     let mut report = RecordedReport::new(record);
-    let stacks = report.stacks();
-    if let Some(path) = &args.folded {
-        output::file(path, plain(&folded(&stacks)).as_bytes())?;
-        report.notes.push(format!("folded stacks {}: {} stacks", path.display(), stacks.len()));
-    }
-    if let Some(path) = &args.flame {
-        output::file(path, plain(&flame(path, &report.title, &stacks)?).as_bytes())?;
-        report.notes.push(format!("flame graph {}", path.display()));
-    }
+    let notes = stacks(args, &report.title, &report.stacks(), record.program.wall_s)?;
+    report.notes.extend(notes);
     report.notes.extend(timelines(args, record)?);
     let text = || if args.all { report.to_text() } else { report.to_screen() };
     output::print(&args.common, text, || report.to_json(), || report.to_csv())?;

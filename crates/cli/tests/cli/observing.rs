@@ -34,7 +34,7 @@ const SIM: Flags = Flags {
     observers: &[
         ("color", &["always"]),
         ("timeline", &["5", "0.37", "0.05", "0.001"]),
-        ("plot", &["curve.svg", "curve.html", "curve.png"]),
+        ("plot", &["curve.svg", "curve.html"]),
         ("record", &["whole.json"]),
         ("store", &["other.sqlite3"]),
         ("no-store", &[""]),
@@ -55,6 +55,7 @@ const EXPLAIN: Flags = Flags {
         ("trace", &["t.pftrace"]),
         ("trace-limit", &["1"]),
         ("folded", &["t.folded"]),
+        ("pprof", &["t.pb.gz"]),
         ("flame", &["t.svg", "t.html"]),
         ("format", &["table", "markdown", "json", "csv"]),
         ("output", &["report.txt"]),

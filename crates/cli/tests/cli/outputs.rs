@@ -266,7 +266,7 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
     let touch = format!("touch {}", ran.display());
     let [svg, any] = ["/proc/convoy.svg", "/proc/convoy"];
     let bisect = ["bisect", "--good", "a", "--bad", "b", "--plot", svg, "--", "true"];
-    let cases: [&[&str]; 21] = [
+    let cases: [&[&str]; 22] = [
         &["compare", &touch, &touch, "--plot", svg],
         &["compare", &touch, &touch, "--output", any],
         &["record", "--output", any, "--", "sh", "-c", &touch],
@@ -277,6 +277,7 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
         &["explain", record, "--trace", any],
         &["explain", record, "--firefox", any],
         &["explain", record, "--folded", any],
+        &["explain", record, "--pprof", any],
         &["explain", record, "--flame", svg],
         &["locks", "--threads", "2,4", "--plot", svg],
         &["bench", "locks", "--plot", svg],

@@ -8,6 +8,33 @@ use std::time::Instant;
 
 const SOURCE: &str = "../record/tests/programs/convoy.c";
 const TURNS: &str = "../record/tests/programs/turns.c";
+const HANDLERS: &str = "../record/tests/programs/handlers.c";
+
+#[test]
+fn handlers_that_reach_one_lock_differ_by_their_callers() {
+    let place = directory("handlers");
+    let path = |name: &str| place.join(name).display().to_string();
+    compile(HANDLERS, &place.join("program"), &[]);
+    let [program, file] = ["program", "r.json"].map(path);
+    assert_eq!(code(&run(&["record", "-q", "-o", &file, "--", &program])), Some(0));
+    let [folded, profile, trace, firefox] = ["f.txt", "f.pb.gz", "f.pftrace", "f.json"].map(path);
+    let files = ["--folded", &folded, "--pprof", &profile, "--trace", &trace];
+    let output = run(&[&["explain", &file, "--firefox", &firefox], &files[..]].concat());
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let stacks = std::fs::read_to_string(folded).expect("stacks");
+    for [outer, inner] in [["reader", "read_row"], ["writer", "write_row"]] {
+        let stack = format!("{outer};{inner};update (handlers.c:10);lock;table (mutex);");
+        assert!(stacks.contains(&stack), "{stack}: {stacks}");
+    }
+    assert!(std::fs::read(profile).expect("a profile").starts_with(&[0x1f, 0x8b]));
+    // Both formats have the callers as text.
+    for file in [trace, firefox] {
+        let bytes = std::fs::read(&file).expect("written");
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(text.contains("read_row") && text.contains("write_row"), "{file}");
+    }
+    std::fs::remove_dir_all(place).expect("removed");
+}
 
 #[test]
 fn a_program_is_recorded_and_explained() {

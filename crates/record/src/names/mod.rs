@@ -329,6 +329,20 @@ impl Names {
         self.place_of(*frames.iter().find(is_of_program).or(public).unwrap_or(&inner))
     }
 
+    /// Returns the functions that called a place, outermost first, without those inside of it and
+    /// without the starts of threads.
+    pub(crate) fn outer(&self, place: &str, callers: &[u64]) -> Vec<String> {
+        let known = callers.iter().take_while(|caller| **caller > 1);
+        let functions = known.filter_map(|caller| self.name(caller.saturating_sub(1)));
+        let mut functions: Vec<String> =
+            functions.filter(|name| name == "main" || !is_start(name)).collect();
+        let own = place.split(" (").next().unwrap_or(place);
+        let inner = functions.iter().position(|name| name == own).map_or(0, |at| at + 1);
+        functions.drain(..inner);
+        functions.reverse();
+        functions
+    }
+
     /// Returns whether a call is in a library without line numbers, or in no known file.
     fn is_foreign(&self, site: u64) -> bool {
         let Some(library) = self.library(site) else { return self.own(site).is_none() };

@@ -35,6 +35,8 @@ pub(crate) struct Use {
     origin: Origin,
     pub(crate) act: &'static str,
     pub(crate) place: String,
+    /// The functions that led there, outermost first.
+    callers: Vec<String>,
     /// Addresses of the functions on its stack, from the first that does more than wait or wake.
     functions: Vec<u64>,
     /// Whether each thread waits for a lock at a word of its own, as with `parking_lot`.
@@ -127,6 +129,7 @@ impl Use {
             Some(begin) => names.place(begin + 1, &[]),
             None => names.under(names.place(frames[at], callers), frames[at], callers),
         };
+        let outer = names.outer(&place, callers);
         let from = named.iter().take_while(|name| is_inside(name) || passes_on(name)).count();
         let functions = frames[from..].iter().filter_map(|frame| names.begin(*frame)).collect();
         let is_library = named[..inner].iter().any(|name| is_of_locks(name));
@@ -134,7 +137,8 @@ impl Use {
         let runtime = frames[..inner].iter().find_map(|frame| names.runtime(*frame));
         let origin = runtime.unwrap_or(origin);
         let parks = named[..inner].iter().any(|name| name.to_ascii_lowercase().contains("park"));
-        Self { kind, origin, act, place, functions, parks: parks && kind != Kind::Condition }
+        let parks = parks && kind != Kind::Condition;
+        Self { kind, origin, act, place, callers: outer, functions, parks }
     }
 }
 
@@ -250,9 +254,10 @@ impl Futexes {
             }
         }
         for (number, site) in sites {
-            let Some(Use { act, place, .. }) = self.uses.get(number) else { continue };
+            let Some(Use { act, place, callers, .. }) = self.uses.get(number) else { continue };
             let mut site = Site { place: place.clone(), act: (*act).to_owned(), ..site.clone() };
             site.count = site.wait.count;
+            site.called_by(callers);
             match lock.sites.iter_mut().find(|one| one.place == *place && one.act == *act) {
                 Some(known) => known.add_stack(&site),
                 None => lock.sites.push(site),
@@ -331,6 +336,7 @@ mod tests {
             origin: Origin::Futex,
             act: "wait",
             place: place.to_owned(),
+            callers: Vec::new(),
             functions: functions.to_vec(),
             parks: false,
         };

@@ -41,7 +41,7 @@ use crate::record::origin::Origin;
 use crate::record::thread::Thread;
 use crate::record::times::rounded;
 use crate::record::unrecorded::{Unloaded, Unrecorded};
-use crate::record::{Kind, Lock, Process, Site, Times, Waiters, total};
+use crate::record::{Kind, Lock, Process, Site, Stack, Times, Waiters, total};
 use crate::sampling::observations::Look;
 use crate::sampling::sampler::Looks;
 
@@ -288,6 +288,10 @@ impl Raw {
             let (mut site, callers) = self.detail(key.told.detail() as usize, false)?;
             site.count = key.count;
             site.threads = key.told.threads().max(1);
+            if site.wait.count > 0 {
+                // The names of the callers follow.
+                site.stacks.push(Stack { threads: vec![slot.state.thread], ..Stack::default() });
+            }
             if key.site & CONTEXT != 0 {
                 let number = futexes::number(key.kind(), key.site);
                 waits.entry((number, key.address())).or_default().add(&site);
@@ -413,7 +417,7 @@ fn named(
     seconds: f64,
     waiters: &BTreeMap<u64, Seen>,
 ) -> (Vec<Lock>, BTreeMap<u64, Known>) {
-    let mut places: BTreeMap<(u64, [u64; CALLERS]), String> = BTreeMap::new();
+    let mut places: BTreeMap<(u64, [u64; CALLERS]), (String, Vec<String>)> = BTreeMap::new();
     let mut single: Vec<(u64, Lock)> = Vec::new();
     let most = most_waited(&locks);
     for (address, found) in locks.into_iter().flat_map(|(at, found)| apart(at, found)) {
@@ -424,10 +428,13 @@ fn named(
         // The threads of a place that several callers lead to are counted once.
         let mut counted = BTreeSet::new();
         for (Called { kind, site: at, callers }, mut site) in found.sites {
-            let place = places
-                .entry((at, callers))
-                .or_insert_with(|| names.under(names.place(at, &callers), at, &most[&at].1));
+            let (place, outer) = places.entry((at, callers)).or_insert_with(|| {
+                let place = names.under(names.place(at, &callers), at, &most[&at].1);
+                let outer = names.outer(&place, &callers);
+                (place, outer)
+            });
             let place = place.clone();
+            site.called_by(outer);
             let is_first = counted.insert((kind, at, place.clone()));
             // A thread is recorded with the caller under which it first waited, but it also has
             // others.

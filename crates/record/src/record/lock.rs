@@ -169,6 +169,48 @@ pub struct Site {
     /// Wakeups that a thread which had waited here passed on to the next waiter.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub passed: u64,
+    /// The calls that led here, longest wait time first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stacks: Vec<Stack>,
+}
+
+/// The calls that led to a place, and the waiting there. A thread is recorded with those of its
+/// first wait at the place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stack {
+    /// Functions, outermost first, without the place.
+    pub callers: Vec<String>,
+    /// Time of waits, in seconds.
+    pub wait_s: f64,
+    /// Numbers of threads that first waited so, if they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<u64>,
+}
+
+impl Site {
+    /// Names the callers of all waits here.
+    pub(crate) fn called_by(&mut self, callers: &[String]) {
+        let threads = self.stacks.drain(..).flat_map(|stack| stack.threads).collect();
+        if !callers.is_empty() && self.wait.count > 0 {
+            let (callers, wait_s) = (callers.to_vec(), self.wait.total_s);
+            self.stacks.push(Stack { callers, wait_s, threads });
+        }
+    }
+
+    /// Returns the callers under which a thread waited here, or else those that all recorded waits
+    /// have in common, outermost first.
+    pub fn callers(&self, thread: u64) -> &[String] {
+        if let Some(own) = self.stacks.iter().find(|stack| stack.threads.contains(&thread)) {
+            return &own.callers;
+        }
+        let Some((first, rest)) = self.stacks.split_first() else { return &[] };
+        let common = |other: &Stack| {
+            let pairs = first.callers.iter().rev().zip(other.callers.iter().rev());
+            pairs.take_while(|(one, two)| one == two).count()
+        };
+        let least = rest.iter().map(common).min().unwrap_or(first.callers.len());
+        &first.callers[first.callers.len() - least..]
+    }
 }
 
 impl Lock {

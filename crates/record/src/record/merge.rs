@@ -53,6 +53,15 @@ impl Site {
         self.futile = total([self.futile, other.futile]);
         self.returned = total([self.returned, other.returned]);
         self.passed = total([self.passed, other.passed]);
+        for stack in &other.stacks {
+            match self.stacks.iter_mut().find(|one| one.callers == stack.callers) {
+                Some(known) => {
+                    known.wait_s += stack.wait_s;
+                    known.threads.extend(&stack.threads);
+                }
+                None => self.stacks.push(stack.clone()),
+            }
+        }
     }
 }
 
@@ -80,6 +89,12 @@ pub(crate) fn sorted(mut locks: Vec<Lock>) -> Vec<Lock> {
     for lock in &mut locks {
         lock.sites
             .sort_by(|a, b| b.wait.total_s.total_cmp(&a.wait.total_s).then(b.count.cmp(&a.count)));
+        for site in &mut lock.sites {
+            site.stacks.retain(|stack| !stack.callers.is_empty());
+            site.stacks.sort_by(|a, b| b.wait_s.total_cmp(&a.wait_s));
+            site.stacks.truncate(STACKS);
+            site.stacks.iter_mut().for_each(|stack| stack.threads.truncate(STACK_THREADS));
+        }
         Element::keep(&mut lock.elements);
     }
     locks.sort_by(|a, b| b.wait_s().total_cmp(&a.wait_s()).then(b.count().cmp(&a.count())));
@@ -90,6 +105,9 @@ pub(crate) fn sorted(mut locks: Vec<Lock>) -> Vec<Lock> {
 /// Number of locks of a process that keep their whole distributions: ten thousand of them would
 /// make a record too long.
 const WHOLE: usize = 1000;
+/// Maximum number of call stacks of a site, and of threads that are known of each.
+const STACKS: usize = 16;
+const STACK_THREADS: usize = 64;
 /// Maximum number of buckets in the distributions of the other locks.
 const COARSE: usize = 8;
 

@@ -23,7 +23,7 @@ use crate::java::Java;
 use crate::layout::GROWN;
 use crate::record::causes::{Cause, Counted, Event, Inversion, Pending, Seen};
 use crate::record::hotspot::Hot;
-pub(crate) use crate::record::lock::{Kind, Lock, Site, Waiters};
+pub(crate) use crate::record::lock::{Kind, Lock, Site, Stack, Waiters};
 use crate::record::origin::Scheduler;
 use crate::record::scheduling::Scheduling;
 use crate::record::thread::Thread;

@@ -57,6 +57,8 @@ impl Record {
     /// Truncates names to a readable length, since names from other tools may be long.
     #[must_use]
     pub fn with_short_names(mut self) -> Self {
+        /// Maximum number of callers in a stack.
+        const CALLERS: usize = 128;
         self.program.command.iter_mut().for_each(shorten);
         for process in &mut self.processes {
             process.command.iter_mut().for_each(shorten);
@@ -65,6 +67,10 @@ impl Record {
                 [&mut lock.name, &mut lock.mutex].into_iter().for_each(shorten);
                 for site in &mut lock.sites {
                     [&mut site.place, &mut site.act].into_iter().for_each(shorten);
+                    for stack in &mut site.stacks {
+                        stack.callers.truncate(CALLERS);
+                        stack.callers.iter_mut().for_each(shorten);
+                    }
                 }
             }
         }

@@ -55,8 +55,8 @@ impl Page {
         add("Threads", threads(record, ROWS).iter().map(Block::table).collect());
         let stacks = report.stacks();
         if !stacks.is_empty() {
-            let text = "Time that threads waited: process, place, lock, owner. The colour says \
-                        what the owner did during the wait.";
+            let text = "Time that threads waited: process, callers, place, lock, owner. The colour \
+                        says what the owner did during the wait.";
             add("Flame graph of waiting", vec![Block::text(text), Block::flame(&stacks)]);
         }
         add("CPU time by place", cpu_time(record));
