@@ -39,6 +39,7 @@ fi
 cp -r "$pages/." "$stage/share"
 install -D -m 644 -t "$stage/share/doc/convoy" README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE \
     examples/slow-program/orders.c
+install -D -m 644 -t "$stage/share/doc/convoy/first-hour" examples/first-hour/*
 
 tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+w,go-w,a+rX \
     --mtime="@$SOURCE_DATE_EPOCH" -C target/dist-stage -czf "$dist/$archive.tar.gz" "$archive"

@@ -1,16 +1,18 @@
-//! docs/tutorial.md is what its commands print.
+//! docs/tutorial.md and docs/first-hour.md are what their commands print.
 
 use crate::directory;
 use std::path::Path;
 use std::process::Command;
 
-const PAGE: &str = include_str!("../../../../docs/tutorial.md");
+const TUTORIAL: &str = include_str!("../../../../docs/tutorial.md");
+const HOUR: &str = include_str!("../../../../docs/first-hour.md");
 const PROGRAM: &str = "../../examples/slow-program/orders.c";
+const SERVICES: &str = "../../examples/first-hour";
 
-/// The commands of the page, each with its output on the page.
-fn commands() -> Vec<(&'static str, Vec<&'static str>)> {
+/// The commands of a page, each with its output on the page.
+fn commands(page: &str) -> Vec<(&str, Vec<&str>)> {
     let mut found = Vec::<(&str, Vec<&str>)>::new();
-    for block in PAGE.split("```console\n").skip(1) {
+    for block in page.split("```console\n").skip(1) {
         for line in block.split("```").next().expect("a block ends").lines() {
             match (line.strip_prefix("$ "), found.last_mut()) {
                 (Some(command), _) => found.push((command, Vec::new())),
@@ -49,17 +51,13 @@ fn a_line_is_found_whatever_its_numbers() {
     assert!(!says(text, "nothing at all ever"));
 }
 
-#[test]
-fn the_tutorial_prints_what_it_says() {
-    let place = directory("tutorial");
-    std::fs::copy(PROGRAM, place.join("orders.c")).expect("the program of the tutorial");
+/// Runs the commands of a page, or of a section, in `place`, and checks what they print.
+fn follow(place: &Path, page: &str) {
     let convoy = Path::new(env!("CARGO_BIN_EXE_convoy")).parent().expect("it lies in a directory");
     let path = std::env::var("PATH").expect("a PATH");
-    let commands = commands();
-    assert!(commands.len() >= 8, "{commands:?}");
-    for (command, lines) in commands {
+    for (command, lines) in commands(page) {
         let mut shell = Command::new("sh");
-        shell.args(["-c", command]).current_dir(&place).env("CONVOY_STORE", place.join("runs"));
+        shell.args(["-c", command]).current_dir(place).env("CONVOY_STORE", place.join("runs"));
         shell.env("PATH", format!("{}:{path}", convoy.display()));
         let output = shell.output().expect("a shell");
         let text =
@@ -72,6 +70,39 @@ fn the_tutorial_prints_what_it_says() {
             command.starts_with("convoy fix") && (text.starts_with("No advice") || refuses);
         for line in lines.into_iter().filter(|_| !unsure) {
             assert!(says(&text, line), "`{command}` does not print\n{line}\nbut\n{text}");
+        }
+    }
+}
+
+#[test]
+fn the_tutorial_prints_what_it_says() {
+    let place = directory("tutorial");
+    std::fs::copy(PROGRAM, place.join("orders.c")).expect("the program of the tutorial");
+    assert!(commands(TUTORIAL).len() >= 8);
+    follow(&place, TUTORIAL);
+    std::fs::remove_dir_all(place).expect("it goes away");
+}
+
+#[test]
+fn the_first_hour_prints_what_it_says() {
+    let place = directory("first-hour");
+    for file in std::fs::read_dir(SERVICES).expect("the programs of the page") {
+        let file = file.expect("an entry").path();
+        std::fs::copy(&file, place.join(file.file_name().expect("a name"))).expect("copied");
+    }
+    // A task needs the compiler of its language; the first section installs a release.
+    let has = |tool: &str| {
+        let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output();
+        found.is_ok_and(|output| output.status.success())
+    };
+    let tasks: Vec<&str> = HOUR.split("\n## ").skip(2).collect();
+    assert_eq!(tasks.len(), 6);
+    for task in tasks {
+        let tools = ["g++", "rustc", "javac"]
+            .into_iter()
+            .filter(|tool| task.contains(&format!("$ {tool} ")));
+        if tools.into_iter().all(has) {
+            follow(&place, task);
         }
     }
     std::fs::remove_dir_all(place).expect("it goes away");
