@@ -89,7 +89,7 @@ impl<P: Platform, R: Room<P>, const S: u32> Quota<P, R, S> {
         room.unlock(sleeper);
     }
 
-    /// Returns whether `waiter` has waited so long that it may get the lock while it sleeps.
+    /// Returns whether `waiter` has waited long enough to get the lock while it sleeps.
     pub(super) fn has_waited_long(&self, waiter: &Waiter<P>) -> bool {
         ns_between(waiter.arrived.get(), stamp::<P>()) >= self.room.bound_ns() / 4
     }
