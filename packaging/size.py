@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """What each megabyte of the program buys: its size by section, and its machine code by package.
 
-usage: size.py BINARY [--map FILE] [--archive FILE] [--write FILE]
+usage: size.py BINARY [--rlibs DIR | --map FILE] [--archive FILE] [--write FILE]
 
+--rlibs    the libraries that a program with symbols and without link-time optimisation was linked
+           from: machine code by package
 --map      the map of the linker (`-Wl,-Map=FILE`), which says from which package each part came
 --archive  the compressed archive of the release
 --write    put the tables between the markers of this file, such as docs/dependencies.md
@@ -74,6 +76,23 @@ def packages(path):
     return sizes
 
 
+def symbols(binary, directory):
+    """Bytes of machine code by package, from the libraries that define its symbols."""
+    owners = {}
+    for library in sorted(directory.glob("*.rlib"), key=lambda path: -path.stat().st_mtime):
+        listed = subprocess.run(["nm", "--defined-only", library], capture_output=True, text=True)
+        for line in listed.stdout.splitlines():
+            if len(parts := line.split()) == 3:
+                owners.setdefault(parts[2], package(str(library)))
+    sizes = defaultdict(int)
+    listed = subprocess.run(["nm", "--print-size", binary], capture_output=True, text=True)
+    for line in listed.stdout.splitlines():
+        parts = line.split(maxsplit=3)
+        if len(parts) == 4 and parts[2] in "tTwW":
+            sizes[owners.get(parts[3], "std")] += int(parts[1], 16)
+    return sizes
+
+
 def grouped(sizes, groups, rest):
     """Sums of the sizes by the first group whose pattern fits."""
     sums = defaultdict(int)
@@ -93,6 +112,7 @@ def table(title, rows, whole):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("binary", type=Path)
+    parser.add_argument("--rlibs", type=Path)
     parser.add_argument("--map", type=Path)
     parser.add_argument("--archive", type=Path)
     parser.add_argument("--write", type=Path)
@@ -104,10 +124,13 @@ def main():
     parts[0] += "."
     found = sections(options.binary)
     parts.append(table("section", grouped(found, GROUPS, "headers and others"), whole))
-    if options.map:
-        sizes = packages(options.map)
+    if options.map or options.rlibs:
+        if options.map:
+            sizes, title = packages(options.map), "code, constants and tables of"
+        else:
+            sizes, title = symbols(options.binary, options.rlibs), "machine code of"
         rows = grouped(sizes, PURPOSES, "other packages")
-        parts.append(table("code, constants and tables of", rows, sum(sizes.values())))
+        parts.append(table(title, rows, sum(sizes.values())))
         largest = sorted(sizes.items(), key=lambda item: -item[1])[:16]
         names = ", ".join(f"`{name}` {size / 1e6:.2f}" for name, size in largest)
         parts.append(f"The largest packages, MB: {names}.")

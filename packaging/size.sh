@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Builds the program of a release with a map of the linker, and writes its size by section and by
-# package into docs/dependencies.md. BINARY is a built program; without a map, only its sections are
-# printed.
+# package into docs/dependencies.md; or prints that of BINARY, which `cargo build --release` made.
 # usage: packaging/size.sh [BINARY]
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 command -v python3 >/dev/null && command -v readelf >/dev/null || exit 2
-[ $# = 0 ] || exec python3 packaging/size.py "$1"
+[ $# = 0 ] || exec python3 packaging/size.py "$1" --rlibs "$(dirname "$1")/deps"
 map=$PWD/target/size/dist.map
 mkdir -p target/size
 cargo rustc --profile dist -j2 --locked -p convoy --bin convoy --target-dir target/size -- -C "link-arg=-Wl,-Map=$map"

@@ -53,7 +53,7 @@ usage: cargo xtask COMMAND
   power [--runs LIST] [--factors LIST] [--seconds N] [--write FILE]
                     convoy compare next to a busy program: are planted slowdowns found?
   size [BINARY]     the program of a release by section and by package, into docs/dependencies.md;
-                    BINARY: a built one, by section only
+                    BINARY: prints that of target/release/convoy
   aarch64           locks, checker and recorder on aarch64, under qemu
   races             the recorder and the locks of convoy with, under ThreadSanitizer
   bench [--record]  instructions that fixed work executes, against results/instructions.jsonl;
