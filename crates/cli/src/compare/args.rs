@@ -30,10 +30,10 @@ pub(crate) struct Compare {
     #[arg(long, short = 'r', value_name = "N", conflicts_with = "max_runs")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) runs: Option<u32>,
-    /// Maximum number of runs of each side
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    /// Maximum number of runs of each side [default: 100, and more if these take less than 10 s]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) max_runs: u32,
+    pub(crate) max_runs: Option<u32>,
     /// Maximum duration of the measurement, seconds
     #[arg(long, value_name = "S")]
     #[arg(hide_short_help = true)]

@@ -21,6 +21,9 @@ const PADDING: usize = 4096;
 /// before with the chance `(k - 2) / k`: one comparison in 7000 comes so far.
 const MOST_WARM_UP: usize = 10;
 
+/// How many times the cap of runs there may be at most if runs are short.
+const GO_ON: u64 = 10;
+
 /// The smallest value that has a logarithm worth comparing.
 const LEAST: f64 = 1e-150;
 
@@ -106,6 +109,8 @@ pub(super) struct Plan<'a> {
     metric: Metric,
     /// Blocks at most.
     cap: u32,
+    /// Whether it ends as soon as the verdict is certain.
+    watched: bool,
 }
 
 /// The numbers of the sides in random order.
@@ -136,9 +141,10 @@ impl<'a> Plan<'a> {
         request: &'a Request,
         sides: Vec<(String, &'a Command)>,
         cap: u32,
+        watched: bool,
     ) -> Result<Self, MeasureError> {
         let metric = request.metric.metric().map_err(MeasureError::request)?;
-        Ok(Self { request, sides, metric, cap })
+        Ok(Self { request, sides, metric, cap, watched })
     }
 
     /// Runs warm-up and blocks until `enough` says why there are enough, or the cap is reached.
@@ -160,7 +166,12 @@ impl<'a> Plan<'a> {
         }
         let begin = Instant::now();
         let cap = self.cap;
-        for block in 0..u64::from(cap) {
+        let longest = u64::from(cap) * if self.go_on().is_some() { GO_ON } else { 1 };
+        for block in 0..longest {
+            let is_time_over = |most: f64| begin.elapsed().as_secs_f64() > most;
+            if block >= u64::from(cap) && self.go_on().is_none_or(is_time_over) {
+                break;
+            }
             if let Err(failure) = self.block(&mut measured, interrupts, &mut draw, block) {
                 measured.stopped = format!("stopped in block {}", block + 1);
                 measured.broken = Some(failure);
@@ -180,9 +191,15 @@ impl<'a> Plan<'a> {
         }
         measured.stopped = match self.request.runs {
             Some(runs) => format!("{runs} runs were asked for"),
-            None => format!("the cap of {cap} runs was reached"),
+            None => format!("the cap of {} runs was reached", cap.max(measured.blocks as u32)),
         };
         measured
+    }
+
+    /// How long short runs go on past the cap, seconds. Simulations repeat the same values.
+    fn go_on(&self) -> Option<f64> {
+        let is_measured = self.sides.iter().any(|(_, command)| !command.ours);
+        self.request.go_on.filter(|_| is_measured && self.watched && self.request.runs.is_none())
     }
 
     fn named(&self) -> Vec<Side> {
@@ -235,7 +252,9 @@ impl<'a> Plan<'a> {
             speeds.push(logs.iter().sum::<f64>() / logs.len().max(1) as f64);
         }
         let seconds = begin.elapsed().as_secs_f64() / blocks.len().max(1) as f64;
-        let planned = Planned::new(self.request, self.cap, &blocks, seconds);
+        let in_time = self.go_on().map_or(0.0, |time| time / seconds) as u64;
+        let runs = in_time.min(GO_ON * u64::from(self.cap)).max(u64::from(self.cap));
+        let planned = Planned::new(self.request, runs as u32, &blocks, seconds);
         progress(0, self.cap, Stage::Begin(planned));
         let stable = !auto || settled(&speeds, self.request.same_within);
         Ok(WarmedUp { blocks: speeds.len(), auto, stable })

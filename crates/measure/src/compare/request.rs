@@ -21,6 +21,8 @@ pub struct Request {
     pub runs: Option<u32>,
     /// The most runs of each side.
     pub max_runs: u32,
+    /// Runs go on past `max_runs` for this time, seconds, but not ten times as many.
+    pub go_on: Option<f64>,
     /// The longest time of measuring, seconds.
     pub max_time: Option<f64>,
     /// Runs that do not count.

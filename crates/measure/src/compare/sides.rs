@@ -72,7 +72,7 @@ impl Request {
     ) -> Result<Measured, MeasureError> {
         let watched = commands.len() == sides + usize::from(self.aa);
         let most = if watched { self.max_runs } else { self.max_runs.min(UNWATCHED) };
-        let plan = Plan::new(self, commands, self.runs.unwrap_or(most))?;
+        let plan = Plan::new(self, commands, self.runs.unwrap_or(most), watched)?;
         let mut measured = plan.measure(interrupts, progress, &mut |all| {
             watched.then(|| self.enough(&all[..sides])).flatten()
         });
