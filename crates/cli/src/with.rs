@@ -34,9 +34,11 @@ const HEADING: &str = "Locks instead of libc's";
 /// Locks that replace libc's.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Policies {
-    /// Replace normal and adaptive mutexes private to a process: spin (waiters spin for 100
-    /// iterations, then sleep), sleep (as in glibc), fair (barging is bounded; fair:2ms with a
-    /// bound of 2 ms instead of 5), handoff (to the thread that has waited longest)
+    /// Replace mutexes private to a process: spin, sleep, fair, fair:2ms or handoff
+    ///
+    /// Normal and adaptive mutexes. `spin`: waiters spin for 100 iterations, then sleep. `sleep`:
+    /// they sleep immediately, as in glibc. `fair`: barging is bounded, by 5 ms or by the time
+    /// behind the colon. `handoff`: the owner hands the lock to the thread that has waited longest.
     #[arg(long, value_name = "POLICY", value_parser = replacement, help_heading = HEADING)]
     mutex: Option<Replacement>,
     /// Replace semaphores private to a process
