@@ -23,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -97,7 +98,7 @@ def spread(report):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(usage=__doc__.replace("%", "%%"))
     parser.add_argument("convoy")
     parser.add_argument("--runs", type=numbers(int), default=[100, 100, 200])
     parser.add_argument("--factors", type=numbers(float), default=[3.0, 1.3, 1.0])
@@ -132,9 +133,13 @@ def main():
     version = subprocess.run([options.convoy, "--version"], capture_output=True, text=True)
     text = "\n".join(
         [
-            f"{total} comparisons of `tests/power/work.c` with itself, next to one busy program on "
-            f"{os.cpu_count()} CPUs (Linux {platform.release()}), by {version.stdout.strip()} in "
-            f"{time.monotonic() - begin:.0f} s; the power was stated before the runs in {stated}.",
+            textwrap.fill(
+                f"{total} comparisons of `tests/power/work.c` with itself, next to one busy program "
+                f"on {os.cpu_count()} CPUs (Linux {platform.release()}), by "
+                f"{version.stdout.strip()} in {time.monotonic() - begin:.0f} s; the power was "
+                f"stated before the runs in {stated}.",
+                100,
+            ),
             "",
             "| planted | comparisons | slower | same | unsure | faster | right | runs of each side, "
             "median | seconds, median | sd of a run, median |",
