@@ -16,6 +16,7 @@ calls this script.
 import argparse
 import re
 import subprocess
+import textwrap
 from collections import defaultdict
 from pathlib import Path
 
@@ -133,7 +134,7 @@ def main():
         parts.append(table(title, rows, sum(sizes.values())))
         largest = sorted(sizes.items(), key=lambda item: -item[1])[:16]
         names = ", ".join(f"`{name}` {size / 1e6:.2f}" for name, size in largest)
-        parts.append(f"The largest packages, MB: {names}.")
+        parts.append(textwrap.fill(f"The largest packages, MB: {names}.", 100))
     text = "\n\n".join(parts)
     if options.write is None:
         print(text)
