@@ -29,7 +29,7 @@ GROUPS = [
     ("data and relocations", r"\.data.*|\.rela.*|\.got.*|\.tdata|\.(init|fini)_array"),
     ("symbols and debug data", r"\.symtab|\.strtab|\.debug.*"),
 ]
-# Packages that serve one purpose, and what that is; a package of its own name otherwise.
+# Purposes and the packages that serve them; other packages are counted together.
 PURPOSES = [
     ("the recorder: processes, names, kernel events, imports", r"convoy_(record|os|layout|live)"),
     ("names of addresses, demangling", r"blazesym|gimli|cpp_demangle|rustc_demangle|zlib_rs|miniz.*"),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the program of a release with a map of the linker, and writes its size by section and by
-# package into docs/dependencies.md; or prints that of BINARY, which `cargo build --release` made.
+# package into docs/dependencies.md; or prints the size of BINARY, which `cargo build --release` made.
 # usage: packaging/size.sh [BINARY]
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."

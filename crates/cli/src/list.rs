@@ -170,13 +170,7 @@ fn sizes(args: &List) -> Result<ExitCode, Failure> {
         "with generic code that a lock calls, such as the lock inside of it; without the futex \
          calls and messages that all locks share",
     );
-    output::print(
-        &args.common,
-        || table.to_text(),
-        || format!("{:#}\n", Value::Array(values)),
-        || table.to_csv(),
-    )?;
-    Ok(ExitCode::SUCCESS)
+    output::print_table(&args.common, &table, values)
 }
 
 /// The command.

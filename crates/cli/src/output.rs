@@ -3,6 +3,7 @@
 use crate::args::{Common, Format};
 use crate::fail::Failure;
 use crate::look;
+use convoy_report::Table;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
 use std::path::Path;
@@ -189,6 +190,21 @@ pub(crate) fn print(
         Format::Csv => look::plain(&csv()).into_owned(),
     };
     place(common, text)
+}
+
+/// Writes one table, in JSON as the list of its `values`.
+pub(crate) fn print_table(
+    common: &Common,
+    table: &Table,
+    values: Vec<serde_json::Value>,
+) -> Result<ExitCode, Failure> {
+    print(
+        common,
+        || table.to_text(),
+        || format!("{:#}\n", serde_json::Value::Array(values)),
+        || table.to_csv(),
+    )?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Version of the documents in JSON, as in the schema: a field that changes makes a new one.

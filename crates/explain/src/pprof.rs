@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
-/// A type of values: what is counted, and its unit, as numbers of strings.
+/// A type of values: its name and its unit, as indices of strings.
 #[derive(Clone, Copy, PartialEq, Message)]
 struct ValueType {
     #[prost(int64, tag = "1")]
@@ -97,8 +97,8 @@ fn place(frame: &str) -> Option<(&str, &str, i64)> {
     Some((name, file, line.parse().ok()?))
 }
 
-/// Returns the profile of `stacks` (frames from the outermost on, microseconds) of a run of so many
-/// seconds. Its only value is the delay in nanoseconds, as in the profiles of Go.
+/// Returns the profile of `stacks` (frames from the outermost on, microseconds) of a run of
+/// `seconds`. Its only value is the delay in nanoseconds, as in the profiles of Go.
 pub fn pprof(stacks: &[(Vec<String>, u64)], seconds: f64) -> Vec<u8> {
     let mut strings = Strings(BTreeMap::new());
     strings.number("");

@@ -1,9 +1,9 @@
-//! How large the code of each lock is, from the object files of `convoy-lockcode`.
+//! Size of the code of each lock, from the object files of `convoy-lockcode`.
 //!
-//! A lock's code is that of its functions and of everything that they call or refer to, as far as
-//! generic code goes. Code that other libraries define, as the futex calls of the native platform
-//! and the messages of panics, is shared by all locks and does not count. Each function has a
-//! section, so the relocations of a section say where it refers to.
+//! The size includes the functions of the lock and all generic code that they call or refer to.
+//! Code of other libraries, such as the futex calls of the native platform and the messages of
+//! panics, is shared by all locks and does not count. Each function has its section, whose
+//! relocations name the sections that it refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ const FUNCTIONS: [&str; 4] = ["acquire", "try_acquire", "acquire_unless", "relea
 /// Functions that only readers need.
 const SHARED: [&str; 2] = ["acquire_shared", "release_shared"];
 
-/// Why there are no sizes.
+/// A reason for which the sizes cannot be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum FootprintError {
     /// The program was built without the locks' object files.
@@ -74,7 +74,7 @@ impl<'a> Code<'a> {
         let (mut files, mut symbols) = (Vec::new(), BTreeMap::new());
         for member in ArchiveFile::parse(archive)?.members() {
             let member = member?;
-            // The metadata of the compiler is no object file of code.
+            // The archive also contains metadata of the compiler.
             if !member.name().ends_with(b".o") {
                 continue;
             }
@@ -120,7 +120,8 @@ impl<'a> Code<'a> {
         Ok(footprint)
     }
 
-    /// The sections to which the section at `place` refers, but those of other libraries.
+    /// Returns the sections to which the section at `place` refers, except sections of other
+    /// libraries.
     fn referred(&self, place: Place) -> Result<Vec<Place>, FootprintError> {
         let file = &self.files[place.0];
         let mut places = Vec::new();

@@ -5,7 +5,7 @@ use convoy_sync::{AdaptiveLock, Cancel, Lock, Native, every_lock};
 
 /// The platform of the locks of the list.
 type P = Native;
-/// The lock inside of sleeping locks: the one that they have on threads.
+/// The inner lock of sleeping locks, as on threads.
 type L = AdaptiveLock<Native>;
 
 macro_rules! functions {

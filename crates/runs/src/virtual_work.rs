@@ -44,7 +44,7 @@ pub struct VirtualWork {
     /// Whether its files are on the machine's disk and not cached in memory when it begins.
     pub cold: bool,
     /// Runs of the workload before the measured one, each in other directories: lists of CPUs and
-    /// free blocks are then those of a machine that was not started a moment ago.
+    /// free blocks are then in the state of a machine that has been up for some time.
     pub runs_before: u32,
     /// Seed of the machine's perturbation.
     pub seed: u64,
@@ -99,7 +99,8 @@ impl WorkPoint {
     }
 
     /// Returns its numbers by their names in reports. Counts and orders of bulk operations are over
-    /// all zones. The order of a refill is that of the free blocks that it found: it requests 0.
+    /// all zones. The order of a refill is the order of the free blocks that it found; it always
+    /// requests order 0.
     pub fn metrics(&self) -> Vec<(&'static str, f64)> {
         let refill_count = self.over_calls("rmqueue_bulk", |row| row.count);
         let refill_order = self.found_order();

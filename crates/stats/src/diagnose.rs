@@ -225,8 +225,8 @@ pub fn noise_floor(first: &Sample, second: &Sample) -> Result<NoiseFloor, Error>
 }
 
 /// The A/A noise floor within one series: the interval of the ratio that as many pairs of this
-/// command as there are values would show around 1. The spread of a pair is the one of neighbouring
-/// values; J. von Neumann (1941) has its degrees of freedom.
+/// command as there are values would show around 1. The spread of a pair is estimated from
+/// neighbouring values; J. von Neumann (1941) has its degrees of freedom.
 ///
 /// # Errors
 /// [`Error::NotPositive`] if a value has no logarithm, [`Error::TooFew`] with fewer than 4 values.

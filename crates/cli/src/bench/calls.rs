@@ -9,7 +9,7 @@ use convoy_lab::figures;
 use convoy_report::{Cell, Column, Table};
 use convoy_stats::Sample;
 use convoy_workload::workload::{Operation, Workload};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -62,11 +62,5 @@ pub(super) fn run(args: &BenchCalls) -> Result<ExitCode, Failure> {
         table.row(cells.to_vec());
         values.push(json!({ "operation": name, "median": median, "unit": metric.unit }));
     }
-    output::print(
-        &args.common,
-        || table.to_text(),
-        || format!("{:#}\n", Value::Array(values)),
-        || table.to_csv(),
-    )?;
-    Ok(ExitCode::SUCCESS)
+    output::print_table(&args.common, &table, values)
 }

@@ -16,10 +16,10 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::process::ExitCode;
 
-/// Most runs of each side unless there is a number.
+/// Maximum number of runs of each side without `--max-runs`.
 const MOST_RUNS: u32 = 100;
 
-/// How long shorter runs go on past [`MOST_RUNS`], seconds: programs of 12 ms varied by half of
+/// Seconds for which short runs continue past [`MOST_RUNS`]: programs of 12 ms varied by half of
 /// their mean next to others, and 100 runs found a slowdown of 1.3 times in 37 of 59 cases.
 const GO_ON_S: f64 = 10.0;
 

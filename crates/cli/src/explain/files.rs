@@ -51,7 +51,7 @@ fn flame(path: &Path, title: &str, stacks: &[(Vec<String>, u64)]) -> Result<Stri
     })
 }
 
-/// Writes the stacks of a run of so many seconds: folded, as a profile and as a flame graph.
+/// Writes the stacks of a run of `seconds`: folded, as a profile and as a flame graph.
 /// Returns a note on each file.
 pub(super) fn stacks(
     args: &Explain,

@@ -392,13 +392,13 @@ fn programs_that_would_not_bear_the_object_are_told_beforehand() {
 fn nothing_stays_in_memory_when_a_recording_is_over() {
     let place = directory("safe-trace");
     let program = program(&place);
-    // What a recorder left that was killed before this test is not this recording's.
+    // A recorder that was killed before this test may have left a directory.
     let before = left();
     record(&place.join("r.json"), &[&program, "plain"]);
     let mode = std::fs::metadata(place.join("r.json")).expect("a record").permissions();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
-    // Other tests record at the same time: the remaining files belong to a living process, whose
-    // directory has a lock soon after it was made and none soon before it goes away.
+    // Other tests record at the same time. The directory of a living process is locked, except just
+    // after its creation and just before its removal.
     for path in left().into_iter().filter(|path| !before.contains(path)) {
         let is_left = (0..20).all(|_| {
             std::thread::sleep(std::time::Duration::from_millis(50));

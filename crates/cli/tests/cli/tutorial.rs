@@ -51,7 +51,7 @@ fn a_line_is_found_whatever_its_numbers() {
     assert!(!says(text, "nothing at all ever"));
 }
 
-/// Runs the commands of a page, or of a section, in `place`, and checks what they print.
+/// Runs the commands of a page, or of a section, in `place`, and checks their output.
 fn follow(place: &Path, page: &str) {
     let convoy = Path::new(env!("CARGO_BIN_EXE_convoy")).parent().expect("it lies in a directory");
     let path = std::env::var("PATH").expect("a PATH");

@@ -45,7 +45,7 @@ pub struct Failures {
 pub enum Stage {
     /// Runs that do not count.
     WarmUp,
-    /// The runs that count begin; what they can find, if that is known.
+    /// The runs that count begin; their power, if it is known.
     Begin(Option<Planned>),
     /// Runs that count.
     Runs,
@@ -196,7 +196,8 @@ impl<'a> Plan<'a> {
         measured
     }
 
-    /// How long short runs go on past the cap, seconds. Simulations repeat the same values.
+    /// Returns for how many seconds short runs continue past the cap, or `None` if they end there,
+    /// as simulations do, which repeat the same values.
     fn go_on(&self) -> Option<f64> {
         let is_measured = self.sides.iter().any(|(_, command)| !command.ours);
         self.request.go_on.filter(|_| is_measured && self.watched && self.request.runs.is_none())
@@ -213,7 +214,7 @@ impl<'a> Plan<'a> {
 
     /// Blocks that do not count. By `auto`, until a block is like those before; a block's speed is
     /// the mean logarithm of its values, so that one side that warms up is enough to see it. Their
-    /// spread tells what the runs that count can find.
+    /// spread determines the power of the runs that count.
     fn warm_up(
         &self,
         interrupts: &Interrupts,

@@ -1,4 +1,4 @@
-//! What a measurement can find, stated before its first run that counts.
+//! The power of a measurement, stated before its first run that counts.
 
 use super::request::Request;
 use convoy_stats::{Design, Goal, Sample, smallest_found};
@@ -7,7 +7,7 @@ use std::fmt;
 /// Chance with which the stated difference is found.
 const POWER: f64 = 0.8;
 
-/// What the runs that are planned can find.
+/// The power of the planned runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Planned {
     /// Runs of each side, at most.
@@ -25,7 +25,7 @@ pub struct Planned {
 impl Planned {
     /// Plans `runs` of each side from the warm-up: the logarithms of the values of each side, block
     /// by block, and the seconds of a block. `None` if the warm-up does not show a spread, or if
-    /// so few runs find nothing.
+    /// that number of runs finds no difference.
     pub(super) fn new(
         request: &Request,
         runs: u32,
@@ -62,7 +62,7 @@ fn variance(blocks: &[Vec<f64>], side: usize) -> Option<f64> {
     Some(squares.sum::<f64>() / (2 * steps.n()) as f64)
 }
 
-/// The smallest effect that the signed-rank test of so many pairs finds, in standard deviations.
+/// Returns the smallest effect that the signed-rank test of `pairs` finds, in standard deviations.
 fn smallest_of_ranks(pairs: usize, alpha: f64) -> Option<f64> {
     let (mut low, mut high) = (1e-3, 100.0);
     let mut goal = Goal { design: Design::Paired, effect: high, alpha, power: POWER };

@@ -21,7 +21,7 @@ pub struct Request {
     pub runs: Option<u32>,
     /// The most runs of each side.
     pub max_runs: u32,
-    /// Runs go on past `max_runs` for this time, seconds, but not ten times as many.
+    /// Seconds for which short runs continue past `max_runs`, up to ten times that number.
     pub go_on: Option<f64>,
     /// The longest time of measuring, seconds.
     pub max_time: Option<f64>,

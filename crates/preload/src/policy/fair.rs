@@ -114,7 +114,7 @@ const FIRST_ROW: usize = 256;
 /// Entries of a row that are probed before the next row.
 const PROBES: usize = 16;
 
-/// Nanoseconds of the bound of all mutexes: [`BOUND_NS`], or what the environment asks for.
+/// Bound of all mutexes, nanoseconds: [`BOUND_NS`], or the one in the environment.
 static BOUND: AtomicU64 = AtomicU64::new(BOUND_NS);
 
 /// The rows together are larger than any memory.

@@ -39,7 +39,7 @@ pub struct Sample {
 const CONSOLE_NS: u64 = 1_000_000_000;
 /// From the X server's request to the signal of the kernel's worker, nanoseconds (estimate).
 const WORKER_NS: u64 = 100_000;
-/// From the drawn screen to the key that a person presses then, nanoseconds (estimate). It is no
+/// From the drawn screen to the key that a person presses then, nanoseconds (estimate). It is not
 /// part of the latency.
 const REACTION_NS: u64 = 250_000_000;
 

@@ -198,8 +198,10 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
     /// places, or because the last one has waited for a CPU for long.
     pub(super) fn has_place(&self, waiter: &Waiter<P>, places: u32) -> bool {
         let most = if waiter.urgent.get() { 2 * places } else { places };
-        u32::from(self.summoned.get()) < most - u32::from(self.fewer.get())
-            || P::is_late(ns_between(self.summons.get(), stamp::<P>()) >= SUMMONS_NS)
+        let summoned = self.summoned.get();
+        u32::from(summoned) < most - u32::from(self.fewer.get())
+            || summoned < u16::MAX
+                && P::is_late(ns_between(self.summons.get(), stamp::<P>()) >= SUMMONS_NS)
     }
 
     /// Releases the inner lock, then wakes `sleeper`: a wakeup is a system call, and other tasks
