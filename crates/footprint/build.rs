@@ -1,6 +1,8 @@
-//! Builds `crates/lockcode` and embeds its archive of object files. Generic code would otherwise be
+//! Builds `crates/lockcode` and writes the sizes of its functions. Generic code would otherwise be
 //! inlined into its callers. The same cargo is called once more, with a target directory of its
 //! own: the outer cargo has locked the other one.
+
+mod sizes;
 
 use std::env::var;
 use std::process::Command;
@@ -20,17 +22,16 @@ fn set(name: &str) -> String {
 }
 
 fn main() {
-    for input in ["lockcode", "sync/src", "sync/Cargo.toml"] {
+    for input in ["footprint/sizes.rs", "lockcode", "sync/src", "sync/Cargo.toml"] {
         println!("cargo::rerun-if-changed=../{input}");
     }
     let (place, target) = (set("OUT_DIR"), set("TARGET"));
-    let archive = format!("{place}/lockcode.rlib");
-    println!("cargo::rustc-env=CONVOY_LOCKCODE={archive}");
+    let list = format!("{place}/sizes.in");
     if set("CARGO_CFG_TARGET_OS") != "linux"
         || set("RUSTC_WORKSPACE_WRAPPER").ends_with("clippy-driver")
     {
         // `convoy lab list locks --sizes` fails with a message. Clippy does not run it.
-        std::fs::write(&archive, []).expect("the build directory is writable");
+        std::fs::write(&list, "&[]").expect("the build directory is writable");
         return;
     }
     let mut cargo = Command::new(set("CARGO"));
@@ -43,5 +44,7 @@ fn main() {
     let status = cargo.status().expect("the cargo that builds this crate starts");
     assert!(status.success(), "crates/lockcode does not compile: {cargo:?}");
     let built = format!("{place}/{target}/release/libconvoy_lockcode.rlib");
-    std::fs::copy(built, archive).expect("the build directory is writable");
+    let archive = std::fs::read(built).expect("cargo has written it");
+    let sizes = sizes::sizes(&archive).expect("object files of this compiler");
+    std::fs::write(&list, format!("&{sizes:?}")).expect("the build directory is writable");
 }
