@@ -47,7 +47,7 @@
     const few = 12;
     // Above what scrolls sideways, so that a wide table does not cut it.
     const caption = block.title && "caption" + ++numbers;
-    if (caption) make(parent, "p", block.title, { class: "caption", id: caption });
+    if (caption) prose(parent, "p", block.title, { class: "caption", id: caption });
     const more = make(parent, "p", "More columns: scroll the table sideways.",
       { class: "sideways screen", hidden: "" });
     const scroll = make(parent, "div", null, { class: "scroll" });
@@ -568,12 +568,12 @@
   const line = (at) => lines[at] || "hsl(" + Math.round(at * 137.508 % 360) + ",60%,45%)";
   const redraws = [];
   function plot(parent, block) {
-    if (block.title) make(parent, "h3", block.title);
+    if (block.title) prose(parent, "h3", block.title);
     if (block.subtitle) make(parent, "p", block.subtitle, { class: "soft" });
     const plots = make(parent, "div", null, { class: "plots" });
     for (const panel of block.panels) {
       const box = make(plots, "div");
-      if (panel.title) make(box, "h3", panel.title);
+      if (panel.title) prose(box, "h3", panel.title);
       const good = ([x, y]) => x !== null && y !== null && (!panel.x_log || x > 0) && (!panel.y_log || y > 0);
       const series = panel.series.map((one) => ({ name: one.name, points: one.points.filter(good) }));
       const xs = [...new Set(series.flatMap((one) => one.points.map((point) => point[0])))].sort((a, b) => a - b);
@@ -681,7 +681,7 @@
     // What matters little is one line until it is opened.
     folded: (parent, block) => {
       const details = make(parent, "details");
-      make(details, "summary", block.title);
+      prose(details, "summary", block.title);
       for (const inner of block.blocks) draws[inner.kind](details, inner);
     },
     table, strip, flame, plot };

@@ -229,4 +229,6 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
+mod browser;
+#[cfg(test)]
 mod tests;

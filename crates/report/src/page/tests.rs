@@ -9,7 +9,7 @@ use crate::recorded::RecordedReport;
 const MOST: usize = 1_500_000;
 
 /// A program with threads that wait for a lock of this name in a function of this name.
-fn record(name: &str, threads: u64, waits: usize) -> Record {
+pub(super) fn record(name: &str, threads: u64, waits: usize) -> Record {
     let times = |count, total_s| Times { count, total_s, max_s: 0.1, buckets: vec![(1e6, count)] };
     let site = Site {
         place: name.to_owned(),
@@ -62,7 +62,7 @@ fn record(name: &str, threads: u64, waits: usize) -> Record {
     Record { program, processes: vec![process], ..Record::default() }
 }
 
-fn page(record: &Record) -> String {
+pub(super) fn page(record: &Record) -> String {
     let origin = Origin { name: "r.json".to_owned(), ..Origin::default() };
     let report = RecordedReport::new(record);
     let mut page = Page::recorded(record, &report, &origin);
