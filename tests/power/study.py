@@ -9,8 +9,8 @@ usage: study.py CONVOY [--runs N] [--factors LIST] [--seconds N] [--write FILE]
 --seconds    end after this time; the table says how many comparisons there were
 --write      into this file, between its markers, instead of standard output
 
-Exit code: 1 if fewer than 95 of 100 slowdowns are found, or more than 5 of 100 equal programs are
-called different, by more than chance (a binomial tail of 1 %); 2 without a C compiler.
+Exit code: 1 if fewer than 95 of 100 slowdowns are found, or fewer than 95 of 100 equal programs are
+called the same, by more than chance (a binomial tail of 1 %); 2 without a C compiler.
 """
 
 import argparse
@@ -25,6 +25,7 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -75,14 +76,20 @@ def row(factor, reports):
     count = {verdict: 0 for verdict in ("slower", "same", "unsure", "faster")}
     for report in reports:
         count[report["verdict"]] += 1
-    different = count["slower"] + count["faster"]
-    right = count["slower"] if factor > 1 else tries - different
+    right = count["slower"] if factor > 1 else count["same"]
     middle = statistics.median
+    margins = Counter(
+        f"{report['rows'][0]['same_within_percent']:g}"
+        for report in reports
+        if report["verdict"] == "same"
+    )
+    within = ", ".join(f"{margins[margin]} in {margin} %" for margin in sorted(margins, key=float))
     cells = [
         f"{factor:g}",
         tries,
         *count.values(),
         f"{right} of {tries} ({interval(right, tries)} %)",
+        within,
         f"{middle(report['runs'] for report in reports):.0f}",
         f"{middle(report['seconds'] for report in reports):.1f}",
         f"{100 * middle(spread(report) for report in reports):.0f} %",
@@ -141,9 +148,9 @@ def main():
                 100,
             ),
             "",
-            "| planted | comparisons | slower | same | unsure | faster | right | runs of each side, "
-            "median | seconds, median | sd of a run, median |",
-            "|---|---|---|---|---|---|---|---|---|---|",
+            "| planted | comparisons | slower | same | unsure | faster | right | same within | "
+            "runs of each side, median | seconds, median | sd of a run, median |",
+            "|---|---|---|---|---|---|---|---|---|---|---|",
             *(line for line, _ in rows),
         ]
     )

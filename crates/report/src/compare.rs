@@ -58,6 +58,9 @@ pub struct CompareRow {
     pub candidate: CompareSide,
     /// `faster`, `slower`, `same` or `unsure`.
     pub verdict: String,
+    /// The margin of `same`, percent; absent of other verdicts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_within_percent: Option<f64>,
     /// What took the verdict on typical runs away: `mean`, `tail` or `noise floor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubt: Option<String>,
@@ -91,6 +94,14 @@ impl CompareRow {
     pub fn percent(&self, speedup: f64) -> f64 {
         let is_longer = !self.higher_is_better && speedup < 1.0;
         100.0 * if is_longer { 1.0 - 1.0 / speedup } else { speedup - 1.0 }
+    }
+
+    /// The verdict with a margin: `same within 5 %`.
+    pub(crate) fn verdict_within(&self, percent: Option<f64>) -> String {
+        match percent {
+            Some(percent) => format!("{} within {percent} %", self.verdict),
+            None => self.verdict.clone(),
+        }
     }
 
     /// Whether the candidate is slower, by at least this share if one is given and both can be

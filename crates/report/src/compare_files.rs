@@ -65,6 +65,7 @@ impl CompareReport {
         let keys = ["speedup", "speedup_lo", "speedup_hi", "p", "p_raw", "p_floor", "stars"];
         columns.extend(keys.map(number));
         columns.extend(["test", "verdict"].map(Column::text));
+        columns.push(number("same_within_percent"));
         let mut table = Table::new("", columns);
         for row in &self.rows {
             table.row(csv_cells(row));
@@ -90,5 +91,6 @@ fn csv_cells(row: &CompareRow) -> Vec<Cell> {
     cells.extend(numbers.map(value));
     cells.push(Cell::count(row.stars as u64));
     cells.extend([&row.test, &row.verdict].map(Cell::text));
+    cells.push(row.same_within_percent.map_or_else(Cell::empty, value));
     cells
 }

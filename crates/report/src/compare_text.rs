@@ -131,7 +131,7 @@ fn list(rows: &[&CompareRow]) -> Table {
         cells.push(Cell::text("*".repeat(row.stars)));
         cells.push(Cell::text(span(row.ci95)));
         cells.push(Cell::text(p_value(row.p)));
-        cells.push(Cell::text(&row.verdict));
+        cells.push(Cell::text(row.verdict_within(row.same_within_percent)));
         table.row(cells);
     }
     table
@@ -347,6 +347,7 @@ mod tests {
             baseline,
             candidate,
             verdict: if stars > 0 { "slower" } else { "unsure" }.to_owned(),
+            same_within_percent: None,
             doubt: None,
             speedup: Some(speedup),
             ci95: [speedup - 0.01, speedup + 0.01],

@@ -27,8 +27,11 @@ impl CompareReport {
         };
         let verdict = row.verdict.as_str();
         let told = told(row, rows.iter().any(|other| other.metric != row.metric));
+        let of = rows.iter().filter(|row| row.verdict == verdict);
+        let widest = of.filter_map(|row| row.same_within_percent).max_by(f64::total_cmp);
+        let title = capital(&row.verdict_within(widest));
         if rows.len() == 1 {
-            return format!("{}: {told}.", capital(verdict));
+            return format!("{title}: {told}.");
         }
         let count = |verdict: &str| rows.iter().filter(|row| row.verdict == verdict).count();
         let others = ORDER.iter().filter(|other| **other != verdict && count(other) > 0);
@@ -40,7 +43,7 @@ impl CompareReport {
             all if all == rows.len() => format!("all {all} comparisons, most where"),
             some => format!("{some} of {} comparisons, most where", rows.len()),
         };
-        format!("{} in {share} {told}{others}.", capital(verdict))
+        format!("{title} in {share} {told}{others}.")
     }
 
     /// Returns the row that decides the verdict on the whole table: the row with
@@ -165,6 +168,7 @@ mod tests {
             baseline: side("old"),
             candidate: side("new"),
             verdict: verdict.to_owned(),
+            same_within_percent: (verdict == "same").then_some(5.0),
             doubt: None,
             speedup: Some(speedup),
             ci95: [speedup - 0.01, speedup + 0.01],
@@ -230,6 +234,8 @@ mod tests {
             "Slower in 2 of 3 comparisons, most where new is 50 % slower than old with 50"
         ));
         let same = vec![row("same", 1.0, Some(1)), row("same", 1.001, Some(2))];
-        assert!(of(same).starts_with("Same in all 2 comparisons, most where new is 0.10 % faster"));
+        assert!(of(same).starts_with("Same within 5 % in all 2 comparisons, most where new is 0."));
+        let one = of(vec![row("same", 1.001, None)]);
+        assert!(one.starts_with("Same within 5 %: new is 0.10 % faster than old (95"), "{one}");
     }
 }

@@ -18,12 +18,13 @@
 use core::cmp::Ordering;
 use core::f64::consts::LN_2;
 
-use crate::compare::Comparison;
+use crate::compare::{self, Comparison, relative};
 use crate::error::{Error, open_unit};
 use crate::normal;
 use crate::question::{Design, Question};
 use crate::ratio::{self, Ratio};
 use crate::sample::{Estimate, Sample};
+use crate::verdict::Verdict;
 
 /// Means to bet on, in standard deviations of a pair's difference, with equal shares of the stake:
 /// from effects that need thousands of pairs to effects that the first pairs show. Chosen by
@@ -203,9 +204,10 @@ impl Comparison {
     /// Compares pairs at a look: the verdict may be taken after every pair and acted upon.
     ///
     /// The bets are on the logarithms of the ratios of the pairs (on the differences, where a value
-    /// is not positive), at the level of the question. P-value, direction, ratio and equivalence
-    /// are from the bets; [`Comparison::test`] remains the test for a fixed number of pairs and is
-    /// not valid here.
+    /// is not positive), at the level of the question, which equality shares with the last look.
+    /// P-value and direction are from the bets, and so is the ratio, unless the last look shows
+    /// equality and the bets do not; [`Comparison::test`] remains the test for a fixed number of
+    /// pairs and is not valid here.
     ///
     /// # Errors
     /// As [`Comparison::new`].
@@ -228,17 +230,21 @@ impl Comparison {
             lo: center.lo.exp(),
             hi: center.hi.exp(),
         };
-        let equivalence = bets.interval(1.0 - 2.0 * question.alpha)?;
-        found.judge_by(
-            bets.p(0.0),
-            bets.direction(),
-            logs.is_ok().then(|| ratio(equivalence)),
-            equivalence,
-        );
-        found.ratio = match &logs {
-            Ok(_) => Some(ratio(bets.interval(question.confidence)?)),
-            Err(_) => None,
+        let looks = bets.interval(1.0 - question.alpha)?;
+        found.reach_so_far = match &logs {
+            Ok(_) => ratio(looks).reach(),
+            Err(_) => relative(looks.lo.abs().max(looks.hi.abs()), found.baseline.mean),
         };
+        let last = compare::reach(baseline, candidate, question, 1.0 - question.alpha)?;
+        found.reach = last.min(found.reach_so_far);
+        (found.p, found.direction, found.needs) = (bets.p(0.0), bets.direction(), None);
+        // Where the last look alone shows that the sides are the same, the interval is its own.
+        let by_looks = !matches!(found.typical(), Verdict::Unsure | Verdict::Same { .. })
+            || found.reach_so_far < question.margin
+            || found.reach >= question.margin.max(question.widest);
+        if by_looks && logs.is_ok() {
+            found.ratio = Some(ratio(bets.interval(question.confidence)?));
+        }
         Ok(found)
     }
 }

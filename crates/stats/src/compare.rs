@@ -24,9 +24,6 @@ pub struct Comparison {
     pub candidate: Estimate,
     /// `candidate / baseline` with its interval; `None` if a value is not positive.
     pub ratio: Option<Ratio>,
-    /// Interval of the ratio at confidence `1 - 2 alpha`, which equivalence is judged by; `None`
-    /// without a ratio.
-    pub equivalence: Option<Ratio>,
     /// Hodges-Lehmann shift `candidate - baseline`; `None` if there are too few values for its
     /// interval.
     pub shift: Option<Shift>,
@@ -39,8 +36,14 @@ pub struct Comparison {
     pub direction: Ordering,
     /// Chance that a run of the candidate is better than one of the baseline, ties counted half.
     pub superiority: f64,
-    /// Whether the two are shown to be closer than the margin.
-    pub equivalent: bool,
+    /// The smallest relative difference of typical runs that is excluded at the level `alpha`, 0.03
+    /// for 3 %: the farther end of the interval of confidence `1 - 2 alpha`. Two one-sided tests
+    /// (D. Schuirmann, 1987) reject every margin above it. The margin need not be chosen before, as
+    /// the claim is wrong only if the interval misses the truth on one side.
+    pub reach: f64,
+    /// The same by a test that may be evaluated after every value: [`Comparison::watched`] spends
+    /// half of `alpha` on it and half on the last look.
+    pub reach_so_far: f64,
     /// Candidate less baseline in the arithmetic mean, with the interval of confidence `1 - 2
     /// alpha`.
     pub mean: Estimate,
@@ -73,58 +76,28 @@ impl Comparison {
             }
             Design::Unpaired => rank_test::rank_sum(baseline, candidate, Alternative::TwoSided),
         };
-        let ratio = |confidence, interval| match design {
-            Design::Paired => {
-                ratio::paired_ratio_with(baseline, candidate, confidence, interval).ok()
-            }
-            Design::Unpaired => {
-                ratio::unpaired_ratio(baseline, candidate, confidence, interval).ok()
-            }
-        };
         let shift = match design {
             Design::Paired => shift::paired_shift(baseline, candidate, confidence).ok(),
             Design::Unpaired => shift::unpaired_shift(baseline, candidate, confidence).ok(),
         };
         let larger = shift::probability_larger(baseline, candidate);
-        let equivalence = ratio(1.0 - 2.0 * alpha, Interval::T);
+        let reach = reach(baseline, candidate, question, 1.0 - 2.0 * alpha)?;
         Ok(Self {
             question,
             baseline: baseline.serial_estimate(confidence, interval)?,
             candidate: candidate.serial_estimate(confidence, interval)?,
-            ratio: ratio(confidence, interval),
-            equivalence,
+            ratio: ratio_of(baseline, candidate, question, (confidence, interval)),
             shift,
             test,
             p: test.p,
             direction: test.direction(),
             superiority: if better == Better::Higher { larger } else { 1.0 - larger },
-            equivalent: match equivalence {
-                Some(ratio) => within(ratio, question.margin),
-                None => close_means(baseline, candidate, question)?,
-            },
+            reach,
+            reach_so_far: reach,
             mean: difference_of_means(baseline, candidate, question)?,
             tail: Tail::new(baseline, candidate, better),
             needs: needs(baseline.n(), candidate.n(), &test, question)?,
         })
-    }
-
-    /// Replaces the basis of the verdict: p-value, direction, and the interval of the ratio, or of
-    /// the difference if there is no ratio.
-    pub(crate) fn judge_by(
-        &mut self,
-        p: f64,
-        direction: Ordering,
-        ratio: Option<Ratio>,
-        difference: Estimate,
-    ) {
-        let margin = self.question.margin;
-        let reach = difference.lo.abs().max(difference.hi.abs());
-        (self.p, self.direction, self.equivalence) = (p, direction, ratio);
-        self.equivalent = match ratio {
-            Some(ratio) => within(ratio, margin),
-            None => is_close(reach, margin, self.baseline.mean),
-        };
-        self.needs = None;
     }
 
     /// How many times better the candidate is: `baseline / candidate` where lower is better, so
@@ -175,11 +148,31 @@ fn fewest(design: Design, alpha: f64) -> Result<usize, Error> {
     }
 }
 
-/// Two one-sided tests (D. Schuirmann, 1987) at the level `alpha`: both reject if and only if the
-/// interval of confidence `1 - 2 alpha` lies within the margin. The margin is symmetric as a
-/// ratio: 1 % more, or 1.01 times less.
-fn within(ratio: Ratio, margin: f64) -> bool {
-    1.0 / (1.0 + margin) < ratio.lo && ratio.hi < 1.0 + margin
+/// `candidate / baseline` with this confidence; `None` if a value is not positive.
+fn ratio_of(
+    baseline: &Sample,
+    candidate: &Sample,
+    question: Question,
+    (confidence, interval): (f64, Interval),
+) -> Option<Ratio> {
+    match question.design {
+        Design::Paired => ratio::paired_ratio_with(baseline, candidate, confidence, interval),
+        Design::Unpaired => ratio::unpaired_ratio(baseline, candidate, confidence, interval),
+    }
+    .ok()
+}
+
+/// The relative difference that the interval of this confidence excludes.
+pub(crate) fn reach(
+    baseline: &Sample,
+    candidate: &Sample,
+    question: Question,
+    confidence: f64,
+) -> Result<f64, Error> {
+    match ratio_of(baseline, candidate, question, (confidence, Interval::T)) {
+        Some(ratio) => Ok(ratio.reach()),
+        None => reach_of_means(baseline, candidate, question.design, confidence),
+    }
 }
 
 /// The difference of the arithmetic means, with the interval of confidence `1 - 2 alpha`.
@@ -201,9 +194,13 @@ fn difference_of_means(
 }
 
 /// The same for values without a ratio: the difference against the mean of the baseline.
-fn close_means(baseline: &Sample, candidate: &Sample, question: Question) -> Result<bool, Error> {
-    let confidence = 1.0 - 2.0 * question.alpha;
-    let (difference, half) = match question.design {
+fn reach_of_means(
+    baseline: &Sample,
+    candidate: &Sample,
+    design: Design,
+    confidence: f64,
+) -> Result<f64, Error> {
+    let (difference, half) = match design {
         Design::Paired => {
             let differences = ratio::differences(baseline, candidate)?;
             let estimate = differences.estimate_with(confidence, Interval::T)?;
@@ -212,15 +209,15 @@ fn close_means(baseline: &Sample, candidate: &Sample, question: Question) -> Res
         Design::Unpaired => match Welch::new(baseline, candidate) {
             Ok(welch) => (welch.difference, welch.half_width(confidence, Interval::T)?),
             Err(Error::NoSpread) => (candidate.mean() - baseline.mean(), 0.0),
-            Err(_) => return Ok(false),
+            Err(_) => return Ok(f64::INFINITY),
         },
     };
-    Ok(is_close(difference.abs() + half, question.margin, baseline.mean()))
+    Ok(relative(difference.abs() + half, baseline.mean()))
 }
 
-/// Whether a difference of at most `reach` is within the margin of the baseline.
-fn is_close(reach: f64, margin: f64, baseline: f64) -> bool {
-    reach <= 0.0 || reach < margin * baseline.abs()
+/// A difference as a share of the baseline; infinite if the baseline is zero, and 0 of none.
+pub(crate) fn relative(difference: f64, baseline: f64) -> f64 {
+    if difference <= 0.0 { 0.0 } else { difference / baseline.abs() }
 }
 
 /// How many values a side needs for the test to be able to reach `alpha`, if it has not got them.
@@ -315,9 +312,9 @@ mod tests {
             let question = Question { design, ..Question::default() };
             let found = Comparison::new(&zeros, &zeros, question).unwrap();
             assert_eq!(found.ratio, None);
-            assert!(found.equivalent);
+            assert_eq!(found.reach, 0.0);
             let found = Comparison::new(&zeros, &three, question).unwrap();
-            assert!(!found.equivalent);
+            assert_eq!(found.reach, f64::INFINITY);
         }
     }
 

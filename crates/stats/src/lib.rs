@@ -58,7 +58,7 @@ pub use multiple::{Correction, adjust};
 pub use normal::{normal_cdf, normal_quantile};
 pub use pooled::mean_of_means;
 pub use power::Goal;
-pub use question::{Better, Design, Question};
+pub use question::{Better, Design, Question, WIDER};
 pub use rank_test::{
     EXACT_PAIRS, EXACT_PRODUCT, Method, RankTest, Zeros, pairs_needed, rank_sum, rank_sum_floor,
     signed_rank, signed_rank_floor, signed_rank_of, stars, values_needed,

@@ -24,6 +24,10 @@ pub enum Better {
     Higher,
 }
 
+/// Margins that are tried, from the smallest, where the margin of a question is not shown. They are
+/// shares: 0.05 is 5 %.
+pub const WIDER: [f64; 4] = [0.02, 0.03, 0.05, 0.1];
+
 /// Parameters of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Question {
@@ -34,8 +38,11 @@ pub struct Question {
     /// Level of the tests: the chance to call equal sides different.
     pub alpha: f64,
     /// Relative difference that does not matter: 0.01 is 1 %. Sides are called the same if they
-    /// are shown to be closer than this.
+    /// are shown to be closer than this, even if a difference is beyond doubt.
     pub margin: f64,
+    /// Where no difference is shown, sides are also called the same within the smallest of
+    /// [`WIDER`] up to this that the values show; none of them if it is not above `margin`.
+    pub widest: f64,
     /// Confidence of the printed intervals.
     pub confidence: f64,
     /// Kind of the printed intervals of means and ratios.
@@ -51,6 +58,7 @@ impl Default for Question {
             better: Better::default(),
             alpha: 0.05,
             margin: 0.01,
+            widest: 0.0,
             confidence: CONFIDENCE,
             interval: Interval::default(),
             zeros: Zeros::default(),

@@ -40,6 +40,12 @@ pub struct Ratio {
 }
 
 impl Ratio {
+    /// The farther end of the interval from 1, as a difference that is symmetric as a ratio: 1 %
+    /// more, or 1.01 times less.
+    pub(crate) fn reach(self) -> f64 {
+        if self.lo > 0.0 { self.hi.max(1.0 / self.lo) - 1.0 } else { f64::INFINITY }
+    }
+
     /// The ratio of the baseline to the candidate.
     #[must_use]
     pub fn inverse(self) -> Self {

@@ -73,10 +73,9 @@ pub(crate) struct Compare {
     pub(crate) higher_is_better: bool,
     #[command(flatten)]
     pub(crate) metric: MetricArgs,
-    /// Differences up to this do not matter, percent
-    #[arg(long, visible_alias = "threshold", value_name = "PERCENT", default_value = "1%")]
-    #[arg(value_parser = percent)]
-    pub(crate) same_within: f64,
+    /// Differences up to this do not matter, percent [default: 1%, up to 10% where 1% is not shown]
+    #[arg(long, visible_alias = "threshold", value_name = "PERCENT", value_parser = percent)]
+    pub(crate) same_within: Option<f64>,
     /// Before an early end with `faster` or `same`, make enough runs to observe slow outliers that
     /// are at least this share of all runs, percent: 5% takes 59 runs, 50% takes 5
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]

@@ -23,6 +23,13 @@ const MOST_RUNS: u32 = 100;
 /// their mean next to others, and 100 runs found a slowdown of 1.3 times in 37 of 59 cases.
 const GO_ON_S: f64 = 10.0;
 
+/// Relative difference that does not matter without `--same-within`.
+const SAME_WITHIN: f64 = 0.01;
+
+/// The widest margin of *same* without `--same-within`: runs that vary by a fifth next to other
+/// programs do not decide 1 % within [`GO_ON_S`].
+const WIDEST: f64 = 0.1;
+
 /// Version of the record.
 const SCHEMA: u32 = 1;
 
@@ -103,7 +110,8 @@ fn request(args: &Compare, operands: &[(String, Operand)]) -> Request {
         across: args.across.clone(),
         aa: args.aa,
         higher_is_better: args.higher_is_better,
-        same_within: args.same_within,
+        same_within: args.same_within.unwrap_or(SAME_WITHIN),
+        widest: args.same_within.unwrap_or(WIDEST),
         tail: args.tail,
         alpha: args.alpha,
         interval: args.ci,

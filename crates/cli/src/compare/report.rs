@@ -131,8 +131,8 @@ fn method(case: Case<'_>, rows: &[Row<'_>]) -> String {
     };
     format!(
         "{test}; {correction}; * p <= 0.05, ** 0.01, *** 0.001; {interval}; same: shown to differ \
-         by less than {} %",
-        (request.same_within * 1e8).round() / 1e6
+         by less than the margin (two one-sided tests at {} %)",
+        (request.alpha * 1e8).round() / 1e6
     )
 }
 
@@ -291,11 +291,12 @@ fn runs_needed(row: &Row<'_>) -> Option<usize> {
 fn row(case: Case<'_>, row: &Row<'_>) -> CompareRow {
     let (comparison, series) = (&row.comparison, row.baseline.1);
     let speedup = comparison.speedup();
-    let verdict = match row.verdict() {
-        Verdict::Faster => "faster",
-        Verdict::Slower => "slower",
-        Verdict::Same { .. } => "same",
-        Verdict::Unsure => "unsure",
+    let (verdict, within) = match row.verdict() {
+        Verdict::Faster => ("faster", None),
+        Verdict::Slower => ("slower", None),
+        // Rounded to six digits, as 100 times 0.07 is not 7.
+        Verdict::Same { within } => ("same", Some((within * 1e8).round() / 1e6)),
+        Verdict::Unsure => ("unsure", None),
     };
     CompareRow {
         benchmark: series.benchmark.clone(),
@@ -306,6 +307,7 @@ fn row(case: Case<'_>, row: &Row<'_>) -> CompareRow {
         baseline: side(&row.baseline.0.label, &comparison.baseline, comparison.tail, 0),
         candidate: side(&row.candidate.0.label, &comparison.candidate, comparison.tail, 1),
         verdict: verdict.to_owned(),
+        same_within_percent: within,
         doubt: match comparison.doubt() {
             _ if row.unequal().is_some() => Some("treated unequally".to_owned()),
             _ if row.is_below_floor() => Some("noise floor".to_owned()),

@@ -99,6 +99,22 @@ fn three_percent_are_found_within_the_cap_and_equals_are_not_called_different() 
 }
 
 #[test]
+fn equality_is_said_with_the_margin_that_the_runs_show() {
+    let directory = directory("margins");
+    let ask = |more: &[&str]| {
+        let (a, b) = (noisy(&directory, "a", 7, 100.0), noisy(&directory, "b", 2008, 100.0));
+        let report = compared(&[&["-r", "8"], more, &[&a, &b]].concat(), SAME);
+        let margin = report["rows"][0]["same_within_percent"].clone();
+        (report["sentence"].as_str().expect("a sentence").to_owned(), margin)
+    };
+    let (sentence, margin) = ask(&[]);
+    assert!(sentence.starts_with("Same within 2 %: ") && margin == 2.0, "{sentence} {margin}");
+    let (sentence, margin) = ask(&["--same-within", "1%"]);
+    assert!(sentence.starts_with("Unsure: ") && margin == Value::Null, "{sentence} {margin}");
+    std::fs::remove_dir_all(directory).expect("removed");
+}
+
+#[test]
 fn warm_up_is_left_out_until_it_ends() {
     let directory = directory("warm-up");
     let side = |name: &str| {

@@ -112,6 +112,7 @@ impl Case<'_> {
             better: if higher { Better::Higher } else { Better::Lower },
             alpha: self.request.alpha,
             margin: self.request.same_within,
+            widest: self.request.widest,
             interval: self.request.interval,
             zeros: Zeros::Wilcoxon,
             ..Question::default()

@@ -1,7 +1,7 @@
 //! The power of a measurement, stated before its first run that counts.
 
 use super::request::Request;
-use convoy_stats::{Design, Goal, Sample, smallest_found};
+use convoy_stats::{Design, Goal, Sample, WIDER, smallest_found};
 use std::fmt;
 
 /// Chance with which the stated difference is found.
@@ -18,8 +18,9 @@ pub struct Planned {
     pub seconds: f64,
     /// The relative difference that is found in 80 of 100 cases.
     pub difference: f64,
-    /// The relative difference up to which sides are the same.
-    pub same_within: f64,
+    /// The relative differences up to which sides are the same: the least that is shown, and the
+    /// largest.
+    pub same_within: [f64; 2],
 }
 
 impl Planned {
@@ -48,7 +49,7 @@ impl Planned {
             at_most: request.runs.is_none(),
             seconds: seconds * f64::from(runs),
             difference: (found * spread).exp_m1(),
-            same_within: request.same_within,
+            same_within: [request.same_within, request.widest],
         })
     }
 }
@@ -77,6 +78,11 @@ fn smallest_of_ranks(pairs: usize, alpha: f64) -> Option<f64> {
     Some(high)
 }
 
+/// A share as percent, rounded to six digits, as 100 times 0.07 is not 7.
+fn as_percent(share: f64) -> f64 {
+    (1e8 * share).round() / 1e6
+}
+
 /// Two digits.
 fn rounded(value: f64) -> String {
     let digits = (1.0 - value.abs().max(1e-9).log10().floor()).clamp(0.0, 4.0);
@@ -95,12 +101,16 @@ impl fmt::Display for Planned {
             rounded(self.seconds),
             rounded(percent),
         )?;
-        if self.difference > self.same_within {
-            let same = (1e8 * self.same_within).round() / 1e6;
-            let percent = rounded(percent);
-            write!(f, "; too few to show equality within {same} %: --same-within {percent}%")?;
+        let [least, widest] = self.same_within;
+        let wider = WIDER.into_iter().find(|margin| (self.difference..=widest).contains(margin));
+        match wider {
+            _ if self.difference <= least => Ok(()),
+            Some(margin) => write!(f, "; equality within {} %", as_percent(margin)),
+            None => {
+                let (same, percent) = (as_percent(widest), rounded(percent));
+                write!(f, "; too few to show equality within {same} %: --same-within {percent}%")
+            }
         }
-        Ok(())
     }
 }
 
@@ -123,7 +133,7 @@ mod tests {
             at_most: true,
             seconds: 8.72,
             difference: 0.0234,
-            same_within: 0.01,
+            same_within: [0.01, 0.01],
         };
         let text = plan.to_string();
         assert!(
@@ -132,6 +142,8 @@ mod tests {
             )
         );
         assert!(text.ends_with("equality within 1 %: --same-within 2.3%"), "{text}");
+        let wide = Planned { same_within: [0.01, 0.05], ..plan };
+        assert!(wide.to_string().ends_with("of the warm-up; equality within 3 %"), "{wide}");
         let fine = Planned { difference: 0.004, ..plan };
         assert!(fine.to_string().ends_with("by the spread of the warm-up"));
     }

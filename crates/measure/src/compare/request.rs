@@ -43,6 +43,8 @@ pub struct Request {
     pub higher_is_better: bool,
     /// Relative difference that does not matter, 0.01 for 1 %.
     pub same_within: f64,
+    /// The largest difference within which sides are called the same where no more is shown.
+    pub widest: f64,
     /// Share of collapsing runs of the candidate that must have shown before it is called faster or
     /// the same early, 0.05 for 5 %.
     pub tail: f64,
