@@ -49,6 +49,13 @@ impl Base {
         &self.counts
     }
 
+    /// Frees `objects` that readers may still access, after a grace period; without RCU at once.
+    pub(crate) fn free_later(&self, objects: u32) {
+        if let Some(rcu) = &self.sched.rcu {
+            (0..objects).for_each(|_| rcu.free());
+        }
+    }
+
     /// Runs `body` under the big kernel lock, if the kernel has one.
     pub(crate) fn big_kernel_lock<R>(&self, body: impl FnOnce() -> R) -> R {
         if !self.sched.bkl.exists() {

@@ -52,6 +52,21 @@ impl Pages {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
+    /// Nodes of a tree of these pages with 64 entries each, without holes; page 0 alone needs none
+    /// (`radix_tree_extend`).
+    pub(crate) fn tree_nodes(&self) -> u32 {
+        let used = self.words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+        if used == 0 || used == 1 && self.words[0] == 1 {
+            return 0;
+        }
+        let (mut level, mut nodes) = (used, used);
+        while level > 1 {
+            level = level.div_ceil(64);
+            nodes += level;
+        }
+        nodes as u32
+    }
+
     /// Removes `first` and all after it; returns how many.
     pub(crate) fn remove_from(&mut self, first: u64) -> u32 {
         let word = (first / 64) as usize;
@@ -70,6 +85,16 @@ impl Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tree_has_a_node_for_64_pages_and_for_64_nodes() {
+        let mut pages = Pages::default();
+        assert_eq!(pages.tree_nodes(), 0);
+        for (page, nodes) in [(0, 0), (1, 1), (63, 1), (64, 3), (4095, 65), (4096, 68)] {
+            pages.insert(page);
+            assert_eq!(pages.tree_nodes(), nodes, "up to page {page}");
+        }
+    }
 
     #[test]
     fn insertion_and_truncation_count_exactly() {

@@ -216,12 +216,14 @@ impl Pipe {
         });
     }
 
-    /// Frees the buffers when both ends are closed.
-    pub(crate) fn free(&self, base: &Base) {
-        if self.readers.get() == 0 && self.writers.get() == 0 {
+    /// Frees the buffers when both ends are closed; returns whether they are.
+    pub(crate) fn free(&self, base: &Base) -> bool {
+        let closed = self.readers.get() == 0 && self.writers.get() == 0;
+        if closed {
             self.ring.replace(Ring::default());
             base.zones.free(&self.frames.take(), &base.costs);
         }
+        closed
     }
 }
 

@@ -318,10 +318,10 @@ impl Process {
             self.me.children.borrow_mut().retain(|other| other.pid != child.pid);
         });
         world.processes.note_pid();
-        // The number, and the task with what hangs on it.
+        // The number, and the task, which frees its credentials after another grace period.
+        world.free_later(1);
         if let Some(rcu) = &world.sched.rcu {
-            rcu.free();
-            rcu.free();
+            rcu.call(Box::new(|sched| sched.rcu().free()));
         }
         child.stack.into_iter().for_each(|stack| world.zones.free_stack(stack));
         (child.pid, exit)

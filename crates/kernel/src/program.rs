@@ -181,6 +181,8 @@ impl Process {
         world.sched.exec_balance();
         self.mm.release(&world.zones, &world.costs);
         self.handlers.reset();
+        // The old credentials (`commit_creds`).
+        world.free_later(1);
         self.mm.mappings().map(program, libraries);
         world.work(self.mm.mappings().rest(world.costs.exec, 1));
         Ok(())

@@ -103,6 +103,7 @@ impl Process {
                     Set::finish(&operation, REMOVED);
                 }
             });
+            self.world.free_later(1);
             Ok(())
         })
     }
@@ -176,6 +177,8 @@ impl Process {
             world.ipc.segments.borrow_mut().remove(&id).ok_or(Errno::EINVAL)
         })?;
         world.vfs.list_anonymous_inode(false);
+        // The segment, its file, its inode and the nodes of its pages.
+        world.free_later(3 + segment.pages.borrow().tree_nodes());
         let pages = segment.pages.borrow_mut().remove_from(0);
         self.mm.forget(pages);
         world.zones.free(&segment.frames.take(), &world.costs);

@@ -54,6 +54,8 @@ impl Files {
         if kind == SocketKind::Tcp {
             spend(world.costs.tcp_connect);
             world.vfs.free_anonymous();
+            // The file and the wait queue of the listening socket.
+            world.free_later(2);
         }
         let (a, b) = Socket::pair(world.locks, kind);
         let file = |end| File::new(Target::Socket(end), true, true, 1);

@@ -165,11 +165,13 @@ impl Inode {
         if cold > 0 {
             self.sb.uncharge(cold);
         }
+        let nodes = self.pages.borrow().tree_nodes();
         let pages = self.pages.borrow_mut().remove_from(0);
         if pages == 0 {
             return;
         }
         self.hot.tree_lock.write_irq(|| self.hot.pages[0].get());
+        base.free_later(nodes);
         self.hot.pages[0].put();
         let frames = self.frames.take();
         base.zones.lru_move(&frames, &base.costs);

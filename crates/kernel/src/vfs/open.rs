@@ -7,7 +7,6 @@ use super::links;
 use super::paths::Paths;
 use super::rules::Create;
 use crate::pipe::Pipe;
-use crate::rcu::state::Rcu;
 use crate::world::World;
 use convoy_machine::Here;
 use convoy_workload::Errno;
@@ -20,7 +19,7 @@ impl World {
         if !file.put() {
             return;
         }
-        self.sched.rcu.iter().for_each(Rcu::free);
+        self.free_later(1);
         match &file.target {
             Target::Inode(dentry) => {
                 if dentry.inode.kind == Kind::Tty {
@@ -40,6 +39,8 @@ impl World {
             Target::Socket(socket) => {
                 socket.close(self);
                 self.vfs.free_anonymous();
+                // Its wait queue (`sock_destroy_inode`).
+                self.free_later(1);
             }
         }
     }
@@ -48,7 +49,10 @@ impl World {
     fn close_pipe(&self, pipe: &Pipe, writer: bool) {
         pipe.close_end(self, writer);
         self.vfs.free_anonymous();
-        pipe.free(self);
+        if pipe.free(self) {
+            // Its inode (`i_callback`).
+            self.free_later(1);
+        }
     }
 }
 

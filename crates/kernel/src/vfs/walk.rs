@@ -229,7 +229,7 @@ impl World {
     pub(super) fn dput(&self, dentry: &Dentry) {
         if self.vfs.dput(dentry) && !dentry.linked.get() {
             self.vfs.unlist_name(dentry);
-            self.sched.rcu.iter().for_each(Rcu::free);
+            self.free_later(1);
             self.iput(&dentry.inode);
         }
     }
@@ -244,7 +244,7 @@ impl World {
         if inode.hot.head.links.peek() == 0 {
             inode.evict(self, || inode.free_pages(self));
             inode.sb.count_inodes(-1);
-            self.sched.rcu.iter().for_each(Rcu::free);
+            self.free_later(1);
         }
     }
 }

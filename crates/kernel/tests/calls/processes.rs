@@ -28,6 +28,54 @@ fn children_are_waited_for_and_then_there_are_none() {
     assert_eq!(ran.world.process_count(), 1);
 }
 
+/// Callbacks that RCU has queued.
+fn queued(k: &Process) -> u64 {
+    k.world().sched().rcu.as_ref().expect("3.0 has RCU").stats().queued
+}
+
+#[test]
+fn what_readers_may_still_access_is_freed_after_a_grace_period() {
+    run_with("3.0", Options::default(), 1, |k| {
+        let mut last = queued(k);
+        let mut expect = |k: &Process, callbacks, what| {
+            let now = queued(k);
+            assert_eq!(now - last, callbacks, "{what}");
+            last = now;
+        };
+        let (reader, writer) = k.pipe().unwrap();
+        k.close(reader).unwrap();
+        expect(k, 1, "the file of one end");
+        k.close(writer).unwrap();
+        expect(k, 2, "the file of the other end, and the inode");
+        for (kind, listening) in [(SocketKind::UnixDatagram, 0), (SocketKind::Tcp, 2)] {
+            let (a, b) = k.sockets(kind).unwrap();
+            expect(k, listening, "the file and the wait queue of the listening socket");
+            k.close(a).unwrap();
+            k.close(b).unwrap();
+            expect(k, 4, "two files and two wait queues");
+        }
+        let set = k.sem_create(1).unwrap();
+        k.sem_remove(set).unwrap();
+        expect(k, 1, "semaphores");
+        let segment = k.shm_create(8192).unwrap();
+        k.shm_copy(segment, 0, 8192, true).unwrap();
+        k.shm_remove(segment).unwrap();
+        expect(k, 4, "segment, file, inode, and the node of two pages");
+        for (bytes, callbacks) in [(1, 3), (8192, 4)] {
+            let fd = k.open("/tmp/f", Open::CREAT).unwrap();
+            k.write(fd, &vec![0; bytes]).unwrap();
+            k.close(fd).unwrap();
+            k.unlink("/tmp/f").unwrap();
+            expect(k, callbacks, "file, name, inode, and a node if there are two pages");
+        }
+        k.fork(|_| 0).unwrap();
+        k.wait().unwrap();
+        expect(k, 2, "the number and the task");
+        k.sleep(100_000_000);
+        expect(k, 1, "the credentials of that task");
+    });
+}
+
 #[test]
 fn orphans_go_to_the_first_process() {
     let ran = run(|k| {
