@@ -42,7 +42,8 @@ install -D -m 644 -t "$stage/share/doc/convoy" README.md CHANGELOG.md LICENSE-MI
 install -D -m 644 -t "$stage/share/doc/convoy/first-hour" examples/first-hour/*
 
 tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+w,go-w,a+rX \
-    --mtime="@$SOURCE_DATE_EPOCH" -C target/dist-stage -czf "$dist/$archive.tar.gz" "$archive"
+    --mtime="@$SOURCE_DATE_EPOCH" -C target/dist-stage -c "$archive" |
+    xz --threads=1 -9 >"$dist/$archive.tar.xz"
 
 root=target/dist-stage/debian
 mkdir -p "$root/DEBIAN"

@@ -115,18 +115,18 @@ mkdir -p "$prefix" "$place/damaged"
 if [ -n "$is_here" ]; then
     sh "$dist/install.sh" --prefix "$prefix"
     # The installer refuses an archive with one changed byte, and installs nothing of it.
-    cp "$dist"/{install.sh,SHA256SUMS,"$archive.tar.gz"} "$place/damaged"
-    middle=$(($(stat -c %s "$dist/$archive.tar.gz") / 2))
-    byte=$(od -An -tu1 -j "$middle" -N 1 "$dist/$archive.tar.gz")
+    cp "$dist"/{install.sh,SHA256SUMS,"$archive.tar.xz"} "$place/damaged"
+    middle=$(($(stat -c %s "$dist/$archive.tar.xz") / 2))
+    byte=$(od -An -tu1 -j "$middle" -N 1 "$dist/$archive.tar.xz")
     # shellcheck disable=SC2059
     printf "\\$(printf %o $((byte ^ 1)))" |
-        dd of="$place/damaged/$archive.tar.gz" bs=1 seek="$middle" conv=notrunc status=none
+        dd of="$place/damaged/$archive.tar.xz" bs=1 seek="$middle" conv=notrunc status=none
     mkdir "$place/refused"
     ! sh "$place/damaged/install.sh" --prefix "$place/refused" ||
         fail "the installer accepted a damaged archive"
     [ -z "$(ls -A "$place/refused")" ] || fail "files of a damaged archive were installed"
 else
-    tar -C "$prefix" --strip-components 1 -xzf "$dist/$archive.tar.gz"
+    tar -C "$prefix" --strip-components 1 -xJf "$dist/$archive.tar.xz"
 fi
 check_symbols "$prefix/bin/convoy"
 [ ! -e "$prefix/lib/convoy" ] || check_symbols "$prefix/lib/convoy/libconvoy_record.so"

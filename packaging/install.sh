@@ -52,7 +52,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 3' HUP INT TERM
-for file in "$archive.tar.gz" SHA256SUMS; do
+for file in "$archive.tar.xz" SHA256SUMS; do
     case "$from" in
     http://* | https://*)
         if command -v curl >/dev/null; then
@@ -68,13 +68,23 @@ done
 (
     cd "$work"
     # Exactly one line must name the archive, or an empty list would verify anything.
-    grep -F "  $archive.tar.gz" SHA256SUMS >sum || exit 1
+    grep -F "  $archive.tar.xz" SHA256SUMS >sum || exit 1
     [ "$(wc -l <sum)" -eq 1 ] || exit 1
     sha256sum -c sum >/dev/null 2>&1
-) || fail "the checksum of $archive.tar.gz is wrong: nothing was installed"
+) || fail "the checksum of $archive.tar.xz is wrong: nothing was installed"
 
+# Small systems have no xz, and some of these have Python.
+if command -v xz >/dev/null; then
+    xz -dc "$work/$archive.tar.xz" >"$work/archive.tar"
+elif command -v python3 >/dev/null; then
+    python3 -c 'import lzma, shutil, sys
+shutil.copyfileobj(lzma.open(sys.argv[1]), open(sys.argv[2], "wb"))' \
+        "$work/$archive.tar.xz" "$work/archive.tar"
+else
+    fail "xz or python3 is needed to unpack the archive, or take the Debian package"
+fi
+tar -C "$work" -xf "$work/archive.tar"
 mkdir -p "$prefix"
-tar -C "$work" -xzf "$work/$archive.tar.gz"
 # `cp -R` follows links of the prefix and keeps other files there.
 cp -R "$work/$archive/." "$prefix/"
 "$prefix/bin/convoy" --version >/dev/null || fail "the program does not run: is glibc 2.17 or later here?"

@@ -9,6 +9,6 @@ command -v python3 >/dev/null && command -v readelf >/dev/null || exit 2
 map=$PWD/target/size/dist.map
 mkdir -p target/size
 cargo rustc --profile dist -j2 --locked -p convoy --bin convoy --target-dir target/size -- -C "link-arg=-Wl,-Map=$map"
-gzip -c target/size/dist/convoy >target/size/convoy.gz
-python3 packaging/size.py target/size/dist/convoy --map "$map" --archive target/size/convoy.gz \
+xz --keep --stdout --threads=1 -9 target/size/dist/convoy >target/size/convoy.xz
+python3 packaging/size.py target/size/dist/convoy --map "$map" --archive target/size/convoy.xz \
     --write docs/dependencies.md
