@@ -67,6 +67,7 @@
       }
     }
     const titles = make(head, "tr");
+    if (block.columns.every((column) => !column.title)) head.remove();
     const body = make(node, "tbody");
     const families = [];
     for (const row of block.rows) {
@@ -227,7 +228,9 @@
       const parts = [];
       if (less > 0) parts.push(less + " that waited less");
       if (block.unseen) parts.push(block.unseen + " of which no step was recorded");
-      return parts.length ? "\u2026 and " + (less + (block.unseen || 0)) + " more threads: " + parts.join(", ") + "." : "";
+      const count = less + (block.unseen || 0);
+      const threads = count + (lanes.length ? " more" : "") + (count === 1 ? " thread" : " threads");
+      return parts.length ? (lanes.length ? "\u2026 and " : "") + threads + ": " + parts.join(", ") + "." : "";
     };
     const rest = make(box, "p", folded(), { class: "rest" });
     make(box, "p", "Drag over a part to zoom into it; with Ctrl, the wheel zooms. A double click "
@@ -462,7 +465,7 @@
       move(at - (view.to - view.from) / 2, view.to - view.from);
     });
 
-    const details = make(box, "details");
+    const details = make(lanes.length ? box : null, "details");
     make(details, "summary", "The same as a table");
     details.addEventListener("toggle", () => {
       if (details.childElementCount > 1) return;

@@ -73,13 +73,14 @@ fn words_between_backticks_are_code_in_every_heading() {
 fn no_legend_is_empty() {
     let mut page = Page::new("./server", "Threads wait.");
     let idle = json!({ "kind": "strip", "lanes": [], "acts": ["waits", "holds"], "tags": [],
-        "unit": 1, "seconds": 1.0, "waiting": [0.0], "phase": 1.0, "notes": [] });
+        "unseen": 9, "unit": 1, "seconds": 1.0, "waiting": [0.0], "phase": 1.0, "notes": [] });
     let stacks = [(vec!["main".to_owned(), "cache".to_owned()], 5)];
     page.section("Figures", vec![curves("Curves"), Block(idle), Block::flame(&stacks)]);
     let Some(drawn) = drawn("legends", &page.to_html(), 1000) else { return };
     assert!(drawn.contains("class=\"strip\"") && drawn.contains("u-legend"), "{drawn}");
     let legends: Vec<&str> = drawn.split("<ul class=\"legend\">").skip(1).collect();
     assert!(!legends.is_empty() && legends.iter().all(|one| one.starts_with("<li>")), "{drawn}");
+    assert!(drawn.contains("9 threads: 9 of which no step was recorded."), "{drawn}");
     // A live legend of curves has a place for values, which is empty until a pointer is there.
     assert!(!drawn.contains("u-live") && !drawn.contains("u-value"), "{drawn}");
 }

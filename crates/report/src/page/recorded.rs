@@ -200,7 +200,8 @@ fn cpu_time(record: &Record) -> Vec<Block> {
     if table.is_empty() {
         return vec![Block::text("No CPU time was sampled.")];
     }
-    table.note(format!("{all} samples of {} s of CPU time", fixed(record.program.cpu_s, 2)));
+    let samples = if all == 1 { "sample" } else { "samples" };
+    table.note(format!("{all} {samples} of {} s of CPU time", fixed(record.program.cpu_s, 2)));
     vec![Block::table(&table)]
 }
 
