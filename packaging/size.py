@@ -1,16 +1,14 @@
 #!/usr/bin/env python3
 """What each megabyte of the program buys: its size by section, and its machine code by package.
 
-usage: size.py BINARY [--rlibs DIR | --map FILE] [--archive FILE] [--write FILE]
+usage: size.py BINARY [--symbols FILE] [--archive FILE] [--write FILE]
 
---rlibs    the libraries that a program with symbols and without link-time optimisation was linked
-           from: machine code by package
---map      the map of the linker (`-Wl,-Map=FILE`), which says from which package each part came
---archive  the compressed archive of the release
+--symbols  the same program with its symbols: machine code by package
+--archive  the program, compressed as in the archive of the release
 --write    put the tables between the markers of this file, such as docs/dependencies.md
 
-The sections are read by `readelf`. `cargo xtask size` builds the program of a release with a map and
-calls this script.
+The sections are read by `readelf`, the symbols by `nm`. `cargo xtask size` builds the program of a
+release and calls this script.
 """
 
 import argparse
@@ -38,10 +36,10 @@ PURPOSES = [
     ("the model checker", r"convoy_checker|corosensei"),
     ("loads, experiments and presets", r"convoy_(lab|workload|host|catalogue|calibrate)"),
     ("measurement and statistics", r"convoy_(measure|stats|store)"),
-    ("SQLite", r"libsqlite3.*|rusqlite|hashlink|.*\.o"),
+    ("SQLite", r"C|libsqlite3.*|rusqlite|hashlink"),
     ("the command line", r"convoy_cli|convoy|clap.*|indicatif|ratatui.*|crossterm|console"),
     ("data formats", r"serde.*|toml.*|prost.*|schemars.*|fxprof.*|ryu|itoa|zmij|dtoa.*"),
-    ("Rust's standard library", r"std|core|alloc|compiler_builtins|panic_unwind|addr2line|object"),
+    ("the standard library, mostly instances of generic code", r"std|core|alloc|compiler_builtins|panic_unwind|addr2line|object"),
 ]
 
 
@@ -57,40 +55,24 @@ def sections(binary):
     return {name: int(size, 16) for name, kind, size in found if kind != "NOBITS"}
 
 
-def package(path):
-    """The package that an object file of the linker's map belongs to."""
-    member = path.rsplit("(", 1)
-    name = Path(member[0]).name
-    # With link-time optimisation: convoy-HASH.convoy_kernel-HASH.convoy_kernel.HASH-cgu.0.rcgu.o
-    parts = re.findall(r"(?:^|\.)(?:lib)?([a-z0-9_]+)-[0-9a-f]{16}", name)
-    return parts[-1] if parts else name
+def package(symbol):
+    """The package whose name is in a mangled symbol: generic code of the standard library has that of
+    the first of Convoy's packages whose types it is for, if its name says so."""
+    if found := re.search(r"convoy_[a-z]+", symbol):
+        return found[0]
+    if found := re.match(r"_ZN\d+(?:_\$LT\$)?(?:\$\w+\$)?([a-z_]+[a-z0-9_]*?)(?:\.\.|\d|E|$)", symbol):
+        return found[1]
+    return "std" if symbol.startswith(("_R", "_ZN")) else "C"
 
 
-def packages(path):
-    """Bytes of loaded sections by package, from a map of lld."""
-    sizes = defaultdict(int)
-    line = re.compile(r"^\s*[0-9a-f]+\s+[0-9a-f]+\s+([0-9a-f]+)\s+\d+\s{9}(\S.*?):\((\.[^)]+)\)$")
-    for match in filter(None, map(line.match, open(path, errors="replace"))):
-        size, file, section = match.groups()
-        if not section.startswith((".debug", ".symtab", ".strtab", ".comment", ".bss", ".tbss")):
-            sizes[package(file)] += int(size, 16)
-    return sizes
-
-
-def symbols(binary, directory):
-    """Bytes of machine code by package, from the libraries that define its symbols."""
-    owners = {}
-    for library in sorted(directory.glob("*.rlib"), key=lambda path: -path.stat().st_mtime):
-        listed = subprocess.run(["nm", "--defined-only", library], capture_output=True, text=True)
-        for line in listed.stdout.splitlines():
-            if len(parts := line.split()) == 3:
-                owners.setdefault(parts[2], package(str(library)))
+def packages(binary):
+    """Bytes of machine code by package, by the names of the functions."""
     sizes = defaultdict(int)
     listed = subprocess.run(["nm", "--print-size", binary], capture_output=True, text=True)
     for line in listed.stdout.splitlines():
         parts = line.split(maxsplit=3)
         if len(parts) == 4 and parts[2] in "tTwW":
-            sizes[owners.get(parts[3], "std")] += int(parts[1], 16)
+            sizes[package(parts[3])] += int(parts[1], 16)
     return sizes
 
 
@@ -113,8 +95,7 @@ def table(title, rows, whole):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("binary", type=Path)
-    parser.add_argument("--rlibs", type=Path)
-    parser.add_argument("--map", type=Path)
+    parser.add_argument("--symbols", type=Path)
     parser.add_argument("--archive", type=Path)
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
@@ -125,13 +106,10 @@ def main():
     parts[0] += "."
     found = sections(options.binary)
     parts.append(table("section", grouped(found, GROUPS, "headers and others"), whole))
-    if options.map or options.rlibs:
-        if options.map:
-            sizes, title = packages(options.map), "code, constants and tables of"
-        else:
-            sizes, title = symbols(options.binary, options.rlibs), "machine code of"
+    if options.symbols:
+        sizes = packages(options.symbols)
         rows = grouped(sizes, PURPOSES, "other packages")
-        parts.append(table(title, rows, sum(sizes.values())))
+        parts.append(table("machine code of", rows, sum(sizes.values())))
         largest = sorted(sizes.items(), key=lambda item: -item[1])[:16]
         names = ", ".join(f"`{name}` {size / 1e6:.2f}" for name, size in largest)
         parts.append(textwrap.fill(f"The largest packages, MB: {names}.", 100))
