@@ -17,8 +17,6 @@ const PROG_LOAD: libc::c_int = 5;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 /// What says which events places in files are.
 const FILE_EVENTS: &str = "/sys/bus/event_source/devices/uprobe/type";
-/// CPUs for which maps have room.
-const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 /// `PERF_EVENT_IOC_SET_BPF` and `PERF_EVENT_IOC_ENABLE`.
 const SET_PROGRAM: libc::c_ulong = 0x4004_2408;
 const ENABLE: libc::c_ulong = 0x2400;
@@ -229,27 +227,6 @@ impl Map {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// The values of a key of all CPUs, each of a multiple of eight bytes.
-    ///
-    /// # Errors
-    /// The errors of the calls; numbers of CPUs that cannot be read.
-    pub fn get_of_cpus(&self, key: &[u8]) -> io::Result<Vec<u8>> {
-        assert_eq!(self.kind, MapKind::PerCpuArray, "others have one value");
-        assert_eq!(key.len(), self.key, "keys of a map have one size");
-        let cpus = std::fs::read_to_string(POSSIBLE_CPUS)?;
-        let last = cpus.trim().rsplit(['-', ',']).next().and_then(|last| last.parse().ok());
-        let last: usize = last.ok_or(io::ErrorKind::InvalidData)?;
-        let mut values = vec![0; self.value.next_multiple_of(8) * (last + 1)];
-        let mut element = Element {
-            map: self.descriptor() as u32,
-            key: key.as_ptr() as u64,
-            value: values.as_mut_ptr() as u64,
-            ..Element::default()
-        };
-        call(MAP_LOOKUP, &mut element)?;
-        Ok(values)
     }
 
     /// Sets the value of a key.

@@ -199,33 +199,3 @@ fn a_process_that_runs_already_is_followed_with_its_threads() {
     let gate = only(&processes[0].futexes, "gate");
     assert!(gate.is_lock() && gate.contended() > 20, "{gate:#?}");
 }
-
-/// A program that makes many system calls and seldom waits in futex(2) is not slowed down: its
-/// waits are counted, without a place, and those of another program are watched again.
-#[test]
-fn system_calls_are_not_watched_where_that_costs_much_and_shows_little() {
-    let Some(mut watching) = watching() else { return };
-    let calls =
-        "import os, time\nend = time.monotonic() + 2\nwhile time.monotonic() < end:\n os.getppid()";
-    let first = watching.with(|| Command::new("python3").args(["-c", calls]).spawn());
-    let mut first = first.expect("python3");
-    let mut was_detached = false;
-    while first.try_wait().expect("it is ours").is_none() {
-        watching.look();
-        was_detached |= !watching.watches_calls();
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert!(was_detached, "nothing but calls");
-    let place = directory("calls");
-    let program = compile("futex.c", &place, &["-O1"]);
-    let second = watching.with(|| Command::new(&program).spawn()).expect("it starts");
-    attend(&mut watching, second);
-    assert!(watching.watches_calls(), "its threads sleep in futex(2)");
-    let mut processes = Vec::new();
-    let unseen = watching.finish(&mut processes);
-    std::fs::remove_dir_all(place).expect("it goes away");
-    assert!(unseen.iter().any(|sentence| sentence.contains("have no place")), "{unseen:?}");
-    let gate = processes.iter().flat_map(|process| &process.futexes);
-    let gate = gate.into_iter().find(|lock| lock.name == "gate").expect("most of its waits");
-    assert!(gate.is_lock() && gate.contended() > 20, "{gate:#?}");
-}

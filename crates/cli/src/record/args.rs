@@ -100,12 +100,7 @@ impl Kernel {
             return Ok(None);
         }
         match Watching::new() {
-            Ok(mut watching) => {
-                if self == Self::On {
-                    watching.always();
-                }
-                Ok(Some(watching))
-            }
+            Ok(watching) => Ok(Some(watching)),
             Err(error) if self == Self::On => Err(Failure::environment(error)),
             Err(error) => {
                 unseen.push(format!(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::counts::Counts;
 use super::locks::{Word, of_kernel, words};
 use super::symbols::Symbols;
-use super::tables::{calls, half, lost, process};
+use super::tables::{half, lost, process};
 use super::{Moment, Seen, Watching, me};
 use convoy_os::clock::monotonic_ns;
 
@@ -31,7 +31,6 @@ impl Watching {
     pub(crate) fn stop(&mut self) -> Moment {
         self.look();
         self.links.clear();
-        self.system_calls.end();
         self.golang.end();
         self.moment()
     }
@@ -175,15 +174,6 @@ impl Watching {
         let lost = sentences.into_iter().filter(|(what, _)| losses[*what] > 0);
         let mut all: Vec<String> =
             lost.map(|(what, sentence)| format!("{} {sentence}.", losses[what])).collect();
-        let called = self.tables.called();
-        if called[calls::SLEEPS] > 0 {
-            all.push(format!(
-                "{} waits in futex(2), {:.3} s in all, have no place: they were few among many \
-                 system calls, which cost more while they are watched (--kernel on).",
-                called[calls::SLEEPS],
-                called[calls::SLEPT] as f64 / 1e9
-            ));
-        }
         if let Some(error) = &self.golang.failed {
             all.push(format!("Locks of goroutines were not recorded: {error}."));
         }

@@ -13,7 +13,7 @@ use std::path::Path;
 use super::asm::Reg::{Fp, R0, R1, R2, R3, R4, R6, R7, R8, R9};
 use super::asm::{Call, If, Op};
 use super::btf::Offsets;
-use super::programs::{code, wait_begins, wait_ends};
+use super::programs::{code, wait_begins, wait_ends, waits_at};
 use super::tables::{Tables, giver, lost, thread, word};
 use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, w};
 use crate::names::elf::Elf;
@@ -130,6 +130,7 @@ fn waits(p: &mut Writer<'_>) {
     p.entry(&tables.goroutines, lost::THREADS, out);
     p.a.set(R7, R9).load(R1, Fp, B).store(R7, w(thread::PROCESS), R1);
     p.a.call(Call::Now).set(R8, R0).load(R1, R6, SECOND).store(Fp, KEY + 8, R1);
+    waits_at(p);
     wait_begins(p);
 }
 
@@ -146,7 +147,7 @@ fn ready(p: &mut Writer<'_>) {
     p.lookup(&tables.goroutines, KEY);
     p.a.jump(If::Equal, R0, 0, out).set(R7, R0);
     // Goroutines are counted as threads; their addresses are multiples of 64.
-    p.a.load(R1, Fp, KEY + 8).op(Op::Right, R1, 6).store32(Fp, ID, R1).store(Fp, B, 0);
+    p.a.load(R1, Fp, KEY + 8).op(Op::Right, R1, 6).store32(Fp, ID, R1);
     wait_ends(p);
     released(p);
 }

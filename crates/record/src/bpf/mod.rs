@@ -1,7 +1,7 @@
 //! Kernel events of a program: waits in futex(2) by any caller, waits for kernel locks, and how
 //! threads lose and get CPUs. Needs the permission to load BPF programs.
 //!
-//! Nine small programs at raw tracepoints count in maps of fixed sizes; no data is sent for single
+//! Seven small programs at raw tracepoints count in maps of fixed sizes; no data is sent for single
 //! events. They follow the threads in a list, to which a thread is added when one in the list
 //! creates it. All of it is released with the descriptors of this process, however the process
 //! ends.
@@ -14,7 +14,6 @@ mod golang;
 mod locks;
 mod programs;
 mod symbols;
-mod system_calls;
 mod tables;
 mod write;
 
@@ -34,7 +33,6 @@ use counts::Counts;
 use golang::Golang;
 use programs::{PROGRAMS, code};
 use symbols::Symbols;
-use system_calls::SystemCalls;
 use tables::{Tables, bytes, half, process, thread, words};
 
 /// Minimum time between two checks of new processes.
@@ -140,9 +138,6 @@ pub(crate) struct Moment(Counts);
 pub struct Watching {
     tables: Tables,
     links: Vec<Link>,
-    system_calls: SystemCalls,
-    /// Whether programs may be detached where they cost much.
-    adapts: bool,
     offsets: Offsets,
     golang: Golang,
     seen: BTreeMap<u32, Seen>,
@@ -191,14 +186,11 @@ impl Watching {
                 _ => BpfError::Missing(format!("{}: {error}", tracepoint.to_string_lossy())),
             })?);
         }
-        let system_calls = SystemCalls::new(&tables, offsets).map_err(refused)?;
         let seen = BTreeMap::new();
         let (last, took) = (None, Duration::ZERO);
         let watching = Self {
             tables,
             links,
-            system_calls,
-            adapts: true,
             offsets,
             golang: Golang::default(),
             seen,
@@ -271,16 +263,6 @@ impl Watching {
         self.pace = (GENTLE_LEAST, GENTLE_MOST, GENTLE_SHARE);
     }
 
-    /// Returns whether system calls are watched now.
-    pub fn watches_calls(&self) -> bool {
-        self.system_calls.is_attached()
-    }
-
-    /// Watches every system call, whatever it costs.
-    pub fn always(&mut self) {
-        self.adapts = false;
-    }
-
     /// Updates the data about all processes and their memory maps. To be called often.
     pub fn look(&mut self) {
         let (shortest, longest, share) = self.pace;
@@ -289,9 +271,6 @@ impl Watching {
             return;
         }
         let begin = Instant::now();
-        if self.adapts {
-            self.system_calls.adapt(&self.tables);
-        }
         for key in self.tables.processes.keys() {
             self.look_at(half(&key, 0));
         }

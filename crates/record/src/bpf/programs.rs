@@ -1,20 +1,20 @@
-//! The programs that run in the kernel: at futex(2), at waits for kernel locks, and when threads
-//! start, exit and switch.
+//! The programs that run in the kernel: at waits in futex(2), at waits for kernel locks, and when
+//! threads start, exit and switch.
 
 use std::ffi::CStr;
 
 use super::asm::Reg::{Fp, R0, R1, R2, R3, R4, R6, R7, R8, R9};
 use super::asm::{Call, If, Label, Op};
 use super::btf::Offsets;
-use super::tables::{
-    PIECE, Tables, calls, lock, lost, passed, process, thread, wait, waiting, word,
-};
-use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, ZERO, w};
+use super::tables::{PIECE, Tables, lock, lost, process, thread, wait, waiting, word};
+use super::write::{A, B, C, D, ID, KEY, ROOM, Writer, w};
 
 /// A program: its name, its tracepoint, and the function that writes it.
 pub(super) type Program = (&'static str, &'static CStr, fn(&mut Writer<'_>));
 
-/// All programs but those at system calls.
+/// All programs. None is at the tracepoints of system calls, which would make every call of every
+/// process slower: waits in futex(2) are known from the registers of threads that fall asleep and
+/// of threads that wake others.
 pub(super) const PROGRAMS: [Program; 7] = [
     ("convoy_fork", c"sched_process_fork", fork),
     ("convoy_exec", c"sched_process_exec", exec),
@@ -24,10 +24,6 @@ pub(super) const PROGRAMS: [Program; 7] = [
     ("convoy_begin", c"contention_begin", lock_begins),
     ("convoy_end", c"contention_end", lock_ends),
 ];
-
-/// The programs at system calls.
-pub(super) const AT_CALLS: [Program; 2] =
-    [("convoy_enter", c"sys_enter", enter), ("convoy_leave", c"sys_exit", leave)];
 
 /// Returns the bytes of a program.
 pub(super) fn code(write: fn(&mut Writer<'_>), tables: &Tables, offsets: Offsets) -> Vec<u8> {
@@ -49,6 +45,7 @@ mod registers {
     pub(super) const BYTES: i16 = 168;
     pub(super) const WORD: i16 = 112;
     pub(super) const CALL: i16 = 120;
+    pub(super) const TIMEOUT: i16 = 56;
     pub(super) const OPERATION: i16 = 104;
     pub(super) const COUNT: i16 = 96;
     pub(super) const CODE: i16 = 128;
@@ -66,16 +63,16 @@ const WAITS: [i32; 5] = [0, 6, 9, 11, 13];
 const WAKES: [i32; 7] = [1, 3, 4, 5, 7, 10, 12];
 /// The operation without its flags.
 const OPERATION: i32 = 0x7f;
-/// The word has changed: the thread did not wait.
-const AGAIN: i32 = -11;
-const TIMED_OUT: i32 = -110;
+// How a wait in futex(2) ended: by a wakeup of the word, or by something else with or without a
+// time-out.
+const WAS_WOKEN: i32 = 0;
+const WAS_INTERRUPTED: i32 = 1;
+const MAY_TIME_OUT: i32 = 2;
 
 /// Maximum length of a short wait for a kernel lock, in nanoseconds: reading a stack takes longer.
 const SHORT: i32 = 1000;
 /// Number of short waits represented by a recorded one.
 const SAMPLED: i32 = 16;
-/// Number of system calls of which one looks whether its thread is followed.
-const CALLS_SAMPLED: i32 = 64;
 /// Length of a wait for a kernel lock, in nanoseconds, from which on each is recorded.
 const LONG: i32 = 1_000_000;
 /// Of the CPU time of a thread, stacks in the kernel may take a part of a 64th, after a first half
@@ -86,36 +83,67 @@ const LEFT_OUT_MOST: i32 = 255;
 
 const REGISTERS: i16 = ROOM - registers::BYTES;
 
-/// A system call begins.
-fn enter(p: &mut Writer<'_>) {
-    let (out, futex) = (p.out, p.a.label());
-    p.lookup(&p.tables.passed, ZERO);
-    p.a.jump(If::Equal, R0, 0, futex).load(R1, R0, 0).op(Op::Add, R1, 1).store(R0, 0, R1);
-    p.a.op(Op::And, R1, CALLS_SAMPLED - 1).jump(If::NotEqual, R1, 0, futex);
-    p.thread(out);
-    p.lookup(&p.tables.passed, ZERO);
-    p.a.jump(If::Equal, R0, 0, futex).set(R2, CALLS_SAMPLED);
-    p.grow(R0, passed::FOLLOWED, R2);
-    p.a.here(futex).load(R1, R6, 8).jump(If::NotEqual, R1, FUTEX, out);
-    p.thread(out);
-    p.a.at(R1, Fp, REGISTERS.into()).set(R2, i32::from(registers::BYTES));
-    p.a.load(R3, R6, 0).call(Call::ReadKernel).call(Call::Now).set(R8, R0);
-    p.a.load(R9, Fp, REGISTERS + registers::OPERATION).op(Op::And, R9, OPERATION);
+/// Copies the registers of the current thread if it is in one of these operations of futex(2);
+/// jumps to `none` otherwise. Its word is then at `KEY + 8`.
+fn futex(p: &mut Writer<'_>, operations: &[i32], none: Label) {
+    p.a.call(Call::CurrentTask).set(R1, R0).call(Call::Registers).load(R1, R0, registers::CALL);
+    p.a.jump(If::NotEqual, R1, FUTEX, none).set(R3, R0);
+    p.a.at(R1, Fp, REGISTERS.into()).set(R2, i32::from(registers::BYTES)).call(Call::ReadKernel);
+    p.a.load(R1, Fp, REGISTERS + registers::OPERATION).op(Op::And, R1, OPERATION);
+    let matches = p.a.label();
+    for operation in operations {
+        p.a.jump(If::Equal, R1, *operation, matches);
+    }
+    p.a.goto(none).here(matches);
     p.a.load(R1, Fp, REGISTERS + registers::WORD).store(Fp, KEY + 8, R1);
-    let (waits, wakes) = (p.a.label(), p.a.label());
-    for operation in WAITS {
-        p.a.jump(If::Equal, R9, operation, waits);
-    }
-    for operation in WAKES {
-        p.a.jump(If::Equal, R9, operation, wakes);
-    }
-    p.a.goto(out).here(waits);
-    p.lookup(&p.tables.calls, ZERO);
-    p.a.jump(If::Equal, R0, 0, out).set(R1, 1).add(R0, w(calls::WAITS), R1);
+}
+
+/// The thread in `R7` falls asleep at the time in `R8`, perhaps in futex(2). Jumps to `next`.
+fn falls_asleep(p: &mut Writer<'_>, next: Label) {
+    futex(p, &WAITS, next);
+    let endless = p.a.label();
+    p.a.set(R2, WAS_INTERRUPTED).load(R1, Fp, REGISTERS + registers::TIMEOUT);
+    p.a.jump(If::Equal, R1, 0, endless).set(R2, MAY_TIME_OUT).here(endless);
+    p.a.store(R7, w(thread::ENDED_BY), R2);
+    let out = std::mem::replace(&mut p.out, next);
+    let [other, known] = [(); 2].map(|()| p.a.label());
+    // A thread that waits for one word again and again does so from one stack: walking it takes
+    // longer than all else here.
+    p.a.load(R1, R7, w(thread::WORD)).load(R2, Fp, KEY + 8).jump(If::NotEqual, R1, R2, other);
+    p.a.load(R1, R7, w(thread::POINTER)).load(R2, Fp, REGISTERS + registers::STACK);
+    p.a.jump(If::Equal, R1, R2, known).here(other);
+    p.a.load(R1, Fp, REGISTERS + registers::STACK).store(R7, w(thread::POINTER), R1);
+    waits_at(p);
+    p.a.here(known);
     wait_begins(p);
     piece(p);
-    p.a.goto(out).here(wakes);
-    wake(p);
+    p.out = out;
+    p.a.goto(next);
+}
+
+/// The thread in `R7`, which slept in futex(2) if it was in a wait, runs again.
+fn runs_again(p: &mut Writer<'_>) {
+    let (out, woken) = (p.out, p.a.label());
+    wait_ends(p);
+    p.a.load(R1, R7, w(thread::ENDED_BY)).jump(If::Equal, R1, WAS_WOKEN, woken);
+    p.a.jump(If::NotEqual, R1, MAY_TIME_OUT, out).set(R1, 1);
+    p.a.add(R9, w(wait::FAILED), R1).goto(out).here(woken);
+    p.a.load(R1, Fp, A).store(R7, w(thread::HELD_SINCE), R1);
+    for (from, to) in [
+        (thread::WORD, thread::HELD),
+        (thread::STACK, thread::HELD_STACK),
+        (thread::PREEMPTED, thread::HELD_PREEMPTED),
+        (thread::BLOCKED, thread::HELD_BLOCKED),
+        (thread::RUNNABLE, thread::HELD_RUNNABLE),
+    ] {
+        p.a.load(R1, R7, w(from)).store(R7, w(to), R1);
+    }
+}
+
+/// Notes the stack of a wait that begins.
+pub(super) fn waits_at(p: &mut Writer<'_>) {
+    p.stack(true, lost::STACKS);
+    p.a.store(R7, w(thread::STACK), R0);
 }
 
 /// Records that the thread, which may be a goroutine, waits for the word at `KEY + 8` since `R8`.
@@ -123,8 +151,6 @@ pub(super) fn wait_begins(p: &mut Writer<'_>) {
     let tables = p.tables;
     p.a.load(R1, Fp, KEY + 8).store(R7, w(thread::WORD), R1).store(R7, w(thread::SINCE), R8);
     p.a.load(R1, R7, w(thread::RUNNABLE)).store(R7, w(thread::RUNNABLE_THEN), R1);
-    p.stack(true, lost::STACKS);
-    p.a.store(R7, w(thread::STACK), R0);
     let (done, others) = (p.a.label(), p.a.label());
     key_of_word(p);
     p.entry(&tables.words, lost::WORDS, done);
@@ -193,39 +219,14 @@ fn wake(p: &mut Writer<'_>) {
     p.a.here(told).set(R1, 1).add(R9, w(word::OTHER), R1);
 }
 
-/// A system call ends.
-fn leave(p: &mut Writer<'_>) {
-    let out = p.out;
-    p.a.at(R1, Fp, A.into()).set(R2, 8).load(R3, R6, 0).op(Op::Add, R3, i32::from(registers::CALL));
-    p.a.call(Call::ReadKernel).load(R1, Fp, A).jump(If::NotEqual, R1, FUTEX, out);
-    p.thread(out);
-    p.a.load(R1, R6, 8).store(Fp, B, R1);
-    wait_ends(p);
-    let slept = p.a.label();
-    p.a.load(R1, Fp, B).jump(If::NotEqual, R1, TIMED_OUT, slept);
-    p.a.set(R1, 1).add(R9, w(wait::FAILED), R1).goto(out).here(slept);
-    p.a.jump(If::NotEqual, R1, 0, out);
-    p.a.load(R1, Fp, A).store(R7, w(thread::HELD_SINCE), R1);
-    for (from, to) in [
-        (thread::WORD, thread::HELD),
-        (thread::STACK, thread::HELD_STACK),
-        (thread::PREEMPTED, thread::HELD_PREEMPTED),
-        (thread::BLOCKED, thread::HELD_BLOCKED),
-        (thread::RUNNABLE, thread::HELD_RUNNABLE),
-    ] {
-        p.a.load(R1, R7, w(from)).store(R7, w(to), R1);
-    }
-}
-
-/// Records the wait of the thread, if it is in one, with the result at `B`. Afterwards the current
-/// time is at `A`, and `R9` points to the value of the wait.
+/// Records the wait of the thread, if it is in one. Afterwards the current time is at `A`, and `R9`
+/// points to the value of the wait.
 pub(super) fn wait_ends(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.a.load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, out);
     p.a.call(Call::Now).store(Fp, A, R0).set(R8, R0);
     p.a.load(R1, R7, w(thread::SINCE)).op(Op::Sub, R8, R1).store(R7, w(thread::SINCE), 0);
     leaves_word(p);
-    p.a.load(R1, Fp, B).jump(If::Equal, R1, AGAIN, out);
     key_of_wait(p, thread::STACK);
     p.entry(&tables.waits, lost::WAITS, out);
     p.time(wait::TIMES, Some(wait::BUCKETS_AT), false);
@@ -358,34 +359,6 @@ fn priced_stack(p: &mut Writer<'_>) {
     p.a.op(Op::And, R3, LEFT_OUT_MOST).here(store).store(R7, w(thread::LEFT_OUT), R3);
 }
 
-/// The thread in `R7` falls asleep. Notes whether it does so in futex(2), if no program at system
-/// calls does.
-fn sleeps(p: &mut Writer<'_>, next: Label) {
-    p.lookup(&p.tables.calls, ZERO);
-    p.a.jump(If::Equal, R0, 0, next).load(R1, R0, w(calls::UNWATCHED));
-    p.a.jump(If::Equal, R1, 0, next).load(R1, R7, w(thread::SINCE)).jump(If::NotEqual, R1, 0, next);
-    p.a.call(Call::CurrentTask).set(R1, R0).call(Call::Registers);
-    p.a.load(R1, R0, registers::CALL).jump(If::NotEqual, R1, FUTEX, next).set(R1, 1);
-    p.a.store(R7, w(thread::UNWATCHED), R1);
-}
-
-/// The thread in `R7` got a CPU at the time in `R8`. If system calls are not watched, its sleep in
-/// futex(2) is counted, and a wait that began before has ended.
-fn goes_on(p: &mut Writer<'_>) {
-    let [watched, apart, ended] = [(); 3].map(|()| p.a.label());
-    p.lookup(&p.tables.calls, ZERO);
-    p.a.jump(If::Equal, R0, 0, watched).load(R1, R0, w(calls::UNWATCHED));
-    p.a.jump(If::Equal, R1, 0, watched).store(R7, w(thread::HELD_SINCE), 0);
-    p.a.load(R1, R7, w(thread::UNWATCHED)).jump(If::Equal, R1, 0, apart).set(R1, 1);
-    p.a.add(R0, w(calls::SLEEPS), R1).set(R2, R8).load(R1, R7, w(thread::OFF));
-    p.a.op(Op::Sub, R2, R1).add(R0, w(calls::SLEPT), R2).store(R7, w(thread::UNWATCHED), 0);
-    p.a.here(apart).store(Fp, B, 0);
-    let end = std::mem::replace(&mut p.out, ended);
-    wait_ends(p);
-    p.out = end;
-    p.a.here(ended).call(Call::Now).set(R8, R0).here(watched);
-}
-
 /// A CPU switches from one thread to another.
 fn switch(p: &mut Writer<'_>) {
     let out = p.out;
@@ -401,18 +374,18 @@ fn switch(p: &mut Writer<'_>) {
     p.a.load(R1, R6, 0).op(Op::And, R1, 1).jump(If::NotEqual, R1, 0, runnable);
     p.a.load(R1, R6, 24).op(Op::Left, R1, 32).jump(If::Equal, R1, 0, runnable);
     p.grow(R7, thread::SLEEPS_COUNT, R2);
-    sleeps(p, next);
-    p.a.goto(next).here(runnable).store(R7, w(thread::WAS_RUNNABLE), R2);
+    falls_asleep(p, next);
+    p.a.here(runnable).store(R7, w(thread::WAS_RUNNABLE), R2);
     p.grow(R7, thread::PREEMPTIONS, R2);
     p.a.here(next);
     p.thread_of(2);
-    goes_on(p);
+    let runs = p.a.label();
     p.a.store(R7, w(thread::ON), R8).load(R1, R7, w(thread::OFF)).jump(If::Equal, R1, 0, out);
     p.a.store(R7, w(thread::OFF), 0).set(R2, R8).op(Op::Sub, R2, R1);
     let slept = p.a.label();
     p.a.load(R3, R7, w(thread::WAS_RUNNABLE)).jump(If::Equal, R3, 0, slept);
     p.grow(R7, thread::PREEMPTED, R2);
-    p.a.goto(out).here(slept);
+    p.a.goto(runs).here(slept);
     // One call may sleep several times, and the thread waits for a CPU after each sleep.
     let apart = p.a.label();
     p.a.load(R3, R7, w(thread::CPU)).load(R4, R7, w(thread::SLEPT_CPU));
@@ -422,24 +395,37 @@ fn switch(p: &mut Writer<'_>) {
     p.a.set(R2, R8).op(Op::Sub, R2, R1);
     p.a.load(R3, R7, w(thread::WOKEN)).jump(If::NotEqual, R3, 0, woken);
     p.grow(R7, thread::BLOCKED, R2);
-    p.a.goto(out).here(woken).op(Op::Sub, R8, R3).op(Op::Sub, R3, R1);
+    p.a.goto(runs).here(woken).op(Op::Sub, R8, R3).op(Op::Sub, R3, R1);
     p.grow(R7, thread::BLOCKED, R3);
     p.grow(R7, thread::RUNNABLE, R8);
+    p.a.here(runs);
+    runs_again(p);
 }
 
 /// A thread is woken, possibly by another process of the program. A wakeup by an interrupt counts
 /// as one by the interrupted thread.
 fn waking(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
+    let [apart, other, told] = [(); 3].map(|()| p.a.label());
     p.thread_of(0);
     p.a.load(R1, R7, w(thread::OFF)).jump(If::Equal, R1, 0, out);
     p.a.load(R1, R7, w(thread::WAS_RUNNABLE)).jump(If::NotEqual, R1, 0, out);
     p.a.load(R1, R7, w(thread::WOKEN)).jump(If::NotEqual, R1, 0, out);
     p.a.call(Call::Now).store(R7, w(thread::WOKEN), R0).set(R8, R0);
     p.a.load(R1, R7, w(thread::OFF)).op(Op::Sub, R8, R1).load(R9, R7, w(thread::PROCESS));
+    p.a.store(Fp, C, 0).load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, apart);
+    futex(p, &WAKES, apart);
+    // Otherwise an interrupt came in the middle of this call.
+    p.a.load(R1, R7, w(thread::WORD)).load(R2, Fp, KEY + 8).jump(If::NotEqual, R1, R2, apart);
+    p.a.store(R7, w(thread::ENDED_BY), WAS_WOKEN).store(Fp, C, 1).here(apart);
     p.thread(out);
-    p.a.load(R1, R7, w(thread::PROCESS)).jump(If::Equal, R1, R9, out);
-    p.a.store32(Fp, A, R1).store32(Fp, B, R9);
+    p.a.load(R1, R7, w(thread::PROCESS)).store32(Fp, A, R1).store32(Fp, B, R9);
+    p.a.load(R1, Fp, C).jump(If::Equal, R1, 0, other).store(Fp, C, R8).call(Call::Now).set(R8, R0);
+    p.out = told;
+    wake(p);
+    p.out = out;
+    p.a.here(told).load(R8, Fp, C).here(other);
+    p.a.load32(R1, Fp, A).load32(R9, Fp, B).jump(If::Equal, R1, R9, out);
     p.lookup(&tables.processes, A);
     p.a.jump(If::Equal, R0, 0, out).set(R1, 1).add(R0, w(process::WAKES_OTHERS), R1);
     p.lookup(&tables.processes, B);
@@ -511,7 +497,7 @@ fn exit(p: &mut Writer<'_>) {
     p.a.set(R1, -1).fetch_add(R9, w(process::ALIVE), R1).jump(If::NotEqual, R1, 1, waits);
     p.a.store(R9, w(process::END), R8).here(waits);
     // A wait that has not ended when the process ends is recorded, too.
-    p.a.load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, gone).store(Fp, B, 0);
+    p.a.load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, gone);
     let end = std::mem::replace(&mut p.out, gone);
     wait_ends(p);
     p.out = end;

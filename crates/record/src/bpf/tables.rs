@@ -79,13 +79,15 @@ pub(super) mod thread {
     pub(crate) const SLEPT: usize = 31;
     pub(crate) const SLEPT_END: usize = 32;
     pub(crate) const SLEPT_CPU: usize = 33;
-    /// Whether it went to sleep in futex(2) while system calls were not watched.
-    pub(crate) const UNWATCHED: usize = 34;
     /// Time that reading its stacks in the kernel took, in nanoseconds, and the waits that one of
     /// them represents, less one.
-    pub(crate) const STACKS_TOOK: usize = 35;
-    pub(crate) const LEFT_OUT: usize = 36;
-    pub(crate) const WORDS: usize = 37;
+    pub(crate) const STACKS_TOOK: usize = 34;
+    pub(crate) const LEFT_OUT: usize = 35;
+    /// How its wait in futex(2) ends.
+    pub(crate) const ENDED_BY: usize = 36;
+    /// The stack pointer at the start of the wait.
+    pub(crate) const POINTER: usize = 37;
+    pub(crate) const WORDS: usize = 38;
 }
 
 /// A wait for a kernel lock.
@@ -201,24 +203,6 @@ pub(super) mod lock {
     pub(crate) const WORDS: usize = BUCKETS_AT + BUCKETS;
 }
 
-/// System calls.
-pub(super) mod calls {
-    /// Waits in futex(2) that began while system calls were watched.
-    pub(crate) const WAITS: usize = 0;
-    /// Whether they are not watched now; sleeps in futex(2) during that time, and their length in
-    /// nanoseconds.
-    pub(crate) const UNWATCHED: usize = 1;
-    pub(crate) const SLEEPS: usize = 2;
-    pub(crate) const SLEPT: usize = 3;
-    pub(crate) const WORDS: usize = 4;
-}
-
-/// System calls of a CPU while they were watched: of all threads, and of the followed ones.
-pub(super) mod passed {
-    pub(crate) const FOLLOWED: usize = 1;
-    pub(crate) const WORDS: usize = 2;
-}
-
 /// Numbers of lost entries.
 pub(super) mod lost {
     pub(crate) const THREADS: usize = 0;
@@ -255,10 +239,6 @@ pub(super) struct Tables {
     /// A value of zeros, for new entries.
     pub(super) zeros: Map,
     pub(super) lost: Map,
-    /// See [`calls`].
-    pub(super) calls: Map,
-    /// See [`passed`].
-    pub(super) passed: Map,
 }
 
 impl Tables {
@@ -282,8 +262,6 @@ impl Tables {
             room: Map::new("room", MapKind::PerCpuArray, 4, 16 + PIECE, 1)?,
             zeros: Map::new("zeros", MapKind::Array, 4, most * 8, 1)?,
             lost: Map::new("lost", MapKind::Array, 4, lost::COUNT * 8, 1)?,
-            calls: Map::new("calls", MapKind::Array, 4, calls::WORDS * 8, 1)?,
-            passed: Map::new("passed", MapKind::PerCpuArray, 4, passed::WORDS * 8, 1)?,
         })
     }
 
@@ -291,19 +269,6 @@ impl Tables {
     pub(super) fn losses(&self) -> Vec<u64> {
         let value = self.lost.get(&0_u32.to_le_bytes()).ok().flatten();
         value.map_or_else(|| vec![0; lost::COUNT], |value| words(&value))
-    }
-
-    /// Returns the numbers of system calls, indexed by [`calls`].
-    pub(super) fn called(&self) -> Vec<u64> {
-        let value = self.calls.get(&0_u32.to_le_bytes()).ok().flatten();
-        value.map_or_else(|| vec![0; calls::WORDS], |value| words(&value))
-    }
-
-    /// Returns the number of system calls of followed threads while they were watched.
-    pub(super) fn passed(&self) -> u64 {
-        let value = self.passed.get_of_cpus(&0_u32.to_le_bytes()).unwrap_or_default();
-        let value = words(&value);
-        value.chunks(passed::WORDS).map(|of_cpu| of_cpu[passed::FOLLOWED]).sum()
     }
 
     /// Returns the addresses of a stack, innermost first.

@@ -59,8 +59,13 @@ impl<'a> Writer<'a> {
 
     /// Sets the value of the key to the one that `R3` points to; `R0` is 0 on success.
     pub(super) fn update(&mut self, map: &Map, key: i16) {
+        const ANY: i32 = 0;
+        self.put(map, key, ANY);
+    }
+
+    fn put(&mut self, map: &Map, key: i16, condition: i32) {
         self.a.map(R1, map.descriptor()).at(R2, Fp, key.into());
-        self.a.set(R4, 0).call(Call::Update);
+        self.a.set(R4, condition).call(Call::Update);
     }
 
     pub(super) fn remove(&mut self, map: &Map, key: i16) {
@@ -93,12 +98,15 @@ impl<'a> Writer<'a> {
     /// `R9` becomes the value of the key at [`KEY`], which is created if necessary; jumps to `none`
     /// if there is no room.
     pub(super) fn entry(&mut self, map: &Map, losses: usize, none: Label) {
+        /// `BPF_NOEXIST`.
+        const NEW: i32 = 1;
         let found = self.a.label();
         self.lookup(map, KEY);
         self.a.jump(If::NotEqual, R0, 0, found);
         self.lookup(&self.tables.zeros, ZERO);
         self.a.jump(If::Equal, R0, 0, none).set(R3, R0);
-        self.update(map, KEY);
+        // Another CPU may create it at the same time, and must not lose its count.
+        self.put(map, KEY, NEW);
         self.lookup(map, KEY);
         self.a.jump(If::NotEqual, R0, 0, found);
         self.lose(losses);

@@ -4,8 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno;
-
 use convoy_os::process;
 use convoy_os::samples::{Sample, Samples};
 
@@ -15,7 +13,7 @@ use crate::record::Process;
 use crate::record::hotspot::Hot;
 use crate::sampling::spin_loops::{only_reads, operands};
 
-/// Samples per second of CPU time.
+/// Samples per second of CPU time, on machines of up to 64 CPUs.
 const HERTZ: u64 = 250;
 /// Maximum number of distinct places that are kept.
 const MOST: usize = 20_000;
@@ -75,15 +73,8 @@ impl Sampling {
 
     /// Starts to sample a running process, and the processes that it starts from now on.
     pub(crate) fn add(&mut self, pid: u32) {
-        let Some(samples) = &mut self.samples else { return };
-        for thread in process::threads(pid) {
-            match samples.add(thread) {
-                Err(error) if error.raw_os_error() != Some(Errno::SRCH.raw_os_error()) => {
-                    self.refused = Some(error.to_string());
-                    return;
-                }
-                _ => {}
-            }
+        if let Some(Err(error)) = self.samples.as_mut().map(|samples| samples.add(pid)) {
+            self.refused = Some(error.to_string());
         }
     }
 
@@ -122,7 +113,8 @@ impl Sampling {
                 continue;
             }
             let at = known.unwrap_or_else(|| {
-                let cpu_s = samples as f64 / HERTZ as f64;
+                let hertz = self.samples.as_ref().map_or(HERTZ, Samples::hertz);
+                let cpu_s = samples as f64 / hertz as f64;
                 processes.push(Process { pid: pid.into(), cpu_s, ..Process::default() });
                 processes.len() - 1
             });
