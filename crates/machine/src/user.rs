@@ -99,16 +99,17 @@ impl Platform for User {
         let engine = engine();
         let polled = || {
             let beside = other.load(Ordering::Relaxed);
-            let until = Until::Says(&|| done(word.peek(), beside));
-            engine.poll(engine.offset(word), until, Pace::Looks(LOOKS_PER_OTHER))
+            let place = engine.offset(word);
+            let pace = Pace::Looks(LOOKS_PER_OTHER);
+            engine.poll(place, Until::Says(&|| done(word.peek(), beside)), pace)
         };
         while !polled() {}
     }
 
     fn spin_looks(word: &Self::AtomicU32, looks: u32, done: impl Fn(u32) -> bool) -> Option<u32> {
         let engine = engine();
-        let until = Until::Says(&|| done(word.peek()));
-        let over = looks > 0 && engine.poll(engine.offset(word), until, Pace::Looks(looks));
+        let (place, pace) = (engine.offset(word), Pace::Looks(looks));
+        let over = looks > 0 && engine.poll(place, Until::Says(&|| done(word.peek())), pace);
         over.then(|| word.peek())
     }
 

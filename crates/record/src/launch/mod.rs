@@ -65,7 +65,8 @@ impl Place {
         if geteuid().is_root() {
             // The HOME of root may be that of the user who became root.
             let name = self.directory().path.file_name().unwrap_or_default();
-            let code = Some(RUN).filter(|run| is_safe(Path::new(run)) && self.base() != *run);
+            let code =
+                Some(RUN).filter(|run| is_safe(Path::new(run)) && self.base() != Path::new(*run));
             self.code = code.and_then(|run| Directory::new(Path::new(run), name).ok());
             let code = self.code.as_ref().and_then(|code| object_within(&code.path).ok());
             if let Some(path) = code {
