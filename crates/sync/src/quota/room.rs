@@ -19,9 +19,10 @@ pub const BOUND_NS: u64 = 5_000_000;
 /// Waiters that a visitor passes at most: each is a line of another CPU, under the inner lock.
 const VISIT_WINDOW: u32 = 16;
 
-/// Nanoseconds after which a summoned waiter does not count any more: a few wakeups. Next to
-/// computing threads it may wait for a CPU for milliseconds, and the lock would idle. After 5 us
-/// locks next to computing threads are faster still, but 2000 threads on two CPUs slower.
+/// Nanoseconds after which a summoned waiter does not count any more: a few wakeups, and an eighth
+/// longer for each one that is summoned. Next to computing threads it may wait for a CPU for
+/// milliseconds, and the lock would idle; if all of 2000 threads on one CPU were summoned, they
+/// would change places for each critical section.
 const SUMMONS_NS: u64 = 20_000;
 
 /// The task to wake once the inner lock is free.
@@ -201,7 +202,10 @@ impl<P: Platform, L: RawLock<P>> Within<P, L> {
         let summoned = self.summoned.get();
         u32::from(summoned) < most - u32::from(self.fewer.get())
             || summoned < u16::MAX
-                && P::is_late(ns_between(self.summons.get(), stamp::<P>()) >= SUMMONS_NS)
+                && P::is_late(
+                    ns_between(self.summons.get(), stamp::<P>())
+                        >= SUMMONS_NS * (1 + u64::from(summoned) / 8),
+                )
     }
 
     /// Releases the inner lock, then wakes `sleeper`: a wakeup is a system call, and other tasks
