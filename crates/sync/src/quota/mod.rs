@@ -21,7 +21,8 @@
 //! *Summoned* are waiters that were woken and have neither left nor gone back to sleep. There are
 //! `S` places for them; one place after a waiter was summoned without acquiring, and twice as many
 //! after each success; and one more once the last one was summoned 20 us ago, an eighth longer for
-//! each that is summoned, because it may wait for a CPU. A waiter keeps its place in the queue from its arrival until it leaves.
+//! each that is summoned, because it may wait for a CPU. A waiter keeps its place in the queue from
+//! its arrival until it leaves.
 //!
 //! The *bound* of a lock is `BOUND_NS`, 5 ms, unless it was created with another one. Turns
 //! end only while the first waiter has waited for the bound since its arrival.
