@@ -404,7 +404,9 @@ impl Names {
     /// Returns the variable that contains an address, and the offset of the address in it.
     fn symbol(&self, address: u64) -> Option<(String, u64)> {
         let symbol = self.find(&self.variables, address, false)?;
-        Some((demangled(&symbol.name), symbol.offset as u64))
+        // The heap of a program at a fixed address follows marks of the linker, such as `_end`.
+        let contains = symbol.size.is_some_and(|size| symbol.offset < size);
+        contains.then(|| (demangled(&symbol.name), symbol.offset as u64))
     }
 
     fn file(&self, address: u64) -> String {
