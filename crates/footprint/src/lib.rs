@@ -2,8 +2,8 @@
 //!
 //! The size includes the functions of the lock and all generic code that they call or refer to.
 //! Code of other libraries, such as the futex calls of the native platform and the messages of
-//! panics, is shared by all locks and does not count. Each function has its section, whose
-//! relocations name the sections that it refers to. The build script adds them up.
+//! panics, is shared by all locks and does not count. Each function has a section, and the
+//! relocations of the section name those that it refers to. The build script adds them up.
 
 use convoy_sync::{LockName, Promise};
 

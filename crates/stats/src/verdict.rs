@@ -233,7 +233,7 @@ mod tests {
             .collect();
         assert!(margins.len() >= 18, "{margins:?}");
         assert!(margins.iter().all(|within| *within > 0.02), "{margins:?}");
-        // It is no reason to end early, and no verdict for a question with one margin.
+        // It does not end a measurement early, and is not a verdict for a question with one margin.
         let mut wide = busy(&mut rng, 500, 1.0);
         assert!(matches!(wide.verdict(), Verdict::Same { within } if within > 0.01));
         assert!(!wide.is_settled(0.05));
@@ -245,8 +245,8 @@ mod tests {
 
     #[test]
     fn a_margin_that_the_values_choose_holds_the_truth() {
-        // At the edge of a margin: one that is named is too narrow in at most 5 % of all cases, 5
-        // of 100 with a standard deviation of 2.2.
+        // At the edge of a margin: the named margin is too narrow in at most 5 % of all cases, 5 of
+        // 100 with a standard deviation of 2.2.
         let mut rng = Rng::new(8);
         for (pairs, truth) in [(300, 0.05), (400, 0.03), (40, 0.3)] {
             let wrong = (0..100).filter(|_| {

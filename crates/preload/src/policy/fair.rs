@@ -114,7 +114,7 @@ const FIRST_ROW: usize = 256;
 /// Entries of a row that are probed before the next row.
 const PROBES: usize = 16;
 
-/// Bound of all mutexes, nanoseconds: [`BOUND_NS`], or the one in the environment.
+/// Bound of all mutexes, nanoseconds: [`BOUND_NS`] unless the environment has another.
 static BOUND: AtomicU64 = AtomicU64::new(BOUND_NS);
 
 /// The rows together are larger than any memory.

@@ -415,7 +415,7 @@ fn waking(p: &mut Writer<'_>) {
     p.a.load(R1, R7, w(thread::OFF)).op(Op::Sub, R8, R1).load(R9, R7, w(thread::PROCESS));
     p.a.store(Fp, C, 0).load(R1, R7, w(thread::SINCE)).jump(If::Equal, R1, 0, apart);
     futex(p, &WAKES, apart);
-    // Otherwise an interrupt came in the middle of this call.
+    // Otherwise an interrupt woke it in the middle of this call.
     p.a.load(R1, R7, w(thread::WORD)).load(R2, Fp, KEY + 8).jump(If::NotEqual, R1, R2, apart);
     p.a.store(R7, w(thread::ENDED_BY), WAS_WOKEN).store(Fp, C, 1).here(apart);
     p.thread(out);

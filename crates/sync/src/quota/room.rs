@@ -20,7 +20,7 @@ pub const BOUND_NS: u64 = 5_000_000;
 const VISIT_WINDOW: u32 = 16;
 
 /// Nanoseconds after which a summoned waiter does not count any more: a few wakeups, and an eighth
-/// longer for each one that is summoned. Next to computing threads it may wait for a CPU for
+/// longer for each waiter that is summoned. Next to computing threads it may wait for a CPU for
 /// milliseconds, and the lock would idle; if all of 2000 threads on one CPU were summoned, they
 /// would change places for each critical section.
 const SUMMONS_NS: u64 = 20_000;
