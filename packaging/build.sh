@@ -20,6 +20,7 @@ if [ -z "$binary" ]; then
     [ -s "$object" ] || fail "crates/record has built no object for $machine"
     check_symbols "$object"
     install -D -m 755 "$object" "$stage/lib/convoy/libconvoy_record.so"
+    at_most 20 "$binary"
 fi
 check_symbols "$binary"
 install -D -m 755 "$binary" "$stage/bin/convoy"
@@ -44,6 +45,7 @@ install -D -m 644 -t "$stage/share/doc/convoy/first-hour" examples/first-hour/*
 tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+w,go-w,a+rX \
     --mtime="@$SOURCE_DATE_EPOCH" -C target/dist-stage -c "$archive" |
     xz --threads=1 -9 >"$dist/$archive.tar.xz"
+[ -n "${2:-}" ] || at_most 7 "$dist/$archive.tar.xz"
 
 root=target/dist-stage/debian
 mkdir -p "$root/DEBIAN"

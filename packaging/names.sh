@@ -31,6 +31,12 @@ zig_tools() {
     target/zig-tools/bin/pip install -q cargo-zigbuild==0.24.1 ziglang==0.17.1
 }
 
+# at_most MEGABYTES FILE: fails if the file is larger. Programs of aarch64 were not measured.
+at_most() {
+    [ "$machine" != x86_64 ] || [ "$(stat -c %s "$2")" -le "$1"000000 ] ||
+        fail "$2 has more than $1 MB; docs/dependencies.md says what each megabyte buys"
+}
+
 # check_symbols FILE...: fails if a file needs symbols of a newer glibc or another library.
 check_symbols() {
     local file newest foreign
