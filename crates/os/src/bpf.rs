@@ -17,6 +17,8 @@ const PROG_LOAD: libc::c_int = 5;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 /// What says which events places in files are.
 const FILE_EVENTS: &str = "/sys/bus/event_source/devices/uprobe/type";
+/// CPUs for which maps have room.
+const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 /// `PERF_EVENT_IOC_SET_BPF` and `PERF_EVENT_IOC_ENABLE`.
 const SET_PROGRAM: libc::c_ulong = 0x4004_2408;
 const ENABLE: libc::c_ulong = 0x2400;
@@ -49,7 +51,13 @@ pub enum ProgramKind {
     Probe = 2,
     /// At a raw tracepoint.
     Tracepoint = 17,
+    /// At a raw tracepoint whose arguments have types, so that a program reads their members
+    /// itself.
+    Typed = 26,
 }
+
+/// What is attached where when a typed program is loaded: `BPF_TRACE_RAW_TP`.
+const AT_TRACEPOINT: u32 = 23;
 
 /// A map of fixed sizes.
 #[derive(Debug)]
@@ -106,6 +114,16 @@ struct LoadProgram {
     version: u32,
     flags: u32,
     name: [u8; NAME_BYTES],
+    device: u32,
+    place: u32,
+    types: u32,
+    function_bytes: u32,
+    functions: u64,
+    function_count: u32,
+    line_bytes: u32,
+    lines: u64,
+    line_count: u32,
+    place_type: u32,
 }
 
 #[repr(C)]
@@ -229,6 +247,27 @@ impl Map {
         }
     }
 
+    /// The values of a key of all CPUs, each of a multiple of eight bytes.
+    ///
+    /// # Errors
+    /// The errors of the calls; numbers of CPUs that cannot be read.
+    pub fn get_of_cpus(&self, key: &[u8]) -> io::Result<Vec<u8>> {
+        assert_eq!(self.kind, MapKind::PerCpuArray, "others have one value");
+        assert_eq!(key.len(), self.key, "keys of a map have one size");
+        let cpus = std::fs::read_to_string(POSSIBLE_CPUS)?;
+        let last = cpus.trim().rsplit(['-', ',']).next().and_then(|last| last.parse().ok());
+        let last: usize = last.ok_or(io::ErrorKind::InvalidData)?;
+        let mut values = vec![0; self.value.next_multiple_of(8) * (last + 1)];
+        let mut element = Element {
+            map: self.descriptor() as u32,
+            key: key.as_ptr() as u64,
+            value: values.as_mut_ptr() as u64,
+            ..Element::default()
+        };
+        call(MAP_LOOKUP, &mut element)?;
+        Ok(values)
+    }
+
     /// Sets the value of a key.
     ///
     /// # Errors
@@ -269,13 +308,26 @@ impl Program {
     /// # Errors
     /// The error of the call, with the last lines of the verifier's log if it refuses.
     pub fn load(name: &str, kind: ProgramKind, code: &[u8]) -> io::Result<Self> {
+        Self::load_at(name, kind, code, 0)
+    }
+
+    /// Loads one for a raw tracepoint whose arguments have types, by the number of the type
+    /// `btf_trace_NAME` in the kernel's type data.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_typed(name: &str, code: &[u8], tracepoint: u32) -> io::Result<Self> {
+        Self::load_at(name, ProgramKind::Typed, code, tracepoint)
+    }
+
+    fn load_at(name: &str, kind: ProgramKind, code: &[u8], place: u32) -> io::Result<Self> {
         let mut log = Vec::new();
-        Self::load_once(name, kind, code, &mut log).or_else(|refused| {
+        Self::load_once(name, kind, code, place, &mut log).or_else(|refused| {
             if refused.raw_os_error() == Some(libc::EPERM) {
                 return Err(refused);
             }
             log.resize(LOG_BYTES, 0);
-            Self::load_once(name, kind, code, &mut log).map_err(|error| {
+            Self::load_once(name, kind, code, place, &mut log).map_err(|error| {
                 let text = String::from_utf8_lossy(&log);
                 let lines: Vec<&str> = text.trim_end_matches('\0').lines().collect();
                 let last = lines[lines.len().saturating_sub(4)..].join(" / ");
@@ -285,7 +337,13 @@ impl Program {
     }
 
     /// Loads it, with the verifier's log if there is room for one.
-    fn load_once(name: &str, kind: ProgramKind, code: &[u8], log: &mut [u8]) -> io::Result<Self> {
+    fn load_once(
+        name: &str,
+        kind: ProgramKind,
+        code: &[u8],
+        place: u32,
+        log: &mut [u8],
+    ) -> io::Result<Self> {
         let mut attribute = LoadProgram {
             kind: kind as u32,
             count: (code.len() / 8) as u32,
@@ -295,18 +353,20 @@ impl Program {
             log_bytes: log.len() as u32,
             log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
             name: named(name),
+            place: if place == 0 { 0 } else { AT_TRACEPOINT },
+            place_type: place,
             ..LoadProgram::default()
         };
         call(PROG_LOAD, &mut attribute).map(|descriptor| Self(owned(descriptor)))
     }
 
-    /// Runs it whenever the kernel passes this raw tracepoint.
+    /// Runs it whenever the kernel passes this raw tracepoint. A typed program has one already.
     ///
     /// # Errors
     /// The errors of the call: a tracepoint that this kernel does not have.
-    pub fn attach(&self, tracepoint: &CStr) -> io::Result<Link> {
+    pub fn attach(&self, tracepoint: Option<&CStr>) -> io::Result<Link> {
         let mut attribute = OpenTracepoint {
-            name: tracepoint.as_ptr() as u64,
+            name: tracepoint.map_or(0, |name| name.as_ptr() as u64),
             program: self.0.as_raw_fd() as u32,
             unused: 0,
         };

@@ -77,7 +77,7 @@ pub(crate) struct RecordArgs {
 pub(crate) enum Kernel {
     /// If permitted, and not with `--contended`
     Auto,
-    /// Always; fail if it is not permitted
+    /// Always, and each of them; fail if it is not permitted
     On,
     /// Not
     Off,
@@ -100,7 +100,12 @@ impl Kernel {
             return Ok(None);
         }
         match Watching::new() {
-            Ok(watching) => Ok(Some(watching)),
+            Ok(mut watching) => {
+                if self == Self::On {
+                    watching.unlimited();
+                }
+                Ok(Some(watching))
+            }
             Err(error) if self == Self::On => Err(Failure::environment(error)),
             Err(error) => {
                 unseen.push(format!(

@@ -69,10 +69,10 @@ pub(super) struct Beside<'a> {
 impl Beside<'_> {
     /// Looks; when to look again.
     fn look(&mut self) -> Duration {
-        if let Some(watching) = self.watching.as_mut() {
-            watching.look();
-        }
-        let slow = if self.watching.is_some() { LOOK } else { SLOW_LOOK };
+        let slow = match self.watching.as_mut() {
+            Some(watching) => watching.look().min(LOOK),
+            None => SLOW_LOOK,
+        };
         let next = self.looks.look().min(slow);
         self.ready.look();
         self.others.look();

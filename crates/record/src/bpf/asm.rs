@@ -30,6 +30,7 @@ pub(crate) enum Op {
     And = 0x50,
     Left = 0x60,
     Right = 0x70,
+    Xor = 0xa0,
     Move = 0xb0,
 }
 
@@ -169,6 +170,11 @@ impl Asm {
         self.put(ATOMIC, base, from as u8, offset, 0)
     }
 
+    /// `*(base + offset) = *(base + offset) op from`, atomically, for an operation on bits.
+    pub(crate) fn atomic(&mut self, op: Op, base: Reg, offset: i16, from: Reg) -> &mut Self {
+        self.put(ATOMIC, base, from as u8, offset, op as i32)
+    }
+
     /// Like `add`; `from` receives the previous value.
     pub(crate) fn fetch_add(&mut self, base: Reg, offset: i16, from: Reg) -> &mut Self {
         self.put(ATOMIC, base, from as u8, offset, FETCH)
@@ -240,7 +246,7 @@ mod tests {
 
     /// Instructions in the syntax of LLVM's assembler, and their bytes: for fourteen of these forms
     /// from `llvm-mc`, for the others written by hand.
-    const CASES: [Case; 20] = [
+    const CASES: [Case; 21] = [
         ("r6 = r1", |a| _ = a.set(R6, R1), "bf16000000000000"),
         ("r0 = 7", |a| _ = a.set(R0, 7), "b700000007000000"),
         ("r2 = r10; r2 += -4", |a| _ = a.at(R2, Fp, -4), "bfa200000000000007020000fcffffff"),
@@ -254,6 +260,7 @@ mod tests {
         ("*(u64 *)(r7 + 16) = 1", |a| _ = a.store(R7, 16, 1), "7a07100001000000"),
         ("*(u32 *)(r10 - 4) = r0", |a| _ = a.store32(Fp, -4, R0), "630afcff00000000"),
         ("lock *(u64 *)(r7 + 8) += r1", |a| _ = a.add(R7, 8, R1), "db17080000000000"),
+        ("lock *(u64 *)(r7 + 8) |= r1", |a| _ = a.atomic(Op::Or, R7, 8, R1), "db17080040000000"),
         ("r1 = atomic_fetch_add(r7 + 8, r1)", |a| _ = a.fetch_add(R7, 8, R1), "db17080001000000"),
         ("r1 = map 5 ll", |a| _ = a.map(R1, 5), "18110000050000000000000000000000"),
         ("call 14", |a| _ = a.call(Call::CurrentThread), "850000000e000000"),

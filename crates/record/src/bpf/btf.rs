@@ -27,20 +27,28 @@ const SIZES: [(usize, usize); 20] = [
     (0, 12), // An enumeration of 64 bits.
 ];
 const STRUCTURE: usize = 4;
+const TYPE_NAME: usize = 8;
 
 /// Offsets in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offsets {
     /// In a task: its thread ID.
     pub(crate) pid: i32,
+    /// The same for an instruction.
+    pub(crate) pid_here: i16,
     /// In a task: the ID of its process.
     pub(crate) tgid: i32,
     /// In a task: whether it is running on a CPU.
     pub(crate) on_cpu: i32,
+    /// In a task: how often it has fallen asleep.
+    pub(crate) switches: i16,
     /// In a mutex: its owner.
     pub(crate) mutex_owner: i32,
     /// In a reader/writer semaphore: the writing owner, or the last owner.
     pub(crate) rwsem_owner: i32,
+    /// Numbers of the types of two tracepoints.
+    pub(crate) switch: u32,
+    pub(crate) waking: u32,
 }
 
 impl Offsets {
@@ -48,11 +56,14 @@ impl Offsets {
     /// or has an unexpected layout.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let [mut task, mut mutex, mut rwsem] = [None, None, None];
+        let [mut switch, mut waking] = [None, None];
         let types = Types::new(bytes)?;
-        types.structures(|name, members| match name {
+        types.report(|name, number, members| match name {
             "task_struct" => task = Some(members.to_vec()),
             "mutex" => mutex = Some(members.to_vec()),
             "rw_semaphore" => rwsem = Some(members.to_vec()),
+            "btf_trace_sched_switch" => switch = Some(number),
+            "btf_trace_sched_waking" => waking = Some(number),
             _ => {}
         });
         let of = |members: &Option<Vec<(String, u32)>>, name: &str| {
@@ -61,10 +72,14 @@ impl Offsets {
         };
         Some(Self {
             pid: of(&task, "pid")?,
+            pid_here: of(&task, "pid")?.try_into().ok()?,
             tgid: of(&task, "tgid")?,
             on_cpu: of(&task, "on_cpu")?,
+            switches: of(&task, "nvcsw")?.try_into().ok()?,
             mutex_owner: of(&mutex, "owner")?,
             rwsem_owner: of(&rwsem, "owner")?,
+            switch: switch?,
+            waking: waking?,
         })
     }
 }
@@ -94,9 +109,10 @@ impl<'a> Types<'a> {
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// Reports the named structures and the offsets of their members, in bits.
-    fn structures(&self, mut tell: impl FnMut(&str, &[(String, u32)])) {
-        let mut at = 0;
+    /// Reports the structures and other names that are needed, with the number of the type, and the
+    /// offsets of the members of structures in bits.
+    fn report(&self, mut tell: impl FnMut(&str, u32, &[(String, u32)])) {
+        let (mut at, mut index) = (0, 0);
         let mut next = || -> Option<()> {
             let [name, info] = [at, at + 4].map(|at| number(self.types, at));
             let (name, info) = (name?, info? as usize);
@@ -105,6 +121,10 @@ impl<'a> Types<'a> {
             let first = at + 12 + own;
             at = first + each * count;
             let name = self.name(name);
+            index += 1;
+            if kind == TYPE_NAME && name.starts_with("btf_trace_sched_") {
+                tell(name, index, &[]);
+            }
             if kind == STRUCTURE && ["task_struct", "mutex", "rw_semaphore"].contains(&name) {
                 let member = |index: usize| {
                     let name = self.name(number(self.types, first + 12 * index)?);
@@ -112,7 +132,7 @@ impl<'a> Types<'a> {
                     let bits = number(self.types, first + 12 * index + 8)? & 0xff_ffff;
                     Some((name.to_owned(), bits))
                 };
-                tell(name, &(0..count).filter_map(member).collect::<Vec<_>>());
+                tell(name, index, &(0..count).filter_map(member).collect::<Vec<_>>());
             }
             Some(())
         };
@@ -131,7 +151,8 @@ mod tests {
 
     /// Types with a number and an array before the structures.
     fn sample() -> Vec<u8> {
-        let names = b"\0mutex\0owner\0rw_semaphore\0task_struct\0pid\0tgid\0on_cpu\0";
+        let names = b"\0mutex\0owner\0rw_semaphore\0task_struct\0pid\0tgid\0on_cpu\0nvcsw\0\
+            btf_trace_sched_switch\0btf_trace_sched_waking\0";
         let of = |name: &str| {
             let terminated = [&[0], name.as_bytes(), &[0]].concat();
             let found = names.windows(terminated.len()).position(|part| part == terminated);
@@ -141,10 +162,13 @@ mod tests {
         let types: Vec<u32> = [
             vec![0, 1 << 24, 4, 32],
             vec![0, 3 << 24, 0, 1, 1, 7],
+            vec![of("btf_trace_sched_switch"), 8 << 24, 1],
+            vec![of("btf_trace_sched_waking"), 8 << 24, 1],
             vec![of("mutex"), structure | 1, 8, of("owner"), 1, 0],
             vec![of("rw_semaphore"), structure | 1, 16, of("owner"), 1, 64],
-            vec![of("task_struct"), with_bits | structure | 3, 99],
+            vec![of("task_struct"), with_bits | structure | 4, 99],
             vec![of("on_cpu"), 1, 0x2000_0140, of("pid"), 1, 9600, of("tgid"), 1, 9632],
+            vec![of("nvcsw"), 1, 6400],
         ]
         .concat();
         let types: Vec<u8> = types.into_iter().flat_map(u32::to_le_bytes).collect();
@@ -154,8 +178,17 @@ mod tests {
 
     #[test]
     fn members_are_found_behind_types_of_other_kinds() {
-        let expected =
-            Offsets { pid: 1200, tgid: 1204, on_cpu: 40, mutex_owner: 0, rwsem_owner: 8 };
+        let expected = Offsets {
+            pid: 1200,
+            pid_here: 1200,
+            tgid: 1204,
+            on_cpu: 40,
+            switches: 800,
+            mutex_owner: 0,
+            rwsem_owner: 8,
+            switch: 3,
+            waking: 4,
+        };
         assert_eq!(Offsets::read(&sample()), Some(expected));
     }
 

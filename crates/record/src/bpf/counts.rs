@@ -15,6 +15,8 @@ struct Unfinished {
     place: Vec<u8>,
     thread: u32,
     ns: u64,
+    /// The number of waits that it represents.
+    weight: u64,
 }
 
 /// The values of the maps that count, at a moment.
@@ -64,11 +66,17 @@ impl Counts {
             }
         }
         let since = value[thread::SINCE];
-        if since != 0 && now_ns > since {
+        // It may have run since its last event in a window.
+        let still_sleeps = || {
+            let slept = asleep(value[thread::PROCESS] as u32, thread);
+            value[thread::FREQUENT] == 0 || slept == Some(value[thread::SWITCHES])
+        };
+        if since != 0 && now_ns > since && still_sleeps() {
             let stack = value[thread::STACK] as u32;
             let place = [&number[..], &stack.to_le_bytes(), &bytes(&value[thread::WORD..][..1])];
             let place = place.concat();
-            self.unfinished.push(Unfinished { place, thread, ns: now_ns - since });
+            let (ns, weight) = (now_ns - since, value[thread::WEIGHT]);
+            self.unfinished.push(Unfinished { place, thread, ns, weight });
         }
     }
 
@@ -110,22 +118,29 @@ impl Counts {
         }
         for wait in &self.unfinished {
             if let Some(value) = counts.waits.get_mut(&wait.place) {
-                value[wait::TIMES + times::COUNT] += 1;
-                value[wait::TIMES + times::TOTAL] += wait.ns;
+                value[wait::TIMES + times::COUNT] += wait.weight;
+                value[wait::TIMES + times::TOTAL] += wait.ns * wait.weight;
                 let most = &mut value[wait::TIMES + times::MOST];
                 *most = (*most).max(wait.ns);
-                value[wait::BUCKETS_AT + bucket(wait.ns)] += 1;
+                value[wait::BUCKETS_AT + bucket(wait.ns)] += wait.weight;
                 value[wait::THREADS + (wait.thread >> 6 & 3) as usize] |= 1 << (wait.thread & 63);
             }
         }
         for wait in &then.unfinished {
             if let Some(value) = counts.waits.get_mut(&wait.place) {
                 let total = &mut value[wait::TIMES + times::TOTAL];
-                *total = total.saturating_sub(wait.ns);
+                *total = total.saturating_sub(wait.ns * wait.weight);
             }
         }
         counts
     }
+}
+
+/// Returns how often a thread that still exists has fallen asleep.
+fn asleep(process: u32, thread: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/status")).ok()?;
+    let switches = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    switches?.trim().parse().ok()
 }
 
 /// Returns the entries with the growth of the values for which `is_count`, and the last state of
@@ -170,7 +185,8 @@ mod tests {
             value[wait::BUCKETS_AT + bucket(*ns)] += 1;
         }
         let unfinished = unfinished_ns.iter();
-        let unfinished = unfinished.map(|ns| Unfinished { place: vec![PLACE], thread: 3, ns: *ns });
+        let unfinished =
+            unfinished.map(|ns| Unfinished { place: vec![PLACE], thread: 3, ns: *ns, weight: 1 });
         Counts {
             waits: Entries::from([(vec![PLACE], value)]),
             unfinished: unfinished.collect(),

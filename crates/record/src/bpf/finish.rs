@@ -31,7 +31,7 @@ impl Watching {
     pub(crate) fn stop(&mut self) -> Moment {
         self.look();
         self.links.clear();
-        self.golang.end();
+        self.golang.detach();
         self.moment()
     }
 
@@ -174,6 +174,14 @@ impl Watching {
         let lost = sentences.into_iter().filter(|(what, _)| losses[*what] > 0);
         let mut all: Vec<String> =
             lost.map(|(what, sentence)| format!("{} {sentence}.", losses[what])).collect();
+        if let Some(share) = self.gate.share(monotonic_ns()) {
+            all.push(format!(
+                "Threads with many switches and waits in futex(2) were recorded in {:.0} % of the \
+                 time, and their numbers scaled up, to cost the program little; --kernel on \
+                 records all.",
+                100.0 * share
+            ));
+        }
         if let Some(error) = &self.golang.failed {
             all.push(format!("Locks of goroutines were not recorded: {error}."));
         }

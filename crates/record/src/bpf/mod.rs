@@ -1,20 +1,24 @@
 //! Kernel events of a program: waits in futex(2) by any caller, waits for kernel locks, and how
 //! threads lose and get CPUs. Needs the permission to load BPF programs.
 //!
-//! Seven small programs at raw tracepoints count in maps of fixed sizes; no data is sent for single
+//! Seven small programs at tracepoints count in maps of fixed sizes; no data is sent for single
 //! events. They follow the threads in a list, to which a thread is added when one in the list
-//! creates it. All of it is released with the descriptors of this process, however the process
-//! ends.
+//! creates it. Where events are so frequent that they would slow the program, those of threads with
+//! many events are recorded in windows of time: see [`gate`]. All of it is released with the
+//! descriptors of this process, however the process ends.
 
 mod asm;
 mod btf;
 mod counts;
 mod finish;
+mod gate;
 mod golang;
 mod locks;
 mod programs;
+mod switches;
 mod symbols;
 mod tables;
+mod waits;
 mod write;
 
 use convoy_os::bpf::{Link, Program, ProgramKind};
@@ -30,10 +34,11 @@ use crate::record::causes::PARKED;
 use crate::sampling::syscall_file::Call;
 use btf::Offsets;
 use counts::Counts;
+use gate::{Gate, Load, Turn};
 use golang::Golang;
-use programs::{PROGRAMS, code};
+use programs::{PROGRAMS, Point, code};
 use symbols::Symbols;
-use tables::{Tables, bytes, half, process, thread, words};
+use tables::{PASSED, Tables, bytes, half, process, thread, words};
 
 /// Minimum time between two checks of new processes.
 const LEAST: Duration = Duration::from_millis(10);
@@ -138,6 +143,7 @@ pub(crate) struct Moment(Counts);
 pub struct Watching {
     tables: Tables,
     links: Vec<Link>,
+    gate: Gate,
     offsets: Offsets,
     golang: Golang,
     seen: BTreeMap<u32, Seen>,
@@ -176,14 +182,22 @@ impl Watching {
         let types = types.map_err(|error| BpfError::Missing(format!("{}: {error}", btf::FILE)))?;
         let offsets = Offsets::read(&types)
             .ok_or_else(|| BpfError::Missing("its types are laid out otherwise".to_owned()))?;
+        let begin_ns = monotonic_ns();
+        let gate = Gate::new(begin_ns);
+        tables.gate.set(&0_u32.to_le_bytes(), &gate.value()).map_err(refused)?;
         let mut links = Vec::new();
-        for (name, tracepoint, write) in PROGRAMS {
-            let program =
-                Program::load(name, ProgramKind::Tracepoint, &code(write, &tables, offsets));
+        for (name, point, write) in PROGRAMS {
+            let code = code(write, &tables, offsets);
+            let (program, tracepoint) = match point {
+                Point::Raw(point) => {
+                    (Program::load(name, ProgramKind::Tracepoint, &code), Some(point))
+                }
+                Point::Typed(number) => (Program::load_typed(name, &code, number(&offsets)), None),
+            };
             let program = program.map_err(refused)?;
             links.push(program.attach(tracepoint).map_err(|error| match error.kind() {
                 io::ErrorKind::PermissionDenied => BpfError::Refused(error),
-                _ => BpfError::Missing(format!("{}: {error}", tracepoint.to_string_lossy())),
+                _ => BpfError::Missing(format!("{name}: {error}")),
             })?);
         }
         let seen = BTreeMap::new();
@@ -191,10 +205,11 @@ impl Watching {
         let watching = Self {
             tables,
             links,
+            gate,
             offsets,
             golang: Golang::default(),
             seen,
-            begin_ns: monotonic_ns(),
+            begin_ns,
             last,
             took,
             pace: (LEAST, MOST, SHARE),
@@ -224,6 +239,11 @@ impl Watching {
         let mut value = vec![0; thread::WORDS];
         value[thread::PROCESS] = u64::from(process);
         let _full = self.tables.threads.set(&thread.to_le_bytes(), &bytes(&value));
+        let key = (thread >> 6 & (PASSED - 1)).to_le_bytes();
+        if let Ok(Some(passed)) = self.tables.passed.get(&key) {
+            let passed = words(&passed)[0] & !(1 << (thread & 63));
+            let _it_has_room = self.tables.passed.set(&key, &bytes(&[passed]));
+        }
     }
 
     /// Follows the threads and processes that this thread creates during the call, and their
@@ -258,23 +278,53 @@ impl Watching {
         let _full = self.tables.processes.set(&pid.to_le_bytes(), &bytes(&value));
     }
 
+    /// Records all events, whatever they cost.
+    pub fn unlimited(&mut self) {
+        self.gate.is_limited = false;
+    }
+
     /// Checks processes less often, for observations without an end.
     pub(crate) fn gently(&mut self) {
         self.pace = (GENTLE_LEAST, GENTLE_MOST, GENTLE_SHARE);
     }
 
-    /// Updates the data about all processes and their memory maps. To be called often.
-    pub fn look(&mut self) {
+    /// Updates the data about all processes and their memory maps, and keeps the budget. To be
+    /// called often; returns the maximum time until the next call.
+    pub fn look(&mut self) -> Duration {
+        let next = self.turn();
         let (shortest, longest, share) = self.pace;
         let least = self.took.mul_f64(1.0 / share).clamp(shortest, longest);
         if self.last.is_some_and(|last| last.elapsed() < least) {
-            return;
+            return next;
         }
         let begin = Instant::now();
         for key in self.tables.processes.keys() {
             self.look_at(half(&key, 0));
         }
         (self.took, self.last) = (begin.elapsed(), Some(Instant::now()));
+        next
+    }
+
+    /// Begins and ends windows, as the budget demands. Returns the time until the next decision.
+    fn turn(&mut self) -> Duration {
+        let now = monotonic_ns();
+        match self.gate.turn(now, || Load::read(&self.tables)) {
+            Turn::Wait(time) => return time,
+            Turn::Close => {
+                self.set_gate();
+                self.golang.detach();
+            }
+            Turn::Open => {
+                let _its_file_is_gone = self.golang.attach();
+                self.gate.open(monotonic_ns(), Load::read(&self.tables));
+                self.set_gate();
+            }
+        }
+        Duration::ZERO
+    }
+
+    fn set_gate(&self) {
+        let _it_has_room = self.tables.gate.set(&0_u32.to_le_bytes(), &self.gate.value());
     }
 
     fn look_at(&mut self, pid: u32) {
@@ -296,6 +346,9 @@ impl Watching {
         // Its file in `/proc` is used: the path may name another file in this mount namespace.
         let program = std::path::PathBuf::from(format!("/proc/{pid}/exe"));
         let is_watched = self.golang.look_at(&program, &self.tables, self.offsets);
+        if is_watched == Some(true) && self.gate.probe_ns == 0.0 {
+            self.gate.probe_ns = self.golang.price_ns();
+        }
         *seen = Seen {
             maps,
             command: process_files::command(pid),

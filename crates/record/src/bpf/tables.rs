@@ -21,6 +21,8 @@ const LOCKS: u32 = 8_192;
 const STACKS: u32 = 16_384;
 /// Maximum number of copies of stack memory, for programs without frame pointers.
 const PIECES: u32 = 4_096;
+/// Number of words with a bit for each thread ID: the kernel has at most 2^22.
+pub(super) const PASSED: u32 = 1 << 16;
 /// Maximum number of frames of a stack.
 pub(super) const FRAMES: usize = 32;
 /// Size of a copy of stack memory, in bytes.
@@ -54,7 +56,8 @@ pub(super) mod thread {
     pub(crate) const SLEEPS: usize = 11;
     /// A wait for a spinlock, which may occur during the other wait.
     pub(crate) const SPINS: usize = 16;
-    /// When it lost its CPU; 0 if it has one, or if this is unknown.
+    /// When it lost its CPU; 0 if it has one, or if this is unknown. As the times below, it is
+    /// weighted if its events are frequent.
     pub(crate) const OFF: usize = 21;
     /// Whether it was runnable then.
     pub(crate) const WAS_RUNNABLE: usize = 22;
@@ -87,7 +90,20 @@ pub(super) mod thread {
     pub(crate) const ENDED_BY: usize = 36;
     /// The stack pointer at the start of the wait.
     pub(crate) const POINTER: usize = 37;
-    pub(crate) const WORDS: usize = 38;
+    /// The window of its last event, if its events are frequent.
+    pub(crate) const EPOCH: usize = 38;
+    /// The weight of its wait in futex(2).
+    pub(crate) const WEIGHT: usize = 39;
+    /// The kernel's number of its voluntary switches when it fell asleep.
+    pub(crate) const SWITCHES: usize = 40;
+    /// When it lost its CPU, in time that is not weighted.
+    pub(crate) const OFF_AT: usize = 41;
+    /// Whether its events are so frequent that they are recorded in windows only.
+    pub(crate) const FREQUENT: usize = 42;
+    /// The last period in which it lost its CPU, and how often it did so in it.
+    pub(crate) const PERIOD: usize = 43;
+    pub(crate) const IN_PERIOD: usize = 44;
+    pub(crate) const WORDS: usize = 45;
 }
 
 /// A wait for a kernel lock.
@@ -203,6 +219,40 @@ pub(super) mod lock {
     pub(crate) const WORDS: usize = BUCKETS_AT + BUCKETS;
 }
 
+/// The window in which events are recorded: see [`super::gate`].
+pub(super) mod gate {
+    /// Its number.
+    pub(crate) const EPOCH: usize = 0;
+    /// Its begin and end.
+    pub(crate) const OPEN: usize = 1;
+    pub(crate) const UNTIL: usize = 2;
+    pub(crate) const WEIGHT: usize = 3;
+    /// Weighted time at its begin.
+    pub(crate) const BASE: usize = 4;
+    /// The end of the previous window.
+    pub(crate) const PREVIOUS: usize = 5;
+    /// One of the constants below.
+    pub(crate) const STATE: usize = 6;
+    pub(crate) const WORDS: usize = 7;
+    /// All events are recorded.
+    pub(crate) const ALL: u64 = 0;
+    /// Frequent events are recorded, too, since this is a window.
+    pub(crate) const WINDOW: u64 = 1;
+    /// Frequent events are not recorded.
+    pub(crate) const BETWEEN: u64 = 2;
+}
+
+/// What the events of a CPU cost.
+pub(super) mod load {
+    /// Switches and wakeups.
+    pub(crate) const EVENTS: usize = 0;
+    /// Passages of probes.
+    pub(crate) const PROBES: usize = 1;
+    /// Weighted time of its threads, in nanoseconds.
+    pub(crate) const CPU: usize = 2;
+    pub(crate) const WORDS: usize = 3;
+}
+
 /// Numbers of lost entries.
 pub(super) mod lost {
     pub(crate) const THREADS: usize = 0;
@@ -239,6 +289,12 @@ pub(super) struct Tables {
     /// A value of zeros, for new entries.
     pub(super) zeros: Map,
     pub(super) lost: Map,
+    /// See [`gate`].
+    pub(super) gate: Map,
+    /// See [`load`].
+    pub(super) load: Map,
+    /// A bit for each thread ID whose events are not recorded between windows.
+    pub(super) passed: Map,
 }
 
 impl Tables {
@@ -262,6 +318,9 @@ impl Tables {
             room: Map::new("room", MapKind::PerCpuArray, 4, 16 + PIECE, 1)?,
             zeros: Map::new("zeros", MapKind::Array, 4, most * 8, 1)?,
             lost: Map::new("lost", MapKind::Array, 4, lost::COUNT * 8, 1)?,
+            gate: Map::new("gate", MapKind::Array, 4, gate::WORDS * 8, 1)?,
+            load: Map::new("load", MapKind::PerCpuArray, 4, load::WORDS * 8, 1)?,
+            passed: Map::new("passed", MapKind::Array, 4, 8, PASSED)?,
         })
     }
 

@@ -8,7 +8,7 @@ use convoy_os::bpf::Map;
 use super::asm::Reg::{Fp, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
 use super::asm::{Asm, Call, If, Label, Op, Reg};
 use super::btf::Offsets;
-use super::tables::{Tables, times};
+use super::tables::{PASSED, Tables, gate, load, thread, times};
 use crate::layout::BUCKETS;
 
 /// Key of maps with one value.
@@ -22,8 +22,21 @@ pub(super) const A: i16 = -40;
 pub(super) const B: i16 = -48;
 pub(super) const C: i16 = -56;
 pub(super) const D: i16 = -64;
+/// The current time, and the same in weighted time.
+pub(super) const NOW: i16 = -72;
+pub(super) const WEIGHTED: i16 = -80;
+/// When a wait ends.
+pub(super) const END: i16 = -88;
+/// The window, its weight, and weighted time at its begin.
+pub(super) const EPOCH: i16 = -96;
+pub(super) const WEIGHT: i16 = -104;
+pub(super) const BASE: i16 = -112;
+/// The weight of a wait.
+pub(super) const WAIT_WEIGHT: i16 = -120;
+/// Which events are recorded: a state of the gate.
+pub(super) const STATE: i16 = -128;
 /// Space for a structure or value ends here.
-pub(super) const ROOM: i16 = -64;
+pub(super) const ROOM: i16 = -128;
 
 /// Returns the offset of a word in a value.
 pub(super) const fn w(index: usize) -> i16 {
@@ -79,13 +92,103 @@ impl<'a> Writer<'a> {
         self.a.jump(If::Equal, R0, 0, none).set(R7, R0);
     }
 
-    /// `R7` becomes the thread of the task in this argument of the tracepoint.
-    pub(super) fn thread_of(&mut self, argument: usize) {
-        let pid = self.offsets.pid;
-        self.a.load(R3, R6, w(argument)).op(Op::Add, R3, pid);
-        self.a.at(R1, Fp, ID.into()).set(R2, 4).call(Call::ReadKernel);
+    /// Stores the ID of the thread whose task is this argument of the typed tracepoint.
+    pub(super) fn id_of(&mut self, argument: usize) {
+        self.a.load(R1, R6, w(argument)).load32(R1, R1, self.offsets.pid_here);
+        self.a.store32(Fp, ID, R1);
+    }
+
+    /// Begins a program whose events are frequent: stores whether they are recorded.
+    pub(super) fn begin(&mut self) {
+        let none = self.out;
+        self.a.store(Fp, NOW, 0);
+        self.lookup(&self.tables.gate, ZERO);
+        self.a.jump(If::Equal, R0, 0, none).load(R1, R0, w(gate::STATE)).store(Fp, STATE, R1);
+    }
+
+    /// `R7` becomes the thread at [`ID`]; jumps to `none` if it is not followed, or if its events
+    /// are passed by between windows.
+    pub(super) fn frequent(&mut self, none: Label) {
+        let [look, found] = [(); 2].map(|()| self.a.label());
+        self.a.load(R1, Fp, STATE).jump(If::NotEqual, R1, gate::BETWEEN as i32, look);
+        self.bit_of_thread(look);
+        self.a.load(R2, R0, 0).op(Op::And, R2, R1).jump(If::NotEqual, R2, 0, none).here(look);
         self.lookup(&self.tables.threads, ID);
-        self.a.jump(If::Equal, R0, 0, self.out).set(R7, R0);
+        self.a.jump(If::NotEqual, R0, 0, found).load(R1, Fp, STATE);
+        self.a.jump(If::NotEqual, R1, gate::BETWEEN as i32, none);
+        self.passes(none);
+        self.a.goto(none).here(found).set(R7, R0);
+    }
+
+    /// `R0` becomes the word with the bit of the thread at [`ID`], and `R1` the bit.
+    fn bit_of_thread(&mut self, none: Label) {
+        let a = &mut self.a;
+        a.load32(R1, Fp, ID).op(Op::Right, R1, 6).op(Op::And, R1, PASSED as i32 - 1);
+        a.store32(Fp, KEY, R1);
+        self.lookup(&self.tables.passed, KEY);
+        let a = &mut self.a;
+        a.jump(If::Equal, R0, 0, none).load32(R2, Fp, ID).op(Op::And, R2, 63).set(R1, 1);
+        a.op(Op::Left, R1, R2);
+    }
+
+    /// Passes by the events of the thread at [`ID`] between windows.
+    pub(super) fn passes(&mut self, none: Label) {
+        self.bit_of_thread(none);
+        self.a.atomic(Op::Or, R0, 0, R1);
+    }
+
+    /// Records all events of the thread at [`ID`].
+    pub(super) fn passes_no_more(&mut self, none: Label) {
+        self.bit_of_thread(none);
+        self.a.set(R2, -1).op(Op::Xor, R1, R2).atomic(Op::And, R0, 0, R1);
+    }
+
+    /// Stores the current time, which `R8` becomes, and the window of the thread in `R7`. Jumps to
+    /// `closed` if its events are frequent and there is no window; without that label, weighted
+    /// time is that at the end of the last one.
+    pub(super) fn times(&mut self, closed: Option<Label>) {
+        let [known, done] = [(); 2].map(|()| self.a.label());
+        self.a.load(R8, Fp, NOW).jump(If::NotEqual, R8, 0, known);
+        self.a.call(Call::Now).set(R8, R0).store(Fp, NOW, R0).here(known).store(Fp, END, R8);
+        self.a.load(R1, R7, w(thread::EPOCH)).store(Fp, EPOCH, R1).store(Fp, WEIGHT, 1);
+        self.a.store(Fp, WEIGHTED, R8).store(Fp, BASE, R8).load(R1, R7, w(thread::FREQUENT));
+        self.a.jump(If::Equal, R1, 0, done);
+        self.window(closed);
+        self.a.here(done);
+    }
+
+    /// As [`Self::times`] for frequent events, at the time in `R8`.
+    pub(super) fn window(&mut self, closed: Option<Label>) {
+        let none = self.out;
+        let [within, begun] = [(); 2].map(|()| self.a.label());
+        self.lookup(&self.tables.gate, ZERO);
+        self.a.jump(If::Equal, R0, 0, none).load(R1, R0, w(gate::UNTIL)).set(R3, R8);
+        match closed {
+            Some(closed) => self.a.jump(If::Above, R8, R1, closed),
+            None => self.a.jump(If::Above, R1, R8, within).set(R3, R1),
+        };
+        // The window may have begun after the current time was read.
+        self.a.here(within).load(R2, R0, w(gate::OPEN)).jump(If::Above, R3, R2, begun);
+        self.a.set(R3, R2).here(begun).op(Op::Sub, R3, R2).load(R4, R0, w(gate::WEIGHT));
+        self.a.op(Op::Mul, R3, R4).load(R5, R0, w(gate::BASE)).op(Op::Add, R3, R5);
+        self.a.store(Fp, WEIGHTED, R3).store(Fp, WEIGHT, R4).store(Fp, BASE, R5);
+        self.a.load(R1, R0, w(gate::EPOCH)).store(Fp, EPOCH, R1);
+    }
+
+    /// Adds `R2` to what the events of this CPU cost.
+    pub(super) fn spend(&mut self, what: usize) {
+        let none = self.a.label();
+        self.a.store(Fp, A, R2);
+        self.lookup(&self.tables.load, ZERO);
+        self.a.jump(If::Equal, R0, 0, none).load(R2, Fp, A);
+        self.grow(R0, what, R2);
+        self.a.here(none);
+    }
+
+    /// Adds the time on a CPU in `R2` to the thread.
+    pub(super) fn ran(&mut self) {
+        self.grow(R7, thread::CPU, R2);
+        self.spend(load::CPU);
     }
 
     /// Counts a lost entry. Overwrites `R0` to `R5`.
@@ -130,31 +233,25 @@ impl<'a> Writer<'a> {
         self.a.set(R0, -1).op(Op::Left, R0, 32).op(Op::Right, R0, 32).here(done);
     }
 
-    /// Adds the time in `R8` to the distribution at these words of `R9`: once, or for a sample as
-    /// many times as `D` says.
-    pub(super) fn time(&mut self, at: usize, buckets: Option<usize>, is_sample: bool) {
+    /// Adds the time in `R8` to the distribution at these words of `R9`, as many times as the stack
+    /// slot `weight` says.
+    pub(super) fn time(&mut self, at: usize, buckets: Option<usize>, weight: i16) {
         let below = self.a.label();
-        self.weight(is_sample);
-        self.a.set(R2, R8).op(Op::Mul, R2, R1).add(R9, w(at + times::TOTAL), R2);
+        self.a.load(R1, Fp, weight).set(R2, R8).op(Op::Mul, R2, R1).add(
+            R9,
+            w(at + times::TOTAL),
+            R2,
+        );
         self.a.add(R9, w(at + times::COUNT), R1);
         self.a.load(R1, R9, w(at + times::MOST)).jump(If::Above, R1, R8, below);
         self.a.store(R9, w(at + times::MOST), R8).here(below);
         if let Some(first) = buckets {
-            self.bucket(first, is_sample);
-        }
-    }
-
-    /// `R1` becomes the number of events that `R8` represents.
-    pub(super) fn weight(&mut self, is_sample: bool) {
-        if is_sample {
-            self.a.load(R1, Fp, D);
-        } else {
-            self.a.set(R1, 1);
+            self.bucket(first, weight);
         }
     }
 
     /// Counts the time in `R8`, in nanoseconds, in its bucket as `layout::bucket` does.
-    fn bucket(&mut self, first: usize, is_sample: bool) {
+    fn bucket(&mut self, first: usize, weight: i16) {
         let a = &mut self.a;
         a.set(R1, R8).set(R2, 0);
         for shift in [32, 16, 8, 4, 2, 1] {
@@ -169,8 +266,7 @@ impl<'a> Writer<'a> {
         let inside = a.label();
         a.set(R5, BUCKETS as i32 - 1).jump(If::Above, R5, R2, inside).set(R2, R5).here(inside);
         a.op(Op::And, R2, BUCKETS as i32 - 1).op(Op::Left, R2, 3).set(R3, R9).op(Op::Add, R3, R2);
-        self.weight(is_sample);
-        self.a.add(R3, w(first), R1);
+        a.load(R1, Fp, weight).add(R3, w(first), R1);
     }
 
     /// Sets the bit of the thread at [`ID`] in four words of `R9`.
