@@ -14,6 +14,14 @@ pub(crate) type Hot = Cell<u64>;
 /// The bits of [`Hot`] that name a CPU.
 const QUICK: u64 = 0xffff;
 
+/// If the CPU of number + 1 `tag` may use the line of `hot` without checking its caches, returns a
+/// time since which it has had the line, not long after its arrival.
+#[inline(always)]
+pub(crate) fn quick_since(hot: &Hot, tag: u16) -> Option<u64> {
+    let hot = hot.get();
+    (hot as u16 == tag).then_some(hot | QUICK)
+}
+
 /// A line of simulated memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Line<'a> {
@@ -75,14 +83,6 @@ impl Line<'_> {
     pub(crate) fn set_busy(self, busy: u64) {
         self.busy.set(busy);
         self.hot.set(busy & !QUICK | self.hot.get() & QUICK);
-    }
-
-    /// If `cpu` may use the line without checking its caches, returns a time since which it has had
-    /// the line, not long after its arrival.
-    #[inline(always)]
-    pub(crate) fn quick_since(self, cpu: usize) -> Option<u64> {
-        let hot = self.hot.get();
-        ((hot & QUICK) as usize == cpu + 1).then_some(hot | QUICK)
     }
 
     /// With a geometry: notes that `cpu`, which just used the line in its first level, may use it

@@ -26,7 +26,9 @@ pub(crate) struct Lines {
     count: usize,
     /// Offsets below this lie on task stacks.
     stacks: usize,
-    /// Added to the line number of an offset behind the stacks to get its entry (wrapping).
+    /// Stacks, which have one entry each, before the others.
+    slots: usize,
+    /// Lines behind the stacks.
     heap: usize,
     /// Words of 64 sharers for each set in the pool; 1 means the set is in the line itself.
     pub(crate) words: usize,
@@ -77,7 +79,8 @@ impl Lines {
             hot: reserve(count * size_of::<Hot>())?.cast(),
             count,
             stacks,
-            heap: (stacks / STACK).wrapping_sub(stacks / LINE),
+            slots: stacks / STACK,
+            heap: count - stacks / LINE,
             words: topology.cpus.div_ceil(64),
             // Set 0 is the empty set and never written.
             pool: RefCell::new(vec![0; topology.cpus.div_ceil(64)]),
@@ -98,7 +101,13 @@ impl Lines {
     /// builds. So stacks have one entry each, before the rest.
     #[inline(always)]
     pub(crate) fn index(&self, offset: usize) -> usize {
-        if offset >= self.stacks { (offset / LINE).wrapping_add(self.heap) } else { offset / STACK }
+        // An offset below the heap wraps around, beyond the last line.
+        let line = offset.wrapping_sub(self.stacks) / LINE;
+        if line < self.heap {
+            return self.slots + line;
+        }
+        assert!(offset < self.stacks, "an atomic word outside simulated memory was used");
+        offset / STACK
     }
 
     /// What keys the perturbation of line `index`: the number of its first line in the region,
@@ -106,9 +115,8 @@ impl Lines {
     #[inline(always)]
     fn key(&self, index: usize) -> u64 {
         const LINES: usize = STACK / LINE;
-        let slots = self.stacks / STACK;
-        let line = if index >= slots {
-            index - slots + slots * LINES
+        let line = if index >= self.slots {
+            index - self.slots + self.slots * LINES
         } else {
             index * LINES + index * 17 % LINES
         };
@@ -121,10 +129,21 @@ impl Lines {
         self.entry(self.index(offset))
     }
 
+    /// The first part of the line of `offset`, and the number of the line.
+    #[inline(always)]
+    pub(crate) fn hot(&self, offset: usize) -> (&Hot, usize) {
+        let index = self.index(offset);
+        // SAFETY: `index` returns numbers of stacks, and of lines of the heap behind them: together
+        // at most `count`, the length of the table.
+        let hot = unsafe { self.hot.add(index) };
+        // SAFETY: the table is zero-initialised, and the zero image of `Hot` is valid.
+        (unsafe { hot.as_ref() }, index)
+    }
+
     /// The line of number `index`.
     #[inline(always)]
     pub(crate) fn entry(&self, index: usize) -> Line<'_> {
-        assert!(index < self.count, "an atomic word outside simulated memory was used");
+        assert!(index < self.count, "no line has this number");
         // SAFETY: `index` is below `count`, the length of the table.
         let hot = unsafe { self.hot.add(index) };
         // SAFETY: the same holds of the other table.
@@ -140,7 +159,9 @@ impl Lines {
     /// simulated memory.
     #[inline]
     pub(crate) fn place(&self, offset: usize) -> *const u8 {
-        self.hot.as_ptr().wrapping_add(self.index(offset)).cast()
+        let line = offset.wrapping_sub(self.stacks) / LINE;
+        let index = if line < self.heap { self.slots + line } else { offset / STACK };
+        self.hot.as_ptr().wrapping_add(index).cast()
     }
 
     /// The number of `line`.

@@ -159,8 +159,8 @@ impl Region {
             }
             slot
         };
-        let colour = (slot * COLOUR % PAGE) as u32;
-        Some(PooledStack { region: Rc::clone(self), slot: slot as u32, colour })
+        let top = self.base() + (slot + 1) * STACK - slot * COLOUR % PAGE;
+        Some(PooledStack { region: Rc::clone(self), top })
     }
 
     /// Releases the memory of all stacks to the host and makes them one mapping again. For the end
@@ -220,15 +220,14 @@ impl Drop for Region {
 /// A coroutine stack of the region.
 pub(crate) struct PooledStack {
     region: Rc<Region>,
-    slot: u32,
-    /// Bytes that it ends before its slot does.
-    colour: u32,
+    /// Address of its end, which lies less than a page before that of its slot.
+    top: usize,
 }
 
 impl PooledStack {
     /// Its number in the region.
     pub(crate) fn slot(&self) -> usize {
-        self.slot as usize
+        (self.top - 1 - self.region.base()) / STACK
     }
 }
 
@@ -237,8 +236,7 @@ impl PooledStack {
 // a size that tests have run with guards.
 unsafe impl corosensei::stack::Stack for PooledStack {
     fn base(&self) -> corosensei::stack::StackPointer {
-        let top = self.region.base() + (self.slot() + 1) * STACK - self.colour as usize;
-        corosensei::stack::StackPointer::new(top).expect("a mapping is never at address 0")
+        corosensei::stack::StackPointer::new(self.top).expect("a mapping is never at address 0")
     }
 
     fn limit(&self) -> corosensei::stack::StackPointer {
@@ -249,7 +247,7 @@ unsafe impl corosensei::stack::Stack for PooledStack {
 
 impl Drop for PooledStack {
     fn drop(&mut self) {
-        self.region.free_slots.borrow_mut().push(self.slot);
+        self.region.free_slots.borrow_mut().push(self.slot() as u32);
     }
 }
 
@@ -312,7 +310,7 @@ mod tests {
         drop((other, object));
         let again = Region::new(3).unwrap();
         assert_eq!((again.base(), again.stacks()), (base, 3 * STACK));
-        assert_eq!(again.take_stack().map(|stack| stack.slot), Some(0));
+        assert_eq!(again.take_stack().map(|stack| stack.slot()), Some(0));
         drop(again);
         assert_eq!(Region::new(4).unwrap().stacks(), 4 * STACK, "addresses follow the size");
     }

@@ -1,7 +1,7 @@
 //! `Smp`: the virtual machine as a lock's platform.
 
 use crate::engine::{Lock, Until, engine};
-use crate::memory::Sim;
+use crate::memory::{LINE, Sim};
 use crate::trace::Event;
 use crate::word::Word;
 use convoy_sync::{Access, Atomic, Integer, LockEvent, Monitor, Platform, Sleep, TaskId, Wake};
@@ -166,7 +166,13 @@ impl Platform for Smp {
     #[inline(always)]
     fn touch<T: ?Sized>(start: &T, access: Access) {
         let engine = engine();
-        engine.touch(engine.offset(start), size_of_val(start), access);
+        let (offset, bytes) = (engine.offset(start), size_of_val(start));
+        // Known to the compiler: an object that is no larger than its alignment lies on one line.
+        if bytes <= align_of_val(start).min(LINE) {
+            engine.touch_line(offset, access);
+        } else {
+            engine.touch(offset, bytes, access);
+        }
     }
 
     #[inline(always)]

@@ -35,11 +35,11 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn read(&self, offset: usize) {
         self.count();
-        let line = self.lines.at(offset);
-        if self.cpus.at_once(line) {
+        let (hot, index) = self.lines.hot(offset);
+        if self.cpus.at_once(hot) {
             self.cpus.advance(self.hit);
         } else {
-            self.read_slow(line, offset, true);
+            self.read_slow(index, offset, true);
         }
     }
 
@@ -47,20 +47,19 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn write(&self, offset: usize, locked: bool) {
         self.count();
-        let price = self.hit + if locked { self.atomic } else { 0 };
-        if locked {
+        if locked && !self.stored.is_empty() {
             self.drain();
         }
-        let line = self.lines.at(offset);
-        if self.cpus.at_once(line) {
-            self.cpus.advance(price);
+        let (hot, index) = self.lines.hot(offset);
+        if self.cpus.at_once(hot) {
+            self.cpus.advance(if locked { self.hit_locked } else { self.hit });
         } else {
-            self.write_slow(line, offset, price, locked);
+            self.write_slow(index, offset, locked);
         }
     }
 
     /// Waits until all stores of this CPU have their lines.
-    #[inline(always)]
+    #[inline(never)]
     fn drain(&self) {
         if let Some(stored) = self.stored.get(self.cpus.running())
             && stored.get() > self.cpus.now()
@@ -79,12 +78,12 @@ impl Engine {
         }
     }
 
-    /// [`Self::read`] of a line that is not at hand; returns when the request has arrived at the
-    /// line's owner. It takes no time for that unless it `travels`.
+    /// [`Self::read`] of line `index`, which is not at hand; returns when the request has arrived
+    /// at the line's owner. It takes no time for that unless it `travels`.
     #[cold]
     #[inline(never)]
-    fn read_slow(&self, line: Line<'_>, offset: usize, travels: bool) -> u64 {
-        let start = self.cpus.now();
+    fn read_slow(&self, index: usize, offset: usize, travels: bool) -> u64 {
+        let (line, start) = (self.lines.entry(index), self.cpus.now());
         if self.cpus.in_turn(line, line.quick()) {
             self.cpus.advance(self.hit);
             return start;
@@ -123,7 +122,9 @@ impl Engine {
 
     #[cold]
     #[inline(never)]
-    fn write_slow(&self, line: Line<'_>, offset: usize, price: u64, locked: bool) {
+    fn write_slow(&self, index: usize, offset: usize, locked: bool) {
+        let line = self.lines.entry(index);
+        let price = if locked { self.hit_locked } else { self.hit };
         if self.cpus.in_turn(line, line.quick()) {
             return self.cpus.advance(price);
         }
@@ -157,16 +158,16 @@ impl Engine {
         for (number, offset) in offsets.take_while(|_| self.fill_buffers > 1).enumerate() {
             let buffer = &mut arrivals[number % self.fill_buffers];
             self.cpus.clock.set(self.cpus.now().max(*buffer));
-            let line = self.lines.at(offset);
-            self.turn(line);
+            let (hot, index) = self.lines.hot(offset);
+            self.turn(self.lines.entry(index));
             // No other CPU acts between this and the end of the read, unless it travels.
             let asked = self.cpus.now();
             self.count();
-            let issued = if self.cpus.at_once(line) {
+            let issued = if self.cpus.at_once(hot) {
                 self.cpus.advance(self.hit);
                 asked
             } else {
-                self.read_slow(line, offset, !travelled)
+                self.read_slow(index, offset, !travelled)
             };
             // The requests for the others were on their way at the same time.
             travelled |= issued > asked;
@@ -188,8 +189,9 @@ impl Engine {
         }
     }
 
+    /// Announces use of an object that lies on one line, at `offset`.
     #[inline(always)]
-    fn touch_line(&self, at: usize, access: Access) {
+    pub(crate) fn touch_line(&self, at: usize, access: Access) {
         match access {
             Access::Read => self.read(at),
             Access::Write => self.write(at, false),

@@ -3,7 +3,7 @@
 use super::cores::{Cores, Threads, works};
 use super::cpu::Cpu;
 use super::mode::Mode;
-use crate::entry::Line;
+use crate::entry::{Hot, Line, quick_since};
 use crate::preset::{Preset, ps};
 use crate::tree::{Tree, Turn};
 use convoy_sync::TaskId;
@@ -25,6 +25,8 @@ pub(crate) struct Cpus {
     pub(super) others_near: Cell<u64>,
     others_far: Cell<u64>,
     running: Cell<usize>,
+    /// Its number + 1, as lines name it.
+    tag: Cell<u16>,
     /// Its state, in `all`.
     this: Cell<*const Cpu>,
     pub(crate) all: Box<[Cpu]>,
@@ -62,6 +64,7 @@ impl Cpus {
             others_near: Cell::new(u64::MAX),
             others_far: Cell::new(u64::MAX),
             running: Cell::new(0),
+            tag: Cell::new(1),
             this: Cell::new(&raw const all[0]),
             tree: Tree::new(all.len()),
             all,
@@ -106,6 +109,7 @@ impl Cpus {
     #[inline(always)]
     pub(super) fn run(&self, cpu: &Cpu, index: usize, now: u64) {
         self.running.set(index);
+        self.tag.set(index as u16 + 1);
         self.this.set(cpu);
         self.clock.set(now);
     }
@@ -142,16 +146,16 @@ impl Cpus {
     /// line has not moved recently. A line that CPUs take from each other is used strictly in turn.
     #[inline(always)]
     pub(super) fn in_turn(&self, line: Line<'_>, holder: u16) -> bool {
-        holder as usize == self.running() + 1
+        holder == self.tag.get()
             && (self.is_first()
                 || self.now() <= self.far.get() && self.now() >= line.busy() + self.settle)
     }
 
-    /// Whether an access to `line` now costs a hit and changes nothing but the clock. Does not find
-    /// it for some nanoseconds after the line has stayed for long enough.
+    /// Whether an access to the line of `hot` now costs a hit and changes nothing but the clock.
+    /// Does not find it for some nanoseconds after the line has stayed for long enough.
     #[inline(always)]
-    pub(super) fn at_once(&self, line: Line<'_>) -> bool {
-        line.quick_since(self.running()).is_some_and(|since| {
+    pub(super) fn at_once(&self, hot: &Hot) -> bool {
+        quick_since(hot, self.tag.get()).is_some_and(|since| {
             self.is_first() || self.now() <= self.far.get() && self.now() >= since + self.settle
         })
     }

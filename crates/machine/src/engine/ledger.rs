@@ -49,7 +49,7 @@ pub(super) struct Place {
 
 impl Place {
     #[inline(always)]
-    pub(super) fn set(&self, Lock { task, offset, kind }: Lock) {
+    fn set(&self, task: TaskId, offset: usize, kind: &'static str) {
         self.task.set(task);
         self.offset.set(offset);
         self.kind.set(kind);
@@ -87,7 +87,10 @@ impl Recent {
     pub(super) fn take(&self, is: impl Fn(&Lock) -> bool) -> bool {
         let held = self.held();
         let Some(at) = held.iter().rposition(|lock| is(&lock.get())) else { return false };
-        (at + 1..held.len()).for_each(|next| held[next - 1].set(held[next].get()));
+        for next in at + 1..held.len() {
+            let Lock { task, offset, kind } = held[next].get();
+            held[next - 1].set(task, offset, kind);
+        }
         self.count.set(held.len() - 1);
         true
     }
@@ -106,18 +109,17 @@ impl Ledger {
     /// `event` of `lock`, on `cpu` at `now`.
     #[inline(always)]
     pub(crate) fn event(&self, event: LockEvent, lock: Lock, cpu: usize, now: u64) {
+        // Its parts stay in registers, since no function gets a pointer to all of it.
         let Lock { task, offset, kind } = lock;
-        // Made anew for each use, so that no pointer to one keeps it on the stack.
-        let lock = || Lock { task, offset, kind };
         match event {
-            LockEvent::Contended => self.want(lock(), now),
+            LockEvent::Contended => self.want(task, offset, kind, now),
             LockEvent::Acquired => {
                 if self.wants(task) && self.unwant(task, offset) == Some(true) {
                     return;
                 }
-                self.hold(lock(), &self.recent[cpu]);
+                self.hold(task, offset, kind, &self.recent[cpu]);
             }
-            LockEvent::Handoff => self.give(lock()),
+            LockEvent::Handoff => self.give(task, offset, kind),
             LockEvent::Interrupted | LockEvent::TimedOut => {
                 self.unwant(task, offset);
             }
@@ -133,7 +135,7 @@ impl Ledger {
                 if recent.locks.get(others).is_some_and(mine) {
                     recent.count.set(others);
                 } else {
-                    self.release(lock(), recent);
+                    self.release(task, offset, recent);
                 }
             }
             _ => {}
@@ -141,32 +143,32 @@ impl Ledger {
     }
 
     #[inline(always)]
-    pub(super) fn hold(&self, lock: Lock, recent: &Recent) {
+    fn hold(&self, task: TaskId, offset: usize, kind: &'static str, recent: &Recent) {
         let count = recent.count.get();
         match recent.locks.get(count) {
             Some(place) => {
-                place.set(lock);
+                place.set(task, offset, kind);
                 recent.count.set(count + 1);
             }
-            None => self.hold_many(lock, recent),
+            None => self.hold_many(task, offset, kind, recent),
         }
     }
 
     #[cold]
     #[inline(never)]
-    pub(super) fn hold_many(&self, lock: Lock, recent: &Recent) {
+    fn hold_many(&self, task: TaskId, offset: usize, kind: &'static str, recent: &Recent) {
         self.older.borrow_mut().extend(recent.held().iter().map(Place::get));
-        recent.locks[0].set(lock);
+        recent.locks[0].set(task, offset, kind);
         recent.count.set(1);
     }
 
-    /// `lock` is released, which was not the last to be taken on this CPU. A unit of a semaphore
-    ///   may be given back by a task that never took one.
+    /// `task` releases the lock at `offset`, which was not the last to be taken on this CPU. A unit
+    /// of a semaphore may be given back by a task that never took one.
     #[cold]
     #[inline(never)]
-    pub(super) fn release(&self, lock: Lock, recent: &Recent) {
-        let own = |held: &Lock| held.offset == lock.offset && held.task == lock.task;
-        let any = |held: &Lock| held.offset == lock.offset;
+    fn release(&self, task: TaskId, offset: usize, recent: &Recent) {
+        let own = |held: &Lock| held.offset == offset && held.task == task;
+        let any = |held: &Lock| held.offset == offset;
         let _maybe_held = recent.take(own) || self.take(own) || self.take(any);
     }
 
@@ -205,8 +207,9 @@ impl Ledger {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn want(&self, lock: Lock, since: u64) {
-        let task = lock.task as usize;
+    fn want(&self, task: TaskId, offset: usize, kind: &'static str, since: u64) {
+        let lock = Lock { task, offset, kind };
+        let task = task as usize;
         self.wanted.borrow_mut()[task] = Some(Want { lock, since, given: false });
         let word = &self.wants[task / 64];
         word.set(word.get() | 1 << (task % 64));
@@ -224,14 +227,14 @@ impl Ledger {
         Some(want.given)
     }
 
-    /// Its task owns `lock` from now on.
+    /// `task` owns the lock at `offset` from now on.
     #[cold]
     #[inline(never)]
-    pub(super) fn give(&self, lock: Lock) {
-        if let Some(Some(want)) = self.wanted.borrow_mut().get_mut(lock.task as usize) {
+    fn give(&self, task: TaskId, offset: usize, kind: &'static str) {
+        if let Some(Some(want)) = self.wanted.borrow_mut().get_mut(task as usize) {
             want.given = true;
         }
-        self.older.borrow_mut().push(lock);
+        self.older.borrow_mut().push(Lock { task, offset, kind });
     }
 
     /// Describes each wait with its lock, which `name` names, and the owner: one line each.

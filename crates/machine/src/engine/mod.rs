@@ -61,7 +61,8 @@ pub(crate) struct Engine {
     pub(crate) spinners: Spinners,
     // Access to memory.
     hit: u64,
-    atomic: u64,
+    /// A hit by a locked instruction.
+    hit_locked: u64,
     /// For each CPU when its last plain store has its line; empty where stores wait for that.
     stored: Box<[Cell<u64>]>,
     requests: requests::Requests,
@@ -127,7 +128,7 @@ impl Engine {
             tasks: Tasks::new(tasks),
             spinners: Spinners::new(count),
             hit: ps(preset.price_ns.hit),
-            atomic: ps(preset.price_ns.atomic),
+            hit_locked: ps(preset.price_ns.hit) + ps(preset.price_ns.atomic),
             stored: vec![Cell::new(0); if preset.store_buffer { count } else { 0 }].into(),
             requests: requests::Requests::new(preset.requests_travel),
             fill_buffers: preset.fill_buffers,

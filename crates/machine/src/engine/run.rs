@@ -9,6 +9,7 @@ use crate::os::Interrupt;
 use crate::trace::Event;
 use crate::tree::Turn;
 use convoy_sync::TaskId;
+use core::ops::ControlFlow;
 
 impl Engine {
     /// Creates a task that has not started; `None` when every stack is taken.
@@ -111,35 +112,57 @@ impl Engine {
             if self.stop.get() {
                 break self.watchdog.verdict.get().unwrap_or(Outcome::Stopped);
             }
-            // Most looks come before anything else does. A CPU that writes a word continues at the
-            // time at which half of its spinners look, so the order within a time matters.
-            let first = self.cpus.tree.first();
+            let (first, look) = (self.cpus.tree.first(), self.spinners.looks.first());
             let stop = until.min(self.watchdog.check_at.get()).min(self.observer.at());
-            let limit = first.earlier(Turn::new(stop, 0));
-            if let Some(cpu) = self.look_before(limit) {
-                self.go_on(cpu);
-                continue;
-            }
-            let look = self.spinners.looks.first();
-            let looks = look <= first && look.at() <= until;
-            let next = if looks {
-                self.spinners.looks.change(Vec::pop);
-                look
+            let (next, looks) = if first < look && first.at() < stop {
+                (first, false)
             } else {
-                first
+                match self.look_first(first, stop, until) {
+                    ControlFlow::Continue(Some(next)) => next,
+                    ControlFlow::Continue(None) => continue,
+                    ControlFlow::Break(outcome) => break outcome,
+                }
             };
-            if next.at() > until.min(u64::MAX - 1) {
-                let never = next.at() == u64::MAX;
-                break if never { Outcome::Quiescent } else { Outcome::TimeLimit };
-            }
-            if next.at() >= self.observer.at() {
-                self.observer.look_until(next.at(), &self.cpus.clock);
-            }
             self.act(next, looks);
         };
         // Code that accesses simulated memory after the run is on no coroutine that could suspend.
         self.cpus.yielder.set(core::ptr::null());
         outcome
+    }
+
+    /// Lets CPUs that spin look before `first` acts, and before `stop`. Returns the turn that comes
+    /// next and whether that CPU looks, unless one of them has acted; or why the run ends, which it
+    /// does after `until`.
+    #[inline(never)]
+    fn look_first(
+        &self,
+        first: Turn,
+        stop: u64,
+        until: u64,
+    ) -> ControlFlow<Outcome, Option<(Turn, bool)>> {
+        // Most looks come before anything else does. A CPU that writes a word continues at the time
+        // at which half of its spinners look, so the order within a time matters.
+        let limit = first.earlier(Turn::new(stop, 0));
+        if let Some(cpu) = self.look_before(limit) {
+            self.go_on(cpu);
+            return ControlFlow::Continue(None);
+        }
+        let look = self.spinners.looks.first();
+        let looks = look <= first && look.at() <= until;
+        let next = if looks {
+            self.spinners.looks.change(Vec::pop);
+            look
+        } else {
+            first
+        };
+        if next.at() > until.min(u64::MAX - 1) {
+            let never = next.at() == u64::MAX;
+            return ControlFlow::Break(if never { Outcome::Quiescent } else { Outcome::TimeLimit });
+        }
+        if next.at() >= self.observer.at() {
+            self.observer.look_until(next.at(), &self.cpus.clock);
+        }
+        ControlFlow::Continue(Some((next, looks)))
     }
 
     /// Lets the earliest CPU act; with `looks` it reads its spin word again.

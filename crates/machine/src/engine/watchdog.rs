@@ -29,10 +29,11 @@ const OPERATIONS: u64 = 1 << 27;
 pub(crate) struct Watchdog {
     at: Cell<u64>,
     operations: Cell<u64>,
-    /// Memory operations so far.
-    done: Cell<u64>,
+    /// Memory operations until [`Self::check_operations`]; not positive when that is reached.
+    left: Cell<i64>,
     /// When [`Self::judge_time`] is due.
     pub(super) check_at: Cell<u64>,
+    /// The number of memory operations at which [`Self::judge_operations`] is due.
     check_operations: Cell<u64>,
     /// Limit on memory operations.
     most_operations: Cell<u64>,
@@ -47,7 +48,7 @@ impl Default for Watchdog {
         Self {
             at: Cell::new(0),
             operations: Cell::new(0),
-            done: Cell::new(0),
+            left: Cell::new(OPERATIONS as i64),
             check_at: Cell::new(PATIENCE),
             check_operations: Cell::new(OPERATIONS),
             most_operations: Cell::new(u64::MAX),
@@ -70,22 +71,29 @@ impl Watchdog {
 
     /// Memory operations so far.
     pub(crate) fn operations(&self) -> u64 {
-        self.done.get()
+        self.check_operations.get().wrapping_sub(self.left.get() as u64)
     }
 
     /// Counts `more` memory operations. Returns whether [`Self::judge_operations`] is due.
     #[inline(always)]
     pub(super) fn count(&self, more: u64) -> bool {
-        let done = self.done.get() + more;
-        self.done.set(done);
-        done >= self.check_operations.get()
+        let left = self.left.get() - more as i64;
+        self.left.set(left);
+        left <= 0
+    }
+
+    /// [`Self::judge_operations`] is due at this number of operations.
+    fn judge_at(&self, operations: u64) {
+        let done = self.operations();
+        self.check_operations.set(operations);
+        self.left.set(operations.wrapping_sub(done) as i64);
     }
 
     /// Records progress at `now`.
     #[inline]
     pub(crate) fn progress(&self, now: u64) {
         self.at.set(now);
-        self.operations.set(self.done.get());
+        self.operations.set(self.operations());
     }
 
     /// Records why the run is ended, unless there is a reason already.
@@ -96,7 +104,7 @@ impl Watchdog {
     /// Ends runs after this many memory operations in all.
     pub(crate) fn limit_operations(&self, most: u64) {
         self.most_operations.set(most);
-        self.check_operations.set(self.check_operations.get().min(most));
+        self.judge_at(self.check_operations.get().min(most));
     }
 
     /// Judges the time without progress at `now`. `expects` returns whether the operating system
@@ -122,7 +130,7 @@ impl Watchdog {
 
     /// Judges the memory operations without progress, and their limit.
     pub(super) fn judge_operations(&self) -> Option<Outcome> {
-        let operations = self.done.get();
+        let operations = self.operations();
         if operations >= self.most_operations.get() {
             return Some(Outcome::OperationLimit);
         }
@@ -130,7 +138,7 @@ impl Watchdog {
         if operations >= next {
             return Some(Outcome::Livelock);
         }
-        self.check_operations.set(next.min(self.most_operations.get()));
+        self.judge_at(next.min(self.most_operations.get()));
         None
     }
 }
