@@ -51,20 +51,23 @@ pub(crate) fn subject(lock: &Lock, place: &str) -> Subject {
         Origin::Rust if stream_of_rust(name).is_some() => {
             Subject::RustStream { lock: name.clone() }
         }
-        _ => hottest(lock).unwrap_or_else(|| named(name, *kind, *instances)),
+        _ => match hot_element(lock) {
+            Some(element) => Subject::Element { name: element.to_owned(), instances: *instances },
+            None => named(name, *kind, *instances),
+        },
     }
 }
 
-/// Returns the element of a family of locks for which threads waited most of the time.
-fn hottest(lock: &Lock) -> Option<Subject> {
+/// Returns the name of the lock of a family for which threads waited for most of the time that they
+/// waited for the family.
+pub fn hot_element(lock: &Lock) -> Option<&str> {
     /// Minimum part of the waiting.
     const MOST: f64 = 0.6;
     /// Minimum number of locks in the family.
     const SEVERAL: u64 = 3;
     let element = lock.elements.iter().max_by(|a, b| a.wait_s.total_cmp(&b.wait_s))?;
     let is_hot = lock.instances >= SEVERAL && element.wait_s > MOST * lock.wait_s();
-    let (name, instances) = (element.name.clone(), lock.instances);
-    (is_hot && !name.is_empty()).then_some(Subject::Element { name, instances })
+    (is_hot && !element.name.is_empty()).then_some(&element.name)
 }
 
 /// Returns the lock of a wait as findings refer to it.

@@ -18,7 +18,7 @@ mod rules;
 mod verdict;
 
 pub use account::{Account, Irreplaceable, LockAccount, is_owned};
-pub use evidence::waited_share;
+pub use evidence::{hot_element, waited_share};
 pub use finding::{Confidence, Cure, Finding, Kind, LITTLE, OwnerShares, Source, Waiters};
 pub use gap::{Gap, JavaWaits};
 pub use owner::{OwnerState, owner_parts};

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::behaviour::{busiest, is_alone};
 use crate::choice::{PREFER_WRITERS, SIGNAL};
-use crate::demands::total_s;
+use crate::demands::{Named, total_s};
 use crate::edit::Open;
 use crate::{Choice, FAIR, HANDOFF, Limit, Prediction, Row, SLEEP, SPIN};
 
@@ -186,7 +186,7 @@ impl Advice {
             let [before, after] = [&before, after].map(|text| shell_words::quote(text));
             format!("convoy compare {before} {after}")
         });
-        let lock = first.map_or_else(String::new, |lock| lock.name.clone());
+        let lock = first.map_or_else(String::new, |lock| Named::new(lock).name);
         let recorded = recorded.to_owned();
         Self { lock, kind, recorded, remedies, command, check, source, prediction }
     }
@@ -207,7 +207,7 @@ fn source(program: &Program, process: Option<&Process>, prediction: &Prediction)
     let place = match &prediction.limit {
         Limit::Lock { lock, .. } | Limit::Pool { pool: lock, .. } => {
             let locks = process.into_iter().flat_map(|process| &process.locks);
-            let own = locks.filter(|recorded| recorded.name == lock.name);
+            let own = locks.filter(|recorded| Named::new(recorded).name == lock.name);
             let held_s = |site: &Site| total_s(site.count, &site.hold_on, &site.hold_off);
             let longest = own
                 .flat_map(|recorded| &recorded.sites)

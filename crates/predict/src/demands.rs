@@ -6,7 +6,7 @@
 //! demand has a least value, which no program with the recorded counts and times can be below, a
 //! middle, and a most.
 
-use convoy_diagnose::{KernelSleep, is_owned, kernel_sleeps};
+use convoy_diagnose::{KernelSleep, hot_element, is_owned, kernel_sleeps};
 use convoy_record::{KernelObject, Kind, Lock, Process, Program, Site, Times, threads};
 use convoy_runs::replay::{Class, Step};
 use serde::Serialize;
@@ -21,7 +21,7 @@ use crate::single;
 /// A lock or pool, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Named {
-    /// Its name.
+    /// Its name; of a family with one hot lock, the name of that lock, as in its finding.
     pub name: String,
     /// The place at which threads waited longest for it, unless its name contains that.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ impl Named {
     pub(crate) fn new(lock: &Lock) -> Self {
         let place = lock.sites.first().map(|site| site.place.clone());
         let place = place.filter(|place| !place.is_empty() && !lock.name.contains(place));
-        Self { name: lock.name.clone(), place }
+        Self { name: hot_element(lock).unwrap_or(&lock.name).to_owned(), place }
     }
 }
 

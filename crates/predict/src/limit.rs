@@ -289,15 +289,17 @@ mod tests {
     /// Sixteen locks in one array, of which one gets nine acquisitions of ten.
     #[test]
     fn a_hot_element_limits_as_a_lock_does() {
-        let elements = vec![Element { count: 900, ..Element::default() }];
+        let name = "shards+0x280".to_owned();
+        let elements = vec![Element { name, count: 900, wait_s: 0.45, ..Element::default() }];
         let name = "shards".to_owned();
         let lock =
             Lock { name, instances: 16, elements, sites: vec![site(0.5)], ..Lock::default() };
         let process = Process { seconds: 1.0, cpu_s: 0.004, threads: 2, ..Process::default() };
         let limit = limit_of(Process { locks: vec![lock], ..process }, 2);
-        let Limit::Lock { hold_us: Some(hold_us), per_s: Some(per_s), .. } = limit else {
+        let Limit::Lock { lock, hold_us: Some(hold_us), per_s: Some(per_s), .. } = limit else {
             panic!("{limit:?}")
         };
+        assert_eq!(lock.name, "shards+0x280", "the lock that `explain` names");
         assert!((per_s * hold_us / 1e6 - 1000.0 / 900.0).abs() < 1e-6, "{per_s} {hold_us}");
     }
 

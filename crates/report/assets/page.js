@@ -45,6 +45,10 @@
   // --- Tables: sorted by the numbers behind the cells; children stay with their row. ---
   function table(parent, block) {
     const few = 12;
+    // A column without a title belongs to the number before it: an interval or a mark.
+    const untitled = block.columns.every((column) => !column.title);
+    const classOf = (column) =>
+      column.number ? "number" : column.title || untitled ? "text" : "joined";
     // Above what scrolls sideways, so that a wide table does not cut it.
     const caption = block.title && "caption" + ++numbers;
     if (caption) prose(parent, "p", block.title, { class: "caption", id: caption });
@@ -67,7 +71,7 @@
       }
     }
     const titles = make(head, "tr");
-    if (block.columns.every((column) => !column.title)) head.remove();
+    if (untitled) head.remove();
     const body = make(node, "tbody");
     const families = [];
     for (const row of block.rows) {
@@ -78,8 +82,7 @@
         continue;
       }
       row.cells.forEach(([shown, value], at) => {
-        const number = block.columns[at].number;
-        const cell = make(line, at ? "td" : "td", null, { class: number ? "number" : "text" });
+        const cell = make(line, "td", null, { class: classOf(block.columns[at]) });
         if (at === 0 && row.link && strips.length) {
           const link = make(cell, "button", shown.trim(), { class: "link", "aria-pressed": "false" });
           link.addEventListener("click", () => choose(line, link, row.link));
@@ -100,7 +103,7 @@
     fill();
     block.columns.forEach((column, at) => {
       const head = make(titles, "th", null,
-        { scope: "col", class: column.number ? "number" : "text" });
+        { scope: "col", class: classOf(column) });
       const text = column.title + (column.unit ? " (" + column.unit + ")" : "");
       if (families.length < 2 || families.some((family) => !family.cells.length)) {
         head.textContent = text;

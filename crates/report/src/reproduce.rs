@@ -103,7 +103,7 @@ impl ReproduceReport {
     /// Returns the result in a few words; `None` without a published number.
     pub(crate) fn verdict(&self) -> Option<String> {
         let (predicted, fitted) = (self.independent(false), self.independent(true));
-        let mut parts = Vec::new();
+        let (mut parts, mut loss) = (Vec::new(), None);
         if !predicted.is_empty() {
             let (good, count) = (within(&predicted), predicted.len());
             let possible = match self.possible {
@@ -131,18 +131,19 @@ impl ReproduceReport {
                 let published = published.map(|p| format!(" (published: {} %)", fixed(-p, 1)));
                 let figure = |key: &str| self.find(&row.case, key).map(|row| row.reproduced);
                 let cause = cpus(figure("idle_percent"), figure("owner_not_running_percent"));
-                let loss = format!(
+                loss = Some(format!(
                     "{} loses {} % of {title} against {}{}{}",
                     row.case,
                     fixed(-row.reproduced_percent, 1),
                     changes.baseline,
                     published.unwrap_or_default(),
                     cause.map_or_else(String::new, |cause| format!(": {cause}"))
-                );
-                parts.insert(0, loss);
+                ));
             }
         }
-        (!parts.is_empty()).then(|| parts.join("; "))
+        let parts = Some(parts.join("; ")).filter(|parts| !parts.is_empty());
+        let sentences: Vec<String> = loss.into_iter().chain(parts).collect();
+        (!sentences.is_empty()).then(|| sentences.join(". "))
     }
 
     /// Errors of the numbers that are fitted or not, each family once for a case: Jobs/Min, Real

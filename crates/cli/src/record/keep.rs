@@ -133,7 +133,10 @@ pub(crate) fn keep(to: Destination<'_>, record: &Record, arguments: Vec<String>)
     if let Some(path) = to.output {
         match output::private(path, &format!("{body}\n")) {
             Ok(()) => {
-                say(&format!("more: convoy explain {}", path.display()));
+                // A device or a pipe keeps no record.
+                if path.is_file() {
+                    say(&format!("more: convoy explain {}", path.display()));
+                }
                 return true;
             }
             Err(failure) => warn(failure.message()),

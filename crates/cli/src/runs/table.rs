@@ -7,16 +7,17 @@ use convoy_store::{Entry, Stored};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The records in a table; for people a long command is cut.
+/// The records in a table; for people a long command is cut, and a column without tags left out.
 pub(super) fn table(runs: &[Stored], for_people: bool) -> Table {
-    let columns = vec![
+    let has_tags = !for_people || runs.iter().any(|run| !run.entry.tags.is_empty());
+    let mut columns = vec![
         Column::number("Run", "").key("id"),
         Column::text("When (UTC)").key("time"),
         Column::text("Kind").key("kind"),
         Column::text("Result").key("result"),
-        Column::text("Tags").key("tags"),
-        Column::text("Command").key("command"),
     ];
+    columns.extend(has_tags.then(|| Column::text("Tags").key("tags")));
+    columns.push(Column::text("Command").key("command"));
     let mut table = Table::new("", columns);
     for run in runs {
         let entry = &run.entry;
@@ -24,14 +25,15 @@ pub(super) fn table(runs: &[Stored], for_people: bool) -> Table {
         let room = if for_people { 60 } else { usize::MAX };
         let short: String = command.chars().take(room).collect();
         let more = if short.len() < command.len() { "…" } else { "" };
-        table.row(vec![
+        let mut cells = vec![
             Cell::count(run.id.unsigned_abs()),
             Cell::text(time(entry.time_ms)),
             Cell::text(&entry.kind),
             Cell::text(result(entry)),
-            Cell::text(entry.tags.join(" ")),
-            Cell::text(short + more),
-        ]);
+        ];
+        cells.extend(has_tags.then(|| Cell::text(entry.tags.join(" "))));
+        cells.push(Cell::text(short + more));
+        table.row(cells);
     }
     table
 }

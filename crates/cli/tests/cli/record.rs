@@ -37,6 +37,13 @@ fn handlers_that_reach_one_lock_differ_by_their_callers() {
 }
 
 #[test]
+fn a_device_is_not_suggested_as_a_record() {
+    let output = run(&["record", "--kernel", "off", "-o", "/dev/null", "--", "true"]);
+    assert_eq!(code(&output), Some(0), "{output:?}");
+    assert!(!stderr(&output).contains("convoy explain"), "{output:?}");
+}
+
+#[test]
 fn a_program_is_recorded_and_explained() {
     let place = directory("record");
     let program = place.join("program");

@@ -85,7 +85,9 @@ impl Jvm {
         let number = format!("/{}", status.inner);
         let is_data = |line: &&str| line.contains("/hsperfdata_") && line.ends_with(&number);
         let path = maps.lines().find(is_data).and_then(|line| Some(&line[line.find('/')?..]));
-        let path = path.ok_or(No::Yet("it publishes no counters (-XX:-UsePerfData)"))?;
+        let path = path.ok_or(No::Yet(
+            "it publishes no counters (-XX:-UsePerfData, or a user without a name)",
+        ))?;
         let data = open_file(Path::new(&(root.clone() + path)));
         let is_its = |data: &File| data.metadata().is_ok_and(|found| found.uid() == status.uid);
         let data = data.filter(is_its).ok_or_else(|| never("its counters cannot be read"))?;

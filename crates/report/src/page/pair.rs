@@ -122,8 +122,10 @@ impl Page {
         [first, second]: [&Origin; 2],
     ) -> Self {
         let pair = RecordPair::new([before, after], reports);
-        let title = format!("{} and {}", first.name, second.name);
-        let mut page = Self::new(title, pair.lead());
+        let names = [(before, first), (after, second)].map(|(record, origin)| {
+            format!("{} ({})", record.program.command.join(" "), origin.name)
+        });
+        let mut page = Self::new(names.join(" and "), pair.lead());
         page.cure.push_str(DOUBT);
         page.test.clone_from(&second.test);
         for (report, side) in reports.iter().zip(["before", "after"]) {

@@ -25,10 +25,11 @@ impl Block {
                  recorded with its time.",
             );
         }
-        let note = "Threads are recorded step by step in windows of the run, and a sample of their \
-                    waits from all of it; blank is not recorded. A critical section is drawn if \
-                    its beginning and end are recorded; of a context switch, only that it lies in \
-                    the time drawn is known. The bars on top have all waits, each where it ended.";
+        let note = "Threads are recorded step by step in windows of the run, and by a sample of \
+                    their waits in all of it. Nothing was recorded where a row is blank. A \
+                    critical section is drawn if both its beginning and its end were recorded; a \
+                    context switch took place at some moment of the time that is drawn for it. \
+                    The bars at the top show all waits, each where it ended.";
         Self::drawn(lanes, "", vec![note.to_owned()])
     }
 

@@ -8,6 +8,7 @@ use convoy_record::Kind;
 use super::doubt::reason;
 use super::limit::{beyond, of_kernel, verdict};
 use super::phrase::in_place;
+use super::rows::BOUNDLESS;
 use super::units::duration;
 
 /// Change above which a factor is printed instead of a percentage.
@@ -161,7 +162,12 @@ fn change_of(row: &Row) -> String {
     if change_percent >= TIMES_PERCENT {
         let [times, low, high] =
             [change_percent, low_percent, high_percent].map(|percent| 1.0 + percent / 100.0);
-        return format!("{times:.1} times as many acquisitions per second ({low:.1} to {high:.1})");
+        let interval = if high <= BOUNDLESS {
+            format!("{low:.1} to {high:.1}")
+        } else {
+            format!("at least {low:.1}")
+        };
+        return format!("{times:.1} times as many acquisitions per second ({interval})");
     }
     let sign = if change_percent < 0.0 { "fewer" } else { "more" };
     format!(

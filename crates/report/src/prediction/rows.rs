@@ -16,6 +16,22 @@ pub(super) fn times(ratio: f64) -> String {
     }
 }
 
+/// Ratio above which arithmetic has no bound that says anything: a record next to other programs
+/// knows little of the work.
+pub(super) const BOUNDLESS: f64 = 100.0;
+
+/// Returns an interval of ratios as `1.0 to 2.1 times`, without an end that says nothing; `None` if
+/// neither says anything.
+fn between(low_percent: f64, high_percent: f64) -> Option<String> {
+    let [low, high] = [low_percent, high_percent].map(ratio);
+    match (low >= 1.0 / BOUNDLESS, high <= BOUNDLESS) {
+        (true, true) => Some(format!("{} to {} times", times(low), times(high))),
+        (true, false) => Some(format!("at least {} times", times(low))),
+        (false, true) => Some(format!("at most {} times", times(high))),
+        (false, false) => None,
+    }
+}
+
 fn ratio(percent: f64) -> f64 {
     1.0 + percent / 100.0
 }
@@ -41,15 +57,14 @@ pub(super) fn intervals(prediction: &Prediction) -> Option<String> {
 pub(super) fn changes(prediction: &Prediction) -> Option<String> {
     let changes = prediction.rows.iter().filter(|row| row.low_percent < row.high_percent);
     let changes: Vec<String> = changes
-        .map(|row| {
-            let [low, high] =
-                [row.low_percent, row.high_percent].map(|percent| times(ratio(percent)));
+        .filter_map(|row| {
+            let interval = between(row.low_percent, row.high_percent)?;
             let means = match (row.edit, row.split) {
                 (Some(edit), _) => edited(edit),
                 (None, 1) => format!("`{}`", row.policy),
                 (None, split) => format!("a split by {split}"),
             };
-            format!("{low} to {high} times with {means}")
+            Some(format!("{interval} with {means}"))
         })
         .collect();
     (!changes.is_empty()).then(|| format!("Arithmetic allows {}.", changes.join(", ")))
@@ -62,6 +77,8 @@ fn interval(row: &Row, names_threads: bool) -> String {
     let [low, high] = [row.low_percent, row.high_percent].map(|percent| times(ratio(percent)));
     let range = if low == high {
         format!("{low} times")
+    } else if ratio(row.high_percent) > BOUNDLESS {
+        format!("at least {low} times")
     } else {
         format!("between {low} and {high} times")
     };
@@ -158,7 +175,11 @@ fn table_of(prediction: &Prediction, hidden: &[&str]) -> Table {
             Cell::shown(format!("{:.0}", rate(row.acquisitions_per_s)), row.acquisitions_per_s),
             Cell::number(row.change_percent, 0),
             Cell::number(row.low_percent, 0),
-            Cell::number(row.high_percent, 0),
+            if ratio(row.high_percent) <= BOUNDLESS {
+                Cell::number(row.high_percent, 0)
+            } else {
+                Cell::shown(NOTHING, row.high_percent)
+            },
             figure(row.runs_percent.map(|runs| runs[0]), 0),
             figure(row.runs_percent.map(|runs| runs[1]), 0),
             figure(figures.map(|figures| figures.wait_p99_us / 1e3), 2),

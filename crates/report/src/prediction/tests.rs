@@ -115,6 +115,27 @@ fn changes_of_the_source_are_sentences_with_their_place_and_check() {
     assert!(head.contains("Arithmetic allows 1.0 to 2.1 times with 4 units, 1.0 to 2.1 times"));
 }
 
+/// The record of a program next to others knows little of its work.
+#[test]
+fn ends_of_intervals_that_say_nothing_are_left_out() {
+    let split = Row { split: 4, ..row(SLEEP, [0.0, 50.0, 317_000.0]) };
+    let rows = vec![
+        row(SPIN, [-100.0, 0.0, 317_000.0]),
+        row(FAIR, [-100.0, -5.0, 20.0]),
+        Row { edit: Some(Edit::Sleep), ..row(SLEEP, [0.0, 516.0, 317_000.0]) },
+        split,
+    ];
+    let prediction = Prediction { rows: rows.clone(), ..Prediction::default() };
+    assert_eq!(
+        rows::changes(&prediction).expect("bounds"),
+        "Arithmetic allows at most 1.2 times with `fair`, at least 1.0 times with no sleep held, \
+         at least 1.0 times with a split by 4."
+    );
+    assert!(!table(&prediction).to_text().contains("317"));
+    let text = advised("cache", Kind::Mutex, gain(rows[2].clone(), None));
+    assert!(text.contains("6.2 times as many acquisitions per second (at least 1.0)"), "{text}");
+}
+
 #[test]
 fn the_limit_is_said_with_its_whole_holds() {
     fn said(limit: Limit) -> String {
