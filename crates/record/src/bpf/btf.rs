@@ -40,8 +40,9 @@ pub(crate) struct Offsets {
     pub(crate) tgid: i32,
     /// In a task: whether it is running on a CPU.
     pub(crate) on_cpu: i32,
-    /// In a task: how often it has fallen asleep.
-    pub(crate) switches: i16,
+    /// In a task: how often it has fallen asleep, and how often it has lost its CPU otherwise.
+    pub(crate) sleeps: i16,
+    pub(crate) preemptions: i16,
     /// In a mutex: its owner.
     pub(crate) mutex_owner: i32,
     /// In a reader/writer semaphore: the writing owner, or the last owner.
@@ -75,7 +76,8 @@ impl Offsets {
             pid_here: of(&task, "pid")?.try_into().ok()?,
             tgid: of(&task, "tgid")?,
             on_cpu: of(&task, "on_cpu")?,
-            switches: of(&task, "nvcsw")?.try_into().ok()?,
+            sleeps: of(&task, "nvcsw")?.try_into().ok()?,
+            preemptions: of(&task, "nivcsw")?.try_into().ok()?,
             mutex_owner: of(&mutex, "owner")?,
             rwsem_owner: of(&rwsem, "owner")?,
             switch: switch?,
@@ -151,7 +153,8 @@ mod tests {
 
     /// Types with a number and an array before the structures.
     fn sample() -> Vec<u8> {
-        let names = b"\0mutex\0owner\0rw_semaphore\0task_struct\0pid\0tgid\0on_cpu\0nvcsw\0\
+        let names =
+            b"\0mutex\0owner\0rw_semaphore\0task_struct\0pid\0tgid\0on_cpu\0nvcsw\0nivcsw\0\
             btf_trace_sched_switch\0btf_trace_sched_waking\0";
         let of = |name: &str| {
             let terminated = [&[0], name.as_bytes(), &[0]].concat();
@@ -166,9 +169,9 @@ mod tests {
             vec![of("btf_trace_sched_waking"), 8 << 24, 1],
             vec![of("mutex"), structure | 1, 8, of("owner"), 1, 0],
             vec![of("rw_semaphore"), structure | 1, 16, of("owner"), 1, 64],
-            vec![of("task_struct"), with_bits | structure | 4, 99],
+            vec![of("task_struct"), with_bits | structure | 5, 99],
             vec![of("on_cpu"), 1, 0x2000_0140, of("pid"), 1, 9600, of("tgid"), 1, 9632],
-            vec![of("nvcsw"), 1, 6400],
+            vec![of("nvcsw"), 1, 6400, of("nivcsw"), 1, 6464],
         ]
         .concat();
         let types: Vec<u8> = types.into_iter().flat_map(u32::to_le_bytes).collect();
@@ -183,7 +186,8 @@ mod tests {
             pid_here: 1200,
             tgid: 1204,
             on_cpu: 40,
-            switches: 800,
+            sleeps: 800,
+            preemptions: 808,
             mutex_owner: 0,
             rwsem_owner: 8,
             switch: 3,

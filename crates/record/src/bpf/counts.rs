@@ -68,8 +68,8 @@ impl Counts {
         let since = value[thread::SINCE];
         // It may have run since its last event in a window.
         let still_sleeps = || {
-            let slept = asleep(value[thread::PROCESS] as u32, thread);
-            value[thread::FREQUENT] == 0 || slept == Some(value[thread::SWITCHES])
+            let switches = switches(value[thread::PROCESS] as u32, thread);
+            value[thread::FREQUENT] == 0 || switches == Some(value[thread::SWITCHES])
         };
         if since != 0 && now_ns > since && still_sleeps() {
             let stack = value[thread::STACK] as u32;
@@ -136,11 +136,11 @@ impl Counts {
     }
 }
 
-/// Returns how often a thread that still exists has fallen asleep.
-fn asleep(process: u32, thread: u32) -> Option<u64> {
+/// Returns how often a thread that still exists has lost its CPU.
+fn switches(process: u32, thread: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/status")).ok()?;
-    let switches = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    switches?.trim().parse().ok()
+    let counts = status.lines().filter_map(|line| line.split_once("voluntary_ctxt_switches:"));
+    counts.map(|(_, count)| count.trim().parse::<u64>().ok()).sum()
 }
 
 /// Returns the entries with the growth of the values for which `is_count`, and the last state of

@@ -19,6 +19,9 @@ const FREE_NS: f64 = 30e6;
 /// Time that a switch or a wakeup takes, in nanoseconds: half of what a pair of them adds to a byte
 /// through a pipe between two processes on one CPU, 720 ns (results/record.md).
 const EVENT_NS: f64 = 360.0;
+/// Time that a wait in futex(2) takes in addition, in nanoseconds: in Apache 3.5 us of a request
+/// with one such wait are programs at switches and wakeups, of which there are four.
+const WAIT_NS: f64 = 2000.0;
 /// Length of a window.
 const WINDOW_NS: u64 = 20_000_000;
 /// Maximum weight.
@@ -42,6 +45,8 @@ pub(super) enum Turn {
 pub(super) struct Load {
     /// Switches and wakeups.
     pub(super) events: u64,
+    /// Waits in futex(2).
+    pub(super) waits: u64,
     /// Passages of probes.
     pub(super) probes: u64,
     /// Weighted time on CPUs, in nanoseconds.
@@ -54,13 +59,15 @@ impl Load {
         let values = tables.load.get_of_cpus(&0_u32.to_le_bytes()).unwrap_or_default();
         words(&values).chunks_exact(load::WORDS).fold(Self::default(), |sum, one| Self {
             events: sum.events + one[load::EVENTS],
+            waits: sum.waits + one[load::WAITS],
             probes: sum.probes + one[load::PROBES],
             cpu_ns: sum.cpu_ns + one[load::CPU],
         })
     }
 
     fn cost_ns(self, probe_ns: f64) -> f64 {
-        self.events as f64 * EVENT_NS + self.probes as f64 * probe_ns
+        let waits_ns = self.waits as f64 * WAIT_NS;
+        self.events as f64 * EVENT_NS + waits_ns + self.probes as f64 * probe_ns
     }
 }
 

@@ -13,7 +13,7 @@ const ONE_CALL_NS: i32 = 100_000;
 /// Binary logarithm of the nanoseconds in which the switches of a thread are counted, 34 ms, and
 /// the number of switches up to which they are not frequent.
 const PERIOD: i32 = 25;
-const RARE: i32 = 12;
+const RARE: i32 = 4;
 
 /// A CPU switches from one thread to another.
 pub(super) fn switch(p: &mut Writer<'_>) {
@@ -37,7 +37,8 @@ pub(super) fn switch(p: &mut Writer<'_>) {
     p.a.load(R1, R6, 0).op(Op::And, R1, 1).jump(If::NotEqual, R1, 0, runnable);
     p.a.load(R1, R6, 24).op(Op::Left, R1, 32).jump(If::Equal, R1, 0, runnable);
     p.grow(R7, thread::SLEEPS_COUNT, R2);
-    p.a.call(Call::CurrentTask).load(R1, R0, p.offsets.switches);
+    p.a.call(Call::CurrentTask).set(R3, R0);
+    switches(p);
     p.a.store(R7, w(thread::SWITCHES), R1);
     falls_asleep(p, counted);
     p.a.here(runnable).store(R7, w(thread::WAS_RUNNABLE), 1);
@@ -115,7 +116,8 @@ fn has_slept(p: &mut Writer<'_>, argument: usize) {
     let [is_current, other] = [(); 2].map(|()| p.a.label());
     p.a.load(R1, Fp, EPOCH).load(R2, R7, w(thread::EPOCH)).jump(If::Equal, R1, R2, is_current);
     p.a.load(R1, R7, w(thread::OFF)).jump(If::Equal, R1, 0, other);
-    p.a.load(R1, R6, w(argument)).load(R1, R1, p.offsets.switches);
+    p.a.load(R3, R6, w(argument));
+    switches(p);
     p.a.load(R2, R7, w(thread::SWITCHES)).jump(If::NotEqual, R1, R2, other);
     p.a.load(R1, Fp, EPOCH).store(R7, w(thread::EPOCH), R1).goto(is_current).here(other);
     wait_ended(p);
@@ -123,6 +125,12 @@ fn has_slept(p: &mut Writer<'_>, argument: usize) {
     p.a.load(R1, Fp, BASE).store(R7, w(thread::OFF), R1).load(R1, Fp, NOW);
     p.a.store(R7, w(thread::OFF_AT), R1).store(R7, w(thread::WAS_RUNNABLE), 0);
     p.a.store(R7, w(thread::WOKEN), 0).store(R7, w(thread::HELD_SINCE), 0).here(is_current);
+}
+
+/// `R1` becomes the number of times that the task in `R3` has lost its CPU. `R2` is kept.
+fn switches(p: &mut Writer<'_>) {
+    let (sleeps, preemptions) = (p.offsets.sleeps, p.offsets.preemptions);
+    p.a.load(R1, R3, sleeps).load(R3, R3, preemptions).op(Op::Add, R1, R3);
 }
 
 /// Updates the window of the thread in `R7`. If it had no event in a whole window, all of its

@@ -94,7 +94,7 @@ pub(super) mod thread {
     pub(crate) const EPOCH: usize = 38;
     /// The weight of its wait in futex(2).
     pub(crate) const WEIGHT: usize = 39;
-    /// The kernel's number of its voluntary switches when it fell asleep.
+    /// The kernel's number of its switches when it fell asleep.
     pub(crate) const SWITCHES: usize = 40;
     /// When it lost its CPU, in time that is not weighted.
     pub(crate) const OFF_AT: usize = 41;
@@ -250,7 +250,9 @@ pub(super) mod load {
     pub(crate) const PROBES: usize = 1;
     /// Weighted time of its threads, in nanoseconds.
     pub(crate) const CPU: usize = 2;
-    pub(crate) const WORDS: usize = 3;
+    /// Waits in futex(2).
+    pub(crate) const WAITS: usize = 3;
+    pub(crate) const WORDS: usize = 4;
 }
 
 /// Numbers of lost entries.

@@ -3,7 +3,7 @@
 
 use super::asm::Reg::{Fp, R0, R1, R2, R3, R7, R8, R9};
 use super::asm::{Call, If, Label, Op};
-use super::tables::{PIECE, gate, lost, thread, wait, word};
+use super::tables::{PIECE, gate, load, lost, thread, wait, word};
 use super::write::{END, EPOCH, KEY, NOW, ROOM, WAIT_WEIGHT, WEIGHT, Writer, ZERO, w};
 
 /// Offsets of arguments and pointers in the kernel's copy of a thread's registers.
@@ -65,7 +65,9 @@ pub(super) fn falls_asleep(p: &mut Writer<'_>, next: Label) {
     p.a.jump(If::Equal, R1, R2, known).here(other);
     p.a.load(R1, Fp, REGISTERS + registers::STACK).store(R7, w(thread::POINTER), R1);
     waits_at(p);
-    p.a.here(known);
+    p.a.here(known).set(R2, 1);
+    p.spend(load::WAITS);
+    p.a.load(R8, Fp, NOW);
     wait_begins(p);
     piece(p);
     p.out = out;

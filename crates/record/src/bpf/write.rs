@@ -145,7 +145,7 @@ impl<'a> Writer<'a> {
 
     /// Stores the current time, which `R8` becomes, and the window of the thread in `R7`. Jumps to
     /// `closed` if its events are frequent and there is no window; without that label, weighted
-    /// time is that at the end of the last one.
+    /// time and the end of a wait are those at the end of the last one.
     pub(super) fn times(&mut self, closed: Option<Label>) {
         let [known, done] = [(); 2].map(|()| self.a.label());
         self.a.load(R8, Fp, NOW).jump(If::NotEqual, R8, 0, known);
@@ -165,7 +165,7 @@ impl<'a> Writer<'a> {
         self.a.jump(If::Equal, R0, 0, none).load(R1, R0, w(gate::UNTIL)).set(R3, R8);
         match closed {
             Some(closed) => self.a.jump(If::Above, R8, R1, closed),
-            None => self.a.jump(If::Above, R1, R8, within).set(R3, R1),
+            None => self.a.jump(If::Above, R1, R8, within).set(R3, R1).store(Fp, END, R1),
         };
         // The window may have begun after the current time was read.
         self.a.here(within).load(R2, R0, w(gate::OPEN)).jump(If::Above, R3, R2, begun);
