@@ -458,7 +458,7 @@ mod tests {
         assert!(refused.to_string().contains("R0"), "{refused}");
         let code = [[0xb7, 0, 0, 0, 0, 0, 0, 0], end].concat();
         let program = Program::load("ends", ProgramKind::Tracepoint, &code).expect("it ends");
-        assert!(program.attach(c"no_such_tracepoint").is_err());
-        program.attach(c"sched_switch").expect("every kernel has it");
+        assert!(program.attach(Some(c"no_such_tracepoint")).is_err());
+        program.attach(Some(c"sched_switch")).expect("every kernel has it");
     }
 }

@@ -66,12 +66,7 @@ impl Counts {
             }
         }
         let since = value[thread::SINCE];
-        // It may have run since its last event in a window.
-        let still_sleeps = || {
-            let switches = switches(value[thread::PROCESS] as u32, thread);
-            value[thread::FREQUENT] == 0 || switches == Some(value[thread::SWITCHES])
-        };
-        if since != 0 && now_ns > since && still_sleeps() {
+        if since != 0 && now_ns > since && still_sleeps(thread, value) {
             let stack = value[thread::STACK] as u32;
             let place = [&number[..], &stack.to_le_bytes(), &bytes(&value[thread::WORD..][..1])];
             let place = place.concat();
@@ -134,6 +129,13 @@ impl Counts {
         }
         counts
     }
+}
+
+/// Returns whether a thread that fell asleep sleeps since then. If its events are frequent, it may
+/// have run since its last event in a window.
+fn still_sleeps(thread: u32, value: &[u64]) -> bool {
+    let process = value[thread::PROCESS] as u32;
+    value[thread::FREQUENT] == 0 || switches(process, thread) == Some(value[thread::SWITCHES])
 }
 
 /// Returns how often a thread that still exists has lost its CPU.

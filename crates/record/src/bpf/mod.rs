@@ -4,7 +4,7 @@
 //! Seven small programs at tracepoints count in maps of fixed sizes; no data is sent for single
 //! events. They follow the threads in a list, to which a thread is added when one in the list
 //! creates it. Where events are so frequent that they would slow the program, those of threads with
-//! many events are recorded in windows of time: see [`gate`]. All of it is released with the
+//! many events are recorded in windows of time (`gate`). All of it is released with the
 //! descriptors of this process, however the process ends.
 
 mod asm;
