@@ -220,7 +220,7 @@ impl Drop for Region {
 /// A coroutine stack of the region.
 pub(crate) struct PooledStack {
     region: Rc<Region>,
-    /// Address of its end, which lies less than a page before that of its slot.
+    /// Address of its end, less than a page before the end of its slot.
     top: usize,
 }
 

@@ -51,12 +51,11 @@ pub enum ProgramKind {
     Probe = 2,
     /// At a raw tracepoint.
     Tracepoint = 17,
-    /// At a raw tracepoint whose arguments have types, so that a program reads their members
-    /// itself.
+    /// At a raw tracepoint with typed arguments: a program reads their members itself.
     Typed = 26,
 }
 
-/// What is attached where when a typed program is loaded: `BPF_TRACE_RAW_TP`.
+/// Attach type of typed programs: `BPF_TRACE_RAW_TP`.
 const AT_TRACEPOINT: u32 = 23;
 
 /// A map of fixed sizes.

@@ -174,11 +174,11 @@ impl Watching {
         let lost = sentences.into_iter().filter(|(what, _)| losses[*what] > 0);
         let mut all: Vec<String> =
             lost.map(|(what, sentence)| format!("{} {sentence}.", losses[what])).collect();
-        if let Some(share) = self.gate.share(monotonic_ns()) {
+        if let Some(share) = self.recorded_share() {
             all.push(format!(
-                "Threads with many switches and waits in futex(2) were recorded in {:.0} % of the \
-                 time, and their numbers scaled up, to cost the program little; --kernel on \
-                 records all.",
+                "Threads that often switch or wait in futex(2) were recorded during {:.0} % of the \
+                 time, to keep the program fast, and their counts are scaled up; --kernel on \
+                 records all events.",
                 100.0 * share
             ));
         }

@@ -1,6 +1,6 @@
 //! The budget of kernel events. Where they would cost the program more than a small part of its CPU
 //! time, frequent events are recorded in windows of time. Threads with few events are always
-//! recorded, so no long wait of theirs is missed.
+//! recorded, so none of their long waits is missed.
 //!
 //! A window represents the time since the previous one, so what begins in it counts several times,
 //! its *weight*. Sums of times are differences of *weighted time*, which advances by the weight in
@@ -14,11 +14,12 @@ use super::tables::{Tables, bytes, gate, load, words};
 
 /// Part of the CPU time of the program that its kernel events may take.
 const SHARE: f64 = 0.02;
-/// Time that they may take in addition, in nanoseconds: recordings of a second are complete.
+/// Time that they may take in addition, in nanoseconds, so that short recordings are complete.
 const FREE_NS: f64 = 30e6;
-/// Time that a switch or a wakeup takes, in nanoseconds: half of what a pair of them adds to a byte
-/// through a pipe between two processes on one CPU, 720 ns (results/record.md).
-const EVENT_NS: f64 = 360.0;
+/// Time that a switch or a wakeup takes, in nanoseconds: a pair of them adds 800 to a byte through
+/// a pipe between two processes on one CPU (results/record.md). Measured on one machine; elsewhere
+/// an estimate, as the next.
+const EVENT_NS: f64 = 400.0;
 /// Time that a wait in futex(2) takes in addition, in nanoseconds: in Apache 3.5 us of a request
 /// with one such wait are programs at switches and wakeups, of which there are four.
 const WAIT_NS: f64 = 2000.0;
@@ -156,8 +157,7 @@ impl Gate {
         Turn::Close
     }
 
-    /// Begins a window. Its length is the part of the time since the
-    /// previous one that it represents.
+    /// Begins a window. Its length times its weight is the time since the previous one ended.
     pub(super) fn open(&mut self, now_ns: u64, load: Load) {
         let closed = self.words[gate::UNTIL];
         let gap = now_ns.saturating_sub(closed);
@@ -173,8 +173,10 @@ impl Gate {
     }
 
     /// Returns the weighted time at this time.
-    pub(super) fn weighted(&self, now_ns: u64) -> u64 {
-        weighted(&self.words, now_ns)
+    fn weighted(&self, now_ns: u64) -> u64 {
+        let words = &self.words;
+        let passed = now_ns.min(words[gate::UNTIL]).saturating_sub(words[gate::OPEN]);
+        words[gate::BASE].saturating_add(passed.saturating_mul(words[gate::WEIGHT]))
     }
 
     /// Returns the part of the time in which frequent events were recorded, if it was not all of
@@ -187,12 +189,6 @@ impl Gate {
         let all = now_ns.saturating_sub(self.begin_ns).max(1);
         Some((open_ns as f64 / all as f64).min(1.0))
     }
-}
-
-/// Returns the weighted time at this time, from the words of the gate.
-pub(super) fn weighted(words: &[u64], now_ns: u64) -> u64 {
-    let passed = now_ns.min(words[gate::UNTIL]).saturating_sub(words[gate::OPEN]);
-    words[gate::BASE].saturating_add(passed.saturating_mul(words[gate::WEIGHT]))
 }
 
 #[cfg(test)]

@@ -85,20 +85,22 @@ impl Golang {
             };
             self.programs = Some([load("convoy_go_wait", waits)?, load("convoy_go_ready", ready)?]);
         }
+        let attached = self.attach_to(&file, places);
         self.places.push((file, places));
-        self.attach()
+        self.links.extend(attached?);
+        Ok(())
     }
 
-    /// Attaches the programs.
-    pub(super) fn attach(&mut self) -> io::Result<()> {
-        self.links.clear();
-        for (file, places) in &self.places {
-            let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-            for (program, place) in self.programs.iter().flatten().zip(places) {
-                self.links.push(program.attach_to_file(&path, *place)?);
-            }
-        }
-        Ok(())
+    fn attach_to(&self, file: &File, places: [u64; 2]) -> io::Result<Vec<Link>> {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let programs = self.programs.iter().flatten().zip(places);
+        programs.map(|(program, place)| program.attach_to_file(&path, place)).collect()
+    }
+
+    /// Attaches the programs again.
+    pub(super) fn attach(&mut self) {
+        let links = self.places.iter().filter_map(|(file, at)| self.attach_to(file, *at).ok());
+        self.links = links.flatten().collect();
     }
 
     /// Detaches the programs.

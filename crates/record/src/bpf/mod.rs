@@ -278,6 +278,12 @@ impl Watching {
         let _full = self.tables.processes.set(&pid.to_le_bytes(), &bytes(&value));
     }
 
+    /// Returns the part of the time in which threads with many switches were recorded, or `None` if
+    /// their events cost so little that all are.
+    pub fn recorded_share(&self) -> Option<f64> {
+        self.gate.share(monotonic_ns())
+    }
+
     /// Records all events, whatever they cost.
     pub fn unlimited(&mut self) {
         self.gate.is_limited = false;
@@ -315,7 +321,7 @@ impl Watching {
                 self.golang.detach();
             }
             Turn::Open => {
-                let _its_file_is_gone = self.golang.attach();
+                self.golang.attach();
                 self.gate.open(monotonic_ns(), Load::read(&self.tables));
                 self.set_gate();
             }

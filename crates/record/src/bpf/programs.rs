@@ -18,7 +18,7 @@ pub(super) type Program = (&'static str, Point, fn(&mut Writer<'_>));
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Point {
     Raw(&'static CStr),
-    /// One whose arguments have types, and the number of its type.
+    /// One with typed arguments, and the number of its type.
     Typed(fn(&Offsets) -> u32),
 }
 

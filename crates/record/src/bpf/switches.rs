@@ -98,8 +98,8 @@ fn runs(p: &mut Writer<'_>) {
     runs_again(p);
 }
 
-/// The thread in `R7` has a CPU. If its last event was in an earlier window, it has had it since
-/// the begin of this one, and what it did between them is unknown.
+/// The thread in `R7` has a CPU. If its last event was in an earlier window, it has run since this
+/// one opened, and its activity between them is unknown.
 pub(super) fn has_run(p: &mut Writer<'_>) {
     let is_current = p.a.label();
     p.a.load(R1, Fp, EPOCH).load(R2, R7, w(thread::EPOCH)).jump(If::Equal, R1, R2, is_current);
@@ -110,8 +110,8 @@ pub(super) fn has_run(p: &mut Writer<'_>) {
 }
 
 /// The thread in `R7`, whose task is this argument of the tracepoint, has had no CPU until now. If
-/// its last event was in an earlier window, it may have slept since, or only since the begin of
-/// this one at the latest.
+/// its last event was in an earlier window, it may have slept since then; it has slept at least
+/// since this one opened.
 fn has_slept(p: &mut Writer<'_>, argument: usize) {
     let [is_current, other] = [(); 2].map(|()| p.a.label());
     p.a.load(R1, Fp, EPOCH).load(R2, R7, w(thread::EPOCH)).jump(If::Equal, R1, R2, is_current);

@@ -223,11 +223,11 @@ pub(super) mod lock {
 pub(super) mod gate {
     /// Its number.
     pub(crate) const EPOCH: usize = 0;
-    /// Its begin and end.
+    /// Its start and end.
     pub(crate) const OPEN: usize = 1;
     pub(crate) const UNTIL: usize = 2;
     pub(crate) const WEIGHT: usize = 3;
-    /// Weighted time at its begin.
+    /// Weighted time at its start.
     pub(crate) const BASE: usize = 4;
     /// The end of the previous window.
     pub(crate) const PREVIOUS: usize = 5;
@@ -295,7 +295,7 @@ pub(super) struct Tables {
     pub(super) gate: Map,
     /// See [`load`].
     pub(super) load: Map,
-    /// A bit for each thread ID whose events are not recorded between windows.
+    /// A bit for each thread ID; set if its events are not recorded between windows.
     pub(super) passed: Map,
 }
 

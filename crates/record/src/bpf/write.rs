@@ -175,7 +175,7 @@ impl<'a> Writer<'a> {
         self.a.load(R1, R0, w(gate::EPOCH)).store(Fp, EPOCH, R1);
     }
 
-    /// Adds `R2` to what the events of this CPU cost.
+    /// Adds `R2` to the cost of the events of this CPU.
     pub(super) fn spend(&mut self, what: usize) {
         let none = self.a.label();
         self.a.store(Fp, A, R2);

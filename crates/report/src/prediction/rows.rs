@@ -16,7 +16,7 @@ pub(super) fn times(ratio: f64) -> String {
     }
 }
 
-/// Ratio above which arithmetic has no bound that says anything: a record next to other programs
+/// Ratio above which a bound of arithmetic is left out: a record next to other programs
 /// knows little of the work.
 pub(super) const BOUNDLESS: f64 = 100.0;
 
