@@ -67,10 +67,10 @@ impl Lock for IrqRwLock {
         self.0.write_unlock_irqrestore(());
     }
     fn acquire_shared(&self) {
-        self.0.read_irqsave();
+        self.0.read();
     }
     fn release_shared(&self) {
-        self.0.read_unlock_irqrestore(());
+        self.0.read_unlock();
     }
 }
 

@@ -48,10 +48,9 @@ integers!(u8, u32, u64, usize);
 
 /// One atomic word of a platform.
 ///
-/// The operations of [`core::sync::atomic`]; orderings are honoured by `Native`, `Model` and loom,
-/// while `Smp` executes every operation sequentially consistent. A platform that simulates its
-/// words implements the first four and [`Self::modify`]; for native words use
-/// [`atomic_words!`](crate::atomic_words).
+/// The operations of [`core::sync::atomic`]; orderings are honoured by `Native` and `Model`, while
+/// `Smp` executes every operation sequentially consistent. A platform that simulates its words
+/// implements the first four and [`Self::modify`].
 pub trait Atomic<T: Integer>: Sized {
     /// Returns a word holding `value`.
     fn new(value: T) -> Self;
@@ -142,38 +141,32 @@ macro_rules! user_space {
     };
 }
 
-/// Implements `Atomic` by the functions of an atomic with the interface of [`core::sync::atomic`]:
-/// `atomic_words!([generics] word: int = atomic; order)`, where `word` is `atomic` or dereferences
-/// to it, and the function `order` changes each ordering.
-#[macro_export]
+/// Implements [`Atomic`] for atomics of `core`, for machines whose words they are.
 macro_rules! atomic_words {
-    ($generics:tt $($word:ty: $int:ty = $atomic:ty),+; $order:expr) => {
-        $($crate::atomic_words! { @word $generics $word, $int, $atomic, $order })+
-    };
-    (@word [$($generics:tt)*] $word:ty, $int:ty, $atomic:ty, $order:expr) => {
-        impl<$($generics)*> $crate::Atomic<$int> for $word {
+    ($($word:ty: $int:ty),+) => {
+        $(impl Atomic<$int> for $word {
             #[inline(always)]
             fn new(value: $int) -> Self {
-                <$atomic>::new(value).into()
+                Self::new(value)
             }
             #[inline(always)]
             fn load(&self, order: Ordering) -> $int {
-                <$atomic>::load(self, $order(order))
+                Self::load(self, order)
             }
             #[inline(always)]
             fn store(&self, value: $int, order: Ordering) {
-                <$atomic>::store(self, value, $order(order));
+                Self::store(self, value, order);
             }
             fn modify(&self, order: Ordering, change: impl Fn($int) -> $int) -> $int {
                 // Relaxed: the value that a failed attempt has seen is not used.
-                let (success, failure) = ($order(order), Ordering::Relaxed);
-                let change = |held| Some(change(held));
-                let held = <$atomic>::fetch_update(self, success, failure, change);
+                let held = Self::fetch_update(self, order, Ordering::Relaxed, |held| {
+                    Some(change(held))
+                });
                 held.expect("the change is never refused")
             }
             #[inline(always)]
             fn swap(&self, value: $int, order: Ordering) -> $int {
-                <$atomic>::swap(self, value, $order(order))
+                Self::swap(self, value, order)
             }
             #[inline(always)]
             fn compare_exchange(
@@ -183,25 +176,19 @@ macro_rules! atomic_words {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$int, $int> {
-                <$atomic>::compare_exchange(self, current, new, $order(success), $order(failure))
+                Self::compare_exchange(self, current, new, success, failure)
             }
-            $crate::atomic_words! { @fetch $int, $atomic, $order;
-                fetch_add fetch_sub fetch_or fetch_and }
-        }
+            atomic_words! { @ $int: fetch_add fetch_sub fetch_or fetch_and }
+        })+
     };
-    (@fetch $int:ty, $atomic:ty, $order:expr; $($fetch:ident)+) => {
+    (@ $int:ty: $($fetch:ident)+) => {
         $(#[inline(always)]
         fn $fetch(&self, value: $int, order: Ordering) -> $int {
-            <$atomic>::$fetch(self, value, $order(order))
+            Self::$fetch(self, value, order)
         })+
     };
 }
-
-// The atomics of `core`, for machines whose words they are.
-crate::atomic_words! {
-    [] AtomicU8: u8 = AtomicU8, AtomicU32: u32 = AtomicU32, AtomicUsize: usize = AtomicUsize;
-    core::convert::identity
-}
+atomic_words!(AtomicU8: u8, AtomicU32: u32, AtomicUsize: usize);
 
 /// Reads of a word, or pauses, between two readings of the clock, if the clock is cheap.
 pub const LOOKS_PER_CLOCK: u32 = 8;

@@ -136,18 +136,6 @@ impl<P: Platform> RwLock<P> {
         P::preempt_enable();
     }
 
-    /// [`Self::read`] with interrupts disabled.
-    #[inline]
-    pub fn read_irqsave(&self) -> P::IrqFlags {
-        irq_save::<P>(|| self.read())
-    }
-
-    /// Releases a lock acquired by [`Self::read_irqsave`].
-    #[inline]
-    pub fn read_unlock_irqrestore(&self, flags: P::IrqFlags) {
-        irq_restore::<P>(flags, || self.read_unlock());
-    }
-
     /// [`Self::write`] with interrupts disabled.
     #[inline]
     pub fn write_irqsave(&self) -> P::IrqFlags {

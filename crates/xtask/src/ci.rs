@@ -118,7 +118,7 @@ fn interpreter(root: &Path, arguments: &[&str]) -> Command {
 }
 
 /// Runs the locks on threads and the page allocator in the interpreter, which finds undefined
-/// behaviour where it happens. Excluded: loom, and the checker with its coroutines in assembly.
+/// behaviour where it happens. Excluded: the checker with its coroutines in assembly.
 fn miri(root: &Path) -> anyhow::Result<Ending> {
     let version =
         interpreter(root, &["--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
