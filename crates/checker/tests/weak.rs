@@ -117,31 +117,12 @@ fn test_and_set_with_every_ordering_relaxed() {
 }
 
 #[test]
-fn test_and_set_with_relaxed_release() {
-    defect(2, Visibility, |lock: &Guarded, _, orders: Orders| {
-        lock.take(Acquire);
-        lock.inside();
-        lock.word.store(0, orders.needs(Release));
-    });
-}
-
-#[test]
 fn ticket_lock_with_a_relaxed_load() {
     defect(3, Visibility, |lock: &Guarded, _, orders: Orders| {
         let mine = lock.word.fetch_add(1, Relaxed);
         orders.wait(&lock.owner, |owner| owner == mine);
         lock.inside();
         lock.owner.store(mine + 1, Release);
-    });
-}
-
-#[test]
-fn ticket_lock_with_a_relaxed_release() {
-    defect(2, Visibility, |lock: &Guarded, _, orders: Orders| {
-        let mine = lock.word.fetch_add(1, Relaxed);
-        Model::spin_until(&lock.owner, |owner| owner == mine);
-        lock.inside();
-        lock.owner.store(mine + 1, orders.needs(Release));
     });
 }
 
@@ -159,58 +140,36 @@ struct Record {
     locked: Word<u32>,
 }
 
-/// The orderings of an MCS lock.
-struct Mcs {
-    link: Ordering,
-    follow: Ordering,
-    pass: Ordering,
-    waits: Orders,
-}
-
 impl Queue {
-    fn mcs(&self, task: usize, orders: &Mcs) {
+    /// An MCS lock with these orderings of the exchange of the tail, and of the store and the load
+    /// of a link.
+    fn mcs(&self, task: usize, [enter, link, follow]: [Ordering; 3]) {
         let (me, number) = (&self.records[task], task as u32 + 1);
         me.next.store(0, Relaxed);
         me.locked.store(1, Relaxed);
-        let before = self.tail.swap(number, AcqRel);
+        let before = self.tail.swap(number, enter);
         if before != 0 {
-            self.records[before as usize - 1].next.store(number, orders.link);
-            orders.waits.wait(&me.locked, |locked| locked == 0);
+            self.records[before as usize - 1].next.store(number, link);
+            Model::spin_until(&me.locked, |locked| locked == 0);
         }
         self.data.set(self.data.get() + 1);
         if self.tail.compare_exchange(number, 0, Release, Relaxed).is_ok() {
             return;
         }
         Model::pause_for(&me.next, |next| next != 0);
-        let next = me.next.load(orders.follow);
-        self.records[next as usize - 1].locked.store(0, orders.pass);
+        let next = me.next.load(follow);
+        self.records[next as usize - 1].locked.store(0, Release);
     }
 }
 
 const SOUND: Orders = Orders { broken: false };
-
-#[test]
-fn mcs_lock_without_acquire_on_the_wait() {
-    defect(2, Visibility, |queue: &Queue, task, waits| {
-        queue.mcs(task, &Mcs { link: Release, follow: Acquire, pass: Release, waits });
-    });
-}
-
-#[test]
-fn mcs_lock_with_a_relaxed_handover() {
-    defect(2, Visibility, |queue: &Queue, task, orders: Orders| {
-        let pass = orders.needs(Release);
-        queue.mcs(task, &Mcs { link: Release, follow: Acquire, pass, waits: SOUND });
-    });
-}
 
 /// DPDK, reported by Oberhauser and others (`VSync`, ASPLOS 2021): the successor's `locked = 1` may
 /// come after the `locked = 0` of the owner, and it waits for ever.
 #[test]
 fn mcs_lock_of_dpdk_with_a_relaxed_link() {
     defect(2, NoDeadlock, |queue: &Queue, task, orders: Orders| {
-        let (link, follow) = (orders.needs(Release), Acquire);
-        queue.mcs(task, &Mcs { link, follow, pass: Release, waits: SOUND });
+        queue.mcs(task, [AcqRel, orders.needs(Release), Acquire]);
     });
 }
 
@@ -218,8 +177,7 @@ fn mcs_lock_of_dpdk_with_a_relaxed_link() {
 #[test]
 fn mcs_lock_that_follows_the_link_relaxed() {
     defect(2, NoDeadlock, |queue: &Queue, task, orders: Orders| {
-        let (link, follow) = (Release, orders.needs(Acquire));
-        queue.mcs(task, &Mcs { link, follow, pass: Release, waits: SOUND });
+        queue.mcs(task, [AcqRel, Release, orders.needs(Acquire)]);
     });
 }
 
@@ -227,23 +185,8 @@ fn mcs_lock_that_follows_the_link_relaxed() {
 /// published before the record is, and the initialisation removes the successor's link.
 #[test]
 fn queued_spinlock_with_a_record_that_is_published_too_early() {
-    defect(2, NoDeadlock, |queue: &Queue, task: usize, orders: Orders| {
-        let (me, number) = (&queue.records[task], task as u32 + 1);
-        me.next.store(0, Relaxed);
-        me.locked.store(1, Relaxed);
-        let before = queue.tail.swap(number, orders.needs(Release));
-        Model::fence(Acquire);
-        if before != 0 {
-            queue.records[before as usize - 1].next.store(number, Release);
-            Model::spin_until(&me.locked, |locked| locked == 0);
-        }
-        queue.data.set(queue.data.get() + 1);
-        if queue.tail.compare_exchange(number, 0, Release, Relaxed).is_ok() {
-            return;
-        }
-        Model::pause_for(&me.next, |next| next != 0);
-        let next = me.next.load(Acquire);
-        queue.records[next as usize - 1].locked.store(0, Release);
+    defect(2, NoDeadlock, |queue: &Queue, task, orders: Orders| {
+        queue.mcs(task, [if orders.broken { Acquire } else { AcqRel }, Release, Acquire]);
     });
 }
 
@@ -310,63 +253,12 @@ fn seqlock_writer_without_barrier() {
     );
 }
 
-/// Two flags and a turn.
+/// Two flags.
 #[derive(Default)]
 struct Flags {
     raised: [Word<u32>; 2],
-    turn: Word<u32>,
     inside: Word<u32>,
     data: Plain<u32>,
-}
-
-impl Flags {
-    fn alone(&self) {
-        self.data.set(self.data.get() + 1);
-    }
-}
-
-/// A fence after a plain store of the turn is not enough under RC11: the store may come before that
-/// of the other task although its flag is seen late. An exchange of the turn is (Williams, 2008).
-#[test]
-fn peterson_lock_that_stores_its_turn() {
-    defect(2, Visibility, |lock: &Flags, task: usize, orders: Orders| {
-        let (mine, other) = (&lock.raised[task], &lock.raised[1 - task]);
-        mine.store(1, Relaxed);
-        let turn = 1 - task as u32;
-        if orders.broken {
-            lock.turn.store(turn, Release);
-            Model::fence(SeqCst);
-        } else {
-            lock.turn.swap(turn, AcqRel);
-        }
-        while other.load(Acquire) == 1 && lock.turn.load(Acquire) != task as u32 {
-            Model::spin_hint();
-        }
-        lock.alone();
-        mine.store(0, Release);
-    });
-}
-
-#[test]
-fn dekker_lock_without_fence() {
-    defect(2, Visibility, |lock: &Flags, task: usize, orders: Orders| {
-        let (mine, other) = (&lock.raised[task], &lock.raised[1 - task]);
-        mine.store(1, Relaxed);
-        orders.fence(SeqCst);
-        while other.load(Acquire) == 1 {
-            if lock.turn.load(Acquire) == task as u32 {
-                Model::spin_until(other, |other| other == 0);
-                continue;
-            }
-            mine.store(0, Release);
-            Model::spin_until(&lock.turn, |turn| turn == task as u32);
-            mine.store(1, Relaxed);
-            orders.fence(SeqCst);
-        }
-        lock.alone();
-        lock.turn.store(1 - task as u32, Release);
-        mine.store(0, Release);
-    });
 }
 
 /// An attempt to enter that fails if the other task is there.
@@ -379,7 +271,7 @@ fn dekker_trylock_with_release_and_acquire_only() {
             if lock.inside.swap(1, Relaxed) == 1 {
                 Model::fail(Exclusion, "two are inside".to_owned());
             }
-            lock.alone();
+            lock.data.set(lock.data.get() + 1);
         }
     });
 }
@@ -390,7 +282,6 @@ struct Published {
     flag: Word<u32>,
     lock: Word<u32>,
     data: Plain<u32>,
-    word: Word<u32>,
 }
 
 #[test]
@@ -410,43 +301,6 @@ fn double_checked_initialisation_with_a_relaxed_check() {
     });
 }
 
-#[test]
-fn double_checked_initialisation_with_a_relaxed_flag() {
-    defect(2, Visibility, |once: &Published, task, orders: Orders| {
-        if task == 0 {
-            once.data.set(7);
-            once.flag.store(1, orders.needs(Release));
-        } else if once.flag.load(Acquire) == 1 {
-            once.data.get();
-        }
-    });
-}
-
-#[test]
-fn rcu_pointer_that_is_published_relaxed() {
-    defect(3, Assertions, |shared: &Published, task, orders: Orders| {
-        if task == 0 {
-            shared.word.store(7, Relaxed);
-            shared.flag.store(1, orders.needs(Release));
-        } else if shared.flag.load(Acquire) == 1 {
-            assert_eq!(shared.word.load(Relaxed), 7, "an object that is not initialised");
-        }
-    });
-}
-
-#[test]
-fn event_loop_that_polls_relaxed() {
-    defect(2, Visibility, |shared: &Published, task, orders: Orders| {
-        if task == 0 {
-            shared.data.set(7);
-            shared.flag.store(1, Release);
-        } else {
-            orders.wait(&shared.flag, |flag| flag == 1);
-            assert_eq!(shared.data.get(), 7);
-        }
-    });
-}
-
 /// A reader that becomes the writer once the other reader has left.
 #[test]
 fn reader_writer_lock_with_a_relaxed_upgrade() {
@@ -463,39 +317,6 @@ fn upgrade(lock: &Published, task: usize, orders: Orders) {
     } else {
         lock.flag.fetch_add(1, Release);
     }
-}
-
-#[test]
-fn writer_that_leaves_relaxed() {
-    defect(2, Visibility, |lock: &Published, task, orders: Orders| {
-        if task == 0 {
-            if lock.flag.compare_exchange(0, 8, Acquire, Relaxed).is_ok() {
-                lock.data.set(7);
-                lock.flag.fetch_sub(8, orders.needs(Release));
-            }
-        } else if lock.flag.fetch_add(1, Acquire) < 8 {
-            lock.data.get();
-            lock.flag.fetch_sub(1, Release);
-        } else {
-            lock.flag.fetch_sub(1, Relaxed);
-        }
-    });
-}
-
-/// The mutex of Drepper ("Futexes are tricky"): 2 while a task may sleep.
-#[test]
-fn futex_mutex_with_a_relaxed_release() {
-    defect(2, Visibility, |lock: &Guarded, _, orders: Orders| {
-        if lock.word.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-            while lock.word.swap(2, Acquire) != 0 {
-                Model::wait(&lock.word, 2, Sleep::Uninterruptible, None);
-            }
-        }
-        lock.inside();
-        if lock.word.swap(0, orders.needs(Release)) == 2 {
-            Model::wake(&raw const lock.word, 1);
-        }
-    });
 }
 
 /// The releaser looks for sleepers without a barrier after its store: it sees none, and the sleeper
@@ -526,100 +347,6 @@ fn reference_count_that_is_dropped_without_acquire() {
         if shared.flag.fetch_add(1, Release) == 1 {
             orders.fence(Acquire);
             shared.data.set(task as u32);
-        }
-    });
-}
-
-#[test]
-fn reference_count_that_is_dropped_relaxed() {
-    defect(2, Visibility, |shared: &Published, task, orders: Orders| {
-        shared.data.get();
-        if shared.flag.fetch_add(1, orders.needs(Release)) == 1 {
-            Model::fence(Acquire);
-            shared.data.set(task as u32);
-        }
-    });
-}
-
-#[test]
-fn ring_of_one_producer_that_is_advanced_relaxed() {
-    defect(2, Visibility, |ring: &Published, task, orders: Orders| {
-        if task == 0 {
-            for item in 1..=2 {
-                Model::spin_until(&ring.lock, |taken| taken == item - 1);
-                ring.data.set(item);
-                ring.flag.store(item, orders.needs(Release));
-            }
-        } else {
-            for item in 1..=2 {
-                Model::spin_until(&ring.flag, |given| given >= item);
-                assert_eq!(ring.data.get(), item);
-                ring.lock.store(item, Release);
-            }
-        }
-    });
-}
-
-#[test]
-fn barrier_that_is_left_relaxed() {
-    defect(3, Visibility, |shared: &Published, task, orders: Orders| {
-        if task == 0 {
-            shared.data.set(7);
-        }
-        if shared.flag.fetch_add(1, AcqRel) == 2 {
-            shared.lock.store(1, orders.needs(Release));
-        } else {
-            Model::spin_until(&shared.lock, |lock| lock == 1);
-        }
-        assert_eq!(shared.data.get(), 7);
-    });
-}
-
-/// A reader announces the object that it uses, and the task that frees it looks for readers.
-#[test]
-fn hazard_pointer_without_fence() {
-    defect(2, Visibility, |shared: &Published, task, orders: Orders| {
-        if task == 0 {
-            shared.flag.store(1, Relaxed);
-            orders.fence(SeqCst);
-            if shared.word.load(Acquire) == 0 {
-                shared.data.get();
-            }
-            shared.flag.store(2, Release);
-        } else {
-            shared.word.store(1, Relaxed);
-            orders.fence(SeqCst);
-            if shared.flag.load(Acquire) != 1 {
-                shared.data.set(7);
-            }
-        }
-    });
-}
-
-#[test]
-fn stack_whose_items_are_pushed_relaxed() {
-    defect(2, Visibility, |stack: &Published, task, orders: Orders| {
-        if task == 0 {
-            stack.data.set(7);
-            while stack.flag.compare_exchange(0, 1, orders.needs(Release), Relaxed).is_err() {}
-        } else if stack.flag.swap(0, Acquire) == 1 {
-            assert_eq!(stack.data.get(), 7);
-        }
-    });
-}
-
-#[test]
-fn semaphore_that_is_posted_relaxed() {
-    defect(2, Visibility, |shared: &Published, task, orders: Orders| {
-        if task == 0 {
-            shared.data.set(7);
-            shared.flag.fetch_add(1, orders.needs(Release));
-            Model::wake(&raw const shared.flag, 1);
-        } else {
-            while shared.flag.compare_exchange(1, 0, Acquire, Relaxed).is_err() {
-                Model::wait(&shared.flag, 0, Sleep::Uninterruptible, None);
-            }
-            assert_eq!(shared.data.get(), 7);
         }
     });
 }

@@ -8,4 +8,3 @@ mod scheduler;
 mod softirq;
 mod spread;
 mod stage;
-mod zone;

@@ -1,17 +1,11 @@
 //! Laws: replays of programs with a known closed form of the throughput, on two machines with 1 to
 //! 128 CPUs. `n` is the smaller of the numbers of threads and CPUs.
+//! `crates/predict/tests/laws.rs` has the laws of threads that do not wait for each other.
 //!
 //! | law | throughput |
 //! |---|---|
-//! | private locks | grows as `n` |
-//! | locks in stripes | grows as `n`: a thread waits for 1 % of the time |
-//! | Amdahl | at most `n` cycles in the time of one, and one critical section at a time |
-//! | saturated lock | one per critical section and hand-over, at most one per critical section |
 //! | machine repairman | the result of mean value analysis |
-//! | readers | grows as `n` |
 //! | readers and writers | at most `1 / h (w + (1 - w) / n)`, at least as with an exclusive lock |
-//! | sleepers | the same on any number of CPUs |
-//! | more threads than CPUs | grows as the number of CPUs |
 //! | two locks in sequence | at most one per critical section of the longer one |
 //! | nested locks | at most one per hold of the outer one |
 //! | producers and consumers | the lowest of three rates: producers, consumers, CPUs |
@@ -169,55 +163,6 @@ fn within(place: &Place, found: f64, known: f64, [least, most]: [f64; 2]) {
     assert!((least..most).contains(&part), "{place}: {found:.0}/s is {part:.3} of {known:.0}");
 }
 
-#[test]
-fn private_locks_scale_to_the_cpus_that_threads_can_use() {
-    for threads in [8, 64] {
-        let mut program = program(threads, work(even(95.0 * US)), work(even(5.0 * US)));
-        program.private.insert(0);
-        for place in Place::each() {
-            let known = place.used_by(threads) * 1e9 / (100.0 * US);
-            within(&place, place.rate(&program, known), known, [0.97, 1.01]);
-        }
-    }
-}
-
-#[test]
-fn locks_in_stripes_are_seldom_waited_for() {
-    const STRIPES: usize = 64;
-    let mut program = program(16, work(even(20.0 * US)), work(even(1.0 * US)));
-    program.sections =
-        (0..STRIPES).map(|lock| Section { lock, ..program.sections[0].clone() }).collect();
-    program.locks = vec![1; STRIPES];
-    for place in Place::each() {
-        let known = place.used_by(16) * 1e9 / (21.0 * US);
-        within(&place, place.rate(&program, known), known, [0.9, 1.01]);
-    }
-}
-
-#[test]
-fn one_short_lock_bounds_as_amdahl_says() {
-    const THREADS: u32 = 64;
-    let program = program(THREADS, work(even(95.0 * US)), work(even(5.0 * US)));
-    for place in Place::each() {
-        let used = place.used_by(THREADS);
-        let bound = (used * 1e9 / (100.0 * US)).min(1e9 / (5.0 * US));
-        // With more CPUs, sleeping waiters form a convoy, and its throughput has no closed form.
-        // On two CPUs under Linux 6.18 this program has 0.93 to 0.98 of the bound: a waiter's CPU
-        // may idle.
-        let least = if used <= 2.0 { 0.92 } else { 0.1 };
-        within(&place, place.rate(&program, bound), bound, [least, 1.01]);
-    }
-}
-
-#[test]
-fn a_saturated_lock_passes_one_thread_for_each_section_and_hand_over() {
-    let program = program(16, work(even(2.0 * US)), work(even(50.0 * US)));
-    for place in Place::each() {
-        let (bound, least) = (1e9 / (50.0 * US), 1e9 / (52.0 * US + place.wakeup_ns()));
-        within(&place, place.rate(&program, bound), bound, [0.9 * least / bound, 1.01]);
-    }
-}
-
 /// Returns the throughput of `customers` that sleep for `think` and are served one at a time for
 /// `service`, by mean value analysis.
 fn mean_value_analysis(customers: u32, think: f64, service: f64) -> f64 {
@@ -252,16 +197,6 @@ fn sharing(threads: u32, think_ns: f64, hold_ns: f64, writes: u64) -> Behaviour 
 }
 
 #[test]
-fn readers_scale_to_the_cpus_that_threads_can_use() {
-    const THREADS: u32 = 64;
-    let program = sharing(THREADS, 50.0 * US, 50.0 * US, 0);
-    for place in Place::each() {
-        let known = place.used_by(THREADS) * 1e9 / (100.0 * US);
-        within(&place, place.rate(&program, known), known, [0.95, 1.01]);
-    }
-}
-
-#[test]
 fn writers_are_bounded_by_the_time_in_which_they_exclude_others() {
     const THREADS: u32 = 32;
     let (think, hold) = (50.0 * US, 50.0 * US);
@@ -278,46 +213,15 @@ fn writers_are_bounded_by_the_time_in_which_they_exclude_others() {
     }
 }
 
-#[test]
-fn sleepers_do_as_much_on_any_number_of_cpus() {
-    const THREADS: u32 = 16;
-    let mut program = program(THREADS, sleep(even(2.0 * MS)), work(even(2.0 * US)));
-    program.private.insert(0);
-    let known = f64::from(THREADS) * 1e9 / (2.0 * MS + 2.0 * US);
-    for place in Place::each() {
-        within(&place, place.rate(&program, known), known, [0.95, 1.01]);
-    }
-}
-
-#[test]
-fn four_threads_for_each_cpu_do_as_much_as_the_cpus() {
-    for place in Place::each() {
-        let threads = 4 * place.cpus as u32;
-        let mut program = program(threads, work(even(95.0 * US)), work(even(5.0 * US)));
-        program.private.insert(0);
-        let known = place.cpus as f64 * 1e9 / (100.0 * US);
-        within(&place, place.rate(&program, known), known, [0.97, 1.01]);
-    }
-}
-
-#[test]
-fn of_two_locks_in_sequence_the_longer_section_bounds() {
+/// Threads that acquire two locks in each cycle, which takes a time without waits and holds the
+/// longer or outer lock for 50 us.
+fn two_locks(steps: Vec<Step>, cycle: f64) {
     const THREADS: u32 = 32;
-    let steps = vec![
-        rest(200.0 * US),
-        lock(0),
-        rest(20.0 * US),
-        unlock(0),
-        lock(1),
-        rest(50.0 * US),
-        unlock(1),
-    ];
     let program = scripted(2, &[(THREADS, vec![steps])], &[]);
     for place in Place::each() {
         let used = place.used_by(THREADS);
-        let bound = (used * 1e9 / (270.0 * US)).min(1e9 / (50.0 * US));
-        let least =
-            (used / (270.0 * US + place.wakeup_ns())).min(1.0 / (50.0 * US + place.wakeup_ns()));
+        let bound = (used * 1e9 / cycle).min(1e9 / (50.0 * US));
+        let least = (used / (cycle + place.wakeup_ns())).min(1.0 / (50.0 * US + place.wakeup_ns()));
         // Each cycle acquires both.
         let cycles = place.rate(&program, 2.0 * bound) / 2.0;
         within(&place, cycles, bound, [0.8 * 1e9 * least / bound, 1.01]);
@@ -325,30 +229,17 @@ fn of_two_locks_in_sequence_the_longer_section_bounds() {
 }
 
 #[test]
+fn of_two_locks_in_sequence_the_longer_section_bounds() {
+    let [first, second] =
+        [(0, 20.0), (1, 50.0)].map(|(at, us)| [lock(at), rest(us * US), unlock(at)]);
+    two_locks([&[rest(200.0 * US)], &first[..], &second].concat(), 270.0 * US);
+}
+
+#[test]
 fn of_nested_locks_the_outer_hold_bounds() {
-    const THREADS: u32 = 32;
-    let steps = vec![
-        rest(100.0 * US),
-        lock(0),
-        rest(20.0 * US),
-        lock(1),
-        rest(30.0 * US),
-        unlock(1),
-        unlock(0),
-    ];
-    let program = scripted(2, &[(THREADS, vec![steps])], &[]);
-    for place in Place::each() {
-        let used = place.used_by(THREADS);
-        let bound = (used * 1e9 / (150.0 * US)).min(1e9 / (50.0 * US));
-        let least =
-            (used / (150.0 * US + place.wakeup_ns())).min(1.0 / (50.0 * US + place.wakeup_ns()));
-        let point = place.run(&program, 2.0 * bound);
-        let cycles = point.result.acquisitions_per_s() / 2.0;
-        within(&place, cycles, bound, [0.8 * 1e9 * least / bound, 1.01]);
-        // No thread waits for the inner lock, because the outer one protects it.
-        let inner = &point.tally.places[2];
-        assert!(inner.lock == 1 && inner.longest_ns < 10_000, "{place}: {} ns", inner.longest_ns);
-    }
+    let inner = [lock(1), rest(30.0 * US), unlock(1)];
+    let outer = [rest(100.0 * US), lock(0), rest(20.0 * US)];
+    two_locks([&outer[..], &inner, &[unlock(0)]].concat(), 150.0 * US);
 }
 
 #[test]

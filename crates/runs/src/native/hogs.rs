@@ -168,16 +168,18 @@ pub(super) fn run<C: Guarded + Send + Sync + 'static>(shape: Shape, window: Dura
         calibration: CALIBRATION.get_or_init(Calibration::measure),
     });
     let [hogs, victims] = shape.threads();
-    let spawn_hog = |_| {
-        let stage = Arc::clone(&stage);
-        thread::spawn(move || stage.hog(shape))
-    };
-    let spawn_victim = |_| {
-        let stage = Arc::clone(&stage);
-        thread::spawn(move || stage.victim())
-    };
-    let hogs: Vec<_> = (0..hogs).map(spawn_hog).collect();
-    let victims: Vec<_> = (0..victims).map(spawn_victim).collect();
+    let hogs: Vec<_> = (0..hogs)
+        .map(|_| {
+            let stage = Arc::clone(&stage);
+            thread::spawn(move || stage.hog(shape))
+        })
+        .collect();
+    let victims: Vec<_> = (0..victims)
+        .map(|_| {
+            let stage = Arc::clone(&stage);
+            thread::spawn(move || stage.victim())
+        })
+        .collect();
     thread::sleep(window);
     stage.over.store(true, Relaxed);
     let mut result = HogResult::default();
