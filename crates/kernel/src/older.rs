@@ -1,7 +1,7 @@
 //! Mechanisms of a preset that are older than the kernel that it is named after, for tables and
 //! lists. Nothing else asks for the version of a kernel: rules are keys.
 //!
-//! `docs/kernel.md` has the same list with the effects.
+//! `docs/kernel.md` says what this list leaves out.
 
 use crate::lock_rules::{FaultLock, MutexPolicy, PidLock, Rwlock, RwsemPolicy, Spinlock};
 use crate::preset::KernelPreset;
