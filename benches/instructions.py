@@ -3,7 +3,13 @@
 results/instructions.jsonl. Counts repeat within 0.1 % on any machine, however busy; times do not.
 
 Usage: instructions.py [--record], which adds this commit to the records. Exit code 1: some work takes
-2 % more instructions; 3: valgrind is missing. `cargo xtask bench` calls it.
+2 % more instructions; 3: valgrind is missing. `cargo xtask bench` calls it. Between two recorded
+commits, the count of one of these programs finds the change:
+
+    convoy lab bisect --good OLD --bad NEW --build 'cargo build --release' --lower-is-better \\
+        --metric-regex 'refs: *([0-9]+)' --unit instructions --keep-builds 3 -- \\
+        'valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null \\
+        target/release/convoy lab sim --kernel 2.6.26-rc1 --users 2 2>&1 >/dev/null | tr -d ,'
 """
 
 import json

@@ -6,7 +6,7 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use convoy_catalogue::{EXPERIMENTS, KERNELS, Key, MACHINES, MIXES, Shelf, WORKLOADS, keys};
 use convoy_kernel::KernelPreset;
-use convoy_lab::experiment::Experiment;
+use convoy_lab::experiment::{Experiment, input_keys};
 use convoy_lab::lock_loop::{Library, Policy};
 use convoy_machine::Preset;
 use convoy_report::{Cell, Column, Table, page_wrap};
@@ -111,7 +111,9 @@ impl Kind {
             }
             Self::MachineKeys => keys::<Preset>().into_iter().map(key).collect(),
             Self::KernelKeys => keys::<KernelPreset>().into_iter().map(key).collect(),
-            Self::ExperimentKeys => keys::<Experiment>().into_iter().map(key).collect(),
+            Self::ExperimentKeys => {
+                keys::<Experiment>().into_iter().chain(input_keys()).map(key).collect()
+            }
             Self::JobCalls => Job::ALL.iter().map(|job| job_calls(*job)).collect(),
             Self::Units => UNITS.iter().map(|unit| Entry::new(unit.name, unit.about)).collect(),
         }
@@ -130,9 +132,8 @@ fn key(key: Key) -> Entry {
 
 /// Counts the system calls and units of one run of `job`.
 fn job_calls(job: Job) -> Entry {
-    let counted = run_of(job, &JobEnv::new("/mix", FILE_KB));
-    let properties = match &counted {
-        Ok(kernel) => vec![counts(Counting::calls(kernel)), counts(Counting::units(kernel))],
+    let properties = match run_of(job, &JobEnv::new("/mix", FILE_KB)) {
+        Ok(kernel) => vec![counts(Counting::calls(&kernel)), counts(Counting::units(&kernel))],
         Err(error) => vec![error.to_string(), String::new()],
     };
     Entry { properties, ..Entry::new(job.name(), job.about()) }
@@ -158,12 +159,11 @@ fn sizes(args: &List) -> Result<ExitCode, Failure> {
     let mut table = Table::new("code of the locks, compiled for threads of this machine", columns);
     let mut values = Vec::new();
     for (lock, size) in convoy_footprint::footprints().map_err(Failure::environment)? {
-        let bytes = [size.text, size.data, size.bss];
-        let cells = bytes.map(|bytes| Cell::number(bytes as f64, 0));
+        let cells = [size.text, size.data, size.bss].map(|bytes| Cell::number(bytes as f64, 0));
         table.row([Cell::text(lock.name())].into_iter().chain(cells).collect());
-        let [text, data, bss] = bytes;
         values.push(json!({
-            "name": lock.name(), "text_bytes": text, "data_bytes": data, "bss_bytes": bss,
+            "name": lock.name(), "text_bytes": size.text,
+            "data_bytes": size.data, "bss_bytes": size.bss,
         }));
     }
     table.note(

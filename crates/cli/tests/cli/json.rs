@@ -94,7 +94,7 @@ fn keys_of_files_and_calls_of_jobs_are_listed() {
     };
     assert_eq!(entry("kernel-keys", "config.hz")["takes"], "100 to 1000");
     assert_eq!(entry("machine-keys", "speed")["presence"], "required");
-    assert_eq!(entry("experiment-keys", "[grid[]]")["takes"], "table");
+    assert_eq!(entry("experiment-keys", "inputs.threads")["takes"], "1 to 16384");
     let udp = entry("job-calls", "udp_test");
     assert_eq!(udp["calls"], "2 bind, 2 close, 2 connect, 99 read, 2 socket, 99 write");
     assert_eq!(entry("job-calls", "trig_rtns")["units"], "10000 trigonometric_functions");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use convoy_catalogue::Key;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -83,7 +84,7 @@ pub struct Input {
 
 use Target::{Command, Host, Locks, Sim, Work, Zone};
 
-/// Every input. docs/experiments.md is made of it.
+/// Every input, as `convoy list experiment-keys` prints them.
 pub const INPUTS: [Input; 51] = [
     input(
         "kernel",
@@ -392,4 +393,24 @@ fn unknown(target: Target, key: &str) -> String {
     let hint = convoy_catalogue::suggest::hint(key, known().map(|input| input.key));
     let known: Vec<&str> = known().map(|input| input.key).collect();
     format!("no input of target {target}{hint}; known: {}", known.join(", "))
+}
+
+/// The inputs as keys of an experiment file, whose schema allows any name.
+pub fn input_keys() -> impl Iterator<Item = Key> {
+    INPUTS.iter().map(|input| {
+        let targets: Vec<String> = input.targets.iter().map(ToString::to_string).collect();
+        let takes = match input.kind {
+            Kind::Whole(low, high) => format!("{low} to {high}"),
+            Kind::Number(low, high) => format!("{low} to {high}"),
+            Kind::Bool => "`true`, `false`".to_owned(),
+            Kind::Text => "text".to_owned(),
+        };
+        Key {
+            path: format!("inputs.{}", input.key),
+            takes,
+            required: false,
+            meaning: format!("Of {}: {}.", targets.join(", "), input.meaning),
+            unbounded: false,
+        }
+    })
 }

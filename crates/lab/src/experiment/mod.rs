@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use changes::{Changes, given};
-pub use input::{INPUTS, Input, Kind, Setting, Settings, accept};
+pub use input::{INPUTS, Input, Kind, Setting, Settings, accept, input_keys};
 pub use inputs::Inputs;
 pub use plan::{Level, Plan, PlanError, PlannedAxis, PlannedGrid, Point};
 pub use size::{Form, Range, Size};

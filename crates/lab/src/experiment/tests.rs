@@ -229,30 +229,3 @@ fn every_shipped_experiment_has_a_plan() {
         }
     }
 }
-
-/// docs/experiments.md has the inputs as they are; `BLESS=1` writes them.
-#[test]
-fn the_document_lists_every_input() {
-    fn row(input: &Input) -> String {
-        let targets: Vec<String> = input.targets.iter().map(ToString::to_string).collect();
-        let kind = match input.kind {
-            Kind::Whole(low, high) => format!("{low} to {high}"),
-            Kind::Number(low, high) => format!("{low} to {high}"),
-            Kind::Bool => "true, false".to_owned(),
-            Kind::Text => "text".to_owned(),
-        };
-        format!("| `{}` | {} | {kind} | {} |\n", input.key, targets.join(", "), input.meaning)
-    }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiments.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let (begin, end) = ("<!-- inputs: begin -->\n", "<!-- inputs: end -->");
-    let (before, rest) = text.split_once(begin).unwrap();
-    let (found, after) = rest.split_once(end).unwrap();
-    let rows: String = INPUTS.iter().map(row).collect();
-    let table = format!("| input | targets | values | meaning |\n|---|---|---|---|\n{rows}");
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(path, format!("{before}{begin}{table}{end}{after}")).unwrap();
-    } else {
-        assert_eq!(found, table, "BLESS=1 cargo test -p convoy-lab writes it");
-    }
-}
