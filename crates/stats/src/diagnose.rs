@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::change::{ChangeSearch, change_points};
+use crate::change::change_points;
 use crate::error::Error;
 use crate::ratio::{Ratio, paired_ratio};
 use crate::rng::Rng;
@@ -128,17 +128,16 @@ pub fn diagnose(series: &Sample, seed: u64) -> Vec<Finding> {
 fn warm_up(series: &Sample, seed: u64) -> usize {
     let values = series.values();
     let half = values.len() / 2;
-    let search = ChangeSearch { seed, ..ChangeSearch::default() };
-    let change = change_points(series, &search).ok().and_then(|found| {
-        // Only a series that is level afterwards was warming up; else it just changed.
-        let only = found.len() == 1;
-        found.first().filter(|point| only && point.index <= half).map(|point| point.index)
-    });
+    // Only a series that is level afterwards was warming up; else it just changed.
+    let change = match change_points(series, seed).as_deref() {
+        Ok([only]) if *only <= half => *only,
+        _ => 0,
+    };
     let strange = outliers(&values[..half], &values[half..]);
     let leading = strange.iter().enumerate().take_while(|(place, (index, _, score))| {
         place == index && (*score < 0.0) == (strange[0].2 < 0.0)
     });
-    change.unwrap_or(0).max(leading.count())
+    change.max(leading.count())
 }
 
 /// Position, value and modified z-score of those `values` that are outliers as `reference` sees

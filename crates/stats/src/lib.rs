@@ -1,4 +1,4 @@
-//! Pure numbers: estimates, intervals, comparisons, change points, sequential stopping.
+//! Pure numbers: estimates, intervals, comparisons, noisy bisection, sequential stopping.
 //!
 //! No I/O, no clock, no project types. Every function documents its behaviour for invalid input: a
 //! [`Sample`] is never empty and its values are finite, other problems are an [`Error`], and no
@@ -48,7 +48,6 @@ mod welch;
 
 pub use alternative::Alternative;
 pub use betting::{Betting, smallest_found};
-pub use change::{ChangePoint, ChangeSearch, change_points};
 pub use compare::{Comparison, adjust_table};
 pub use diagnose::{Finding, NoiseFloor, diagnose, noise_floor, noise_floor_within};
 pub use error::Error;
@@ -70,8 +69,7 @@ pub use ratio::{
 pub use rng::{GOLDEN, Rng, mix};
 pub use sample::{CONFIDENCE, Estimate, Interval, Sample};
 pub use sequential::{
-    AlwaysValid, Precision, Staged, precision, staged_half_width, staged_values, two_stage,
-    two_stage_interval,
+    AlwaysValid, Precision, Staged, precision, staged_half_width, staged_values, two_stage_interval,
 };
 pub use shift::{Shift, paired_shift, probability_larger, shift_of, unpaired_shift};
 pub use student::{t_cdf, t_quantile};

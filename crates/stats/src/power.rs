@@ -5,7 +5,6 @@ use core::f64::consts::PI;
 use crate::error::{Error, open_unit, positive};
 use crate::question::Design;
 use crate::rank_test::{pairs_needed, values_needed};
-use crate::sequential::first_from;
 use crate::{normal, student};
 
 /// Efficiency of the rank tests relative to the t-tests for normal values, `3 / pi`: the share of
@@ -79,6 +78,25 @@ impl Goal {
         self.check()?;
         first_from(2, |n| self.power_unchecked(n) >= self.power).ok_or(Error::Overflow)
     }
+}
+
+/// The first number from `start` on that `fits`, if one below 2^40 does; `fits` must stay true.
+fn first_from(start: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
+    let mut high = start;
+    let mut low = start;
+    while !fits(high) {
+        low = high + 1;
+        high = high.checked_mul(2).filter(|high| *high < 1 << 40)?;
+    }
+    while low < high {
+        let middle = low.midpoint(high);
+        if fits(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Some(low)
 }
 
 /// P(|T| > critical) where T is noncentral t with noncentrality `shift`: the normal tail beyond the

@@ -69,9 +69,6 @@ pub struct Precision {
     pub estimate: Estimate,
     /// Whether half the interval is at most the wanted share of the mean.
     pub reached: bool,
-    /// About how many values more that will take if the spread stays as it is; 0 if reached, and
-    /// `None` if the mean is zero or the spread is not known yet.
-    pub more: Option<usize>,
 }
 
 /// The rule of run-until-precise: stop as soon as the interval of the mean is within `relative`
@@ -87,41 +84,13 @@ pub fn precision(sample: &Sample, relative: f64, confidence: f64) -> Result<Prec
     let estimate = rule.interval(sample)?;
     let wanted = relative * estimate.mean.abs();
     let reached = estimate.half_width() <= wanted;
-    let more = match estimate.sd {
-        _ if reached => Some(0),
-        Some(sd) if wanted > 0.0 => {
-            let alpha = rule.check()?;
-            let fits = |n: usize| rule.width_in_sd(n, alpha).is_some_and(|w| w * sd <= wanted);
-            first_from(sample.n() + 1, fits).map(|n| n - sample.n())
-        }
-        _ => None,
-    };
-    Ok(Precision { estimate, reached, more })
-}
-
-/// Returns the total number of values for an interval of the mean of plus or minus `half_width` (in
-/// the unit of the values) with the stated confidence, once `pilot` has been measured: C. Stein's
-/// two-stage procedure (1945), exact for normal values. It takes about half the values of
-/// [`precision`], but the number is fixed by the pilot and the interval is `mean ± half_width` from
-/// the pilot's spread.
-///
-/// # Errors
-/// [`Error::TooFew`] with fewer than two values, [`Error::NotAProbability`] or
-/// [`Error::BadParameter`] for a setting out of range, [`Error::Overflow`] if the number is beyond
-/// counting.
-pub fn two_stage(pilot: &Sample, half_width: f64, confidence: f64) -> Result<usize, Error> {
-    positive("half width", half_width)?;
-    let tail = (1.0 - open_unit("confidence", confidence)?) / 2.0;
-    let sd = pilot.sd().ok_or(Error::TooFew { have: pilot.n(), need: 2 })?;
-    let t = student::tail_quantile(tail, (pilot.n() - 1) as f64);
-    let total = (t * (sd / half_width)).powi(2).ceil();
-    if total < 1e15 { Ok(pilot.n().max(total as usize)) } else { Err(Error::Overflow) }
+    Ok(Precision { estimate, reached })
 }
 
 /// Returns the interval of a mean whose first `pilot` values determined the number of values, as in
-/// [`two_stage`]: from the spread of the pilot, which is independent of every mean, so that the
-/// interval is exact for normal values however the number was chosen from that spread. With no
-/// values beyond the pilot it is Student's.
+/// C. Stein's two-stage procedure (1945): from the spread of the pilot, which is independent of
+/// every mean, so that the interval is exact for normal values however the number was chosen from
+/// that spread. With no values beyond the pilot it is Student's.
 ///
 /// # Errors
 /// [`Error::TooFew`] of fewer than two values in the pilot, or fewer values than that;
@@ -230,25 +199,6 @@ pub fn staged_values(
     Ok([base.n, own.n])
 }
 
-/// The first number from `start` on that `fits`, if one below 2^40 does; `fits` must stay true.
-pub(crate) fn first_from(start: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
-    let mut high = start;
-    let mut low = start;
-    while !fits(high) {
-        low = high + 1;
-        high = high.checked_mul(2).filter(|high| *high < 1 << 40)?;
-    }
-    while low < high {
-        let middle = low.midpoint(high);
-        if fits(middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    Some(low)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,28 +220,6 @@ mod tests {
     }
 
     #[test]
-    fn precision_says_how_many_more() {
-        let values: Vec<f64> = (0..8).map(|i| 100.0 + f64::from(i % 4)).collect();
-        let now = precision(&sample(&values), 0.01, 0.95).unwrap();
-        assert!(!now.reached);
-        let more = now.more.unwrap();
-        assert!((5..40).contains(&more), "{more}");
-        let later: Vec<f64> = (0..8 + more + 4).map(|i| 100.0 + (i % 4) as f64).collect();
-        assert!(precision(&sample(&later), 0.01, 0.95).unwrap().reached);
-    }
-
-    #[test]
-    fn stein_counts_from_the_pilot() {
-        // t(0.975, 3) = 3.182446, sd 1: (3.182446 / 0.5)^2 = 40.5.
-        let pilot = sample(&[1.0, 3.0, 2.0, 2.0]);
-        let sd = pilot.sd().unwrap();
-        assert_eq!(two_stage(&pilot, 0.5 * sd, 0.95), Ok(41));
-        assert_eq!(two_stage(&pilot, 100.0, 0.95), Ok(4));
-        assert!(two_stage(&pilot, 1e-300, 0.95).is_err());
-        assert!(two_stage(&sample(&[1.0]), 1.0, 0.95).is_err());
-    }
-
-    #[test]
     fn an_interval_in_two_stages_covers_what_it_states() {
         // A coverage of 0.95 in 4000 samples is 0.95 ± 0.01; Student's of the same values, whose
         // number their spread has chosen, covers less.
@@ -299,7 +227,8 @@ mod tests {
         let (mut covered, mut wide, rounds) = (0, 0, 4000);
         for _ in 0..rounds {
             let mut values: Vec<f64> = (0..4).map(|_| rng.normal()).collect();
-            let n = two_stage(&sample(&values), 1.0, 0.95).unwrap();
+            let sd = sample(&values).sd().unwrap();
+            let n = ((student::tail_quantile(0.025, 3.0) * sd).powi(2).ceil() as usize).max(4);
             values.extend((4..n).map(|_| rng.normal()));
             let found = two_stage_interval(&sample(&values), 4, 0.95).unwrap();
             covered += usize::from(found.lo <= 0.0 && 0.0 <= found.hi);
@@ -321,9 +250,7 @@ mod tests {
             assert!(rule.interval(&sample(few)).unwrap().hi.is_infinite());
         }
         assert_eq!(rule.interval(&sample(&[1.0; 9])).unwrap().half_width(), 0.0);
-        let none = precision(&sample(&[-1.0, 1.0, -1.0, 1.0]), 0.1, 0.95).unwrap();
-        assert_eq!((none.reached, none.more), (false, None));
-        assert_eq!(precision(&sample(&[5.0]), 0.1, 0.95).unwrap().more, None);
+        assert!(!precision(&sample(&[-1.0, 1.0, -1.0, 1.0]), 0.1, 0.95).unwrap().reached);
         for bad in [0.0, f64::NAN, f64::INFINITY] {
             assert!(precision(&sample(&[5.0]), bad, 0.95).is_err());
             let rule = AlwaysValid { scale: bad, ..AlwaysValid::default() };

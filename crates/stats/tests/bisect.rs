@@ -9,11 +9,10 @@ mod noise;
 mod simulate;
 
 use convoy_stats::bisect::{
-    Answer, BisectError, Config, Direction, Ending, History, Known, Layout, Outcome, Search, Step,
-    Tails,
+    Answer, BisectError, Config, Direction, Ending, History, Layout, Outcome, Search, Step,
 };
 use noise::{Noise, Random};
-use simulate::{Kind, Scenario, bound, git_bisect, repeats_for_99, summarise};
+use simulate::{Kind, Scenario, bound, summarise};
 
 /// One observation.
 type Observed = (usize, u64, Outcome);
@@ -47,41 +46,6 @@ fn search(
 
 fn linear() -> History {
     History::linear(101).unwrap()
-}
-
-#[test]
-fn with_everything_known_it_is_near_the_bound_and_four_times_better_than_git() {
-    let mut cell = Scenario::new(0.05, 0.03, Noise::Gaussian);
-    cell.known = true;
-    let summary = summarise(&cell, 200, 11, 2);
-    let floor = bound(cell.d(), cell.commits, 0.01);
-    assert!(summary.runs <= 1.3 * floor, "{summary:?}, bound {floor}");
-    // 200 histories: 0.99 less three standard errors.
-    assert!(summary.right >= 0.97, "{summary:?}");
-    let repeats = repeats_for_99(&cell, 1000);
-    let runs: u32 = (0..200).map(|seed| git_bisect(&cell, repeats, seed).0).sum();
-    assert!(f64::from(runs) / 200.0 >= 4.0 * summary.runs, "{summary:?}");
-}
-
-#[test]
-fn at_known_levels_a_name_leaves_the_doubt_that_was_asked_for_and_no_less() {
-    let cell = Scenario {
-        commits: 200,
-        known: true,
-        build_cost: 0.0,
-        ..Scenario::new(0.05, 0.05, Noise::Gaussian)
-    };
-    let summary = summarise(&cell, 300, 11, 2);
-    let floor = bound(cell.d(), cell.commits, 0.01);
-    // With batches, and the last run's overshoot unspent, it is 1.31.
-    assert!(summary.runs <= 1.25 * floor, "{summary:?}, bound {floor}");
-    assert!(summary.right >= 0.973, "{summary:?}");
-    let known = Known { good_mean: 0.0, bad_mean: 1.0, sd: 1.0 };
-    let config = Config { known: Some(known), tails: Tails::Gaussian, ..Config::default() };
-    let (_, answer, _) = search(linear(), config, |node, random| {
-        Some(Outcome::Value(f64::from(u8::from(node >= 40)) + random.normal()))
-    });
-    assert!(answer.culprit.is_some() && answer.credible_set.len() == 1, "{answer:?}");
 }
 
 #[test]

@@ -3,14 +3,11 @@
 //!
 //! `cargo run --release -p convoy-stats --example bisect_simulation -- --histories 2000`
 //!
-//! `--part known|unknown|shiftless|builds|hard|noise|shifts|nothing` prints one table only, `--seed
-//! N` takes other histories. `--noise gaussian,t3`, `--cells 5,2,1` (effects over noise, rounded as
-//! printed), `--commits N` and `--layout same|shifts` (of the table of shifts) print other rows.
-//! `told` is `git bisect` with the fewest repeats that reach 99 %, told levels and noise; `untold`
-//! measures both ends itself to place its threshold and choose its repeats. The same seed produces
-//! the same table with any number of `--threads`. Every row is one of Markdown; `--write
-//! results/bisect.md` puts it in the place of the row there that begins with the same cells,
-//! with the commit it was measured at.
+//! `--part noise|hard|shifts|nothing` prints one table only, `--seed N` takes other histories,
+//! `--noise gaussian,t3` and `--cells 5,2,1` (effects over noise, rounded as printed) print some of
+//! the rows. The same seed produces the same table with any number of `--threads`. Every row is one
+//! of Markdown; `--write results/bisect.md` puts it in the place of the row there that begins with
+//! the same cells, with the commit it was measured at.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints tables")]
 
@@ -23,37 +20,18 @@ use std::process::ExitCode;
 use convoy_stats::bisect::Layout;
 use noise::{NOISES, Noise};
 use rows::Rows;
-use simulate::{
-    Kind, Scenario, Summary, bound, git_bisect, git_measured_runs, repeats_for_99, summarise,
-};
-
-/// Effects and noise of the nine cells, as parts of the level.
-const CELLS: [(f64, f64); 9] = [
-    (0.40, 0.01),
-    (0.40, 0.03),
-    (0.40, 0.05),
-    (0.05, 0.01),
-    (0.02, 0.01),
-    (0.05, 0.03),
-    (0.05, 0.05),
-    (0.02, 0.03),
-    (0.02, 0.05),
-];
+use simulate::{Kind, Scenario, Summary, bound, summarise};
 
 /// Standard deviations of the shifts of builds, as parts of the change.
 const SHIFTS: [f64; 5] = [0.0, 0.1, 0.25, 0.5, 1.0];
 
-const PARTS: [&str; 8] =
-    ["known", "unknown", "shiftless", "builds", "hard", "noise", "shifts", "nothing"];
+const PARTS: [&str; 4] = ["hard", "noise", "shifts", "nothing"];
 
 /// The most histories for each of the many cells of the tables of noise and of nothing to find.
 const NOISE_HISTORIES: u64 = 300;
 
 /// Head of the tables that [`line`] fills.
 const OF_LINES: &str = "| what | runs | p95 | builds | right | named one | right | set | commit |";
-
-/// Histories from which the repeats of `git bisect` are found.
-const GIT_HISTORIES: u64 = 1000;
 
 struct Options {
     histories: u64,
@@ -62,9 +40,6 @@ struct Options {
     part: Option<String>,
     /// Shapes of noise; empty for each table's own.
     noises: Vec<Noise>,
-    commits: Option<usize>,
-    /// The only search of the table of shifts; both if there is none.
-    layout: Option<String>,
     /// Effects over noise as they are printed; empty for all.
     cells: Vec<String>,
     rows: Rows,
@@ -79,22 +54,6 @@ fn main() -> ExitCode {
         }
     };
     let wanted = |part: &str| options.part.as_deref().is_none_or(|only| only == part);
-    if wanted("known") {
-        cells(&options, "known", |cell| {
-            (cell.known, cell.build_cost) = (true, 0.0);
-        });
-    }
-    if wanted("unknown") {
-        cells(&options, "unknown", |_| ());
-    }
-    if wanted("shiftless") {
-        cells(&options, "unknown, no shifts", |cell| {
-            cell.assumed = Layout::None;
-        });
-    }
-    if wanted("builds") {
-        builds(&options);
-    }
     if wanted("hard") {
         hard(&options);
     }
@@ -118,8 +77,6 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
         seed: 1,
         part: None,
         noises: Vec::new(),
-        commits: None,
-        layout: None,
         cells: Vec::new(),
         rows: Rows::default(),
     };
@@ -136,14 +93,12 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             "--noise" => {
                 options.noises = value.split(',').map(noise).collect::<Result<_, _>>()?;
             }
-            "--commits" => options.commits = Some(number()?.max(1) as usize),
-            "--layout" => options.layout = Some(value),
             "--write" => options.rows = Rows::into_file(&value),
             "--cells" => options.cells = value.split(',').map(String::from).collect(),
             _ => {
                 return Err(format!(
                     "{name} {value}: take --histories, --threads, --seed, --part, --noise, \
-                     --cells, --commits, --layout, --write"
+                     --cells, --write"
                 ));
             }
         }
@@ -174,7 +129,7 @@ fn noises(options: &Options) {
                 continue;
             }
             let effect: f64 = 0.05 * d.parse::<f64>().unwrap_or(1.0);
-            let scenario = default_search(options, effect, noise);
+            let scenario = default_search(effect, noise);
             let of = summarise(&scenario, histories, options.seed, options.threads);
             let floor = bound(scenario.d(), scenario.commits, 0.01);
             options.rows.put(
@@ -194,9 +149,9 @@ fn noises(options: &Options) {
 }
 
 /// A search as `convoy bisect` makes it, with noise of 5 %.
-fn default_search(options: &Options, effect: f64, noise: Noise) -> Scenario {
+fn default_search(effect: f64, noise: Noise) -> Scenario {
     Scenario {
-        commits: options.commits.unwrap_or(200),
+        commits: 200,
         assumed: Layout::PerCommit,
         max_runs: 1000,
         ..Scenario::new(effect, 0.05, noise)
@@ -211,15 +166,12 @@ fn shifts(options: &Options) {
     println!("| layout | d | shift | histories | named | right | runs | p95 | set | commit |");
     let searches = [("same", Layout::PerCommit), ("shifts", Layout::PerCommitAny)];
     for (name, assumed) in searches {
-        if options.layout.as_deref().is_some_and(|only| only != name) {
-            continue;
-        }
         for (d, shift) in ["1", "2", "5"].into_iter().flat_map(|d| SHIFTS.map(|s| (d, s))) {
             if !options.cells.is_empty() && !options.cells.iter().any(|cell| cell == d) {
                 continue;
             }
             let effect = 0.05 * d.parse::<f64>().unwrap_or(1.0);
-            let plain = default_search(options, effect, Noise::Gaussian);
+            let plain = default_search(effect, Noise::Gaussian);
             let scenario = Scenario { layout: shift * plain.d(), assumed, ..plain };
             let of = summarise(&scenario, histories, options.seed, options.threads);
             let cells = format!(
@@ -239,83 +191,13 @@ fn nothing(options: &Options) {
         ("ramp of 2 sd", Kind::Ramp, 0.1),
         ("ramp of 5 sd", Kind::Ramp, 0.25),
     ] {
-        let scenario = Scenario { kind, ..default_search(options, effect, Noise::Gaussian) };
+        let scenario = Scenario { kind, ..default_search(effect, Noise::Gaussian) };
         let histories = options.histories.min(NOISE_HISTORIES);
         line(options, name, &summarise(&scenario, histories, options.seed, options.threads));
     }
 }
 
-/// The nine cells under the three kinds of noise, and `git bisect` with repeats.
-fn cells(options: &Options, levels: &str, change: impl Fn(&mut Scenario)) {
-    println!("\nLevels {levels}: {} histories, 99 % stated", options.histories);
-    println!(
-        "| levels | noise | N | d | bound | runs | ratio | p95 | builds | right | named | told | \
-         untold | commit |"
-    );
-    let all = [Noise::Gaussian, Noise::T3, Noise::Outliers];
-    let noises = if options.noises.is_empty() { &all[..] } else { &options.noises };
-    for &noise in noises {
-        for (effect, cv) in CELLS {
-            let mut scenario = Scenario::new(effect, cv, noise);
-            scenario.commits = options.commits.unwrap_or(scenario.commits);
-            let d = format!("{:.2}", scenario.d());
-            let d = d.trim_end_matches('0').trim_end_matches('.');
-            if !options.cells.is_empty() && !options.cells.iter().any(|cell| cell == d) {
-                continue;
-            }
-            change(&mut scenario);
-            let summary = summarise(&scenario, options.histories, options.seed, options.threads);
-            let floor = bound(scenario.d(), scenario.commits, 0.01);
-            let told = git_runs(&scenario);
-            let untold = git_measured_runs(&scenario, GIT_HISTORIES);
-            let commits = scenario.commits;
-            options.rows.put(
-                &format!("{levels} | {noise:?} | {commits} | {d}"),
-                &format!(
-                    "{floor:.1} | {:.1} ± {:.1} | {:.2} | {} | {:.1} | {:.4} ({:.4} to {:.4}) | \
-                     {:.3} | {told:.1} | {untold:.1}",
-                    summary.runs,
-                    summary.runs_se,
-                    summary.runs / floor,
-                    summary.runs_p95,
-                    summary.builds,
-                    summary.right,
-                    summary.right_ci[0],
-                    summary.right_ci[1],
-                    summary.named,
-                ),
-            );
-        }
-    }
-}
-
-/// Runs of `git bisect` with as many repeats as 99 % take.
-fn git_runs(scenario: &Scenario) -> f64 {
-    let repeats = repeats_for_99(scenario, GIT_HISTORIES);
-    let runs: u32 = (0..GIT_HISTORIES).map(|seed| git_bisect(scenario, repeats, seed).0).sum();
-    f64::from(runs) / GIT_HISTORIES as f64
-}
-
-/// Builds that cost ten runs each, at effect/cv 0.4.
-fn builds(options: &Options) {
-    println!("\nA build costs ten runs, effect/cv 0.4\n{OF_LINES}");
-    for (name, known, assumed) in [
-        ("all known", true, Layout::None),
-        ("no shifts", false, Layout::None),
-        ("nothing known", false, Layout::PerBuild),
-    ] {
-        let mut scenario = Scenario::new(0.02, 0.05, Noise::Gaussian);
-        (scenario.known, scenario.assumed, scenario.build_cost) = (known, assumed, 10.0);
-        scenario.max_runs = 6000;
-        line(
-            options,
-            name,
-            &summarise(&scenario, options.histories, options.seed, options.threads),
-        );
-    }
-}
-
-/// Cases not covered by the nine cells, at effect/cv 5 and 2.
+/// Histories with merges, unbuildable commits, drift and shifts of builds, at effect/cv 5 and 2.
 fn hard(options: &Options) {
     println!("\nHarder histories, nothing known, at most 3000 runs\n{OF_LINES}");
     for (effect, cv) in [(0.05, 0.01), (0.02, 0.01)] {

@@ -1,8 +1,8 @@
-//! Simulated histories to search in, the bound on the number of runs, and `git bisect` with
-//! repeats as the baseline. The example and the tests share it.
+//! Simulated histories to search in, and the bound on the number of runs. The example and the tests
+//! share it.
 
 use super::noise::{Machine, Noise, Random};
-use convoy_stats::bisect::{Config, History, Known, Layout, Outcome, Search, Step, Tails};
+use convoy_stats::bisect::{Config, History, Layout, Outcome, Search, Step};
 
 /// Level of a good commit; effects and noise are given as parts of it.
 pub(crate) const LEVEL: f64 = 100.0;
@@ -37,13 +37,10 @@ pub(crate) struct Scenario {
     pub(crate) broken: f64,
     /// With merges.
     pub(crate) merges: bool,
-    /// Levels and noise told to the search.
-    pub(crate) known: bool,
     /// The search's assumption on the shifts of builds.
     pub(crate) assumed: Layout,
     /// How the level changes over the history.
     pub(crate) kind: Kind,
-    pub(crate) build_cost: f64,
     pub(crate) max_runs: u32,
 }
 
@@ -58,10 +55,8 @@ impl Scenario {
             drift: 0.0,
             broken: 0.0,
             merges: false,
-            known: false,
             assumed: Layout::PerBuild,
             kind: Kind::Step,
-            build_cost: 0.2,
             max_runs: 20_000,
         }
     }
@@ -97,20 +92,12 @@ pub(crate) fn trial(scenario: &Scenario, seed: u64) -> Trial {
         .map(|node| random.uniform() < scenario.broken && !ends.contains(&node))
         .collect();
     let sd = scenario.cv * LEVEL;
-    let mut config = Config {
-        build_cost: scenario.build_cost,
+    let config = Config {
+        build_cost: 0.2,
         max_runs: Some(scenario.max_runs),
         layout: scenario.assumed,
         ..Config::default()
     };
-    if scenario.known {
-        config.known =
-            Some(Known { good_mean: LEVEL, bad_mean: LEVEL * (1.0 + scenario.effect), sd });
-        if scenario.noise == Noise::Gaussian {
-            config.tails = Tails::Gaussian;
-        }
-        config.layout = Layout::None;
-    }
     let mut machine = Machine::new(scenario.noise, &mut random);
     let mut search = Search::new(history, config).expect("settings have a meaning");
     let mut shifts: Vec<f64> = Vec::new();
@@ -225,112 +212,10 @@ pub(crate) fn bound(d: f64, commits: usize, eps: f64) -> f64 {
     (n.log2() - doubt - eps * (n - 1.0).log2()) / capacity(d)
 }
 
-/// `git bisect` with the mean of `repeats` runs per step, compared with the true midpoint. Returns
-/// runs and whether it found the culprit. It knows the midpoint, unlike a user.
-pub(crate) fn git_bisect(scenario: &Scenario, repeats: u32, seed: u64) -> (u32, bool) {
-    let mut random = Random::new(seed);
-    let culprit = 1 + random.below(scenario.commits);
-    halve(scenario, repeats, 0.5 * scenario.d(), culprit, &mut random)
-}
-
-/// `git bisect` without knowledge of levels or noise: the ends are measured in turn, at least
-/// `least` times each and until their means are `t` standard errors apart; the threshold is their
-/// midpoint, and the repeats are `(2 z / d)^2` for the measured `d`.
-pub(crate) fn git_bisect_measured(
-    scenario: &Scenario,
-    [least, t]: [f64; 2],
-    z: f64,
-    seed: u64,
-) -> (u32, bool) {
-    let mut random = Random::new(seed);
-    let culprit = 1 + random.below(scenario.commits);
-    let mut machine = Machine::new(scenario.noise, &mut random);
-    let mut ends = [(0.0, 0.0); 2];
-    let (mut runs, mut d, mut each) = (0, 0.0, 0.0);
-    while each < least || d * f64::sqrt(each / 2.0) < t {
-        each += 1.0;
-        for (level, (sum, squares)) in [0.0, scenario.d()].into_iter().zip(&mut ends) {
-            let value = level + machine.draw(&mut random);
-            (*sum, *squares) = (*sum + value, *squares + value * value);
-            runs += 1;
-        }
-        let within: f64 = ends.iter().map(|(sum, squares)| squares - sum * sum / each).sum();
-        let sd = (within / (2.0 * each - 2.0)).sqrt();
-        d = (ends[1].0 - ends[0].0) / each / sd;
-    }
-    let repeats = ((2.0 * z / d).powi(2).ceil() as u32).max(1);
-    let threshold = 0.5 * (ends[0].0 + ends[1].0) / each;
-    let (of_steps, right) = halve(scenario, repeats, threshold, culprit, &mut random);
-    (runs + of_steps, right)
-}
-
-/// Halves the history until one commit is left: runs, and whether it is the culprit.
-fn halve(
-    scenario: &Scenario,
-    repeats: u32,
-    threshold: f64,
-    culprit: usize,
-    random: &mut Random,
-) -> (u32, bool) {
-    let (mut good, mut bad, mut runs) = (0, scenario.commits, 0);
-    let mut machine = Machine::new(scenario.noise, random);
-    while bad - good > 1 {
-        let middle = usize::midpoint(good, bad);
-        let level = if middle >= culprit { scenario.d() } else { 0.0 };
-        let sum: f64 = (0..repeats).map(|_| level + machine.draw(random)).sum();
-        runs += repeats;
-        if sum / f64::from(repeats) > threshold { bad = middle } else { good = middle }
-    }
-    (runs, bad == culprit)
-}
-
-/// Mean runs of [`git_bisect_measured`] with the `least`, `t` and `z` that are right in 99 % of
-/// `histories` with the fewest runs: the best choice in hindsight.
-pub(crate) fn git_measured_runs(scenario: &Scenario, histories: u64) -> f64 {
-    let mean_runs = |ends: [f64; 2], z: f64| {
-        let trials = (0..histories).map(|seed| git_bisect_measured(scenario, ends, z, seed));
-        let (runs, right) = trials.fold((0.0, 0), |(runs, right), (of_one, hit)| {
-            (runs + f64::from(of_one), right + u64::from(hit))
-        });
-        (right as f64 >= 0.99 * histories as f64).then_some(runs / histories as f64)
-    };
-    let of_ends = |ends: [f64; 2]| {
-        let (mut low, mut high, mut best) = (1.5, 8.0, f64::INFINITY);
-        for _ in 0..6 {
-            let z = 0.5 * (low + high);
-            if let Some(runs) = mean_runs(ends, z) { (high, best) = (z, runs) } else { low = z }
-        }
-        best
-    };
-    let ends = [[3.0, 4.0], [5.0, 5.0], [10.0, 4.0], [10.0, 5.0], [10.0, 7.0]];
-    ends.into_iter().map(of_ends).fold(f64::INFINITY, f64::min)
-}
-
-/// The fewest repeats with which [`git_bisect`] is right in at least 99 % of `histories`: a
-/// bisection over the number of repeats.
-pub(crate) fn repeats_for_99(scenario: &Scenario, histories: u64) -> u32 {
-    let right = |repeats: u32| {
-        let hits = (0..histories).filter(|seed| git_bisect(scenario, repeats, *seed).1).count();
-        hits as f64 >= 0.99 * histories as f64
-    };
-    let mut high = 1;
-    while !right(high) {
-        high *= 2;
-    }
-    let mut low = high / 2;
-    while high - low > 1 {
-        let middle = u32::midpoint(low, high);
-        if right(middle) { high = middle } else { low = middle }
-    }
-    high
-}
-
 /// Averages over many trials.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) runs: f64,
-    /// Standard error of `runs`.
-    pub(crate) runs_se: f64,
     pub(crate) runs_p95: u32,
     pub(crate) builds: f64,
     /// Part of the trials that were right, and its 95 % interval (Wilson).
@@ -375,12 +260,10 @@ pub(crate) fn summarise(scenario: &Scenario, histories: u64, seed: u64, threads:
         |value: &dyn Fn(&Trial) -> f64| trials.iter().map(|(_, t)| value(t)).sum::<f64>() / n;
     let mut runs: Vec<u32> = trials.iter().map(|(_, t)| t.runs).collect();
     runs.sort_unstable();
-    let mean_runs = mean(&|t| f64::from(t.runs));
     let right = mean(&|t| f64::from(t.right));
     let named = mean(&|t| f64::from(t.named));
     Summary {
-        runs: mean_runs,
-        runs_se: (mean(&|t| (f64::from(t.runs) - mean_runs).powi(2)) / n).sqrt(),
+        runs: mean(&|t| f64::from(t.runs)),
         runs_p95: runs[(trials.len() * 95 / 100).min(trials.len() - 1)],
         builds: mean(&|t| f64::from(t.builds)),
         right,

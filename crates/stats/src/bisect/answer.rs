@@ -5,7 +5,7 @@ use super::evidence::{Evidence, likely_shape};
 use super::grid::Hyper;
 use super::policy;
 use super::search::{Search, Standing};
-use super::types::{Answer, Direction, Ending, Estimates, Interval, Known, Layout, Measure, Tails};
+use super::types::{Answer, Direction, Ending, Estimates, Interval, Layout, Measure};
 use crate::sample::Sample;
 use crate::sequential::AlwaysValid;
 
@@ -21,14 +21,9 @@ const LIKELY: f64 = 0.9;
 /// Minimum runs of each end for an interval to show the absence of a difference: a noise with two
 /// modes may have shown only one of them.
 const SURE_RUNS: usize = 8;
-/// Part of the allowed doubt that the models may use up where levels are unknown. With all of it,
-/// 296 of 300 names at 99 % were right in Gaussian noise.
+/// Part of the allowed doubt that the models may use up, as no model of the noise is exact. With
+/// all of it, 296 of 300 names at 99 % were right in Gaussian noise.
 const MARGIN: f64 = 0.5;
-/// How far a random walk of normal steps goes beyond a distant boundary on average, in standard
-/// deviations of a step: -ζ(1/2) / √(2π) (Siegmund 1985).
-const BEYOND: f64 = 0.583;
-/// The most that this adds to the doubt: from `d` = 2.4 on a search overshoots by more.
-const MOST_BEYOND: f64 = 2.0;
 /// From this probability of a second step on, the ends are repeated as well before a name.
 const HINT: f64 = 0.1;
 /// Runs of the culprit and of each of its parents before it is named.
@@ -114,15 +109,9 @@ impl Search {
         self.by_node.iter().position(|p| p * step >= self.named_from())
     }
 
-    /// The probability from which on a commit is named. For unknown noise no model is exact; for
-    /// known noise the last run leaves less doubt than the search requires.
+    /// The probability from which on a commit is named.
     pub(super) fn named_from(&self) -> f64 {
-        let part = match self.config.known {
-            None => MARGIN,
-            Some(known) if self.config.tails == Tails::Gaussian => overshoot(&known),
-            Some(_) => 1.0,
-        };
-        1.0 - part * (1.0 - self.config.confidence)
+        1.0 - MARGIN * (1.0 - self.config.confidence)
     }
 
     /// What must be run again before the likely culprit is named: it and its parents have been run
@@ -130,7 +119,7 @@ impl Search {
     /// them. A single run in a rare mode of the noise, or a single build, can pass for a level;
     /// this many in a row cannot.
     pub(super) fn to_repeat(&self) -> Option<Measure> {
-        let evidence = self.evidence.as_ref().filter(|_| self.config.known.is_none())?;
+        let evidence = self.evidence.as_ref()?;
         let culprit = self.sure_culprit()?;
         let parents = self.history.parents(culprit).into_iter();
         // Where a second step may be, the ends must have been seen as often.
@@ -282,15 +271,6 @@ impl Search {
             ),
         }
     }
-}
-
-/// How much more doubt than the wanted one the name may have, so that searches of this noise leave
-/// the wanted one on average: each run moves the logarithm of the odds by `d^2/2 ± d`, so the last
-/// one goes beyond any boundary, by [`BEYOND`] on average, in one of the two directions that a name
-/// needs.
-fn overshoot(known: &Known) -> f64 {
-    let d = (known.bad_mean - known.good_mean).abs() / known.sd;
-    (0.5 * BEYOND * d).exp().min(MOST_BEYOND)
 }
 
 /// Mean, sum of squares about it, and number.

@@ -25,14 +25,5 @@ pub(super) fn check(config: &Config, history: &History) -> Result<(), BisectErro
             return setting("prior", "finite and not negative");
         }
     }
-    if let Some(known) = &config.known {
-        let finite = known.good_mean.is_finite() && known.bad_mean.is_finite();
-        if !finite || (known.good_mean - known.bad_mean).abs() <= 0.0 {
-            return setting("known levels", "finite and different");
-        }
-        if !(known.sd > 0.0 && known.sd.is_finite()) {
-            return setting("known sd", "positive and finite");
-        }
-    }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! length of the history.
 
 use super::belief::{Belief, Class, NONE, Shifted, exp_negative};
-use super::grid::{Build, Grid};
+use super::grid::{Build, Grid, POINTS};
 use super::modes::Fit;
 use super::noise::{KINDS, MODES, ONE_MODE, shapes};
 use super::several::Several;
@@ -123,8 +123,8 @@ fn largest(row: &[f64]) -> f64 {
 }
 
 /// `row += sign * table` for the good (0) or bad (1) level of every hyper.
-fn add(sums: &mut [f64], table: &[f64], points: usize, side: usize, sign: f64) {
-    let rows = sums.chunks_exact_mut(points).zip(table.chunks_exact(points));
+fn add(sums: &mut [f64], table: &[f64], side: usize, sign: f64) {
+    let rows = sums.chunks_exact_mut(POINTS).zip(table.chunks_exact(POINTS));
     for (row, entries) in rows.skip(side).step_by(2) {
         for (sum, entry) in row.iter_mut().zip(entries) {
             *sum += sign * entry;
@@ -153,14 +153,12 @@ pub(super) fn posterior(
     let count = grid.hypers.len();
     let mut parts = vec![NOTHING; (classes.len() + 1) * count];
     let mut floor = Floor { best: [f64::NEG_INFINITY; KINDS], each_shape };
-    if config.known.is_none() {
-        let mut sums = empty.clone();
-        for build in builds {
-            add(&mut sums, &build.table, grid.points, 0, 1.0);
-            add(&mut sums, &build.table, grid.points, 1, 1.0);
-        }
-        level(grid, &sums, &mut parts[classes.len() * count..]);
+    let mut sums = empty.clone();
+    for build in builds {
+        add(&mut sums, &build.table, 0, 1.0);
+        add(&mut sums, &build.table, 1, 1.0);
     }
+    level(grid, &sums, &mut parts[classes.len() * count..]);
     let mut sums = empty;
     let mut last: Option<&Class> = None;
     let first =
@@ -171,9 +169,9 @@ pub(super) fn posterior(
             let now = class.bad[build.slot];
             if last.is_none_or(|last| last.bad[build.slot] != now) {
                 if last.is_some() {
-                    add(&mut sums, &build.table, grid.points, usize::from(!now), -1.0);
+                    add(&mut sums, &build.table, usize::from(!now), -1.0);
                 }
-                add(&mut sums, &build.table, grid.points, usize::from(now), 1.0);
+                add(&mut sums, &build.table, usize::from(now), 1.0);
             }
         }
         last = Some(class);
@@ -210,16 +208,15 @@ fn differ(
     parts: &mut [Part],
 ) {
     let ln_mass = mass.ln();
-    let count = (grid.points as f64).ln();
-    let rows = sums.chunks_exact(2 * grid.points);
+    let count = (POINTS as f64).ln();
+    let rows = sums.chunks_exact(2 * POINTS);
     for ((hyper, row), part) in grid.hypers.iter().zip(rows).zip(parts) {
         let constant = hyper.ln_prior + ln_mass;
-        let rows = [&row[..grid.points], &row[grid.points..]];
+        let rows = [&row[..POINTS], &row[POINTS..]];
         let peaks = rows.map(largest);
         // The prior of the effect in units of the noise, 1/4 (1 + |d|)^-1.5, is taken at the
         // effect's mean: next to the likelihood it is flat.
-        let constant =
-            if config.known.is_none() { constant - (4.0 * hyper.scale).ln() } else { constant };
+        let constant = constant - (4.0 * hyper.scale).ln();
         let bound = constant + peaks[0] + peaks[1] + 2.0 * count + std::f64::consts::LN_2;
         if floor.below(bound, hyper.shape) {
             continue;
@@ -231,13 +228,11 @@ fn differ(
             part.mean[side] = axis.centre + hyper.scale * mean;
             part.variance[side] = hyper.scale * hyper.scale * variance;
         }
-        if config.known.is_none() {
-            let effect = part.mean[1] - part.mean[0];
-            let d = (effect / hyper.scale).abs();
-            part.ln_evidence -= 1.5 * d.ln_1p();
-            let z = effect / (part.variance[0] + part.variance[1]).sqrt().max(f64::MIN_POSITIVE);
-            part.ln_evidence += one_sided(config.direction, z);
-        }
+        let effect = part.mean[1] - part.mean[0];
+        let d = (effect / hyper.scale).abs();
+        part.ln_evidence -= 1.5 * d.ln_1p();
+        let z = effect / (part.variance[0] + part.variance[1]).sqrt().max(f64::MIN_POSITIVE);
+        part.ln_evidence += one_sided(config.direction, z);
         let best = &mut floor.best[hyper.shape];
         *best = best.max(part.ln_evidence);
     }
@@ -256,11 +251,11 @@ pub(super) fn one_sided(direction: Direction, z: f64) -> f64 {
 /// Each hyper's part if all commits have one level. Either axis may contain it; the nearer axis
 /// resolves it better.
 fn level(grid: &Grid, sums: &[f64], parts: &mut [Part]) {
-    let rows = sums.chunks_exact(2 * grid.points);
+    let rows = sums.chunks_exact(2 * POINTS);
     for ((hyper, row), part) in grid.hypers.iter().zip(rows).zip(parts) {
         let sides = [0, 1].map(|side| {
             let axis = &hyper.axes[side];
-            let row = &row[side * grid.points..(side + 1) * grid.points];
+            let row = &row[side * POINTS..(side + 1) * POINTS];
             let peak = largest(row);
             let (ln_sum, mean, variance) = integrate(row, peak, &axis.offsets);
             (ln_sum, axis.centre + hyper.scale * mean, hyper.scale * hyper.scale * variance)

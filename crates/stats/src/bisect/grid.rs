@@ -7,12 +7,11 @@
 //! with few runs on one side is covered too.
 
 use super::modes::{Fit, Modes, SHARES};
-use super::noise::{KINDS, MODES, ONE_MODE, Shape, shapes};
-use super::types::{Config, Known, Tails};
+use super::noise::{MODES, ONE_MODE, Shape, shapes};
 
 /// Points per level. With spacings of about one posterior standard deviation at the centre the
 /// trapezoidal rule errs by less than 1e-4.
-const POINTS: usize = 20;
+pub(super) const POINTS: usize = 20;
 /// Points of the scale of the noise, and how they lie in standard deviations of its logarithm. The
 /// upper side is longer: the posterior of a scale from few values is skewed.
 const SCALES: [f64; 5] = [-2.2, -0.75, 0.7, 2.15, 3.6];
@@ -55,8 +54,8 @@ impl Build {
             let constant = -(self.values.len() as f64) * hyper.scale.ln();
             let per_scale = 1.0 / hyper.scale;
             for (i, axis) in hyper.axes.iter().enumerate() {
-                let from = (2 * k + i) * grid.points;
-                let row = &mut table[from..from + grid.points];
+                let from = (2 * k + i) * POINTS;
+                let row = &mut table[from..from + POINTS];
                 for (entry, offset) in row.iter_mut().zip(&axis.offsets) {
                     let level = axis.centre + hyper.scale * offset;
                     let density = |y: &f64| hyper.ln_density(shape, (y - level) * per_scale);
@@ -107,10 +106,6 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    fn point(centre: f64) -> Self {
-        Self { centre, offsets: vec![0.0], ln_weights: vec![0.0] }
-    }
-
     /// Returns points that are `fine` apart at the centre and reach to `wide`, both in scales;
     /// `bend` is the argument of [`bend`].
     fn new(centre: f64, scale: f64, fine: f64, bend: f64) -> Self {
@@ -177,8 +172,6 @@ pub(super) struct Amount {
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     pub(super) hypers: Vec<Hyper>,
-    /// Points per level.
-    pub(super) points: usize,
     pub(super) centres: [Centre; ONE_MODE],
     pub(super) fits: [Option<Fit>; MODES],
     /// Spacing of the scales, as logarithm, and of the levels at their centres, in scales.
@@ -189,7 +182,6 @@ pub(super) struct Grid {
 impl Grid {
     /// A grid about `centres`, and about two modes where they fit.
     pub(super) fn new(
-        config: &Config,
         centres: [Centre; ONE_MODE],
         fits: [Option<Fit>; MODES],
         amount: &Amount,
@@ -198,7 +190,7 @@ impl Grid {
         let scale_sd = 1.0 / (2.0 * freedom).sqrt();
         let level_steps = amount.runs.map(|runs| 1.1 / runs.max(1.0).sqrt());
         let mut hypers = Vec::new();
-        for (shape, kind) in shapes().iter().enumerate().take(kinds(config)) {
+        for (shape, kind) in shapes().iter().enumerate() {
             let fit = shape.checked_sub(ONE_MODE).map(|which| fits[which]);
             let (centre, fit) = match fit {
                 None => (centres[shape], None),
@@ -233,7 +225,7 @@ impl Grid {
             }
         }
         let scale_step = 1.45 * scale_sd;
-        Self { hypers, points: POINTS, centres, fits, scale_step, level_steps }
+        Self { hypers, centres, fits, scale_step, level_steps }
     }
 
     /// Whether the modes lie where `fits` has them.
@@ -250,36 +242,10 @@ impl Grid {
         })
     }
 
-    /// The grid of known levels and scale.
-    pub(super) fn known(config: &Config, known: &Known) -> Self {
-        let axes = [Axis::point(known.good_mean), Axis::point(known.bad_mean)];
-        let mut hypers = Vec::new();
-        for (shape, kind) in shapes().iter().enumerate().take(kinds(config).min(ONE_MODE)) {
-            // A known standard deviation of t3 noise is 3^½ of its scales.
-            let scale = if shape == 2 { known.sd / 3.0_f64.sqrt() } else { known.sd };
-            hypers.push(Hyper {
-                shape,
-                scale,
-                ln_prior: kind.prior.ln(),
-                axes: axes.clone(),
-                modes: None,
-            });
-        }
-        let centre = Centre { levels: [known.good_mean, known.bad_mean], ln_scale: known.sd.ln() };
-        Self {
-            hypers,
-            points: 1,
-            centres: [centre; ONE_MODE],
-            fits: [None; MODES],
-            scale_step: 1.0,
-            level_steps: [1.0; 2],
-        }
-    }
-
     /// Drops the hypers that are not to be kept, also from the tables.
     pub(super) fn keep(&mut self, keep: &[bool], builds: &mut [Build]) {
         let kept = |k: usize| keep[k];
-        let row = 2 * self.points;
+        let row = 2 * POINTS;
         for table in builds.iter_mut().map(|build| &mut build.table) {
             let mut entry = 0;
             table.retain(|_| {
@@ -296,7 +262,7 @@ impl Grid {
 
     /// Entries of a table: hyper, then level (good, bad), then point.
     pub(super) fn size(&self) -> usize {
-        2 * self.hypers.len() * self.points
+        2 * self.hypers.len() * POINTS
     }
 
     /// Computes the tables that are missing.
@@ -305,9 +271,4 @@ impl Grid {
             build.fill(self);
         }
     }
-}
-
-/// How many kinds of noise are considered.
-fn kinds(config: &Config) -> usize {
-    if config.tails == Tails::Gaussian { 1 } else { KINDS }
 }

@@ -96,6 +96,6 @@ mod types;
 pub use history::History;
 pub use search::Search;
 pub use types::{
-    Answer, BisectError, Config, Direction, Ending, Estimates, Interval, Known, Layout, Measure,
-    Outcome, Step, Tails,
+    Answer, BisectError, Config, Direction, Ending, Estimates, Interval, Layout, Measure, Outcome,
+    Step,
 };

@@ -108,7 +108,7 @@ impl Shape {
     }
 }
 
-/// Returns all shapes; the first is for noise known to be Gaussian.
+/// Returns all shapes.
 pub(super) fn shapes() -> &'static [Shape; KINDS] {
     static SHAPES: OnceLock<[Shape; KINDS]> = OnceLock::new();
     SHAPES.get_or_init(|| {

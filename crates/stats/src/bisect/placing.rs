@@ -17,7 +17,7 @@ impl Search {
     /// posterior at other times changes no digit of what follows.
     pub(super) fn place_grid(&mut self) {
         let ends = self.history.ends();
-        if self.config.known.is_some() || ends.into_iter().any(|e| self.runs_of(e) < END_RUNS) {
+        if ends.into_iter().any(|end| self.runs_of(end) < END_RUNS) {
             return;
         }
         if self.grid.is_some() && (self.runs as usize) < self.regrid_at {
@@ -44,7 +44,7 @@ impl Search {
             amount = self.amount();
         }
         for _ in 0..12 {
-            let grid = Grid::new(&self.config, centres, fits, &amount);
+            let grid = Grid::new(centres, fits, &amount);
             for build in &mut self.builds {
                 build.table.clear();
             }

@@ -126,9 +126,7 @@ impl Search {
     /// Returns whether the runs contradict `culprit` as the culprit.
     fn refuted(&self, evidence: &Evidence, culprit: usize) -> bool {
         let class = self.classes.iter().find(|class| class.members.contains(&culprit));
-        let (Some(grid), Some(class), None) = (&self.grid, class, self.config.known) else {
-            return false;
-        };
+        let (Some(grid), Some(class)) = (&self.grid, class) else { return false };
         let sides = self.sides(class);
         if sides.iter().any(Vec::is_empty) || self.runs < FEWEST as u32 || coarse(&sides) {
             return false;

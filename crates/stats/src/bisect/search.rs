@@ -9,7 +9,7 @@ use super::memory::{self, Run};
 use super::modes::Fit;
 use super::policy::{self, View};
 use super::shifts::{self, Values};
-use super::types::{BisectError, Config, Ending, Estimates, Known, Layout, Measure, Outcome, Step};
+use super::types::{BisectError, Config, Ending, Estimates, Layout, Measure, Outcome, Step};
 
 /// Runs of each end before the search proper begins: fewer say nothing about the noise.
 pub(super) const END_RUNS: usize = 2;
@@ -93,7 +93,7 @@ impl Search {
         for node in &members {
             by_node[*node] = weight(node) / total;
         }
-        let mut search = Self {
+        Ok(Self {
             line: history.line(),
             classes: vec![Class { members, mass: 1.0, bad: Vec::new() }],
             nodes: Vec::new(),
@@ -114,14 +114,7 @@ impl Search {
             runs: 0,
             history,
             config,
-        };
-        if let Some(known) = search.config.known {
-            search.origin = Some(known.good_mean);
-            let shifted =
-                Known { good_mean: 0.0, bad_mean: known.bad_mean - known.good_mean, ..known };
-            search.grid = Some(Grid::known(&search.config, &shifted));
-        }
-        Ok(search)
+        })
     }
 
     /// The history that is searched.
@@ -213,18 +206,16 @@ impl Search {
     pub fn next_step(&mut self) -> Step {
         self.refresh();
         let ends = self.history.ends();
-        if self.config.known.is_none() {
-            if ends.into_iter().any(|end| self.skipped[end] && self.runs_of(end) < END_RUNS) {
-                return Step::GaveUp(self.answer(Ending::EndSkipped));
+        if ends.into_iter().any(|end| self.skipped[end] && self.runs_of(end) < END_RUNS) {
+            return Step::GaveUp(self.answer(Ending::EndSkipped));
+        }
+        if let Some(node) = ends.into_iter().find(|end| self.runs_of(*end) < END_RUNS) {
+            if self.spent() {
+                return Step::GaveUp(self.answer(Ending::Budget));
             }
-            if let Some(node) = ends.into_iter().find(|end| self.runs_of(*end) < END_RUNS) {
-                if self.spent() {
-                    return Step::GaveUp(self.answer(Ending::Budget));
-                }
-                let runs = (END_RUNS - self.runs_of(node)) as u32;
-                let why = "the search begins with both ends";
-                return Step::Measure(policy::again(node, runs, &self.builds, why));
-            }
+            let runs = (END_RUNS - self.runs_of(node)) as u32;
+            let why = "the search begins with both ends";
+            return Step::Measure(policy::again(node, runs, &self.builds, why));
         }
         if let Some(ending) = self.ending() {
             return Step::Done(self.answer(ending));
@@ -378,8 +369,7 @@ impl Search {
         if self.evidence.is_none() {
             let (config, classes) = (&self.config, &self.classes);
             let first = posterior(config, grid, &self.builds, classes, self.likely, false);
-            let evidence = if config.known.is_none() { self.second(first) } else { first };
-            self.evidence = Some(evidence);
+            self.evidence = Some(self.second(first));
         }
         let Some(evidence) = &self.evidence else {
             return;

@@ -5,9 +5,7 @@ use std::fmt;
 /// Prior knowledge and goals of a search.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The search ends when one commit is the culprit with this probability. Where levels and noise
-    /// are known and Gaussian, the last run decides more than was asked: then names have this
-    /// probability on average, and single ones down to twice the doubt.
+    /// The search ends when one commit is the culprit with this probability.
     pub confidence: f64,
     /// Cost of one run, in any unit.
     pub run_cost: f64,
@@ -25,10 +23,6 @@ pub struct Config {
     /// A difference of the ends below this, in units of the value, is not a regression. `None`: 1 %
     /// of the level of the good end.
     pub min_effect: Option<f64>,
-    /// Levels and noise, if they are known beforehand.
-    pub known: Option<Known>,
-    /// Assumption on the shape of the noise.
-    pub tails: Tails,
     /// Assumption on the shift of each build.
     pub layout: Layout,
 }
@@ -44,8 +38,6 @@ impl Default for Config {
             direction: Direction::Either,
             prior: None,
             min_effect: None,
-            known: None,
-            tails: Tails::Learned,
             layout: Layout::PerBuild,
         }
     }
@@ -61,27 +53,6 @@ pub enum Direction {
     HigherIsWorse,
     /// The bad level is below the good one.
     LowerIsWorse,
-}
-
-/// Parameters known from earlier measurements.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Known {
-    /// Level of good commits.
-    pub good_mean: f64,
-    /// Level of bad commits.
-    pub bad_mean: f64,
-    /// Scale of the noise of one run: its standard deviation if it is Gaussian.
-    pub sd: f64,
-}
-
-/// The shape of the noise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tails {
-    /// Gaussian, with outliers or with heavy tails: learned from the data.
-    #[default]
-    Learned,
-    /// Known to be Gaussian. With outliers, the stated confidence is then a lie.
-    Gaussian,
 }
 
 /// The shift that a build brings to all its runs (code layout, boot).
@@ -258,11 +229,13 @@ pub struct Estimates {
 }
 
 /// Why a search cannot be made, or an observation not be taken.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BisectError {
     /// Nothing lies between good and bad.
+    #[error("no commit lies between good and bad: exchange them or choose others")]
     NoCandidates,
     /// A parent is not numbered below its child.
+    #[error("commit {node} has parent {parent}: number commits so that parents come first")]
     Order {
         /// The child.
         node: usize,
@@ -270,6 +243,7 @@ pub enum BisectError {
         parent: usize,
     },
     /// The commit does not exist.
+    #[error("there is no commit {node}: they are numbered from 0 to {}", nodes - 1)]
     Node {
         /// The commit asked for.
         node: usize,
@@ -277,11 +251,13 @@ pub enum BisectError {
         nodes: usize,
     },
     /// A value is not finite.
+    #[error("a run of commit {node} gave a value that is not finite: skip it or fix the metric")]
     NotFinite {
         /// The commit with this value.
         node: usize,
     },
     /// A setting is invalid.
+    #[error("{name} must be {must}")]
     Setting {
         /// Its name.
         name: &'static str,
@@ -289,6 +265,7 @@ pub enum BisectError {
         must: &'static str,
     },
     /// One build was reported of two commits.
+    #[error("build {build} belongs to commit {node}: give each build a different number")]
     Build {
         /// The build.
         build: u64,
@@ -296,31 +273,3 @@ pub enum BisectError {
         node: usize,
     },
 }
-
-impl fmt::Display for BisectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoCandidates => {
-                f.write_str("no commit lies between good and bad: exchange them or choose others")
-            }
-            Self::Order { node, parent } => write!(
-                f,
-                "commit {node} has parent {parent}: number commits so that parents come first"
-            ),
-            Self::Node { node, nodes } => {
-                write!(f, "there is no commit {node}: they are numbered from 0 to {}", nodes - 1)
-            }
-            Self::NotFinite { node } => write!(
-                f,
-                "a run of commit {node} gave a value that is not finite: skip it or fix the metric"
-            ),
-            Self::Setting { name, must } => write!(f, "{name} must be {must}"),
-            Self::Build { build, node } => write!(
-                f,
-                "build {build} belongs to commit {node}: give each build a different number"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for BisectError {}
