@@ -133,13 +133,12 @@ fn sites(lock: &Lock) -> Vec<String> {
 /// Returns the command line that runs the program with these policies; `mutex` applies only to
 /// `sites` if there are any. `sleep` is libc's policy.
 fn command(program: &Program, sites: &[String], mutex: &str, sem: &str) -> String {
-    let quoted = |site: &String| {
-        let lock = format!("{site}={mutex}");
-        ("lock", shell_words::quote(&lock).into_owned(), mutex)
-    };
     let mutexes: Vec<_> = match sites {
         [] => vec![("mutex", mutex.to_owned(), mutex)],
-        sites => sites.iter().map(quoted).collect(),
+        sites => {
+            let locks = sites.iter().map(|site| format!("{site}={mutex}"));
+            locks.map(|lock| ("lock", shell_words::quote(&lock).into_owned(), mutex)).collect()
+        }
     };
     let flags = mutexes.into_iter().chain([("sem", sem.to_owned(), sem)]);
     let flags = flags.filter(|(.., policy)| !["", SLEEP].contains(policy));
@@ -339,32 +338,18 @@ fn starved_us(process: &Process, lock: &Lock) -> Option<[f64; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Simulated, Station};
+    use crate::Simulated;
 
     fn row(policy: &str, change_percent: f64, wait_max_us: f64) -> Row {
-        let simulated = Simulated {
-            cpus_used: 2.0,
-            wait_p99_us: 10.0,
-            wait_max_us,
-            jain: 1.0,
-            parts: Vec::new(),
-        };
+        let simulated = Simulated { wait_max_us, ..Simulated::default() };
         Row {
-            cpus: 2,
-            threads: 2,
             policy: policy.to_owned(),
             split: 1,
-            edit: None,
-            machine: String::new(),
-            acquisitions_per_s: 1e4,
             change_percent,
             low_percent: change_percent - 2.0,
             high_percent: change_percent + 2.0,
-            runs_percent: None,
-            limit: Station::Cpus,
-            program_times: None,
             simulated: Some(simulated),
-            reason: None,
+            ..Row::default()
         }
     }
 

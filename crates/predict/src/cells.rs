@@ -310,11 +310,8 @@ impl Study<'_> {
                 change_percent,
                 low_percent,
                 high_percent,
-                runs_percent: None,
                 limit: bounds.limit,
-                program_times: None,
-                simulated: None,
-                reason: None,
+                ..Row::default()
             })
         });
         let rows = rows.collect::<Result<Vec<Row>, PredictError>>()?;

@@ -119,7 +119,7 @@ impl Range {
 }
 
 /// The demand on a lock or pool.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Demand {
     pub(crate) station: Station,
     /// Index of the lock among the locks of the process.
@@ -231,9 +231,7 @@ pub(crate) fn demands(
     let alone = single::sites(&locks);
     let singles = u32::from(!alone.is_empty());
     let single = alone.iter().map(|site| reader.work_of(site)).sum::<f64>() / reader.seconds;
-    let is_unwaited = single::unwaited(process).is_some();
     let others = others_cpus(program).unwrap_or(0.0).min(f64::from(cpus));
-    let crews = crews(written);
     let alive = convoy_record::threads(process).ceil();
     let users = locks.iter().map(|lock| lock.sites.iter().map(|site| site.threads).max());
     let users = users.flatten().max().unwrap_or(0) as f64;
@@ -246,11 +244,11 @@ pub(crate) fn demands(
         work,
         single,
         singles,
-        is_unwaited,
+        is_unwaited: single::unwaited(process).is_some(),
         sleep,
         idle,
         stations,
-        crews,
+        crews: crews(written),
     }
 }
 
@@ -402,14 +400,10 @@ impl Reader<'_> {
             station: Station::Kernel { lock: KernelLock::sampled(sleep.object, &sleep.call) },
             lock: usize::MAX,
             service: Range::new([0.0, used, waiting.min(1.0)]),
-            work: 0.0,
-            single: 0.0,
-            slept: 0.0,
-            read: 0.0,
             servers: [1.0; 2],
-            acquired: 0.0,
             contended: 1.0,
             is_shared: true,
+            ..Demand::default()
         }
     }
 
@@ -438,13 +432,11 @@ impl Reader<'_> {
             lock: number,
             service: Range::new(service),
             work: (work_s / self.seconds).min(service[0].max(service[1])),
-            single: 0.0,
-            slept: 0.0,
-            read: 0.0,
             servers,
             acquired: count / self.seconds,
             contended: (lock.contended() as f64 / count.max(1.0)).min(1.0),
             is_shared: true,
+            ..Demand::default()
         }
     }
 

@@ -123,22 +123,16 @@ fn root(finding: &Finding) -> &Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demands::Station;
 
     /// A lock of 0.8 s in each second: 0.2 s of work, 0.5 s of sleep, and 0.1 s for readers.
     fn demand() -> Demand {
         Demand {
-            station: Station::Cpus,
-            lock: 0,
             service: Range::new([0.4, 0.8, 1.0]),
             work: 0.2,
-            single: 0.0,
             slept: 0.5,
             read: 0.1,
             servers: [1.0; 2],
-            acquired: 100.0,
-            contended: 0.5,
-            is_shared: true,
+            ..Demand::default()
         }
     }
 

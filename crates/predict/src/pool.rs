@@ -93,26 +93,16 @@ fn geometric(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demands::{Named, Station};
+    use crate::demands::Named;
     use crate::{Holders, Limit};
 
     fn prediction(lock: &str, [low_percent, change_percent, high_percent]: [f64; 3]) -> Prediction {
         let row = Row {
-            cpus: 8,
-            threads: 4,
-            policy: "sleep".to_owned(),
-            split: 1,
-            edit: None,
-            machine: String::new(),
             acquisitions_per_s: 100.0 + change_percent,
             change_percent,
             low_percent,
             high_percent,
-            runs_percent: None,
-            limit: Station::Cpus,
-            program_times: None,
-            simulated: None,
-            reason: None,
+            ..Row::default()
         };
         let limit = Limit::Lock {
             lock: Named { name: lock.to_owned(), place: None },

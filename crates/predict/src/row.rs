@@ -18,7 +18,7 @@ pub struct Part {
 }
 
 /// Figures that only a simulation has.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Simulated {
     /// Mean number of CPUs in use.
     pub cpus_used: f64,
@@ -35,7 +35,7 @@ pub struct Simulated {
 
 /// One prediction. Its interval follows from arithmetic; a simulation may narrow it to the range
 /// over its seeds, widened by the error of the replay of the record.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     /// CPUs.
     pub cpus: u32,
@@ -129,23 +129,8 @@ mod tests {
     use super::*;
 
     fn row(change_percent: f64, low_percent: f64, high_percent: f64) -> Row {
-        Row {
-            cpus: 2,
-            threads: 64,
-            policy: "sleep".to_owned(),
-            split: 1,
-            edit: None,
-            machine: String::new(),
-            acquisitions_per_s: 1e6 * (1.0 + change_percent / 100.0),
-            change_percent,
-            low_percent,
-            high_percent,
-            runs_percent: None,
-            limit: Station::Cpus,
-            program_times: None,
-            simulated: None,
-            reason: None,
-        }
+        let acquisitions_per_s = 1e6 * (1.0 + change_percent / 100.0);
+        Row { acquisitions_per_s, change_percent, low_percent, high_percent, ..Row::default() }
     }
 
     #[test]

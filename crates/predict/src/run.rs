@@ -9,7 +9,6 @@ use convoy_runs::replay::{Anchor, Behaviour, Gates, Replay};
 use convoy_runs::virtual_end::VirtualError;
 use convoy_runs::virtual_locks::VirtualLocksPoint;
 
-use crate::demands::Station;
 use crate::doubt::{Doubt, Reason, differs, differs_beside, is_stuck, slips};
 use crate::edit::Edit;
 use crate::mix::Mix;
@@ -396,11 +395,8 @@ fn row(
         change_percent: percent(middle),
         low_percent: percent(changes.iter().copied().fold(f64::MAX, f64::min) / left),
         high_percent: percent(changes.iter().copied().fold(0.0, f64::max) * left),
-        runs_percent: None,
-        limit: Station::Cpus,
-        program_times: None,
         simulated: Some(simulated),
-        reason: None,
+        ..Row::default()
     }
 }
 
