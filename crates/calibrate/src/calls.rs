@@ -85,7 +85,6 @@ const PROGRAMS: [Program; 16] = [
     Program { what: "fork, exec of a script, wait", keys: &["exec"], call: Call::Exec },
 ];
 
-/// The files of a program.
 struct Files {
     /// A permanent name, a name that is created and removed, and a name that never exists.
     names: [String; 3],
@@ -228,11 +227,9 @@ pub enum CallsError {
     Preset(#[from] convoy_catalogue::CatalogueError),
 }
 
-/// One measured cost.
 pub(crate) struct Cost {
     pub(crate) key: &'static str,
     pub(crate) ns: f64,
-    /// Its source.
     pub(crate) why: String,
 }
 
@@ -291,7 +288,6 @@ fn here(directory: &Path, batches: u32) -> Result<[f64; PROGRAMS.len()], CallsEr
     times.map_err(|errno| CallsError::Call { directory: name.clone(), errno })
 }
 
-/// The costs of `keys` on `preset`.
 fn there_costs(preset: &Preset, keys: &[&'static str]) -> Result<Vec<f64>, CallsError> {
     let costs =
         convoy_kernel::costs_ns(preset).map_err(|error| VirtualError::World(error.into()))?;

@@ -27,7 +27,6 @@ pub type Quartiles = [f64; 3];
 pub(crate) struct Threads {
     /// One look of a spinning loop beyond the load.
     pub(crate) pause: f64,
-    /// One reading of the clock.
     pub(crate) clock: f64,
     /// `sched_yield` of the only thread of a CPU: the call, and one pass of the scheduler.
     pub(crate) yield_alone: f64,

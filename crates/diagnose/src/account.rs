@@ -74,7 +74,6 @@ struct Entry<'a> {
     only_waits: bool,
 }
 
-/// Returns the locks of a process.
 fn entries(process: &Process) -> impl Iterator<Item = Entry<'_>> {
     let counted = process.locks.iter().map(|lock| (lock, false));
     let of_runtimes = process.runtime_locks.iter().map(|lock| (lock, true));

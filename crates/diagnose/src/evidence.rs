@@ -29,7 +29,6 @@ const SLEEP_POSSIBLE: f64 = 0.3;
 /// The module of Python's locks that processes share.
 const MULTIPROCESSING: &str = "_multiprocessing";
 
-/// Returns the function of a place.
 pub(crate) fn function(place: &str) -> &str {
     place.split(" (").next().unwrap_or(place)
 }
@@ -169,7 +168,6 @@ fn users(site: &Site) -> u64 {
 }
 
 impl<'a> Evidence<'a> {
-    /// Returns the evidence on a lock of the process.
     pub(crate) fn new(process: &'a Process, lock: &'a Lock) -> Self {
         let (pending, pending_s) = pending(process, lock);
         let wait_s = lock.wait_s() + pending_s;

@@ -49,7 +49,6 @@ impl Endpoint {
         self.address
     }
 
-    /// Replaces the metrics.
     pub(crate) fn show(&self, metrics: String) {
         *self.metrics.lock().unwrap_or_else(PoisonError::into_inner) = metrics;
     }

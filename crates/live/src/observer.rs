@@ -181,7 +181,6 @@ impl Observer {
     }
 }
 
-/// Returns the record of a window.
 fn record(program: &Program, window: Window) -> (Record, Vec<Lately>) {
     let processes: Vec<Process> =
         window.processes.iter().map(|lately| lately.process.clone()).collect();

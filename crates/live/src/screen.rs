@@ -59,7 +59,6 @@ impl Screen {
         self.view.is_whole
     }
 
-    /// Shows a report.
     pub(crate) fn show(&mut self, report: TopReport) -> io::Result<()> {
         self.report = Some(report);
         self.draw()

@@ -309,7 +309,6 @@ fn wait_for(
     Ok(ready[0])
 }
 
-/// One output of the command.
 struct Output {
     pipe: Option<std::fs::File>,
     bytes: Vec<u8>,

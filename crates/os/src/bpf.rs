@@ -7,7 +7,6 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Commands.
 const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOKUP: libc::c_int = 1;
 const MAP_UPDATE: libc::c_int = 2;

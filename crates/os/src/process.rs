@@ -103,7 +103,6 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     descendants
 }
 
-/// Returns the names in a directory that are numbers.
 fn numbers(directory: &str) -> Vec<u32> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()

@@ -60,7 +60,6 @@ pub(crate) fn usage(whose: libc::c_int) -> libc::rusage {
     unsafe { usage.assume_init() }
 }
 
-/// Returns a time of `rusage`.
 pub(crate) fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
 }

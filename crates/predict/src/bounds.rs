@@ -55,7 +55,6 @@ pub(crate) struct Prices {
 }
 
 impl Prices {
-    /// Returns the prices of a machine.
     pub(crate) fn new(machine: &Preset) -> Self {
         let (topology, prices) = (&machine.topology, &machine.price_ns);
         let transfer = match topology.cpus {
@@ -174,7 +173,6 @@ impl Law {
         (setting.cpus, setting.threads) == (self.recorded.cpus, self.recorded.threads)
     }
 
-    /// Returns the demand on a lock in a setting.
     fn demand_in<'a>(&self, demand: &'a Demand, setting: &Setting) -> Cow<'a, Demand> {
         let is_edited = self.limit.as_ref() == Some(&demand.station);
         match setting.edit.filter(|_| is_edited) {

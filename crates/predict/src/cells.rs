@@ -272,7 +272,6 @@ impl Study<'_> {
         Some(Doubt::Undivided { lock: lock.name.clone(), condition: condition.name.clone() })
     }
 
-    /// Returns the bounds of all rows.
     fn bounded(
         &self,
         behaviour: &Behaviour,

@@ -151,14 +151,11 @@ pub(crate) struct Crew {
     pub(crate) busy: f64,
 }
 
-/// All demands of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Demands {
-    /// Working threads.
     pub(crate) threads: u32,
     /// Threads that use a lock, also those that seldom got it: without waits, they may work, too.
     pub(crate) users: u32,
-    /// CPUs of the record.
     pub(crate) cpus: u32,
     /// CPUs that other programs used.
     pub(crate) others: f64,

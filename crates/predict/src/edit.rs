@@ -94,7 +94,6 @@ pub(crate) fn counted_s(diagnosis: &Diagnosis) -> f64 {
 /// Changes that the first finding of a record leaves open. Without a finding, a replay decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Open {
-    /// Another lock.
     pub(crate) lock: bool,
     /// Several locks or more units in place of one lock.
     pub(crate) split: bool,

@@ -68,7 +68,6 @@ fn held_at_once(trace: &Trace, lock: u64) -> Option<usize> {
     windows(trace).into_values().filter_map(of_window).max()
 }
 
-/// Returns the strips of each window.
 fn windows(trace: &Trace) -> BTreeMap<u64, Vec<&Strip>> {
     let mut windows: BTreeMap<u64, Vec<&Strip>> = BTreeMap::new();
     for strip in &trace.strips {

@@ -15,7 +15,6 @@
 /// none.
 const CUSTOMERS: u32 = 4096;
 
-/// A station with a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Station {
     /// Service that a customer needs per pass, in any unit of time.
@@ -30,13 +29,11 @@ impl Station {
         self.servers / self.demand
     }
 
-    /// Returns the rate at which it serves `customers`.
     fn rate(&self, customers: u32) -> f64 {
         self.servers.min(f64::from(customers)) / self.demand
     }
 }
 
-/// A closed network.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Network {
     /// Stations with a positive demand.
@@ -77,7 +74,6 @@ impl Network {
         population / (queued + delay + others)
     }
 
-    /// Returns the throughput.
     pub(crate) fn throughput(&self, customers: u32) -> f64 {
         if customers > CUSTOMERS {
             return self.upper(customers);

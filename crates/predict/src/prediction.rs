@@ -45,13 +45,11 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// Returns the limits of all records.
     pub(crate) fn limits(&self) -> impl Iterator<Item = &Limit> {
         std::iter::once(&self.limit).chain(&self.other_limits)
     }
 }
 
-/// Returns whether no row is missing.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(rows: &usize) -> bool {
     *rows == 0

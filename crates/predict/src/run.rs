@@ -97,7 +97,6 @@ fn side_by_side<T: Sync, R: Send, E: Send>(
     found.into_iter().map(|one| one.1).collect()
 }
 
-/// The outcome of simulations.
 pub(crate) struct Outcome {
     /// The recorded point and its replays.
     anchor: Vec<Point>,
@@ -307,7 +306,6 @@ fn conclude(
     })
 }
 
-/// Simulations and their point.
 type Replayed<'a> = (&'a [VirtualLocksPoint], &'a Point);
 
 /// Returns a reason if a record that was made while other programs ran differs from its replays
@@ -332,7 +330,6 @@ fn rate_of(point: &VirtualLocksPoint) -> f64 {
     point.result.acquisitions_per_s()
 }
 
-/// Returns the mean point of replays.
 fn replayed(base: &[VirtualLocksPoint], what: &'static str) -> Point {
     let of = |value: fn(&LoopResult) -> f64| mean(base.iter().map(|one| value(&one.result)));
     let rate = of(LoopResult::acquisitions_per_s);

@@ -27,7 +27,6 @@ pub(crate) struct Written {
     pub(crate) idle_s: f64,
     /// Features of the script that counts by place do not have.
     pub(crate) has: Vec<Feature>,
-    /// Omissions.
     pub(crate) leaves_out: Vec<Doubt>,
     /// Number of working threads whose steps were not recorded while the other threads worked, and
     /// number of all working threads.

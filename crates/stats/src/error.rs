@@ -69,7 +69,6 @@ pub(crate) fn open_unit(name: &'static str, value: f64) -> Result<f64, Error> {
     if value > 0.0 && value < 1.0 { Ok(value) } else { Err(Error::NotAProbability { name, value }) }
 }
 
-/// `value` if it is positive and finite.
 pub(crate) fn positive(name: &'static str, value: f64) -> Result<f64, Error> {
     if value > 0.0 && value.is_finite() {
         Ok(value)

@@ -107,7 +107,6 @@ impl LogHistogram {
     }
 }
 
-/// The bucket of `value`.
 fn bucket(value: u64) -> usize {
     if value < SUB {
         return value as usize;

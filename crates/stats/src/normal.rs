@@ -17,7 +17,6 @@ pub(crate) fn cdf(z: f64) -> f64 {
     upper_tail(-z)
 }
 
-/// Density at `z`.
 pub(crate) fn density(z: f64) -> f64 {
     (-0.5 * z * z).exp() / (2.0 * PI).sqrt()
 }

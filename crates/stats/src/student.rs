@@ -106,7 +106,6 @@ pub(crate) fn upper_tail(t: f64, df: f64) -> f64 {
     if t >= 0.0 { tail_of_positive(t, df) } else { 1.0 - tail_of_positive(-t, df) }
 }
 
-/// Density of the t distribution.
 fn density(t: f64, df: f64) -> f64 {
     (0.5 * (df + 1.0) * ln_share(t, df)).exp() * gamma_ratio(df / 2.0) / (PI * df).sqrt()
 }

@@ -65,8 +65,6 @@ fn of_200(effect: f64, noise: Noise) -> Scenario {
     Scenario { commits: 200, assumed, max_runs: 1000, ..Scenario::new(effect, 0.05, noise) }
 }
 
-/// Before the second opinion and the repeats, of those named at 99 % the share that was right was
-/// 0.5 in two equal modes, 0.4 in modes of 30 and 70 %, and 0.8 in slow phases and drift.
 #[test]
 fn noise_with_modes_or_memory_seldom_gives_wrong_names() {
     for (noise, histories) in [
@@ -86,8 +84,6 @@ fn noise_with_modes_or_memory_seldom_gives_wrong_names() {
     }
 }
 
-/// Before the default asked the data for shifts, 30 % of histories with shifts of half of the
-/// change ended with a wrong name at d = 2, and 20 % of those with shifts of its size.
 #[test]
 fn the_shift_of_a_build_is_not_taken_for_the_step() {
     let told =
@@ -109,7 +105,6 @@ fn the_shift_of_a_build_is_not_taken_for_the_step() {
     assert!(summary.named * summary.named_right > 0.9 && summary.runs < 100.0, "{summary:?}");
 }
 
-/// Before the search looked ahead, most of these took all 1000 runs.
 #[test]
 fn where_builds_shift_by_as_much_as_the_change_the_search_ends_soon() {
     for (effect, layout) in [(0.1, 1.0), (0.1, 2.0), (0.25, 2.5)] {
@@ -136,8 +131,6 @@ fn a_search_that_ends_because_builds_shift_says_by_how_much() {
     assert!(answer.credible_set.iter().any(|(node, _)| *node == 40), "{answer:?}");
 }
 
-/// Before two modes were a shape of noise, equal ones took 531 runs at d = 0.5 and slow phases all
-/// 1000 at d = 1, without a name.
 #[test]
 fn modes_that_are_seen_are_no_noise() {
     for (noise, effect, most) in [
@@ -151,7 +144,6 @@ fn modes_that_are_seen_are_no_noise() {
     }
 }
 
-/// Before, both took all 1000 runs.
 #[test]
 fn nothing_to_find_ends_early() {
     for (kind, effect) in [(Kind::Nothing, 0.0), (Kind::Ramp, 0.25)] {
@@ -182,7 +174,6 @@ fn steps_of(level: impl Fn(usize) -> f64) -> (Answer, Vec<usize>) {
     (answer, steps)
 }
 
-/// Before, one of the two was named, or neither.
 #[test]
 fn two_steps_are_both_named() {
     let step = |node: usize, from: usize| if node >= from { 6.0 } else { 0.0 };
@@ -202,7 +193,6 @@ fn a_step_that_is_taken_back_in_part_is_called_so() {
     assert_eq!(steps, [30, 62], "{answer:?}");
 }
 
-/// Before, it was "no regression": the ends alone were measured.
 #[test]
 fn a_change_that_was_wholly_taken_back_is_seen_between_equal_ends() {
     let (answer, steps) = steps_of(|node| if (38..71).contains(&node) { 106.0 } else { 100.0 });
@@ -210,7 +200,6 @@ fn a_change_that_was_wholly_taken_back_is_seen_between_equal_ends() {
     assert_eq!(steps, [38, 71], "{answer:?}");
 }
 
-/// Before, two steps were looked for on histories without merges only.
 #[test]
 fn two_steps_are_found_along_first_parents() {
     // Every fifth commit is a merge of a side branch of one commit, which the one before it is.
@@ -239,8 +228,7 @@ fn two_steps_are_found_along_first_parents() {
     }
 }
 
-/// The answer of the search for noise outside its shapes. Before the check of the residuals no run
-/// was bought by it.
+/// The answer of the search for noise outside its shapes.
 #[test]
 fn noise_like_none_that_is_considered_costs_pairs_and_other_noise_does_not() {
     fn bought(noise: Noise, effect: f64) -> f64 {
@@ -266,7 +254,6 @@ fn noise_like_none_that_is_considered_costs_pairs_and_other_noise_does_not() {
     assert!(bought(Noise::Cauchy, 0.1) + bought(Noise::Walk, 0.1) < 0.5);
 }
 
-/// Before, with shifts of builds of one standard deviation, a third of the names was wrong.
 #[test]
 fn where_builds_may_shift_no_name_rests_on_one_build() {
     let (_, answer, log) = search(linear(), Config::default(), |node, random| {
@@ -331,7 +318,6 @@ fn a_change_for_the_better_is_no_regression() {
     assert_eq!((answer.culprit, answer.ending), (None, Ending::WrongDirection), "{answer:?}");
 }
 
-/// Before, four of these forty were "an improvement" at 99 %: one look's interval at every look.
 #[test]
 fn two_modes_without_a_change_are_no_improvement() {
     for mut own in (500..540).map(Random::new) {
@@ -388,7 +374,6 @@ fn a_second_step_of_no_weight_is_none() {
     assert!(runs <= 30, "{runs} runs");
 }
 
-/// On a busy machine this search ended without a name, because no further run was informative.
 #[test]
 fn a_gap_of_a_thousand_times_is_named_or_buys_runs() {
     let mut search = Search::new(History::linear(30).unwrap(), Config::default()).unwrap();

@@ -110,7 +110,6 @@ fn doc(root: &Path) -> anyhow::Result<Ending> {
 /// An interpreter is slow, and CI must end: usually it takes one minute.
 const MIRI_LIMIT: Duration = Duration::from_secs(600);
 
-/// A command of the interpreter.
 fn interpreter(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo", "miri"]).args(arguments).current_dir(root);

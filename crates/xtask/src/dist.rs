@@ -21,7 +21,6 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Option<Endi
     show(Command::new(root.join("packaging").join(script)).args(words)).map(Some)
 }
 
-/// Returns the script and its arguments.
 fn call<'a>(arguments: &[&'a str]) -> Option<(&'static str, Vec<&'a str>)> {
     if arguments == ["crates"] {
         return Some(("crates.sh", CRATES.to_vec()));

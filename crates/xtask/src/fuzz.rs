@@ -4,7 +4,6 @@ use std::path::Path;
 
 use crate::stage::{Ending, cargo, run as show};
 
-/// Runs the fuzzer with `arguments`.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<Ending> {
     let run = ["run", "--quiet", "--package", "convoy-fuzz", "--"];
     show(cargo(root, &run).args(arguments))

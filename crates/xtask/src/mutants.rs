@@ -20,7 +20,6 @@ use crate::outcome::Outcome;
 use crate::stage::{self, Ending};
 use crate::tidy::files;
 
-/// The list.
 const LIST: &str = "tests/mutants.toml";
 
 const SYNC: &str = "convoy-sync --tests";
@@ -49,7 +48,6 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// File with the last output of the tests, in the copy.
 const OUTPUT: &str = "tests.txt";
 
-/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Passed,
@@ -64,7 +62,6 @@ struct List {
     mutant: Vec<Mutant>,
 }
 
-/// One fault.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Mutant {
@@ -100,7 +97,6 @@ impl Mutant {
         words.is_empty() || has
     }
 
-    /// Returns how the tests take it.
     fn test(&self, tree: &Path) -> anyhow::Result<Seen> {
         let path = tree.join(&self.file);
         let sound = std::fs::read_to_string(&path)?;
@@ -192,7 +188,6 @@ fn judge(name: &str, end: Ended, output: &str) -> Seen {
     }
 }
 
-/// Returns a `cargo test` in `tree`.
 fn cargo_test(tree: &Path, arguments: &[&str]) -> Command {
     let mut command = stage::cargo(tree, &["test", "--quiet"]);
     // The copy must not use the build of the tree in which this program was started.
@@ -200,7 +195,6 @@ fn cargo_test(tree: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Makes `command` write to [`OUTPUT`] in `tree`.
 fn write_output<'a>(tree: &Path, command: &'a mut Command) -> anyhow::Result<&'a mut Command> {
     let output = File::create(tree.join(OUTPUT))?;
     Ok(command.stdout(output.try_clone()?).stderr(output))

@@ -69,7 +69,6 @@ pub(crate) fn resolve(from: &str, link: &str) -> String {
     parts.join("/")
 }
 
-/// Returns the pages that `line` links to.
 fn pages(line: &str) -> impl Iterator<Item = &str> {
     links(line).filter(|target| target.ends_with(".md"))
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-/// How a stage ended.
 pub(crate) enum Ending {
     Passed,
     Failed,

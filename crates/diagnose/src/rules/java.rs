@@ -36,7 +36,6 @@ fn most<'a, K: Ord>(
     sums.into_values().max_by_key(|(_, count)| *count)
 }
 
-/// Waits for a monitor.
 const MONITOR: &[Blocked] = &[Blocked::Monitor, Blocked::Again];
 /// Waits for something that another thread of the same sort gives back: all but its holders wait.
 const RETURNED: [&[Blocked]; 2] = [&[Blocked::Queue], &[Blocked::Condition]];

@@ -16,7 +16,6 @@ pub(super) struct Plain<'a> {
 }
 
 impl Plain<'_> {
-    /// Returns the finding of this problem.
     pub(super) fn finding(self, problem: Problem) -> Finding {
         let Self { pid, lock, share, cost_s, source, observations } = self;
         Finding {

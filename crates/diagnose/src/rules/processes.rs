@@ -173,7 +173,6 @@ fn finding(processes: &[&Process], cost_s: f64, observations: u64, waits: Proces
     })
 }
 
-/// Returns the name of the program of a process.
 fn program(process: &Process) -> &str {
     let command = process.command.first().map_or("?", String::as_str);
     let first = command.split([' ', ':']).next().unwrap_or(command);

@@ -174,7 +174,6 @@ pub(crate) fn spins(evidence: &Evidence<'_>) -> Option<Problem> {
     Some(Problem::Spinlock { off: (off >= REASON).then_some(off) })
 }
 
-/// The owner was preempted.
 pub(crate) fn preempted(evidence: &Evidence<'_>) -> Option<Problem> {
     let holder = evidence.holder.as_ref()?;
     let owner = evidence.owner();

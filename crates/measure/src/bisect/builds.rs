@@ -26,7 +26,6 @@ struct Tree {
     used: u64,
 }
 
-/// All builds of a search.
 #[derive(Debug)]
 pub(super) struct Builds {
     git: Git,
@@ -40,7 +39,6 @@ pub(super) struct Builds {
     numbers: BTreeMap<usize, u64>,
     next: u64,
     uses: u64,
-    /// Builds made.
     pub(super) made: u32,
     /// What each took, seconds.
     pub(super) seconds: Vec<f64>,

@@ -436,7 +436,6 @@ impl<'a> Session<'a> {
         self.search.skip(node).map_err(MeasureError::machine)
     }
 
-    /// What follows from a run.
     fn take(&mut self, run: Observed) -> Result<(), MeasureError> {
         let search = &mut self.search;
         search.observe(run.node, run.build, outcome(&run)).map_err(MeasureError::machine)?;

@@ -82,12 +82,10 @@ impl Settings {
         SCHEMA
     }
 
-    /// The ends of the search.
     pub(super) fn ends(&self) -> Ends {
         Ends { good: self.good.clone(), bad: self.bad.clone(), note: self.note.clone() }
     }
 
-    /// Returns the metric.
     pub(super) fn metric(&self) -> Result<Metric, MeasureError> {
         let name = &self.metric;
         let resource = Resource::named(name)

@@ -101,7 +101,6 @@ pub struct Measured {
     pub broken: Option<MeasureError>,
 }
 
-/// Plan of a measurement.
 pub(super) struct Plan<'a> {
     request: &'a Request,
     /// The commands with the names of their sides.

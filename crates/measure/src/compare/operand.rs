@@ -217,7 +217,6 @@ fn sides_of_record(args: &Operands, text: &str) -> Result<Vec<Side>, MeasureErro
     sides_of(args, &find(args, text)?)
 }
 
-/// The sides in a record.
 fn sides_of(args: &Operands, stored: &Stored) -> Result<Vec<Side>, MeasureError> {
     let body = &stored.entry.body;
     let unusable = |why: String| {

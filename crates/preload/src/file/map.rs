@@ -5,12 +5,10 @@ use core::sync::atomic::{AtomicPtr, AtomicU64};
 
 use crate::layout::{self, Mapped};
 
-/// The file.
 pub(crate) type File = layout::File<Mapped>;
 /// The data of one thread.
 pub(crate) type Slot = layout::Slot<Mapped>;
 
-/// Words of the file.
 pub(crate) const FILE_WORDS: usize = size_of::<File>() / 8;
 
 pub(crate) static FILE: AtomicPtr<File> = AtomicPtr::new(core::ptr::null_mut());
@@ -32,7 +30,6 @@ pub(crate) fn nearest_file() -> Option<&'static File> {
     file().or_else(|| unsafe { PARENT.load(Relaxed).as_ref() })
 }
 
-/// Returns the words of the file.
 pub(crate) fn words(file: &File) -> &[AtomicU64; FILE_WORDS] {
     // SAFETY: the file consists of words, of which some are used as two halves.
     unsafe { &*core::ptr::from_ref(file).cast() }
@@ -44,14 +41,12 @@ pub(crate) fn index_of<T: ?Sized>(file: &File, part: &T) -> usize {
     (core::ptr::from_ref(part).addr() - core::ptr::from_ref(file).addr()) / 8
 }
 
-/// Returns a word.
 #[inline(always)]
 pub(crate) fn get(word: &AtomicU64) -> u64 {
     // Relaxed, here and below: statistics, which readers take one by one.
     word.load(Relaxed)
 }
 
-/// Sets a word.
 #[inline(always)]
 pub(crate) fn set(word: &AtomicU64, value: u64) {
     word.store(value, Relaxed);

@@ -24,7 +24,6 @@ pub(crate) fn pause(real: &Real, site: usize) -> c_int {
     result
 }
 
-/// Waits at a barrier.
 pub(crate) fn barrier(block: &Real, barrier: usize, site: usize) -> c_int {
     let Some(thread) = Thread::current() else { return block.call([barrier, 0, 0, 0]) };
     settle(thread);

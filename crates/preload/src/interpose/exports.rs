@@ -163,7 +163,6 @@ fn until(how: &How, block: &libc::Real, arguments: &[usize; 4], site: usize) -> 
     acquire(is_valid, how, block, arguments, site)
 }
 
-/// Acquires a mutex.
 #[inline(always)]
 fn lock(mutex: usize, site: usize) -> c_int {
     #[inline(never)]

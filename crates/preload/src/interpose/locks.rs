@@ -26,7 +26,6 @@ const EOWNERDEAD: c_int = 130;
 /// How a kind of lock is acquired.
 #[derive(Clone, Copy)]
 pub(crate) struct How {
-    /// Its kind in the record.
     pub(crate) kind: u64,
     /// Acquires the lock if it is free.
     pub(crate) attempt: &'static Real,

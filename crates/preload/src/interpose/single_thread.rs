@@ -10,7 +10,6 @@ static NEVER: AtomicU8 = AtomicU8::new(0);
 /// Address of libc's flag (since glibc 2.32) that says whether the process has one thread.
 static SINGLE: AtomicPtr<u8> = AtomicPtr::new(NEVER.as_ptr());
 
-/// Finds the flag.
 pub(crate) fn find() {
     if let Some(single) = libc::place(c"__libc_single_threaded") {
         // Relaxed: done before the program has threads.

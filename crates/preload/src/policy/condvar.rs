@@ -78,7 +78,6 @@ fn wait_for(condition: usize, mutex: usize, deadline: Option<Deadline>) -> c_int
     }
 }
 
-/// A thread that waits.
 struct Waiter<'a> {
     mutex: usize,
     waiters: &'a AtomicU32,

@@ -230,7 +230,6 @@ fn lock_of(mutex: usize) -> &'static Mutex {
     unsafe { &*(mutex as *const Mutex) }
 }
 
-/// The policy.
 pub(crate) struct Fair;
 
 impl mutex::Policy for Fair {

@@ -133,7 +133,6 @@ fn of_semaphore(semaphore: usize) -> Handoff<true> {
     of(semaphore, SEM_NUMBER)
 }
 
-/// The policy.
 pub(crate) struct HandsOver;
 
 fn wait_for(mutex: usize, deadline: Option<Deadline>) -> bool {

@@ -47,7 +47,6 @@ pub(crate) fn words(object: usize) -> &'static [AtomicU32; 10] {
     unsafe { &*(object as *const [AtomicU32; 10]) }
 }
 
-/// Returns whether a mutex is replaced.
 pub(crate) fn is_replaced(mutex: usize) -> bool {
     let kind = words(mutex)[KIND].load(Relaxed) & KIND_BITS;
     kind == NORMAL || kind == ADAPTIVE

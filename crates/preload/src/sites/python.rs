@@ -257,7 +257,6 @@ fn write(place: &layout::Place<Mapped>, python: &Layout, code: usize, instructio
     place.bytes.store(text.length as u64, Release);
 }
 
-/// Returns the line of the instruction at this offset.
 fn line_of(code: usize, offset: usize) -> u32 {
     type Function = extern "C" fn(usize, c_int) -> c_int;
     // SAFETY: the address of the interpreter's function, which only reads the code object.

@@ -74,7 +74,6 @@ pub(crate) fn look(directory: usize, path: usize) -> Option<Result<(), u64>> {
     None
 }
 
-/// Returns the same for the program of a descriptor.
 pub(crate) fn look_again(descriptor: usize) -> Option<Result<(), u64>> {
     let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
     let digits = 1 + descriptor.checked_ilog10().unwrap_or(0) as usize;

@@ -35,7 +35,6 @@ const NAMES: [&[u8]; 7] = [
 const DIRECTORY: usize = 1;
 /// The variable that says which of them the program must not see: a digit for each.
 const MARK: &[u8] = b"CONVOY_RECORD_CARRIED=";
-/// The digits.
 const DIGITS: [&[u8]; NAMES.len()] = [b"0", b"1", b"2", b"3", b"4", b"5", b"6"];
 /// Common prefix of the file names of all recorders.
 const RECORDER: &[u8] = b"libconvoy_record";
@@ -115,7 +114,6 @@ fn own() -> Option<&'static [u8]> {
     kept(0)?.strip_prefix(PRELOAD)
 }
 
-/// Returns the objects in the value of [`PRELOAD`].
 fn objects(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|byte| b": ".contains(byte)).filter(|one| !one.is_empty())
 }

@@ -34,7 +34,6 @@ impl Detail {
         (index != 0).then_some(Self { file, first: index as usize })
     }
 
-    /// Returns the index of the detail.
     pub(crate) fn index(self) -> u64 {
         self.first as u64
     }

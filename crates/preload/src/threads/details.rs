@@ -200,7 +200,6 @@ fn make(file: &'static File, lock: u64, site: u64, shards: usize) -> u64 {
     index
 }
 
-/// Allocates a trace.
 #[cold]
 pub(crate) fn trace(file: &'static File) -> Option<&'static Trace<Mapped>> {
     let used = &file.header.traces;

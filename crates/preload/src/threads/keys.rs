@@ -81,7 +81,6 @@ impl Thread {
         true
     }
 
-    /// Counts a call, and returns the key of this lock and site.
     #[inline(always)]
     pub(crate) fn count(self, kind: u64, lock: usize, site: usize) -> Option<Key> {
         let lock = lock as u64 | kind << KIND_SHIFT;
@@ -93,7 +92,6 @@ impl Thread {
         }
     }
 
-    /// Increments a count.
     #[inline(always)]
     fn counted(self, count: &'static AtomicU32) -> Key {
         // Relaxed: only this thread writes its counts.
@@ -120,7 +118,6 @@ impl Thread {
         self.count_first(lock, site)
     }
 
-    /// Counts the first call with a key.
     #[inline(never)]
     fn count_first(self, lock: u64, site: u64) -> Option<Key> {
         let separate = if self.has_room() { self.insert(lock, site) } else { None };
@@ -164,7 +161,6 @@ impl Thread {
         None
     }
 
-    /// Returns the line of the next pair of a table.
     fn next_pair(self, line: &'static Line) -> &'static Line {
         let table = self.table();
         let offset = core::ptr::from_ref(line) as usize - table + 2 * LINE;
@@ -203,8 +199,8 @@ impl Thread {
         if self.grow() { self.insert(lock, site) } else { None }
     }
 
-    /// Inserts a key in this line, or in the adjacent one.
     #[cold]
+    /// Inserts a key in this line, or in the adjacent one.
     fn insert_at(self, mut line: &'static Line, lock: u64, site: u64) -> Option<Key> {
         let mut free = unused(line);
         if free.is_none() && has_table() {
@@ -270,7 +266,6 @@ impl Thread {
         }
     }
 
-    /// Returns the key with this number.
     pub(crate) fn key(self, number: usize) -> Option<Key> {
         let line = match number.checked_sub(LINE_KEYS) {
             None => &map::file()?.few[self.number_of_slot()].line,
@@ -279,7 +274,6 @@ impl Thread {
         Some(Key { count: &line.counts[number % LINE_KEYS], is_due: false })
     }
 
-    /// Returns the other data of a key.
     pub(crate) fn key_data(self, number: usize) -> Option<&'static KeyData> {
         match number.checked_sub(LINE_KEYS) {
             None => map::file()?.few[self.number_of_slot()].keys.get(number),

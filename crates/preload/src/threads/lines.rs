@@ -16,7 +16,6 @@ pub(crate) const LINE: usize = size_of::<Line>();
 /// Flag in the address of the lines: they are the lines of a table.
 pub(crate) const TABLE: usize = 1;
 
-/// A key of the thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
     /// Its count, with [`SLOW`].
@@ -35,7 +34,6 @@ pub(crate) unsafe fn line_at(address: usize) -> &'static Line {
     unsafe { &*(address as *const Line) }
 }
 
-/// Returns the count of the key with this tag in a line.
 #[inline(always)]
 pub(crate) fn count_of(line: &'static Line, tag: u32) -> Option<&'static AtomicU32> {
     // SAFETY: eight tags, aligned; only this thread, or its signal handler, writes them.

@@ -22,7 +22,6 @@ use crate::threads::local::{HOLD_COUNT, Local, TRACED, TimedHold, Watched};
 /// The thread word of a thread that is not recorded.
 const UNRECORDED: usize = 1;
 
-/// The calling thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Thread(&'static Slot);
 
@@ -78,7 +77,6 @@ pub(crate) struct Monitor {
     pub(crate) stage: Stage,
     /// The time since the wait, or since the thread entered the critical section without one.
     pub(crate) hold: Hold,
-    /// The mutex of the condition.
     pub(crate) mutex: u64,
 }
 
@@ -115,7 +113,6 @@ impl Stage {
         Self::ALL.get(get(&watched.stage) as usize).copied().unwrap_or(Self::Signalled)
     }
 
-    /// Sets the stage.
     fn set(self, watched: &Watched) {
         set(&watched.stage, self as u64);
     }
@@ -176,7 +173,6 @@ impl Thread {
         (word > UNRECORDED).then(|| Self(unsafe { &*(word as *const Slot) }))
     }
 
-    /// Returns the slot of the thread.
     pub(crate) fn slot(self) -> &'static Slot {
         self.0
     }
@@ -530,7 +526,6 @@ impl Thread {
     }
 }
 
-/// Returns the holds that are being timed.
 fn holds() -> &'static [TimedHold] {
     let local = arch::local();
     let count = (get(&local.holds) & (TRACED - 1)) as usize;

@@ -115,7 +115,6 @@ impl Thread {
         arch::ticks()
     }
 
-    /// Writes a step from `begin` to `end`.
     #[cold]
     #[inline(never)]
     pub(crate) fn step(self, kind: u64, what: u64, begin: u64, end: u64) {
@@ -137,7 +136,6 @@ impl Thread {
         }
     }
 
-    /// Writes a step that has a key.
     #[inline]
     pub(crate) fn step_at(self, kind: u64, key: Option<Key>, begin: u64, end: u64) {
         if !self.traces() {

@@ -435,14 +435,12 @@ fn edge_of(file: &'static File, key: &EdgeKey) -> Option<&'static Edge<Mapped>> 
     None
 }
 
-/// Returns the clock of the CPU time of a thread.
 fn cpu_clock(thread: u32) -> usize {
     /// A clock of one thread that counts the time it was scheduled.
     const THREAD_SCHED: i32 = 6;
     ((!(thread as i32)) << 3 | THREAD_SCHED) as isize as usize
 }
 
-/// Returns the slot of a thread, with its number.
 fn slot_of(file: &'static File, thread: u32) -> Option<(usize, &'static Slot)> {
     let entry = SLOT_OF[thread as usize % SLOT_OF.len()].load(Relaxed);
     let number = usize::from(entry).checked_sub(1)?;

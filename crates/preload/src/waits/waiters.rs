@@ -17,7 +17,6 @@ use crate::threads::thread::{Hold, Thread};
 /// Entries that are probed before the table counts as full.
 const PROBES: usize = 16;
 
-/// The waiters of one lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiters(&'static Lock<Mapped>);
 

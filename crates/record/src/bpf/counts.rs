@@ -6,7 +6,6 @@ use super::programs::SUMS;
 use super::tables::{Tables, all, bytes, giver, half, lock, process, thread, times, wait, word};
 use crate::layout::{BUCKETS, bucket, least};
 
-/// The entries of a map.
 pub(super) type Entries = BTreeMap<Vec<u8>, Vec<u64>>;
 
 /// A wait that has not ended: its key in the waits, the thread, and the time so far.

@@ -27,7 +27,6 @@ impl Watching {
         self.finish_at(&end, processes)
     }
 
-    /// Stops recording.
     pub(crate) fn stop(&mut self) -> Moment {
         self.look();
         self.links.clear();
@@ -41,7 +40,6 @@ impl Watching {
         self.add(&end.0.whole(), monotonic_ns(), processes)
     }
 
-    /// Returns the counts at this moment.
     pub(crate) fn moment(&self) -> Moment {
         Moment(Counts::read(&self.tables, monotonic_ns()))
     }

@@ -48,14 +48,12 @@ pub(super) struct Load {
     pub(super) events: u64,
     /// Waits in futex(2).
     pub(super) waits: u64,
-    /// Passages of probes.
     pub(super) probes: u64,
     /// Weighted time on CPUs, in nanoseconds.
     pub(super) cpu_ns: u64,
 }
 
 impl Load {
-    /// Reads the numbers.
     pub(super) fn read(tables: &Tables) -> Self {
         let values = tables.load.get_of_cpus(&0_u32.to_le_bytes()).unwrap_or_default();
         words(&values).chunks_exact(load::WORDS).fold(Self::default(), |sum, one| Self {
@@ -72,7 +70,6 @@ impl Load {
     }
 }
 
-/// The windows.
 #[derive(Debug)]
 pub(super) struct Gate {
     /// Its words in the map.

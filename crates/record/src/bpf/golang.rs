@@ -42,7 +42,6 @@ pub(super) struct Golang {
     links: Vec<Link>,
     /// Files that were checked; for programs in Go, whether their locks are watched.
     files: BTreeMap<(u64, u64), Option<bool>>,
-    /// The first error.
     pub(super) failed: Option<io::Error>,
 }
 
@@ -103,7 +102,6 @@ impl Golang {
         self.links = links.flatten().collect();
     }
 
-    /// Detaches the programs.
     pub(super) fn detach(&mut self) {
         self.links.clear();
     }

@@ -38,7 +38,6 @@ pub(super) fn kind(flags: i32) -> (&'static str, Kind, &'static str) {
     (name, kind, act)
 }
 
-/// Returns the kernel locks by process.
 pub(super) fn of_kernel(
     locks: &Entries,
     tables: &Tables,
@@ -115,7 +114,6 @@ fn way(count: u64, total_s: f64) -> Times {
     Times { count, total_s, max_s: 0.0, buckets: Vec::new() }
 }
 
-/// Waits for one word.
 #[derive(Default)]
 pub(super) struct Word {
     /// By the number of the stack.

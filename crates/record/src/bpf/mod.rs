@@ -136,7 +136,6 @@ const A_CALL: &str = "a system call";
 /// Maximum number of threads of a program in Go that are sampled each time.
 const THREADS: usize = 64;
 
-/// The counts of the kernel at a moment.
 pub(crate) struct Moment(Counts);
 
 /// The programs in the kernel, which run until this is dropped.

@@ -14,7 +14,6 @@ use super::write::{A, B, C, D, ID, KEY, NOW, ROOM, WEIGHTED, Writer, w};
 /// A program: its name, its tracepoint, and the function that writes it.
 pub(super) type Program = (&'static str, Point, fn(&mut Writer<'_>));
 
-/// A tracepoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Point {
     Raw(&'static CStr),
@@ -160,7 +159,6 @@ fn priced_stack(p: &mut Writer<'_>) {
 
 /// A thread creates a thread or a process.
 fn fork(p: &mut Writer<'_>) {
-    /// Where the value is assembled.
     const VALUE: i16 = ROOM - w(thread::WORDS);
     let (out, tables) = (p.out, p.tables);
     p.thread(out);
@@ -208,7 +206,6 @@ fn exec(p: &mut Writer<'_>) {
     p.passes_no_more(out);
 }
 
-/// A thread exits.
 fn exit(p: &mut Writer<'_>) {
     let (out, tables) = (p.out, p.tables);
     p.thread(out);

@@ -77,7 +77,6 @@ impl Symbols {
         Self { text, all, locking }
     }
 
-    /// Returns whether there are no symbols.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

@@ -20,14 +20,12 @@ pub(super) struct Printed {
     pub(super) recording: Recording,
 }
 
-/// All events.
 #[derive(Deserialize)]
 pub(super) struct Recording {
     #[serde(default)]
     pub(super) events: Vec<Printable>,
 }
 
-/// One event.
 #[derive(Deserialize)]
 pub(super) struct Printable {
     #[serde(rename = "type", default)]
@@ -48,7 +46,6 @@ pub(super) struct Values {
     pub(super) parked_class: Option<Class>,
 }
 
-/// A thread.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Thread {
@@ -61,7 +58,6 @@ pub(super) struct Stack {
     pub(super) frames: Option<Vec<Frame>>,
 }
 
-/// One call.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Frame {
@@ -69,7 +65,6 @@ pub(super) struct Frame {
     pub(super) line_number: Option<i64>,
 }
 
-/// A method.
 #[derive(Deserialize)]
 pub(super) struct Method {
     #[serde(rename = "type")]

@@ -42,7 +42,6 @@ const OF_KERNEL: [Waiting; 13] = [
     ("queued_write_lock_slowpath", Kind::Rwlock, "write"),
 ];
 
-/// Returns whether a line is a stack with its weight.
 pub(super) fn is_stack(line: &str) -> bool {
     line.starts_with('#')
         || line.trim().rsplit_once(' ').is_some_and(|(stack, weight)| {

@@ -14,7 +14,6 @@ const EVENTS: [&str; 2] = ["jdk.JavaMonitorEnter {", "jdk.ThreadPark {"];
 /// The class of the monitors of static methods and of `synchronized (A.class)`.
 const CLASS: &str = "java.lang.Class";
 
-/// Returns whether a line begins an event.
 pub(super) fn is_event(line: &str) -> bool {
     EVENTS.contains(&line.trim())
 }

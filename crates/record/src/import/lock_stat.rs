@@ -4,7 +4,6 @@ use super::waits::{Refused, Waits, number};
 use crate::record::origin::Origin;
 use crate::record::{Kind, Times, total};
 
-/// Returns whether a line is the first one.
 pub(super) fn is_head(line: &str) -> bool {
     line.trim_start().starts_with("lock_stat version")
 }

@@ -12,7 +12,6 @@ pub(super) fn is_head(line: &str) -> bool {
     line.starts_with(SEPARATED) || line.contains("total wait") && line.contains("contended")
 }
 
-/// Columns of a row.
 #[derive(Default)]
 struct Columns {
     names: Vec<String>,

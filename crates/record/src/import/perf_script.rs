@@ -27,12 +27,10 @@ const FLAGS: [(u64, &str, &str); 5] = [
 ];
 const SPIN: u64 = 1;
 
-/// Returns whether a line is one of these events.
 pub(super) fn is_event(line: &str) -> bool {
     Event::new(line).is_some()
 }
 
-/// The head of an event.
 struct Event<'a> {
     task: u64,
     /// The time in seconds, as written.

@@ -155,7 +155,6 @@ impl Profile {
         self.strings.get(number as usize).map_or("", String::as_str)
     }
 
-    /// Returns the value with this name in a sample.
     fn value(&self, values: &[u64], name: &str) -> Option<u64> {
         let at = self.kinds.iter().position(|kind| self.text(*kind) == name)?;
         values.get(at).copied()

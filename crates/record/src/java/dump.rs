@@ -35,7 +35,6 @@ impl Blocked {
     }
 }
 
-/// A thread of a dump.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Thread {
     pub(crate) name: String,
@@ -265,7 +264,6 @@ fn is_own(frame: &str) -> bool {
     OWN.iter().any(|own| frame.starts_with(own))
 }
 
-/// Returns the method of a frame.
 fn method(frame: &str) -> &str {
     frame.split(" (").next().unwrap_or(frame)
 }

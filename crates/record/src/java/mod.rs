@@ -111,7 +111,6 @@ impl JavaWait {
 const KEPT: usize = 64;
 
 impl Java {
-    /// Adds the waits of a dump.
     pub(crate) fn add(&mut self, dump: &Dump) {
         self.dumps += 1;
         let runs = |one: &&Thread| one.waits.is_none() && one.state == "RUNNABLE";
@@ -182,7 +181,6 @@ impl Java {
     }
 }
 
-/// Returns the links of the deadlock in a dump.
 pub(crate) fn deadlock(dump: &Dump) -> Vec<JavaLink> {
     let link = |(thread, owner): &(String, String)| {
         let waiter = dump.threads.iter().find(|one| one.name == *thread)?;

@@ -182,7 +182,6 @@ impl Place {
         &self.files
     }
 
-    /// Returns the directory that contains it.
     pub(crate) fn directory(&self) -> &Directory {
         &self.directory
     }

@@ -10,7 +10,6 @@ const LARGEST: u64 = 256;
 /// Maximum number of such functions that call each other.
 const DEPTH: usize = 4;
 
-/// The code of a file.
 pub(crate) struct Code {
     elf: Elf,
     slots: BTreeMap<u64, String>,

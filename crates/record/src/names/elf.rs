@@ -12,7 +12,6 @@ const NO_BITS: u32 = 8;
 const GLOB_DAT: u64 = 6;
 const JUMP_SLOT: u64 = 7;
 
-/// A section.
 #[derive(Clone, Copy)]
 struct Section {
     name: usize,

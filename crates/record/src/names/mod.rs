@@ -244,7 +244,6 @@ impl Names {
         self.name(target).map(|_| target)
     }
 
-    /// Returns whether an address is in the preloaded recorder.
     pub(crate) fn is_recorder(&self, address: u64) -> bool {
         let file = self.own(address).and_then(|(path, _)| path.file_name());
         file.is_some_and(|name| name.to_string_lossy().contains(RECORDER))
@@ -270,7 +269,6 @@ impl Names {
         (address < object.end + ZEROS).then_some(object)
     }
 
-    /// Returns the symbol that `symbolizer` finds at an address.
     fn find<'a>(&self, symbolizer: &'a Symbolizer, address: u64, lines: bool) -> Option<Sym<'a>> {
         let object = self.object(address)?;
         let mut elf = Elf::new(object.file.as_ref()?);

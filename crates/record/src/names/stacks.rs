@@ -17,14 +17,12 @@ const CALLERS: usize = 8;
 /// The operation of waiting for the exit of a thread.
 pub(crate) const JOIN: &str = "join";
 
-/// A wait of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     /// Kind of the lock or condition.
     pub(crate) kind: Kind,
     /// What the lock is part of.
     pub(crate) origin: Origin,
-    /// The operation.
     pub(crate) act: &'static str,
     /// Return addresses, innermost first.
     pub(crate) frames: Vec<u64>,

@@ -30,7 +30,6 @@ pub(crate) struct Book<'a> {
     pub(crate) names: &'a Names,
     pub(crate) known: &'a BTreeMap<u64, Known>,
     pub(crate) futexes: &'a Futexes,
-    /// Returns the callers of a detail.
     pub(crate) callers: Box<dyn Fn(u64) -> [u64; CALLERS] + 'a>,
     pub(crate) clock: Clock,
 }

@@ -8,12 +8,10 @@ use crate::record::total;
 /// Bit of the entry for all locks of a call site without keys. Addresses do not have it.
 const OTHERS: u64 = 1 << (KIND_SHIFT - 1);
 
-/// A key.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
     /// The lock with its kind; 0 if the key is unused.
     pub(crate) lock: u64,
-    /// The call site.
     pub(crate) site: u64,
     /// Number of calls; 0 if the key has moved to the table.
     pub(crate) count: u64,
@@ -34,7 +32,6 @@ impl Key {
         keys
     }
 
-    /// Returns its kind.
     pub(crate) fn kind(&self) -> u64 {
         self.lock >> KIND_SHIFT
     }
@@ -53,7 +50,6 @@ pub(crate) fn address(lock: u64, site: u64) -> u64 {
     }
 }
 
-/// Returns the keys of these lines.
 fn read<'a>(lines: &'a [Line], keys: &'a [layout::Key]) -> impl Iterator<Item = Key> + 'a {
     let counts = lines.iter().flat_map(|line| line.counts);
     keys.iter().zip(counts).map(|(key, count)| {
@@ -73,7 +69,6 @@ pub(crate) struct Comers {
 }
 
 impl Comers {
-    /// Adds `count` calls by `threads` threads.
     pub(crate) fn add(&mut self, count: u64, threads: u64) {
         self.threads = total([self.threads, threads]);
         self.count = total([self.count, count]);

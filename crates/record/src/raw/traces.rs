@@ -80,7 +80,6 @@ impl Traces {
         self.slots.push(keys.collect());
     }
 
-    /// Adds a trace.
     pub(crate) fn add(&mut self, trace: Box<layout::Trace>) {
         let used = trace.steps.iter().take_while(|step| step.what != 0).count();
         if used > 0 && (trace.slot as usize) < self.slots.len() {

@@ -30,7 +30,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind for one of the layout.
     pub(crate) fn of(kind: u64) -> Self {
         match kind {
             layout::READ | layout::WRITE => Self::Rwlock,

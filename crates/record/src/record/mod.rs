@@ -290,7 +290,6 @@ impl Process {
         self.thread_names.extend(names.into_iter().filter(is_own));
     }
 
-    /// Adds a thread.
     pub(crate) fn add_thread(&mut self, thread: Thread) {
         if thread.id != 0 && thread.count > 0 {
             self.by_thread.push(thread);

@@ -75,7 +75,6 @@ pub enum AttachError {
     EmptyGroup(PathBuf),
 }
 
-/// A thread.
 struct Thread {
     /// The thread's `syscall` file; kept open unless there are too many.
     syscall: Option<File>,
@@ -195,7 +194,6 @@ impl Attached {
         })
     }
 
-    /// Returns the command line.
     pub(crate) fn command(&self) -> &[String] {
         &self.command
     }
@@ -439,7 +437,6 @@ impl Attached {
         (process, vec![limits(each_ms)])
     }
 
-    /// Returns the counts at this moment.
     pub(crate) fn moment(&self) -> Moment {
         Moment { counts: self.counts.clone(), waiting: self.waiting(), at_s: self.seconds() }
     }

@@ -77,7 +77,6 @@ impl Stay {
     }
 }
 
-/// Observations of a word.
 #[derive(Clone, Default)]
 pub(crate) struct Word {
     pub(crate) waiters: Waiters,

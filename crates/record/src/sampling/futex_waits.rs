@@ -18,7 +18,6 @@ const LOOKS: usize = 50;
 /// State of each thread at the time of one sample.
 type States = Rc<BTreeMap<u64, State>>;
 
-/// A wait that has ended.
 #[derive(Clone, Copy, Debug)]
 struct End {
     /// The word that the thread waited at.
@@ -51,7 +50,6 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Returns the threads that waited.
     pub(crate) fn threads(&self) -> impl Iterator<Item = u64> {
         self.waits.keys().map(|(thread, _)| *thread)
     }

@@ -54,7 +54,6 @@ impl Source {
         read_part(&self.file, offset).ok()
     }
 
-    /// Returns the state of the thread of a slot.
     pub(crate) fn state(&self, slot: usize) -> Option<Box<State>> {
         self.part(slot_at(slot) + offset_of!(Slot, state))
     }

@@ -53,7 +53,6 @@ impl Call {
         Self::read(&File::open(format!("/proc/{pid}/task/{thread}/syscall")).ok()?)
     }
 
-    /// Reads the file `syscall` of a thread.
     pub(crate) fn read(syscall: &File) -> Option<Self> {
         let mut bytes = [0; 256];
         let length = syscall.read_at(&mut bytes, 0).ok()?;

@@ -41,7 +41,6 @@ impl From<Call> for State {
     }
 }
 
-/// A current wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
     pub(crate) thread: u64,
@@ -49,13 +48,11 @@ pub(crate) struct Wait {
     /// Start of the wait, in ticks.
     pub(crate) since: u64,
     pub(crate) owner: u64,
-    /// Whether the owner has exited.
     pub(crate) owner_ended: bool,
     /// Whether the lock had no owner.
     pub(crate) is_free: bool,
     /// Observed duration, in seconds.
     pub(crate) seen_s: f64,
-    /// Whether it has a timeout.
     pub(crate) is_timed: bool,
 }
 

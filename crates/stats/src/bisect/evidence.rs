@@ -29,7 +29,6 @@ struct Part {
 /// The part for points that were not evaluated.
 const NOTHING: Part = Part { ln_evidence: f64::NEG_INFINITY, mean: [0.0; 2], variance: [0.0; 2] };
 
-/// The posterior.
 #[derive(Clone, Debug)]
 pub(super) struct Evidence {
     /// One for each class, in order.
@@ -111,7 +110,6 @@ fn integrate(row: &[f64], peak: f64, offsets: &[f64]) -> (f64, f64, f64) {
 /// Sums that are kept apart.
 const LANES: usize = 4;
 
-/// The largest entry.
 fn largest(row: &[f64]) -> f64 {
     let mut lanes = [f64::NEG_INFINITY; LANES];
     for values in row.chunks(LANES) {
@@ -297,7 +295,6 @@ fn collect(grid: &Grid, parts: &[Part]) -> Evidence {
     }
 }
 
-/// Returns the belief of one class.
 fn mix(grid: &Grid, parts: &[Part], weights: &[f64], total: f64) -> Belief {
     let of = || {
         let all = grid.hypers.iter().zip(parts.iter().zip(weights));

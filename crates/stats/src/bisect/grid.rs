@@ -18,7 +18,6 @@ const SCALES: [f64; 5] = [-2.2, -0.75, 0.7, 2.15, 3.6];
 /// Standard deviation, in scales, of a level above the bound of a stopped run before any data.
 const ABOVE: f64 = 3.0;
 
-/// The runs of one build.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Build {
     pub(super) id: u64,
@@ -33,7 +32,6 @@ pub(super) struct Build {
 }
 
 impl Build {
-    /// Number of runs.
     pub(super) fn runs(&self) -> usize {
         self.values.len() + self.above.len()
     }
@@ -168,7 +166,6 @@ pub(super) struct Amount {
     pub(super) end_runs: [f64; 2],
 }
 
-/// All points.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     pub(super) hypers: Vec<Hyper>,

@@ -97,7 +97,6 @@ impl History {
         line
     }
 
-    /// The parents of `node`.
     pub(super) fn parents(&self, node: usize) -> Vec<usize> {
         match &self.parents {
             None => node.checked_sub(1).into_iter().collect(),

@@ -120,7 +120,6 @@ impl Filter {
         filter
     }
 
-    /// Whitens `column` into `into`.
     pub(super) fn whiten(
         &self,
         runs: &[Run],
@@ -314,7 +313,6 @@ impl Fit {
         Belief { noise: square - layout, layout, ..Belief::default() }
     }
 
-    /// All runs at one level.
     pub(super) fn level(&self) -> Part {
         let n = self.runs;
         let mean = self.level_value / self.levels;

@@ -21,7 +21,6 @@ const REACH: f64 = 40.0;
 /// Table entries per scale. Linear interpolation errs by at most 1/8 of its inverse square.
 const STEPS: f64 = 128.0;
 
-/// One shape of noise.
 #[derive(Debug)]
 pub(super) struct Shape {
     /// Probability before any data.
@@ -108,7 +107,6 @@ impl Shape {
     }
 }
 
-/// Returns all shapes.
 pub(super) fn shapes() -> &'static [Shape; KINDS] {
     static SHAPES: OnceLock<[Shape; KINDS]> = OnceLock::new();
     SHAPES.get_or_init(|| {

@@ -123,7 +123,6 @@ impl Search {
         })
     }
 
-    /// The medians of the ends, of what `of` makes of each value.
     pub(super) fn end_medians(&self, of: impl Fn(f64) -> f64) -> [f64; 2] {
         self.end_values().map(|all| {
             let mut all: Vec<f64> = all.into_iter().map(&of).collect();

@@ -247,7 +247,6 @@ fn unmeasured(view: &View<'_>) -> Vec<Action> {
     actions
 }
 
-/// The first run of `node`.
 fn first_run(view: &View<'_>, node: usize) -> Action {
     let reach = view.history.reach(node);
     let mut groups = Vec::with_capacity(view.classes.len() + 2);

@@ -12,7 +12,6 @@ const AROUND: usize = 8;
 const DANGEROUS: f64 = 0.6;
 /// Runs of each of them, times the square of the effect in standard deviations of a run.
 const ENOUGH: f64 = 24.0;
-/// The fewest of them.
 const FEWEST: usize = 5;
 
 /// Returns the information in the mean of `runs` runs of a build on whether builds shift, if they

@@ -26,7 +26,6 @@ const OTHERS: usize = 2;
 /// Observations of the second model.
 pub(super) struct Values<'a> {
     pub(super) runs: &'a [Run],
-    /// Medians of the ends.
     pub(super) ends: [f64; 2],
     /// The least scale of the noise.
     pub(super) floor: f64,

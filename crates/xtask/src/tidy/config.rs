@@ -18,7 +18,6 @@ pub(crate) struct Config {
     pub(crate) unsafe_places: Vec<String>,
     /// Modules of `crates/sync/src` that are not locks and do not need a file card.
     pub(crate) not_locks: Vec<String>,
-    /// Binary files.
     #[serde(default)]
     pub(crate) binary_files: Vec<String>,
     /// Files that may be longer than the limit, with their own limit. A ratchet: only downwards.

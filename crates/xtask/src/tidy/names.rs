@@ -45,7 +45,6 @@ impl Names {
     }
 }
 
-/// A block that is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Block {
     /// The body of a module in this file.

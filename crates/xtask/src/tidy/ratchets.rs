@@ -27,7 +27,6 @@ const CLOSURES: Ratchet = Ratchet {
     slack: 0.5,
 };
 
-/// The limits of crates.
 pub(crate) struct Limits<'a> {
     pub(crate) lines: &'a BTreeMap<String, usize>,
     pub(crate) pronouns: &'a Pronouns,

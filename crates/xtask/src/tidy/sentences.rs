@@ -89,7 +89,6 @@ fn branches<'a>(source: &Source<'a>) -> Vec<Token<'a>> {
     branches
 }
 
-/// Returns the text of the token that is `back` before `index`.
 fn text<'a>(tokens: &[Token<'a>], index: usize, back: usize) -> &'a str {
     index.checked_sub(back).map_or("", |index| tokens[index].text)
 }

@@ -33,7 +33,6 @@ impl ReadError {
     }
 }
 
-/// The text of the file at `path`.
 pub(super) fn text(path: &Path) -> Result<String, ReadError> {
     let bytes =
         bytes_up_to(path, LARGEST).map_err(|error| ReadError::new(path, error.to_string()))?;

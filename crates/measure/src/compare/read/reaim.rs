@@ -26,7 +26,6 @@ pub(super) fn rows(path: &Path, text: &str, side: &mut Side) -> Result<(), ReadE
     Ok(())
 }
 
-/// Whether it is the debug log.
 pub(super) fn is_debug(text: &str) -> bool {
     text.lines().any(|line| tested(line).is_some() || called(line).is_some())
 }
