@@ -9,6 +9,7 @@ extern crate alloc;
 
 mod header;
 mod memory;
+pub mod program;
 mod slot;
 mod times;
 mod waits;

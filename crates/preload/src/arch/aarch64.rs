@@ -174,5 +174,3 @@ pub(crate) use register;
 
 /// Indexes of mode, user and group in a `struct stat`, in words of 32 bits.
 pub(crate) const STAT_WORDS: [usize; 3] = [4, 6, 7];
-/// The number of the machine in the header of an ELF file.
-pub(crate) const ELF_MACHINE: u8 = 183;

@@ -164,5 +164,3 @@ pub(crate) fn ends_in_call(bytes: [u8; 8]) -> bool {
 
 /// Indexes of mode, user and group in a `struct stat`, in words of 32 bits.
 pub(crate) const STAT_WORDS: [usize; 3] = [6, 7, 8];
-/// The number of the machine in the header of an ELF file.
-pub(crate) const ELF_MACHINE: u8 = 62;

@@ -1,10 +1,10 @@
-//! Determines from the file of a program, before it starts, whether it can load the object. Compare
-//! `crates/record/src/launch/refusal.rs`, which does the same for the first program.
+//! Determines from the file of a program, before it starts, whether it can load the object.
 //!
 //! This code runs in children of vfork(2) and in signal handlers: it uses no memory but the stack.
 
+use crate::arch::STAT_WORDS;
 use crate::arch::number::{FGETXATTR, GETEGID, GETEUID, NEWFSTAT as FSTAT, PREAD};
-use crate::arch::{ELF_MACHINE, STAT_WORDS};
+use crate::layout::program::{ELF_HEADER, Unfit, fitness};
 use crate::layout::{FOREIGN, MUSL, NO_FILE, RIGHTS, SANITIZED, STATIC};
 use crate::system::calls::{OPENAT, call, close};
 
@@ -17,32 +17,8 @@ const EACCES: isize = -13;
 const SCRIPTS: usize = 5;
 /// Maximum length of the first line of a script, bytes, as in the kernel.
 const LINE: usize = 256;
-/// Bytes of one read. The stack of a signal handler may have 8 KiB.
-const PART: usize = 1024;
-
-// Constants of 64-bit ELF files.
-const SEGMENT: usize = 56;
-const LOAD: u64 = 1;
-const DYNAMIC: u64 = 2;
-const INTERPRETER: u64 = 3;
-const STRINGS: u64 = 5;
-const STRINGS_SIZE: u64 = 10;
-
-/// Names in a program that is built with a sanitizer, which must be loaded first.
-const SANITIZERS: [&[u8]; 10] = [
-    b"\0libasan.so",
-    b"\0__asan_init\0",
-    b"\0libhwasan.so",
-    b"\0__hwasan_init\0",
-    b"\0libtsan.so",
-    b"\0__tsan_init\0",
-    b"\0libmsan.so",
-    b"\0__msan_init\0",
-    b"\0liblsan.so",
-    b"\0__lsan_init\0",
-];
-/// No name is longer.
-const NAME: usize = 16;
+/// Bytes of the names in a program that are searched: this takes time at each start.
+const MOST: u64 = 4 << 20;
 
 /// Returns whether a program can load the object, and the reason if it cannot. `None` if the file
 /// does not exist, or if system calls are forbidden.
@@ -111,18 +87,6 @@ impl Drop for File {
     }
 }
 
-/// Type, offset, address and size in the file of a segment.
-type Segment = [u64; 4];
-
-fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
-    let bytes = bytes.get(at..at + length).unwrap_or_default();
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|one| one == part)
-}
-
 impl File {
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Option<usize> {
         let (place, room) = (bytes.as_mut_ptr() as usize, bytes.len());
@@ -130,9 +94,7 @@ impl File {
     }
 
     fn takes(&self) -> Option<Result<(), u64>> {
-        /// Programs have fewer segments.
-        const SEGMENTS: u64 = 64;
-        let mut head = [0; 64];
+        let mut head = [0; ELF_HEADER];
         self.read(0, &mut head)?;
         if !head.starts_with(b"\x7fELF") {
             // libc starts the shell for a file of another format.
@@ -141,66 +103,13 @@ impl File {
         if self.adds_rights() {
             return Some(Err(RIGHTS));
         }
-        if head[4] != 2 || head[18] != ELF_MACHINE {
-            return Some(Err(FOREIGN));
-        }
-        let (table, count) = (number(&head, 32, 8), number(&head, 56, 2).min(SEGMENTS));
-        let segment = |index: u64| -> Option<Segment> {
-            let mut bytes = [0; SEGMENT];
-            self.read(table.wrapping_add(index * SEGMENT as u64), &mut bytes)?;
-            Some([(0, 4), (8, 8), (16, 8), (32, 8)].map(|(at, length)| number(&bytes, at, length)))
-        };
-        let find = |kind: u64| (0..count).filter_map(segment).find(|one| one[0] == kind);
-        let Some([_, offset, ..]) = find(INTERPRETER) else { return Some(Err(STATIC)) };
-        let mut loader = [0; LINE];
-        self.read(offset, &mut loader)?;
-        let end = loader.iter().position(|byte| *byte == 0).unwrap_or(LINE);
-        if contains(&loader[..end], b"ld-musl") {
-            return Some(Err(MUSL));
-        }
-        let strings = find(DYNAMIC).and_then(|dynamic| {
-            let (address, size) = self.strings(&dynamic)?;
-            let [_, offset, start, _] =
-                (0..count).filter_map(segment).find(|[kind, _, start, length]| {
-                    *kind == LOAD && (*start..start.saturating_add(*length)).contains(&address)
-                })?;
-            Some((offset.wrapping_add(address - start), size))
-        });
-        Some(match strings {
-            Some((offset, size)) if self.has_sanitizer(offset, size) => Err(SANITIZED),
-            _ => Ok(()),
-        })
-    }
-
-    /// Returns the address and the size of the loader's string table.
-    fn strings(&self, [_, offset, _, size]: &Segment) -> Option<(u64, u64)> {
-        const ENTRY: usize = 16;
-        let (mut address, mut length, mut bytes) = (None, None, [0; PART]);
-        for start in (0..(*size).min(1 << 16)).step_by(PART) {
-            let got = self.read(offset.wrapping_add(start), &mut bytes)?;
-            for entry in bytes[..got].chunks_exact(ENTRY) {
-                match number(entry, 0, 8) {
-                    STRINGS => address = Some(number(entry, 8, 8)),
-                    STRINGS_SIZE => length = Some(number(entry, 8, 8)),
-                    _ => {}
-                }
-            }
-        }
-        address.zip(length)
-    }
-
-    /// Returns whether the name of a sanitizer is in the string table. Of a very large table only
-    /// the beginning is read: this takes time at each start.
-    fn has_sanitizer(&self, offset: u64, size: u64) -> bool {
-        const MOST: u64 = 4 << 20;
-        let mut bytes = [0; PART];
-        let mut parts = (0..size.min(MOST)).step_by(PART - NAME);
-        parts.any(|start| {
-            let got = self.read(offset.wrapping_add(start), &mut bytes).unwrap_or(0);
-            // All names contain "san", so parts without it need not be compared.
-            let part = &bytes[..got];
-            contains(part, b"san") && SANITIZERS.iter().any(|name| contains(part, name))
-        })
+        let fitness = fitness(&head, MOST, |offset, bytes| self.read(offset, bytes))?;
+        Some(fitness.map_err(|unfit| match unfit {
+            Unfit::Foreign => FOREIGN,
+            Unfit::Static => STATIC,
+            Unfit::Musl => MUSL,
+            Unfit::Sanitized(_) => SANITIZED,
+        }))
     }
 
     /// Returns whether the program gets rights that the process which starts it lacks: the loader
@@ -232,6 +141,10 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
+    use crate::layout::program::{ELF_MACHINE, INTERPRETER};
+
+    /// Bytes of the header of a segment.
+    const SEGMENT: usize = 56;
 
     fn looked(path: &Path) -> Option<Result<(), u64>> {
         look(AT_FDCWD, CString::new(path.as_os_str().as_bytes()).unwrap().as_ptr() as usize)
@@ -252,8 +165,8 @@ mod tests {
     }
 
     /// The header of an ELF file of this machine without segments.
-    fn header() -> [u8; 64] {
-        let mut head = [0; 64];
+    fn header() -> [u8; ELF_HEADER] {
+        let mut head = [0; ELF_HEADER];
         head[..5].copy_from_slice(b"\x7fELF\x02");
         head[18] = ELF_MACHINE;
         head
