@@ -3,51 +3,25 @@
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+#[path = "../../record/tests/common/place.rs"]
+mod place;
 #[path = "../../host/tests/common/skip.rs"]
 mod skip;
 
 use convoy_diagnose::{Call, Diagnosis, Finding, Kind, Problem, Subject};
 use convoy_record::{DIRECTORY, Looks, Program, Record, Sampling, launch, raw};
+use place::Place;
 use skip::skip;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-
-/// A directory of this test.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(test: &str) -> Self {
-        let name = format!("{test}-{}", std::process::id());
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&path).expect("a directory for the test");
-        Self(path)
-    }
-
-    /// Compiles `ills.c`.
-    fn ills(&self) -> PathBuf {
-        let source = "../record/tests/programs/ills.c";
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-        let to = self.0.join("ills");
-        let mut cc = Command::new("cc");
-        cc.args(["-O1", "-g", "-pthread", "-o"]).arg(&to).arg(source);
-        assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
-        to
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _it_stays = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Records a program as `convoy record` does without root, with samples of CPU time where they are
 /// permitted.
 fn record(place: &Place, words: &[&str]) -> Record {
-    let files = place.0.join("files");
+    let files = place.join("files");
     std::fs::create_dir_all(&files).expect("a directory for the files");
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
     let sampling = Sampling::of_children();
@@ -90,11 +64,10 @@ fn renamed(record: &Record) -> Record {
 
 #[test]
 fn names_do_not_decide_kinds() {
-    let place = Place::new("renamed");
-    let program = place.ills();
-    let program = program.to_str().expect("a path");
+    let place = Place::new();
+    let program = place.compile("ills.c", &[]);
     for mode in ["asleep", "chain", "starves", "herd", "stdio", "abba", "pool"] {
-        let record = record(&place, &[program, mode, "0.4"]);
+        let record = record(&place, &[&program, mode, "0.4"]);
         let [kinds, renamed] = [&record, &renamed(&record)].map(|record| {
             let findings = Diagnosis::new(record).findings;
             findings.iter().map(Finding::kind).collect::<Vec<_>>()
@@ -105,12 +78,11 @@ fn names_do_not_decide_kinds() {
 
 /// Records modes of `ills.c`, each for this number of seconds. The first diagnosis must be in the
 /// list, unless the list is empty, and must not be the third element.
-fn check(test: &str, seconds: &str, modes: &[(&str, &[Kind], Option<Kind>)]) {
-    let place = Place::new(test);
-    let program = place.ills();
-    let program = program.to_str().expect("a path");
+fn check(seconds: &str, modes: &[(&str, &[Kind], Option<Kind>)]) {
+    let place = Place::new();
+    let program = place.compile("ills.c", &[]);
     for (mode, expected, never) in modes {
-        let finding = first(&record(&place, &[program, mode, seconds]));
+        let finding = first(&record(&place, &[&program, mode, seconds]));
         let kind = finding.as_ref().map(Finding::kind);
         let is_expected = expected.is_empty() || kind.is_some_and(|kind| expected.contains(&kind));
         assert!(is_expected && (never.is_none() || kind != *never), "{mode}: {finding:?}");
@@ -121,7 +93,6 @@ fn check(test: &str, seconds: &str, modes: &[(&str, &[Kind], Option<Kind>)]) {
 fn owners_that_sleep_and_writers_that_starve_are_told_from_others() {
     let asleep = Some(Kind::OwnerAsleep);
     check(
-        "asleep",
         "0.7",
         &[
             ("asleep", &[Kind::OwnerAsleep], None),
@@ -137,7 +108,6 @@ fn owners_that_sleep_and_writers_that_starve_are_told_from_others() {
 #[test]
 fn herds_and_locks_of_libc_are_told_from_others() {
     check(
-        "herds",
         "0.7",
         &[
             ("herd", &[Kind::ThunderingHerd], None),
@@ -153,17 +123,16 @@ fn herds_and_locks_of_libc_are_told_from_others() {
 #[test]
 fn conditions_that_admit_some_threads_are_told_from_those_of_idle_threads() {
     check(
-        "admits",
         "0.7",
         &[
             ("pool", &[Kind::PoolExhausted], None),
             ("flag", &[Kind::OwnerAsleep, Kind::LongSection], None),
         ],
     );
-    let place = Place::new("idle");
-    let program = place.ills();
+    let place = Place::new();
+    let program = place.compile("ills.c", &[]);
     for mode in ["leader", "served", "phases"] {
-        let record = record(&place, &[program.to_str().expect("a path"), mode, "0.7"]);
+        let record = record(&place, &[&program, mode, "0.7"]);
         let locks = record.processes.iter().flat_map(|process| &process.locks);
         let mut conditions = locks.filter(|lock| lock.kind == convoy_record::Kind::Condition);
         assert!(conditions.all(|lock| !lock.is_lock()), "{mode}: {:#?}", record.processes);
@@ -173,8 +142,8 @@ fn conditions_that_admit_some_threads_are_told_from_those_of_idle_threads() {
 /// `notifyAll` of Java makes each thread wake the next one. A ring does the same on purpose.
 #[test]
 fn a_thread_that_wakes_the_next_one_is_counted_and_is_no_herd() {
-    let place = Place::new("ring");
-    let record = record(&place, &[place.ills().to_str().expect("a path"), "ring", "0.5"]);
+    let place = Place::new();
+    let record = record(&place, &[&place.compile("ills.c", &[]), "ring", "0.5"]);
     let locks = record.processes.iter().flat_map(|process| &process.locks);
     let waits: Vec<_> =
         locks.flat_map(|lock| &lock.sites).filter(|one| one.act == "wait").collect();
@@ -189,7 +158,6 @@ fn a_thread_that_wakes_the_next_one_is_counted_and_is_no_herd() {
 #[test]
 fn deadlocks_are_told_from_long_waits() {
     check(
-        "deadlocks",
         "0.7",
         &[
             ("abba", &[Kind::Deadlock], None),
@@ -209,7 +177,6 @@ fn deadlocks_are_told_from_long_waits() {
 #[ignore = "needs CPUs of its own: cargo xtask nightly"]
 fn what_owners_do_on_cpus_is_told() {
     check(
-        "cpus",
         "2",
         &[
             ("preempted", &[Kind::OwnerPreempted], None),
@@ -227,7 +194,6 @@ fn loops_that_wait_are_told_from_loops_that_compute() {
         return skip(&format!("CPU time cannot be sampled: {reason}"), false);
     }
     check(
-        "loops",
         "2",
         &[
             ("spin", &[Kind::Spinning], None),
@@ -252,7 +218,7 @@ def count():
     while time.time() < end: sum(range(1000))
 all = [threading.Thread(target=count) for _ in range(3)]
 [one.start() for one in all]; [one.join() for one in all]";
-    let place = Place::new("python");
+    let place = Place::new();
     let finding = first(&record(&place, &["python3", "-c", text]));
     assert!(finding.as_ref().is_some_and(|it| it.kind() == Kind::InterpreterLock), "{finding:?}");
 }
@@ -271,7 +237,7 @@ fn is_python(versions: &[&str]) -> bool {
 
 /// Returns the first finding on a script of Python, which ends at the time `end`.
 fn of_python(place: &Place, body: &str) -> Option<Finding> {
-    let script = place.0.join("pool.py");
+    let script = place.join("pool.py");
     let begin = "import threading, time\nend = time.time() + 1\n";
     std::fs::write(&script, format!("{begin}{body}")).expect("a script");
     first(&record(place, &["python3", script.to_str().expect("a path")]))
@@ -283,7 +249,7 @@ fn a_semaphore_of_python_is_a_pool_and_the_end_of_a_thread_is_no_lock() {
     if !is_python(&["3.11.", "3.12."]) {
         return;
     }
-    let place = Place::new("python-pool");
+    let place = Place::new();
     let pool = of_python(
         &place,
         "units = threading.BoundedSemaphore(2)
@@ -337,8 +303,8 @@ all += [threading.Thread(target=repeat, args=(ledger.audit,)) for _ in range(3)]
 "
         )
     };
-    let place = Place::new("python-lock");
-    let script = place.0.join("bank.py");
+    let place = Place::new();
+    let script = place.join("bank.py");
     let recorded = |held: &str| {
         std::fs::write(&script, text(held)).expect("a script");
         first(&record(&place, &["python3", script.to_str().expect("a path")]))

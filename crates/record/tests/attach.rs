@@ -2,25 +2,23 @@
 
 #![cfg(target_arch = "x86_64")]
 
+#[path = "common/place.rs"]
+mod place;
+
 use convoy_diagnose::Account;
 use convoy_os::process::Stat;
 use convoy_record::attach::AttachError;
 use convoy_record::outside::Outside;
 use convoy_record::{Kind, Program, Record};
+use place::Place;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
 fn who_waits_for_whom_is_seen_from_outside() {
     for (name, flags) in [("dynamic", &[][..]), ("static", &["-static"])] {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/held.c");
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("held-{name}-{}", std::process::id()));
-        let mut cc = Command::new("cc");
-        cc.args(["-O1", "-g", "-pthread"]).args(flags).arg("-o").arg(&program).arg(source);
-        assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
-        let child = Command::new(&program).stdin(Stdio::piped()).spawn();
+        let place = Place::new();
+        let child = Command::new(place.compile("held.c", flags)).stdin(Stdio::piped()).spawn();
         let mut child = child.expect("it starts");
         let (mut processes, mut unseen);
         loop {
@@ -35,7 +33,6 @@ fn who_waits_for_whom_is_seen_from_outside() {
         }
         drop(child.stdin.take());
         assert!(child.wait().expect("it ends").success());
-        std::fs::remove_file(&program).expect("it is there");
         let process = processes.remove(0);
         let [lock] = &process.locks[..] else { panic!("{name}: {process:#?}") };
         assert_eq!((lock.name.as_str(), lock.kind), ("held", Kind::Mutex), "{name}");

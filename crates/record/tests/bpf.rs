@@ -2,15 +2,18 @@
 
 #![cfg(target_arch = "x86_64")]
 
+#[path = "common/place.rs"]
+mod place;
 #[path = "../../host/tests/common/skip.rs"]
 mod skip;
 
 use convoy_diagnose::{Account, Diagnosis, Remark};
 use convoy_record::bpf::Watching;
 use convoy_record::{DIRECTORY, Doing, Kind, Lock, Process, Program, Record, VERSION, launch, raw};
+use place::Place;
 use skip::skip;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,22 +26,6 @@ fn watching() -> Option<Watching> {
             None
         }
     }
-}
-
-fn directory(test: &str) -> PathBuf {
-    let name = format!("bpf-{test}-{}", std::process::id());
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&path).expect("a directory for the test");
-    path
-}
-
-fn compile(source: &str, place: &Path, flags: &[&str]) -> PathBuf {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
-    let to = place.join("program");
-    let mut cc = Command::new("cc");
-    cc.args(["-g", "-pthread"]).args(flags).arg("-o").arg(&to).arg(from);
-    assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
-    to
 }
 
 /// Samples until the program has exited. Returns for how long it ran.
@@ -66,16 +53,14 @@ fn only<'a>(locks: &'a [Lock], name: &str) -> &'a Lock {
 #[test]
 fn a_program_that_calls_futex_itself_has_its_lock_named() {
     // With and without frame pointers, with libc linked dynamically and statically.
-    for flags in [&["-O1"][..], &["-O2"], &["-O1", "-fno-omit-frame-pointer"], &["-O1", "-static"]]
-    {
+    for flags in [&[][..], &["-O2"], &["-fno-omit-frame-pointer"], &["-static"]] {
         let Some(mut watching) = watching() else { return };
-        let place = directory(&format!("futex{}", flags.concat()));
-        let program = compile("futex.c", &place, flags);
+        let place = Place::new();
+        let program = place.compile("futex.c", flags);
         let child = watching.with(|| Command::new(&program).spawn()).expect("it starts");
         let wall_s = attend(&mut watching, child);
         let mut processes = Vec::new();
         let unseen = watching.finish(&mut processes);
-        std::fs::remove_dir_all(place).expect("it goes away");
         let [process] = &processes[..] else { panic!("{flags:?}: {processes:#?}") };
         let gate = only(&process.futexes, "gate");
         assert_eq!(gate.kind, Kind::Futex, "{gate:#?}");
@@ -100,15 +85,14 @@ fn a_program_that_calls_futex_itself_has_its_lock_named() {
 #[test]
 fn a_lock_of_the_kernel_is_named_with_the_system_call() {
     let Some(mut watching) = watching() else { return };
-    let place = directory("renames");
-    let program = compile("renames.c", &place, &["-O1"]);
+    let place = Place::new();
+    let program = place.compile("renames.c", &[]);
     let mut command = Command::new(program);
-    command.arg(&place);
+    command.arg(&*place);
     let child = watching.with(|| command.spawn()).expect("it starts");
     let wall_s = attend(&mut watching, child);
     let mut processes = Vec::new();
     let unseen = watching.finish(&mut processes);
-    std::fs::remove_dir_all(place).expect("it goes away");
     let locks = &processes[0].kernel_locks;
     assert!(!locks.is_empty(), "four threads rename on {wall_s} s: {processes:#?}");
     if unseen.iter().any(|sentence| sentence.contains("kptr_restrict")) {
@@ -128,8 +112,8 @@ fn a_lock_of_the_kernel_is_named_with_the_system_call() {
 #[test]
 fn what_libc_tells_and_what_the_kernel_sees_are_one_lock() {
     let Some(mut watching) = watching() else { return };
-    let place = directory("both");
-    let program = compile("convoy.c", &place, &["-O1"]);
+    let place = Place::new();
+    let program = place.compile("convoy.c", &[]);
     let files = place.join("files");
     std::fs::create_dir_all(&files).expect("a directory for the files");
     let object = launch::object().expect("the object can be written");
@@ -139,7 +123,6 @@ fn what_libc_tells_and_what_the_kernel_sees_are_one_lock() {
     let wall_s = attend(&mut watching, child);
     let mut processes = raw::read(&files).expect("the files can be read");
     let unseen = watching.finish(&mut processes);
-    std::fs::remove_dir_all(place).expect("it goes away");
     let [process] = &processes[..] else { panic!("{processes:#?}") };
     let held = only(&process.locks, "cache_lock").held.expect("the kernel saw its owners");
     let is_off = held.off_s() > 0.5 * held.total_s && held.asleep_s > 0.0;
@@ -159,7 +142,7 @@ fn what_libc_tells_and_what_the_kernel_sees_are_one_lock() {
 #[test]
 fn a_mutex_of_go_is_named_although_its_threads_never_wait_for_it() {
     let Some(mut watching) = watching() else { return };
-    let place = directory("go");
+    let place = Place::new();
     let program = place.join("program");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/mutex.go");
     let mut go = Command::new("go");
@@ -172,7 +155,6 @@ fn a_mutex_of_go_is_named_although_its_threads_never_wait_for_it() {
     let wall_s = attend(&mut watching, child);
     let mut processes = Vec::new();
     let unseen = watching.finish(&mut processes);
-    std::fs::remove_dir_all(place).expect("it goes away");
     let causes = processes.iter().flat_map(|process| &process.causes);
     let cause = causes.max_by(|a, b| a.wait_s.total_cmp(&b.wait_s)).expect("there are causes");
     assert!(cause.held_at.starts_with("main.(*ledger).book (mutex.go:"), "{cause:#?}");
@@ -190,14 +172,13 @@ fn a_mutex_of_go_is_named_although_its_threads_never_wait_for_it() {
 #[test]
 fn a_process_that_runs_already_is_followed_with_its_threads() {
     let Some(mut watching) = watching() else { return };
-    let place = directory("running");
-    let program = compile("futex.c", &place, &["-O1"]);
+    let place = Place::new();
+    let program = place.compile("futex.c", &[]);
     let child = Command::new(&program).spawn().expect("it starts");
     watching.follow(child.id());
     attend(&mut watching, child);
     let mut processes = Vec::new();
     watching.finish(&mut processes);
-    std::fs::remove_dir_all(place).expect("it goes away");
     let gate = only(&processes[0].futexes, "gate");
     assert!(gate.is_lock() && gate.contended() > 20, "{gate:#?}");
 }
@@ -205,8 +186,8 @@ fn a_process_that_runs_already_is_followed_with_its_threads() {
 #[test]
 fn frequent_waits_are_scaled_and_long_ones_complete() {
     let Some(mut watching) = watching() else { return };
-    let place = directory("often");
-    let program = compile("often.c", &place, &["-O1", "-fno-omit-frame-pointer"]);
+    let place = Place::new();
+    let program = place.compile("often.c", &["-fno-omit-frame-pointer"]);
     let mut command = Command::new(&program);
     let child = watching.with(|| command.stdout(Stdio::piped()).spawn());
     let mut child = child.expect("it starts");
@@ -217,7 +198,6 @@ fn frequent_waits_are_scaled_and_long_ones_complete() {
     let mut processes = Vec::new();
     let share = watching.recorded_share();
     watching.finish(&mut processes);
-    std::fs::remove_dir_all(place).expect("it goes away");
     let counted: Vec<f64> =
         counted.split_whitespace().map(|word| word.parse().expect("a number")).collect();
     let [process] = &processes[..] else { panic!("{processes:#?}") };

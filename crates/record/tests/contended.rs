@@ -3,28 +3,20 @@
 
 #![cfg(target_arch = "x86_64")]
 
-use convoy_record::{CONTENDED, DIRECTORY, launch, raw};
-use std::path::Path;
-use std::process::Command;
+#[path = "common/place.rs"]
+mod place;
+#[path = "common/record.rs"]
+mod record;
+
+use convoy_record::CONTENDED;
+use place::Place;
+use record::record;
 
 #[test]
 fn a_sample_of_waits_represents_all_of_them() {
-    let place = format!("contended-{}", std::process::id());
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(place);
-    let files = place.join("files");
-    std::fs::create_dir_all(&files).expect("a directory for the test");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/seldom.c");
-    let program = place.join("program");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(source);
-    assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
-    let object = launch::object().expect("the object can be written");
-    let mut command = launch::command(&[program.into()], &object);
-    command.env(DIRECTORY, &files).env(CONTENDED, "1");
-    let output = command.output().expect("the program starts");
-    let processes = raw::read(&files).expect("the files can be read");
-    std::fs::remove_dir_all(&place).expect("it goes away");
-
+    let place = Place::new();
+    let program = place.compile("seldom.c", &[]);
+    let (output, processes) = record(&place, &[&program], &[(CONTENDED, "1")]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let said: Vec<f64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let &[count, seconds] = &said[..] else { panic!("two numbers were expected: {output:?}") };

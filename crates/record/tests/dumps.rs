@@ -2,6 +2,9 @@
 
 #![cfg(target_arch = "x86_64")]
 
+#[path = "common/place.rs"]
+mod place;
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,6 +12,7 @@ use std::time::Duration;
 
 use convoy_record::dumps::Dumps;
 use convoy_record::{Blocked, Java, JavaOwner, Process};
+use place::Place;
 
 /// Longer than until the first dump.
 const TIME: Duration = Duration::from_millis(1600);
@@ -17,15 +21,11 @@ const TIME: Duration = Duration::from_millis(1600);
 /// takes dumps. Returns them, and the output of the program.
 fn dumped(test: &str, capabilities: &str, arguments: &str) -> (Option<Java>, String) {
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-    let name = format!("dumps-{test}-{}", std::process::id());
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&place).expect("a directory for the test");
+    let place = Place::new();
     let program = place.join("java");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-pthread", "-o"]).arg(&program).arg(programs.join("jvm.c"));
-    assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
+    std::fs::rename(place.compile("jvm.c", &[]), &program).expect("the program is there");
     let mut java = Command::new(&program);
-    java.arg(&place).arg(programs.join("../dumps/monitor17.txt")).args([capabilities, arguments]);
+    java.arg(&*place).arg(programs.join("../dumps/monitor17.txt")).args([capabilities, arguments]);
     let mut child = java.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut output = BufReader::new(child.stdout.take().expect("piped"));
     let mut line = String::new();
@@ -42,7 +42,6 @@ fn dumped(test: &str, capabilities: &str, arguments: &str) -> (Option<Java>, Str
     assert!(child.wait().expect("it ends").success(), "{test}: a signal ended it");
     let note = format!("/tmp/.attach_pid{}", child.id());
     assert!(!Path::new(&note).exists(), "{note} is left");
-    std::fs::remove_dir_all(place).expect("it goes away");
     let [Process { java, .. }] = processes;
     (java, printed)
 }

@@ -2,6 +2,10 @@
 
 #![cfg(target_arch = "x86_64")]
 
+#[path = "common/place.rs"]
+mod place;
+#[path = "common/record.rs"]
+mod record;
 #[path = "../../host/tests/common/skip.rs"]
 mod skip;
 
@@ -9,33 +13,17 @@ use convoy_diagnose::{Account, Diagnosis, Remark};
 use convoy_record::sites::{RANGES, Sites};
 use convoy_record::trace::{Trace, What};
 use convoy_record::{
-    DIRECTORY, Kind, Lock, Origin, Process, Program, Record, Site, Times, launch, raw,
+    CONTENDED, DIRECTORY, Kind, Lock, Origin, Process, Program, Record, Site, Times, launch,
 };
+use place::Place;
+use record::record;
 use skip::skip;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-fn directory(test: &str) -> PathBuf {
-    let name = format!("{test}-{}", std::process::id());
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&path).expect("a directory for the test");
-    path
-}
-
-/// Compiles a program of `tests/programs` in this directory.
-fn compile(source: &str, place: &Path, flags: &[&str]) -> PathBuf {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
-    let to = place.join("program");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-g", "-pthread"]).args(flags).arg("-o").arg(&to).arg(from);
-    assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
-    to
-}
-
-/// Returns the output of a program with the object preloaded and these policies, recorded or not.
-fn said(program: &Path, environment: &[(&str, &str)], recorded: bool) -> String {
-    let files = program.with_extension("files");
+/// Returns the output of a program with the object preloaded and these variables, recorded or not.
+fn output_of(program: &str, environment: &[(&str, &str)], recorded: bool) -> String {
+    let files = Path::new(program).with_extension("files");
     std::fs::create_dir_all(&files).expect("a directory for the files");
     let object = launch::object().expect("the object can be written");
     let mut command = launch::command(&[program.into()], &object);
@@ -47,28 +35,23 @@ fn said(program: &Path, environment: &[(&str, &str)], recorded: bool) -> String 
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Runs a program under the recorder.
-fn record(program: &Path, words: &[&str]) -> (Output, Vec<Process>) {
-    record_with("", program, words)
+/// Compiles a program and runs it under the recorder.
+fn run(source: &str, flags: &[&str], words: &[&str]) -> (Output, Vec<Process>) {
+    let place = Place::new();
+    let program = place.compile(source, flags);
+    record(&place, &[&[&*program], words].concat(), &[])
 }
 
-/// Records with Convoy's locks: `mutex` or `sem`, an equal sign, and the policy.
-fn record_with(policies: &str, program: &Path, words: &[&str]) -> (Output, Vec<Process>) {
-    let files = program.with_extension("files");
-    std::fs::create_dir_all(&files).expect("a directory for the files");
-    let all: Vec<OsString> =
-        std::iter::once(program.into()).chain(words.iter().map(OsString::from)).collect();
-    let object = launch::object().expect("the object can be written");
-    let mut command = launch::command(&all, &object);
-    command.env(DIRECTORY, &files);
-    for (kind, policy) in policies.split(' ').filter_map(|policy| policy.split_once('=')) {
-        command.env(format!("CONVOY_{}", kind.to_uppercase()), policy);
-    }
-    let output = command.output();
-    let output = output.expect("the program starts");
-    let processes = raw::read(&files).expect("the files can be read");
-    std::fs::remove_dir_all(program.parent().expect("a directory")).expect("it goes away");
-    (output, processes)
+/// Runs a program with Convoy's locks: `mutex` or `sem`, an equal sign, and the policy.
+fn run_with(policies: &str, source: &str, words: &[&str]) -> (Output, Vec<Process>) {
+    let place = Place::new();
+    let program = place.compile(source, &[]);
+    let names = [("mutex", "CONVOY_MUTEX"), ("sem", "CONVOY_SEM")];
+    let variables = names.iter().filter_map(|&(kind, name)| {
+        let policy = policies.split(' ').find_map(|one| one.strip_prefix(kind)?.strip_prefix('='));
+        Some((name, policy?))
+    });
+    record(&place, &[&[&*program], words].concat(), &variables.collect::<Vec<_>>())
 }
 
 fn lock<'a>(process: &'a Process, name: &str) -> &'a Lock {
@@ -78,7 +61,7 @@ fn lock<'a>(process: &'a Process, name: &str) -> &'a Lock {
 
 #[test]
 fn a_lock_is_named_where_the_program_asks_for_it() {
-    let place = directory("wrappers");
+    let place = Place::new();
     let library = place.join("libshelf.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/shelf.c");
     let mut cc = Command::new("cc");
@@ -87,8 +70,8 @@ fn a_lock_is_named_where_the_program_asks_for_it() {
     let folder = place.display().to_string();
     let flags =
         [&format!("-L{folder}"), &format!("-Wl,-rpath,{folder}"), "-Wl,--no-as-needed", "-lshelf"];
-    let program = compile("wrappers.c", &place, &flags.map(|flag: &str| flag));
-    let (output, processes) = record(&program, &[]);
+    let program = place.compile("wrappers.c", &flags.map(|flag: &str| flag));
+    let (output, processes) = record(&place, &[&program], &[]);
     assert!(output.status.success(), "{output:?}");
     let waits = processes[0].locks.iter().flat_map(|lock| &lock.sites);
     let mut places: Vec<String> = waits
@@ -103,8 +86,7 @@ fn a_lock_is_named_where_the_program_asks_for_it() {
 #[test]
 fn threads_have_the_names_that_the_program_gives_them() {
     let names = ["-DLOCK=gate", "-DFUNCTION=pass", "-DNAME=\"flusher\""];
-    let program = compile("named.c", &directory("named-threads"), &names);
-    let (_, processes) = record(&program, &[]);
+    let (_, processes) = run("named.c", &names, &[]);
     let [process] = &processes[..] else { panic!("{processes:#?}") };
     assert_eq!(process.by_thread.len(), 3, "{:#?}", process.by_thread);
     for thread in &process.by_thread {
@@ -117,8 +99,7 @@ fn threads_have_the_names_that_the_program_gives_them() {
 
 #[test]
 fn a_convoy_is_told_with_lock_site_and_owner() {
-    let program = compile("convoy.c", &directory("convoy"), &[]);
-    let (output, processes) = record(&program, &[]);
+    let (output, processes) = run("convoy.c", &[], &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "320\n");
     let [process] = &processes[..] else { panic!("{processes:#?}") };
     assert!(process.ended && process.threads == 8 && process.seconds > 0.15, "{process:#?}");
@@ -144,8 +125,7 @@ fn a_convoy_is_told_with_lock_site_and_owner() {
 
 /// Returns the steps and locks of `rate.c`, which runs for this many milliseconds.
 fn trace_of(kind: &str, ms: &str) -> (Trace, Vec<Lock>) {
-    let program = compile("rate.c", &directory(kind), &[]);
-    let (_, mut processes) = record(&program, &[kind, "8", ms]);
+    let (_, mut processes) = run("rate.c", &[], &[kind, "8", ms]);
     let process = processes.remove(0);
     (process.trace, process.locks)
 }
@@ -199,8 +179,9 @@ fn steps_tell_what_is_held_around_what() {
 
 #[test]
 fn what_need_not_wait_is_not_recorded_if_nobody_wants_it() {
-    let program = compile("convoy.c", &directory("contended"), &[]);
-    let (output, processes) = record_with("record_contended=1", &program, &[]);
+    let place = Place::new();
+    let program = place.compile("convoy.c", &[]);
+    let (output, processes) = record(&place, &[&program], &[(CONTENDED, "1")]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "320\n");
     let cache = lock(&processes[0], "cache_lock");
     assert!(cache.contended() > 20 && cache.count() == cache.contended(), "{cache:#?}");
@@ -209,8 +190,7 @@ fn what_need_not_wait_is_not_recorded_if_nobody_wants_it() {
 
 #[test]
 fn who_gives_it_up_makes_a_semaphore_or_a_condition_a_lock_or_a_signal() {
-    let program = compile("roles.c", &directory("roles"), &[]);
-    let (output, processes) = record(&program, &[]);
+    let (output, processes) = run("roles.c", &[], &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
     let one = |name| lock(&processes[0], name);
     for (name, is_lock) in [
@@ -246,8 +226,7 @@ fn owners_do_not_run_for_longer_than_their_process() {
 
 #[test]
 fn every_kind_of_lock_behaves_and_is_counted() {
-    let program = compile("every_kind.c", &directory("kinds"), &[]);
-    let (output, processes) = record(&program, &[]);
+    let (output, processes) = run("every_kind.c", &[], &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "failures 0\n");
     let [process] = &processes[..] else { panic!("{processes:#?}") };
     for (name, kind, count) in [
@@ -277,8 +256,7 @@ fn every_kind_of_lock_behaves_and_is_counted() {
 
 #[test]
 fn forks_short_threads_handlers_cancellation_and_a_kill_cost_nothing() {
-    let program = compile("family.c", &directory("family"), &[]);
-    let (output, processes) = record(&program, &["exec"]);
+    let (output, processes) = run("family.c", &[], &["exec"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "handled some\nhandled some\n");
     assert_eq!(output.status.code(), None, "killed");
     // Both images of the program, and a child of each.
@@ -297,8 +275,7 @@ fn forks_short_threads_handlers_cancellation_and_a_kill_cost_nothing() {
 
 #[test]
 fn who_is_cancelled_waits_no_more() {
-    let program = compile("cancelled.c", &directory("cancelled"), &[]);
-    let (output, processes) = record_with("mutex=handoff sem=handoff", &program, &[]);
+    let (output, processes) = run_with("mutex=handoff sem=handoff", "cancelled.c", &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1 1 done\n");
     let waiters = ["gate", "bell"].map(|name| lock(&processes[0], name).waiters);
     assert!(waiters.iter().all(|one| one.most == 1 && one.seconds > 0.01), "{waiters:?}");
@@ -306,12 +283,11 @@ fn who_is_cancelled_waits_no_more() {
 
 #[test]
 fn a_static_program_is_refused_with_a_reason() {
-    let place = directory("static");
-    let program = compile("convoy.c", &place, &["-static"]);
-    let reason = launch::refusal(program.as_os_str()).expect("a reason");
+    let place = Place::new();
+    let program = place.compile("convoy.c", &["-static"]);
+    let reason = launch::refusal(program.as_ref()).expect("a reason");
     assert!(reason.problem.contains("linked statically"), "{reason}");
     assert_eq!(launch::refusal("sh".as_ref()), None);
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -319,15 +295,12 @@ fn locks_of_ours_keep_every_promise_of_libc() {
     for policies in
         ["mutex=spin", "mutex=sleep", "mutex=fair", "mutex=handoff", "mutex=handoff sem=handoff"]
     {
-        let program = compile("every_kind.c", &directory("own-kinds"), &[]);
-        let (output, _) = record_with(policies, &program, &[]);
+        let (output, _) = run_with(policies, "every_kind.c", &[]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "failures 0\n", "{policies}");
-        let program = compile("family.c", &directory("own-family"), &[]);
-        let (output, processes) = record_with(policies, &program, &[]);
+        let (output, processes) = run_with(policies, "family.c", &[]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "handled some\n", "{policies}");
         assert_eq!(processes.len(), 2, "{policies}: {processes:#?}");
-        let program = compile("queue.c", &directory("own-queue"), &[]);
-        let (output, _) = record_with(policies, &program, &[]);
+        let (output, _) = run_with(policies, "queue.c", &[]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "sum 79810000\n", "{policies}");
     }
 }
@@ -342,26 +315,25 @@ fn every_policy_conforms_as_libc_does() {
         (&[("CONVOY_MUTEX", "handoff"), ("CONVOY_SEM", "handoff")], "handoff"),
     ];
     for (source, all) in [("conform_mutex.c", "0 of 17"), ("conform_others.c", "0 of 12")] {
-        let place = directory(source);
-        let program = compile(source, &place, &[]);
+        let place = Place::new();
+        let program = place.compile(source, &[]);
         let plain = Command::new(&program).output().expect("the program starts");
         let expected = format!("failures {all}\n");
         assert_eq!(String::from_utf8_lossy(&plain.stdout), expected, "plain libc");
         for (environment, name) in policies {
             for recorded in [false, true] {
-                let said = said(&program, environment, recorded);
+                let said = output_of(&program, environment, recorded);
                 assert_eq!(said, expected, "{source} under {name}, recorded: {recorded}");
             }
         }
-        std::fs::remove_dir_all(place).expect("it goes away");
     }
 }
 
 /// A program that is killed at any system call that it does not make itself. It ends with 9.
 #[test]
 fn a_program_that_filters_system_calls_ends_as_without_the_object() {
-    let place = directory("filtered");
-    let program = compile("filtered.c", &place, &[]);
+    let place = Place::new();
+    let program = place.compile("filtered.c", &[]);
     let policies: [&[(&str, &str)]; 3] =
         [&[], &[("CONVOY_MUTEX", "fair")], &[("CONVOY_MUTEX", "handoff")]];
     for (environment, mode) in
@@ -376,14 +348,13 @@ fn a_program_that_filters_system_calls_ends_as_without_the_object() {
             assert_eq!(ending, (Some(9), "done\n".into()), "{environment:?}, {mode}: {output:?}");
         }
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
 fn a_lock_is_chosen_by_its_variable_or_by_where_it_is_made_or_first_taken() {
-    let place = directory("chosen");
-    let program = compile("chosen.c", &place, &[]);
-    let sites = Sites::of(program.as_os_str()).expect("a program");
+    let place = Place::new();
+    let program = place.compile("chosen.c", &[]);
+    let sites = Sites::of(program.as_ref()).expect("a program");
     let ranges = |wanted: &[(&str, &str)]| {
         let own = |(site, policy): &(&str, &str)| ((*site).to_owned(), (*policy).to_owned());
         sites.ranges(&wanted.iter().map(own).collect::<Vec<_>>())
@@ -405,13 +376,12 @@ fn a_lock_is_chosen_by_its_variable_or_by_where_it_is_made_or_first_taken() {
         let ranges = ranges(wanted).expect("they are there");
         let environment = [(RANGES, ranges.as_str()), ("CONVOY_MUTEX", others)];
         for recorded in [false, true] {
-            let said = said(&program, &environment, recorded);
+            let said = output_of(&program, &environment, recorded);
             assert_eq!(said, format!("{expected} 0 0 0 0 0 0\n"), "{wanted:?} {recorded}");
         }
     }
     let error = ranges(&[("nowhere.c:7", "fair")]).expect_err("no such place").to_string();
     assert!(error.contains("`nowhere.c:7`") && error.contains("program"), "{error}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -425,8 +395,7 @@ fn who_waited_in_the_parent_does_not_wait_in_a_child() {
         ("sem=handoff", &["semaphore"]),
         ("mutex=handoff sem=handoff", &["semaphore"]),
     ] {
-        let program = compile("waiters_fork.c", &directory("waiters-fork"), &[]);
-        let (output, _) = record_with(policy, &program, words);
+        let (output, _) = run_with(policy, "waiters_fork.c", words);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "16000 0\n", "{policy}");
     }
 }
@@ -435,8 +404,7 @@ fn who_waited_in_the_parent_does_not_wait_in_a_child() {
 fn every_way_to_take_a_mutex_excludes_every_other() {
     for policy in ["mutex=libc", "mutex=spin", "mutex=sleep", "mutex=fair", "mutex=handoff"] {
         for threads in ["3", "24"] {
-            let program = compile("stress.c", &directory("stress"), &[]);
-            let (output, _) = record_with(policy, &program, &[threads, "200"]);
+            let (output, _) = run_with(policy, "stress.c", &[threads, "200"]);
             let said = String::from_utf8_lossy(&output.stdout);
             assert_eq!(said, "0 wrong, handled\n", "{policy}, {threads} threads");
         }
@@ -446,15 +414,13 @@ fn every_way_to_take_a_mutex_excludes_every_other() {
 #[test]
 fn a_fair_mutex_starves_nobody() {
     // Under libc's policy, hundreds of a thousand threads get no turn in a second.
-    let program = compile("shares.c", &directory("shares"), &[]);
-    let (output, _) = record_with("mutex=fair", &program, &["1000"]);
+    let (output, _) = run_with("mutex=fair", "shares.c", &["1000"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0 starved, one at a time\n");
 }
 
 #[test]
 fn all_threads_may_use_each_caller_of_a_function_that_takes_locks_for_others() {
-    let program = compile("callers.c", &directory("callers"), &[]);
-    let (_, processes) = record(&program, &[]);
+    let (_, processes) = run("callers.c", &[], &[]);
     let only = lock(&processes[0], "only");
     let of = |place: &str| only.sites.iter().find(|site| site.place.starts_with(place));
     let (Some(first), Some(second)) = (of("first ("), of("second (")) else { panic!("{only:#?}") };
@@ -465,8 +431,7 @@ fn all_threads_may_use_each_caller_of_a_function_that_takes_locks_for_others() {
 #[test]
 fn a_semaphore_that_hands_over_is_seen_as_one() {
     fn passed(policies: &str) -> f64 {
-        let program = compile("turns.c", &directory(policies), &[]);
-        let (output, processes) = record_with(policies, &program, &[]);
+        let (output, processes) = run_with(policies, "turns.c", &[]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "20000\n");
         let semaphore = lock(&processes[0], "turn");
         assert!(semaphore.is_lock(), "{semaphore:#?}");
@@ -482,8 +447,7 @@ fn a_semaphore_that_hands_over_is_seen_as_one() {
 
 #[test]
 fn two_thousand_threads_are_recorded_one_by_one() {
-    let program = compile("turns.c", &directory("many"), &[]);
-    let (output, processes) = record_with("sem=handoff", &program, &["2000", "20"]);
+    let (output, processes) = run_with("sem=handoff", "turns.c", &["2000", "20"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "40000\n");
     let [process] = &processes[..] else { panic!("{processes:#?}") };
     assert!(process.threads >= 2000 && process.threads_lost == 0, "{}", process.threads);
@@ -497,8 +461,7 @@ fn two_thousand_threads_are_recorded_one_by_one() {
 
 #[test]
 fn a_lock_whose_waiters_sleep_each_on_a_condition_of_its_own_is_named_by_who_takes_it() {
-    let program = compile("parkers.c", &directory("parkers"), &[]);
-    let (output, processes) = record(&program, &[]);
+    let (output, processes) = run("parkers.c", &[], &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "79600\n");
     let [process] = &processes[..] else { panic!("{processes:#?}") };
     let [taken] = &process.runtime_locks[..] else { panic!("{:#?}", process.runtime_locks) };
@@ -518,8 +481,7 @@ fn a_lock_whose_waiters_sleep_each_on_a_condition_of_its_own_is_named_by_who_tak
 
 #[test]
 fn a_stretch_in_which_threads_waited_is_told_with_its_time() {
-    let program = compile("stretch.c", &directory("stretch"), &[]);
-    let (output, processes) = record(&program, &[]);
+    let (output, processes) = run("stretch.c", &[], &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "over\n");
     let waited = |of: fn(&Process) -> &Vec<f64>| of(&processes[0]).iter().sum::<f64>();
     let gate = lock(&processes[0], "gate").wait_s();
@@ -533,24 +495,18 @@ fn a_stretch_in_which_threads_waited_is_told_with_its_time() {
 
 #[test]
 fn monitors_of_java_are_named_by_the_method_that_waits() {
-    let place = directory("java");
+    let place = Place::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/Ledger.java");
     let mut javac = Command::new("javac");
-    match javac.arg("-d").arg(&place).arg(source).status() {
+    match javac.arg("-d").arg(&*place).arg(source).status() {
         Ok(status) => assert!(status.success(), "{javac:?}"),
         Err(error) => return skip(&format!("there is no Java: {error}"), false),
     }
     let path = place.display().to_string();
-    let files = place.join("files");
-    std::fs::create_dir_all(&files).expect("a directory for the files");
     let flags = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit", "-cp", &path];
     let words = [&["java"], &flags[..], &["Ledger"]].concat();
-    let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-    let mut command = launch::command(&words, &launch::object().expect("it can be written"));
-    let output = command.env(DIRECTORY, &files).output().expect("it starts");
+    let (output, processes) = record(&place, &words, &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "4\n", "{output:?}");
-    let processes = raw::read(&files).expect("the files can be read");
-    std::fs::remove_dir_all(place).expect("it goes away");
     let mut origins = processes[0].runtime_locks.iter().map(|lock| lock.origin);
     assert!(origins.any(|origin| origin == Origin::JavaMonitor), "{processes:#?}");
     let program = Program { wall_s: processes[0].seconds, cpus: 2, ..Program::default() };

@@ -3,41 +3,34 @@
 
 #![cfg(target_arch = "x86_64")]
 
+#[path = "common/place.rs"]
+mod place;
+#[path = "common/record.rs"]
+mod record;
 #[path = "../../host/tests/common/skip.rs"]
 mod skip;
 
-use convoy_record::{DIRECTORY, Process, Why, launch, raw};
+use convoy_record::{Process, Why};
+use place::Place;
+use record::record;
 use skip::skip;
-use std::ffi::OsString;
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-fn directory(test: &str) -> PathBuf {
-    let name = format!("starts-{test}-{}", std::process::id());
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&path).expect("a directory for the test");
-    path
-}
-
 /// Compiles the program, if this compiler supports these flags.
-fn compile(to: PathBuf, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
+fn compile(to: &Path, compiler: &str, flags: &[&str]) -> Option<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/starts.c");
     let mut cc = Command::new(compiler);
-    cc.args(["-O1", "-g", "-w", "-pthread"]).args(flags).arg("-o").arg(&to).arg(source);
-    cc.output().is_ok_and(|output| output.status.success()).then_some(to)
+    cc.args(["-O1", "-g", "-w", "-pthread"]).args(flags).arg("-o").arg(to).arg(source);
+    cc.output().ok().filter(|output| output.status.success())?;
+    to.to_str().map(str::to_owned)
 }
 
-/// Runs the program plainly and recorded, with a mode and the program that it starts.
-fn both(program: &Path, mode: &str, target: &Path) -> (Output, Output, Vec<Process>) {
-    let words: Vec<OsString> = vec![program.into(), mode.into(), target.into()];
-    let plain = Command::new(program).args(&words[1..]).output().expect("it starts");
-    let files = program.with_extension(format!("files-{mode}"));
-    std::fs::create_dir_all(&files).expect("a directory for the files");
-    let mut command = launch::command(&words, &launch::object().expect("an object"));
-    let recorded = command.env(DIRECTORY, &files).output().expect("it starts");
-    let processes = raw::read(&files).expect("the files can be read");
-    std::fs::remove_dir_all(files).expect("they go away");
+/// Runs a program plainly and recorded.
+fn both(place: &Path, words: &[&str]) -> (Output, Output, Vec<Process>) {
+    let plain = Command::new(words[0]).args(&words[1..]).output().expect("it starts");
+    let (recorded, processes) = record(place, words, &[]);
     (plain, recorded, processes)
 }
 
@@ -57,8 +50,8 @@ fn assert_same(mode: &str, plain: &Output, recorded: &Output) {
 
 #[test]
 fn an_environment_that_lacks_the_recorder_gets_it_unseen() {
-    let place = directory("modes");
-    let program = compile(place.join("starts"), "cc", &[]).expect("a C compiler");
+    let place = Place::new();
+    let program = place.compile("starts.c", &["-w"]);
     for (mode, code, started) in [
         ("execve", 7, 1),
         ("null", 7, 1),
@@ -79,7 +72,7 @@ fn an_environment_that_lacks_the_recorder_gets_it_unseen() {
         ("execlp", 7, 1),
         ("system", 3, 0),
     ] {
-        let (plain, recorded, processes) = both(&program, mode, &program);
+        let (plain, recorded, processes) = both(&place, &[&program, mode, &program]);
         assert_eq!(plain.status.code(), Some(code), "{mode}: {plain:?}");
         assert_same(mode, &plain, &recorded);
         assert_eq!(acquisitions(&processes), 1000 * started, "{mode}: {processes:#?}");
@@ -90,15 +83,14 @@ fn an_environment_that_lacks_the_recorder_gets_it_unseen() {
             _ => panic!("{mode}: {unloaded:?}"),
         }
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
 fn programs_that_cannot_take_the_object_do_not_get_it() {
-    let place = directory("targets");
-    let program = compile(place.join("starts"), "cc", &[]).expect("a C compiler");
+    let place = Place::new();
+    let program = place.compile("starts.c", &["-w"]);
     let target = |name: &str, compiler: &str, flags: &[&str]| {
-        compile(place.join(name), compiler, flags).map(|path| (path, name.to_owned()))
+        compile(&place.join(name), compiler, flags).map(|path| (path, name.to_owned()))
     };
     let mut targets = vec![
         (target("static", "cc", &["-static"]), Why::Static, "a static libc"),
@@ -118,7 +110,7 @@ fn programs_that_cannot_take_the_object_do_not_get_it() {
             continue;
         };
         for mode in ["execve", "spawn", "execv", "inherit"] {
-            let (plain, recorded, processes) = both(&program, mode, &path);
+            let (plain, recorded, processes) = both(&place, &[&program, mode, &path]);
             if mode == "inherit" {
                 // Its environment contains the inherited variables, as without the exec.
                 assert_eq!(plain.status.code(), recorded.status.code(), "{name}: {recorded:?}");
@@ -130,15 +122,14 @@ fn programs_that_cannot_take_the_object_do_not_get_it() {
             assert_eq!((one.program.as_str(), one.why, one.count), (&*name, why, 1), "{mode}");
         }
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 /// Tools that clear the environment in daily use.
 #[test]
 fn tools_that_clear_the_environment_start_what_they_would() {
-    let place = directory("tools");
-    let program = compile(place.join("starts"), "cc", &[]).expect("a C compiler");
-    let path = program.to_str().expect("UTF-8");
+    let place = Place::new();
+    let program = place.compile("starts.c", &["-w"]);
+    let path = program.as_str();
     let perl = format!("%ENV = (A => 1); exec '{path}', 'child'");
     let python =
         format!("import subprocess, sys; sys.exit(subprocess.call(['{path}', 'child'], env={{}}))");
@@ -153,16 +144,9 @@ fn tools_that_clear_the_environment_start_what_they_would() {
             skip(&format!("{} is not installed", words[0]), false);
             continue;
         };
-        let files = place.join("files");
-        std::fs::create_dir_all(&files).expect("a directory for the files");
-        let all: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let mut command = launch::command(&all, &launch::object().expect("an object"));
-        let recorded = command.env(DIRECTORY, &files).output().expect("it starts");
+        let (recorded, processes) = record(&place, &words, &[]);
         assert_eq!(plain.status.code(), Some(7), "{words:?}: {plain:?}");
         assert_same(words[0], &plain, &recorded);
-        let processes = raw::read(&files).expect("the files can be read");
         assert_eq!(acquisitions(&processes), 1000, "{words:?}: {processes:#?}");
-        std::fs::remove_dir_all(files).expect("they go away");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }

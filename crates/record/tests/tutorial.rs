@@ -1,39 +1,33 @@
 //! The program of the tutorial under the recorder, on each kind of machine that records. `cargo
 //! xtask aarch64` runs this test under qemu with a cross compiler as `$CC`.
 
-use convoy_record::{DIRECTORY, Kind, Process, launch, raw};
-use std::path::Path;
-use std::process::Command;
+#[path = "common/place.rs"]
+mod place;
+#[path = "common/record.rs"]
+mod record;
+
+use convoy_record::{Kind, Process};
+use place::Place;
+use record::record;
 
 /// Number of threads of the program, and of orders for each thread.
 const THREADS: u64 = 12;
 const ORDERS: u64 = 100;
 
 /// Records the program of the tutorial with this number of journals.
-fn record(journals: usize) -> Process {
-    let name = format!("tutorial-{journals}-{}", std::process::id());
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(place.join("files")).expect("a directory for the files");
-    let program = place.join("orders");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slow-program/orders.c");
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let mut cc = Command::new(compiler);
-    cc.args(["-O1", "-g", "-pthread", &format!("-DJOURNALS={journals}"), "-o"]);
-    cc.arg(&program).arg(source);
-    assert!(cc.status().expect("a C compiler").success(), "{cc:?}");
-    let object = launch::object().expect("the object can be written");
-    let mut command = launch::command(&[program.into()], &object);
-    let output = command.env(DIRECTORY, place.join("files")).output().expect("it starts");
+fn recorded(journals: usize) -> Process {
+    let place = Place::new();
+    let source = "../../../../examples/slow-program/orders.c";
+    let program = place.compile(source, &[&format!("-DJOURNALS={journals}")]);
+    let (output, mut processes) = record(&place, &[&program], &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1200 orders\n", "{output:?}");
-    let mut processes = raw::read(&place.join("files")).expect("the files can be read");
-    std::fs::remove_dir_all(&place).expect("it goes away");
     assert_eq!(processes.len(), 1, "{processes:#?}");
     processes.remove(0)
 }
 
 #[test]
 fn the_lock_that_the_tutorial_finds_is_recorded_with_its_place() {
-    let process = record(1);
+    let process = recorded(1);
     assert!(process.ended && process.acquisitions_lost == 0, "{process:#?}");
     let lock = process.locks.iter().find(|lock| lock.name == "journals");
     let lock = lock.unwrap_or_else(|| panic!("{process:#?}"));
@@ -46,7 +40,7 @@ fn the_lock_that_the_tutorial_finds_is_recorded_with_its_place() {
 #[test]
 fn the_locks_of_an_array_are_one_lock_with_elements() {
     const JOURNALS: usize = 6;
-    let process = record(JOURNALS);
+    let process = recorded(JOURNALS);
     let locks: Vec<_> =
         process.locks.iter().filter(|lock| lock.name.starts_with("journals")).collect();
     let [lock] = &locks[..] else { panic!("{locks:#?}") };

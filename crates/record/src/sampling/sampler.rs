@@ -70,6 +70,7 @@ struct Peek {
 }
 
 /// A recorded program that is being sampled.
+#[derive(Default)]
 pub struct Looks {
     directory: PathBuf,
     peeks: BTreeMap<PathBuf, Peek>,
@@ -97,15 +98,7 @@ impl Looks {
 
     /// Samples the processes that create their files in this directory.
     pub fn at(directory: &Path) -> Self {
-        Self {
-            directory: directory.to_owned(),
-            peeks: BTreeMap::new(),
-            listed: None,
-            last: None,
-            took: Duration::ZERO,
-            sampling: None,
-            dumps: None,
-        }
+        Self { directory: directory.to_owned(), ..Self::default() }
     }
 
     /// Takes a sample, if it is time. Returns the time to wait until the next one.
@@ -186,19 +179,15 @@ impl Peek {
         let outside = Attached::new(pid).ok();
         let source = Rc::new(Source::new(open_file(path)?, pid, base, &maps));
         let look = Look { outside, ..Look::default() };
-        let (since, switches) = (BTreeMap::new(), BTreeMap::new());
-        let begin = Instant::now();
-        let ended = Default::default();
-        let stuck = None;
         Some(Self {
             source,
             pid,
             look,
-            begin,
-            since,
-            ended,
-            switches,
-            stuck,
+            begin: Instant::now(),
+            since: BTreeMap::new(),
+            ended: Default::default(),
+            switches: BTreeMap::new(),
+            stuck: None,
             has_ended: false,
             priorities: BTreeMap::new(),
             code: Vec::new(),
