@@ -31,6 +31,9 @@ pub struct Quiet {
     pub activity: Option<Activity>,
     /// Number of samples of CPU time.
     pub cpu_samples: u64,
+    /// Mean number of CPUs that other programs used, if most of the waits are due to that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_cpus: Option<f64>,
 }
 
 /// Waits that are relevant in total, although no lock has a large part of them.
@@ -101,6 +104,7 @@ pub(crate) fn quiet(record: &Record, account: &Account) -> Quiet {
             .map(|longest| condition(record, longest)),
         activity,
         cpu_samples,
+        other_cpus: None,
     }
 }
 

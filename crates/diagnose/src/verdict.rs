@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::account::Account;
 use crate::finding::{Finding, Kind, MUCH};
 use crate::gap::Gap;
+use crate::problem::Problem;
 use crate::quiet::{Quiet, quiet, unrecorded};
 use crate::remark::{Remark, remarks};
 use crate::rules;
@@ -46,10 +47,16 @@ impl Diagnosis {
             let [deadlock_a, deadlock_b] = [a, b].map(|finding| finding.kind() == Kind::Deadlock);
             deadlock_b.cmp(&deadlock_a).then(b.cost_s.total_cmp(&a.cost_s))
         });
-        let verdict = match findings.iter().position(Finding::is_relevant) {
+        let mut relevant = findings.iter().enumerate().filter(|(_, one)| one.is_relevant());
+        let first = relevant.clone().find(|(_, one)| !is_by_others(one, record));
+        let by_others = relevant.next().filter(|_| first.is_none());
+        let verdict = match first {
             _ if !account.is_finite() => Verdict::Damaged,
-            Some(index) if !may_hide(&findings[index], record, &account) => Verdict::Finding(index),
-            _ => Verdict::Quiet(Box::new(quiet(record, &account))),
+            Some((index, one)) if !may_hide(one, record, &account) => Verdict::Finding(index),
+            _ => Verdict::Quiet(Box::new(Quiet {
+                other_cpus: by_others.map(|_| other_cpus(record)),
+                ..quiet(record, &account)
+            })),
         };
         let remarks = remarks(record, &account);
         Self { account, findings, remarks, verdict }
@@ -68,6 +75,21 @@ impl Diagnosis {
         let first = usize::from(matches!(self.verdict, Verdict::Finding(_)));
         self.findings.iter().filter(|finding| finding.is_relevant()).skip(first)
     }
+}
+
+/// Returns the mean number of CPUs that other programs and the hypervisor used.
+fn other_cpus(record: &Record) -> f64 {
+    let disturbance = &record.program.disturbance;
+    (disturbance.others_s + disturbance.stolen_s) / disturbance.seconds.max(f64::MIN_POSITIVE)
+}
+
+/// Returns whether a finding costs little, because owners lost their CPU to other programs.
+fn is_by_others(finding: &Finding, record: &Record) -> bool {
+    /// Minimum part of the CPUs that other programs used.
+    const MOST: f64 = 0.25;
+    matches!(finding.problem, Problem::OwnerPreempted { inversion: None, .. })
+        && finding.weight.is_some_and(|part| part < MUCH)
+        && other_cpus(record) >= MOST * f64::from(record.program.cpus.max(1))
 }
 
 /// Returns whether a finding costs so little that waits which were not recorded may cost more, or

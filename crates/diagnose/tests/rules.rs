@@ -89,6 +89,21 @@ fn an_owner_that_lost_its_cpu_makes_a_convoy() {
 }
 
 #[test]
+fn small_waits_for_owners_that_lost_their_cpu_to_other_programs_are_no_finding() {
+    fn verdict(seconds: f64, others_s: f64) -> Verdict {
+        let waits = cause(0.1, vec![seen(Doing::Runs, "", 100)]);
+        let mut record = record(Process { seconds, ..process(mutex(), waits) });
+        record.program.disturbance.others_s = others_s;
+        record.program.disturbance.seconds = seconds;
+        Diagnosis::new(&record).verdict
+    }
+    let Verdict::Quiet(quiet) = verdict(10.0, 12.0) else { panic!("{:?}", verdict(10.0, 12.0)) };
+    assert_eq!(quiet.other_cpus, Some(1.2));
+    assert!(matches!(verdict(10.0, 1.0), Verdict::Finding(_)), "other programs ran seldom");
+    assert!(matches!(verdict(1.0, 1.2), Verdict::Finding(_)), "threads wait half of the time");
+}
+
+#[test]
 fn a_convoy_needs_a_queue_for_most_of_the_run() {
     fn cure(queued_s: f64) -> Cure {
         let owners = vec![seen(Doing::Runs, "", 90)];
@@ -906,6 +921,24 @@ fn threads_that_sleep_in_flock_wait_for_the_lock_of_a_file() {
     let finding = first(300).expect("threads sleep for the lock");
     assert!(finding.share.is_some_and(|share| (share - 0.75).abs() < 1e-9));
     assert!(first(1).is_none());
+}
+
+#[test]
+fn processes_that_wait_for_the_lock_of_a_file_are_added_up() {
+    let woken = Scheduling { woken_by_others: 300, wakes_others: 300, ..Scheduling::default() };
+    let scheduling = Some(Scheduling { asleep_by_others_s: 0.8, ..woken });
+    let activity = vec![seen(Doing::Sleeps, "flock(2)", 40), seen(Doing::Runs, "", 10)];
+    let waits = Process { seconds: 1.0, threads: 1, looks: 50, activity, ..Process::default() };
+    let processes = [7, 8, 9].map(|pid| Process { pid, scheduling, ..waits.clone() }).to_vec();
+    let diagnosis = Diagnosis::new(&Record { processes, ..record(Process::default()) });
+    let finding = diagnosis.first().expect("they sleep for the lock");
+    let Problem::Processes { waits: ProcessWaits::File { call }, processes: 3, .. } =
+        &finding.problem
+    else {
+        panic!("{finding:?}");
+    };
+    assert!(call == "flock(2)" && (finding.cost_s - 2.4).abs() < 1e-9, "{finding:?}");
+    assert_eq!(diagnosis.others().count(), 0, "the wakeups are those of the lock");
 }
 
 #[test]

@@ -7,9 +7,30 @@ mod place;
 #[path = "common/record.rs"]
 mod record;
 
-use convoy_record::{Lock, Process};
+use convoy_record::{DIRECTORY, FILE_LOCK_CALLS, Lock, Looks, Process, launch, raw};
 use place::Place;
 use record::record;
+
+#[test]
+fn forked_processes_without_a_file_that_wait_for_the_lock_of_one_are_recorded() {
+    fn waits(process: &Process) -> u64 {
+        let calls = process.activity.iter().filter(|seen| FILE_LOCK_CALLS.contains(&&*seen.what));
+        calls.map(|seen| seen.count).sum()
+    }
+    let place = Place::new();
+    let words = [&place.compile("ills.c", &[]), "file-lock", "1"].map(Into::into);
+    let mut command = launch::command(&words, &launch::object().expect("it can be written"));
+    let mut child = command.env(DIRECTORY, &*place).spawn().expect("the program starts");
+    let mut looks = Looks::at(&place);
+    while child.try_wait().expect("a child").is_none() {
+        std::thread::sleep(looks.look());
+    }
+    let mut processes = raw::read_with(&place, &mut looks).expect("the files can be read");
+    looks.finish(&mut processes);
+    let waiting = processes.iter().filter(|process| 2 * waits(process) > process.looks);
+    // Who waits is up to the kernel, which need not be fair.
+    assert!(waiting.count() >= 2, "{processes:#?}");
+}
 
 #[test]
 fn a_forked_process_has_a_file_from_its_seventeenth_acquisition_or_its_first_wait() {

@@ -54,7 +54,6 @@ pub(crate) fn findings(record: &Record, account: &Account) -> Vec<Finding> {
         let locks = process.locks.iter().chain(&process.runtime_locks).chain(&process.futexes);
         findings.extend(locks.filter_map(|lock| of_lock(record, process, lock)));
         findings.extend(without_waits(record, process));
-        findings.extend(processes::file_locks(process));
     }
     let busiest = record.processes.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let kernel = account.locks.iter().filter(|lock| lock.pid == 0 && lock.is_of_kernel());
@@ -62,7 +61,11 @@ pub(crate) fn findings(record: &Record, account: &Account) -> Vec<Finding> {
     findings.extend(
         record.processes.iter().flat_map(|process| kernel::sampled(process, account.busy_s)),
     );
-    findings.extend(processes::between(record));
+    // Processes that wait for the lock of a file are woken by its owner.
+    let file = processes::file_locks(record);
+    let of_file_s = file.as_ref().map_or(0.0, |file| file.cost_s);
+    findings.extend(processes::between(record).filter(|it| it.cost_s >= 2.0 * of_file_s));
+    findings.extend(file);
     findings
 }
 

@@ -1,7 +1,9 @@
 //! Rules on processes that wait for each other: for locks in shared memory, or for messages. The
 //! evidence is wakeups that the kernel recorded, or else shared semaphores.
 
-use convoy_record::{Doing, Kind as Primitive, Lock, Process, Record, Scheduling, Seen, total};
+use convoy_record::{
+    Doing, FILE_LOCK_CALLS, Kind as Primitive, Lock, Process, Record, Scheduling, Seen, total,
+};
 use std::collections::BTreeMap;
 
 use super::plain::Plain;
@@ -36,34 +38,43 @@ pub(crate) fn between(record: &Record) -> Option<Finding> {
 }
 
 /// Returns the finding of waits for locks of files, according to samples.
-pub(crate) fn file_locks(process: &Process) -> Option<Finding> {
+pub(crate) fn file_locks(record: &Record) -> Option<Finding> {
     /// Minimum number of samples.
     const LEAST: u64 = 10;
-    /// System calls that sleep only for the lock of a file.
-    const CALLS: [&str; 2] = ["flock(2)", "fcntl(2)"];
-    let sleeps: Vec<&Seen> = process
-        .activity
-        .iter()
-        .filter(|seen| seen.doing == Doing::Sleeps && CALLS.contains(&seen.what.as_str()))
-        .collect();
-    let call = sleeps.first()?;
-    let waits = total(sleeps.iter().map(|seen| seen.count));
-    let samples = total(process.activity.iter().map(|seen| seen.count));
-    if waits < LEAST || process.looks == 0 {
+    let (mut waits, mut samples, mut cost_s) = (0, 0, 0.0);
+    let (mut waiting, mut calls) = (Vec::new(), BTreeMap::<&str, u64>::new());
+    for process in record.processes.iter().filter(|process| process.looks > 0) {
+        let sleeps = process.activity.iter().filter(|seen| {
+            seen.doing == Doing::Sleeps && FILE_LOCK_CALLS.contains(&seen.what.as_str())
+        });
+        let mut slept = 0;
+        for Seen { what, count, .. } in sleeps {
+            slept += count;
+            *calls.entry(what).or_default() += count;
+        }
+        if slept > 0 {
+            waiting.push(process);
+            waits += slept;
+            samples += total(process.activity.iter().map(|seen| seen.count));
+            cost_s += slept as f64 * process.seconds / process.looks as f64;
+        }
+    }
+    let call = calls.into_iter().max_by_key(|(_, count)| *count)?.0.to_owned();
+    if waits < LEAST {
         return None;
     }
     let plain = Plain {
-        pid: process.pid,
+        pid: waiting[0].pid,
         lock: "lock of a file",
         share: Some(waits as f64 / samples as f64),
-        cost_s: waits as f64 * process.seconds / process.looks as f64,
+        cost_s,
         source: Source::Sampled,
         observations: waits,
     };
     Some(plain.finding(Problem::Processes {
-        waits: ProcessWaits::File { call: call.what.clone() },
-        processes: 1,
-        program: program(process).to_owned(),
+        waits: ProcessWaits::File { call },
+        processes: waiting.len(),
+        program: program(waiting[0]).to_owned(),
         sleeps: Vec::new(),
     }))
 }

@@ -4,6 +4,7 @@
 pub mod attached;
 pub(crate) mod counts;
 pub(crate) mod cpu_time;
+pub(crate) mod fileless;
 pub(crate) mod futex_waits;
 pub(crate) mod holds;
 pub(crate) mod kernel_waits;

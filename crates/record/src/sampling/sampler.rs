@@ -21,6 +21,7 @@ use crate::names::owners::library_scheduler;
 use crate::record::Process;
 use crate::sampling::attached::{Attached, code};
 use crate::sampling::cpu_time::Sampling;
+use crate::sampling::fileless::Fileless;
 use crate::sampling::futex_waits::Ended;
 use crate::sampling::kernel_waits::{FAULT, may_wait, object};
 use crate::sampling::observations::Look;
@@ -79,6 +80,7 @@ pub struct Looks {
     took: Duration,
     sampling: Option<Sampling>,
     dumps: Option<Dumps>,
+    fileless: Fileless,
 }
 
 impl Looks {
@@ -121,6 +123,7 @@ impl Looks {
         for peek in self.peeks.values_mut().filter(|peek| !peek.has_ended) {
             peek.has_ended = peek.look(&all).is_none();
         }
+        self.fileless.look(|pid| self.peeks.values().any(|peek| peek.pid == pid));
         let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(before));
         (self.took, self.last) = (took, Some(Instant::now()));
         least
@@ -143,6 +146,7 @@ impl Looks {
 
     /// Adds processes that have not left a file.
     pub fn finish(mut self, processes: &mut Vec<Process>) {
+        self.fileless.fill(processes);
         if let Some(sampling) = &mut self.sampling {
             sampling.fill(processes);
         }

@@ -123,13 +123,7 @@ impl Attached {
     /// Returns the activity in the last `seconds` before a moment, with the counts of this time.
     fn lately(&mut self, counts: &Counts, now: &Moment, seconds: f64) -> Lately {
         let process = self.process(counts, &now.waiting, seconds);
-        let mut states: Vec<Seen> = Vec::new();
-        for (stay, count) in &counts.stays {
-            let (doing, what) = self.state(*stay);
-            let place = String::new();
-            causes::add(&mut states, Seen { doing, what, place, count: *count });
-        }
-        causes::sort(&mut states);
+        let states = self.states(counts);
         let mut owners: BTreeMap<(String, Kind), Vec<(u64, u64)>> = BTreeMap::new();
         for ((word, thread), count) in &counts.owners {
             if let Some(lock) = self.named.locks.get(word) {
@@ -140,6 +134,30 @@ impl Attached {
             threads.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         }
         Lately { process, looks: counts.rounds, states, owners }
+    }
+
+    /// Returns the sampled states of its threads, most frequent first.
+    fn states(&self, counts: &Counts) -> Vec<Seen> {
+        let mut states = Vec::new();
+        for (stay, count) in &counts.stays {
+            let (doing, what) = self.state(*stay);
+            causes::add(&mut states, Seen { doing, what, count: *count, ..Seen::default() });
+        }
+        causes::sort(&mut states);
+        states
+    }
+
+    /// Returns the process with the activity of its threads, without their waits.
+    pub(crate) fn activity(self) -> Process {
+        Process {
+            pid: self.pid.into(),
+            command: self.command().to_vec(),
+            threads: self.most as u64,
+            seconds: self.seconds(),
+            looks: self.counts.rounds,
+            activity: self.states(&self.counts),
+            ..Process::default()
+        }
     }
 
     /// Returns the activity of a thread in a state, and the call or lock of it.

@@ -1,6 +1,7 @@
 // One cause of lost time in each mode, and programs that look like it and have none. The second
 // argument is how long to run, seconds.
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -10,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -282,6 +285,22 @@ static void start(int count, void *(*role)(void *), void *argument) {
     while (count-- > 0) pthread_create(&threads[many++], 0, role, argument);
 }
 
+// Processes that take turns at the lock of a file.
+static void locks_file(const char *program) {
+    for (int i = 0; i < 4; i++) {
+        if (fork()) continue;
+        int file = open(program, O_RDONLY);
+        while (seconds_of(CLOCK_MONOTONIC) < end) {
+            flock(file, LOCK_EX);
+            nap(2);
+            flock(file, LOCK_UN);
+            compute_ms(0.05);
+        }
+        _exit(file < 0);
+    }
+    while (wait(0) > 0) many++;
+}
+
 int main(int count, char **words) {
     const char *mode = count > 1 ? words[1] : "";
     double seconds = count > 2 ? atof(words[2]) : 1;
@@ -339,6 +358,7 @@ int main(int count, char **words) {
     IS("tries") start(4, tries, 0);
     IS("itself") start(1, waits_for_itself, 0);
     IS("left") { start(1, leaves, 0); nap(50); start(2, uses, 0); }
+    IS("file-lock") { locks_file(words[0]); return many != 4; }
     IS("long-wait") { start(1, holds_long, 0); nap(50); start(2, waits_once, 0); }
     // Threads of these never end.
     if (strstr("abba units twice left upgrade join", mode)) alarm(2);

@@ -191,8 +191,8 @@ fn without_waits(problem: &Problem) -> &'static str {
              an atomic pointer, a sequence lock), or give each thread or CPU a copy."
         }
         Problem::ReaderCounter { .. } => {
-            "Read without a lock: let writers replace the data and readers follow an atomic \
-             pointer, or count in each thread or CPU."
+            "Count in each thread or CPU, 64 bytes apart (alignas, CachePadded); read without a \
+             lock: let writers replace the data and readers follow an atomic pointer."
         }
         Problem::FalseSharing { mover: Mover::Data { .. }, .. } => {
             "Keep the data of other threads 64 bytes away from it (alignas, \

@@ -537,8 +537,8 @@ fn counter(finding: &Finding, counter: &Counter) -> String {
         }
         Counter::Additions { place } => format!(
             "Threads do not wait, but spend {share} of the CPU time at atomic additions in \
-             {place}: they write one counter, such as the reader count of a lock, whose cache line \
-             moves between CPUs."
+             {place}: they write one cache line, which moves between CPUs. It contains a counter, \
+             such as the reader count of a lock, or several counters next to each other."
         ),
     }
 }
@@ -608,8 +608,9 @@ fn processes(
     let sleeping = sleeping(sleeps);
     match waits {
         ProcessWaits::File { call } => format!(
-            "Threads spent {share} of their time in {call}, waiting for the lock of a file, which \
-             another process or thread holds."
+            "{} spent {share} of their time in {call}, waiting for the lock of a file, which \
+             another process or thread holds.",
+            if processes > 1 { "Processes" } else { "Threads" }
         ),
         ProcessWaits::Wakeups { wakeups } => format!(
             "Processes wait for each other: {processes} of them ({program}) spent {share} of their \

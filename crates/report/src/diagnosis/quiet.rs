@@ -33,18 +33,19 @@ fn waits(quiet: &Quiet) -> String {
         };
     }
     let condition = quiet.condition.as_ref().map(condition);
-    match (&quiet.spread, condition) {
-        (Some(spread), Some(condition)) => format!("{} {condition}", self::spread(spread)),
-        (Some(spread), None) => self::spread(spread),
-        (None, Some(condition)) => format!(
-            "Locks cost little: threads waited {} for them. {condition}",
-            seconds(quiet.wait_s)
-        ),
-        (None, None) => format!(
-            "Locks cost little: threads waited {} for them in {}.",
-            seconds(quiet.wait_s),
-            count(quiet.calls, "acquisition")
-        ),
+    let waited = format!("Locks cost little: threads waited {} for them", seconds(quiet.wait_s));
+    match (&quiet.spread, condition, quiet.other_cpus) {
+        (_, condition, Some(cpus)) => {
+            let condition = condition.map_or_else(String::new, |text| format!(" {text}"));
+            format!(
+                "{waited}, mostly because their owners lost the CPU to other programs, which used \
+                 {cpus:.1} CPUs.{condition}"
+            )
+        }
+        (Some(spread), Some(condition), None) => format!("{} {condition}", self::spread(spread)),
+        (Some(spread), None, None) => self::spread(spread),
+        (None, Some(condition), None) => format!("{waited}. {condition}"),
+        (None, None, None) => format!("{waited} in {}.", count(quiet.calls, "acquisition")),
     }
 }
 

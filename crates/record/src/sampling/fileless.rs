@@ -1,0 +1,85 @@
+//! Samples the processes of a recorded program that have no file, as forked processes that acquire
+//! few locks: each may wait for the lock of a file, which no other process shows.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use convoy_os::clock::thread_cpu_ns;
+use convoy_os::process::descendants;
+
+use crate::record::{Process, total};
+use crate::sampling::attached::Attached;
+
+/// Maximum number of processes that are sampled.
+const PROCESSES: usize = 16;
+/// Minimum time between two listings of the processes, and the maximum share of a CPU for them.
+const LIST: Duration = Duration::from_millis(100);
+const LIST_SHARE: f64 = 0.01;
+/// Minimum number of samples in which a thread waits for the lock of a file.
+const WAITS: u64 = 10;
+
+/// System calls that sleep only until another process or thread has released the lock of a file.
+pub const FILE_LOCK_CALLS: [&str; 2] = ["flock(2)", "fcntl(2)"];
+
+/// The processes.
+#[derive(Default)]
+pub(crate) struct Fileless {
+    running: BTreeMap<u32, Attached>,
+    ended: Vec<Attached>,
+    /// Processes of the last listing. A new process may not have created its file yet.
+    listed: Vec<u32>,
+    list_next: Option<Instant>,
+}
+
+impl Fileless {
+    /// Samples all threads once. Processes for which `has_file` holds are left out.
+    pub(crate) fn look(&mut self, has_file: impl Fn(u32) -> bool) {
+        if self.list_next.is_none_or(|next| Instant::now() >= next) {
+            self.list(has_file);
+        }
+        let ended = self.running.iter_mut().filter_map(|(pid, process)| {
+            let is_over = process.look_past(|_| false).is_none();
+            is_over.then_some(*pid)
+        });
+        for pid in ended.collect::<Vec<_>>() {
+            self.ended.extend(self.running.remove(&pid));
+        }
+    }
+
+    fn list(&mut self, has_file: impl Fn(u32) -> bool) {
+        let before = thread_cpu_ns();
+        self.running.retain(|pid, _| !has_file(*pid));
+        let mut listed = descendants(std::process::id());
+        listed.retain(|pid| !has_file(*pid));
+        for pid in listed.iter().filter(|pid| self.listed.contains(pid)) {
+            if self.running.len() + self.ended.len() < PROCESSES && !self.running.contains_key(pid)
+            {
+                self.running.extend(Attached::new(*pid).ok().map(|process| (*pid, process)));
+            }
+        }
+        self.listed = listed;
+        let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(before));
+        self.list_next = Some(Instant::now() + took.mul_f64(1.0 / LIST_SHARE).max(LIST));
+    }
+
+    /// Adds those that waited for the lock of a file to the processes of a record.
+    pub(crate) fn fill(self, processes: &mut Vec<Process>) {
+        for observed in self.ended.into_iter().chain(self.running.into_values()) {
+            let Process { pid, threads, seconds, looks, activity, command, .. } =
+                observed.activity();
+            let waits = activity.iter().filter(|seen| FILE_LOCK_CALLS.contains(&&*seen.what));
+            if total(waits.map(|seen| seen.count)) < WAITS {
+                continue;
+            }
+            let known = processes.iter().rposition(|process| process.pid == pid);
+            let at = known.unwrap_or_else(|| {
+                processes.push(Process { pid, command, ..Process::default() });
+                processes.len() - 1
+            });
+            let process = &mut processes[at];
+            (process.looks, process.activity) = (looks, activity);
+            process.threads = process.threads.max(threads);
+            process.seconds = process.seconds.max(seconds);
+        }
+    }
+}
