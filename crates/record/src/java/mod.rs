@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::java::dump::{Blocked, Dump, Thread};
-use crate::record::scheduling::is_zero;
+use crate::record::scheduling::is_default;
 
 /// Thread dumps of a Java process. They are samples: they name locks, methods and owners.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,13 +59,13 @@ pub struct JavaWait {
     pub dumps: u64,
     /// For a semaphore, a queue, a condition or a pool of threads: number of threads that had a
     /// permit, an element or a task, summed over these dumps.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub units: u64,
     /// The maximum of it in one dump.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub units_max: u64,
     /// The sum of its squares over these dumps.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub units_squared: u64,
 }
 

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::record::scheduling::is_default;
 use crate::record::{Kind, total};
 
 /// Waits at one place for a lock that its owners had acquired at one place.
@@ -38,7 +39,7 @@ pub struct Cause {
     #[serde(default)]
     pub again: u64,
     /// Number of waits of a thread for itself.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub own: u64,
     /// Activities of owners while threads waited, most frequent first; from samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -125,7 +126,7 @@ pub struct Pending {
     /// Time waited so far, in seconds.
     pub wait_s: f64,
     /// The thread that owns the lock; 0 if unknown.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub owner: u64,
     /// Where the owner had acquired it; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -165,11 +166,6 @@ pub struct Counted {
     pub place: String,
     /// Number of times.
     pub count: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 impl Cause {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::layout;
 use crate::record::element::Element;
 use crate::record::origin::Origin;
-use crate::record::scheduling::{Held, is_none, is_zero};
+use crate::record::scheduling::{Held, is_default};
 use crate::record::times::{Times, total};
 
 /// Kinds of locks.
@@ -71,10 +71,10 @@ pub struct Lock {
     /// Periods during which threads waited.
     pub waiters: Waiters,
     /// For a semaphore or condition: how often its last taker released it, which makes it a lock.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub given_by_owner: u64,
     /// How often another thread released it, which makes it a signal.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub given_by_others: u64,
     /// For a semaphore: whether single holds take so much of the run that it is a signal for the
     /// end of its owner. For a condition: whether the threads that it admits wait for events.
@@ -90,10 +90,10 @@ pub struct Lock {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub runtime: String,
     /// For a kernel lock: time of waits with a known owner when they began, in seconds.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub owners_known_s: f64,
     /// The part of it with that owner off CPU when the wait began, in seconds.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub owners_off_s: f64,
     /// Activity of its owners, from kernel events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,15 +128,15 @@ pub struct Site {
     /// Number of calls: acquisitions, waits, signals.
     pub count: u64,
     /// Acquisitions that had to wait.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub contended: u64,
     /// Attempts that timed out.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub failed: u64,
     /// Number of threads.
     pub threads: u64,
     /// Number of these that come regularly, unlike a main thread that comes once; 0 if unknown.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub regulars: u64,
     /// Holds in which the owner kept its CPU.
     #[serde(default, skip_serializing_if = "Times::is_empty")]
@@ -159,14 +159,14 @@ pub struct Site {
     #[serde(default, skip_serializing_if = "Times::is_empty")]
     pub acquire: Times,
     /// Waits for a condition that directly followed another one: the wakeup was futile.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub futile: u64,
     /// Those of `futile` before which the thread had released the mutex, and may have worked for
     /// some microseconds.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub returned: u64,
     /// Wakeups that a thread which had waited here passed on to the next waiter.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub passed: u64,
     /// The calls that led here, longest wait time first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

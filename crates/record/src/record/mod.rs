@@ -25,7 +25,7 @@ use crate::record::causes::{Cause, Counted, Event, Inversion, Pending, Seen};
 use crate::record::hotspot::Hot;
 pub(crate) use crate::record::lock::{Kind, Lock, Site, Stack, Waiters};
 use crate::record::origin::Scheduler;
-use crate::record::scheduling::Scheduling;
+use crate::record::scheduling::{Scheduling, is_default};
 use crate::record::thread::Thread;
 pub(crate) use crate::record::times::{Times, total};
 use crate::record::trace::Trace;
@@ -69,7 +69,7 @@ pub struct Program {
     /// Model of these CPUs.
     pub cpu_model: String,
     /// Number of CPUs that share a core, as the kernel shows them; 0 if it is not known.
-    #[serde(default, skip_serializing_if = "is_unknown")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub threads_per_core: u32,
     /// Kernel of the machine.
     pub kernel: String,
@@ -95,7 +95,7 @@ pub struct Program {
     pub only_samples: Option<String>,
     /// Numbers of programs that were started but not recorded, by reason: lack of room, the
     /// directory, a limit, a filter of system calls.
-    #[serde(default, skip_serializing_if = "is_none_lost")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub programs_lost: [u64; 4],
     /// Tool whose output was imported. Empty if Convoy recorded the program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -106,19 +106,9 @@ pub struct Program {
     pub prices_ns: BTreeMap<String, [f64; 3]>,
 }
 
-fn is_none_lost(lost: &[u64; 4]) -> bool {
-    *lost == [0; 4]
-}
-
 /// Policy under which a release passes the lock to a waiter, so that the lock is never free while
 /// threads wait.
 pub const HANDOFF: &str = "handoff";
-
-/// Returns whether a number of CPUs is not known.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_unknown(count: &u32) -> bool {
-    *count == 0
-}
 
 impl Program {
     /// Returns the replacement policy for libc's locks of this kind without its bound, or an empty
@@ -152,7 +142,7 @@ pub struct Process {
     /// Threads that were not recorded because the limit of live threads was reached.
     pub threads_lost: u64,
     /// Other data that were not recorded.
-    #[serde(default, skip_serializing_if = "Unrecorded::is_nothing")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub unrecorded: Unrecorded,
     /// Programs that it started without the recorder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -19,14 +19,14 @@ pub struct Scheduling {
     pub woken_s: f64,
     /// Number of times that a thread of another process of the program woke a thread of this
     /// process.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub woken_by_others: u64,
     /// Number of times that a thread of this process woke a thread of another process of the
     /// program.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub wakes_others: u64,
     /// Time asleep until another process of the program ended the sleep, in seconds.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub asleep_by_others_s: f64,
 }
 
@@ -62,13 +62,7 @@ impl Held {
     }
 }
 
-/// Returns whether a count can be omitted.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-pub(crate) fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-pub(crate) fn is_none(seconds: &f64) -> bool {
-    *seconds == 0.0
+/// Returns whether a value can be omitted.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

@@ -8,7 +8,7 @@ pub struct Thread {
     /// Thread ID, of the last thread if there were several.
     pub id: u64,
     /// Number of threads before it.
-    #[serde(default, skip_serializing_if = "crate::record::scheduling::is_zero")]
+    #[serde(default, skip_serializing_if = "crate::record::scheduling::is_default")]
     pub earlier: u64,
     /// Number of acquisitions, and of waits for conditions and at barriers.
     pub count: u64,

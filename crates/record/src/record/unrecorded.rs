@@ -42,11 +42,6 @@ impl Unrecorded {
             brief: header.brief,
         }
     }
-
-    /// Returns whether everything was recorded.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Why a program ran without the object.
