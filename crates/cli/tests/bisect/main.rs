@@ -5,7 +5,6 @@ mod kernel;
 mod refused;
 mod repo;
 mod resume;
-mod semaphore;
 
 use repo::Repo;
 use serde_json::Value;

@@ -34,7 +34,9 @@ fn a_search_that_is_killed_again_and_again_is_the_same_search() {
         count.display(),
         stuck.display()
     );
-    let mut kills = 0;
+    // The user's checkout is dirty, and stays so.
+    std::fs::write(repo.directory().join("level"), "mine").expect("written");
+    let (before, mut kills) = (repo.footprint(), 0);
     let mut child = repo.bisect(&args(repo.id(1), repo.id(60), &gate)).spawn().expect("starts");
     loop {
         // A different moment each time: after some more lines, whatever they are.
@@ -62,8 +64,13 @@ fn a_search_that_is_killed_again_and_again_is_the_same_search() {
     let more = killed[short..].iter().chain(&whole[short..]).next();
     assert!(more.is_none_or(|run| run.contains("confirm")), "killed {kills} times: {more:?}");
     // A finished search says its answer again.
-    let answer = json(repo.bisect(&["--resume", "--format", "json"]), FINDING);
+    let plot = repo.path.join("plot.svg");
+    let mut again = repo.bisect(&["--resume", "--format", "json", "--plot"]);
+    again.arg(&plot);
+    let answer = json(again, FINDING);
     assert_eq!(answer["first_bad"], repo.id(41));
+    assert!(std::fs::read_to_string(&plot).expect("a plot").contains("step 41"));
+    assert_eq!(repo.footprint(), before, "the user's checkout and the work trees");
     assert_eq!(answer["runs"].as_u64(), Some(killed.len() as u64));
 }
 
