@@ -1,6 +1,6 @@
 //! What cannot be done ends with a documented code and one line that names the cure.
 
-use crate::{code, convoy, directory, run, stderr, stdout};
+use crate::{code, convoy, directory, ends, finish, refused, run, stderr, stdout};
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt as _;
 
@@ -12,20 +12,6 @@ const QUICK: [&str; 4] = ["check", "opportunistic", "--budget", "10"];
 /// The same with its result in `file`.
 fn to(file: &str) -> Vec<&str> {
     [QUICK.as_slice(), &["--output", file]].concat()
-}
-
-/// Runs `args`; nothing but one line with all of `words` on standard error.
-fn refused(args: &[&str], expected: i32, words: &[&str]) {
-    let output = run(args);
-    let text = stderr(&output);
-    assert_eq!(code(&output), Some(expected), "{args:?}: {text}");
-    assert_eq!(stdout(&output), "", "{args:?}");
-    assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
-    assert!(text.starts_with("convoy: "), "{args:?}: {text}");
-    assert!(!text.contains("; ;") && !text.contains(".;"), "{args:?}: {text}");
-    for word in words {
-        assert!(text.contains(word), "{args:?}: no {word:?} in {text}");
-    }
 }
 
 #[test]
@@ -53,16 +39,14 @@ fn a_file_that_does_not_exist_is_no_experiment() {
 #[test]
 fn programs_that_do_not_start_have_the_codes_of_a_shell() {
     let directory = directory("starts");
-    let text = directory.join("text").to_string_lossy().into_owned();
-    std::fs::write(&text, "no program").expect("written");
+    let text = directory.write("text", "no program");
     let with = ["with", "--mutex", "fair", "--"];
     for command in [&["record", "--"][..], &["top", "--once", "--"], &with] {
         let missing = [command, &["./no-such-program"]].concat();
         refused(&missing, 127, &["cannot start `./no-such-program`", "is the name right?"]);
-        let denied = [command, &[&text]].concat();
+        let denied = [command, &[text]].concat();
         refused(&denied, 126, &["cannot start", "is it a program, and executable?"]);
     }
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
@@ -131,11 +115,10 @@ fn errors_of_the_parser_are_one_line_too() {
         };
         refused(&args, USAGE, &["unknown option --kernal", known]);
     }
-    let help = run(&["--help"]);
-    assert_eq!(code(&help), Some(0));
+    let help = ends(&["--help"], 0);
     assert!(stdout(&help).contains("Exit codes"));
-    assert_eq!(code(&run(&["--version"])), Some(0));
-    assert_eq!(code(&run(&[])), Some(USAGE));
+    ends(&["--version"], 0);
+    ends(&[], USAGE);
 }
 
 #[test]
@@ -154,16 +137,14 @@ fn a_flag_of_another_target_is_refused_and_names_the_command() {
 
 #[test]
 fn commands_of_a_workfile_run_here_only_and_end_with_nought() {
-    let path = directory("commands").join("own.mix").to_string_lossy().into_owned();
-    let write = |text: &str| std::fs::write(&path, text).expect("written");
-    write("1 mine = exit 7\n");
-    let sim = ["sim", "--kernel", "2.6.25", "--users", "1", "--mix", &path];
+    let place = directory("commands");
+    let path = place.write("own.mix", "1 mine = exit 7\n");
+    let sim = ["sim", "--kernel", "2.6.25", "--users", "1", "--mix", path];
     refused(&sim, USAGE, &["mine cannot run on a virtual kernel: commands run on a real machine"]);
-    let load = ["run", "--users", "1", "--jobs", "1", "--no-predict", "--mix", &path, "--quiet"];
-    let output = run(&load);
-    assert_eq!(code(&output), Some(ENVIRONMENT), "{}", stderr(&output));
+    let load = ["run", "--users", "1", "--jobs", "1", "--no-predict", "--mix", path, "--quiet"];
+    let output = ends(&load, ENVIRONMENT);
     assert!(stderr(&output).contains("mine: its command ended with exit code 7"), "{output:?}");
-    write("1 add_int\n1 mine 5 = true\n");
+    place.write("own.mix", "1 add_int\n1 mine 5 = true\n");
     refused(&load, USAGE, &["own.mix:2: \"5\" is not a time; write seconds such as 30s"]);
 }
 
@@ -180,23 +161,19 @@ fn schedules_that_cannot_be_replayed() {
 #[test]
 fn files_that_cannot_be_read_or_understood() {
     let directory = directory("files");
-    let path = |name: &str| directory.join(name).to_string_lossy().into_owned();
-    let file = |name: &str, text: &str| {
-        std::fs::write(path(name), text).expect("written");
-        path(name)
-    };
+    let file = |name: &str, text: &str| directory.write(name, text);
     refused(
-        &["run", "--mix", &path("none.mix")],
+        &["run", "--mix", directory.path("none.mix")],
         USAGE,
         &["none.mix", "or the path of a workfile"],
     );
-    refused(&["run", "--mix", &path("")], USAGE, &["this is a directory"]);
+    refused(&["run", "--mix", directory.path("")], USAGE, &["this is a directory"]);
     let mix = file("bad.mix", "10 add_int\n10 ad_long\n");
-    refused(&["run", "--mix", &mix], USAGE, &["bad.mix:2:", "did you mean add_long?"]);
+    refused(&["run", "--mix", mix], USAGE, &["bad.mix:2:", "did you mean add_long?"]);
     let mix = file("empty.mix", "# nothing\n");
-    refused(&["run", "--mix", &mix], USAGE, &["empty.mix: no job"]);
+    refused(&["run", "--mix", mix], USAGE, &["empty.mix: no job"]);
 
-    let none = path("none.toml");
+    let none = directory.path("none.toml");
     let syntax = file("syntax.toml", "name = \n");
     let key = file("key.toml", "nonsense = 1\n");
     for args in [
@@ -210,58 +187,55 @@ fn files_that_cannot_be_read_or_understood() {
             args.push(file);
             refused(&args, USAGE, &[file]);
         };
-        with(&none);
-        with(&syntax);
-        with(&key);
+        with(none);
+        with(syntax);
+        with(key);
     }
     let shipped = include_str!("../../../../machines/quad-2008-shared-llc.toml");
     let machine = file("machine.toml", &shipped.replace("cpus = 4", "cpus = 5000"));
-    let args = ["sim", "--kernel", "2.6.25", "--machine", &machine];
+    let args = ["sim", "--kernel", "2.6.25", "--machine", machine];
     refused(&args, USAGE, &["topology.cpus: 5000 is", "1 to 1024"]);
     for (step, told) in [("writ = 1.0", "kernel_ns.writ of "), ("write = -5", "-5 is out of range")]
     {
         let machine = file("steps.toml", &format!("{shipped}\n[kernel_ns]\n{step}\n"));
-        let args = ["sim", "--kernel", "2.6.25", "--users", "1", "--machine", &machine];
+        let args = ["sim", "--kernel", "2.6.25", "--users", "1", "--machine", machine];
         refused(&args, USAGE, &["steps.toml", told]);
     }
     let shipped = include_str!("../../../../experiments/semaphore-2008.toml");
     let of = |from: &str, to: &str| file("experiment.toml", &shipped.replace(from, to));
     let hz = of("hz\" = 250", "hz\" = 251");
-    refused(&["reproduce", &hz], USAGE, &["grid spread", "config.hz", "100, 250, 300 or 1000"]);
+    refused(&["reproduce", hz], USAGE, &["grid spread", "config.hz", "100, 250, 300 or 1000"]);
     let users = of("users = 2000\n", "users = 0\n");
-    refused(&["reproduce", &users], USAGE, &["experiment.toml:9: inputs.users", "1 to 1000000"]);
+    refused(&["reproduce", users], USAGE, &["experiment.toml:9: inputs.users", "1 to 1000000"]);
     let key = of("\nscale = 4\n", "\nscael = 4\n");
-    refused(&["reproduce", &key], USAGE, &["experiment.toml:", "did you mean scale?"]);
+    refused(&["reproduce", key], USAGE, &["experiment.toml:", "did you mean scale?"]);
     let line = 1 + shipped.lines().position(|line| line.contains("[56096.4,")).expect("published");
     let place = format!("experiment.toml:{line}: ");
     let nan = of("[56096.4, 55894.4]", "[nan, 55894.4]");
-    refused(&["reproduce", &nan], USAGE, &[&place, "jobs_per_min[0]", "finite"]);
+    refused(&["reproduce", nan], USAGE, &[&place, "jobs_per_min[0]", "finite"]);
     let huge = of("[56096.4, 55894.4]", "[56096.4, 1e300]");
     let words = [place.as_str(), "jobs_per_min[1]", "out of range (-1e15 to 1e15)"];
-    refused(&["reproduce", &huge], USAGE, &words);
+    refused(&["reproduce", huge], USAGE, &words);
     let baseline = of("baseline = \"2.6.25\"", "baseline = \"2.6.24\"");
-    refused(&["reproduce", &baseline], USAGE, &["no point is \"2.6.24\""]);
-    std::fs::remove_dir_all(directory).expect("removed");
+    refused(&["reproduce", baseline], USAGE, &["no point is \"2.6.24\""]);
 }
 
 #[test]
 fn cold_files_want_one_file_system() {
     let directory = directory("cold");
-    let file = directory.join("cold.toml").to_string_lossy().into_owned();
     let text = "title = \"cold\"\n[inputs]\nworkload = \"dpunish\"\nmachine = \"smp8-2007\"\n\
         kernel = \"2.6.16\"\ncold = true\n[[grid]]\nname = \"one\"\ntarget = \"work\"\nseeds = 1\n\
         metrics = [\"real_s\"]\n[[grid.axis]]\nkey = \"memory_mib\"\nvalues = [1024]\n";
-    std::fs::write(&file, text).expect("written");
-    refused(&["reproduce", &file], USAGE, &["grid one", "cold: ", "32 memory file systems"]);
-    std::fs::remove_dir_all(directory).expect("removed");
+    let file = directory.write("cold.toml", text);
+    refused(&["reproduce", file], USAGE, &["grid one", "cold: ", "32 memory file systems"]);
 }
 
 /// Each of these read without end, or waited for a writer.
 #[test]
 fn inputs_without_end_are_refused() {
     let directory = directory("endless");
-    let pipe = directory.join("pipe.toml").to_string_lossy().into_owned();
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("starts");
+    let pipe = directory.path("pipe.toml");
+    let made = std::process::Command::new("mkfifo").arg(pipe).status().expect("starts");
     assert!(made.success());
     for args in [
         ["sim", "--kernel"].as_slice(),
@@ -270,13 +244,12 @@ fn inputs_without_end_are_refused() {
         ["run", "--mix"].as_slice(),
         ["compare", "true"].as_slice(),
     ] {
-        refused(&[args, &[&pipe]].concat(), USAGE, &[&pipe, "this is a pipe"]);
+        refused(&[args, &[pipe]].concat(), USAGE, &[pipe, "this is a pipe"]);
         if !args.contains(&"sim") && args != ["reproduce"] {
             let zero = [args, &["/dev/zero"]].concat();
             refused(&zero, USAGE, &["/dev/zero", "this is a device"]);
         }
     }
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 /// Each of these was accepted.
@@ -284,9 +257,7 @@ fn inputs_without_end_are_refused() {
 fn numbers_that_make_no_sense_name_the_line_and_the_range() {
     let directory = directory("absurd");
     let file = |name: &str, base: &str, line: &str| {
-        let path = directory.join(name);
-        std::fs::write(&path, format!("based_on = \"{base}\"\n{line}\n")).expect("written");
-        path.to_string_lossy().into_owned()
+        directory.write(name, format!("based_on = \"{base}\"\n{line}\n"))
     };
     for (line, told) in [
         ("speed = 1e-300", "machine.toml:2: speed: 1e-300 is out of range (0.001 to 1000)"),
@@ -294,12 +265,11 @@ fn numbers_that_make_no_sense_name_the_line_and_the_range() {
         ("price_ns.hit = nan", "machine.toml:2: price_ns.hit: NaN is out of range"),
     ] {
         let machine = file("machine.toml", "quad-2008-two-dies", line);
-        refused(&["sim", "--kernel", "2.6.25", "--machine", &machine], USAGE, &[told]);
+        refused(&["sim", "--kernel", "2.6.25", "--machine", machine], USAGE, &[told]);
     }
     let kernel = file("kernel.toml", "2.6.25", "softirq.passes = 4000000000");
     let told = "kernel.toml:2: softirq.passes: 4000000000 is out of range (1 to 1000)";
-    refused(&["sim", "--kernel", &kernel], USAGE, &[told]);
-    std::fs::remove_dir_all(directory).expect("removed");
+    refused(&["sim", "--kernel", kernel], USAGE, &[told]);
 }
 
 #[test]
@@ -315,31 +285,28 @@ fn changes_that_nothing_follows_are_refused() {
 #[test]
 fn results_that_cannot_be_written() {
     let directory = directory("results");
-    let path = |name: &str| directory.join(name).to_string_lossy().into_owned();
 
-    let missing = path("missing/result.json");
-    refused(&to(&missing), ENVIRONMENT, &["missing/result.json", "make it"]);
-    refused(&["reproduce", "--output", &missing], ENVIRONMENT, &["make it"]);
-    refused(&["run", "--record", &missing], ENVIRONMENT, &["make it"]);
-    let plot = path("missing/plot.svg");
-    refused(&["reproduce", "zone-law", "--plot", &plot], ENVIRONMENT, &["make it"]);
+    let missing = directory.path("missing/result.json");
+    refused(&to(missing), ENVIRONMENT, &["missing/result.json", "make it"]);
+    refused(&["reproduce", "--output", missing], ENVIRONMENT, &["make it"]);
+    refused(&["run", "--record", missing], ENVIRONMENT, &["make it"]);
+    let plot = directory.path("missing/plot.svg");
+    refused(&["reproduce", "zone-law", "--plot", plot], ENVIRONMENT, &["make it"]);
     let formats = ["plot.png", "end it with .svg"];
     refused(&["reproduce", "zone-law", "--plot", "plot.png"], USAGE, &formats);
-    refused(&to(&path("")), ENVIRONMENT, &["is a directory", "name a file"]);
+    refused(&to(directory.path("")), ENVIRONMENT, &["is a directory", "name a file"]);
     refused(&to("/dev/full"), ENVIRONMENT, &["/dev/full", "No space", "free space"]);
     let device = std::fs::metadata("/dev/full").expect("still there");
     assert!(device.file_type().is_char_device(), "a device must not be replaced");
 
-    let good = path("result.txt");
-    assert_eq!(code(&run(&to(&good))), Some(0));
-    assert!(std::fs::read_to_string(&good).expect("written").contains("opportunistic"));
-    let entries = std::fs::read_dir(&directory).expect("readable").count();
+    let good = directory.path("result.txt");
+    ends(&to(good), 0);
+    assert!(std::fs::read_to_string(good).expect("written").contains("opportunistic"));
+    let entries = std::fs::read_dir(&*directory).expect("readable").count();
     assert_eq!(entries, 1, "nothing but the result");
-    std::fs::remove_dir_all(directory).expect("removed");
 
     let full = File::options().write(true).open("/dev/full").expect("a device");
-    let output = convoy(&QUICK).stdout(full).output().expect("starts");
-    assert_eq!(code(&output), Some(ENVIRONMENT));
+    let output = finish(convoy(&QUICK).stdout(full), ENVIRONMENT);
     assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
 }
 
@@ -354,21 +321,19 @@ fn a_reader_that_goes_away_is_no_failure() {
 #[test]
 fn messages_that_nobody_reads_cost_neither_result_nor_record() {
     let place = directory("deaf");
-    let path = |name: &str| place.join(name).to_string_lossy().into_owned();
-    let (store, result) = (path("runs.sqlite3"), path("result.json"));
+    let (store, result) = (place.path("runs.sqlite3"), place.path("result.json"));
     let load = ["run", "--users", "1", "--shrink", "1000000", "--no-predict", "--format", "json"];
-    let args = [&load[..], &["--store", &store, "--output", &result]].concat();
+    let args = [&load[..], &["--store", store, "--output", result]].concat();
     let mut child = convoy(&args).spawn().expect("starts");
     // The result goes to the file, "stored as run" to a pipe that is closed.
     drop(child.stderr.take());
     assert_eq!(code(&child.wait_with_output().expect("ends")), Some(0));
-    assert!(std::fs::read_to_string(&result).expect("a result").contains("jobs_per_min"));
-    let list = run(&["runs", "list", "--store", &store]);
+    assert!(std::fs::read_to_string(result).expect("a result").contains("jobs_per_min"));
+    let list = run(&["runs", "list", "--store", store]);
     assert!(stdout(&list).contains("jobs/min"), "{}", stdout(&list));
     let mut child = convoy(&["run", "--mix", "none"]).spawn().expect("starts");
     drop(child.stderr.take());
     assert_eq!(code(&child.wait_with_output().expect("ends")), Some(USAGE));
-    std::fs::remove_dir_all(place).expect("removed");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use crate::skip::skip;
-use crate::{code, directory, stderr};
+use crate::{directory, finish};
 
 /// Calls of a job by name, and `bytes`.
 type Calls = BTreeMap<String, u64>;
@@ -49,17 +49,26 @@ fn add(calls: &mut BTreeMap<String, i64>, log: &str, sign: i64) {
 
 /// The log of `strace` for one user that runs `job` this many times.
 fn traced(job: &str, dialect: &str, times: u32) -> String {
-    let log = directory("calls").join(format!("{job}-{dialect}-{times}"));
+    let place = directory("calls");
+    let log = place.join(format!("{job}-{dialect}-{times}"));
     let times = times.to_string();
-    let output = Command::new("strace")
-        .args(["-f", "-qq", "-e", "signal=none", "-o"])
-        .arg(&log)
-        .arg(env!("CARGO_BIN_EXE_convoy"))
-        .args(["run", "--job", job, "--dialect", dialect, "--jobs", &times, "--users", "1"])
-        .args(["--filesize", "100K", "--poolsize", "1M", "--no-predict", "--no-store", "--quiet"])
-        .output()
-        .expect("strace starts");
-    assert_eq!(code(&output), Some(0), "{job}: {}", stderr(&output));
+    finish(
+        Command::new("strace")
+            .args(["-f", "-qq", "-e", "signal=none", "-o"])
+            .arg(&log)
+            .arg(env!("CARGO_BIN_EXE_convoy"))
+            .args(["run", "--job", job, "--dialect", dialect, "--jobs", &times, "--users", "1"])
+            .args([
+                "--filesize",
+                "100K",
+                "--poolsize",
+                "1M",
+                "--no-predict",
+                "--no-store",
+                "--quiet",
+            ]),
+        0,
+    );
     std::fs::read_to_string(log).expect("a log")
 }
 

@@ -1,12 +1,11 @@
 //! `convoy check`: its findings, and the replay of its schedules.
 
-use crate::{code, convoy, directory, json, run, stderr, stdout};
+use crate::{convoy, ends, json, run, stderr, stdout};
 
 #[test]
 fn the_lost_wakeup_is_found_and_its_replay_command_works_as_printed() {
     let args = ["check", "published-fix", "--budget", "500"];
-    let found = run(&args);
-    assert_eq!(code(&found), Some(1), "{}", stderr(&found));
+    let found = ends(&args, 1);
     let text = stdout(&found);
     assert!(text.contains("sleep although units are free"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
@@ -29,31 +28,9 @@ fn the_lost_wakeup_is_found_and_its_replay_command_works_as_printed() {
         let mut words: Vec<&str> = words.split_whitespace().collect();
         assert_eq!(words.remove(0), "convoy");
         words.push(schedule);
-        let replayed = run(&words);
-        assert_eq!(code(&replayed), Some(1), "{}", stderr(&replayed));
+        let replayed = ends(&words, 1);
         assert!(stdout(&replayed).contains("sleep although units are free"));
     }
-}
-
-#[test]
-fn a_violating_order_is_drawn_and_no_other() {
-    let path = directory("check-plot").join("order.svg");
-    let plot = path.to_str().expect("a path in UTF-8");
-    let schedule = "cv1:published-fix/two-ups:0,1,2,0";
-    for args in [
-        &["check", "published-fix", "--budget", "500", "--plot", plot][..],
-        &["check", "--replay", schedule, "--plot", plot],
-    ] {
-        let drawn = run(args);
-        assert_eq!(code(&drawn), Some(1), "{}", stderr(&drawn));
-        let svg = std::fs::read_to_string(&path).expect("the picture");
-        assert!(svg.contains("published-fix violates no-lost-wakeup: tasks"), "{svg}");
-        assert!(svg.contains(schedule) && svg.contains(">task 2<"), "{svg}");
-        std::fs::remove_file(&path).expect("the picture");
-    }
-    let sound = run(&["check", "ticket", "--budget", "100", "--plot", plot]);
-    assert_eq!(code(&sound), Some(0));
-    assert!(stderr(&sound).contains("none is drawn") && !path.exists(), "{}", stderr(&sound));
 }
 
 #[test]
@@ -88,8 +65,7 @@ fn every_broken_lock_is_caught_by_name() {
     let names: Vec<&str> = busted.map(|row| row["Lock"].as_str().expect("a name")).collect();
     assert!(names.len() >= 10, "{names:?}");
     for name in names {
-        let output = run(&["check", name, "--budget", "5000"]);
-        assert_eq!(code(&output), Some(1), "{name}: {}{}", stdout(&output), stderr(&output));
+        let output = ends(&["check", name, "--budget", "5000"], 1);
         let text = stdout(&output);
         assert!(text.starts_with(&format!("{name} violates ")), "{text}");
     }
@@ -97,8 +73,7 @@ fn every_broken_lock_is_caught_by_name() {
 
 #[test]
 fn a_lock_or_a_family_is_checked_and_the_first_sentence_is_the_verdict() {
-    let output = run(&["check", "mutex", "rwlock", "--budget", "200"]);
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let output = ends(&["check", "mutex", "rwlock", "--budget", "200"], 0);
     let text = stdout(&output);
     assert!(text.starts_with("No violation in ") && text.contains(" locks: "), "{text}");
     assert!(text.contains("mutex-spin-mcs") && text.contains("signals"), "{text}");
@@ -127,14 +102,12 @@ fn the_list_fits_and_has_every_family() {
 fn a_replay_in_csv_has_a_line_for_each_step() {
     let schedule = "cv1:published-fix/two-ups:0,1,2,0";
     let args = ["check", "--replay", schedule, "--format", "csv"];
-    let output = run(&args);
-    assert_eq!(code(&output), Some(1), "{}", stderr(&output));
+    let output = ends(&args, 1);
     let text = stdout(&output);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "step,text");
     assert!(lines[1].starts_with("1,") && lines[2].starts_with("2,"), "{text}");
     assert!(lines.last().unwrap().contains("violated: no-lost-wakeup"), "{text}");
-    let other = run(&["check", "zone", "--replay", schedule]);
-    assert_eq!(code(&other), Some(2));
+    let other = ends(&["check", "zone", "--replay", schedule], 2);
     assert!(stderr(&other).contains("published-fix"), "{}", stderr(&other));
 }

@@ -1,7 +1,7 @@
 //! `convoy compare` with commands that print known numbers.
 
 use crate::common::{interrupt, wait_until, with_default_signals};
-use crate::{code, convoy, directory, json, run, stderr, stdout};
+use crate::{code, convoy, directory, ends, json, refused, run, stderr, stdout};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -19,20 +19,7 @@ pub(crate) fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 pub(crate) fn compared(more: &[&str], expected: i32) -> Value {
-    let output = run(&with(&[&["--format", "json"], more].concat()));
-    assert_eq!(code(&output), Some(expected), "{more:?}: {}", stderr(&output));
-    serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-/// Refused in one line with all of `words`, nothing on standard output.
-fn refused(args: &[&str], expected: i32, words: &[&str]) {
-    let output = run(args);
-    let text = stderr(&output);
-    assert_eq!((code(&output), stdout(&output)), (Some(expected), String::new()), "{text}");
-    assert_eq!(text.lines().count(), 1, "{text}");
-    for word in words {
-        assert!(text.contains(word), "{args:?}: no {word:?} in {text}");
-    }
+    json(&with(&[&["--format", "json"], more].concat()), expected)
 }
 
 /// A command that prints pseudo-random numbers about `mean` with a standard deviation of 1 %, the
@@ -95,7 +82,6 @@ fn three_percent_are_found_within_the_cap_and_equals_are_not_called_different() 
         assert!(slower["stopped"].as_str().expect("a reason").contains("sure after"), "{slower}");
     }
     assert!(wrong <= 1, "{wrong} of 12 equal pairs were called different");
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
@@ -111,7 +97,6 @@ fn equality_is_said_with_the_margin_that_the_runs_show() {
     assert!(sentence.starts_with("Same within 2 %: ") && margin == 2.0, "{sentence} {margin}");
     let (sentence, margin) = ask(&["--same-within", "1%"]);
     assert!(sentence.starts_with("Unsure: ") && margin == Value::Null, "{sentence} {margin}");
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
@@ -139,7 +124,6 @@ fn warm_up_is_left_out_until_it_ends() {
     let never = json(&[&args[..], &["-r", "6", &rising, "echo 1"]].concat(), SAME);
     assert_eq!(never["warm_up"]["stable"], false);
     assert!(never["notes"].to_string().contains("still warming up after 10 blocks"), "{never}");
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
@@ -158,7 +142,6 @@ fn the_order_is_drawn_from_the_seed_in_blocks() {
     let blocks: Vec<&str> = (0..30).map(|at| &first[2 * at..2 * at + 2]).collect();
     assert!(blocks.iter().all(|block| *block == "ab" || *block == "ba"), "{first}");
     assert!(blocks.contains(&"ab") && blocks.contains(&"ba"), "{first}");
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
@@ -171,8 +154,7 @@ fn a_command_that_fails_is_named_or_counted() {
          if [ $(($(wc -l < {0}) % 3)) = 0 ]; then echo broken >&2; exit 9; fi; echo 5",
         counter.display()
     );
-    let output = run(&with(&["-r", "9", "echo 5", &sometimes]));
-    assert_eq!(code(&output), Some(ENVIRONMENT));
+    let output = ends(&with(&["-r", "9", "echo 5", &sometimes]), ENVIRONMENT);
     let text = stderr(&output);
     for word in ["in run 3", "exit code 9", "broken", "--ignore-failure", "2 finished runs"] {
         assert!(text.contains(word), "no {word:?} in {text}");
@@ -194,7 +176,6 @@ fn a_command_that_fails_is_named_or_counted() {
     // The other side must stay below the limit, on a busy machine too.
     let slow = with(&["-r", "3", "--timeout", "3", "echo 1", "sleep 1000"]);
     refused(&slow, ENVIRONMENT, &["sleep 1000", "limit"]);
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
@@ -221,26 +202,22 @@ fn files_of_other_tools_are_compared() {
         (0..6).map(line).collect::<String>()
     }
     let directory = directory("compare-files");
-    let file = |name: &str, text: &str| {
-        let path = directory.join(name);
-        std::fs::write(&path, text).expect("written");
-        path.to_string_lossy().into_owned()
-    };
+    let file = |name: &str, text: &str| directory.write(name, text);
     let times = |from: f64| {
         (0..8).map(|i| (from + 0.001 * f64::from(i)).to_string()).collect::<Vec<_>>().join(",")
     };
     let result = |name, from| format!("{{\"command\": \"{name}\", \"times\": [{}]}}", times(from));
     let both = format!("{{\"results\": [{}, {}]}}", result("old", 1.0), result("new", 1.1));
     let both = file("both.json", &both);
-    let report = compared(&[&both], FINDING);
+    let report = compared(&[both], FINDING);
     assert_eq!(
         (&report["rows"][0]["test"], &report["verdict"]),
         (&"rank-sum".into(), &"slower".into())
     );
-    refused(&with(&[&both, &both]), USAGE, &["2 sides", "old, new", "alone"]);
+    refused(&with(&[both, both]), USAGE, &["2 sides", "old, new", "alone"]);
 
     let (old, new) = (file("old.txt", &go(1000, "B/op")), file("new.txt", &go(900, "B/op")));
-    let report = compared(&[&old, &new], SAME);
+    let report = compared(&[old, new], SAME);
     assert_eq!(
         (&report["verdict"], report["rows"].as_array().map(Vec::len)),
         (&"faster".into(), Some(3))
@@ -249,10 +226,9 @@ fn files_of_other_tools_are_compared() {
     assert!(p("p") > p("p_raw"), "corrected for three rows");
 
     let one = file("one.json", &format!("{{\"results\": [{}]}}", result("old", 1.0)));
-    refused(&with(&[&one, &old]), USAGE, &["in common", "ns/op", "wall time"]);
+    refused(&with(&[one, old]), USAGE, &["in common", "ns/op", "wall time"]);
     // A file and a command: the command is run, but the values are not paired.
-    let args =
-        ["compare", "-r", "4", "-w", "0", "--quiet", "--format", "json", &one, "sleep 0.001"];
+    let args = ["compare", "-r", "4", "-w", "0", "--quiet", "--format", "json", one, "sleep 0.001"];
     let output = run(&args);
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     // Of a file nothing is known; if other programs use this machine now, the sides are unequal.
@@ -262,7 +238,6 @@ fn files_of_other_tools_are_compared() {
         (&report["rows"][0]["test"], &report["verdict"]),
         (&"rank-sum".into(), &verdict.into())
     );
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
@@ -270,8 +245,7 @@ fn runs_of_this_program_are_sides_with_a_row_for_each_load_point() {
     let side = |kernel: &str| format!("convoy sim --kernel {kernel} --users 2,5 --shrink 50");
     let sides = [side("2.6.25"), side("2.6.26-rc1")];
     let args = ["compare", "--quiet", "--format", "json", "-w", "0", "-r", "2"];
-    let output = run(&[args.as_slice(), &[&sides[0], &sides[1]]].concat());
-    assert_eq!(code(&output), Some(SAME), "{}", stderr(&output));
+    let output = ends(&[args.as_slice(), &[&sides[0], &sides[1]]].concat(), SAME);
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let rows = report["rows"].as_array().expect("rows");
     let users: Vec<u64> = rows.iter().filter_map(|row| row["users"].as_u64()).collect();
@@ -306,16 +280,15 @@ fn a_number_in_the_json_of_two_simulations_is_compared() {
 #[test]
 fn mixed_units_are_refused() {
     let directory = directory("units");
-    let store = directory.join("runs.sqlite3").to_string_lossy().into_owned();
+    let store = directory.path("runs.sqlite3");
     for unit in ["ms", "s"] {
         let tag = format!("in-{unit}");
-        let args = with(&["-r", "1", "--store", &store, "--tag", &tag, "--unit", unit, "-n", "x"]);
-        assert_eq!(code(&run(&[args, vec!["echo 1", "echo 1"]].concat())), Some(0));
+        let args = with(&["-r", "1", "--store", store, "--tag", &tag, "--unit", unit, "-n", "x"]);
+        ends(&[args, vec!["echo 1", "echo 1"]].concat(), 0);
     }
-    let args = with(&["--store", &store, "@in-ms#x", "@in-s#x"]);
+    let args = with(&["--store", store, "@in-ms#x", "@in-s#x"]);
     refused(&args, USAGE, &["\"ms\"", "\"s\"", "one unit"]);
-    refused(&with(&["--store", &store, "@in-ms", "@in-s#x"]), USAGE, &["say which one", "#x"]);
-    std::fs::remove_dir_all(directory).expect("removed");
+    refused(&with(&["--store", store, "@in-ms", "@in-s#x"]), USAGE, &["say which one", "#x"]);
 }
 
 #[test]
@@ -332,8 +305,8 @@ fn the_table_of_a_mailing_list_has_its_form() {
         write("before", name, 1.0);
         write("after", name, factor);
     }
-    let path = |side: &str| directory.join(side).to_string_lossy().into_owned();
-    let output = run(&with(&["--layout", "ranges", &path("before"), &path("after")]));
+    let path = |side: &str| directory.path(side);
+    let output = run(&with(&["--layout", "ranges", path("before"), path("after")]));
     let expected = "\
 +----------+---------------+----------------+-----------------+
 | Workload | mean % change | mean % change  |  mean % change  |
@@ -345,7 +318,6 @@ fn the_table_of_a_mailing_list_has_its_form() {
 +----------+---------------+----------------+-----------------+
 ";
     assert!(stdout(&output).contains(expected), "{}", stdout(&output));
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
@@ -361,7 +333,6 @@ fn an_interrupt_keeps_what_was_measured() {
     assert_eq!(code(&output), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted"), "{}", stderr(&output));
     assert!(stdout(&output).contains("PARTIAL"), "{}", stdout(&output));
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `convoy doctor` tries the requirements of a recording.
 
-use crate::{code, directory, json, run, stdout};
+use crate::{code, directory, ends, json, stdout};
 use serde_json::Value;
 use std::process::Command;
 
@@ -27,12 +27,10 @@ fn a_machine_that_records_is_told_from_a_program_that_cannot_be_recorded() {
     let reason = check(&report, "program")["text"].to_string();
     assert!(reason.contains("linked statically"), "{reason}");
     assert_eq!(report["records"], false, "{report}");
-    let output = run(&["doctor", "/nonexistent/program"]);
-    assert_eq!(code(&output), Some(1), "{}", stdout(&output));
+    let output = ends(&["doctor", "/nonexistent/program"], 1);
     assert!(stdout(&output).contains("is not found"), "{}", stdout(&output));
     let dynamic = json(&["doctor", "sh", "--format", "json"], 0);
     assert_eq!(check(&dynamic, "program")["works"], true, "{dynamic}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `convoy explain`: the report, its files, and its errors.
 
-use crate::{code, convoy, directory, json, run, stderr};
+use crate::{directory, ends, json, stderr};
 use convoy_explain::Trace;
 use prost::Message as _;
 use serde_json::Value;
@@ -51,8 +51,8 @@ fn the_account_adds_up() {
 
 #[test]
 fn recording_changes_nothing_and_a_stored_run_is_explained() {
-    let store = directory("explain-stored").join("runs.sqlite3");
-    let store = store.to_str().expect("UTF-8");
+    let place = directory("explain-stored");
+    let store = place.path("runs.sqlite3");
     let args = ["--kernel", "2.6.26-rc1", "--users", "15", "--seed", "3", "--fs", "journal"];
     let args =
         [&["sim", "--quiet"], args.as_slice(), &["--store", store, "--format", "json"]].concat();
@@ -60,17 +60,16 @@ fn recording_changes_nothing_and_a_stored_run_is_explained() {
     let explained = json(&["explain", "1", "--store", store, "--quiet", "--format", "json"], 0);
     assert_eq!(ran["points"][0]["hash"], explained["hash"]);
     assert_eq!(explained["replay"], "convoy explain 1 --at 'users=15' --seed 3");
-    let missing = run(&["explain", "7", "--store", store]);
-    assert_eq!(code(&missing), Some(2), "{}", stderr(&missing));
+    ends(&["explain", "7", "--store", store], 2);
 }
 
 #[test]
 fn threads_of_rcu_that_cost_much_are_named_first() {
-    let store = directory("rcu-threads").join("store");
-    let store = store.to_str().expect("a path");
+    let place = directory("rcu-threads");
+    let store = place.path("store");
     let load = ["--users", "256", "--first", "3", "--machine", "xeon-64-2011-8x8"];
     let sim = [&["sim", "--kernel", "3.0-rc", "--mix", "shared", "--store", store][..], &load];
-    assert_eq!(code(&run(&sim.concat())), Some(0));
+    ends(&sim.concat(), 0);
     let report = json(&["explain", "1", "--store", store, "--format", "json"], 0);
     let verdict = report["verdict"].as_str().expect("a sentence");
     assert!(verdict.starts_with("RCU's real-time threads are woken on "), "{verdict}");
@@ -83,11 +82,9 @@ fn threads_of_rcu_that_cost_much_are_named_first() {
 #[test]
 fn the_trace_decodes_and_its_arrows_arrive() {
     let place = directory("explain-trace");
-    let path = |name: &str| place.join(name).to_str().expect("UTF-8").to_owned();
-    let trace = path("run.pftrace");
-    let output = run(&explain(&["--trace", &trace, "--trace-limit", "3"]));
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    let bytes = std::fs::read(&trace).expect("the trace");
+    let trace = place.path("run.pftrace");
+    ends(&explain(&["--trace", trace, "--trace-limit", "3"]), 0);
+    let bytes = std::fs::read(trace).expect("the trace");
     assert!(bytes.len() <= 3_000_000, "{}", bytes.len());
     let trace = Trace::decode(bytes.as_slice()).expect("a trace");
     let mut tracks = BTreeMap::new();
@@ -119,10 +116,8 @@ fn the_trace_decodes_and_its_arrows_arrive() {
 #[test]
 fn the_stacks_and_the_flame_graph() {
     let place = directory("explain-files");
-    let path = |name: &str| place.join(name).to_str().expect("UTF-8").to_owned();
-    let (stacks, picture) = (path("stacks.txt"), path("flame.html"));
-    let output = run(&explain(&["--folded", &stacks, "--flame", &picture]));
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let (stacks, picture) = (place.path("stacks.txt"), place.path("flame.html"));
+    ends(&explain(&["--folded", stacks, "--flame", picture]), 0);
     let stacks = std::fs::read_to_string(stacks).expect("the stacks");
     for line in stacks.lines() {
         let (frames, us) = line.rsplit_once(' ').expect("frames and a number");
@@ -170,17 +165,14 @@ fn pages_in_a_loop_and_workloads_are_explained() {
     assert!((states / (window * cpus) - 1.0).abs() < 0.02, "{states} s of {window} s x {cpus}");
     let real = report["metrics"]["real_s"].as_f64().expect("a number");
     assert!((window / real - 1.0).abs() < 1e-3, "{window} s, {real} s");
-    let refused = run(&[dd.as_slice(), &["--users", "3"]].concat());
-    assert_eq!(code(&refused), Some(2));
+    let refused = ends(&[dd.as_slice(), &["--users", "3"]].concat(), 2);
     assert!(stderr(&refused).contains("--set workload."), "{}", stderr(&refused));
 }
 
 #[test]
 fn what_cannot_be_explained_is_refused() {
     fn refused(args: &[&str], expected: i32, word: &str) {
-        let output = convoy(args).output().expect("starts");
-        assert_eq!(code(&output), Some(expected), "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
+        crate::refused(args, expected, &[word]);
     }
     let which = "has 4 simulations; name one, such as --kernel 2.6.25; kernel: 2.6.25, 2.6.26-rc1";
     refused(&["explain", "semaphore-2008"], 2, which);
@@ -195,12 +187,11 @@ fn what_cannot_be_explained_is_refused() {
 #[test]
 fn traces_name_kernel_threads_with_their_priorities() {
     let place = directory("kthreads");
-    let file = place.join("trace");
+    let file = place.path("trace");
     let rcu = ["explain", "rcu-2011", "--kernel", "3.0-rc", "--at", "machine=xeon-64-2011-8x8"];
     let size = ["--cpus", "2", "--users", "4", "--shrink", "100", "--quiet", "--trace"];
-    let output = run(&[rcu.as_slice(), &size, &[file.to_str().expect("UTF-8")]].concat());
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    let trace = Trace::decode(&*std::fs::read(&file).expect("written")).expect("a trace");
+    ends(&[rcu.as_slice(), &size, &[file]].concat(), 0);
+    let trace = Trace::decode(&*std::fs::read(file).expect("written")).expect("a trace");
     let events = trace.packet.iter().filter_map(|packet| packet.ftrace_events.as_ref());
     let switches =
         events.flat_map(|events| &events.event).filter_map(|one| one.sched_switch.as_ref());
@@ -209,7 +200,6 @@ fn traces_name_kernel_threads_with_their_priorities() {
         .collect();
     assert!(threads.contains(&("rcuc1", 98)), "SCHED_FIFO 1 is 98: {threads:?}");
     assert!(threads.iter().any(|(name, priority)| name.starts_with("user-") && *priority == 120));
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 /// An experiment with ranges of users, of which each runs one number.
@@ -233,14 +223,10 @@ run = [4]
 #[test]
 fn a_cell_is_named_by_the_range_that_tables_print() {
     let place = directory("ranges");
-    let file = place.join("ranges.toml");
-    std::fs::write(&file, RANGED).expect("written");
-    let file = file.to_str().expect("UTF-8");
+    let file = place.write("ranges.toml", RANGED);
     let named = |at: &'static str| ["explain", file, "--at", at, "--quiet", "--format", "json"];
     let by_range = json(&named("users=few"), 0);
     assert_eq!(by_range["hash"], json(&named("users=3"), 0)["hash"], "{by_range}");
-    let refused = run(&named("users=2"));
-    assert_eq!(code(&refused), Some(2));
+    let refused = ends(&named("users=2"), 2);
     assert!(stderr(&refused).contains("known: 3, few, 4, many"), "{}", stderr(&refused));
-    std::fs::remove_dir_all(place).expect("it goes away");
 }

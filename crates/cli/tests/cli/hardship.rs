@@ -1,8 +1,9 @@
 //! Other users, filters of system calls, and odd ways of programs: none of them harms the program,
 //! changes its surroundings, or is left out of the record without a sentence.
 
-use crate::safe::{acquisitions, in_namespace, read, record};
-use crate::{code, compile, directory, stderr, stdout};
+use crate::safe::{acquisitions, in_namespace, read, recorded};
+use crate::skip::skip;
+use crate::{code, compile, directory, finish, stderr, stdout};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -19,8 +20,7 @@ fn program(place: &Path) -> String {
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        let text = b"skipped: only root can become another user\n";
-        let _no_reader = std::io::Write::write_all(&mut std::io::stderr(), text);
+        skip("only root can become another user", false);
     }
     is_root
 }
@@ -35,6 +35,13 @@ fn shell(place: &Path, script: &str) -> Output {
     shell.args(["-c", script]).current_dir(place).env("CONVOY_STORE", "none");
     shell.env("CONVOY", CONVOY).env("FILE", place.join("r.json"));
     shell.output().expect("it starts")
+}
+
+/// Runs a script that must end with `expected`.
+fn ends(place: &Path, script: &str, expected: i32) -> Output {
+    let output = shell(place, script);
+    assert_eq!(code(&output), Some(expected), "{output:?}");
+    output
 }
 
 #[test]
@@ -58,7 +65,6 @@ fn a_program_starts_with_the_signals_and_streams_of_its_caller() {
             assert_eq!(both[0], both[1], "{script}: {output:?}");
         }
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -102,13 +108,11 @@ fn nothing_that_another_user_planted_is_loaded_or_overwritten() {
                 home.display(),
                 temporary.display()
             );
-            let output = shell(&place, &script);
-            assert_eq!(code(&output), Some(7), "{output:?}");
+            ends(&place, &script, 7);
             assert!(!owned.exists(), "{way}: code of another user ran");
             assert_eq!(std::fs::read(&victim).expect("it is there"), b"mine", "{way}");
         }
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -119,14 +123,12 @@ fn another_user_can_neither_end_the_program_nor_rename_the_recording() {
     std::fs::create_dir(&open).expect("a directory");
     set_mode(&open, 0o777);
     let script = format!("$CONVOY record -o $FILE --buffer {} -- true", open.display());
-    let output = shell(&place, &script);
-    assert_eq!(code(&output), Some(3), "{output:?}");
+    let output = ends(&place, &script, 3);
     assert!(stderr(&output).contains("other users may rename or remove"), "{output:?}");
     set_mode(&open, 0o1777);
     assert_eq!(code(&shell(&place, &script)), Some(0));
     if is_root() {
-        let output = record(&file, &[&program, "truncated"]);
-        assert_eq!(code(&output), Some(0), "{output:?}");
+        let output = recorded(&file, &[&program, "truncated"], 0);
         assert_eq!(acquisitions(&read(&file)), 5000, "{output:?}");
         // A program of another user counts its pages itself; each forked process has some.
         let user = "setpriv --reuid 54321 --regid 54321 --clear-groups";
@@ -135,13 +137,11 @@ fn another_user_can_neither_end_the_program_nor_rename_the_recording() {
                 "$CONVOY record --kernel off --buffer-size {size} -o $FILE -- {user} {program} \
                  children"
             );
-            let output = shell(&place, &script);
-            assert_eq!(code(&output), Some(0), "{output:?}");
+            let output = ends(&place, &script, 0);
             assert_eq!(acquisitions(&read(&file)) == 17 * 300, are_all, "{output:?}");
             assert_eq!(stderr(&output).contains("--buffer-size"), !are_all, "{output:?}");
         }
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -151,8 +151,7 @@ fn a_filter_that_ends_processes_ends_neither_convoy_nor_the_program() {
     let script = format!(
         "{program} filtered $CONVOY record --buffer-size 64M -o $FILE -- {program} threads 500"
     );
-    let output = shell(&place, &script);
-    assert_eq!(code(&output), Some(0), "{output:?}");
+    let output = ends(&place, &script, 0);
     let record = read(&place.join("r.json"));
     assert_eq!(acquisitions(&record), 500, "{output:?}");
     let text = record["unseen"].to_string();
@@ -160,11 +159,9 @@ fn a_filter_that_ends_processes_ends_neither_convoy_nor_the_program() {
     // A filter that is there before the program starts, but not before the recorder.
     let script =
         format!("$CONVOY record --kernel off -o $FILE -- {program} filtered sh -c 'exit 7'");
-    let output = shell(&place, &script);
-    assert_eq!(code(&output), Some(7), "{output:?}");
+    let output = ends(&place, &script, 7);
     let messages = stderr(&output);
     assert!(messages.contains("A program that was started was not recorded: their"), "{messages}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -174,8 +171,7 @@ fn programs_without_room_or_memory_are_counted() {
     let loops = "for i in $(seq 400); do /bin/true; done; exit 7";
     let script =
         format!("$CONVOY record --kernel off --buffer-size 1M -o $FILE -- bash -c '{loops}'");
-    let output = shell(&place, &script);
-    assert_eq!(code(&output), Some(7), "{output:?}");
+    let output = ends(&place, &script, 7);
     let record = read(&place.join("r.json"));
     let lost = record["program"]["programs_lost"][0].as_u64().expect("a count");
     let recorded = record["processes"].as_array().expect("processes").len() as u64;
@@ -190,13 +186,11 @@ fn programs_without_room_or_memory_are_counted() {
             "$CONVOY record --kernel off -o $FILE -- bash -c 'ulimit -s 256; ulimit -v {limit}; \
              exec {program} threads 50'"
         );
-        let output = shell(&place, &script);
-        assert_eq!(code(&output), Some(0), "{output:?}");
+        let output = ends(&place, &script, 0);
         let messages = stderr(&output);
         assert!(messages.contains("A program that was started was not recorded"), "{messages}");
         assert!(messages.contains("ulimit -n, -f, -v"), "{messages}");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -209,14 +203,12 @@ fn a_place_that_fills_up_during_the_recording_costs_the_program_nothing() {
         place.display()
     );
     let Some(mut shell) = in_namespace(&script) else { return };
-    let output = shell.output().expect("it starts");
-    assert_eq!(code(&output), Some(6), "{output:?}");
+    let output = finish(&mut shell, 6);
     let record = read(&place.join("r.json"));
     let count = acquisitions(&record);
     assert!((1000..6000 + 20 * 17).contains(&count), "{count}: {output:?}");
     let messages = stderr(&output);
     assert!(messages.contains("no room in the directory of the recording"), "{messages}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -232,8 +224,7 @@ fn jumps_handlers_storms_and_daemons_are_recorded_and_end_as_they_would() {
         (vec!["relay"], 3, 2000),
     ] {
         let all = [&[program.as_str()][..], &words].concat();
-        let output = record(&file, &all);
-        assert_eq!(code(&output), Some(expected), "{words:?}: {output:?}");
+        recorded(&file, &all, expected);
         let record = read(&file);
         // A wait that ends by a jump may be counted as an acquisition or not.
         let found = acquisitions(&record);
@@ -241,7 +232,6 @@ fn jumps_handlers_storms_and_daemons_are_recorded_and_end_as_they_would() {
         assert!(is_right, "{words:?}: {found}, {}", record["unseen"]);
         std::fs::remove_file(&file).expect("it goes away");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -257,7 +247,6 @@ fn objects_of_the_user_stay_before_the_program() {
     );
     let output = shell(&place, &script);
     assert_eq!((code(&output), stdout(&output).as_str()), (Some(7), "4711\n"), "{output:?}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -274,9 +263,7 @@ fn sockets_of_a_service_manager_are_for_the_program_and_a_loader_is_recorded() {
     if std::path::Path::new(loader).exists() {
         let script =
             format!("$CONVOY record -q --kernel off -o $FILE -- {loader} {program} threads 50");
-        let output = shell(&place, &script);
-        assert_eq!(code(&output), Some(0), "{output:?}");
+        let output = ends(&place, &script, 0);
         assert_eq!(read(&place.join("r.json"))["processes"][0]["threads"], 50, "{output:?}");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }

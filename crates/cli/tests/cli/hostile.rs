@@ -1,7 +1,7 @@
 //! Untrusted files and names: files that are not records are reported as such, and no text controls
 //! the terminal.
 
-use crate::{code, convoy, directory, run, stderr, stdout};
+use crate::{code, convoy, directory, ends, finish, run, stderr, stdout};
 use convoy_record::{Lock, Process, Program, Record, Site, Times, VERSION};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -51,40 +51,31 @@ fn what_is_no_record_is_called_that_and_nothing_is_waited_for() {
         ("packed", b"\x1f\x8b\x08\x00 and so on"),
         ("binary", b"\x7fELF\x02\x01\x01\x00"),
     ] {
-        std::fs::write(place.join(name), content).expect("written");
-        let path = place.join(name);
+        let path = place.write(name, content);
         for command in ["explain", "predict", "fix"] {
-            let output = run(&[command, path.to_str().expect("UTF-8")]);
-            assert_eq!(code(&output), Some(2), "{command} {name}: {output:?}");
+            let output = ends(&[command, path], 2);
             assert!(stderr(&output).contains("is not a record"), "{command} {name}: {output:?}");
         }
     }
     for path in ["/dev/zero", pipe.to_str().expect("UTF-8")] {
-        let output = run(&["explain", path]);
-        assert_eq!(code(&output), Some(2), "{output:?}");
+        let output = ends(&["explain", path], 2);
         assert!(stderr(&output).contains("is not a record"), "{output:?}");
     }
     // A pipe that has a record is read.
-    let file = place.join("r.json");
-    std::fs::write(&file, record_of("\"f\"")).expect("written");
-    let script = format!("exec {} explain <(cat {})", env!("CARGO_BIN_EXE_convoy"), file.display());
-    let output = Command::new("bash").args(["-c", &script]).output().expect("it starts");
-    assert_eq!(code(&output), Some(0), "{output:?}");
-    std::fs::remove_dir_all(place).expect("it goes away");
+    let file = place.write("r.json", record_of("\"f\""));
+    let script = format!("exec {} explain <(cat {file})", env!("CARGO_BIN_EXE_convoy"));
+    finish(Command::new("bash").args(["-c", &script]), 0);
 }
 
 #[test]
 fn names_of_any_length_and_of_any_characters_are_printed_harmlessly() {
     let place = directory("hostile-names");
-    let file = place.join("r.json");
-    let path = file.to_str().expect("UTF-8");
     let long = format!("\"{}\"", "x".repeat(200_000));
     let controls = r#""\u001b]0;owned\u0007\u001b[2J\u009b31m\u202eevil""#;
     for (name, word) in [(long.as_str(), "xxx"), (controls, "owned")] {
-        std::fs::write(&file, record_of(name)).expect("written");
+        let path = place.write("r.json", record_of(name));
         for format in ["table", "json", "csv"] {
-            let output = run(&["explain", path, "--format", format]);
-            assert_eq!(code(&output), Some(0), "{format}: {output:?}");
+            let output = ends(&["explain", path, "--format", format], 0);
             let text = stdout(&output) + &stderr(&output);
             assert!(text.contains(word), "{format}: {text}");
             let is_bad = |c: char| c.is_control() && !"\n\t".contains(c) || c == '\u{202e}';
@@ -97,13 +88,11 @@ fn names_of_any_length_and_of_any_characters_are_printed_harmlessly() {
     let mut command = convoy(&["record", "--kernel", "off", "--", "true", argument]);
     assert_eq!(code(&command.env("CONVOY_STORE", &store).output().expect("it starts")), Some(0));
     for words in [&["runs", "list"][..], &["runs", "show", "1"]] {
-        let output = convoy(words).env("CONVOY_STORE", &store).output().expect("it starts");
-        assert_eq!(code(&output), Some(0), "{output:?}");
+        let output = finish(convoy(words).env("CONVOY_STORE", &store), 0);
         assert!(!stdout(&output).contains('\u{1b}'), "{output:?}");
     }
     let mode = std::fs::metadata(&store).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "others cannot read command lines");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -111,27 +100,22 @@ fn what_is_written_to_a_path_that_is_no_text_can_be_read() {
     let place = directory("hostile-path");
     let file = place.join(std::ffi::OsString::from_vec(b"r-\xff\xfe.json".to_vec()));
     let mut command = convoy(&["record", "--kernel", "off", "-o"]);
-    let output = command.arg(&file).args(["--", "true"]).output().expect("it starts");
-    assert_eq!(code(&output), Some(0), "{output:?}");
-    let output = convoy(&["explain"]).arg(&file).output().expect("it starts");
-    assert_eq!(code(&output), Some(0), "{output:?}");
-    std::fs::remove_dir_all(place).expect("it goes away");
+    finish(command.arg(&file).args(["--", "true"]), 0);
+    finish(convoy(&["explain"]).arg(&file), 0);
 }
 
 #[test]
 fn a_cell_of_a_sweep_that_changed_is_not_believed() {
     let place = directory("hostile-cells");
-    let (dir, sheet) = (place.join("cells"), place.join("mine.toml"));
+    let dir = place.path("cells");
     let experiment = "title = \"one cell\"\n[inputs]\nmachine = \"quad-2008-two-dies\"\n\
                       shrink = 50\n[[grid]]\nname = \"users\"\ntarget = \"sim\"\n[[grid.axis]]\n\
                       key = \"users\"\nvalues = [10]\n[[grid.axis]]\nkey = \"kernel\"\n\
                       values = [\"2.6.25\"]\n";
-    std::fs::write(&sheet, experiment).expect("written");
-    let [sheet, cells] = [&sheet, &dir].map(|path| path.to_str().expect("UTF-8"));
-    let words = ["sweep", sheet, "--dir", cells, "--quiet"];
-    let output = run(&words);
-    assert_eq!(code(&output), Some(0), "{output:?}");
-    let cells = std::fs::read_dir(dir.join("cells")).expect("cells").flatten();
+    let sheet = place.write("mine.toml", experiment);
+    let words = ["sweep", sheet, "--dir", dir, "--quiet"];
+    ends(&words, 0);
+    let cells = std::fs::read_dir(place.join("cells/cells")).expect("cells").flatten();
     let cell = cells.map(|entry| entry.path()).next().expect("a cell");
     let mut bytes = std::fs::read(&cell).expect("it is there");
     let digit = bytes.iter().rposition(u8::is_ascii_digit).expect("a number");
@@ -151,7 +135,6 @@ fn a_cell_of_a_sweep_that_changed_is_not_believed() {
         assert!(stderr(&output).lines().count() > 0, "{output:?}");
         assert_ne!(code(&output), None, "{output:?}");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 /// Whether text would control a terminal.
@@ -184,7 +167,6 @@ fn names_in_imports_are_as_long_and_odd_as_their_files_have_them() {
         }
     }
     assert!(count > 20, "{count}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -197,10 +179,8 @@ fn names_of_sides_control_no_terminal() {
     for words in
         [[&compare[..], &commands].concat(), vec!["runs", "list"], vec!["runs", "show", "1"]]
     {
-        let output = convoy(&words).env("CONVOY_STORE", &store).output().expect("it starts");
-        assert_eq!(code(&output), Some(0), "{words:?}: {output:?}");
+        let output = finish(convoy(&words).env("CONVOY_STORE", &store), 0);
         let text = stdout(&output) + &stderr(&output);
         assert!(!controls(&text.replace('\r', "")), "{words:?}: {text:?}");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }

@@ -41,10 +41,10 @@ fn a_kernel_without_the_big_lock_says_nothing_of_it() {
 #[test]
 fn a_record_of_a_simulation_has_its_inputs() {
     let place = crate::directory("sim-record");
-    let path = place.join("r.json").to_string_lossy().into_owned();
+    let path = place.path("r.json");
     let args = ["sim", "--kernel", "3.0", "--users", "2", "--seed", "4", "--fs", "journal"];
-    let printed = json(&[args.as_slice(), &["--record", &path, "--format", "json"]].concat(), 0);
-    let text = std::fs::read_to_string(&path).expect("a record");
+    let printed = json(&[args.as_slice(), &["--record", path, "--format", "json"]].concat(), 0);
+    let text = std::fs::read_to_string(path).expect("a record");
     let mut record: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(record["output_version"], 1);
     record["results"]["output_version"] = 1.into();
@@ -59,7 +59,6 @@ fn a_record_of_a_simulation_has_its_inputs() {
     assert_eq!((&printed["file_system"], &printed["disk_ms"]), (&"journal".into(), &5.5.into()));
     assert_eq!(printed["kernel"]["changed"], false);
     assert_eq!(printed["mix"]["sha256"].as_str().map(str::len), Some(64));
-    std::fs::remove_dir_all(place).expect("removed");
 }
 
 #[test]
@@ -111,16 +110,12 @@ fn a_changed_preset_is_called_changed() {
         json(&[args.as_slice(), rest, &["--format", "json"]].concat(), 0)
     }
     let place = crate::directory("changed");
-    let write = |name: &str, text: &str| {
-        let path = place.join(name);
-        std::fs::write(&path, text).expect("written");
-        path.to_string_lossy().into_owned()
-    };
+    let write = |name: &str, text: &str| place.write(name, text);
     let shipped = include_str!("../../../../kernels/2.6.25.toml");
     let kernel = write("2.6.25.toml", &shipped.replace("hz = 250", "hz = 1000"));
     let machine = write("fast.toml", "based_on = \"quad-2008-two-dies\"\nspeed = 2.0\n");
     let plain = sim("2.6.25", &[]);
-    let edited = sim(&kernel, &["--machine", &machine]);
+    let edited = sim(kernel, &["--machine", machine]);
     let set = sim("2.6.25", &["--set", "kernel.config.hz=1000", "--set", "machine.speed=2"]);
     let sha =
         |value: &Value, kind: &str| value[kind]["sha256"].as_str().expect("a hash").to_owned();
@@ -138,7 +133,6 @@ fn a_changed_preset_is_called_changed() {
     assert!(title.contains("2.6.25 (changed: config.hz=1000; "), "{title}");
     assert_eq!(edited["points"], set["points"]);
     assert_ne!(edited["points"][0]["hash"], plain["points"][0]["hash"]);
-    std::fs::remove_dir_all(place).expect("removed");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! time, so that no record is sure to be simulated. `crates/predict/tests/laws.rs` has records that
 //! are.
 
-use crate::{code, compile, directory, run};
+use crate::{compile, directory, ends};
 use std::path::Path;
 use std::process::{Child, Command};
 
@@ -47,11 +47,9 @@ fn predicted(program: &Path, mode: &str) -> Vec<Row> {
     let file = program.with_extension(format!("{mode}.json"));
     let file = file.to_str().expect("UTF-8");
     let words = [program.to_str().expect("UTF-8"), mode, &THREADS.to_string(), "1"];
-    let output = run(&[&["record", "-o", file, "--"], &words[..]].concat());
-    assert_eq!(code(&output), Some(0), "{output:?}");
+    ends(&[&["record", "-o", file, "--"], &words[..]].concat(), 0);
     let words = ["predict", file, "--policy", "sleep", "--format", "json", "--cpus", CPUS];
-    let output = run(&[&words[..], &["--rounds", "2"]].concat());
-    assert_eq!(code(&output), Some(0), "{output:?}");
+    let output = ends(&[&words[..], &["--rounds", "2"]].concat(), 0);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     found["rows"].as_array().expect("rows").iter().map(row).collect()
 }
@@ -83,7 +81,6 @@ fn obeys(mode: &str, law: impl Fn(f64) -> [f64; 2]) {
         });
         assert!(is_kept, "{mode}{beside}: {broken:?}");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 /// Threads that run at once.

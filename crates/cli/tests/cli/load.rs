@@ -1,6 +1,6 @@
 //! `convoy run` on this machine: run control, failures, curves, records.
 
-use crate::{code, convoy, directory, json, run, stderr, stdout};
+use crate::{code, convoy, directory, ends, finish, json, stderr, stdout};
 
 /// A load of milliseconds.
 const SMALL: [&str; 5] = ["run", "--shrink", "1000000", "--no-predict", "--quiet"];
@@ -13,9 +13,8 @@ fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
 fn the_same_seed_gives_every_user_the_same_order() {
     let directory = directory("orders");
     let record = |name: &str, seed: &str| {
-        let path = directory.join(name).to_string_lossy().into_owned();
-        let output = run(&small(&["--users", "3,1", "--seed", seed, "--record", &path]));
-        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        let path = directory.path(name);
+        ends(&small(&["--users", "3,1", "--seed", seed, "--record", path]), 0);
         let text = std::fs::read_to_string(path).expect("written");
         serde_json::from_str::<serde_json::Value>(&text).expect("JSON")
     };
@@ -29,15 +28,12 @@ fn the_same_seed_gives_every_user_the_same_order() {
     for key in ["p50_ns", "p99_ns"] {
         assert!(first["points"][0]["jobs"][0][key].is_u64(), "{key}");
     }
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
 fn a_failed_point_keeps_the_others_and_ends_with_3() {
     let args = ["--users", "1,2", "--on-error", "continue", "--format", "json"];
-    let output =
-        convoy(&small(&args)).env("CONVOY_INJECT", "enospc@disk_wrt:1").output().expect("starts");
-    assert_eq!(code(&output), Some(3));
+    let output = finish(convoy(&small(&args)).env("CONVOY_INJECT", "enospc@disk_wrt:1"), 3);
     assert!(stderr(&output).contains("2 of 2 load points failed"), "{}", stderr(&output));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     for point in value["points"].as_array().expect("points") {
@@ -58,15 +54,12 @@ fn a_failed_point_keeps_the_others_and_ends_with_3() {
 #[test]
 fn curves_are_written() {
     let directory = directory("curves");
-    let path = |name: &str| directory.join(name).to_string_lossy().into_owned();
-    let (svg, html) = (path("curve.svg"), path("curve.html"));
-    let args = ["--users", "1,2", "--repeat", "2", "--plot", &svg, "--plot", &html];
-    let output = run(&small(&args));
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let (svg, html) = (directory.path("curve.svg"), directory.path("curve.html"));
+    let args = ["--users", "1,2", "--repeat", "2", "--plot", svg, "--plot", html];
+    ends(&small(&args), 0);
     let read = |path: &str| std::fs::read_to_string(path).expect("written");
-    assert!(read(&svg).starts_with("<svg") && read(&html).contains(r#""kind":"plot""#));
-    assert_eq!(code(&run(&small(&["--plot", "x.gif"]))), Some(2));
-    std::fs::remove_dir_all(directory).expect("removed");
+    assert!(read(svg).starts_with("<svg") && read(html).contains(r#""kind":"plot""#));
+    ends(&small(&["--plot", "x.gif"]), 2);
 }
 
 #[test]
@@ -99,20 +92,19 @@ fn sweeps_repeat_and_precision_are_as_asked() {
         ["--filesize", "10"],
         ["--job", "none"],
     ] {
-        let output = run(&small(&wrong));
-        assert_eq!(code(&output), Some(2), "{wrong:?}: {}", stderr(&output));
+        ends(&small(&wrong), 2);
     }
 }
 
 #[test]
 fn a_limit_is_named_before_anything_is_started() {
     // `ulimit -n` binds root as well; 12 descriptors start the program but not its users.
-    let output = std::process::Command::new("sh")
-        .args(["-c", "ulimit -n 12; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_convoy")])
-        .args(small(&["--users", "1"]))
-        .output()
-        .expect("starts");
-    assert_eq!(code(&output), Some(3));
+    let output = finish(
+        std::process::Command::new("sh")
+            .args(["-c", "ulimit -n 12; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_convoy")])
+            .args(small(&["--users", "1"])),
+        3,
+    );
     let text = stderr(&output);
     assert!(text.contains("ulimit -n") && text.lines().count() == 1, "{text}");
 }

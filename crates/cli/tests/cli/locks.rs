@@ -1,6 +1,6 @@
 //! `convoy lab locks`: lists, think times, spin limits, on this machine and on a virtual one.
 
-use crate::{code, json, run, stderr, stdout};
+use crate::{json, run, stdout};
 
 /// Loops of a fraction of a second.
 const SHORT: [&str; 7] = ["locks", "--warmup-ms", "2", "--window-ms", "4", "--quiet", "--no-store"];
@@ -63,13 +63,7 @@ fn a_spin_limit_trades_cpu_time_for_sleep() {
 
 #[test]
 fn what_makes_no_sense_is_refused_with_its_cure() {
-    fn refused(more: &[&str], words: &[&str]) {
-        let output = run(&locks(&[more]));
-        assert_eq!(code(&output), Some(2), "{more:?}: {}", stdout(&output));
-        for word in words {
-            assert!(stderr(&output).contains(word), "{more:?}: {}", stderr(&output));
-        }
-    }
+    let refused = |more: &[&str], words: &[&str]| crate::refused(&locks(&[more]), 2, words);
     refused(&["--lock", "tiket"], &["ticket", "handoff"]);
     refused(&["--lock", "std", "--kernel", "6.18"], &["`std`", "this machine only"]);
     refused(&["--lock", "ticket", "--spin-limit", "5"], &["--spin-limit", "adaptive"]);

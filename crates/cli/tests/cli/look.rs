@@ -1,6 +1,6 @@
 //! Tables in a narrow terminal, in a locale without UTF-8, in colour.
 
-use crate::{code, convoy, stderr, stdout};
+use crate::{convoy, finish, stdout};
 
 const LOCKS: [&str; 9] = [
     "locks",
@@ -16,8 +16,7 @@ const LOCKS: [&str; 9] = [
 
 fn printed(more: &[&str], environment: &[(&str, &str)]) -> String {
     let mut command = convoy(&[&LOCKS, more].concat());
-    let output = command.envs(environment.iter().copied()).output().expect("starts");
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let output = finish(command.envs(environment.iter().copied()), 0);
     stdout(&output)
 }
 

@@ -1,7 +1,7 @@
 //! Names of locks: `--lock` takes each of them as `explain` prints it.
 
 use crate::skip::skip;
-use crate::{code, convoy, directory, json, run, stderr, stdout};
+use crate::{code, convoy, directory, ends, json, run, stderr, stdout};
 use std::collections::BTreeSet;
 use std::process::Command;
 
@@ -18,8 +18,7 @@ fn every_printed_name_of_a_lock_is_accepted() {
         Ok(status) => assert!(status.success()),
         Err(error) => return skip(&format!("there is no compiler of C++: {error}"), true),
     }
-    let (program, file) = (program.to_str().expect("UTF-8"), place.join("r.json"));
-    let file = file.to_str().expect("UTF-8");
+    let (program, file) = (program.to_str().expect("UTF-8"), place.path("r.json"));
     let recorded = run(&["record", "-q", "--kernel", "off", "-o", file, "--", program]);
     assert_eq!((code(&recorded), stdout(&recorded).as_str()), (Some(0), "done\n"));
     let locks = &json(&["explain", file, "--all", "--format", "json"], 0)["locks"];
@@ -42,14 +41,11 @@ fn every_printed_name_of_a_lock_is_accepted() {
     for name in &names {
         let lock = format!("{name}=fair");
         let words = ["record", "-q", "--kernel", "off", "-o", file, "--lock", &lock, "--", program];
-        let output = run(&words);
-        assert_eq!(code(&output), Some(0), "{name}: {}", stderr(&output));
+        ends(&words, 0);
         let record = json(&["explain", file, "--format", "json"], 0);
         let unseen = record["unseen"].to_string();
         assert!(!unseen.contains("No mutex was made"), "{name}: {unseen}");
     }
-    let refused = run(&["with", "--lock", "s…=fair", "--", program]);
-    assert_eq!(code(&refused), Some(2), "{refused:?}");
+    let refused = ends(&["with", "--lock", "s…=fair", "--", program], 2);
     assert!(stderr(&refused).contains("is short for `"), "{refused:?}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }

@@ -5,7 +5,7 @@
 //! another record, or is tried here with every one of its values: a flag that is in neither list
 //! fails the test.
 
-use crate::{code, directory, json, run, stderr, stdout};
+use crate::{code, directory, ends, json, run, stderr, stdout};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -125,9 +125,7 @@ fn file(place: &Path, name: &str) -> String {
 /// Runs `args` with the arguments `more`, which must end well.
 fn observed(args: &[&str], more: &[String]) -> std::process::Output {
     let more: Vec<&str> = more.iter().map(String::as_str).collect();
-    let output = run(&[args, &more].concat());
-    assert_eq!(code(&output), Some(0), "{more:?}: {}", stderr(&output));
-    output
+    ends(&[args, &more].concat(), 0)
 }
 
 /// A file of JSON.
@@ -190,7 +188,6 @@ fn flags_of_sim_and_explain_that_observe_leave_the_run_as_it_was() {
             assert_eq!(explained["hash"], plain["hash"], "{more:?}");
         }
     }
-    std::fs::remove_dir_all(place).expect("removed");
 }
 
 #[test]
@@ -216,5 +213,4 @@ fn flags_of_reproduce_that_observe_leave_the_runs_as_they_were() {
         let written = (more[0] == "--output").then(|| std::fs::read(&more[1]).expect("written"));
         assert_eq!(hash(&written.unwrap_or(output.stdout)), plain, "{more:?}");
     }
-    std::fs::remove_dir_all(place).expect("removed");
 }

@@ -2,7 +2,7 @@
 
 use crate::compare::{NUMBER, noisy};
 use crate::hostile::record_of;
-use crate::{code, compile, convoy, directory, json, run, stderr, stdout};
+use crate::{code, compile, convoy, directory, ends, json, run, stderr, stdout};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -69,8 +69,7 @@ pub(crate) fn compile_orders(place: &Path) -> String {
 fn record_orders(place: &Path, record: &str) {
     let program = &compile_orders(place);
     let words = ["record", "--quiet", "--kernel", "off", "--no-store", "-o", record, "--", program];
-    let output = run(&words);
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    ends(&words, 0);
 }
 
 /// A repository of five commits.
@@ -96,21 +95,17 @@ fn the_json_of_commands_is_that_of_the_schema() {
     let all = json(&["schema"], 0);
     assert_eq!(all["$id"], "urn:convoy:output:1");
     let place = directory("schema");
-    let record = place.join("r.json");
-    std::fs::write(&record, record_of("\"m\"")).expect("written");
-    let record = record.to_str().expect("UTF-8");
+    let record = place.write("r.json", record_of("\"m\""));
     let explained = ["explain", "semaphore-2008", "--kernel", "2.6.26-rc1", "--users", "10"];
     let locks = ["locks", "--kernel", "6.18", "--lock", "ticket,mutex", "--window-ms", "2"];
     let reproduce = ["reproduce", "--scale", "500", "--seeds", "2", "--only", "table"];
-    let recorded = place.join("orders.json");
-    let recorded = recorded.to_str().expect("UTF-8");
+    let recorded = place.path("orders.json");
     record_orders(&place, recorded);
     let history = history(&place.join("history"));
     let history = history.to_str().expect("UTF-8");
     let bisect = ["bisect", "--repo", history, "--good", "HEAD~4", "--bad", "HEAD"];
     let bisect = [&bisect[..], &["--metric-regex", "[0-9]+"], &AS_JSON, &MEASURE].concat();
-    let store = place.join("runs.sqlite3");
-    let store = store.to_str().expect("UTF-8");
+    let store = place.path("runs.sqlite3");
     let bench = ["bench", "locks", "--threads", "2", "--section-ns", "100", "--lock", "std"];
     let kept = ["--window-ms", "5", "--rounds", "1", "--store", store];
     let bench = [&bench[..], &kept].concat();
@@ -160,9 +155,8 @@ fn tables_are_pipe_tables_in_markdown() {
     let locks = ["locks", "--kernel", "6.18", "--lock", "ticket,mutex", "--window-ms", "2"];
     let text = stdout(&run(&[&locks[..], &["--quiet", "--format", "markdown"]].concat()));
     assert!(text.contains("\n| ") && text.contains("| ---: |") && !text.contains('─'), "{text}");
-    let record = directory("markdown").join("r.json");
-    std::fs::write(&record, record_of("\"a|b\"")).expect("written");
-    let path = record.to_str().expect("UTF-8");
+    let place = directory("markdown");
+    let path = place.write("r.json", record_of("\"a|b\""));
     let text = stdout(&run(&["explain", path, "--format", "markdown"]));
     assert!(text.contains("a\\|b") && !text.contains('─'), "{text}");
 }
@@ -170,10 +164,9 @@ fn tables_are_pipe_tables_in_markdown() {
 /// Each form of output without a golden, at most as wide as the terminal.
 #[test]
 fn no_line_is_wider_than_the_terminal() {
-    let record = directory("columns").join("r.json");
+    let place = directory("columns");
     let long = format!("\"std::{}::lock\"", "very_long_name_".repeat(12));
-    std::fs::write(&record, record_of(&long)).expect("written");
-    let record = record.to_str().expect("UTF-8").to_owned();
+    let record = place.write("r.json", record_of(&long));
     let lines = [
         format!("explain {record}"),
         format!("explain {record} --all"),
@@ -230,11 +223,8 @@ fn a_pipeline_fails_only_beyond_its_limit() {
 #[test]
 fn a_plot_that_cannot_be_drawn_is_refused_before_anything_runs() {
     let place = directory("plots");
-    let record = place.join("r.json");
-    std::fs::write(&record, record_of("\"m\"")).expect("written");
-    let record = record.to_str().expect("UTF-8");
-    let svg = place.join("plot.svg");
-    let svg = svg.to_str().expect("UTF-8");
+    let record = place.write("r.json", record_of("\"m\""));
+    let svg = place.path("plot.svg");
     let cases: [&[&str]; 6] = [
         &["predict", record, "--plot", svg],
         &["predict", record, "--cpus", "1,2", "--plot", "plot.pdf"],
@@ -244,13 +234,12 @@ fn a_plot_that_cannot_be_drawn_is_refused_before_anything_runs() {
         &["compare", "true", "false", "--plot", "plot.txt"],
     ];
     for args in cases {
-        let output = run(args);
-        assert_eq!(code(&output), Some(2), "{args:?}: {}", stderr(&output));
+        let output = ends(args, 2);
         assert!(stderr(&output).contains("--plot") && stdout(&output).is_empty(), "{args:?}");
     }
     let drawn = ["locks", "--kernel", "6.18", "--lock", "ticket,mutex", "--window-ms", "2"];
     let more = ["--threads", "2,4", "--no-store", "--quiet", "--plot", svg];
-    assert_eq!(code(&run(&[&drawn[..], &more].concat())), Some(0));
+    ends(&[&drawn[..], &more].concat(), 0);
     let plot = std::fs::read_to_string(svg).expect("the plot");
     assert!(plot.contains(">ticket</text>") && plot.contains(">threads</text>"), "{plot}");
 }
@@ -259,9 +248,7 @@ fn a_plot_that_cannot_be_drawn_is_refused_before_anything_runs() {
 #[test]
 fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
     let place = directory("unwritable");
-    let record = place.join("r.json");
-    std::fs::write(&record, record_of("\"m\"")).expect("written");
-    let record = record.to_str().expect("UTF-8");
+    let record = place.write("r.json", record_of("\"m\""));
     let ran = place.join("ran");
     let touch = format!("touch {}", ran.display());
     let [svg, any] = ["/proc/convoy.svg", "/proc/convoy"];
@@ -291,8 +278,7 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
         &["calibrate", "--output", any],
     ];
     for args in cases {
-        let output = run(args);
-        assert_eq!(code(&output), Some(3), "{args:?}: {}", stderr(&output));
+        let output = ends(args, 3);
         let said = stderr(&output);
         assert!(said.starts_with("convoy: cannot write /proc/convoy"), "{args:?}: {said}");
         assert!(said.lines().count() == 1 && stdout(&output).is_empty(), "{args:?}: {said}");
@@ -302,38 +288,30 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
     let (plot, numbers) = (place.join("plot.svg"), place.join("plot.csv"));
     std::fs::create_dir(&numbers).expect("made");
     let plot = plot.to_str().expect("UTF-8");
-    let output = run(&["locks", "--threads", "2,4", "--plot", plot]);
-    assert_eq!(code(&output), Some(3), "{}", stderr(&output));
+    let output = ends(&["locks", "--threads", "2,4", "--plot", plot], 3);
     assert!(stderr(&output).contains("plot.csv: it is a directory"), "{output:?}");
-    let left = std::fs::read_dir(&place).expect("listed").count();
+    let left = std::fs::read_dir(&*place).expect("listed").count();
     assert_eq!(left, 2, "the record and the directory; no temporary file");
 }
 
 #[test]
 fn timelines_of_a_record_need_times() {
     let place = directory("timelines");
-    let record = place.join("r.json");
-    std::fs::write(&record, record_of("\"m\"")).expect("written");
-    let record = record.to_str().expect("UTF-8");
-    let file = place.join("trace");
-    let file = file.to_str().expect("UTF-8");
+    let record = place.write("r.json", record_of("\"m\""));
+    let file = place.path("trace");
     for flag in ["--trace", "--firefox"] {
-        let output = run(&["explain", record, flag, file]);
-        assert_eq!(code(&output), Some(2), "{}", stderr(&output));
+        let output = ends(&["explain", record, flag, file], 2);
         assert!(stderr(&output).contains("does not say when threads waited"), "{output:?}");
     }
-    let output = run(&["explain", "semaphore-2008", "--users", "5", "--firefox", file]);
-    assert_eq!(code(&output), Some(2), "{}", stderr(&output));
+    ends(&["explain", "semaphore-2008", "--users", "5", "--firefox", file], 2);
 }
 
 #[test]
 fn a_profile_has_the_waits_and_the_main_thread_of_a_program() {
     let place = directory("profile");
-    let [record, file] = ["r.json", "profile.json"].map(|name| place.join(name));
-    let [record, file] = [&record, &file].map(|path| path.to_str().expect("UTF-8"));
+    let [record, file] = ["r.json", "profile.json"].map(|name| place.path(name));
     record_orders(&place, record);
-    let output = run(&["explain", record, "--firefox", file]);
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    ends(&["explain", record, "--firefox", file], 0);
     let text = std::fs::read_to_string(file).expect("the profile");
     let profile: Value = serde_json::from_str(&text).expect("JSON");
     // A field that the published types require and the library leaves out.

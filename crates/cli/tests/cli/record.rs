@@ -1,7 +1,7 @@
 //! `convoy record` and the explanation of its records.
 
 use crate::safe::read;
-use crate::{code, compile, convoy, directory, json, run, stderr, stdout};
+use crate::{code, compile, convoy, directory, ends, json, run, stderr, stdout};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -13,14 +13,13 @@ const HANDLERS: &str = "../record/tests/programs/handlers.c";
 #[test]
 fn handlers_that_reach_one_lock_differ_by_their_callers() {
     let place = directory("handlers");
-    let path = |name: &str| place.join(name).display().to_string();
     compile(HANDLERS, &place.join("program"), &[]);
-    let [program, file] = ["program", "r.json"].map(path);
-    assert_eq!(code(&run(&["record", "-q", "-o", &file, "--", &program])), Some(0));
-    let [folded, profile, trace, firefox] = ["f.txt", "f.pb.gz", "f.pftrace", "f.json"].map(path);
-    let files = ["--folded", &folded, "--pprof", &profile, "--trace", &trace];
-    let output = run(&[&["explain", &file, "--firefox", &firefox], &files[..]].concat());
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let [program, file] = ["program", "r.json"].map(|name| place.path(name));
+    ends(&["record", "-q", "-o", file, "--", program], 0);
+    let [folded, profile, trace, firefox] =
+        ["f.txt", "f.pb.gz", "f.pftrace", "f.json"].map(|name| place.path(name));
+    let files = ["--folded", folded, "--pprof", profile, "--trace", trace];
+    ends(&[&["explain", file, "--firefox", firefox], &files[..]].concat(), 0);
     let stacks = std::fs::read_to_string(folded).expect("stacks");
     for [outer, inner] in [["reader", "read_row"], ["writer", "write_row"]] {
         let stack = format!("{outer};{inner};update (handlers.c:10);lock;table (mutex);");
@@ -29,17 +28,15 @@ fn handlers_that_reach_one_lock_differ_by_their_callers() {
     assert!(std::fs::read(profile).expect("a profile").starts_with(&[0x1f, 0x8b]));
     // Both formats have the callers as text.
     for file in [trace, firefox] {
-        let bytes = std::fs::read(&file).expect("written");
+        let bytes = std::fs::read(file).expect("written");
         let text = String::from_utf8_lossy(&bytes);
         assert!(text.contains("read_row") && text.contains("write_row"), "{file}");
     }
-    std::fs::remove_dir_all(place).expect("removed");
 }
 
 #[test]
 fn a_device_is_not_suggested_as_a_record() {
-    let output = run(&["record", "--kernel", "off", "-o", "/dev/null", "--", "true"]);
-    assert_eq!(code(&output), Some(0), "{output:?}");
+    let output = ends(&["record", "--kernel", "off", "-o", "/dev/null", "--", "true"], 0);
     assert!(!stderr(&output).contains("convoy explain"), "{output:?}");
 }
 
@@ -48,8 +45,7 @@ fn a_program_is_recorded_and_explained() {
     let place = directory("record");
     let program = place.join("program");
     compile(SOURCE, &program, &[]);
-    let (program, file) = (program.to_str().expect("UTF-8"), place.join("r.json"));
-    let file = file.to_str().expect("UTF-8");
+    let [program, file] = ["program", "r.json"].map(|name| place.path(name));
     let output = run(&["record", "-o", file, "--", program]);
     assert_eq!((code(&output), stdout(&output).as_str()), (Some(0), "320\n"), "{output:?}");
     let messages = stderr(&output);
@@ -64,13 +60,11 @@ fn a_program_is_recorded_and_explained() {
     assert_eq!(report["causes"][0]["held_at"], "use_cache (convoy.c:10)");
     assert_eq!(report["locks"][0]["name"], "cache_lock");
     assert!(report["locks"][0]["owner_off_cpu_percent"].as_f64().expect("a number") > 80.0);
-    let flame = place.join("f.svg");
-    let flame_file = flame.to_str().expect("UTF-8");
-    let text = run(&["explain", file, "--all", "--flame", flame_file]);
+    let flame = place.path("f.svg");
+    let text = run(&["explain", file, "--all", "--flame", flame]);
     assert!(stdout(&text).contains("The longest convoy at `cache_lock`"), "{text:?}");
     assert!(std::fs::read_to_string(flame).expect("a picture").contains("cache_lock (mutex)"));
-    let refused = run(&["explain", file, "--kernel", "3.0"]);
-    assert_eq!(code(&refused), Some(2), "{refused:?}");
+    ends(&["explain", file, "--kernel", "3.0"], 2);
     let words = ["predict", file, "--policy", "sleep,handoff", "--split", "8", "--rounds", "1"];
     let predicted = json(&[&words[..], &["--format", "json"]].concat(), 0);
     let text = predicted["verdict"].as_str().expect("text");
@@ -97,12 +91,9 @@ fn a_program_is_recorded_and_explained() {
     );
     // Unless a thread starved, which another lock bounds.
     assert!(!advice.contains("convoy with") || advice.contains("Starvation: "), "{advice}");
-    std::fs::write(place.join("cut.json"), "{\"recorded\": 1,\n \"program\":").expect("written");
-    let cut = place.join("cut.json");
-    let cut = run(&["explain", cut.to_str().expect("UTF-8")]);
-    assert_eq!(code(&cut), Some(2));
+    let cut = place.write("cut.json", "{\"recorded\": 1,\n \"program\":");
+    let cut = ends(&["explain", cut], 2);
     assert!(stderr(&cut).contains("line 2"), "{cut:?}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 /// The convoy of 2008, in user space: a semaphore that hands over costs a switch a turn.
@@ -152,7 +143,6 @@ fn a_semaphore_that_hands_over_is_recorded_explained_and_fixed() {
     let words = [convoy, "with", "--sem", "handoff", "--", program, "64", "1000"];
     let (handoff, libc) = (fastest(&words), fastest(&words[5..]));
     assert!(handoff > libc.mul_f64(1.2), "{handoff:?} beside {libc:?}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -177,7 +167,6 @@ fn the_exit_code_is_that_of_the_program_and_the_store_keeps_the_record() {
     let missing = record(&["./no-such-program"]);
     assert_eq!(code(&missing), Some(127));
     assert!(stderr(&missing).contains("cannot start `./no-such-program`"), "{missing:?}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -191,7 +180,6 @@ fn the_bound_of_fair_mutexes_is_a_choice_that_the_record_keeps() {
         let output = convoy(&["with", "--mutex", bound, "--", "true"]).output();
         assert_eq!(code(&output.expect("it starts")), Some(2), "{bound}");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -202,17 +190,13 @@ fn what_perf_printed_is_explained_and_not_replayed() {
     assert!(verdict.starts_with("Threads in __x64_sys_rename"), "{verdict}");
     assert_eq!(report["title"], format!("{file}: perf lock contention"));
     for command in ["predict", "fix"] {
-        let refused = run(&[command, file]);
-        assert_eq!(code(&refused), Some(2));
+        let refused = ends(&[command, file], 2);
         assert!(stderr(&refused).contains("record the program with convoy record"), "{refused:?}");
     }
     let place = directory("record-perf");
-    let data = place.join("perf.data");
-    std::fs::write(&data, b"PERFILE2\xff").expect("written");
-    let refused = run(&["explain", data.to_str().expect("UTF-8")]);
-    assert_eq!(code(&refused), Some(2));
+    let data = place.write("perf.data", b"PERFILE2\xff");
+    let refused = ends(&["explain", data], 2);
     assert!(stderr(&refused).contains("perf script -i"), "{refused:?}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 /// A user without the rights to record kernel events is told which rights are needed, or refused
@@ -222,65 +206,53 @@ fn whoever_may_not_ask_the_kernel_is_told_what_it_takes() {
     const NOBODY: u32 = 65_534;
     let place = directory("record-kernel");
     let off = ["record", "--kernel", "off", "-o"];
-    let file = |name: &str| place.join(name).to_str().expect("UTF-8").to_owned();
-    let output = run(&[&off[..], &[&file("off.json"), "--", "true"]].concat());
-    assert_eq!(code(&output), Some(0), "{output:?}");
-    let text = std::fs::read_to_string(file("off.json")).expect("it was written");
+    let file = place.path("off.json");
+    ends(&[&off[..], &[file, "--", "true"]].concat(), 0);
+    let text = std::fs::read_to_string(file).expect("it was written");
     assert!(!text.contains("scheduling") && !text.contains("bpf"), "{text}");
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(&place, open).expect("it is ours");
+    std::fs::set_permissions(&*place, open).expect("it is ours");
     let as_nobody = |kernel: &str, words: &[&str]| {
-        let mut command = convoy(&["record", "--kernel", kernel, "-o", &file("nobody.json"), "--"]);
-        command.args(words).env("XDG_CACHE_HOME", &place).current_dir("/");
+        let mut command =
+            convoy(&["record", "--kernel", kernel, "-o", place.path("nobody.json"), "--"]);
+        command.args(words).env("XDG_CACHE_HOME", &*place).current_dir("/");
         std::os::unix::process::CommandExt::uid(&mut command, NOBODY).output()
     };
     // The tree may be in a directory that other users cannot enter.
     let Ok(auto) = as_nobody("auto", &["true"]) else { return };
     assert_eq!(code(&auto), Some(0), "{auto:?}");
     assert!(stderr(&auto).contains("Kernel events were not recorded"), "{auto:?}");
-    let mark = file("started");
-    let on = as_nobody("on", &["touch", &mark]).expect("as before");
+    let mark = place.path("started");
+    let on = as_nobody("on", &["touch", mark]).expect("as before");
     assert_eq!(code(&on), Some(3), "{on:?}");
     // Or the kernel has none of this.
     let cures = ["run as root or with CAP_BPF", "Linux 5.19 or later"];
     assert!(cures.iter().any(|cure| stderr(&on).contains(cure)), "{on:?}");
-    assert!(!Path::new(&mark).exists(), "nothing was started");
-    std::fs::remove_dir_all(place).expect("it goes away");
+    assert!(!Path::new(mark).exists(), "nothing was started");
 }
 
 #[test]
 fn the_cost_of_wakeups_is_measured_once_after_each_start_of_the_machine() {
     let place = directory("record-prices");
-    let program = place.join("program");
-    compile(SOURCE, &program, &[]);
-    let (file, prices, store) =
-        (place.join("r.json"), place.join("prices.json"), place.join("runs.sqlite3"));
-    let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
-    let (file_name, store_name, program) = (text(&file), text(&store), text(&program));
-    let read = |path: &Path| -> serde_json::Value {
-        let text = std::fs::read_to_string(path).expect("it is there");
-        serde_json::from_str(&text).expect("JSON")
-    };
+    let [program, file, prices, store] =
+        ["program", "r.json", "prices.json", "runs.sqlite3"].map(|name| place.path(name));
+    compile(SOURCE, Path::new(program), &[]);
     let recorded = || {
-        let words =
-            ["record", "--kernel", "off", "-o", &file_name, "--store", &store_name, "--", &program];
-        let output = convoy(&words).output().expect("it starts");
-        assert_eq!(code(&output), Some(0), "{output:?}");
-        read(&file)["program"]["prices_ns"].clone()
+        ends(&["record", "--kernel", "off", "-o", file, "--store", store, "--", program], 0);
+        read(Path::new(file))["program"]["prices_ns"].clone()
     };
     recorded();
     // Other prices stand for the measured ones, which a busy machine may lack.
     let kept = serde_json::json!({"price_ns.switch": [1.0, 2.0, 3.0]});
-    let mut file_content = read(&prices);
+    let mut file_content = read(Path::new(prices));
     (file_content["prices"], file_content["failure"]) = (kept.clone(), serde_json::Value::Null);
-    std::fs::write(&prices, file_content.to_string()).expect("written");
+    place.write("prices.json", file_content.to_string());
     assert_eq!(recorded(), kept);
     file_content["boot"] = "an earlier one".into();
-    std::fs::write(&prices, file_content.to_string()).expect("written");
+    place.write("prices.json", file_content.to_string());
     assert_ne!(recorded(), kept);
-    assert_ne!(read(&prices)["boot"], file_content["boot"]);
-    std::fs::remove_dir_all(place).expect("it goes away");
+    assert_ne!(read(Path::new(prices))["boot"], file_content["boot"]);
 }

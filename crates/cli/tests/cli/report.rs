@@ -1,14 +1,13 @@
 //! `convoy report`: a page in one file, of records, of stored runs and of simulated ones.
 
 use crate::hostile::record_of;
-use crate::{code, directory, run, stderr, stdout};
+use crate::{directory, ends, run, stderr, stdout};
 
 /// Writes a page with these arguments and returns it.
 fn page(test: &str, args: &[&str]) -> String {
-    let path = directory(test).join("page.html");
-    let path = path.to_str().expect("UTF-8");
-    let output = run(&[&["report", "--output", path], args].concat());
-    assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
+    let place = directory(test);
+    let path = place.path("page.html");
+    let output = ends(&[&["report", "--output", path], args].concat(), 0);
     assert!(output.stdout.is_empty(), "the page is the result");
     let page = std::fs::read_to_string(path).expect("the page");
     assert!(page.len() < 1_500_000 && page.ends_with("</html>\n"), "{} bytes", page.len());
@@ -18,11 +17,10 @@ fn page(test: &str, args: &[&str]) -> String {
 
 #[test]
 fn the_page_of_a_record_has_its_diagnosis_and_names_are_text() {
-    let path = directory("report-record").join("r.json");
-    std::fs::write(&path, record_of("\"<script>alert(1)</script>\\u001b[2J\"")).expect("written");
-    let path = path.to_str().expect("UTF-8");
+    let place = directory("report-record");
+    let path = place.write("r.json", record_of("\"<script>alert(1)</script>\\u001b[2J\""));
     let page = page("report-one", &[path]);
-    let explained = crate::stdout(&run(&["explain", path]));
+    let explained = stdout(&run(&["explain", path]));
     let first = explained.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
     assert!(page.contains(&format!("<h1>{first}")), "{first}");
     assert!(!page.contains("<script>alert") && !page.contains('\u{1b}'));
@@ -43,30 +41,22 @@ fn the_page_of_a_simulated_run_tells_its_convoy() {
 
 #[test]
 fn what_cannot_be_a_page_is_refused_before_anything_runs() {
-    let output = run(&["report", "semaphore-2008", "semaphore-2008"]);
-    assert_eq!(code(&output), Some(2));
+    let output = ends(&["report", "semaphore-2008", "semaphore-2008"], 2);
     assert!(stderr(&output).contains("is not a record of a program"), "{output:?}");
-    let output = run(&["report", "-o", "/nowhere/at/all.html", "semaphore-2008"]);
-    assert_eq!(code(&output), Some(3));
+    let output = ends(&["report", "-o", "/nowhere/at/all.html", "semaphore-2008"], 3);
     assert!(stderr(&output).contains("there is no directory"), "{output:?}");
 }
 
 #[test]
 fn two_records_are_compared_on_the_terminal() {
     let place = directory("two-records");
-    let [before, after, other] = ["before.json", "after.json", "times.txt"]
-        .map(|name| place.join(name).to_string_lossy().into_owned());
-    std::fs::write(&before, record_of("\"old\"")).expect("written");
-    std::fs::write(&after, record_of("\"new\"")).expect("written");
-    std::fs::write(&other, "1\n2\n").expect("written");
-    let output = run(&["compare", &before, &after]);
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    let text = stdout(&output);
+    let before = place.write("before.json", record_of("\"old\""));
+    let after = place.write("after.json", record_of("\"new\""));
+    let other = place.write("times.txt", "1\n2\n");
+    let text = stdout(&ends(&["compare", before, after], 0));
     for word in ["Threads waited", "Before: ", "After: ", "Waiting by lock", "is no proof"] {
         assert!(text.contains(word), "no {word:?} in {text}");
     }
-    let output = run(&["compare", &before, &other]);
-    assert_eq!(code(&output), Some(2), "{output:?}");
+    let output = ends(&["compare", before, other], 2);
     assert!(stderr(&output).contains("name two records"), "{output:?}");
-    std::fs::remove_dir_all(place).expect("removed");
 }

@@ -1,7 +1,8 @@
 //! Recording harms nothing and loses nothing, in surroundings that production has.
 
 use crate::common::{interrupt, wait_until, with_default_signals};
-use crate::{code, compile, convoy, directory, stderr, stdout};
+use crate::skip::skip;
+use crate::{code, compile, convoy, directory, ends, finish, stderr, stdout};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -21,10 +22,7 @@ pub(crate) fn in_namespace(script: &str) -> Option<Command> {
     let mut works = Command::new("unshare");
     works.args([flags, "mount", "-t", "tmpfs", "none", "/mnt"]);
     if !works.output().is_ok_and(|output| output.status.success()) {
-        let _nobody_reads = std::io::Write::write_all(
-            &mut std::io::stderr(),
-            b"skipped: unshare(1) may make no namespace of mounts here\n",
-        );
+        skip("unshare(1) may make no namespace of mounts here", false);
         return None;
     }
     let mut shell = Command::new("unshare");
@@ -36,6 +34,13 @@ pub(crate) fn record(file: &Path, words: &[&str]) -> Output {
     let file = file.to_str().expect("UTF-8");
     let all = [&["record", "--kernel", "off", "-o", file, "--"], words].concat();
     convoy(&all).output().expect("it starts")
+}
+
+/// Records a program that must end with `expected`.
+pub(crate) fn recorded(file: &Path, words: &[&str], expected: i32) -> Output {
+    let output = record(file, words);
+    assert_eq!(code(&output), Some(expected), "{words:?}: {output:?}");
+    output
 }
 
 pub(crate) fn read(file: &Path) -> Value {
@@ -64,35 +69,6 @@ fn left() -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_program_ends_as_without_the_recorder() {
-    let place = directory("safe-modes");
-    let (program, file) = (program(&place), place.join("r.json"));
-    for (mode, expected) in [
-        ("plain", 0),
-        ("exit_", 5),
-        ("fork", 4),
-        ("forkmt", 0),
-        ("vfork", 0),
-        ("clone", 7),
-        ("closeall", 0),
-        ("closerange", 0),
-        ("strict", 0),
-        ("seccomp", 0),
-        ("fsize", 0),
-        ("nofile", 0),
-        ("kill9", 137),
-        ("unrecoverable", 0),
-        ("pinned", 0),
-    ] {
-        let output = record(&file, &[&program, mode]);
-        assert_eq!(code(&output), Some(expected), "{mode}: {output:?}");
-        assert!(file.exists(), "{mode}: {output:?}");
-        std::fs::remove_file(&file).expect("it goes away");
-    }
-    std::fs::remove_dir_all(place).expect("it goes away");
-}
-
-#[test]
 fn all_of_a_sandboxed_program_is_recorded_or_said_to_be_missing() {
     let place = directory("safe-sandbox");
     let (program, file) = (program(&place), place.join("r.json"));
@@ -113,8 +89,7 @@ fn all_of_a_sandboxed_program_is_recorded_or_said_to_be_missing() {
     assert_eq!(acquisitions(&read(&file)), 1);
     let output = record(&file, &[&program, "fsize"]);
     assert!(stderr(&output).contains("(ulimit -n, -f, -v)"), "{output:?}");
-    let output = record(&file, &[&program, "descriptors"]);
-    assert_eq!(code(&output), Some(3), "{output:?}");
+    let output = recorded(&file, &[&program, "descriptors"], 3);
     assert!(stderr(&output).contains("(ulimit -n, -f, -v)"), "{output:?}");
     let output = record(&file, &[&program, "ticks"]);
     assert_eq!((code(&output), stdout(&output).as_str()), (Some(0), "ok\n"));
@@ -123,7 +98,6 @@ fn all_of_a_sandboxed_program_is_recorded_or_said_to_be_missing() {
     assert!(messages.contains("A process that was forked was not recorded"), "{messages}");
     // The first ones of the forked process are counted.
     assert_eq!(acquisitions(&read(&file)), 40_016);
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -160,10 +134,8 @@ fn a_small_place_ends_the_recording_and_not_the_program() {
         file.display()
     );
     let Some(mut shell) = in_namespace(&script) else { return };
-    let output = shell.output().expect("it starts");
-    assert_eq!(code(&output), Some(0), "{output:?}");
+    let output = finish(&mut shell, 0);
     assert_eq!(acquisitions(&read(&file)), 300 * 17, "each child fits: {output:?}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -176,8 +148,7 @@ fn no_object_of_others_is_loaded_and_none_is_left_where_they_write() {
     let file = file.to_str().expect("UTF-8");
     let mut command = convoy(&["record", "--kernel", "off", "-o", file, "--", &program, "maps"]);
     command.env("TMPDIR", &temporary).env_remove("HOME").env_remove("XDG_CACHE_HOME");
-    let output = command.output().expect("it starts");
-    assert_eq!(code(&output), Some(0), "{output:?}");
+    let output = finish(&mut command, 0);
     let maps = stdout(&output);
     let object = maps.lines().find(|line| line.contains("convoy") && line.contains("r-xp"));
     let object = object.expect("the object is loaded");
@@ -192,32 +163,6 @@ fn no_object_of_others_is_loaded_and_none_is_left_where_they_write() {
         assert_eq!(code(&output.expect("it starts")), Some(0));
         assert_eq!(std::fs::read_dir(&temporary).expect("it is there").count(), 0);
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
-}
-
-#[test]
-fn servers_that_drop_their_rights_are_recorded() {
-    let place = directory("safe-servers");
-    let (program, file) = (program(&place), place.join("r.json"));
-    let output = record(&file, &[&program, "daemon"]);
-    assert_eq!(code(&output), Some(0), "{output:?}");
-    assert_eq!(acquisitions(&read(&file)), 40_000, "{output:?}");
-    if !rustix::process::geteuid().is_root() {
-        let _nobody_reads = std::io::Write::write_all(
-            &mut std::io::stderr(),
-            b"skipped: only root can give up the rights of root\n",
-        );
-        return;
-    }
-    let output = record(&file, &[&program, "setuid"]);
-    assert_eq!(code(&output), Some(0), "{output:?}");
-    assert_eq!(acquisitions(&read(&file)), 480_000, "of a child of the other user, too");
-    let output = record(&file, &[&program, "chroot"]);
-    assert_eq!(code(&output), Some(0), "{output:?}");
-    let text = std::fs::read_to_string(&file).expect("a record");
-    assert_eq!(acquisitions(&read(&file)), 120_000, "of a child without a way to the directory");
-    assert!(!text.contains("not recorded"), "{text}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -225,16 +170,14 @@ fn what_can_be_refused_is_refused_before_the_program_starts() {
     let place = directory("safe-refused");
     let mark = place.join("it ran");
     let touch = ["touch", mark.to_str().expect("UTF-8")];
-    let nowhere = place.join("no such directory/r.json");
-    let nowhere = nowhere.to_str().expect("UTF-8");
+    let nowhere = place.path("no such directory/r.json");
     for (words, expected) in [
         (vec!["record", "--tag", "two words", "--"], 2),
         (vec!["record", "-o", nowhere, "--"], 3),
         (vec!["record", "--store", "/proc/no store", "--"], 3),
         (vec!["record", "-o", "/proc/r.json", "--"], 3),
     ] {
-        let output = convoy(&[&words[..], &touch[..]].concat()).output().expect("it starts");
-        assert_eq!(code(&output), Some(expected), "{output:?}");
+        ends(&[&words[..], &touch[..]].concat(), expected);
         assert!(!mark.exists(), "{words:?}");
     }
     for (limit, expected) in
@@ -245,20 +188,17 @@ fn what_can_be_refused_is_refused_before_the_program_starts() {
             env!("CARGO_BIN_EXE_convoy"),
             touch[1]
         );
-        let output = Command::new("bash").args(["-c", &script]).output().expect("it starts");
-        assert_eq!(code(&output), Some(3), "{output:?}");
+        let output = finish(Command::new("bash").args(["-c", &script]), 3);
         assert!(stderr(&output).contains(expected), "{output:?}");
         assert!(!mark.exists(), "{limit}");
     }
     // Without its own place the record goes to the next one, and the last line names it.
     let mut command = convoy(&["record", "--kernel", "off", "--", "sh", "-c", "exit 7"]);
     command.env_remove("CONVOY_STORE").env_remove("HOME").env_remove("XDG_DATA_HOME");
-    let output = command.current_dir(&place).env("TMPDIR", &place).output().expect("it starts");
-    assert_eq!(code(&output), Some(7), "{output:?}");
+    let output = finish(command.current_dir(&*place).env("TMPDIR", &*place), 7);
     let messages = stderr(&output);
     let last = messages.lines().last().expect("a line");
     assert!(last.contains("the record is in ./convoy-record-"), "{messages}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -273,11 +213,9 @@ fn a_full_disk_costs_neither_the_record_nor_the_exit_code() {
     );
     let Some(mut shell) = in_namespace(&script) else { return };
     shell.env("CONVOY_STORE", place.join("runs.sqlite3"));
-    let output = shell.output().expect("it starts");
-    assert_eq!(code(&output), Some(9), "{output:?}");
+    let output = finish(&mut shell, 9);
     let messages = stderr(&output);
     assert!(messages.contains("more: convoy explain 1"), "in the store: {messages}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 /// A program that says which signal it got.
@@ -290,17 +228,15 @@ fn signals_come_to_the_program_as_what_they_are() {
         [(Signal::HUP, "HUP\n", 3), (Signal::QUIT, "QUIT\n", 4), (Signal::TERM, "TERM\n", 5)]
     {
         let place = directory(&format!("safe-signal-{expected}"));
-        let (ready, file) = (place.join("ready"), place.join("r.json"));
-        let script = SAYS.replace("READY", ready.to_str().expect("UTF-8"));
-        let file = file.to_str().expect("UTF-8");
+        let (ready, file) = (place.path("ready"), place.path("r.json"));
+        let script = SAYS.replace("READY", ready);
         let words = ["record", "--kernel", "off", "-o", file, "--", "bash", "-c", &script];
         let mut command = with_default_signals(&convoy(&words));
         let mut child = command.spawn().expect("it starts");
-        wait_until(&mut child, |_| ready.exists());
+        wait_until(&mut child, |_| Path::new(ready).exists());
         let output = interrupt(child, signal);
         assert_eq!((code(&output), stdout(&output).as_str()), (Some(expected), name));
         assert!(Path::new(file).exists(), "{output:?}");
-        std::fs::remove_dir_all(place).expect("it goes away");
     }
 }
 
@@ -312,10 +248,9 @@ fn what_a_killed_recorder_leaves_is_recovered() {
             && !file.ends_with("budget")
     };
     let place = directory("safe-killed");
-    let (program, buffer) = (program(&place), place.join("buffer"));
-    std::fs::create_dir_all(&buffer).expect("a directory");
-    let (buffer, file) = (buffer.to_str().expect("UTF-8"), place.join("r.json"));
-    let file = file.to_str().expect("UTF-8");
+    let program = program(&place);
+    let (buffer, file) = (place.path("buffer"), place.path("r.json"));
+    std::fs::create_dir_all(buffer).expect("a directory");
     let words =
         ["record", "--kernel", "off", "--buffer", buffer, "-o", file, "--", &program, "goeson"];
     let mut command = with_default_signals(&convoy(&words));
@@ -333,8 +268,8 @@ fn what_a_killed_recorder_leaves_is_recovered() {
     assert_eq!(left(), 1);
     // Another command leaves it alone, and mentions it once the program has ended: after a second
     // or, on a busy machine, some seconds.
-    let other = place.join("other.json");
-    let words = ["record", "--buffer", buffer, "-o", other.to_str().expect("UTF-8"), "--", "true"];
+    let other = place.path("other.json");
+    let words = ["record", "--buffer", buffer, "-o", other, "--", "true"];
     let begin = std::time::Instant::now();
     loop {
         let messages = stderr(&convoy(&words).output().expect("it starts"));
@@ -345,14 +280,12 @@ fn what_a_killed_recorder_leaves_is_recovered() {
         assert!(begin.elapsed() < std::time::Duration::from_secs(120), "{messages}");
         std::thread::sleep(std::time::Duration::from_millis(200));
     }
-    let output = convoy(&["record", "--recover", "--buffer", buffer]).output().expect("it starts");
-    assert_eq!(code(&output), Some(0), "{output:?}");
+    let output = ends(&["record", "--recover", "--buffer", buffer], 0);
     assert_eq!(left(), 0, "{output:?}");
     let record = read(Path::new(file));
     assert_eq!(record["program"]["ending"], "the recorder was killed");
     assert!(record["program"]["command"][0].as_str().expect("text").ends_with("faults"));
     assert!(acquisitions(&record) > 1000);
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -380,12 +313,9 @@ fn programs_that_would_not_bear_the_object_are_told_beforehand() {
         let with = convoy(&["with", "--mutex", "fair", "--", &program]).output();
         assert_eq!(code(&with.expect("it starts")), Some(2));
     }
-    let pipe = place.join("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
-    let pipe = pipe.to_str().expect("UTF-8");
-    let output = convoy(&["record", "--kernel", "off", "--", pipe]).output().expect("it starts");
-    assert_eq!(code(&output), Some(126), "and it ends");
-    std::fs::remove_dir_all(place).expect("it goes away");
+    let pipe = place.path("pipe");
+    assert!(Command::new("mkfifo").arg(pipe).status().expect("mkfifo").success());
+    ends(&["record", "--kernel", "off", "--", pipe], 126);
 }
 
 #[test]
@@ -409,7 +339,6 @@ fn nothing_stays_in_memory_when_a_recording_is_over() {
         });
         assert!(!is_left, "{} was left", path.display());
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 /// The same program with other names, at `to`.
@@ -456,5 +385,4 @@ fn names_are_those_of_the_file_that_was_mapped() {
     let words = ["explain", name, "--symbols", place.to_str().expect("UTF-8")];
     let output = convoy(&words).output().expect("it starts");
     assert!(["real_lock", "real_function"].iter().all(|name| stdout(&output).contains(name)));
-    std::fs::remove_dir_all(place).expect("it goes away");
 }

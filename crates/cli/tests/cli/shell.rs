@@ -1,31 +1,27 @@
 //! `convoy completions`, `man` and `calibrate`.
 
-use crate::{code, directory, run, stderr, stdout};
+use crate::{code, directory, ends, run, stderr, stdout};
 
 #[test]
 fn completions_and_manual_pages_are_made_from_the_flags() {
     for shell in ["bash", "zsh", "fish"] {
-        let output = run(&["completions", shell]);
-        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        let output = ends(&["completions", shell], 0);
         assert!(stdout(&output).contains("spin-limit"), "{shell}");
     }
     assert!(stdout(&run(&["man"])).starts_with(".ie"));
-    let place = directory("man").join("made/nested");
-    let name = place.to_str().expect("UTF-8");
-    assert_eq!(code(&run(&["man", name])), Some(0));
-    let page = std::fs::read_to_string(place.join("convoy-lab-locks.1")).expect("a page");
+    let place = directory("man");
+    ends(&["man", place.path("made/nested")], 0);
+    let file = place.path("made/nested/convoy-lab-locks.1");
+    let page = std::fs::read_to_string(file).expect("a page");
     assert!(page.contains("spin\\-limit") && page.contains("Examples"), "{page}");
-    let file = place.join("convoy-lab-locks.1/below");
-    assert_eq!(code(&run(&["man", file.to_str().expect("UTF-8")])), Some(3), "below a file");
-    std::fs::remove_dir_all(place).expect("removed");
+    ends(&["man", &format!("{file}/below")], 3);
 }
 
 #[test]
 fn calibrate_refuses_what_it_cannot_add_to() {
-    let machine = run(&["calibrate", "--add", "x.toml"]);
-    assert_eq!(code(&machine), Some(2));
+    let machine = ends(&["calibrate", "--add", "x.toml"], 2);
     assert!(stderr(&machine).contains("calibrate units --add"), "{}", stderr(&machine));
-    assert_eq!(code(&run(&["calibrate", "units", "--add", "/nonexistent.toml"])), Some(2));
+    ends(&["calibrate", "units", "--add", "/nonexistent.toml"], 2);
 }
 
 #[test]

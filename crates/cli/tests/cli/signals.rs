@@ -102,38 +102,36 @@ fn an_interrupt_ends_a_load_and_leaves_nothing() {
         let output = interrupt(child, signal);
         assert_eq!(code(&output), Some(after(signal)), "{}", stderr(&output));
         assert!(stderr(&output).contains("interrupted"), "{}", stderr(&output));
-        let left = std::fs::read_dir(&directory).expect("readable").count();
+        let left = std::fs::read_dir(&*directory).expect("readable").count();
         assert_eq!(left, 0, "the work directory is gone");
-        std::fs::remove_dir(directory).expect("removed");
     }
 }
 
 #[test]
 fn a_run_that_is_killed_keeps_its_finished_points() {
     let place = directory("killed-run");
-    let name = |name: &str| place.join(name).to_string_lossy().into_owned();
+    let name = |name: &str| place.path(name);
     let (store, record) = (name("runs.sqlite3"), name("r.json"));
     let work = name("work");
-    std::fs::create_dir(&work).expect("made");
+    std::fs::create_dir(work).expect("made");
     // The delay holds the last point up.
     let args = ["run", "--users", "1,2,3,4", "--shrink", "1000000", "--start-delay", "1"];
-    let more = ["--no-predict", "--dir", &work, "--store", &store, "--record", &record];
+    let more = ["--no-predict", "--dir", work, "--store", store, "--record", record];
     let mut child = start(&[&args[..], &more].concat());
     let points = || {
-        let text = std::fs::read_to_string(&record).unwrap_or_default();
+        let text = std::fs::read_to_string(record).unwrap_or_default();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         value["points"].as_array().map_or(0, Vec::len)
     };
     wait_until(&mut child, |pid| points() == 3 && users_of(pid) == 4);
     interrupt(child, Signal::KILL);
     assert_eq!(points(), 3);
-    let output = convoy(&["runs", "export", "--store", &store]).output().expect("starts");
+    let output = convoy(&["runs", "export", "--store", store]).output().expect("starts");
     let runs: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(runs.as_array().map(Vec::len), Some(1), "{runs}");
     let body = &runs[0]["entry"]["body"];
     assert_eq!(body["points"].as_array().map(Vec::len), Some(3));
     assert_eq!(body["unfinished"], true);
-    std::fs::remove_dir_all(place).expect("removed");
 }
 
 /// Users of the command: the supervisor's children but its anchor.

@@ -1,8 +1,8 @@
 //! Recording where memory, processes, places and rights are short, and from outside.
 
 use crate::common::wait_until;
-use crate::safe::{acquisitions, in_namespace, named, program, read, record};
-use crate::{code, convoy, directory, stderr, stdout};
+use crate::safe::{acquisitions, in_namespace, named, program, read, record, recorded};
+use crate::{code, convoy, directory, ends, finish, stderr, stdout};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -13,7 +13,7 @@ const CONVOY: &str = env!("CARGO_BIN_EXE_convoy");
 fn where_few_processes_are_allowed_the_program_ends_as_it_would() {
     let place = directory("surroundings-few");
     let all = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(&place, all).expect("it is ours");
+    std::fs::set_permissions(&*place, all).expect("it is ours");
     for most in 1..8 {
         // A user of this test alone: limits count the processes of a user.
         let user = if rustix::process::geteuid().is_root() {
@@ -26,7 +26,7 @@ fn where_few_processes_are_allowed_the_program_ends_as_it_would() {
              7'"
         );
         let mut shell = Command::new("bash");
-        shell.args(["-c", &script]).current_dir(&place).env("CONVOY_STORE", "none");
+        shell.args(["-c", &script]).current_dir(&*place).env("CONVOY_STORE", "none");
         let output = shell.env("HOME", "/nonexistent").output().expect("it starts");
         let messages = stderr(&output);
         assert!(!messages.contains("panicked"), "{most}: {messages}");
@@ -38,7 +38,6 @@ fn where_few_processes_are_allowed_the_program_ends_as_it_would() {
         assert!(!is_started || place.join("r.json").exists(), "{output:?}");
         let _not_there = std::fs::remove_file(place.join("r.json"));
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -61,12 +60,10 @@ fn all_is_recorded_without_shared_memory_without_a_home_and_with_a_root_that_can
         let script =
             if name == "root" { format!("{mounts} '{run}'") } else { format!("{mounts} && {run}") };
         let Some(mut shell) = in_namespace(&script) else { return };
-        let output = shell.output().expect("it starts");
-        assert_eq!(code(&output), Some(4), "{name}: {output:?}");
+        let output = finish(&mut shell, 4);
         assert_eq!(acquisitions(&read(&file)), 80_000, "{name}: {output:?}");
         std::fs::remove_file(&file).expect("it goes away");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -79,15 +76,12 @@ fn a_user_namespace_is_recorded() {
     if works.is_ok_and(|output| output.status.success()) {
         let mut command = Command::new(inside[0]);
         command.args(&inside[1..]).args([&program, "fork"]).env("CONVOY_STORE", "none");
-        let output = command.output().expect("it starts");
-        assert_eq!(code(&output), Some(4), "{output:?}");
+        let output = finish(&mut command, 4);
         assert_eq!(acquisitions(&read(&file)), 80_000, "{output:?}");
         // And a program that makes one while it is recorded.
-        let output = record(&file, &["unshare", "-Ur", &program, "fork"]);
-        assert_eq!(code(&output), Some(4), "{output:?}");
+        let output = recorded(&file, &["unshare", "-Ur", &program, "fork"], 4);
         assert_eq!(acquisitions(&read(&file)), 80_000, "{output:?}");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -117,7 +111,6 @@ fn what_is_written_has_a_bound() {
         assert_eq!(code(&output), Some(expected), "{output:?}");
         assert!(stderr(&output).contains(words), "{output:?}");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -125,17 +118,15 @@ fn what_is_redacted_is_in_no_file() {
     let place = directory("surroundings-redacted");
     let store = place.join("runs.sqlite3");
     let script = ["record", "--kernel", "off", "--redact", "--", "sh", "-c", "exit 3", "a-secret"];
-    let output = convoy(&script).env("CONVOY_STORE", &store).output().expect("it starts");
-    assert_eq!(code(&output), Some(3), "{output:?}");
+    finish(convoy(&script).env("CONVOY_STORE", &store), 3);
     let mut files = 0;
-    for entry in std::fs::read_dir(&place).expect("it is there").flatten() {
+    for entry in std::fs::read_dir(&*place).expect("it is there").flatten() {
         let bytes = std::fs::read(entry.path()).expect("readable");
         let has_it = bytes.windows(8).any(|part| part == b"a-secret");
         assert!(!has_it, "{}", entry.path().display());
         files += 1;
     }
     assert!(files > 0, "the store is there");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -156,11 +147,9 @@ fn a_prediction_names_the_limit_that_it_meets_and_takes_any_path() {
     let odd = place.join(std::ffi::OsString::from_vec(b"no text \xff.json".to_vec()));
     std::fs::write(&odd, "{}").expect("written");
     for command in ["explain", "predict", "fix"] {
-        let output = convoy(&[command]).arg(&odd).output().expect("it starts");
-        assert_eq!(code(&output), Some(2), "{output:?}");
+        let output = finish(convoy(&[command]).arg(&odd), 2);
         assert!(!stderr(&output).contains("UTF-8"), "{output:?}");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -189,11 +178,9 @@ fn all_processes_of_a_control_group_are_looked_at() {
     let text = std::fs::read_to_string(file).expect("a record");
     assert!(["one_lock", "two_lock"].iter().all(|name| text.contains(name)), "{text}");
     for wrong in ["no/such/group", place.to_str().expect("UTF-8")] {
-        let output = convoy(&["record", "--cgroup", wrong]).output().expect("it starts");
-        assert_eq!(code(&output), Some(2), "{output:?}");
+        let output = ends(&["record", "--cgroup", wrong], 2);
         assert!(stderr(&output).contains("is no control group"), "{output:?}");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -228,7 +215,6 @@ fn servers_of_debug_data_name_a_program_that_is_gone() {
     let output = explain();
     assert_eq!(code(&output), Some(3), "{output:?}");
     assert!(stderr(&output).contains("DEBUGINFOD_URLS"), "{output:?}");
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -276,7 +262,6 @@ fn memory_limits_of_control_groups_are_respected_before_the_program_starts() {
         assert_eq!(stdout(&output).is_empty(), !starts, "{limit_mb} {kernel}: {output:?}");
         let _not_there = std::fs::remove_file(&file);
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]

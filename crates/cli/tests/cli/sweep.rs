@@ -1,8 +1,8 @@
 //! `convoy sweep`: cells are stored one by one, by any process, and the result is identical to the
 //! byte.
 
-use crate::{code, convoy, directory, run, stderr, stdout};
-use std::path::{Path, PathBuf};
+use crate::{Place, code, convoy, directory, ends, stderr, stdout};
+use std::path::Path;
 use std::time::Duration;
 
 /// Twelve cells of some tenths of a second.
@@ -24,30 +24,26 @@ key = "kernel"
 values = ["2.6.25", "2.6.26-rc1", "3.0"]
 "#;
 
-struct Place {
-    directory: PathBuf,
-    experiment: String,
+struct Sweeps {
+    directory: Place,
+    experiment: &'static str,
 }
 
-impl Place {
+impl Sweeps {
     fn new(name: &str) -> Self {
         let directory = directory(name);
-        let file = directory.join("mine.toml");
-        std::fs::write(&file, EXPERIMENT).expect("written");
-        Self { experiment: file.to_string_lossy().into_owned(), directory }
+        Self { experiment: directory.write("mine.toml", EXPERIMENT), directory }
     }
 
-    fn path(&self, name: &str) -> String {
-        self.directory.join(name).to_string_lossy().into_owned()
+    fn path(&self, name: &str) -> &'static str {
+        self.directory.path(name)
     }
 
     /// Runs a sweep into the directory `name`, and returns its output.
     fn sweep(&self, name: &str, more: &[&str]) -> String {
         let dir = self.path(name);
-        let args = [&["sweep", &self.experiment, "--dir", &dir, "--quiet"], more].concat();
-        let output = run(&args);
-        assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
-        stdout(&output)
+        let args = [&["sweep", self.experiment, "--dir", dir, "--quiet"], more].concat();
+        stdout(&ends(&args, 0))
     }
 
     fn results(&self, name: &str) -> (Vec<u8>, Vec<u8>) {
@@ -60,12 +56,6 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _left_for_a_look = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
 /// Complete cells in a directory.
 fn count(cells: &Path) -> usize {
     let Ok(files) = std::fs::read_dir(cells) else { return 0 };
@@ -74,7 +64,7 @@ fn count(cells: &Path) -> usize {
 
 #[test]
 fn killed_twice_divided_or_whole_it_is_the_same_bytes() {
-    let place = Place::new("sweep");
+    let place = Sweeps::new("sweep");
     let whole = place.sweep("whole", &[]);
     assert!(whole.starts_with("mine.toml"), "the verdict comes first: {whole}");
     let expected = place.results("whole");
@@ -83,7 +73,7 @@ fn killed_twice_divided_or_whole_it_is_the_same_bytes() {
     // Killed in the middle, twice: no warning, no handler.
     for enough in [2, 6] {
         let dir = place.path("killed");
-        let args = ["sweep", &place.experiment, "--dir", &dir, "--quiet", "--threads", "1"];
+        let args = ["sweep", place.experiment, "--dir", dir, "--quiet", "--threads", "1"];
         let mut child = convoy(&args).spawn().expect("starts");
         while place.cells("killed") < enough && child.try_wait().expect("asked").is_none() {
             std::thread::sleep(Duration::from_millis(2));
@@ -111,10 +101,10 @@ fn killed_twice_divided_or_whole_it_is_the_same_bytes() {
 /// continues.
 #[test]
 fn a_sweep_runs_the_seeds_that_its_changes_ask_for() {
-    let place = Place::new("staged");
+    let place = Sweeps::new("staged");
     let staged = "seeds = 2\nhalf_width = 0.001\nseeds_at_most = 3";
     let text = EXPERIMENT.replace("seeds = 2", staged).replace("[10, 20]", "[10]");
-    std::fs::write(place.directory.join("mine.toml"), text).expect("written");
+    place.directory.write("mine.toml", text);
     let whole = place.sweep("whole", &[]);
     assert_eq!(place.cells("whole"), 9, "{whole}");
     let line = whole.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -129,19 +119,17 @@ fn a_sweep_runs_the_seeds_that_its_changes_ask_for() {
 
 #[test]
 fn what_does_not_belong_together_is_refused() {
-    let place = Place::new("sweep-refused");
+    let place = Sweeps::new("sweep-refused");
     let dir = place.path("cells");
-    let args = ["sweep", &place.experiment, "--dir", &dir, "--shard", "5/4"];
-    let output = run(&args);
-    assert_eq!(code(&output), Some(2));
+    let args = ["sweep", place.experiment, "--dir", dir, "--shard", "5/4"];
+    let output = ends(&args, 2);
     assert!(stderr(&output).contains("I/N"), "{}", stderr(&output));
-    std::fs::create_dir_all(&dir).expect("made");
-    std::fs::write(place.directory.join("cells/build"), "another\n").expect("written");
-    let output = run(&["sweep", &place.experiment, "--dir", &dir]);
-    assert_eq!(code(&output), Some(3));
+    std::fs::create_dir_all(dir).expect("made");
+    place.directory.write("cells/build", "another\n");
+    let output = ends(&["sweep", place.experiment, "--dir", dir], 3);
     assert!(stderr(&output).contains("made by build another"), "{}", stderr(&output));
-    let output = run(&["sweep", &place.experiment, "--dir", &place.path("a"), "--merge", "/none"]);
-    assert_eq!(code(&output), Some(2));
+    let output =
+        ends(&["sweep", place.experiment, "--dir", place.path("a"), "--merge", "/none"], 2);
     assert!(stderr(&output).contains("no directory of cells"), "{}", stderr(&output));
 }
 
@@ -149,36 +137,33 @@ fn what_does_not_belong_together_is_refused() {
 /// and a kernel file was not a separate case.
 #[test]
 fn labels_are_those_of_what_ran() {
-    let place = Place::new("labels");
+    let place = Sweeps::new("labels");
     let text = EXPERIMENT.replace("\"2.6.26-rc1\", \"3.0\"", "\"mine-kernel.toml\"");
-    std::fs::write(place.directory.join("mine.toml"), text).expect("written");
+    place.directory.write("mine.toml", text);
     let kernel = "based_on = \"3.0\"\n[config]\nhz = 1000\n";
-    std::fs::write(place.directory.join("mine-kernel.toml"), kernel).expect("written");
-    let args = ["reproduce", &place.experiment, "--quiet", "--seeds", "1", "--no-store"];
-    let output = run(&args);
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let file = place.directory.write("mine-kernel.toml", kernel);
+    let args = ["reproduce", place.experiment, "--quiet", "--seeds", "1", "--no-store"];
+    let output = ends(&args, 0);
     let text = stdout(&output);
     assert!(text.contains("mine-kernel.toml (based on 3.0; "), "{text}");
     assert!(!text.contains("26-rc1"), "{text}");
 
     // A kernel that the experiment does not name, from the command line.
-    let file = place.path("mine-kernel.toml");
     let args = ["reproduce", "--only", "table", "--scale", "500", "--seeds", "1", "--no-store"];
-    let more = ["--quiet", "--kernel", "2.6.25", "--kernel", &file];
-    let output = run(&[args.as_slice(), &more].concat());
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let more = ["--quiet", "--kernel", "2.6.25", "--kernel", file];
+    let output = ends(&[args.as_slice(), &more].concat(), 0);
     assert!(stdout(&output).contains("mine-kernel.toml (based on 3.0; "), "{}", stdout(&output));
 }
 
 /// A stored run was explained with the files of today and without the file system it had.
 #[test]
 fn a_stored_run_is_explained_from_its_record_alone() {
-    let place = Place::new("record");
+    let place = Sweeps::new("record");
     let kernel = place.directory.join("kernel.toml");
     std::fs::write(&kernel, "based_on = \"2.6.26-rc1\"\n[config]\nhz = 1000\n").expect("written");
     let store = place.path("runs.sqlite3");
     let convoy = |args: &[&str], directory: &Path| {
-        let output = convoy(args).current_dir(directory).env("CONVOY_STORE", &store).output();
+        let output = convoy(args).current_dir(directory).env("CONVOY_STORE", store).output();
         let output = output.expect("starts");
         assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
         serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("JSON")
@@ -209,7 +194,7 @@ fn a_stored_run_is_explained_from_its_record_alone() {
 
 #[test]
 fn a_command_is_a_target_like_any_other() {
-    let file = directory("command").join("sleep.toml");
+    let place = directory("command");
     let text = r#"
         title = "a command with more to do"
         [inputs]
@@ -225,14 +210,11 @@ fn a_command_is_a_target_like_any_other() {
         key = "threads"
         values = [1, 3]
     "#;
-    std::fs::write(&file, text).expect("written");
-    let path = file.to_str().expect("UTF-8");
-    let output = run(&["reproduce", path, "--quiet", "--no-store"]);
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let path = place.write("sleep.toml", text);
+    let output = ends(&["reproduce", path, "--quiet", "--no-store"], 0);
     let said = stdout(&output);
     assert!(said.contains("30.0000") && said.contains("3.00"), "{said}");
-    std::fs::write(&file, text.replace("echo", "exit 4;")).expect("written");
-    let output = run(&["reproduce", path, "--quiet", "--no-store"]);
-    assert_eq!(code(&output), Some(3), "{}", stderr(&output));
+    place.write("sleep.toml", text.replace("echo", "exit 4;"));
+    let output = ends(&["reproduce", path, "--quiet", "--no-store"], 3);
     assert!(stderr(&output).contains("ended with exit code 4"), "{}", stderr(&output));
 }

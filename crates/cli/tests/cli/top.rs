@@ -1,7 +1,7 @@
 //! `convoy top` on a terminal and without one.
 
 use crate::common::{interrupt, with_default_signals};
-use crate::{code, compile, convoy, directory, json, outputs, run, stderr, stdout};
+use crate::{code, compile, convoy, directory, ends, finish, json, outputs, stderr, stdout};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -125,7 +125,6 @@ fn the_screen_names_the_lock_and_the_terminal_is_restored_at_each_end() {
         }
         terminal.end("0");
     }
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -141,7 +140,6 @@ fn a_filter_hides_other_locks_until_it_is_removed() {
     terminal.press("q");
     terminal.end("0");
     drop(held);
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
@@ -149,8 +147,7 @@ fn without_a_terminal_one_window_is_printed() {
     let place = directory("top-once");
     let held = Held::start(&place);
     let args = ["top", "--pid", &held.pid(), "--kernel", "off", "--window", "0.5"];
-    let output = convoy(&args).env("COLUMNS", "80").output().expect("starts");
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let output = finish(convoy(&args).env("COLUMNS", "80"), 0);
     let text = stdout(&output);
     assert!(text.lines().any(|line| line.starts_with("held ")), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -169,30 +166,25 @@ fn without_a_terminal_one_window_is_printed() {
     let sum: f64 = threads.iter().filter_map(|row| row["threads"].as_f64()).sum();
     assert!((sum - 4.0).abs() < 1e-6, "{threads:?}");
     drop(held);
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
 fn what_was_seen_can_be_kept_and_explained() {
     let place = directory("top-record");
     let held = Held::start(&place);
-    let store = place.join("runs.sqlite3");
-    let store = store.to_str().expect("UTF-8");
+    let store = place.path("runs.sqlite3");
     let pid = held.pid();
     let words = ["top", "--pid", &pid, "--kernel", "off", "--seconds", "0.5", "--record"];
-    let output = run(&[&words[..], &["--store", store]].concat());
-    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let output = ends(&[&words[..], &["--store", store]].concat(), 0);
     assert!(stderr(&output).contains("convoy explain 1"), "{}", stderr(&output));
     let value = json(&["explain", "1", "--store", store, "--format", "json"], 0);
     assert_eq!(value["locks"][0]["name"], "held");
     drop(held);
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
 fn dashboards_are_answered_on_this_machine_alone() {
-    let output = run(&["top", "--serve", "0.0.0.0:9184"]);
-    assert_eq!(code(&output), Some(2), "{output:?}");
+    ends(&["top", "--serve", "0.0.0.0:9184"], 2);
     let place = directory("top-serve");
     let held = Held::start(&place);
     let args = ["top", "--pid", &held.pid(), "--kernel", "off", "--interval", "0.2"];
@@ -219,13 +211,11 @@ fn dashboards_are_answered_on_this_machine_alone() {
     }
     assert_eq!(code(&interrupt(child, Signal::TERM)), Some(0));
     drop(held);
-    std::fs::remove_dir_all(place).expect("it goes away");
 }
 
 #[test]
 fn a_command_is_watched_to_its_end_and_its_code_is_returned() {
     let words = ["top", "--kernel", "off", "--window", "30", "--", "sh", "-c", "sleep 1; exit 7"];
-    let output = run(&words);
-    assert_eq!(code(&output), Some(7), "{}", stderr(&output));
+    let output = ends(&words, 7);
     assert!(stdout(&output).contains(": sh -c sleep 1;"), "{}", stdout(&output));
 }

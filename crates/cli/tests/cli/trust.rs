@@ -1,7 +1,7 @@
 //! When `convoy compare` does not say what typical runs show, and what its samples are.
 
 use crate::compare::{FINDING, SAME, compared, noisy, with};
-use crate::{code, directory, run, stderr, stdout};
+use crate::{code, directory, ends, run, stderr, stdout};
 use serde_json::Value;
 
 #[test]
@@ -32,7 +32,6 @@ fn a_candidate_that_collapses_is_not_faster_and_its_collapses_are_named() {
         assert!((1.7..1.9).contains(&factor), "{factor}");
         assert!(found["notes"].to_string().contains("collapses in"), "{found}");
     }
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
@@ -54,42 +53,38 @@ fn below_the_noise_floor_there_is_no_verdict() {
         (&"unsure".into(), &"noise floor".into())
     );
     assert!(found["notes"].to_string().contains("no verdict"), "{found}");
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
 fn every_execution_of_a_record_is_a_sample() {
     let directory = directory("executions");
     let record = |name: &str| {
-        let path = directory.join(name).to_string_lossy().into_owned();
+        let path = directory.path(name);
         let args = ["run", "--users", "1", "--shrink", "1000000", "--no-predict", "--quiet"];
-        let output = run(&[&args[..], &["--repeat", "6", "--record", &path]].concat());
-        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        ends(&[&args[..], &["--repeat", "6", "--record", path]].concat(), 0);
         path
     };
     let (one, two) = (record("r1.json"), record("r2.json"));
-    let args = ["compare", "--quiet", "--no-store", "--format", "json", &one, &two];
+    let args = ["compare", "--quiet", "--no-store", "--format", "json", one, two];
     let output = run(&args);
     let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(value["rows"][0]["baseline"]["runs"], 6, "{value}");
     assert_eq!(value["rows"][0]["candidate"]["runs"], 6, "{value}");
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
 fn records_of_different_loads_are_compared_only_if_that_is_asked_for() {
     let directory = directory("across");
     let record = |name: &str, more: &[&str]| {
-        let path = directory.join(name).to_string_lossy().into_owned();
+        let path = directory.path(name);
         let args =
             ["run", "--users", "1", "--repeat", "6", "--no-predict", "--quiet", "--no-store"];
-        let output = run(&[&args[..], &["--job", "fork_test", "--record", &path], more].concat());
-        assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+        ends(&[&args[..], &["--job", "fork_test", "--record", path], more].concat(), 0);
         path
     };
     let one = record("one.json", &["--shrink", "1000000"]);
     let other = record("other.json", &["--shrink", "100", "--dialect", "re-aim"]);
-    let output = run(&with(&[&one, &other]));
+    let output = run(&with(&[one, other]));
     assert_eq!((code(&output), stdout(&output)), (Some(2), String::new()));
     for word in [
         "dialect (one: 1996; other: re-aim) and shrink (one: 1000000; other: 100)",
@@ -98,10 +93,9 @@ fn records_of_different_loads_are_compared_only_if_that_is_asked_for() {
     ] {
         assert!(stderr(&output).contains(word), "{word}: {}", stderr(&output));
     }
-    let partly = run(&with(&["--across", "dialect", &one, &other]));
-    assert_eq!(code(&partly), Some(2));
+    let partly = ends(&with(&["--across", "dialect", one, other]), 2);
     assert!(!stderr(&partly).contains("dialect ("), "{}", stderr(&partly));
-    let output = run(&with(&["--across", "dialect,shrink", "--format", "json", &one, &other]));
+    let output = run(&with(&["--across", "dialect,shrink", "--format", "json", one, other]));
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(
         found["notes"][0],
@@ -109,7 +103,6 @@ fn records_of_different_loads_are_compared_only_if_that_is_asked_for() {
         of what is measured"
     );
     assert_eq!(found["rows"][0]["candidate"]["runs"], 6);
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
@@ -124,15 +117,13 @@ fn sides_of_which_one_was_disturbed_are_not_compared() {
             "points": [{ "users": 2, "jobs_per_min": jobs, "repeats": repeats }],
             "disturbance": { "seconds": 10.0, "others_s": others_s },
         });
-        let path = directory.join(name);
-        std::fs::write(&path, value.to_string()).expect("written");
-        path.to_string_lossy().into_owned()
+        directory.write(name, value.to_string())
     };
     let [one, two] = [record("quiet.json", 100.0, 0.1), record("two.json", 80.0, 0.1)];
-    let found = compared(&[&one, &two], FINDING);
+    let found = compared(&[one, two], FINDING);
     assert_eq!(found["verdict"], "slower");
     let busy = record("busy.json", 80.0, 8.0);
-    let found = compared(&[&one, &busy], SAME);
+    let found = compared(&[one, busy], SAME);
     assert_eq!(found["verdict"], "unsure", "{found}");
     assert_eq!(found["rows"][0]["doubt"], "treated unequally");
     let notes = found["notes"].to_string();
@@ -141,9 +132,8 @@ fn sides_of_which_one_was_disturbed_are_not_compared() {
         "{notes}"
     );
     // Both alike: the numbers may be compared, and are not to be believed alone.
-    let found = compared(&[&busy, &record("busier.json", 60.0, 9.0)], FINDING);
+    let found = compared(&[busy, record("busier.json", 60.0, 9.0)], FINDING);
     assert!(found["notes"].to_string().contains("These results are unreliable"), "{found}");
-    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
@@ -151,8 +141,8 @@ fn a_load_beside_the_measured_one_has_the_same_words_everywhere() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let stop = AtomicBool::new(false);
     let directory = directory("beside");
-    let record = directory.join("r.json").to_string_lossy().into_owned();
-    let plot = directory.join("p.svg").to_string_lossy().into_owned();
+    let record = directory.path("r.json");
+    let plot = directory.path("p.svg");
     let (compared, measured) = std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -162,10 +152,9 @@ fn a_load_beside_the_measured_one_has_the_same_words_everywhere() {
             });
         }
         let sides = ["sleep 0.4; echo 1", "sleep 0.4; echo 1"];
-        let compared = run(&with(&[&["-r", "2", "--plot", &plot], &sides[..]].concat()));
+        let compared = run(&with(&[&["-r", "2", "--plot", plot], &sides[..]].concat()));
         let args = ["run", "--users", "1", "--shrink", "1000", "--start-delay", "1", "--no-store"];
-        let measured =
-            run(&[&args[..], &["--no-predict", "--quiet", "--record", &record]].concat());
+        let measured = run(&[&args[..], &["--no-predict", "--quiet", "--record", record]].concat());
         stop.store(true, Ordering::Relaxed);
         (stdout(&compared), stdout(&measured))
     });
@@ -175,5 +164,4 @@ fn a_load_beside_the_measured_one_has_the_same_words_everywhere() {
     }
     let drawn = std::fs::read_to_string(plot).expect("a plot");
     assert!(drawn.contains("These results are"), "{drawn}");
-    std::fs::remove_dir_all(directory).expect("removed");
 }
