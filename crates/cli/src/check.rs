@@ -7,18 +7,15 @@ use crate::experiment::{Told, execute, threads};
 use crate::fail::{FINDING, Failure};
 use crate::output;
 use clap::Args;
-use convoy_checker::model::Step;
-use convoy_checker::{Budget, Memory, Property, Row, Subject};
+use convoy_checker::{Budget, Memory, Row, Subject};
 use convoy_lab::job::JobError;
 use convoy_lab::pool::{Watch, simulate};
-use convoy_report::{Cell, CheckReport, CheckRow, Column, PlotStep, StepsPlot, Table};
-use std::path::PathBuf;
+use convoy_report::{Cell, CheckReport, CheckRow, Column, Table};
 use std::process::ExitCode;
 
 /// Environment variable by which `cargo xtask nightly` raises every budget.
 const BUDGET: &str = "CONVOY_BUDGET";
 
-/// `convoy lab check`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 pub(crate) struct Check {
@@ -47,24 +44,18 @@ pub(crate) struct Check {
     /// alone and then all together
     #[arg(long, conflicts_with_all = ["list", "replay", "every_order", "seed", "memory"])]
     orderings: bool,
-    /// Write a picture of the first violating interleaving to FILE.svg
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "orderings"])]
-    plot: Option<PathBuf>,
     /// Seed of the random part, which begins when the systematic search has used its share
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Replay a schedule that an earlier check printed
     #[arg(long, value_name = "SCHEDULE", conflicts_with = "budget")]
     replay: Option<String>,
-    /// Flags of every command.
     #[command(flatten)]
     common: Common,
 }
 
-/// The command.
 pub(crate) fn run(args: &Check) -> Result<ExitCode, Failure> {
     output::ready(args.common.output.as_deref())?;
-    output::ready_to_draw(args.plot.as_deref(), false)?;
     if args.list {
         return list(&args.common);
     }
@@ -107,14 +98,7 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     })?;
     let rows: Vec<_> = done.outcomes.into_iter().flatten().flatten().collect();
     let rows = subjects.iter().flat_map(|subject| rows_of(subject, &subjects, &rows));
-    let rows: Vec<_> = rows.collect();
-    let violating = rows.iter().find(|row| row.violated.is_some());
-    let plot = violating.map(|row| {
-        let schedule = row.schedule.as_deref().unwrap_or_default();
-        let text = row.narrative.last().map_or("", String::as_str);
-        steps_plot(row.name, row.violated, text, schedule, &row.steps)
-    });
-    let rows: Vec<_> = rows.into_iter().map(row).collect();
+    let rows: Vec<_> = rows.map(row).collect();
     if done.interrupted && rows.is_empty() {
         return Err(Failure::interrupted(0));
     }
@@ -125,7 +109,6 @@ fn explore(args: &Check) -> Result<ExitCode, Failure> {
     };
     let text = || if args.details { report.to_details() } else { report.to_text() };
     output::print(&args.common, text, || report.to_json(), || report.to_csv())?;
-    draw(args, plot.as_ref())?;
     if done.interrupted {
         return Err(Failure::interrupted(report.rows.len()));
     }
@@ -188,38 +171,6 @@ fn row(row: Row) -> CheckRow {
     }
 }
 
-/// Returns the picture of an execution of the lock `name`, which ends with the observation `text`.
-fn steps_plot(
-    name: &str,
-    violated: Option<Property>,
-    text: &str,
-    schedule: &str,
-    steps: &[Step],
-) -> StepsPlot {
-    let title = match violated {
-        Some(property) => format!("{name} violates {}: {text}", property.name()),
-        None => name.to_owned(),
-    };
-    let steps = steps.iter().map(|step| PlotStep {
-        task: step.task as usize,
-        call: step.call.to_owned(),
-        text: step.told(),
-        is_stale: step.is_stale,
-        source: step.place(),
-    });
-    StepsPlot { title, subtitle: schedule.to_owned(), steps: steps.collect() }
-}
-
-/// Writes the picture of an execution, if one is wanted. Without a violation there is none.
-fn draw(args: &Check, plot: Option<&StepsPlot>) -> Result<(), Failure> {
-    let Some(path) = &args.plot else { return Ok(()) };
-    if let Some(plot) = plot {
-        return output::plot(&args.common, path, &plot.to_svg(), None);
-    }
-    output::message(&args.common, "--plot: no interleaving violates anything, none is drawn");
-    Ok(())
-}
-
 fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
     let told = convoy_checker::replay(schedule).map_err(Failure::usage)?;
     let subject = told.subject;
@@ -253,10 +204,6 @@ fn replay(args: &Check, schedule: &str) -> Result<ExitCode, Failure> {
         table.row(vec![Cell::empty(), Cell::text(&verdict)]);
         table.to_csv()
     })?;
-    let (property, text) = told.violation.clone().unzip();
-    let observed = text.unwrap_or_default();
-    let plot = steps_plot(subject.name, property, &observed, schedule, &told.steps);
-    draw(args, Some(&plot))?;
     Ok(if told.violation.is_some() { ExitCode::from(FINDING) } else { ExitCode::SUCCESS })
 }
 

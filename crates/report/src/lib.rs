@@ -34,7 +34,6 @@ mod reproduce;
 mod rows_plot;
 mod screen;
 mod share;
-mod steps_plot;
 mod svg;
 mod table;
 mod timeline;
@@ -63,7 +62,6 @@ pub use points::{RunPoint, RunReport};
 pub use range::Scale;
 pub use recorded::{FindingRow, RecordedReport};
 pub use rows_plot::{RowsLine, RowsPanel, RowsPlot};
-pub use steps_plot::{PlotStep, StepsPlot};
 pub use table::{
     Cell, Column, Field, MAX_WIDTH, Table, in_markdown, page_wrap, set_page_width, set_table_width,
 };
